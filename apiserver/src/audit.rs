@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::HeaderMap;
 use vmpool_runtime::Env;
 
-use crate::authentication::User;
+use crate::authentication::AuthenticatedUser;
 use crate::error::Error;
 use crate::metrics::Outcome;
 use crate::removal::{Accepted, PoolName};
@@ -27,13 +27,13 @@ pub(crate) fn request_id(headers: &HeaderMap, env: &Env) -> String {
 /// The caller and the id of a removal.
 #[derive(Clone, Debug)]
 pub(crate) struct AuditInfo {
-    pub(crate) user: User,
+    pub(crate) user: AuthenticatedUser,
     pub(crate) request: String,
 }
 
 /// The result of a removal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Summary {
+pub(crate) struct RemovalSummary {
     pub(crate) outcome: Outcome,
     /// The number by which `replicas` was decremented.
     pub(crate) removed: usize,
@@ -41,7 +41,7 @@ pub(crate) struct Summary {
     error: Option<String>,
 }
 
-impl Summary {
+impl RemovalSummary {
     pub(crate) fn of(result: &Result<Accepted, Error>, dry_run: bool) -> Self {
         match result {
             Ok(accepted) => {
@@ -68,7 +68,13 @@ impl Summary {
 
 impl AuditInfo {
     /// Writes the log line. User names are external input, so their control characters are escaped.
-    pub(crate) fn log(&self, pool: &PoolName, targets: &[String], summary: &Summary, duration: Duration) {
+    pub(crate) fn log(
+        &self,
+        pool: &PoolName,
+        targets: &[String],
+        summary: &RemovalSummary,
+        duration: Duration,
+    ) {
         tracing::info!(
             user = ?self.user.name,
             groups = self.user.groups.len(),

@@ -12,12 +12,12 @@ use k8s_openapi::api::authorization::v1::{
 };
 use vmpool_runtime::Env;
 
-use crate::authentication::User;
-use crate::cluster::Cluster;
+use crate::authentication::AuthenticatedUser;
+use crate::cluster::ClusterClient;
 use crate::error::Error;
-use crate::metrics::{CheckSource, Metrics};
+use crate::metrics::{ApiServerMetrics, CheckSource};
 use crate::request_info::{RequestInfo, ResourceRequest};
-use cache::Cache;
+use cache::AuthorizationCache;
 
 /// How long a decision stays in the cache.
 pub(crate) const CACHE_TTL: Duration = Duration::from_secs(5);
@@ -26,22 +26,26 @@ pub(crate) const CACHE_SIZE: usize = 4096;
 
 /// Checks the permissions of callers.
 pub(crate) struct Authorizer {
-    cluster: Cluster,
+    cluster: ClusterClient,
     env: Env,
-    metrics: Metrics,
-    cache: Cache,
+    metrics: ApiServerMetrics,
+    cache: AuthorizationCache,
 }
 
 impl Authorizer {
-    pub(crate) fn new(cluster: Cluster, env: Env, metrics: Metrics) -> Self {
-        Self { cluster, env, metrics, cache: Cache::new(CACHE_SIZE, CACHE_TTL) }
+    pub(crate) fn new(cluster: ClusterClient, env: Env, metrics: ApiServerMetrics) -> Self {
+        Self { cluster, env, metrics, cache: AuthorizationCache::new(CACHE_SIZE, CACHE_TTL) }
     }
 
     /// Checks whether the user has the permission for a request.
     ///
     /// # Errors
     /// [`Error::Forbidden`], and [`Error::Internal`] if the review failed.
-    pub(crate) async fn authorize(&self, user: &User, request: &RequestInfo) -> Result<(), Error> {
+    pub(crate) async fn authorize(
+        &self,
+        user: &AuthenticatedUser,
+        request: &RequestInfo,
+    ) -> Result<(), Error> {
         let key = (user.clone(), request.clone());
         let cached = self.cache.get(&key, self.env.uptime());
         let denial = if let Some(denial) = cached {
@@ -57,13 +61,14 @@ impl Authorizer {
         };
         match denial {
             None => Ok(()),
-            Some(reason) => Err(Error::Forbidden(forbidden(user, request, &reason))),
+            Some(reason) => Err(Error::Forbidden(denial_message(user, request, &reason))),
         }
     }
 
     /// `None` if the request is allowed, otherwise the reason of the denial, which may be empty.
-    async fn review(&self, user: &User, request: &RequestInfo) -> Result<Option<String>, Error> {
-        let review = SubjectAccessReview { spec: spec(user, request), ..SubjectAccessReview::default() };
+    async fn review(&self, user: &AuthenticatedUser, request: &RequestInfo) -> Result<Option<String>, Error> {
+        let review =
+            SubjectAccessReview { spec: access_review_spec(user, request), ..SubjectAccessReview::default() };
         let status = self.cluster.review(&review).await.map_err(|error| {
             tracing::warn!(%error, "creating a SubjectAccessReview failed");
             Error::Internal(format!("checking the permissions of user {:?}: {error}; try again", user.name))
@@ -73,7 +78,7 @@ impl Authorizer {
     }
 }
 
-fn spec(user: &User, request: &RequestInfo) -> SubjectAccessReviewSpec {
+fn access_review_spec(user: &AuthenticatedUser, request: &RequestInfo) -> SubjectAccessReviewSpec {
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let (resource_attributes, non_resource_attributes) = match request {
         RequestInfo::NonResource { path, verb } => {
@@ -113,7 +118,7 @@ fn spec(user: &User, request: &RequestInfo) -> SubjectAccessReviewSpec {
 }
 
 /// The message of a denial, in the format of kube-apiserver.
-fn forbidden(user: &User, request: &RequestInfo, reason: &str) -> String {
+fn denial_message(user: &AuthenticatedUser, request: &RequestInfo, reason: &str) -> String {
     let name = &user.name;
     let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
     match request {

@@ -64,7 +64,7 @@ struct Preconditions {
 ///
 /// # Errors
 /// [`Error::BadRequest`], whose text says how to correct the request.
-pub(crate) fn read(
+pub(crate) fn read_removal_request(
     body: &[u8],
     query: &str,
     (apis, api): (Apis, &RemovalApi),
@@ -73,7 +73,7 @@ pub(crate) fn read(
     let read = |body| -> Result<RemovalRequest, String> {
         let dry_run_in_query = has_dry_run(query)?;
         let Body { api_version, kind, metadata, targets, target_uids, preconditions, dry_run, force } =
-            parse(body, api.removal_kind)?;
+            parse_removal_body(body, api.removal_kind)?;
         check_kind(apis, api, api_version.as_deref(), kind.as_deref())?;
         if let Some(metadata) = metadata {
             check_metadata(&metadata, "name", pool)?;
@@ -81,7 +81,7 @@ pub(crate) fn read(
         }
         let dry_run = is_dry_run(dry_run)?;
         Ok(RemovalRequest {
-            targets: distinct(api.removal_kind, targets.unwrap_or_default(), target_uids)?,
+            targets: distinct_targets(api.removal_kind, targets.unwrap_or_default(), target_uids)?,
             pool_uid: preconditions.and_then(|preconditions| preconditions.uid),
             dry_run: dry_run_in_query || dry_run,
             force: force.unwrap_or_default(),
@@ -90,15 +90,15 @@ pub(crate) fn read(
     read(body).map_err(Error::BadRequest)
 }
 
-fn parse(body: &[u8], kind: &str) -> Result<Body, String> {
+fn parse_removal_body(body: &[u8], kind: &str) -> Result<Body, String> {
     if body.iter().all(u8::is_ascii_whitespace) {
-        return Err(format!("the body is empty: {}", instruction(kind)));
+        return Err(format!("the body is empty: {}", removal_body_instruction(kind)));
     }
     if !is_object(body) {
-        return Err(format!("the body is not a JSON object: {}", instruction(kind)));
+        return Err(format!("the body is not a JSON object: {}", removal_body_instruction(kind)));
     }
     serde_json::from_slice(body)
-        .map_err(|error| format!("the body is not a {kind}: {error}; {}", instruction(kind)))
+        .map_err(|error| format!("the body is not a {kind}: {error}; {}", removal_body_instruction(kind)))
 }
 
 /// Whether a body can only be a JSON object. `serde_json` would read a list as the values of the fields in their order.
@@ -116,7 +116,7 @@ pub(crate) fn is_dry_run(values: Option<Vec<String>>) -> Result<bool, String> {
     Ok(!values.is_empty())
 }
 
-fn instruction(kind: &str) -> String {
+fn removal_body_instruction(kind: &str) -> String {
     format!("send a {kind} with a non-empty list of targets, for example {{\"targets\":[\"<machine>\"]}}")
 }
 
@@ -130,7 +130,7 @@ fn check_kind(
     let mut same = apis.removal.iter().filter(|other| other.stored == api.stored);
     match (api_version, kind) {
         (_, Some(kind)) if !kind.is_empty() && kind != api.removal_kind => {
-            Err(format!("the kind of the body is {kind:?}: {}", instruction(api.removal_kind)))
+            Err(format!("the kind of the body is {kind:?}: {}", removal_body_instruction(api.removal_kind)))
         }
         (Some(version), _)
             if !version.is_empty() && !same.clone().any(|other| other.api_version() == version) =>
@@ -171,13 +171,13 @@ pub(crate) fn has_dry_run(query: &str) -> Result<bool, String> {
     Ok(dry_run)
 }
 
-fn distinct(
+fn distinct_targets(
     kind: &str,
     targets: Vec<String>,
     uids: Option<Vec<String>>,
 ) -> Result<Vec<RequestedTarget>, String> {
     if targets.is_empty() {
-        return Err(instruction(kind));
+        return Err(removal_body_instruction(kind));
     }
     if targets.len() > MAX_TARGETS {
         return Err(format!(

@@ -18,7 +18,7 @@ mod model;
 mod observe;
 mod queue;
 mod release;
-mod take;
+mod writer;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,32 +27,37 @@ use futures::channel::oneshot;
 use vmpool_runtime::Env;
 
 use crate::audit::AuditInfo;
-use crate::cluster::Cluster;
+use crate::cluster::ClusterClient;
 use crate::error::Error;
-use crate::metrics::{ClaimOutcome, Metrics};
+use crate::metrics::{ApiServerMetrics, ClaimOutcome};
 use crate::removal::{PoolName, Remover};
-use model::Job;
-use queue::Queue;
-use take::Writer;
+use model::ClaimJob;
+use queue::ClaimQueue;
+use writer::ClaimWriter;
 
-pub(crate) use body::{claim as read_claim, release as read_release};
-pub(crate) use model::{ClaimRequest, Claimed, DEADLINE, ReleaseRequest, Released};
+pub(crate) use body::{read_claim_request as read_claim, read_release_request as read_release};
+pub(crate) use model::{ClaimRequest, Claimed, DEADLINE, ReleaseRequest, ReleasedMachine};
 
 /// How long attempts of writes start, from the arrival of a request.
 const WRITES: Duration = Duration::from_secs(26);
 
 /// Gives machines to callers and takes them back.
 pub(crate) struct Claims {
-    cluster: Cluster,
+    cluster: ClusterClient,
     env: Env,
-    metrics: Metrics,
-    queue: Queue,
+    metrics: ApiServerMetrics,
+    queue: ClaimQueue,
     remover: Arc<Remover>,
 }
 
 impl Claims {
-    pub(crate) fn new(cluster: Cluster, env: Env, metrics: Metrics, remover: Arc<Remover>) -> Arc<Self> {
-        let queue = Queue::new(cluster.clone(), env.clone(), metrics.clone());
+    pub(crate) fn new(
+        cluster: ClusterClient,
+        env: Env,
+        metrics: ApiServerMetrics,
+        remover: Arc<Remover>,
+    ) -> Arc<Self> {
+        let queue = ClaimQueue::new(cluster.clone(), env.clone(), metrics.clone());
         Arc::new(Self { cluster, env, metrics, queue, remover })
     }
 
@@ -70,7 +75,7 @@ impl Claims {
         let start = self.env.uptime();
         let (reply, result) = oneshot::channel();
         let connected = Arc::new(());
-        let job = Job {
+        let job = ClaimJob {
             user: audit.user.name.clone(),
             wait_until: start + request.wait,
             deadline: start + WRITES,
@@ -82,7 +87,7 @@ impl Claims {
             Err(error) => Err(error),
             Ok(()) => match self.env.timeout(DEADLINE, result).await {
                 Ok(Ok(result)) => result,
-                Ok(Err(oneshot::Canceled)) => Err(interrupted()),
+                Ok(Err(oneshot::Canceled)) => Err(interrupted_claim_error()),
                 Err(elapsed) => Err(Error::ClaimTimeout(elapsed.0)),
             },
         };
@@ -108,15 +113,16 @@ impl Claims {
         pool: PoolName,
         request: ReleaseRequest,
         audit: AuditInfo,
-    ) -> Result<Released, Error> {
+    ) -> Result<ReleasedMachine, Error> {
         let (sender, receiver) = oneshot::channel();
         let claims = Arc::clone(self);
         // A separate task, so that a caller that disconnects does not stop a release between two writes.
         let task = self.env.spawn("release", async move {
             let start = claims.env.uptime();
             let Self { cluster, env, metrics, remover, .. } = &*claims;
-            let writer = Writer { cluster, env, metrics, pool: &pool };
-            let result = release::release(&writer, remover, &request, &audit, start + WRITES).await;
+            let writer = ClaimWriter { cluster, env, metrics, pool: &pool };
+            let result =
+                release::release_claimed_machine(&writer, remover, &request, &audit, start + WRITES).await;
             let duration = env.uptime().saturating_sub(start);
             let outcome = match &result {
                 Ok(_) if request.dry_run => ClaimOutcome::DryRun,
@@ -132,14 +138,14 @@ impl Claims {
         task.detach();
         match self.env.timeout(DEADLINE, receiver).await {
             Ok(Ok(result)) => result,
-            Ok(Err(oneshot::Canceled)) => Err(interrupted()),
+            Ok(Err(oneshot::Canceled)) => Err(interrupted_claim_error()),
             Err(elapsed) => Err(Error::ClaimTimeout(elapsed.0)),
         }
     }
 }
 
 /// A task has panicked, which is a bug.
-fn interrupted() -> Error {
+fn interrupted_claim_error() -> Error {
     Error::Internal("the request was interrupted: repeat it with the same id".to_owned())
 }
 

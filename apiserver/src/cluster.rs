@@ -17,8 +17,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 use vmpool_engine::ObjectId;
-use vmpool_platforms::Reference;
-use vmpool_platforms::removal::{Stored, StoredResource, instance_addresses};
+use vmpool_platforms::ReferencedObject;
+use vmpool_platforms::removal::{StoredApi, StoredResource, instance_addresses};
 use vmpool_runtime::{Env, telemetry};
 
 /// Why a request failed.
@@ -26,7 +26,7 @@ use vmpool_runtime::{Env, telemetry};
 pub(crate) enum CallError {
     /// The API server refused the request. The request had no effect.
     #[error("{}", .0.message)]
-    Refused(Refusal),
+    Refused(CallRefusal),
     /// The response was lost or does not show the effect: a write may be applied, or may be applied later.
     #[error("the request is unconfirmed: {0}")]
     Unconfirmed(String),
@@ -34,7 +34,7 @@ pub(crate) enum CallError {
 
 /// The refusal of a request, as kube-apiserver reported it.
 #[derive(Clone, Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct CallRefusal {
     /// The HTTP status.
     pub(crate) code: u16,
     /// The reason, for programs.
@@ -47,7 +47,7 @@ impl CallError {
     /// A response that is not what was requested.
     #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
     pub(crate) fn unreadable(error: serde_json::Error) -> Self {
-        unconfirmed(&error)
+        unconfirmed_call_error(&error)
     }
 
     fn has(&self, code: StatusCode) -> bool {
@@ -72,28 +72,28 @@ impl CallError {
 
 /// The fields of a stored pool that a removal needs.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(crate) struct Pool {
-    pub(crate) metadata: Meta,
+pub(crate) struct PoolFields {
+    pub(crate) metadata: MetadataFields,
     #[serde(default)]
-    pub(crate) spec: PoolSpec,
+    pub(crate) spec: PoolSpecFields,
 }
 
 /// The part of the spec of a pool that a removal changes.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(crate) struct PoolSpec {
+pub(crate) struct PoolSpecFields {
     pub(crate) replicas: Option<i64>,
 }
 
 /// The fields of a stored machine that a removal needs.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Machine {
-    pub(crate) metadata: Meta,
+pub(crate) struct MachineFields {
+    pub(crate) metadata: MetadataFields,
 }
 
 /// The fields of metadata that a removal needs.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Meta {
+pub(crate) struct MetadataFields {
     pub(crate) name: String,
     pub(crate) uid: String,
     pub(crate) resource_version: String,
@@ -121,14 +121,14 @@ const SLOW_WRITE: Duration = Duration::from_secs(40);
 
 /// How long a write of a machine waits for its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub(crate) enum WritePatience {
     /// The deadline of each request.
     Ordinary,
     /// As long as the write may take in kube-apiserver: an attempt with the ordinary deadline had no response.
     Slow,
 }
 
-impl Patience {
+impl WritePatience {
     /// The patience of the attempt after an unconfirmed one, or of the first one.
     pub(crate) fn after(unconfirmed: bool) -> Self {
         if unconfirmed { Self::Slow } else { Self::Ordinary }
@@ -137,7 +137,7 @@ impl Patience {
 
 /// A client of kube-apiserver. Clones share its limit of requests in flight.
 #[derive(Clone)]
-pub(crate) struct Cluster {
+pub(crate) struct ClusterClient {
     client: Client,
     env: Env,
     /// The deadline of each request.
@@ -145,7 +145,7 @@ pub(crate) struct Cluster {
     permits: Arc<Semaphore>,
 }
 
-impl Cluster {
+impl ClusterClient {
     pub(crate) fn new(client: Client, env: Env, timeout: Duration) -> Self {
         Self { client, env, timeout, permits: Arc::new(Semaphore::new(IN_FLIGHT)) }
     }
@@ -153,43 +153,43 @@ impl Cluster {
     /// Reads the stored pool with this name.
     pub(crate) async fn pool<T: DeserializeOwned>(
         &self,
-        stored: &Stored,
+        stored: &StoredApi,
         namespace: &str,
         name: &str,
     ) -> Result<T, CallError> {
-        self.read(&path(&stored.pools, namespace), name, false).await
+        self.read(&collection_path(&stored.pools, namespace), name, false).await
     }
 
     /// Reads the stored machine with this name.
     pub(crate) async fn machine(
         &self,
-        stored: &Stored,
+        stored: &StoredApi,
         namespace: &str,
         name: &str,
-    ) -> Result<Machine, CallError> {
-        self.read(&path(&stored.machines, namespace), name, true).await
+    ) -> Result<MachineFields, CallError> {
+        self.read(&collection_path(&stored.machines, namespace), name, true).await
     }
 
     /// Reads the stored machine with this name, with spec and status.
     pub(crate) async fn whole_machine<T: DeserializeOwned>(
         &self,
-        stored: &Stored,
+        stored: &StoredApi,
         namespace: &str,
         name: &str,
     ) -> Result<T, CallError> {
-        self.read(&path(&stored.machines, namespace), name, false).await
+        self.read(&collection_path(&stored.machines, namespace), name, false).await
     }
 
     /// Lists a page of the stored machines of a namespace. `next` is where the page begins.
     pub(crate) async fn machines(
         &self,
-        stored: &Stored,
+        stored: &StoredApi,
         namespace: &str,
         selector: Option<&str>,
         next: Option<&str>,
     ) -> Result<Box<RawValue>, CallError> {
-        let path = Path::new(path(&stored.machines, namespace));
-        self.repeated(|| path.list(&listed(selector, next))).await
+        let path = Path::new(collection_path(&stored.machines, namespace));
+        self.send_with_retries(|| path.list(&list_page_params(selector, next))).await
     }
 
     /// Lists the metadata of a page of the instances of machines in a namespace. `next` is where the page begins.
@@ -200,8 +200,8 @@ impl Cluster {
         selector: &str,
         next: Option<&str>,
     ) -> Result<Box<RawValue>, CallError> {
-        let path = Path::new(path(instances, namespace));
-        self.repeated(|| path.list_metadata(&listed(Some(selector), next))).await
+        let path = Path::new(collection_path(instances, namespace));
+        self.send_with_retries(|| path.list_metadata(&list_page_params(Some(selector), next))).await
     }
 
     /// Whether an object of a resource exists in any namespace. A resource that the API server does not serve has none.
@@ -221,20 +221,20 @@ impl Cluster {
     }
 
     /// Lists a resource in all namespaces. A resource that the API server does not serve has no objects.
-    pub(crate) async fn all<T: DeserializeOwned + Default>(
+    pub(crate) async fn list_all<T: DeserializeOwned + Default>(
         &self,
         resource: &StoredResource,
     ) -> Result<T, CallError> {
         let StoredResource { group, version, plural } = resource;
         let path = Path::new(format!("/apis/{group}/{version}/{plural}"));
-        match self.repeated(|| path.list(&ListParams::default())).await {
+        match self.send_with_retries(|| path.list(&ListParams::default())).await {
             Err(error) if error.is_not_found() => Ok(T::default()),
             result => result,
         }
     }
 
     /// Reads an object that another one refers to; `None` if it does not exist.
-    pub(crate) async fn referenced(&self, reference: &Reference) -> Result<Option<Value>, CallError> {
+    pub(crate) async fn referenced(&self, reference: &ReferencedObject) -> Result<Option<Value>, CallError> {
         match self.read(&reference.collection, &reference.name, false).await {
             Ok(object) => Ok(Some(object)),
             Err(error) if error.is_not_found() => Ok(None),
@@ -245,32 +245,32 @@ impl Cluster {
     /// The IP addresses of the instance of a machine; none on a platform whose machines have no instances.
     pub(crate) async fn instance_addresses(
         &self,
-        stored: &Stored,
+        stored: &StoredApi,
         namespace: &str,
         name: &str,
     ) -> Result<Vec<String>, CallError> {
         let Some(instances) = &stored.instances else { return Ok(Vec::new()) };
-        let body: Box<RawValue> = self.read(&path(instances, namespace), name, false).await?;
-        instance_addresses(&body).map_err(|error| unconfirmed(&error))
+        let body: Box<RawValue> = self.read(&collection_path(instances, namespace), name, false).await?;
+        instance_addresses(&body).map_err(|error| unconfirmed_call_error(&error))
     }
 
     /// Applies a merge patch to a machine.
     pub(crate) async fn patch_machine(
         &self,
-        stored: &Stored,
+        stored: &StoredApi,
         namespace: &str,
         name: &str,
         patch: &Value,
-        patience: Patience,
+        patience: WritePatience,
     ) -> Result<Box<RawValue>, CallError> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let path = Path::new(path(&stored.machines, namespace));
+        let path = Path::new(collection_path(&stored.machines, namespace));
         self.send_within(self.deadline(patience), path.patch(name, &params, &Patch::Merge(patch))).await
     }
 
     /// Creates an event in a namespace.
     pub(crate) async fn create_event(&self, namespace: &str, event: &Value) -> Result<(), CallError> {
-        let body = serde_json::to_vec(event).map_err(|error| unconfirmed(&error))?;
+        let body = serde_json::to_vec(event).map_err(|error| unconfirmed_call_error(&error))?;
         let path = Path::new(format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events"));
         self.send::<IgnoredAny>(path.create(&PostParams::default(), body)).await.map(|_| ())
     }
@@ -278,30 +278,35 @@ impl Cluster {
     /// Applies a merge patch to a pool.
     pub(crate) async fn patch_pool(
         &self,
-        stored: &Stored,
+        stored: &StoredApi,
         namespace: &str,
         name: &str,
         patch: &Value,
-    ) -> Result<Pool, CallError> {
+    ) -> Result<PoolFields, CallError> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        self.send(Path::new(path(&stored.pools, namespace)).patch(name, &params, &Patch::Merge(patch))).await
+        self.send(Path::new(collection_path(&stored.pools, namespace)).patch(
+            name,
+            &params,
+            &Patch::Merge(patch),
+        ))
+        .await
     }
 
     /// Deletes the machine with this name and UID, and with this version if there is one.
     pub(crate) async fn delete_machine(
         &self,
-        stored: &Stored,
+        stored: &StoredApi,
         namespace: &str,
         machine: &ObjectId,
         version: Option<&str>,
         propagation: PropagationPolicy,
-        patience: Patience,
+        patience: WritePatience,
     ) -> Result<(), CallError> {
         let uid = Some(machine.uid.as_str().to_owned());
         let resource_version = version.map(str::to_owned);
         let params = DeleteParams { propagation_policy: Some(propagation), ..DeleteParams::default() }
             .preconditions(Preconditions { uid, resource_version });
-        let request = Path::new(path(&stored.machines, namespace)).delete(&machine.name, &params);
+        let request = Path::new(collection_path(&stored.machines, namespace)).delete(&machine.name, &params);
         self.send_within::<IgnoredAny>(self.deadline(patience), request).await.map(|_| ())
     }
 
@@ -314,14 +319,14 @@ impl Cluster {
         struct Reviewed {
             status: SubjectAccessReviewStatus,
         }
-        let body = serde_json::to_vec(review).map_err(|error| unconfirmed(&error))?;
+        let body = serde_json::to_vec(review).map_err(|error| unconfirmed_call_error(&error))?;
         let path = Path::new("/apis/authorization.k8s.io/v1/subjectaccessreviews");
         let reviewed: Reviewed = self.send(path.create(&PostParams::default(), body)).await?;
         Ok(reviewed.status)
     }
 
     /// Reads the data of the ConfigMap with the configuration of the front proxy.
-    pub(crate) async fn authentication(&self) -> Result<BTreeMap<String, String>, CallError> {
+    pub(crate) async fn front_proxy_config(&self) -> Result<BTreeMap<String, String>, CallError> {
         #[derive(Deserialize)]
         struct ConfigMap {
             #[serde(default)]
@@ -338,7 +343,7 @@ impl Cluster {
         name: &str,
         metadata_only: bool,
     ) -> Result<T, CallError> {
-        self.repeated(|| {
+        self.send_with_retries(|| {
             // A read without a resource version returns the most recent state.
             let mut request = Path::new(path).get(name, &kube::api::GetParams::default());
             if let (true, Ok(request)) = (metadata_only, &mut request) {
@@ -350,7 +355,7 @@ impl Cluster {
     }
 
     /// Sends a read, and repeats it after a failure that may pass.
-    async fn repeated<T: DeserializeOwned>(
+    async fn send_with_retries<T: DeserializeOwned>(
         &self,
         request: impl Fn() -> Result<Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, CallError> {
@@ -366,10 +371,10 @@ impl Cluster {
         }
     }
 
-    fn deadline(&self, patience: Patience) -> Duration {
+    fn deadline(&self, patience: WritePatience) -> Duration {
         match patience {
-            Patience::Ordinary => self.timeout,
-            Patience::Slow => SLOW_WRITE,
+            WritePatience::Ordinary => self.timeout,
+            WritePatience::Slow => SLOW_WRITE,
         }
     }
 
@@ -385,14 +390,17 @@ impl Cluster {
         deadline: Duration,
         request: Result<Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, CallError> {
-        let request = request.map_err(|error| unconfirmed(&error))?;
-        let _permit = self.permits.acquire().await.map_err(|error| unconfirmed(&error))?;
+        let request = request.map_err(|error| unconfirmed_call_error(&error))?;
+        let _permit = self.permits.acquire().await.map_err(|error| unconfirmed_call_error(&error))?;
         let exchange = async {
-            let response =
-                self.client.send(request.map(Into::into)).await.map_err(|error| unconfirmed(&error))?;
+            let response = self
+                .client
+                .send(request.map(Into::into))
+                .await
+                .map_err(|error| unconfirmed_call_error(&error))?;
             let (parts, body) = response.into_parts();
-            let bytes = body.collect().await.map_err(|error| unconfirmed(&error))?.to_bytes();
-            decode(parts.status, &bytes)
+            let bytes = body.collect().await.map_err(|error| unconfirmed_call_error(&error))?.to_bytes();
+            decode_response(parts.status, &bytes)
         };
         match self.env.timeout(deadline, exchange).await {
             Ok(result) => result,
@@ -404,25 +412,25 @@ impl Cluster {
 }
 
 /// The parameters of a page of a list.
-fn listed(selector: Option<&str>, next: Option<&str>) -> ListParams {
+fn list_page_params(selector: Option<&str>, next: Option<&str>) -> ListParams {
     let mut params = ListParams::default().limit(PAGE);
     params.label_selector = selector.map(str::to_owned);
     params.continue_token = next.map(str::to_owned);
     params
 }
 
-fn path(resource: &StoredResource, namespace: &str) -> String {
+fn collection_path(resource: &StoredResource, namespace: &str) -> String {
     let StoredResource { group, version, plural } = resource;
     format!("/apis/{group}/{version}/namespaces/{namespace}/{plural}")
 }
 
-fn unconfirmed(error: &(dyn std::error::Error + 'static)) -> CallError {
+fn unconfirmed_call_error(error: &(dyn std::error::Error + 'static)) -> CallError {
     CallError::Unconfirmed(telemetry::with_causes(error))
 }
 
-fn decode<T: DeserializeOwned>(code: StatusCode, body: &[u8]) -> Result<T, CallError> {
+fn decode_response<T: DeserializeOwned>(code: StatusCode, body: &[u8]) -> Result<T, CallError> {
     if code.is_success() {
-        return serde_json::from_slice(body).map_err(|error| unconfirmed(&error));
+        return serde_json::from_slice(body).map_err(|error| unconfirmed_call_error(&error));
     }
     let status: Status = serde_json::from_slice(body).unwrap_or_else(|_| Status {
         message: Some(String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned()),
@@ -433,5 +441,5 @@ fn decode<T: DeserializeOwned>(code: StatusCode, body: &[u8]) -> Result<T, CallE
     if code.is_server_error() && code != StatusCode::NOT_IMPLEMENTED {
         return Err(CallError::Unconfirmed(format!("{code}: {message}")));
     }
-    Err(CallError::Refused(Refusal { code: code.as_u16(), reason, message }))
+    Err(CallError::Refused(CallRefusal { code: code.as_u16(), reason, message }))
 }

@@ -8,7 +8,7 @@ use vmpool_platforms::removal::{Apis, ExpansionApi, GroupVersion, RemovalApi, St
 use crate::api::{CLAIM, EXPAND, RELEASE, REMOVAL};
 
 /// A resource or a subresource.
-struct Listed {
+struct ListedResource {
     resource: &'static str,
     /// Empty for the resource itself.
     subresource: &'static str,
@@ -21,14 +21,15 @@ struct Listed {
 }
 
 /// What these APIs serve in a version of a group.
-fn listed(apis: Apis, served: GroupVersion) -> Vec<Listed> {
-    let removal = apis.removal.iter().filter(|api| api.group_version() == served).flat_map(of_removal);
-    let expansion = apis.expansions().filter(|api| api.group_version() == served).flat_map(of_expansion);
+fn listed_resources(apis: Apis, served: GroupVersion) -> Vec<ListedResource> {
+    let removal = apis.removal.iter().filter(|api| api.group_version() == served).flat_map(removal_resources);
+    let expansion =
+        apis.expansions().filter(|api| api.group_version() == served).flat_map(expansion_resources);
     removal.chain(expansion).collect()
 }
 
-fn of_removal(api: &'static RemovalApi) -> [Listed; 4] {
-    let of_pool = |subresource, kind, verb| Listed {
+fn removal_resources(api: &'static RemovalApi) -> [ListedResource; 4] {
+    let of_pool = |subresource, kind, verb| ListedResource {
         resource: api.plural,
         subresource,
         singular: "",
@@ -37,17 +38,17 @@ fn of_removal(api: &'static RemovalApi) -> [Listed; 4] {
         verb,
     };
     [
-        Listed { singular: api.singular, ..of_pool("", api.kind, "get") },
+        ListedResource { singular: api.singular, ..of_pool("", api.kind, "get") },
         of_pool(CLAIM, api.claim_kind, "create"),
         of_pool(RELEASE, api.release_kind, "create"),
         of_pool(REMOVAL, api.removal_kind, "create"),
     ]
 }
 
-fn of_expansion(api: &'static ExpansionApi) -> Vec<Listed> {
+fn expansion_resources(api: &'static ExpansionApi) -> Vec<ListedResource> {
     let of = |stored: &StoredResource, kind, (resource, subresource), verb| {
         let of = GroupVersion { group: stored.group, version: stored.version };
-        Listed { resource, subresource, singular: "", kind, of, verb }
+        ListedResource { resource, subresource, singular: "", kind, of, verb }
     };
     let machine = |path, verb| of(&api.stored.machines, api.machine_kind, path, verb);
     let mut listed =
@@ -61,9 +62,9 @@ fn of_expansion(api: &'static ExpansionApi) -> Vec<Listed> {
 }
 
 /// `/apis/GROUP/VERSION`.
-pub(crate) fn resources(apis: Apis, served: GroupVersion) -> APIResourceList {
-    let resource = |listed: Listed| {
-        let Listed { resource, subresource, singular, kind, of, verb } = listed;
+pub(crate) fn api_resource_list(apis: Apis, served: GroupVersion) -> APIResourceList {
+    let resource = |listed: ListedResource| {
+        let ListedResource { resource, subresource, singular, kind, of, verb } = listed;
         let is_foreign = of != served;
         APIResource {
             name: if subresource.is_empty() {
@@ -82,13 +83,13 @@ pub(crate) fn resources(apis: Apis, served: GroupVersion) -> APIResourceList {
     };
     APIResourceList {
         group_version: served.to_string(),
-        resources: listed(apis, served).into_iter().map(resource).collect(),
+        resources: listed_resources(apis, served).into_iter().map(resource).collect(),
     }
 }
 
 /// `/apis` in the aggregated format: the groups of `all`, with the resources of `now`. `version` is that of the format.
-pub(crate) fn aggregated(all: Apis, now: Apis, version: &str) -> Value {
-    let groups = groups(all).into_iter().map(|(group, versions)| {
+pub(crate) fn aggregated_group_list(all: Apis, now: Apis, version: &str) -> Value {
+    let groups = groups_with_versions(all).into_iter().map(|(group, versions)| {
         let version = |served: &GroupVersion| {
             json!({
                 "version": served.version,
@@ -108,7 +109,7 @@ pub(crate) fn aggregated(all: Apis, now: Apis, version: &str) -> Value {
 }
 
 /// The groups, each with its versions, the preferred one first.
-pub(crate) fn groups(all: Apis) -> Vec<(&'static str, Vec<GroupVersion>)> {
+pub(crate) fn groups_with_versions(all: Apis) -> Vec<(&'static str, Vec<GroupVersion>)> {
     let mut groups: Vec<(&str, Vec<GroupVersion>)> = Vec::new();
     for served in all.group_versions() {
         match groups.iter_mut().find(|(group, _)| *group == served.group) {
@@ -121,7 +122,7 @@ pub(crate) fn groups(all: Apis) -> Vec<(&'static str, Vec<GroupVersion>)> {
 
 fn aggregated_resources(apis: Apis, served: GroupVersion) -> Vec<Value> {
     let mut resources: Vec<Value> = Vec::new();
-    for Listed { resource, subresource, singular, kind, of, verb } in listed(apis, served) {
+    for ListedResource { resource, subresource, singular, kind, of, verb } in listed_resources(apis, served) {
         let kind = json!({ "group": of.group, "version": of.version, "kind": kind });
         let place = resources.iter().position(|known| known["resource"] == resource).unwrap_or_else(|| {
             // A resource that has only subresources has no kind, so that clients list the subresources alone.

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use vmpool_platforms::removal::{Apis, GroupVersion};
 
 use crate::error::Error;
-use crate::negotiation::{DISCOVERY_V2, DISCOVERY_V2BETA1, Form, accepted};
+use crate::negotiation::{DISCOVERY_V2, DISCOVERY_V2BETA1, ResponseFormat, accepted_format};
 use crate::{discovery, openapi};
 
 /// A serialized document.
@@ -25,7 +25,7 @@ struct Document {
 impl Document {
     fn new(media_type: &'static str, content: &impl Serialize) -> Self {
         let text = serde_json::to_vec(content).expect("documents can be serialized as JSON");
-        let tag = HeaderValue::from_str(&format!("\"{}\"", hash(&text)))
+        let tag = HeaderValue::from_str(&format!("\"{}\"", document_hash(&text)))
             .expect("a quoted hash is a valid header value");
         Self { text, tag, media_type }
     }
@@ -40,7 +40,7 @@ pub(crate) struct Documents {
 
 struct Content {
     plain: Vec<(String, Document)>,
-    aggregated: [(Form, Document); 2],
+    aggregated: [(ResponseFormat, Document); 2],
 }
 
 const JSON: &str = "application/json";
@@ -50,16 +50,16 @@ impl Content {
         let mut plain = Vec::new();
         let mut add = |path: String, content: Value| plain.push((path, Document::new(JSON, &content)));
         let mut groups = Vec::new();
-        for (name, versions) in discovery::groups(all) {
-            let group = group(name, &versions);
-            add(format!("/apis/{name}"), value(&group));
+        for (name, versions) in discovery::groups_with_versions(all) {
+            let group = discovery_group(name, &versions);
+            add(format!("/apis/{name}"), to_json_value(&group));
             groups.push(group);
         }
         let mut index = serde_json::Map::new();
         for served in all.group_versions() {
-            add(format!("/apis/{served}"), value(&discovery::resources(now, served)));
-            let content = openapi::v3(now, served);
-            let hash = hash(content.to_string().as_bytes());
+            add(format!("/apis/{served}"), to_json_value(&discovery::api_resource_list(now, served)));
+            let content = openapi::openapi_v3_document(now, served);
+            let hash = document_hash(content.to_string().as_bytes());
             let path = format!("apis/{served}");
             index.insert(
                 path.clone(),
@@ -67,19 +67,21 @@ impl Content {
             );
             add(format!("/openapi/v3/{path}"), content);
         }
-        add("/apis".to_owned(), value(&APIGroupList { groups }));
+        add("/apis".to_owned(), to_json_value(&APIGroupList { groups }));
         add("/openapi/v3".to_owned(), json!({ "paths": index }));
-        add("/openapi/v2".to_owned(), openapi::v2(now));
-        add("/version".to_owned(), version());
+        add("/openapi/v2".to_owned(), openapi::openapi_v2_document(now));
+        add("/version".to_owned(), version_document());
         let mut paths: Vec<String> = plain.iter().map(|(path, _)| path.clone()).collect();
         paths.extend(["/healthz", "/livez", "/readyz"].map(str::to_owned));
         paths.sort();
         plain.push(("/".to_owned(), Document::new(JSON, &json!({ "paths": paths }))));
-        let aggregated =
-            [(Form::DiscoveryV2, DISCOVERY_V2, "v2"), (Form::DiscoveryV2Beta1, DISCOVERY_V2BETA1, "v2beta1")]
-                .map(|(form, media_type, version)| {
-                    (form, Document::new(media_type, &discovery::aggregated(all, now, version)))
-                });
+        let aggregated = [
+            (ResponseFormat::DiscoveryV2, DISCOVERY_V2, "v2"),
+            (ResponseFormat::DiscoveryV2Beta1, DISCOVERY_V2BETA1, "v2beta1"),
+        ]
+        .map(|(form, media_type, version)| {
+            (form, Document::new(media_type, &discovery::aggregated_group_list(all, now, version)))
+        });
         Self { plain, aggregated }
     }
 }
@@ -110,7 +112,7 @@ impl Documents {
         if !matches!(*method, Method::GET | Method::HEAD) {
             return Err(Error::MethodNotAllowed { allowed: "GET, HEAD" });
         }
-        let form = accepted(headers, path == "/apis")?;
+        let form = accepted_format(headers, path == "/apis")?;
         let document =
             aggregated.iter().find(|(known, _)| *known == form).map_or(plain, |(_, document)| document);
         Ok(document.respond(method, headers))
@@ -153,7 +155,7 @@ impl Document {
     }
 }
 
-fn hash(text: &[u8]) -> String {
+fn document_hash(text: &[u8]) -> String {
     let mut hash = String::new();
     for byte in Sha256::digest(text) {
         // Writing to a String cannot fail.
@@ -162,11 +164,11 @@ fn hash(text: &[u8]) -> String {
     hash
 }
 
-fn value(content: &impl Serialize) -> Value {
+fn to_json_value(content: &impl Serialize) -> Value {
     serde_json::to_value(content).expect("documents can be serialized as JSON")
 }
 
-fn group(name: &str, versions: &[GroupVersion]) -> APIGroup {
+fn discovery_group(name: &str, versions: &[GroupVersion]) -> APIGroup {
     let versions: Vec<GroupVersionForDiscovery> = versions
         .iter()
         .map(|served| GroupVersionForDiscovery {
@@ -182,7 +184,7 @@ fn group(name: &str, versions: &[GroupVersion]) -> APIGroup {
     }
 }
 
-fn version() -> Value {
+fn version_document() -> Value {
     let numbers: Vec<&str> = env!("CARGO_PKG_VERSION").split('.').collect();
     json!({
         "major": numbers[0],

@@ -5,9 +5,9 @@ mod status;
 use std::time::Duration;
 
 use http::StatusCode;
-use vmpool_platforms::removal::Stored;
+use vmpool_platforms::removal::StoredApi;
 
-pub(crate) use status::json;
+pub(crate) use status::json_response;
 
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,7 +61,7 @@ pub enum Error {
     #[error("virtual machine \"{target}\" not found in namespace \"{namespace}\"")]
     TargetNotFound {
         /// The stored objects.
-        stored: &'static Stored,
+        stored: &'static StoredApi,
         /// The name of the machine.
         target: String,
         /// The namespace of the pool.
@@ -71,7 +71,7 @@ pub enum Error {
     #[error("virtual machine \"{target}\" does not belong to pool \"{pool}\"")]
     TargetNotInPool {
         /// The stored objects.
-        stored: &'static Stored,
+        stored: &'static StoredApi,
         /// The name of the machine.
         target: String,
         /// The name of the pool.
@@ -81,7 +81,7 @@ pub enum Error {
     #[error("Operation cannot be fulfilled on {}.{} \"{pool}\": {why}", stored.pools.plural, stored.pools.group)]
     Conflict {
         /// The stored objects.
-        stored: &'static Stored,
+        stored: &'static StoredApi,
         /// The name of the pool.
         pool: String,
         /// The reason.
@@ -91,11 +91,11 @@ pub enum Error {
     #[error(
         "Operation cannot be fulfilled on {}.{} \"{pool}\": {}; wait until the protection ends, or send the request with \
          force: true",
-        stored.pools.plural, stored.pools.group, protected(targets)
+        stored.pools.plural, stored.pools.group, describe_protected_targets(targets)
     )]
     MachineProtected {
         /// The stored objects.
-        stored: &'static Stored,
+        stored: &'static StoredApi,
         /// The name of the pool.
         pool: String,
         /// The protected targets.
@@ -105,7 +105,7 @@ pub enum Error {
     #[error("no machine of pool \"{pool}\" is free; try again later, or scale the pool up")]
     NoMachineAvailable {
         /// The stored objects.
-        stored: &'static Stored,
+        stored: &'static StoredApi,
         /// The name of the pool.
         pool: String,
     },
@@ -115,7 +115,7 @@ pub enum Error {
     )]
     ClaimLost {
         /// The stored objects.
-        stored: &'static Stored,
+        stored: &'static StoredApi,
         /// The name of the pool.
         pool: String,
     },
@@ -123,7 +123,7 @@ pub enum Error {
     #[error("another user holds a claim with this id in pool \"{pool}\"; choose another id")]
     ClaimHeld {
         /// The stored objects.
-        stored: &'static Stored,
+        stored: &'static StoredApi,
         /// The name of the pool.
         pool: String,
     },
@@ -133,7 +133,7 @@ pub enum Error {
     )]
     ClaimNotFound {
         /// The stored objects.
-        stored: &'static Stored,
+        stored: &'static StoredApi,
         /// The name of the pool.
         pool: String,
     },
@@ -144,7 +144,7 @@ pub enum Error {
     #[error("writing pool \"{pool}\" failed, so no machine was removed: {why}; try again later")]
     Unavailable {
         /// The stored objects.
-        stored: &'static Stored,
+        stored: &'static StoredApi,
         /// The name of the pool.
         pool: String,
         /// The failure of the last write.
@@ -156,7 +156,7 @@ pub enum Error {
     )]
     OtherControllerActive {
         /// The stored objects.
-        stored: &'static Stored,
+        stored: &'static StoredApi,
         /// The name of the pool.
         pool: String,
         /// What to change, or what to wait for.
@@ -166,7 +166,7 @@ pub enum Error {
     #[error("pool \"{pool}\": {why}; try again when the targets of earlier removals are deleted")]
     RecordFull {
         /// The stored objects.
-        stored: &'static Stored,
+        stored: &'static StoredApi,
         /// The name of the pool.
         pool: String,
         /// The exceeded limit.
@@ -243,7 +243,7 @@ impl ProtectedTarget {
 }
 
 /// The first of these targets in words, and the number of the others.
-fn protected(targets: &[ProtectedTarget]) -> String {
+fn describe_protected_targets(targets: &[ProtectedTarget]) -> String {
     let first = targets.first().map(ProtectedTarget::sentence).unwrap_or_default();
     match targets.len() {
         0 | 1 => first,

@@ -4,20 +4,21 @@ use axum::body::Bytes;
 use http::StatusCode;
 use serde_json::Value;
 use vmpool_platforms::removal::{
-    Cause, ExpandedPools, Expansion, ExpansionApi, Problem, Revision, StartDefaults, expansion,
+    ExpandedPools, Expansion, ExpansionApi, MatcherProblem, RevisionToExpand, StartDefaults, StatusCause,
+    expansion,
 };
-use vmpool_platforms::{Found, Reference};
+use vmpool_platforms::{FetchedObjects, ReferencedObject};
 
 use crate::api::EXPAND;
-use crate::authentication::User;
+use crate::authentication::AuthenticatedUser;
 use crate::authorization::Authorizer;
-use crate::cluster::Cluster;
+use crate::cluster::ClusterClient;
 use crate::error::{Error, FieldCause};
 use crate::request_info::{RequestInfo, ResourceRequest};
 
 /// What a request expands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum ExpansionTarget {
     /// A stored machine.
     StoredMachine,
     /// The machine in the request.
@@ -28,7 +29,7 @@ pub(crate) enum Target {
     Pool,
 }
 
-impl Target {
+impl ExpansionTarget {
     /// What the request expands; `None` if it is another request.
     pub(crate) fn of(api: &ExpansionApi, request: &ResourceRequest) -> Option<Self> {
         let is_pool = |name: fn(ExpandedPools) -> &'static str| {
@@ -53,7 +54,11 @@ impl Target {
 ///
 /// # Errors
 /// [`Error::BadRequest`], [`Error::NotExpanded`] with the violation of the schema.
-pub(crate) fn supplied(target: Target, body: &Bytes, namespace: &str) -> Result<Value, Error> {
+pub(crate) fn parse_supplied_object(
+    target: ExpansionTarget,
+    body: &Bytes,
+    namespace: &str,
+) -> Result<Value, Error> {
     let refuse = |why: String| Err(Error::BadRequest(why));
     if body.is_empty() {
         return refuse("the body of the request is empty; send the object as JSON".to_owned());
@@ -62,7 +67,8 @@ pub(crate) fn supplied(target: Target, body: &Bytes, namespace: &str) -> Result<
         Ok(object) => object,
         Err(error) => return refuse(format!("the body of the request is not JSON: {error}")),
     };
-    let check = if target == Target::Pool { expansion::check_pool } else { expansion::check_machine };
+    let check =
+        if target == ExpansionTarget::Pool { expansion::check_pool } else { expansion::check_machine };
     let violations = check(&object);
     if let Some(first) = violations.first() {
         let more = violations.len() - 1;
@@ -71,7 +77,7 @@ pub(crate) fn supplied(target: Target, body: &Bytes, namespace: &str) -> Result<
         return Err(Error::NotExpanded {
             code: StatusCode::BAD_REQUEST,
             message,
-            causes: causes(violations),
+            causes: field_causes(violations),
         });
     }
     match object["metadata"]["namespace"].as_str() {
@@ -87,14 +93,14 @@ pub(crate) fn supplied(target: Target, body: &Bytes, namespace: &str) -> Result<
 ///
 /// # Errors
 /// [`Error::BadRequest`].
-pub(crate) fn parameters(query: &str) -> Result<(Revision, Option<u64>), Error> {
-    let (mut revision, mut index) = (Revision::Current, None);
+pub(crate) fn parse_expansion_query(query: &str) -> Result<(RevisionToExpand, Option<u64>), Error> {
+    let (mut revision, mut index) = (RevisionToExpand::Current, None);
     for (key, value) in form_urlencoded::parse(query.as_bytes()) {
         match &*key {
             "revision" if value.is_empty() => {
                 return Err(Error::BadRequest("revision must be the name of a stored revision".to_owned()));
             }
-            "revision" => revision = Revision::Named(value.into_owned()),
+            "revision" => revision = RevisionToExpand::Named(value.into_owned()),
             "index" => match value.parse() {
                 Ok(number) => index = Some(number),
                 Err(_) => {
@@ -116,21 +122,25 @@ pub(crate) fn parameters(query: &str) -> Result<(Revision, Option<u64>), Error> 
 ///
 /// # Errors
 /// The read that failed, or why the object cannot be expanded.
-pub(crate) async fn expand(
-    (cluster, authorizer, user): (&Cluster, &Authorizer, &User),
+pub(crate) async fn expand_object(
+    (cluster, authorizer, user): (&ClusterClient, &Authorizer, &AuthenticatedUser),
     api: &ExpansionApi,
-    (target, object): (Target, &Value),
+    (target, object): (ExpansionTarget, &Value),
     namespace: &str,
-    (revision, index): (&Revision, Option<u64>),
+    (revision, index): (&RevisionToExpand, Option<u64>),
 ) -> Result<Value, Error> {
-    let mut found = Found::new();
+    let mut found = FetchedObjects::new();
     let mut defaults: Option<StartDefaults> = None;
     loop {
         let read = (&found, defaults.as_ref());
         let expanded = match target {
-            Target::StoredMachine | Target::Machine => expansion::machine(object, namespace, read),
-            Target::StoredPool => expansion::pool(object, namespace, (revision, index), read),
-            Target::Pool => expansion::pool(object, namespace, (&Revision::None, None), read),
+            ExpansionTarget::StoredMachine | ExpansionTarget::Machine => {
+                expansion::expand_machine_object(object, namespace, read)
+            }
+            ExpansionTarget::StoredPool => expansion::expand_pool(object, namespace, (revision, index), read),
+            ExpansionTarget::Pool => {
+                expansion::expand_pool(object, namespace, (&RevisionToExpand::None, None), read)
+            }
         };
         match expanded {
             Expansion::Needs(reference) => {
@@ -142,16 +152,16 @@ pub(crate) async fn expand(
             }
             Expansion::NeedsDefaults => {
                 let resource = api.installations;
-                defaults = Some(cluster.all(resource).await.map_err(|error| {
+                defaults = Some(cluster.list_all(resource).await.map_err(|error| {
                     Error::Internal(format!("listing {}.{}: {error}", resource.plural, resource.group))
                 })?);
             }
             Expansion::Done(expanded) => return Ok(expanded),
-            Expansion::Refused(problem) => return Err(refused(target, problem)),
+            Expansion::Refused(problem) => return Err(expansion_error(target, problem)),
             Expansion::NoRevision => {
                 let revision = match revision {
-                    Revision::Named(name) => name.clone(),
-                    Revision::None | Revision::Current => String::new(),
+                    RevisionToExpand::Named(name) => name.clone(),
+                    RevisionToExpand::None | RevisionToExpand::Current => String::new(),
                 };
                 return Err(Error::RevisionNotFound { revision });
             }
@@ -162,11 +172,11 @@ pub(crate) async fn expand(
 /// Whether the user may use the object that was read for a reference.
 async fn may_use(
     authorizer: &Authorizer,
-    user: &User,
-    reference: &Reference,
+    user: &AuthenticatedUser,
+    reference: &ReferencedObject,
     object: Option<&Value>,
 ) -> Result<bool, Error> {
-    let Some(foreign) = &reference.foreign else { return Ok(true) };
+    let Some(foreign) = &reference.cross_namespace else { return Ok(true) };
     for permission in [foreign.reading(reference), foreign.cloning(reference, object)] {
         let request = ResourceRequest {
             group: permission.group.to_owned(),
@@ -188,17 +198,17 @@ async fn may_use(
 }
 
 /// The response that KubeVirt has for machines, and that of invalid objects for pools.
-fn refused(target: Target, problem: Problem) -> Error {
+fn expansion_error(target: ExpansionTarget, problem: MatcherProblem) -> Error {
     let code = match target {
-        Target::StoredMachine => StatusCode::INTERNAL_SERVER_ERROR,
-        Target::Machine => StatusCode::BAD_REQUEST,
-        Target::StoredPool | Target::Pool => StatusCode::UNPROCESSABLE_ENTITY,
+        ExpansionTarget::StoredMachine => StatusCode::INTERNAL_SERVER_ERROR,
+        ExpansionTarget::Machine => StatusCode::BAD_REQUEST,
+        ExpansionTarget::StoredPool | ExpansionTarget::Pool => StatusCode::UNPROCESSABLE_ENTITY,
     };
-    Error::NotExpanded { code, message: problem.message, causes: causes(problem.causes) }
+    Error::NotExpanded { code, message: problem.message, causes: field_causes(problem.causes) }
 }
 
-fn causes(causes: Vec<Cause>) -> Vec<FieldCause> {
-    let cause = |cause: Cause| FieldCause {
+fn field_causes(causes: Vec<StatusCause>) -> Vec<FieldCause> {
+    let cause = |cause: StatusCause| FieldCause {
         reason: format!("{:?}", cause.reason),
         message: cause.message,
         field: cause.field,

@@ -1,19 +1,19 @@
 //! The event about a forced removal, which does not respect the protection of machines.
 
 use serde_json::json;
-use vmpool_engine::limits::shorten;
+use vmpool_engine::limits::shorten_message;
 use vmpool_platforms::removal::RemovalApi;
 use vmpool_runtime::Env;
 
-use crate::cluster::Cluster;
+use crate::cluster::ClusterClient;
 use crate::removal::{Accepted, PoolName};
 
 /// The maximum number of names in the note.
 const MAX_NAMES: usize = 10;
 
 /// Records the event on the pool. A failure is logged: the machines are removed already.
-pub(crate) async fn report(
-    cluster: &Cluster,
+pub(crate) async fn report_forced_removal(
+    cluster: &ClusterClient,
     env: &Env,
     api: &RemovalApi,
     pool: &PoolName,
@@ -37,7 +37,7 @@ pub(crate) async fn report(
         "action": "Remove",
         "reason": "ProtectionOverridden",
         "type": "Warning",
-        "note": shorten(note),
+        "note": shorten_message(note),
         "regarding": {
             "apiVersion": format!("{}/{}", pools.group, pools.version),
             "kind": api.kind,

@@ -5,24 +5,24 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Value, json};
-use vmpool_platforms::removal::{ExpansionApi, PoolLoop, RemovalApi, Revision};
+use vmpool_platforms::removal::{ExpansionApi, PoolLoop, RemovalApi, RevisionToExpand};
 
 use crate::api::CLAIM;
 use crate::audit::AuditInfo;
-use crate::authentication::User;
+use crate::authentication::AuthenticatedUser;
 use crate::body::{self, MAX_LENGTH};
 use crate::claims::{read_claim, read_release};
-use crate::error::{Error, json};
-use crate::expansion::{self, Target};
+use crate::error::{Error, json_response};
+use crate::expansion::{self, ExpansionTarget};
 use crate::forced;
-use crate::negotiation::{accepted, check_content_type};
+use crate::negotiation::{accepted_format, check_content_type};
 use crate::removal::PoolName;
 use crate::request_info::{RequestInfo, ResourceRequest};
-use crate::response::{self, success};
+use crate::response::{self, removal_success_status};
 use crate::routes::Route;
-use crate::state::State;
+use crate::state::ApiServerState;
 
-impl State {
+impl ApiServerState {
     /// Returns the metadata of a pool.
     pub(crate) async fn read(
         &self,
@@ -37,7 +37,7 @@ impl State {
         if request.verb != "get" {
             return Err(Error::MethodNotAllowed { allowed: "GET, HEAD" });
         }
-        accepted(&parts.headers, false)?;
+        accepted_format(&parts.headers, false)?;
         let ResourceRequest { namespace, name, .. } = request;
         let pool: Value = match self.cluster.pool(api.stored, &namespace, &name).await {
             Ok(pool) => pool,
@@ -49,35 +49,35 @@ impl State {
             "apiVersion": api.api_version(),
             "metadata": pool["metadata"],
         });
-        Ok(json(StatusCode::OK, &content))
+        Ok(json_response(StatusCode::OK, &content))
     }
 
     /// Returns a machine or a pool with instance type and preference written out.
     pub(crate) async fn expand(
         &self,
         api: &'static ExpansionApi,
-        target: Target,
+        target: ExpansionTarget,
         request: ResourceRequest,
-        user: &User,
+        user: &AuthenticatedUser,
         parts: Parts,
         body: Body,
     ) -> Result<Response<Body>, Error> {
-        let (mut revision, mut index) = (Revision::Current, None);
+        let (mut revision, mut index) = (RevisionToExpand::Current, None);
         let object = if target.is_supplied() {
-            let body = content(&request, ("update", "PUT"), &parts, body).await?;
-            expansion::supplied(target, &body, &request.namespace)?
+            let body = read_request_body(&request, ("update", "PUT"), &parts, body).await?;
+            expansion::parse_supplied_object(target, &body, &request.namespace)?
         } else {
             if request.verb != "get" {
                 return Err(Error::MethodNotAllowed { allowed: "GET, HEAD" });
             }
-            accepted(&parts.headers, false)?;
-            if target == Target::StoredPool {
-                (revision, index) = expansion::parameters(parts.uri.query().unwrap_or_default())?;
+            accepted_format(&parts.headers, false)?;
+            if target == ExpansionTarget::StoredPool {
+                (revision, index) = expansion::parse_expansion_query(parts.uri.query().unwrap_or_default())?;
             }
             self.stored(api, target, &request).await?
         };
         let which = (&revision, index);
-        let expanded = expansion::expand(
+        let expanded = expansion::expand_object(
             (&self.cluster, &self.authorizer, user),
             api,
             (target, &object),
@@ -85,18 +85,18 @@ impl State {
             which,
         )
         .await?;
-        Ok(json(StatusCode::OK, &expanded))
+        Ok(json_response(StatusCode::OK, &expanded))
     }
 
     /// The stored machine or pool that a request names.
     async fn stored(
         &self,
         api: &'static ExpansionApi,
-        target: Target,
+        target: ExpansionTarget,
         request: &ResourceRequest,
     ) -> Result<Value, Error> {
         let ResourceRequest { namespace, name, .. } = request;
-        let (read, resource): (Result<Value, _>, _) = if target == Target::StoredMachine {
+        let (read, resource): (Result<Value, _>, _) = if target == ExpansionTarget::StoredMachine {
             (self.cluster.whole_machine(api.stored, namespace, name).await, &api.stored.machines)
         } else {
             (self.cluster.pool(api.stored, namespace, name).await, &api.stored.pools)
@@ -115,15 +115,15 @@ impl State {
         &self,
         api: &RemovalApi,
         request: ResourceRequest,
-        user: User,
+        user: AuthenticatedUser,
         id: &str,
         parts: Parts,
         body: Body,
     ) -> Result<Response<Body>, Error> {
-        let body = content(&request, ("create", "POST"), &parts, body).await?;
+        let body = read_request_body(&request, ("create", "POST"), &parts, body).await?;
         let query = parts.uri.query().unwrap_or_default();
         let names = (&*request.namespace, &*request.name);
-        let removal = body::read(&body, query, (self.apis.all(), api), names)?;
+        let removal = body::read_removal_request(&body, query, (self.apis.all(), api), names)?;
         let (dry_run, force) = (removal.dry_run, removal.force);
         if force {
             let forced = RequestInfo::Resource(ResourceRequest { verb: "force", ..request.clone() });
@@ -135,16 +135,17 @@ impl State {
         self.check_other_controller(&pool).await?;
         let accepted = self.remover.remove(pool.clone(), removal, audit.clone()).await?;
         if force && !dry_run {
-            forced::report(&self.cluster, &self.env, api, &pool, &accepted, &audit.user.name).await;
+            forced::report_forced_removal(&self.cluster, &self.env, api, &pool, &accepted, &audit.user.name)
+                .await;
         }
-        Ok(json(StatusCode::CREATED, &success(&pool, &accepted, dry_run)))
+        Ok(json_response(StatusCode::CREATED, &removal_success_status(&pool, &accepted, dry_run)))
     }
 
     /// Refuses a request about a pool that the platform's own controller may serve. After a removal has lowered the count, that
     /// controller would delete another machine in addition, and it knows no claims.
     async fn check_other_controller(&self, pool: &PoolName) -> Result<(), Error> {
         let Some(installations) = pool.stored.installations else { return Ok(()) };
-        let why = match self.cluster.all(installations).await {
+        let why = match self.cluster.list_all(installations).await {
             Ok(PoolLoop::Off) => return Ok(()),
             Ok(PoolLoop::MayRun(why)) => why,
             Err(error) => format!("listing {}.{}: {error}", installations.plural, installations.group),
@@ -157,12 +158,12 @@ impl State {
         &self,
         api: &RemovalApi,
         request: ResourceRequest,
-        user: User,
+        user: AuthenticatedUser,
         id: &str,
         parts: Parts,
         body: Body,
     ) -> Result<Response<Body>, Error> {
-        let body = content(&request, ("create", "POST"), &parts, body).await?;
+        let body = read_request_body(&request, ("create", "POST"), &parts, body).await?;
         let dry_run = body::has_dry_run(parts.uri.query().unwrap_or_default()).map_err(Error::BadRequest)?;
         let ResourceRequest { namespace, name, subresource, .. } = request;
         let audit = AuditInfo { user, request: id.to_owned() };
@@ -171,10 +172,10 @@ impl State {
         if subresource == CLAIM {
             let claimed = self.claims.claim(pool, read_claim(&body, dry_run)?, audit).await?;
             let code = if claimed.renewed { StatusCode::OK } else { StatusCode::CREATED };
-            return Ok(json(code, &response::claimed(api, &claimed)));
+            return Ok(json_response(code, &response::claim_response(api, &claimed)));
         }
         let released = self.claims.release(pool, read_release(&body, dry_run)?, audit).await?;
-        Ok(json(StatusCode::OK, &response::released(api, &released)))
+        Ok(json_response(StatusCode::OK, &response::release_response(api, &released)))
     }
 }
 
@@ -182,7 +183,7 @@ impl State {
 ///
 /// # Errors
 /// The error about the method, the media types or the length.
-async fn content(
+async fn read_request_body(
     request: &ResourceRequest,
     (verb, allowed): (&str, &'static str),
     parts: &Parts,
@@ -191,7 +192,7 @@ async fn content(
     if request.verb != verb {
         return Err(Error::MethodNotAllowed { allowed });
     }
-    accepted(&parts.headers, false)?;
+    accepted_format(&parts.headers, false)?;
     check_content_type(&parts.headers)?;
     let body = Limited::new(body, MAX_LENGTH).collect().await.map_err(|error| {
         if error.is::<LengthLimitError>() {

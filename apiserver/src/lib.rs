@@ -52,8 +52,8 @@ mod state;
 mod testing;
 
 pub use error::Error;
-pub use metrics::Metrics;
-pub use metrics::reference::part as metrics_reference;
-pub use router::router;
-pub use run::{RunError, run};
-pub use state::{Settings, State};
+pub use metrics::ApiServerMetrics;
+pub use metrics::reference::metrics_reference;
+pub use router::api_router;
+pub use run::{ApiServerRunError, run_apiserver};
+pub use state::{ApiServerSettings, ApiServerState};

@@ -3,18 +3,18 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use vmpool_apiserver::{options::Options, run};
+use vmpool_apiserver::{options::ApiServerOptions, run_apiserver};
 use vmpool_runtime::{Env, shutdown, telemetry};
 
 /// One thread is sufficient, because requests mostly wait for kube-apiserver.
 #[tokio::main(worker_threads = 1)]
 async fn main() -> ExitCode {
-    let options = Options::parse();
+    let options = ApiServerOptions::parse();
     if let Err(error) = options.program.log.init() {
         eprintln!("vmpool-apiserver: {error}");
         return ExitCode::FAILURE;
     }
-    match run(options, Env::system(), shutdown::on_signal()).await {
+    match run_apiserver(options, Env::system(), shutdown::on_signal()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let error = telemetry::with_causes(&error);

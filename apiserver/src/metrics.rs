@@ -11,10 +11,10 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use vmpool_runtime::label_set;
-use vmpool_runtime::metrics::{Description, Page, Registry};
+use vmpool_runtime::metrics::{Description, MetricsPage, MetricsRegistry};
 
-use label_values::Code;
 use label_values::Expansion;
+use label_values::StatusCodeLabel;
 pub(crate) use label_values::{CheckSource, ClaimOutcome, Outcome, Resource, Verb};
 
 /// From a response from memory to the deadline of a removal, in seconds.
@@ -24,7 +24,7 @@ const BATCH_SIZES: [f64; 7] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
 
 /// All metrics of one process. Clones share them.
 #[derive(Clone, Debug)]
-pub struct Metrics(Arc<Inner>);
+pub struct ApiServerMetrics(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -41,18 +41,18 @@ struct Inner {
     claim_conflicts: Counter,
     expansions: ExpansionMetrics,
     checks: Family<CheckLabels, Counter>,
-    page: Page,
+    page: MetricsPage,
 }
 
-label_set!(RequestLabels { verb: Verb, resource: Resource, code: Code });
+label_set!(RequestLabels { verb: Verb, resource: Resource, code: StatusCodeLabel });
 label_set!(DurationLabels { verb: Verb, resource: Resource });
 label_set!(RemovalLabels { result: Outcome });
 label_set!(ClaimLabels { result: ClaimOutcome });
-label_set!(ExpandLabels { resource: Expansion, code: Code });
+label_set!(ExpandLabels { resource: Expansion, code: StatusCodeLabel });
 label_set!(ExpandDurationLabels { resource: Expansion });
 label_set!(CheckLabels { source: CheckSource });
 
-fn histogram() -> Histogram {
+fn duration_histogram() -> Histogram {
     Histogram::new(BUCKETS)
 }
 
@@ -64,7 +64,7 @@ struct ExpansionMetrics {
 }
 
 impl ExpansionMetrics {
-    fn new(registry: &mut Registry) -> Self {
+    fn new(registry: &mut MetricsRegistry) -> Self {
         let metrics = Self {
             requests: registry.register(
                 "vmpool_expand_requests_total",
@@ -76,24 +76,24 @@ impl ExpansionMetrics {
                 "vmpool_expand_request_duration_seconds",
                 "seconds",
                 "Time from the headers of such a request to its response",
-                Family::new_with_constructor(histogram as fn() -> Histogram),
+                Family::new_with_constructor(duration_histogram as fn() -> Histogram),
             ),
         };
         // The codes of failures are not known in advance.
         for &resource in Expansion::ALL {
-            drop(metrics.requests.get_or_create(&ExpandLabels { resource, code: Code(200) }));
+            drop(metrics.requests.get_or_create(&ExpandLabels { resource, code: StatusCodeLabel(200) }));
             drop(metrics.duration.get_or_create(&ExpandDurationLabels { resource }));
         }
         metrics
     }
 }
 
-impl Metrics {
+impl ApiServerMetrics {
     /// All metrics at zero, and the metrics that `others` registers.
     ///
     /// Series whose label values are known in advance exist from the start, so that their first event shows as an increase.
-    pub fn new(others: impl FnOnce(&mut Registry)) -> Self {
-        let registry = &mut Registry::new();
+    pub fn new(others: impl FnOnce(&mut MetricsRegistry)) -> Self {
+        let registry = &mut MetricsRegistry::new();
         let inner = Inner {
             requests: registry.register(
                 "vmpool_apiserver_requests_total",
@@ -105,7 +105,7 @@ impl Metrics {
                 "vmpool_apiserver_request_duration_seconds",
                 "seconds",
                 "Time from the headers of a request to its response",
-                Family::new_with_constructor(histogram as fn() -> Histogram),
+                Family::new_with_constructor(duration_histogram as fn() -> Histogram),
             ),
             removals: registry.register(
                 "vmpool_removals_total",
@@ -117,7 +117,7 @@ impl Metrics {
                 "vmpool_removal_duration_seconds",
                 "seconds",
                 "Duration of a removal, including the time in the queue",
-                histogram(),
+                duration_histogram(),
             ),
             targets: registry.register(
                 "vmpool_removal_targets_total",
@@ -147,7 +147,7 @@ impl Metrics {
                 "vmpool_claim_duration_seconds",
                 "seconds",
                 "Duration of a claim or a release, including the time in which it waited for a free machine",
-                histogram(),
+                duration_histogram(),
             ),
             claim_batch_sizes: registry.register(
                 "vmpool_claim_batch_requests",
@@ -170,7 +170,7 @@ impl Metrics {
             ),
             page: {
                 others(registry);
-                Page::new(std::mem::take(registry), env!("CARGO_PKG_VERSION"))
+                MetricsPage::new(std::mem::take(registry), env!("CARGO_PKG_VERSION"))
             },
         };
         for &result in Outcome::ALL {
@@ -196,7 +196,7 @@ impl Metrics {
     }
 
     pub(crate) fn request(&self, verb: Verb, resource: Resource, code: StatusCode, took: Duration) {
-        let code = Code(code.as_u16());
+        let code = StatusCodeLabel(code.as_u16());
         self.0.requests.get_or_create(&RequestLabels { verb, resource, code }).inc();
         self.0.request_duration.get_or_create(&DurationLabels { verb, resource }).observe(took.as_secs_f64());
         if let Some(resource) = resource.expansion() {

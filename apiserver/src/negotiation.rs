@@ -13,7 +13,7 @@ pub(crate) const DISCOVERY_V2BETA1: &str =
 
 /// The requested format of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum ResponseFormat {
     /// Plain JSON.
     Plain,
     /// Aggregated discovery, `v2`.
@@ -27,7 +27,7 @@ pub(crate) enum Form {
 ///
 /// # Errors
 /// [`Error::NotAcceptable`] if no media type is supported.
-pub(crate) fn accepted(headers: &HeaderMap, discovery: bool) -> Result<Form, Error> {
+pub(crate) fn accepted_format(headers: &HeaderMap, discovery: bool) -> Result<ResponseFormat, Error> {
     let mut accepted = headers
         .get_all(header::ACCEPT)
         .iter()
@@ -37,12 +37,12 @@ pub(crate) fn accepted(headers: &HeaderMap, discovery: bool) -> Result<Form, Err
         .filter(|value| !value.is_empty())
         .peekable();
     if accepted.peek().is_none() {
-        return Ok(Form::Plain);
+        return Ok(ResponseFormat::Plain);
     }
-    accepted.find_map(|value| form(value, discovery)).ok_or(Error::NotAcceptable)
+    accepted.find_map(|value| format_of_media_type(value, discovery)).ok_or(Error::NotAcceptable)
 }
 
-fn form(value: &str, discovery: bool) -> Option<Form> {
+fn format_of_media_type(value: &str, discovery: bool) -> Option<ResponseFormat> {
     let mut parts = value.split(';').map(str::trim);
     let media_type = parts.next()?.to_ascii_lowercase();
     if !matches!(&*media_type, "application/json" | "application/*" | "*/*") {
@@ -51,11 +51,13 @@ fn form(value: &str, discovery: bool) -> Option<Form> {
     let parameters: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once('=')).collect();
     let parameter =
         |name| parameters.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| *value);
-    let Some(kind) = parameter("as") else { return Some(Form::Plain) };
+    let Some(kind) = parameter("as") else { return Some(ResponseFormat::Plain) };
     match (discovery, kind, parameter("g"), parameter("v")) {
-        (true, "APIGroupDiscoveryList", Some("apidiscovery.k8s.io"), Some("v2")) => Some(Form::DiscoveryV2),
+        (true, "APIGroupDiscoveryList", Some("apidiscovery.k8s.io"), Some("v2")) => {
+            Some(ResponseFormat::DiscoveryV2)
+        }
         (true, "APIGroupDiscoveryList", Some("apidiscovery.k8s.io"), Some("v2beta1")) => {
-            Some(Form::DiscoveryV2Beta1)
+            Some(ResponseFormat::DiscoveryV2Beta1)
         }
         // For example Table. Callers that request it also accept plain JSON.
         _ => None,

@@ -23,7 +23,7 @@ const MAX_REQUEST_TIMEOUT: Duration = removal::DEADLINE.saturating_sub(Duration:
 // If a flag is repeated, the last value is used, so that arguments that a user of the chart appends take effect.
 #[command(name = "vmpool-apiserver", version, args_override_self = true)]
 #[command(after_long_help = vmpool_feature_gates::help_text())]
-pub struct Options {
+pub struct ApiServerOptions {
     /// Feature gates.
     #[command(flatten)]
     pub gates: GateArgs,
@@ -43,7 +43,7 @@ pub struct Options {
         env = "VMPOOL_REQUEST_TIMEOUT",
         value_name = "DURATION",
         default_value = "12s",
-        value_parser = vmpool_runtime::duration::parse,
+        value_parser = vmpool_runtime::duration::parse_duration,
         help_heading = "Kubernetes API"
     )]
     pub request_timeout: Duration,
@@ -68,7 +68,7 @@ pub struct Options {
 
 /// Why an option is invalid.
 #[derive(Debug, thiserror::Error)]
-pub enum OptionsError {
+pub enum ApiServerOptionsError {
     /// The options of the HTTPS port are invalid.
     #[error(transparent)]
     Serving(#[from] ServingArgsError),
@@ -82,32 +82,32 @@ pub enum OptionsError {
     RequestTimeout(Duration),
 }
 
-impl Options {
+impl ApiServerOptions {
     /// The validated options of the HTTPS port.
     ///
     /// # Errors
-    /// [`OptionsError::Serving`], which names the flag.
-    pub fn serving(&self) -> Result<ServingConfig, OptionsError> {
+    /// [`ApiServerOptionsError::Serving`], which names the flag.
+    pub fn serving(&self) -> Result<ServingConfig, ApiServerOptionsError> {
         Ok(self.serving.config()?)
     }
 
     /// How long the controller keeps a reservation that is not accepted.
     ///
     /// # Errors
-    /// [`OptionsError::Shared`].
-    pub fn reservation_timeout(&self) -> Result<Duration, OptionsError> {
+    /// [`ApiServerOptionsError::Shared`].
+    pub fn reservation_timeout(&self) -> Result<Duration, ApiServerOptionsError> {
         Ok(self.reservations.timeout()?)
     }
 
     /// The deadline of each request to kube-apiserver.
     ///
     /// # Errors
-    /// [`OptionsError::RequestTimeout`].
-    pub fn request_timeout(&self) -> Result<Duration, OptionsError> {
+    /// [`ApiServerOptionsError::RequestTimeout`].
+    pub fn request_timeout(&self) -> Result<Duration, ApiServerOptionsError> {
         if (MIN_REQUEST_TIMEOUT..=MAX_REQUEST_TIMEOUT).contains(&self.request_timeout) {
             Ok(self.request_timeout)
         } else {
-            Err(OptionsError::RequestTimeout(self.request_timeout))
+            Err(ApiServerOptionsError::RequestTimeout(self.request_timeout))
         }
     }
 }

@@ -53,16 +53,16 @@ use std::time::Duration;
 use futures::channel::oneshot;
 use vmpool_runtime::Env;
 
-use crate::audit::{AuditInfo, Summary};
+use crate::audit::{AuditInfo, RemovalSummary};
 use crate::body::RemovalRequest;
-use crate::cluster::Cluster;
+use crate::cluster::ClusterClient;
 use crate::error::Error;
-use crate::metrics::Metrics;
-use model::Job;
-use queue::Queue;
+use crate::metrics::ApiServerMetrics;
+use model::RemovalJob;
+use queue::RemovalQueue;
 
 #[cfg(test)]
-pub(crate) use model::Target;
+pub(crate) use model::RemovalTarget;
 pub(crate) use model::{Accepted, DEADLINE, PoolName};
 
 /// How long delete requests are retried, from the start of the removal.
@@ -70,16 +70,21 @@ const DELETES: Duration = Duration::from_secs(25);
 
 /// Removes machines from pools.
 pub(crate) struct Remover {
-    cluster: Cluster,
+    cluster: ClusterClient,
     env: Env,
-    metrics: Metrics,
-    queue: Queue,
+    metrics: ApiServerMetrics,
+    queue: RemovalQueue,
 }
 
 impl Remover {
     /// A remover for a controller that drops no reservation before it is `accept_within` old.
-    pub(crate) fn new(cluster: Cluster, env: Env, accept_within: Duration, metrics: Metrics) -> Arc<Self> {
-        let queue = Queue::new(cluster.clone(), env.clone(), accept_within, metrics.clone());
+    pub(crate) fn new(
+        cluster: ClusterClient,
+        env: Env,
+        accept_within: Duration,
+        metrics: ApiServerMetrics,
+    ) -> Arc<Self> {
+        let queue = RemovalQueue::new(cluster.clone(), env.clone(), accept_within, metrics.clone());
         Arc::new(Self { cluster, env, metrics, queue })
     }
 
@@ -104,7 +109,7 @@ impl Remover {
             let names: Vec<String> = request.targets.iter().map(|target| target.name.clone()).collect();
             let result = remover.run(&pool, request, audit.user.name.clone(), caller).await;
             let duration = remover.env.uptime().saturating_sub(start);
-            let summary = Summary::of(&result, dry_run);
+            let summary = RemovalSummary::of(&result, dry_run);
             remover.metrics.removal(summary.outcome, summary.removed, duration);
             audit.log(&pool, &names, &summary, duration);
             // Sending fails if the caller has disconnected.
@@ -113,7 +118,7 @@ impl Remover {
         task.detach();
         match self.env.timeout(DEADLINE, receiver).await {
             Ok(Ok(result)) => result,
-            Ok(Err(oneshot::Canceled)) => Err(interrupted()),
+            Ok(Err(oneshot::Canceled)) => Err(interrupted_removal_error()),
             Err(elapsed) => Err(Error::Timeout(elapsed.0)),
         }
     }
@@ -132,15 +137,15 @@ impl Remover {
                 .await;
         }
         let (reply, result) = oneshot::channel();
-        self.queue.submit(pool, Job { user, targets, pool_uid, force, caller, reply })?;
-        let accepted = result.await.map_err(|oneshot::Canceled| interrupted())??;
-        deletes::delete(&self.cluster, &self.env, pool, &accepted.targets, start + DELETES).await?;
+        self.queue.submit(pool, RemovalJob { user, targets, pool_uid, force, caller, reply })?;
+        let accepted = result.await.map_err(|oneshot::Canceled| interrupted_removal_error())??;
+        deletes::delete_targets(&self.cluster, &self.env, pool, &accepted.targets, start + DELETES).await?;
         Ok(accepted)
     }
 }
 
 /// A task of the removal has panicked, which is a bug.
-fn interrupted() -> Error {
+fn interrupted_removal_error() -> Error {
     Error::Internal(
         "the removal was interrupted: it is applied either completely or not at all; repeat the request"
             .to_owned(),

@@ -86,12 +86,12 @@ impl RequestInfo {
         request.name = next();
         request.subresource = next();
         request.has_more_segments = segments.next().is_some();
-        request.verb = verb(method, &request.name);
+        request.verb = request_verb(method, &request.name);
         Some(Self::Resource(request))
     }
 }
 
-fn verb(method: &Method, name: &str) -> &'static str {
+fn request_verb(method: &Method, name: &str) -> &'static str {
     match (method, name) {
         (&Method::GET | &Method::HEAD, "") => "list",
         (&Method::GET | &Method::HEAD, _) => "get",

@@ -2,17 +2,17 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
 use serde_json::{Value, json};
-use vmpool_engine::protection::text_of;
+use vmpool_engine::protection::timestamp_text;
 use vmpool_platforms::removal::RemovalApi;
 
-use crate::claims::{Claimed, Released};
+use crate::claims::{Claimed, ReleasedMachine};
 use crate::removal::{Accepted, PoolName};
 
 /// The maximum number of names in the message. The details contain all names.
 const MAX_NAMES: usize = 10;
 
 /// The `Status` for an accepted removal.
-pub(crate) fn success(pool: &PoolName, accepted: &Accepted, dry_run: bool) -> Status {
+pub(crate) fn removal_success_status(pool: &PoolName, accepted: &Accepted, dry_run: bool) -> Status {
     let causes = accepted.targets.iter().map(|target| {
         let reason = match (target.already_removed, dry_run) {
             (true, _) => "AlreadyRemoved",
@@ -28,7 +28,7 @@ pub(crate) fn success(pool: &PoolName, accepted: &Accepted, dry_run: bool) -> St
     Status {
         code: Some(201),
         status: Some("Success".to_owned()),
-        message: Some(message(&pool.name, accepted, dry_run)),
+        message: Some(removal_message(&pool.name, accepted, dry_run)),
         details: Some(StatusDetails {
             causes: Some(causes.collect()),
             group: Some(pool.stored.pools.group.to_owned()),
@@ -41,7 +41,7 @@ pub(crate) fn success(pool: &PoolName, accepted: &Accepted, dry_run: bool) -> St
     }
 }
 
-fn message(pool: &str, accepted: &Accepted, dry_run: bool) -> String {
+fn removal_message(pool: &str, accepted: &Accepted, dry_run: bool) -> String {
     let names: Vec<&str> = accepted.targets.iter().take(MAX_NAMES).map(|target| &*target.id.name).collect();
     let more = accepted.targets.len() - names.len();
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -56,7 +56,7 @@ fn message(pool: &str, accepted: &Accepted, dry_run: bool) -> String {
 }
 
 /// The response to a claim.
-pub(crate) fn claimed(api: &RemovalApi, claimed: &Claimed) -> Value {
+pub(crate) fn claim_response(api: &RemovalApi, claimed: &Claimed) -> Value {
     json!({
         "kind": api.claim_kind,
         "apiVersion": api.api_version(),
@@ -66,12 +66,12 @@ pub(crate) fn claimed(api: &RemovalApi, claimed: &Claimed) -> Value {
             "uid": claimed.machine.uid.as_str(),
             "addresses": claimed.addresses,
         },
-        "expiresAt": text_of(claimed.expires),
+        "expiresAt": timestamp_text(claimed.expires),
     })
 }
 
 /// The response to a release.
-pub(crate) fn released(api: &RemovalApi, released: &Released) -> Value {
+pub(crate) fn release_response(api: &RemovalApi, released: &ReleasedMachine) -> Value {
     json!({
         "kind": api.release_kind,
         "apiVersion": api.api_version(),

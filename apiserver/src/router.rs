@@ -14,7 +14,7 @@ use axum::extract::Request;
 use http::{HeaderValue, Response, StatusCode};
 use tower::ServiceExt;
 use vmpool_platforms::removal::Apis;
-use vmpool_runtime::health::Health;
+use vmpool_runtime::health::HealthEndpoints;
 use vmpool_runtime::https::Peer;
 
 use crate::api::REMOVAL;
@@ -22,26 +22,26 @@ use crate::audit::{AUDIT_ID, request_id};
 use crate::error::Error;
 use crate::metrics::Resource;
 use crate::request_info::RequestInfo;
-use crate::routes::{Route, check_names, labels, served};
-use crate::state::State;
+use crate::routes::{Route, check_names, find_route, request_label_values};
+use crate::state::ApiServerState;
 
 /// The API as a service for [`vmpool_runtime::https`].
-pub fn router(state: Arc<State>) -> Router {
+pub fn api_router(state: Arc<ApiServerState>) -> Router {
     Router::new().fallback(move |request: Request| {
         let state = Arc::clone(&state);
         async move { state.handle(request).await }
     })
 }
 
-impl State {
+impl ApiServerState {
     async fn handle(&self, request: Request) -> Response<Body> {
         let start = self.env.uptime();
         let id = request_id(request.headers(), &self.env);
         let info = RequestInfo::of(request.method(), request.uri());
         let apis = self.apis.now();
-        let labels = labels(apis, info.as_ref());
+        let labels = request_label_values(apis, info.as_ref());
         let result = match (labels.resource, info) {
-            (Resource::Health, _) => Ok(health(&self.health, request).await),
+            (Resource::Health, _) => Ok(health_response(&self.health, request).await),
             (_, None) => Err(Error::UnknownPath),
             (_, Some(info)) => self.respond(apis, request, info, &id).await,
         };
@@ -78,7 +78,7 @@ impl State {
                 let documents = self.documents(apis);
                 documents.respond(&parts.method, &path, &parts.headers)
             }
-            RequestInfo::Resource(request) => match served(apis, &request).ok_or(Error::UnknownPath)? {
+            RequestInfo::Resource(request) => match find_route(apis, &request).ok_or(Error::UnknownPath)? {
                 Route::Expansion(api, target) => self.expand(api, target, request, &user, parts, body).await,
                 Route::Pool(api) => match &*request.subresource {
                     "" => self.read(api, request, &parts).await,
@@ -91,7 +91,7 @@ impl State {
 }
 
 /// Health endpoints need no authentication, as in kube-apiserver. `/healthz` is the older name of `/livez`.
-async fn health(health: &Health, mut request: Request) -> Response<Body> {
+async fn health_response(health: &HealthEndpoints, mut request: Request) -> Response<Body> {
     let path = request.uri().path().trim_end_matches('/');
     let path = if path == "/healthz" { "/livez" } else { path };
     let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();

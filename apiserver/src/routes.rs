@@ -5,7 +5,7 @@ use vmpool_platforms::removal::{Apis, ExpansionApi, RemovalApi};
 
 use crate::api::{CLAIM, RELEASE, REMOVAL};
 use crate::error::Error;
-use crate::expansion::Target;
+use crate::expansion::ExpansionTarget;
 use crate::metrics::{Resource, Verb};
 use crate::request_info::{RequestInfo, ResourceRequest};
 
@@ -15,7 +15,7 @@ pub(crate) enum Route {
     /// The metadata of a pool, or a removal or a claim of its machines.
     Pool(&'static RemovalApi),
     /// An expansion.
-    Expansion(&'static ExpansionApi, Target),
+    Expansion(&'static ExpansionApi, ExpansionTarget),
 }
 
 impl Route {
@@ -23,10 +23,12 @@ impl Route {
     pub(crate) fn not_found(self, name: &str) -> Error {
         let (plural, group) = match self {
             Self::Pool(api) => (api.plural, api.group),
-            Self::Expansion(api, Target::StoredMachine | Target::Machine) => {
+            Self::Expansion(api, ExpansionTarget::StoredMachine | ExpansionTarget::Machine) => {
                 (api.machine, api.stored.machines.group)
             }
-            Self::Expansion(api, Target::StoredPool | Target::Pool) => (api.stored.pools.plural, api.group),
+            Self::Expansion(api, ExpansionTarget::StoredPool | ExpansionTarget::Pool) => {
+                (api.stored.pools.plural, api.group)
+            }
         };
         Error::PoolNotFound { plural, group, pool: name.to_owned() }
     }
@@ -34,7 +36,7 @@ impl Route {
 
 /// The label values of a request.
 #[derive(Clone, Copy)]
-pub(crate) struct Labels {
+pub(crate) struct RequestLabelValues {
     pub(crate) verb: Verb,
     pub(crate) resource: Resource,
 }
@@ -48,7 +50,7 @@ pub(crate) fn check_names(apis: Apis, info: &RequestInfo) -> Result<(), Error> {
         return Err(Error::UnknownPath);
     }
     if let RequestInfo::Resource(request) = info
-        && let Some(route) = served(apis, request)
+        && let Some(route) = find_route(apis, request)
         && (!is_dns_subdomain(&request.namespace)
             || !request.name.is_empty() && !is_dns_subdomain(&request.name))
     {
@@ -61,14 +63,14 @@ pub(crate) fn check_names(apis: Apis, info: &RequestInfo) -> Result<(), Error> {
 }
 
 /// The resource of a request, if it is served.
-pub(crate) fn served(apis: Apis, request: &ResourceRequest) -> Option<Route> {
+pub(crate) fn find_route(apis: Apis, request: &ResourceRequest) -> Option<Route> {
     if request.namespace.is_empty() || request.has_more_segments {
         return None;
     }
     let (group, version) = (&*request.group, &*request.version);
     let mut expansions = apis.expansions().filter(|api| (api.group, api.version) == (group, version));
-    let expansion =
-        expansions.find_map(|api| Target::of(api, request).map(|target| Route::Expansion(api, target)));
+    let expansion = expansions
+        .find_map(|api| ExpansionTarget::of(api, request).map(|target| Route::Expansion(api, target)));
     expansion.or_else(|| {
         let api = apis.removal.iter().find(|api| (api.group, api.version) == (group, version))?;
         let is_known = match &*request.subresource {
@@ -81,9 +83,9 @@ pub(crate) fn served(apis: Apis, request: &ResourceRequest) -> Option<Route> {
 }
 
 /// The label values of a request.
-pub(crate) fn labels(apis: Apis, info: Option<&RequestInfo>) -> Labels {
+pub(crate) fn request_label_values(apis: Apis, info: Option<&RequestInfo>) -> RequestLabelValues {
     match info {
-        None => Labels { verb: Verb::Other, resource: Resource::Other },
+        None => RequestLabelValues { verb: Verb::Other, resource: Resource::Other },
         Some(RequestInfo::NonResource { path, verb }) => {
             let verb = if verb == "get" { Verb::Get } else { Verb::Other };
             let resource = match &**path {
@@ -93,14 +95,14 @@ pub(crate) fn labels(apis: Apis, info: Option<&RequestInfo>) -> Labels {
                 }
                 _ => Resource::Other,
             };
-            Labels { verb, resource }
+            RequestLabelValues { verb, resource }
         }
         Some(RequestInfo::Resource(request)) => {
-            let resource = match (served(apis, request), &*request.subresource) {
-                (Some(Route::Expansion(_, Target::StoredMachine)), _) => Resource::ExpandedMachine,
-                (Some(Route::Expansion(_, Target::Machine)), _) => Resource::ExpandMachine,
-                (Some(Route::Expansion(_, Target::StoredPool)), _) => Resource::ExpandedPool,
-                (Some(Route::Expansion(_, Target::Pool)), _) => Resource::ExpandPool,
+            let resource = match (find_route(apis, request), &*request.subresource) {
+                (Some(Route::Expansion(_, ExpansionTarget::StoredMachine)), _) => Resource::ExpandedMachine,
+                (Some(Route::Expansion(_, ExpansionTarget::Machine)), _) => Resource::ExpandMachine,
+                (Some(Route::Expansion(_, ExpansionTarget::StoredPool)), _) => Resource::ExpandedPool,
+                (Some(Route::Expansion(_, ExpansionTarget::Pool)), _) => Resource::ExpandPool,
                 (Some(Route::Pool(_)), "") => Resource::Pools,
                 (Some(Route::Pool(_)), CLAIM) => Resource::Claim,
                 (Some(Route::Pool(_)), RELEASE) => Resource::Release,
@@ -113,7 +115,7 @@ pub(crate) fn labels(apis: Apis, info: Option<&RequestInfo>) -> Labels {
                 "update" => Verb::Update,
                 _ => Verb::Other,
             };
-            Labels { verb, resource }
+            RequestLabelValues { verb, resource }
         }
     }
 }

@@ -3,37 +3,37 @@
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use vmpool_engine::removal::accept_within;
+use vmpool_engine::removal::acceptance_window;
 use vmpool_feature_gates::Feature;
 use vmpool_platforms::removal::{APIS, STANDALONE_APIS};
 use vmpool_runtime::Env;
 use vmpool_runtime::args::InstancetypeMode;
 use vmpool_runtime::certificates::CertificateMetrics;
 use vmpool_runtime::https::{Limits, TrafficMetrics};
-use vmpool_runtime::serving::{Program, ServeError, Service};
+use vmpool_runtime::serving::{BoundProgram, ProgramService, ServeError};
 use vmpool_runtime::tls::ClientCas;
 
 use crate::body;
 use crate::claims;
-use crate::metrics::Metrics;
-use crate::options::{Options, OptionsError};
+use crate::metrics::ApiServerMetrics;
+use crate::options::{ApiServerOptions, ApiServerOptionsError};
 use crate::removal;
-use crate::router::router;
-use crate::state::{Settings, State};
+use crate::router::api_router;
+use crate::state::{ApiServerSettings, ApiServerState};
 
 /// Why the process exits.
 #[derive(Debug, thiserror::Error)]
-pub enum RunError {
+pub enum ApiServerRunError {
     /// An option is invalid.
     #[error(transparent)]
-    Options(#[from] OptionsError),
+    Options(#[from] ApiServerOptionsError),
     /// A server could not start, or has ended.
     #[error(transparent)]
     Serve(#[from] ServeError),
 }
 
 /// The limits for clients.
-fn limits() -> Limits {
+fn server_limits() -> Limits {
     Limits {
         // One byte more than the handler accepts, so that the handler refuses longer bodies and names the limit.
         body_bytes: body::MAX_LENGTH + 1,
@@ -50,25 +50,30 @@ fn limits() -> Limits {
 ///
 /// # Errors
 /// The reason why the process cannot start or continue.
-pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<(), RunError> {
-    let gates = options.gates.gates().map_err(OptionsError::from)?;
+pub async fn run_apiserver(
+    options: ApiServerOptions,
+    env: Env,
+    stop: CancellationToken,
+) -> Result<(), ApiServerRunError> {
+    let gates = options.gates.gates().map_err(ApiServerOptionsError::from)?;
     let serving = options.serving()?;
-    let settings = Settings {
+    let settings = ApiServerSettings {
         enabled: gates.enabled(Feature::VirtualMachinePool),
         apis: match options.instancetype_mode {
             InstancetypeMode::Coexist => APIS,
             InstancetypeMode::Standalone => STANDALONE_APIS,
         },
-        accept_within: accept_within(options.reservation_timeout()?),
+        accept_within: acceptance_window(options.reservation_timeout()?),
         request_timeout: options.request_timeout()?,
     };
     let (mut certificates, mut traffic) = (CertificateMetrics::default(), TrafficMetrics::default());
-    let metrics = Metrics::new(|registry| {
+    let metrics = ApiServerMetrics::new(|registry| {
         certificates = CertificateMetrics::new(registry);
         traffic = TrafficMetrics::new(registry);
     });
     let agent = concat!("vmpool-apiserver/", env!("CARGO_PKG_VERSION"));
-    let program = Program::open(agent, serving, &options.program.client, &options.program.health).await?;
+    let program =
+        BoundProgram::open(agent, serving, &options.program.client, &options.program.health).await?;
     let health = program.health();
     health.metrics({
         let metrics = metrics.clone();
@@ -78,10 +83,11 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
         tracing::warn!("feature gate VirtualMachinePool is off: the server has no resources");
     }
     let clients = ClientCas::requiring();
-    let state = State::new(program.client(), env.clone(), settings, health.clone(), metrics);
+    let state = ApiServerState::new(program.client(), env.clone(), settings, health.clone(), metrics);
     let _front_proxy = env.spawn("front proxy", state.follow_front_proxy(clients.clone()));
     let _platform = env.spawn("platform", state.follow_platform());
-    let service = Service { router: router(state), clients, limits: limits(), certificates, traffic };
+    let service =
+        ProgramService { router: api_router(state), clients, limits: server_limits(), certificates, traffic };
     Ok(program.serve(service, &env, stop).await?)
 }
 

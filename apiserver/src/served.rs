@@ -10,7 +10,7 @@ use std::time::Duration;
 use vmpool_platforms::removal::{Apis, StoredResource};
 use vmpool_runtime::Env;
 
-use crate::cluster::Cluster;
+use crate::cluster::ClusterClient;
 
 /// The interval between reads of the installations of the platform.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -18,7 +18,7 @@ const PERIOD: Duration = Duration::from_secs(10);
 /// What this server knows about the installations of the platform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-enum Platform {
+enum InstallationState {
     /// They were not read yet.
     Unread,
     /// They cannot be read.
@@ -40,7 +40,7 @@ pub(crate) struct ServedApis {
 impl ServedApis {
     /// These APIs, or none if the feature is not enabled.
     pub(crate) fn new(all: Apis, enabled: bool) -> Self {
-        Self { all, enabled, platform: Arc::new(AtomicU8::new(Platform::Unread as u8)) }
+        Self { all, enabled, platform: Arc::new(AtomicU8::new(InstallationState::Unread as u8)) }
     }
 
     /// Whether the feature is enabled.
@@ -58,7 +58,7 @@ impl ServedApis {
     pub(crate) fn now(&self) -> Apis {
         if !self.enabled {
             Apis::NONE
-        } else if self.platform.load(Ordering::Relaxed) == Platform::Absent as u8 {
+        } else if self.platform.load(Ordering::Relaxed) == InstallationState::Absent as u8 {
             self.all
         } else {
             self.all.without_reference()
@@ -72,7 +72,7 @@ impl ServedApis {
 
     /// Whether the resources of all groups are known: the installations were read, or cannot be read.
     pub(crate) fn check(&self) -> Result<(), String> {
-        let is_unread = self.platform.load(Ordering::Relaxed) == Platform::Unread as u8;
+        let is_unread = self.platform.load(Ordering::Relaxed) == InstallationState::Unread as u8;
         match self.installations() {
             Some(installations) if is_unread => Err(format!("{} were not read yet", installations.plural)),
             _ => Ok(()),
@@ -83,29 +83,29 @@ impl ServedApis {
 /// Reads the installations of the platform periodically. Returns at once if no served group depends on them.
 ///
 /// If a read fails, the last result stays in use.
-pub(crate) async fn follow(apis: ServedApis, cluster: Cluster, env: Env) {
+pub(crate) async fn follow_installations(apis: ServedApis, cluster: ClusterClient, env: Env) {
     let Some(installations) = apis.installations() else { return };
     let StoredResource { plural, group, .. } = installations;
-    let mut known = Platform::Unread;
+    let mut known = InstallationState::Unread;
     loop {
         let read = match cluster.has_any(installations).await {
-            Ok(true) => Platform::Installed,
-            Ok(false) => Platform::Absent,
+            Ok(true) => InstallationState::Installed,
+            Ok(false) => InstallationState::Absent,
             Err(error) => {
                 tracing::warn!(%error, "reading {plural}.{group} failed, retrying");
-                if known == Platform::Unread { Platform::Unreadable } else { known }
+                if known == InstallationState::Unread { InstallationState::Unreadable } else { known }
             }
         };
         if read != known {
             match read {
-                Platform::Installed => tracing::error!(
+                InstallationState::Installed => tracing::error!(
                     "the cluster has an object of {plural}.{group}, whose own API server expands machines: serving nothing in \
                      its group. Set --instancetype-mode to Coexist"
                 ),
-                Platform::Absent => {
+                InstallationState::Absent => {
                     tracing::info!("serving the expansion of machines in the group of the platform");
                 }
-                Platform::Unread | Platform::Unreadable => {}
+                InstallationState::Unread | InstallationState::Unreadable => {}
             }
             known = read;
             apis.platform.store(known as u8, Ordering::Relaxed);

@@ -6,24 +6,24 @@ use std::time::Duration;
 use kube::Client;
 use vmpool_platforms::removal::Apis;
 use vmpool_runtime::Env;
-use vmpool_runtime::health::Health;
+use vmpool_runtime::health::HealthEndpoints;
 use vmpool_runtime::tls::ClientCas;
 
-use crate::authentication::{Authenticator, follow};
+use crate::authentication::{Authenticator, follow_front_proxy_config};
 use crate::authorization::Authorizer;
 use crate::claims::Claims;
-use crate::cluster::Cluster;
+use crate::cluster::ClusterClient;
 use crate::documents::Documents;
-use crate::metrics::Metrics;
+use crate::metrics::ApiServerMetrics;
 use crate::removal::Remover;
 use crate::served::{self, ServedApis};
 
 /// The components that handle requests.
-pub struct State {
+pub struct ApiServerState {
     pub(crate) env: Env,
-    pub(crate) health: Health,
-    pub(crate) metrics: Metrics,
-    pub(crate) cluster: Cluster,
+    pub(crate) health: HealthEndpoints,
+    pub(crate) metrics: ApiServerMetrics,
+    pub(crate) cluster: ClusterClient,
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Authorizer,
     pub(crate) apis: ServedApis,
@@ -35,7 +35,7 @@ pub struct State {
 
 /// The settings of a server.
 #[derive(Debug, Clone, Copy)]
-pub struct Settings {
+pub struct ApiServerSettings {
     /// Whether the server serves its resource. Otherwise it serves only documents about itself.
     pub enabled: bool,
     /// The served APIs.
@@ -46,11 +46,17 @@ pub struct Settings {
     pub request_timeout: Duration,
 }
 
-impl State {
+impl ApiServerState {
     /// The state of a server with these settings. `client` must not retry requests by itself.
-    pub fn new(client: Client, env: Env, settings: Settings, health: Health, metrics: Metrics) -> Arc<Self> {
-        let Settings { enabled, apis, accept_within, request_timeout } = settings;
-        let cluster = Cluster::new(client, env.clone(), request_timeout);
+    pub fn new(
+        client: Client,
+        env: Env,
+        settings: ApiServerSettings,
+        health: HealthEndpoints,
+        metrics: ApiServerMetrics,
+    ) -> Arc<Self> {
+        let ApiServerSettings { enabled, apis, accept_within, request_timeout } = settings;
+        let cluster = ClusterClient::new(client, env.clone(), request_timeout);
         let authenticator = Authenticator::default();
         health.ready("authentication", {
             let authenticator = authenticator.clone();
@@ -86,17 +92,17 @@ impl State {
     /// Reads periodically whether the platform is installed, if the server serves its group otherwise. Returns at once if it
     /// does not.
     pub fn follow_platform(&self) -> impl Future<Output = ()> + Send + 'static {
-        served::follow(self.apis.clone(), self.cluster.clone(), self.env.clone())
+        served::follow_installations(self.apis.clone(), self.cluster.clone(), self.env.clone())
     }
 
     /// Reads the configuration of the front proxy periodically and never returns. Until the first successful read, no
     /// caller is authenticated.
     pub fn follow_front_proxy(&self, clients: ClientCas) -> impl Future<Output = ()> + Send + 'static {
-        follow(self.cluster.clone(), self.authenticator.clone(), clients, self.env.clone())
+        follow_front_proxy_config(self.cluster.clone(), self.authenticator.clone(), clients, self.env.clone())
     }
 }
 
-impl std::fmt::Debug for State {
+impl std::fmt::Debug for ApiServerState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("State").field("apis", &self.apis).finish_non_exhaustive()
     }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 /// The time since `since` with one or two units, for example `45s`, `3m20s`, `5h` or `12d`.
-pub(crate) fn age(since: Timestamp, now: Timestamp) -> String {
+pub(crate) fn format_age(since: Timestamp, now: Timestamp) -> String {
     let seconds = now.duration_since(since).as_secs().max(0);
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
     let two = |large: i64, large_unit, small: i64, small_unit| match small {
@@ -42,6 +42,6 @@ mod tests {
     fn ages_are_short(#[case] seconds: i64, #[case] expected: &str) {
         let since = Timestamp::UNIX_EPOCH;
         let now = Timestamp::from_second(seconds).unwrap();
-        assert_eq!(age(since, now), expected);
+        assert_eq!(format_age(since, now), expected);
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::ArgValueCandidates;
 
-use crate::candidates::{machines, pools};
-use crate::connection::Connection;
+use crate::candidates::{complete_machine_names, complete_pool_names};
+use crate::connection::ConnectionArguments;
 
 /// Shows and changes pools of virtual machines.
 ///
@@ -16,7 +16,7 @@ use crate::connection::Connection;
 #[command(name = "kubectl-vmpool", bin_name = "kubectl vmpool", version, disable_help_subcommand = true)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    pub(crate) connection: Connection,
+    pub(crate) connection: ConnectionArguments,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -84,7 +84,7 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct StatusArguments {
     /// Name of the pool
-    #[arg(add = ArgValueCandidates::new(pools))]
+    #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
     /// Show the status again whenever it changes, until you interrupt the command
     #[arg(short, long)]
@@ -96,7 +96,7 @@ pub(crate) struct StatusArguments {
 #[derive(Debug, Args)]
 pub(crate) struct PlanArguments {
     /// Name of the pool
-    #[arg(add = ArgValueCandidates::new(pools))]
+    #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
     /// Plan for this number of replicas instead of the present one
     #[arg(long, value_name = "N")]
@@ -118,10 +118,10 @@ pub(crate) struct PlanArguments {
 #[derive(Debug, Args)]
 pub(crate) struct RemoveArguments {
     /// Name of the pool
-    #[arg(add = ArgValueCandidates::new(pools))]
+    #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
     /// Names of the machines
-    #[arg(required = true, value_name = "MACHINE", add = ArgValueCandidates::new(machines))]
+    #[arg(required = true, value_name = "MACHINE", add = ArgValueCandidates::new(complete_machine_names))]
     pub(crate) machines: Vec<String>,
     /// Validate the request, and change nothing
     #[arg(long)]
@@ -137,7 +137,7 @@ pub(crate) struct RemoveArguments {
 #[derive(Debug, Args)]
 pub(crate) struct ScaleArguments {
     /// Name of the pool
-    #[arg(add = ArgValueCandidates::new(pools))]
+    #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
     /// The new number of replicas
     #[arg(long, value_name = "N")]
@@ -147,14 +147,14 @@ pub(crate) struct ScaleArguments {
 #[derive(Debug, Args)]
 pub(crate) struct PauseArguments {
     /// Name of the pool
-    #[arg(add = ArgValueCandidates::new(pools))]
+    #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct HistoryArguments {
     /// Name of the pool
-    #[arg(add = ArgValueCandidates::new(pools))]
+    #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
     #[command(flatten)]
     pub(crate) format: OutputArguments,
@@ -163,7 +163,7 @@ pub(crate) struct HistoryArguments {
 #[derive(Debug, Args)]
 pub(crate) struct DiffArguments {
     /// Name of the pool
-    #[arg(add = ArgValueCandidates::new(pools))]
+    #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
     /// Name or number of the revision, as `history` lists it
     pub(crate) revision: String,
@@ -172,7 +172,7 @@ pub(crate) struct DiffArguments {
 #[derive(Debug, Args)]
 pub(crate) struct RollbackArguments {
     /// Name of the pool
-    #[arg(add = ArgValueCandidates::new(pools))]
+    #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
     /// Name or number of the revision. The default is the last one with another template
     #[arg(long, value_name = "REVISION")]
@@ -185,10 +185,10 @@ pub(crate) struct RollbackArguments {
 #[derive(Debug, Args)]
 pub(crate) struct RestartArguments {
     /// Name of the pool
-    #[arg(add = ArgValueCandidates::new(pools))]
+    #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
     /// Names of the machines. The default is all unprotected machines that need a restart
-    #[arg(value_name = "MACHINE", add = ArgValueCandidates::new(machines))]
+    #[arg(value_name = "MACHINE", add = ArgValueCandidates::new(complete_machine_names))]
     pub(crate) machines: Vec<String>,
     /// List the machines that would restart, and change nothing
     #[arg(long)]
@@ -201,13 +201,13 @@ pub(crate) struct RestartArguments {
 #[derive(Debug, Args)]
 pub(crate) struct ProtectArguments {
     /// Name of the pool
-    #[arg(add = ArgValueCandidates::new(pools))]
+    #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
     /// Names of the machines
-    #[arg(required = true, value_name = "MACHINE", add = ArgValueCandidates::new(machines))]
+    #[arg(required = true, value_name = "MACHINE", add = ArgValueCandidates::new(complete_machine_names))]
     pub(crate) machines: Vec<String>,
     /// How long to protect them, for example 90m or 8h
-    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration_argument)]
     pub(crate) duration: Duration,
     /// Which user or program protects them
     #[arg(long)]
@@ -220,32 +220,32 @@ pub(crate) struct ProtectArguments {
 #[derive(Debug, Args)]
 pub(crate) struct UnprotectArguments {
     /// Name of the pool
-    #[arg(add = ArgValueCandidates::new(pools))]
+    #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
     /// Names of the machines
-    #[arg(required = true, value_name = "MACHINE", add = ArgValueCandidates::new(machines))]
+    #[arg(required = true, value_name = "MACHINE", add = ArgValueCandidates::new(complete_machine_names))]
     pub(crate) machines: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ClaimArguments {
     /// Name of the pool
-    #[arg(add = ArgValueCandidates::new(pools))]
+    #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
     /// The id of the claim. The same user and id find the same claim again
     #[arg(long)]
     pub(crate) id: String,
     /// For how long, for example 90m or 8h
-    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration_argument)]
     pub(crate) duration: Duration,
     /// Why the machine is claimed
     #[arg(long)]
     pub(crate) reason: Option<String>,
     /// How long to wait for a free machine
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration_argument)]
     pub(crate) wait: Option<Duration>,
     /// The only machine to accept
-    #[arg(long, add = ArgValueCandidates::new(machines))]
+    #[arg(long, add = ArgValueCandidates::new(complete_machine_names))]
     pub(crate) machine: Option<String>,
     /// Only renew a claim, and never take another machine
     #[arg(long)]
@@ -260,7 +260,7 @@ pub(crate) struct ClaimArguments {
 #[derive(Debug, Args)]
 pub(crate) struct ReleaseArguments {
     /// Name of the pool
-    #[arg(add = ArgValueCandidates::new(pools))]
+    #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
     /// The id of the claim
     #[arg(long)]
@@ -270,7 +270,7 @@ pub(crate) struct ReleaseArguments {
     pub(crate) uid: Option<String>,
     /// What happens to the machine
     #[arg(long, value_enum)]
-    pub(crate) then: Then,
+    pub(crate) then: AfterReleaseArgument,
     /// Validate the request, and release nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -280,7 +280,7 @@ pub(crate) struct ReleaseArguments {
 
 /// What happens to a released machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Then {
+pub(crate) enum AfterReleaseArgument {
     /// It stays, and can be claimed again
     Keep,
     /// It is removed, and the number of replicas is decremented
@@ -289,7 +289,7 @@ pub(crate) enum Then {
     Replace,
 }
 
-impl Then {
+impl AfterReleaseArgument {
     /// The value in the request.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -312,7 +312,7 @@ impl Then {
 #[derive(Debug, Args)]
 pub(crate) struct AdoptArguments {
     /// Name of the pool
-    #[arg(add = ArgValueCandidates::new(pools))]
+    #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
     /// Names of the machines. The default is all machines of the former pool
     #[arg(value_name = "MACHINE", conflicts_with = "without_machines")]
@@ -364,8 +364,8 @@ pub(crate) enum Completer {
 }
 
 /// Reads a duration such as `90m` or `1h30m`.
-fn duration(text: &str) -> Result<Duration, String> {
-    vmpool_runtime::duration::parse(text).map_err(|error| error.to_string())
+fn parse_duration_argument(text: &str) -> Result<Duration, String> {
+    vmpool_runtime::duration::parse_duration(text).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

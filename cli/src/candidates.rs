@@ -5,45 +5,48 @@ use std::time::Duration;
 use clap_complete::CompletionCandidate;
 use serde_json::Value;
 use vmpool_engine::ObjectId;
-use vmpool_platforms::{Dvp, KubeVirt, View};
+use vmpool_platforms::{ClientPlatform, Dvp, KubeVirt};
 use vmpool_runtime::Env;
 
-use crate::cluster::Cluster;
-use crate::connection::Connection;
+use crate::cluster::UserClusterClient;
+use crate::connection::ConnectionArguments;
 
 /// How long the cluster may take. A slow completion is worse than none.
 const DEADLINE: Duration = Duration::from_secs(2);
 
 /// The names of all pools in the namespace.
-pub(crate) fn pools() -> Vec<CompletionCandidate> {
-    candidates(async |cluster| {
+pub(crate) fn complete_pool_names() -> Vec<CompletionCandidate> {
+    completion_candidates(async |cluster| {
         [pool_names::<Dvp>(cluster).await, pool_names::<KubeVirt>(cluster).await].concat()
     })
 }
 
 /// The names of all machines of the pools in the command line.
-pub(crate) fn machines() -> Vec<CompletionCandidate> {
-    candidates(async |cluster| {
+pub(crate) fn complete_machine_names() -> Vec<CompletionCandidate> {
+    completion_candidates(async |cluster| {
         [machine_names::<Dvp>(cluster).await, machine_names::<KubeVirt>(cluster).await].concat()
     })
 }
 
 /// The names that `find` finds in the cluster of the command line; none if the cluster cannot be read in time.
-fn candidates(find: impl AsyncFnOnce(&Cluster) -> Vec<String>) -> Vec<CompletionCandidate> {
+fn completion_candidates(
+    find: impl AsyncFnOnce(&UserClusterClient) -> Vec<String>,
+) -> Vec<CompletionCandidate> {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
         return Vec::new();
     };
     let env = Env::system();
     let names = runtime.block_on(env.timeout(DEADLINE, async {
-        let cluster = Cluster::connect(&connection(std::env::args()), env.clone()).await.ok()?;
+        let cluster =
+            UserClusterClient::connect(&parse_connection_flags(std::env::args()), env.clone()).await.ok()?;
         Some(find(&cluster).await)
     }));
     names.ok().flatten().unwrap_or_default().into_iter().map(CompletionCandidate::new).collect()
 }
 
 /// The flags of the connection in a command line that is not complete yet.
-fn connection(arguments: impl Iterator<Item = String>) -> Connection {
-    let mut connection = Connection::default();
+fn parse_connection_flags(arguments: impl Iterator<Item = String>) -> ConnectionArguments {
+    let mut connection = ConnectionArguments::default();
     let mut arguments = arguments.peekable();
     while let Some(argument) = arguments.next() {
         let (flag, value) = match argument.split_once('=') {
@@ -65,12 +68,12 @@ fn connection(arguments: impl Iterator<Item = String>) -> Connection {
     connection
 }
 
-async fn pool_names<P: View>(cluster: &Cluster) -> Vec<String> {
+async fn pool_names<P: ClientPlatform>(cluster: &UserClusterClient) -> Vec<String> {
     let pools = cluster.list::<P::Pool>(None).await.unwrap_or_default();
     pools.iter().filter_map(|pool| pool["metadata"]["name"].as_str().map(str::to_owned)).collect()
 }
 
-async fn machine_names<P: View>(cluster: &Cluster) -> Vec<String> {
+async fn machine_names<P: ClientPlatform>(cluster: &UserClusterClient) -> Vec<String> {
     let words: Vec<String> = std::env::args().collect();
     let pools = cluster.list::<P::Pool>(None).await.unwrap_or_default();
     let named = pools.iter().filter(|pool| words.iter().any(|word| pool["metadata"]["name"] == **word));
@@ -102,7 +105,7 @@ mod tests {
             "k",
             "web-",
         ];
-        let connection = connection(line.into_iter().map(str::to_owned));
+        let connection = parse_connection_flags(line.into_iter().map(str::to_owned));
         assert_eq!(connection.namespace.as_deref(), Some("team-a"));
         assert_eq!(connection.context.as_deref(), Some("prod"));
         assert_eq!(connection.kubeconfig.as_deref(), Some(std::path::Path::new("k")));

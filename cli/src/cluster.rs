@@ -11,26 +11,26 @@ use vmpool_diskimage::backup::ObjectKind;
 use vmpool_platforms::ApiObject;
 use vmpool_runtime::Env;
 
-use crate::connection::Connection;
-use crate::explain::{Attempt, explain, is_unserved};
+use crate::connection::ConnectionArguments;
+use crate::explain::{RequestAttempt, explain_request_error, is_unserved};
 
 /// The field manager of all writes.
 pub(crate) const FIELD_MANAGER: &str = "kubectl-vmpool";
 
 /// A cluster and a namespace.
 #[derive(Clone)]
-pub(crate) struct Cluster {
+pub(crate) struct UserClusterClient {
     pub(crate) client: Client,
     pub(crate) namespace: String,
     pub(crate) env: Env,
 }
 
-impl Cluster {
+impl UserClusterClient {
     /// Connects with the kubeconfig of the user. It sends no request.
     ///
     /// # Errors
     /// The kubeconfig cannot be read, or has no such context.
-    pub(crate) async fn connect(connection: &Connection, env: Env) -> Result<Self> {
+    pub(crate) async fn connect(connection: &ConnectionArguments, env: Env) -> Result<Self> {
         let options =
             KubeConfigOptions { context: connection.context.clone(), ..KubeConfigOptions::default() };
         let kubeconfig = match &connection.kubeconfig {
@@ -53,7 +53,7 @@ impl Cluster {
 
     /// The objects of a type in the namespace.
     pub(crate) fn api<K: ApiObject>(&self) -> Api<DynamicObject> {
-        self.api_of(&resource::<K>())
+        self.api_of(&api_resource::<K>())
     }
 
     fn api_of(&self, resource: &ApiResource) -> Api<DynamicObject> {
@@ -66,13 +66,13 @@ impl Cluster {
     /// The request failed, also because the cluster does not serve the type.
     pub(crate) async fn get<K: ApiObject>(&self, name: &str) -> Result<Option<Value>> {
         match self.api::<K>().get(name).await {
-            Ok(object) => Ok(Some(value(&object)?)),
+            Ok(object) => Ok(Some(object_to_json(&object)?)),
             Err(kube::Error::Api(status))
                 if status.code == 404 && !is_unserved(&kube::Error::Api(status.clone())) =>
             {
                 Ok(None)
             }
-            Err(error) => Err(explain(&self.attempt::<K>("get", name), &error)),
+            Err(error) => Err(explain_request_error(&self.attempt::<K>("get", name), &error)),
         }
     }
 
@@ -84,8 +84,8 @@ impl Cluster {
         let params =
             selector.map_or_else(ListParams::default, |selector| ListParams::default().labels(selector));
         let listed = self.api::<K>().list(&params).await;
-        let listed = listed.map_err(|error| explain(&self.attempt::<K>("list", ""), &error))?;
-        listed.items.iter().map(value).collect()
+        let listed = listed.map_err(|error| explain_request_error(&self.attempt::<K>("list", ""), &error))?;
+        listed.items.iter().map(object_to_json).collect()
     }
 
     /// Lists the objects of a type in all namespaces.
@@ -93,10 +93,13 @@ impl Cluster {
     /// # Errors
     /// The request failed.
     pub(crate) async fn list_everywhere<K: ApiObject>(&self) -> Result<Vec<Value>> {
-        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource::<K>());
-        let attempt = Attempt { namespace: String::new(), ..self.attempt::<K>("list", "") };
-        let listed = api.list(&ListParams::default()).await.map_err(|error| explain(&attempt, &error))?;
-        listed.items.iter().map(value).collect()
+        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &api_resource::<K>());
+        let attempt = RequestAttempt { namespace: String::new(), ..self.attempt::<K>("list", "") };
+        let listed = api
+            .list(&ListParams::default())
+            .await
+            .map_err(|error| explain_request_error(&attempt, &error))?;
+        listed.items.iter().map(object_to_json).collect()
     }
 
     /// Patches an object, and returns the result.
@@ -128,12 +131,12 @@ impl Cluster {
     async fn patch_with(
         &self,
         api: &Api<DynamicObject>,
-        attempt: Attempt,
+        attempt: RequestAttempt,
         patch: &Patch<impl Serialize + std::fmt::Debug>,
     ) -> Result<Value> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let patched = api.patch(&attempt.name, &params, patch).await;
-        value(&patched.map_err(|error| explain(&attempt, &error))?)
+        object_to_json(&patched.map_err(|error| explain_request_error(&attempt, &error))?)
     }
 
     /// Reads an object of a kind that is no type of a platform; `None` if it does not exist, or if the cluster does not serve the kind.
@@ -142,9 +145,9 @@ impl Cluster {
     /// The request failed.
     pub(crate) async fn get_of_kind(&self, kind: ObjectKind, name: &str) -> Result<Option<Value>> {
         match self.api_of_kind(kind).get(name).await {
-            Ok(object) => Ok(Some(value(&object)?)),
+            Ok(object) => Ok(Some(object_to_json(&object)?)),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-            Err(error) => Err(explain(&self.attempt_of_kind("get", kind, name), &error)),
+            Err(error) => Err(explain_request_error(&self.attempt_of_kind("get", kind, name), &error)),
         }
     }
 
@@ -173,15 +176,20 @@ impl Cluster {
         })
     }
 
-    fn attempt_of_kind(&self, verb: &'static str, kind: ObjectKind, name: &str) -> Attempt {
+    fn attempt_of_kind(&self, verb: &'static str, kind: ObjectKind, name: &str) -> RequestAttempt {
         let (group, _) = kind.group_version();
         let resource = format!("{}.{group}", kind.plural).trim_end_matches('.').to_owned();
-        Attempt { verb, resource, name: name.to_owned(), namespace: self.namespace.clone() }
+        RequestAttempt { verb, resource, name: name.to_owned(), namespace: self.namespace.clone() }
     }
 
     /// The attempt of a request, for its error.
-    pub(crate) fn attempt<K: ApiObject>(&self, verb: &'static str, name: &str) -> Attempt {
-        Attempt { verb, resource: full_name::<K>(), name: name.to_owned(), namespace: self.namespace.clone() }
+    pub(crate) fn attempt<K: ApiObject>(&self, verb: &'static str, name: &str) -> RequestAttempt {
+        RequestAttempt {
+            verb,
+            resource: full_name::<K>(),
+            name: name.to_owned(),
+            namespace: self.namespace.clone(),
+        }
     }
 }
 
@@ -195,7 +203,7 @@ pub(crate) fn full_name<K: ApiObject>() -> String {
     format!("{}.{}", K::plural(&()), K::group(&()))
 }
 
-fn resource<K: ApiObject>() -> ApiResource {
+fn api_resource<K: ApiObject>() -> ApiResource {
     ApiResource {
         group: K::group(&()).into_owned(),
         version: K::version(&()).into_owned(),
@@ -205,6 +213,6 @@ fn resource<K: ApiObject>() -> ApiResource {
     }
 }
 
-fn value(object: &DynamicObject) -> Result<Value> {
+fn object_to_json(object: &DynamicObject) -> Result<Value> {
     serde_json::to_value(object).map_err(|error| anyhow!("the response cannot be read: {error}"))
 }

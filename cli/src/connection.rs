@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 /// The cluster and the namespace.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Cluster")]
-pub(crate) struct Connection {
+pub(crate) struct ConnectionArguments {
     /// Kubeconfig file. The default is $KUBECONFIG, then ~/.kube/config
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
@@ -22,12 +22,12 @@ pub(crate) struct Connection {
     pub(crate) impersonate: Option<String>,
     /// Platform of the pool, if both platforms have a pool with this name
     #[arg(long, global = true, value_enum)]
-    pub(crate) platform: Option<PlatformName>,
+    pub(crate) platform: Option<PlatformArgument>,
 }
 
 /// A platform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PlatformName {
+pub(crate) enum PlatformArgument {
     /// Deckhouse DVP
     Dvp,
     /// KubeVirt

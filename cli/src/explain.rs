@@ -6,7 +6,7 @@ use vmpool_controller::ReadError;
 
 /// The attempt of a request, for example `listing virtualmachines in namespace team-a`.
 #[derive(Clone, Debug)]
-pub(crate) struct Attempt {
+pub(crate) struct RequestAttempt {
     /// The verb of the right that it needs.
     pub(crate) verb: &'static str,
     /// Plural name and group of the resource, for example `virtualmachines.example.com`.
@@ -17,7 +17,7 @@ pub(crate) struct Attempt {
     pub(crate) namespace: String,
 }
 
-impl std::fmt::Display for Attempt {
+impl std::fmt::Display for RequestAttempt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}", self.verb, self.resource)?;
         if !self.name.is_empty() {
@@ -38,7 +38,7 @@ pub(crate) fn is_unserved(error: &kube::Error) -> bool {
 }
 
 /// The error for the user.
-pub(crate) fn explain(attempt: &Attempt, error: &kube::Error) -> anyhow::Error {
+pub(crate) fn explain_request_error(attempt: &RequestAttempt, error: &kube::Error) -> anyhow::Error {
     match error {
         // The refusal of a webhook does not name the resource, in contrast to that of the API server. An admission policy or a
         // quota does, so the advice has a condition.
@@ -59,7 +59,7 @@ pub(crate) fn explain(attempt: &Attempt, error: &kube::Error) -> anyhow::Error {
 }
 
 /// The error of a preview for the user.
-pub(crate) fn explain_read(error: &ReadError) -> String {
+pub(crate) fn explain_read_error(error: &ReadError) -> String {
     match error {
         ReadError::Failed { kind, source, .. } => match &**source {
             kube::Error::Api(status) if status.code == 403 => {
@@ -98,8 +98,8 @@ mod tests {
         kube::Error::Api(Box::new(status))
     }
 
-    fn attempt() -> Attempt {
-        Attempt {
+    fn attempt() -> RequestAttempt {
+        RequestAttempt {
             verb: "patch",
             resource: "pools.example.com".into(),
             name: "web".into(),
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn a_missing_right_names_verb_and_resource() {
         let error = refusal(403, "user \"ed\" cannot patch resource", "web");
-        let text = explain(&attempt(), &error).to_string();
+        let text = explain_request_error(&attempt(), &error).to_string();
         assert!(
             text.starts_with("you may not patch pools.example.com web in namespace team-a: user"),
             "{text}"
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn a_refusal_of_admission_is_no_missing_right() {
         let error = refusal(403, "admission webhook \"v\" denied the request: replicas", "");
-        let text = explain(&attempt(), &error).to_string();
+        let text = explain_request_error(&attempt(), &error).to_string();
         assert!(text.starts_with("cannot patch pools.example.com web"), "{text}");
         assert!(!text.contains("role"), "{text}");
     }

@@ -4,8 +4,8 @@
 //!  arguments ──> cluster: client, namespace ──> pool: which platform? ──> command::<Platform> ──> text, JSON or YAML
 //! ```
 //!
-//! What a pool would do is computed by the controller's own code ([`vmpool_controller::preview`]), and what differs between
-//! platforms is behind [`vmpool_platforms::View`].
+//! What a pool would do is computed by the controller's own code ([`vmpool_controller::preview_pool`]), and what differs between
+//! platforms is behind [`vmpool_platforms::ClientPlatform`].
 //!
 //! # Layers
 //!

@@ -7,17 +7,17 @@ use serde::Serialize;
 
 use crate::arguments::Format;
 use crate::table::Tone;
-use crate::visible::visible_except_styles;
+use crate::visible::escape_except_styles;
 
 /// Prints `text` for users, or `data` for programs.
 ///
 /// # Errors
 /// The output cannot be written, for example because the reader of a pipe has ended.
-pub(crate) fn print(format: Format, text: &str, data: &impl Serialize) -> Result<()> {
+pub(crate) fn print_output(format: Format, text: &str, data: &impl Serialize) -> Result<()> {
     match format {
-        Format::Text => write(text),
+        Format::Text => print_text(text),
         // The escapes of the text are those of JSON, too.
-        Format::Json => write(&(serde_json::to_string_pretty(data).context("writing JSON")? + "\n")),
+        Format::Json => print_text(&(serde_json::to_string_pretty(data).context("writing JSON")? + "\n")),
         // YAML has escapes in quoted text only, and the library writes them itself.
         Format::Yaml => write_bytes(&serde_yaml_ng::to_string(data).context("writing YAML")?),
     }
@@ -28,8 +28,8 @@ pub(crate) fn print(format: Format, text: &str, data: &impl Serialize) -> Result
 ///
 /// # Errors
 /// The output cannot be written.
-pub(crate) fn write(text: &str) -> Result<()> {
-    write_bytes(&visible_except_styles(text, &Tone::sequences()))
+pub(crate) fn print_text(text: &str) -> Result<()> {
+    write_bytes(&escape_except_styles(text, &Tone::sequences()))
 }
 
 fn write_bytes(text: &str) -> Result<()> {

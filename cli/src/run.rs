@@ -10,26 +10,26 @@ use vmpool_platforms::{Dvp, KubeVirt};
 use vmpool_runtime::Env;
 
 use crate::arguments::{Arguments, Command};
-use crate::cluster::Cluster;
+use crate::cluster::UserClusterClient;
 use crate::commands::{
     adopt, claim, completion, doctor, plan, protect, remove, restart, revisions, scale, status,
 };
-use crate::connection::PlatformName;
-use crate::output::write;
+use crate::connection::PlatformArgument;
+use crate::output::print_text;
 use crate::pool::StoredPool;
 use crate::table::Tone;
-use crate::visible::visible_lines;
+use crate::visible::escape_except_lines;
 
 /// Runs the program.
 pub fn main() -> ExitCode {
     CompleteEnv::with_factory(Arguments::command).var(completion::VARIABLE).complete();
-    match start() {
+    match run_program() {
         Ok(()) => ExitCode::SUCCESS,
         // The reader of a pipe, for example `head`, has enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let why = format!("{error:#}");
-            let text = format!("{} {}\n", Tone::Bad.paint("error:"), visible_lines(&why));
+            let text = format!("{} {}\n", Tone::Bad.paint("error:"), escape_except_lines(&why));
             // If stderr is closed, nothing can be reported.
             let _ = anstream::stderr().write_all(text.as_bytes());
             ExitCode::FAILURE
@@ -37,17 +37,17 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn start() -> Result<()> {
+fn run_program() -> Result<()> {
     let mut words = std::env::args_os().skip(1);
     if words.next().is_some_and(|word| word == completion::HIDDEN) {
-        return write(&completion::complete(words)?);
+        return print_text(&completion::complete_command_line(words)?);
     }
     let arguments = Arguments::parse();
     if let Command::Completion(arguments) = &arguments.command {
-        return completion::run(arguments);
+        return completion::print_completion_script(arguments);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.context("starting the runtime")?.block_on(run(arguments))
+    runtime.context("starting the runtime")?.block_on(run_command(arguments))
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
@@ -55,38 +55,38 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
-async fn run(arguments: Arguments) -> Result<()> {
+async fn run_command(arguments: Arguments) -> Result<()> {
     let Arguments { connection, command } = arguments;
-    let cluster = Cluster::connect(&connection, Env::system()).await?;
+    let cluster = UserClusterClient::connect(&connection, Env::system()).await?;
     let find = async |name: &str| StoredPool::find(&cluster, name, connection.platform).await;
     /// Runs a command for the platform of its pool.
     macro_rules! on {
         ($arguments:expr, $command:path) => {{
             let pool = find(&$arguments.pool).await?;
             match pool.platform {
-                PlatformName::Dvp => $command(&cluster, Dvp, pool.object, &$arguments).await,
-                PlatformName::Kubevirt => $command(&cluster, KubeVirt, pool.object, &$arguments).await,
+                PlatformArgument::Dvp => $command(&cluster, Dvp, pool.object, &$arguments).await,
+                PlatformArgument::Kubevirt => $command(&cluster, KubeVirt, pool.object, &$arguments).await,
             }
         }};
     }
     match command {
-        Command::Status(arguments) => on!(arguments, status::run),
-        Command::Plan(arguments) => on!(arguments, plan::run),
-        Command::Remove(arguments) => on!(arguments, remove::run),
-        Command::Scale(arguments) => on!(arguments, scale::scale),
-        Command::Pause(arguments) => on!(arguments, scale::pause),
-        Command::Resume(arguments) => on!(arguments, scale::resume),
-        Command::History(arguments) => on!(arguments, revisions::history),
-        Command::Diff(arguments) => on!(arguments, revisions::diff),
-        Command::Rollback(arguments) => on!(arguments, revisions::rollback),
-        Command::Restart(arguments) => on!(arguments, restart::run),
-        Command::Protect(arguments) => on!(arguments, protect::protect),
-        Command::Unprotect(arguments) => on!(arguments, protect::unprotect),
-        Command::Claim(arguments) => on!(arguments, claim::claim),
-        Command::Release(arguments) => on!(arguments, claim::release),
-        Command::Adopt(arguments) => on!(arguments, adopt::run),
-        Command::AdoptImage(arguments) => adopt::image::run(&cluster, &arguments).await,
-        Command::Doctor(arguments) => doctor::run(&cluster, &arguments).await,
-        Command::Completion(arguments) => completion::run(&arguments),
+        Command::Status(arguments) => on!(arguments, status::print_pool_status),
+        Command::Plan(arguments) => on!(arguments, plan::print_plan),
+        Command::Remove(arguments) => on!(arguments, remove::remove_machines),
+        Command::Scale(arguments) => on!(arguments, scale::scale_pool),
+        Command::Pause(arguments) => on!(arguments, scale::pause_pool),
+        Command::Resume(arguments) => on!(arguments, scale::resume_pool),
+        Command::History(arguments) => on!(arguments, revisions::print_revision_history),
+        Command::Diff(arguments) => on!(arguments, revisions::print_revision_diff),
+        Command::Rollback(arguments) => on!(arguments, revisions::roll_back_pool),
+        Command::Restart(arguments) => on!(arguments, restart::restart_machines),
+        Command::Protect(arguments) => on!(arguments, protect::protect_machines),
+        Command::Unprotect(arguments) => on!(arguments, protect::unprotect_machines),
+        Command::Claim(arguments) => on!(arguments, claim::claim_machine),
+        Command::Release(arguments) => on!(arguments, claim::release_machine),
+        Command::Adopt(arguments) => on!(arguments, adopt::adopt_pool_objects),
+        Command::AdoptImage(arguments) => adopt::image::adopt_image_objects(&cluster, &arguments).await,
+        Command::Doctor(arguments) => doctor::print_check_findings(&cluster, &arguments).await,
+        Command::Completion(arguments) => completion::print_completion_script(&arguments),
     }
 }

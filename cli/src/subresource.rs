@@ -5,10 +5,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use http::Request;
 use serde_json::Value;
-use vmpool_platforms::View;
+use vmpool_platforms::ClientPlatform;
 
-use crate::cluster::Cluster;
-use crate::explain::Attempt;
+use crate::cluster::UserClusterClient;
+use crate::explain::RequestAttempt;
 
 /// How often a request is sent whose response was lost or says that the server is unavailable.
 const ATTEMPTS: u32 = 4;
@@ -17,8 +17,12 @@ const ATTEMPTS: u32 = 4;
 pub(crate) const PAUSE: Duration = Duration::from_secs(1);
 
 /// The attempt of a request to this subresource, for its error.
-pub(crate) fn attempt<P: View>(cluster: &Cluster, pool: &str, subresource: &str) -> Attempt {
-    Attempt {
+pub(crate) fn subresource_attempt<P: ClientPlatform>(
+    cluster: &UserClusterClient,
+    pool: &str,
+    subresource: &str,
+) -> RequestAttempt {
+    RequestAttempt {
         verb: "create",
         resource: format!("{}/{subresource}.{}", P::REMOVAL.plural, P::REMOVAL.group),
         name: pool.to_owned(),
@@ -30,8 +34,8 @@ pub(crate) fn attempt<P: View>(cluster: &Cluster, pool: &str, subresource: &str)
 ///
 /// # Errors
 /// It was refused, or no attempt got a response.
-pub(crate) async fn post<P: View>(
-    cluster: &Cluster,
+pub(crate) async fn post_to_subresource<P: ClientPlatform>(
+    cluster: &UserClusterClient,
     pool: &str,
     subresource: &str,
     body: &Value,

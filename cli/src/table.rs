@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
 
-use crate::visible::{visible, visible_lines};
+use crate::visible::{escape_except_lines, escape_to_one_line};
 
 /// How important a text is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Tone {
 
     /// The text in this tone. It may come from another program.
     pub(crate) fn paint(self, text: &str) -> String {
-        let (style, text) = (self.style(), visible_lines(text));
+        let (style, text) = (self.style(), escape_except_lines(text));
         format!("{style}{text}{style:#}")
     }
 }
@@ -76,12 +76,12 @@ impl From<&str> for Cell {
 impl Cell {
     /// A cell in this tone. The text may come from another program.
     pub(crate) fn toned(text: impl Into<String>, tone: Tone) -> Self {
-        Self { text: visible(&text.into()).into_owned(), tone }
+        Self { text: escape_to_one_line(&text.into()).into_owned(), tone }
     }
 }
 
 /// The rows in columns that are as wide as their widest cell, below a heading. Columns without any text are omitted.
-pub(crate) fn table(headings: &[&str], rows: &[Vec<Cell>]) -> String {
+pub(crate) fn render_table(headings: &[&str], rows: &[Vec<Cell>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.text.chars().count());
         cells.max().filter(|width| *width > 0).map(|width| width.max(headings[column].chars().count()))
@@ -116,7 +116,7 @@ mod tests {
             vec![Cell::from("web-a"), "".into(), "Running".into(), "".into()],
             vec!["b".into(), "".into(), "".into(), "10.0.0.1".into()],
         ];
-        let text = table(&["NAME", "NODE", "STATE", "ADDRESS"], &rows);
+        let text = render_table(&["NAME", "NODE", "STATE", "ADDRESS"], &rows);
         let plain = anstream::adapter::strip_str(&text).to_string();
         assert_eq!(plain, "NAME   STATE    ADDRESS\nweb-a  Running\nb               10.0.0.1\n");
     }

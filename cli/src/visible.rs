@@ -7,30 +7,30 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 /// The text in one line, with escapes such as `\u001b` instead of control characters and of characters that reorder text.
-pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+pub(crate) fn escape_to_one_line(text: &str) -> Cow<'_, str> {
     escape_letters(text, is_unsafe)
 }
 
-/// The same as [`visible`], but line ends and tabs stay.
-pub(crate) fn visible_lines(text: &str) -> Cow<'_, str> {
+/// The same as [`escape_to_one_line`], but line ends and tabs stay.
+pub(crate) fn escape_except_lines(text: &str) -> Cow<'_, str> {
     escape_letters(text, |letter| is_unsafe(letter) && !matches!(letter, '\n' | '\t'))
 }
 
-/// A text of this program as [`visible_lines`], but each of `styles` stays.
+/// A text of this program as [`escape_except_lines`], but each of `styles` stays.
 ///
-/// It is the last step before a terminal, in case a text was put into another one without [`visible`].
-pub(crate) fn visible_except_styles(text: &str, styles: &[String]) -> String {
+/// It is the last step before a terminal, in case a text was put into another one without [`escape_to_one_line`].
+pub(crate) fn escape_except_styles(text: &str, styles: &[String]) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find('\u{1b}') {
-        shown.push_str(&visible_lines(&rest[..start]));
+        shown.push_str(&escape_except_lines(&rest[..start]));
         rest = &rest[start..];
         let style = styles.iter().find(|style| rest.starts_with(style.as_str()));
         let end = style.map_or(1, String::len);
-        shown.push_str(&style.map_or_else(|| visible(&rest[..end]), |style| Cow::Borrowed(style)));
+        shown.push_str(&style.map_or_else(|| escape_to_one_line(&rest[..end]), |style| Cow::Borrowed(style)));
         rest = &rest[end..];
     }
-    shown.push_str(&visible_lines(rest));
+    shown.push_str(&escape_except_lines(rest));
     shown
 }
 
@@ -71,12 +71,12 @@ mod tests {
     #[case::a_line_over_another_one("bad\rgood", "bad\\u000dgood")]
     #[case::reordered("\u{202e}txt", "\\u202etxt")]
     fn foreign_text_cannot_control_a_terminal(#[case] text: &str, #[case] shown: &str) {
-        assert_eq!(visible(text), shown);
+        assert_eq!(escape_to_one_line(text), shown);
     }
 
     #[test]
     fn lines_and_tabs_of_a_text_stay() {
-        assert_eq!(visible_lines("a\n\tb\u{1b}[0m"), "a\n\tb\\u001b[0m");
+        assert_eq!(escape_except_lines("a\n\tb\u{1b}[0m"), "a\n\tb\\u001b[0m");
     }
 
     #[test]
@@ -84,6 +84,6 @@ mod tests {
         let styles = ["\u{1b}[31m".to_owned(), "\u{1b}[0m".to_owned()];
         let text = "\u{1b}[31mbad\u{1b}[0m \u{1b}[5mblink\u{1b}\n\u{1b}[2J";
         let shown = "\u{1b}[31mbad\u{1b}[0m \\u001b[5mblink\\u001b\n\\u001b[2J";
-        assert_eq!(visible_except_styles(text, &styles), shown);
+        assert_eq!(escape_except_styles(text, &styles), shown);
     }
 }

@@ -9,16 +9,16 @@ use k8s_openapi::api::authorization::v1::{
 use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::Value;
-use vmpool_platforms::{Permission, Reference};
+use vmpool_platforms::{Permission, ReferencedObject};
 
 /// The object that was read for a reference, if it may be used. One that may not be used counts as one that does not exist. Both
 /// need a review, so that their durations do not differ either.
 pub(crate) async fn only_permitted(
     client: &Client,
-    reference: &Reference,
+    reference: &ReferencedObject,
     object: Option<Value>,
 ) -> kube::Result<Option<Value>> {
-    let Some(foreign) = &reference.foreign else { return Ok(object) };
+    let Some(foreign) = &reference.cross_namespace else { return Ok(object) };
     let permission = foreign.cloning(reference, object.as_ref());
     let is_permitted = is_permitted(client, &foreign.account, permission).await?;
     Ok(object.filter(|_| is_permitted))

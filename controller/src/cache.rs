@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use vmpool_engine::Uid;
-use vmpool_engine::ledger::{self, Seen};
+use vmpool_engine::ledger::{self, VersionedFacts};
 
-use index::Index;
-pub(crate) use keys::{Cached, Key};
-use progress::Progress;
+use index::CacheIndex;
+pub(crate) use keys::{CacheKey, Cached};
+use progress::CacheProgress;
 
 /// How long the cache remembers a deletion that a watch showed. It is longer than the deadline of any write.
 const REMEMBER_DELETIONS: Duration = Duration::from_mins(3);
@@ -30,23 +30,23 @@ const REMEMBER_REPLACED: Duration = Duration::from_mins(15);
 /// An object of a known namespace.
 pub(crate) struct Located<T> {
     pub(crate) namespace: Arc<str>,
-    pub(crate) seen: Seen<T>,
+    pub(crate) seen: VersionedFacts<T>,
 }
 
 /// The keys of an object before and after a change; empty if no fact changed.
-pub(crate) type Concerned = Vec<Key>;
+pub(crate) type Concerned = Vec<CacheKey>;
 
 /// All objects of one resource.
-pub(crate) struct Cache<T> {
+pub(crate) struct ObjectCache<T> {
     inner: RwLock<Inner<T>>,
 }
 
 /// By namespace and name.
-type Objects<T> = HashMap<Arc<str>, HashMap<Arc<str>, Seen<T>>>;
+type Objects<T> = HashMap<Arc<str>, HashMap<Arc<str>, VersionedFacts<T>>>;
 
 struct Inner<T> {
     objects: Objects<T>,
-    index: Index,
+    index: CacheIndex,
     deleted: HashMap<Uid, Duration>,
     deletions: VecDeque<(Duration, Uid)>,
     /// By namespace and name: the objects that are gone and that the platform creates again, and the uptime at which they were gone.
@@ -55,27 +55,27 @@ struct Inner<T> {
     listed: Option<Duration>,
     /// A list in progress.
     listing: Option<(Duration, Objects<T>)>,
-    progress: Progress,
+    progress: CacheProgress,
 }
 
-impl<T> Default for Cache<T> {
+impl<T> Default for ObjectCache<T> {
     fn default() -> Self {
         Self {
             inner: RwLock::new(Inner {
                 objects: HashMap::new(),
-                index: Index::default(),
+                index: CacheIndex::default(),
                 deleted: HashMap::new(),
                 deletions: VecDeque::new(),
                 replaced: HashMap::new(),
                 listed: None,
                 listing: None,
-                progress: Progress::default(),
+                progress: CacheProgress::default(),
             }),
         }
     }
 }
 
-impl<T: Cached> Cache<T> {
+impl<T: Cached> ObjectCache<T> {
     /// Starts a list. Its objects become visible when it is complete.
     pub(crate) fn begin_list(&self, uptime: Duration) {
         self.inner.write().listing = Some((uptime, HashMap::new()));
@@ -169,12 +169,12 @@ impl<T: Cached> Cache<T> {
     }
 
     /// All objects with this key.
-    pub(crate) fn by_key(&self, key: &Key) -> Vec<Arc<T>> {
+    pub(crate) fn by_key(&self, key: &CacheKey) -> Vec<Arc<T>> {
         self.by_key_where(key, |_| true)
     }
 
     /// All objects with this key that `matters` accepts.
-    pub(crate) fn by_key_where(&self, key: &Key, matters: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
+    pub(crate) fn by_key_where(&self, key: &CacheKey, matters: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
         let inner = self.inner.read();
         let objects = inner.index.places(key).filter_map(|(namespace, name)| {
             Some(&inner.objects.get(namespace)?.get(name)?.facts).filter(|facts| matters(facts))
@@ -183,7 +183,11 @@ impl<T: Cached> Cache<T> {
     }
 
     /// The namespaces and names of the objects with this key that `matters` accepts.
-    pub(crate) fn places_where(&self, key: &Key, matters: impl Fn(&T) -> bool) -> Vec<(Arc<str>, Arc<str>)> {
+    pub(crate) fn places_where(
+        &self,
+        key: &CacheKey,
+        matters: impl Fn(&T) -> bool,
+    ) -> Vec<(Arc<str>, Arc<str>)> {
         let inner = self.inner.read();
         let places = inner.index.places(key).filter(|(namespace, name)| {
             let seen = inner.objects.get(namespace).and_then(|objects| objects.get(name));
@@ -193,17 +197,17 @@ impl<T: Cached> Cache<T> {
     }
 
     /// The object of this name.
-    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Seen<T>> {
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<VersionedFacts<T>> {
         let inner = self.inner.read();
         let seen = inner.objects.get(namespace)?.get(name)?;
-        Some(Seen { facts: seen.facts.clone(), version: seen.version })
+        Some(VersionedFacts { facts: seen.facts.clone(), version: seen.version })
     }
 
     /// The namespaces and UIDs of all objects.
     pub(crate) fn identities(&self) -> Vec<(Arc<str>, Uid)> {
         let inner = self.inner.read();
-        let of_namespace = |(namespace, objects): (&Arc<str>, &HashMap<_, Seen<T>>)| {
-            let identity = |seen: &Seen<T>| (namespace.clone(), seen.facts.uid().clone());
+        let of_namespace = |(namespace, objects): (&Arc<str>, &HashMap<_, VersionedFacts<T>>)| {
+            let identity = |seen: &VersionedFacts<T>| (namespace.clone(), seen.facts.uid().clone());
             objects.values().map(identity).collect::<Vec<_>>()
         };
         inner.objects.iter().flat_map(of_namespace).collect()
@@ -221,8 +225,8 @@ impl<T: Cached> Cache<T> {
     }
 
     /// One namespace of the cache, for the ledger.
-    pub(crate) fn of<'a>(&'a self, namespace: &'a str) -> View<'a, T> {
-        View { cache: self, namespace }
+    pub(crate) fn of<'a>(&'a self, namespace: &'a str) -> NamespaceView<'a, T> {
+        NamespaceView { cache: self, namespace }
     }
 }
 
@@ -277,13 +281,13 @@ impl<T: Cached> Inner<T> {
 }
 
 /// One namespace of a cache.
-pub(crate) struct View<'a, T> {
-    cache: &'a Cache<T>,
+pub(crate) struct NamespaceView<'a, T> {
+    cache: &'a ObjectCache<T>,
     namespace: &'a str,
 }
 
-impl<T: Cached> ledger::Cache<T> for View<'_, T> {
-    fn get(&self, name: &str) -> Option<Seen<T>> {
+impl<T: Cached> ledger::LedgerCache<T> for NamespaceView<'_, T> {
+    fn get(&self, name: &str) -> Option<VersionedFacts<T>> {
         self.cache.get(self.namespace, name)
     }
     fn saw_deleted(&self, uid: &Uid) -> bool {

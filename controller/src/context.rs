@@ -7,22 +7,22 @@ use std::time::Duration;
 
 use kube::Client;
 use parking_lot::Mutex;
-use vmpool_engine::model::{Instance, Published, Unresolved};
+use vmpool_engine::model::{Instance, PublishedStatus, UnusableTemplate};
 use vmpool_engine::plan::NamesInUse;
-use vmpool_engine::{Disk, Machine, Memory, ObjectId, Pool, Status, Uid};
-use vmpool_platforms::{Attachment, Configuration, Platform};
+use vmpool_engine::{ComputedStatus, Disk, Machine, ObjectId, PassMemory, Pool, Uid};
+use vmpool_platforms::{Configuration, DiskAttachment, Platform};
 use vmpool_runtime::Env;
 
-use crate::cache::{Cache, Key};
+use crate::cache::{CacheKey, ObjectCache};
 use crate::events::Events;
 use crate::images::ImageGate;
-use crate::metrics::{Metrics, PoolCounts};
+use crate::metrics::{ControllerMetrics, PoolCounts};
 use crate::pool_entry::CachedPool;
 use crate::pool_key::PoolKey;
-use crate::queue::Queue;
-use crate::revisions::known::Revisions;
+use crate::queue::PassQueue;
+use crate::revisions::pool_revisions::PoolRevisions;
 use crate::revisions::stored::RevisionFacts;
-use crate::settings::Settings;
+use crate::settings::ControllerSettings;
 use crate::sources::Sources;
 use crate::status_conflict::StatusConflict;
 use crate::storage_problem::StorageProblem;
@@ -31,7 +31,7 @@ use crate::write::Writer;
 /// The state of one pool between passes.
 #[derive(Default)]
 pub(crate) struct PoolMemory {
-    pub(crate) memory: Memory,
+    pub(crate) memory: PassMemory,
     /// Number of consecutive passes in which the state differed from the plan.
     pub(crate) outdated_passes: u32,
     /// Computing time of the last pass, without waits.
@@ -43,14 +43,14 @@ pub(crate) struct PoolMemory {
     /// Whether another client writes the status, too.
     pub(crate) status_conflict: StatusConflict,
     /// The stored revisions of the pool; `None` before the first pass.
-    pub(crate) revisions: Option<Revisions>,
+    pub(crate) revisions: Option<PoolRevisions>,
     /// Whether the last pass saw a [copy](vmpool_engine::copied_pool). A user gives it the revisions of the former pool, which only a
     /// list shows.
     pub(crate) was_copy: bool,
     /// The message of the last event about invalid settings.
     pub(crate) warned: Option<String>,
     /// Why the current template cannot be used now.
-    pub(crate) unresolved: Option<Unresolved>,
+    pub(crate) unresolved: Option<UnusableTemplate>,
     /// The version of the objects that templates refer to, at the last attempt to resolve the template.
     pub(crate) sources_version: u64,
     /// The message of the last event about that.
@@ -84,30 +84,30 @@ impl PoolMemory {
 
 /// The last written status.
 pub(crate) struct LastStatus {
-    pub(crate) wrote: Status,
+    pub(crate) wrote: ComputedStatus,
     /// The status as the API server stored it.
-    pub(crate) became: Published,
+    pub(crate) became: PublishedStatus,
     /// The version of the pool after the write.
     pub(crate) version: u64,
 }
 
 /// The state that all passes of one leadership share.
-pub(crate) struct Context<P: Platform> {
+pub(crate) struct PoolContext<P: Platform> {
     pub(crate) env: Env,
     pub(crate) client: Client,
     pub(crate) writer: Writer,
     pub(crate) events: Events,
-    pub(crate) queue: Queue<PoolKey>,
+    pub(crate) queue: PassQueue<PoolKey>,
     /// Namespaces and names of former pools that machines with the finalizer and without an owner name, and that do not exist.
-    pub(crate) former_pools: Queue<(Arc<str>, Arc<str>)>,
-    pub(crate) pools: Arc<Cache<CachedPool<P>>>,
-    pub(crate) machines: Arc<Cache<Machine>>,
-    pub(crate) disks: Arc<Cache<Disk>>,
-    pub(crate) attachments: Arc<Cache<Attachment>>,
-    pub(crate) revisions: Arc<Cache<RevisionFacts>>,
-    pub(crate) instances: Arc<Cache<Instance>>,
+    pub(crate) former_pools: PassQueue<(Arc<str>, Arc<str>)>,
+    pub(crate) pools: Arc<ObjectCache<CachedPool<P>>>,
+    pub(crate) machines: Arc<ObjectCache<Machine>>,
+    pub(crate) disks: Arc<ObjectCache<Disk>>,
+    pub(crate) attachments: Arc<ObjectCache<DiskAttachment>>,
+    pub(crate) revisions: Arc<ObjectCache<RevisionFacts>>,
+    pub(crate) instances: Arc<ObjectCache<Instance>>,
     pub(crate) states: Mutex<HashMap<PoolKey, PoolMemory>>,
-    pub(crate) settings: Settings,
+    pub(crate) settings: ControllerSettings,
     /// Whether the API server removes the fields of vmpool from statuses.
     pub(crate) status_is_pruned: AtomicBool,
     configuration: Arc<Mutex<Configuration>>,
@@ -115,11 +115,11 @@ pub(crate) struct Context<P: Platform> {
     pub(crate) sources: Arc<Sources>,
     /// Whether the disk images that templates name are ready.
     pub(crate) images: ImageGate,
-    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) metrics: Arc<ControllerMetrics>,
     pub(crate) pool_counts: PoolCounts,
 }
 
-impl<P: Platform> Context<P> {
+impl<P: Platform> PoolContext<P> {
     /// A context with empty caches and without memory.
     pub(crate) fn new(
         env: Env,
@@ -127,12 +127,12 @@ impl<P: Platform> Context<P> {
         (writer, events): (Writer, Events),
         (configuration, sources): (Arc<Mutex<Configuration>>, Arc<Sources>),
         images: ImageGate,
-        settings: Settings,
-        metrics: Arc<Metrics>,
+        settings: ControllerSettings,
+        metrics: Arc<ControllerMetrics>,
     ) -> Self {
         Self {
-            queue: Queue::new(env.clone(), settings.debounce, metrics.queue.clone()),
-            former_pools: Queue::new(env.clone(), settings.debounce, metrics.queue.clone()),
+            queue: PassQueue::new(env.clone(), settings.debounce, metrics.queue.clone()),
+            former_pools: PassQueue::new(env.clone(), settings.debounce, metrics.queue.clone()),
             env,
             client,
             writer,
@@ -161,11 +161,16 @@ impl<P: Platform> Context<P> {
 
     /// The pool with this namespace and UID in the cache.
     pub(crate) fn pool(&self, pool: &PoolKey) -> Option<Arc<CachedPool<P>>> {
-        self.pools.by_key(&Key::Pool(pool.clone())).pop()
+        self.pools.by_key(&CacheKey::Pool(pool.clone())).pop()
     }
 
     /// The newest known facts of a machine.
-    pub(crate) fn known_machine(&self, pool: &Pool, memory: &Memory, id: &ObjectId) -> Option<Arc<Machine>> {
+    pub(crate) fn known_machine(
+        &self,
+        pool: &Pool,
+        memory: &PassMemory,
+        id: &ObjectId,
+    ) -> Option<Arc<Machine>> {
         let known = memory
             .machines
             .get(&id.name)
@@ -176,12 +181,12 @@ impl<P: Platform> Context<P> {
 }
 
 /// The names in use in one namespace.
-pub(crate) struct Names<'a, P: Platform> {
-    pub(crate) context: &'a Context<P>,
+pub(crate) struct CachedNames<'a, P: Platform> {
+    pub(crate) context: &'a PoolContext<P>,
     pub(crate) namespace: &'a str,
 }
 
-impl<P: Platform> NamesInUse for Names<'_, P> {
+impl<P: Platform> NamesInUse for CachedNames<'_, P> {
     fn has_machine(&self, name: &str) -> bool {
         self.context.machines.get(self.namespace, name).is_some()
     }

@@ -25,7 +25,7 @@ mod protection;
 mod store;
 mod types;
 
-pub(crate) use lead::{definitions, lead};
+pub(crate) use lead::{definitions_for_copies, lead_copies};
 
 #[cfg(test)]
 mod tests;

@@ -8,31 +8,32 @@
 use std::borrow::Cow;
 
 use serde::de::DeserializeOwned;
-use vmpool_engine::limits::{Bracket, brackets};
+use vmpool_engine::limits::{JsonBracket, json_brackets};
 
 /// The number of levels that are kept. The event of a watch adds a level to its object.
-const KEPT: usize = 120;
+const MAX_LEVELS: usize = 120;
 
-const _: () = assert!(KEPT < 128 && KEPT > vmpool_engine::limits::NESTING + 10);
+const _: () = assert!(MAX_LEVELS < 128 && MAX_LEVELS > vmpool_engine::limits::NESTING + 10);
 const _: () = assert!(vmpool_engine::limits::NESTING == vmpool_diskimage::limits::NESTING);
 
 /// Decodes JSON. Lists and maps below the maximum number of levels are read as `null`.
 ///
 /// # Errors
 /// If the text is not JSON, or not that of a `T`.
-pub(crate) fn from_slice<T: DeserializeOwned>(text: &[u8]) -> serde_json::Result<T> {
-    serde_json::from_slice(text).or_else(|error| match cut(text) {
+pub(crate) fn decode_json<T: DeserializeOwned>(text: &[u8]) -> serde_json::Result<T> {
+    serde_json::from_slice(text).or_else(|error| match cut_deep_values(text) {
         Cow::Borrowed(_) => Err(error),
         Cow::Owned(cut) => serde_json::from_slice(&cut),
     })
 }
 
 /// Replaces lists and maps below the maximum number of levels by `null`.
-fn cut(text: &[u8]) -> Cow<'_, [u8]> {
+fn cut_deep_values(text: &[u8]) -> Cow<'_, [u8]> {
     let mut kept = Vec::new();
     // The end of what was copied or left out.
     let mut done = 0;
-    for Bracket { at, opens, .. } in brackets(text).filter(|bracket| bracket.depth == KEPT + 1) {
+    for JsonBracket { at, opens, .. } in json_brackets(text).filter(|bracket| bracket.depth == MAX_LEVELS + 1)
+    {
         if opens {
             kept.extend_from_slice(&text[done..at]);
             kept.extend_from_slice(b"null");
@@ -51,7 +52,7 @@ fn cut(text: &[u8]) -> Cow<'_, [u8]> {
 mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
-    use vmpool_engine::limits::{NESTING, nesting};
+    use vmpool_engine::limits::{NESTING, nesting_depth};
 
     use super::*;
 
@@ -64,18 +65,18 @@ mod tests {
     #[rstest]
     #[case::shallow(10, 12)]
     #[case::the_most_that_the_decoder_reads(124, 126)]
-    #[case::one_more(128, KEPT)]
-    #[case::the_most_that_the_api_server_accepts(10_000, KEPT)]
+    #[case::one_more(128, MAX_LEVELS)]
+    #[case::the_most_that_the_api_server_accepts(10_000, MAX_LEVELS)]
     fn an_object_is_read_at_any_depth(#[case] levels: usize, #[case] kept: usize) {
-        let object: Value = from_slice(nested(levels).as_bytes()).unwrap();
+        let object: Value = decode_json(nested(levels).as_bytes()).unwrap();
         assert_eq!(
             (&object["metadata"], &object["status"]),
             (&json!({ "name": "a" }), &json!({ "phase": "Ready" }))
         );
-        assert_eq!(nesting(&object.to_string()), kept);
+        assert_eq!(nesting_depth(&object.to_string()), kept);
         let inner = levels > NESTING;
         assert_eq!(
-            nesting(&object["spec"].to_string()) > NESTING,
+            nesting_depth(&object["spec"].to_string()) > NESTING,
             inner,
             "a cut template counts as too deep"
         );
@@ -83,18 +84,18 @@ mod tests {
 
     #[test]
     fn siblings_of_what_is_left_out_are_kept() {
-        let (open, close) = ("[".repeat(KEPT), "]".repeat(KEPT));
+        let (open, close) = ("[".repeat(MAX_LEVELS), "]".repeat(MAX_LEVELS));
         let text = format!(r#"{open}1,[[2],{{"a":[3]}}],"[",{{"b":{{}}}},4{close}"#);
         let expected = format!(r#"{open}1,null,"[",null,4{close}"#);
-        assert_eq!(String::from_utf8_lossy(&cut(text.as_bytes())), expected);
+        assert_eq!(String::from_utf8_lossy(&cut_deep_values(text.as_bytes())), expected);
     }
 
     #[test]
     fn what_is_not_json_is_an_error_of_the_complete_text() {
-        let text = format!("{}x", "[".repeat(KEPT + 10));
-        assert!(from_slice::<Value>(text.as_bytes()).is_err());
-        let error = from_slice::<Value>(b"{\"a\":").unwrap_err();
+        let text = format!("{}x", "[".repeat(MAX_LEVELS + 10));
+        assert!(decode_json::<Value>(text.as_bytes()).is_err());
+        let error = decode_json::<Value>(b"{\"a\":").unwrap_err();
         assert!(error.is_eof(), "{error}");
-        assert!(from_slice::<String>(nested(200).as_bytes()).is_err());
+        assert!(decode_json::<String>(nested(200).as_bytes()).is_err());
     }
 }

@@ -10,54 +10,54 @@ use kube::{Api, Client, Resource};
 use serde::Deserialize;
 use tokio::sync::watch;
 use vmpool_platforms::{
-    AttachmentOf, DiskOf, Disks, InstanceOf, Instances, OtherController, Pins, Platform, Source,
-    SourceVisitor, Storage, VolumeOf,
+    AttachmentOf, CopySource, CopySourceVisitor, DiskOf, Disks, InstanceOf, Instances, MachineStorage,
+    OtherController, Platform, TemplateCopies, VolumeOf,
 };
 use vmpool_runtime::Env;
 
-use crate::watch::{Broken, MapSink, Objects, Scope, Watched, list_served};
+use crate::watch::{MapSink, Objects, WatchError, WatchScope, Watched, list_served};
 
 /// The name of the definition of `K`.
-pub(crate) fn name<K: Resource<DynamicType = ()>>() -> String {
+pub(crate) fn definition_name<K: Resource<DynamicType = ()>>() -> String {
     format!("{}.{}", K::plural(&()), K::group(&()))
 }
 
 /// The names of all definitions without which the controller cannot reconcile the pools of a platform.
-fn required<P: Platform>() -> Vec<String> {
-    let mut names = vec![name::<P::Pool>(), name::<P::Machine>()];
+fn required_definitions<P: Platform>() -> Vec<String> {
+    let mut names = vec![definition_name::<P::Pool>(), definition_name::<P::Machine>()];
     if P::Disks::EXIST {
-        names.push(name::<DiskOf<P>>());
+        names.push(definition_name::<DiskOf<P>>());
     }
     if P::Disks::HAS_ATTACHMENTS {
-        names.push(name::<AttachmentOf<P>>());
+        names.push(definition_name::<AttachmentOf<P>>());
     }
     if P::Instances::EXIST {
-        names.push(name::<InstanceOf<P>>());
+        names.push(definition_name::<InstanceOf<P>>());
     }
     names
 }
 
 /// The definitions that the controller needs to know of a platform.
-pub(crate) fn of_platform<P: Platform>() -> Vec<String> {
-    let mut names = required::<P>();
+pub(crate) fn definitions_of_platform<P: Platform>() -> Vec<String> {
+    let mut names = required_definitions::<P>();
     if P::OtherController::EXISTS {
-        names.push(name::<<P::OtherController as OtherController>::Installation>());
+        names.push(definition_name::<<P::OtherController as OtherController>::Installation>());
     }
-    names.extend(of_sources::<P>());
-    names.extend(P::Storage::PRESERVED_LABEL.map(|_| name::<VolumeOf<P>>()));
+    names.extend(definitions_of_sources::<P>());
+    names.extend(P::Storage::PRESERVED_LABEL.map(|_| definition_name::<VolumeOf<P>>()));
     names
 }
 
 /// The names of the definitions of the objects that templates refer to.
-fn of_sources<P: Platform>() -> Vec<String> {
+fn definitions_of_sources<P: Platform>() -> Vec<String> {
     struct Names(Vec<String>);
-    impl SourceVisitor for Names {
-        fn visit<K: Source>(&mut self) {
-            self.0.push(name::<K>());
+    impl CopySourceVisitor for Names {
+        fn visit<K: CopySource>(&mut self) {
+            self.0.push(definition_name::<K>());
         }
     }
     let mut names = Names(Vec::new());
-    P::Pins::each_source(&mut names);
+    P::TemplateCopies::each_source(&mut names);
     names.0
 }
 
@@ -73,16 +73,16 @@ impl Definitions {
 
     /// The UIDs of the definitions that a platform requires, or the name of a missing one.
     pub(crate) fn served<P: Platform>(&self) -> Result<Vec<String>, String> {
-        required::<P>().into_iter().map(|name| self.uid(&name).cloned().ok_or(name)).collect()
+        required_definitions::<P>().into_iter().map(|name| self.uid(&name).cloned().ok_or(name)).collect()
     }
 }
 
 /// The definitions of these names, which `observe` keeps up to date. `None` before the first list.
-pub(crate) type Known = watch::Receiver<Option<Definitions>>;
+pub(crate) type DefinitionsReceiver = watch::Receiver<Option<Definitions>>;
 
 /// Runs what `watch` returns while the cluster has the definition `name`, and `forget` when it does not any more.
 pub(crate) async fn while_served<F: Future<Output = ()>>(
-    mut known: Known,
+    mut known: DefinitionsReceiver,
     name: &str,
     mut watch: impl FnMut() -> F,
     mut forget: impl FnMut(),
@@ -126,19 +126,19 @@ struct DefinitionVersion {
 /// several can lack a definition for a while: its response does not mean that there are no objects.
 pub(crate) async fn list_defined<K: Watched>(
     api: &Api<K>,
-    scope: Scope,
+    scope: WatchScope,
     visit: impl FnMut(K),
-) -> Result<(), Broken> {
+) -> Result<(), WatchError> {
     if list_served(api, scope, visit).await? {
         return Ok(());
     }
-    let is_defined = is_defined::<K>(&api.clone().into_client()).await.map_err(Broken::List)?;
-    if is_defined { Err(Broken::NotServed(name::<K>())) } else { Ok(()) }
+    let is_defined = is_defined::<K>(&api.clone().into_client()).await.map_err(WatchError::List)?;
+    if is_defined { Err(WatchError::NotServed(definition_name::<K>())) } else { Ok(()) }
 }
 
 /// Whether the cluster defines the version of `K`, read now.
 async fn is_defined<K: Resource<DynamicType = ()>>(client: &Client) -> Result<bool, kube::Error> {
-    let named = ListParams::default().fields(&format!("metadata.name={}", name::<K>()));
+    let named = ListParams::default().fields(&format!("metadata.name={}", definition_name::<K>()));
     let request = Request::new(CustomResourceDefinition::url_path(&(), None)).list(&named);
     let request = request.map_err(kube::Error::BuildRequest)?;
     let found: DefinitionList = client.request(request).await?;
@@ -148,7 +148,7 @@ async fn is_defined<K: Resource<DynamicType = ()>>(client: &Client) -> Result<bo
 
 /// Keeps `known` up to date, forever. Only the metadata of the definitions is requested, and only their UIDs are stored,
 /// because definitions are large.
-pub(crate) async fn observe(
+pub(crate) async fn observe_definitions(
     client: Client,
     env: Env,
     names: Vec<String>,
@@ -166,6 +166,6 @@ pub(crate) async fn observe(
             is_new
         });
     });
-    let scope = Scope { metadata_only: true, ..Scope::default() };
-    crate::watch::watch(Api::all(client), env, scope, sink).await;
+    let scope = WatchScope { metadata_only: true, ..WatchScope::default() };
+    crate::watch::list_and_watch(Api::all(client), env, scope, sink).await;
 }

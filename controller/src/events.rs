@@ -13,8 +13,8 @@ use kube::api::Patch;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use vmpool_engine::ObjectId;
-use vmpool_engine::limits::shorten;
-use vmpool_platforms::{Transition, Wording};
+use vmpool_engine::limits::shorten_message;
+use vmpool_platforms::{ConditionEvent, Wording};
 use vmpool_runtime::Env;
 
 use crate::metrics::WriteKind;
@@ -35,7 +35,7 @@ const MOST_SERIES: usize = 1000;
 
 /// The reason of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reason {
+pub enum EventReason {
     /// A machine was created.
     SuccessfulCreate,
     /// Creating a machine failed.
@@ -93,7 +93,7 @@ pub enum Reason {
     OtherControllerActive,
 }
 
-impl Reason {
+impl EventReason {
     /// The reason in the event.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -179,7 +179,7 @@ impl Reason {
 
 /// The object that an event is about.
 #[derive(Clone, Debug)]
-pub(crate) struct Subject {
+pub(crate) struct EventSubject {
     pub(crate) api_version: String,
     pub(crate) kind: String,
     pub(crate) namespace: Arc<str>,
@@ -189,14 +189,14 @@ pub(crate) struct Subject {
 /// One event of a pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PoolEvent {
-    pub(crate) reason: Reason,
+    pub(crate) reason: EventReason,
     /// The name of the object, for the event that lists names.
     pub(crate) name: String,
     pub(crate) note: String,
 }
 
 struct Message {
-    subject: Subject,
+    subject: EventSubject,
     kind: Kind,
     note: String,
 }
@@ -227,8 +227,8 @@ impl Events {
     }
 
     /// Queues the events of one pass.
-    pub(crate) fn publish<W: Wording>(&self, subject: &Subject, events: Vec<PoolEvent>) {
-        for (reason, note) in condense(events) {
+    pub(crate) fn publish<W: Wording>(&self, subject: &EventSubject, events: Vec<PoolEvent>) {
+        for (reason, note) in condense_events(events) {
             let kind = Kind {
                 source: W::SOURCE,
                 reason: W::reason(reason.as_str()).into(),
@@ -240,23 +240,27 @@ impl Events {
     }
 
     /// Queues the events about changed conditions.
-    pub(crate) fn publish_transitions<W: Wording>(&self, subject: &Subject, transitions: Vec<Transition>) {
-        for Transition { reason, is_warning, note } in transitions {
+    pub(crate) fn publish_transitions<W: Wording>(
+        &self,
+        subject: &EventSubject,
+        transitions: Vec<ConditionEvent>,
+    ) {
+        for ConditionEvent { reason, is_warning, note } in transitions {
             let kind = Kind { source: W::SOURCE, reason: reason.into(), action: "Status", is_warning };
-            self.send(Message { subject: subject.clone(), kind, note: shorten(note) });
+            self.send(Message { subject: subject.clone(), kind, note: shorten_message(note) });
         }
     }
 
     /// Queues an event of a kind that belongs to no platform.
     pub(crate) fn publish_plain(
         &self,
-        subject: &Subject,
+        subject: &EventSubject,
         reason: &'static str,
         is_warning: bool,
         note: String,
     ) {
         let kind = Kind { source: SOURCE, reason: reason.into(), action: "Reconcile", is_warning };
-        self.send(Message { subject: subject.clone(), kind, note: shorten(note) });
+        self.send(Message { subject: subject.clone(), kind, note: shorten_message(note) });
     }
 
     fn send(&self, message: Message) {
@@ -271,9 +275,9 @@ const EXAMPLE: usize = 400;
 
 /// At most [`INDIVIDUAL`] notes per reason, and one note with the names of the rest and the note of the first of them.
 /// Equal notes are merged.
-fn condense(events: Vec<PoolEvent>) -> Vec<(Reason, String)> {
-    let mut notes: Vec<(Reason, String)> = Vec::new();
-    let mut rest: Vec<(Reason, String, Vec<String>)> = Vec::new();
+fn condense_events(events: Vec<PoolEvent>) -> Vec<(EventReason, String)> {
+    let mut notes: Vec<(EventReason, String)> = Vec::new();
+    let mut rest: Vec<(EventReason, String, Vec<String>)> = Vec::new();
     for PoolEvent { reason, name, note } in events {
         if notes.contains(&(reason, note.clone())) {
             continue;
@@ -290,7 +294,7 @@ fn condense(events: Vec<PoolEvent>) -> Vec<(Reason, String)> {
         let first = first.get(..first.floor_char_boundary(EXAMPLE)).unwrap_or_default();
         (reason, format!("and {} more, the first: {first}; all: {}", names.len(), names.join(", ")))
     }));
-    notes.into_iter().map(|(reason, note)| (reason, shorten(note))).collect()
+    notes.into_iter().map(|(reason, note)| (reason, shorten_message(note))).collect()
 }
 
 struct Sender {

@@ -10,7 +10,7 @@ use crate::list::Splitter;
 /// # Errors
 /// The text is not the JSON of a `T`.
 pub fn decode_object<T: DeserializeOwned>(text: &[u8]) -> serde_json::Result<T> {
-    decode::from_slice(text)
+    decode::decode_json(text)
 }
 
 /// Splits a list that arrives in chunks of `size` bytes, and passes the text of every item to `visit`.

@@ -42,6 +42,6 @@ mod writes;
 mod tests;
 
 pub(crate) use gate::ImageGate;
-pub(crate) use kinds::{Import, Snapshot, Source};
-pub(crate) use lead::{definitions, lead};
+pub(crate) use kinds::{DataSourceKind, DataVolumeKind, VolumeSnapshotKind};
+pub(crate) use lead::{definitions_for_images, lead_images};
 pub use settings::ImageSettings;

@@ -9,23 +9,23 @@ use futures::future::{Either, select, select_all};
 use kube::Client;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
-use vmpool_platforms::{Configuration, Pins, Platform};
+use vmpool_platforms::{Configuration, Platform, TemplateCopies};
 use vmpool_runtime::Env;
 use vmpool_runtime::env::Task;
 use vmpool_runtime::health::Heartbeat;
 use vmpool_runtime::lease::Fence;
 
-use crate::context::Context;
+use crate::context::PoolContext;
 use crate::events::Events;
 use crate::images::{ImageGate, ImageSettings};
-use crate::metrics::{Live, Metrics, PassResult, WatchResource};
+use crate::metrics::{ControllerMetrics, LeaderSnapshot, PassResult, WatchResource};
 use crate::passes::{self, run_passes};
 use crate::platform_state::{PlatformStates, ShownState};
 use crate::pool_key::PoolKey;
-use crate::preserved::Preserved;
+use crate::preserved::PreservedStorage;
 use crate::queue::Requeue;
-use crate::reconcile::{reconcile, release_former};
-use crate::settings::Settings;
+use crate::reconcile::{reconcile_pool, release_former_machines};
+use crate::settings::ControllerSettings;
 use crate::sources::Sources;
 use crate::watches::{self, is_synced};
 use crate::write::Writer;
@@ -45,9 +45,9 @@ pub struct Dependencies {
     /// The name of this instance in events.
     pub instance: String,
     /// Settings of the controller.
-    pub settings: Settings,
+    pub settings: ControllerSettings,
     /// The metrics of this instance.
-    pub metrics: Arc<Metrics>,
+    pub metrics: Arc<ControllerMetrics>,
     /// Settings of disk images; `None` if this instance does not reconcile them.
     pub images: Option<ImageSettings>,
 }
@@ -102,25 +102,25 @@ impl LeaderHealth {
     }
 
     /// A leader without workers is synced if `synced` returns so, until the guard is dropped.
-    pub(crate) fn listing(&self, synced: impl Fn() -> bool + Send + Sync + 'static) -> Leading {
+    pub(crate) fn listing(&self, synced: impl Fn() -> bool + Send + Sync + 'static) -> LeaderHealthGuard {
         self.begin(LeaderState { synced: Arc::new(synced), workers: Vec::new() })
     }
 
-    fn begin(&self, state: LeaderState) -> Leading {
+    fn begin(&self, state: LeaderState) -> LeaderHealthGuard {
         let state = Arc::new(state);
         self.states.lock().push(state.clone());
-        Leading { health: self.clone(), state }
+        LeaderHealthGuard { health: self.clone(), state }
     }
 }
 
 /// Resets the health when the leadership ends. If the lease is lost, the workers are dropped in the middle of a pass,
 /// and they must not count as stuck while this instance is a standby.
-pub(crate) struct Leading {
+pub(crate) struct LeaderHealthGuard {
     health: LeaderHealth,
     state: Arc<LeaderState>,
 }
 
-impl Drop for Leading {
+impl Drop for LeaderHealthGuard {
     fn drop(&mut self) {
         self.health.states.lock().retain(|state| !Arc::ptr_eq(state, &self.state));
     }
@@ -128,7 +128,7 @@ impl Drop for Leading {
 
 /// What all platforms of one leadership share: one lease, one limit of writes in flight, and one sender of events.
 #[derive(Clone)]
-pub(crate) struct Shared {
+pub(crate) struct LeadershipResources {
     dependencies: Dependencies,
     writer: Writer,
     events: Events,
@@ -137,12 +137,12 @@ pub(crate) struct Shared {
     configuration: Arc<Mutex<Configuration>>,
     sources: Arc<Sources>,
     /// The preserved storage of the platform.
-    preserved: Arc<Preserved>,
+    preserved: Arc<PreservedStorage>,
     /// Whether the disk images that templates name are ready.
     image_gate: ImageGate,
 }
 
-impl Shared {
+impl LeadershipResources {
     /// What the platforms share, and the task that sends their events.
     pub(crate) fn new(
         dependencies: Dependencies,
@@ -181,12 +181,12 @@ impl Shared {
     }
 
     /// The settings of the controller.
-    pub(crate) fn settings(&self) -> Settings {
+    pub(crate) fn settings(&self) -> ControllerSettings {
         self.dependencies.settings
     }
 
     /// The metrics of this instance.
-    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+    pub(crate) fn metrics(&self) -> &Arc<ControllerMetrics> {
         &self.dependencies.metrics
     }
 
@@ -236,7 +236,7 @@ impl Shared {
     }
 
     /// The preserved storage of this platform.
-    pub(crate) fn preserved(&self) -> &Arc<Preserved> {
+    pub(crate) fn preserved(&self) -> &Arc<PreservedStorage> {
         &self.preserved
     }
 
@@ -254,13 +254,13 @@ impl Shared {
 /// Reconciles all pools of one platform until `stop`, and finishes the passes in progress.
 ///
 /// The caller must hold the lease of `fence`, and must drop the future when the lease is lost.
-pub async fn lead<P: Platform>(
+pub async fn lead_platform<P: Platform>(
     dependencies: Dependencies,
     fence: Fence,
     leader_health: LeaderHealth,
     stop: CancellationToken,
 ) {
-    let (shared, events) = Shared::new(dependencies, fence, leader_health, stop.clone());
+    let (shared, events) = LeadershipResources::new(dependencies, fence, leader_health, stop.clone());
     reconcile_platform::<P>(shared, vec![events], stop).await;
 }
 
@@ -270,14 +270,22 @@ pub async fn lead<P: Platform>(
 /// The caller must hold the lease, and must drop the future when the lease is lost. The caches are filled from new lists,
 /// because a watch of a standby may lack the last writes of the former leader.
 pub(crate) async fn reconcile_platform<P: Platform>(
-    shared: Shared,
+    shared: LeadershipResources,
     mut tasks: Vec<Task>,
     stop: CancellationToken,
 ) {
-    let Shared { dependencies, writer, events, leader_health, configuration, sources, preserved, image_gate } =
-        shared;
+    let LeadershipResources {
+        dependencies,
+        writer,
+        events,
+        leader_health,
+        configuration,
+        sources,
+        preserved,
+        image_gate,
+    } = shared;
     let Dependencies { env, client, namespace, settings, metrics, .. } = dependencies;
-    let context = Arc::new(Context::<P>::new(
+    let context = Arc::new(PoolContext::<P>::new(
         env.clone(),
         client,
         (writer, events),
@@ -297,11 +305,11 @@ pub(crate) async fn reconcile_platform<P: Platform>(
     });
     let _counted = metrics.leading({
         let context = Arc::downgrade(&context);
-        move || context.upgrade().map(|context| live(&context, &preserved))
+        move || context.upgrade().map(|context| live_leader_state(&context, &preserved))
     });
     // A child token, because the end of this leadership must not stop the process.
     let stop = stop.child_token();
-    tasks.extend(watches::begin(&context, namespace.as_deref()));
+    tasks.extend(watches::start_pool_watches(&context, namespace.as_deref()));
     tasks.push(
         env.spawn("changes of objects that templates refer to", watches::wake_for_sources(context.clone())),
     );
@@ -314,15 +322,15 @@ pub(crate) async fn reconcile_platform<P: Platform>(
 
     let mut workers: Vec<_> = workers
         .into_iter()
-        .map(|heartbeat| env.spawn("worker", work(context.clone(), heartbeat, stop.clone())))
+        .map(|heartbeat| env.spawn("worker", run_pool_worker(context.clone(), heartbeat, stop.clone())))
         .collect();
     workers.push(env.spawn("worker of former pools", work_on_former_pools(context.clone(), stop.clone())));
-    oversee(workers, tasks, &stop).await;
+    oversee_workers(workers, tasks, &stop).await;
 }
 
 /// Waits for the workers. The watches and the event sender in `tasks` run forever. If one of them ends first, the
 /// caches are no longer updated, so the workers `stop` after the passes in progress.
-pub(crate) async fn oversee(workers: Vec<Task>, tasks: Vec<Task>, stop: &CancellationToken) {
+pub(crate) async fn oversee_workers(workers: Vec<Task>, tasks: Vec<Task>, stop: &CancellationToken) {
     let workers = async {
         for worker in workers {
             if let Err(error) = worker.join().await {
@@ -340,7 +348,7 @@ pub(crate) async fn oversee(workers: Vec<Task>, tasks: Vec<Task>, stop: &Cancell
     }
 }
 
-fn live<P: Platform>(context: &Context<P>, preserved: &Preserved) -> Live {
+fn live_leader_state<P: Platform>(context: &PoolContext<P>, preserved: &PreservedStorage) -> LeaderSnapshot {
     let cached = WatchResource::ALL.iter().map(|resource| match resource {
         WatchResource::Pools => context.pools.len(),
         WatchResource::Machines => context.machines.len(),
@@ -349,20 +357,27 @@ fn live<P: Platform>(context: &Context<P>, preserved: &Preserved) -> Live {
         WatchResource::Revisions => context.revisions.len(),
         WatchResource::Instances => context.instances.len(),
     });
-    let series = context.pool_counts.series((P::NAME, P::Pins::LABELS.is_some()), preserved.counts());
+    let series =
+        context.pool_counts.series((P::NAME, P::TemplateCopies::LABELS.is_some()), preserved.counts());
     let pools = (series, context.settings.max_pool_series);
-    Live::new(context.queue.state(), context.pool_counts.totals(), pools, cached)
+    LeaderSnapshot::new(context.queue.state(), context.pool_counts.totals(), pools, cached)
 }
 
-async fn work_on_former_pools<P: Platform>(context: Arc<Context<P>>, stop: CancellationToken) {
+async fn work_on_former_pools<P: Platform>(context: Arc<PoolContext<P>>, stop: CancellationToken) {
     // Without all pools, each of them would seem not to exist.
     let context = &*context;
     passes::until_synced(&context.env, &stop, || is_synced(context)).await;
-    passes::work(context, &context.former_pools, &stop, |context, key| release_former(context, key).boxed())
-        .await;
+    passes::reconcile_queue(context, &context.former_pools, &stop, |context, key| {
+        release_former_machines(context, key).boxed()
+    })
+    .await;
 }
 
-async fn work<P: Platform>(context: Arc<Context<P>>, heartbeat: Heartbeat, stop: CancellationToken) {
+async fn run_pool_worker<P: Platform>(
+    context: Arc<PoolContext<P>>,
+    heartbeat: Heartbeat,
+    stop: CancellationToken,
+) {
     while !is_synced(&context) {
         heartbeat.beat();
         let pause = context.env.sleep(Duration::from_millis(20));
@@ -375,7 +390,7 @@ async fn work<P: Platform>(context: Arc<Context<P>>, heartbeat: Heartbeat, stop:
         let context = context.clone();
         async move {
             let (again, effort) =
-                AssertUnwindSafe(reconcile(&context, &pool)).catch_unwind().await.unwrap_or_else(|_| {
+                AssertUnwindSafe(reconcile_pool(&context, &pool)).catch_unwind().await.unwrap_or_else(|_| {
                     context.metrics.passes.ended(PassResult::Panicked);
                     tracing::error!(%pool, "a pass panicked; the controller retries the pool later");
                     (Requeue::After(AFTER_PANIC), Duration::ZERO)

@@ -57,7 +57,7 @@ mod preview;
 mod queue;
 mod reconcile;
 mod rejection;
-mod release_pins;
+mod release_copies;
 mod report;
 mod response_body;
 mod revisions;
@@ -77,13 +77,13 @@ mod write;
 
 pub use vmpool_platforms as platform;
 
-pub use events::Reason;
+pub use events::EventReason;
 pub use images::ImageSettings;
-pub use lead::{Dependencies, LeaderHealth, lead};
+pub use lead::{Dependencies, LeaderHealth, lead_platform};
 pub use live::ReadError;
 pub use platforms::lead_all;
-pub use preview::{Preview, preview};
-pub use run::{RunError, run, serve};
-pub use settings::Settings;
+pub use preview::{Preview, preview_pool};
+pub use run::{ControllerRunError, run_controller, run_leader_election};
+pub use settings::ControllerSettings;
 pub use uninstall::UninstallError;
 pub use write::{WriteError, WriteLimits, Writer};

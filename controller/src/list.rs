@@ -15,7 +15,7 @@ pub(crate) const PAGE: u32 = 500;
 /// The metadata of a page of a list.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Page {
+pub(crate) struct ListPage {
     /// The token of the next page; empty on the last page.
     #[serde(rename = "continue")]
     pub(crate) next: String,
@@ -24,13 +24,13 @@ pub(crate) struct Page {
 }
 
 /// Sends `request`, and passes every object of the page to `visit` in order.
-pub(crate) async fn page<T: DeserializeOwned>(
+pub(crate) async fn read_list_page<T: DeserializeOwned>(
     client: &Client,
     request: Result<Request<Vec<u8>>, kube::core::request::Error>,
     mut visit: impl FnMut(T),
-) -> kube::Result<Page> {
+) -> kube::Result<ListPage> {
     let request = request.map_err(kube::Error::BuildRequest)?;
-    let mut body = std::pin::pin!(rejection::read(client, request).await?);
+    let mut body = std::pin::pin!(rejection::send_read(client, request).await?);
     let mut splitter = Splitter::default();
     loop {
         let chunk = body.fill_buf().await.map_err(kube::Error::ReadEvents)?;
@@ -38,7 +38,7 @@ pub(crate) async fn page<T: DeserializeOwned>(
             break;
         }
         splitter
-            .feed(chunk, |item| decode::from_slice(item).map(&mut visit))
+            .feed(chunk, |item| decode::decode_json(item).map(&mut visit))
             .map_err(kube::Error::SerdeError)?;
         let read = chunk.len();
         body.consume_unpin(read);
@@ -110,11 +110,11 @@ impl Splitter {
     }
 
     /// The metadata of the list. An incomplete list is an error.
-    pub(crate) fn end(&self) -> Result<Page, serde_json::Error> {
+    pub(crate) fn end(&self) -> Result<ListPage, serde_json::Error> {
         #[derive(Deserialize)]
         struct Envelope {
             #[serde(default)]
-            metadata: Page,
+            metadata: ListPage,
         }
         serde_json::from_slice(&self.envelope).map(|Envelope { metadata }| metadata)
     }
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     /// The items of `text`, read in chunks of `size` bytes, and the page.
-    fn split(text: &str, size: usize) -> (Vec<Value>, Result<Page, serde_json::Error>) {
+    fn split(text: &str, size: usize) -> (Vec<Value>, Result<ListPage, serde_json::Error>) {
         let (mut splitter, mut items) = (Splitter::default(), Vec::new());
         for chunk in text.as_bytes().chunks(size) {
             let result = splitter.feed(chunk, |item| {
@@ -154,7 +154,7 @@ mod tests {
             for size in [1, 2, 3, 7, 1 << 20] {
                 let (found, page) = split(&text, size);
                 assert_eq!(&found, items.as_array().unwrap());
-                let expected = Page { next: "next".to_owned(), resource_version: "7".to_owned() };
+                let expected = ListPage { next: "next".to_owned(), resource_version: "7".to_owned() };
                 assert_eq!(page.unwrap(), expected);
             }
         }

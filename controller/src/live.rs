@@ -9,12 +9,12 @@ use kube::core::Request;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use vmpool_platforms::{ApiObject, Platform, Reference, slim_metadata};
+use vmpool_platforms::{ApiObject, Platform, ReferencedObject, slim_metadata};
 
 use crate::access::only_permitted;
-use crate::context::Context;
+use crate::context::PoolContext;
 use crate::list::{self, PAGE};
-use crate::object::collection;
+use crate::object::collection_path;
 use crate::response_body::ResponseBody;
 use crate::write::WriteError;
 use crate::{decode, rejection};
@@ -43,7 +43,7 @@ pub enum ReadError {
         /// The name of the object, or `(all)` for a list.
         name: String,
         /// The deadline.
-        source: vmpool_runtime::env::Elapsed,
+        source: vmpool_runtime::env::TimeoutElapsed,
     },
     /// The read was not sent.
     #[error("not sent: the backoff after a failed read has not ended")]
@@ -76,7 +76,7 @@ pub(crate) struct MetadataOnly {
     pub(crate) metadata: ObjectMeta,
 }
 
-impl<P: Platform> Context<P> {
+impl<P: Platform> PoolContext<P> {
     /// Whether a write failed because the object is not any more as it was read. A JSON patch is rejected in the same way if one
     /// of its tests fails and if its result is invalid. An invalid result must not be repeated immediately for ever.
     pub(crate) async fn is_outdated<K: ApiObject>(&self, error: &WriteError, read: &K) -> bool {
@@ -99,7 +99,7 @@ impl<P: Platform> Context<P> {
     ) -> Result<Option<K>, ReadError> {
         let object = async {
             let body = self.fetch::<K>(namespace, name).await?;
-            body.map(|body| decode::from_slice(body.bytes())).transpose().map_err(kube::Error::SerdeError)
+            body.map(|body| decode::decode_json(body.bytes())).transpose().map_err(kube::Error::SerdeError)
         };
         self.in_time(&K::kind(&()), name, object).await
     }
@@ -115,28 +115,31 @@ impl<P: Platform> Context<P> {
 
     /// Reads an object live that a template refers to. If the cluster does not have its kind, or if the template may not use it, it
     /// does not exist.
-    pub(crate) async fn get_referenced(&self, reference: &Reference) -> Result<Option<Value>, ReadError> {
+    pub(crate) async fn get_referenced(
+        &self,
+        reference: &ReferencedObject,
+    ) -> Result<Option<Value>, ReadError> {
         let object = async {
             let body = match self.fetch_at(reference.collection.clone(), &reference.name).await {
                 // For a path without a kind, the API server returns a page instead of a status with a reason.
                 Err(kube::Error::Api(status)) if status.code == 404 => None,
                 body => body?,
             };
-            let object = body.map(|body| decode::from_slice(body.bytes())).transpose();
+            let object = body.map(|body| decode::decode_json(body.bytes())).transpose();
             only_permitted(&self.client, reference, object.map_err(kube::Error::SerdeError)?).await
         };
         self.in_time(reference.kind, &reference.name, object).await
     }
 
     async fn fetch<K: ApiObject>(&self, namespace: &str, name: &str) -> kube::Result<Option<ResponseBody>> {
-        self.fetch_at(collection::<K>(namespace), name).await
+        self.fetch_at(collection_path::<K>(namespace), name).await
     }
 
     async fn fetch_at(&self, collection: String, name: &str) -> kube::Result<Option<ResponseBody>> {
         let request = Request::new(collection).get(name, &GetParams::default());
         let mut request = request.map_err(kube::Error::BuildRequest)?;
         request.extensions_mut().insert("get");
-        let answer = match rejection::read(&self.client, request).await {
+        let answer = match rejection::send_read(&self.client, request).await {
             Ok(answer) => answer,
             Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(None),
             Err(error) => return Err(error),
@@ -170,10 +173,11 @@ impl<P: Platform> Context<P> {
         wanted: ListParams,
         visit: impl FnMut(K),
     ) -> Result<(), ReadError> {
-        self.pages::<K, K>(wanted, visit, |page| Request::new(collection::<K>(namespace)).list(page)).await
+        self.pages::<K, K>(wanted, visit, |page| Request::new(collection_path::<K>(namespace)).list(page))
+            .await
     }
 
-    /// As [`Context::list_live`], but only with the metadata.
+    /// As [`PoolContext::list_live`], but only with the metadata.
     pub(crate) async fn list_live_metadata<K: ApiObject>(
         &self,
         namespace: &str,
@@ -189,7 +193,7 @@ impl<P: Platform> Context<P> {
         wanted: ListParams,
         visit: impl FnMut(MetadataOnly),
     ) -> Result<(), ReadError> {
-        let request = |page: &ListParams| Request::new(collection::<K>(namespace)).list_metadata(page);
+        let request = |page: &ListParams| Request::new(collection_path::<K>(namespace)).list_metadata(page);
         self.pages::<K, MetadataOnly>(wanted, visit, request).await
     }
 
@@ -201,7 +205,7 @@ impl<P: Platform> Context<P> {
     ) -> Result<(), ReadError> {
         let mut wanted = wanted.limit(PAGE);
         loop {
-            let page = list::page(&self.client, request(&wanted), &mut visit);
+            let page = list::read_list_page(&self.client, request(&wanted), &mut visit);
             let page = self.in_time(&K::kind(&()), ALL, page).await?;
             if page.next.is_empty() {
                 return Ok(());

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use vmpool_controller::{options::Options, run};
+use vmpool_controller::{options::ControllerArgs, run_controller};
 use vmpool_runtime::{Env, shutdown, telemetry};
 
 /// One thread is enough: a pass over 10,000 machines takes about ten milliseconds, and the rest of the time the
@@ -12,12 +12,12 @@ use vmpool_runtime::{Env, shutdown, telemetry};
 /// return.
 #[tokio::main(worker_threads = 1)]
 async fn main() -> ExitCode {
-    let options = Options::parse();
+    let options = ControllerArgs::parse();
     if let Err(error) = options.program.log.init() {
         eprintln!("vmpool-controller: {error}");
         return ExitCode::FAILURE;
     }
-    match run(options, Env::system(), shutdown::on_signal()).await {
+    match run_controller(options, Env::system(), shutdown::on_signal()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let error = telemetry::with_causes(&error);

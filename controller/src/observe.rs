@@ -3,17 +3,17 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use vmpool_engine::ledger::{Fact, Ledger, Seen};
+use vmpool_engine::ledger::{Ledger, LedgerFacts, VersionedFacts};
 use vmpool_engine::model::{DiskState, Finalizer};
-use vmpool_engine::plan::Snapshot;
-use vmpool_engine::{Disk, Machine, Memory, Pool};
+use vmpool_engine::plan::PoolSnapshot;
+use vmpool_engine::{Disk, Machine, PassMemory, Pool};
 use vmpool_platforms::{ApiObject, DiskOf, Disks, Instances, Platform};
 
-use crate::cache::{Cached, Key};
-use crate::context::Context;
+use crate::cache::{CacheKey, Cached};
+use crate::context::PoolContext;
 use crate::live::ReadError;
 use crate::metrics::{DiskCounts, LedgerResource};
-use crate::object::version;
+use crate::object::object_version;
 use crate::pool_entry::PoolEntry;
 use crate::pool_key::PoolKey;
 
@@ -21,7 +21,11 @@ use crate::pool_key::PoolKey;
 pub(crate) const MOST_SETTLED: usize = 32;
 
 /// Removes ledger entries that the caches show by now, and overlays the other entries on the caches.
-pub(crate) fn snapshot<P: Platform>(context: &Context<P>, pool: &Pool, memory: &mut Memory) -> Snapshot {
+pub(crate) fn observe_pool_snapshot<P: Platform>(
+    context: &PoolContext<P>,
+    pool: &Pool,
+    memory: &mut PassMemory,
+) -> PoolSnapshot {
     let namespace = &*pool.namespace;
     let unconfirmed = memory.machines.unconfirmed_creates();
     memory.machines.settle(&context.machines.of(namespace));
@@ -32,9 +36,9 @@ pub(crate) fn snapshot<P: Platform>(context: &Context<P>, pool: &Pool, memory: &
         }
     }
     memory.disks.settle(&context.disks.of(namespace));
-    let mut machines = context.machines.by_key(&Key::Pool(PoolKey::of(pool)));
+    let mut machines = context.machines.by_key(&CacheKey::Pool(PoolKey::of(pool)));
     if pool.finalizer != Finalizer::Unused {
-        let released = Key::PoolName(pool.namespace.clone(), pool.id.name.clone());
+        let released = CacheKey::PoolName(pool.namespace.clone(), pool.id.name.clone());
         machines.extend(context.machines.by_key(&released));
     }
     memory.machines.overlay(&mut machines);
@@ -59,7 +63,7 @@ pub(crate) fn snapshot<P: Platform>(context: &Context<P>, pool: &Pool, memory: &
     let replaced = |name: &Arc<str>| Some((name.clone(), context.disks.replaced(&pool.namespace, name)?));
     let replaced_disks = missing.filter_map(replaced).collect();
     let pool_disks = if P::Disks::EXIST { pool_disks(context, pool, memory) } else { Vec::new() };
-    let mut snapshot = Snapshot {
+    let mut snapshot = PoolSnapshot {
         now: context.env.now(),
         uptime: context.env.uptime(),
         machines,
@@ -74,7 +78,7 @@ pub(crate) fn snapshot<P: Platform>(context: &Context<P>, pool: &Pool, memory: &
 }
 
 /// The number of the pool's disks by their usage.
-pub(crate) fn disk_counts(snapshot: &Snapshot, pool: &Pool) -> DiskCounts {
+pub(crate) fn disk_counts(snapshot: &PoolSnapshot, pool: &Pool) -> DiskCounts {
     let holders = snapshot.machines.iter().flat_map(|machine| machine.held_disks());
     let used: HashSet<&Arc<str>> = holders.chain(snapshot.other_users.keys()).collect();
     let owned = |disk: &&Arc<Disk>| disk.belongs_to(&pool.id);
@@ -83,14 +87,14 @@ pub(crate) fn disk_counts(snapshot: &Snapshot, pool: &Pool) -> DiskCounts {
 }
 
 /// The number of the pool's machines, and how many of them are terminating.
-pub(crate) fn machine_counts(snapshot: &Snapshot, pool: &Pool) -> (usize, usize) {
+pub(crate) fn machine_counts(snapshot: &PoolSnapshot, pool: &Pool) -> (usize, usize) {
     let machines = snapshot.machines.iter().filter(|machine| machine.belongs_to(&pool.id));
     machines
         .fold((0, 0), |(all, terminating), machine| (all + 1, terminating + usize::from(machine.terminating)))
 }
 
 /// Adds the instances to their machines.
-fn join_instances<P: Platform>(context: &Context<P>, namespace: &str, machines: &mut [Arc<Machine>]) {
+fn join_instances<P: Platform>(context: &PoolContext<P>, namespace: &str, machines: &mut [Arc<Machine>]) {
     for machine in machines {
         let instance = context.instances.get(namespace, &machine.id.name).map(|seen| seen.facts);
         let instance = instance.filter(|instance| instance.machine.as_ref() == Some(&machine.id.uid));
@@ -102,7 +106,7 @@ fn join_instances<P: Platform>(context: &Context<P>, namespace: &str, machines: 
 
 /// The disks that the pool owns, and those with its label that were never provisioned or whose template was removed. The other
 /// disks belong to machines and are found through them.
-fn pool_disks<P: Platform>(context: &Context<P>, pool: &Pool, memory: &Memory) -> Vec<Arc<Disk>> {
+fn pool_disks<P: Platform>(context: &PoolContext<P>, pool: &Pool, memory: &PassMemory) -> Vec<Arc<Disk>> {
     let matters = |disk: &Disk| {
         disk.belongs_to(&pool.id)
             || disk.pool_uid_label.as_ref() == Some(&pool.id.uid)
@@ -110,7 +114,7 @@ fn pool_disks<P: Platform>(context: &Context<P>, pool: &Pool, memory: &Memory) -
                     || pool.supersedes(disk)
                     || !pool.disks.iter().any(|template| Some(&template.name) == disk.template.as_ref()))
     };
-    let mut pool_disks = context.disks.by_key_where(&Key::Pool(PoolKey::of(pool)), matters);
+    let mut pool_disks = context.disks.by_key_where(&CacheKey::Pool(PoolKey::of(pool)), matters);
     memory.disks.overlay(&mut pool_disks);
     pool_disks.retain(|disk| matters(disk));
     pool_disks
@@ -118,14 +122,14 @@ fn pool_disks<P: Platform>(context: &Context<P>, pool: &Pool, memory: &Memory) -
 
 /// The users of these disks outside the pool: foreign machines and attachments.
 fn other_users<P: Platform>(
-    context: &Context<P>,
+    context: &PoolContext<P>,
     pool: &Pool,
     pool_disks: &[Arc<Disk>],
 ) -> HashMap<Arc<str>, Vec<Arc<str>>> {
     let foreign = |machine: &Machine| !machine.belongs_to(&pool.id);
     let mut other_users = HashMap::new();
     for disk in pool_disks {
-        let key = Key::Disk(pool.namespace.clone(), disk.id.name.clone());
+        let key = CacheKey::Disk(pool.namespace.clone(), disk.id.name.clone());
         let machines = context.machines.by_key_where(&key, foreign);
         let attachments = context.attachments.by_key(&key);
         let names = machines.iter().map(|machine| &machine.id.name);
@@ -140,12 +144,12 @@ fn other_users<P: Platform>(
 
 /// Resolves overdue ledger entries with live reads. If there are more than a pass may read, the next pass resolves the
 /// rest.
-pub(crate) async fn settle_overdue<P: Platform, R>(
-    context: &Context<P>,
+pub(crate) async fn resolve_overdue_ledgers<P: Platform, R>(
+    context: &PoolContext<P>,
     pool: &PoolEntry<P, R>,
-    memory: &mut Memory,
+    memory: &mut PassMemory,
 ) -> Result<(), ReadError> {
-    settle::<_, _, P::Machine, _>(
+    resolve_ledger_entries::<_, _, P::Machine, _>(
         context,
         pool,
         &mut memory.machines,
@@ -154,14 +158,20 @@ pub(crate) async fn settle_overdue<P: Platform, R>(
     )
     .await?;
     if P::Disks::EXIST {
-        settle::<_, _, DiskOf<P>, _>(context, pool, &mut memory.disks, P::Disks::read, LedgerResource::Disks)
-            .await?;
+        resolve_ledger_entries::<_, _, DiskOf<P>, _>(
+            context,
+            pool,
+            &mut memory.disks,
+            P::Disks::read,
+            LedgerResource::Disks,
+        )
+        .await?;
     }
     Ok(())
 }
 
-async fn settle<P: Platform, R, K: ApiObject, T: Fact + Cached>(
-    context: &Context<P>,
+async fn resolve_ledger_entries<P: Platform, R, K: ApiObject, T: LedgerFacts + Cached>(
+    context: &PoolContext<P>,
     pool: &PoolEntry<P, R>,
     ledger: &mut Ledger<T>,
     read: fn(&K) -> T,
@@ -175,7 +185,10 @@ async fn settle<P: Platform, R, K: ApiObject, T: Fact + Cached>(
         let live = context.get_live::<K>(&pool.facts.namespace, &name).await?;
         let found = live.is_some();
         tracing::warn!(name = &*name, found, "the cache has not shown a write in time: read the object live");
-        let live = live.map(|object| Seen { facts: Arc::new(read(&object)), version: version(&object) });
+        let live = live.map(|object| VersionedFacts {
+            facts: Arc::new(read(&object)),
+            version: object_version(&object),
+        });
         ledger.resolve(&name, live, context.env.uptime());
         context.metrics.settled_live(resource);
     }

@@ -5,11 +5,11 @@ mod images;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use vmpool_platforms::kubevirt::copies::Policy;
+use vmpool_platforms::kubevirt::copies::CopyPolicy;
 use vmpool_runtime::args::{ArgsError, GateArgs, InstancetypeMode, LeaseArgs, ProgramArgs, ReservationArgs};
 
 pub use self::images::{ImageArgs, ImageArgsError};
-use crate::settings::Settings;
+use crate::settings::ControllerSettings;
 
 /// The maximum of `--slow-write-deadline`. The client closes a connection without data after
 /// [`vmpool_runtime::client::READ_TIMEOUT`].
@@ -24,7 +24,7 @@ const MAX_SLOW_WRITE_DEADLINE: Duration = Duration::from_secs(70);
 // If a flag is repeated, the last one counts, so that users of the chart can override flags.
 #[command(name = "vmpool-controller", version, args_override_self = true)]
 #[command(after_long_help = vmpool_feature_gates::help_text())]
-pub struct Options {
+pub struct ControllerArgs {
     /// Feature gates.
     #[command(flatten)]
     pub gates: GateArgs,
@@ -63,18 +63,18 @@ pub struct Options {
     /// Deadline of a request. After it, the controller determines the effect of the request with live reads. A write starts
     /// only if the lease lasts for this time. Must be shorter than the lease duration minus two renewal intervals.
     #[arg(long, env = "VMPOOL_REQUEST_DEADLINE", default_value = "8s", value_name = "DURATION",
-          value_parser = vmpool_runtime::duration::parse)]
+          value_parser = vmpool_runtime::duration::parse_duration)]
     pub request_deadline: Duration,
 
     /// Deadline of a write, if a write of the same resource and namespace was slow in the last ten minutes. At least the time
     /// that a request can take in the API server; at most 70s.
     #[arg(long, env = "VMPOOL_SLOW_WRITE_DEADLINE", default_value = "60s", value_name = "DURATION",
-          value_parser = vmpool_runtime::duration::parse)]
+          value_parser = vmpool_runtime::duration::parse_duration)]
     pub slow_write_deadline: Duration,
 
     /// Minimum time between two passes of a pool that events cause.
     #[arg(long, env = "VMPOOL_DEBOUNCE", default_value = "100ms", value_name = "DURATION",
-          value_parser = vmpool_runtime::duration::parse)]
+          value_parser = vmpool_runtime::duration::parse_duration)]
     pub debounce: Duration,
 
     /// Reservations of targeted removals.
@@ -83,7 +83,7 @@ pub struct Options {
 
     /// Time between the mark and the deletion of a free disk. In this time, a use that has just begun becomes visible.
     #[arg(long, env = "VMPOOL_DISK_COLLECTION_GRACE", default_value = "30s", value_name = "DURATION",
-          value_parser = vmpool_runtime::duration::parse)]
+          value_parser = vmpool_runtime::duration::parse_duration)]
     pub disk_collection_grace: Duration,
 
     /// Maximum number of pools with metrics of their own, which have the labels `namespace`, `pool` and `platform`. All
@@ -148,7 +148,7 @@ pub enum ReferencePolicy {
     ExpandAll,
 }
 
-impl From<ReferencePolicy> for Policy {
+impl From<ReferencePolicy> for CopyPolicy {
     fn from(policy: ReferencePolicy) -> Self {
         match policy {
             ReferencePolicy::Reference => Self::Reference,
@@ -160,7 +160,7 @@ impl From<ReferencePolicy> for Policy {
 
 /// An option is invalid.
 #[derive(Debug, thiserror::Error)]
-pub enum OptionsError {
+pub enum ControllerArgsError {
     /// A count is zero.
     #[error("--{0} must be at least 1")]
     Zero(&'static str),
@@ -197,27 +197,27 @@ pub enum OptionsError {
     Shared(#[from] ArgsError),
 }
 
-impl Options {
+impl ControllerArgs {
     /// The validated settings.
     ///
     /// # Errors
     /// An error that names the flag and the valid values.
-    pub fn settings(&self) -> Result<Settings, OptionsError> {
+    pub fn settings(&self) -> Result<ControllerSettings, ControllerArgsError> {
         if self.workers == 0 {
-            return Err(OptionsError::Zero("workers"));
+            return Err(ControllerArgsError::Zero("workers"));
         }
         if self.max_in_flight_writes == 0 {
-            return Err(OptionsError::Zero("max-in-flight-writes"));
+            return Err(ControllerArgsError::Zero("max-in-flight-writes"));
         }
         let limit = self.lease.lease_duration.saturating_sub(self.lease.lease_renew_interval * 2);
         if self.request_deadline >= limit {
-            return Err(OptionsError::DeadlineBeyondLease { deadline: self.request_deadline, limit });
+            return Err(ControllerArgsError::DeadlineBeyondLease { deadline: self.request_deadline, limit });
         }
         if !(self.request_deadline..=MAX_SLOW_WRITE_DEADLINE).contains(&self.slow_write_deadline) {
             let (deadline, least) = (self.slow_write_deadline, self.request_deadline);
-            return Err(OptionsError::SlowWriteDeadline { deadline, least });
+            return Err(ControllerArgsError::SlowWriteDeadline { deadline, least });
         }
-        Ok(Settings {
+        Ok(ControllerSettings {
             workers: self.workers,
             writes_in_flight: self.max_in_flight_writes,
             request_deadline: self.request_deadline,
@@ -228,7 +228,7 @@ impl Options {
                 .then(|| self.instancetype_reference_policy.into()),
             collection_grace: self.disk_collection_grace,
             reservation_timeout: self.reservations.timeout()?,
-            ..Settings::default()
+            ..ControllerSettings::default()
         })
     }
 }

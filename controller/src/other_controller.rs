@@ -10,11 +10,11 @@ use tokio::sync::watch;
 use vmpool_engine::{ObjectId, Uid};
 use vmpool_platforms::{Configuration, DefaultWording, OtherController, Platform};
 
-use crate::definitions::{self, Known};
-use crate::events::{PoolEvent, Reason, Subject};
-use crate::lead::Shared;
-use crate::watch::{Change, MapSink, Scope, Sink, Watched};
-use crate::watches::api;
+use crate::definitions::{self, DefinitionsReceiver};
+use crate::events::{EventReason, EventSubject, PoolEvent};
+use crate::lead::LeadershipResources;
+use crate::watch::{MapSink, Sink, WatchChange, WatchScope, Watched};
+use crate::watches::api_for_namespace;
 
 /// What is known of the other controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,13 +29,13 @@ pub(crate) enum OtherControllerState {
 
 /// Keeps `state` up to date, until the definitions are no longer observed. Until the first list of the installations, the
 /// state does not change.
-pub(crate) async fn observe<P: Platform>(
-    shared: Shared,
-    mut known: Known,
+pub(crate) async fn observe_other_controller<P: Platform>(
+    shared: LeadershipResources,
+    mut known: DefinitionsReceiver,
     state: watch::Sender<OtherControllerState>,
 ) {
     type Installation<P> = <<P as Platform>::OtherController as OtherController>::Installation;
-    let name = definitions::name::<Installation<P>>();
+    let name = definitions::definition_name::<Installation<P>>();
     let uid = |known: &Option<definitions::Definitions>| {
         known.as_ref().map(|definitions| definitions.uid(&name).cloned())
     };
@@ -44,7 +44,7 @@ pub(crate) async fn observe<P: Platform>(
         if served == Some(None) {
             // The other controller is not installed.
             shared.set_configuration(Configuration::default());
-            show(&state, OtherControllerState::Off);
+            set_other_controller_state(&state, OtherControllerState::Off);
         }
         let changed = known.wait_for(|known| uid(known) != served);
         if let Some(Some(_)) = &served {
@@ -52,10 +52,13 @@ pub(crate) async fn observe<P: Platform>(
                 let installations: Vec<Installation<P>> = installations.values().cloned().collect();
                 shared.set_configuration(P::OtherController::configuration(&installations));
                 let blocker = P::OtherController::blocker(&installations);
-                show(&state, blocker.map_or(OtherControllerState::Off, OtherControllerState::MayRun));
+                set_other_controller_state(
+                    &state,
+                    blocker.map_or(OtherControllerState::Off, OtherControllerState::MayRun),
+                );
             });
             let api = Api::all(shared.client().clone());
-            let watch = crate::watch::watch(api, shared.env().clone(), Scope::default(), sink);
+            let watch = crate::watch::list_and_watch(api, shared.env().clone(), WatchScope::default(), sink);
             select(std::pin::pin!(changed), std::pin::pin!(watch)).await;
         } else if changed.await.is_err() {
             return;
@@ -63,7 +66,7 @@ pub(crate) async fn observe<P: Platform>(
     }
 }
 
-fn show(state: &watch::Sender<OtherControllerState>, now: OtherControllerState) {
+fn set_other_controller_state(state: &watch::Sender<OtherControllerState>, now: OtherControllerState) {
     state.send_if_modified(|state| {
         let is_new = *state != now;
         *state = now;
@@ -73,12 +76,15 @@ fn show(state: &watch::Sender<OtherControllerState>, now: OtherControllerState) 
 
 /// Publishes one event for each pool, also for new ones, until the future is dropped. It says why the pool is not
 /// reconciled.
-pub(crate) async fn report<P: Platform>(shared: Shared, state: watch::Receiver<OtherControllerState>) {
+pub(crate) async fn report_blocked_pools<P: Platform>(
+    shared: LeadershipResources,
+    state: watch::Receiver<OtherControllerState>,
+) {
     let events = shared.events().clone();
     let publish = move |metadata: &ObjectMeta| {
         let OtherControllerState::MayRun(why) = &*state.borrow() else { return };
         let name = metadata.name.clone().unwrap_or_default();
-        let subject = Subject {
+        let subject = EventSubject {
             api_version: P::Pool::api_version(&()).into_owned(),
             kind: P::Pool::kind(&()).into_owned(),
             namespace: metadata.namespace.as_deref().unwrap_or_default().into(),
@@ -87,13 +93,18 @@ pub(crate) async fn report<P: Platform>(shared: Shared, state: watch::Receiver<O
         let note = format!("vmpool does not reconcile this pool, because another controller may: {why}");
         events.publish::<DefaultWording>(
             &subject,
-            vec![PoolEvent { reason: Reason::OtherControllerActive, name, note }],
+            vec![PoolEvent { reason: EventReason::OtherControllerActive, name, note }],
         );
     };
-    let api: Api<PartialObjectMeta<P::Pool>> = api(shared.client(), shared.namespace());
-    let scope = Scope { metadata_only: true, ..Scope::default() };
-    crate::watch::watch(api, shared.env().clone(), scope, NewObjects { known: HashSet::new(), publish })
-        .await;
+    let api: Api<PartialObjectMeta<P::Pool>> = api_for_namespace(shared.client(), shared.namespace());
+    let scope = WatchScope { metadata_only: true, ..WatchScope::default() };
+    crate::watch::list_and_watch(
+        api,
+        shared.env().clone(),
+        scope,
+        NewObjects { known: HashSet::new(), publish },
+    )
+    .await;
 }
 
 /// Shows each object once.
@@ -116,10 +127,10 @@ impl<K: Watched, F: FnMut(&ObjectMeta)> Sink<K> for NewObjects<F> {
         self.show(object.meta());
     }
     fn list_ends(&mut self) {}
-    fn changed(&mut self, change: Change<K>) {
+    fn changed(&mut self, change: WatchChange<K>) {
         match change {
-            Change::Applied(object) => self.show(object.meta()),
-            Change::Deleted(object) => {
+            WatchChange::Applied(object) => self.show(object.meta()),
+            WatchChange::Deleted(object) => {
                 self.known.remove(&object.meta().uid.as_deref().unwrap_or_default().into());
             }
         }

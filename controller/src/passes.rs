@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use vmpool_runtime::Env;
 use vmpool_runtime::health::Heartbeat;
 
-use crate::queue::{Queue, Requeue};
+use crate::queue::{PassQueue, Requeue};
 
 /// Time until the next pass of an object whose pass panicked.
 const AFTER_PANIC: Duration = Duration::from_secs(10);
@@ -44,9 +44,9 @@ pub(crate) async fn until_synced(env: &Env, stop: &CancellationToken, is_synced:
 }
 
 /// Reconciles the objects of a queue until `stop`.
-pub(crate) async fn work<C: Sync, K: Clone + Eq + Hash + Ord + Debug + Send + Sync>(
+pub(crate) async fn reconcile_queue<C: Sync, K: Clone + Eq + Hash + Ord + Debug + Send + Sync>(
     context: &C,
-    queue: &Queue<K>,
+    queue: &PassQueue<K>,
     stop: &CancellationToken,
     pass: for<'a> fn(&'a C, &'a K) -> BoxFuture<'a, Requeue>,
 ) {
@@ -66,7 +66,7 @@ pub(crate) async fn work<C: Sync, K: Clone + Eq + Hash + Ord + Debug + Send + Sy
 /// Runs the passes of one worker until `stop`, and finishes those in progress. It runs one pass after the other. While passes
 /// wait for slow requests, it runs others beside them. `heartbeat` shows the age of the oldest pass.
 pub(crate) async fn run_passes<'a, K: Clone + Eq + Hash + Ord>(
-    queue: &Queue<K>,
+    queue: &PassQueue<K>,
     stop: &CancellationToken,
     heartbeat: Option<&Heartbeat>,
     pass: impl Fn(K) -> BoxFuture<'a, PassEnd<K>>,
@@ -138,7 +138,7 @@ impl<'a, K: Clone + Eq + Hash + Ord + 'a> Running<'a, K> {
     /// Waits for the end of a pass, for the next key after `free_in`, for `stop`, or for the time of the heartbeat.
     async fn step(
         &mut self,
-        queue: &Queue<K>,
+        queue: &PassQueue<K>,
         free_in: Option<Duration>,
         heartbeat: Option<&Heartbeat>,
         stop: &CancellationToken,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::metrics::{Metrics, PlatformState};
+use crate::metrics::{ControllerMetrics, PlatformState};
 
 /// The state of each platform. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -26,7 +26,7 @@ impl PlatformStates {
     }
 
     /// Begins to show the state of `platform`, until the guard is dropped.
-    pub(crate) fn begin(&self, platform: &'static str, metrics: Arc<Metrics>) -> ShownState {
+    pub(crate) fn begin(&self, platform: &'static str, metrics: Arc<ControllerMetrics>) -> ShownState {
         let shown = ShownState { states: self.clone(), platform, metrics };
         shown.set(PlatformState::Waiting, "the list of definitions is not complete".to_owned());
         shown
@@ -37,7 +37,7 @@ impl PlatformStates {
 pub(crate) struct ShownState {
     states: PlatformStates,
     platform: &'static str,
-    metrics: Arc<Metrics>,
+    metrics: Arc<ControllerMetrics>,
 }
 
 impl ShownState {

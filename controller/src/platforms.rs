@@ -8,15 +8,15 @@ use vmpool_platforms::{Dvp, KubeVirt, OtherController, Platform};
 use vmpool_runtime::lease::Fence;
 
 use crate::copies;
-use crate::definitions::{self, Known};
+use crate::definitions::{self, DefinitionsReceiver};
 use crate::images;
-use crate::lead::{Dependencies, LeaderHealth, Shared, reconcile_platform};
+use crate::lead::{Dependencies, LeaderHealth, LeadershipResources, reconcile_platform};
 use crate::metrics::PlatformState;
 use crate::options::PlatformName;
 use crate::other_controller::{self, OtherControllerState};
 use crate::platform_state::ShownState;
 use crate::preserved_watches;
-use crate::release_pins;
+use crate::release_copies;
 use crate::source_watches;
 
 /// Reconciles the pools of these platforms, disk images, instance types and copies for single machines until `stop`, each while the cluster has the
@@ -31,19 +31,20 @@ pub async fn lead_all(
     stop: CancellationToken,
 ) {
     let stop = stop.child_token();
-    let (shared, events) = Shared::new(dependencies, fence, leader_health, stop.clone());
+    let (shared, events) = LeadershipResources::new(dependencies, fence, leader_health, stop.clone());
     let named = |name| platforms.contains(&name);
     let (is_dvp, is_kubevirt) = (named(PlatformName::Dvp), named(PlatformName::Kubevirt));
     let mut names = Vec::new();
-    names.extend(is_dvp.then(definitions::of_platform::<Dvp>).into_iter().flatten());
-    names.extend(is_kubevirt.then(definitions::of_platform::<KubeVirt>).into_iter().flatten());
+    names.extend(is_dvp.then(definitions::definitions_of_platform::<Dvp>).into_iter().flatten());
+    names.extend(is_kubevirt.then(definitions::definitions_of_platform::<KubeVirt>).into_iter().flatten());
     let image_settings = shared.images().cloned();
-    names.extend(image_settings.is_some().then(images::definitions).into_iter().flatten());
+    names.extend(image_settings.is_some().then(images::definitions_for_images).into_iter().flatten());
     let settings = shared.settings();
     let has_copies = is_kubevirt && (settings.copies.is_some() || settings.protects_types);
-    names.extend(has_copies.then(copies::definitions).into_iter().flatten());
+    names.extend(has_copies.then(copies::definitions_for_copies).into_iter().flatten());
     let (sender, known) = watch::channel(None);
-    let observe = definitions::observe(shared.client().clone(), shared.env().clone(), names, sender);
+    let observe =
+        definitions::observe_definitions(shared.client().clone(), shared.env().clone(), names, sender);
     let observe = shared.env().spawn("watch of definitions", observe);
     let _listing = shared.leader_health().listing({
         let known = known.clone();
@@ -53,8 +54,8 @@ pub async fn lead_all(
     let kubevirt = is_kubevirt
         .then(|| while_served::<KubeVirt>(shared.for_platform(), known.clone(), stop.clone()).boxed());
     let images = image_settings
-        .map(|settings| images::lead(shared.clone(), settings, known.clone(), stop.clone()).boxed());
-    let copies = has_copies.then(|| copies::lead(shared.clone(), known.clone(), stop.clone()).boxed());
+        .map(|settings| images::lead_images(shared.clone(), settings, known.clone(), stop.clone()).boxed());
+    let copies = has_copies.then(|| copies::lead_copies(shared.clone(), known.clone(), stop.clone()).boxed());
     let platforms = join4(
         OptionFuture::from(dvp),
         OptionFuture::from(kubevirt),
@@ -79,7 +80,11 @@ pub async fn lead_all(
 
 /// Reconciles the pools of a platform while the cluster has its definitions. If one of them disappears, or is replaced by
 /// another one of the same name, the caches are dropped.
-async fn while_served<P: Platform>(shared: Shared, mut known: Known, stop: CancellationToken) {
+async fn while_served<P: Platform>(
+    shared: LeadershipResources,
+    mut known: DefinitionsReceiver,
+    stop: CancellationToken,
+) {
     let shown = shared.show_state::<P>();
     while let Some(served) = until_served::<P>(&mut known, &shown, &stop).await {
         let turn = stop.child_token();
@@ -105,7 +110,7 @@ async fn while_served<P: Platform>(shared: Shared, mut known: Known, stop: Cance
 /// Waits until the cluster has all definitions that a platform requires, and returns their UIDs; `None` if `stop` came
 /// first.
 async fn until_served<P: Platform>(
-    known: &mut Known,
+    known: &mut DefinitionsReceiver,
     shown: &ShownState,
     stop: &CancellationToken,
 ) -> Option<Vec<String>> {
@@ -133,16 +138,21 @@ async fn is_stopped<T>(changes: &mut watch::Receiver<T>, stop: &CancellationToke
 }
 
 /// Reconciles the pools of a platform while no other controller may reconcile them.
-async fn while_alone<P: Platform>(shared: Shared, known: Known, shown: &ShownState, stop: CancellationToken) {
-    let _sources = source_watches::observe::<P>(&shared, &known);
-    let _preserved = preserved_watches::observe::<P>(&shared, &known);
+async fn while_alone<P: Platform>(
+    shared: LeadershipResources,
+    known: DefinitionsReceiver,
+    shown: &ShownState,
+    stop: CancellationToken,
+) {
+    let _sources = source_watches::watch_sources::<P>(&shared, &known);
+    let _preserved = preserved_watches::watch_preserved_storage::<P>(&shared, &known);
     if !P::OtherController::EXISTS {
         tracing::info!(platform = P::NAME, "reconciling the pools of this platform");
         shown.set(PlatformState::Reconciling, String::new());
         return reconcile_platform::<P>(shared, Vec::new(), stop).await;
     }
     let (sender, mut state) = watch::channel(OtherControllerState::Unknown);
-    let observe = other_controller::observe::<P>(shared.clone(), known, sender);
+    let observe = other_controller::observe_other_controller::<P>(shared.clone(), known, sender);
     let _observer = shared.env().spawn("watch of another controller", observe);
     while until_off::<P>(&shared, &mut state, shown, &stop).await {
         tracing::info!(platform = P::NAME, "reconciling the pools of this platform");
@@ -163,7 +173,7 @@ async fn while_alone<P: Platform>(shared: Shared, known: Known, shown: &ShownSta
 
 /// Waits until the other controller is off. Returns whether it is, or `stop` came first.
 async fn until_off<P: Platform>(
-    shared: &Shared,
+    shared: &LeadershipResources,
     state: &mut watch::Receiver<OtherControllerState>,
     shown: &ShownState,
     stop: &CancellationToken,
@@ -180,11 +190,11 @@ async fn until_off<P: Platform>(
                     "another controller may reconcile the pools of this platform: this one reconciles none"
                 );
                 shown.set(PlatformState::Blocked, why.clone());
-                let report = || other_controller::report::<P>(shared.clone(), state.clone());
+                let report = || other_controller::report_blocked_pools::<P>(shared.clone(), state.clone());
                 events.get_or_insert_with(|| shared.env().spawn("events of blocked pools", report()));
                 let release_pins = || {
                     let shared = shared.clone();
-                    async move { release_pins::run::<P>(&shared).await }
+                    async move { release_copies::release_copies_until_done::<P>(&shared).await }
                 };
                 release.get_or_insert_with(|| shared.env().spawn("release of pins", release_pins()));
             }

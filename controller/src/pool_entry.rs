@@ -7,8 +7,8 @@ use vmpool_engine::model::{CurrentRevision, RequestedRevision};
 use vmpool_engine::{Pool, Uid};
 use vmpool_platforms::Platform;
 
-use crate::cache::{Cached, Key};
-use crate::events::Subject;
+use crate::cache::{CacheKey, Cached};
+use crate::events::EventSubject;
 use crate::pool_key::PoolKey;
 
 /// A stored pool and its facts.
@@ -33,8 +33,8 @@ impl<P: Platform> CachedPool<P> {
 
 impl<P: Platform, R> PoolEntry<P, R> {
     /// The subject of events about this pool.
-    pub(crate) fn subject(&self) -> Subject {
-        Subject {
+    pub(crate) fn subject(&self) -> EventSubject {
+        EventSubject {
             api_version: P::Pool::api_version(&()).into_owned(),
             kind: P::Pool::kind(&()).into_owned(),
             namespace: self.facts.namespace.clone(),
@@ -58,7 +58,7 @@ impl<P: Platform> Cached for CachedPool<P> {
     fn uid(&self) -> &Uid {
         &self.facts.id.uid
     }
-    fn keys(&self, namespace: &Arc<str>) -> Vec<Key> {
-        vec![Key::Pool(PoolKey::new(namespace, &self.facts.id.uid))]
+    fn keys(&self, namespace: &Arc<str>) -> Vec<CacheKey> {
+        vec![CacheKey::Pool(PoolKey::new(namespace, &self.facts.id.uid))]
     }
 }

@@ -6,27 +6,27 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use vmpool_platforms::{ApiObject, intern};
+use vmpool_platforms::{ApiObject, intern_text};
 
-use crate::watch::{Change, Objects, Sink, key};
+use crate::watch::{Objects, Sink, WatchChange, namespace_and_name};
 
 /// The preserved objects of a platform, with the names of their pools.
 #[derive(Debug, Default)]
-pub(crate) struct Preserved {
+pub(crate) struct PreservedStorage {
     pub(crate) volumes: Mutex<Objects<Arc<str>>>,
     pub(crate) claims: Mutex<Objects<Arc<str>>>,
 }
 
 /// The objects of one kind.
-pub(crate) type OfKind = fn(&Preserved) -> &Mutex<Objects<Arc<str>>>;
+pub(crate) type PreservedKind = fn(&PreservedStorage) -> &Mutex<Objects<Arc<str>>>;
 
-impl Preserved {
+impl PreservedStorage {
     /// The number of preserved objects by namespace and name of their pool.
     pub(crate) fn counts(&self) -> BTreeMap<(Arc<str>, Arc<str>), usize> {
         let mut counts = BTreeMap::new();
         for objects in [&self.volumes, &self.claims] {
             for ((namespace, _), pool) in &*objects.lock() {
-                *counts.entry((intern(namespace), pool.clone())).or_default() += 1;
+                *counts.entry((intern_text(namespace), pool.clone())).or_default() += 1;
             }
         }
         counts
@@ -34,34 +34,34 @@ impl Preserved {
 }
 
 /// Keeps the objects of one kind up to date for a watch. Storage that a machine uses again keeps the label.
-pub(crate) struct Preserving<F> {
-    preserved: Arc<Preserved>,
-    objects: OfKind,
+pub(crate) struct PreservedStorageSink<F> {
+    preserved: Arc<PreservedStorage>,
+    objects: PreservedKind,
     pool: F,
     listing: Objects<Arc<str>>,
 }
 
-impl<F> Preserving<F> {
+impl<F> PreservedStorageSink<F> {
     /// `pool` returns the name of the pool for which an object is preserved.
-    pub(crate) fn new(preserved: Arc<Preserved>, objects: OfKind, pool: F) -> Self {
+    pub(crate) fn new(preserved: Arc<PreservedStorage>, objects: PreservedKind, pool: F) -> Self {
         Self { preserved, objects, pool, listing: BTreeMap::new() }
     }
 }
 
-impl<K: ApiObject, F: Fn(&K) -> Option<Arc<str>>> Sink<K> for Preserving<F> {
+impl<K: ApiObject, F: Fn(&K) -> Option<Arc<str>>> Sink<K> for PreservedStorageSink<F> {
     fn list_begins(&mut self) {
         self.listing.clear();
     }
     fn listed(&mut self, object: K) {
-        self.listing.extend((self.pool)(&object).map(|pool| (key(&object), pool)));
+        self.listing.extend((self.pool)(&object).map(|pool| (namespace_and_name(&object), pool)));
     }
     fn list_ends(&mut self) {
         *(self.objects)(&self.preserved).lock() = std::mem::take(&mut self.listing);
     }
-    fn changed(&mut self, change: Change<K>) {
+    fn changed(&mut self, change: WatchChange<K>) {
         let (key, pool) = match &change {
-            Change::Applied(object) => (key(object), (self.pool)(object)),
-            Change::Deleted(object) => (key(object), None),
+            WatchChange::Applied(object) => (namespace_and_name(object), (self.pool)(object)),
+            WatchChange::Deleted(object) => (namespace_and_name(object), None),
         };
         let mut objects = (self.objects)(&self.preserved).lock();
         match pool {

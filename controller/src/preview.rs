@@ -7,22 +7,24 @@ use std::sync::Arc;
 
 use kube::Client;
 use tokio_util::sync::CancellationToken;
-use vmpool_engine::model::Budget;
-use vmpool_engine::{Disk, Machine, Memory, Observed, Plan, Pool, Status, plan, status};
+use vmpool_engine::model::DisruptionBudget;
+use vmpool_engine::{
+    ComputedStatus, Disk, Machine, ObservedPool, PassMemory, Plan, Pool, compute_status, plan_pass,
+};
 use vmpool_platforms::{ApiObject, AttachmentOf, DiskOf, Disks, InstanceOf, Instances, Platform};
 use vmpool_runtime::Env;
 use vmpool_runtime::lease::Fence;
 
-use crate::cache::{Cache, Cached, Located};
-use crate::context::{Context, Names};
+use crate::cache::{Cached, Located, ObjectCache};
+use crate::context::{CachedNames, PoolContext};
 use crate::events::Events;
 use crate::live::ReadError;
-use crate::metrics::Metrics;
-use crate::object::seen;
-use crate::observe::snapshot;
+use crate::metrics::ControllerMetrics;
+use crate::object::seen_facts;
+use crate::observe::observe_pool_snapshot;
 use crate::pool_entry::CachedPool;
 use crate::revisions;
-use crate::settings::Settings;
+use crate::settings::ControllerSettings;
 use crate::write::Writer;
 
 /// What the controller would do next with a pool.
@@ -39,7 +41,7 @@ pub struct Preview {
     /// The writes if the disruption budget had no limit: also those that the rollout makes later, in the same order.
     pub later: Plan,
     /// The status that the controller would publish after a pass without writes.
-    pub status: Status,
+    pub status: ComputedStatus,
 }
 
 /// Reads what the controller plans with for `pool`, and plans. `pool` may differ from the stored object, for example in
@@ -50,48 +52,52 @@ pub struct Preview {
 ///
 /// # Errors
 /// A read failed, for example because the client may not list machines.
-pub async fn preview<P: Platform>(env: &Env, client: Client, pool: P::Pool) -> Result<Preview, ReadError> {
+pub async fn preview_pool<P: Platform>(
+    env: &Env,
+    client: Client,
+    pool: P::Pool,
+) -> Result<Preview, ReadError> {
     let context = read_only::<P>(env, client);
     let pool = CachedPool::<P>::read(pool);
-    fill(&context, &pool.facts.namespace).await?;
-    let mut memory = Memory::default();
+    fill_caches(&context, &pool.facts.namespace).await?;
+    let mut memory = PassMemory::default();
     let mut stored = Vec::new();
     let pool = if pool.facts.deleting {
-        pool.at(revisions::unstored(&pool))
+        pool.at(revisions::unstored_revision(&pool))
     } else {
-        let mut revisions = revisions::list(&context, &pool).await?;
+        let mut revisions = revisions::list_revisions(&context, &pool).await?;
         stored = revisions.ids();
-        revisions::resolve(&context, &pool, &mut revisions).await?
+        revisions::resolve_pool_revision(&context, &pool, &mut revisions).await?
     };
     let facts = &pool.facts;
     memory.observe(facts, env.uptime());
-    let snapshot = snapshot(&context, facts, &mut memory);
+    let snapshot = observe_pool_snapshot(&context, facts, &mut memory);
     let own = snapshot.machines.iter().filter(|machine| machine.belongs_to(&facts.id));
     memory.observe_machines(own, env.uptime());
     let mut disks: Vec<Arc<Disk>> = snapshot.disks.values().chain(&snapshot.pool_disks).cloned().collect();
     disks.sort_by(|a, b| a.id.cmp(&b.id));
     disks.dedup_by(|a, b| a.id == b.id);
 
-    let names = Names { context: &context, namespace: &facts.namespace };
+    let names = CachedNames { context: &context, namespace: &facts.namespace };
     let settings = context.settings.of_plans();
-    let unlimited = unlimited(facts);
-    let mut observed = Observed::new(&snapshot, facts, &stored, settings, &memory, &names);
-    let (next, status) = (plan(&observed), status(&observed, memory.failure().as_ref()));
+    let unlimited = with_unlimited_budget(facts);
+    let mut observed = ObservedPool::new(&snapshot, facts, &stored, settings, &memory, &names);
+    let (next, status) = (plan_pass(&observed), compute_status(&observed, memory.failure().as_ref()));
     observed.pool = &unlimited;
-    let later = plan(&observed);
+    let later = plan_pass(&observed);
     Ok(Preview { pool: facts.clone(), machines: snapshot.machines.clone(), disks, next, later, status })
 }
 
 /// The pool without a limit of disruptions.
-fn unlimited(pool: &Pool) -> Pool {
+fn with_unlimited_budget(pool: &Pool) -> Pool {
     let mut pool = pool.clone();
-    pool.rollout.budget = Budget::Machines(usize::MAX);
+    pool.rollout.budget = DisruptionBudget::Machines(usize::MAX);
     pool
 }
 
 /// A context whose writer admits no write.
-fn read_only<P: Platform>(env: &Env, client: Client) -> Context<P> {
-    let (settings, metrics) = (Settings::default(), Metrics::new(env));
+fn read_only<P: Platform>(env: &Env, client: Client) -> PoolContext<P> {
+    let (settings, metrics) = (ControllerSettings::default(), ControllerMetrics::new(env));
     let writer = Writer::new(
         client.clone(),
         env.clone(),
@@ -103,33 +109,40 @@ fn read_only<P: Platform>(env: &Env, client: Client) -> Context<P> {
     // Without its task, the sender of events drops them.
     let (events, _) = Events::new(writer.clone(), env.clone(), String::new());
     let (shared, images) = Default::default();
-    Context::new(env.clone(), client, (writer, events), shared, images, settings, metrics)
+    PoolContext::new(env.clone(), client, (writer, events), shared, images, settings, metrics)
 }
 
 /// Lists the objects of the namespace that a pass reads from the caches.
-async fn fill<P: Platform>(context: &Context<P>, namespace: &str) -> Result<(), ReadError> {
-    list::<P, P::Machine, _>(context, namespace, &context.machines, P::read_machine).await?;
+async fn fill_caches<P: Platform>(context: &PoolContext<P>, namespace: &str) -> Result<(), ReadError> {
+    list_into_cache::<P, P::Machine, _>(context, namespace, &context.machines, P::read_machine).await?;
     if P::Disks::EXIST {
-        list::<P, DiskOf<P>, _>(context, namespace, &context.disks, P::Disks::read).await?;
+        list_into_cache::<P, DiskOf<P>, _>(context, namespace, &context.disks, P::Disks::read).await?;
     }
     if P::Disks::HAS_ATTACHMENTS {
-        list::<P, AttachmentOf<P>, _>(context, namespace, &context.attachments, P::Disks::read_attachment)
-            .await?;
+        list_into_cache::<P, AttachmentOf<P>, _>(
+            context,
+            namespace,
+            &context.attachments,
+            P::Disks::read_attachment,
+        )
+        .await?;
     }
     if P::Instances::EXIST {
-        list::<P, InstanceOf<P>, _>(context, namespace, &context.instances, P::Instances::read).await?;
+        list_into_cache::<P, InstanceOf<P>, _>(context, namespace, &context.instances, P::Instances::read)
+            .await?;
     }
     Ok(())
 }
 
-async fn list<P: Platform, K: ApiObject, T: Cached>(
-    context: &Context<P>,
+async fn list_into_cache<P: Platform, K: ApiObject, T: Cached>(
+    context: &PoolContext<P>,
     namespace: &str,
-    cache: &Cache<T>,
+    cache: &ObjectCache<T>,
     read: fn(&K) -> T,
 ) -> Result<(), ReadError> {
     cache.begin_list(context.env.uptime());
-    let visit = |object: K| cache.listed(Located { namespace: namespace.into(), seen: seen(&object, read) });
+    let visit =
+        |object: K| cache.listed(Located { namespace: namespace.into(), seen: seen_facts(&object, read) });
     context.list_live(namespace, visit).await?;
     cache.end_list();
     Ok(())

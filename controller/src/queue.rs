@@ -19,7 +19,7 @@ const LONGEST_REST: Duration = Duration::from_millis(500);
 
 /// A queue of keys with due times. The first wakeup of a key is due at once. Further wakeups within the debounce are
 /// merged.
-pub(crate) struct Queue<K> {
+pub(crate) struct PassQueue<K> {
     env: Env,
     debounce: Duration,
     state: Mutex<State<K>>,
@@ -41,7 +41,7 @@ struct Slot {
     earliest: Duration,
 }
 
-impl<K: Clone + Eq + Hash + Ord> Queue<K> {
+impl<K: Clone + Eq + Hash + Ord> PassQueue<K> {
     pub(crate) fn new(env: Env, debounce: Duration, metrics: QueueMetrics) -> Self {
         let state = Mutex::new(State { slots: HashMap::new(), due: BTreeSet::new() });
         Self { env, debounce, state, changed: Notify::new(), metrics }
@@ -79,7 +79,7 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
         self.changed.notify_one();
     }
 
-    /// Waits for the next due key. It is running until [`Queue::done`].
+    /// Waits for the next due key. It is running until [`PassQueue::done`].
     pub(crate) async fn next(&self) -> K {
         loop {
             let wait = {

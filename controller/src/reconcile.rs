@@ -6,31 +6,33 @@ mod lost;
 mod orphans;
 mod unread;
 
-pub(crate) use orphans::release_former;
+pub(crate) use orphans::release_former_machines;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::Instrument;
-use vmpool_engine::failure::Failure;
-use vmpool_engine::plan::Snapshot;
-use vmpool_engine::status::{Availability, detached, problem};
-use vmpool_engine::{Observed, Plan, Pool, status};
+use vmpool_engine::failure::PoolFailure;
+use vmpool_engine::plan::PoolSnapshot;
+use vmpool_engine::status::{Availability, find_detached_disks, first_start_problem};
+use vmpool_engine::{ObservedPool, Plan, Pool, compute_status};
 use vmpool_platforms::Platform;
 
-use self::decision::{Decision, observe_and_plan};
+use self::decision::{PassDecision, observe_and_plan};
 use self::ended::{AFTER_OUTDATED, Ended, after_outdated};
 use self::unread::NoPlan;
-use crate::apply::{Applied, apply};
-use crate::context::{Context, Names, PoolMemory};
+use crate::apply::{AppliedPlan, apply_plan};
+use crate::context::{CachedNames, PoolContext, PoolMemory};
 use crate::events::PoolEvent;
 use crate::metrics::{PassResult, PassStep, PassTimer, PoolReport};
-use crate::object::version;
+use crate::object::object_version;
 use crate::observe::{self, disk_counts, machine_counts};
 use crate::pool_entry::{CachedPool, PoolEntry};
 use crate::pool_key::PoolKey;
 use crate::queue::Requeue;
-use crate::report::{detached_disk_events, invalid_settings_event, problem_event, report, unresolved_event};
+use crate::report::{
+    detached_disk_events, invalid_settings_event, problem_event, report_pass, unresolved_event,
+};
 use crate::waiting_storage::add_storage_problem;
 
 /// Time until the next pass after the lease was too short for a write. By then it is renewed or lost.
@@ -38,14 +40,17 @@ const AFTER_FENCE: Duration = Duration::from_secs(1);
 
 /// Runs one pass over this pool. The pass is level-triggered: it starts from the current state and does
 /// not use the reason of its wakeup. Returns when to start the next pass, and the computing time.
-pub(crate) async fn reconcile<P: Platform>(context: &Context<P>, key: &PoolKey) -> (Requeue, Duration) {
+pub(crate) async fn reconcile_pool<P: Platform>(
+    context: &PoolContext<P>,
+    key: &PoolKey,
+) -> (Requeue, Duration) {
     let Some(pool) = context.pool(key) else {
         // The garbage collector deletes its machines. The memory is dropped, so a new pool with the same name starts
         // with an empty one.
         context.states.lock().remove(key);
         context.pool_counts.forget(key);
         context.images.forget(key);
-        let again = orphans::release(context, key).await;
+        let again = orphans::release_pool_orphans(context, key).await;
         context.metrics.passes.ended(PassResult::Gone);
         return (again.map_or(Requeue::Never, Requeue::After), Duration::ZERO);
     };
@@ -59,7 +64,8 @@ pub(crate) async fn reconcile<P: Platform>(context: &Context<P>, key: &PoolKey) 
     let mut state = context.states.lock().remove(key).unwrap_or_default();
     state.effort = Duration::ZERO;
     let mut timer = PassTimer::start(&context.env);
-    let Ended { result, again } = pass(context, pool.clone(), &mut state, &mut timer).instrument(span).await;
+    let Ended { result, again } =
+        run_pool_pass(context, pool.clone(), &mut state, &mut timer).instrument(span).await;
     let effort = state.effort;
     context.states.lock().insert(key.clone(), state);
     context.metrics.passes.ended(result);
@@ -70,8 +76,8 @@ pub(crate) async fn reconcile<P: Platform>(context: &Context<P>, key: &PoolKey) 
     (Requeue::After(again.unwrap_or(context.settings.resync)), effort)
 }
 
-async fn pass<P: Platform>(
-    context: &Context<P>,
+async fn run_pool_pass<P: Platform>(
+    context: &PoolContext<P>,
     cached: Arc<CachedPool<P>>,
     state: &mut PoolMemory,
     timer: &mut PassTimer,
@@ -83,7 +89,7 @@ async fn pass<P: Platform>(
             return without_plan(context, &pool, event, state, timer).await;
         }
     };
-    let Decision { pool, mut snapshot, plan, templates, events } = decision;
+    let PassDecision { pool, mut snapshot, plan, templates, events } = decision;
     if pool.facts.deleting && plan.actions.is_empty() {
         let (machines, terminating) = machine_counts(&snapshot, &pool.facts);
         let disks = disk_counts(&snapshot, &pool.facts);
@@ -100,29 +106,29 @@ async fn pass<P: Platform>(
     state.memory.record_blockers(&blockers);
 
     let acted = !actions.is_empty();
-    let mut applied = apply(context, &pool, &snapshot, (actions, templates), &mut state.memory).await;
+    let mut applied = apply_plan(context, &pool, &snapshot, (actions, templates), &mut state.memory).await;
     applied.events.extend(events);
     if let Some(revisions) = &mut state.revisions {
         let uptime = context.env.uptime();
         applied.revisions.drain(..).for_each(|change| revisions.record(change, uptime));
     }
     let result = match &applied {
-        Applied { fenced: true, .. } => PassResult::Fenced,
-        Applied { failed: true, .. } => PassResult::Failed,
-        Applied { outdated: true, .. } => PassResult::Outdated,
+        AppliedPlan { fenced: true, .. } => PassResult::Fenced,
+        AppliedPlan { failed: true, .. } => PassResult::Failed,
+        AppliedPlan { outdated: true, .. } => PassResult::Outdated,
         _ if acted => PassResult::Acted,
         _ => PassResult::Idle,
     };
     if acted {
         timer.record(&context.env, PassStep::Apply);
         // The status includes the writes of this pass.
-        snapshot = observe::snapshot(context, &pool.facts, &mut state.memory);
+        snapshot = observe::observe_pool_snapshot(context, &pool.facts, &mut state.memory);
     }
-    let planned = requeue_after.and_then(|after| planned(after, result));
+    let planned = requeue_after.and_then(|after| planned_requeue_delay(after, result));
     let outdated = after_writes(&applied, state);
 
     add_storage_problem(context, &pool, &mut snapshot, state).await;
-    let unwritten = publish(context, &pool, &snapshot, (applied, failure), state).await;
+    let unwritten = publish_pass_result(context, &pool, &snapshot, (applied, failure), state).await;
     timer.record(&context.env, PassStep::Report);
     let times = state.deadlines(context.env.uptime());
     Ended { result, again: times.chain(planned).chain(outdated).chain(unwritten).min() }
@@ -130,7 +136,7 @@ async fn pass<P: Platform>(
 
 /// Reports a pass without a plan. The status shows the failed read, and continues to count the machines.
 async fn without_plan<P: Platform>(
-    context: &Context<P>,
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
     event: Option<PoolEvent>,
     state: &mut PoolMemory,
@@ -138,9 +144,9 @@ async fn without_plan<P: Platform>(
 ) -> Ended {
     let mut unwritten = None;
     if !pool.facts.deleting {
-        let snapshot = observe::snapshot(context, &pool.facts, &mut state.memory);
-        let applied = Applied { events: event.into_iter().collect(), ..Applied::default() };
-        unwritten = publish(context, pool, &snapshot, (applied, None), state).await;
+        let snapshot = observe::observe_pool_snapshot(context, &pool.facts, &mut state.memory);
+        let applied = AppliedPlan { events: event.into_iter().collect(), ..AppliedPlan::default() };
+        unwritten = publish_pass_result(context, pool, &snapshot, (applied, None), state).await;
         timer.record(&context.env, PassStep::Report);
     }
     let left = state.memory.reading.batch_size(context.env.uptime()).err().unwrap_or_default();
@@ -148,7 +154,7 @@ async fn without_plan<P: Platform>(
 }
 
 /// The time until the next pass after these writes: the lease was too short, or the state differed from the plan.
-fn after_writes(applied: &Applied, state: &mut PoolMemory) -> Option<Duration> {
+fn after_writes(applied: &AppliedPlan, state: &mut PoolMemory) -> Option<Duration> {
     match (applied.fenced, applied.outdated) {
         (true, _) => Some(AFTER_FENCE),
         (false, true) => Some(after_outdated(state)),
@@ -161,24 +167,29 @@ fn after_writes(applied: &Applied, state: &mut PoolMemory) -> Option<Duration> {
 
 /// Publishes the result of a pass. Returns the time until it must be published again: if the status could not be written
 /// now, or when protection ends.
-async fn publish<P: Platform>(
-    context: &Context<P>,
+async fn publish_pass_result<P: Platform>(
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
-    snapshot: &Snapshot,
-    (mut applied, plan_failure): (Applied, Option<Failure>),
+    snapshot: &PoolSnapshot,
+    (mut applied, plan_failure): (AppliedPlan, Option<PoolFailure>),
     state: &mut PoolMemory,
 ) -> Option<Duration> {
     let own = as_published(pool, state);
     let pool = own.as_ref().unwrap_or(pool);
     let (_, terminating) = machine_counts(snapshot, &pool.facts);
     let disks = disk_counts(snapshot, &pool.facts);
-    let names = Names { context, namespace: &pool.facts.namespace };
+    let names = CachedNames { context, namespace: &pool.facts.namespace };
     let failure = combine_failures(state.status_conflict.failure(), state.memory.failure(), plan_failure);
     let (status, detached, problem, availability) = {
         let settings = context.settings.of_plans();
-        let observed = Observed::new(snapshot, &pool.facts, &[], settings, &state.memory, &names);
+        let observed = ObservedPool::new(snapshot, &pool.facts, &[], settings, &state.memory, &names);
         let availability = Availability::of(&observed);
-        (status(&observed, failure.as_ref()), detached(&observed), problem(&observed), availability)
+        (
+            compute_status(&observed, failure.as_ref()),
+            find_detached_disks(&observed),
+            first_start_problem(&observed),
+            availability,
+        )
     };
     applied.events.extend(detached_disk_events(&pool.facts, detached, &mut state.detached));
     let problem = problem.filter(|_| status.summary.ready < pool.facts.desired);
@@ -187,7 +198,7 @@ async fn publish<P: Platform>(
     context.pool_counts.record(&PoolKey::of(&pool.facts), facts);
     applied.events.extend(unresolved_event(&pool.facts, &mut state.unresolved_told));
     applied.events.extend(invalid_settings_event(&pool.facts, &status, &mut state.warned));
-    let unwritten = report(context, pool, status, applied, state).await;
+    let unwritten = report_pass(context, pool, status, applied, state).await;
     // Then the metrics change.
     unwritten.into_iter().chain(availability.first_end).min()
 }
@@ -195,22 +206,22 @@ async fn publish<P: Platform>(
 /// The failure that the conditions report. A plan that creates nothing because machines do not stay in the pool comes before the last
 /// failed write, which is not repeated meanwhile: the reason must be what a user has to remove.
 fn combine_failures(
-    disputed: Option<Failure>,
-    written: Option<Failure>,
-    planned: Option<Failure>,
-) -> Option<Failure> {
+    disputed: Option<PoolFailure>,
+    written: Option<PoolFailure>,
+    planned: Option<PoolFailure>,
+) -> Option<PoolFailure> {
     let (lost, planned) = match planned {
         Some(planned) if planned.reason.is_loss() => (Some(planned), None),
         planned => (None, planned),
     };
-    Failure::combine([disputed, lost, written, planned].iter().flatten())
+    PoolFailure::combine([disputed, lost, written, planned].iter().flatten())
 }
 
 /// The pool with the last written status, if `pool` is older than that write, with the reason why its template cannot be
 /// used, and with the copies of a revision that this pass has stored. Without the first, the status would be written again, and
 /// without the last, the next pass would write it once more.
 fn as_published<P: Platform>(pool: &PoolEntry<P>, state: &PoolMemory) -> Option<PoolEntry<P>> {
-    let unseen = state.last_status.as_ref().filter(|last| version(&*pool.object) < last.version);
+    let unseen = state.last_status.as_ref().filter(|last| object_version(&*pool.object) < last.version);
     let current = &pool.facts.revision;
     let used_copies = state.revisions.as_ref().map(|revisions| revisions.used_copies(current));
     let used_copies = used_copies.filter(|used| *used != current.used_copies);
@@ -228,7 +239,7 @@ fn as_published<P: Platform>(pool: &PoolEntry<P>, state: &PoolMemory) -> Option<
 }
 
 /// The time until the next pass that the plan requests, depending on the result of this pass.
-fn planned(after: Duration, result: PassResult) -> Option<Duration> {
+fn planned_requeue_delay(after: Duration, result: PassResult) -> Option<Duration> {
     match result {
         // The plan did not include the failure. The backoff determines the next pass.
         PassResult::Fenced | PassResult::Failed => None,

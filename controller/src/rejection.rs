@@ -18,7 +18,7 @@ const LONGEST: usize = 64 * 1024;
 
 /// The status of a rejected request. Its details contain the delay that the API server requests, because flow control
 /// sends it in the header only.
-pub(crate) fn status(parts: &http::response::Parts, body: &[u8]) -> Status {
+pub(crate) fn rejection_status(parts: &http::response::Parts, body: &[u8]) -> Status {
     let code = parts.status.as_u16();
     let mut status: Status = serde_json::from_slice(body).unwrap_or_else(|_| Status {
         message: String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned(),
@@ -47,7 +47,7 @@ pub(crate) fn retry_after(status: &Status) -> Option<Duration> {
 }
 
 /// Reads an object. `None` if it does not exist, or if the cluster does not serve its kind.
-pub(crate) async fn get<T: DeserializeOwned>(
+pub(crate) async fn get_object<T: DeserializeOwned>(
     client: &Client,
     collection: String,
     name: &str,
@@ -55,19 +55,19 @@ pub(crate) async fn get<T: DeserializeOwned>(
     let request = kube::core::Request::new(collection).get(name, &GetParams::default());
     let mut request = request.map_err(kube::Error::BuildRequest)?;
     request.extensions_mut().insert("get");
-    let mut body = match read(client, request).await {
+    let mut body = match send_read(client, request).await {
         Ok(body) => std::pin::pin!(body),
         Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
         Err(error) => return Err(error),
     };
     let mut text = Vec::new();
     body.read_to_end(&mut text).await.map_err(kube::Error::ReadEvents)?;
-    decode::from_slice(&text).map(Some).map_err(kube::Error::SerdeError)
+    decode::decode_json(&text).map(Some).map_err(kube::Error::SerdeError)
 }
 
 /// Sends a read, and returns the body of the response. In contrast to the method of the client, an error contains the
 /// delay that the API server requests.
-pub(crate) async fn read(
+pub(crate) async fn send_read(
     client: &Client,
     request: Request<Vec<u8>>,
 ) -> kube::Result<impl AsyncBufRead + use<>> {
@@ -80,5 +80,5 @@ pub(crate) async fn read(
     while let Some(Ok(frame)) = body.frame().await {
         text.extend(frame.data_ref().into_iter().flatten().take(LONGEST.saturating_sub(text.len())));
     }
-    Err(kube::Error::Api(status(&parts, &text).boxed()))
+    Err(kube::Error::Api(rejection_status(&parts, &text).boxed()))
 }

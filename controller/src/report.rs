@@ -7,27 +7,27 @@ use std::time::Duration;
 
 use kube::api::Patch;
 use serde_json::{Value, json};
-use vmpool_engine::condition::{Condition, INVALID_SETTINGS, TEMPLATE_RESOLVED};
-use vmpool_engine::status::{Detached, Problem, Summary};
-use vmpool_engine::{Pool, Status, Uid};
+use vmpool_engine::condition::{INVALID_SETTINGS, StatusCondition, TEMPLATE_RESOLVED};
+use vmpool_engine::status::{DetachedDiskReport, StartProblem, StatusSummary};
+use vmpool_engine::{ComputedStatus, Pool, Uid};
 use vmpool_platforms::{Platform, StatusFields, Wording};
 
-use crate::apply::Applied;
-use crate::context::{Context, LastStatus, PoolMemory};
-use crate::events::{PoolEvent, Reason};
+use crate::apply::AppliedPlan;
+use crate::context::{LastStatus, PoolContext, PoolMemory};
+use crate::events::{EventReason, PoolEvent};
 use crate::metrics::WriteKind;
-use crate::object::{collection, version};
+use crate::object::{collection_path, object_version};
 use crate::pool_entry::{CachedPool, PoolEntry};
 use crate::status_conflict;
 use crate::write::WriteError;
 
 /// Publishes the events, and publishes `status` if it differs from the published one. Returns the time until a retry,
 /// if the status could not be written now.
-pub(crate) async fn report<P: Platform>(
-    context: &Context<P>,
+pub(crate) async fn report_pass<P: Platform>(
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
-    status: Status,
-    applied: Applied,
+    status: ComputedStatus,
+    applied: AppliedPlan,
     state: &mut PoolMemory,
 ) -> Option<Duration> {
     context.events.publish::<P::Wording>(&pool.subject(), applied.events);
@@ -64,16 +64,19 @@ pub(crate) async fn report<P: Platform>(
         return too_soon;
     }
     state.status_attempt = Some(uptime);
-    match publish(context, pool, body).await {
+    match patch_pool_status(context, pool, body).await {
         Ok(entry) => {
             if is_pruned(entry.facts.published.summary.as_ref(), wanted.summary.as_ref()) {
                 context.status_is_pruned.store(true, Ordering::Relaxed);
             }
             let transitions =
-                P::Wording::transitions(&published.conditions, &entry.facts.published.conditions);
+                P::Wording::condition_events(&published.conditions, &entry.facts.published.conditions);
             context.events.publish_transitions::<P::Wording>(&pool.subject(), transitions);
-            let last =
-                LastStatus { wrote: status, version: version(&*entry.object), became: entry.facts.published };
+            let last = LastStatus {
+                wrote: status,
+                version: object_version(&*entry.object),
+                became: entry.facts.published,
+            };
             state.status_conflict.wrote(&last.became, last.version);
             state.last_status = Some(last);
             None
@@ -88,15 +91,15 @@ pub(crate) async fn report<P: Platform>(
 
 /// Whether the API server stores no fields of vmpool. A definition of an earlier version of vmpool drops only the copies and the
 /// next number: the other fields are still written.
-fn is_pruned(stored: Option<&Summary>, wanted: Option<&Summary>) -> bool {
-    let of_first_version = |summary: Option<&Summary>| {
-        Some(Summary { used_copies: Arc::default(), next_number: None, ..summary?.clone() })
+fn is_pruned(stored: Option<&StatusSummary>, wanted: Option<&StatusSummary>) -> bool {
+    let of_first_version = |summary: Option<&StatusSummary>| {
+        Some(StatusSummary { used_copies: Arc::default(), next_number: None, ..summary?.clone() })
     };
     of_first_version(stored) != of_first_version(wanted)
 }
 
-async fn publish<P: Platform>(
-    context: &Context<P>,
+async fn patch_pool_status<P: Platform>(
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
     status: Value,
 ) -> Result<CachedPool<P>, WriteError> {
@@ -107,7 +110,7 @@ async fn publish<P: Platform>(
         { "op": "add", "path": "/status", "value": status },
     ]);
     let operations = serde_json::from_value(operations).map_err(|error| WriteError::Invalid(error.into()))?;
-    let path = collection::<P::Pool>(&pool.facts.namespace);
+    let path = collection_path::<P::Pool>(&pool.facts.namespace);
     let patch = Patch::<()>::Json(operations);
     let (writer, name) = (&context.writer, &pool.facts.id.name);
     writer.patch(WriteKind::PatchStatus, path, name, Some("status"), patch).await.map(CachedPool::read)
@@ -116,15 +119,15 @@ async fn publish<P: Platform>(
 /// The events about disks that users detached. Each disk is reported once, also if the leader changes.
 pub(crate) fn detached_disk_events(
     pool: &Pool,
-    found: Vec<Detached>,
+    found: Vec<DetachedDiskReport>,
     reported: &mut BTreeSet<(Uid, Arc<str>)>,
 ) -> Vec<PoolEvent> {
-    let key = |detached: &Detached| (detached.machine.uid.clone(), detached.disk.clone());
+    let key = |detached: &DetachedDiskReport| (detached.machine.uid.clone(), detached.disk.clone());
     let present: BTreeSet<_> = found.iter().map(key).collect();
     reported.retain(|key| present.contains(key));
     let advices = found.into_iter().filter(|detached| reported.insert(key(detached))).map(|detached| {
         let name = detached.machine.name.to_string();
-        PoolEvent { reason: Reason::DiskDetachedByHand, name, note: detached.advice() }
+        PoolEvent { reason: EventReason::DiskDetachedByHand, name, note: detached.advice() }
     });
     let is_published = |note: &str| {
         let mut conditions = pool.published.conditions.iter();
@@ -136,10 +139,10 @@ pub(crate) fn detached_disk_events(
 /// The event about a machine that does not start. Each message is reported once, also if the leader changes.
 pub(crate) fn problem_event(
     pool: &Pool,
-    found: Option<Problem>,
+    found: Option<StartProblem>,
     reported: &mut Option<String>,
 ) -> Option<PoolEvent> {
-    let Some(Problem { machine, message, .. }) = found else {
+    let Some(StartProblem { machine, message, .. }) = found else {
         *reported = None;
         return None;
     };
@@ -150,7 +153,7 @@ pub(crate) fn problem_event(
     let mut conditions = pool.published.conditions.iter();
     let is_published = conditions.any(|condition| condition.message.contains(&message));
     let name = machine.to_string();
-    (!is_published).then_some(PoolEvent { reason: Reason::MachineNotStarted, name, note: message })
+    (!is_published).then_some(PoolEvent { reason: EventReason::MachineNotStarted, name, note: message })
 }
 
 /// The event about a template that cannot be used. Each message is reported once, also if the leader changes.
@@ -169,17 +172,17 @@ pub(crate) fn unresolved_event(pool: &Pool, told: &mut Option<String>) -> Option
         .iter()
         .any(|condition| condition.kind == TEMPLATE_RESOLVED && condition.message == unresolved.message);
     let (name, note) = (pool.id.name.to_string(), unresolved.message.clone());
-    let reason = Reason::TemplateUnresolved(unresolved.reason);
+    let reason = EventReason::TemplateUnresolved(unresolved.reason);
     (!is_published).then_some(PoolEvent { reason, name, note })
 }
 
 /// The event about invalid settings. Each message is reported once, also if the leader changes.
 pub(crate) fn invalid_settings_event(
     pool: &Pool,
-    status: &Status,
+    status: &ComputedStatus,
     warned: &mut Option<String>,
 ) -> Option<PoolEvent> {
-    let message = |conditions: &[Condition]| {
+    let message = |conditions: &[StatusCondition]| {
         let wanted = conditions.iter().find(|condition| condition.kind == INVALID_SETTINGS)?;
         Some(wanted.message.clone())
     };
@@ -192,5 +195,5 @@ pub(crate) fn invalid_settings_event(
     }
     *warned = Some(note.clone());
     let told = message(&pool.published.conditions).as_ref() == Some(&note);
-    (!told).then(|| PoolEvent { reason: Reason::InvalidSettings, name: pool.id.name.to_string(), note })
+    (!told).then(|| PoolEvent { reason: EventReason::InvalidSettings, name: pool.id.name.to_string(), note })
 }

@@ -5,7 +5,7 @@
 //! by other clients, so that the leader stores the current revision again, and revisions whose create had no answer.
 
 mod content;
-pub(crate) mod known;
+pub(crate) mod pool_revisions;
 mod resolve;
 pub(crate) mod stored;
 pub(crate) mod templates;
@@ -17,47 +17,47 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
 use kube::api::ListParams;
 use serde_json::json;
-use vmpool_engine::limits::shorten;
+use vmpool_engine::limits::shorten_message;
 use vmpool_engine::model::{CurrentRevision, RequestedRevision, ScaleDownPolicy};
-use vmpool_engine::revision::{HELD, Resolved, RevisionId};
-use vmpool_engine::{Action, ObjectId, Pool};
-use vmpool_platforms::{Disks, Existing, Pins as _, Platform, Revisions as _, Text};
+use vmpool_engine::revision::{HELD, ResolvedRevision, RevisionId};
+use vmpool_engine::{ObjectId, Pool, PoolAction};
+use vmpool_platforms::{CopyComparison, Disks, Platform, RevisionObjects as _, TemplateCopies as _, Text};
 
-use crate::cache::Key;
-use crate::context::Context;
+use crate::cache::CacheKey;
+use crate::context::PoolContext;
 use crate::live::ReadError;
 use crate::pool_entry::{CachedPool, PoolEntry};
 use crate::pool_key::PoolKey;
-use content::content;
-use known::{Change, Revisions};
-use resolve::Template;
+use content::read_revision_content;
+use pool_revisions::{PoolRevisions, RevisionChange};
+use resolve::ResolvedTemplate;
 use stored::{RevisionEntry, RevisionObject, pool_of};
 use templates::Templates;
 
 /// The last current revision and its content; `None` if there is none that machines can be created from.
 async fn last_in_force<P: Platform>(
-    context: &Context<P>,
+    context: &PoolContext<P>,
     pool: &CachedPool<P>,
-    revisions: &mut Revisions,
+    revisions: &mut PoolRevisions,
     shown: Option<&RevisionId>,
 ) -> Result<Option<(RevisionId, Text)>, ReadError> {
     while let Some(id) = revisions.history.last_in_force(shown).cloned() {
-        if let Some(content) = content(context, pool, revisions, &id).await? {
+        if let Some(content) = read_revision_content(context, pool, revisions, &id).await? {
             let known = |name: &String| pool.facts.disks.iter().any(|disk| *disk.name == **name);
             return Ok(P::Disks::templates(&content.value()).iter().all(known).then_some((id, content)));
         }
-        revisions.record(Change::Gone(id), context.env.uptime());
+        revisions.record(RevisionChange::Gone(id), context.env.uptime());
     }
     Ok(None)
 }
 
 /// Lists the revisions of a pool live.
-pub(crate) async fn list<P: Platform>(
-    context: &Context<P>,
+pub(crate) async fn list_revisions<P: Platform>(
+    context: &PoolContext<P>,
     pool: &CachedPool<P>,
-) -> Result<Revisions, ReadError> {
+) -> Result<PoolRevisions, ReadError> {
     let id = &pool.facts.id;
-    let (mut revisions, begun) = (Revisions::default(), context.env.uptime());
+    let (mut revisions, begun) = (PoolRevisions::default(), context.env.uptime());
     let mut wanted = ListParams::default();
     if let Some(selector) = P::Revisions::selector(&pool.object) {
         wanted = wanted.labels(&selector);
@@ -67,12 +67,12 @@ pub(crate) async fn list<P: Platform>(
         let is_owned = pool_of::<P>(object.meta()).as_ref() == Some(id);
         if let Some(entry) = RevisionEntry::read::<P>(&object, id) {
             pins.extend(
-                P::Pins::objects(&object.data.value())
+                P::TemplateCopies::copy_objects(&object.data.value())
                     .into_iter()
                     .filter_map(|pin| Some((Arc::<str>::from(pin["metadata"]["name"].as_str()?), pin))),
             );
-            revisions.record(Change::Stored(Box::new(entry)), begun);
-        } else if is_owned && P::Pins::is_current_version(object.meta()) {
+            revisions.record(RevisionChange::Stored(Box::new(entry)), begun);
+        } else if is_owned && P::TemplateCopies::is_current_version(object.meta()) {
             owned.push(object);
         }
     };
@@ -82,8 +82,8 @@ pub(crate) async fn list<P: Platform>(
         let name: Arc<str> = name.as_deref()?.into();
         let live = json!({ "metadata": object.meta(), "data": object.data.value() });
         let is_copy = !matches!(
-            P::Pins::existing(&pool.facts.id, pins.get(&name)?, &live),
-            Existing::Replace { .. } | Existing::Other
+            P::TemplateCopies::compare_copy(&pool.facts.id, pins.get(&name)?, &live),
+            CopyComparison::Replace { .. } | CopyComparison::Other
         );
         is_copy.then(|| (name, uid.as_deref().unwrap_or_default().into()))
     });
@@ -98,9 +98,9 @@ pub(crate) async fn list<P: Platform>(
 /// Reads the revisions whose create had no answer and that the watch shows. The template may not be resolvable any more, so that
 /// the controller would not try to store the revision again.
 pub(crate) async fn read_unconfirmed<P: Platform>(
-    context: &Context<P>,
+    context: &PoolContext<P>,
     pool: &CachedPool<P>,
-    revisions: &mut Revisions,
+    revisions: &mut PoolRevisions,
 ) -> Result<(), ReadError> {
     for object in revisions.unconfirmed(&context.revisions.of(&pool.facts.namespace)) {
         if revisions.in_backoff {
@@ -110,33 +110,33 @@ pub(crate) async fn read_unconfirmed<P: Platform>(
         revisions.confirm(&object.name);
         if let Some(entry) = live.and_then(|live| RevisionEntry::read::<P>(&live, &pool.facts.id)) {
             tracing::info!(name = &*object.name, "a revision is stored whose create had no answer");
-            revisions.record(Change::Stored(Box::new(entry)), context.env.uptime());
+            revisions.record(RevisionChange::Stored(Box::new(entry)), context.env.uptime());
         }
     }
     Ok(())
 }
 
 /// The revision of the template in the spec, for a pool whose stored revisions are not known.
-pub(crate) fn unstored<P: Platform>(pool: &CachedPool<P>) -> CurrentRevision {
+pub(crate) fn unstored_revision<P: Platform>(pool: &CachedPool<P>) -> CurrentRevision {
     CurrentRevision::of_template(P::first_revision(&pool.object, &pool.facts), false)
 }
 
 /// The pool with its current revision: the requested one, or that of the template in its spec. If the requested revision
 /// cannot be read or is not stored, the rollout is held, and the last current revision is used instead.
-pub(crate) async fn resolve<P: Platform>(
-    context: &Context<P>,
+pub(crate) async fn resolve_pool_revision<P: Platform>(
+    context: &PoolContext<P>,
     pool: &CachedPool<P>,
-    revisions: &mut Revisions,
+    revisions: &mut PoolRevisions,
 ) -> Result<PoolEntry<P>, ReadError> {
-    let (facts, template) = (&pool.facts, resolve::fingerprint(context, pool, revisions));
+    let (facts, template) = (&pool.facts, resolve::template_fingerprint(context, pool, revisions));
     let shown = facts.published.summary.as_ref().map(|summary| &summary.revision);
     let RequestedRevision { mut pinned, is_unreadable: mut held } = facts.revision.clone();
     let mut content = None;
     let mut unknown = None;
     if let Some(id) = &pinned {
-        content = self::content::content(context, pool, revisions, id).await?;
+        content = self::content::read_revision_content(context, pool, revisions, id).await?;
         if content.is_none() {
-            unknown = Some(shorten(format!(
+            unknown = Some(shorten_message(format!(
                 "revision {id} is not stored, so {HELD}; set a stored revision, or none"
             )));
             held = true;
@@ -146,8 +146,9 @@ pub(crate) async fn resolve<P: Platform>(
         (pinned, content) = last_in_force(context, pool, revisions, shown).await?.unzip();
     }
     let is_pinned = pinned.is_some();
-    let stored = |id| Resolved { id, stored: true };
-    let Resolved { id, stored } = pinned.map_or_else(|| revisions.resolve(pool, &template, shown), stored);
+    let stored = |id| ResolvedRevision { id, stored: true };
+    let ResolvedRevision { id, stored } =
+        pinned.map_or_else(|| revisions.resolve(pool, &template, shown), stored);
     let mut current = CurrentRevision { pinned: is_pinned, held, ..CurrentRevision::of_template(id, stored) };
     let is_named = P::Revisions::names(&facts.id, facts.generation).is_some();
     current.template_parts = if is_named || is_pinned {
@@ -179,7 +180,7 @@ pub(crate) async fn resolve<P: Platform>(
     }
     current.pins_unavailable = !is_pinned
         && context.configuration().expands_references
-        && resolve::wanted(context, pool).pins_unavailable;
+        && resolve::spec_template(context, pool).pins_unavailable;
     let mut resolved = pool.at(current);
     let facts = &mut resolved.facts;
     if is_named {
@@ -195,9 +196,9 @@ pub(crate) async fn resolve<P: Platform>(
 
 /// Whether an object that the template refers to is being deleted, and no stored revision with the template contains a copy of it.
 async fn are_copies_wanted<P: Platform>(
-    context: &Context<P>,
+    context: &PoolContext<P>,
     pool: &CachedPool<P>,
-    revisions: &mut Revisions,
+    revisions: &mut PoolRevisions,
     current: &CurrentRevision,
 ) -> Result<bool, ReadError> {
     let has_all = |id: &RevisionId| !revisions.history.lacks_copies(id);
@@ -205,17 +206,17 @@ async fn are_copies_wanted<P: Platform>(
     {
         return Ok(false);
     }
-    let uncopied = resolve::uncopied(context, pool, revisions).await?;
+    let uncopied = resolve::find_uncopied_referents(context, pool, revisions).await?;
     Ok(uncopied.iter().any(|referent| context.sources.is_ending(referent)))
 }
 
 /// The copies of a pool that nothing refers to.
 fn unused_copies<P: Platform>(
-    context: &Context<P>,
+    context: &PoolContext<P>,
     pool: &CachedPool<P>,
-    revisions: &Revisions,
+    revisions: &PoolRevisions,
 ) -> Vec<ObjectId> {
-    let owned = context.revisions.by_key_where(&Key::Pool(PoolKey::of(&pool.facts)), |copy| {
+    let owned = context.revisions.by_key_where(&CacheKey::Pool(PoolKey::of(&pool.facts)), |copy| {
         copy.is_only_pin && copy.owner.as_ref() == Some(&pool.facts.id)
     });
     // Also machines that the pool has released. All of them are read only if a copy seems to be unused.
@@ -252,11 +253,11 @@ fn use_disks_of<P: Platform>(pool: &mut Pool, content: &Text) {
 }
 
 /// Reads the templates that `actions` need. The pool must be resolved.
-pub(crate) async fn templates<P: Platform>(
-    context: &Context<P>,
+pub(crate) async fn read_templates_for_actions<P: Platform>(
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
-    revisions: &mut Revisions,
-    actions: &[Action],
+    revisions: &mut PoolRevisions,
+    actions: &[PoolAction],
 ) -> Result<Templates, ReadError> {
     let mut templates = Templates::default();
     let (mut makes, mut writes) = (false, false);
@@ -264,10 +265,10 @@ pub(crate) async fn templates<P: Platform>(
     let mut restored: Vec<RevisionId> = Vec::new();
     for action in actions {
         match action {
-            Action::Create { .. } => makes = true,
-            Action::StoreRevision { .. } | Action::PruneRevision { .. } => writes = true,
-            Action::RestoreCopies { revision } => restored.push(revision.clone()),
-            Action::Update { base, .. } => {
+            PoolAction::Create { .. } => makes = true,
+            PoolAction::StoreRevision { .. } | PoolAction::PruneRevision { .. } => writes = true,
+            PoolAction::RestoreCopies { revision } => restored.push(revision.clone()),
+            PoolAction::Update { base, .. } => {
                 makes = true;
                 let earlier = base.as_ref().filter(|base| **base != pool.facts.revision.id);
                 if let Some(base) = earlier.filter(|base| !bases.contains(base)) {
@@ -281,7 +282,7 @@ pub(crate) async fn templates<P: Platform>(
     let pinned = pool.facts.revision.pinned.then_some(current);
     revisions.contents.retain(|id, _| id == current || bases.contains(id));
     for id in restored {
-        if let Some(content) = content(context, pool, revisions, &id).await? {
+        if let Some(content) = read_revision_content(context, pool, revisions, &id).await? {
             templates.restored.insert(id, content);
         }
     }
@@ -289,13 +290,13 @@ pub(crate) async fn templates<P: Platform>(
         return Ok(templates);
     }
     templates.wanted = if let Some(id) = pinned {
-        let content = content(context, pool, revisions, id).await?;
+        let content = read_revision_content(context, pool, revisions, id).await?;
         content.expect("what a pool is held at was read when that was resolved")
     } else {
-        let stores = actions.iter().any(|action| matches!(action, Action::StoreRevision { .. }));
-        match resolve::template(context, pool, revisions, stores).await? {
-            Template::Usable(template) => Text::of(&template),
-            Template::Unusable(partial, unresolved) => {
+        let stores = actions.iter().any(|action| matches!(action, PoolAction::StoreRevision { .. }));
+        match resolve::resolve_template(context, pool, revisions, stores).await? {
+            ResolvedTemplate::Usable(template) => Text::of(&template),
+            ResolvedTemplate::Unusable(partial, unresolved) => {
                 templates.unresolved = Some(unresolved);
                 templates.is_partial = partial.is_some() && pool.facts.revision.copies_wanted;
                 partial.map_or_else(Text::default, |partial| Text::of(&partial))
@@ -304,7 +305,7 @@ pub(crate) async fn templates<P: Platform>(
     };
     templates.fingerprint = Some(P::fingerprint(&templates.wanted.value()));
     for base in bases {
-        if let Some(content) = content(context, pool, revisions, &base).await? {
+        if let Some(content) = read_revision_content(context, pool, revisions, &base).await? {
             templates.earlier.insert(base, content);
         }
     }

@@ -8,12 +8,12 @@ use vmpool_platforms::{Dvp, KubeVirt};
 use vmpool_runtime::Env;
 use vmpool_runtime::args::ArgsError;
 use vmpool_runtime::client::ConnectError;
-use vmpool_runtime::health::{Health, HealthError, MetricsAccess, Server};
+use vmpool_runtime::health::{HealthEndpoints, HealthError, HealthServer, MetricsAccess};
 use vmpool_runtime::lease::{Candidate, LeaseConfig};
 
 use crate::lead::{Dependencies, LeaderHealth};
-use crate::metrics::{LeadershipChange, Metrics};
-use crate::options::{Options, OptionsError, PlatformName};
+use crate::metrics::{ControllerMetrics, LeadershipChange};
+use crate::options::{ControllerArgs, ControllerArgsError, PlatformName};
 use crate::platforms::lead_all;
 use crate::uninstall::{self, UninstallError};
 
@@ -24,10 +24,10 @@ const OUT_OF_TOUCH: Duration = Duration::from_secs(30);
 
 /// Why the process ended.
 #[derive(Debug, thiserror::Error)]
-pub enum RunError {
+pub enum ControllerRunError {
     /// An option is invalid.
     #[error(transparent)]
-    Options(#[from] OptionsError),
+    Options(#[from] ControllerArgsError),
     /// The API server cannot be reached.
     #[error("connecting to the API server")]
     Connect(#[from] ConnectError),
@@ -46,26 +46,30 @@ pub enum RunError {
 ///
 /// # Errors
 /// If it cannot start or cannot serve probes.
-pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<(), RunError> {
-    let gates = options.gates.gates().map_err(OptionsError::from)?;
+pub async fn run_controller(
+    options: ControllerArgs,
+    env: Env,
+    stop: CancellationToken,
+) -> Result<(), ControllerRunError> {
+    let gates = options.gates.gates().map_err(ControllerArgsError::from)?;
     let settings = options.settings()?;
-    let mut images = options.images.settings().map_err(OptionsError::from)?;
+    let mut images = options.images.settings().map_err(ControllerArgsError::from)?;
     images.wrappers = gates.enabled(Feature::MachineWrapper);
     if images.wrappers && !gates.enabled(Feature::DiskImages) {
-        return Err(OptionsError::WrapperWithoutImages.into());
+        return Err(ControllerArgsError::WrapperWithoutImages.into());
     }
-    let health = Health::new();
-    let metrics = Metrics::new(&env);
+    let health = HealthEndpoints::new();
+    let metrics = ControllerMetrics::new(&env);
     health.metrics({
         let metrics = metrics.clone();
         move || metrics.page()
     });
     let agent = concat!("vmpool-controller/", env!("CARGO_PKG_VERSION"));
     if options.program.health.metrics_authorization && !options.remove_finalizers {
-        let client = vmpool_runtime::client::connect(&options.program.client, agent).await?;
+        let client = vmpool_runtime::client::connect_client(&options.program.client, agent).await?;
         health.restrict_metrics(MetricsAccess::new(client, env.clone()));
     }
-    let server = Server::bind(options.program.health.health_address).await?;
+    let server = HealthServer::bind(options.program.health.health_address).await?;
 
     let (reconciles_pools, reconciles_images) =
         (gates.enabled(Feature::VirtualMachinePool), gates.enabled(Feature::DiskImages));
@@ -89,7 +93,7 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     .await?;
     let namespace = options.watch_namespace.clone();
     let home = namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
-    let lease = options.lease.config(&env, &home).map_err(OptionsError::from)?;
+    let lease = options.lease.config(&env, &home).map_err(ControllerArgsError::from)?;
     if removes_finalizers {
         let namespace = namespace.as_deref();
         // The future is large.
@@ -134,7 +138,7 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     health.ready("lease", move || contact.check(OUT_OF_TOUCH));
     let probes = server.run(health, &env, stop.clone());
     let leadership_changes =
-        serve(&mut candidate, &lease, dependencies, leader_health, platforms, stop.clone());
+        run_leader_election(&mut candidate, &lease, dependencies, leader_health, platforms, stop.clone());
     futures::pin_mut!(probes, leadership_changes);
     match futures::future::select(leadership_changes, probes).await {
         futures::future::Either::Left(((), _)) => Ok(()),
@@ -148,7 +152,7 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
 }
 
 /// Waits for the lease and leads, in turn, until `stop`.
-pub async fn serve(
+pub async fn run_leader_election(
     candidate: &mut Candidate,
     lease: &LeaseConfig,
     dependencies: Dependencies,
@@ -172,7 +176,7 @@ pub async fn serve(
             platforms,
             stop.clone(),
         );
-        let lost = leadership.lost();
+        let lost = leadership.wait_until_lost();
         futures::pin_mut!(leading, lost);
         match futures::future::select(leading, lost).await {
             futures::future::Either::Left(((), _)) => {

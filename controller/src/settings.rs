@@ -5,11 +5,11 @@ use std::time::Duration;
 use vmpool_engine::ledger::REQUEST_TIMEOUT;
 use vmpool_engine::plan::{self, COLLECTION_GRACE};
 use vmpool_engine::removal::RESERVATION_AGE;
-use vmpool_platforms::kubevirt::copies::Policy;
+use vmpool_platforms::kubevirt::copies::CopyPolicy;
 
 /// Settings of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct ControllerSettings {
     /// Maximum number of passes in parallel, each for another pool.
     pub workers: usize,
     /// Maximum number of writes in flight for all pools.
@@ -31,22 +31,22 @@ pub struct Settings {
     /// Maximum number of pools with metrics of their own. The others are summed.
     pub max_pool_series: usize,
     /// What happens to single machines that name an instance type or a preference; `None` if another controller decides that.
-    pub copies: Option<Policy>,
+    pub copies: Option<CopyPolicy>,
     /// Whether instance types and preferences keep a finalizer until all machines and pools that name them have copies.
     pub protects_types: bool,
 }
 
-impl Settings {
+impl ControllerSettings {
     /// The settings that plans depend on.
-    pub(crate) fn of_plans(&self) -> plan::Settings {
-        plan::Settings {
+    pub(crate) fn of_plans(&self) -> plan::PlanSettings {
+        plan::PlanSettings {
             collection_grace: self.collection_grace,
             reservation_timeout: self.reservation_timeout,
         }
     }
 }
 
-impl Default for Settings {
+impl Default for ControllerSettings {
     fn default() -> Self {
         Self {
             workers: 4,

@@ -1,30 +1,33 @@
 //! The watches of the objects that templates refer to. They last while the cluster has the definitions of these objects.
 
 use kube::Api;
-use vmpool_platforms::{Pins, Platform, Source, SourceVisitor};
+use vmpool_platforms::{CopySource, CopySourceVisitor, Platform, TemplateCopies};
 use vmpool_runtime::env::Task;
 
-use crate::definitions::{self, Known};
-use crate::lead::Shared;
-use crate::watch::{MapSink, Scope};
+use crate::definitions::{self, DefinitionsReceiver};
+use crate::lead::LeadershipResources;
+use crate::watch::{MapSink, WatchScope};
 use crate::watches;
 
 /// Watches all kinds, until the tasks are dropped.
-pub(crate) fn observe<P: Platform>(shared: &Shared, known: &Known) -> Vec<Task> {
-    struct Watches<'a>(&'a Shared, &'a Known, Vec<Task>);
-    impl SourceVisitor for Watches<'_> {
-        fn visit<K: Source>(&mut self) {
+pub(crate) fn watch_sources<P: Platform>(
+    shared: &LeadershipResources,
+    known: &DefinitionsReceiver,
+) -> Vec<Task> {
+    struct Watches<'a>(&'a LeadershipResources, &'a DefinitionsReceiver, Vec<Task>);
+    impl CopySourceVisitor for Watches<'_> {
+        fn visit<K: CopySource>(&mut self) {
             let Self(shared, known, tasks) = self;
-            let watch = follow::<K>(shared.clone(), known.clone());
+            let watch = watch_source_kind::<K>(shared.clone(), known.clone());
             tasks.push(shared.env().spawn("watch of objects that templates refer to", watch));
         }
     }
     let mut watches = Watches(shared, known, Vec::new());
-    P::Pins::each_source(&mut watches);
+    P::TemplateCopies::each_source(&mut watches);
     watches.2
 }
 
-async fn follow<K: Source>(shared: Shared, known: Known) {
+async fn watch_source_kind<K: CopySource>(shared: LeadershipResources, known: DefinitionsReceiver) {
     let kind = K::kind(&()).into_owned();
     let watch = || {
         let sources = shared.sources().clone();
@@ -34,9 +37,11 @@ async fn follow<K: Source>(shared: Shared, known: Known) {
             move |objects| sources.show(&kind, Some(objects)),
         );
         let namespace = shared.namespace().filter(|_| K::IS_NAMESPACED);
-        let api: Api<K> = watches::api(shared.client(), namespace);
-        crate::watch::watch(api, shared.env().clone(), Scope::default(), sink)
+        let api: Api<K> = watches::api_for_namespace(shared.client(), namespace);
+        crate::watch::list_and_watch(api, shared.env().clone(), WatchScope::default(), sink)
     };
-    definitions::while_served(known, &definitions::name::<K>(), watch, || shared.sources().show(&kind, None))
-        .await;
+    definitions::while_served(known, &definitions::definition_name::<K>(), watch, || {
+        shared.sources().show(&kind, None);
+    })
+    .await;
 }

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
 use vmpool_engine::model::PinReport;
-use vmpool_platforms::{Copied, Pins, Platform, Referent};
+use vmpool_platforms::{CopiedObject, Platform, TemplateCopies, UncopiedObject};
 
 use crate::watch::Objects;
 
@@ -29,11 +29,14 @@ pub(crate) struct Sources {
 
 impl Sources {
     /// How the first of these copies differs from its original; `None` if none does. A kind that is not listed is skipped.
-    pub(crate) fn outdated<P: Platform>(&self, copies: &[Copied]) -> Option<PinReport> {
+    pub(crate) fn outdated<P: Platform>(&self, copies: &[CopiedObject]) -> Option<PinReport> {
         let kinds = self.kinds.lock();
         copies.iter().find_map(|copy| {
             let originals = &kinds.get(&copy.kind)?.objects;
-            P::Pins::outdated(copy, originals.get(&(copy.namespace.clone(), copy.name.clone())))
+            P::TemplateCopies::compare_with_original(
+                copy,
+                originals.get(&(copy.namespace.clone(), copy.name.clone())),
+            )
         })
     }
 
@@ -43,7 +46,7 @@ impl Sources {
     }
 
     /// Whether this object, or any that it can be, is being deleted.
-    pub(crate) fn is_ending(&self, referent: &Referent) -> bool {
+    pub(crate) fn is_ending(&self, referent: &UncopiedObject) -> bool {
         let kinds = self.kinds.lock();
         let Some(Listed { ending, .. }) = kinds.get(referent.kind) else { return false };
         match &referent.name {

@@ -4,9 +4,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use vmpool_engine::condition::OWN;
-use vmpool_engine::failure::{Failure, FailureReason};
-use vmpool_engine::model::Published;
+use vmpool_engine::condition::CONTROLLER_CONDITIONS;
+use vmpool_engine::failure::{FailureReason, PoolFailure};
+use vmpool_engine::model::PublishedStatus;
 
 /// Number of overwrites within [`WINDOW`] that count as a conflict.
 const TIMES: usize = 3;
@@ -21,7 +21,7 @@ pub(crate) const INTERVAL: Duration = Duration::from_mins(1);
 #[derive(Debug, Default)]
 pub(crate) struct StatusConflict {
     /// The last written status as the API server stored it, and the version of the pool after the write.
-    written: Option<(Published, u64)>,
+    written: Option<(PublishedStatus, u64)>,
     /// Uptimes of the overwrites.
     overwritten: VecDeque<Duration>,
     active: bool,
@@ -29,12 +29,12 @@ pub(crate) struct StatusConflict {
 
 impl StatusConflict {
     /// Records a write of the controller.
-    pub(crate) fn wrote(&mut self, became: &Published, version: u64) {
+    pub(crate) fn wrote(&mut self, became: &PublishedStatus, version: u64) {
         self.written = Some((became.clone(), version));
     }
 
     /// Checks whether another client has overwritten the last written status.
-    pub(crate) fn observe(&mut self, published: &Published, version: u64, uptime: Duration) {
+    pub(crate) fn observe(&mut self, published: &PublishedStatus, version: u64, uptime: Duration) {
         while self.overwritten.front().is_some_and(|then| uptime.saturating_sub(*then) >= WINDOW) {
             self.overwritten.pop_front();
         }
@@ -57,8 +57,8 @@ impl StatusConflict {
     }
 
     /// The failure to report during a conflict.
-    pub(crate) fn failure(&self) -> Option<Failure> {
-        self.active.then(|| Failure {
+    pub(crate) fn failure(&self) -> Option<PoolFailure> {
+        self.active.then(|| PoolFailure {
             reason: FailureReason::StatusDisputed,
             message: format!(
                 "another client keeps overwriting the status of this pool, so the controller creates, changes and \
@@ -71,10 +71,14 @@ impl StatusConflict {
 }
 
 /// Whether two statuses are equal in the parts that vmpool publishes.
-fn is_same(one: &Published, other: &Published) -> bool {
-    let own = |published: &Published| {
-        let mut own: Vec<_> =
-            published.conditions.iter().filter(|known| OWN.contains(&known.kind.as_str())).cloned().collect();
+fn is_same(one: &PublishedStatus, other: &PublishedStatus) -> bool {
+    let own = |published: &PublishedStatus| {
+        let mut own: Vec<_> = published
+            .conditions
+            .iter()
+            .filter(|known| CONTROLLER_CONDITIONS.contains(&known.kind.as_str()))
+            .cloned()
+            .collect();
         own.sort_by(|a, b| a.kind.cmp(&b.kind));
         own
     };

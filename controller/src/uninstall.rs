@@ -25,11 +25,11 @@ use vmpool_platforms::{ApiObject, Dvp, Finalizers, KubeVirt, OtherController, Pl
 use vmpool_runtime::Env;
 use vmpool_runtime::lease::LeaseConfig;
 
-use crate::images::{Import, Snapshot, Source};
+use crate::images::{DataSourceKind, DataVolumeKind, VolumeSnapshotKind};
 use crate::options::PlatformName;
-use crate::release_pins::{self, Released};
-use crate::watch::{Broken, Scope, list_served};
-use crate::watches::api;
+use crate::release_copies::{self, ReleasedCopy};
+use crate::watch::{WatchError, WatchScope, list_served};
+use crate::watches::api_for_namespace;
 
 mod preserve;
 
@@ -77,17 +77,17 @@ pub enum UninstallError {
     Remain(usize),
 }
 
-impl From<Broken> for UninstallError {
-    fn from(error: Broken) -> Self {
+impl From<WatchError> for UninstallError {
+    fn from(error: WatchError) -> Self {
         Self::List(vmpool_runtime::telemetry::with_causes(&error))
     }
 }
 
-impl From<preserve::Failure> for UninstallError {
-    fn from(failure: preserve::Failure) -> Self {
+impl From<preserve::PreserveError> for UninstallError {
+    fn from(failure: preserve::PreserveError) -> Self {
         match failure {
-            preserve::Failure::List(error) => error.into(),
-            preserve::Failure::Write(error) => Self::Storage(error),
+            preserve::PreserveError::List(error) => error.into(),
+            preserve::PreserveError::Write(error) => Self::Storage(error),
         }
     }
 }
@@ -107,21 +107,21 @@ pub(crate) async fn remove_finalizers(
     platforms: &[PlatformName],
     (images, types): (bool, bool),
 ) -> Result<usize, UninstallError> {
-    take(client, env, lease).await?;
+    take_lease(client, env, lease).await?;
     let work = async {
         env.sleep(lease.duration).await;
-        sweep_all(client, env, namespace, platforms, (images, types)).await
+        remove_all_finalizers(client, env, namespace, platforms, (images, types)).await
     };
-    let removed = match select(pin!(work), pin!(keep(client, env, lease))).await {
+    let removed = match select(pin!(work), pin!(keep_lease_renewed(client, env, lease))).await {
         Either::Left((removed, _)) => removed?,
         Either::Right((error, _)) => return Err(error),
     };
     // The time in which the controller must be removed begins now.
-    hold(client, env, lease).await?;
+    renew_held_lease(client, env, lease).await?;
     Ok(removed)
 }
 
-async fn sweep_all(
+async fn remove_all_finalizers(
     client: &Client,
     env: &Env,
     namespace: Option<&str>,
@@ -130,41 +130,41 @@ async fn sweep_all(
 ) -> Result<usize, UninstallError> {
     let mut removed = 0;
     if platforms.contains(&PlatformName::Dvp) {
-        removed += of_platform::<Dvp>(client, env, namespace).await?;
+        removed += remove_platform_finalizers::<Dvp>(client, env, namespace).await?;
     }
     if platforms.contains(&PlatformName::Kubevirt) {
-        removed += of_platform::<KubeVirt>(client, env, namespace).await?;
+        removed += remove_platform_finalizers::<KubeVirt>(client, env, namespace).await?;
     }
     if images {
-        removed += of_images(client, env, namespace).await?;
+        removed += remove_image_finalizers(client, env, namespace).await?;
     }
     if types && platforms.contains(&PlatformName::Kubevirt) {
-        removed += of_types::<Instancetype>(client, env, namespace).await?;
-        removed += of_types::<ClusterInstancetype>(client, env, None).await?;
-        removed += of_types::<Preference>(client, env, namespace).await?;
-        removed += of_types::<ClusterPreference>(client, env, None).await?;
+        removed += remove_type_finalizers::<Instancetype>(client, env, namespace).await?;
+        removed += remove_type_finalizers::<ClusterInstancetype>(client, env, None).await?;
+        removed += remove_type_finalizers::<Preference>(client, env, namespace).await?;
+        removed += remove_type_finalizers::<ClusterPreference>(client, env, None).await?;
     }
     Ok(removed)
 }
 
 /// Makes this process the holder of the lease. The leader stops when it sees that.
-async fn take(client: &Client, env: &Env, lease: &LeaseConfig) -> Result<(), UninstallError> {
-    write(client, env, lease, |_| Ok(())).await
+async fn take_lease(client: &Client, env: &Env, lease: &LeaseConfig) -> Result<(), UninstallError> {
+    write_lease_holder(client, env, lease, |_| Ok(())).await
 }
 
 /// Renews the lease, if this process still holds it.
-async fn hold(client: &Client, env: &Env, lease: &LeaseConfig) -> Result<(), UninstallError> {
+async fn renew_held_lease(client: &Client, env: &Env, lease: &LeaseConfig) -> Result<(), UninstallError> {
     let is_ours = |holder: &str| {
         if holder == lease.identity { Ok(()) } else { Err(UninstallError::Taken(holder.to_owned())) }
     };
-    write(client, env, lease, is_ours).await
+    write_lease_holder(client, env, lease, is_ours).await
 }
 
 /// Renews the lease again and again. Ends when another process holds it.
-async fn keep(client: &Client, env: &Env, lease: &LeaseConfig) -> UninstallError {
+async fn keep_lease_renewed(client: &Client, env: &Env, lease: &LeaseConfig) -> UninstallError {
     loop {
         env.sleep(RENEWAL).await;
-        match hold(client, env, lease).await {
+        match renew_held_lease(client, env, lease).await {
             Err(error @ UninstallError::Taken(_)) => return error,
             Err(error) => tracing::warn!(%error, "the lease was not renewed"),
             Ok(()) => {}
@@ -173,7 +173,7 @@ async fn keep(client: &Client, env: &Env, lease: &LeaseConfig) -> UninstallError
 }
 
 /// Writes this process into the lease, unless `check` refuses the process that holds it.
-async fn write(
+async fn write_lease_holder(
     client: &Client,
     env: &Env,
     lease: &LeaseConfig,
@@ -208,23 +208,24 @@ async fn write(
     }
 }
 
-async fn of_platform<P: Platform>(
+async fn remove_platform_finalizers<P: Platform>(
     client: &Client,
     env: &Env,
     namespace: Option<&str>,
 ) -> Result<usize, UninstallError> {
-    release_pins::<P>(client, env, namespace).await?;
+    release_copies_to_machines::<P>(client, env, namespace).await?;
     if P::OtherController::EXISTS && other_may_run::<P>(client).await? {
         tracing::info!(platform = P::NAME, "another controller serves the pools and needs the finalizers");
         return Ok(0);
     }
-    let (pools, machines) = (api(client, namespace), api(client, namespace));
+    let (pools, machines) = (api_for_namespace(client, namespace), api_for_namespace(client, namespace));
     let (mut removed, mut left) = (0, 0);
     for _ in 0..ROUNDS {
-        let of_pools = sweep::<P::Pool>(client, &pools, P::Finalizers::remove_from_pool).await?;
-        let preserved = preserve::preserve::<P>(client, namespace).await?;
+        let of_pools =
+            patch_listed_objects::<P::Pool>(client, &pools, P::Finalizers::remove_from_pool).await?;
+        let preserved = preserve::preserve_terminating_storage::<P>(client, namespace).await?;
         let mut waiting = 0;
-        let of_machines = sweep::<P::Machine>(client, &machines, |machine| {
+        let of_machines = patch_listed_objects::<P::Machine>(client, &machines, |machine| {
             let patch = P::Finalizers::remove(machine)?;
             let waits = !preserved.may_release(machine.meta());
             waiting += usize::from(waits);
@@ -242,12 +243,12 @@ async fn of_platform<P: Platform>(
 }
 
 /// Releases the pins to the machines that use them. Another controller may reconcile the pools later, and delete them.
-async fn release_pins<P: Platform>(
+async fn release_copies_to_machines<P: Platform>(
     client: &Client,
     env: &Env,
     namespace: Option<&str>,
 ) -> Result<(), UninstallError> {
-    let send = |Released { namespace, name, patch }: Released| async move {
+    let send = |ReleasedCopy { namespace, name, patch }: ReleasedCopy| async move {
         let revisions: Api<ControllerRevision> = Api::namespaced(client.clone(), &namespace);
         match revisions.patch_metadata(&name, &PatchParams::default(), &Patch::<()>::Json(patch)).await {
             Ok(_) => Ok(()),
@@ -256,7 +257,7 @@ async fn release_pins<P: Platform>(
         }
     };
     for _ in 0..ROUNDS {
-        if release_pins::round::<P, UninstallError, _>(client, namespace, send).await? == 0 {
+        if release_copies::release_copies_once::<P, UninstallError, _>(client, namespace, send).await? == 0 {
             return Ok(());
         }
         env.sleep(PAUSE).await;
@@ -268,10 +269,14 @@ async fn release_pins<P: Platform>(
 /// them: the garbage collector then deletes these with an image that is deleted later. An image that is being deleted is gone
 /// without its finalizer, although machines may use it. So its data gets no owner, and stays. The permission goes, because no
 /// controller would withdraw it later.
-async fn of_images(client: &Client, env: &Env, namespace: Option<&str>) -> Result<usize, UninstallError> {
+async fn remove_image_finalizers(
+    client: &Client,
+    env: &Env,
+    namespace: Option<&str>,
+) -> Result<usize, UninstallError> {
     let (mut owners, mut all) = (Owners::default(), Owners::default());
-    let images: Api<VmDiskImage> = api(client, namespace);
-    let listed = list_served(&images, Scope::default(), |image: VmDiskImage| {
+    let images: Api<VmDiskImage> = api_for_namespace(client, namespace);
+    let listed = list_served(&images, WatchScope::default(), |image: VmDiskImage| {
         all.add(&image);
         if image.metadata.deletion_timestamp.is_none() {
             owners.add(&image);
@@ -280,40 +285,55 @@ async fn of_images(client: &Client, env: &Env, namespace: Option<&str>) -> Resul
     if !listed.await? {
         return Ok(0);
     }
-    of_all::<Import>(client, env, namespace, |object| owned_data(object, &owners)).await?;
-    of_all::<Snapshot>(client, env, namespace, |object| owned_data(object, &owners)).await?;
-    of_all::<Source>(client, env, namespace, |object| owned_data(object, &owners)).await?;
-    of_all::<RoleBinding>(client, env, namespace, |object| owned_permission(object, &all)).await?;
-    of_all::<Role>(client, env, namespace, |object| owned_permission(object, &all)).await?;
-    let of_grants = of_all(client, env, namespace, |grant: &VmDiskImageGrant| {
-        without(grant.metadata.finalizers.as_deref(), GRANT_PROTECTION)
+    patch_until_unchanged::<DataVolumeKind>(client, env, namespace, |object| {
+        data_owner_patch(object, &owners)
+    })
+    .await?;
+    patch_until_unchanged::<VolumeSnapshotKind>(client, env, namespace, |object| {
+        data_owner_patch(object, &owners)
+    })
+    .await?;
+    patch_until_unchanged::<DataSourceKind>(client, env, namespace, |object| {
+        data_owner_patch(object, &owners)
+    })
+    .await?;
+    patch_until_unchanged::<RoleBinding>(client, env, namespace, |object| {
+        permission_owner_patch(object, &all)
+    })
+    .await?;
+    patch_until_unchanged::<Role>(client, env, namespace, |object| permission_owner_patch(object, &all))
+        .await?;
+    let of_grants = patch_until_unchanged(client, env, namespace, |grant: &VmDiskImageGrant| {
+        finalizer_removal_patch(grant.metadata.finalizers.as_deref(), GRANT_PROTECTION)
     });
-    let of_images = of_all(client, env, namespace, |image: &VmDiskImage| {
-        without(image.metadata.finalizers.as_deref(), IMAGE_PROTECTION)
+    let of_images = patch_until_unchanged(client, env, namespace, |image: &VmDiskImage| {
+        finalizer_removal_patch(image.metadata.finalizers.as_deref(), IMAGE_PROTECTION)
     });
     Ok(of_images.await? + of_grants.await?)
 }
 
 /// Removes the finalizer of all instance types or preferences of a kind.
-async fn of_types<K: ApiObject>(
+async fn remove_type_finalizers<K: ApiObject>(
     client: &Client,
     env: &Env,
     namespace: Option<&str>,
 ) -> Result<usize, UninstallError> {
-    let remove = |object: &K| protection::removal(object.meta().finalizers.as_deref().unwrap_or_default());
-    of_all(client, env, namespace, remove).await
+    let remove = |object: &K| {
+        protection::finalizer_removal_json_patch(object.meta().finalizers.as_deref().unwrap_or_default())
+    };
+    patch_until_unchanged(client, env, namespace, remove).await
 }
 
-async fn of_all<K: ApiObject>(
+async fn patch_until_unchanged<K: ApiObject>(
     client: &Client,
     env: &Env,
     namespace: Option<&str>,
     remove: impl Fn(&K) -> Option<Value>,
 ) -> Result<usize, UninstallError> {
-    let all = api(client, namespace);
+    let all = api_for_namespace(client, namespace);
     let (mut removed, mut left) = (0, 0);
     for _ in 0..ROUNDS {
-        let swept = sweep(client, &all, &remove).await?;
+        let swept = patch_listed_objects(client, &all, &remove).await?;
         removed += swept.0;
         left = swept.1;
         if left == 0 {
@@ -371,19 +391,23 @@ impl Owners {
 }
 
 /// A JSON patch that makes the image the owner of an object with its data.
-fn owned_data<K: ApiObject>(object: &K, owners: &Owners) -> Option<Value> {
-    owned(object, owners, |_, image| image.name.clone())
+fn data_owner_patch<K: ApiObject>(object: &K, owners: &Owners) -> Option<Value> {
+    object_owner_patch(object, owners, |_, image| image.name.clone())
 }
 
 /// A JSON patch that makes the image the owner of a permission to clone it.
-fn owned_permission<K: ApiObject>(object: &K, owners: &Owners) -> Option<Value> {
-    owned(object, owners, |uid, _| clone_permission::name(uid))
+fn permission_owner_patch<K: ApiObject>(object: &K, owners: &Owners) -> Option<Value> {
+    object_owner_patch(object, owners, |uid, _| clone_permission::clone_permission_name(uid))
 }
 
 /// A JSON patch that makes the image the owner of an object that belongs to it and has this name, and fails if the object has
 /// changed. The garbage collector would delete an object of another namespace at once, because its owner
 /// would not be there.
-fn owned<K: ApiObject>(object: &K, owners: &Owners, name: impl Fn(&str, &Owner) -> String) -> Option<Value> {
+fn object_owner_patch<K: ApiObject>(
+    object: &K,
+    owners: &Owners,
+    name: impl Fn(&str, &Owner) -> String,
+) -> Option<Value> {
     let metadata = object.meta();
     let (uid, image) = owners.of(object)?;
     let has_name = metadata.name.as_ref() == Some(&name(uid, image));
@@ -397,7 +421,7 @@ fn owned<K: ApiObject>(object: &K, owners: &Owners, name: impl Fn(&str, &Owner) 
 }
 
 /// A JSON patch that removes the finalizer, and fails if the finalizers have changed.
-fn without(finalizers: Option<&[String]>, name: &str) -> Option<Value> {
+fn finalizer_removal_patch(finalizers: Option<&[String]>, name: &str) -> Option<Value> {
     let index = finalizers?.iter().position(|finalizer| finalizer == name)?;
     let path = format!("/metadata/finalizers/{index}");
     Some(json!([
@@ -417,13 +441,13 @@ async fn other_may_run<P: Platform>(client: &Client) -> Result<bool, UninstallEr
 }
 
 /// Removes the finalizers of all objects. Returns how many were removed, and how many objects changed meanwhile.
-async fn sweep<K: ApiObject>(
+async fn patch_listed_objects<K: ApiObject>(
     client: &Client,
     all: &Api<K>,
     mut remove: impl FnMut(&K) -> Option<Value>,
 ) -> Result<(usize, usize), UninstallError> {
     let mut patches = Vec::new();
-    list_served(all, Scope::default(), |object: K| {
+    list_served(all, WatchScope::default(), |object: K| {
         let namespace = object.meta().namespace.clone().unwrap_or_default();
         let name = object.meta().name.clone().unwrap_or_default();
         patches.extend(remove(&object).map(|patch| (namespace, name, patch)));
@@ -432,7 +456,7 @@ async fn sweep<K: ApiObject>(
     let (mut removed, mut changed) = (0, 0);
     let send = |(namespace, name, patch): (String, String, Value)| async move {
         let patch = serde_json::from_value(patch).map_err(kube::Error::SerdeError)?;
-        let api: Api<K> = api(client, (!namespace.is_empty()).then_some(&*namespace));
+        let api: Api<K> = api_for_namespace(client, (!namespace.is_empty()).then_some(&*namespace));
         api.patch_metadata(&name, &PatchParams::default(), &Patch::<()>::Json(patch)).await
     };
     let mut results = stream::iter(patches).map(send).buffer_unordered(PATCHES);

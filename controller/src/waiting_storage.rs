@@ -6,30 +6,30 @@
 
 use std::sync::Arc;
 
-use vmpool_engine::Observed;
-use vmpool_engine::plan::Snapshot;
+use vmpool_engine::ObservedPool;
+use vmpool_engine::plan::PoolSnapshot;
 use vmpool_engine::status::machine_waiting_for_storage;
-use vmpool_platforms::{Platform, Storage, VolumeOf, intern};
+use vmpool_platforms::{MachineStorage, Platform, VolumeOf, intern_text};
 
-use crate::context::{Context, Names, PoolMemory};
+use crate::context::{CachedNames, PoolContext, PoolMemory};
 use crate::pool_entry::PoolEntry;
 use crate::storage_problem::StorageProblem;
 
 /// Adds to a machine that waits for its storage what its volumes report. A failed read changes nothing, because the status only
 /// lacks a detail without it.
 pub(crate) async fn add_storage_problem<P: Platform>(
-    context: &Context<P>,
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
-    snapshot: &mut Snapshot,
+    snapshot: &mut PoolSnapshot,
     state: &mut PoolMemory,
 ) {
     if !P::Storage::EXIST {
         return;
     }
     let waiting = {
-        let names = Names { context, namespace: &pool.facts.namespace };
+        let names = CachedNames { context, namespace: &pool.facts.namespace };
         let settings = context.settings.of_plans();
-        let observed = Observed::new(snapshot, &pool.facts, &[], settings, &state.memory, &names);
+        let observed = ObservedPool::new(snapshot, &pool.facts, &[], settings, &state.memory, &names);
         machine_waiting_for_storage(&observed).cloned()
     };
     let Some(waiting) = waiting else {
@@ -51,7 +51,7 @@ pub(crate) async fn add_storage_problem<P: Platform>(
 }
 
 async fn read_problem<P: Platform>(
-    context: &Context<P>,
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
     machine: &str,
 ) -> Option<Arc<str>> {
@@ -60,7 +60,7 @@ async fn read_problem<P: Platform>(
     for name in P::Storage::volumes(&live) {
         let volume = context.get_live::<VolumeOf<P>>(namespace, &name).await.ok().flatten();
         if let Some(problem) = volume.as_ref().and_then(P::Storage::problem) {
-            return Some(intern(&problem));
+            return Some(intern_text(&problem));
         }
     }
     None

@@ -10,15 +10,15 @@ use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::core::{Request, Status};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
-use vmpool_engine::ledger::Seen;
-use vmpool_platforms::{ApiObject, intern};
+use vmpool_engine::ledger::VersionedFacts;
+use vmpool_platforms::{ApiObject, intern_text};
 use vmpool_runtime::Env;
 use vmpool_runtime::telemetry::with_causes;
 
-use crate::cache::{Cache, Cached, Concerned, Located};
+use crate::cache::{Cached, Concerned, Located, ObjectCache};
 use crate::list::{self, PAGE};
-use crate::metrics::{Metrics, WatchResource};
-use crate::object::version;
+use crate::metrics::{ControllerMetrics, WatchResource};
+use crate::object::object_version;
 use crate::{decode, rejection};
 
 /// Duration of one watch request, in seconds.
@@ -40,7 +40,7 @@ const MAX_IDLE_LINE: usize = 64 * 1024;
 
 /// Why a list or a watch failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Broken {
+pub(crate) enum WatchError {
     #[error("listing")]
     List(#[source] kube::Error),
     #[error("the list has no resourceVersion")]
@@ -57,7 +57,7 @@ pub(crate) enum Broken {
     TooShort,
 }
 
-impl Broken {
+impl WatchError {
     /// Whether the version of the watch is too old for the API server, so that a new list is necessary.
     ///
     /// The API server reports this in an event. A proxy in front of it may report it in the response.
@@ -72,7 +72,7 @@ impl Broken {
 
 /// What a watch requests.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Scope {
+pub(crate) struct WatchScope {
     /// A label that the objects must have.
     pub(crate) label: Option<&'static str>,
     /// Whether only the metadata is requested.
@@ -96,7 +96,7 @@ pub(crate) trait Sink<K> {
     /// The list is complete.
     fn list_ends(&mut self);
     /// An object changed.
-    fn changed(&mut self, change: Change<K>);
+    fn changed(&mut self, change: WatchChange<K>);
     /// A list or a watch failed.
     fn broke_off(&mut self) {}
 }
@@ -104,7 +104,12 @@ pub(crate) trait Sink<K> {
 /// Watches the objects of `api` forever.
 ///
 /// The initial list is consistent (never resourceVersion 0), so that it contains the last writes of the former leader.
-pub(crate) async fn watch<K: Watched>(api: Api<K>, env: Env, scope: Scope, mut sink: impl Sink<K>) {
+pub(crate) async fn list_and_watch<K: Watched>(
+    api: Api<K>,
+    env: Env,
+    scope: WatchScope,
+    mut sink: impl Sink<K>,
+) {
     let what = K::plural(&()).into_owned();
     let mut pause = FIRST_PAUSE;
     // The version at which the next watch starts; `None` if a list is necessary.
@@ -113,7 +118,7 @@ pub(crate) async fn watch<K: Watched>(api: Api<K>, env: Env, scope: Scope, mut s
         let broken = match &mut version {
             None => {
                 sink.list_begins();
-                match list(&api, scope, |object| sink.listed(object)).await {
+                match list_all_pages(&api, scope, |object| sink.listed(object)).await {
                     Ok(listed) => {
                         sink.list_ends();
                         pause = FIRST_PAUSE;
@@ -128,7 +133,7 @@ pub(crate) async fn watch<K: Watched>(api: Api<K>, env: Env, scope: Scope, mut s
                     pause = FIRST_PAUSE;
                     sink.changed(change);
                 };
-                match follow(&api, &env, scope, version, show).await {
+                match watch_from_version(&api, &env, scope, version, show).await {
                     Ok(()) => continue,
                     Err(broken) => broken,
                 }
@@ -146,9 +151,9 @@ pub(crate) async fn watch<K: Watched>(api: Api<K>, env: Env, scope: Scope, mut s
 
 /// A cache that a watch fills.
 pub(crate) struct CacheSink<K, T: Cached, W> {
-    pub(crate) cache: Arc<Cache<T>>,
+    pub(crate) cache: Arc<ObjectCache<T>>,
     pub(crate) env: Env,
-    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) metrics: Arc<ControllerMetrics>,
     pub(crate) resource: WatchResource,
     /// Converts an object into facts.
     pub(crate) read: fn(K) -> T,
@@ -162,15 +167,17 @@ impl<K: ApiObject, T: Cached, W: Fn(Concerned)> Sink<K> for CacheSink<K, T, W> {
         self.cache.begin_list(self.env.uptime());
     }
     fn listed(&mut self, object: K) {
-        self.cache.listed(locate(object, self.read));
+        self.cache.listed(locate_object(object, self.read));
     }
     fn list_ends(&mut self) {
         (self.wake)(self.cache.end_list());
     }
-    fn changed(&mut self, change: Change<K>) {
+    fn changed(&mut self, change: WatchChange<K>) {
         (self.wake)(match change {
-            Change::Applied(object) => self.cache.applied(locate(object, self.read)),
-            Change::Deleted(object) => self.cache.deleted(&locate(object, self.read), self.env.uptime()),
+            WatchChange::Applied(object) => self.cache.applied(locate_object(object, self.read)),
+            WatchChange::Deleted(object) => {
+                self.cache.deleted(&locate_object(object, self.read), self.env.uptime())
+            }
         });
     }
     fn broke_off(&mut self) {
@@ -201,19 +208,19 @@ impl<K: Watched, T, R: FnMut(K) -> Option<T>, F: FnMut(&Objects<T>)> Sink<K> for
         self.listing.clear();
     }
     fn listed(&mut self, object: K) {
-        let key = key(&object);
+        let key = namespace_and_name(&object);
         self.listing.extend((self.read)(object).map(|facts| (key, facts)));
     }
     fn list_ends(&mut self) {
         self.objects = std::mem::take(&mut self.listing);
         (self.show)(&self.objects);
     }
-    fn changed(&mut self, change: Change<K>) {
-        let (Change::Applied(object) | Change::Deleted(object)) = &change;
-        let key = key(object);
+    fn changed(&mut self, change: WatchChange<K>) {
+        let (WatchChange::Applied(object) | WatchChange::Deleted(object)) = &change;
+        let key = namespace_and_name(object);
         let facts = match change {
-            Change::Applied(object) => (self.read)(object),
-            Change::Deleted(_) => None,
+            WatchChange::Applied(object) => (self.read)(object),
+            WatchChange::Deleted(_) => None,
         };
         match facts {
             Some(facts) => drop(self.objects.insert(key, facts)),
@@ -224,17 +231,17 @@ impl<K: Watched, T, R: FnMut(K) -> Option<T>, F: FnMut(&Objects<T>)> Sink<K> for
 }
 
 /// Namespace and name.
-pub(crate) fn key<K: Resource>(object: &K) -> (String, String) {
+pub(crate) fn namespace_and_name<K: Resource>(object: &K) -> (String, String) {
     let metadata = object.meta();
     (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }
 
 /// Lists all objects, page by page. Returns the version of the list.
-pub(crate) async fn list<K: Watched>(
+pub(crate) async fn list_all_pages<K: Watched>(
     api: &Api<K>,
-    scope: Scope,
+    scope: WatchScope,
     mut visit: impl FnMut(K),
-) -> Result<String, Broken> {
+) -> Result<String, WatchError> {
     let mut wanted = ListParams::default().limit(PAGE);
     if let Some(label) = scope.label {
         wanted = wanted.labels(label);
@@ -244,11 +251,11 @@ pub(crate) async fn list<K: Watched>(
         let request = Request::new(api.resource_url());
         let request =
             if scope.metadata_only { request.list_metadata(&wanted) } else { request.list(&wanted) };
-        let page = list::page(&client, request, &mut visit).await.map_err(Broken::List)?;
+        let page = list::read_list_page(&client, request, &mut visit).await.map_err(WatchError::List)?;
         if page.next.is_empty() {
             return Some(page.resource_version)
                 .filter(|version| !version.is_empty())
-                .ok_or(Broken::NoVersion);
+                .ok_or(WatchError::NoVersion);
         }
         wanted = wanted.continue_token(&page.next);
     }
@@ -257,30 +264,30 @@ pub(crate) async fn list<K: Watched>(
 /// Lists all objects, and says whether the API server serves their kind. Without the kind, there are none.
 pub(crate) async fn list_served<K: Watched>(
     api: &Api<K>,
-    scope: Scope,
+    scope: WatchScope,
     visit: impl FnMut(K),
-) -> Result<bool, Broken> {
-    match list(api, scope, visit).await {
+) -> Result<bool, WatchError> {
+    match list_all_pages(api, scope, visit).await {
         Ok(_version) => Ok(true),
-        Err(Broken::List(kube::Error::Api(status))) if status.code == 404 => Ok(false),
+        Err(WatchError::List(kube::Error::Api(status))) if status.code == 404 => Ok(false),
         Err(error) => Err(error),
     }
 }
 
 /// A change in an event of a watch.
-pub(crate) enum Change<K> {
+pub(crate) enum WatchChange<K> {
     Applied(K),
     Deleted(K),
 }
 
 /// Watches from `version` on until the watch ends, and advances `version`.
-async fn follow<K: Watched>(
+async fn watch_from_version<K: Watched>(
     api: &Api<K>,
     env: &Env,
-    scope: Scope,
+    scope: WatchScope,
     version: &mut String,
-    mut show: impl FnMut(Change<K>),
-) -> Result<(), Broken> {
+    mut show: impl FnMut(WatchChange<K>),
+) -> Result<(), WatchError> {
     let mut wanted = WatchParams::default().timeout(WATCH_SECONDS);
     if let Some(label) = scope.label {
         wanted = wanted.labels(label);
@@ -291,33 +298,33 @@ async fn follow<K: Watched>(
     } else {
         request.watch(&wanted, version)
     };
-    let mut request = request.map_err(|error| Broken::Begin(kube::Error::BuildRequest(error)))?;
+    let mut request = request.map_err(|error| WatchError::Begin(kube::Error::BuildRequest(error)))?;
     request.extensions_mut().insert("watch");
     let begin = env.uptime();
     let mut is_silent = true;
     let client = api.clone().into_client();
-    let mut body = std::pin::pin!(rejection::read(&client, request).await.map_err(Broken::Begin)?);
+    let mut body = std::pin::pin!(rejection::send_read(&client, request).await.map_err(WatchError::Begin)?);
     let mut line = Vec::new();
     while let Ok(event) = env.timeout(LONGEST_SILENCE, next_event::<K>(&mut body, &mut line)).await {
-        let Some(event) = event.map_err(Broken::Read)? else { break };
+        let Some(event) = event.map_err(WatchError::Read)? else { break };
         is_silent = false;
         let change = match event {
-            WatchEvent::Added(object) | WatchEvent::Modified(object) => Change::Applied(object),
-            WatchEvent::Deleted(object) => Change::Deleted(object),
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => WatchChange::Applied(object),
+            WatchEvent::Deleted(object) => WatchChange::Deleted(object),
             WatchEvent::Bookmark(bookmark) => {
                 *version = bookmark.metadata.resource_version;
                 continue;
             }
-            WatchEvent::Error(status) => return Err(Broken::Told(status.boxed())),
+            WatchEvent::Error(status) => return Err(WatchError::Told(status.boxed())),
         };
-        let (Change::Applied(object) | Change::Deleted(object)) = &change;
+        let (WatchChange::Applied(object) | WatchChange::Deleted(object)) = &change;
         if let Some(reached) = &object.meta().resource_version {
             version.clone_from(reached);
         }
         show(change);
     }
     if is_silent && env.uptime().saturating_sub(begin) < SHORTEST_WATCH {
-        return Err(Broken::TooShort);
+        return Err(WatchError::TooShort);
     }
     Ok(())
 }
@@ -334,14 +341,14 @@ async fn next_event<K: DeserializeOwned>(
     if line.last() != Some(&b'\n') {
         return Ok(None);
     }
-    decode::from_slice(line).map(Some).map_err(kube::Error::SerdeError)
+    decode::decode_json(line).map(Some).map_err(kube::Error::SerdeError)
 }
 
 /// The facts and the namespace of an object.
-pub(crate) fn locate<K: ApiObject, T>(object: K, read: fn(K) -> T) -> Located<T> {
-    let namespace = intern(object.meta().namespace.as_deref().unwrap_or_default());
-    let version = version(&object);
-    Located { namespace, seen: Seen { facts: Arc::new(read(object)), version } }
+pub(crate) fn locate_object<K: ApiObject, T>(object: K, read: fn(K) -> T) -> Located<T> {
+    let namespace = intern_text(object.meta().namespace.as_deref().unwrap_or_default());
+    let version = object_version(&object);
+    Located { namespace, seen: VersionedFacts { facts: Arc::new(read(object)), version } }
 }
 
 #[cfg(test)]

@@ -32,8 +32,8 @@ use crate::response_body::ResponseBodies;
 use crate::{decode, rejection};
 pub use error::WriteError;
 pub use limits::WriteLimits;
-use shutdown::Shutdown;
-use slots::{Slot, Slots};
+use shutdown::WriteShutdown;
+use slots::{WriteSlot, WriteSlots};
 
 /// What usually delays a request that gets no answer.
 const SLOW: &str = "an admission webhook or the API server is slow";
@@ -44,9 +44,9 @@ pub struct Writer {
     client: Client,
     env: Env,
     fence: Fence,
-    slots: Slots,
+    slots: WriteSlots,
     limits: WriteLimits,
-    shutdown: Shutdown,
+    shutdown: WriteShutdown,
     field_manager: String,
     metrics: WriteMetrics,
     bodies: ResponseBodies,
@@ -62,8 +62,8 @@ impl Writer {
         stop: CancellationToken,
         metrics: WriteMetrics,
     ) -> Self {
-        let slots = Slots::new(env.clone(), limits.in_flight);
-        let shutdown = Shutdown::new(env.clone(), stop, limits.deadline);
+        let slots = WriteSlots::new(env.clone(), limits.in_flight);
+        let shutdown = WriteShutdown::new(env.clone(), stop, limits.deadline);
         let field_manager = "vmpool-controller".to_owned();
         let bodies = ResponseBodies::default();
         Self { client, env, fence, slots, limits, shutdown, field_manager, metrics, bodies }
@@ -71,8 +71,8 @@ impl Writer {
 
     /// How many writes of the collection at `path` can start without waiting for each other. There is a limit only while they
     /// are slow.
-    pub(crate) fn room(&self, path: &str) -> usize {
-        self.slots.room(path)
+    pub(crate) fn available_slots(&self, path: &str) -> usize {
+        self.slots.available_slots(path)
     }
 
     /// The memory limit of response bodies, which reads share.
@@ -208,7 +208,7 @@ impl Writer {
         request: Result<Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, WriteError> {
         let result = self.in_slot(kind, lane, request).await;
-        self.metrics.ended(kind, outcome(&result));
+        self.metrics.ended(kind, write_outcome(&result));
         result
     }
 
@@ -226,7 +226,7 @@ impl Writer {
         if (needs_lease && !self.fence.admits(self.limits.deadline)) || self.shutdown.has_ended() {
             return Err(WriteError::Fenced);
         }
-        let bounds = select(Box::pin(self.fence.lost()), Box::pin(self.shutdown.end()));
+        let bounds = select(Box::pin(self.fence.wait_until_ended()), Box::pin(self.shutdown.end()));
         match select(pin!(self.within_deadline(slot, request)), bounds).await {
             Either::Left((result, _)) => result,
             Either::Right(_) => {
@@ -238,7 +238,7 @@ impl Writer {
     /// Sends a request, and waits for the response until the deadline of the slot.
     async fn within_deadline<T: DeserializeOwned>(
         &self,
-        mut slot: Slot,
+        mut slot: WriteSlot,
         request: Request<Vec<u8>>,
     ) -> Result<T, WriteError> {
         let deadline = if slot.is_slow() { self.limits.slow_deadline } else { self.limits.deadline };
@@ -257,26 +257,26 @@ impl Writer {
 
     async fn exchange<T: DeserializeOwned>(&self, request: Request<Vec<u8>>) -> Result<T, WriteError> {
         let response =
-            self.client.send(request.map(Into::into)).await.map_err(|error| unconfirmed(&error))?;
+            self.client.send(request.map(Into::into)).await.map_err(|error| unconfirmed_error(&error))?;
         let (parts, body) = response.into_parts();
         let mut body = pin!(body);
         let mut whole = self.bodies.begin();
         while let Some(frame) = body.frame().await {
-            if let Some(data) = frame.map_err(|error| unconfirmed(&error))?.data_ref() {
+            if let Some(data) = frame.map_err(|error| unconfirmed_error(&error))?.data_ref() {
                 whole.push(data).await;
             }
         }
-        answer(&parts, whole.bytes())
+        read_write_response(&parts, whole.bytes())
     }
 }
 
-fn outcome<T>(result: &Result<T, WriteError>) -> WriteOutcome {
+fn write_outcome<T>(result: &Result<T, WriteError>) -> WriteOutcome {
     match result {
         Ok(_) => WriteOutcome::Done,
         Err(WriteError::Refused { .. }) => WriteOutcome::Refused,
         Err(WriteError::Unconfirmed(_)) => WriteOutcome::Unconfirmed,
         Err(WriteError::Fenced) => WriteOutcome::Fenced,
-        Err(WriteError::Invalid(_) | WriteError::NotKept(_)) => WriteOutcome::Invalid,
+        Err(WriteError::Invalid(_) | WriteError::NotInPool(_)) => WriteOutcome::Invalid,
     }
 }
 
@@ -293,15 +293,18 @@ struct LeftMeta {
     resource_version: String,
 }
 
-fn unconfirmed(error: &(dyn std::error::Error + 'static)) -> WriteError {
+fn unconfirmed_error(error: &(dyn std::error::Error + 'static)) -> WriteError {
     WriteError::Unconfirmed(vmpool_runtime::telemetry::with_causes(error))
 }
 
-fn answer<T: DeserializeOwned>(parts: &http::response::Parts, body: &[u8]) -> Result<T, WriteError> {
+fn read_write_response<T: DeserializeOwned>(
+    parts: &http::response::Parts,
+    body: &[u8],
+) -> Result<T, WriteError> {
     if parts.status.is_success() {
-        return decode::from_slice(body).map_err(|error| unconfirmed(&error));
+        return decode::decode_json(body).map_err(|error| unconfirmed_error(&error));
     }
-    let status = rejection::status(parts, body);
+    let status = rejection::rejection_status(parts, body);
     // The API server may have stored the object before the error.
     if parts.status.is_server_error() && parts.status != StatusCode::NOT_IMPLEMENTED {
         let mut message = format!("{}: {}", parts.status, status.message);

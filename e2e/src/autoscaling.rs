@@ -1,14 +1,14 @@
 //! Autoscalers of pools, for scenarios that set metrics with [`vmpool_installation::metrics_api`].
 
 use serde_json::{Value, json};
-use vmpool_invariants::object::Kind;
+use vmpool_invariants::object::TestedKind;
 use vmpool_test_cluster::Result;
-use vmpool_test_cluster::control_plane::apply;
+use vmpool_test_cluster::control_plane::apply_manifests;
 
-use crate::world::{Pool, World};
+use crate::world::{PoolHandle, ScenarioWorld};
 
-/// The target CPU usage of each machine, as a metric for [`autoscale`]: a tenth of a core.
-pub fn cpu() -> Value {
+/// The target CPU usage of each machine, as a metric for [`create_pool_autoscaler`]: a tenth of a core.
+pub fn cpu_metric() -> Value {
     let target = json!({ "type": "AverageValue", "averageValue": "100m" });
     json!({ "type": "Resource", "resource": { "name": "cpu", "target": target } })
 }
@@ -23,19 +23,24 @@ pub fn at_once() -> Value {
 ///
 /// # Errors
 /// The API server's error.
-pub async fn autoscale(world: &World, pool: &Pool<'_>, metric: Value, scale_down: Value) -> Result<()> {
-    let api_version = world.platform().resource(Kind::Pool).api_version;
+pub async fn create_pool_autoscaler(
+    world: &ScenarioWorld,
+    pool: &PoolHandle<'_>,
+    metric: Value,
+    scale_down: Value,
+) -> Result<()> {
+    let api_version = world.platform().resource(TestedKind::Pool).api_version;
     let hpa = json!({
         "apiVersion": "autoscaling/v2",
         "kind": "HorizontalPodAutoscaler",
         "metadata": { "name": pool.name() },
         "spec": {
-            "scaleTargetRef": { "apiVersion": api_version, "kind": Kind::Pool.name(), "name": pool.name() },
+            "scaleTargetRef": { "apiVersion": api_version, "kind": TestedKind::Pool.name(), "name": pool.name() },
             "minReplicas": 1,
             "maxReplicas": 5,
             "metrics": [metric],
             "behavior": { "scaleUp": { "stabilizationWindowSeconds": 0 }, "scaleDown": scale_down },
         },
     });
-    apply(&world.client(), &[hpa], Some(world.namespace())).await
+    apply_manifests(&world.client(), &[hpa], Some(world.namespace())).await
 }

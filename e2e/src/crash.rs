@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use vmpool_installation::fault_proxy::{DropPoint, FaultProxy, RequestLine, WatchFault};
-use vmpool_installation::programs::Controller;
+use vmpool_installation::programs::ControllerProgram;
 use vmpool_test_cluster::error::Result;
 use vmpool_test_cluster::poll;
 
@@ -71,7 +71,7 @@ impl Successor {
 }
 
 /// A controller whose requests go through a fault proxy of its own.
-type Proxied = (Arc<Controller>, FaultProxy);
+type Proxied = (Arc<ControllerProgram>, FaultProxy);
 
 /// The controllers of one world, each with its own fault proxy.
 pub struct Controllers {
@@ -121,7 +121,7 @@ impl Controllers {
     /// Restarts the killed controller, unless a standby takes over.
     ///
     /// # Errors
-    /// As [`Controller::start`].
+    /// As [`ControllerProgram::start`].
     pub async fn start_successor(&self) -> Result<()> {
         if self.successor == Successor::Restarted { self.restart_killed().await } else { Ok(()) }
     }
@@ -129,7 +129,7 @@ impl Controllers {
     /// Restarts the killed controller.
     ///
     /// # Errors
-    /// As [`Controller::start`].
+    /// As [`ControllerProgram::start`].
     pub async fn restart_killed(&self) -> Result<()> {
         for (controller, _) in &self.proxied {
             if controller.pid().is_none() {
@@ -173,7 +173,7 @@ impl Controllers {
     /// [`vmpool_test_cluster::Error::Deadline`].
     pub async fn until_quiet(&self) -> Result<()> {
         let mut before = self.leader_writes().await;
-        poll::until(
+        poll::poll_until(
             || "the controllers have stopped writing".to_owned(),
             DEADLINE,
             async || {

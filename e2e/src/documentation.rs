@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_mins(2);
 ///
 /// # Errors
 /// If the page cannot be read.
-pub fn page(name: &str) -> Result<String> {
+pub fn read_docs_page(name: &str) -> Result<String> {
     let path = workspace_root().join("docs").join(name);
     std::fs::read_to_string(&path).with_context(|| path.display().to_string())
 }
@@ -25,7 +25,7 @@ pub fn page(name: &str) -> Result<String> {
 ///
 /// # Errors
 /// If the page has no such heading or block.
-pub fn block(page: &str, heading: &str, language: &str) -> Result<String> {
+pub fn find_code_block(page: &str, heading: &str, language: &str) -> Result<String> {
     let (_, section) = page.split_once(&format!("\n## {heading}\n")).context("no such heading")?;
     let (before, rest) = section.split_once(&format!("```{language}\n")).context("no such block")?;
     let indentation = before.rsplit('\n').next().unwrap_or_default();
@@ -39,7 +39,7 @@ pub fn block(page: &str, heading: &str, language: &str) -> Result<String> {
 ///
 /// # Errors
 /// If the page has no such heading or command.
-pub fn commands(page: &str, heading: &str, language: &str) -> Result<Vec<String>> {
+pub fn find_documented_commands(page: &str, heading: &str, language: &str) -> Result<Vec<String>> {
     let (_, section) = page.split_once(&format!("\n{heading}\n")).with_context(|| heading.to_owned())?;
     let level = heading.split(' ').next().unwrap_or_default().len();
     let higher = |line: &&str| (1..=level).any(|level| line.starts_with(&format!("{} ", "#".repeat(level))));
@@ -68,7 +68,7 @@ pub fn commands(page: &str, heading: &str, language: &str) -> Result<Vec<String>
 ///
 /// # Errors
 /// If the shell cannot be started or does not end in time.
-pub async fn shell(
+pub async fn run_shell_script(
     cluster: &ControlPlane,
     kubeconfig: &Path,
     flags: &str,
@@ -84,7 +84,7 @@ pub async fn shell(
     let mut command = Command::new("sh");
     command.args(["-c", &script]).env("HOME", cluster.directory()).env_remove("KUBECONFIG");
     command.current_dir(directory);
-    let output = process::output("sh", command, LIMIT).await?;
+    let output = process::command_output("sh", command, LIMIT).await?;
     let said = [output.stdout, output.stderr].concat();
     Ok((output.status.success(), String::from_utf8_lossy(&said).into_owned()))
 }

@@ -10,18 +10,20 @@ use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::OnceCell;
 use tracing_subscriber::EnvFilter;
-use vmpool_installation::installation::{GuardOptions, Installation, cluster_options, kubevirt_definitions};
+use vmpool_installation::installation::{
+    ClusterInstallation, GuardOptions, cluster_options, kubevirt_definitions,
+};
 use vmpool_test_cluster::control_plane::ControlPlane;
-use vmpool_test_cluster::error::{Error, Result, chain};
+use vmpool_test_cluster::error::{Error, Result, error_with_causes};
 
 /// A part of the shared cluster. It is started once; if that fails, every caller gets the error.
 type Shared<T> = OnceCell<std::result::Result<Arc<T>, String>>;
 
 static CLUSTER: Shared<ControlPlane> = OnceCell::const_new();
-static INSTALLATION: Shared<Installation> = OnceCell::const_new();
-static GUARDED: Shared<Installation> = OnceCell::const_new();
-static BOTH_PLATFORMS: Shared<Installation> = OnceCell::const_new();
-static WITH_FAULT_PROXIES: Shared<Installation> = OnceCell::const_new();
+static INSTALLATION: Shared<ClusterInstallation> = OnceCell::const_new();
+static GUARDED: Shared<ClusterInstallation> = OnceCell::const_new();
+static BOTH_PLATFORMS: Shared<ClusterInstallation> = OnceCell::const_new();
+static WITH_FAULT_PROXIES: Shared<ClusterInstallation> = OnceCell::const_new();
 
 /// A flag that shortens reservations, for scenarios that wait for their end.
 pub const SHORT_RESERVATION: &str = "--reservation-timeout=5s";
@@ -30,7 +32,7 @@ pub const SHORT_RESERVATION: &str = "--reservation-timeout=5s";
 ///
 /// # Panics
 /// If the system cannot create threads, in which case no test can run.
-pub fn runtime() -> &'static Runtime {
+pub fn harness_runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| {
         log_to_stderr();
@@ -45,14 +47,14 @@ pub fn runtime() -> &'static Runtime {
 
 /// Runs a test on the runtime of the harness.
 pub fn block_on<F: Future>(test: F) -> F::Output {
-    runtime().block_on(test)
+    harness_runtime().block_on(test)
 }
 
 /// The control plane that all scenarios share, with the project's CRDs and nothing else.
 ///
 /// # Errors
 /// [`Error::Unavailable`] if it did not start; every caller gets this error.
-pub async fn cluster() -> Result<Arc<ControlPlane>> {
+pub async fn shared_cluster() -> Result<Arc<ControlPlane>> {
     let start = async || {
         tear_down_at_exit();
         ControlPlane::start(cluster_options("shared")).await
@@ -64,8 +66,8 @@ pub async fn cluster() -> Result<Arc<ControlPlane>> {
 ///
 /// # Errors
 /// [`Error::Unavailable`] if a part of it did not start; every caller gets this error.
-pub async fn installation() -> Result<Arc<Installation>> {
-    shared(&INSTALLATION, async || Installation::onto(cluster().await?).await).await
+pub async fn installation_on_shared_cluster() -> Result<Arc<ClusterInstallation>> {
+    shared(&INSTALLATION, async || ClusterInstallation::onto(shared_cluster().await?).await).await
 }
 
 /// A second shared control plane, with the chart's accounts, the simulator, the webhook and the aggregated API.
@@ -74,19 +76,19 @@ pub async fn installation() -> Result<Arc<Installation>> {
 ///
 /// # Errors
 /// [`Error::Unavailable`] if a part of it did not start; every caller gets this error.
-pub async fn guarded() -> Result<Arc<Installation>> {
+pub async fn guarded_installation() -> Result<Arc<ClusterInstallation>> {
     let start = async || {
         tear_down_at_exit();
-        Installation::start("guarded", Some(GuardOptions::default())).await
+        ClusterInstallation::start("guarded", Some(GuardOptions::default())).await
     };
     shared(&GUARDED, start).await
 }
 
-/// A control plane as [`guarded`], with both platforms.
+/// A control plane as [`guarded_installation`], with both platforms.
 ///
 /// # Errors
 /// [`Error::Unavailable`] if a part of it did not start; every caller gets this error.
-pub async fn both_platforms() -> Result<Arc<Installation>> {
+pub async fn both_platforms() -> Result<Arc<ClusterInstallation>> {
     let start = async || {
         tear_down_at_exit();
         start_with_both_platforms("both-platforms", GuardOptions::default()).await
@@ -97,12 +99,12 @@ pub async fn both_platforms() -> Result<Arc<Installation>> {
 /// Starts a control plane of its own as [`both_platforms`], with these options.
 ///
 /// # Errors
-/// As [`Installation::guarded`].
-pub async fn start_with_both_platforms(name: &str, guard: GuardOptions) -> Result<Installation> {
+/// As [`ClusterInstallation::guarded`].
+pub async fn start_with_both_platforms(name: &str, guard: GuardOptions) -> Result<ClusterInstallation> {
     let mut options = cluster_options(name);
     options.manifests.extend(kubevirt_definitions());
     let cluster = Arc::new(ControlPlane::start(options).await?);
-    Installation::guarded(cluster, guard.with_kubevirt()).await
+    ClusterInstallation::guarded(cluster, guard.with_kubevirt()).await
 }
 
 /// A further shared control plane with both platforms. Its webhook and aggregated API have one replica each, which can be
@@ -110,7 +112,7 @@ pub async fn start_with_both_platforms(name: &str, guard: GuardOptions) -> Resul
 ///
 /// # Errors
 /// [`Error::Unavailable`] if a part of it did not start; every caller gets this error.
-pub async fn with_fault_proxies() -> Result<Arc<Installation>> {
+pub async fn with_fault_proxies() -> Result<Arc<ClusterInstallation>> {
     let start = async || {
         tear_down_at_exit();
         let impatient = format!("apiserver.extraArgs={{{SHORT_RESERVATION}}}");
@@ -127,13 +129,13 @@ pub async fn with_fault_proxies() -> Result<Arc<Installation>> {
 /// [`Error::Unavailable`] for any other provider.
 pub(crate) fn check_embedded() -> Result<()> {
     match std::env::var("E2E_CLUSTER") {
-        Ok(name) if !["embedded", "node"].contains(&name.as_str()) => Err(unsupported(&name)),
+        Ok(name) if !["embedded", "node"].contains(&name.as_str()) => Err(unsupported_cluster_error(&name)),
         _ => Ok(()),
     }
 }
 
 /// The error for a value of `E2E_CLUSTER` that a program does not support.
-pub fn unsupported(name: &str) -> Error {
+pub fn unsupported_cluster_error(name: &str) -> Error {
     let reason = format!(
         "E2E_CLUSTER={name} is not supported here: tests start `embedded` and `node` by themselves, and `make e2e` takes \
          `kind`, `k3s` and `current`, too"
@@ -143,7 +145,9 @@ pub fn unsupported(name: &str) -> Error {
 
 async fn shared<T>(cell: &Shared<T>, start: impl AsyncFnOnce() -> Result<T>) -> Result<Arc<T>> {
     check_embedded()?;
-    let started = cell.get_or_init(async || start().await.map(Arc::new).map_err(|error| chain(&error))).await;
+    let started = cell
+        .get_or_init(async || start().await.map(Arc::new).map_err(|error| error_with_causes(&error)))
+        .await;
     started.clone().map_err(|reason| Error::Unavailable {
         reason: format!("the shared cluster did not start: {reason}"),
     })

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use vmpool_installation::installation::{GuardOptions, Installation};
-use vmpool_invariants::platform::PlatformName;
+use vmpool_installation::installation::{ClusterInstallation, GuardOptions};
+use vmpool_invariants::platform::TestedPlatform;
 use vmpool_test_cluster::access::Access;
 use vmpool_test_cluster::deadline::Deadline;
-use vmpool_test_cluster::error::{Result, chain};
+use vmpool_test_cluster::error::{Result, error_with_causes};
 
 use crate::harness;
-use crate::world::World;
+use crate::world::ScenarioWorld;
 
 /// Default timeout of a scenario. All its waits have their own timeouts, so that this one only limits mistakes.
 pub const LIMIT: Duration = Duration::from_mins(6);
@@ -24,7 +24,7 @@ const MARGIN: Duration = Duration::from_mins(2);
 #[must_use = "a scenario does nothing until it runs"]
 pub struct Scenario {
     name: &'static str,
-    platform: Option<PlatformName>,
+    platform: Option<TestedPlatform>,
     own_cluster: bool,
     fault_proxy: bool,
     guard: Option<GuardOptions>,
@@ -42,7 +42,7 @@ enum Ending {
 }
 
 /// A scenario with this name, which is a sentence.
-pub fn scenario(name: &'static str) -> Scenario {
+pub fn define_scenario(name: &'static str) -> Scenario {
     Scenario {
         name,
         platform: None,
@@ -64,7 +64,7 @@ impl Scenario {
 
     /// Runs with a pool of this platform, on a cluster with both platforms, the webhook and the aggregated API. The
     /// default is DVP, on a cluster without KubeVirt.
-    pub fn on(mut self, platform: PlatformName) -> Self {
+    pub fn on(mut self, platform: TestedPlatform) -> Self {
         self.platform = Some(platform);
         self
     }
@@ -113,7 +113,7 @@ impl Scenario {
     /// # Panics
     /// If an expectation of `body` or an invariant is violated, with a report of the scenario's state and logs.
     #[expect(clippy::panic, reason = "this is how a test fails")]
-    pub fn run(self, body: impl AsyncFnOnce(&World) -> anyhow::Result<()>) {
+    pub fn run(self, body: impl AsyncFnOnce(&ScenarioWorld) -> anyhow::Result<()>) {
         let (name, limit) = (self.name, self.limit + MARGIN);
         let outcome = harness::block_on(async { Deadline::after(limit).within(self.start(body)).await });
         let late = |elapsed| Err(format!("scenario `{name}` has not completed within {elapsed}"));
@@ -122,20 +122,21 @@ impl Scenario {
         }
     }
 
-    async fn start(self, body: impl AsyncFnOnce(&World) -> anyhow::Result<()>) -> Result<(), String> {
-        let begin = |error| format!("scenario `{}` could not start: {}", self.name, chain(&error));
+    async fn start(self, body: impl AsyncFnOnce(&ScenarioWorld) -> anyhow::Result<()>) -> Result<(), String> {
+        let begin =
+            |error| format!("scenario `{}` could not start: {}", self.name, error_with_causes(&error));
         harness::check_embedded().map_err(begin)?;
         let installation = match self.guard.clone() {
             guard if self.own_cluster => {
-                Installation::start(&self.name.replace(' ', "-"), guard).await.map(Arc::new)
+                ClusterInstallation::start(&self.name.replace(' ', "-"), guard).await.map(Arc::new)
             }
             _shared if self.fault_proxy => harness::with_fault_proxies().await,
             _shared if self.platform.is_some() => harness::both_platforms().await,
-            Some(_default) => harness::guarded().await,
-            None => harness::installation().await,
+            Some(_default) => harness::guarded_installation().await,
+            None => harness::installation_on_shared_cluster().await,
         };
         let installation = installation.map_err(begin)?;
-        let world = World::start_on(
+        let world = ScenarioWorld::start_on(
             self.platform.unwrap_or_default(),
             self.name,
             installation.clone(),
@@ -154,7 +155,7 @@ impl Scenario {
         if self.own_cluster
             && let Ok(own) = Arc::try_unwrap(installation)
         {
-            let stopped = own.stop().await.map_err(|error| chain(&error));
+            let stopped = own.stop().await.map_err(|error| error_with_causes(&error));
             return outcome.and(stopped);
         }
         outcome
@@ -165,27 +166,30 @@ impl Scenario {
 ///
 /// # Errors
 /// The violated expectation of `body` or invariant, with a report of the scenario's state and logs.
-pub async fn visit(
+pub async fn run_scenario_on_cluster(
     name: &str,
     access: &Access,
-    body: impl AsyncFnOnce(&World) -> anyhow::Result<()>,
+    body: impl AsyncFnOnce(&ScenarioWorld) -> anyhow::Result<()>,
 ) -> Result<(), String> {
-    let world = World::visit(name, access.clone()).await;
-    let world = world.map_err(|error| format!("scenario `{name}` could not start: {}", chain(&error)))?;
+    let world = ScenarioWorld::visit(name, access.clone()).await;
+    let world =
+        world.map_err(|error| format!("scenario `{name}` could not start: {}", error_with_causes(&error)))?;
     run_body(&world, Ending::Full, LIMIT, body).await
 }
 
 /// Runs the body of a scenario and its end.
 async fn run_body(
-    world: &World,
+    world: &ScenarioWorld,
     ending: Ending,
     limit: Duration,
-    body: impl AsyncFnOnce(&World) -> anyhow::Result<()>,
+    body: impl AsyncFnOnce(&ScenarioWorld) -> anyhow::Result<()>,
 ) -> Result<(), String> {
     let run = async {
         match AssertUnwindSafe(body(world)).catch_unwind().await {
-            Ok(Ok(())) => end(world, ending).await.map_err(|error| format!("at the end: {}", chain(&error))),
-            Ok(Err(error)) => Err(chain(error.as_ref())),
+            Ok(Ok(())) => {
+                end(world, ending).await.map_err(|error| format!("at the end: {}", error_with_causes(&error)))
+            }
+            Ok(Err(error)) => Err(error_with_causes(error.as_ref())),
             // The message of the panic was already printed to the test's output.
             Err(_panic) => Err("it panicked, see above".to_owned()),
         }
@@ -198,7 +202,7 @@ async fn run_body(
     outcome.map_err(|error| format!("scenario `{name}` failed: {error}\n\n{}", world.report()))
 }
 
-async fn end(world: &World, ending: Ending) -> Result<()> {
+async fn end(world: &ScenarioWorld, ending: Ending) -> Result<()> {
     world.check().await?;
     if ending == Ending::Full {
         world.settles().await?;

@@ -2,20 +2,20 @@
 
 use serde_json::Value;
 use vmpool_installation::workspace_root;
-use vmpool_invariants::platform::PlatformName;
-use vmpool_test_cluster::control_plane::documents_in;
+use vmpool_invariants::platform::TestedPlatform;
+use vmpool_test_cluster::control_plane::read_yaml_documents;
 use vmpool_test_cluster::error::{Error, Result};
 
 /// The schema of a pool of this platform, in its first version.
 ///
 /// # Errors
 /// [`Error::File`], [`Error::Unexpected`] if the file contains no schema.
-pub fn of_pools(platform: PlatformName) -> Result<Value> {
+pub fn of_pools(platform: TestedPlatform) -> Result<Value> {
     let file = match platform {
-        PlatformName::Dvp => "virtualmachinepools.virtualization.deckhouse.io.yaml",
-        PlatformName::KubeVirt => "kubevirt/virtualmachinepools.pool.kubevirt.io.yaml",
+        TestedPlatform::Dvp => "virtualmachinepools.virtualization.deckhouse.io.yaml",
+        TestedPlatform::KubeVirt => "kubevirt/virtualmachinepools.pool.kubevirt.io.yaml",
     };
-    let mut documents = documents_in(&workspace_root().join("api/crds").join(file))?;
+    let mut documents = read_yaml_documents(&workspace_root().join("api/crds").join(file))?;
     let schema = documents
         .first_mut()
         .and_then(|definition| definition.pointer_mut("/spec/versions/0/schema/openAPIV3Schema"))

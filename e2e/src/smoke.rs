@@ -3,35 +3,35 @@
 //! The node cluster's tests run them, and so does `make e2e` on external clusters.
 
 use serde_json::json;
-use vmpool_invariants::object::Object;
-use vmpool_test_cluster::error::{Error, Result, chain};
+use vmpool_invariants::object::JsonObject;
+use vmpool_test_cluster::error::{Error, Result, error_with_causes};
 
-use crate::world::condition::{disks, has_machine, live_members, not, ready_replicas};
-use crate::world::{Policy, Pool, SUBRESOURCES, World};
+use crate::world::condition::{disk_count, has_machine, live_members, negate_condition, ready_replicas};
+use crate::world::{PoolHandle, PoolScaleDownPolicy, SUBRESOURCES, ScenarioWorld};
 
 /// The controller creates a pool's machines and disks, follows `kubectl scale` up and down, and replaces a deleted
 /// machine.
 ///
 /// # Errors
 /// The first expectation that is not met.
-pub async fn a_pool_converges(world: &World) -> Result<()> {
+pub async fn a_pool_converges(world: &ScenarioWorld) -> Result<()> {
     let pool = world.pool("web").disk("root").disk("data").replicas(3).ready().await?;
-    pool.until(disks(6)).await?;
+    pool.until(disk_count(6)).await?;
     pool.scale(5).await?;
-    pool.until(ready_replicas(5).and(disks(10))).await?;
+    pool.until(ready_replicas(5).and(disk_count(10))).await?;
     pool.scale(2).await?;
     pool.until(ready_replicas(2)).await?;
     let machine = pool.machine(0).await?;
     world.delete(&machine).await?;
-    pool.until(not(has_machine(&machine)).and(ready_replicas(2))).await
+    pool.until(negate_condition(has_machine(&machine)).and(ready_replicas(2))).await
 }
 
 /// An Explicit pool cannot be scaled down through its replicas: the API server reaches the webhook through its Service.
 ///
 /// # Errors
 /// The first expectation that is not met.
-pub async fn explicit_is_kept(world: &World) -> Result<()> {
-    let pool = world.pool("runners").policy(Policy::Explicit).replicas(2).ready().await?;
+pub async fn explicit_is_kept(world: &ScenarioWorld) -> Result<()> {
+    let pool = world.pool("runners").policy(PoolScaleDownPolicy::Explicit).replicas(2).ready().await?;
     let attempts = [
         ("kubectl scale", pool.scale(1).await),
         ("a patch of the scale", pool.scale_by_api(0).await),
@@ -46,7 +46,7 @@ pub async fn explicit_is_kept(world: &World) -> Result<()> {
                 });
             }
             Err(error) => {
-                let message = chain(&error);
+                let message = error_with_causes(&error);
                 expect(message.contains("Explicit") && message.contains("scaledownwith"), || {
                     format!("the refusal of {request} explains what to do, unlike: {message}")
                 })?;
@@ -64,8 +64,8 @@ pub async fn explicit_is_kept(world: &World) -> Result<()> {
 ///
 /// # Errors
 /// The first expectation that is not met.
-pub async fn targeted_removal(world: &World) -> Result<()> {
-    let pool = world.pool("runners").policy(Policy::Explicit).replicas(3).ready().await?;
+pub async fn targeted_removal(world: &ScenarioWorld) -> Result<()> {
+    let pool = world.pool("runners").policy(PoolScaleDownPolicy::Explicit).replicas(3).ready().await?;
     let machines = pool.machines().await?;
     remove_by_kubectl(world, &pool, &machines[1]).await?;
     pool.until(ready_replicas(2)).await?;
@@ -78,7 +78,7 @@ pub async fn targeted_removal(world: &World) -> Result<()> {
 }
 
 /// Uses the command from the docs.
-async fn remove_by_kubectl(world: &World, pool: &Pool<'_>, machine: &Object) -> Result<()> {
+async fn remove_by_kubectl(world: &ScenarioWorld, pool: &PoolHandle<'_>, machine: &JsonObject) -> Result<()> {
     let path = format!(
         "/apis/{SUBRESOURCES}/namespaces/{}/virtualmachinepools/{}/scaledownwith",
         world.namespace(),

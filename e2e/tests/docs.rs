@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 use clap::CommandFactory;
 use rstest::rstest;
 use vmpool_api::annotations;
-use vmpool_controller::Reason;
-use vmpool_controller::metrics::Metrics;
-use vmpool_controller::options::Options;
+use vmpool_controller::EventReason;
+use vmpool_controller::metrics::ControllerMetrics;
+use vmpool_controller::options::ControllerArgs;
 use vmpool_engine::condition;
 use vmpool_engine::failure::FailureReason;
 use vmpool_installation::workspace_root;
 use vmpool_platforms::kubevirt::pins;
 use vmpool_runtime::Env;
-use vmpool_runtime::metrics::Kind;
+use vmpool_runtime::metrics::MetricKind;
 
 #[path = "docs/recipes.rs"]
 mod recipes;
@@ -100,7 +100,7 @@ fn every_flag_is_documented_with_its_variable_and_its_default() {
     let documented = table(OPERATIONS, "Flag")
         .into_iter()
         .map(|row| (code(&row[0]).concat(), code(&row[1]).concat(), code(&row[2]).concat()));
-    let command = Options::command();
+    let command = ControllerArgs::command();
     let existing = command.get_arguments().map(|flag| {
         let default = flag.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
         let variable = flag.get_env().unwrap().to_string_lossy().into_owned();
@@ -126,7 +126,7 @@ fn every_condition_and_reason_is_documented() {
         .iter()
         .flat_map(|row| code(&row[2]).into_iter().map(|reason| (code(&row[0]).concat(), reason)))
         .collect();
-    let types = condition::OWN.map(str::to_owned);
+    let types = condition::CONTROLLER_CONDITIONS.map(str::to_owned);
     same(POOLS, rows.iter().map(|(kind, _)| kind.clone()), types.clone());
 
     let (failures, others): (BTreeSet<_>, BTreeSet<_>) =
@@ -147,12 +147,12 @@ fn every_condition_and_reason_is_documented() {
 #[test]
 fn every_event_is_documented_with_its_type() {
     let documented = table(POOLS, "Reason").into_iter().map(|row| (code(&row[0]).concat(), row[1].clone()));
-    let reasons = all!(Reason: RestartRequested, SuccessfulCreate, FailedCreate, MachineLost, DiskLost, SuccessfulDelete, FailedDelete, DiskCreated, DiskRestored, DiskReused,
+    let reasons = all!(EventReason: RestartRequested, SuccessfulCreate, FailedCreate, MachineLost, DiskLost, SuccessfulDelete, FailedDelete, DiskCreated, DiskRestored, DiskReused,
         DiskDetached, DiskDetachedByHand, DiskDeleted, DiskResized, FailedDisk, FailedRepair, FailedRevisionPruning, ReservationExpired, TemplateApplied,
         FailedTemplateUpdate, InvalidSettings, FailedRead, MachineNotStarted, OtherControllerActive, PinRepaired, ProtectionShortened;
-        Reason::TemplateUnresolved(_));
-    let unresolved = pins::REASONS.map(Reason::TemplateUnresolved);
-    let kind = |reason: Reason| if reason.is_warning() { "Warning" } else { "Normal" };
+        EventReason::TemplateUnresolved(_));
+    let unresolved = pins::REASONS.map(EventReason::TemplateUnresolved);
+    let kind = |reason: EventReason| if reason.is_warning() { "Warning" } else { "Normal" };
     let existing = reasons.into_iter().chain(unresolved);
     let existing = existing.map(|reason| (reason.as_str().to_owned(), kind(reason).to_owned()));
     same(POOLS, documented, existing);
@@ -229,8 +229,8 @@ fn the_causes_of_a_stuck_rollout_and_of_a_blocked_pool_are_those_of_the_conditio
 #[test]
 fn the_page_about_metrics_is_generated_from_the_code() {
     let parts = [
-        vmpool_controller::metrics::reference::part(),
-        vmpool_webhook::metrics::reference::part(),
+        vmpool_controller::metrics::reference::controller_metrics_reference(),
+        vmpool_webhook::metrics::reference::metrics_reference(),
         vmpool_apiserver::metrics_reference(),
     ];
     assert!(
@@ -241,12 +241,13 @@ fn the_page_about_metrics_is_generated_from_the_code() {
 
 #[test]
 fn every_documented_metric_exists() {
-    let (metrics, webhook) = (Metrics::new(&Env::system()), vmpool_webhook::metrics::Metrics::new());
-    let apiserver = vmpool_apiserver::Metrics::new(|_| ());
+    let (metrics, webhook) =
+        (ControllerMetrics::new(&Env::system()), vmpool_webhook::metrics::WebhookMetrics::new());
+    let apiserver = vmpool_apiserver::ApiServerMetrics::new(|_| ());
     let catalogue = [metrics.catalogue(), webhook.catalogue(), apiserver.catalogue()].concat();
     let mut exist: BTreeSet<String> = BTreeSet::new();
     for metric in &catalogue {
-        if metric.kind == Kind::Histogram {
+        if metric.kind == MetricKind::Histogram {
             exist.extend(["_bucket", "_sum", "_count"].map(|part| format!("{}{part}", metric.name)));
         }
         exist.insert(metric.name.to_owned());
@@ -325,7 +326,7 @@ fn every_example_is_documented() {
 fn every_documented_autoscaler_has_a_documented_pool() {
     let objects: Vec<serde_json::Value> = files(&workspace_root().join("docs/examples"), "yaml")
         .iter()
-        .flat_map(|path| vmpool_test_cluster::control_plane::documents_in(path).unwrap())
+        .flat_map(|path| vmpool_test_cluster::control_plane::read_yaml_documents(path).unwrap())
         .collect();
     let is_pool = |object: &serde_json::Value| object["kind"] == "VirtualMachinePool";
     let mut autoscalers = 0;

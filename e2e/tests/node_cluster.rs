@@ -9,8 +9,8 @@ use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 use vmpool_e2e::harness::block_on;
 use vmpool_installation::installation::kubevirt_definitions;
-use vmpool_installation::programs::{Accounts, Chart, Controller, ControllerOptions, Simulator};
-use vmpool_test_cluster::control_plane::{AuditLog, apply, target_directory};
+use vmpool_installation::programs::{Accounts, Chart, ControllerOptions, ControllerProgram, Simulator};
+use vmpool_test_cluster::control_plane::{AuditLog, apply_manifests, target_directory};
 use vmpool_test_cluster::deadline::Deadline;
 use vmpool_test_cluster::node::{NodeCluster, NodeOptions, images};
 use vmpool_test_cluster::{node_test, poll, test_runner};
@@ -25,7 +25,7 @@ fn main() -> anyhow::Result<ExitCode> {
     if let Some(directory) = std::env::var_os(TO_KILL).map(PathBuf::from) {
         return run_until_killed(&directory).map(|()| ExitCode::FAILURE);
     }
-    Ok(test_runner::run(vec![
+    Ok(test_runner::run_tests(vec![
         node_test!(two_pods_are_served_through_the_address_of_their_service),
         node_test!(all_processes_are_killed_with_the_harness),
         node_test!(a_service_with_the_label_of_a_kubevirt_pool_reaches_its_machines),
@@ -33,7 +33,7 @@ fn main() -> anyhow::Result<ExitCode> {
 }
 
 /// A small static program that serves HTTP: etcd.
-fn server() -> anyhow::Result<images::Image> {
+fn server() -> anyhow::Result<images::ContainerImage> {
     Ok(images::of_file("server", &target_directory().join("tools/control-plane/bin/server"))?)
 }
 
@@ -85,7 +85,7 @@ fn pods_are_served() -> anyhow::Result<()> {
             NodeOptions { name: "pods".to_owned(), images: vec![server()?], ..NodeOptions::default() };
         let node = NodeCluster::start(options).await?;
         let outcome = async {
-            apply(&node.admin(), &objects(), None).await?;
+            apply_manifests(&node.admin(), &objects(), None).await?;
             served(&node).await?;
             // Pods run without the kubelet, and a new kubelet finds them.
             node.restart_kubelet()?;
@@ -113,7 +113,7 @@ fn pods_are_served() -> anyhow::Result<()> {
 /// Waits until both Pods are ready and the Service responds at its cluster address.
 async fn served(node: &NodeCluster) -> anyhow::Result<()> {
     let ready = ["get", "deployment", "server", "-o", "jsonpath={.status.readyReplicas}"];
-    poll::until(
+    poll::poll_until(
         || "two Pods are ready".to_owned(),
         DEADLINE,
         async || {
@@ -125,7 +125,7 @@ async fn served(node: &NodeCluster) -> anyhow::Result<()> {
     let address = node.kubectl(&["get", "service", "server", "-o", "jsonpath={.spec.clusterIP}"]).await?;
     let (_way, port) =
         node.reach(format!("{address}:80").parse().context("reading the Service's address")?)?;
-    poll::until(
+    poll::poll_until(
         || "the Service responds".to_owned(),
         DEADLINE,
         async || {
@@ -157,8 +157,8 @@ async fn machines_are_served() -> anyhow::Result<()> {
         let simulator = Simulator::start_with(node.cluster(), &["--platform=kubevirt"]).await?;
         let mut options = ControllerOptions::new("default", "one");
         options.extra.push("--platforms=kubevirt".to_owned());
-        let controller = Controller::start(node.cluster(), options).await?;
-        apply(&node.admin(), &pool_of_servers(), Some("default")).await?;
+        let controller = ControllerProgram::start(node.cluster(), options).await?;
+        apply_manifests(&node.admin(), &pool_of_servers(), Some("default")).await?;
         let outcome = requests_reach_both(&node).await;
         outcome.inspect_err(|_| eprintln!("{}\n{}", controller.log_tail(20), simulator.log_tail(20)))?;
         controller.stop().await?;
@@ -209,7 +209,7 @@ async fn requests_reach_both(node: &NodeCluster) -> anyhow::Result<()> {
     let (_way, port) =
         node.reach(format!("{address}:80").parse().context("reading the Service's address")?)?;
     let mut names = BTreeSet::new();
-    poll::until(
+    poll::poll_until(
         || "two machines answer at the address of the Service".to_owned(),
         DEADLINE,
         async || {
@@ -281,7 +281,7 @@ fn run_until_killed(directory: &Path) -> anyhow::Result<()> {
             ..NodeOptions::default()
         };
         let node = NodeCluster::start(options).await?;
-        apply(&node.admin(), &objects(), None).await?;
+        apply_manifests(&node.admin(), &objects(), None).await?;
         served(&node).await?;
         std::fs::write(directory.join("up"), "")?;
         tokio::time::sleep(DEADLINE).await;

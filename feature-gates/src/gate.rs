@@ -4,7 +4,7 @@ use std::fmt;
 
 /// The maturity of a feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Stage {
+pub enum FeatureStage {
     /// May change or be removed in any release; off by default. `AllAlpha` sets these.
     Alpha,
     /// Well tested, but details may change. `AllBeta` sets these.
@@ -15,7 +15,7 @@ pub enum Stage {
     Deprecated,
 }
 
-impl fmt::Display for Stage {
+impl fmt::Display for FeatureStage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Alpha => "ALPHA",
@@ -61,7 +61,7 @@ pub struct Gate {
     /// Its name in `--feature-gates`.
     pub name: &'static str,
     /// The maturity of the feature.
-    pub stage: Stage,
+    pub stage: FeatureStage,
     /// Whether the feature is on by default.
     pub default: bool,
     /// Whether the default cannot be changed.
@@ -74,21 +74,21 @@ pub struct Gate {
 
 /// The gates of vmpool with the attributes of the open build.
 pub const KNOWN: &[Gate] = &[
-    alpha(
+    alpha_gate(
         Feature::VirtualMachinePool,
         "Pools of identical virtual machines: controller, admission and targeted removal",
     ),
-    alpha(Feature::DiskImages, "Disk images: admission and the controller of images"),
-    alpha(
+    alpha_gate(Feature::DiskImages, "Disk images: admission and the controller of images"),
+    alpha_gate(
         Feature::MachineWrapper,
         "The controller of wrappers, which create a machine after its disk image is ready; requires DiskImages",
     ),
 ];
 
-const fn alpha(feature: Feature, description: &'static str) -> Gate {
+const fn alpha_gate(feature: Feature, description: &'static str) -> Gate {
     Gate {
         name: feature.name(),
-        stage: Stage::Alpha,
+        stage: FeatureStage::Alpha,
         default: false,
         locked: false,
         since: "0.1",

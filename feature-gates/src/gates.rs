@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::gate::{Feature, Stage};
-use crate::parse::{self, GROUPS, ParseError};
-use crate::registry::Registry;
+use crate::gate::{Feature, FeatureStage};
+use crate::parse::{self, GROUPS, GateParseError};
+use crate::registry::GateRegistry;
 
 /// A registry with the user's settings applied. It does not change while the process runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeatureGates {
-    registry: Registry,
+    registry: GateRegistry,
     /// One entry for every gate of the registry.
     enabled: BTreeMap<&'static str, bool>,
 }
 
 impl FeatureGates {
     /// Every gate of `registry` at its default.
-    pub fn defaults(registry: &Registry) -> Self {
+    pub fn defaults(registry: &GateRegistry) -> Self {
         let enabled = registry.gates().iter().map(|gate| (gate.name, gate.default)).collect();
         Self { registry: registry.clone(), enabled }
     }
@@ -30,18 +30,18 @@ impl FeatureGates {
     /// be set to the value to which it is locked.
     ///
     /// # Errors
-    /// [`ParseError`], whose message says what to write instead.
-    pub fn parse(registry: &Registry, text: &str) -> Result<Self, ParseError> {
+    /// [`GateParseError`], whose message says what to write instead.
+    pub fn parse(registry: &GateRegistry, text: &str) -> Result<Self, GateParseError> {
         let mut groups: BTreeMap<&str, bool> = BTreeMap::new();
         let mut named: BTreeMap<&'static str, bool> = BTreeMap::new();
-        for (name, value) in parse::entries(text) {
+        for (name, value) in parse::parse_gate_entries(text) {
             let group = GROUPS.iter().find(|(group, _)| *group == name);
             let gate = registry.get(name);
             if group.is_none() && gate.is_none() {
                 return Err(registry.unknown(name));
             }
-            let value = value.ok_or_else(|| ParseError::MissingValue { gate: name.to_owned() })?;
-            let value = parse::boolean(name, value)?;
+            let value = value.ok_or_else(|| GateParseError::MissingValue { gate: name.to_owned() })?;
+            let value = parse::parse_gate_value(name, value)?;
             if let Some((group, _)) = group {
                 groups.insert(group, value);
             }
@@ -55,7 +55,7 @@ impl FeatureGates {
                 GROUPS.iter().find(|(_, stage)| *stage == gate.stage).and_then(|(name, _)| groups.get(name));
             let value = match named.get(gate.name) {
                 Some(value) if gate.locked && *value != gate.default => {
-                    return Err(ParseError::Locked { gate: gate.name, locked_to: gate.default });
+                    return Err(GateParseError::Locked { gate: gate.name, locked_to: gate.default });
                 }
                 Some(value) => *value,
                 None if gate.locked => gate.default,
@@ -80,9 +80,13 @@ impl FeatureGates {
     pub fn warnings(&self) -> Vec<String> {
         let set = self.registry.gates().iter().filter(|gate| self.enabled[gate.name] != gate.default);
         set.filter_map(|gate| match gate.stage {
-            Stage::Ga => Some(format!("feature gate `{}` is GA and will go away; do not set it", gate.name)),
-            Stage::Deprecated => Some(format!("feature gate `{}` is deprecated and will go away", gate.name)),
-            Stage::Alpha | Stage::Beta => None,
+            FeatureStage::Ga => {
+                Some(format!("feature gate `{}` is GA and will go away; do not set it", gate.name))
+            }
+            FeatureStage::Deprecated => {
+                Some(format!("feature gate `{}` is deprecated and will go away", gate.name))
+            }
+            FeatureStage::Alpha | FeatureStage::Beta => None,
         })
         .collect()
     }
@@ -91,16 +95,16 @@ impl FeatureGates {
 /// The defaults of this build, or those of the open build if the build attributes are invalid.
 impl Default for FeatureGates {
     fn default() -> Self {
-        Self::defaults(&Registry::of_this_build().unwrap_or_else(|_| Registry::known()))
+        Self::defaults(&GateRegistry::of_this_build().unwrap_or_else(|_| GateRegistry::known()))
     }
 }
 
 /// Parses a value of `--feature-gates` with the gates of this build.
 impl FromStr for FeatureGates {
-    type Err = ParseError;
+    type Err = GateParseError;
 
-    fn from_str(text: &str) -> Result<Self, ParseError> {
-        Self::parse(&Registry::of_this_build()?, text)
+    fn from_str(text: &str) -> Result<Self, GateParseError> {
+        Self::parse(&GateRegistry::of_this_build()?, text)
     }
 }
 

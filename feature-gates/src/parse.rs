@@ -1,15 +1,16 @@
 //! The syntax `A=true,B=false`, as Kubernetes components read it.
 
-use crate::gate::Stage;
+use crate::gate::FeatureStage;
 
 /// Names that set all gates of a stage.
-pub(crate) const GROUPS: [(&str, Stage); 2] = [("AllAlpha", Stage::Alpha), ("AllBeta", Stage::Beta)];
+pub(crate) const GROUPS: [(&str, FeatureStage); 2] =
+    [("AllAlpha", FeatureStage::Alpha), ("AllBeta", FeatureStage::Beta)];
 
 /// Why a value of `--feature-gates` is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ParseError {
+pub enum GateParseError {
     /// No gate has this name.
-    #[error("unknown feature gate `{gate}`{}; known gates: {known}", hint(*nearest))]
+    #[error("unknown feature gate `{gate}`{}; known gates: {known}", nearest_name_hint(*nearest))]
     Unknown {
         /// The name.
         gate: String,
@@ -42,12 +43,12 @@ pub enum ParseError {
     },
 }
 
-fn hint(nearest: Option<&str>) -> String {
+fn nearest_name_hint(nearest: Option<&str>) -> String {
     nearest.map(|name| format!(", did you mean `{name}`?")).unwrap_or_default()
 }
 
 /// The names in `text` with the values after `=`. Blank entries, such as after a trailing comma, are skipped.
-pub(crate) fn entries(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
+pub(crate) fn parse_gate_entries(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     text.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(|entry| {
         match entry.split_once('=') {
             Some((name, value)) => (name.trim(), Some(value.trim())),
@@ -57,10 +58,10 @@ pub(crate) fn entries(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> 
 }
 
 /// Parses a bool in all spellings that Kubernetes accepts.
-pub(crate) fn boolean(gate: &str, value: &str) -> Result<bool, ParseError> {
+pub(crate) fn parse_gate_value(gate: &str, value: &str) -> Result<bool, GateParseError> {
     match value {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err(ParseError::NotABool { gate: gate.to_owned(), value: value.to_owned() }),
+        _ => Err(GateParseError::NotABool { gate: gate.to_owned(), value: value.to_owned() }),
     }
 }

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use crate::gate::{Feature, Gate, KNOWN};
-use crate::parse::{self, ParseError};
+use crate::parse::{self, GateParseError};
 
-/// Environment variable that changes attributes of gates when this crate is compiled. [`Registry::with_attributes`]
+/// Environment variable that changes attributes of gates when this crate is compiled. [`GateRegistry::with_attributes`]
 /// documents its syntax.
 const BUILD_ATTRIBUTES: Option<&str> = option_env!("VMPOOL_GATE_ATTRIBUTES");
 
@@ -14,11 +14,11 @@ const LOCK: &str = ":locked";
 
 /// A set of gates with distinct names, in alphabetical order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Registry {
+pub struct GateRegistry {
     gates: Vec<Gate>,
 }
 
-impl Registry {
+impl GateRegistry {
     /// The gates of vmpool with the attributes of the open build.
     pub fn known() -> Self {
         Self::new(KNOWN.iter().copied())
@@ -27,8 +27,8 @@ impl Registry {
     /// The gates of vmpool with the attributes from `VMPOOL_GATE_ATTRIBUTES`, read when this crate is compiled.
     ///
     /// # Errors
-    /// [`ParseError`] if those attributes are invalid. Such a build must report the error at startup.
-    pub fn of_this_build() -> Result<Self, ParseError> {
+    /// [`GateParseError`] if those attributes are invalid. Such a build must report the error at startup.
+    pub fn of_this_build() -> Result<Self, GateParseError> {
         Self::known().with_attributes(BUILD_ATTRIBUTES.unwrap_or_default())
     }
 
@@ -57,12 +57,12 @@ impl Registry {
     /// that users may change; `Name=true:locked` or `Name=false:locked` also locks the gate.
     ///
     /// # Errors
-    /// [`ParseError`] for an unknown gate or an invalid value. Existing locks are ignored.
-    pub fn with_attributes(mut self, text: &str) -> Result<Self, ParseError> {
-        for (name, value) in parse::entries(text) {
-            let value = value.ok_or_else(|| ParseError::MissingValue { gate: name.to_owned() })?;
+    /// [`GateParseError`] for an unknown gate or an invalid value. Existing locks are ignored.
+    pub fn with_attributes(mut self, text: &str) -> Result<Self, GateParseError> {
+        for (name, value) in parse::parse_gate_entries(text) {
+            let value = value.ok_or_else(|| GateParseError::MissingValue { gate: name.to_owned() })?;
             let (value, locked) = value.strip_suffix(LOCK).map_or((value, false), |value| (value, true));
-            let default = parse::boolean(name, value)?;
+            let default = parse::parse_gate_value(name, value)?;
             match self.gates.iter_mut().find(|gate| gate.name == name) {
                 Some(gate) => (gate.default, gate.locked) = (default, locked),
                 None => return Err(self.unknown(name)),
@@ -95,11 +95,11 @@ impl Registry {
         text
     }
 
-    pub(crate) fn unknown(&self, name: &str) -> ParseError {
+    pub(crate) fn unknown(&self, name: &str) -> GateParseError {
         let names: Vec<_> = parse::GROUPS.iter().map(|(group, _)| *group).chain(self.names()).collect();
-        ParseError::Unknown {
+        GateParseError::Unknown {
             gate: name.to_owned(),
-            nearest: crate::spelling::nearest(name, &names),
+            nearest: crate::spelling::nearest_name(name, &names),
             known: names.join(", "),
         }
     }

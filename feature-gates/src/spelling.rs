@@ -1,17 +1,17 @@
 //! Suggestions for misspelled names.
 
 /// The candidate most similar to `name`, regardless of case. At most a third of the name may differ.
-pub(crate) fn nearest(name: &str, candidates: &[&'static str]) -> Option<&'static str> {
+pub(crate) fn nearest_name(name: &str, candidates: &[&'static str]) -> Option<&'static str> {
     let wanted = name.to_lowercase();
     let (distance, candidate) = candidates
         .iter()
-        .map(|candidate| (edits(&wanted, &candidate.to_lowercase()), *candidate))
+        .map(|candidate| (edit_distance(&wanted, &candidate.to_lowercase()), *candidate))
         .min_by_key(|(distance, _)| *distance)?;
     (distance <= candidate.len() / 3).then_some(candidate)
 }
 
 /// The Levenshtein distance: the number of characters to add, remove or replace.
-fn edits(from: &str, to: &str) -> usize {
+fn edit_distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     // Distances from the processed part of `from` to each prefix of `to`.
     let mut row: Vec<usize> = (0..=to.len()).collect();

@@ -2,19 +2,19 @@ use rstest::rstest;
 
 use super::*;
 
-const fn gate(name: &'static str, stage: Stage, default: bool, locked: bool) -> Gate {
+const fn gate(name: &'static str, stage: FeatureStage, default: bool, locked: bool) -> Gate {
     Gate { name, stage, default, locked, since: "0.1", description: "Something" }
 }
 
-fn registry() -> Registry {
-    Registry::new([
-        gate("Fresh", Stage::Alpha, false, false),
-        gate("Young", Stage::Alpha, false, false),
-        gate("Barred", Stage::Alpha, false, true),
-        gate("Granted", Stage::Alpha, true, true),
-        gate("Ripe", Stage::Beta, true, false),
-        gate("Done", Stage::Ga, true, false),
-        gate("Old", Stage::Deprecated, false, false),
+fn registry() -> GateRegistry {
+    GateRegistry::new([
+        gate("Fresh", FeatureStage::Alpha, false, false),
+        gate("Young", FeatureStage::Alpha, false, false),
+        gate("Barred", FeatureStage::Alpha, false, true),
+        gate("Granted", FeatureStage::Alpha, true, true),
+        gate("Ripe", FeatureStage::Beta, true, false),
+        gate("Done", FeatureStage::Ga, true, false),
+        gate("Old", FeatureStage::Deprecated, false, false),
     ])
 }
 
@@ -85,9 +85,9 @@ fn errors(#[case] text: &str, #[case] expected: &str) {
 
 #[test]
 fn the_pool_gate_is_alpha_off_and_unlocked_in_the_open_build() {
-    let known = Registry::known();
+    let known = GateRegistry::known();
     let gate = known.get("VirtualMachinePool").unwrap();
-    assert_eq!((gate.stage, gate.default, gate.locked), (Stage::Alpha, false, false));
+    assert_eq!((gate.stage, gate.default, gate.locked), (FeatureStage::Alpha, false, false));
     assert!(!FeatureGates::defaults(&known).enabled(Feature::VirtualMachinePool));
     assert!(
         FeatureGates::parse(&known, "VirtualMachinePool=true").unwrap().enabled(Feature::VirtualMachinePool)
@@ -106,7 +106,7 @@ fn an_edition_sets_the_attributes(
     #[case] text: &str,
     #[case] enabled: Option<bool>,
 ) {
-    let edition = Registry::known().with(Feature::VirtualMachinePool, default, locked);
+    let edition = GateRegistry::known().with(Feature::VirtualMachinePool, default, locked);
     let gates = FeatureGates::parse(&edition, text);
     assert_eq!(gates.ok().map(|gates| gates.enabled(Feature::VirtualMachinePool)), enabled);
 }
@@ -117,8 +117,8 @@ fn an_edition_sets_the_attributes(
 #[case::locked_off("VirtualMachinePool=false:locked", false, true)]
 #[case::untouched("", false, false)]
 fn a_build_sets_the_attributes(#[case] text: &str, #[case] default: bool, #[case] locked: bool) {
-    let build = Registry::known().with_attributes(text).unwrap();
-    assert_eq!(build, Registry::known().with(Feature::VirtualMachinePool, default, locked));
+    let build = GateRegistry::known().with_attributes(text).unwrap();
+    assert_eq!(build, GateRegistry::known().with(Feature::VirtualMachinePool, default, locked));
 }
 
 #[rstest]
@@ -126,7 +126,7 @@ fn a_build_sets_the_attributes(#[case] text: &str, #[case] default: bool, #[case
 #[case::a_wrong_lock("VirtualMachinePool=true:shut")]
 #[case::no_value("VirtualMachinePool")]
 fn a_build_with_wrong_attributes_is_refused(#[case] text: &str) {
-    assert!(Registry::known().with_attributes(text).is_err());
+    assert!(GateRegistry::known().with_attributes(text).is_err());
 }
 
 #[test]
@@ -136,14 +136,16 @@ fn a_feature_without_a_gate_is_off() {
 
 #[test]
 fn every_feature_has_its_gate() {
-    assert!(Registry::known().get(Feature::VirtualMachinePool.name()).is_some());
+    assert!(GateRegistry::known().get(Feature::VirtualMachinePool.name()).is_some());
 }
 
 #[test]
 fn the_last_of_two_gates_with_one_name_is_used() {
-    let registry =
-        Registry::new([gate("Twin", Stage::Alpha, false, false), gate("Twin", Stage::Beta, true, false)]);
-    assert_eq!(registry.gates(), [gate("Twin", Stage::Beta, true, false)]);
+    let registry = GateRegistry::new([
+        gate("Twin", FeatureStage::Alpha, false, false),
+        gate("Twin", FeatureStage::Beta, true, false),
+    ]);
+    assert_eq!(registry.gates(), [gate("Twin", FeatureStage::Beta, true, false)]);
 }
 
 #[test]

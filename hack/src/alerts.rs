@@ -7,8 +7,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::tools::{self, Selection};
-use crate::workspace::{Workspace, succeed};
+use crate::tools::{self, ToolSelection};
+use crate::workspace::{Workspace, run_command};
 
 /// The folder with the tests, and with the go.mod of promtool.
 const FOLDER: &str = "hack/tools/promtool";
@@ -17,8 +17,8 @@ const FOLDER: &str = "hack/tools/promtool";
 ///
 /// # Errors
 /// promtool cannot be built, or an alert does not fire as a test says.
-pub(crate) fn test(workspace: &Workspace) -> Result<()> {
-    tools::ensure(workspace, Selection::Promtool)?;
+pub(crate) fn test_alerts(workspace: &Workspace) -> Result<()> {
+    tools::ensure_tools(workspace, ToolSelection::Promtool)?;
     let folder = workspace.path(FOLDER);
     let listing = fs::read_dir(&folder).with_context(|| format!("listing {}", folder.display()))?;
     let mut files: Vec<_> = listing.flatten().map(|entry| entry.path()).collect();
@@ -26,5 +26,5 @@ pub(crate) fn test(workspace: &Workspace) -> Result<()> {
     files.sort();
     anyhow::ensure!(!files.is_empty(), "{FOLDER} has no tests");
     let promtool = workspace.tools().join("promtool/bin/promtool");
-    succeed(Command::new(promtool).args(["test", "rules"]).args(files).current_dir(folder))
+    run_command(Command::new(promtool).args(["test", "rules"]).args(files).current_dir(folder))
 }

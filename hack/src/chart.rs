@@ -21,7 +21,7 @@ use anyhow::{Context, Result, bail};
 use serde_yaml_ng::Value;
 
 use self::variants::{PROGRAMS, Variant};
-use crate::workspace::{Workspace, built};
+use crate::workspace::{Workspace, built_program_path};
 
 /// Values that `values.schema.json` must refuse: misspelled names, wrong types, wrong units, empty names.
 const REFUSED: &[&str] = &[
@@ -70,7 +70,7 @@ const SOURCES: &[&str] = &["controller/src", "runtime/src", "webhook/src", "apis
 ///
 /// # Errors
 /// One error that lists all violations.
-pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+pub(crate) fn check_chart(workspace: &Workspace) -> Result<()> {
     let read =
         |file: &str| fs::read_to_string(workspace.path(file)).with_context(|| format!("reading {file}"));
     let mut found = Vec::new();
@@ -84,20 +84,20 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let rule_file: Value = serde_yaml_ng::from_str(&read("charts/vmpool/files/alerts.yaml")?)
         .context("reading the chart's alerts")?;
     let sources = sources(workspace)?;
-    found.extend(alerts::violations(&rule_file, &read("docs/alerts.md")?, &sources));
+    found.extend(alerts::alert_violations(&rule_file, &read("docs/alerts.md")?, &sources));
     let dashboard = read("charts/vmpool/files/dashboard.json")?;
-    found.extend(dashboard::violations(&dashboard, &sources));
-    found.extend(schema::violations(&read("charts/vmpool/values.schema.json")?)?);
+    found.extend(dashboard::dashboard_violations(&dashboard, &sources));
+    found.extend(schema::values_schema_violations(&read("charts/vmpool/values.schema.json")?)?);
     let help =
         PROGRAMS.map(|program| Ok((program, help(program)?))).into_iter().collect::<Result<Vec<_>>>()?;
     for variant in Variant::all() {
         let broken = match render(workspace, &variant.values) {
             Ok(objects) => {
-                let mut broken = rules::violations(&variant, &objects);
+                let mut broken = rules::variant_violations(&variant, &objects);
                 for rule in objects::of_kind(&objects, "PrometheusRule") {
-                    broken.extend(alerts::rendered(rule, &rule_file));
+                    broken.extend(alerts::rendered_alert_violations(rule, &rule_file));
                 }
-                broken.extend(dashboard::rendered(&objects, &dashboard));
+                broken.extend(dashboard::rendered_dashboard_violations(&objects, &dashboard));
                 for (program, help) in &help {
                     broken.extend(rules::unknown_flags(program, &objects, help));
                 }
@@ -112,7 +112,8 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
             found.push(format!("values.schema.json accepts {value}"));
         }
     }
-    let stored = rendered_manifest(workspace).and_then(|rendered| manifest::check(workspace, &rendered));
+    let stored = rendered_manifest(workspace)
+        .and_then(|rendered| manifest::check_stored_manifest(workspace, &rendered));
     found.extend(stored.err().map(|error| format!("{error:#}")));
     if found.is_empty() {
         return Ok(());
@@ -128,7 +129,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
 /// # Errors
 /// When the chart does not render, or the file cannot be written.
 pub(crate) fn write_manifest(workspace: &Workspace) -> Result<()> {
-    manifest::write(workspace, &rendered_manifest(workspace)?)
+    manifest::write_stored_manifest(workspace, &rendered_manifest(workspace)?)
 }
 
 /// The objects of the chart with the values of the demo and the playground.
@@ -138,7 +139,7 @@ fn rendered_manifest(workspace: &Workspace) -> Result<Vec<Value>> {
 
 /// The output of a program's `--help`.
 fn help(program: &str) -> Result<String> {
-    let output = Command::new(built(program)?)
+    let output = Command::new(built_program_path(program)?)
         .arg("--help")
         .output()
         .with_context(|| format!("starting {program}"))?;
@@ -161,7 +162,7 @@ fn render(workspace: &Workspace, values: &[String]) -> Result<Vec<Value>> {
     if !output.status.success() {
         bail!("helm template: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
-    objects::parse(&String::from_utf8_lossy(&output.stdout))
+    objects::parse_rendered_chart(&String::from_utf8_lossy(&output.stdout))
 }
 
 /// The sources that may declare a metric. Tests are excluded, because they declare other metrics.

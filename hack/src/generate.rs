@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::chart;
-use crate::workspace::{Workspace, built, succeed};
+use crate::workspace::{Workspace, built_program_path, run_command};
 
 /// The metrics page; each program prints its part of it.
 const METRICS: &str = "docs/metrics.md";
@@ -22,34 +22,34 @@ const PARTS_OF_METRICS: [(&str, &str); 3] = [
 ///
 /// # Errors
 /// A generator fails, or with `check` a file is out of date; the error names it.
-pub(crate) fn run(workspace: &Workspace, check: bool) -> Result<()> {
+pub(crate) fn generate_files(workspace: &Workspace, check: bool) -> Result<()> {
     let mut cargo = workspace.cargo();
     cargo.args(["run", "--quiet", "--package", "vmpool-codegen", "--"]);
     if check {
         cargo.arg("--check");
     }
-    let types = succeed(&mut cargo).context("generating the API types");
+    let types = run_command(&mut cargo).context("generating the API types");
     let generators = PARTS_OF_METRICS.map(|(package, example)| {
         let mut cargo = workspace.cargo();
         cargo.args(["run", "--quiet", "--package", package, "--example", example]);
         cargo
     });
     let metrics = metrics(workspace, generators, check);
-    types.and(metrics).and(chart::readme::generate(workspace, check))
+    types.and(metrics).and(chart::readme::generate_values_table(workspace, check))
 }
 
-/// Compares as [`run`] does, with generators that are already built.
+/// Compares as [`generate_files`] does, with generators that are already built.
 ///
 /// # Errors
-/// As [`run`], and when a generator was not built.
+/// As [`generate_files`], and when a generator was not built.
 pub(crate) fn check_with_built(workspace: &Workspace) -> Result<()> {
-    let types = succeed(Command::new(built("vmpool-codegen")?).arg("--check"));
+    let types = run_command(Command::new(built_program_path("vmpool-codegen")?).arg("--check"));
     let mut generators = Vec::new();
     for (_, example) in PARTS_OF_METRICS {
-        generators.push(Command::new(built(&format!("examples/{example}"))?));
+        generators.push(Command::new(built_program_path(&format!("examples/{example}"))?));
     }
     let metrics = metrics(workspace, generators, true);
-    types.and(metrics).and(chart::readme::generate(workspace, true))
+    types.and(metrics).and(chart::readme::generate_values_table(workspace, true))
 }
 
 fn metrics(workspace: &Workspace, generators: impl IntoIterator<Item = Command>, check: bool) -> Result<()> {

@@ -17,7 +17,7 @@ use anyhow::Result;
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand};
 
-use crate::tools::Selection;
+use crate::tools::ToolSelection;
 use crate::workspace::Workspace;
 
 /// The project's tasks.
@@ -33,8 +33,8 @@ enum Command {
     /// Build the Go programs that tests and the demo run, into target/tools/MODULE/bin
     Tools {
         /// Which programs to build
-        #[arg(value_enum, default_value_t = Selection::All)]
-        which: Selection,
+        #[arg(value_enum, default_value_t = ToolSelection::All)]
+        which: ToolSelection,
     },
     /// Write all generated files: those from the CRDs, the metrics page, and the chart's table of values
     Generate {
@@ -56,9 +56,9 @@ enum Command {
     /// Check licenses, sources and banned crates of all dependencies against deny.toml
     Dependencies,
     /// Write the software bill of materials of each program, as CycloneDX JSON
-    Sbom(sbom::Options),
+    Sbom(sbom::SbomOptions),
     /// Mutation tests: remove the guards in hack/mutations.yaml, one at a time, and check that `make faults` detects each
-    Mutations(mutations::Options),
+    Mutations(mutations::MutationOptions),
     /// Run all checks of CI, and report all failures at the end
     Verify {
         /// Run only these steps and the steps that they need
@@ -80,15 +80,15 @@ fn main() -> ExitCode {
 fn run(cli: &Cli) -> Result<()> {
     let workspace = Workspace::locate()?;
     match &cli.command {
-        Command::Tools { which } => tools::ensure(&workspace, *which),
-        Command::Generate { check } => generate::run(&workspace, *check),
+        Command::Tools { which } => tools::ensure_tools(&workspace, *which),
+        Command::Generate { check } => generate::generate_files(&workspace, *check),
         Command::Chart { write: true } => {
-            tools::ensure(&workspace, Selection::Helm)?;
+            tools::ensure_tools(&workspace, ToolSelection::Helm)?;
             chart::write_manifest(&workspace)
         }
         Command::Chart { write: false } => {
-            tools::ensure(&workspace, Selection::Helm)?;
-            workspace::succeed(workspace.cargo().args([
+            tools::ensure_tools(&workspace, ToolSelection::Helm)?;
+            workspace::run_command(workspace.cargo().args([
                 "build",
                 "--quiet",
                 "--package",
@@ -99,13 +99,13 @@ fn run(cli: &Cli) -> Result<()> {
                 "vmpool-apiserver",
                 "--bins",
             ]))?;
-            chart::check(&workspace)
+            chart::check_chart(&workspace)
         }
-        Command::Alerts => alerts::test(&workspace),
-        Command::Hygiene => verify::hygiene(&workspace),
-        Command::Dependencies => verify::dependencies(&workspace),
-        Command::Sbom(options) => sbom::write(&workspace, options),
-        Command::Mutations(options) => mutations::run(&workspace, options),
-        Command::Verify { steps } => verify::run(&workspace, steps),
+        Command::Alerts => alerts::test_alerts(&workspace),
+        Command::Hygiene => verify::verify_hygiene(&workspace),
+        Command::Dependencies => verify::verify_dependencies(&workspace),
+        Command::Sbom(options) => sbom::write_software_bills(&workspace, options),
+        Command::Mutations(options) => mutations::run_mutation_tests(&workspace, options),
+        Command::Verify { steps } => verify::run_verification_steps(&workspace, steps),
     }
 }

@@ -19,12 +19,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use self::copy::WorkingCopy;
-pub(crate) use self::list::Guard;
-use crate::workspace::{Workspace, succeed};
+pub(crate) use self::list::CodeGuard;
+use crate::workspace::{Workspace, run_command};
 
 /// Options of a run.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct MutationOptions {
     /// Only guards whose names contain one of these texts, separated by commas
     #[arg(long, env = "ONLY", value_delimiter = ',')]
     only: Vec<String>,
@@ -54,12 +54,12 @@ enum Verdict {
 ///
 /// # Errors
 /// A mutation was not detected, a violation was found without a mutation, or a build failed.
-pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    let guards = list::read(workspace.root())?;
-    let is_selected = |guard: &&Guard| {
+pub(crate) fn run_mutation_tests(workspace: &Workspace, options: &MutationOptions) -> Result<()> {
+    let guards = list::read_code_guards(workspace.root())?;
+    let is_selected = |guard: &&CodeGuard| {
         options.only.is_empty() || options.only.iter().any(|part| guard.name.contains(part.trim()))
     };
-    let selected: Vec<&Guard> = guards.iter().filter(is_selected).collect();
+    let selected: Vec<&CodeGuard> = guards.iter().filter(is_selected).collect();
     if selected.is_empty() {
         bail!("no guard has {:?} in its name", options.only);
     }
@@ -126,7 +126,7 @@ fn cargo(workspace: &Workspace, mutations: &Path, command: &str) -> Command {
 }
 
 /// Runs the tests of the guard's packages until one test fails.
-fn tests(workspace: &Workspace, copy: &WorkingCopy, mutations: &Path, guard: &Guard) -> Result<Verdict> {
+fn tests(workspace: &Workspace, copy: &WorkingCopy, mutations: &Path, guard: &CodeGuard) -> Result<Verdict> {
     for package in copy.packages(guard)? {
         let mut command = cargo(workspace, mutations, "test");
         command.args(["--lib", "--manifest-path"]).arg(&package).env("RUST_BACKTRACE", "0");
@@ -150,10 +150,10 @@ fn run_all_schedules(
     workspace: &Workspace,
     copy: &WorkingCopy,
     mutations: &Path,
-    options: &Options,
+    options: &MutationOptions,
 ) -> Result<Verdict> {
     let mut build = cargo(workspace, mutations, "build");
-    succeed(build.args(["--quiet", "--package", "vmpool-explorer"]).current_dir(copy.root()))?;
+    run_command(build.args(["--quiet", "--package", "vmpool-explorer"]).current_dir(copy.root()))?;
     let program = build_directory(mutations).join("mutations/faults");
     let mut random = Command::new(&program);
     random.arg(format!("--seeds={}", options.seeds));
@@ -187,7 +187,7 @@ fn run_schedules(mut command: Command) -> Result<Verdict> {
     let verdict = loop {
         match receiver.recv_timeout(OUTPUT_TIMEOUT) {
             Ok(line) => {
-                if let Some(violation) = list::violation(&line) {
+                if let Some(violation) = list::violation_in_line(&line) {
                     break Some(Verdict::Caught(violation));
                 }
             }

@@ -25,7 +25,7 @@ const SEPARATOR: char = '|';
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct SbomOptions {
     /// The target that the programs are built for
     #[arg(long, default_value = "x86_64-unknown-linux-musl")]
     target: String,
@@ -38,7 +38,7 @@ pub(crate) struct Options {
 ///
 /// # Errors
 /// Cargo cannot resolve a program, or a file cannot be written.
-pub(crate) fn write(workspace: &Workspace, options: &Options) -> Result<()> {
+pub(crate) fn write_software_bills(workspace: &Workspace, options: &SbomOptions) -> Result<()> {
     let folder = options.out.clone().unwrap_or_else(|| workspace.sbom());
     fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
     for (program, package) in PROGRAMS {

@@ -23,14 +23,14 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 
-use self::catalogue::{Module, Tool};
+use self::catalogue::{GoModule, GoTool};
 use self::go::Go;
-use self::stamp::Key;
+use self::stamp::BuildKey;
 use crate::workspace::Workspace;
 
 /// The programs to build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Selection {
+pub(crate) enum ToolSelection {
     /// etcd, kube-apiserver, kube-controller-manager, kubectl
     ControlPlane,
     /// helm
@@ -43,8 +43,8 @@ pub(crate) enum Selection {
     Promtool,
 }
 
-impl Selection {
-    fn includes(self, module: &Module) -> bool {
+impl ToolSelection {
+    fn includes(self, module: &GoModule) -> bool {
         match self {
             Self::ControlPlane => module.name == "control-plane",
             Self::Helm => module.name == "helm",
@@ -76,26 +76,26 @@ fn node_is_possible() -> bool {
 /// # Errors
 /// Go is missing or too old, there is too little disk space, or a build fails. Each error is one line; a failed build
 /// also prints the end of its log.
-pub(crate) fn ensure(workspace: &Workspace, which: Selection) -> Result<()> {
+pub(crate) fn ensure_tools(workspace: &Workspace, which: ToolSelection) -> Result<()> {
     catalogue::MODULES
         .iter()
         .filter(|module| which.includes(module))
         .try_for_each(|module| ensure_module(workspace, module))
 }
 
-fn ensure_module(workspace: &Workspace, module: &Module) -> Result<()> {
+fn ensure_module(workspace: &Workspace, module: &GoModule) -> Result<()> {
     let source = workspace.path("hack/tools").join(module.name);
     let output = workspace.tools().join(module.name);
     fs::create_dir_all(output.join("bin")).with_context(|| format!("creating {}", output.display()))?;
     let _lock = lock(&output.join("lock"))?;
 
     let mod_file = source.join("go.mod");
-    let pins = catalogue::Pins::read(&mod_file)?;
+    let pins = catalogue::GoModFile::read(&mod_file)?;
     let go = Go::find(&source, &pins.go)?;
     let flags = module.link_flags(&pins)?;
-    let key = Key::of(&mod_file, &source.join("go.sum"), &[&flags, module.tags].concat(), &go)?;
+    let key = BuildKey::of(&mod_file, &source.join("go.sum"), &[&flags, module.tags].concat(), &go)?;
 
-    let outdated: Vec<&Tool> =
+    let outdated: Vec<&GoTool> =
         module.tools.iter().filter(|tool| !stamp::is_current(&output, tool.file, &key)).collect();
     if outdated.is_empty() {
         return Ok(());
@@ -109,8 +109,8 @@ fn ensure_module(workspace: &Workspace, module: &Module) -> Result<()> {
         output.join("bin").display()
     );
     let begun = Instant::now();
-    build::all(&go, module, &outdated, &flags, &output, &key)?;
-    eprintln!("Built {} in {}", module.name, monitor::elapsed(begun));
+    build::build_tools(&go, module, &outdated, &flags, &output, &key)?;
+    eprintln!("Built {} in {}", module.name, monitor::format_elapsed_time(begun));
     Ok(())
 }
 

@@ -3,11 +3,12 @@
 //! Fast steps come first. Clippy and the docs share compiled dependencies, and the programs for later steps come from
 //! the same build as the tests. The tests come last, so that their output is the last one if all checks pass.
 
+mod crate_boundaries;
 mod dependencies;
 mod foreign_text;
 mod hygiene;
+mod import_cycles;
 mod junit;
-mod layers;
 mod output;
 mod packages;
 mod prose;
@@ -17,13 +18,12 @@ mod stall;
 mod steps;
 #[cfg(test)]
 mod tests;
-mod walls;
 
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-use self::report::Report;
+use self::report::VerificationReport;
 use self::steps::STEPS;
 use crate::workspace::Workspace;
 
@@ -32,20 +32,20 @@ use crate::workspace::Workspace;
 ///
 /// # Errors
 /// The first kind of problem that was found, after all problems of that kind were listed.
-pub(crate) fn hygiene(workspace: &Workspace) -> Result<()> {
-    hygiene::check(workspace)?;
-    walls::check(workspace)?;
-    layers::check(workspace)?;
-    foreign_text::check(workspace)?;
-    prose::check(workspace)
+pub(crate) fn verify_hygiene(workspace: &Workspace) -> Result<()> {
+    hygiene::check_test_sources(workspace)?;
+    crate_boundaries::check_crate_boundaries(workspace)?;
+    import_cycles::check_import_cycles(workspace)?;
+    foreign_text::check_foreign_text(workspace)?;
+    prose::check_prose(workspace)
 }
 
 /// Checks the dependencies against `deny.toml`.
 ///
 /// # Errors
 /// A dependency that it does not allow, after all were listed.
-pub(crate) fn dependencies(workspace: &Workspace) -> Result<()> {
-    dependencies::check(workspace)
+pub(crate) fn verify_dependencies(workspace: &Workspace) -> Result<()> {
+    dependencies::check_dependency_policy(workspace)
 }
 
 /// The names of all steps, in their order.
@@ -57,9 +57,9 @@ pub(crate) fn step_names() -> impl Iterator<Item = &'static str> {
 ///
 /// # Errors
 /// A step failed. All failures were listed, each with the command that repeats it.
-pub(crate) fn run(workspace: &Workspace, names: &[String]) -> Result<()> {
-    let steps = steps::chosen(names);
-    let mut report = Report::default();
+pub(crate) fn run_verification_steps(workspace: &Workspace, names: &[String]) -> Result<()> {
+    let steps = steps::select_steps(names);
+    let mut report = VerificationReport::default();
     for step in &steps {
         if let Some(failed) = step.needs.iter().find(|name| !report.passed(name)) {
             report.skipped(step, &format!("needs {failed}"));

@@ -73,7 +73,7 @@ impl Workspace {
 ///
 /// # Errors
 /// The program does not exist.
-pub(crate) fn built(program: &str) -> Result<PathBuf> {
+pub(crate) fn built_program_path(program: &str) -> Result<PathBuf> {
     let own = std::env::current_exe().context("finding the path of this program")?;
     let path = own.with_file_name(program);
     if !path.is_file() {
@@ -86,7 +86,7 @@ pub(crate) fn built(program: &str) -> Result<PathBuf> {
 ///
 /// # Errors
 /// The command cannot be started or fails.
-pub(crate) fn succeed(command: &mut Command) -> Result<()> {
+pub(crate) fn run_command(command: &mut Command) -> Result<()> {
     let program = command.get_program().to_string_lossy().into_owned();
     let status = command.status().with_context(|| format!("starting {program}"))?;
     if !status.success() {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use vmpool_feature_gates::{FeatureGates, Registry};
+use vmpool_feature_gates::{FeatureGates, GateRegistry};
 
 use crate::duration;
 use crate::env::Env;
@@ -34,7 +34,7 @@ impl GateArgs {
     /// # Errors
     /// [`ArgsError::Gates`].
     pub fn gates(&self) -> Result<FeatureGates, ArgsError> {
-        Ok(FeatureGates::parse(&Registry::of_this_build()?, &self.feature_gates)?)
+        Ok(FeatureGates::parse(&GateRegistry::of_this_build()?, &self.feature_gates)?)
     }
 }
 
@@ -90,7 +90,7 @@ impl LogArgs {
     /// # Errors
     /// [`TelemetryError`].
     pub fn init(&self) -> Result<(), TelemetryError> {
-        telemetry::init(self.log_format, &self.log_level)
+        telemetry::init_logging(self.log_format, &self.log_level)
     }
 }
 
@@ -131,7 +131,7 @@ pub struct ClientArgs {
 #[command(next_help_heading = "Targeted removal")]
 pub struct ReservationArgs {
     /// How long a reservation lasts that is not accepted. Use the same value for controller and API server
-    #[arg(long, env = "VMPOOL_RESERVATION_TIMEOUT", value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
+    #[arg(long, env = "VMPOOL_RESERVATION_TIMEOUT", value_name = "DURATION", default_value = "30s", value_parser = duration::parse_duration)]
     pub reservation_timeout: Duration,
 }
 
@@ -161,11 +161,11 @@ pub struct LeaseArgs {
     pub lease_name: String,
 
     /// How long standby replicas wait before they replace an unresponsive leader, in whole seconds
-    #[arg(long, env = "VMPOOL_LEASE_DURATION", value_name = "DURATION", default_value = "15s", value_parser = duration::parse)]
+    #[arg(long, env = "VMPOOL_LEASE_DURATION", value_name = "DURATION", default_value = "15s", value_parser = duration::parse_duration)]
     pub lease_duration: Duration,
 
     /// Interval at which the leader renews the lease, at most a third of the lease duration
-    #[arg(long, env = "VMPOOL_LEASE_RENEW_INTERVAL", value_name = "DURATION", default_value = "3s", value_parser = duration::parse)]
+    #[arg(long, env = "VMPOOL_LEASE_RENEW_INTERVAL", value_name = "DURATION", default_value = "3s", value_parser = duration::parse_duration)]
     pub lease_renew_interval: Duration,
 
     /// Identity of this process in the Lease. The default is the host name with a random suffix
@@ -178,7 +178,7 @@ pub struct LeaseArgs {
 pub enum ArgsError {
     /// `--feature-gates` is invalid.
     #[error("--feature-gates: {0}")]
-    Gates(#[from] vmpool_feature_gates::ParseError),
+    Gates(#[from] vmpool_feature_gates::GateParseError),
     /// A value is empty.
     #[error("--{0} must not be empty")]
     Empty(&'static str),

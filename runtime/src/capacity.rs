@@ -13,7 +13,7 @@ mod activity;
 mod connections;
 mod requests;
 
-pub(crate) use activity::{ActiveRequest, Activity};
+pub(crate) use activity::{ActiveRequest, ConnectionActivity};
 pub(crate) use connections::{ConnectionSlot, ConnectionSlots, Eviction};
 pub(crate) use requests::{RequestSlot, RequestSlots};
 

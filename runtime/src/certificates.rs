@@ -44,29 +44,29 @@ mod timing;
 use kube::Client;
 
 use crate::env::Env;
-use crate::tls::Identity;
+use crate::tls::ServingIdentity;
 
-pub use args::{BundleOf, ServingArgs, ServingArgsError, ServingConfig, Source};
+pub use args::{BundleOf, CertificateSource, ServingArgs, ServingArgsError, ServingConfig};
 pub use metrics::CertificateMetrics;
 pub use timing::Timing;
 
 /// Maintains the certificate of `identity`, and in self-signed mode also the Secret and the bundles. It never returns:
 /// failures are logged, counted and retried.
 ///
-/// Use [`Identity::is_ready`] as readiness check: it returns true after the first certificate is available.
-pub async fn maintain(
+/// Use [`ServingIdentity::is_ready`] as readiness check: it returns true after the first certificate is available.
+pub async fn maintain_certificate(
     client: Client,
-    source: Source,
-    identity: Identity,
+    source: CertificateSource,
+    identity: ServingIdentity,
     metrics: CertificateMetrics,
     env: Env,
 ) {
     match source {
-        Source::SelfSigned { secret, names, validity, bundles } => {
+        CertificateSource::SelfSigned { secret, names, validity, bundles } => {
             let desired = self_signed::Desired { secret, names, bundles, timing: Timing::new(validity) };
             self_signed::Maintainer::new(client, desired, identity, metrics, env).run().await;
         }
-        Source::Files { certificate, key } => {
+        CertificateSource::Files { certificate, key } => {
             files::FileReader::new(certificate, key, identity, metrics, env).run().await;
         }
     }

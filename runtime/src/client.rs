@@ -56,15 +56,15 @@ pub enum ConnectError {
 ///
 /// # Errors
 /// [`ConnectError`].
-pub async fn connect(args: &ClientArgs, user_agent: &str) -> Result<Client, ConnectError> {
-    let config = configure(args, user_agent).await?;
+pub async fn connect_client(args: &ClientArgs, user_agent: &str) -> Result<Client, ConnectError> {
+    let config = client_config(args, user_agent).await?;
     Client::try_from(config).map_err(|source| ConnectError::Client(Box::new(source)))
 }
 
 /// The service that sends the requests of a client.
 pub type Transport = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
 
-/// As [`connect`], with a layer for all requests, including those of watches and of the lease.
+/// As [`connect_client`], with a layer for all requests, including those of watches and of the lease.
 ///
 /// # Errors
 /// [`ConnectError`].
@@ -78,21 +78,21 @@ where
     L::Service: Service<Request<Body>, Response = Response<Box<DynBody>>, Error = BoxError> + Send + 'static,
     <L::Service as Service<Request<Body>>>::Future: Send + 'static,
 {
-    let config = configure(args, user_agent).await?;
+    let config = client_config(args, user_agent).await?;
     let builder = ClientBuilder::try_from(config).map_err(|source| ConnectError::Client(Box::new(source)))?;
     Ok(builder.with_layer(layer).build())
 }
 
-/// The configuration that [`connect`] uses, for callers that add layers to the client.
+/// The configuration that [`connect_client`] uses, for callers that add layers to the client.
 ///
 /// # Errors
 /// [`ConnectError`].
-pub async fn configure(args: &ClientArgs, user_agent: &str) -> Result<Config, ConnectError> {
+pub async fn client_config(args: &ClientArgs, user_agent: &str) -> Result<Config, ConnectError> {
     let mut config = match &args.kubeconfig {
-        Some(path) => read(path)
+        Some(path) => read_kubeconfig(path)
             .await
             .map_err(|source| ConnectError::Kubeconfig { path: path.clone(), source: Box::new(source) })?,
-        None => infer().await?,
+        None => infer_cluster_config().await?,
     };
     let agent =
         HeaderValue::from_str(user_agent).map_err(|_| ConnectError::UserAgent(user_agent.to_owned()))?;
@@ -105,13 +105,13 @@ pub async fn configure(args: &ClientArgs, user_agent: &str) -> Result<Config, Co
     Ok(config)
 }
 
-async fn read(path: &std::path::Path) -> Result<Config, KubeconfigError> {
+async fn read_kubeconfig(path: &std::path::Path) -> Result<Config, KubeconfigError> {
     let kubeconfig = Kubeconfig::read_from(path)?;
     Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await
 }
 
 #[expect(clippy::disallowed_methods, reason = "the only place that finds a cluster by itself")]
-async fn infer() -> Result<Config, ConnectError> {
+async fn infer_cluster_config() -> Result<Config, ConnectError> {
     Config::infer().await.map_err(|source| ConnectError::Infer(Box::new(source)))
 }
 

@@ -6,7 +6,7 @@ use vmpool_api::GoDuration;
 
 /// Why a text is not a valid duration of a flag.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum DurationError {
+pub enum FlagDurationError {
     /// The text is not a duration.
     #[error(transparent)]
     Invalid(#[from] vmpool_api::DurationError),
@@ -18,10 +18,10 @@ pub enum DurationError {
 /// Parses a duration that is not negative: numbers with units from `h` to `ns`, or `0`.
 ///
 /// # Errors
-/// [`DurationError`].
-pub fn parse(text: &str) -> Result<Duration, DurationError> {
+/// [`FlagDurationError`].
+pub fn parse_duration(text: &str) -> Result<Duration, FlagDurationError> {
     let duration: GoDuration = text.parse()?;
-    duration.to_std().ok_or_else(|| DurationError::Negative(text.to_owned()))
+    duration.to_std().ok_or_else(|| FlagDurationError::Negative(text.to_owned()))
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub use task::{Task, TaskError};
 /// The future of [`Env::timeout`] did not complete in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no response within {0:?}")]
-pub struct Elapsed(pub Duration);
+pub struct TimeoutElapsed(pub Duration);
 
 /// The time, randomness and tasks of one process or, in a test, of one simulated process. Clones share them.
 #[derive(Clone)]
@@ -81,7 +81,7 @@ impl Env {
     ///
     /// A panic ends only the task. It is logged, and [`Task::join`] returns it.
     pub fn spawn(&self, name: &'static str, future: impl Future<Output = ()> + Send + 'static) -> Task {
-        let (task, future) = task::supervise(name, future.in_current_span());
+        let (task, future) = task::supervise_task(name, future.in_current_span());
         self.spawner.spawn(name, future.boxed());
         task
     }
@@ -89,13 +89,13 @@ impl Env {
     /// Runs `future` for at most `limit`.
     ///
     /// # Errors
-    /// [`Elapsed`] if the future does not complete in time. The future is then dropped. If the result is available when the
+    /// [`TimeoutElapsed`] if the future does not complete in time. The future is then dropped. If the result is available when the
     /// time ends, it is returned.
-    pub async fn timeout<F: Future>(&self, limit: Duration, future: F) -> Result<F::Output, Elapsed> {
+    pub async fn timeout<F: Future>(&self, limit: Duration, future: F) -> Result<F::Output, TimeoutElapsed> {
         let future = std::pin::pin!(future);
         match select(future, self.sleep(limit)).await {
             Either::Left((output, _)) => Ok(output),
-            Either::Right(((), _)) => Err(Elapsed(limit)),
+            Either::Right(((), _)) => Err(TimeoutElapsed(limit)),
         }
     }
 }

@@ -5,10 +5,10 @@ mod heartbeat;
 mod metrics_access;
 mod server;
 
-pub use endpoints::Health;
+pub use endpoints::HealthEndpoints;
 pub use heartbeat::Heartbeat;
 pub use metrics_access::MetricsAccess;
-pub use server::{HealthError, Server};
+pub use server::{HealthError, HealthServer};
 
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A client is slow if it owes bytes: of the handshake, of its first request, or of a body. If slots are short, a slow client
-//! loses its slot at once (module `capacity`). A body must also arrive at a minimum rate ([`Pace`]).
+//! loses its slot at once (module `capacity`). A body must also arrive at a minimum rate ([`BodyRateLimit`]).
 //!
 //! Refusals by the server itself are `Status` objects, because its clients are Kubernetes clients.
 
@@ -24,9 +24,9 @@ mod paced_body;
 mod request;
 mod status;
 
-pub use config::{Limits, Pace, Peer, Server};
+pub use config::{BodyRateLimit, HttpsServer, Limits, Peer};
 pub(crate) use hyper_env::HyperClock;
-pub use listen::serve;
+pub use listen::serve_https;
 pub use metrics::TrafficMetrics;
 
 #[cfg(test)]

@@ -10,10 +10,10 @@ mod process;
 pub mod reference;
 mod registry;
 
-pub use describe::{About, Describe, Description, Kind, Label, LabelValue, Labels, Values};
-pub use page::Page;
+pub use describe::{Describe, Description, InfoMetric, Label, LabelValue, MetricKind, MetricLabels, Values};
+pub use page::MetricsPage;
 pub use process::ProcessMetrics;
-pub use registry::{FloatCounter, FloatGauge, Registry};
+pub use registry::{FloatCounter, FloatGauge, MetricsRegistry};
 
 #[doc(hidden)]
 pub use LabelValue as Word;

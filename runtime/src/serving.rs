@@ -21,12 +21,12 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::{ClientArgs, HealthArgs};
-use crate::certificates::{self, CertificateMetrics, ServingConfig, Source};
+use crate::certificates::{self, CertificateMetrics, CertificateSource, ServingConfig};
 use crate::client::{self, ConnectError};
 use crate::env::Env;
-use crate::health::{Health, HealthError, MetricsAccess, Server as ProbeServer};
-use crate::https::{Limits, Server, TrafficMetrics};
-use crate::tls::{ClientCas, Identity};
+use crate::health::{HealthEndpoints, HealthError, HealthServer as ProbeServer, MetricsAccess};
+use crate::https::{HttpsServer, Limits, TrafficMetrics};
+use crate::tls::{ClientCas, ServingIdentity};
 
 /// Why the program exits.
 #[derive(Debug, thiserror::Error)]
@@ -51,20 +51,20 @@ pub enum ServeError {
 }
 
 /// A program with bound ports and a client, which does not serve yet.
-pub struct Program {
-    health: Health,
+pub struct BoundProgram {
+    health: HealthEndpoints,
     probes: ProbeServer,
     client: Client,
     listener: TcpListener,
     address: SocketAddr,
-    source: Source,
+    source: CertificateSource,
     /// Whether `/metrics` requires a token.
     metrics_authorization: bool,
 }
 
 /// The service of a program.
 #[derive(Debug)]
-pub struct Service {
+pub struct ProgramService {
     /// The router for requests.
     pub router: Router,
     /// The certificate authorities of clients.
@@ -77,7 +77,7 @@ pub struct Service {
     pub traffic: TrafficMetrics,
 }
 
-impl Program {
+impl BoundProgram {
     /// Binds both ports and creates the client. `agent` is the user agent of the client, as `NAME/VERSION`.
     ///
     /// # Errors
@@ -90,13 +90,21 @@ impl Program {
     ) -> Result<Self, ServeError> {
         let ServingConfig { address, source } = serving;
         let probes = ProbeServer::bind(health.health_address).await?;
-        let client = client::connect(client, agent).await?;
+        let client = client::connect_client(client, agent).await?;
         let failed = |source| ServeError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         tracing::info!(%address, "serving HTTPS");
         let metrics_authorization = health.metrics_authorization;
-        Ok(Self { health: Health::new(), probes, client, listener, address, source, metrics_authorization })
+        Ok(Self {
+            health: HealthEndpoints::new(),
+            probes,
+            client,
+            listener,
+            address,
+            source,
+            metrics_authorization,
+        })
     }
 
     /// The client. It does not retry by itself.
@@ -115,7 +123,7 @@ impl Program {
     }
 
     /// The health endpoints, to which checks and the metrics page can be added.
-    pub fn health(&self) -> &Health {
+    pub fn health(&self) -> &HealthEndpoints {
         &self.health
     }
 
@@ -124,21 +132,27 @@ impl Program {
     ///
     /// # Errors
     /// [`ServeError::Serve`] and [`ServeError::Health`] if one of the servers ends unexpectedly.
-    pub async fn serve(self, service: Service, env: &Env, stop: CancellationToken) -> Result<(), ServeError> {
+    pub async fn serve(
+        self,
+        service: ProgramService,
+        env: &Env,
+        stop: CancellationToken,
+    ) -> Result<(), ServeError> {
         let Self { health, probes, client, listener, address: _, source, metrics_authorization } = self;
         if metrics_authorization {
             health.restrict_metrics(MetricsAccess::new(client.clone(), env.clone()));
         }
-        let Service { router, clients, limits, certificates, traffic } = service;
-        let identity = Identity::new();
+        let ProgramService { router, clients, limits, certificates, traffic } = service;
+        let identity = ServingIdentity::new();
         health.ready("certificate", {
             let identity = identity.clone();
             move || if identity.is_ready() { Ok(()) } else { Err("there is no certificate yet".to_owned()) }
         });
         // The task ends when this function returns and drops it.
-        let certificate = certificates::maintain(client, source, identity.clone(), certificates, env.clone());
+        let certificate =
+            certificates::maintain_certificate(client, source, identity.clone(), certificates, env.clone());
         let _certificate = env.spawn("certificate", certificate);
-        let server = Server::new(identity, clients, limits, env.clone()).metrics(traffic);
+        let server = HttpsServer::new(identity, clients, limits, env.clone()).metrics(traffic);
         let serving = server.serve(listener, router, stop.cancelled_owned());
         let drained = CancellationToken::new();
         let probing = probes.run(health, env, drained.clone());
@@ -154,7 +168,7 @@ impl Program {
     }
 }
 
-impl fmt::Debug for Program {
+impl fmt::Debug for BoundProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Program")
             .field("address", &self.address)

@@ -13,7 +13,7 @@ const KILLED: i32 = 128 + 15;
 pub fn on_signal() -> CancellationToken {
     let token = CancellationToken::new();
     match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
-        (Ok(terminate), Ok(interrupt)) => watch(terminate, interrupt, token.clone()),
+        (Ok(terminate), Ok(interrupt)) => watch_signals(terminate, interrupt, token.clone()),
         (Err(error), _) | (_, Err(error)) => {
             tracing::error!(%error, "handling signals failed: a signal will end the process without graceful shutdown");
         }
@@ -22,18 +22,18 @@ pub fn on_signal() -> CancellationToken {
 }
 
 #[expect(clippy::disallowed_methods, reason = "signals belong to the process, which has no Env of its own")]
-fn watch(mut terminate: Signal, mut interrupt: Signal, token: CancellationToken) {
+fn watch_signals(mut terminate: Signal, mut interrupt: Signal, token: CancellationToken) {
     drop(tokio::spawn(async move {
-        let name = next(&mut terminate, &mut interrupt).await;
+        let name = next_signal(&mut terminate, &mut interrupt).await;
         tracing::info!(signal = name, "shutting down; a second signal ends the process immediately");
         token.cancel();
-        let name = next(&mut terminate, &mut interrupt).await;
+        let name = next_signal(&mut terminate, &mut interrupt).await;
         tracing::warn!(signal = name, "second signal: exiting immediately");
         std::process::exit(KILLED);
     }));
 }
 
-async fn next(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str {
+async fn next_signal(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str {
     tokio::select! {
         _ = terminate.recv() => "SIGTERM",
         _ = interrupt.recv() => "SIGINT",

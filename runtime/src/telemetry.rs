@@ -47,13 +47,13 @@ pub enum TelemetryError {
 ///
 /// # Errors
 /// [`TelemetryError`] if the filter is invalid or logging is already set up.
-pub fn init(format: LogFormat, filter: &str) -> Result<(), TelemetryError> {
+pub fn init_logging(format: LogFormat, filter: &str) -> Result<(), TelemetryError> {
     let filter = parse_filter(filter)?;
     let registry = tracing_subscriber::registry().with(filter);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     match format {
         LogFormat::Text => registry.with(lines.with_ansi(std::io::stderr().is_terminal())).try_init()?,
-        LogFormat::Json => registry.with(json::layer(lines)).try_init()?,
+        LogFormat::Json => registry.with(json::json_layer(lines)).try_init()?,
     }
     Ok(())
 }

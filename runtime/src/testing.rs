@@ -11,8 +11,8 @@ mod log;
 mod random;
 
 pub use clock::ManualClock;
-pub use environment::{SeededEntropy, env};
-pub use fence::{end, fence_for, unfenced};
+pub use environment::{SeededEntropy, test_env};
+pub use fence::{end_fence, fence_for, unlimited_fence};
 pub use idle::Idle;
 pub use log::Recording;
 pub use random::SeededRandom;

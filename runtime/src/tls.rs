@@ -11,12 +11,12 @@ mod identity;
 mod pem;
 mod provider;
 
-pub(crate) use clients::Snapshot;
+pub(crate) use clients::ClientCasSnapshot;
 pub use clients::{ClientCas, PeerCertificate};
 pub use error::TlsError;
-pub use identity::Identity;
-pub(crate) use pem::certificates;
-pub(crate) use provider::provider;
+pub use identity::ServingIdentity;
+pub(crate) use pem::parse_certificates;
+pub(crate) use provider::crypto_provider;
 
 #[cfg(test)]
 pub(crate) mod pki;

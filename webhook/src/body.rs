@@ -8,12 +8,12 @@ use axum::body::Body;
 use futures::future::{Either, select};
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use vmpool_engine::admission::Kind;
+use vmpool_engine::admission::PoolKind;
 use vmpool_runtime::https::Peer;
 
 use crate::memory::MemoryPermit;
-use crate::review::{self, MAX_LENGTH, Request};
-use crate::state::State;
+use crate::review::{self, MAX_LENGTH, ReviewRequest};
+use crate::state::ReviewState;
 
 /// The deadline for a body. kube-apiserver sends it without a delay.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
@@ -27,7 +27,7 @@ pub(crate) type HttpError = (StatusCode, String);
 /// A decoded review.
 #[derive(Debug)]
 pub(crate) struct Received {
-    pub(crate) request: Request,
+    pub(crate) request: ReviewRequest,
     /// The permit for the memory of the objects in the request.
     pub(crate) memory: MemoryPermit,
 }
@@ -37,9 +37,9 @@ pub(crate) struct Received {
 /// # Errors
 /// [`HttpError`] if the body is not a review, is too long, or does not arrive before [`DEADLINE`]. If memory is short, it must
 /// arrive at once.
-pub(crate) async fn read(
-    state: &State,
-    kind: &Kind,
+pub(crate) async fn read_review_body(
+    state: &ReviewState,
+    kind: &PoolKind,
     peer: Option<&Peer>,
     headers: &HeaderMap,
     body: Body,
@@ -56,7 +56,7 @@ pub(crate) async fn read(
     // A body without a declared length may have the maximum length.
     let length = length.unwrap_or(MAX_LENGTH).min(MAX_LENGTH);
     let permit = state.bodies.acquire_for_body(client, length).await;
-    let collected = pin!(state.env.timeout(DEADLINE, collect(body, length)));
+    let collected = pin!(state.env.timeout(DEADLINE, collect_body(body, length)));
     let body = match select(collected, pin!(permit.evicted.cancelled())).await {
         Either::Left((Ok(body), _)) => body?,
         Either::Left((Err(elapsed), _)) => {
@@ -70,12 +70,12 @@ pub(crate) async fn read(
     permit.arrive();
     let mut memory = state.objects.acquire(client, review::max_memory(body.len())).await;
     let request =
-        review::decode(&body, kind).map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
+        review::decode_review(&body, kind).map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
     memory.shrink(request.memory);
     Ok(Received { request, memory })
 }
 
-async fn collect(body: Body, length: usize) -> Result<Vec<u8>, HttpError> {
+async fn collect_body(body: Body, length: usize) -> Result<Vec<u8>, HttpError> {
     let mut body = Limited::new(body, MAX_LENGTH);
     // Not the announced length: a body that never comes uses no memory.
     let mut bytes = Vec::with_capacity(length.min(FIRST_ALLOCATION));

@@ -34,12 +34,12 @@ pub(crate) enum JsonError {
 
 /// A memory budget. The use is an upper bound in bytes.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct MemoryBudget {
     limit: usize,
     used: Cell<usize>,
 }
 
-impl Budget {
+impl MemoryBudget {
     pub(crate) fn new(limit: usize) -> Self {
         Self { limit, used: Cell::new(0) }
     }
@@ -56,10 +56,10 @@ impl Budget {
 
     /// Exceeds the budget if `depth` is more than the maximum nesting.
     fn descend<E: Error>(&self, depth: usize) -> Result<(), E> {
-        if depth > MAX_NESTING { self.take(usize::MAX) } else { Ok(()) }
+        if depth > MAX_NESTING { self.charge_bytes(usize::MAX) } else { Ok(()) }
     }
 
-    fn take<E: Error>(&self, bytes: usize) -> Result<(), E> {
+    fn charge_bytes<E: Error>(&self, bytes: usize) -> Result<(), E> {
         self.used.set(self.used.get().saturating_add(bytes));
         if self.is_exceeded() { Err(E::custom("the object is too large")) } else { Ok(()) }
     }
@@ -73,8 +73,8 @@ const ENTRIES: &str = "*";
 ///
 /// # Errors
 /// [`JsonError`] if the text is not JSON or exceeds the limit in bytes of memory.
-pub(crate) fn read(text: &[u8], paths: &[&str], limit: usize) -> Result<Value, JsonError> {
-    let budget = Budget::new(limit);
+pub(crate) fn decode_selected_fields(text: &[u8], paths: &[&str], limit: usize) -> Result<Value, JsonError> {
+    let budget = MemoryBudget::new(limit);
     let mut json = serde_json::Deserializer::from_slice(text);
     let value = Fields::new(paths, &budget).deserialize(&mut json).and_then(|value| {
         json.end()?;
@@ -87,7 +87,7 @@ pub(crate) fn read(text: &[u8], paths: &[&str], limit: usize) -> Result<Value, J
 }
 
 /// The field at a JSON pointer; `null` if it is missing.
-pub(crate) fn field<'a>(object: &'a Value, pointer: &str) -> &'a Value {
+pub(crate) fn field_at_pointer<'a>(object: &'a Value, pointer: &str) -> &'a Value {
     static NULL: Value = Value::Null;
     object.pointer(pointer).unwrap_or(&NULL)
 }
@@ -97,13 +97,13 @@ pub(crate) fn field<'a>(object: &'a Value, pointer: &str) -> &'a Value {
 pub(crate) struct Fields<'a> {
     /// The rest of each path below this value. An empty path selects everything.
     paths: Vec<&'a str>,
-    budget: &'a Budget,
+    budget: &'a MemoryBudget,
     /// The number of maps and lists around this value.
     depth: usize,
 }
 
 impl<'a> Fields<'a> {
-    pub(crate) fn new(paths: &[&'a str], budget: &'a Budget) -> Self {
+    pub(crate) fn new(paths: &[&'a str], budget: &'a MemoryBudget) -> Self {
         Self { paths: paths.to_vec(), budget, depth: 0 }
     }
 
@@ -166,7 +166,7 @@ impl<'de> Visitor<'de> for Fields<'_> {
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
-        self.budget.take(STRING + value.len())?;
+        self.budget.charge_bytes(STRING + value.len())?;
         Ok(Value::String(value.to_owned()))
     }
 
@@ -179,7 +179,7 @@ impl<'de> Visitor<'de> for Fields<'_> {
             return Ok(Value::Array(values));
         };
         while let Some(value) = list.next_element_seed(entries.clone())? {
-            self.budget.take(ENTRY)?;
+            self.budget.charge_bytes(ENTRY)?;
             values.push(value);
         }
         Ok(Value::Array(values))
@@ -194,7 +194,7 @@ impl<'de> Visitor<'de> for Fields<'_> {
                 continue;
             };
             let node = if fields.len().is_multiple_of(ENTRIES_OF_A_NODE) { NODE } else { 0 };
-            self.budget.take(STRING + key.len() + node)?;
+            self.budget.charge_bytes(STRING + key.len() + node)?;
             fields.insert(key, map.next_value_seed(selection)?);
         }
         Ok(Value::Object(fields))

@@ -39,9 +39,9 @@ mod types;
 
 pub use callers::Callers;
 pub use review::MAX_LENGTH;
-pub use router::{closed, router};
-pub use run::{RunError, run};
-pub use state::State;
+pub use router::{empty_router, webhook_router};
+pub use run::{WebhookRunError, run_webhook};
+pub use state::ReviewState;
 
 #[cfg(test)]
 mod tests;

@@ -53,7 +53,7 @@ struct Client {
     /// The units in use.
     used: usize,
     /// The number of the last review that got memory.
-    turn: u64,
+    last_granted: u64,
     /// The uptime until which the client is served after the others.
     slow_until: Duration,
 }
@@ -186,7 +186,8 @@ impl Table {
         self.waiting.retain(|waiting| !waiting.granted.is_closed());
         let none = Client::default();
         let order = |waiting: &Waiting| {
-            let Client { used, turn, slow_until } = self.clients.get(&waiting.client).unwrap_or(&none);
+            let Client { used, last_granted: turn, slow_until } =
+                self.clients.get(&waiting.client).unwrap_or(&none);
             (*slow_until > now, *used, waiting.units, *turn, waiting.number)
         };
         let orders = self.waiting.iter().map(order).enumerate();
@@ -204,7 +205,7 @@ impl Table {
         self.free -= waiting.units;
         let client = self.clients.entry(waiting.client).or_default();
         client.used += waiting.units;
-        client.turn = waiting.number;
+        client.last_granted = waiting.number;
         let evicted = CancellationToken::new();
         if waiting.kind == MemoryUse::Body {
             let Waiting { client, units, .. } = waiting;

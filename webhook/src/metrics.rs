@@ -14,7 +14,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use vmpool_runtime::certificates::CertificateMetrics;
 use vmpool_runtime::https::TrafficMetrics;
 use vmpool_runtime::label_set;
-use vmpool_runtime::metrics::{Description, Page, Registry};
+use vmpool_runtime::metrics::{Description, MetricsPage, MetricsRegistry};
 
 pub(crate) use label_values::{Operation, Path, ReadResult, Resource, Verdict};
 
@@ -27,7 +27,7 @@ label_set!(ReadLabels { resource: Resource, result: ReadResult });
 
 /// All metrics of one webhook.
 #[derive(Debug)]
-pub struct Metrics {
+pub struct WebhookMetrics {
     requests: Family<RequestLabels, Counter>,
     durations: Family<DurationLabels, Histogram>,
     reads: Family<ReadLabels, Counter>,
@@ -35,13 +35,13 @@ pub struct Metrics {
     pub(crate) certificates: CertificateMetrics,
     /// Metrics of connections.
     pub(crate) traffic: TrafficMetrics,
-    page: Page,
+    page: MetricsPage,
 }
 
-impl Metrics {
+impl WebhookMetrics {
     /// All metrics at zero. Every series exists from the start, so that its first event shows as an increase.
     pub fn new() -> Arc<Self> {
-        let registry = &mut Registry::new();
+        let registry = &mut MetricsRegistry::new();
         let requests = Path::ALL.iter().flat_map(|&path| {
             Operation::ALL.iter().flat_map(move |&operation| {
                 Verdict::ALL.iter().map(move |&verdict| RequestLabels { path, operation, verdict })
@@ -60,7 +60,7 @@ impl Metrics {
                 "vmpool_webhook_requests_total",
                 "requests",
                 "Admission reviews that the webhook answered, by reviewed resource, operation and verdict",
-                each(requests),
+                family_at_zero(requests),
             ),
             durations: registry.register(
                 "vmpool_webhook_request_duration_seconds",
@@ -72,11 +72,11 @@ impl Metrics {
                 "vmpool_webhook_reads_total",
                 "reads",
                 "Objects that the webhook read from the API server for a review, by result",
-                each(reads),
+                family_at_zero(reads),
             ),
             certificates: CertificateMetrics::new(registry),
             traffic: TrafficMetrics::new(registry),
-            page: Page::new(std::mem::take(registry), env!("CARGO_PKG_VERSION")),
+            page: MetricsPage::new(std::mem::take(registry), env!("CARGO_PKG_VERSION")),
         })
     }
 
@@ -104,7 +104,7 @@ impl Metrics {
 }
 
 /// A family with these series at zero.
-fn each<S, M>(labels: impl IntoIterator<Item = S>) -> Family<S, M>
+fn family_at_zero<S, M>(labels: impl IntoIterator<Item = S>) -> Family<S, M>
 where
     S: Clone + Eq + std::hash::Hash,
     M: Default + Clone,

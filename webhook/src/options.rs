@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 use vmpool_diskimage::source::{SourceUrl, UrlError};
-use vmpool_engine::admission::Users;
-use vmpool_platforms::admission::{Cluster, Known, Settings};
+use vmpool_engine::admission::PrivilegedUsers;
+use vmpool_platforms::admission::{AdmissionSettings, CapabilityState, ClusterCapabilities};
 use vmpool_runtime::args::{ArgsError, GateArgs, InstancetypeMode, ProgramArgs};
 use vmpool_runtime::certificates::{ServingArgs, ServingArgsError, ServingConfig};
 
@@ -20,7 +20,7 @@ use crate::callers::Callers;
 // If a flag is repeated, the last value is used, so that arguments that a user of the chart appends take effect.
 #[command(name = "vmpool-webhook", version, args_override_self = true)]
 #[command(after_long_help = vmpool_feature_gates::help_text())]
-pub struct Options {
+pub struct WebhookOptions {
     /// Feature gates.
     #[command(flatten)]
     pub gates: GateArgs,
@@ -120,7 +120,7 @@ pub enum Capability {
     Unknown,
 }
 
-impl From<Capability> for Known {
+impl From<Capability> for CapabilityState {
     fn from(capability: Capability) -> Self {
         match capability {
             Capability::True => Self::Yes,
@@ -132,7 +132,7 @@ impl From<Capability> for Known {
 
 /// Why an option is invalid.
 #[derive(Debug, thiserror::Error)]
-pub enum OptionsError {
+pub enum WebhookOptionsError {
     /// A feature gate is invalid.
     #[error(transparent)]
     Shared(#[from] ArgsError),
@@ -158,27 +158,27 @@ pub enum OptionsError {
     SameAddress(SocketAddr),
 }
 
-impl Options {
+impl WebhookOptions {
     /// The settings of the rules.
     ///
     /// # Errors
-    /// [`OptionsError::Empty`].
-    pub fn settings(&self) -> Result<Settings, OptionsError> {
+    /// [`WebhookOptionsError::Empty`].
+    pub fn settings(&self) -> Result<AdmissionSettings, WebhookOptionsError> {
         for (flag, user) in
             [("removal-handler", &self.removal_handler), ("controller-user", &self.controller_user)]
         {
             if user.as_deref().is_some_and(|user| user.trim().is_empty()) {
-                return Err(OptionsError::Empty(flag));
+                return Err(WebhookOptionsError::Empty(flag));
             }
         }
         let ClusterArgs { cluster_sdn, cluster_machine_cidrs, cluster_gpus, cluster_in_place_resize } =
             self.cluster;
-        Ok(Settings {
-            users: Users {
+        Ok(AdmissionSettings {
+            users: PrivilegedUsers {
                 removal_handler: self.removal_handler.clone(),
                 controller: self.controller_user.clone(),
             },
-            cluster: Cluster {
+            cluster: ClusterCapabilities {
                 sdn: cluster_sdn.into(),
                 machine_cidrs: cluster_machine_cidrs.into(),
                 gpus: cluster_gpus.into(),
@@ -190,10 +190,11 @@ impl Options {
     /// The URLs at which the URL of every image must begin.
     ///
     /// # Errors
-    /// [`OptionsError::Prefix`].
-    pub fn allowed_urls(&self) -> Result<Vec<SourceUrl>, OptionsError> {
+    /// [`WebhookOptionsError::Prefix`].
+    pub fn allowed_urls(&self) -> Result<Vec<SourceUrl>, WebhookOptionsError> {
         let parse = |text: &String| {
-            SourceUrl::parse(text).map_err(|source| OptionsError::Prefix { text: text.clone(), source })
+            SourceUrl::parse(text)
+                .map_err(|source| WebhookOptionsError::Prefix { text: text.clone(), source })
         };
         self.disk_image_allowed_url_prefixes.iter().map(parse).collect()
     }
@@ -201,24 +202,24 @@ impl Options {
     /// The accepted clients.
     ///
     /// # Errors
-    /// [`OptionsError::NamesWithoutAuthority`].
-    pub fn callers(&self) -> Result<Callers, OptionsError> {
+    /// [`WebhookOptionsError::NamesWithoutAuthority`].
+    pub fn callers(&self) -> Result<Callers, WebhookOptionsError> {
         let CallerArgs { client_ca_file, client_names } = &self.callers;
         match client_ca_file {
             Some(_) => Ok(Callers::Certified(client_names.iter().cloned().collect())),
             None if client_names.is_empty() => Ok(Callers::Any),
-            None => Err(OptionsError::NamesWithoutAuthority),
+            None => Err(WebhookOptionsError::NamesWithoutAuthority),
         }
     }
 
     /// The validated options of the HTTPS port.
     ///
     /// # Errors
-    /// [`OptionsError::Serving`] and [`OptionsError::SameAddress`].
-    pub fn serving(&self) -> Result<ServingConfig, OptionsError> {
+    /// [`WebhookOptionsError::Serving`] and [`WebhookOptionsError::SameAddress`].
+    pub fn serving(&self) -> Result<ServingConfig, WebhookOptionsError> {
         let config = self.serving.config()?;
         if config.address == self.program.health.health_address && config.address.port() != 0 {
-            return Err(OptionsError::SameAddress(config.address));
+            return Err(WebhookOptionsError::SameAddress(config.address));
         }
         Ok(config)
     }

@@ -10,13 +10,15 @@ use kube::Client;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use vmpool_api::names::is_dns_subdomain;
-use vmpool_engine::admission::{DryRun, DryRunResult, Found, Lookup, LookupResult, Pending, Subject};
+use vmpool_engine::admission::{
+    DryRun, DryRunResult, LookupOutcome, LookupResult, LookupSubject, ObjectLookup, UndecidedReview,
+};
 use vmpool_runtime::Env;
 
 use crate::callers::Caller;
-use crate::metrics::{Metrics, ReadResult, Resource};
-use create::create;
-use get::{Selection, get};
+use crate::metrics::{ReadResult, Resource, WebhookMetrics};
+use create::send_dry_run;
+use get::{FieldSelection, get_object};
 
 mod create;
 mod exchange;
@@ -38,7 +40,7 @@ const CONCURRENT_READS: usize = 8;
 pub(crate) struct Reader {
     client: Client,
     env: Env,
-    metrics: Arc<Metrics>,
+    metrics: Arc<WebhookMetrics>,
     permits: Arc<Semaphore>,
 }
 
@@ -49,12 +51,12 @@ impl std::fmt::Debug for Reader {
 }
 
 impl Reader {
-    pub(crate) fn new(client: Client, env: Env, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(client: Client, env: Env, metrics: Arc<WebhookMetrics>) -> Self {
         Self { client, env, metrics, permits: Arc::new(Semaphore::new(CONCURRENT_READS)) }
     }
 
     /// The object or list of one lookup.
-    pub(crate) async fn one(&self, namespace: &str, lookup: Lookup) -> Found<Value> {
+    pub(crate) async fn read_lookup(&self, namespace: &str, lookup: ObjectLookup) -> LookupOutcome<Value> {
         self.read(namespace, &lookup, self.deadline()).await
     }
 
@@ -64,9 +66,14 @@ impl Reader {
     }
 
     /// Reads the objects that the rules need, as far as the webhook reads them for this caller.
-    pub(crate) async fn gather(&self, namespace: &str, pending: &mut (dyn Pending + Send), caller: Caller) {
+    pub(crate) async fn gather(
+        &self,
+        namespace: &str,
+        pending: &mut (dyn UndecidedReview + Send),
+        caller: Caller,
+    ) {
         let deadline = self.deadline();
-        let mut counts: BTreeMap<Subject, usize> = BTreeMap::new();
+        let mut counts: BTreeMap<LookupSubject, usize> = BTreeMap::new();
         loop {
             let lookups = pending.lookups();
             if lookups.is_empty() {
@@ -83,7 +90,7 @@ impl Reader {
                 };
                 read.boxed()
             });
-            let results: Vec<LookupResult> = concurrently(reads).await;
+            let results: Vec<LookupResult> = run_reads(reads).await;
             pending.add(results);
         }
         // The result shows how the platform validates objects that another client chose.
@@ -95,10 +102,10 @@ impl Reader {
 
     /// Creates an object as a dry run, and counts that as a read.
     async fn create(&self, namespace: &str, dry_run: &DryRun, deadline: Duration) -> DryRunResult {
-        let Some(path) = path(dry_run.api_version, Some(namespace), dry_run.plural, None) else {
+        let Some(path) = resource_path(dry_run.api_version, Some(namespace), dry_run.plural, None) else {
             return DryRunResult::Accepted;
         };
-        let result = self.limited(deadline, create(&self.client, dry_run, &path)).await;
+        let result = self.limited(deadline, send_dry_run(&self.client, dry_run, &path)).await;
         let result = result.unwrap_or_else(DryRunResult::Failed);
         if let DryRunResult::Failed(reason) = &result {
             tracing::warn!(path, reason, "creating an object as a dry run for a review failed");
@@ -119,21 +126,21 @@ impl Reader {
     }
 
     /// The object at a path of the API, whose names are valid.
-    pub(crate) async fn at(&self, path: &str, fields: &[&str], resource: Resource) -> Found<Value> {
-        self.fetch(path, Selection { fields, is_list: false }, resource, self.deadline()).await
+    pub(crate) async fn at(&self, path: &str, fields: &[&str], resource: Resource) -> LookupOutcome<Value> {
+        self.fetch(path, FieldSelection { fields, is_list: false }, resource, self.deadline()).await
     }
 
     /// A page of a list at a path of the API.
-    pub(crate) async fn page(&self, path: &str, fields: &[&str], resource: Resource) -> Found<Value> {
-        self.fetch(path, Selection { fields, is_list: true }, resource, self.deadline()).await
+    pub(crate) async fn page(&self, path: &str, fields: &[&str], resource: Resource) -> LookupOutcome<Value> {
+        self.fetch(path, FieldSelection { fields, is_list: true }, resource, self.deadline()).await
     }
 
     /// Reads one object. If the lookup contains an invalid name, no such object can exist.
-    async fn read(&self, namespace: &str, lookup: &Lookup, deadline: Duration) -> Found<Value> {
-        let Lookup { api_version, plural, namespaced, name, .. } = lookup;
-        let path = path(api_version, namespaced.then_some(namespace), plural, name.as_deref());
-        let Some(path) = path else { return Found::Absent };
-        let selection = Selection { fields: lookup.fields, is_list: name.is_none() };
+    async fn read(&self, namespace: &str, lookup: &ObjectLookup, deadline: Duration) -> LookupOutcome<Value> {
+        let ObjectLookup { api_version, plural, namespaced, name, .. } = lookup;
+        let path = resource_path(api_version, namespaced.then_some(namespace), plural, name.as_deref());
+        let Some(path) = path else { return LookupOutcome::Absent };
+        let selection = FieldSelection { fields: lookup.fields, is_list: name.is_none() };
         self.fetch(&path, selection, Resource::of(lookup.subject), deadline).await
     }
 
@@ -141,16 +148,16 @@ impl Reader {
     async fn fetch(
         &self,
         path: &str,
-        selection: Selection<'_>,
+        selection: FieldSelection<'_>,
         resource: Resource,
         deadline: Duration,
-    ) -> Found<Value> {
-        let found = self.limited(deadline, get(&self.client, selection, path)).await;
-        let found = found.unwrap_or_else(Found::Failed);
+    ) -> LookupOutcome<Value> {
+        let found = self.limited(deadline, get_object(&self.client, selection, path)).await;
+        let found = found.unwrap_or_else(LookupOutcome::Failed);
         let result = match &found {
-            Found::There(_) => ReadResult::Found,
-            Found::Absent => ReadResult::Absent,
-            Found::Failed(reason) => {
+            LookupOutcome::There(_) => ReadResult::Found,
+            LookupOutcome::Absent => ReadResult::Absent,
+            LookupOutcome::Failed(reason) => {
                 tracing::warn!(path, reason, "reading an object for a review failed");
                 ReadResult::Failed
             }
@@ -161,14 +168,14 @@ impl Reader {
 }
 
 /// The results of reads, in their order.
-async fn concurrently<T>(reads: impl Iterator<Item = BoxFuture<'_, T>>) -> Vec<T> {
+async fn run_reads<T>(reads: impl Iterator<Item = BoxFuture<'_, T>>) -> Vec<T> {
     let reads: Vec<_> = reads.collect();
     stream::iter(reads).buffered(CONCURRENT_READS_PER_REVIEW).collect().await
 }
 
 /// The path of an object, or of the collection if `name` is `None`. The result is `None` if a name is invalid: names come
 /// from users, and a name such as `../secrets/key` must not change the path.
-fn path(api: &str, namespace: Option<&str>, plural: &str, name: Option<&str>) -> Option<String> {
+fn resource_path(api: &str, namespace: Option<&str>, plural: &str, name: Option<&str>) -> Option<String> {
     if !namespace.into_iter().chain(name).all(is_dns_subdomain) {
         return None;
     }

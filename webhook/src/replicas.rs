@@ -12,33 +12,33 @@ use http::HeaderMap;
 use vmpool_platforms::kubevirt::admission::{DEFAULTS_PATH, with_replicas};
 use vmpool_runtime::https::Peer;
 
-use crate::handlers::handle;
+use crate::handlers::serve_review;
 use crate::metrics::Path;
-use crate::review::{Answer, Request};
+use crate::review::{ReviewAnswer, ReviewRequest};
 use crate::state::PlatformState;
 
 /// The webhook, in a program that serves these pools.
-pub(crate) fn routes(state: PlatformState) -> Router {
-    Router::new().route(DEFAULTS_PATH, post(complete)).with_state(state)
+pub(crate) fn replicas_default_routes(state: PlatformState) -> Router {
+    Router::new().route(DEFAULTS_PATH, post(serve_replicas_default)).with_state(state)
 }
 
-async fn complete(
+async fn serve_replicas_default(
     Extract(state): Extract<PlatformState>,
     peer: Option<Extension<Peer>>,
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    handle(&state, state.rules.kind(), Path::PoolDefaults, peer, &headers, body, async |request, _| {
-        (completed(request), Vec::new())
+    serve_review(&state, state.rules.kind(), Path::PoolDefaults, peer, &headers, body, async |request, _| {
+        (answer_with_replicas(request), Vec::new())
     })
     .await
 }
 
 /// Allows the request, and sets the field if it is absent.
-fn completed(request: &Request) -> Answer {
+fn answer_with_replicas(request: &ReviewRequest) -> ReviewAnswer {
     let is_written = ["CREATE", "UPDATE"].contains(&&*request.operation) && request.sub_resource.is_empty();
     match with_replicas(&request.object).filter(|_| is_written) {
-        Some(new) => Answer::patched(json_patch::diff(&request.object, &new)),
-        None => Answer::allowed(),
+        Some(new) => ReviewAnswer::patched(json_patch::diff(&request.object, &new)),
+        None => ReviewAnswer::allowed(),
     }
 }

@@ -8,13 +8,13 @@ use k8s_openapi::ByteString;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
 use serde::de::DeserializeSeed as _;
 use serde_json::{Value, json};
-use vmpool_engine::admission::{Kind, Refusals};
+use vmpool_engine::admission::{PoolKind, Refusals};
 
-use crate::bounded_json::{Budget, Fields};
+use crate::bounded_json::{Fields, MemoryBudget};
 use crate::metrics::Verdict;
-use envelope::Review;
+use envelope::ReviewEnvelope;
 
-pub(crate) use request::Request;
+pub(crate) use request::ReviewRequest;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 
@@ -23,7 +23,7 @@ const API_VERSION: &str = "admission.k8s.io/v1";
 pub const MAX_LENGTH: usize = 8 << 20;
 
 /// The message for an object that exceeds [`MAX_OBJECT_MEMORY`] or the maximum nesting.
-pub(crate) fn too_large(kind: &Kind) -> String {
+pub(crate) fn too_large_message(kind: &PoolKind) -> String {
     format!(
         "the object has too many fields and list entries, or more than 100 levels of nesting: the webhook uses at most \
          8 MiB of memory for an object; shorten {}",
@@ -77,7 +77,7 @@ const STATUS: &[&str] = &[
     "status.preferenceRef",
 ];
 
-/// The maximum memory that [`decode`] uses for a body of this length, in bytes.
+/// The maximum memory that [`decode_review`] uses for a body of this length, in bytes.
 pub(crate) fn max_memory(body: usize) -> usize {
     body.saturating_mul(EXPANSION).min(2 * MAX_OBJECT_MEMORY)
 }
@@ -89,31 +89,36 @@ pub(crate) fn max_memory(body: usize) -> usize {
 ///
 /// # Errors
 /// [`ReviewError`] if the body is not a valid review.
-pub(crate) fn decode(body: &[u8], kind: &Kind) -> Result<Request, ReviewError> {
+pub(crate) fn decode_review(body: &[u8], kind: &PoolKind) -> Result<ReviewRequest, ReviewError> {
     let fields = [METADATA, STATUS, &["spec"]].concat();
     let without_templates = [METADATA, kind.small_fields].concat();
-    let budgets = [Budget::new(MAX_OBJECT_MEMORY), Budget::new(MAX_OBJECT_MEMORY)];
-    let complete = read(body, [&fields, &fields], &budgets);
+    let budgets = [MemoryBudget::new(MAX_OBJECT_MEMORY), MemoryBudget::new(MAX_OBJECT_MEMORY)];
+    let complete = decode_review_fields(body, [&fields, &fields], &budgets);
     let [new, old] = &budgets;
     if !new.is_exceeded() && !old.is_exceeded() {
         return complete;
     }
     if !new.is_exceeded() {
-        let budgets = [Budget::new(MAX_OBJECT_MEMORY), Budget::new(MAX_OBJECT_MEMORY)];
-        let smaller = read(body, [&fields, &without_templates], &budgets);
-        if !budgets.iter().any(Budget::is_exceeded) {
+        let budgets = [MemoryBudget::new(MAX_OBJECT_MEMORY), MemoryBudget::new(MAX_OBJECT_MEMORY)];
+        let smaller = decode_review_fields(body, [&fields, &without_templates], &budgets);
+        if !budgets.iter().any(MemoryBudget::is_exceeded) {
             return smaller;
         }
     }
     // Without objects. The response then says that the object is too large.
-    let budgets = [Budget::new(MAX_OBJECT_MEMORY), Budget::new(MAX_OBJECT_MEMORY)];
-    Ok(Request { too_large: true, ..read(body, [&[], &[]], &budgets)? })
+    let budgets = [MemoryBudget::new(MAX_OBJECT_MEMORY), MemoryBudget::new(MAX_OBJECT_MEMORY)];
+    Ok(ReviewRequest { too_large: true, ..decode_review_fields(body, [&[], &[]], &budgets)? })
 }
 
-fn read(body: &[u8], fields: [&[&str]; 2], budgets: &[Budget; 2]) -> Result<Request, ReviewError> {
+fn decode_review_fields(
+    body: &[u8],
+    fields: [&[&str]; 2],
+    budgets: &[MemoryBudget; 2],
+) -> Result<ReviewRequest, ReviewError> {
     let mut json = serde_json::Deserializer::from_slice(body);
     let objects = [Fields::new(fields[0], &budgets[0]), Fields::new(fields[1], &budgets[1])];
-    let Review { api_version, kind, request } = envelope::ReviewSeed(objects).deserialize(&mut json)?;
+    let ReviewEnvelope { api_version, kind, request } =
+        envelope::ReviewSeed(objects).deserialize(&mut json)?;
     json.end()?;
     if api_version != API_VERSION || kind != "AdmissionReview" {
         let shorten = |text: String| text.chars().take(100).collect();
@@ -124,12 +129,12 @@ fn read(body: &[u8], fields: [&[&str]; 2], budgets: &[Budget; 2]) -> Result<Requ
         return Err(ReviewError::TooLong { field, max });
     }
     let [new, old] = budgets;
-    Ok(Request { memory: new.used() + old.used(), ..request })
+    Ok(ReviewRequest { memory: new.used() + old.used(), ..request })
 }
 
 /// The answer to a request.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ReviewAnswer {
     pub(crate) verdict: Verdict,
     /// The message for the user. Empty if the request is allowed.
     pub(crate) message: String,
@@ -143,7 +148,7 @@ pub(crate) struct Answer {
     pub(crate) patch: Option<Patch>,
 }
 
-impl Answer {
+impl ReviewAnswer {
     /// The request is allowed.
     pub(crate) fn allowed() -> Self {
         Self::without_rule(Verdict::Allowed, String::new())
@@ -181,8 +186,8 @@ impl Answer {
     }
 
     /// The object exceeds [`MAX_OBJECT_MEMORY`].
-    pub(crate) fn too_large(kind: &Kind) -> Self {
-        Self::without_rule(Verdict::TooLarge, too_large(kind))
+    pub(crate) fn too_large(kind: &PoolKind) -> Self {
+        Self::without_rule(Verdict::TooLarge, too_large_message(kind))
     }
 
     /// The request cannot be validated now, because a read failed.
@@ -208,8 +213,13 @@ impl Answer {
 }
 
 /// The review with the response to `request`, about a pool of this kind.
-pub(crate) fn encode(kind: &Kind, request: &Request, answer: &Answer, warnings: &[String]) -> Value {
-    let status = status(kind, request, answer);
+pub(crate) fn encode_review(
+    kind: &PoolKind,
+    request: &ReviewRequest,
+    answer: &ReviewAnswer,
+    warnings: &[String],
+) -> Value {
+    let status = refusal_status(kind, request, answer);
     let mut response = json!({ "uid": request.uid, "allowed": status.is_none() });
     if let Some(status) = status {
         response["status"] = json!(status);
@@ -227,7 +237,7 @@ pub(crate) fn encode(kind: &Kind, request: &Request, answer: &Answer, warnings: 
     json!({ "apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response })
 }
 
-fn status(kind: &Kind, request: &Request, answer: &Answer) -> Option<Status> {
+fn refusal_status(kind: &PoolKind, request: &ReviewRequest, answer: &ReviewAnswer) -> Option<Status> {
     let forbidden = answer.refusals.as_ref().is_some_and(|refusals| refusals.first().is_forbidden());
     let (code, reason) = match answer.verdict {
         Verdict::Allowed => return None,
@@ -243,12 +253,12 @@ fn status(kind: &Kind, request: &Request, answer: &Answer) -> Option<Status> {
         code: Some(code.into()),
         reason: Some(reason.to_owned()),
         message: Some(answer.message.clone()),
-        details: details(kind, request, answer),
+        details: refusal_details(kind, request, answer),
         ..Status::default()
     })
 }
 
-fn details(kind: &Kind, request: &Request, answer: &Answer) -> Option<StatusDetails> {
+fn refusal_details(kind: &PoolKind, request: &ReviewRequest, answer: &ReviewAnswer) -> Option<StatusDetails> {
     let refusals = answer.refusals.iter().flat_map(|refusals| refusals.iter());
     let of_rules = refusals.map(|refusal| StatusCause {
         reason: Some(refusal.reason().to_owned()),

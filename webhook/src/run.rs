@@ -9,15 +9,15 @@ use vmpool_feature_gates::Feature;
 use vmpool_runtime::Env;
 use vmpool_runtime::args::InstancetypeMode;
 use vmpool_runtime::https::Limits;
-use vmpool_runtime::serving::{Program, ServeError, Service};
+use vmpool_runtime::serving::{BoundProgram, ProgramService, ServeError};
 use vmpool_runtime::telemetry;
 use vmpool_runtime::tls::ClientCas;
 
-use crate::metrics::Metrics;
-use crate::options::{Options, OptionsError};
+use crate::metrics::WebhookMetrics;
+use crate::options::{WebhookOptions, WebhookOptionsError};
 use crate::review::MAX_LENGTH;
-use crate::router::{closed, router};
-use crate::state::State;
+use crate::router::{empty_router, webhook_router};
+use crate::state::ReviewState;
 
 /// The interval of connection attempts to kube-apiserver until the first success.
 const CONNECT_INTERVAL: Duration = Duration::from_secs(2);
@@ -30,10 +30,10 @@ const HEADER_BYTES: usize = 16 << 10;
 
 /// Why the process exits.
 #[derive(Debug, thiserror::Error)]
-pub enum RunError {
+pub enum WebhookRunError {
     /// An option is invalid.
     #[error(transparent)]
-    Options(#[from] OptionsError),
+    Options(#[from] WebhookOptionsError),
     /// A server could not start, or has ended.
     #[error(transparent)]
     Serve(#[from] ServeError),
@@ -43,15 +43,20 @@ pub enum RunError {
 ///
 /// # Errors
 /// The reason why the process cannot start or continue.
-pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<(), RunError> {
-    let gates = options.gates.gates().map_err(OptionsError::from)?;
+pub async fn run_webhook(
+    options: WebhookOptions,
+    env: Env,
+    stop: CancellationToken,
+) -> Result<(), WebhookRunError> {
+    let gates = options.gates.gates().map_err(WebhookOptionsError::from)?;
     let settings = options.settings()?;
     let serving = options.serving()?;
     let callers = options.callers()?;
     let allowed_urls = options.allowed_urls()?;
-    let metrics = Metrics::new();
+    let metrics = WebhookMetrics::new();
     let agent = concat!("vmpool-webhook/", env!("CARGO_PKG_VERSION"));
-    let program = Program::open(agent, serving, &options.program.client, &options.program.health).await?;
+    let program =
+        BoundProgram::open(agent, serving, &options.program.client, &options.program.health).await?;
     let (health, client) = (program.health(), program.client());
     health.metrics({
         let metrics = metrics.clone();
@@ -60,18 +65,18 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     let (pools, images) = (gates.enabled(Feature::VirtualMachinePool), gates.enabled(Feature::DiskImages));
     let standalone = pools && options.instancetype_mode == InstancetypeMode::Standalone;
     let router = if pools || images {
-        let rules = if pools { vmpool_platforms::admission::rules(settings) } else { Vec::new() };
+        let rules = if pools { vmpool_platforms::admission::admission_rules(settings) } else { Vec::new() };
         for warning in rules.iter().filter_map(|rules| rules.kind().setup_warning) {
             tracing::warn!("{warning}");
         }
-        let state = State::new(rules, client.clone(), metrics.clone(), env.clone()).accepting(callers);
+        let state = ReviewState::new(rules, client.clone(), metrics.clone(), env.clone()).accepting(callers);
         let state = if images { state.with_images(allowed_urls) } else { state };
-        router(&if standalone { state.with_types() } else { state })
+        webhook_router(&if standalone { state.with_types() } else { state })
     } else {
         tracing::warn!(
             "feature gates VirtualMachinePool and DiskImages are off: the webhook validates nothing"
         );
-        closed()
+        empty_router()
     };
     let (connected, is_connected) = watch::channel(false);
     health.ready("api-server", move || {
@@ -88,7 +93,7 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
         // The task ends when this function returns and drops it.
         env.spawn("client-authorities", clients.clone().follow(file, env.clone()))
     });
-    let service = Service {
+    let service = ProgramService {
         router,
         clients,
         limits: Limits {

@@ -10,7 +10,7 @@ use vmpool_runtime::Env;
 
 use crate::callers::Callers;
 use crate::memory::MemoryLimit;
-use crate::metrics::Metrics;
+use crate::metrics::WebhookMetrics;
 use crate::reads::Reader;
 use crate::review::{MAX_LENGTH, MAX_OBJECT_MEMORY};
 
@@ -22,10 +22,10 @@ const OBJECT_MEMORY: usize = 4 * MAX_OBJECT_MEMORY;
 
 /// The components that handle reviews. Clones share them.
 #[derive(Clone, Debug)]
-pub struct State {
+pub struct ReviewState {
     pub(crate) rules: Vec<Arc<dyn Rules>>,
     pub(crate) reader: Reader,
-    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) metrics: Arc<WebhookMetrics>,
     pub(crate) env: Env,
     pub(crate) callers: Callers,
     /// The URLs at which the URL of every image must begin. Empty if all are allowed.
@@ -38,10 +38,10 @@ pub struct State {
     pub(crate) objects: Arc<MemoryLimit>,
 }
 
-impl State {
+impl ReviewState {
     /// A state that accepts all clients. `rules` are those of each platform. `client` reads the objects that rules need, and
     /// should not retry by itself.
-    pub fn new(rules: Vec<Arc<dyn Rules>>, client: Client, metrics: Arc<Metrics>, env: Env) -> Self {
+    pub fn new(rules: Vec<Arc<dyn Rules>>, client: Client, metrics: Arc<WebhookMetrics>, env: Env) -> Self {
         let reader = Reader::new(client, env.clone(), metrics.clone());
         let bodies = Arc::new(MemoryLimit::new(BODY_MEMORY, env.clone()));
         let objects = Arc::new(MemoryLimit::new(OBJECT_MEMORY, env.clone()));
@@ -73,13 +73,13 @@ impl State {
 #[derive(Clone, Debug)]
 pub(crate) struct PlatformState {
     pub(crate) rules: Arc<dyn Rules>,
-    pub(crate) shared: State,
+    pub(crate) shared: ReviewState,
 }
 
 impl Deref for PlatformState {
-    type Target = State;
+    type Target = ReviewState;
 
-    fn deref(&self) -> &State {
+    fn deref(&self) -> &ReviewState {
         &self.shared
     }
 }

@@ -26,16 +26,16 @@ use kube::Client;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
-use vmpool_engine::admission::Users;
-use vmpool_platforms::admission::{Cluster, Settings, rules};
+use vmpool_engine::admission::PrivilegedUsers;
+use vmpool_platforms::admission::{AdmissionSettings, ClusterCapabilities, admission_rules};
 use vmpool_platforms::dvp::admission::{POOL_PATH, SCALE_PATH};
 use vmpool_runtime::Env;
 use vmpool_runtime::https::Peer;
-use vmpool_runtime::testing::{ManualClock, env};
+use vmpool_runtime::testing::{ManualClock, test_env};
 use vmpool_runtime::tls::PeerCertificate;
 
-use crate::metrics::Metrics;
-use crate::{Callers, State, router};
+use crate::metrics::WebhookMetrics;
+use crate::{Callers, ReviewState, webhook_router};
 
 const HANDLER: &str = "system:serviceaccount:vmpool-system:vmpool-apiserver";
 const API: &str = "/apis/virtualization.deckhouse.io/v1alpha2";
@@ -103,7 +103,7 @@ impl Server {
 /// A webhook and its environment.
 struct World {
     server: Server,
-    metrics: Arc<Metrics>,
+    metrics: Arc<WebhookMetrics>,
     clock: ManualClock,
     router: Router,
     /// The common name of the client's certificate, if it has one.
@@ -121,14 +121,16 @@ impl World {
 
     fn accepting(callers: Callers) -> Self {
         let clock = ManualClock::new();
-        let env: Env = env(&clock, 0);
-        let settings = Settings {
-            users: Users { removal_handler: Some(HANDLER.to_owned()), controller: None },
-            cluster: Cluster::default(),
+        let env: Env = test_env(&clock, 0);
+        let settings = AdmissionSettings {
+            users: PrivilegedUsers { removal_handler: Some(HANDLER.to_owned()), controller: None },
+            cluster: ClusterCapabilities::default(),
         };
-        let (server, metrics) = (Server::default(), Metrics::new());
-        let router =
-            router(&State::new(rules(settings), server.client(), metrics.clone(), env).accepting(callers));
+        let (server, metrics) = (Server::default(), WebhookMetrics::new());
+        let router = webhook_router(
+            &ReviewState::new(admission_rules(settings), server.client(), metrics.clone(), env)
+                .accepting(callers),
+        );
         Self { server, metrics, clock, router, certificate: Some(API_SERVER) }
     }
 

@@ -12,7 +12,7 @@ pub trait Conditions {
 
     /// The condition of this type.
     fn condition(&self, type_: &str) -> Option<&Condition> {
-        find(self.conditions(), type_)
+        find_condition(self.conditions(), type_)
     }
 
     /// Whether the condition of this type exists and is True.
@@ -22,13 +22,13 @@ pub trait Conditions {
 }
 
 /// The condition of this type.
-pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
+pub fn find_condition<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 
 /// Whether the condition of this type exists and is True. Missing and Unknown are not true.
 pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
-    find(conditions, type_).is_some_and(|condition| condition.status == "True")
+    find_condition(conditions, type_).is_some_and(|condition| condition.status == "True")
 }
 
 /// Conditions of a pool.

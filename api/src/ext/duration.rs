@@ -146,7 +146,7 @@ impl FromStr for GoDuration {
             let Some((_, scale)) = UNITS.iter().find(|(name, _)| *name == unit) else {
                 return Err(DurationError::UnknownUnit { text: text.to_owned(), unit: unit.to_owned() });
             };
-            let part = scaled(whole, fraction, *scale).ok_or_else(too_long)?;
+            let part = decimal_to_nanos(whole, fraction, *scale).ok_or_else(too_long)?;
             nanos = nanos.checked_add(part).ok_or_else(too_long)?;
             rest = after;
         }
@@ -160,7 +160,7 @@ fn split_where(text: &str, ends: impl Fn(char) -> bool) -> (&str, &str) {
 }
 
 /// `whole.fraction` times `scale` in whole nanoseconds; `None` on overflow.
-fn scaled(whole: &str, fraction: &str, scale: i64) -> Option<i64> {
+fn decimal_to_nanos(whole: &str, fraction: &str, scale: i64) -> Option<i64> {
     let whole: i64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
     // The largest unit is 3.6 * 10^12 ns, so a digit after the 15th place is worth less than a nanosecond.
     let digits = &fraction[..fraction.len().min(15)];
@@ -186,9 +186,9 @@ impl fmt::Display for GoDuration {
         if size < second {
             match size {
                 0 => text.push_str("0s"),
-                1..1_000 => text.push_str(&decimal(size, 1, "ns")),
-                1_000..1_000_000 => text.push_str(&decimal(size, 1_000, "\u{b5}s")),
-                _ => text.push_str(&decimal(size, 1_000_000, "ms")),
+                1..1_000 => text.push_str(&format_decimal_with_unit(size, 1, "ns")),
+                1_000..1_000_000 => text.push_str(&format_decimal_with_unit(size, 1_000, "\u{b5}s")),
+                _ => text.push_str(&format_decimal_with_unit(size, 1_000_000, "ms")),
             }
             return f.pad(&text);
         }
@@ -199,13 +199,13 @@ impl fmt::Display for GoDuration {
         if minutes > 0 {
             write!(text, "{}m", minutes % 60)?;
         }
-        text.push_str(&decimal(size % (60 * second), second, "s"));
+        text.push_str(&format_decimal_with_unit(size % (60 * second), second, "s"));
         f.pad(&text)
     }
 }
 
 /// `value / scale` with as many decimals as necessary, and a unit.
-fn decimal(value: u64, scale: u64, unit: &str) -> String {
+fn format_decimal_with_unit(value: u64, scale: u64, unit: &str) -> String {
     let rest = value % scale;
     if rest == 0 {
         return format!("{}{unit}", value / scale);

@@ -104,14 +104,15 @@ impl Quantity {
         if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
             return Err(malformed());
         }
-        let (base, exponent) = scale(suffix).ok_or_else(malformed)?;
+        let (base, exponent) = parse_quantity_suffix(suffix).ok_or_else(malformed)?;
         let digits: String = [whole, fraction].concat();
         let digits = digits.trim_start_matches('0');
         if digits.is_empty() {
             return Ok(0);
         }
         let digits: i128 = digits.parse().map_err(|_| self.too_large())?;
-        let amount = amount(digits, fraction.len(), base, exponent).ok_or_else(|| self.too_large())?;
+        let amount =
+            amount_in_nanos(digits, fraction.len(), base, exponent).ok_or_else(|| self.too_large())?;
         Ok(if negative { -amount } else { amount })
     }
 
@@ -121,7 +122,7 @@ impl Quantity {
 }
 
 /// Base and exponent of a suffix; `None` if the suffix does not exist.
-fn scale(suffix: &str) -> Option<(i128, i32)> {
+fn parse_quantity_suffix(suffix: &str) -> Option<(i128, i32)> {
     if let Some(at) = BINARY.iter().position(|name| *name == suffix) {
         return Some((1024, i32::try_from(at + 1).ok()?));
     }
@@ -143,7 +144,7 @@ fn scale(suffix: &str) -> Option<(i128, i32)> {
 }
 
 /// `digits` with `places` decimals, times `base ^ exponent`, in billionths; `None` on overflow.
-fn amount(digits: i128, places: usize, base: i128, exponent: i32) -> Option<i128> {
+fn amount_in_nanos(digits: i128, places: usize, base: i128, exponent: i32) -> Option<i128> {
     let places = i32::try_from(places).ok()?;
     let (digits, tens) = if base == 10 {
         (digits, exponent.checked_add(9)?.checked_sub(places)?)

@@ -58,7 +58,7 @@ impl Share {
                 }
             }
             Value::String(text) if text.ends_with('%') => text.parse(),
-            other => Err(ShareError::NotAShare { text: shown(other) }),
+            other => Err(ShareError::NotAShare { text: truncated_json(other) }),
         }
     }
 }
@@ -68,7 +68,7 @@ impl FromStr for Share {
     type Err = ShareError;
 
     fn from_str(text: &str) -> Result<Self, ShareError> {
-        let quoted = || shown(&Value::from(text));
+        let quoted = || truncated_json(&Value::from(text));
         let digits = text.strip_suffix('%').unwrap_or(text);
         if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
             return Err(ShareError::NotAShare { text: quoted() });
@@ -100,7 +100,7 @@ impl fmt::Display for Share {
 }
 
 /// JSON on one line, truncated for use in messages.
-fn shown(value: &Value) -> String {
+fn truncated_json(value: &Value) -> String {
     const LONGEST: usize = 40;
     let text = value.to_string();
     match text.char_indices().nth(LONGEST) {

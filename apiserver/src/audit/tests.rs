@@ -4,12 +4,15 @@ use vmpool_engine::ObjectId;
 use vmpool_runtime::testing::Recording;
 
 use super::*;
-use crate::removal::Target;
-use crate::testing::World;
+use crate::removal::RemovalTarget;
+use crate::testing::ApiServerWorld;
 
 fn accepted(already: &[bool]) -> Accepted {
-    let target =
-        |already: &bool| Target { id: ObjectId::new("m", "u"), already_removed: *already, deleted: false };
+    let target = |already: &bool| RemovalTarget {
+        id: ObjectId::new("m", "u"),
+        already_removed: *already,
+        deleted: false,
+    };
     Accepted { pool_uid: "p".into(), replicas: None, targets: already.iter().map(target).collect() }
 }
 
@@ -27,13 +30,13 @@ fn the_outcome_and_the_number_of_removed_machines_follow_from_the_result(
     #[case] outcome: Outcome,
     #[case] removed: usize,
 ) {
-    let summary = Summary::of(&result, dry_run);
+    let summary = RemovalSummary::of(&result, dry_run);
     assert_eq!((summary.outcome, summary.removed), (outcome, removed));
 }
 
 #[test]
 fn a_valid_audit_id_is_kept_and_others_are_replaced_by_a_random_id() {
-    let world = World::new(1);
+    let world = ApiServerWorld::new(1);
     let id = |value: &str| {
         let mut headers = HeaderMap::new();
         headers.insert(AUDIT_ID, HeaderValue::from_str(value).unwrap());
@@ -48,8 +51,11 @@ fn a_valid_audit_id_is_kept_and_others_are_replaced_by_a_random_id() {
 #[test]
 fn the_log_line_contains_caller_targets_and_result() {
     let recording = Recording::start();
-    let user =
-        User { name: "eve\nINFO forged".into(), groups: vec!["a".into(), "b".into()], ..User::default() };
+    let user = AuthenticatedUser {
+        name: "eve\nINFO forged".into(),
+        groups: vec!["a".into(), "b".into()],
+        ..AuthenticatedUser::default()
+    };
     let audit = AuditInfo { user, request: "id-1".into() };
     let pool = PoolName {
         stored: vmpool_platforms::removal::APIS.removal[0].stored,
@@ -57,7 +63,7 @@ fn the_log_line_contains_caller_targets_and_result() {
         name: "web".into(),
     };
     let result = Ok(Accepted { replicas: Some(3), ..accepted(&[false, false]) });
-    let summary = Summary::of(&result, false);
+    let summary = RemovalSummary::of(&result, false);
     audit.log(&pool, &["web-0".into(), "web-1".into()], &summary, Duration::from_millis(12));
     let text = recording.text();
     assert_eq!(text.lines().count(), 1, "{text}");

@@ -7,7 +7,7 @@ use parking_lot::RwLock;
 use vmpool_runtime::https::Peer;
 
 use super::requestheader::RequestHeaders;
-use super::user::User;
+use super::user::AuthenticatedUser;
 use crate::error::Error;
 
 /// The group of authenticated users.
@@ -26,7 +26,11 @@ impl Authenticator {
     ///
     /// # Errors
     /// [`Error::Unauthorized`] if the connection does not belong to the front proxy, or if the headers contain no user.
-    pub(crate) fn authenticate(&self, peer: Option<&Peer>, headers: &HeaderMap) -> Result<User, Error> {
+    pub(crate) fn authenticate(
+        &self,
+        peer: Option<&Peer>,
+        headers: &HeaderMap,
+    ) -> Result<AuthenticatedUser, Error> {
         let config = self.0.read().clone().ok_or(Error::Unauthorized)?;
         let certificate = peer.and_then(|peer| peer.certificate.as_ref()).ok_or(Error::Unauthorized)?;
         if !config.accepts(certificate.common_name.as_deref()) {

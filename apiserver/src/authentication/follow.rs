@@ -8,7 +8,7 @@ use vmpool_runtime::{Env, telemetry};
 
 use super::authenticator::Authenticator;
 use super::requestheader::RequestHeaders;
-use crate::cluster::Cluster;
+use crate::cluster::ClusterClient;
 
 /// The interval between reads of the ConfigMap. Reads cost the API server less than a watch that is renewed every minute.
 /// The old and new certificate authorities of a cluster overlap for hours, so a delay is acceptable.
@@ -17,10 +17,15 @@ const PERIOD: Duration = Duration::from_secs(10);
 const INITIAL_PERIOD: Duration = Duration::from_secs(1);
 
 /// Reads the configuration periodically and never returns. If a read fails, the last configuration stays in use.
-pub(crate) async fn follow(cluster: Cluster, authenticator: Authenticator, clients: ClientCas, env: Env) {
+pub(crate) async fn follow_front_proxy_config(
+    cluster: ClusterClient,
+    authenticator: Authenticator,
+    clients: ClientCas,
+    env: Env,
+) {
     let mut known: Option<Arc<RequestHeaders>> = None;
     loop {
-        match read(&cluster).await {
+        match read_front_proxy_config(&cluster).await {
             Ok(config) if known.as_deref() == Some(&config) => {}
             Ok(config) => match clients.replace(config.client_ca.as_bytes()) {
                 Ok(_) => {
@@ -45,7 +50,7 @@ pub(crate) async fn follow(cluster: Cluster, authenticator: Authenticator, clien
     }
 }
 
-async fn read(cluster: &Cluster) -> Result<RequestHeaders, String> {
-    let data = cluster.authentication().await.map_err(|error| error.to_string())?;
+async fn read_front_proxy_config(cluster: &ClusterClient) -> Result<RequestHeaders, String> {
+    let data = cluster.front_proxy_config().await.map_err(|error| error.to_string())?;
     RequestHeaders::parse(&data).map_err(|error| error.to_string())
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use http::{HeaderMap, HeaderName};
 use percent_encoding::percent_decode_str;
 
-use super::user::User;
+use super::user::AuthenticatedUser;
 
 /// The front proxy settings of the ConfigMap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,14 +78,19 @@ impl RequestHeaders {
     }
 
     /// The caller in the headers; `None` if they contain no user name.
-    pub(super) fn user(&self, headers: &HeaderMap) -> Option<User> {
+    pub(super) fn user(&self, headers: &HeaderMap) -> Option<AuthenticatedUser> {
         let first = |names: &[HeaderName]| {
-            names.iter().find_map(|name| text(headers.get(name)?)).filter(|text| !text.is_empty())
+            names.iter().find_map(|name| header_text(headers.get(name)?)).filter(|text| !text.is_empty())
         };
-        Some(User {
+        Some(AuthenticatedUser {
             name: first(&self.user)?,
             uid: first(&self.uid).unwrap_or_default(),
-            groups: self.group.iter().flat_map(|name| headers.get_all(name)).filter_map(text).collect(),
+            groups: self
+                .group
+                .iter()
+                .flat_map(|name| headers.get_all(name))
+                .filter_map(header_text)
+                .collect(),
             extra: self.extra(headers),
         })
     }
@@ -99,7 +104,7 @@ impl RequestHeaders {
                 let key = percent_decode_str(key)
                     .decode_utf8()
                     .map_or_else(|_| key.to_owned(), std::borrow::Cow::into_owned);
-                extra.entry(key).or_default().extend(text(value));
+                extra.entry(key).or_default().extend(header_text(value));
             }
         }
         extra
@@ -107,6 +112,6 @@ impl RequestHeaders {
 }
 
 /// The value of a header as UTF-8. User names may contain characters beyond ASCII; other values are ignored.
-fn text(value: &http::HeaderValue) -> Option<String> {
+fn header_text(value: &http::HeaderValue) -> Option<String> {
     std::str::from_utf8(value.as_bytes()).ok().map(str::to_owned)
 }

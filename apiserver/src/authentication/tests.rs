@@ -9,9 +9,9 @@ use vmpool_runtime::tls::{ClientCas, PeerCertificate};
 
 use super::requestheader::ConfigError;
 use super::*;
-use crate::cluster::Cluster;
+use crate::cluster::ClusterClient;
 use crate::error::Error;
-use crate::testing::{SETTINGS, Store, World, front_proxy};
+use crate::testing::{ApiServerWorld, FaultyServerStore, SETTINGS, front_proxy};
 
 fn authenticator() -> Authenticator {
     let authenticator = Authenticator::default();
@@ -144,10 +144,11 @@ fn authority() -> String {
 
 #[tokio::test]
 async fn a_changed_configuration_takes_effect_without_a_restart() {
-    let world = World::new(1);
+    let world = ApiServerWorld::new(1);
     let (authenticator, clients) = (Authenticator::default(), ClientCas::none());
-    let cluster = Cluster::new(world.server.client(), world.env.clone(), SETTINGS.request_timeout);
-    let following = follow(cluster, authenticator.clone(), clients.clone(), world.env.clone());
+    let cluster = ClusterClient::new(world.server.client(), world.env.clone(), SETTINGS.request_timeout);
+    let following =
+        follow_front_proxy_config(cluster, authenticator.clone(), clients.clone(), world.env.clone());
     let _following = world.env.spawn("following", following);
     let wait = async |seconds| world.clock.advance(Duration::from_secs(seconds)).await;
     let set = |user: &str, pem: &str| {
@@ -176,7 +177,7 @@ async fn a_changed_configuration_takes_effect_without_a_restart() {
     set("X-Third-User", "no certificate");
     wait(11).await;
     assert!(name("x-other-user") && !name("x-third-user"));
-    world.server.store(Store::delete_configuration);
+    world.server.store(FaultyServerStore::delete_configuration);
     wait(11).await;
     assert!(name("x-other-user"));
     set("X-Third-User", &authority());

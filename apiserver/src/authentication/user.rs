@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// The user information of a caller, as kube-apiserver authenticated it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct User {
+pub(crate) struct AuthenticatedUser {
     pub(crate) name: String,
     pub(crate) uid: String,
     pub(crate) groups: Vec<String>,

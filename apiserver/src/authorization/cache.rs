@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::authentication::User;
+use crate::authentication::AuthenticatedUser;
 use crate::request_info::RequestInfo;
 
 /// A caller and its request.
-pub(super) type Key = (User, RequestInfo);
+pub(super) type AuthorizationKey = (AuthenticatedUser, RequestInfo);
 
 /// The reason of a denial; `None` if the request is allowed.
 pub(super) type Denial = Option<String>;
@@ -20,7 +20,7 @@ const MAX_ENTRY: usize = 32 << 10;
 /// The maximum size of all entries in bytes.
 const MAX_SIZE: usize = 8 << 20;
 
-pub(super) struct Cache {
+pub(super) struct AuthorizationCache {
     max_entries: usize,
     ttl: Duration,
     state: Mutex<State>,
@@ -28,7 +28,7 @@ pub(super) struct Cache {
 
 #[derive(Default)]
 struct State {
-    decisions: HashMap<Arc<Key>, (Duration, Denial)>,
+    decisions: HashMap<Arc<AuthorizationKey>, (Duration, Denial)>,
     /// The keys with the time of their review, oldest first. A key that was reviewed again occurs twice, and the later time
     /// is that of the cached decision.
     reviews: VecDeque<Review>,
@@ -38,25 +38,25 @@ struct State {
 
 struct Review {
     reviewed_at: Duration,
-    key: Arc<Key>,
+    key: Arc<AuthorizationKey>,
     bytes: usize,
 }
 
-impl Cache {
+impl AuthorizationCache {
     pub(super) fn new(max_entries: usize, ttl: Duration) -> Self {
         Self { max_entries, ttl, state: Mutex::default() }
     }
 
     /// The decision, if it has not expired.
-    pub(super) fn get(&self, key: &Key, now: Duration) -> Option<Denial> {
+    pub(super) fn get(&self, key: &AuthorizationKey, now: Duration) -> Option<Denial> {
         let state = self.state.lock();
         let (reviewed_at, denial) = state.decisions.get(key)?;
         (now.saturating_sub(*reviewed_at) < self.ttl).then(|| denial.clone())
     }
 
     /// Adds a decision, and removes those that expired or exceed the limits. An entry that is too large is not added.
-    pub(super) fn put(&self, key: Key, denial: Denial, reviewed_at: Duration) {
-        let bytes = size(&key) + denial.as_ref().map_or(0, String::len);
+    pub(super) fn put(&self, key: AuthorizationKey, denial: Denial, reviewed_at: Duration) {
+        let bytes = authorization_key_size(&key) + denial.as_ref().map_or(0, String::len);
         let state = &mut *self.state.lock();
         if bytes <= MAX_ENTRY {
             let key = Arc::new(key);
@@ -100,7 +100,7 @@ impl Cache {
 }
 
 /// The approximate size of a key in bytes.
-fn size((user, request): &Key) -> usize {
+fn authorization_key_size((user, request): &AuthorizationKey) -> usize {
     let texts = |texts: &[String]| texts.iter().map(|text| text.len() + size_of::<String>()).sum::<usize>();
     let extra = user.extra.iter().map(|(key, values)| key.len() + size_of::<String>() + texts(values));
     let user = user.name.len() + user.uid.len() + texts(&user.groups) + extra.sum::<usize>();
@@ -108,5 +108,5 @@ fn size((user, request): &Key) -> usize {
         RequestInfo::NonResource { path, verb } => path.len() + verb.len(),
         RequestInfo::Resource(request) => request.segments().iter().map(|segment| segment.len()).sum(),
     };
-    size_of::<Key>() + user + request
+    size_of::<AuthorizationKey>() + user + request
 }

@@ -1,11 +1,11 @@
 use serde_json::json;
 
 use super::*;
-use crate::metrics::Metrics;
-use crate::testing::{Fault, SETTINGS, World};
+use crate::metrics::ApiServerMetrics;
+use crate::testing::{ApiServerWorld, RequestFault, SETTINGS};
 
-fn alice() -> User {
-    User {
+fn alice() -> AuthenticatedUser {
+    AuthenticatedUser {
         name: "alice".to_owned(),
         uid: "u1".to_owned(),
         groups: vec!["operators".to_owned()],
@@ -26,14 +26,14 @@ fn removal(name: &str) -> RequestInfo {
     })
 }
 
-fn authorizer(world: &World) -> Authorizer {
-    let cluster = Cluster::new(world.server.client(), world.env.clone(), SETTINGS.request_timeout);
-    Authorizer::new(cluster, world.env.clone(), Metrics::new(|_| ()))
+fn authorizer(world: &ApiServerWorld) -> Authorizer {
+    let cluster = ClusterClient::new(world.server.client(), world.env.clone(), SETTINGS.request_timeout);
+    Authorizer::new(cluster, world.env.clone(), ApiServerMetrics::new(|_| ()))
 }
 
 #[tokio::test]
 async fn the_review_contains_the_caller_and_the_request() {
-    let world = World::new(1);
+    let world = ApiServerWorld::new(1);
     let authorizer = authorizer(&world);
     world.through(authorizer.authorize(&alice(), &removal("web"))).await.unwrap();
     let document = RequestInfo::NonResource { path: "/apis".to_owned(), verb: "get".to_owned() };
@@ -63,7 +63,7 @@ async fn the_review_contains_the_caller_and_the_request() {
 
 #[tokio::test]
 async fn a_denial_has_the_message_of_kubernetes() {
-    let world = World::new(1);
+    let world = ApiServerWorld::new(1);
     let authorizer = authorizer(&world);
     world.server.deny(Some("no role"));
     let error = world.through(authorizer.authorize(&alice(), &removal("web"))).await.unwrap_err();
@@ -81,9 +81,9 @@ async fn a_denial_has_the_message_of_kubernetes() {
 
 #[tokio::test]
 async fn a_decision_is_cached_for_five_seconds() {
-    let world = World::new(1);
+    let world = ApiServerWorld::new(1);
     let authorizer = authorizer(&world);
-    let ask = async |user: &User, name: &str| {
+    let ask = async |user: &AuthenticatedUser, name: &str| {
         world.through(authorizer.authorize(user, &removal(name))).await.is_ok()
     };
     for denied in [Some("no"), None] {
@@ -104,13 +104,13 @@ async fn a_decision_is_cached_for_five_seconds() {
 
 #[tokio::test]
 async fn decisions_are_cached_for_each_caller_and_request() {
-    let world = World::new(1);
+    let world = ApiServerWorld::new(1);
     let authorizer = authorizer(&world);
     let others = [
-        User { name: "bob".to_owned(), ..alice() },
-        User { groups: Vec::new(), ..alice() },
-        User { extra: std::collections::BTreeMap::new(), ..alice() },
-        User { uid: "u2".to_owned(), ..alice() },
+        AuthenticatedUser { name: "bob".to_owned(), ..alice() },
+        AuthenticatedUser { groups: Vec::new(), ..alice() },
+        AuthenticatedUser { extra: std::collections::BTreeMap::new(), ..alice() },
+        AuthenticatedUser { uid: "u2".to_owned(), ..alice() },
     ];
     world.through(authorizer.authorize(&alice(), &removal("web"))).await.unwrap();
     world.server.deny(Some("no"));
@@ -123,9 +123,9 @@ async fn decisions_are_cached_for_each_caller_and_request() {
 
 #[tokio::test]
 async fn a_failed_review_denies_and_is_not_cached() {
-    let world = World::new(1);
+    let world = ApiServerWorld::new(1);
     let authorizer = authorizer(&world);
-    world.server.intercept(|_, _| Fault::Refuse(500, "InternalError"));
+    world.server.intercept(|_, _| RequestFault::Refuse(500, "InternalError"));
     let error = world.through(authorizer.authorize(&alice(), &removal("web"))).await.unwrap_err();
     assert_eq!(error.code(), 500);
     world.server.clear_faults();
@@ -134,7 +134,7 @@ async fn a_failed_review_denies_and_is_not_cached() {
 
 #[test]
 fn the_number_of_cached_decisions_is_limited() {
-    let cache = Cache::new(100, CACHE_TTL);
+    let cache = AuthorizationCache::new(100, CACHE_TTL);
     let now = Duration::from_secs(100);
     for index in 0..1000 {
         cache.put((alice(), removal(&format!("web-{index}"))), None, now);
@@ -155,9 +155,9 @@ fn the_number_of_cached_decisions_is_limited() {
 
 #[test]
 fn the_size_of_cached_decisions_is_limited() {
-    let cache = Cache::new(CACHE_SIZE, CACHE_TTL);
+    let cache = AuthorizationCache::new(CACHE_SIZE, CACHE_TTL);
     let now = Duration::from_secs(100);
-    let of_groups = |count: usize| User { groups: vec!["x".repeat(100); count], ..alice() };
+    let of_groups = |count: usize| AuthenticatedUser { groups: vec!["x".repeat(100); count], ..alice() };
     for index in 0..CACHE_SIZE {
         cache.put((of_groups(200), removal(&format!("web-{index}"))), Some("y".repeat(1000)), now);
     }

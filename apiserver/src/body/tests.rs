@@ -7,7 +7,8 @@ use vmpool_platforms::removal::APIS;
 use super::*;
 
 fn request(body: &str) -> Result<RemovalRequest, String> {
-    read(body.as_bytes(), "", (APIS, &APIS.removal[1]), ("team-a", "web")).map_err(|error| error.to_string())
+    read_removal_request(body.as_bytes(), "", (APIS, &APIS.removal[1]), ("team-a", "web"))
+        .map_err(|error| error.to_string())
 }
 
 fn names(request: &RemovalRequest) -> Vec<&str> {
@@ -101,7 +102,9 @@ fn uids_are_matched_to_targets_by_position() {
 #[case("dryrun=All", false)]
 fn the_query_can_request_a_dry_run(#[case] query: &str, #[case] dry_run: bool) {
     assert_eq!(
-        read(br#"{"targets":["a"]}"#, query, (APIS, &APIS.removal[1]), ("n", "p")).unwrap().dry_run,
+        read_removal_request(br#"{"targets":["a"]}"#, query, (APIS, &APIS.removal[1]), ("n", "p"))
+            .unwrap()
+            .dry_run,
         dry_run
     );
 }
@@ -112,7 +115,9 @@ fn the_query_can_request_a_dry_run(#[case] query: &str, #[case] dry_run: bool) {
 #[case("dryRun=all")]
 #[case("dryRun=All&dryRun=None")]
 fn unknown_dry_run_values_are_refused(#[case] query: &str) {
-    assert!(read(br#"{"targets":["a"]}"#, query, (APIS, &APIS.removal[1]), ("n", "p")).is_err());
+    assert!(
+        read_removal_request(br#"{"targets":["a"]}"#, query, (APIS, &APIS.removal[1]), ("n", "p")).is_err()
+    );
 }
 
 /// The number of bodies. `VMPOOL_FUZZ_CASES` replaces it.
@@ -190,7 +195,7 @@ fn any_body_and_query_is_refused_or_read_as_a_valid_request() {
         .run(
             &(body, "(&?(dryRun|fieldValidation|%zz|\\PC{0,3})=?(All|%41ll|\\PC{0,4})?){0,3}"),
             |(body, query)| {
-                match read(&body, &query, (APIS, &APIS.removal[1]), ("team-a", "web")) {
+                match read_removal_request(&body, &query, (APIS, &APIS.removal[1]), ("team-a", "web")) {
                     Ok(request) => {
                         valid.set(valid.get() + 1);
                         prop_assert!(!request.targets.is_empty() && request.targets.len() <= MAX_TARGETS);

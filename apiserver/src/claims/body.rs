@@ -8,7 +8,7 @@ use serde_json::Value;
 use vmpool_api::names::is_dns_subdomain;
 use vmpool_engine::protection::{Claim, LONGEST_TEXT};
 
-use super::model::{ClaimRequest, ReleaseRequest, Then};
+use super::model::{ClaimRequest, ReleaseAction, ReleaseRequest};
 use crate::body::{is_dry_run, is_object};
 use crate::error::Error;
 
@@ -55,11 +55,11 @@ struct ReleaseBody {
 ///
 /// # Errors
 /// [`Error::BadRequest`], whose text says how to correct the request.
-pub(crate) fn claim(body: &[u8], dry_run_in_query: bool) -> Result<ClaimRequest, Error> {
+pub(crate) fn read_claim_request(body: &[u8], dry_run_in_query: bool) -> Result<ClaimRequest, Error> {
     const EXAMPLE: &str = r#"{"id":"job-1","durationSeconds":3600}"#;
     let read = || {
-        let body: ClaimBody = parse(body, EXAMPLE)?;
-        let id = id(body.id, EXAMPLE)?;
+        let body: ClaimBody = parse_claim_body(body, EXAMPLE)?;
+        let id = require_claim_id(body.id, EXAMPLE)?;
         let seconds = body.duration_seconds.filter(|seconds| *seconds > 0);
         let seconds = seconds.ok_or_else(|| format!("durationSeconds is missing or 0: send {EXAMPLE}"))?;
         if body.reason.as_ref().is_some_and(|reason| reason.len() > LONGEST_TEXT) {
@@ -89,17 +89,17 @@ pub(crate) fn claim(body: &[u8], dry_run_in_query: bool) -> Result<ClaimRequest,
 ///
 /// # Errors
 /// [`Error::BadRequest`], whose text says how to correct the request.
-pub(crate) fn release(body: &[u8], dry_run_in_query: bool) -> Result<ReleaseRequest, Error> {
+pub(crate) fn read_release_request(body: &[u8], dry_run_in_query: bool) -> Result<ReleaseRequest, Error> {
     const EXAMPLE: &str = r#"{"id":"job-1","machineUID":"<uid>","then":"Replace"}"#;
     let read = || {
-        let body: ReleaseBody = parse(body, EXAMPLE)?;
-        let id = id(body.id, EXAMPLE)?;
+        let body: ReleaseBody = parse_claim_body(body, EXAMPLE)?;
+        let id = require_claim_id(body.id, EXAMPLE)?;
         let machine_uid = body.machine_uid.filter(|uid| !uid.is_empty());
         let machine_uid = machine_uid.ok_or_else(|| format!("machineUID is missing: send {EXAMPLE}"))?;
         let then = match body.then.as_deref() {
-            Some("Keep") => Then::Keep,
-            Some("Remove") => Then::Remove,
-            Some("Replace") => Then::Replace,
+            Some("Keep") => ReleaseAction::Keep,
+            Some("Remove") => ReleaseAction::Remove,
+            Some("Replace") => ReleaseAction::Replace,
             other => {
                 let other = other.map_or("missing".to_owned(), |other| format!("{other:?}"));
                 return Err(format!("then is {other}: use Keep, Remove or Replace"));
@@ -110,14 +110,14 @@ pub(crate) fn release(body: &[u8], dry_run_in_query: bool) -> Result<ReleaseRequ
     read().map_err(Error::BadRequest)
 }
 
-fn parse<T: DeserializeOwned>(body: &[u8], example: &str) -> Result<T, String> {
+fn parse_claim_body<T: DeserializeOwned>(body: &[u8], example: &str) -> Result<T, String> {
     if !is_object(body) {
         return Err(format!("the body is not a JSON object: send {example}"));
     }
     serde_json::from_slice(body).map_err(|error| format!("the body is invalid: {error}; send {example}"))
 }
 
-fn id(id: Option<String>, example: &str) -> Result<String, String> {
+fn require_claim_id(id: Option<String>, example: &str) -> Result<String, String> {
     let id = id.ok_or_else(|| format!("id is missing: send {example}"))?;
     Claim::check_id(&id)?;
     Ok(id)

@@ -9,10 +9,10 @@ use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::{Machine, ParsedPool, Uid};
 use vmpool_platforms::removal::StoredMachine;
 
-use super::current::Current;
+use super::current::UpToDateMachines;
 
 /// A pool and its machines, as one list showed them.
-pub(super) struct World {
+pub(super) struct ClaimSnapshot {
     pub(super) pool: ParsedPool,
     /// The object of the pool.
     pub(super) object: Box<RawValue>,
@@ -22,19 +22,19 @@ pub(super) struct World {
 
 /// The claims with an id, as far as one user is concerned.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Found {
+pub(super) struct MatchingClaims {
     /// The claim of the user. It has the smallest UID, so that all callers agree on one.
-    pub(super) own: Option<StoredMachine>,
+    pub(super) users_claim: Option<StoredMachine>,
     /// Further claims of the user with this id, which are given back.
     pub(super) surplus: Vec<StoredMachine>,
     /// Whether another user holds a claim with this id.
-    pub(super) is_anothers: bool,
+    pub(super) is_held_by_another: bool,
 }
 
-impl World {
+impl ClaimSnapshot {
     /// Finds the claims with this id.
-    pub(super) fn find(&self, user: &str, id: &str) -> Found {
-        let mut found = Found::default();
+    pub(super) fn find(&self, user: &str, id: &str) -> MatchingClaims {
+        let mut found = MatchingClaims::default();
         for stored in self.live() {
             let protection = stored.machine.protection.as_ref();
             let claim = protection.and_then(|protection| protection.claim_of(self.pool.id.uid.as_str()));
@@ -43,12 +43,12 @@ impl World {
                 found.surplus.push(stored.clone());
             } else {
                 // A claim that has ended no longer occupies its id.
-                found.is_anothers |= stored.machine.is_protected(self.now);
+                found.is_held_by_another |= stored.machine.is_protected(self.now);
             }
         }
         found.surplus.sort_by(|a, b| a.machine.id.uid.cmp(&b.machine.id.uid));
         if !found.surplus.is_empty() {
-            found.own = Some(found.surplus.remove(0));
+            found.users_claim = Some(found.surplus.remove(0));
         }
         found
     }
@@ -62,11 +62,11 @@ impl World {
     }
 
     /// The machines that can be claimed, the first one first: those whose guest has the current template, then the oldest.
-    pub(super) fn candidates(&self, current: &Current) -> Vec<StoredMachine> {
+    pub(super) fn candidates(&self, current: &UpToDateMachines) -> Vec<StoredMachine> {
         let targets = self.targets();
         let free = self.live().filter(|stored| self.is_free(&stored.machine, &targets));
         let mut free: Vec<StoredMachine> = free.cloned().collect();
-        free.sort_by(|a, b| order(current, &a.machine, &b.machine));
+        free.sort_by(|a, b| compare_claim_candidates(current, &a.machine, &b.machine));
         free
     }
 
@@ -81,16 +81,16 @@ impl World {
     }
 
     fn targets(&self) -> BTreeSet<Uid> {
-        targets(&self.pool.record)
+        removal_record_targets(&self.pool.record)
     }
 }
 
 /// The targets of all removals in a record, reserved or accepted.
-pub(super) fn targets(record: &RemovalRecord) -> BTreeSet<Uid> {
+pub(super) fn removal_record_targets(record: &RemovalRecord) -> BTreeSet<Uid> {
     record.reserved().chain(record.accepted()).map(|target| target.uid.clone()).collect()
 }
 
-fn order(current: &Current, a: &Machine, b: &Machine) -> Ordering {
+fn compare_claim_candidates(current: &UpToDateMachines, a: &Machine, b: &Machine) -> Ordering {
     let key = |machine: &Machine| (!current.has(machine), machine.created);
     key(a).cmp(&key(b)).then_with(|| a.id.cmp(&b.id))
 }

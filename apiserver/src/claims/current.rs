@@ -8,7 +8,7 @@ use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Machine, ParsedPool, Uid};
 use vmpool_platforms::removal::{StoredInstance, StoredMachine};
 
-use crate::cluster::{CallError, Cluster};
+use crate::cluster::{CallError, ClusterClient};
 use crate::removal::PoolName;
 
 /// The maximum number of revisions that are read to find those with the current template. A pool whose guests have more of
@@ -17,7 +17,7 @@ const REVISIONS: usize = 8;
 
 /// The machines with the current template in effect.
 #[derive(Debug)]
-pub(super) enum Current {
+pub(super) enum UpToDateMachines {
     /// All, or it is not known which.
     All,
     /// Those with this revision.
@@ -26,7 +26,7 @@ pub(super) enum Current {
     Machines(HashSet<Uid>),
 }
 
-impl Current {
+impl UpToDateMachines {
     /// Whether the machine is one of them.
     pub(super) fn has(&self, machine: &Machine) -> bool {
         match self {
@@ -39,7 +39,7 @@ impl Current {
     /// Finds them. It sends requests only if the status of the pool does not show that all machines have it. If one fails,
     /// machines are claimed in the order of their age: a claim does not fail because of a preference.
     pub(super) async fn of(
-        cluster: &Cluster,
+        cluster: &ClusterClient,
         name: &PoolName,
         (pool, object): (&ParsedPool, &RawValue),
         machines: &[StoredMachine],
@@ -48,12 +48,12 @@ impl Current {
             let desired = pool.published.desired_revision.as_ref();
             return desired.map_or(Self::All, |(revision, _)| Self::Revision(revision.clone()));
         };
-        if is_uniform(pool) {
+        if is_template_in_effect(pool) {
             return Self::All;
         }
         let of_pool: HashSet<&Uid> = machines.iter().map(|stored| &stored.machine.id.uid).collect();
         let found = async {
-            let instances = instances(cluster, name, selector, &of_pool).await?;
+            let instances = list_machine_instances(cluster, name, selector, &of_pool).await?;
             with_template(cluster, name, object, instances).await
         };
         found.await.map_or_else(
@@ -70,7 +70,7 @@ impl Current {
 }
 
 /// Whether the status says that the current template is in effect in all machines.
-fn is_uniform(pool: &ParsedPool) -> bool {
+fn is_template_in_effect(pool: &ParsedPool) -> bool {
     pool.published.summary.as_ref().is_some_and(|summary| {
         summary.observed_generation == pool.generation
             && summary.restart_pending == 0
@@ -79,8 +79,8 @@ fn is_uniform(pool: &ParsedPool) -> bool {
 }
 
 /// The instances of these machines.
-async fn instances(
-    cluster: &Cluster,
+async fn list_machine_instances(
+    cluster: &ClusterClient,
     name: &PoolName,
     selector: &str,
     machines: &HashSet<&Uid>,
@@ -101,7 +101,7 @@ async fn instances(
 /// The machines of the instances whose revision has the template of the pool. Several revisions can have it, because each
 /// change of the spec makes one.
 async fn with_template(
-    cluster: &Cluster,
+    cluster: &ClusterClient,
     name: &PoolName,
     pool: &RawValue,
     instances: Vec<StoredInstance>,
@@ -112,7 +112,7 @@ async fn with_template(
         by_revision.entry(revision).or_default().push(machine);
     }
     let mut revisions: Vec<(RevisionId, Vec<Uid>)> = by_revision.into_iter().collect();
-    revisions.sort_by_key(|(revision, _)| std::cmp::Reverse(generation(revision)));
+    revisions.sort_by_key(|(revision, _)| std::cmp::Reverse(revision_generation(revision)));
     let mut current = HashSet::new();
     for (revision, machines) in revisions.into_iter().take(REVISIONS) {
         let stored = cluster.referenced(&name.stored.revision(&name.namespace, &revision)).await?;
@@ -124,6 +124,6 @@ async fn with_template(
 }
 
 /// The generation of the pool at the end of the name of a revision.
-fn generation(revision: &RevisionId) -> Option<u64> {
+fn revision_generation(revision: &RevisionId) -> Option<u64> {
     revision.as_str().rsplit_once('-').and_then(|(_, generation)| generation.parse().ok())
 }

@@ -41,7 +41,7 @@ pub(crate) struct Claimed {
 
 /// What happens to a released machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Then {
+pub(crate) enum ReleaseAction {
     /// It stays in the pool and can be claimed again.
     Keep,
     /// It is removed, and `replicas` is decremented.
@@ -50,7 +50,7 @@ pub(crate) enum Then {
     Replace,
 }
 
-impl Then {
+impl ReleaseAction {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Keep => "Keep",
@@ -65,21 +65,21 @@ impl Then {
 pub(crate) struct ReleaseRequest {
     pub(crate) id: String,
     pub(crate) machine_uid: String,
-    pub(crate) then: Then,
+    pub(crate) then: ReleaseAction,
     pub(crate) dry_run: bool,
 }
 
 /// A released machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Released {
+pub(crate) struct ReleasedMachine {
     pub(crate) machine: ObjectId,
-    pub(crate) then: Then,
+    pub(crate) then: ReleaseAction,
     /// `replicas` of the pool after the release.
     pub(crate) replicas: i64,
 }
 
 /// A claim in the queue of its pool.
-pub(super) struct Job {
+pub(super) struct ClaimJob {
     pub(super) user: String,
     pub(super) request: ClaimRequest,
     /// The uptime until which it waits for a free machine.
@@ -91,7 +91,7 @@ pub(super) struct Job {
     pub(super) reply: oneshot::Sender<Result<Claimed, Error>>,
 }
 
-impl Job {
+impl ClaimJob {
     /// Whether the caller still waits for the response.
     pub(super) fn has_caller(&self) -> bool {
         self.caller.strong_count() > 0

@@ -8,14 +8,14 @@ use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use vmpool_runtime::Env;
 
-use super::choose::{Found, World};
-use super::current::Current;
-use super::model::{Claimed, Job};
+use super::choose::{ClaimSnapshot, MatchingClaims};
+use super::current::UpToDateMachines;
+use super::model::{ClaimJob, Claimed};
 use super::observe;
-use super::take::{Candidates, Writer};
-use crate::cluster::Cluster;
+use super::writer::{ClaimCandidates, ClaimWriter};
+use crate::cluster::ClusterClient;
 use crate::error::Error;
-use crate::metrics::Metrics;
+use crate::metrics::ApiServerMetrics;
 use crate::pool_queue::{PoolQueue, PoolQueues};
 use crate::removal::{DEADLINE, PoolName};
 
@@ -30,19 +30,19 @@ const QUEUE_INTERVAL: Duration = Duration::from_millis(100);
 const RENEWALS_PER_LIST: usize = 5;
 
 /// The queues of all pools.
-pub(super) struct Queue {
+pub(super) struct ClaimQueue {
     shared: Arc<Shared>,
-    waiting: PoolQueues<Job>,
+    waiting: PoolQueues<ClaimJob>,
 }
 
 struct Shared {
-    cluster: Cluster,
+    cluster: ClusterClient,
     env: Env,
-    metrics: Metrics,
+    metrics: ApiServerMetrics,
 }
 
-impl Queue {
-    pub(super) fn new(cluster: Cluster, env: Env, metrics: Metrics) -> Self {
+impl ClaimQueue {
+    pub(super) fn new(cluster: ClusterClient, env: Env, metrics: ApiServerMetrics) -> Self {
         Self { shared: Arc::new(Shared { cluster, env, metrics }), waiting: PoolQueues::default() }
     }
 
@@ -50,7 +50,7 @@ impl Queue {
     ///
     /// # Errors
     /// [`Error::Overloaded`] if too many claims wait.
-    pub(super) fn submit(&self, pool: &PoolName, job: Job) -> Result<(), Error> {
+    pub(super) fn submit(&self, pool: &PoolName, job: ClaimJob) -> Result<(), Error> {
         if let Some(queue) = self.waiting.submit(pool, job)? {
             let worker = Worker { shared: Arc::clone(&self.shared), queue };
             self.shared.env.spawn("claims of a pool", worker.run()).detach();
@@ -62,17 +62,17 @@ impl Queue {
 /// Serves the claims of one pool until its queue is empty.
 struct Worker {
     shared: Arc<Shared>,
-    queue: PoolQueue<Job>,
+    queue: PoolQueue<ClaimJob>,
 }
 
 impl Worker {
     async fn run(mut self) {
         // The claims that found no machine and may still wait.
-        let mut unserved: Vec<Job> = Vec::new();
+        let mut unserved: Vec<ClaimJob> = Vec::new();
         while let Some(new) = self.queue.next_batch(|queue| next_batch(queue, &unserved)) {
             unserved.extend(new);
             unserved = self.serve(unserved).await;
-            let is_new = |job: &Job| !unserved.iter().any(|other| other.is_same_claim(job));
+            let is_new = |job: &ClaimJob| !unserved.iter().any(|other| other.is_same_claim(job));
             let mut slept = Duration::ZERO;
             while !unserved.is_empty() && slept < LIST_INTERVAL && !self.queue.has(is_new) {
                 self.shared.env.sleep(QUEUE_INTERVAL).await;
@@ -82,15 +82,15 @@ impl Worker {
     }
 
     /// Serves these claims with one list of the machines. Returns those that found none and may still wait.
-    async fn serve(&self, jobs: Vec<Job>) -> Vec<Job> {
+    async fn serve(&self, jobs: Vec<ClaimJob>) -> Vec<ClaimJob> {
         let Shared { cluster, env, metrics, .. } = &*self.shared;
         // The callers have already received the timeout, and nothing was written for them.
-        let jobs: Vec<Job> = jobs.into_iter().filter(Job::has_caller).collect();
+        let jobs: Vec<ClaimJob> = jobs.into_iter().filter(ClaimJob::has_caller).collect();
         if jobs.is_empty() {
             return jobs;
         }
         metrics.claim_batch(jobs.len());
-        let world = match observe::world(cluster, env, self.queue.pool()).await {
+        let world = match observe::read_claim_snapshot(cluster, env, self.queue.pool()).await {
             Ok(world) => world,
             Err(error) => {
                 for job in jobs {
@@ -100,23 +100,24 @@ impl Worker {
             }
         };
         let current =
-            Current::of(cluster, self.queue.pool(), (&world.pool, &world.object), &world.machines).await;
-        let candidates: Candidates = Mutex::new(world.candidates(&current).into());
-        let writer = Writer { cluster, env, metrics, pool: self.queue.pool() };
+            UpToDateMachines::of(cluster, self.queue.pool(), (&world.pool, &world.object), &world.machines)
+                .await;
+        let candidates: ClaimCandidates = Mutex::new(world.candidates(&current).into());
+        let writer = ClaimWriter { cluster, env, metrics, pool: self.queue.pool() };
         let (world, writer, candidates) = (&world, &writer, &candidates);
         let served = stream::iter(jobs).map(async |job| {
-            let result = serve_one(world, writer, candidates, &job).await;
+            let result = serve_claim(world, writer, candidates, &job).await;
             (job, result)
         });
         let mut served = served.buffered(CONCURRENT_CLAIMS);
         let mut unserved = Vec::new();
         while let Some((job, result)) = served.next().await {
             match result {
-                Ok(Served::Claimed(claimed)) => job.finish(Ok(claimed)),
-                Ok(Served::HeldMachineChanged) if env.uptime() < job.deadline => unserved.push(job),
-                Ok(Served::HeldMachineChanged) => job.finish(Err(Error::ClaimTimeout(DEADLINE))),
-                Ok(Served::NoMachineAvailable) if env.uptime() < job.wait_until => unserved.push(job),
-                Ok(Served::NoMachineAvailable) => {
+                Ok(ClaimAttempt::Claimed(claimed)) => job.finish(Ok(claimed)),
+                Ok(ClaimAttempt::HeldMachineChanged) if env.uptime() < job.deadline => unserved.push(job),
+                Ok(ClaimAttempt::HeldMachineChanged) => job.finish(Err(Error::ClaimTimeout(DEADLINE))),
+                Ok(ClaimAttempt::NoMachineAvailable) if env.uptime() < job.wait_until => unserved.push(job),
+                Ok(ClaimAttempt::NoMachineAvailable) => {
                     let PoolName { stored, name, .. } = self.queue.pool();
                     job.finish(Err(Error::NoMachineAvailable { stored, pool: name.clone() }));
                 }
@@ -129,8 +130,8 @@ impl Worker {
 
 /// The claims that wait in the queue, except those about a claim that is `unserved`: they would take two machines. `None`
 /// if there is nothing left to do.
-fn next_batch(queue: &mut VecDeque<Job>, unserved: &[Job]) -> Option<Vec<Job>> {
-    let mut batch: Vec<Job> = Vec::new();
+fn next_batch(queue: &mut VecDeque<ClaimJob>, unserved: &[ClaimJob]) -> Option<Vec<ClaimJob>> {
+    let mut batch: Vec<ClaimJob> = Vec::new();
     let mut later = VecDeque::new();
     for job in queue.drain(..) {
         if unserved.iter().chain(&batch).any(|other| other.is_same_claim(&job)) {
@@ -145,7 +146,7 @@ fn next_batch(queue: &mut VecDeque<Job>, unserved: &[Job]) -> Option<Vec<Job>> {
 }
 
 /// The result of an attempt to serve a claim.
-enum Served {
+enum ClaimAttempt {
     Claimed(Claimed),
     /// The caller holds a machine that other clients changed between each read and write, so the claim is not renewed yet.
     ///
@@ -154,12 +155,12 @@ enum Served {
     NoMachineAvailable,
 }
 
-async fn serve_one(
-    world: &World,
-    writer: &Writer<'_>,
-    candidates: &Candidates,
-    job: &Job,
-) -> Result<Served, Error> {
+async fn serve_claim(
+    world: &ClaimSnapshot,
+    writer: &ClaimWriter<'_>,
+    candidates: &ClaimCandidates,
+    job: &ClaimJob,
+) -> Result<ClaimAttempt, Error> {
     let maximum = world.pool.max_protection;
     if job.request.duration > maximum {
         return Err(Error::BadRequest(format!(
@@ -168,10 +169,11 @@ async fn serve_one(
             maximum.as_secs()
         )));
     }
-    let Found { own, surplus, is_anothers } = world.find(&job.user, &job.request.id);
+    let MatchingClaims { users_claim: own, surplus, is_held_by_another: is_anothers } =
+        world.find(&job.user, &job.request.id);
     if !job.request.dry_run {
         for surplus in &surplus {
-            writer.give_back(surplus, job.deadline).await;
+            writer.withdraw_claim(surplus, job.deadline).await;
         }
     }
     if let Some(own) = own.filter(|own| world.can_renew(own)) {
@@ -179,10 +181,10 @@ async fn serve_one(
         for attempt in 1.. {
             let id = own.machine.id.clone();
             if let Some(claimed) = writer.renew(job, &world.pool, own).await? {
-                return Ok(Served::Claimed(claimed));
+                return Ok(ClaimAttempt::Claimed(claimed));
             }
             match writer.reread(&id, job, &world.pool).await? {
-                Some(_) if attempt >= RENEWALS_PER_LIST => return Ok(Served::HeldMachineChanged),
+                Some(_) if attempt >= RENEWALS_PER_LIST => return Ok(ClaimAttempt::HeldMachineChanged),
                 Some(again) => own = again,
                 None => break,
             }
@@ -195,6 +197,6 @@ async fn serve_one(
     if is_anothers {
         return Err(Error::ClaimHeld { stored: writer.pool.stored, pool: writer.pool.name.clone() });
     }
-    let claimed = writer.take(job, &world.pool, candidates).await?;
-    Ok(claimed.map_or(Served::NoMachineAvailable, Served::Claimed))
+    let claimed = writer.claim_first_candidate(job, &world.pool, candidates).await?;
+    Ok(claimed.map_or(ClaimAttempt::NoMachineAvailable, ClaimAttempt::Claimed))
 }

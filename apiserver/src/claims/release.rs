@@ -8,12 +8,12 @@ use serde_json::json;
 use vmpool_engine::protection::{BY, CLAIM, REASON, UNTIL};
 use vmpool_platforms::removal::StoredMachine;
 
-use super::model::{DEADLINE, ReleaseRequest, Released, Then};
+use super::model::{DEADLINE, ReleaseAction, ReleaseRequest, ReleasedMachine};
 use super::observe;
-use super::take::Writer;
+use super::writer::ClaimWriter;
 use crate::audit::AuditInfo;
 use crate::body::{RemovalRequest, RequestedTarget};
-use crate::cluster::Patience;
+use crate::cluster::WritePatience;
 use crate::error::Error;
 use crate::removal::Remover;
 
@@ -22,14 +22,14 @@ use crate::removal::Remover;
 /// # Errors
 /// [`Error::ClaimNotFound`], also if the claim was released before, [`Error::Forbidden`] if another user holds it, and
 /// those of the writes. [`Error::ClaimTimeout`] if other clients still change the machine at the deadline.
-pub(super) async fn release(
-    writer: &Writer<'_>,
+pub(super) async fn release_claimed_machine(
+    writer: &ClaimWriter<'_>,
     remover: &Arc<Remover>,
     request: &ReleaseRequest,
     audit: &AuditInfo,
     deadline: Duration,
-) -> Result<Released, Error> {
-    let world = observe::world(writer.cluster, writer.env, writer.pool).await?;
+) -> Result<ReleasedMachine, Error> {
+    let world = observe::read_claim_snapshot(writer.cluster, writer.env, writer.pool).await?;
     let replicas = i64::try_from(world.pool.desired).unwrap_or(i64::MAX);
     let not_found = || Error::ClaimNotFound { stored: writer.pool.stored, pool: writer.pool.name.clone() };
     let found =
@@ -37,19 +37,19 @@ pub(super) async fn release(
     let mut machine = found.ok_or_else(not_found)?;
     let pool_uid = world.pool.id.uid.as_str();
     loop {
-        check(&machine, pool_uid, request, &audit.user.name)?.ok_or_else(not_found)?;
+        check_claim_holder(&machine, pool_uid, request, &audit.user.name)?.ok_or_else(not_found)?;
         let released =
-            |replicas| Released { machine: machine.machine.id.clone(), then: request.then, replicas };
+            |replicas| ReleasedMachine { machine: machine.machine.id.clone(), then: request.then, replicas };
         if request.dry_run {
             return Ok(released(replicas));
         }
         let done = match request.then {
-            Then::Keep => {
+            ReleaseAction::Keep => {
                 let body = json!({ UNTIL: null, BY: null, REASON: null, CLAIM: null });
                 writer.write(&machine, &body, deadline).await?.is_some()
             }
-            Then::Replace => replace(writer, &machine, deadline).await?,
-            Then::Remove => {
+            ReleaseAction::Replace => replace_claimed_machine(writer, &machine, deadline).await?,
+            ReleaseAction::Remove => {
                 let id = &machine.machine.id;
                 let uid = Some(id.uid.as_str().to_owned());
                 let targets = vec![RequestedTarget { name: id.name.to_string(), uid }];
@@ -76,7 +76,7 @@ pub(super) async fn release(
 ///
 /// # Errors
 /// [`Error::Forbidden`] if another user holds the claim.
-fn check(
+fn check_claim_holder(
     machine: &StoredMachine,
     pool_uid: &str,
     request: &ReleaseRequest,
@@ -98,7 +98,11 @@ fn check(
 
 /// Deletes a machine at the version that was read, with its own storage. The number of machines stays, so the controller
 /// creates another one. Returns whether the machine is deleted; otherwise it has changed.
-async fn replace(writer: &Writer<'_>, machine: &StoredMachine, deadline: Duration) -> Result<bool, Error> {
+async fn replace_claimed_machine(
+    writer: &ClaimWriter<'_>,
+    machine: &StoredMachine,
+    deadline: Duration,
+) -> Result<bool, Error> {
     let (stored, namespace) = (writer.pool.stored, &*writer.pool.namespace);
     let id = &machine.machine.id;
     // The next user must not get the data of this one. The storage is deleted before the machine, so no pool preserves it.
@@ -107,7 +111,7 @@ async fn replace(writer: &Writer<'_>, machine: &StoredMachine, deadline: Duratio
     let mut unconfirmed = false;
     loop {
         let version = Some(machine.version.as_str());
-        let patience = Patience::after(unconfirmed);
+        let patience = WritePatience::after(unconfirmed);
         let deleted =
             writer.cluster.delete_machine(stored, namespace, id, version, propagation.clone(), patience);
         match deleted.await {
@@ -121,7 +125,12 @@ async fn replace(writer: &Writer<'_>, machine: &StoredMachine, deadline: Duratio
             }
             Err(error) if error.is_conflict() => return Ok(false),
             Err(error) if error.is_transient() => unconfirmed = true,
-            Err(error) => return Err(observe::failed(&format!("deleting virtual machine \"{id}\""), &error)),
+            Err(error) => {
+                return Err(observe::failed_call_error(
+                    &format!("deleting virtual machine \"{id}\""),
+                    &error,
+                ));
+            }
         }
         if writer.env.uptime() >= deadline {
             return Err(Error::ClaimTimeout(DEADLINE));

@@ -151,7 +151,7 @@ impl From<&Error> for Status {
 
 impl From<&Error> for Response<Body> {
     fn from(error: &Error) -> Self {
-        let mut response = json(error.code(), &Status::from(error));
+        let mut response = json_response(error.code(), &Status::from(error));
         if let Some(wait) = error.retry_after() {
             response.headers_mut().insert(header::RETRY_AFTER, wait.as_secs().into());
         }
@@ -163,7 +163,7 @@ impl From<&Error> for Response<Body> {
 }
 
 /// A response with a JSON body.
-pub(crate) fn json(code: StatusCode, body: &impl serde::Serialize) -> Response<Body> {
+pub(crate) fn json_response(code: StatusCode, body: &impl serde::Serialize) -> Response<Body> {
     let text = serde_json::to_vec(body).expect("responses can be serialized as JSON");
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = code;

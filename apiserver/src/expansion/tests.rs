@@ -10,7 +10,9 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::body::MAX_LENGTH;
-use crate::testing::{Answer, Call, Fault, NAMESPACE, Process, World, ask, is_write};
+use crate::testing::{
+    ApiServerProcess, ApiServerWorld, Call, NAMESPACE, RequestFault, TestResponse, is_write, request_as_alice,
+};
 
 const GROUP: &str = "/apis/kubevirt.subresources.vmpool.dev/v1alpha1/namespaces/team-a";
 
@@ -41,8 +43,8 @@ fn pool() -> Value {
 }
 
 /// A world with machine `m`, pool `web` and the type that both name.
-fn world() -> World {
-    let world = World::new(1);
+fn world() -> ApiServerWorld {
+    let world = ApiServerWorld::new(1);
     world.server.store(|store| {
         let create = |resource: &str, object: Value| store.model().create_now(resource, object).unwrap();
         create("virtualmachines.kubevirt.io", vm("m"));
@@ -60,17 +62,23 @@ fn world() -> World {
     world
 }
 
-async fn call(world: &World, process: &Process, method: &str, path: &str, body: &str) -> Answer {
+async fn call(
+    world: &ApiServerWorld,
+    process: &ApiServerProcess,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> TestResponse {
     call_in(world, process, GROUP, (method, path, body)).await
 }
 
 async fn call_in(
-    world: &World,
-    process: &Process,
+    world: &ApiServerWorld,
+    process: &ApiServerProcess,
     group: &str,
     (method, path, body): (&str, &str, &str),
-) -> Answer {
-    world.through(process.call(ask(method, &format!("{group}/{path}"), body))).await.unwrap()
+) -> TestResponse {
+    world.through(process.call(request_as_alice(method, &format!("{group}/{path}"), body))).await.unwrap()
 }
 
 /// The group of KubeVirt, in a cluster without it.
@@ -199,9 +207,9 @@ async fn a_missing_type_is_reported_with_its_field(
 
 #[tokio::test]
 async fn expansion_is_for_platforms_with_instance_types() {
-    let world = World::with_pool(1, 1);
+    let world = ApiServerWorld::with_pool(1, 1);
     let path = "/apis/subresources.vmpool.dev/v1alpha1/namespaces/team-a/virtualmachinepools/web/expand-spec";
-    let answer = world.through(world.process(1).call(ask("GET", path, ""))).await.unwrap();
+    let answer = world.through(world.process(1).call(request_as_alice("GET", path, ""))).await.unwrap();
     assert_eq!(answer.code, 404, "{}", answer.body);
 }
 
@@ -260,7 +268,8 @@ async fn other_media_types_are_refused_in_every_group() {
     let process = world.standalone().await;
     for group in [GROUP, REFERENCE[0], REFERENCE[1]] {
         let request = |name: HeaderName, value: &str| {
-            let mut request = ask("PUT", &format!("{group}/expand-vm-spec"), &vm("m").to_string());
+            let mut request =
+                request_as_alice("PUT", &format!("{group}/expand-vm-spec"), &vm("m").to_string());
             request.headers_mut().insert(name, value.parse().unwrap());
             request
         };
@@ -349,7 +358,12 @@ enum How {
 }
 
 /// Expands a machine.
-async fn expand(world: &World, process: &Process, how: How, machine: &Value) -> Answer {
+async fn expand(
+    world: &ApiServerWorld,
+    process: &ApiServerProcess,
+    how: How,
+    machine: &Value,
+) -> TestResponse {
     if how == How::Supplied {
         return call(world, process, "PUT", "expand-vm-spec", &machine.to_string()).await;
     }
@@ -434,7 +448,7 @@ async fn what_does_not_fit_is_reported_with_its_field(
 }
 
 /// [`world`] with more types of the cluster, preferences, and a claim whose labels name them.
-fn world_with_types() -> World {
+fn world_with_types() -> ApiServerWorld {
     let world = world();
     world.server.store(|store| {
         let create = |kind: &str, name: &str, spec: Value| {
@@ -550,8 +564,8 @@ async fn an_unreadable_configuration_fails_only_expansions_that_need_it() {
     let world = world();
     let process = world.process(1);
     world.server.intercept(|call, _| match &*call.resource {
-        "kubevirts" => Fault::Refuse(403, "Forbidden"),
-        _ => Fault::None,
+        "kubevirts" => RequestFault::Refuse(403, "Forbidden"),
+        _ => RequestFault::None,
     });
     let answer = call(&world, &process, "GET", "virtualmachines/m/expand-spec", "").await;
     assert_eq!(answer.code, 500, "{}", answer.body);

@@ -152,15 +152,15 @@ label_values!(
 
 /// The HTTP status of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Code(pub(super) u16);
+pub(super) struct StatusCodeLabel(pub(super) u16);
 
-impl EncodeLabelValue for Code {
+impl EncodeLabelValue for StatusCodeLabel {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
         write!(encoder, "{}", self.0)
     }
 }
 
-impl LabelValue for Code {
+impl LabelValue for StatusCodeLabel {
     fn values() -> Values {
         Values::Open("the HTTP status")
     }

@@ -3,9 +3,9 @@
 
 use vmpool_runtime::certificates::CertificateMetrics;
 use vmpool_runtime::https::TrafficMetrics;
-use vmpool_runtime::metrics::reference::{Section, tables};
+use vmpool_runtime::metrics::reference::{Section, metric_tables};
 
-use super::Metrics;
+use super::ApiServerMetrics;
 
 /// The controller's part contains the metrics that all programs have.
 pub(super) const SECTIONS: &[Section] = &[
@@ -25,13 +25,13 @@ pub(super) const SECTIONS: &[Section] = &[
 ];
 
 /// The API server's part as Markdown.
-pub fn part() -> String {
-    tables(SECTIONS, all().catalogue())
+pub fn metrics_reference() -> String {
+    metric_tables(SECTIONS, all_metrics().catalogue())
 }
 
 /// All metrics that one process registers.
-pub(super) fn all() -> Metrics {
-    Metrics::new(|registry| {
+pub(super) fn all_metrics() -> ApiServerMetrics {
+    ApiServerMetrics::new(|registry| {
         CertificateMetrics::new(registry);
         TrafficMetrics::new(registry);
     })

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn the_page_shows_counted_events() {
-    let metrics = Metrics::new(|_| ());
+    let metrics = ApiServerMetrics::new(|_| ());
     metrics.request(Verb::Create, Resource::Removal, StatusCode::CREATED, Duration::from_millis(20));
     metrics.removal(Outcome::Removed, 3, Duration::from_millis(20));
     metrics.authorization(CheckSource::Cache);
@@ -29,7 +29,7 @@ fn the_page_shows_counted_events() {
 
 #[test]
 fn expansions_are_counted_by_resource_and_code() {
-    let metrics = Metrics::new(|_| ());
+    let metrics = ApiServerMetrics::new(|_| ());
     let took = Duration::from_millis(20);
     metrics.request(Verb::Get, Resource::ExpandedMachine, StatusCode::OK, took);
     metrics.request(Verb::Update, Resource::ExpandMachine, StatusCode::BAD_REQUEST, took);
@@ -50,7 +50,7 @@ fn expansions_are_counted_by_resource_and_code() {
 
 #[test]
 fn every_metric_and_label_has_a_description() {
-    let metrics = Metrics::new(|_| ());
+    let metrics = ApiServerMetrics::new(|_| ());
     for metric in metrics.catalogue() {
         assert!(metric.name.starts_with("vmpool_") || metric.name.starts_with("process_"), "{}", metric.name);
         assert!(!metric.help.is_empty() && !metric.help.ends_with('.'), "{}", metric.name);
@@ -63,7 +63,7 @@ fn every_metric_and_label_has_a_description() {
 
 #[test]
 fn metrics_of_other_modules_are_on_the_same_page() {
-    let metrics = Metrics::new(|registry| {
+    let metrics = ApiServerMetrics::new(|registry| {
         registry.register("vmpool_example_total", "examples", "An example", Counter::<u64>::default());
     });
     assert!(metrics.page().contains("vmpool_example_total 0"));
@@ -71,10 +71,10 @@ fn metrics_of_other_modules_are_on_the_same_page() {
 
 #[test]
 fn the_documentation_has_every_metric() {
-    let (page, part) = (include_str!("../../../docs/metrics.md"), reference::part());
+    let (page, part) = (include_str!("../../../docs/metrics.md"), reference::metrics_reference());
     assert!(page.contains(&part), "docs/metrics.md is out of date: run `cargo xtask generate`");
     // The controller's part contains the metrics that all programs have.
-    for metric in reference::all().catalogue() {
+    for metric in reference::all_metrics().catalogue() {
         assert!(page.contains(&format!("| `{}` | {} |", metric.name, metric.kind)), "{}", metric.name);
     }
 }

@@ -3,36 +3,42 @@
 use serde_json::{Value, json};
 use vmpool_platforms::removal::{ExpansionApi, StoredResource};
 
-use super::names::{in_path, in_query, namespace, tag};
+use super::names::{namespace_path_prefix, operation_tag, path_parameter, query_parameter};
 use crate::api::EXPAND;
-use crate::expansion::Target;
+use crate::expansion::ExpansionTarget;
 
 /// All paths of an API, each with its operation and the parameters.
-pub(super) fn paths(api: &'static ExpansionApi) -> Vec<(String, Value)> {
-    let namespace = namespace(api.group_version());
+pub(super) fn expansion_paths(api: &'static ExpansionApi) -> Vec<(String, Value)> {
+    let namespace = namespace_path_prefix(api.group_version());
     let mut paths = vec![
-        (format!("{namespace}/{}/{{name}}/{EXPAND}", api.machines), expand(api, Target::StoredMachine)),
-        (format!("{namespace}/{}", api.expand_machine), expand(api, Target::Machine)),
+        (
+            format!("{namespace}/{}/{{name}}/{EXPAND}", api.machines),
+            expansion_path_item(api, ExpansionTarget::StoredMachine),
+        ),
+        (format!("{namespace}/{}", api.expand_machine), expansion_path_item(api, ExpansionTarget::Machine)),
     ];
     if let Some(pools) = api.pools {
         paths.extend([
-            (format!("{namespace}/{}/{{name}}/{EXPAND}", pools.plural), expand(api, Target::StoredPool)),
-            (format!("{namespace}/{}", pools.expand_pool), expand(api, Target::Pool)),
+            (
+                format!("{namespace}/{}/{{name}}/{EXPAND}", pools.plural),
+                expansion_path_item(api, ExpansionTarget::StoredPool),
+            ),
+            (format!("{namespace}/{}", pools.expand_pool), expansion_path_item(api, ExpansionTarget::Pool)),
         ]);
     }
     paths
 }
 
 /// A request for an object with instance type and preference written out.
-fn expand(api: &ExpansionApi, target: Target) -> Value {
+fn expansion_path_item(api: &ExpansionApi, target: ExpansionTarget) -> Value {
     let is_put = target.is_supplied();
     let (method, verb) = if is_put { ("put", "replace") } else { ("get", "read") };
     let pool_kind = api.pools.map(|pools| pools.kind).unwrap_or_default();
     let (kind, stored, what) = match target {
-        Target::StoredMachine => (api.machine_kind, &api.stored.machines, "a machine"),
-        Target::Machine => (api.machine_kind, &api.stored.machines, "the machine in the body"),
-        Target::StoredPool => (pool_kind, &api.stored.pools, "the template of a pool"),
-        Target::Pool => (pool_kind, &api.stored.pools, "the pool in the body"),
+        ExpansionTarget::StoredMachine => (api.machine_kind, &api.stored.machines, "a machine"),
+        ExpansionTarget::Machine => (api.machine_kind, &api.stored.machines, "the machine in the body"),
+        ExpansionTarget::StoredPool => (pool_kind, &api.stored.pools, "the template of a pool"),
+        ExpansionTarget::Pool => (pool_kind, &api.stored.pools, "the pool in the body"),
     };
     let StoredResource { group, version, .. } = stored;
     // The schema of the object is that of the cluster.
@@ -40,9 +46,9 @@ fn expand(api: &ExpansionApi, target: Target) -> Value {
         "type": "object", "x-kubernetes-preserve-unknown-fields": true,
     } } });
     let mut operation = json!({
-        "tags": [tag(api.group_version())],
+        "tags": [operation_tag(api.group_version())],
         "description": format!("return {what} with instance type and preference written out; nothing is stored"),
-        "operationId": format!("{verb}{}Namespaced{kind}Expansion", tag(api.group_version())),
+        "operationId": format!("{verb}{}Namespaced{kind}Expansion", operation_tag(api.group_version())),
         "responses": {
             "200": { "description": "done", "content": object },
             "401": { "description": "Unauthorized" },
@@ -50,24 +56,26 @@ fn expand(api: &ExpansionApi, target: Target) -> Value {
         "x-kubernetes-action": method,
         "x-kubernetes-group-version-kind": { "group": group, "kind": kind, "version": version },
     });
-    let mut parameters =
-        vec![in_path("namespace", "namespace of the object"), in_query("pretty", "Has no effect here.")];
+    let mut parameters = vec![
+        path_parameter("namespace", "namespace of the object"),
+        query_parameter("pretty", "Has no effect here."),
+    ];
     if is_put {
         operation["requestBody"] = json!({ "content": object, "required": true });
     } else {
-        parameters.insert(0, in_path("name", "name of the object"));
+        parameters.insert(0, path_parameter("name", "name of the object"));
     }
-    if target == Target::StoredPool {
+    if target == ExpansionTarget::StoredPool {
         parameters.extend([
-            in_query("revision", "The name of a stored revision, whose template is expanded."),
-            in_query("index", "A number from 0: the response is the machine with this ordinal."),
+            query_parameter("revision", "The name of a stored revision, whose template is expanded."),
+            query_parameter("index", "A number from 0: the response is the machine with this ordinal."),
         ]);
     }
     json!({ method: operation, "parameters": parameters })
 }
 
 /// The same in version 2.
-pub(super) fn as_v2(mut path: Value) -> Value {
+pub(super) fn to_openapi_v2(mut path: Value) -> Value {
     for parameter in path["parameters"].as_array_mut().into_iter().flatten() {
         if let Some(parameter) = parameter.as_object_mut()
             && let Some(Value::Object(schema)) = parameter.remove("schema")

@@ -26,7 +26,7 @@ fn references<'a>(value: &'a Value, found: &mut BTreeSet<&'a str>) {
 #[test]
 fn every_reference_has_a_schema_and_every_schema_is_referenced() {
     for served in STANDALONE_APIS.group_versions() {
-        let document = v3(STANDALONE_APIS, served);
+        let document = openapi_v3_document(STANDALONE_APIS, served);
         let mut found = BTreeSet::new();
         references(&document, &mut found);
         for target in &found {
@@ -40,7 +40,7 @@ fn every_reference_has_a_schema_and_every_schema_is_referenced() {
 
 #[test]
 fn the_schema_contains_the_fields_of_a_request() {
-    let document = v3(APIS, OWN);
+    let document = openapi_v3_document(APIS, OWN);
     let schema = &document["components"]["schemas"]["dev.vmpool.subresources.v1alpha1.VirtualMachinePoolScaleDownWith"];
     let fields: Vec<&str> = schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(
@@ -50,31 +50,34 @@ fn the_schema_contains_the_fields_of_a_request() {
     // A request with all fields is valid.
     let body = br#"{"apiVersion":"subresources.vmpool.dev/v1alpha1","dryRun":["All"],"force":true,"kind":"VirtualMachinePoolScaleDownWith",
         "metadata":{},"preconditions":{"uid":"u"},"targetUIDs":["u"],"targets":["a"]}"#;
-    crate::body::read(body, "", (APIS, &APIS.removal[1]), ("n", "p")).unwrap();
+    crate::body::read_removal_request(body, "", (APIS, &APIS.removal[1]), ("n", "p")).unwrap();
 }
 
 #[test]
 fn the_complete_documents() {
-    insta::assert_json_snapshot!("v3", v3(APIS, OWN));
-    insta::assert_json_snapshot!("v2", v2(STANDALONE_APIS));
+    insta::assert_json_snapshot!("v3", openapi_v3_document(APIS, OWN));
+    insta::assert_json_snapshot!("v2", openapi_v2_document(STANDALONE_APIS));
     let reference = GroupVersion { group: "subresources.kubevirt.io", version: "v1" };
-    insta::assert_json_snapshot!("reference", v3(STANDALONE_APIS, reference));
+    insta::assert_json_snapshot!("reference", openapi_v3_document(STANDALONE_APIS, reference));
 }
 
 #[test]
 fn with_the_gate_off_the_document_has_no_paths() {
-    let document = v3(Apis::NONE, OWN);
+    let document = openapi_v3_document(Apis::NONE, OWN);
     assert_eq!(document["paths"], json!({}));
     assert_eq!(document["components"]["schemas"], json!({}));
-    assert_eq!(v2(Apis::NONE)["paths"], json!({}));
+    assert_eq!(openapi_v2_document(Apis::NONE)["paths"], json!({}));
 }
 
 /// Generators of clients require distinct identifiers and declared parameters.
 #[test]
 fn operations_have_distinct_identifiers_and_declare_the_parameters_of_their_path() {
-    let mut documents: Vec<Value> =
-        STANDALONE_APIS.group_versions().into_iter().map(|served| v3(STANDALONE_APIS, served)).collect();
-    documents.push(v2(STANDALONE_APIS));
+    let mut documents: Vec<Value> = STANDALONE_APIS
+        .group_versions()
+        .into_iter()
+        .map(|served| openapi_v3_document(STANDALONE_APIS, served))
+        .collect();
+    documents.push(openapi_v2_document(STANDALONE_APIS));
     for document in documents {
         let mut identifiers = BTreeSet::new();
         for (path, item) in document["paths"].as_object().unwrap() {

@@ -5,13 +5,13 @@ use vmpool_runtime::testing::flags::{flag_differences, help_gaps};
 
 use super::*;
 
-fn options(flags: &[&str]) -> Options {
-    Options::try_parse_from(["vmpool-apiserver"].iter().chain(flags)).unwrap()
+fn options(flags: &[&str]) -> ApiServerOptions {
+    ApiServerOptions::try_parse_from(["vmpool-apiserver"].iter().chain(flags)).unwrap()
 }
 
 #[test]
 fn the_command_line_is_well_formed() {
-    Options::command().debug_assert();
+    ApiServerOptions::command().debug_assert();
 }
 
 #[test]
@@ -23,7 +23,7 @@ fn the_gate_is_off_by_default() {
 
 #[test]
 fn help_lists_every_flag_with_its_variable_and_every_gate() {
-    assert_eq!(help_gaps(Options::command()), [""; 0]);
+    assert_eq!(help_gaps(ApiServerOptions::command()), [""; 0]);
 }
 
 #[test]
@@ -57,5 +57,5 @@ fn the_request_timeout_is_shorter_than_the_deadline_of_a_removal() {
 #[test]
 fn the_documentation_lists_every_flag_with_variable_and_default() {
     let page = include_str!("../../../docs/apiserver.md");
-    assert_eq!(flag_differences(&Options::command(), page), [""; 0]);
+    assert_eq!(flag_differences(&ApiServerOptions::command(), page), [""; 0]);
 }

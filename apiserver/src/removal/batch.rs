@@ -7,12 +7,12 @@ use std::time::Duration;
 use vmpool_engine::Uid;
 use vmpool_engine::removal::RemovalRecord;
 
-use super::errors::{refused, unconfirmed};
-use super::model::{DEADLINE, Job};
-use super::observe::{Observed, observe, read_machines};
-use super::reservation::{Decision, Reservation};
-use super::writes::{Attempts, PoolWriter, decremented};
-use crate::cluster::{CallError, Pool};
+use super::errors::{refused_write_error, unconfirmed_removal_error};
+use super::model::{DEADLINE, RemovalJob};
+use super::observe::{RemovalObservation, observe_pool_and_machines, read_machines};
+use super::reservation::{Reservation, ReservationDecision};
+use super::writes::{Attempts, PoolWriter, decremented_replicas};
+use crate::cluster::{CallError, PoolFields};
 use crate::error::Error;
 
 /// A batch of requests for one pool.
@@ -23,26 +23,27 @@ pub(super) struct Batch<'a> {
 }
 
 /// Jobs that must start again.
-struct Retry {
-    jobs: Vec<Job>,
+struct RetriedJobs {
+    jobs: Vec<RemovalJob>,
     /// Each job is retried by itself, because the API server refused the write that they shared.
     separately: bool,
 }
 
-impl Retry {
+impl RetriedJobs {
     const NONE: Self = Self { jobs: Vec::new(), separately: false };
 }
 
 impl Batch<'_> {
     /// Handles all jobs to their end.
-    pub(super) async fn run(&self, jobs: Vec<Job>) {
-        let (jobs, abandoned): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(Job::has_caller);
+    pub(super) async fn run(&self, jobs: Vec<RemovalJob>) {
+        let (jobs, abandoned): (Vec<RemovalJob>, Vec<RemovalJob>) =
+            jobs.into_iter().partition(RemovalJob::has_caller);
         for job in abandoned {
             // The callers have already received the timeout, and nothing was written for them.
             job.finish(Err(Error::Timeout(DEADLINE)));
         }
         let mut attempts = Attempts::begin(self.writer.env);
-        let mut groups: VecDeque<Vec<Job>> = [jobs].into();
+        let mut groups: VecDeque<Vec<RemovalJob>> = [jobs].into();
         while let Some(group) = groups.pop_front() {
             let retry = self.run_group(group, &mut attempts).await;
             if retry.jobs.is_empty() {
@@ -62,19 +63,19 @@ impl Batch<'_> {
         }
     }
 
-    async fn run_group(&self, jobs: Vec<Job>, attempts: &mut Attempts) -> Retry {
+    async fn run_group(&self, jobs: Vec<RemovalJob>, attempts: &mut Attempts) -> RetriedJobs {
         if jobs.is_empty() {
-            return Retry::NONE;
+            return RetriedJobs::NONE;
         }
         let (cluster, name) = (self.writer.cluster, self.writer.pool);
         let names = jobs.iter().flat_map(|job| &job.targets).map(|target| target.name.clone()).collect();
-        let observed = match observe(cluster, name, names).await {
+        let observed = match observe_pool_and_machines(cluster, name, names).await {
             Ok(observed) => observed,
             Err(error) => {
                 for job in jobs {
                     job.finish(Err(error.clone()));
                 }
-                return Retry::NONE;
+                return RetriedJobs::NONE;
             }
         };
         let reservations = self.begin(&observed, jobs);
@@ -84,8 +85,11 @@ impl Batch<'_> {
             Ok(stored) => stored,
             Err(retry) => return retry,
         };
-        let names =
-            reservations.iter().flat_map(Reservation::open).map(|target| target.name.to_string()).collect();
+        let names = reservations
+            .iter()
+            .flat_map(Reservation::unremoved_targets)
+            .map(|target| target.name.to_string())
+            .collect();
         let machines = read_machines(cluster, name, names).await;
         for reservation in &mut reservations {
             reservation.verify(&machines, &pool.metadata.uid, name, self.writer.env.now());
@@ -94,7 +98,7 @@ impl Batch<'_> {
     }
 
     /// Ends the jobs that need no write. The other jobs become reservations.
-    fn begin(&self, observed: &Observed, jobs: Vec<Job>) -> Vec<Reservation> {
+    fn begin(&self, observed: &RemovalObservation, jobs: Vec<RemovalJob>) -> Vec<Reservation> {
         let pool_uid = &observed.pool.metadata.uid;
         let mut reservations = Vec::new();
         for job in jobs {
@@ -104,7 +108,7 @@ impl Batch<'_> {
                 Ok(targets) => {
                     let id = format!("{:016x}", self.writer.env.random());
                     let reservation = Reservation::new(job, id, targets);
-                    if reservation.open().is_empty() {
+                    if reservation.unremoved_targets().is_empty() {
                         reservation.accept(pool_uid, None, &BTreeSet::new());
                     } else {
                         reservations.push(reservation);
@@ -119,14 +123,14 @@ impl Batch<'_> {
     /// Stores the reservations. Returns the pool that contains them, and the reservations that fit into the record.
     async fn reserve(
         &self,
-        mut pool: Pool,
+        mut pool: PoolFields,
         mut reservations: Vec<Reservation>,
         attempts: &mut Attempts,
-    ) -> Result<(Pool, Vec<Reservation>), Retry> {
+    ) -> Result<(PoolFields, Vec<Reservation>), RetriedJobs> {
         loop {
             let mut record = match self.writer.record(&pool) {
                 Ok(record) => record,
-                Err(error) => return Err(give_up(reservations, &error)),
+                Err(error) => return Err(give_up_reservations(reservations, &error)),
             };
             if !reservations.is_empty()
                 && reservations.iter().all(|reservation| reservation.is_stored(&record))
@@ -139,7 +143,7 @@ impl Batch<'_> {
             }
             reservations = self.enter(&mut record, reservations);
             if reservations.is_empty() {
-                return Err(Retry::NONE);
+                return Err(RetriedJobs::NONE);
             }
             match self.writer.write(&pool, &record, None).await {
                 Ok(stored) => return Ok((stored, reservations)),
@@ -148,7 +152,7 @@ impl Batch<'_> {
             }
             pool = match self.writer.reread(&pool, attempts).await {
                 Ok(pool) => pool,
-                Err(error) => return Err(give_up(reservations, &error)),
+                Err(error) => return Err(give_up_reservations(reservations, &error)),
             };
         }
     }
@@ -157,7 +161,8 @@ impl Batch<'_> {
     fn enter(&self, record: &mut RemovalRecord, reservations: Vec<Reservation>) -> Vec<Reservation> {
         let mut entered = Vec::with_capacity(reservations.len());
         for reservation in reservations {
-            match record.reserve_for(&reservation.job.user, &reservation.id, &reservation.open()) {
+            match record.reserve_for(&reservation.job.user, &reservation.id, &reservation.unremoved_targets())
+            {
                 Ok(()) => entered.push(reservation),
                 Err(full) => {
                     let pool = self.writer.pool.name.clone();
@@ -175,38 +180,38 @@ impl Batch<'_> {
     /// Accepts the reservations with valid targets, which decrements `replicas`, and withdraws the others, in one write.
     async fn accept(
         &self,
-        mut pool: Pool,
+        mut pool: PoolFields,
         mut reservations: Vec<Reservation>,
         reserved_at: Duration,
         attempts: &mut Attempts,
-    ) -> Retry {
+    ) -> RetriedJobs {
         let mut restart = Vec::new();
         loop {
             let mut removals = match self.writer.removals(&pool) {
                 Ok(removals) => removals,
-                Err(error) => return give_up(reservations, &error),
+                Err(error) => return give_up_reservations(reservations, &error),
             };
             reservations = self.resolve(&pool, &removals.record, reservations, reserved_at, &mut restart);
             if reservations.is_empty() {
-                return Retry { jobs: restart, separately: false };
+                return RetriedJobs { jobs: restart, separately: false };
             }
             let already_removed: BTreeSet<Uid> =
                 removals.record.accepted().map(|target| target.uid.clone()).collect();
             let decide = |reservation: &Reservation| reservation.decide(&removals, self.writer.pool);
-            let decisions: Vec<Decision> = reservations.iter().map(decide).collect();
+            let decisions: Vec<ReservationDecision> = reservations.iter().map(decide).collect();
             let record = &mut removals.record;
             let mut count = 0;
             for (reservation, decision) in reservations.iter().zip(&decisions) {
                 match decision {
-                    Decision::Accept => count += record.accept(&reservation.id),
-                    Decision::Withdraw(_) => record.withdraw(&reservation.id),
+                    ReservationDecision::Accept => count += record.accept(&reservation.id),
+                    ReservationDecision::Withdraw(_) => record.withdraw(&reservation.id),
                 }
             }
-            let replicas = decremented(&pool, self.writer.pool.stored.absent_replicas, count);
+            let replicas = decremented_replicas(&pool, self.writer.pool.stored.absent_replicas, count);
             match self.writer.write(&pool, record, replicas).await {
                 Ok(stored) => {
-                    finish(&stored, reservations, decisions, already_removed);
-                    return Retry { jobs: restart, separately: false };
+                    finish_reservations(&stored, reservations, decisions, already_removed);
+                    return RetriedJobs { jobs: restart, separately: false };
                 }
                 Err(error @ CallError::Unconfirmed(_)) => {
                     attempts.record(&error);
@@ -228,9 +233,9 @@ impl Batch<'_> {
                     for reservation in reservations {
                         reservation.refuse(error.clone());
                     }
-                    return Retry::NONE;
+                    return RetriedJobs::NONE;
                 }
-                Err(error) => return give_up(reservations, &error),
+                Err(error) => return give_up_reservations(reservations, &error),
             };
         }
     }
@@ -239,11 +244,11 @@ impl Batch<'_> {
     /// reason starts again. Returns the reservations that the record contains.
     fn resolve(
         &self,
-        pool: &Pool,
+        pool: &PoolFields,
         record: &RemovalRecord,
         reservations: Vec<Reservation>,
         reserved_at: Duration,
-        restart: &mut Vec<Job>,
+        restart: &mut Vec<RemovalJob>,
     ) -> Vec<Reservation> {
         let age = self.writer.env.uptime().saturating_sub(reserved_at);
         let droppable = age >= self.accept_within;
@@ -254,7 +259,7 @@ impl Batch<'_> {
                 continue;
             }
             match reservation.resolve_unconfirmed() {
-                Some(Ok(())) if droppable => reservation.refuse(unconfirmed()),
+                Some(Ok(())) if droppable => reservation.refuse(unconfirmed_removal_error()),
                 Some(Ok(())) => reservation.accept(&pool.metadata.uid, None, &BTreeSet::new()),
                 Some(Err(error)) => reservation.refuse(error),
                 None => restart.push(reservation.job),
@@ -265,16 +270,16 @@ impl Batch<'_> {
 
     /// Handles a write that the API server refused. Jobs that shared it are retried separately, because one of them may
     /// have caused the refusal.
-    fn refused(&self, reservations: Vec<Reservation>, error: CallError) -> Retry {
+    fn refused(&self, reservations: Vec<Reservation>, error: CallError) -> RetriedJobs {
         if reservations.len() > 1 && !error.is_not_found() {
             let jobs = reservations.into_iter().map(|reservation| reservation.job).collect();
-            return Retry { jobs, separately: true };
+            return RetriedJobs { jobs, separately: true };
         }
-        give_up(reservations, &refused(error, self.writer.pool))
+        give_up_reservations(reservations, &refused_write_error(error, self.writer.pool))
     }
 
     /// Withdraws the reservations. Returns whether none of them was accepted before, so that the removals have no effect.
-    async fn withdraw(&self, pool: &Pool, reservations: &[Reservation]) -> bool {
+    async fn withdraw(&self, pool: &PoolFields, reservations: &[Reservation]) -> bool {
         let ids = reservations.iter().map(|reservation| &*reservation.id);
         let before = self.writer.withdraw(pool, ids).await;
         before.is_some_and(|record| reservations.iter().all(|reservation| reservation.is_stored(&record)))
@@ -282,30 +287,30 @@ impl Batch<'_> {
 }
 
 /// Ends each request with its part of a successful write.
-fn finish(
-    pool: &Pool,
+fn finish_reservations(
+    pool: &PoolFields,
     reservations: Vec<Reservation>,
-    decisions: Vec<Decision>,
+    decisions: Vec<ReservationDecision>,
     mut already_removed: BTreeSet<Uid>,
 ) {
     for (reservation, decision) in reservations.into_iter().zip(decisions) {
         match decision {
-            Decision::Accept => {
+            ReservationDecision::Accept => {
                 let targets: Vec<Uid> =
                     reservation.targets.iter().map(|target| target.id.uid.clone()).collect();
                 reservation.accept(&pool.metadata.uid, pool.spec.replicas, &already_removed);
                 // The first request that names a target counts it.
                 already_removed.extend(targets);
             }
-            Decision::Withdraw(error) => reservation.refuse(error),
+            ReservationDecision::Withdraw(error) => reservation.refuse(error),
         }
     }
 }
 
 /// Ends all requests with an error.
-fn give_up(reservations: Vec<Reservation>, error: &Error) -> Retry {
+fn give_up_reservations(reservations: Vec<Reservation>, error: &Error) -> RetriedJobs {
     for reservation in reservations {
         reservation.give_up(error);
     }
-    Retry::NONE
+    RetriedJobs::NONE
 }

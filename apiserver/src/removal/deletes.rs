@@ -7,8 +7,8 @@ use kube::api::PropagationPolicy;
 use vmpool_engine::ObjectId;
 use vmpool_runtime::Env;
 
-use super::model::{PoolName, Target};
-use crate::cluster::{Cluster, Patience};
+use super::model::{PoolName, RemovalTarget};
+use crate::cluster::{ClusterClient, WritePatience};
 use crate::error::Error;
 
 /// Delete requests that one removal has in flight.
@@ -20,18 +20,18 @@ const PAUSE: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// [`Error::Internal`] if a delete request failed. The controller deletes the machine in that case.
-pub(super) async fn delete(
-    cluster: &Cluster,
+pub(super) async fn delete_targets(
+    cluster: &ClusterClient,
     env: &Env,
     pool: &PoolName,
-    targets: &[Target],
+    targets: &[RemovalTarget],
     deadline: Duration,
 ) -> Result<(), Error> {
     let machines: Vec<ObjectId> =
         targets.iter().filter(|target| !target.deleted).map(|target| target.id.clone()).collect();
     let failed: Vec<String> = stream::iter(machines)
         .map(async |machine| {
-            let why = delete_one(cluster, env, pool, &machine, deadline).await.err()?;
+            let why = delete_target(cluster, env, pool, &machine, deadline).await.err()?;
             Some(format!("deleting virtual machine \"{machine}\": {why}"))
         })
         .buffer_unordered(CONCURRENT_DELETES)
@@ -49,8 +49,8 @@ pub(super) async fn delete(
     }
 }
 
-async fn delete_one(
-    cluster: &Cluster,
+async fn delete_target(
+    cluster: &ClusterClient,
     env: &Env,
     pool: &PoolName,
     machine: &ObjectId,
@@ -65,7 +65,7 @@ async fn delete_one(
                 None,
                 PropagationPolicy::Background,
                 // The controller waits for longer.
-                Patience::Ordinary,
+                WritePatience::Ordinary,
             )
             .await
         {
@@ -82,7 +82,7 @@ async fn delete_one(
 
 /// Whether the machine is gone or is being deleted, according to a live read. Another machine may have its name. The API server
 /// also responds with a conflict if an object changes while it is being deleted.
-async fn is_gone(cluster: &Cluster, pool: &PoolName, machine: &ObjectId) -> bool {
+async fn is_gone(cluster: &ClusterClient, pool: &PoolName, machine: &ObjectId) -> bool {
     match cluster.machine(pool.stored, &pool.namespace, &machine.name).await {
         Ok(live) => live.metadata.uid != machine.uid.as_str() || live.metadata.deletion_timestamp.is_some(),
         Err(error) => error.is_not_found(),

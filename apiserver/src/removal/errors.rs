@@ -13,7 +13,7 @@ pub(super) fn pool_not_found(pool: &PoolName) -> Error {
 }
 
 /// The state of the pool or of a target prevents the removal.
-pub(super) fn conflict(pool: &PoolName, why: impl Into<String>) -> Error {
+pub(super) fn removal_conflict_error(pool: &PoolName, why: impl Into<String>) -> Error {
     Error::Conflict { stored: pool.stored, pool: pool.name.clone(), why: why.into() }
 }
 
@@ -24,11 +24,11 @@ pub(super) fn machines_protected(pool: &PoolName, targets: Vec<ProtectedTarget>)
 
 /// The pool is being deleted.
 pub(super) fn pool_deleting(pool: &PoolName) -> Error {
-    conflict(pool, "the pool is being deleted together with its machines")
+    removal_conflict_error(pool, "the pool is being deleted together with its machines")
 }
 
 /// All writes to the pool failed until the deadline, and none had an effect.
-pub(super) fn unavailable(pool: &PoolName, why: &str) -> Error {
+pub(super) fn pool_unavailable_error(pool: &PoolName, why: &str) -> Error {
     Error::Unavailable { stored: pool.stored, pool: pool.name.clone(), why: why.to_owned() }
 }
 
@@ -42,9 +42,9 @@ pub(super) fn target_not_found(target: &str, pool: &PoolName) -> Error {
 }
 
 /// An earlier request removed the target `earlier`, and another machine has its name.
-pub(super) fn name_returned(pool: &PoolName, earlier: &Uid, found: &ObjectId) -> Error {
+pub(super) fn name_returned_error(pool: &PoolName, earlier: &Uid, found: &ObjectId) -> Error {
     let ObjectId { name, uid } = found;
-    conflict(
+    removal_conflict_error(
         pool,
         format!(
             "an earlier request removed virtual machine \"{name}\" with UID {earlier}, and another machine with UID {uid} \
@@ -55,7 +55,7 @@ pub(super) fn name_returned(pool: &PoolName, earlier: &Uid, found: &ObjectId) ->
 }
 
 /// The result of a write is unknown.
-pub(super) fn unconfirmed() -> Error {
+pub(super) fn unconfirmed_removal_error() -> Error {
     Error::Internal(
         "the response of the API server was lost: the removal is applied either completely or not at all; repeat the request"
             .to_owned(),
@@ -63,7 +63,7 @@ pub(super) fn unconfirmed() -> Error {
 }
 
 /// The error for a write that the API server refused.
-pub(super) fn refused(error: CallError, pool: &PoolName) -> Error {
+pub(super) fn refused_write_error(error: CallError, pool: &PoolName) -> Error {
     match error {
         CallError::Refused(refusal) if refusal.code == 404 => pool_not_found(pool),
         CallError::Refused(refusal) => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::channel::oneshot;
 use vmpool_engine::ObjectId;
-use vmpool_platforms::removal::Stored;
+use vmpool_platforms::removal::StoredApi;
 
 use crate::body::RequestedTarget;
 use crate::error::Error;
@@ -16,13 +16,13 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(28);
 /// Resource, namespace and name of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PoolName {
-    pub(crate) stored: &'static Stored,
+    pub(crate) stored: &'static StoredApi,
     pub(crate) namespace: String,
     pub(crate) name: String,
 }
 
 /// A request in the queue of its pool.
-pub(super) struct Job {
+pub(super) struct RemovalJob {
     /// The name of the caller, for the removal record.
     pub(super) user: String,
     pub(super) targets: Vec<RequestedTarget>,
@@ -35,7 +35,7 @@ pub(super) struct Job {
     pub(super) reply: oneshot::Sender<Result<Accepted, Error>>,
 }
 
-impl Job {
+impl RemovalJob {
     /// Whether the caller still waits for the response.
     pub(super) fn has_caller(&self) -> bool {
         self.caller.strong_count() > 0
@@ -54,12 +54,12 @@ pub(crate) struct Accepted {
     pub(crate) pool_uid: String,
     /// `replicas` after the removal, if this request changed it.
     pub(crate) replicas: Option<i64>,
-    pub(crate) targets: Vec<Target>,
+    pub(crate) targets: Vec<RemovalTarget>,
 }
 
 /// A target of a removal, as the API server observed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct RemovalTarget {
     pub(crate) id: ObjectId,
     /// An earlier request removed the machine, so this request does not count it.
     pub(crate) already_removed: bool,

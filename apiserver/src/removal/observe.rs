@@ -4,28 +4,29 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
-use vmpool_engine::protection::{Protection, text_of};
+use vmpool_engine::protection::{Protection, timestamp_text};
 use vmpool_engine::removal::{RemovalRecord, RemovedMachines};
 use vmpool_engine::{ObjectId, Uid};
 use vmpool_runtime::Env;
 
 use super::errors::{
-    conflict, machines_protected, name_returned, pool_deleting, pool_not_found, target_not_found,
+    machines_protected, name_returned_error, pool_deleting, pool_not_found, removal_conflict_error,
+    target_not_found,
 };
-use super::model::{Accepted, PoolName, Target};
+use super::model::{Accepted, PoolName, RemovalTarget};
 use crate::body::RequestedTarget;
-use crate::cluster::{Cluster, Machine, Pool};
+use crate::cluster::{ClusterClient, MachineFields, PoolFields};
 use crate::error::{Error, ProtectedTarget};
 
 /// Reads of machines that one batch has in flight.
 const CONCURRENT_READS: usize = 16;
 
 /// Machines by name. A machine that does not exist is `None`; a failed read is the text of its error.
-pub(super) type Machines = BTreeMap<String, Result<Option<Machine>, String>>;
+pub(super) type Machines = BTreeMap<String, Result<Option<MachineFields>, String>>;
 
 /// A pool, its removal record, and machines.
-pub(super) struct Observed {
-    pub(super) pool: Pool,
+pub(super) struct RemovalObservation {
+    pub(super) pool: PoolFields,
     removals: Removals,
     machines: Machines,
 }
@@ -43,7 +44,7 @@ impl Removals {
     ///
     /// # Errors
     /// [`Error::Internal`] if the removal record cannot be read.
-    pub(super) fn of(pool: &Pool, name: &PoolName) -> Result<Self, Error> {
+    pub(super) fn of(pool: &PoolFields, name: &PoolName) -> Result<Self, Error> {
         let removed = name.stored.removed.and_then(|annotation| pool.metadata.annotations.get(annotation));
         let removed = removed.map(|text| RemovedMachines::parse(text)).unwrap_or_default();
         Ok(Self { record: removal_record(pool, name)?, removed })
@@ -69,22 +70,22 @@ impl Removals {
 ///
 /// # Errors
 /// [`Error::PoolNotFound`], [`Error::Internal`] if the pool cannot be read.
-pub(super) async fn observe(
-    cluster: &Cluster,
+pub(super) async fn observe_pool_and_machines(
+    cluster: &ClusterClient,
     name: &PoolName,
     names: BTreeSet<String>,
-) -> Result<Observed, Error> {
+) -> Result<RemovalObservation, Error> {
     let (pool, machines) = futures::join!(read_pool(cluster, name), read_machines(cluster, name, names));
     let pool = pool?;
     let removals = Removals::of(&pool, name)?;
-    Ok(Observed { pool, removals, machines })
+    Ok(RemovalObservation { pool, removals, machines })
 }
 
 /// Reads the stored pool.
 ///
 /// # Errors
 /// [`Error::PoolNotFound`], [`Error::Internal`].
-pub(super) async fn read_pool(cluster: &Cluster, name: &PoolName) -> Result<Pool, Error> {
+pub(super) async fn read_pool(cluster: &ClusterClient, name: &PoolName) -> Result<PoolFields, Error> {
     match cluster.pool(name.stored, &name.namespace, &name.name).await {
         Ok(pool) => Ok(pool),
         Err(error) if error.is_not_found() => Err(pool_not_found(name)),
@@ -93,7 +94,11 @@ pub(super) async fn read_pool(cluster: &Cluster, name: &PoolName) -> Result<Pool
 }
 
 /// Reads the stored machines.
-pub(super) async fn read_machines(cluster: &Cluster, pool: &PoolName, names: BTreeSet<String>) -> Machines {
+pub(super) async fn read_machines(
+    cluster: &ClusterClient,
+    pool: &PoolName,
+    names: BTreeSet<String>,
+) -> Machines {
     let read = async |name: String| {
         let machine = match cluster.machine(pool.stored, &pool.namespace, &name).await {
             Ok(machine) => Ok(Some(machine)),
@@ -109,7 +114,7 @@ pub(super) async fn read_machines(cluster: &Cluster, pool: &PoolName, names: BTr
 ///
 /// # Errors
 /// [`Error::Internal`] if the annotation is not a removal record.
-pub(super) fn removal_record(pool: &Pool, name: &PoolName) -> Result<RemovalRecord, Error> {
+pub(super) fn removal_record(pool: &PoolFields, name: &PoolName) -> Result<RemovalRecord, Error> {
     let annotation = name.stored.record;
     let Some(text) = pool.metadata.annotations.get(annotation) else {
         return Ok(RemovalRecord::default());
@@ -132,7 +137,7 @@ pub(super) fn owned_machine<'a>(
     target: &str,
     pool_uid: &str,
     name: &PoolName,
-) -> Result<Option<&'a Machine>, Error> {
+) -> Result<Option<&'a MachineFields>, Error> {
     let machine = match machines.get(target) {
         Some(Ok(Some(machine))) => machine,
         Some(Ok(None)) | None => return Ok(None),
@@ -160,11 +165,11 @@ pub(super) fn protected_target(
 ) -> Option<ProtectedTarget> {
     let Some(Ok(Some(machine))) = machines.get(name) else { return None };
     let protection = Protection::read(Some(&machine.metadata.annotations))?;
-    let until = protection.end().map(text_of);
+    let until = protection.end().map(timestamp_text);
     protection.protects(now).then(|| ProtectedTarget { index, machine: name.to_owned(), until })
 }
 
-impl Observed {
+impl RemovalObservation {
     /// The targets of a request, each once, including those that earlier requests removed.
     ///
     /// # Errors
@@ -175,10 +180,10 @@ impl Observed {
         (requested, force): (&[RequestedTarget], bool),
         pool_uid: Option<&str>,
         now: Timestamp,
-    ) -> Result<Vec<Target>, Error> {
+    ) -> Result<Vec<RemovalTarget>, Error> {
         let meta = &self.pool.metadata;
         if let Some(required) = pool_uid.filter(|required| *required != meta.uid) {
-            return Err(conflict(name, uid_mismatch(required, &meta.uid)));
+            return Err(removal_conflict_error(name, uid_mismatch(required, &meta.uid)));
         }
         if meta.deletion_timestamp.is_some() {
             return Err(pool_deleting(name));
@@ -198,7 +203,7 @@ impl Observed {
         if protected.is_empty() { Ok(targets) } else { Err(machines_protected(name, protected)) }
     }
 
-    fn target(&self, name: &PoolName, requested: &RequestedTarget) -> Result<Target, Error> {
+    fn target(&self, name: &PoolName, requested: &RequestedTarget) -> Result<RemovalTarget, Error> {
         let pool_uid = &self.pool.metadata.uid;
         if let (Some(Ok(Some(machine))), Some(required)) =
             (self.machines.get(&requested.name), &requested.uid)
@@ -209,7 +214,7 @@ impl Observed {
                     return Ok(target);
                 }
                 let why = format!("virtual machine \"{}\": {}", requested.name, uid_mismatch(required, uid));
-                return Err(conflict(name, why));
+                return Err(removal_conflict_error(name, why));
             }
         }
         if let Some(machine) = owned_machine(&self.machines, &requested.name, pool_uid, name)? {
@@ -218,19 +223,19 @@ impl Observed {
             if requested.uid.is_none()
                 && let Some(earlier) = self.removals.earlier_target(&id)
             {
-                return Err(name_returned(name, earlier, &id));
+                return Err(name_returned_error(name, earlier, &id));
             }
             let deleted = machine.metadata.deletion_timestamp.is_some();
-            return Ok(Target { id, already_removed, deleted });
+            return Ok(RemovalTarget { id, already_removed, deleted });
         }
         self.removed_target(requested).ok_or_else(|| target_not_found(&requested.name, name))
     }
 
     /// The target of an earlier request that this one repeats. It may already be gone, and another machine may have its name.
-    fn removed_target(&self, requested: &RequestedTarget) -> Option<Target> {
+    fn removed_target(&self, requested: &RequestedTarget) -> Option<RemovalTarget> {
         let matches = |id: &&ObjectId| requested.uid.as_deref().is_none_or(|uid| uid == id.uid.as_str());
         let removed = self.removals.accepted(&requested.name).find(matches)?;
-        Some(Target { id: removed.clone(), already_removed: true, deleted: true })
+        Some(RemovalTarget { id: removed.clone(), already_removed: true, deleted: true })
     }
 }
 
@@ -243,14 +248,14 @@ fn uid_mismatch(required: &str, found: &str) -> String {
 /// # Errors
 /// The error with which the removal would fail, as far as reads can show it.
 pub(super) async fn dry_run(
-    cluster: &Cluster,
+    cluster: &ClusterClient,
     env: &Env,
     name: &PoolName,
     requested: (&[RequestedTarget], bool),
     pool_uid: Option<&str>,
 ) -> Result<Accepted, Error> {
     let names = requested.0.iter().map(|target| target.name.clone()).collect();
-    let mut observed = observe(cluster, name, names).await?;
+    let mut observed = observe_pool_and_machines(cluster, name, names).await?;
     let targets = observed.targets(name, requested, pool_uid, env.now())?;
     let open: Vec<ObjectId> =
         targets.iter().filter(|target| !target.already_removed).map(|target| target.id.clone()).collect();

@@ -7,29 +7,34 @@ use std::time::Duration;
 use vmpool_runtime::Env;
 
 use super::batch::Batch;
-use super::model::{Job, PoolName};
+use super::model::{PoolName, RemovalJob};
 use super::writes::PoolWriter;
 use crate::body::MAX_TARGETS;
-use crate::cluster::Cluster;
+use crate::cluster::ClusterClient;
 use crate::error::Error;
-use crate::metrics::Metrics;
+use crate::metrics::ApiServerMetrics;
 use crate::pool_queue::{PoolQueue, PoolQueues};
 
 /// The queues of all pools.
-pub(super) struct Queue {
+pub(super) struct RemovalQueue {
     shared: Arc<Shared>,
-    waiting: PoolQueues<Job>,
+    waiting: PoolQueues<RemovalJob>,
 }
 
 struct Shared {
-    cluster: Cluster,
+    cluster: ClusterClient,
     env: Env,
     accept_within: Duration,
-    metrics: Metrics,
+    metrics: ApiServerMetrics,
 }
 
-impl Queue {
-    pub(super) fn new(cluster: Cluster, env: Env, accept_within: Duration, metrics: Metrics) -> Self {
+impl RemovalQueue {
+    pub(super) fn new(
+        cluster: ClusterClient,
+        env: Env,
+        accept_within: Duration,
+        metrics: ApiServerMetrics,
+    ) -> Self {
         let shared = Arc::new(Shared { cluster, env, accept_within, metrics });
         Self { shared, waiting: PoolQueues::default() }
     }
@@ -38,7 +43,7 @@ impl Queue {
     ///
     /// # Errors
     /// [`Error::Overloaded`] if too many requests wait.
-    pub(super) fn submit(&self, pool: &PoolName, job: Job) -> Result<(), Error> {
+    pub(super) fn submit(&self, pool: &PoolName, job: RemovalJob) -> Result<(), Error> {
         if let Some(queue) = self.waiting.submit(pool, job)? {
             let worker = Worker { shared: Arc::clone(&self.shared), queue };
             self.shared.env.spawn("removals of a pool", worker.run()).detach();
@@ -50,7 +55,7 @@ impl Queue {
 /// Handles the requests of one pool until its queue is empty.
 struct Worker {
     shared: Arc<Shared>,
-    queue: PoolQueue<Job>,
+    queue: PoolQueue<RemovalJob>,
 }
 
 impl Worker {
@@ -65,7 +70,7 @@ impl Worker {
 }
 
 /// The jobs of the next batch: all that wait, up to the number of targets that one request may name. `None` if none wait.
-fn next_batch(queue: &mut VecDeque<Job>) -> Option<Vec<Job>> {
+fn next_batch(queue: &mut VecDeque<RemovalJob>) -> Option<Vec<RemovalJob>> {
     let (mut jobs, mut targets) = (Vec::new(), 0);
     while let Some(job) = queue.front() {
         targets += job.targets.len();

@@ -7,14 +7,14 @@ use jiff::Timestamp;
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::{ObjectId, Uid};
 
-use super::errors::{machines_protected, name_returned, target_not_found, unconfirmed};
-use super::model::{Accepted, Job, PoolName, Target};
+use super::errors::{machines_protected, name_returned_error, target_not_found, unconfirmed_removal_error};
+use super::model::{Accepted, PoolName, RemovalJob, RemovalTarget};
 use super::observe::{Machines, Removals, owned_machine, protected_target};
 use crate::error::{Error, ProtectedTarget};
 
 /// What a write does with a reservation.
 #[derive(Clone, Debug)]
-pub(super) enum Decision {
+pub(super) enum ReservationDecision {
     /// The write accepts it.
     Accept,
     /// The write withdraws it, for this reason.
@@ -23,33 +23,33 @@ pub(super) enum Decision {
 
 /// The unconfirmed writes that could have ended a reservation.
 #[derive(Clone, Debug)]
-enum Unconfirmed {
+enum UnconfirmedWrites {
     /// There are none.
     None,
     /// All would have done the same.
-    Only(Decision),
+    Only(ReservationDecision),
     /// Some would have accepted the reservation and some would have withdrawn it.
     Both,
 }
 
 /// A request with targets that must be reserved.
 pub(super) struct Reservation {
-    pub(super) job: Job,
+    pub(super) job: RemovalJob,
     /// The identity of the entries in the removal record. It is random, so no other request can have the same.
     pub(super) id: Arc<str>,
-    pub(super) targets: Vec<Target>,
+    pub(super) targets: Vec<RemovalTarget>,
     /// The targets that were invalid when they were verified, with the reason.
     invalid: Vec<(Uid, Error)>,
-    unconfirmed: Unconfirmed,
+    unconfirmed: UnconfirmedWrites,
 }
 
 impl Reservation {
-    pub(super) fn new(job: Job, id: String, targets: Vec<Target>) -> Self {
-        Self { job, id: id.into(), targets, invalid: Vec::new(), unconfirmed: Unconfirmed::None }
+    pub(super) fn new(job: RemovalJob, id: String, targets: Vec<RemovalTarget>) -> Self {
+        Self { job, id: id.into(), targets, invalid: Vec::new(), unconfirmed: UnconfirmedWrites::None }
     }
 
     /// The targets that must be reserved: those that no earlier request removed.
-    pub(super) fn open(&self) -> Vec<ObjectId> {
+    pub(super) fn unremoved_targets(&self) -> Vec<ObjectId> {
         self.targets.iter().filter(|target| !target.already_removed).map(|target| target.id.clone()).collect()
     }
 
@@ -62,7 +62,7 @@ impl Reservation {
 
     /// Whether the removal record contains all open targets.
     pub(super) fn is_stored(&self, record: &RemovalRecord) -> bool {
-        self.open().iter().all(|target| record.holds(&self.id, &target.uid))
+        self.unremoved_targets().iter().all(|target| record.holds(&self.id, &target.uid))
     }
 
     /// Checks the reserved targets against a later read.
@@ -90,7 +90,7 @@ impl Reservation {
 
     /// Finds the targets that have become protected since they were observed.
     fn verify_protection(&mut self, machines: &Machines, pool: &PoolName, now: Timestamp) {
-        let open = |target: &&Target| !target.already_removed && !target.deleted;
+        let open = |target: &&RemovalTarget| !target.already_removed && !target.deleted;
         let protected: Vec<(Uid, ProtectedTarget)> = self
             .targets
             .iter()
@@ -108,10 +108,10 @@ impl Reservation {
 
     /// Accept, if each target is valid or was removed by another request in the meantime. The removals are those of the pool
     /// that the write requires: another request for the name may have been accepted since the targets were observed.
-    pub(super) fn decide(&self, removals: &Removals, pool: &PoolName) -> Decision {
+    pub(super) fn decide(&self, removals: &Removals, pool: &PoolName) -> ReservationDecision {
         let invalid = self.invalid.iter().find(|(uid, _)| !removals.record.is_accepted(uid));
         let error = invalid.map(|(_, error)| error.clone()).or_else(|| self.name_returned(removals, pool));
-        error.map_or(Decision::Accept, Decision::Withdraw)
+        error.map_or(ReservationDecision::Accept, ReservationDecision::Withdraw)
     }
 
     /// The error of a target that the request names without a UID, and whose name an earlier target had.
@@ -123,18 +123,19 @@ impl Reservation {
                 self.job.targets.iter().filter(|requested| *requested.name == *target.id.name);
             requested
                 .all(|requested| requested.uid.is_none())
-                .then(|| name_returned(pool, earlier, &target.id))
+                .then(|| name_returned_error(pool, earlier, &target.id))
         })
     }
 
     /// Records that the write with this decision is unconfirmed.
-    pub(super) fn add_unconfirmed(&mut self, decision: &Decision) {
-        let same =
-            |known: &Decision| matches!(known, Decision::Accept) == matches!(decision, Decision::Accept);
+    pub(super) fn add_unconfirmed(&mut self, decision: &ReservationDecision) {
+        let same = |known: &ReservationDecision| {
+            matches!(known, ReservationDecision::Accept) == matches!(decision, ReservationDecision::Accept)
+        };
         self.unconfirmed = match &self.unconfirmed {
-            Unconfirmed::None => Unconfirmed::Only(decision.clone()),
-            Unconfirmed::Only(known) if same(known) => return,
-            Unconfirmed::Only(_) | Unconfirmed::Both => Unconfirmed::Both,
+            UnconfirmedWrites::None => UnconfirmedWrites::Only(decision.clone()),
+            UnconfirmedWrites::Only(known) if same(known) => return,
+            UnconfirmedWrites::Only(_) | UnconfirmedWrites::Both => UnconfirmedWrites::Both,
         };
     }
 
@@ -142,10 +143,10 @@ impl Reservation {
     /// of those writes is unconfirmed.
     pub(super) fn resolve_unconfirmed(&self) -> Option<Result<(), Error>> {
         match &self.unconfirmed {
-            Unconfirmed::None => None,
-            Unconfirmed::Only(Decision::Accept) => Some(Ok(())),
-            Unconfirmed::Only(Decision::Withdraw(error)) => Some(Err(error.clone())),
-            Unconfirmed::Both => Some(Err(unconfirmed())),
+            UnconfirmedWrites::None => None,
+            UnconfirmedWrites::Only(ReservationDecision::Accept) => Some(Ok(())),
+            UnconfirmedWrites::Only(ReservationDecision::Withdraw(error)) => Some(Err(error.clone())),
+            UnconfirmedWrites::Both => Some(Err(unconfirmed_removal_error())),
         }
     }
 
@@ -168,8 +169,8 @@ impl Reservation {
     /// Ends the request with an error. If a write is unconfirmed, the error says so.
     pub(super) fn give_up(self, error: &Error) {
         let error = match self.unconfirmed {
-            Unconfirmed::None => error.clone(),
-            Unconfirmed::Only(_) | Unconfirmed::Both => unconfirmed(),
+            UnconfirmedWrites::None => error.clone(),
+            UnconfirmedWrites::Only(_) | UnconfirmedWrites::Both => unconfirmed_removal_error(),
         };
         self.refuse(error);
     }

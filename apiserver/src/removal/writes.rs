@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_runtime::Env;
 
-use super::errors::{conflict, pool_deleting, pool_not_found, unavailable};
+use super::errors::{pool_deleting, pool_not_found, pool_unavailable_error, removal_conflict_error};
 use super::model::PoolName;
 use super::observe::{Removals, read_pool, removal_record};
-use crate::cluster::{CallError, Cluster, Pool};
+use crate::cluster::{CallError, ClusterClient, PoolFields};
 use crate::error::Error;
-use crate::metrics::Metrics;
+use crate::metrics::ApiServerMetrics;
 
 /// How long a batch retries after conflicts. A request that arrives just after the start of a batch of this duration still
 /// gets its response in time with a batch of its own, and before the controller can drop its reservation.
@@ -22,9 +22,9 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_
 
 /// Writes one pool.
 pub(super) struct PoolWriter<'a> {
-    pub(super) cluster: &'a Cluster,
+    pub(super) cluster: &'a ClusterClient,
     pub(super) env: &'a Env,
-    pub(super) metrics: &'a Metrics,
+    pub(super) metrics: &'a ApiServerMetrics,
     pub(super) pool: &'a PoolName,
 }
 
@@ -54,7 +54,7 @@ impl PoolWriter<'_> {
     ///
     /// # Errors
     /// Those of [`Self::record`].
-    pub(super) fn removals(&self, pool: &Pool) -> Result<Removals, Error> {
+    pub(super) fn removals(&self, pool: &PoolFields) -> Result<Removals, Error> {
         self.check_exists(pool)?;
         Removals::of(pool, self.pool)
     }
@@ -62,13 +62,13 @@ impl PoolWriter<'_> {
     /// The removal record of a pool that is not being deleted.
     ///
     /// # Errors
-    /// [`Error::Conflict`] if the pool is being deleted, [`Error::Internal`] if the record is invalid.
-    pub(super) fn record(&self, pool: &Pool) -> Result<RemovalRecord, Error> {
+    /// [`Error::ClonePermissionConflict`] if the pool is being deleted, [`Error::Internal`] if the record is invalid.
+    pub(super) fn record(&self, pool: &PoolFields) -> Result<RemovalRecord, Error> {
         self.check_exists(pool)?;
         removal_record(pool, self.pool)
     }
 
-    fn check_exists(&self, pool: &Pool) -> Result<(), Error> {
+    fn check_exists(&self, pool: &PoolFields) -> Result<(), Error> {
         if pool.metadata.deletion_timestamp.is_some() { Err(pool_deleting(self.pool)) } else { Ok(()) }
     }
 
@@ -77,10 +77,10 @@ impl PoolWriter<'_> {
     /// Guarantee: the write has an effect only on the UID and resource version of `pool`.
     pub(super) async fn write(
         &self,
-        pool: &Pool,
+        pool: &PoolFields,
         record: &RemovalRecord,
         replicas: Option<i64>,
-    ) -> Result<Pool, CallError> {
+    ) -> Result<PoolFields, CallError> {
         let text = if record.is_empty() { Value::Null } else { record.to_string().into() };
         let mut patch = json!({ "metadata": {
             "uid": pool.metadata.uid,
@@ -99,7 +99,7 @@ impl PoolWriter<'_> {
     /// any more, because it requires an older version of the pool.
     pub(super) async fn withdraw(
         &self,
-        pool: &Pool,
+        pool: &PoolFields,
         reservations: impl Iterator<Item = &str>,
     ) -> Option<RemovalRecord> {
         let current = read_pool(self.cluster, self.pool).await;
@@ -120,7 +120,11 @@ impl PoolWriter<'_> {
     ///
     /// # Errors
     /// [`Error::PoolNotFound`] if the pool was deleted, and the error of [`Self::timed_out`] at the deadline.
-    pub(super) async fn reread(&self, pool: &Pool, attempts: &mut Attempts) -> Result<Pool, Error> {
+    pub(super) async fn reread(
+        &self,
+        pool: &PoolFields,
+        attempts: &mut Attempts,
+    ) -> Result<PoolFields, Error> {
         self.metrics.pool_conflict();
         loop {
             if !self.pause(attempts).await {
@@ -134,7 +138,7 @@ impl PoolWriter<'_> {
         }
     }
 
-    fn same_pool(&self, pool: &Pool, current: Pool) -> Result<Pool, Error> {
+    fn same_pool(&self, pool: &PoolFields, current: PoolFields) -> Result<PoolFields, Error> {
         if current.metadata.uid == pool.metadata.uid { Ok(current) } else { Err(pool_not_found(self.pool)) }
     }
 
@@ -150,14 +154,17 @@ impl PoolWriter<'_> {
     /// The error for a batch that reached its deadline.
     pub(super) fn timed_out(&self, attempts: &Attempts) -> Error {
         if let Some(why) = &attempts.failure {
-            return unavailable(self.pool, why);
+            return pool_unavailable_error(self.pool, why);
         }
-        conflict(self.pool, format!("other clients kept changing the pool for {BATCH_TIMEOUT:?}; try again"))
+        removal_conflict_error(
+            self.pool,
+            format!("other clients kept changing the pool for {BATCH_TIMEOUT:?}; try again"),
+        )
     }
 }
 
 /// `replicas` decremented by `count`, if that changes it. `absent` is the number that missing `replicas` stand for.
-pub(super) fn decremented(pool: &Pool, absent: i64, count: usize) -> Option<i64> {
+pub(super) fn decremented_replicas(pool: &PoolFields, absent: i64, count: usize) -> Option<i64> {
     let replicas = pool.spec.replicas.unwrap_or(absent);
     let decremented = replicas.saturating_sub_unsigned(count as u64).max(0);
     (decremented < replicas).then_some(decremented)

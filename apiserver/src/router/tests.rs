@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::body::MAX_LENGTH;
-use crate::testing::{Answer, Process, SETTINGS, World, ask};
+use crate::testing::{ApiServerProcess, ApiServerWorld, SETTINGS, TestResponse, request_as_alice};
 
 const POOL: &str = "/apis/subresources.vmpool.dev/v1alpha1/namespaces/team-a/virtualmachinepools/web";
 const REMOVE: &str =
@@ -12,11 +12,17 @@ const REMOVE: &str =
 const DVP: &str =
     "/apis/subresources.virtualization.deckhouse.io/v1alpha2/namespaces/team-a/virtualmachinepools/web";
 
-async fn call(world: &World, process: &Process, method: &str, uri: &str, body: &str) -> Answer {
-    world.through(process.call(ask(method, uri, body))).await.unwrap()
+async fn call(
+    world: &ApiServerWorld,
+    process: &ApiServerProcess,
+    method: &str,
+    uri: &str,
+    body: &str,
+) -> TestResponse {
+    world.through(process.call(request_as_alice(method, uri, body))).await.unwrap()
 }
 
-fn is_status(answer: &Answer, code: u16, reason: &str) {
+fn is_status(answer: &TestResponse, code: u16, reason: &str) {
     assert_eq!(answer.code.as_u16(), code, "{}", answer.body);
     assert_eq!(answer.body["kind"], "Status");
     assert_eq!(answer.body["apiVersion"], "v1");
@@ -27,7 +33,7 @@ fn is_status(answer: &Answer, code: u16, reason: &str) {
 
 #[tokio::test]
 async fn a_read_returns_the_metadata_of_the_pool_only() {
-    let world = World::with_pool(1, 2);
+    let world = ApiServerWorld::with_pool(1, 2);
     let process = world.process(1);
     for (path, api_version) in [
         (POOL, "subresources.vmpool.dev/v1alpha1"),
@@ -45,7 +51,7 @@ async fn a_read_returns_the_metadata_of_the_pool_only() {
 
 #[tokio::test]
 async fn a_missing_pool_is_reported_with_the_requested_group() {
-    let world = World::new(1);
+    let world = ApiServerWorld::new(1);
     let process = world.process(1);
     let answer = call(&world, &process, "GET", DVP, "").await;
     is_status(&answer, 404, "NotFound");
@@ -68,7 +74,7 @@ async fn a_missing_pool_is_reported_with_the_requested_group() {
 #[case("/version")]
 #[tokio::test]
 async fn documents(#[case] path: &str) {
-    let world = World::new(1);
+    let world = ApiServerWorld::new(1);
     let process = world.process(1);
     let answer = call(&world, &process, "GET", path, "").await;
     assert_eq!(answer.code, StatusCode::OK, "{}", answer.body);
@@ -90,7 +96,7 @@ async fn documents(#[case] path: &str) {
 #[case("POST", "/apis/subresources.vmpool.dev/v1alpha1/namespaces/team-a/virtualmachinepools", "")]
 #[tokio::test]
 async fn other_verbs_are_not_allowed(#[case] method: &str, #[case] path: &str, #[case] allowed: &str) {
-    let world = World::with_pool(1, 1);
+    let world = ApiServerWorld::with_pool(1, 1);
     let answer = call(&world, &world.process(1), method, path, "{}").await;
     is_status(&answer, 405, "MethodNotAllowed");
     assert_eq!(answer.headers[header::ALLOW], allowed);
@@ -109,14 +115,14 @@ async fn other_verbs_are_not_allowed(#[case] method: &str, #[case] path: &str, #
 #[case("/apis/subresources.vmpool.dev/v1alpha1/namespaces/team-a/virtualmachinepools/%ff")]
 #[tokio::test]
 async fn unknown_paths_are_not_found(#[case] path: &str) {
-    let world = World::with_pool(1, 1);
+    let world = ApiServerWorld::with_pool(1, 1);
     let answer = call(&world, &world.process(1), "GET", path, "").await;
     is_status(&answer, 404, "NotFound");
 }
 
 #[tokio::test]
 async fn invalid_names_are_not_sent_to_the_api_server() {
-    let world = World::with_pool(1, 1);
+    let world = ApiServerWorld::with_pool(1, 1);
     let process = world.process(1);
     for path in [
         "/apis/subresources.vmpool.dev/v1alpha1/namespaces/team-a/virtualmachinepools/..%2F..%2Fsecrets",
@@ -132,8 +138,8 @@ async fn invalid_names_are_not_sent_to_the_api_server() {
 
 #[tokio::test]
 async fn with_the_gate_off_no_resource_exists() {
-    let world = World::with_pool(1, 1);
-    let process = Process::without_the_feature(&world);
+    let world = ApiServerWorld::with_pool(1, 1);
+    let process = ApiServerProcess::without_the_feature(&world);
     // Without the gate, the chart grants no permission to create reviews, so responses must not depend on one.
     world.server.deny(Some("no right to create subjectaccessreviews"));
     for (method, path) in [("GET", POOL), ("POST", REMOVE), ("DELETE", POOL), ("GET", "/apis/other/v1/x")] {
@@ -142,7 +148,7 @@ async fn with_the_gate_off_no_resource_exists() {
     // Discovery still works. Otherwise a remaining APIService would block the deletion of namespaces.
     let answer = call(&world, &process, "GET", "/apis/subresources.vmpool.dev/v1alpha1", "").await;
     assert_eq!((answer.code, &answer.body["resources"]), (StatusCode::OK, &json!([])));
-    let stranger = world.through(process.send(ask("GET", POOL, ""))).await.unwrap();
+    let stranger = world.through(process.send(request_as_alice("GET", POOL, ""))).await.unwrap();
     is_status(&stranger, 401, "Unauthorized");
     assert_eq!(world.server.store(|store| store.replicas()), 1);
     assert!(world.server.take_log().is_empty(), "no request is sent");
@@ -150,10 +156,10 @@ async fn with_the_gate_off_no_resource_exists() {
 
 #[tokio::test]
 async fn clients_other_than_the_front_proxy_are_refused() {
-    let world = World::with_pool(1, 1);
+    let world = ApiServerWorld::with_pool(1, 1);
     let process = world.process(1);
     for path in [POOL, REMOVE, "/apis", "/openapi/v2", "/version", "/nonsense"] {
-        let request = ask("GET", path, "");
+        let request = request_as_alice("GET", path, "");
         is_status(&world.through(process.send(request)).await.unwrap(), 401, "Unauthorized");
     }
     assert!(world.server.take_log().is_empty(), "no review is created");
@@ -161,7 +167,7 @@ async fn clients_other_than_the_front_proxy_are_refused() {
 
 #[tokio::test]
 async fn without_permission_a_caller_reads_and_changes_nothing() {
-    let world = World::with_pool(1, 1);
+    let world = ApiServerWorld::with_pool(1, 1);
     let process = world.process(1);
     world.server.deny(Some(""));
     for (method, path) in [("POST", REMOVE), ("GET", POOL), ("GET", "/apis"), ("GET", "/nonsense")] {
@@ -180,46 +186,46 @@ async fn without_permission_a_caller_reads_and_changes_nothing() {
 #[case("/healthz?verbose", 200)]
 #[tokio::test]
 async fn health_endpoints_need_no_authentication(#[case] path: &str, #[case] code: u16) {
-    let world = World::new(1);
+    let world = ApiServerWorld::new(1);
     let process = world.process(1);
-    let answer = world.through(process.send(ask("GET", path, ""))).await.unwrap();
+    let answer = world.through(process.send(request_as_alice("GET", path, ""))).await.unwrap();
     assert_eq!(answer.code.as_u16(), code);
     assert!(answer.body.as_str().unwrap().contains(if path.contains('?') {
         "livez check passed"
     } else {
         "ok"
     }));
-    let answer = world.through(process.send(ask("POST", path, ""))).await.unwrap();
+    let answer = world.through(process.send(request_as_alice("POST", path, ""))).await.unwrap();
     is_status(&answer, 405, "MethodNotAllowed");
 }
 
 #[tokio::test]
 async fn the_server_is_not_ready_before_it_has_read_the_front_proxy_configuration() {
-    let world = World::new(1);
-    let health = Health::new();
-    let state = State::new(
+    let world = ApiServerWorld::new(1);
+    let health = HealthEndpoints::new();
+    let state = ApiServerState::new(
         world.server.client(),
         world.env.clone(),
         SETTINGS,
         health,
-        crate::metrics::Metrics::new(|_| ()),
+        crate::metrics::ApiServerMetrics::new(|_| ()),
     );
-    let response = router(state).oneshot(ask("GET", "/readyz", "")).await.unwrap();
+    let response = api_router(state).oneshot(request_as_alice("GET", "/readyz", "")).await.unwrap();
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
 }
 
 #[tokio::test]
 async fn bodies_have_a_maximum_length_and_are_json() {
-    let world = World::with_pool(1, 1);
+    let world = ApiServerWorld::with_pool(1, 1);
     let process = world.process(1);
     let body = format!("{{\"targets\":[\"web-0\"]}}{}", " ".repeat(MAX_LENGTH));
     is_status(&call(&world, &process, "POST", REMOVE, &body).await, 413, "RequestEntityTooLarge");
     for media_type in ["application/yaml", "application/vnd.kubernetes.protobuf", "text/plain"] {
-        let mut request = ask("POST", REMOVE, r#"{"targets":["web-0"]}"#);
+        let mut request = request_as_alice("POST", REMOVE, r#"{"targets":["web-0"]}"#);
         request.headers_mut().insert(header::CONTENT_TYPE, media_type.parse().unwrap());
         is_status(&world.through(process.call(request)).await.unwrap(), 415, "UnsupportedMediaType");
     }
-    let mut request = ask("POST", REMOVE, r#"{"targets":["web-0"]}"#);
+    let mut request = request_as_alice("POST", REMOVE, r#"{"targets":["web-0"]}"#);
     request.headers_mut().insert(header::ACCEPT, "application/vnd.kubernetes.protobuf".parse().unwrap());
     is_status(&world.through(process.call(request)).await.unwrap(), 406, "NotAcceptable");
     is_status(&call(&world, &process, "POST", REMOVE, "{}").await, 400, "BadRequest");
@@ -228,7 +234,7 @@ async fn bodies_have_a_maximum_length_and_are_json() {
 
 #[tokio::test]
 async fn both_groups_serve_removals() {
-    let world = World::with_pool(1, 3);
+    let world = ApiServerWorld::with_pool(1, 3);
     let process = world.process(1);
     let body = r#"{"apiVersion":"subresources.virtualization.deckhouse.io/v1alpha2","kind":"VirtualMachinePoolScaleDownWith","targets":["web-0"]}"#;
     let answer = call(&world, &process, "POST", &format!("{DVP}/scaledownwith"), body).await;
@@ -241,9 +247,9 @@ async fn both_groups_serve_removals() {
 
 #[tokio::test]
 async fn the_response_contains_the_audit_id() {
-    let world = World::new(1);
+    let world = ApiServerWorld::new(1);
     let process = world.process(1);
-    let mut request = ask("GET", "/apis", "");
+    let mut request = request_as_alice("GET", "/apis", "");
     request.headers_mut().insert(AUDIT_ID, "b6f4".parse().unwrap());
     assert_eq!(world.through(process.call(request)).await.unwrap().headers[AUDIT_ID], "b6f4");
     assert_eq!(call(&world, &process, "GET", "/apis", "").await.headers[AUDIT_ID].len(), 32);
@@ -251,12 +257,12 @@ async fn the_response_contains_the_audit_id() {
 
 #[tokio::test]
 async fn requests_are_counted_by_verb_resource_and_code() {
-    let world = World::with_pool(1, 2);
+    let world = ApiServerWorld::with_pool(1, 2);
     let process = world.process(1);
     call(&world, &process, "GET", POOL, "").await;
     call(&world, &process, "POST", REMOVE, r#"{"targets":["web-0"]}"#).await;
     call(&world, &process, "DELETE", "/apis/x/y/z", "").await;
-    world.through(process.send(ask("GET", "/livez", ""))).await.unwrap();
+    world.through(process.send(request_as_alice("GET", "/livez", ""))).await.unwrap();
     let page = process.metrics.page();
     for labels in [
         r#"verb="get",resource="virtualmachinepools",code="200""#,
@@ -279,7 +285,7 @@ async fn requests_are_counted_by_verb_resource_and_code() {
 #[case::of_a_document("/NAME")]
 #[tokio::test]
 async fn a_name_that_is_too_long_is_not_found_before_authorization(#[case] path: &str) {
-    let world = World::with_pool(1, 1);
+    let world = ApiServerWorld::with_pool(1, 1);
     let process = world.process(1);
     for name in ["x".repeat(60 << 10), "x".repeat(2000)] {
         let answer = call(&world, &process, "GET", &path.replace("NAME", &name), "").await;

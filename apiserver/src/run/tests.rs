@@ -11,11 +11,11 @@ async fn outcome(flags: &[&str]) -> Result<(), String> {
     let flags = ["vmpool-apiserver", "--health-address=127.0.0.1:0", "--listen-address=127.0.0.1:0"]
         .iter()
         .chain(flags);
-    let options = Options::try_parse_from(flags).unwrap();
+    let options = ApiServerOptions::try_parse_from(flags).unwrap();
     let stop = CancellationToken::new();
     stop.cancel();
     let env = Env::system();
-    let running = run(options, env.clone(), stop);
+    let running = run_apiserver(options, env.clone(), stop);
     env.timeout(Duration::from_secs(20), running).await.unwrap().map_err(|error| with_causes(&error))
 }
 

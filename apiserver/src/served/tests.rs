@@ -3,16 +3,16 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::*;
-use crate::testing::{Answer, Fault, Process, World, ask};
+use crate::testing::{ApiServerProcess, ApiServerWorld, RequestFault, TestResponse, request_as_alice};
 
 const GROUP: &str = "/apis/subresources.kubevirt.io/v1";
 const EXPAND: &str = "/apis/subresources.kubevirt.io/v1/namespaces/team-a/virtualmachines/m/expand-spec";
 
-async fn get(world: &World, process: &Process, path: &str) -> Answer {
-    world.through(process.call(ask("GET", path, ""))).await.unwrap()
+async fn get(world: &ApiServerWorld, process: &ApiServerProcess, path: &str) -> TestResponse {
+    world.through(process.call(request_as_alice("GET", path, ""))).await.unwrap()
 }
 
-async fn resources(world: &World, process: &Process) -> usize {
+async fn resources(world: &ApiServerWorld, process: &ApiServerProcess) -> usize {
     let answer = get(world, process, GROUP).await;
     assert_eq!(
         answer.code,
@@ -22,7 +22,7 @@ async fn resources(world: &World, process: &Process) -> usize {
     answer.body["resources"].as_array().unwrap().len()
 }
 
-fn create_machine(world: &World) {
+fn create_machine(world: &ApiServerWorld) {
     world.server.store(|store| {
         let machine = json!({
             "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
@@ -32,7 +32,7 @@ fn create_machine(world: &World) {
     });
 }
 
-fn install(world: &World) {
+fn install(world: &ApiServerWorld) {
     world.server.store(|store| {
         let installation = json!({
             "apiVersion": "kubevirt.io/v1", "kind": "KubeVirt",
@@ -44,7 +44,7 @@ fn install(world: &World) {
 
 #[tokio::test]
 async fn the_group_of_kubevirt_is_served_while_there_is_no_kubevirt() {
-    let world = World::new(1);
+    let world = ApiServerWorld::new(1);
     create_machine(&world);
     let process = world.standalone().await;
     assert_eq!(resources(&world, &process).await, 2);
@@ -74,14 +74,14 @@ async fn the_group_of_kubevirt_is_served_while_there_is_no_kubevirt() {
 #[case::if_the_installations_cannot_be_read(false)]
 #[tokio::test]
 async fn the_group_of_kubevirt_is_not_served(#[case] coexist: bool) {
-    let world = World::new(1);
+    let world = ApiServerWorld::new(1);
     create_machine(&world);
     let process = if coexist {
         world.process(1)
     } else {
         world.server.intercept(|call, _| match &*call.resource {
-            "kubevirts" => Fault::Refuse(403, "Forbidden"),
-            _ => Fault::None,
+            "kubevirts" => RequestFault::Refuse(403, "Forbidden"),
+            _ => RequestFault::None,
         });
         world.standalone().await
     };
@@ -97,14 +97,14 @@ async fn the_group_of_kubevirt_is_not_served(#[case] coexist: bool) {
 #[test]
 fn the_program_is_ready_when_the_installations_were_read_or_cannot_be_read() {
     use vmpool_platforms::removal::{APIS, STANDALONE_APIS};
-    let ready = |apis, platform: Platform| {
+    let ready = |apis, platform: InstallationState| {
         let served = ServedApis::new(apis, true);
         served.platform.store(platform as u8, Ordering::Relaxed);
         served.check().is_ok()
     };
-    assert!(!ready(STANDALONE_APIS, Platform::Unread));
-    for known in [Platform::Unreadable, Platform::Absent, Platform::Installed] {
+    assert!(!ready(STANDALONE_APIS, InstallationState::Unread));
+    for known in [InstallationState::Unreadable, InstallationState::Absent, InstallationState::Installed] {
         assert!(ready(STANDALONE_APIS, known), "{known:?}");
     }
-    assert!(ready(APIS, Platform::Unread), "nothing depends on them");
+    assert!(ready(APIS, InstallationState::Unread), "nothing depends on them");
 }

@@ -8,19 +8,20 @@ use vmpool_api::annotations::SCALE_DOWN_TARGETS;
 use vmpool_engine::Uid;
 use vmpool_engine::removal::{RESERVATION_AGE, RemovalRecord};
 
-use super::store::Store;
+use super::store::FaultyServerStore;
 
-fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+fn metadata_text<'a>(object: &'a Value, field: &str) -> &'a str {
     object["metadata"][field].as_str().unwrap()
 }
 
-impl Store {
+impl FaultyServerStore {
     /// Runs one pass over the pool `web`. Then the platform completes the deletion of terminating machines.
     pub(crate) fn reconcile(&mut self, now: Duration) {
         let Some(pool) = self.find_pool() else { return };
         let mut record = record_of(&pool);
         let machines = self.machines_of(&pool);
-        let existing: BTreeSet<Uid> = machines.iter().map(|machine| text(machine, "uid").into()).collect();
+        let existing: BTreeSet<Uid> =
+            machines.iter().map(|machine| metadata_text(machine, "uid").into()).collect();
         // Accepted targets are deleted, regardless of the policy.
         for target in
             record.accepted().filter(|target| existing.contains(&target.uid)).cloned().collect::<Vec<_>>()
@@ -39,16 +40,16 @@ impl Store {
             .iter()
             .filter(|machine| {
                 !machine["metadata"]["deletionTimestamp"].is_null()
-                    || record.is_accepted(&text(machine, "uid").into())
+                    || record.is_accepted(&metadata_text(machine, "uid").into())
             })
             .count();
         let surplus = machines.len().saturating_sub(desired).saturating_sub(terminating);
         let others = machines.iter().filter(|machine| {
             machine["metadata"]["deletionTimestamp"].is_null()
-                && !record.is_accepted(&text(machine, "uid").into())
+                && !record.is_accepted(&metadata_text(machine, "uid").into())
         });
         for victim in others.take(surplus) {
-            let name = text(victim, "name").to_owned();
+            let name = metadata_text(victim, "name").to_owned();
             self.delete_machine(&name, None);
             self.victims.push(name);
         }
@@ -57,7 +58,7 @@ impl Store {
             .machines()
             .iter()
             .filter(|machine| !machine["metadata"]["deletionTimestamp"].is_null())
-            .map(|machine| text(machine, "name").to_owned())
+            .map(|machine| metadata_text(machine, "name").to_owned())
             .collect();
         for name in terminating {
             self.finish(&name);
@@ -67,15 +68,15 @@ impl Store {
     /// Removes expired reservations and deleted targets from the record.
     fn prune(&mut self, pool: &Value, record: &mut RemovalRecord, now: Duration) {
         let requests: BTreeSet<String> = record.requests().into_iter().map(ToString::to_string).collect();
-        self.seen.retain(|request, _| requests.contains(request));
+        self.reservations_seen_at.retain(|request, _| requests.contains(request));
         for request in &requests {
-            let seen = *self.seen.entry(request.clone()).or_insert(now);
+            let seen = *self.reservations_seen_at.entry(request.clone()).or_insert(now);
             if now.saturating_sub(seen) >= RESERVATION_AGE {
                 record.withdraw(request);
             }
         }
         let existing: BTreeSet<Uid> =
-            self.machines_of(pool).iter().map(|machine| text(machine, "uid").into()).collect();
+            self.machines_of(pool).iter().map(|machine| metadata_text(machine, "uid").into()).collect();
         let gone = record
             .accepted()
             .map(|target| target.uid.clone())

@@ -6,18 +6,18 @@ mod process;
 mod server;
 mod store;
 
-pub(crate) use process::{Answer, Process, ask, front_proxy, results_of};
-pub(crate) use server::{Fault, Server};
-pub(crate) use store::Store;
+pub(crate) use process::{ApiServerProcess, TestResponse, front_proxy, request_as_alice, results_of};
+pub(crate) use server::{FaultyApiServer, RequestFault};
+pub(crate) use store::FaultyServerStore;
 pub(crate) use vmpool_model::{Call, Verb};
 
 use std::pin::pin;
 use std::time::Duration;
 
-use crate::state::Settings;
+use crate::state::ApiServerSettings;
 use vmpool_platforms::removal::STANDALONE_APIS;
 use vmpool_runtime::Env;
-use vmpool_runtime::testing::{ManualClock, env};
+use vmpool_runtime::testing::{ManualClock, test_env};
 
 /// The namespace of all objects.
 pub(crate) const NAMESPACE: &str = "team-a";
@@ -34,7 +34,7 @@ pub(crate) fn is_write(call: &Call) -> bool {
 pub(crate) const ROUND_TRIP: Duration = Duration::from_millis(2);
 
 /// The default settings. The controller in these tests drops reservations after 30 s.
-pub(crate) const SETTINGS: Settings = Settings {
+pub(crate) const SETTINGS: ApiServerSettings = ApiServerSettings {
     enabled: true,
     apis: vmpool_platforms::removal::APIS,
     accept_within: Duration::from_secs(25),
@@ -42,17 +42,17 @@ pub(crate) const SETTINGS: Settings = Settings {
 };
 
 /// An API server and a clock.
-pub(crate) struct World {
+pub(crate) struct ApiServerWorld {
     pub(crate) clock: ManualClock,
     pub(crate) env: Env,
-    pub(crate) server: Server,
+    pub(crate) server: FaultyApiServer,
 }
 
-impl World {
+impl ApiServerWorld {
     pub(crate) fn new(seed: u64) -> Self {
         let clock = ManualClock::new();
-        let env = env(&clock, seed);
-        Self { server: Server::new(&env), env, clock }
+        let env = test_env(&clock, seed);
+        Self { server: FaultyApiServer::new(&env), env, clock }
     }
 
     /// A world with a pool `web` of this many machines, `web-0` and so on.
@@ -63,13 +63,14 @@ impl World {
     }
 
     /// A process with the feature gate on.
-    pub(crate) fn process(&self, seed: u64) -> Process {
-        Process::start(self, seed, SETTINGS)
+    pub(crate) fn process(&self, seed: u64) -> ApiServerProcess {
+        ApiServerProcess::start(self, seed, SETTINGS)
     }
 
     /// A process in a cluster without KubeVirt, that has read whether there is one.
-    pub(crate) async fn standalone(&self) -> Process {
-        let process = Process::start(self, 1, Settings { apis: STANDALONE_APIS, ..SETTINGS });
+    pub(crate) async fn standalone(&self) -> ApiServerProcess {
+        let process =
+            ApiServerProcess::start(self, 1, ApiServerSettings { apis: STANDALONE_APIS, ..SETTINGS });
         self.clock.advance(ROUND_TRIP * 2).await;
         process
     }
@@ -106,7 +107,7 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Drop for ApiServerWorld {
     fn drop(&mut self) {
         self.server.shut_down();
     }

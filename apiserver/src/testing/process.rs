@@ -16,16 +16,16 @@ use serde_json::Value;
 use tower::ServiceExt;
 use vmpool_runtime::Env;
 use vmpool_runtime::env::{Spawner, Task, TokioSpawner};
-use vmpool_runtime::health::Health;
+use vmpool_runtime::health::HealthEndpoints;
 use vmpool_runtime::https::Peer;
 use vmpool_runtime::testing::SeededEntropy;
 use vmpool_runtime::tls::PeerCertificate;
 
-use super::{SETTINGS, World};
+use super::{ApiServerWorld, SETTINGS};
 use crate::authentication::RequestHeaders;
-use crate::metrics::Metrics;
-use crate::router::router;
-use crate::state::{Settings, State};
+use crate::metrics::ApiServerMetrics;
+use crate::router::api_router;
+use crate::state::{ApiServerSettings, ApiServerState};
 
 /// A spawner whose tasks a test can abort all at once.
 #[derive(Clone, Default)]
@@ -58,7 +58,7 @@ impl Spawner for Killable {
 
 /// A response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct TestResponse {
     pub(crate) code: StatusCode,
     pub(crate) headers: http::HeaderMap,
     pub(crate) body: Value,
@@ -66,9 +66,9 @@ pub(crate) struct Answer {
 
 /// A replica of the program.
 #[derive(Clone)]
-pub(crate) struct Process {
+pub(crate) struct ApiServerProcess {
     killable: Killable,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: ApiServerMetrics,
     router: Router,
     _platform: Arc<Task>,
 }
@@ -88,23 +88,24 @@ pub(crate) fn front_proxy() -> BTreeMap<String, String> {
     .into()
 }
 
-impl Process {
-    pub(super) fn start(world: &World, seed: u64, settings: Settings) -> Self {
+impl ApiServerProcess {
+    pub(super) fn start(world: &ApiServerWorld, seed: u64, settings: ApiServerSettings) -> Self {
         let killable = Killable::default();
         let entropy = Arc::new(SeededEntropy::new(seed));
         let env = Env::new(Arc::new(world.clock.clone()), entropy, Arc::new(killable.clone()));
-        let metrics = Metrics::new(|_| ());
-        let health = Health::new();
-        let state = State::new(world.server.client(), env.clone(), settings, health, metrics.clone());
+        let metrics = ApiServerMetrics::new(|_| ());
+        let health = HealthEndpoints::new();
+        let state =
+            ApiServerState::new(world.server.client(), env.clone(), settings, health, metrics.clone());
         // The model answers the first read at once, as far as the clock goes.
         let platform = env.spawn("platform", state.follow_platform());
         state.authenticator.replace(Arc::new(RequestHeaders::parse(&front_proxy()).unwrap()));
-        Self { killable, router: router(state), metrics, _platform: Arc::new(platform) }
+        Self { killable, router: api_router(state), metrics, _platform: Arc::new(platform) }
     }
 
     /// A process whose feature gate is off.
-    pub(crate) fn without_the_feature(world: &World) -> Self {
-        Self::start(world, 1, Settings { enabled: false, ..SETTINGS })
+    pub(crate) fn without_the_feature(world: &ApiServerWorld) -> Self {
+        Self::start(world, 1, ApiServerSettings { enabled: false, ..SETTINGS })
     }
 
     pub(crate) fn kill(&self) {
@@ -112,7 +113,7 @@ impl Process {
     }
 
     /// Sends a request as the front proxy. `None` if the process is killed before it responds.
-    pub(crate) async fn call(&self, mut request: Request<Body>) -> Option<Answer> {
+    pub(crate) async fn call(&self, mut request: Request<Body>) -> Option<TestResponse> {
         let certificate = PeerCertificate { common_name: Some("front-proxy-client".to_owned()) };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         request.extensions_mut().insert(Peer { certificate: Some(certificate), address });
@@ -120,33 +121,33 @@ impl Process {
     }
 
     /// Sends a request without changes.
-    pub(crate) async fn send(&self, request: Request<Body>) -> Option<Answer> {
+    pub(crate) async fn send(&self, request: Request<Body>) -> Option<TestResponse> {
         let router = self.router.clone();
         let exchange = async move {
             let (parts, body) = router.oneshot(request).await.unwrap().into_parts();
             let bytes = body.collect().await.unwrap().to_bytes();
             let body = serde_json::from_slice(&bytes)
                 .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
-            Answer { code: parts.status, headers: parts.headers, body }
+            TestResponse { code: parts.status, headers: parts.headers, body }
         };
         self.killable.abortable(exchange).boxed().await.ok()
     }
 
     /// Requests the removal of machines from the pool `web`.
-    pub(crate) async fn remove(&self, targets: &[&str]) -> Option<Answer> {
+    pub(crate) async fn remove(&self, targets: &[&str]) -> Option<TestResponse> {
         self.post("", &serde_json::json!({ "targets": targets }).to_string()).await
     }
 
     /// Requests a removal from the pool `web`, with any query and body.
-    pub(crate) async fn post(&self, query: &str, body: &str) -> Option<Answer> {
+    pub(crate) async fn post(&self, query: &str, body: &str) -> Option<TestResponse> {
         let path =
             "/apis/subresources.vmpool.dev/v1alpha1/namespaces/team-a/virtualmachinepools/web/scaledownwith";
-        self.call(ask("POST", &format!("{path}{query}"), body)).await
+        self.call(request_as_alice("POST", &format!("{path}{query}"), body)).await
     }
 }
 
 /// A request of the user alice.
-pub(crate) fn ask(method: &str, uri: &str, body: &str) -> Request<Body> {
+pub(crate) fn request_as_alice(method: &str, uri: &str, body: &str) -> Request<Body> {
     Request::builder()
         .method(method)
         .uri(uri)
@@ -157,7 +158,7 @@ pub(crate) fn ask(method: &str, uri: &str, body: &str) -> Request<Body> {
 }
 
 /// The names of the targets and their results, as the details of a response list them.
-pub(crate) fn results_of(answer: &Answer) -> Vec<(String, String)> {
+pub(crate) fn results_of(answer: &TestResponse) -> Vec<(String, String)> {
     let causes = answer.body["details"]["causes"].as_array().cloned().unwrap_or_default();
     let text = |cause: &Value, field: &str| cause[field].as_str().unwrap_or_default().to_owned();
     causes.iter().map(|cause| (text(cause, "message"), text(cause, "reason"))).collect()

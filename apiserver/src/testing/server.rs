@@ -6,14 +6,14 @@ use std::time::Duration;
 use kube::Client;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use vmpool_model::{ApiError, Call, FaultInjector, Handling, Outcome, Verb};
+use vmpool_model::{ApiError, Call, FaultInjector, Handling, RequestOutcome, Verb};
 use vmpool_runtime::Env;
 
-use super::store::Store;
+use super::store::FaultyServerStore;
 use super::{MERGE_PATCH, NAMESPACE, ROUND_TRIP};
 
 /// The fault of a request.
-pub(crate) enum Fault {
+pub(crate) enum RequestFault {
     /// The server handles the request.
     None,
     /// The server refuses the request. The request has no effect.
@@ -34,10 +34,10 @@ pub(crate) enum Fault {
     KilledAfter,
 }
 
-type Interceptor = Box<dyn FnMut(&Call, &mut Store) -> Fault + Send>;
+type Interceptor = Box<dyn FnMut(&Call, &mut FaultyServerStore) -> RequestFault + Send>;
 
 struct State {
-    store: Store,
+    store: FaultyServerStore,
     log: Vec<Call>,
     interceptor: Option<Interceptor>,
     killer: Option<Box<dyn Fn() + Send>>,
@@ -49,15 +49,15 @@ struct State {
 
 /// An API server in memory. Clones share its state.
 #[derive(Clone)]
-pub(crate) struct Server {
+pub(crate) struct FaultyApiServer {
     env: Env,
-    model: vmpool_model::Server,
+    model: vmpool_model::ApiServerModel,
     state: Arc<Mutex<State>>,
 }
 
-impl Server {
+impl FaultyApiServer {
     pub(crate) fn new(env: &Env) -> Self {
-        let store = Store::new(env);
+        let store = FaultyServerStore::new(env);
         let model = store.model.clone();
         let state =
             State { store, log: Vec::new(), interceptor: None, killer: None, denied: None, denies: None };
@@ -71,12 +71,15 @@ impl Server {
     }
 
     /// Reads or changes the objects.
-    pub(crate) fn store<T>(&self, work: impl FnOnce(&mut Store) -> T) -> T {
+    pub(crate) fn store<T>(&self, work: impl FnOnce(&mut FaultyServerStore) -> T) -> T {
         work(&mut self.state.lock().store)
     }
 
     /// Calls `interceptor` for each request from now on, before the request arrives. It can also change the objects.
-    pub(crate) fn intercept(&self, interceptor: impl FnMut(&Call, &mut Store) -> Fault + Send + 'static) {
+    pub(crate) fn intercept(
+        &self,
+        interceptor: impl FnMut(&Call, &mut FaultyServerStore) -> RequestFault + Send + 'static,
+    ) {
         self.state.lock().interceptor = Some(Box::new(interceptor));
     }
 
@@ -116,7 +119,7 @@ impl Server {
     }
 
     /// Runs `work` right after the server has handled a request that is sent now, or later by this duration.
-    fn then(&self, late: Duration, work: impl Future<Output = ()> + Send + 'static) {
+    fn run_after_response(&self, late: Duration, work: impl Future<Output = ()> + Send + 'static) {
         let env = self.env.clone();
         let waiting = async move {
             env.sleep(ROUND_TRIP / 2 + late).await;
@@ -128,7 +131,7 @@ impl Server {
     /// Kills the client when the request arrives.
     fn kill(&self) {
         let state = self.state.clone();
-        self.then(Duration::ZERO, async move {
+        self.run_after_response(Duration::ZERO, async move {
             if let Some(killer) = &state.lock().killer {
                 killer();
             }
@@ -136,58 +139,58 @@ impl Server {
     }
 }
 
-impl FaultInjector for Server {
+impl FaultInjector for FaultyApiServer {
     fn decide(&mut self, call: &Call) -> Handling {
-        check(call);
+        check_write_preconditions(call);
         let (fault, denied) = {
             let State { store, log, interceptor, denied, denies, .. } = &mut *self.state.lock();
             log.push(call.clone());
-            let fault = interceptor.as_mut().map_or(Fault::None, |intercept| intercept(call, store));
+            let fault = interceptor.as_mut().map_or(RequestFault::None, |intercept| intercept(call, store));
             let is_denied = denies.is_some_and(|denies| denies(&call.body["spec"]["resourceAttributes"]));
             (fault, denied.clone().or(is_denied.then(String::new)))
         };
         let review = call.resource == "subjectaccessreviews";
         let outcome = match fault {
-            Fault::None if review => {
+            RequestFault::None if review => {
                 let status = match denied {
                     None => json!({ "allowed": true }),
                     Some(reason) => json!({ "allowed": false, "reason": reason }),
                 };
-                Outcome::Respond(201, json!({ "status": status }))
+                RequestOutcome::Respond(201, json!({ "status": status }))
             }
-            Fault::None => Outcome::Serve,
-            Fault::WebhookDown => {
+            RequestFault::None => RequestOutcome::Serve,
+            RequestFault::WebhookDown => {
                 let message = "Internal error occurred: failed calling webhook \"pools.webhook.vmpool.dev\": failed to call \
                      webhook: Post \"https://vmpool-webhook.vmpool-system.svc:443/\": dial tcp: connection refused";
-                Outcome::Refuse(ApiError::new(500, "InternalError", message))
+                RequestOutcome::Refuse(ApiError::new(500, "InternalError", message))
             }
-            Fault::Refuse(code, reason) => {
-                Outcome::Refuse(ApiError::new(code, reason, format!("refused: {reason}")))
+            RequestFault::Refuse(code, reason) => {
+                RequestOutcome::Refuse(ApiError::new(code, reason, format!("refused: {reason}")))
             }
-            Fault::ResponseLost => Outcome::ResponseLost,
-            Fault::Unreachable => Outcome::Unreachable,
-            Fault::Late(delay) => {
+            RequestFault::ResponseLost => RequestOutcome::ResponseLost,
+            RequestFault::Unreachable => RequestOutcome::Unreachable,
+            RequestFault::Late(delay) => {
                 let (model, call) = (self.model.clone(), call.clone());
-                self.then(delay, async move { drop(model.handle(&call).await) });
-                Outcome::Unreachable
+                self.run_after_response(delay, async move { drop(model.handle(&call).await) });
+                RequestOutcome::Unreachable
             }
-            Fault::Slow(_) => Outcome::ServeIfAwaited,
-            Fault::KilledBefore => {
+            RequestFault::Slow(_) => RequestOutcome::ServeIfAwaited,
+            RequestFault::KilledBefore => {
                 self.kill();
-                Outcome::Hang
+                RequestOutcome::Hang
             }
-            Fault::KilledAfter => {
+            RequestFault::KilledAfter => {
                 self.kill();
-                Outcome::ServeAndHang
+                RequestOutcome::ServeAndHang
             }
         };
-        let admission = if let Fault::Slow(admission) = fault { admission } else { Duration::ZERO };
+        let admission = if let RequestFault::Slow(admission) = fault { admission } else { Duration::ZERO };
         Handling { before: ROUND_TRIP / 2 + admission, outcome, after: ROUND_TRIP / 2 }
     }
 }
 
 /// Checks that a write has a UID precondition, and a write to a pool also a resource version.
-fn check(call: &Call) {
+fn check_write_preconditions(call: &Call) {
     let named = match call.verb {
         Verb::Get | Verb::List | Verb::Create => return,
         Verb::Delete => {

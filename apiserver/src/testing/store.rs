@@ -14,8 +14,8 @@ const POOLS: &str = "virtualmachinepools.virtualization.deckhouse.io";
 const MACHINES: &str = "virtualmachines.virtualization.deckhouse.io";
 const CONFIGURATION: (&str, &str, &str) = ("configmaps", "kube-system", "extension-apiserver-authentication");
 
-pub(crate) struct Store {
-    pub(super) model: vmpool_model::Server,
+pub(crate) struct FaultyServerStore {
+    pub(super) model: vmpool_model::ApiServerModel,
     /// Machines have no finalizer, so a delete request removes them immediately.
     pub(crate) vanishing: bool,
     /// Names of machines that the controller has created.
@@ -23,10 +23,10 @@ pub(crate) struct Store {
     /// Names of machines that the controller has deleted although no request named them.
     pub(crate) victims: Vec<String>,
     /// When the controller first saw a reservation.
-    pub(super) seen: BTreeMap<String, Duration>,
+    pub(super) reservations_seen_at: BTreeMap<String, Duration>,
 }
 
-impl Store {
+impl FaultyServerStore {
     pub(super) fn new(env: &Env) -> Self {
         let of_types = |plural: &'static str, kind: &'static str| {
             Resource::builtin("instancetype.kubevirt.io", "v1beta1", plural, kind)
@@ -44,16 +44,16 @@ impl Store {
             of_types("virtualmachineclusterpreferences", "VirtualMachineClusterPreference").of_cluster(),
         ];
         Self {
-            model: vmpool_model::Server::new(env, vmpool_model::platform_resources().chain(kubevirt)),
+            model: vmpool_model::ApiServerModel::new(env, vmpool_model::platform_resources().chain(kubevirt)),
             vanishing: false,
             created: Vec::new(),
             victims: Vec::new(),
-            seen: BTreeMap::new(),
+            reservations_seen_at: BTreeMap::new(),
         }
     }
 
     /// The API server model.
-    pub(crate) fn model(&self) -> &vmpool_model::Server {
+    pub(crate) fn model(&self) -> &vmpool_model::ApiServerModel {
         &self.model
     }
 

@@ -13,24 +13,24 @@ use kube::api::Patch;
 use serde_json::{Value, json};
 use vmpool_engine::model::{DiskDraft, ObjectId};
 use vmpool_engine::{ParsedPool, Uid, copied_pool};
-use vmpool_platforms::{DiskOf, Disks, Platform, PoolPart, View, former_pool, is_controlled_by};
+use vmpool_platforms::{ClientPlatform, DiskOf, Disks, Platform, PoolPart, former_pool, is_controlled_by};
 
 use crate::arguments::AdoptArguments;
-use crate::cluster::{Cluster, name_of};
-use crate::output::write;
-use crate::pool::read;
+use crate::cluster::{UserClusterClient, name_of};
+use crate::output::print_text;
+use crate::pool::decode_pool;
 
 /// Gives the pool the objects of the former one, or begins without them.
 ///
 /// # Errors
 /// The pool is no copy, the machines are too many or are missing, or a request failed.
-pub(crate) async fn run<P: View>(
-    cluster: &Cluster,
+pub(crate) async fn adopt_pool_objects<P: ClientPlatform>(
+    cluster: &UserClusterClient,
     _: P,
     pool: Value,
     arguments: &AdoptArguments,
 ) -> Result<()> {
-    let (object, facts) = read::<P>(&pool)?;
+    let (object, facts) = decode_pool::<P>(&pool)?;
     let name = facts.id.name.clone();
     let former = former_pool(object.meta(), P::MACHINES_OF, &facts.id).with_context(|| {
         format!(
@@ -40,7 +40,7 @@ pub(crate) async fn run<P: View>(
         )
     })?;
     if !arguments.without_machines {
-        let restored = Restored::find::<P>(cluster, &facts, &former, &arguments.machines).await?;
+        let restored = RestoredObjects::find::<P>(cluster, &facts, &former, &arguments.machines).await?;
         ensure!(
             restored.already_adopted > 0 || !restored.machines.is_empty(),
             "namespace {} has no machine of the former pool {name} (UID {former}): restore the machines first, or begin without \
@@ -57,18 +57,18 @@ pub(crate) async fn run<P: View>(
         restored.adopt::<P>(cluster, &object, &facts, &former, arguments.dry_run).await?;
     }
     if arguments.dry_run {
-        return write("nothing was changed\n");
+        return print_text("nothing was changed\n");
     }
     let record = json!({ "metadata": {
         "uid": pool["metadata"]["uid"],
         "annotations": { P::MACHINES_OF: copied_pool::machines_record(&facts.id) },
     }});
     cluster.patch::<P::Pool>(&name, &Patch::Merge(record)).await?;
-    write(&format!("pool {name}: the controller manages it from now on\n"))
+    print_text(&format!("pool {name}: the controller manages it from now on\n"))
 }
 
 /// What a backup brought back of a former pool, without owners.
-struct Restored {
+struct RestoredObjects {
     machines: Vec<Value>,
     disks: Vec<Value>,
     revisions: Vec<Value>,
@@ -76,9 +76,9 @@ struct Restored {
     already_adopted: usize,
 }
 
-impl Restored {
-    async fn find<P: View>(
-        cluster: &Cluster,
+impl RestoredObjects {
+    async fn find<P: ClientPlatform>(
+        cluster: &UserClusterClient,
         pool: &ParsedPool,
         former: &Uid,
         names: &[String],
@@ -110,9 +110,9 @@ impl Restored {
     }
 
     /// The machines come last: with them the pool has its machines, and an interrupted command finds them missing.
-    async fn adopt<P: View>(
+    async fn adopt<P: ClientPlatform>(
         &self,
-        cluster: &Cluster,
+        cluster: &UserClusterClient,
         object: &P::Pool,
         pool: &ParsedPool,
         former: &Uid,
@@ -120,7 +120,7 @@ impl Restored {
     ) -> Result<()> {
         let say = |kind: &str, object: &Value| {
             let done = if dry_run { "would be adopted" } else { "adopted" };
-            write(&format!("{kind} {}: {done}\n", name_of(object)))
+            print_text(&format!("{kind} {}: {done}\n", name_of(object)))
         };
         for revision in &self.revisions {
             if !dry_run {
@@ -134,7 +134,7 @@ impl Restored {
                 Some(patch) if !dry_run => cluster.merge_at_version::<DiskOf<P>>(disk, patch).await?,
                 Some(_) => {}
                 None => {
-                    write(&format!(
+                    print_text(&format!(
                         "disk {}: left as it is, because the pool has no disk template for it, or no restored machine uses it\n",
                         name_of(disk)
                     ))?;
@@ -156,7 +156,7 @@ impl Restored {
 }
 
 /// The objects of the former pool that nothing controls. A backup can contain the owner references to the former pool, which is gone.
-fn filter_ownerless<P: View>(
+fn filter_ownerless<P: ClientPlatform>(
     mut objects: Vec<Value>,
     pool: &ParsedPool,
     former: &Uid,
@@ -167,7 +167,9 @@ fn filter_ownerless<P: View>(
         let mut owners = metadata.owner_references.iter().flatten();
         let controller = owners.find(|owner| owner.controller == Some(true));
         let is_free = controller.is_none_or(|owner| owner.uid == former.as_str());
-        is_free && metadata.deletion_timestamp.is_none() && P::was_of(pool, former, part, object)
+        is_free
+            && metadata.deletion_timestamp.is_none()
+            && P::belonged_to_former_pool(pool, former, part, object)
     });
     objects
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 use vmpool_engine::protection::CLAIM;
-use vmpool_platforms::View;
+use vmpool_platforms::ClientPlatform;
 
 use crate::arguments::{ClaimArguments, ReleaseArguments};
-use crate::cluster::Cluster;
-use crate::explain::explain;
-use crate::output::print;
-use crate::subresource::{PAUSE, attempt, post};
+use crate::cluster::UserClusterClient;
+use crate::explain::explain_request_error;
+use crate::output::print_output;
+use crate::subresource::{PAUSE, post_to_subresource, subresource_attempt};
 
 /// The longest time for which one request waits for a free machine, in seconds.
 const LONGEST_WAIT: u64 = 25;
@@ -20,8 +20,8 @@ const LONGEST_WAIT: u64 = 25;
 ///
 /// # Errors
 /// No machine became free in time, or the request was refused.
-pub(crate) async fn claim<P: View>(
-    cluster: &Cluster,
+pub(crate) async fn claim_machine<P: ClientPlatform>(
+    cluster: &UserClusterClient,
     _: P,
     _: Value,
     arguments: &ClaimArguments,
@@ -40,12 +40,19 @@ pub(crate) async fn claim<P: View>(
             "renew": arguments.renew,
             "dryRun": if arguments.dry_run { vec!["All"] } else { vec![] },
         });
-        match post::<P>(cluster, &arguments.pool, "claim", &body).await? {
-            Ok(claimed) => return print(arguments.format.output, &claim_text(&claimed, arguments), &claimed),
+        match post_to_subresource::<P>(cluster, &arguments.pool, "claim", &body).await? {
+            Ok(claimed) => {
+                return print_output(arguments.format.output, &claim_text(&claimed, arguments), &claimed);
+            }
             Err(error) if is_unavailable(&error) && left > Duration::ZERO => {
                 cluster.env.sleep(PAUSE.min(left)).await;
             }
-            Err(error) => return Err(explain(&attempt::<P>(cluster, &arguments.pool, "claim"), &error)),
+            Err(error) => {
+                return Err(explain_request_error(
+                    &subresource_attempt::<P>(cluster, &arguments.pool, "claim"),
+                    &error,
+                ));
+            }
         }
     }
 }
@@ -78,8 +85,8 @@ fn claim_text(claimed: &Value, arguments: &ClaimArguments) -> String {
 ///
 /// # Errors
 /// The pool has no machine with such a claim, or the request was refused.
-pub(crate) async fn release<P: View>(
-    cluster: &Cluster,
+pub(crate) async fn release_machine<P: ClientPlatform>(
+    cluster: &UserClusterClient,
     _: P,
     _: Value,
     arguments: &ReleaseArguments,
@@ -96,17 +103,18 @@ pub(crate) async fn release<P: View>(
         "then": arguments.then.as_str(),
         "dryRun": if arguments.dry_run { vec!["All"] } else { vec![] },
     });
-    let released = post::<P>(cluster, &arguments.pool, "release", &body).await?;
-    let released =
-        released.map_err(|error| explain(&attempt::<P>(cluster, &arguments.pool, "release"), &error))?;
+    let released = post_to_subresource::<P>(cluster, &arguments.pool, "release", &body).await?;
+    let released = released.map_err(|error| {
+        explain_request_error(&subresource_attempt::<P>(cluster, &arguments.pool, "release"), &error)
+    })?;
     let name = released.pointer("/machine/name").and_then(Value::as_str).unwrap_or_default();
     let what = if arguments.dry_run { "would be released (dry run)" } else { "released" };
     let text = format!("machine {name}: {what}, {}\n", arguments.then.effect());
-    print(arguments.format.output, &text, &released)
+    print_output(arguments.format.output, &text, &released)
 }
 
 /// The UID of the machine whose claim has this id.
-async fn claimed_uid<P: View>(cluster: &Cluster, id: &str) -> Result<String> {
+async fn claimed_uid<P: ClientPlatform>(cluster: &UserClusterClient, id: &str) -> Result<String> {
     let machines = cluster
         .list::<P::Machine>(None)
         .await

@@ -8,7 +8,7 @@ use clap::CommandFactory as _;
 use clap_complete::env::Shells;
 
 use crate::arguments::{Arguments, Completer, CompletionArguments};
-use crate::output::write;
+use crate::output::print_text;
 
 /// The hidden command with which kubectl completes. Its output is that of kubectl's own completion.
 pub(crate) const HIDDEN: &str = "__complete";
@@ -27,9 +27,9 @@ const KUBECTL: &str = "#!/bin/sh\n# Save this as kubectl_complete-vmpool in a di
 ///
 /// # Errors
 /// The output cannot be written.
-pub(crate) fn run(arguments: &CompletionArguments) -> Result<()> {
+pub(crate) fn print_completion_script(arguments: &CompletionArguments) -> Result<()> {
     let shell = match arguments.program {
-        Completer::Kubectl => return write(KUBECTL),
+        Completer::Kubectl => return print_text(KUBECTL),
         Completer::Bash => "bash",
         Completer::Zsh => "zsh",
         Completer::Fish => "fish",
@@ -40,11 +40,11 @@ pub(crate) fn run(arguments: &CompletionArguments) -> Result<()> {
     completer
         .write_registration(VARIABLE, PROGRAM, PROGRAM, PROGRAM, &mut script)
         .context("writing the script")?;
-    write(&String::from_utf8_lossy(&script))
+    print_text(&String::from_utf8_lossy(&script))
 }
 
 /// The candidates for the last of these words, as kubectl reads them.
-pub(crate) fn complete(words: impl Iterator<Item = OsString>) -> Result<String> {
+pub(crate) fn complete_command_line(words: impl Iterator<Item = OsString>) -> Result<String> {
     let words: Vec<OsString> = std::iter::once(PROGRAM.into()).chain(words).collect();
     let last = words.len() - 1;
     let candidates = clap_complete::engine::complete(&mut Arguments::command(), words, last, None);
@@ -67,10 +67,10 @@ mod tests {
 
     #[test]
     fn commands_and_flags_are_completed_for_kubectl() {
-        let text = complete(["ro".into()].into_iter()).unwrap();
+        let text = complete_command_line(["ro".into()].into_iter()).unwrap();
         assert!(text.starts_with("rollback\tWrite the machine template"), "{text}");
         assert!(text.ends_with(":4\n"), "{text}");
-        let flags = complete(["plan".into(), "--rep".into()].into_iter()).unwrap();
+        let flags = complete_command_line(["plan".into(), "--rep".into()].into_iter()).unwrap();
         assert!(flags.starts_with("--replicas\t"), "{flags}");
     }
 }

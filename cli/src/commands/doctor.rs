@@ -7,45 +7,48 @@ use std::fmt::Write as _;
 
 use anyhow::{Result, bail};
 
-use self::finding::{Finding, Verdict};
+use self::finding::{CheckFinding, CheckVerdict};
 use crate::arguments::DoctorArguments;
-use crate::cluster::Cluster;
-use crate::output::print;
+use crate::cluster::UserClusterClient;
+use crate::output::print_output;
 use crate::table::Tone;
-use crate::visible::{visible, visible_lines};
+use crate::visible::{escape_except_lines, escape_to_one_line};
 
 /// Prints all findings.
 ///
 /// # Errors
 /// Something is not in order.
-pub(crate) async fn run(cluster: &Cluster, arguments: &DoctorArguments) -> Result<()> {
-    let findings = checks::all(cluster, &arguments.system_namespace).await;
-    print(arguments.format.output, &text(&findings), &findings)?;
-    let failed = findings.iter().filter(|finding| finding.verdict == Verdict::Failed).count();
+pub(crate) async fn print_check_findings(
+    cluster: &UserClusterClient,
+    arguments: &DoctorArguments,
+) -> Result<()> {
+    let findings = checks::run_all_checks(cluster, &arguments.system_namespace).await;
+    print_output(arguments.format.output, &render_findings(&findings), &findings)?;
+    let failed = findings.iter().filter(|finding| finding.verdict == CheckVerdict::Failed).count();
     if failed > 0 {
         bail!("{failed} checks failed");
     }
     Ok(())
 }
 
-fn text(findings: &[Finding]) -> String {
+fn render_findings(findings: &[CheckFinding]) -> String {
     let mut text = String::new();
-    for Finding { check, verdict, what, remedy } in findings {
+    for CheckFinding { check, verdict, what, remedy } in findings {
         let (word, tone) = match verdict {
-            Verdict::Ok => ("ok", Tone::Good),
-            Verdict::Unknown => ("unknown", Tone::Faint),
-            Verdict::Warning => ("warning", Tone::Notice),
-            Verdict::Failed => ("failed", Tone::Bad),
+            CheckVerdict::Ok => ("ok", Tone::Good),
+            CheckVerdict::Unknown => ("unknown", Tone::Faint),
+            CheckVerdict::Warning => ("warning", Tone::Notice),
+            CheckVerdict::Failed => ("failed", Tone::Bad),
         };
         let _ = writeln!(
             text,
             "{} {}: {}",
             tone.paint(&format!("{word:<8}")),
-            visible(check),
-            visible_lines(what)
+            escape_to_one_line(check),
+            escape_except_lines(what)
         );
         if !remedy.is_empty() {
-            let _ = writeln!(text, "         -> {}", visible_lines(remedy));
+            let _ = writeln!(text, "         -> {}", escape_except_lines(remedy));
         }
     }
     text
@@ -58,10 +61,10 @@ mod tests {
     #[test]
     fn each_finding_has_its_remedy() {
         let findings = [
-            Finding::new("pools", Verdict::Ok, "served", ""),
-            Finding::new("webhook", Verdict::Failed, "not registered", "install it"),
+            CheckFinding::new("pools", CheckVerdict::Ok, "served", ""),
+            CheckFinding::new("webhook", CheckVerdict::Failed, "not registered", "install it"),
         ];
-        let plain = anstream::adapter::strip_str(&text(&findings)).to_string();
+        let plain = anstream::adapter::strip_str(&render_findings(&findings)).to_string();
         assert_eq!(
             plain,
             "ok       pools: served\nfailed   webhook: not registered\n         -> install it\n"

@@ -9,26 +9,26 @@ use anyhow::{Context as _, Result, anyhow};
 use kube::api::{Patch, PatchParams};
 use serde::Serialize;
 use serde_json::Value;
-use vmpool_controller::{Preview, preview};
+use vmpool_controller::{Preview, preview_pool};
 use vmpool_engine::model::Restarts;
-use vmpool_engine::{Action, Plan};
-use vmpool_platforms::View;
+use vmpool_engine::{Plan, PoolAction};
+use vmpool_platforms::ClientPlatform;
 
 use crate::arguments::PlanArguments;
-use crate::cluster::Cluster;
+use crate::cluster::UserClusterClient;
 use crate::commands::revisions;
-use crate::explain::{explain, explain_read};
-use crate::output::print;
-use crate::pool::read;
+use crate::explain::{explain_read_error, explain_request_error};
+use crate::output::print_output;
+use crate::pool::decode_pool;
 use crate::table::Tone;
-use crate::visible::visible;
+use crate::visible::escape_to_one_line;
 use manifest::{ApplyMethod, CLIENT_SIDE_MANAGER, SERVER_SIDE_MANAGER, client_side_patch, read_manifest};
-use steps::{Step, TemplateEffects, list_steps};
+use steps::{PlannedStep, TemplateEffects, list_steps};
 
 /// What the controller would do.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Outlook {
+struct PlanOutlook {
     pool: String,
     namespace: String,
     /// Number of replicas in the stored pool.
@@ -39,9 +39,9 @@ struct Outlook {
     #[serde(skip_serializing_if = "Option::is_none")]
     applied_by: Option<String>,
     /// The steps of the next pass.
-    now: Vec<Step>,
+    now: Vec<PlannedStep>,
     /// The steps that follow as the disruption budget allows.
-    later: Vec<Step>,
+    later: Vec<PlannedStep>,
     /// Why steps are not possible yet.
     blocked: Vec<String>,
 }
@@ -50,18 +50,18 @@ struct Outlook {
 ///
 /// # Errors
 /// A request failed, or the planned pool is invalid.
-pub(crate) async fn run<P: View>(
-    cluster: &Cluster,
+pub(crate) async fn print_plan<P: ClientPlatform>(
+    cluster: &UserClusterClient,
     _: P,
     stored: Value,
     arguments: &PlanArguments,
 ) -> Result<()> {
-    let (planned, method) = planned::<P>(cluster, &stored, arguments).await?;
-    let (object, facts) = read::<P>(&planned)?;
-    let preview = preview::<P>(&cluster.env, cluster.client.clone(), object.clone()).await;
-    let preview = preview.map_err(|error| anyhow!(explain_read(&error)))?;
-    let (_, before) = read::<P>(&stored)?;
-    let updates = |plan: &Plan| plan.actions.iter().any(|action| matches!(action, Action::Update { .. }));
+    let (planned, method) = planned_pool::<P>(cluster, &stored, arguments).await?;
+    let (object, facts) = decode_pool::<P>(&planned)?;
+    let preview = preview_pool::<P>(&cluster.env, cluster.client.clone(), object.clone()).await;
+    let preview = preview.map_err(|error| anyhow!(explain_read_error(&error)))?;
+    let (_, before) = decode_pool::<P>(&stored)?;
+    let updates = |plan: &Plan| plan.actions.iter().any(|action| matches!(action, PoolAction::Update { .. }));
     // Of other platforms, the controller knows which update takes a restart.
     let is_unknown = preview.pool.rollout.restarts == Restarts::ByPlatform;
     let effects = if is_unknown && (updates(&preview.next) || updates(&preview.later)) {
@@ -71,12 +71,12 @@ pub(crate) async fn run<P: View>(
     };
     let mut outlook = build_outlook(&preview, before.desired, &effects);
     outlook.applied_by = method.map(|method| method.description());
-    print(arguments.format.output, &text(&outlook), &outlook)
+    print_output(arguments.format.output, &render_outlook(&outlook), &outlook)
 }
 
 /// The pool to plan for, and how the manifest of the user is applied to it.
-async fn planned<P: View>(
-    cluster: &Cluster,
+async fn planned_pool<P: ClientPlatform>(
+    cluster: &UserClusterClient,
     stored: &Value,
     arguments: &PlanArguments,
 ) -> Result<(Value, Option<ApplyMethod>)> {
@@ -84,7 +84,7 @@ async fn planned<P: View>(
     if let Some(replicas) = arguments.replicas {
         if pool["spec"]["replicas"] != replicas {
             pool["spec"]["replicas"] = replicas.into();
-            next_generation(&mut pool);
+            increment_generation(&mut pool);
         }
         return Ok((pool, None));
     }
@@ -98,8 +98,8 @@ async fn planned<P: View>(
 }
 
 /// The pool after the user's client has applied the manifest. The API server validates it and stores nothing.
-async fn dry_run<P: View>(
-    cluster: &Cluster,
+async fn dry_run<P: ClientPlatform>(
+    cluster: &UserClusterClient,
     stored: &Value,
     manifest: &Value,
     method: &ApplyMethod,
@@ -126,17 +126,17 @@ async fn dry_run<P: View>(
         }
     };
     let attempt = cluster.attempt::<P::Pool>("patch", name);
-    let applied = applied.map_err(|error| explain(&attempt, &error))?;
+    let applied = applied.map_err(|error| explain_request_error(&attempt, &error))?;
     Ok(serde_json::to_value(&applied)?)
 }
 
 /// A change of the spec increases the generation.
-fn next_generation(pool: &mut Value) {
+fn increment_generation(pool: &mut Value) {
     let generation = pool["metadata"]["generation"].as_i64().unwrap_or_default();
     pool["metadata"]["generation"] = (generation + 1).into();
 }
 
-fn build_outlook(preview: &Preview, replicas: usize, effects: &TemplateEffects) -> Outlook {
+fn build_outlook(preview: &Preview, replicas: usize, effects: &TemplateEffects) -> PlanOutlook {
     let pool = &preview.pool;
     let now = list_steps(preview, &preview.next, effects);
     let mut later = list_steps(preview, &preview.later, effects);
@@ -150,7 +150,7 @@ fn build_outlook(preview: &Preview, replicas: usize, effects: &TemplateEffects) 
         blocked.push("the rollout is paused or held: the controller updates no further machine".to_owned());
     }
     blocked.dedup();
-    Outlook {
+    PlanOutlook {
         pool: pool.id.name.to_string(),
         namespace: pool.namespace.to_string(),
         replicas,
@@ -162,8 +162,9 @@ fn build_outlook(preview: &Preview, replicas: usize, effects: &TemplateEffects) 
     }
 }
 
-fn text(outlook: &Outlook) -> String {
-    let Outlook { pool, namespace, replicas, planned_replicas, applied_by, now, later, blocked } = outlook;
+fn render_outlook(outlook: &PlanOutlook) -> String {
+    let PlanOutlook { pool, namespace, replicas, planned_replicas, applied_by, now, later, blocked } =
+        outlook;
     let change = if replicas == planned_replicas {
         format!("{replicas} replicas")
     } else {
@@ -172,7 +173,7 @@ fn text(outlook: &Outlook) -> String {
     let mut text =
         format!("{} in namespace {namespace}: {change}\n", Tone::Heading.paint(&format!("Pool {pool}")));
     if let Some(method) = applied_by {
-        let _ = writeln!(text, "After {}:", visible(method));
+        let _ = writeln!(text, "After {}:", escape_to_one_line(method));
     }
     if now.is_empty() && later.is_empty() {
         text.push_str("The controller would change nothing.\n");

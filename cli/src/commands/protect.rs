@@ -5,24 +5,24 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use vmpool_engine::ObjectId;
 use vmpool_engine::protection::{BY, CLAIM, LONGEST_TEXT, REASON, UNTIL};
-use vmpool_platforms::{View, is_controlled_by};
+use vmpool_platforms::{ClientPlatform, is_controlled_by};
 
 use crate::arguments::{ProtectArguments, UnprotectArguments};
-use crate::cluster::{Cluster, name_of};
-use crate::output::write;
-use crate::pool::read;
+use crate::cluster::{UserClusterClient, name_of};
+use crate::output::print_text;
+use crate::pool::decode_pool;
 
 /// Protects machines for a duration.
 ///
 /// # Errors
 /// A machine does not belong to the pool, the duration exceeds the maximum of the pool, or a request failed.
-pub(crate) async fn protect<P: View>(
-    cluster: &Cluster,
+pub(crate) async fn protect_machines<P: ClientPlatform>(
+    cluster: &UserClusterClient,
     _: P,
     pool: Value,
     arguments: &ProtectArguments,
 ) -> Result<()> {
-    let (_, facts) = read::<P>(&pool)?;
+    let (_, facts) = decode_pool::<P>(&pool)?;
     let duration = arguments.duration;
     ensure!(
         duration <= facts.max_protection,
@@ -36,11 +36,11 @@ pub(crate) async fn protect<P: View>(
             text.len()
         );
     }
-    let until = until(cluster.env.now(), duration)?;
+    let until = protection_end(cluster.env.now(), duration)?;
     let annotations = json!({ UNTIL: until, BY: arguments.by, REASON: arguments.reason });
-    for machine in machines::<P>(cluster, &facts.id, &arguments.machines).await? {
-        annotate::<P>(cluster, &machine, &annotations).await?;
-        write(&format!("machine {}: protected until {until}\n", name_of(&machine)))?;
+    for machine in find_named_machines::<P>(cluster, &facts.id, &arguments.machines).await? {
+        annotate_machine::<P>(cluster, &machine, &annotations).await?;
+        print_text(&format!("machine {}: protected until {until}\n", name_of(&machine)))?;
     }
     Ok(())
 }
@@ -49,15 +49,15 @@ pub(crate) async fn protect<P: View>(
 ///
 /// # Errors
 /// A machine does not belong to the pool or is claimed, or a request failed.
-pub(crate) async fn unprotect<P: View>(
-    cluster: &Cluster,
+pub(crate) async fn unprotect_machines<P: ClientPlatform>(
+    cluster: &UserClusterClient,
     _: P,
     pool: Value,
     arguments: &UnprotectArguments,
 ) -> Result<()> {
-    let (_, facts) = read::<P>(&pool)?;
+    let (_, facts) = decode_pool::<P>(&pool)?;
     let annotations = json!({ UNTIL: null, BY: null, REASON: null });
-    let machines = machines::<P>(cluster, &facts.id, &arguments.machines).await?;
+    let machines = find_named_machines::<P>(cluster, &facts.id, &arguments.machines).await?;
     for machine in &machines {
         ensure!(
             machine["metadata"]["annotations"][CLAIM].is_null(),
@@ -66,20 +66,24 @@ pub(crate) async fn unprotect<P: View>(
         );
     }
     for machine in machines {
-        annotate::<P>(cluster, &machine, &annotations).await?;
-        write(&format!("machine {}: not protected\n", name_of(&machine)))?;
+        annotate_machine::<P>(cluster, &machine, &annotations).await?;
+        print_text(&format!("machine {}: not protected\n", name_of(&machine)))?;
     }
     Ok(())
 }
 
 /// The end of a protection that begins now, in whole seconds.
-fn until(now: Timestamp, duration: std::time::Duration) -> Result<String> {
+fn protection_end(now: Timestamp, duration: std::time::Duration) -> Result<String> {
     let until = now.checked_add(duration).context("the duration is too long")?;
     Ok(until.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
 /// The named machines of the pool.
-async fn machines<P: View>(cluster: &Cluster, pool: &ObjectId, names: &[String]) -> Result<Vec<Value>> {
+async fn find_named_machines<P: ClientPlatform>(
+    cluster: &UserClusterClient,
+    pool: &ObjectId,
+    names: &[String],
+) -> Result<Vec<Value>> {
     let mut machines = Vec::new();
     for name in names {
         let found = cluster.get::<P::Machine>(name).await?;
@@ -97,7 +101,11 @@ async fn machines<P: View>(cluster: &Cluster, pool: &ObjectId, names: &[String])
 }
 
 /// Writes the annotations at the version of the machine that was read.
-async fn annotate<P: View>(cluster: &Cluster, machine: &Value, annotations: &Value) -> Result<()> {
+async fn annotate_machine<P: ClientPlatform>(
+    cluster: &UserClusterClient,
+    machine: &Value,
+    annotations: &Value,
+) -> Result<()> {
     let patch = json!({ "metadata": { "annotations": annotations } });
     cluster.merge_at_version::<P::Machine>(machine, patch).await
 }

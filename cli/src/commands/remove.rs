@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use serde_json::{Value, json};
-use vmpool_platforms::View;
+use vmpool_platforms::ClientPlatform;
 
 use crate::arguments::RemoveArguments;
-use crate::cluster::{Cluster, full_name};
-use crate::explain::explain;
-use crate::output::write;
-use crate::subresource::{PAUSE, attempt, post};
+use crate::cluster::{UserClusterClient, full_name};
+use crate::explain::explain_request_error;
+use crate::output::print_text;
+use crate::subresource::{PAUSE, post_to_subresource, subresource_attempt};
 
 /// Removes machines.
 ///
 /// # Errors
 /// A machine does not exist, or the request was refused.
-pub(crate) async fn run<P: View>(
-    cluster: &Cluster,
+pub(crate) async fn remove_machines<P: ClientPlatform>(
+    cluster: &UserClusterClient,
     _: P,
     pool: Value,
     arguments: &RemoveArguments,
@@ -46,17 +46,21 @@ pub(crate) async fn run<P: View>(
         "dryRun": if arguments.dry_run { vec!["All"] } else { vec![] },
     });
     // A repeated request removes and counts each machine once.
-    let removed = post::<P>(cluster, &arguments.pool, "scaledownwith", &body).await?;
-    removed.map_err(|error| explain(&attempt::<P>(cluster, &arguments.pool, "scaledownwith"), &error))?;
+    let removed = post_to_subresource::<P>(cluster, &arguments.pool, "scaledownwith", &body).await?;
+    removed.map_err(|error| {
+        explain_request_error(&subresource_attempt::<P>(cluster, &arguments.pool, "scaledownwith"), &error)
+    })?;
     let names = machines.join(", ");
     if arguments.dry_run {
-        return write(&format!("{names}: the removal would be accepted; nothing was removed (dry run)\n"));
+        return print_text(&format!(
+            "{names}: the removal would be accepted; nothing was removed (dry run)\n"
+        ));
     }
-    write(&format!("{names}: removal accepted, replicas lowered\n"))?;
+    print_text(&format!("{names}: removal accepted, replicas lowered\n"))?;
     if arguments.wait {
         let timeout = Duration::from_secs(arguments.timeout);
         wait_until_gone::<P>(cluster, &machines, &uids, timeout).await?;
-        write(&format!("{names}: gone\n"))?;
+        print_text(&format!("{names}: gone\n"))?;
     }
     Ok(())
 }
@@ -65,8 +69,8 @@ pub(crate) async fn run<P: View>(
 ///
 /// # Errors
 /// A machine was released from the pool, or still exists after the timeout. The removal stays accepted.
-async fn wait_until_gone<P: View>(
-    cluster: &Cluster,
+async fn wait_until_gone<P: ClientPlatform>(
+    cluster: &UserClusterClient,
     machines: &[String],
     uids: &[Value],
     timeout: Duration,

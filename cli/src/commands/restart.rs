@@ -8,16 +8,16 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
-use vmpool_controller::{Preview, preview};
+use vmpool_controller::{Preview, preview_pool};
 use vmpool_engine::Machine;
-use vmpool_engine::model::Activity;
-use vmpool_platforms::{InstanceOf, Instances, RestartRequest, View};
+use vmpool_engine::model::MachineActivity;
+use vmpool_platforms::{ClientPlatform, InstanceOf, Instances, RestartRequest};
 
 use crate::arguments::RestartArguments;
-use crate::cluster::{Cluster, FIELD_MANAGER};
-use crate::explain::{Attempt, explain, explain_read};
-use crate::output::write;
-use crate::pool::read;
+use crate::cluster::{FIELD_MANAGER, UserClusterClient};
+use crate::explain::{RequestAttempt, explain_read_error, explain_request_error};
+use crate::output::print_text;
+use crate::pool::decode_pool;
 
 /// Time between two reads of the machines.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -26,24 +26,24 @@ const INTERVAL: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// A machine does not belong to the pool or is protected, a request failed, or the machines did not become ready in time.
-pub(crate) async fn run<P: View>(
-    cluster: &Cluster,
+pub(crate) async fn restart_machines<P: ClientPlatform>(
+    cluster: &UserClusterClient,
     _: P,
     pool: Value,
     arguments: &RestartArguments,
 ) -> Result<()> {
-    let first = look::<P>(cluster, &pool).await?;
-    let mut waiting = chosen(&first, &arguments.machines, cluster)?;
+    let first = observe_pool::<P>(cluster, &pool).await?;
+    let mut waiting = choose_machines_to_restart(&first, &arguments.machines, cluster)?;
     if waiting.is_empty() {
-        return write("no machine needs a restart\n");
+        return print_text("no machine needs a restart\n");
     }
     if arguments.dry_run {
-        return write(&format!("would restart {} (dry run)\n", waiting.join(", ")));
+        return print_text(&format!("would restart {} (dry run)\n", waiting.join(", ")));
     }
     let deadline = cluster.env.uptime() + Duration::from_secs(arguments.timeout);
-    let mut restarting: BTreeMap<String, Requested> = BTreeMap::new();
+    let mut restarting: BTreeMap<String, RequestedRestart> = BTreeMap::new();
     loop {
-        let preview = look::<P>(cluster, &pool).await?;
+        let preview = observe_pool::<P>(cluster, &pool).await?;
         let mut done = Vec::new();
         for (name, requested) in &restarting {
             if requested.is_done::<P>(cluster, &preview, name).await? {
@@ -51,17 +51,17 @@ pub(crate) async fn run<P: View>(
             }
         }
         for name in done {
-            write(&format!("machine {name}: restarted\n"))?;
+            print_text(&format!("machine {name}: restarted\n"))?;
             restarting.remove(&name);
         }
         if waiting.is_empty() && restarting.is_empty() {
             return Ok(());
         }
         let budget = preview.pool.rollout.budget.of(preview.pool.desired);
-        for _ in unavailable(&preview, &restarting)..budget {
+        for _ in count_unavailable_machines(&preview, &restarting)..budget {
             let Some(name) = waiting.pop() else { break };
-            let requested = request::<P>(cluster, &name).await?;
-            write(&format!("machine {name}: restart requested\n"))?;
+            let requested = request_restart::<P>(cluster, &name).await?;
+            print_text(&format!("machine {name}: restart requested\n"))?;
             restarting.insert(name, requested);
         }
         if cluster.env.uptime() > deadline {
@@ -73,16 +73,21 @@ pub(crate) async fn run<P: View>(
 }
 
 /// A requested restart.
-enum Requested {
+enum RequestedRestart {
     /// This object of the platform.
     Operation(Box<Api<DynamicObject>>, String),
     /// The instance with this UID ends.
     Instance(String),
 }
 
-impl Requested {
+impl RequestedRestart {
     /// Whether the machine runs again.
-    async fn is_done<P: View>(&self, cluster: &Cluster, preview: &Preview, name: &str) -> Result<bool> {
+    async fn is_done<P: ClientPlatform>(
+        &self,
+        cluster: &UserClusterClient,
+        preview: &Preview,
+        name: &str,
+    ) -> Result<bool> {
         let Some(machine) = preview.machines.iter().find(|machine| *machine.id.name == *name) else {
             bail!("machine {name} is gone");
         };
@@ -95,7 +100,7 @@ impl Requested {
                 let found = api.get_opt(operation).await;
                 let attempt = cluster.attempt::<P::Machine>("get", operation);
                 // The platform deletes operations some time after they have ended.
-                let Some(found) = found.map_err(|error| explain(&attempt, &error))? else {
+                let Some(found) = found.map_err(|error| explain_request_error(&attempt, &error))? else {
                     return Ok(is_up(machine));
                 };
                 match P::restart_result(&serde_json::to_value(&found)?) {
@@ -109,17 +114,17 @@ impl Requested {
 }
 
 /// Number of machines that are unavailable, or whose restart is requested.
-fn unavailable(preview: &Preview, restarting: &BTreeMap<String, Requested>) -> usize {
+fn count_unavailable_machines(preview: &Preview, restarting: &BTreeMap<String, RequestedRestart>) -> usize {
     let down = |machine: &&Arc<Machine>| {
         !is_up(machine)
-            && machine.activity != Activity::Stopped
+            && machine.activity != MachineActivity::Stopped
             && !restarting.contains_key(&*machine.id.name)
     };
     preview.machines.iter().filter(down).count() + restarting.len()
 }
 
 fn is_up(machine: &Machine) -> bool {
-    !machine.terminating && machine.activity == Activity::Running
+    !machine.terminating && machine.activity == MachineActivity::Running
 }
 
 /// Why a machine is not restarted that the platform would only stop.
@@ -129,14 +134,18 @@ fn cannot_restart(machine: &str) -> String {
     )
 }
 
-async fn look<P: View>(cluster: &Cluster, pool: &Value) -> Result<Preview> {
-    let (object, _) = read::<P>(pool)?;
-    let preview = preview::<P>(&cluster.env, cluster.client.clone(), object).await;
-    preview.map_err(|error| anyhow!(explain_read(&error)))
+async fn observe_pool<P: ClientPlatform>(cluster: &UserClusterClient, pool: &Value) -> Result<Preview> {
+    let (object, _) = decode_pool::<P>(pool)?;
+    let preview = preview_pool::<P>(&cluster.env, cluster.client.clone(), object).await;
+    preview.map_err(|error| anyhow!(explain_read_error(&error)))
 }
 
 /// The machines to restart, the last one first.
-fn chosen(preview: &Preview, named: &[String], cluster: &Cluster) -> Result<Vec<String>> {
+fn choose_machines_to_restart(
+    preview: &Preview,
+    named: &[String],
+    cluster: &UserClusterClient,
+) -> Result<Vec<String>> {
     let pool = &preview.pool.id;
     let own = |name: &str| {
         let machines = preview.machines.iter();
@@ -174,9 +183,12 @@ fn chosen(preview: &Preview, named: &[String], cluster: &Cluster) -> Result<Vec<
 }
 
 /// Requests the restart of a machine.
-async fn request<P: View>(cluster: &Cluster, name: &str) -> Result<Requested> {
+async fn request_restart<P: ClientPlatform>(
+    cluster: &UserClusterClient,
+    name: &str,
+) -> Result<RequestedRestart> {
     if let Some(operation) = P::restart(name) {
-        return create(cluster, operation).await;
+        return create_restart_operation(cluster, operation).await;
     }
     if !P::Instances::EXIST {
         bail!("the platform cannot restart machine {name}");
@@ -195,27 +207,31 @@ async fn request<P: View>(cluster: &Cluster, name: &str) -> Result<Requested> {
             let preconditions = Some(Preconditions { uid: Some(uid.clone()), resource_version: None });
             let params = DeleteParams { preconditions, ..DeleteParams::default() };
             let deleted = cluster.api::<InstanceOf<P>>().delete(name, &params).await;
-            deleted.map_err(|error| explain(&cluster.attempt::<InstanceOf<P>>("delete", name), &error))?;
+            deleted.map_err(|error| {
+                explain_request_error(&cluster.attempt::<InstanceOf<P>>("delete", name), &error)
+            })?;
         }
         RestartRequest::PatchMachineStatus(patch) => {
             let params =
                 PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
             let patched = cluster.api::<P::Machine>().patch_status(name, &params, &Patch::Merge(patch)).await;
-            patched.map_err(|error| explain(&cluster.attempt::<P::Machine>("patch", name), &error))?;
+            patched.map_err(|error| {
+                explain_request_error(&cluster.attempt::<P::Machine>("patch", name), &error)
+            })?;
         }
         RestartRequest::InProgress => {}
         RestartRequest::Impossible => bail!("{}", cannot_restart(name)),
     }
-    Ok(Requested::Instance(uid))
+    Ok(RequestedRestart::Instance(uid))
 }
 
 /// Creates an operation of the platform in the namespace.
-async fn create(cluster: &Cluster, operation: Value) -> Result<Requested> {
+async fn create_restart_operation(cluster: &UserClusterClient, operation: Value) -> Result<RequestedRestart> {
     let operation: DynamicObject = serde_json::from_value(operation).context("building the request")?;
     let types = operation.types.clone().context("the object has no type")?;
     let (group, version) = types.api_version.split_once('/').unwrap_or(("", &types.api_version));
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &types.kind));
-    let attempt = Attempt {
+    let attempt = RequestAttempt {
         verb: "create",
         resource: format!("{}.{group}", resource.plural),
         name: String::new(),
@@ -223,6 +239,7 @@ async fn create(cluster: &Cluster, operation: Value) -> Result<Requested> {
     };
     let api: Api<DynamicObject> = Api::namespaced_with(cluster.client.clone(), &cluster.namespace, &resource);
     let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-    let created = api.create(&params, &operation).await.map_err(|error| explain(&attempt, &error))?;
-    Ok(Requested::Operation(Box::new(api), created.metadata.name.unwrap_or_default()))
+    let created =
+        api.create(&params, &operation).await.map_err(|error| explain_request_error(&attempt, &error))?;
+    Ok(RequestedRestart::Operation(Box::new(api), created.metadata.name.unwrap_or_default()))
 }

@@ -11,21 +11,21 @@ use serde_json::{Value, json};
 use similar::TextDiff;
 use vmpool_engine::ParsedPool;
 use vmpool_engine::revision::RevisionId;
-use vmpool_platforms::{Revisions, TemplateEffect, View, is_controlled_by};
+use vmpool_platforms::{ClientPlatform, RevisionObjects, TemplateEffect, is_controlled_by};
 
-use crate::age::age;
+use crate::age::format_age;
 use crate::arguments::{DiffArguments, HistoryArguments, RollbackArguments};
-use crate::cluster::Cluster;
-use crate::output::{print, write};
-use crate::pool::read;
-use crate::table::{Cell, Tone, table};
+use crate::cluster::UserClusterClient;
+use crate::output::{print_output, print_text};
+use crate::pool::decode_pool;
+use crate::table::{Cell, Tone, render_table};
 
 /// The field of a pool that contains the template.
 const TEMPLATE: &str = "virtualMachineTemplate";
 
 /// A stored revision.
 #[derive(Clone, Debug, Serialize)]
-struct Stored {
+struct RevisionRow {
     /// The name that machines and the status show.
     revision: String,
     /// Its number in the history.
@@ -46,16 +46,16 @@ struct Stored {
 ///
 /// # Errors
 /// A request failed.
-pub(crate) async fn history<P: View>(
-    cluster: &Cluster,
+pub(crate) async fn print_revision_history<P: ClientPlatform>(
+    cluster: &UserClusterClient,
     _: P,
     pool: Value,
     arguments: &HistoryArguments,
 ) -> Result<()> {
-    let (object, facts) = read::<P>(&pool)?;
-    let mut stored = list::<P>(cluster, &object, &facts).await?;
+    let (object, facts) = decode_pool::<P>(&pool)?;
+    let mut stored = list_revisions::<P>(cluster, &object, &facts).await?;
     if let Ok(machines) = cluster.list::<P::Machine>(None).await {
-        count::<P>(&mut stored, &machines, &facts)?;
+        count_revision_machines::<P>(&mut stored, &machines, &facts)?;
     }
     let now = cluster.env.now();
     let has_copies = stored.iter().any(|stored| !stored.copies.is_empty());
@@ -66,7 +66,7 @@ pub(crate) async fn history<P: View>(
             let mut row = vec![
                 stored.number.to_string().into(),
                 stored.revision.clone().into(),
-                stored.created.map(|created| age(created, now)).unwrap_or_default().into(),
+                stored.created.map(|created| format_age(created, now)).unwrap_or_default().into(),
                 machines.into(),
                 Cell::toned(if stored.current { "current template" } else { "" }, Tone::Good),
             ];
@@ -80,28 +80,28 @@ pub(crate) async fn history<P: View>(
         format!("pool {} has no stored revisions\n", arguments.pool)
     } else {
         let columns = ["NUMBER", "REVISION", "AGE", "MACHINES", "NOTE", "USES"];
-        table(&columns[..columns.len() - usize::from(!has_copies)], &rows)
+        render_table(&columns[..columns.len() - usize::from(!has_copies)], &rows)
     };
-    print(arguments.format.output, &text, &stored)
+    print_output(arguments.format.output, &text, &stored)
 }
 
 /// Shows what a rollback to a revision would change.
 ///
 /// # Errors
 /// A request failed, or there is no such revision.
-pub(crate) async fn diff<P: View>(
-    cluster: &Cluster,
+pub(crate) async fn print_revision_diff<P: ClientPlatform>(
+    cluster: &UserClusterClient,
     _: P,
     pool: Value,
     arguments: &DiffArguments,
 ) -> Result<()> {
-    let (object, facts) = read::<P>(&pool)?;
-    let stored = list::<P>(cluster, &object, &facts).await?;
-    let found = find(&stored, &arguments.revision, &arguments.pool)?;
+    let (object, facts) = decode_pool::<P>(&pool)?;
+    let stored = list_revisions::<P>(cluster, &object, &facts).await?;
+    let found = find_revision(&stored, &arguments.revision, &arguments.pool)?;
     let yaml = |template: &Value| serde_yaml_ng::to_string(template).context("writing YAML");
     let (current, stored) = (P::canonical(&P::template(&object)), P::canonical(&found.content));
     if current == stored {
-        return write(&format!("revision {} has the template of the pool\n", found.revision));
+        return print_text(&format!("revision {} has the template of the pool\n", found.revision));
     }
     // The template as users wrote it, for example with their spelling of quantities.
     let written = |template: &Value| json!({ TEMPLATE: template });
@@ -111,24 +111,24 @@ pub(crate) async fn diff<P: View>(
     };
     let (from, to) = (yaml(&from)?, yaml(&to)?);
     let names = (format!("pool {}", arguments.pool), format!("revision {}", found.revision));
-    write(&unified(&from, &to, &names))
+    print_text(&render_unified_diff(&from, &to, &names))
 }
 
 /// Writes the template of a revision to the pool.
 ///
 /// # Errors
 /// A request was refused, or there is no such revision.
-pub(crate) async fn rollback<P: View>(
-    cluster: &Cluster,
+pub(crate) async fn roll_back_pool<P: ClientPlatform>(
+    cluster: &UserClusterClient,
     _: P,
     pool: Value,
     arguments: &RollbackArguments,
 ) -> Result<()> {
-    let (object, facts) = read::<P>(&pool)?;
-    let stored = list::<P>(cluster, &object, &facts).await?;
+    let (object, facts) = decode_pool::<P>(&pool)?;
+    let stored = list_revisions::<P>(cluster, &object, &facts).await?;
     let found = match &arguments.to_revision {
-        Some(revision) => find(&stored, revision, &arguments.pool)?,
-        None => previous(&stored)
+        Some(revision) => find_revision(&stored, revision, &arguments.pool)?,
+        None => previous_revision(&stored)
             .with_context(|| format!("pool {} has no earlier revision to go back to", arguments.pool))?,
     };
     ensure!(
@@ -140,9 +140,9 @@ pub(crate) async fn rollback<P: View>(
     let template = P::stored_template(&found.content).ok_or_else(|| {
         anyhow!("revision {} contains no machine template, so the pool was not changed", found.revision)
     })?;
-    let operations = rollback_operations(&pool, &template, P::pins());
+    let operations = rollback_operations(&pool, &template, P::pinned_revision_pointers());
     if arguments.dry_run {
-        return write(&format!(
+        return print_text(&format!(
             "pool {}: would get the template of revision {}; `kubectl vmpool diff {0} {1}` shows the change (dry run)\n",
             arguments.pool, found.revision
         ));
@@ -151,14 +151,14 @@ pub(crate) async fn rollback<P: View>(
     if let Err(error) = cluster.patch::<P::Pool>(&arguments.pool, &Patch::Json::<()>(patch)).await {
         let now = cluster.get::<P::Pool>(&arguments.pool).await.ok().flatten();
         ensure!(
-            now.is_none_or(|now| is_same_template(&pool, &now, P::pins())),
+            now.is_none_or(|now| is_same_template(&pool, &now, P::pinned_revision_pointers())),
             "the template of pool {} has changed since the command read it, so nothing was written; look at the change, and \
              repeat the command",
             arguments.pool
         );
         return Err(error);
     }
-    write(&format!(
+    print_text(&format!(
         "pool {}: template of revision {} written; the rollout applies it to the machines\n",
         arguments.pool, found.revision
     ))
@@ -194,36 +194,44 @@ fn is_same_template(before: &Value, after: &Value, pins: &[&str]) -> bool {
 ///
 /// # Errors
 /// A request failed.
-pub(crate) async fn effects_of_change<P: View>(
-    cluster: &Cluster,
+pub(crate) async fn effects_of_change<P: ClientPlatform>(
+    cluster: &UserClusterClient,
     object: &P::Pool,
     pool: &ParsedPool,
 ) -> Result<HashMap<RevisionId, TemplateEffect>> {
     let wanted = P::canonical(&P::template(object));
-    let stored = list::<P>(cluster, object, pool).await?;
-    let effect = |stored: Stored| {
+    let stored = list_revisions::<P>(cluster, object, pool).await?;
+    let effect = |stored: RevisionRow| {
         let effect = P::effect_of_change(&P::canonical(&stored.content), &wanted)?;
         Some((RevisionId::from(stored.revision.as_str()), effect))
     };
     Ok(stored.into_iter().filter_map(effect).collect())
 }
 
-async fn list<P: View>(cluster: &Cluster, object: &P::Pool, pool: &ParsedPool) -> Result<Vec<Stored>> {
+async fn list_revisions<P: ClientPlatform>(
+    cluster: &UserClusterClient,
+    object: &P::Pool,
+    pool: &ParsedPool,
+) -> Result<Vec<RevisionRow>> {
     let selector = P::Revisions::selector(object);
     let listed = cluster.list::<ControllerRevision>(selector.as_deref()).await?;
     let current = P::canonical(&P::template(object));
-    let mut stored: Vec<Stored> =
-        listed.into_iter().filter_map(|listed| revision::<P>(listed, pool, &current)).collect();
+    let mut stored: Vec<RevisionRow> =
+        listed.into_iter().filter_map(|listed| read_revision::<P>(listed, pool, &current)).collect();
     stored.sort_by_key(|stored| stored.number);
     Ok(stored)
 }
 
-fn revision<P: View>(mut listed: Value, pool: &ParsedPool, current: &Value) -> Option<Stored> {
+fn read_revision<P: ClientPlatform>(
+    mut listed: Value,
+    pool: &ParsedPool,
+    current: &Value,
+) -> Option<RevisionRow> {
     let content = listed["data"].take();
     let number = listed["revision"].as_i64().unwrap_or_default();
     let metadata = serde_json::from_value(listed["metadata"].take()).ok()?;
     is_controlled_by::<P::Pool>(&metadata, &pool.id).then_some(())?;
-    Some(Stored {
+    Some(RevisionRow {
         revision: P::Revisions::id(&metadata)?.to_owned(),
         number,
         created: metadata.creation_timestamp.as_ref().map(|time| time.0),
@@ -235,7 +243,11 @@ fn revision<P: View>(mut listed: Value, pool: &ParsedPool, current: &Value) -> O
 }
 
 /// Counts the machines of each revision.
-fn count<P: View>(stored: &mut [Stored], machines: &[Value], pool: &ParsedPool) -> Result<()> {
+fn count_revision_machines<P: ClientPlatform>(
+    stored: &mut [RevisionRow],
+    machines: &[Value],
+    pool: &ParsedPool,
+) -> Result<()> {
     let mut revisions = Vec::new();
     for machine in machines {
         let machine: P::Machine = serde_json::from_value(machine.clone()).context("reading a machine")?;
@@ -252,7 +264,7 @@ fn count<P: View>(stored: &mut [Stored], machines: &[Value], pool: &ParsedPool) 
 }
 
 /// The revision with this name or number.
-fn find<'a>(stored: &'a [Stored], wanted: &str, pool: &str) -> Result<&'a Stored> {
+fn find_revision<'a>(stored: &'a [RevisionRow], wanted: &str, pool: &str) -> Result<&'a RevisionRow> {
     let by_name = stored.iter().find(|stored| stored.revision == wanted);
     let by_number = || stored.iter().find(|stored| stored.number.to_string() == wanted);
     by_name.or_else(by_number).ok_or_else(|| {
@@ -262,12 +274,12 @@ fn find<'a>(stored: &'a [Stored], wanted: &str, pool: &str) -> Result<&'a Stored
 }
 
 /// The last revision with another template than the pool.
-fn previous(stored: &[Stored]) -> Option<&Stored> {
+fn previous_revision(stored: &[RevisionRow]) -> Option<&RevisionRow> {
     stored.iter().rev().find(|stored| !stored.current)
 }
 
 /// The difference in the unified format, in colors.
-fn unified(from: &str, to: &str, (from_name, to_name): &(String, String)) -> String {
+fn render_unified_diff(from: &str, to: &str, (from_name, to_name): &(String, String)) -> String {
     let diff = TextDiff::from_lines(from, to);
     let text = diff.unified_diff().header(from_name, to_name).to_string();
     let lines = text.lines().map(|line| {

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::Value;
-use vmpool_platforms::View;
+use vmpool_platforms::ClientPlatform;
 
 use crate::arguments::{Format, StatusArguments};
-use crate::cluster::Cluster;
-use crate::output::{print, write};
-use collect::collect;
-use text::text;
+use crate::cluster::UserClusterClient;
+use crate::output::{print_output, print_text};
+use collect::collect_pool_overview;
+use text::render_pool_overview;
 
 /// Time between two reads of a status that is watched.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -23,21 +23,25 @@ const INTERVAL: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// A request failed.
-pub(crate) async fn run<P: View>(
-    cluster: &Cluster,
+pub(crate) async fn print_pool_status<P: ClientPlatform>(
+    cluster: &UserClusterClient,
     _: P,
     mut pool: Value,
     arguments: &StatusArguments,
 ) -> Result<()> {
     let mut shown = None;
     loop {
-        let status = collect::<P>(cluster, &pool).await?;
+        let status = collect_pool_overview::<P>(cluster, &pool).await?;
         // Ages change all the time, and are no reason to print.
         if shown.as_ref() != Some(&status) {
             if shown.is_some() && arguments.format.output == Format::Text {
-                write("\n")?;
+                print_text("\n")?;
             }
-            print(arguments.format.output, &text(&status, cluster.env.now()), &status)?;
+            print_output(
+                arguments.format.output,
+                &render_pool_overview(&status, cluster.env.now()),
+                &status,
+            )?;
             shown = Some(status);
         }
         if !arguments.watch {
@@ -46,7 +50,7 @@ pub(crate) async fn run<P: View>(
         cluster.env.sleep(INTERVAL).await;
         match cluster.get::<P::Pool>(&arguments.pool).await? {
             Some(next) => pool = next,
-            None => return write(&format!("pool {} was deleted\n", arguments.pool)),
+            None => return print_text(&format!("pool {} was deleted\n", arguments.pool)),
         }
     }
 }

@@ -12,34 +12,48 @@ mod tests;
 
 use vmpool_api::diskimage::{VmDiskImage, VmDiskImageGrant, values::SourceType};
 
-pub use existing::{Holder, HolderKind, find_holders};
-pub use finding::{Finding, Rule, Severity};
-pub use wrapper::{Facts, FoundImage, Question, begin};
+pub use existing::{ReferenceHolder, ReferenceHolderKind, find_reference_holders};
+pub use finding::{AdmissionFinding, FindingSeverity, ImageRule};
+pub use wrapper::{FoundImage, WrapperReview, WrapperReviewFacts, begin_wrapper_review};
 
-use crate::model::Key;
-use crate::source::{SourceUrl, check};
+use crate::model::ObjectKey;
+use crate::source::{SourceUrl, check_source_url};
 
 /// Reviews the creation of an image, or its update.
-pub fn image(old: Option<&VmDiskImage>, new: &VmDiskImage, allowed: &[SourceUrl]) -> Vec<Finding> {
+pub fn review_image(
+    old: Option<&VmDiskImage>,
+    new: &VmDiskImage,
+    allowed: &[SourceUrl],
+) -> Vec<AdmissionFinding> {
     let unchanged =
         old.is_some_and(|old| old.spec.url == new.spec.url && old.spec.source_type == new.spec.source_type);
     if new.metadata.deletion_timestamp.is_some() || unchanged {
         return Vec::new();
     }
-    let url = url("spec.url", &new.spec.source_type, new.spec.url.as_deref(), allowed);
+    let url = review_image_url("spec.url", &new.spec.source_type, new.spec.url.as_deref(), allowed);
     url.into_iter().collect()
 }
 
 /// The finding about the URL of an image. It does not contain the URL, whose query can be a secret.
-fn url(field: &str, source: &str, url: Option<&str>, allowed: &[SourceUrl]) -> Option<Finding> {
+fn review_image_url(
+    field: &str,
+    source: &str,
+    url: Option<&str>,
+    allowed: &[SourceUrl],
+) -> Option<AdmissionFinding> {
     // The schema refuses unknown source types.
     let source: SourceType = source.parse().ok()?;
-    let error = check(source, url?, allowed).err()?;
-    Some(Finding::new(Rule::Url, field, error.to_string(), "use a URL that the controller may import"))
+    let error = check_source_url(source, url?, allowed).err()?;
+    Some(AdmissionFinding::new(
+        ImageRule::Url,
+        field,
+        error.to_string(),
+        "use a URL that the controller may import",
+    ))
 }
 
 /// Warns about the deletion of an image that is in use. The deletion itself is never refused.
-pub fn deletion(image: &VmDiskImage) -> Option<Finding> {
+pub fn review_image_deletion(image: &VmDiskImage) -> Option<AdmissionFinding> {
     let status = image.status.as_ref()?;
     let count = |value: Option<i32>| i64::from(value.unwrap_or(0));
     let counts =
@@ -49,12 +63,17 @@ pub fn deletion(image: &VmDiskImage) -> Option<Finding> {
         let [machines, pools, clones] = counts;
         let counts =
             format!("{machines} machines, {pools} pools and {clones} unfinished clones use the image");
-        Finding::new(Rule::Deletion, "metadata.name", counts, "it stays in Terminating until they are gone")
+        AdmissionFinding::new(
+            ImageRule::Deletion,
+            "metadata.name",
+            counts,
+            "it stays in Terminating until they are gone",
+        )
     })
 }
 
 /// Reviews the creation of a grant, or its update.
-pub fn grant(old: Option<&VmDiskImageGrant>, new: &VmDiskImageGrant) -> Vec<Finding> {
+pub fn review_grant(old: Option<&VmDiskImageGrant>, new: &VmDiskImageGrant) -> Vec<AdmissionFinding> {
     let prefixes = |grant: &VmDiskImageGrant| {
         grant.spec.create.as_ref().and_then(|create| create.url_prefixes.clone()).unwrap_or_default()
     };
@@ -65,16 +84,26 @@ pub fn grant(old: Option<&VmDiskImageGrant>, new: &VmDiskImageGrant) -> Vec<Find
     let refused = wanted.iter().enumerate().filter_map(|(at, prefix)| {
         let error = SourceUrl::parse(prefix).err()?;
         let field = format!("spec.create.urlPrefixes[{at}]");
-        Some(Finding::new(Rule::Prefix, &field, error.to_string(), "the controller would ignore the entry"))
+        Some(AdmissionFinding::new(
+            ImageRule::Prefix,
+            &field,
+            error.to_string(),
+            "the controller would ignore the entry",
+        ))
     });
     refused.collect()
 }
 
 /// Reviews a machine or a pool that names images for the first time. `terminating` are those that are being deleted.
-pub fn references(terminating: &[Key]) -> Vec<Finding> {
+pub fn review_new_references(terminating: &[ObjectKey]) -> Vec<AdmissionFinding> {
     let refused = terminating.iter().map(|key| {
         let reason = format!("the image {key} is being deleted");
-        Finding::new(Rule::Terminating, "spec", reason, "wait until it is gone, or use another image")
+        AdmissionFinding::new(
+            ImageRule::Terminating,
+            "spec",
+            reason,
+            "wait until it is gone, or use another image",
+        )
     });
     refused.collect()
 }

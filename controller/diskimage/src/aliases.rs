@@ -6,7 +6,7 @@
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::{Key, NamedSource, SourceKind};
+use crate::model::{NamedSource, NamedSourceKind, ObjectKey};
 
 #[cfg(test)]
 mod tests;
@@ -14,13 +14,13 @@ mod tests;
 /// What DataSources point to, but for those that point to objects of their own name only: these are the DataSources of images.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Aliases {
-    targets: BTreeMap<Key, BTreeSet<NamedSource>>,
-    by_target: BTreeMap<Key, BTreeSet<Key>>,
+    targets: BTreeMap<ObjectKey, BTreeSet<NamedSource>>,
+    by_target: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
 }
 
 impl Aliases {
     /// Sets what a DataSource points to; nothing if it is gone.
-    pub fn set(&mut self, source: &Key, targets: BTreeSet<NamedSource>) {
+    pub fn set(&mut self, source: &ObjectKey, targets: BTreeSet<NamedSource>) {
         for target in self.targets.remove(source).into_iter().flatten() {
             remove_from_set(&mut self.by_target, &target.key, source);
         }
@@ -35,21 +35,21 @@ impl Aliases {
     }
 
     /// The objects that a DataSource leads to, the DataSources between included.
-    pub fn resolve(&self, source: &Key) -> BTreeSet<&NamedSource> {
+    pub fn resolve(&self, source: &ObjectKey) -> BTreeSet<&NamedSource> {
         let direct = || self.targets.get(source).into_iter().flatten();
-        let next = direct().filter(|target| target.kind == SourceKind::DataSource);
+        let next = direct().filter(|target| target.kind == NamedSourceKind::DataSource);
         let next = next.filter_map(|target| self.targets.get(&target.key)).flatten();
-        direct().chain(next.filter(|target| target.kind != SourceKind::DataSource)).collect()
+        direct().chain(next.filter(|target| target.kind != NamedSourceKind::DataSource)).collect()
     }
 
     /// Whether a DataSource leads to an object of this name.
-    pub(crate) fn leads_to(&self, source: &Key, key: &Key) -> bool {
+    pub(crate) fn leads_to(&self, source: &ObjectKey, key: &ObjectKey) -> bool {
         // Almost all DataSources that templates name are no aliases.
         self.targets.contains_key(source) && self.resolve(source).into_iter().any(|target| target.key == *key)
     }
 
     /// The DataSources that lead to an object of this name.
-    pub fn leading_to(&self, key: &Key) -> BTreeSet<&Key> {
+    pub fn leading_to(&self, key: &ObjectKey) -> BTreeSet<&ObjectKey> {
         let direct = || self.by_target.get(key).into_iter().flatten();
         let next = direct().filter_map(|alias| self.by_target.get(alias)).flatten();
         direct().chain(next).filter(|alias| self.leads_to(alias, key)).collect()

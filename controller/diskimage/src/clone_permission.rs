@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use sha2::{Digest, Sha256};
 
-use crate::model::{Backing, Image};
+use crate::model::{BackingObjects, DiskImage};
 
 /// A service account.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,12 +52,16 @@ pub struct ClonePermission {
 
 /// The permission that an image needs. None if no account of another namespace uses it, if its references were released, or if its
 /// name is not that of own data.
-pub fn wanted(image: &Image, backing: &Backing, accounts: &BTreeSet<Account>) -> Option<ClonePermission> {
+pub fn required_clone_permission(
+    image: &DiskImage,
+    backing: &BackingObjects,
+    accounts: &BTreeSet<Account>,
+) -> Option<ClonePermission> {
     let withheld = (image.deleting && image.force_release) || !backing.has_own_source();
     let (valid, mut left_out): (Vec<_>, Vec<_>) = accounts.iter().cloned().partition(Account::has_valid_name);
     left_out.extend(valid.iter().skip(MAX_ACCOUNTS).cloned());
     (!valid.is_empty() && !withheld).then(|| ClonePermission {
-        name: name(&image.uid),
+        name: clone_permission_name(&image.uid),
         source: image.key.name.clone(),
         accounts: valid.into_iter().take(MAX_ACCOUNTS).collect(),
         left_out,
@@ -65,7 +69,7 @@ pub fn wanted(image: &Image, backing: &Backing, accounts: &BTreeSet<Account>) ->
 }
 
 /// The name of the Role and the RoleBinding. It does not contain the name of the image, which can have the full length.
-pub fn name(image_uid: &str) -> String {
+pub fn clone_permission_name(image_uid: &str) -> String {
     let digest = Sha256::digest(image_uid.as_bytes());
     let number = digest.iter().take(5).fold(0, |number: u64, byte| (number << 8) | u64::from(*byte));
     format!("vmdi-clone-{number:010x}")
@@ -76,8 +80,8 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::model::Found;
-    use crate::testing::{claim, complete, image, snapshot};
+    use crate::model::FoundObject;
+    use crate::testing::{bound_claim, complete_backing, image_without_status, snapshot_with_readiness};
 
     fn account(name: &str) -> Account {
         Account { namespace: "team-a".to_owned(), name: name.to_owned() }
@@ -93,16 +97,25 @@ mod tests {
     #[case::too_long(&"a".repeat(254))]
     fn a_name_that_no_account_can_have_takes_the_permission_from_no_other_account(#[case] name: &str) {
         let both = BTreeSet::from([account(name), account("a.b-1")]);
-        let permission = wanted(&image(), &complete(), &both).unwrap();
+        let permission =
+            required_clone_permission(&image_without_status(), &complete_backing(), &both).unwrap();
         assert_eq!(permission.accounts, BTreeSet::from([account("a.b-1")]));
         assert_eq!(permission.left_out, [account(name)]);
-        assert_eq!(wanted(&image(), &complete(), &BTreeSet::from([account(name)])), None);
+        assert_eq!(
+            required_clone_permission(
+                &image_without_status(),
+                &complete_backing(),
+                &BTreeSet::from([account(name)])
+            ),
+            None
+        );
     }
 
     #[test]
     fn a_permission_has_a_limit_that_leaves_out_the_same_accounts_each_time() {
         let all: BTreeSet<Account> = (0..MAX_ACCOUNTS + 2).map(|at| account(&format!("a-{at:05}"))).collect();
-        let permission = wanted(&image(), &complete(), &all).unwrap();
+        let permission =
+            required_clone_permission(&image_without_status(), &complete_backing(), &all).unwrap();
         assert_eq!(permission.accounts.len(), MAX_ACCOUNTS);
         assert_eq!(permission.left_out, [account("a-01000"), account("a-01001")]);
     }
@@ -110,7 +123,12 @@ mod tests {
     #[test]
     fn the_permission_names_the_source_and_the_accounts() {
         let account = Account { namespace: "team-a".to_owned(), name: "default".to_owned() };
-        let permission = wanted(&image(), &complete(), &BTreeSet::from([account.clone()])).unwrap();
+        let permission = required_clone_permission(
+            &image_without_status(),
+            &complete_backing(),
+            &BTreeSet::from([account.clone()]),
+        )
+        .unwrap();
         assert_eq!(permission.left_out, []);
         assert_eq!(permission.source, "debian");
         assert_eq!(permission.accounts, BTreeSet::from([account]));
@@ -119,39 +137,48 @@ mod tests {
 
     #[test]
     fn without_an_account_there_is_no_permission() {
-        assert_eq!(wanted(&image(), &complete(), &BTreeSet::new()), None);
+        assert_eq!(
+            required_clone_permission(&image_without_status(), &complete_backing(), &BTreeSet::new()),
+            None
+        );
     }
 
     #[test]
     fn a_released_image_cannot_be_cloned() {
         let account = Account { namespace: "team-a".to_owned(), name: "default".to_owned() };
-        let released = Image { deleting: true, force_release: true, ..image() };
-        assert_eq!(wanted(&released, &complete(), &BTreeSet::from([account])), None);
+        let released = DiskImage { deleting: true, force_release: true, ..image_without_status() };
+        assert_eq!(
+            required_clone_permission(&released, &complete_backing(), &BTreeSet::from([account])),
+            None
+        );
     }
 
     #[rstest]
-    #[case::with_all_objects(complete(), true)]
+    #[case::with_all_objects(complete_backing(), true)]
     #[case::with_a_snapshot_only(
-        Backing { claim: Found::Missing, data_volume: Found::Missing, ..complete() }, true)]
-    #[case::with_a_claim_only(Backing { claim: Found::Ours(claim()), ..Backing::empty() }, true)]
-    #[case::without_data(Backing::empty(), false)]
-    #[case::whose_name_a_claim_of_a_user_has(Backing { claim: Found::Foreign, ..Backing::empty() }, false)]
-    #[case::whose_name_a_snapshot_of_a_user_has(Backing { snapshot: Found::Foreign, ..Backing::empty() }, false)]
-    #[case::whose_lost_claim_a_user_has_replaced(Backing { claim: Found::Foreign, ..complete() }, false)]
-    #[case::whose_lost_snapshot_a_user_has_replaced(Backing { snapshot: Found::Foreign, ..complete() }, false)]
+        BackingObjects { claim: FoundObject::Missing, data_volume: FoundObject::Missing, ..complete_backing() }, true)]
+    #[case::with_a_claim_only(BackingObjects { claim: FoundObject::Ours(bound_claim()), ..BackingObjects::empty() }, true)]
+    #[case::without_data(BackingObjects::empty(), false)]
+    #[case::whose_name_a_claim_of_a_user_has(BackingObjects { claim: FoundObject::Foreign, ..BackingObjects::empty() }, false)]
+    #[case::whose_name_a_snapshot_of_a_user_has(BackingObjects { snapshot: FoundObject::Foreign, ..BackingObjects::empty() }, false)]
+    #[case::whose_lost_claim_a_user_has_replaced(BackingObjects { claim: FoundObject::Foreign, ..complete_backing() }, false)]
+    #[case::whose_lost_snapshot_a_user_has_replaced(BackingObjects { snapshot: FoundObject::Foreign, ..complete_backing() }, false)]
     #[case::whose_data_volume_is_of_a_user(
-        Backing { data_volume: Found::Foreign, snapshot: Found::Ours(snapshot(true)), ..Backing::empty() }, false)]
+        BackingObjects { data_volume: FoundObject::Foreign, snapshot: FoundObject::Ours(snapshot_with_readiness(true)), ..BackingObjects::empty() }, false)]
     fn only_an_image_whose_name_is_that_of_its_own_data_can_be_cloned(
-        #[case] backing: Backing,
+        #[case] backing: BackingObjects,
         #[case] permitted: bool,
     ) {
         let accounts = BTreeSet::from([account("default")]);
-        assert_eq!(wanted(&image(), &backing, &accounts).is_some(), permitted);
+        assert_eq!(
+            required_clone_permission(&image_without_status(), &backing, &accounts).is_some(),
+            permitted
+        );
     }
 
     #[test]
     fn two_images_of_one_name_have_different_permissions() {
-        assert_ne!(name("uid-a"), name("uid-b"));
-        assert!(name("uid-a").bytes().skip(11).all(|byte| byte.is_ascii_hexdigit()));
+        assert_ne!(clone_permission_name("uid-a"), clone_permission_name("uid-b"));
+        assert!(clone_permission_name("uid-a").bytes().skip(11).all(|byte| byte.is_ascii_hexdigit()));
     }
 }

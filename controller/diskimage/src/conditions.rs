@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 /// The stored conditions of one object, and what new ones contain.
-pub(crate) struct Conditions<'s> {
+pub(crate) struct ConditionBuilder<'s> {
     pub(crate) stored: Option<&'s Vec<Condition>>,
     /// `metadata.generation`.
     pub(crate) generation: Option<i64>,
@@ -12,15 +12,15 @@ pub(crate) struct Conditions<'s> {
 }
 
 /// The condition with this type.
-pub(crate) fn find<'s>(stored: Option<&'s Vec<Condition>>, kind: &str) -> Option<&'s Condition> {
+pub(crate) fn find_condition<'s>(stored: Option<&'s Vec<Condition>>, kind: &str) -> Option<&'s Condition> {
     stored.into_iter().flatten().find(|condition| condition.type_ == kind)
 }
 
-impl Conditions<'_> {
+impl ConditionBuilder<'_> {
     /// A condition. It keeps the time of its transition if the stored one has the same status.
     pub(crate) fn condition(&self, kind: &str, holds: bool, reason: &str, message: String) -> Condition {
         let status = if holds { "True" } else { "False" };
-        let since = find(self.stored, kind).filter(|before| before.status == status);
+        let since = find_condition(self.stored, kind).filter(|before| before.status == status);
         Condition {
             type_: kind.to_owned(),
             status: status.to_owned(),

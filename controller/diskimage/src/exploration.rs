@@ -15,23 +15,23 @@ use std::collections::BTreeSet;
 
 use rstest::rstest;
 
-use self::model::{Guards, State};
+use self::model::{Guards, ImageExplorationState};
 
 /// Visits all states, and returns the moves to the first one that violates the invariant, and the number of states.
-fn explore(start: State, guards: Guards) -> (Option<Vec<String>>, usize) {
+fn explore_states(start: ImageExplorationState, guards: Guards) -> (Option<Vec<String>>, usize) {
     let mut seen = BTreeSet::from([start.clone()]);
     // Each visited state with the position of its predecessor and the move from there.
     let mut visited = vec![(start, 0, String::new())];
     let mut at = 0;
     while at < visited.len() {
-        for (name, next) in steps::all(&visited[at].0, guards) {
+        for (name, next) in steps::reachable_states(&visited[at].0, guards) {
             if !seen.insert(next.clone()) {
                 continue;
             }
             let violation = next.violation();
             visited.push((next, at, name));
             if let Some(violation) = violation {
-                return (Some(path(&visited, violation)), seen.len());
+                return (Some(moves_to_last_state(&visited, violation)), seen.len());
             }
         }
         at += 1;
@@ -40,7 +40,7 @@ fn explore(start: State, guards: Guards) -> (Option<Vec<String>>, usize) {
 }
 
 /// The moves to the last visited state.
-fn path(visited: &[(State, usize, String)], violation: &str) -> Vec<String> {
+fn moves_to_last_state(visited: &[(ImageExplorationState, usize, String)], violation: &str) -> Vec<String> {
     let mut moves = vec![violation.to_owned()];
     let mut at = visited.len() - 1;
     while at > 0 {
@@ -60,7 +60,8 @@ fn path(visited: &[(State, usize, String)], violation: &str) -> Vec<String> {
 #[case::a_time_to_live_and_two_leaders_of_images(2, 1, true)]
 #[case::a_time_to_live_and_a_machine(2, 0, true)]
 fn a_referenced_image_is_never_deleted(#[case] images: usize, #[case] wrappers: usize, #[case] ttl: bool) {
-    let (violation, states) = explore(State::new(images, wrappers, ttl), Guards::default());
+    let (violation, states) =
+        explore_states(ImageExplorationState::new(images, wrappers, ttl), Guards::default());
     assert_eq!(violation, None);
     assert!(states > 100, "only {states} states");
 }
@@ -73,6 +74,6 @@ fn a_referenced_image_is_never_deleted(#[case] images: usize, #[case] wrappers: 
 #[case::an_image_that_owns_its_data(Guards { data_is_not_owned: false, ..Guards::default() })]
 #[case::an_expiry_that_removes_the_data(Guards { expiry_counts_again: false, ..Guards::default() })]
 fn a_missing_guard_is_found(#[case] guards: Guards) {
-    let worlds = [State::new(1, 1, true), State::new(1, 2, false)];
-    assert!(worlds.into_iter().any(|world| explore(world, guards).0.is_some()));
+    let worlds = [ImageExplorationState::new(1, 1, true), ImageExplorationState::new(1, 2, false)];
+    assert!(worlds.into_iter().any(|world| explore_states(world, guards).0.is_some()));
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Reason of the condition `Ready` of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Reason {
+pub enum DiskImageReason {
     /// The image is ready.
     Synced,
     /// The import waits for its turn.
@@ -41,7 +41,7 @@ pub enum Reason {
     Terminating,
 }
 
-impl Reason {
+impl DiskImageReason {
     /// All reasons.
     pub const ALL: [Self; 17] = [
         Self::Synced,
@@ -104,7 +104,7 @@ impl Reason {
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for DiskImageReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
@@ -140,7 +140,7 @@ pub fn without_queries(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     for word in text.split_inclusive(char::is_whitespace) {
         let trimmed = word.trim_end();
-        match query(trimmed) {
+        match find_url_query(trimmed) {
             Some(end) => {
                 kept.push_str(&trimmed[..end]);
                 // Punctuation after the URL, for example a quotation mark, is not part of it.
@@ -156,7 +156,7 @@ pub fn without_queries(text: &str) -> String {
 }
 
 /// Where the query or the fragment of the first URL in a word begins.
-fn query(word: &str) -> Option<usize> {
+fn find_url_query(word: &str) -> Option<usize> {
     let of_absolute = word.find("://").and_then(|scheme| Some(scheme + word[scheme..].find(['?', '#'])?));
     let mut marks = word.match_indices('?').map(|(at, _)| at);
     let of_relative = marks.find(|at| word[..*at].contains('/') || word[at + 1..].contains('='));

@@ -14,8 +14,8 @@ use jiff::Timestamp;
 use vmpool_api::Quantity;
 use vmpool_api::diskimage::values::SourceType;
 
-use crate::model::{Key, ReferrerKind};
-use crate::source::{SourceUrl, UrlError, check};
+use crate::model::{ObjectKey, ReferrerKind};
+use crate::source::{SourceUrl, UrlError, check_source_url};
 
 #[cfg(test)]
 mod tests;
@@ -31,7 +31,7 @@ pub enum GrantKind {
 
 /// One requirement of a label selector.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Requirement {
+pub enum NamespaceRequirement {
     /// The label has one of the values.
     In(String, Vec<String>),
     /// The label is absent or has none of the values.
@@ -44,7 +44,7 @@ pub enum Requirement {
     Unreadable,
 }
 
-impl Requirement {
+impl NamespaceRequirement {
     fn holds(&self, labels: &BTreeMap<String, String>) -> bool {
         let is_one_of =
             |key: &String, values: &Vec<String>| labels.get(key).is_some_and(|value| values.contains(value));
@@ -60,11 +60,11 @@ impl Requirement {
 
 /// The namespaces that an entry of a grant means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Namespaces {
+pub enum GrantedNamespaces {
     /// One, by name.
     Name(String),
     /// Those with these labels.
-    Selected(Vec<Requirement>),
+    Selected(Vec<NamespaceRequirement>),
     /// None, because the entry names both or neither.
     None,
 }
@@ -73,14 +73,14 @@ pub enum Namespaces {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grantee {
     /// The namespaces.
-    pub namespaces: Namespaces,
+    pub namespaces: GrantedNamespaces,
     /// The kinds. Empty means all.
     pub kinds: Vec<GrantKind>,
 }
 
 /// `spec.create` with `allowed: true`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Create {
+pub struct ImageCreationGrant {
     /// The URLs at which the URL of an image must begin. Entries that cannot be read are left out.
     pub urls: Vec<SourceUrl>,
     /// The Secrets that an image may name.
@@ -101,7 +101,7 @@ pub struct Grant {
     /// The images. Empty means all of the namespace.
     pub to: Vec<String>,
     /// What may be created.
-    pub create: Option<Create>,
+    pub create: Option<ImageCreationGrant>,
     /// When its deletion was requested.
     pub deleted: Option<Timestamp>,
     /// Whether it has our finalizer.
@@ -110,7 +110,7 @@ pub struct Grant {
 
 /// The namespace of a referrer.
 #[derive(Clone, Copy, Debug)]
-pub struct Origin<'a> {
+pub struct ReferrerNamespace<'a> {
     /// Its name.
     pub namespace: &'a str,
     /// Its labels. None if they are not known: no selector then selects the namespace, also none that an absence satisfies.
@@ -131,21 +131,21 @@ impl Grant {
         Self { protected, ..self.clone() } == *other
     }
 
-    fn covers(&self, image: &Key, origin: Origin<'_>, kinds: &[GrantKind]) -> bool {
+    fn covers(&self, image: &ObjectKey, origin: ReferrerNamespace<'_>, kinds: &[GrantKind]) -> bool {
         let to = self.to.is_empty() || self.to.contains(&image.name);
         self.namespace == image.namespace && to && self.from.iter().any(|from| from.covers(origin, kinds))
     }
 }
 
 impl Grantee {
-    fn covers(&self, origin: Origin<'_>, kinds: &[GrantKind]) -> bool {
+    fn covers(&self, origin: ReferrerNamespace<'_>, kinds: &[GrantKind]) -> bool {
         let kind = self.kinds.is_empty() || self.kinds.iter().any(|kind| kinds.contains(kind));
         let namespace = match &self.namespaces {
-            Namespaces::Name(name) => name == origin.namespace,
-            Namespaces::Selected(requirements) => {
+            GrantedNamespaces::Name(name) => name == origin.namespace,
+            GrantedNamespaces::Selected(requirements) => {
                 origin.labels.is_some_and(|labels| requirements.iter().all(|each| each.holds(labels)))
             }
-            Namespaces::None => false,
+            GrantedNamespaces::None => false,
         };
         kind && namespace
     }
@@ -154,7 +154,12 @@ impl Grantee {
 /// Whether an object of this namespace may refer to an image. In the namespace of the image, every object may.
 ///
 /// An unfinished clone without a machine may belong to a machine or to a pool, so a grant for either kind permits it.
-pub fn may_refer(grants: &[Grant], image: &Key, origin: Origin<'_>, kind: ReferrerKind) -> bool {
+pub fn may_refer(
+    grants: &[Grant],
+    image: &ObjectKey,
+    origin: ReferrerNamespace<'_>,
+    kind: ReferrerKind,
+) -> bool {
     let kinds: &[GrantKind] = match kind {
         ReferrerKind::Wrapper | ReferrerKind::Machine => &[GrantKind::VirtualMachine],
         ReferrerKind::Pool => &[GrantKind::VirtualMachinePool],
@@ -165,7 +170,7 @@ pub fn may_refer(grants: &[Grant], image: &Key, origin: Origin<'_>, kind: Referr
 
 /// What decides about the finalizer of a grant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Surroundings {
+pub struct GrantContext {
     /// Whether the controller serves references from other namespaces.
     pub serves_others: bool,
     /// When the deletion of its namespace was requested.
@@ -176,7 +181,7 @@ pub struct Surroundings {
 
 /// What a pass of a grant does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum GrantAction {
     /// Nothing.
     None,
     /// It adds the finalizer.
@@ -190,19 +195,19 @@ pub enum Step {
 /// Plans a pass of a grant.
 ///
 /// An image that no object refers to does not wait, so images are left only if references, or their data, keep them.
-pub fn step(grant: &Grant, surroundings: Surroundings) -> Step {
-    let Surroundings { serves_others, terminating, has_images } = surroundings;
+pub fn plan_grant(grant: &Grant, surroundings: GrantContext) -> GrantAction {
+    let GrantContext { serves_others, terminating, has_images } = surroundings;
     match (grant.deleted, grant.protected) {
-        (None, false) if serves_others => Step::Protect,
-        (Some(_), true) if has_images && grant.is_in_effect(terminating) => Step::Hold,
-        (Some(_), true) => Step::Release,
-        _ => Step::None,
+        (None, false) if serves_others => GrantAction::Protect,
+        (Some(_), true) if has_images && grant.is_in_effect(terminating) => GrantAction::Hold,
+        (Some(_), true) => GrantAction::Release,
+        _ => GrantAction::None,
     }
 }
 
 /// An image that a wrapper would create.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Proposed<'a> {
+pub struct ProposedImage<'a> {
     /// Kind of the source.
     pub source: SourceType,
     /// The URL, if it has one.
@@ -219,7 +224,7 @@ pub struct Proposed<'a> {
 ///
 /// The texts are the same whether the image, the Secret or the class exists, so that nothing can be found out by trying.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum ImageCreationRefusal {
     /// The URL is refused in every namespace.
     #[error(transparent)]
     Url(#[from] UrlError),
@@ -237,13 +242,13 @@ pub enum Refused {
 /// If the URL is refused everywhere, or if no single grant permits the creation with all four limits.
 pub fn may_create(
     grants: &[Grant],
-    image: &Key,
-    origin: Origin<'_>,
-    proposed: &Proposed<'_>,
+    image: &ObjectKey,
+    origin: ReferrerNamespace<'_>,
+    proposed: &ProposedImage<'_>,
     allowed_urls: &[SourceUrl],
-) -> Result<(), Refused> {
+) -> Result<(), ImageCreationRefusal> {
     if let Some(url) = proposed.url {
-        check(proposed.source, url, allowed_urls)?;
+        check_source_url(proposed.source, url, allowed_urls)?;
     }
     if image.namespace == origin.namespace {
         return Ok(());
@@ -252,11 +257,15 @@ pub fn may_create(
         grant.covers(image, origin, &[GrantKind::VirtualMachine])
             && grant.create.as_ref().is_some_and(|create| create.permits(proposed))
     };
-    if grants.iter().any(permits) { Ok(()) } else { Err(Refused::NoGrant(image.namespace.clone())) }
+    if grants.iter().any(permits) {
+        Ok(())
+    } else {
+        Err(ImageCreationRefusal::NoGrant(image.namespace.clone()))
+    }
 }
 
-impl Create {
-    fn permits(&self, proposed: &Proposed<'_>) -> bool {
+impl ImageCreationGrant {
+    fn permits(&self, proposed: &ProposedImage<'_>) -> bool {
         let url = match proposed.url {
             // A blank disk is not imported from anywhere.
             None => true,

@@ -26,7 +26,7 @@
 //! This is invariant I11. It holds for every order of events, for caches that are behind, for restarts and for two leaders,
 //! because of four rules:
 //!
-//! 1. Nothing is removed on the word of a cache. [`plan::Reads`] requests a list from the API server, and only a list that
+//! 1. Nothing is removed on the word of a cache. [`plan::RequiredReads`] requests a list from the API server, and only a list that
 //!    began after the fact that makes the decision final counts: the deletion timestamp, or the end of the time to live.
 //! 2. The end of the time to live deletes the image at the version that the plan used, and only sets the deletion timestamp.
 //!    Its deletion then counts again.

@@ -14,17 +14,17 @@ const TOKEN: usize = 1024;
 pub const NESTING: usize = 100;
 
 /// A message of this text.
-pub fn message(text: &str) -> String {
-    shorten(text, MESSAGE)
+pub fn shorten_message(text: &str) -> String {
+    shorten_text(text, MESSAGE)
 }
 
 /// A progress of this text.
-pub fn progress(text: &str) -> String {
-    shorten(text, PROGRESS)
+pub fn shorten_progress(text: &str) -> String {
+    shorten_text(text, PROGRESS)
 }
 
 /// What is stored of the value of an annotation. Different values stay different.
-pub fn token(value: &str) -> String {
+pub fn shorten_retry_token(value: &str) -> String {
     if value.len() <= TOKEN {
         return value.to_owned();
     }
@@ -32,7 +32,7 @@ pub fn token(value: &str) -> String {
     digest.iter().fold("sha256:".to_owned(), |text, byte| format!("{text}{byte:02x}"))
 }
 
-fn shorten(text: &str, limit: usize) -> String {
+fn shorten_text(text: &str, limit: usize) -> String {
     const END: &str = " ...";
     if text.len() <= limit {
         return text.to_owned();
@@ -51,17 +51,18 @@ mod tests {
     #[case::two_bytes("\u{e9}")]
     #[case::four_bytes("\u{1f600}")]
     fn texts_are_shortened_at_characters(#[case] character: &str) {
-        assert_eq!(progress(character), character);
-        let long = progress(&character.repeat(100));
+        assert_eq!(shorten_progress(character), character);
+        let long = shorten_progress(&character.repeat(100));
         assert!(long.len() <= PROGRESS && long.ends_with(" ...") && long.starts_with(character), "{long}");
-        assert!(message(&character.repeat(10_000)).len() <= MESSAGE);
+        assert!(shorten_message(&character.repeat(10_000)).len() <= MESSAGE);
     }
 
     #[test]
     fn a_long_token_is_replaced_by_its_digest() {
         let limit = "x".repeat(TOKEN);
-        assert_eq!(token(&limit), limit);
-        let (one, other) = (token(&format!("{limit}1")), token(&format!("{limit}2")));
+        assert_eq!(shorten_retry_token(&limit), limit);
+        let (one, other) =
+            (shorten_retry_token(&format!("{limit}1")), shorten_retry_token(&format!("{limit}2")));
         assert!(one.len() < 100 && one != other, "{one}");
     }
 }

@@ -5,25 +5,25 @@ use std::{collections::BTreeSet, fmt, time::Duration};
 use jiff::Timestamp;
 use vmpool_api::diskimage::values::ImagePhase;
 
-use crate::failure::Reason;
+use crate::failure::DiskImageReason;
 
 /// Namespace and name of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key {
+pub struct ObjectKey {
     /// The namespace.
     pub namespace: String,
     /// The name.
     pub name: String,
 }
 
-impl Key {
+impl ObjectKey {
     /// The key of an object.
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for ObjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }
@@ -32,9 +32,9 @@ impl fmt::Display for Key {
 /// An image, as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
-pub struct Image {
+pub struct DiskImage {
     /// Namespace and name. The objects with its data have the same.
-    pub key: Key,
+    pub key: ObjectKey,
     /// The UID.
     pub uid: String,
     /// The version at which the facts were read.
@@ -56,12 +56,12 @@ pub struct Image {
     /// Why the spec cannot be imported, if it cannot.
     pub invalid: Option<String>,
     /// The stored status.
-    pub status: Status,
+    pub status: DiskImageStatus,
 }
 
 /// An object with the name of the image.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found<T> {
+pub enum FoundObject<T> {
     /// There is none.
     Missing,
     /// It does not belong to this image.
@@ -70,7 +70,7 @@ pub enum Found<T> {
     Ours(T),
 }
 
-impl<T> Found<T> {
+impl<T> FoundObject<T> {
     /// The object, if it belongs to the image.
     pub fn ours(&self) -> Option<&T> {
         match self {
@@ -103,7 +103,7 @@ pub enum Transfer {
 
 /// The DataVolume that imports the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DataVolume {
+pub struct BackingDataVolume {
     /// The UID.
     pub uid: String,
     /// When it was created, by the clock of the API server, which can differ from that of the controller.
@@ -124,7 +124,7 @@ pub struct DataVolume {
     pub prepopulated: bool,
 }
 
-impl DataVolume {
+impl BackingDataVolume {
     /// Why the data does not arrive, for users. Empty if CDI reports nothing.
     pub fn problem(&self) -> String {
         let stopped = self.not_running.as_ref();
@@ -150,7 +150,7 @@ pub struct NotRunning {
 /// The claim with the imported data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
-pub struct Claim {
+pub struct BackingClaim {
     /// The UID.
     pub uid: String,
     /// Whether it has a deletion timestamp.
@@ -165,7 +165,7 @@ pub struct Claim {
 
 /// The snapshot that machines clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct BackingSnapshot {
     /// The UID.
     pub uid: String,
     /// When it was created, by the clock of the API server, which can differ from that of the controller.
@@ -186,7 +186,7 @@ pub struct Snapshot {
 
 /// The DataSource through which machines find the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DataSource {
+pub struct BackingDataSource {
     /// The UID.
     pub uid: String,
     /// Whether it has a deletion timestamp.
@@ -206,7 +206,7 @@ pub enum DataTarget {
 
 /// A kind of object that the template of a DataVolume can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum SourceKind {
+pub enum NamedSourceKind {
     /// A DataSource.
     DataSource,
     /// A snapshot.
@@ -219,9 +219,9 @@ pub enum SourceKind {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NamedSource {
     /// Its kind.
-    pub kind: SourceKind,
+    pub kind: NamedSourceKind,
     /// Its namespace and name.
-    pub key: Key,
+    pub key: ObjectKey,
 }
 
 /// A kind of object that the controller creates for the data of an image.
@@ -237,19 +237,19 @@ pub enum DataKind {
 
 /// The objects with the data of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Backing {
+pub struct BackingObjects {
     /// Whether the API server serves DataVolumes and DataSources.
     pub importer_served: bool,
     /// Whether the API server serves snapshots.
     pub snapshots_served: bool,
     /// The DataVolume.
-    pub data_volume: Found<DataVolume>,
+    pub data_volume: FoundObject<BackingDataVolume>,
     /// The claim.
-    pub claim: Found<Claim>,
+    pub claim: FoundObject<BackingClaim>,
     /// The snapshot.
-    pub snapshot: Found<Snapshot>,
+    pub snapshot: FoundObject<BackingSnapshot>,
     /// The DataSource.
-    pub data_source: Found<DataSource>,
+    pub data_source: FoundObject<BackingDataSource>,
     /// Those that have an owner reference to the image, with their UIDs: a leader has created them and exited before it removed the
     /// reference, or an earlier version of the controller has created them.
     pub owned: Vec<(DataKind, String)>,
@@ -257,16 +257,16 @@ pub struct Backing {
     pub mislabeled: Vec<(DataKind, String)>,
 }
 
-impl Backing {
+impl BackingObjects {
     /// A cluster with importer and snapshots, and no object of the image.
     pub fn empty() -> Self {
         Self {
             importer_served: true,
             snapshots_served: true,
-            data_volume: Found::Missing,
-            claim: Found::Missing,
-            snapshot: Found::Missing,
-            data_source: Found::Missing,
+            data_volume: FoundObject::Missing,
+            claim: FoundObject::Missing,
+            snapshot: FoundObject::Missing,
+            data_source: FoundObject::Missing,
             owned: Vec::new(),
             mislabeled: Vec::new(),
         }
@@ -290,13 +290,14 @@ impl Backing {
     }
 
     /// The claim, if its volume is there. The data in it need not be complete.
-    pub fn usable_claim(&self) -> Option<&Claim> {
+    pub fn usable_claim(&self) -> Option<&BackingClaim> {
         self.claim.ours().filter(|claim| claim.bound && !claim.lost && !claim.deleting)
     }
 
     /// The DataVolume, if all data is in its claim and the claim is usable.
-    pub fn complete(&self) -> Option<&DataVolume> {
-        let complete = |volume: &&DataVolume| volume.transfer == Transfer::Succeeded && !volume.deleting;
+    pub fn complete(&self) -> Option<&BackingDataVolume> {
+        let complete =
+            |volume: &&BackingDataVolume| volume.transfer == Transfer::Succeeded && !volume.deleting;
         self.data_volume.ours().filter(complete).filter(|_| self.usable_claim().is_some())
     }
 
@@ -308,7 +309,7 @@ impl Backing {
 
 /// How many objects refer to an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct ReferenceCounts {
     /// Machines and wrappers.
     pub machines: usize,
     /// Pools.
@@ -317,7 +318,7 @@ pub struct Counts {
     pub clones: usize,
 }
 
-impl Counts {
+impl ReferenceCounts {
     /// Whether no object refers to the image.
     pub fn is_zero(self) -> bool {
         self == Self::default()
@@ -339,9 +340,9 @@ pub enum ReferrerKind {
 
 /// An object that refers to an image. The order is that of the status: by namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Reference {
+pub struct ImageReference {
     /// Namespace and name.
-    pub key: Key,
+    pub key: ObjectKey,
     /// The kind.
     pub kind: ReferrerKind,
     /// The UID.
@@ -350,11 +351,11 @@ pub struct Reference {
 
 /// All references to an image, and how they were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct References {
+pub struct ReferenceList {
     /// How many there are.
-    pub counts: Counts,
+    pub counts: ReferenceCounts,
     /// Which ones, in the order of the status.
-    pub list: Vec<Reference>,
+    pub list: Vec<ImageReference>,
     /// Whether they were listed from the API server after the fact that makes the decision final: the deletion mark, or
     /// the end of the time to live. Only then may a decision remove something.
     pub live: bool,
@@ -371,11 +372,11 @@ pub enum DeletionBlocked {
 
 /// The status of an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Status {
+pub struct DiskImageStatus {
     /// The phase. None before the first pass.
     pub phase: Option<ImagePhase>,
-    /// Reason of the condition `Ready`. The condition is True with [`Reason::Synced`] only.
-    pub reason: Option<Reason>,
+    /// Reason of the condition `Ready`. The condition is True with [`DiskImageReason::Synced`] only.
+    pub reason: Option<DiskImageReason>,
     /// Message of the phase and of the condition.
     pub message: String,
     /// Failed attempts of the current import.
@@ -391,9 +392,9 @@ pub struct Status {
     /// Progress of the transfer.
     pub progress: Option<String>,
     /// How many objects refer to the image.
-    pub counts: Counts,
+    pub counts: ReferenceCounts,
     /// The first references.
-    pub references: Vec<Reference>,
+    pub references: Vec<ImageReference>,
     /// Since when no object refers to the image.
     pub unreferenced_since: Option<Timestamp>,
     /// When the controller removes the image.
@@ -420,10 +421,10 @@ pub struct Status {
     pub clone_conflict: Option<String>,
 }
 
-impl Status {
+impl DiskImageStatus {
     /// Whether machines can clone the image.
     pub fn is_ready(&self) -> bool {
-        self.phase == Some(ImagePhase::Ready) && self.reason == Some(Reason::Synced)
+        self.phase == Some(ImagePhase::Ready) && self.reason == Some(DiskImageReason::Synced)
     }
 
     /// UID of the object of this kind.
@@ -437,7 +438,7 @@ impl Status {
     }
 
     /// Times in the future become `now`. They come from a leader whose clock ran ahead, and would delay what they begin.
-    pub fn bring_to_the_past(&mut self, now: Timestamp) {
+    pub fn clamp_future_times(&mut self, now: Timestamp) {
         let times = [
             &mut self.last_failure,
             &mut self.queued_at,
@@ -453,18 +454,18 @@ impl Status {
     /// deleted, nothing new may use it.
     pub fn is_usable(&self) -> bool {
         self.phase == Some(ImagePhase::Ready)
-            && matches!(self.reason, Some(Reason::Synced | Reason::Terminating))
+            && matches!(self.reason, Some(DiskImageReason::Synced | DiskImageReason::Terminating))
             && self.deletion != Some(DeletionBlocked::CleanupPending)
     }
 
     /// Whether the image takes one of the concurrent imports. An image that only waits for a snapshot transfers nothing.
     pub fn transfers(&self) -> bool {
-        self.phase == Some(ImagePhase::Syncing) && self.reason == Some(Reason::Syncing)
+        self.phase == Some(ImagePhase::Syncing) && self.reason == Some(DiskImageReason::Syncing)
     }
 }
 
 /// Names of references for a message, at most ten.
-pub fn name_references(references: &[Reference]) -> String {
+pub fn name_references(references: &[ImageReference]) -> String {
     let names: BTreeSet<String> = references
         .iter()
         .map(|reference| {

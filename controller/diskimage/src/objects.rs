@@ -21,8 +21,8 @@ use vmpool_api::diskimage::{API_VERSION, VmDiskImage};
 use vmpool_api::kubevirt::{DATA_VOLUME_API_VERSION, SNAPSHOT_API_VERSION};
 
 use crate::clone_permission::ClonePermission;
-use crate::model::{DataTarget, Key};
-use crate::owner::OwnerKind;
+use crate::model::{DataTarget, ObjectKey};
+use crate::owner::ObjectOwnerKind;
 
 #[cfg(test)]
 mod tests;
@@ -59,14 +59,14 @@ fn names_of(copied: &BTreeMap<String, String>) -> Option<String> {
 
 /// What an object has of the labels of its image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Labels {
+pub struct ImageObjectLabels {
     /// All labels of the object.
     labels: BTreeMap<String, String>,
     /// The names of those that were copied.
     copied: Option<String>,
 }
 
-impl Labels {
+impl ImageObjectLabels {
     /// `None` for an object that has nothing of an image.
     pub fn read(object: &ObjectMeta) -> Option<Box<Self>> {
         let copied = object.annotations.as_ref().and_then(|all| all.get(COPIED_LABELS)).cloned();
@@ -77,8 +77,12 @@ impl Labels {
 }
 
 /// A merge patch that gives an object the labels of its image again: the UID, and those with these prefixes. `None` if it has them.
-pub fn relabel(image: &VmDiskImage, prefixes: &[String], stored: Option<&Labels>) -> Option<Value> {
-    let none = Labels::default();
+pub fn label_patch(
+    image: &VmDiskImage,
+    prefixes: &[String],
+    stored: Option<&ImageObjectLabels>,
+) -> Option<Value> {
+    let none = ImageObjectLabels::default();
     let stored = stored.unwrap_or(&none);
     let mut wanted = copied_labels(image, prefixes);
     let names = names_of(&wanted);
@@ -95,12 +99,12 @@ pub fn relabel(image: &VmDiskImage, prefixes: &[String], stored: Option<&Labels>
     Some(json!({ "metadata": { "labels": labels, "annotations": { COPIED_LABELS: names } } }))
 }
 
-fn metadata(image: &VmDiskImage, name: &str, prefixes: &[String]) -> Value {
+fn image_object_metadata(image: &VmDiskImage, name: &str, prefixes: &[String]) -> Value {
     let uid = image.metadata.uid.clone().unwrap_or_default();
     let mut labels = copied_labels(image, prefixes);
     let names = names_of(&labels);
     labels.insert(IMAGE_UID.to_owned(), uid.clone());
-    // Neither controller nor blocking: it is there only until [`disown`].
+    // Neither controller nor blocking: it is there only until [`owner_removal_patch`].
     let owner =
         json!({ "apiVersion": API_VERSION, "kind": "VMDiskImage", "name": image.metadata.name, "uid": uid });
     let mut metadata = json!({ "name": name, "namespace": image.metadata.namespace, "labels": labels,
@@ -114,14 +118,15 @@ fn metadata(image: &VmDiskImage, name: &str, prefixes: &[String]) -> Value {
 /// Whether an object belongs to the image: it has the label with the UID, and no other controller.
 pub fn is_of_image(object: &ObjectMeta, image_uid: &str) -> bool {
     let has_label = object.labels.iter().flatten().any(|(name, uid)| name == IMAGE_UID && uid == image_uid);
-    let is_image = |owner| OwnerKind::Image.is_kind_of(owner) && owner.uid == image_uid;
+    let is_image = |owner| ObjectOwnerKind::Image.is_kind_of(owner) && owner.uid == image_uid;
     has_label && OwnerIdentity::of_controller(object).is_none_or(is_image)
 }
 
 /// A JSON patch that removes the owner reference to an image from an object, whose label then says that it belongs to the image.
 /// `None` if it has none. It fails if the owners have changed since.
-pub fn disown(object: &ObjectMeta, image_uid: &str) -> Option<Value> {
-    let is_image = |owner: OwnerIdentity<'_>| OwnerKind::Image.is_kind_of(owner) && owner.uid == image_uid;
+pub fn owner_removal_patch(object: &ObjectMeta, image_uid: &str) -> Option<Value> {
+    let is_image =
+        |owner: OwnerIdentity<'_>| ObjectOwnerKind::Image.is_kind_of(owner) && owner.uid == image_uid;
     let mut owners = object.owner_references.iter().flatten().map(OwnerIdentity::of);
     let at = owners.position(is_image)?;
     let mut operations = vec![
@@ -157,31 +162,31 @@ pub fn owner_reference(image: &VmDiskImage) -> Value {
     })
 }
 
-fn name(image: &VmDiskImage) -> &str {
+fn image_name(image: &VmDiskImage) -> &str {
     image.metadata.name.as_deref().unwrap_or_default()
 }
 
 /// The DataVolume that imports the data. `copied` are the prefixes of the labels that the objects get from the image.
 ///
 /// CDI chooses the access mode, because the spec has no claim of its own.
-pub fn data_volume(image: &VmDiskImage, copied: &[String]) -> Value {
+pub fn data_volume_object(image: &VmDiskImage, copied: &[String]) -> Value {
     let spec = &image.spec;
     let mut storage = json!({ "resources": { "requests": { "storage": spec.disk_size } } });
     if let Some(class) = &spec.storage_class {
         storage["storageClassName"] = json!(class);
     }
-    let mut metadata = metadata(image, name(image), copied);
+    let mut metadata = image_object_metadata(image, image_name(image), copied);
     metadata["annotations"][BIND_IMMEDIATELY] = json!("true");
     metadata["annotations"][DELETE_AFTER_COMPLETION] = json!("false");
     json!({
         "apiVersion": DATA_VOLUME_API_VERSION,
         "kind": "DataVolume",
         "metadata": metadata,
-        "spec": { "source": source(image), "storage": storage },
+        "spec": { "source": data_volume_source(image), "storage": storage },
     })
 }
 
-fn source(image: &VmDiskImage) -> Value {
+fn data_volume_source(image: &VmDiskImage) -> Value {
     let spec = &image.spec;
     // The schema refuses other types, and an image of such a type is not imported.
     let kind = spec.source_type.parse().unwrap_or(SourceType::Blank);
@@ -200,32 +205,32 @@ fn source(image: &VmDiskImage) -> Value {
 }
 
 /// The snapshot of the claim.
-pub fn snapshot(image: &VmDiskImage, copied: &[String]) -> Value {
-    let mut spec = json!({ "source": { "persistentVolumeClaimName": name(image) } });
+pub fn snapshot_object(image: &VmDiskImage, copied: &[String]) -> Value {
+    let mut spec = json!({ "source": { "persistentVolumeClaimName": image_name(image) } });
     if let Some(class) = &image.spec.snapshot_class {
         spec["volumeSnapshotClassName"] = json!(class);
     }
     json!({
         "apiVersion": SNAPSHOT_API_VERSION,
         "kind": "VolumeSnapshot",
-        "metadata": metadata(image, name(image), copied),
+        "metadata": image_object_metadata(image, image_name(image), copied),
         "spec": spec,
     })
 }
 
 /// The DataSource.
-pub fn data_source(image: &VmDiskImage, target: DataTarget, copied: &[String]) -> Value {
-    let key = Key::new(image.metadata.namespace.clone().unwrap_or_default(), name(image));
+pub fn data_source_object(image: &VmDiskImage, target: DataTarget, copied: &[String]) -> Value {
+    let key = ObjectKey::new(image.metadata.namespace.clone().unwrap_or_default(), image_name(image));
     json!({
         "apiVersion": DATA_VOLUME_API_VERSION,
         "kind": "DataSource",
-        "metadata": metadata(image, name(image), copied),
+        "metadata": image_object_metadata(image, image_name(image), copied),
         "spec": { "source": data_source_target(&key, target) },
     })
 }
 
 /// `spec.source` of the DataSource. In a merge patch, it removes what else the source has.
-pub fn data_source_target(image: &Key, target: DataTarget) -> Value {
+pub fn data_source_target(image: &ObjectKey, target: DataTarget) -> Value {
     let reference = json!({ "namespace": image.namespace, "name": image.name });
     match target {
         DataTarget::Snapshot => json!({ "snapshot": reference }),
@@ -238,7 +243,7 @@ pub fn clone_role(image: &VmDiskImage, permission: &ClonePermission) -> Value {
     json!({
         "apiVersion": RBAC_API_VERSION,
         "kind": "Role",
-        "metadata": metadata(image, &permission.name, &[]),
+        "metadata": image_object_metadata(image, &permission.name, &[]),
         "rules": [{
             "apiGroups": [IMPORTER_GROUP],
             "resources": ["datavolumes/source"],
@@ -260,7 +265,7 @@ pub fn clone_role_binding(image: &VmDiskImage, permission: &ClonePermission) -> 
     json!({
         "apiVersion": RBAC_API_VERSION,
         "kind": "RoleBinding",
-        "metadata": metadata(image, &permission.name, &[]),
+        "metadata": image_object_metadata(image, &permission.name, &[]),
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": permission.name },
         "subjects": subjects,
     })

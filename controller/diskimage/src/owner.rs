@@ -5,7 +5,7 @@ use vmpool_api::{OwnerIdentity, diskimage, kubevirt};
 /// Group and kind of an owner. An owner counts only with group, kind, name and UID, and in the namespace of
 /// what it owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum OwnerKind {
+pub enum ObjectOwnerKind {
     /// A disk image.
     Image,
     /// A wrapper.
@@ -18,7 +18,7 @@ pub enum OwnerKind {
     DataVolume,
 }
 
-impl OwnerKind {
+impl ObjectOwnerKind {
     /// Whether an owner has this group and kind.
     pub fn is_kind_of(self, owner: OwnerIdentity<'_>) -> bool {
         match self {

@@ -13,18 +13,18 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use vmpool_api::diskimage::values::ImagePhase;
 
-use crate::failure::Reason;
-use crate::model::{Image, Key};
-use crate::settings::Places;
+use crate::failure::DiskImageReason;
+use crate::model::{DiskImage, ObjectKey};
+use crate::settings::ImportConcurrency;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum QueueEntryState {
     /// It waits, since this moment.
     Waiting(Timestamp),
     /// It was given a turn and could not start, so that other images go first. It waits since this moment.
-    Passed(Timestamp),
+    Skipped(Timestamp),
     /// It was given a turn, and the observed status does not show the import yet.
-    Given,
+    Admitted,
     /// Its status shows the import.
     Transferring,
 }
@@ -36,22 +36,22 @@ struct Entry {
     /// The version of the newest observation. Versions of one resource are compared as integers.
     version: u64,
     /// None if it neither waits nor is imported.
-    place: Option<Place>,
+    place: Option<QueueEntryState>,
 }
 
 /// The images that wait for an import, and those that are imported.
 #[derive(Clone, Debug, Default)]
-pub struct Queue {
-    entries: BTreeMap<Key, Entry>,
+pub struct ImportQueue {
+    entries: BTreeMap<ObjectKey, Entry>,
     /// The number of turns that were given.
     turns: u64,
     /// The number of the last turn of each namespace. A new leader begins without any: the image that waits longest is then first.
     last_turns: BTreeMap<String, u64>,
 }
 
-impl Queue {
+impl ImportQueue {
     /// Notes the status of an image, unless a newer one is noted. A new leader notes all images before it gives the first turn.
-    pub fn observe(&mut self, image: &Image) {
+    pub fn observe(&mut self, image: &DiskImage) {
         let version = image.resource_version.parse().unwrap_or_default();
         let known = self.entries.get(&image.key);
         if known.is_some_and(|known| version < known.version) {
@@ -63,7 +63,7 @@ impl Queue {
     }
 
     /// Forgets a deleted image.
-    pub fn remove(&mut self, image: &Key) {
+    pub fn remove(&mut self, image: &ObjectKey) {
         self.entries.remove(image);
         if !self.entries.keys().any(|other| other.namespace == image.namespace) {
             self.last_turns.remove(&image.namespace);
@@ -72,25 +72,25 @@ impl Queue {
 
     /// Takes a turn back, because the image did not start: for example, objects of its former import are not gone yet. It gets
     /// a turn again if it asks for one, but keeps no other image waiting meanwhile.
-    pub fn take_back(&mut self, image: &Image) {
+    pub fn revoke_admission(&mut self, image: &DiskImage) {
         let since = image.status.queued_at;
         if let Some(entry) =
-            self.entries.get_mut(&image.key).filter(|entry| entry.place == Some(Place::Given))
+            self.entries.get_mut(&image.key).filter(|entry| entry.place == Some(QueueEntryState::Admitted))
         {
-            entry.place = since.map(Place::Passed);
+            entry.place = since.map(QueueEntryState::Skipped);
         }
     }
 
     /// Gives an image its turn, if a place is free and no other image is before it. Images that wait equally long are in the order
     /// of their names.
-    pub fn turn(&mut self, image: &Key, places: Places) -> bool {
+    pub fn admit_import(&mut self, image: &ObjectKey, places: ImportConcurrency) -> bool {
         let Some(place) = self.place(image) else { return false };
-        let (Place::Waiting(since) | Place::Passed(since)) = place else { return true };
+        let (QueueEntryState::Waiting(since) | QueueEntryState::Skipped(since)) = place else { return true };
         // An image whose turn was passed on waits again when no place is free, so that it is told when one is.
-        self.set_place(image, Place::Waiting(since));
+        self.set_place(image, QueueEntryState::Waiting(since));
         let turn = self.first(places).contains(&image);
         if turn {
-            self.set_place(image, Place::Given);
+            self.set_place(image, QueueEntryState::Admitted);
             self.turns += 1;
             self.last_turns.insert(image.namespace.clone(), self.turns);
         }
@@ -98,14 +98,14 @@ impl Queue {
     }
 
     /// The images that may start now, in their order.
-    pub fn next(&self, places: Places) -> Vec<Key> {
+    pub fn next(&self, places: ImportConcurrency) -> Vec<ObjectKey> {
         self.first(places).into_iter().cloned().collect()
     }
 
-    fn first(&self, places: Places) -> Vec<&Key> {
+    fn first(&self, places: ImportConcurrency) -> Vec<&ObjectKey> {
         let mut running: BTreeMap<&str, usize> = BTreeMap::new();
         for (key, entry) in &self.entries {
-            if matches!(entry.place, Some(Place::Given | Place::Transferring)) {
+            if matches!(entry.place, Some(QueueEntryState::Admitted | QueueEntryState::Transferring)) {
                 *running.entry(&key.namespace).or_default() += 1;
             }
         }
@@ -113,7 +113,7 @@ impl Queue {
         if free == 0 {
             return Vec::new();
         }
-        let mut waiting: Vec<(Timestamp, &Key)> = self.waiting().collect();
+        let mut waiting: Vec<(Timestamp, &ObjectKey)> = self.waiting().collect();
         waiting.sort();
         let mut ordered = Vec::new();
         for (since, key) in waiting {
@@ -128,7 +128,7 @@ impl Queue {
         ordered.into_iter().take(free).map(|(.., key)| key).collect()
     }
 
-    fn set_place(&mut self, image: &Key, place: Place) {
+    fn set_place(&mut self, image: &ObjectKey, place: QueueEntryState) {
         if let Some(entry) = self.entries.get_mut(image) {
             entry.place = Some(place);
         }
@@ -137,7 +137,9 @@ impl Queue {
     /// Number of images that are imported or were given their turn.
     pub fn transferring(&self) -> usize {
         let places = self.entries.values().filter_map(|entry| entry.place);
-        places.filter(|place| matches!(place, Place::Given | Place::Transferring)).count()
+        places
+            .filter(|place| matches!(place, QueueEntryState::Admitted | QueueEntryState::Transferring))
+            .count()
     }
 
     /// Number of images that wait for their turn.
@@ -146,13 +148,13 @@ impl Queue {
     }
 
     /// Whether the queue has noted this image.
-    pub fn knows(&self, image: &Key) -> bool {
+    pub fn knows(&self, image: &ObjectKey) -> bool {
         self.entries.contains_key(image)
     }
 
     /// Whether the image waits for its turn.
-    pub fn is_waiting(&self, image: &Key) -> bool {
-        matches!(self.place(image), Some(Place::Waiting(_)))
+    pub fn is_waiting(&self, image: &ObjectKey) -> bool {
+        matches!(self.place(image), Some(QueueEntryState::Waiting(_)))
     }
 
     /// Whether no image waits.
@@ -160,40 +162,48 @@ impl Queue {
         self.len() == 0
     }
 
-    fn place(&self, image: &Key) -> Option<Place> {
+    fn place(&self, image: &ObjectKey) -> Option<QueueEntryState> {
         self.entries.get(image).and_then(|entry| entry.place)
     }
 
-    fn waiting(&self) -> impl Iterator<Item = (Timestamp, &Key)> {
+    fn waiting(&self) -> impl Iterator<Item = (Timestamp, &ObjectKey)> {
         self.entries.iter().filter_map(|(key, entry)| match entry.place {
-            Some(Place::Waiting(since)) => Some((since, key)),
-            Some(Place::Passed(_) | Place::Given | Place::Transferring) | None => None,
+            Some(QueueEntryState::Waiting(since)) => Some((since, key)),
+            Some(QueueEntryState::Skipped(_) | QueueEntryState::Admitted | QueueEntryState::Transferring)
+            | None => None,
         })
     }
 }
 
 /// The place of an image with this status, whose place was `former`.
-fn place_of(image: &Image, former: Option<Place>) -> Option<Place> {
+fn place_of(image: &DiskImage, former: Option<QueueEntryState>) -> Option<QueueEntryState> {
     let status = &image.status;
     if image.blank {
         return None;
     }
     // The deletion of an image, and a conflict of names, replace the reason, and its import continues.
-    let is_replaced = image.deleting || status.reason == Some(Reason::NameConflict);
+    let is_replaced = image.deleting || status.reason == Some(DiskImageReason::NameConflict);
     let continues =
         is_replaced && status.phase == Some(ImagePhase::Syncing) && status.sync_started_at.is_some();
     if (status.transfers() && !image.deleting) || continues {
-        return Some(Place::Transferring);
+        return Some(QueueEntryState::Transferring);
     }
     if image.deleting || status.phase != Some(ImagePhase::Queued) {
         return None;
     }
-    if former == Some(Place::Given) {
+    if former == Some(QueueEntryState::Admitted) {
         return former;
     }
     // An image that cannot start keeps no other image waiting.
-    let blocked = matches!(status.reason, Some(Reason::NameConflict | Reason::ResourceCreationFailed));
-    let place = if matches!(former, Some(Place::Passed(_))) { Place::Passed } else { Place::Waiting };
+    let blocked = matches!(
+        status.reason,
+        Some(DiskImageReason::NameConflict | DiskImageReason::ResourceCreationFailed)
+    );
+    let place = if matches!(former, Some(QueueEntryState::Skipped(_))) {
+        QueueEntryState::Skipped
+    } else {
+        QueueEntryState::Waiting
+    };
     status.queued_at.filter(|_| !blocked).map(place)
 }
 

@@ -9,8 +9,8 @@ use vmpool_api::diskimage::finalizers::GRANT_PROTECTION;
 use vmpool_api::diskimage::{VmDiskImageGrant, vm_disk_image_grant::VmDiskImageGrantFrom};
 use vmpool_api::kubevirt::DataSource;
 
-use crate::grants::{Create, Grant, GrantKind, Grantee, Namespaces, Requirement};
-use crate::model::{Key, NamedSource, SourceKind};
+use crate::grants::{Grant, GrantKind, GrantedNamespaces, Grantee, ImageCreationGrant, NamespaceRequirement};
+use crate::model::{NamedSource, NamedSourceKind, ObjectKey};
 use crate::source::SourceUrl;
 
 pub mod backing;
@@ -19,19 +19,19 @@ pub mod referrer;
 pub mod wrapper;
 
 /// Namespace and name of a stored object.
-pub fn key(metadata: &ObjectMeta) -> Key {
-    Key::new(metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+pub fn object_key(metadata: &ObjectMeta) -> ObjectKey {
+    ObjectKey::new(metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }
 
 /// A stored grant. What cannot be read of it permits nothing.
-pub fn grant(stored: &VmDiskImageGrant) -> Grant {
+pub fn read_grant(stored: &VmDiskImageGrant) -> Grant {
     let spec = &stored.spec;
     let create = spec.create.as_ref().filter(|create| create.allowed == Some(true));
     Grant {
         namespace: stored.metadata.namespace.clone().unwrap_or_default(),
-        from: spec.from.iter().map(grantee).collect(),
+        from: spec.from.iter().map(read_grantee).collect(),
         to: spec.to.iter().flatten().map(|entry| entry.name.clone()).collect(),
-        create: create.map(|create| Create {
+        create: create.map(|create| ImageCreationGrant {
             urls: create.url_prefixes.iter().flatten().filter_map(|url| SourceUrl::parse(url).ok()).collect(),
             secrets: create.secret_refs.clone().unwrap_or_default(),
             storage_classes: create.storage_classes.clone().unwrap_or_default(),
@@ -40,35 +40,38 @@ pub fn grant(stored: &VmDiskImageGrant) -> Grant {
                 .clone()
                 .map(|limit| limit.compare(&limit).is_ok().then_some(limit)),
         }),
-        deleted: deleted(&stored.metadata),
+        deleted: deletion_time(&stored.metadata),
         protected: stored.metadata.finalizers.iter().flatten().any(|name| name == GRANT_PROTECTION),
     }
 }
 
 /// When the deletion of a stored object was requested.
-pub fn deleted(metadata: &ObjectMeta) -> Option<Timestamp> {
+pub fn deletion_time(metadata: &ObjectMeta) -> Option<Timestamp> {
     metadata.deletion_timestamp.as_ref().map(|time| time.0)
 }
 
-fn grantee(from: &VmDiskImageGrantFrom) -> Grantee {
+fn read_grantee(from: &VmDiskImageGrantFrom) -> Grantee {
     let namespaces = match (&from.namespace, &from.namespace_selector) {
-        (Some(name), None) => Namespaces::Name(name.clone()),
+        (Some(name), None) => GrantedNamespaces::Name(name.clone()),
         (None, Some(selector)) => {
             let labels = selector.match_labels.iter().flatten();
-            let labels = labels.map(|(key, value)| Requirement::In(key.clone(), vec![value.clone()]));
+            let labels =
+                labels.map(|(key, value)| NamespaceRequirement::In(key.clone(), vec![value.clone()]));
             let expressions = selector.match_expressions.iter().flatten().map(|each| {
                 let values = each.values.clone().unwrap_or_default();
                 match each.operator.as_str() {
-                    "In" if !values.is_empty() => Requirement::In(each.key.clone(), values),
-                    "NotIn" if !values.is_empty() => Requirement::NotIn(each.key.clone(), values),
-                    "Exists" if values.is_empty() => Requirement::Exists(each.key.clone()),
-                    "DoesNotExist" if values.is_empty() => Requirement::DoesNotExist(each.key.clone()),
-                    _ => Requirement::Unreadable,
+                    "In" if !values.is_empty() => NamespaceRequirement::In(each.key.clone(), values),
+                    "NotIn" if !values.is_empty() => NamespaceRequirement::NotIn(each.key.clone(), values),
+                    "Exists" if values.is_empty() => NamespaceRequirement::Exists(each.key.clone()),
+                    "DoesNotExist" if values.is_empty() => {
+                        NamespaceRequirement::DoesNotExist(each.key.clone())
+                    }
+                    _ => NamespaceRequirement::Unreadable,
                 }
             });
-            Namespaces::Selected(labels.chain(expressions).collect())
+            GrantedNamespaces::Selected(labels.chain(expressions).collect())
         }
-        _ => Namespaces::None,
+        _ => GrantedNamespaces::None,
     };
     let kinds = from.kinds.iter().flatten().filter_map(|kind| match kind.as_str() {
         "VirtualMachine" => Some(GrantKind::VirtualMachine),
@@ -78,12 +81,12 @@ fn grantee(from: &VmDiskImageGrantFrom) -> Grantee {
     let kinds: Vec<GrantKind> = kinds.collect();
     // Without a kind that is known, the entry means none, and not all.
     let none = kinds.is_empty() && from.kinds.as_ref().is_some_and(|kinds| !kinds.is_empty());
-    Grantee { namespaces: if none { Namespaces::None } else { namespaces }, kinds }
+    Grantee { namespaces: if none { GrantedNamespaces::None } else { namespaces }, kinds }
 }
 
 /// The images that the DataVolume templates of a machine or a pool name, if they are images: a DataSource, a snapshot or a claim
 /// with the name of an image.
-pub fn named_images(namespace: &str, object: &Value) -> BTreeSet<Key> {
+pub fn named_images(namespace: &str, object: &Value) -> BTreeSet<ObjectKey> {
     named_sources(namespace, object).into_iter().map(|source| source.key).collect()
 }
 
@@ -101,14 +104,15 @@ pub fn source_targets(namespace: &str, object: &Value) -> BTreeSet<NamedSource> 
     let sources = [&object["spec"]["source"], &object["status"]["source"]];
     let targets = sources.into_iter().flat_map(|source| {
         let kinds = [
-            (SourceKind::DataSource, "dataSource"),
-            (SourceKind::Snapshot, "snapshot"),
-            (SourceKind::Claim, "pvc"),
+            (NamedSourceKind::DataSource, "dataSource"),
+            (NamedSourceKind::Snapshot, "snapshot"),
+            (NamedSourceKind::Claim, "pvc"),
         ];
         kinds.into_iter().filter_map(|(kind, field)| read_reference(namespace, kind, &source[field]))
     });
-    let is_followed =
-        |target: &NamedSource| target.kind != SourceKind::DataSource || target.key.namespace == namespace;
+    let is_followed = |target: &NamedSource| {
+        target.kind != NamedSourceKind::DataSource || target.key.namespace == namespace
+    };
     targets.filter(is_followed).collect()
 }
 
@@ -122,9 +126,9 @@ pub fn data_source_targets(stored: &DataSource) -> BTreeSet<NamedSource> {
 pub(crate) fn named_source(namespace: &str, spec: &Value) -> Option<NamedSource> {
     let source = &spec["source"];
     let (kind, reference) = [
-        (SourceKind::DataSource, &spec["sourceRef"]),
-        (SourceKind::Snapshot, &source["snapshot"]),
-        (SourceKind::Claim, &source["pvc"]),
+        (NamedSourceKind::DataSource, &spec["sourceRef"]),
+        (NamedSourceKind::Snapshot, &source["snapshot"]),
+        (NamedSourceKind::Claim, &source["pvc"]),
     ]
     .into_iter()
     .find(|(_, each)| each.is_object())?;
@@ -133,10 +137,10 @@ pub(crate) fn named_source(namespace: &str, spec: &Value) -> Option<NamedSource>
 }
 
 /// The object that a reference names. CDI takes an empty namespace for an omitted one.
-fn read_reference(namespace: &str, kind: SourceKind, reference: &Value) -> Option<NamedSource> {
+fn read_reference(namespace: &str, kind: NamedSourceKind, reference: &Value) -> Option<NamedSource> {
     let name = reference["name"].as_str().filter(|name| !name.is_empty())?;
     let named = reference["namespace"].as_str().filter(|named| !named.is_empty());
-    Some(NamedSource { kind, key: Key::new(named.unwrap_or(namespace), name) })
+    Some(NamedSource { kind, key: ObjectKey::new(named.unwrap_or(namespace), name) })
 }
 
 #[cfg(test)]
@@ -144,7 +148,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::grants::{Origin, may_refer};
+    use crate::grants::{ReferrerNamespace, may_refer};
     use crate::model::ReferrerKind;
 
     fn permits(from: &Value) -> bool {
@@ -152,10 +156,10 @@ mod tests {
             "apiVersion": "vmpool.dev/v1alpha1", "kind": "VMDiskImageGrant",
             "metadata": {"name": "g", "namespace": "images"}, "spec": {"from": [from]},
         });
-        let grant = grant(&serde_json::from_value(stored).unwrap());
+        let grant = read_grant(&serde_json::from_value(stored).unwrap());
         let labels = [("team".to_owned(), "a".to_owned())].into();
-        let origin = Origin { namespace: "team-a", labels: Some(&labels) };
-        may_refer(&[grant], &Key::new("images", "debian"), origin, ReferrerKind::Wrapper)
+        let origin = ReferrerNamespace { namespace: "team-a", labels: Some(&labels) };
+        may_refer(&[grant], &ObjectKey::new("images", "debian"), origin, ReferrerKind::Wrapper)
     }
 
     #[rstest]
@@ -191,8 +195,8 @@ mod tests {
     #[case::another_kind(json!({"sourceRef": {"kind": "Image", "name": "d"}}), None)]
     #[case::a_download(json!({"source": {"http": {"url": "http://example.com"}}}), None)]
     fn images_are_found_in_templates(#[case] spec: Value, #[case] found: Option<(&str, &str)>) {
-        let found: BTreeSet<Key> =
-            found.into_iter().map(|(namespace, name)| Key::new(namespace, name)).collect();
+        let found: BTreeSet<ObjectKey> =
+            found.into_iter().map(|(namespace, name)| ObjectKey::new(namespace, name)).collect();
         let machine = json!({"spec": {"dataVolumeTemplates": [{"spec": spec}]}});
         assert_eq!(named_images("n", &machine), found);
         let pool = json!({"spec": {"virtualMachineTemplate": machine}});
@@ -200,22 +204,25 @@ mod tests {
     }
 
     #[rstest]
-    #[case::a_snapshot(json!({"spec": {"source": {"snapshot": {"name": "d", "namespace": "i"}}}}), &[(SourceKind::Snapshot, "i")])]
+    #[case::a_snapshot(json!({"spec": {"source": {"snapshot": {"name": "d", "namespace": "i"}}}}), &[(NamedSourceKind::Snapshot, "i")])]
     #[case::a_claim_of_an_empty_namespace(
-        json!({"spec": {"source": {"pvc": {"name": "d", "namespace": ""}}}}), &[(SourceKind::Claim, "n")])]
+        json!({"spec": {"source": {"pvc": {"name": "d", "namespace": ""}}}}), &[(NamedSourceKind::Claim, "n")])]
     #[case::a_data_source(
-        json!({"spec": {"source": {"dataSource": {"name": "d", "namespace": "n"}}}}), &[(SourceKind::DataSource, "n")])]
+        json!({"spec": {"source": {"dataSource": {"name": "d", "namespace": "n"}}}}), &[(NamedSourceKind::DataSource, "n")])]
     #[case::a_data_source_of_another_namespace(
         json!({"spec": {"source": {"dataSource": {"name": "d", "namespace": "i"}}}}), &[])]
     #[case::what_cdi_has_resolved(
         json!({"spec": {"source": {"dataSource": {"name": "d"}}},
             "status": {"source": {"snapshot": {"name": "d", "namespace": "i"}}}}),
-        &[(SourceKind::DataSource, "n"), (SourceKind::Snapshot, "i")])]
+        &[(NamedSourceKind::DataSource, "n"), (NamedSourceKind::Snapshot, "i")])]
     #[case::nothing(json!({"spec": {"source": {}}}), &[])]
-    fn the_targets_of_a_data_source_are_read(#[case] object: Value, #[case] found: &[(SourceKind, &str)]) {
+    fn the_targets_of_a_data_source_are_read(
+        #[case] object: Value,
+        #[case] found: &[(NamedSourceKind, &str)],
+    ) {
         let found: BTreeSet<NamedSource> = found
             .iter()
-            .map(|(kind, namespace)| NamedSource { kind: *kind, key: Key::new(*namespace, "d") })
+            .map(|(kind, namespace)| NamedSource { kind: *kind, key: ObjectKey::new(*namespace, "d") })
             .collect();
         assert_eq!(source_targets("n", &object), found);
     }

@@ -7,7 +7,7 @@ const HOUR: Duration = Duration::from_hours(1);
 
 /// How many images may be imported at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Places {
+pub struct ImportConcurrency {
     /// In the whole cluster.
     pub all: usize,
     /// Of one namespace.
@@ -16,7 +16,7 @@ pub struct Places {
 
 /// Limits of imports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct ImportLimits {
     /// Number of images that are imported at the same time, in the whole cluster.
     pub max_concurrent_syncs: usize,
     /// Number of images of one namespace that are imported at the same time.
@@ -37,7 +37,7 @@ pub struct Settings {
     pub snapshot_unready_grace: Duration,
 }
 
-impl Default for Settings {
+impl Default for ImportLimits {
     fn default() -> Self {
         Self {
             max_concurrent_syncs: 10,
@@ -53,10 +53,13 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl ImportLimits {
     /// The places in the queue of imports.
-    pub fn places(&self) -> Places {
-        Places { all: self.max_concurrent_syncs, per_namespace: self.max_concurrent_syncs_per_namespace }
+    pub fn import_concurrency(&self) -> ImportConcurrency {
+        ImportConcurrency {
+            all: self.max_concurrent_syncs,
+            per_namespace: self.max_concurrent_syncs_per_namespace,
+        }
     }
 
     /// The wait after this number of failed attempts.
@@ -79,6 +82,6 @@ mod tests {
     #[case::at_most_an_hour(4, HOUR)]
     #[case::without_overflow(u32::MAX, HOUR)]
     fn the_wait_grows_to_its_limit(#[case] failures: u32, #[case] wait: Duration) {
-        assert_eq!(Settings::default().backoff(failures), wait);
+        assert_eq!(ImportLimits::default().backoff(failures), wait);
     }
 }

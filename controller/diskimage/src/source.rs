@@ -110,7 +110,7 @@ impl SourceUrl {
 ///
 /// # Errors
 /// If the URL is malformed or ambiguous, does not fit the source type, leads to a local address, or is not allowed.
-pub fn check(source: SourceType, text: &str, allowed: &[SourceUrl]) -> Result<(), UrlError> {
+pub fn check_source_url(source: SourceType, text: &str, allowed: &[SourceUrl]) -> Result<(), UrlError> {
     let (schemes, shown): (&[&str], _) = match source {
         SourceType::S3 | SourceType::Http => (&["http", "https"], "http:// or https://"),
         SourceType::Registry => (&["docker"], "docker:// or oci-archive:"),

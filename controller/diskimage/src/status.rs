@@ -9,11 +9,12 @@ use vmpool_api::diskimage::vm_disk_image::{
 use vmpool_api::diskimage::{self, VmDiskImageStatus};
 use vmpool_api::kubevirt;
 
-use crate::conditions::Conditions;
-use crate::failure::Reason;
+use crate::conditions::ConditionBuilder;
+use crate::failure::DiskImageReason;
 use crate::limits;
 use crate::model::{
-    Backing, Counts, DeletionBlocked, Image, Reference, ReferrerKind, Status, name_references,
+    BackingObjects, DeletionBlocked, DiskImage, DiskImageStatus, ImageReference, ReferenceCounts,
+    ReferrerKind, name_references,
 };
 
 #[cfg(test)]
@@ -24,36 +25,36 @@ pub(crate) const CLONE_PERMITTED: &str = "ClonePermitted";
 
 /// The status to store. `stored` is the status of the image, `planned` the one of the plan, and `references` are all that
 /// were counted. A status that did not change is equal to the stored one.
-pub fn render(
-    image: &Image,
+pub fn render_image_status(
+    image: &DiskImage,
     stored: Option<&VmDiskImageStatus>,
-    planned: &Status,
-    backing: &Backing,
-    references: &[Reference],
+    planned: &DiskImageStatus,
+    backing: &BackingObjects,
+    references: &[ImageReference],
     now: Timestamp,
 ) -> VmDiskImageStatus {
     let name = image.key.name.clone();
     let named = |uid: &Option<String>| uid.clone().map(|uid| (name.clone(), uid));
     let snapshot = backing.snapshot.ours();
-    let conditions = conditions(image, stored, planned, references, now);
+    let conditions = render_image_conditions(image, stored, planned, references, now);
     VmDiskImageStatus {
         phase: planned.phase.map(|phase| phase.to_string()),
-        message: Some(limits::message(&planned.message)).filter(|message| !message.is_empty()),
+        message: Some(limits::shorten_message(&planned.message)).filter(|message| !message.is_empty()),
         conditions: Some(conditions),
-        failure_count: Some(number(planned.failures)),
-        last_failure_time: text(planned.last_failure),
+        failure_count: Some(saturating_i32(planned.failures)),
+        last_failure_time: time_text(planned.last_failure),
         observed_generation: Some(image.generation),
-        queued_at: text(planned.queued_at),
-        sync_started_at: text(planned.sync_started_at),
-        ready_at: text(planned.ready_at),
-        progress: planned.progress.as_deref().map(limits::progress),
-        reference_count: Some(number(planned.counts.machines)),
-        pool_reference_count: Some(number(planned.counts.pools)),
-        clone_reference_count: Some(number(planned.counts.clones)),
-        references: Some(planned.references.iter().map(reference).collect::<Vec<_>>())
+        queued_at: time_text(planned.queued_at),
+        sync_started_at: time_text(planned.sync_started_at),
+        ready_at: time_text(planned.ready_at),
+        progress: planned.progress.as_deref().map(limits::shorten_progress),
+        reference_count: Some(saturating_i32(planned.counts.machines)),
+        pool_reference_count: Some(saturating_i32(planned.counts.pools)),
+        clone_reference_count: Some(saturating_i32(planned.counts.clones)),
+        references: Some(planned.references.iter().map(render_reference).collect::<Vec<_>>())
             .filter(|references| !references.is_empty()),
-        unreferenced_since: text(planned.unreferenced_since),
-        expires_at: text(planned.expires_at),
+        unreferenced_since: time_text(planned.unreferenced_since),
+        expires_at: time_text(planned.expires_at),
         data_volume: named(&planned.data_volume).map(|(name, uid)| VmDiskImageStatusDataVolume { name, uid }),
         claim: named(&planned.claim).map(|(name, uid)| VmDiskImageStatusClaim { name, uid }),
         snapshot: named(&planned.snapshot).map(|(name, uid)| VmDiskImageStatusSnapshot {
@@ -63,8 +64,8 @@ pub fn render(
             uid,
         }),
         data_source: named(&planned.data_source).map(|(name, uid)| VmDiskImageStatusDataSource { name, uid }),
-        heal_count: Some(number(planned.heal_count)),
-        last_heal_time: text(planned.heal_times.last().copied())
+        heal_count: Some(saturating_i32(planned.heal_count)),
+        last_heal_time: time_text(planned.heal_times.last().copied())
             .or_else(|| stored.and_then(|stored| stored.last_heal_time.clone())),
         heal_times: Some(planned.heal_times.iter().map(ToString::to_string).collect::<Vec<_>>())
             .filter(|times| !times.is_empty()),
@@ -72,15 +73,15 @@ pub fn render(
     }
 }
 
-fn number(count: impl TryInto<i32>) -> i32 {
+fn saturating_i32(count: impl TryInto<i32>) -> i32 {
     count.try_into().unwrap_or(i32::MAX)
 }
 
-fn text(time: Option<Timestamp>) -> Option<String> {
+fn time_text(time: Option<Timestamp>) -> Option<String> {
     time.map(|time| time.to_string())
 }
 
-fn reference(reference: &Reference) -> VmDiskImageStatusReferences {
+fn render_reference(reference: &ImageReference) -> VmDiskImageStatusReferences {
     let (group, kind) = group_and_kind(reference.kind);
     VmDiskImageStatusReferences {
         api_group: Some(group.to_owned()),
@@ -100,31 +101,36 @@ fn group_and_kind(kind: ReferrerKind) -> (&'static str, &'static str) {
     }
 }
 
-fn conditions(
-    image: &Image,
+fn render_image_conditions(
+    image: &DiskImage,
     stored: Option<&VmDiskImageStatus>,
-    planned: &Status,
-    references: &[Reference],
+    planned: &DiskImageStatus,
+    references: &[ImageReference],
     now: Timestamp,
 ) -> Vec<Condition> {
     let stored = stored.and_then(|stored| stored.conditions.as_ref());
-    let all = Conditions { stored, generation: Some(image.generation), now };
+    let all = ConditionBuilder { stored, generation: Some(image.generation), now };
     let condition =
         |kind: &str, holds: bool, reason: &str, message: String| all.condition(kind, holds, reason, message);
     let mut conditions = Vec::new();
     if let Some(reason) = planned.reason {
-        let holds = reason == Reason::Synced;
-        conditions.push(condition("Ready", holds, reason.as_str(), limits::message(&planned.message)));
+        let holds = reason == DiskImageReason::Synced;
+        conditions.push(condition(
+            "Ready",
+            holds,
+            reason.as_str(),
+            limits::shorten_message(&planned.message),
+        ));
     }
     let in_use = !planned.counts.is_zero();
     let reason = if in_use { "Referenced" } else { "Unreferenced" };
-    conditions.push(condition("InUse", in_use, reason, describe(planned.counts)));
+    conditions.push(condition("InUse", in_use, reason, describe_reference_counts(planned.counts)));
     if let Some(blocked) = planned.deletion {
         let (reason, message) = match blocked {
             DeletionBlocked::InUse => {
                 ("InUse", format!("the deletion waits for {}", name_references(references)))
             }
-            DeletionBlocked::CleanupPending => ("CleanupPending", limits::message(&planned.message)),
+            DeletionBlocked::CleanupPending => ("CleanupPending", limits::shorten_message(&planned.message)),
         };
         conditions.push(condition("DeletionBlocked", true, reason, message));
     }
@@ -137,12 +143,17 @@ fn conditions(
         conditions.push(condition("SourceVolumeHealthy", !lost, reason, message.to_owned()));
     }
     if let Some(conflict) = &planned.clone_conflict {
-        conditions.push(condition(CLONE_PERMITTED, false, Reason::NameConflict.as_str(), conflict.clone()));
+        conditions.push(condition(
+            CLONE_PERMITTED,
+            false,
+            DiskImageReason::NameConflict.as_str(),
+            conflict.clone(),
+        ));
     }
     conditions
 }
 
-fn describe(counts: Counts) -> String {
-    let Counts { machines, pools, clones } = counts;
+fn describe_reference_counts(counts: ReferenceCounts) -> String {
+    let ReferenceCounts { machines, pools, clones } = counts;
     format!("{machines} machines, {pools} pools and {clones} unfinished clones refer to the image")
 }

@@ -6,22 +6,22 @@ use jiff::Timestamp;
 use vmpool_api::diskimage::values::ImagePhase;
 
 use crate::corrections::Corrections;
-use crate::failure::Reason;
+use crate::failure::DiskImageReason;
 use crate::model::{
-    Backing, Claim, DataSource, DataTarget, DataVolume, Found, Image, Key, References, Snapshot, Status,
-    Transfer,
+    BackingClaim, BackingDataSource, BackingDataVolume, BackingObjects, BackingSnapshot, DataTarget,
+    DiskImage, DiskImageStatus, FoundObject, ObjectKey, ReferenceList, Transfer,
 };
-use crate::plan::{Plan, Turn, World, plan};
-use crate::settings::Settings;
+use crate::plan::{ImagePassInput, ImagePlan, QueueDecision, plan_image};
+use crate::settings::ImportLimits;
 
 /// A moment, in seconds after the beginning of the tests.
-pub(crate) fn at(seconds: i64) -> Timestamp {
+pub(crate) fn test_time(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
 }
 
-pub(crate) fn image() -> Image {
-    Image {
-        key: Key::new("images", "debian"),
+pub(crate) fn image_without_status() -> DiskImage {
+    DiskImage {
+        key: ObjectKey::new("images", "debian"),
         uid: "uid-image".to_owned(),
         resource_version: "7".to_owned(),
         generation: 1,
@@ -32,14 +32,14 @@ pub(crate) fn image() -> Image {
         ttl: None,
         blank: false,
         invalid: None,
-        status: Status::default(),
+        status: DiskImageStatus::default(),
     }
 }
 
-pub(crate) fn volume(transfer: Transfer) -> DataVolume {
-    DataVolume {
+pub(crate) fn volume_with_transfer(transfer: Transfer) -> BackingDataVolume {
+    BackingDataVolume {
         uid: "uid-volume".to_owned(),
-        created: at(0),
+        created: test_time(0),
         deleting: false,
         transfer,
         progress: Some("42.10%".to_owned()),
@@ -50,14 +50,14 @@ pub(crate) fn volume(transfer: Transfer) -> DataVolume {
     }
 }
 
-pub(crate) fn claim() -> Claim {
-    Claim { uid: "uid-claim".to_owned(), deleting: false, bound: true, lost: false, owned: true }
+pub(crate) fn bound_claim() -> BackingClaim {
+    BackingClaim { uid: "uid-claim".to_owned(), deleting: false, bound: true, lost: false, owned: true }
 }
 
-pub(crate) fn snapshot(ready: bool) -> Snapshot {
-    Snapshot {
+pub(crate) fn snapshot_with_readiness(ready: bool) -> BackingSnapshot {
+    BackingSnapshot {
         uid: "uid-snapshot".to_owned(),
-        created: at(10),
+        created: test_time(10),
         deleting: false,
         ready,
         unready_for: None,
@@ -67,77 +67,77 @@ pub(crate) fn snapshot(ready: bool) -> Snapshot {
     }
 }
 
-pub(crate) fn source() -> DataSource {
-    DataSource { uid: "uid-source".to_owned(), deleting: false, target: Some(DataTarget::Snapshot) }
+pub(crate) fn snapshot_data_source() -> BackingDataSource {
+    BackingDataSource { uid: "uid-source".to_owned(), deleting: false, target: Some(DataTarget::Snapshot) }
 }
 
 /// All objects of a ready image.
-pub(crate) fn complete() -> Backing {
-    Backing {
-        data_volume: Found::Ours(volume(Transfer::Succeeded)),
-        claim: Found::Ours(claim()),
-        snapshot: Found::Ours(snapshot(true)),
-        data_source: Found::Ours(source()),
-        ..Backing::empty()
+pub(crate) fn complete_backing() -> BackingObjects {
+    BackingObjects {
+        data_volume: FoundObject::Ours(volume_with_transfer(Transfer::Succeeded)),
+        claim: FoundObject::Ours(bound_claim()),
+        snapshot: FoundObject::Ours(snapshot_with_readiness(true)),
+        data_source: FoundObject::Ours(snapshot_data_source()),
+        ..BackingObjects::empty()
     }
 }
 
 /// A pass of an image, with all that it may know.
 #[derive(Clone)]
-pub(crate) struct Case {
+pub(crate) struct ImagePassCase {
     pub(crate) now: Timestamp,
-    pub(crate) settings: Settings,
-    pub(crate) image: Image,
-    pub(crate) backing: Backing,
+    pub(crate) settings: ImportLimits,
+    pub(crate) image: DiskImage,
+    pub(crate) backing: BackingObjects,
     pub(crate) live: bool,
-    pub(crate) references: References,
-    pub(crate) turn: Turn,
+    pub(crate) references: ReferenceList,
+    pub(crate) turn: QueueDecision,
     pub(crate) corrections: Corrections,
 }
 
-impl Case {
+impl ImagePassCase {
     /// An image without a status and without objects, whose turn it is.
     pub(crate) fn new() -> Self {
         Self {
-            now: at(100),
-            settings: Settings::default(),
-            image: image(),
-            backing: Backing::empty(),
+            now: test_time(100),
+            settings: ImportLimits::default(),
+            image: image_without_status(),
+            backing: BackingObjects::empty(),
             live: false,
-            references: References::default(),
-            turn: Turn::Given,
+            references: ReferenceList::default(),
+            turn: QueueDecision::MayStart,
             corrections: Corrections::default(),
         }
     }
 
     /// An image in this phase, for this reason.
-    pub(crate) fn in_phase(phase: ImagePhase, reason: Reason) -> Self {
+    pub(crate) fn in_phase(phase: ImagePhase, reason: DiskImageReason) -> Self {
         let mut case = Self::new();
         case.image.status.phase = Some(phase);
         case.image.status.reason = Some(reason);
-        case.image.status.queued_at = Some(at(0));
+        case.image.status.queued_at = Some(test_time(0));
         case
     }
 
     /// An image whose data is imported.
-    pub(crate) fn syncing(volume: DataVolume) -> Self {
-        let mut case = Self::in_phase(ImagePhase::Syncing, Reason::Syncing);
-        case.image.status.sync_started_at = Some(at(0));
+    pub(crate) fn syncing(volume: BackingDataVolume) -> Self {
+        let mut case = Self::in_phase(ImagePhase::Syncing, DiskImageReason::Syncing);
+        case.image.status.sync_started_at = Some(test_time(0));
         case.image.status.data_volume = Some(volume.uid.clone());
-        case.backing.data_volume = Found::Ours(volume);
-        case.backing.claim = Found::Ours(claim());
+        case.backing.data_volume = FoundObject::Ours(volume);
+        case.backing.claim = FoundObject::Ours(bound_claim());
         case
     }
 
     /// A ready image with all its objects.
     pub(crate) fn ready() -> Self {
-        let mut case = Self::in_phase(ImagePhase::Ready, Reason::Synced);
+        let mut case = Self::in_phase(ImagePhase::Ready, DiskImageReason::Synced);
         case.image.status.queued_at = None;
-        case.image.status.ready_at = Some(at(20));
+        case.image.status.ready_at = Some(test_time(20));
         case.image.status.message = "machines can clone the image".to_owned();
         case.image.status.source_volume_lost = Some(false);
-        case.backing = complete();
-        case.image.status.unreferenced_since = Some(at(20));
+        case.backing = complete_backing();
+        case.image.status.unreferenced_since = Some(test_time(20));
         case.plan_into_status();
         case
     }
@@ -152,21 +152,21 @@ impl Case {
         self
     }
 
-    pub(crate) fn world(&self) -> World<'_> {
-        World {
+    pub(crate) fn world(&self) -> ImagePassInput<'_> {
+        ImagePassInput {
             now: self.now,
             settings: &self.settings,
             image: &self.image,
             backing: &self.backing,
             backing_is_live: self.live,
             references: &self.references,
-            turn: self.turn,
+            queue_decision: self.turn,
             corrections: &self.corrections,
             uptime: Duration::from_hours(1),
         }
     }
 
-    pub(crate) fn plan(&self) -> Plan {
-        plan(&self.world())
+    pub(crate) fn plan(&self) -> ImagePlan {
+        plan_image(&self.world())
     }
 }

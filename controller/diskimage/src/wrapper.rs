@@ -26,11 +26,11 @@ use jiff::Timestamp;
 use vmpool_api::diskimage::values::{ImagePhase, WrapperPhase};
 
 pub use self::types::{
-    Action, DiskName, ImageReason, KnownDisk, MachineReason, Plan, SeenDisk, SeenImage, SeenMachine, Source,
-    Status, World, Wrapper,
+    DiskNameOwner, ImageTemplateFields, RecordedDisk, Wrapper, WrapperAction, WrapperDisk, WrapperImage,
+    WrapperImageReason, WrapperMachine, WrapperMachineReason, WrapperPassInput, WrapperPlan, WrapperStatus,
 };
-use crate::model::{Found, Key};
-use crate::references::Mark;
+use crate::model::{FoundObject, ObjectKey};
+use crate::references::ImageMark;
 
 /// A kick waits this long after the clone stopped, and after the former kick.
 const STUCK_AFTER: Duration = Duration::from_mins(5);
@@ -39,9 +39,10 @@ const MAX_KICKS: u32 = 3;
 const RECHECK: Duration = Duration::from_mins(1);
 
 /// Plans a pass.
-pub fn plan(world: &World<'_>) -> Plan {
+pub fn plan_wrapper(world: &WrapperPassInput<'_>) -> WrapperPlan {
     let status = world.wrapper.status.clone();
-    let mut plan = Plan { actions: Vec::new(), status, read_image: false, read_disk: false, again: None };
+    let mut plan =
+        WrapperPlan { actions: Vec::new(), status, read_image: false, read_disk: false, again: None };
     if world.wrapper.deleting {
         // The mark stays: a wrapper that is being deleted refers to the image until it is gone.
         return plan;
@@ -60,18 +61,18 @@ pub fn plan(world: &World<'_>) -> Plan {
 }
 
 /// Binds the wrapper. Returns the image if a machine may be created from it.
-fn observe_image<'a>(world: &World<'a>, plan: &mut Plan) -> Option<&'a SeenImage> {
+fn observe_image<'a>(world: &WrapperPassInput<'a>, plan: &mut WrapperPlan) -> Option<&'a WrapperImage> {
     if !world.may_refer {
         // The same whether the image exists or not.
         plan.status.differences = None;
-        set_image(plan, ImageReason::RefNotPermitted, not_permitted(&world.wrapper.image));
+        set_image(plan, WrapperImageReason::RefNotPermitted, not_permitted(&world.wrapper.image));
         return None;
     }
     let marked = plan.status.mark.as_ref().map(|mark| mark.uid.as_str());
     let known = world.image.is_some_and(|image| marked == Some(image.uid.as_str()));
     // Such an image does not become usable anymore, and its deletion waits for this wrapper. Without a machine, the wrapper needs
     // no data of it, and waits for a successor.
-    let is_lost = |image: &SeenImage| image.deleting && !image.usable && world.machine.is_missing();
+    let is_lost = |image: &WrapperImage| image.deleting && !image.usable && world.machine.is_missing();
     let bound = known && plan.status.bound && !world.image.is_some_and(is_lost);
     // A cache that has no image binds nothing. Everything else needs what the API server has now.
     let settled = world.image.is_none() && marked.is_none();
@@ -86,35 +87,40 @@ fn observe_image<'a>(world: &World<'a>, plan: &mut Plan) -> Option<&'a SeenImage
         return None;
     };
     let template = world.wrapper.template.as_ref();
-    plan.status.differences = template.map(|template| Source::differences(template, &image.source));
+    plan.status.differences =
+        template.map(|template| ImageTemplateFields::differences(template, &image.source));
     plan.status.compared = image.generation;
     if !bound {
         if image.deleting {
             clear_mark(plan);
-            set_image(plan, ImageReason::ImageTerminating, terminating(world.wrapper));
+            set_image(plan, WrapperImageReason::ImageTerminating, terminating_image_message(world.wrapper));
             return None;
         }
         // Only a read after the mark was stored shows that the image stays. Without its finalizer, a deletion would not wait.
         plan.status.bound = known && image.protected;
-        plan.status.mark = Some(Mark { image: world.wrapper.image.clone(), uid: image.uid.clone() });
+        plan.status.mark = Some(ImageMark { image: world.wrapper.image.clone(), uid: image.uid.clone() });
         if !known {
             plan.again = Some(Duration::from_secs(1));
         }
     }
     let name = &world.wrapper.image;
     match (image.usable, image.phase) {
-        (true, _) => set_image(plan, ImageReason::ImageReady, String::new()),
+        (true, _) => set_image(plan, WrapperImageReason::ImageReady, String::new()),
         // Its data does not come anymore.
         (false, _) if image.deleting => {
-            set_image(plan, ImageReason::ImageTerminating, terminating(world.wrapper));
+            set_image(plan, WrapperImageReason::ImageTerminating, terminating_image_message(world.wrapper));
         }
         (false, Some(ImagePhase::Failed)) => {
-            let text = format!("the image {name} failed{}", details(world.wrapper, &image.message));
-            set_image(plan, ImageReason::ImageFailed, text);
+            let text =
+                format!("the image {name} failed{}", image_message_suffix(world.wrapper, &image.message));
+            set_image(plan, WrapperImageReason::ImageFailed, text);
         }
         (false, _) => {
-            let text = format!("the image {name} is not ready{}", details(world.wrapper, &image.message));
-            set_image(plan, ImageReason::ImageSyncing, text);
+            let text = format!(
+                "the image {name} is not ready{}",
+                image_message_suffix(world.wrapper, &image.message)
+            );
+            set_image(plan, WrapperImageReason::ImageSyncing, text);
         }
     }
     Some(image).filter(|image| image.usable && plan.status.bound)
@@ -122,7 +128,7 @@ fn observe_image<'a>(world: &World<'a>, plan: &mut Plan) -> Option<&'a SeenImage
 
 /// What a message about an image adds. A message from another namespace can name objects of it, and of the namespaces of other
 /// references, which the users of the wrapper may not read.
-fn details(wrapper: &Wrapper, message: &str) -> String {
+fn image_message_suffix(wrapper: &Wrapper, message: &str) -> String {
     if wrapper.image.namespace == wrapper.key.namespace {
         format!(": {message}")
     } else {
@@ -130,7 +136,7 @@ fn details(wrapper: &Wrapper, message: &str) -> String {
     }
 }
 
-fn terminating(wrapper: &Wrapper) -> String {
+fn terminating_image_message(wrapper: &Wrapper) -> String {
     let next = if wrapper.creates_image() {
         "when it is gone, the controller creates it again from the template"
     } else {
@@ -139,46 +145,46 @@ fn terminating(wrapper: &Wrapper) -> String {
     format!("the image {} is being deleted; {next}", wrapper.image)
 }
 
-fn create_image(world: &World<'_>, plan: &mut Plan) {
+fn create_image(world: &WrapperPassInput<'_>, plan: &mut WrapperPlan) {
     let name = &world.wrapper.image;
     if !world.wrapper.creates_image() {
         let text = format!(
             "the image {name} does not exist; create it, or set the mode CreateIfNotExist and a template"
         );
-        return set_image(plan, ImageReason::ImageNotFound, text);
+        return set_image(plan, WrapperImageReason::ImageNotFound, text);
     }
     match world.may_create {
         Ok(()) => {
-            plan.actions.push(Action::CreateImage);
+            plan.actions.push(WrapperAction::CreateImage);
             plan.again = Some(RECHECK);
             set_image(
                 plan,
-                ImageReason::ImageCreated,
+                WrapperImageReason::ImageCreated,
                 format!("the image {name} did not exist, and is created"),
             );
         }
-        Err(refused) => set_image(plan, ImageReason::CreateNotPermitted, refused.to_string()),
+        Err(refused) => set_image(plan, WrapperImageReason::CreateNotPermitted, refused.to_string()),
     }
 }
 
-fn not_permitted(image: &Key) -> String {
+fn not_permitted(image: &ObjectKey) -> String {
     format!(
         "no VMDiskImageGrant in the namespace {} permits to use the image {} from here",
         image.namespace, image.name
     )
 }
 
-fn clear_mark(plan: &mut Plan) {
+fn clear_mark(plan: &mut WrapperPlan) {
     plan.status.mark = None;
     plan.status.bound = false;
 }
 
-fn set_image(plan: &mut Plan, reason: ImageReason, message: String) {
+fn set_image(plan: &mut WrapperPlan, reason: WrapperImageReason, message: String) {
     plan.status.image = Some(reason);
     plan.status.message = message;
 }
 
-fn set_machine(plan: &mut Plan, reason: MachineReason, message: String) {
+fn set_machine(plan: &mut WrapperPlan, reason: WrapperMachineReason, message: String) {
     plan.status.virtual_machine = Some(reason);
     if plan.status.message.is_empty() {
         plan.status.message = message;
@@ -188,49 +194,57 @@ fn set_machine(plan: &mut Plan, reason: MachineReason, message: String) {
 /// A user must do something, which the message of the status describes.
 struct Stopped;
 
-fn observe_machine(world: &World<'_>, plan: &mut Plan, image: Option<&SeenImage>) -> Result<(), Stopped> {
+fn observe_machine(
+    world: &WrapperPassInput<'_>,
+    plan: &mut WrapperPlan,
+    image: Option<&WrapperImage>,
+) -> Result<(), Stopped> {
     let name = &world.wrapper.key;
     match world.machine {
-        Found::Foreign => {
+        FoundObject::Foreign => {
             let text =
                 format!("a machine {name} exists and does not belong to this wrapper; delete or rename it");
             plan.again = Some(RECHECK);
-            set_machine(plan, MachineReason::NameConflict, text);
+            set_machine(plan, WrapperMachineReason::NameConflict, text);
             Err(Stopped)
         }
-        Found::Missing => {
-            forget_machine(plan);
-            set_machine(plan, MachineReason::NotCreated, MachineReason::NotCreated.describe().to_owned());
+        FoundObject::Missing => {
+            reset_machine_status(plan);
+            set_machine(
+                plan,
+                WrapperMachineReason::NotCreated,
+                WrapperMachineReason::NotCreated.describe().to_owned(),
+            );
             image.map_or(Ok(()), |image| create_machine(world, plan, image))
         }
-        Found::Ours(machine) => {
+        FoundObject::Ours(machine) => {
             if plan.status.machine.as_ref() != Some(&machine.uid) {
-                forget_machine(plan);
+                reset_machine_status(plan);
                 plan.status.machine = Some(machine.uid.clone());
             }
             plan.status.started |= machine.started;
-            remember_disk(world, plan);
+            record_disk(world, plan);
             if !machine.current && !machine.deleting && world.wrapper.unusable.is_none() {
-                plan.actions.push(Action::UpdateMachine { uid: machine.uid.clone() });
+                plan.actions.push(WrapperAction::UpdateMachine { uid: machine.uid.clone() });
             }
             let populated = world.disk.is_some_and(|disk| disk.populated && !disk.deleting);
             let reason = match (machine.ready, populated, machine.off) {
-                (true, ..) | (false, true, true) => MachineReason::MachineReady,
-                (false, false, _) => MachineReason::DiskNotReady,
-                (false, true, false) => MachineReason::MachineNotReady,
+                (true, ..) | (false, true, true) => WrapperMachineReason::MachineReady,
+                (false, false, _) => WrapperMachineReason::DiskNotReady,
+                (false, true, false) => WrapperMachineReason::MachineNotReady,
             };
             set_machine(plan, reason, reason.describe().to_owned());
             if let Some(unusable) = world.wrapper.unusable.as_ref().filter(|_| !machine.current) {
                 plan.status.message = format!("{unusable}; the machine keeps its former template");
             }
-            kick(world, plan, image)
+            kick_stuck_disk(world, plan, image)
         }
     }
 }
 
 /// Another machine has never started. Kicks are those of the wrapper: otherwise a client that deletes and creates machines that
 /// do not become ready would cause one clone after another.
-fn forget_machine(plan: &mut Plan) {
+fn reset_machine_status(plan: &mut WrapperPlan) {
     plan.status.machine = None;
     plan.status.started = false;
     plan.status.disk = None;
@@ -238,14 +252,18 @@ fn forget_machine(plan: &mut Plan) {
 
 /// Notes the disk with data of the guest. It is in the status, so that also another leader finds out that it was lost. Before the
 /// machine starts, nothing is noted: the status is written for the start anyway, and then contains both.
-fn remember_disk(world: &World<'_>, plan: &mut Plan) {
+fn record_disk(world: &WrapperPassInput<'_>, plan: &mut WrapperPlan) {
     let Some(disk) = world.disk.filter(|disk| !disk.deleting && plan.status.started) else { return };
     let known = plan.status.disk.take().filter(|known| known.volume == disk.uid);
     let claim = disk.claim.clone().or_else(|| known.and_then(|known| known.claim));
-    plan.status.disk = Some(KnownDisk { volume: disk.uid.clone(), claim });
+    plan.status.disk = Some(RecordedDisk { volume: disk.uid.clone(), claim });
 }
 
-fn create_machine(world: &World<'_>, plan: &mut Plan, image: &SeenImage) -> Result<(), Stopped> {
+fn create_machine(
+    world: &WrapperPassInput<'_>,
+    plan: &mut WrapperPlan,
+    image: &WrapperImage,
+) -> Result<(), Stopped> {
     if let Some(unusable) = &world.wrapper.unusable {
         plan.status.message.clone_from(unusable);
         return Err(Stopped);
@@ -258,24 +276,24 @@ fn create_machine(world: &World<'_>, plan: &mut Plan, image: &SeenImage) -> Resu
         let text = format!(
             "resources.diskSize is {size}, and the image needs at least {needed}; create a wrapper with a larger disk"
         );
-        return stop(plan, text);
+        return stop_with_message(plan, text);
     }
     let disk = match world.disk_name {
-        DiskName::Free if world.disk_name_is_live => {
-            plan.actions.push(Action::CreateMachine);
+        DiskNameOwner::Free if world.disk_name_is_live => {
+            plan.actions.push(WrapperAction::CreateMachine);
             return Ok(());
         }
-        DiskName::Free => {
+        DiskNameOwner::Free => {
             plan.read_disk = true;
             return Ok(());
         }
-        DiskName::Former => {
+        DiskNameOwner::Former => {
             "the disk of the former machine is not deleted yet".clone_into(&mut plan.status.message);
             plan.again = Some(RECHECK);
             return Ok(());
         }
-        DiskName::Taken(kind) => format!("a {kind} with the name of the disk exists"),
-        DiskName::Wrapper(other) => {
+        DiskNameOwner::Taken(kind) => format!("a {kind} with the name of the disk exists"),
+        DiskNameOwner::Wrapper(other) => {
             format!("the machine of the wrapper {other} has a disk with the same name")
         }
     };
@@ -283,20 +301,24 @@ fn create_machine(world: &World<'_>, plan: &mut Plan, image: &SeenImage) -> Resu
     let text = format!(
         "{disk}, and the machine would use it; delete it, or create a wrapper with another name or diskName"
     );
-    set_machine(plan, MachineReason::NameConflict, String::new());
+    set_machine(plan, WrapperMachineReason::NameConflict, String::new());
     plan.status.message = text;
     Err(Stopped)
 }
 
-fn stop(plan: &mut Plan, message: String) -> Result<(), Stopped> {
+fn stop_with_message(plan: &mut WrapperPlan, message: String) -> Result<(), Stopped> {
     plan.status.message = message;
-    plan.status.virtual_machine = Some(MachineReason::DiskNotReady);
+    plan.status.virtual_machine = Some(WrapperMachineReason::DiskNotReady);
     Err(Stopped)
 }
 
 /// Deletes a disk whose clone does not begin although the data is there. A disk of a machine that has ever started contains
 /// data of its guest, and is never deleted.
-fn kick(world: &World<'_>, plan: &mut Plan, image: Option<&SeenImage>) -> Result<(), Stopped> {
+fn kick_stuck_disk(
+    world: &WrapperPassInput<'_>,
+    plan: &mut WrapperPlan,
+    image: Option<&WrapperImage>,
+) -> Result<(), Stopped> {
     let Some(disk) = world.disk.filter(|disk| !disk.deleting) else { return Ok(()) };
     if image.is_none() || plan.status.started {
         return Ok(());
@@ -318,9 +340,9 @@ fn kick(world: &World<'_>, plan: &mut Plan, image: Option<&SeenImage>) -> Result
         let text = format!(
             "the controller has deleted {MAX_KICKS} disks of this wrapper, and the clone of the next one does not begin either; correct the cause, then delete the DataVolume of the machine"
         );
-        return stop(plan, text);
+        return stop_with_message(plan, text);
     }
-    plan.actions.push(Action::Kick { uid: disk.uid.clone() });
+    plan.actions.push(WrapperAction::Kick { uid: disk.uid.clone() });
     plan.status.kicks += 1;
     plan.status.last_kick = Some(world.now);
     plan.again = Some(BETWEEN_KICKS);
@@ -328,35 +350,47 @@ fn kick(world: &World<'_>, plan: &mut Plan, image: Option<&SeenImage>) -> Result
 }
 
 /// The plan after the API server refused a write. The controller tries again.
-pub fn write_failed(plan: &mut Plan, action: &Action, before: &Status, message: &str) {
+pub fn report_failed_write(
+    plan: &mut WrapperPlan,
+    action: &WrapperAction,
+    before: &WrapperStatus,
+    message: &str,
+) {
     plan.status.phase = before.phase.or(plan.status.phase);
     match action {
-        Action::CreateImage => {
-            set_image(plan, ImageReason::ImageNotFound, format!("the image cannot be created: {message}"));
+        WrapperAction::CreateImage => {
+            set_image(
+                plan,
+                WrapperImageReason::ImageNotFound,
+                format!("the image cannot be created: {message}"),
+            );
         }
-        Action::CreateMachine => plan.status.message = format!("the machine cannot be created: {message}"),
-        Action::UpdateMachine { .. } => {
+        WrapperAction::CreateMachine => {
+            plan.status.message = format!("the machine cannot be created: {message}");
+        }
+        WrapperAction::UpdateMachine { .. } => {
             plan.status.message = format!("the template cannot be written to the machine: {message}");
         }
-        Action::Kick { .. } => {
+        WrapperAction::Kick { .. } => {
             plan.status.message = format!("the disk of the machine cannot be deleted: {message}");
         }
     }
 }
 
 /// A wrapper that was ready once stays in that phase: conditions describe what its machine lacks.
-fn settle_phase(world: &World<'_>, plan: &mut Plan, failed: bool) {
+fn settle_phase(world: &WrapperPassInput<'_>, plan: &mut WrapperPlan, failed: bool) {
     let image = plan.status.image;
     let machine = plan.status.virtual_machine;
     plan.status.ready =
-        image == Some(ImageReason::ImageReady) && machine == Some(MachineReason::MachineReady);
+        image == Some(WrapperImageReason::ImageReady) && machine == Some(WrapperMachineReason::MachineReady);
     let was_ready = world.wrapper.status.phase == Some(WrapperPhase::Ready);
     let provisioned = was_ready && world.machine.ours().is_some();
     let image_failed =
-        matches!(image, Some(ImageReason::ImageFailed | ImageReason::ImageNotFound)) && !provisioned;
+        matches!(image, Some(WrapperImageReason::ImageFailed | WrapperImageReason::ImageNotFound))
+            && !provisioned;
     plan.status.phase = Some(if plan.status.ready {
         WrapperPhase::Ready
-    } else if failed || image_failed || machine == Some(MachineReason::NameConflict) {
+    } else if failed || image_failed || machine == Some(WrapperMachineReason::NameConflict) {
         WrapperPhase::Failed
     } else if was_ready {
         WrapperPhase::Ready

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use criterion::measurement::{Measurement, WallTime};
 use criterion::{BenchmarkId, Criterion, Throughput};
-use world::{Case, World, pass};
+use world::{BenchWorld, PassWorkload, run_engine_pass};
 
 /// Numbers of machines of the pools.
 const SIZES: [usize; 3] = [100, 1_000, 10_000];
@@ -27,18 +27,18 @@ fn main() {
         .without_plots()
         .configure_from_args();
     let mut best = Best::new();
-    for case in Case::ALL {
+    for case in PassWorkload::ALL {
         let mut group = criterion.benchmark_group(case.name());
         for size in SIZES {
             group.throughput(Throughput::Elements(size as u64));
             group.bench_with_input(BenchmarkId::from_parameter(size), &size, |bencher, &size| {
-                let world = World::new(size, case);
+                let world = BenchWorld::new(size, case);
                 let snapshot = world.snapshot();
                 let observed = world.observed(&snapshot);
                 bencher.iter_custom(|iterations| {
                     let begin = WallTime.start();
                     for _ in 0..iterations {
-                        black_box(pass(black_box(&observed)));
+                        black_box(run_engine_pass(black_box(&observed)));
                     }
                     let taken = WallTime.end(begin);
                     let mean = taken.div_f64(f64::from(u32::try_from(iterations).unwrap_or(u32::MAX)));
@@ -65,7 +65,7 @@ fn print(best: &Best) {
         print!("{size:>10}");
     }
     println!("   whole pass at {}", SIZES[SIZES.len() - 1]);
-    for case in Case::ALL {
+    for case in PassWorkload::ALL {
         print!("{:<20}", case.name());
         let mut last = None;
         for size in SIZES {

@@ -14,7 +14,7 @@ pub const LIMIT: usize = 20;
 
 /// The reason of an entry: what happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum ActivityReason {
     /// `replicas` changed.
     Scaled,
     /// `replicas` was lowered by a targeted removal.
@@ -33,7 +33,7 @@ pub enum Reason {
 
 /// What entries are about. The newest entry of each subject tells the next pass what is logged already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subject {
+pub enum ActivitySubject {
     /// The number of machines.
     Count,
     /// The pause.
@@ -44,7 +44,7 @@ pub enum Subject {
     Healing,
 }
 
-impl Reason {
+impl ActivityReason {
     const ALL: [Self; 7] = [
         Self::Scaled,
         Self::TargetedRemoval,
@@ -68,29 +68,29 @@ impl Reason {
         }
     }
 
-    /// The reverse of [`Reason::as_str`].
+    /// The reverse of [`ActivityReason::as_str`].
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.as_str() == text)
     }
 
     /// What it is about.
-    pub fn subject(self) -> Subject {
+    pub fn subject(self) -> ActivitySubject {
         match self {
-            Self::Scaled | Self::TargetedRemoval => Subject::Count,
-            Self::Paused | Self::Resumed => Subject::Pause,
-            Self::RolloutStarted | Self::RolloutCompleted => Subject::Rollout,
-            Self::Healed => Subject::Healing,
+            Self::Scaled | Self::TargetedRemoval => ActivitySubject::Count,
+            Self::Paused | Self::Resumed => ActivitySubject::Pause,
+            Self::RolloutStarted | Self::RolloutCompleted => ActivitySubject::Rollout,
+            Self::Healed => ActivitySubject::Healing,
         }
     }
 }
 
 /// One entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ActivityEntry {
     /// When the controller observed it, in whole seconds.
     pub time: Timestamp,
     /// What happened.
-    pub reason: Reason,
+    pub reason: ActivityReason,
     /// The user or the client that caused it, if known.
     pub actor: Option<Arc<str>>,
     /// The former value.
@@ -111,12 +111,12 @@ pub struct Writers {
 }
 
 /// The newest entry about a subject.
-pub fn newest(log: &[Entry], subject: Subject) -> Option<&Entry> {
+pub fn find_newest_entry(log: &[ActivityEntry], subject: ActivitySubject) -> Option<&ActivityEntry> {
     log.iter().rev().find(|entry| entry.reason.subject() == subject)
 }
 
 /// Drops the oldest entries beyond [`LIMIT`], except the newest one of each subject.
-pub fn truncate(log: &mut Vec<Entry>) {
+pub fn truncate_activity_log(log: &mut Vec<ActivityEntry>) {
     while log.len() > LIMIT {
         let is_superseded = |place: &usize| {
             let subject = log[*place].reason.subject();
@@ -132,29 +132,33 @@ pub fn truncate(log: &mut Vec<Entry>) {
 mod tests {
     use super::*;
 
-    fn entry(reason: Reason, to: usize) -> Entry {
+    fn entry(reason: ActivityReason, to: usize) -> ActivityEntry {
         let to = Some(to.to_string().into());
-        Entry { time: Timestamp::UNIX_EPOCH, reason, actor: None, from: None, to }
+        ActivityEntry { time: Timestamp::UNIX_EPOCH, reason, actor: None, from: None, to }
     }
 
     #[test]
     fn the_oldest_entries_leave_and_the_newest_of_each_subject_stays() {
-        let mut log = vec![entry(Reason::Scaled, 0), entry(Reason::Paused, 1), entry(Reason::Scaled, 2)];
-        log.extend((3..30).map(|number| entry(Reason::RolloutStarted, number)));
-        truncate(&mut log);
+        let mut log = vec![
+            entry(ActivityReason::Scaled, 0),
+            entry(ActivityReason::Paused, 1),
+            entry(ActivityReason::Scaled, 2),
+        ];
+        log.extend((3..30).map(|number| entry(ActivityReason::RolloutStarted, number)));
+        truncate_activity_log(&mut log);
         assert_eq!(log.len(), LIMIT);
         let kept: Vec<&str> = log.iter().filter_map(|entry| entry.to.as_deref()).collect();
         assert_eq!(kept[..3], ["1", "2", "12"]);
         assert_eq!(kept.last(), Some(&"29"));
-        assert_eq!(newest(&log, Subject::Count), Some(&entry(Reason::Scaled, 2)));
-        assert_eq!(newest(&log, Subject::Healing), None);
+        assert_eq!(find_newest_entry(&log, ActivitySubject::Count), Some(&entry(ActivityReason::Scaled, 2)));
+        assert_eq!(find_newest_entry(&log, ActivitySubject::Healing), None);
     }
 
     #[test]
     fn reasons_read_back() {
-        for reason in Reason::ALL {
-            assert_eq!(Reason::parse(reason.as_str()), Some(reason));
+        for reason in ActivityReason::ALL {
+            assert_eq!(ActivityReason::parse(reason.as_str()), Some(reason));
         }
-        assert_eq!(Reason::parse("Other"), None);
+        assert_eq!(ActivityReason::parse("Other"), None);
     }
 }

@@ -16,10 +16,12 @@ mod rule;
 pub mod scale;
 mod verdict;
 
-pub use dry_run::{Cause, DryRun, DryRunResult};
-pub use finding::{Checked, Refusal, RefusalCollector, Refusals, Warning, quoted, refuse, shortened};
-pub use lookup::{Found, Lookup, LookupResult, Subject};
-pub use request::{Request, Users};
-pub use review::{Kind, Pending, Review, Rules, ScaleGuard};
-pub use rule::{Rule, Severity};
-pub use verdict::{Outcome, Verdict};
+pub use dry_run::{DryRun, DryRunCause, DryRunResult};
+pub use finding::{
+    Refusal, RefusalCollector, Refusals, RuleResult, Warning, quote_json_value, refuse_value, shorten_text,
+};
+pub use lookup::{LookupOutcome, LookupResult, LookupSubject, ObjectLookup};
+pub use request::{PoolRequest, PrivilegedUsers};
+pub use review::{PoolKind, RuleReview, Rules, ScaleGuard, UndecidedReview};
+pub use rule::{AdmissionRule, RuleSeverity};
+pub use verdict::{AdmissionDecision, AdmissionVerdict};

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::failure::Failure;
+use crate::failure::PoolFailure;
 
 /// Maximum number of writes of one kind in one pass. It keeps passes short, so that each pass plans with recent state.
 pub const MAX_BATCH: usize = 500;
@@ -24,7 +24,7 @@ pub struct Backoff {
     /// Uptime until which no write starts.
     until: Duration,
     /// Why the last attempt failed.
-    cause: Option<Failure>,
+    cause: Option<PoolFailure>,
 }
 
 impl Backoff {
@@ -50,7 +50,13 @@ impl Backoff {
 
     /// Records a failure in a batch. `jitter` is between 0 and 1 and shortens the delay by up to a tenth, so that pools
     /// do not retry at the same time. `retry_after` is the delay that the API server requested.
-    pub fn failed(&mut self, cause: Failure, uptime: Duration, retry_after: Option<Duration>, jitter: f64) {
+    pub fn failed(
+        &mut self,
+        cause: PoolFailure,
+        uptime: Duration,
+        retry_after: Option<Duration>,
+        jitter: f64,
+    ) {
         let delay = INITIAL_DELAY.saturating_mul(1 << self.failures.min(16)).min(MAX_DELAY);
         let delay = delay.mul_f64(1.0 - jitter.clamp(0.0, 1.0) / 10.0).max(retry_after.unwrap_or_default());
         self.failures = self.failures.saturating_add(1);
@@ -65,7 +71,7 @@ impl Backoff {
     }
 
     /// Why the last attempt failed; `None` after a success.
-    pub fn cause(&self) -> Option<&Failure> {
+    pub fn cause(&self) -> Option<&PoolFailure> {
         self.cause.as_ref()
     }
 }
@@ -75,8 +81,8 @@ mod tests {
     use super::*;
     use crate::failure::FailureReason;
 
-    fn failure() -> Failure {
-        Failure { reason: FailureReason::FailedCreate, message: "no".into() }
+    fn failure() -> PoolFailure {
+        PoolFailure { reason: FailureReason::FailedCreate, message: "no".into() }
     }
 
     #[test]

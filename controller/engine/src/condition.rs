@@ -12,7 +12,7 @@ pub const SYNCED: &str = "Synced";
 pub const REPLICA_FAILURE: &str = "ReplicaFailure";
 
 /// Whether the pool is as its spec describes it, in the meaning of kstatus. Its reason is the
-/// [`Phase`](crate::status::Phase) of the pool.
+/// [`PoolPhase`](crate::status::PoolPhase) of the pool.
 pub const READY: &str = "Ready";
 /// The phase of a pool that waits for a user action, as the reason of `Ready`, `Reconciling` and `Stalled`.
 pub const BLOCKED: &str = "Blocked";
@@ -74,7 +74,7 @@ pub const TEMPLATE_OVERRIDDEN: &str = "TemplateOverridden";
 pub const FIELDS_OVERRIDDEN: &str = "FieldsOverridden";
 
 /// The condition types that the engine publishes. All others in a status belong to other controllers.
-pub const OWN: [&str; 17] = [
+pub const CONTROLLER_CONDITIONS: [&str; 17] = [
     AVAILABLE,
     PROGRESSING,
     SYNCED,
@@ -133,7 +133,7 @@ pub const FAILED_READ: &str = "FailedRead";
 
 /// One condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Condition {
+pub struct StatusCondition {
     /// Its type.
     pub kind: String,
     /// `True`, `False` or `Unknown`.
@@ -149,7 +149,7 @@ pub struct Condition {
 }
 
 /// A condition before it is compared with the published one.
-pub(crate) struct Wanted {
+pub(crate) struct ComputedCondition {
     pub(crate) kind: &'static str,
     pub(crate) holds: bool,
     pub(crate) reason: &'static str,
@@ -158,13 +158,13 @@ pub(crate) struct Wanted {
 
 /// Sets the transition times of `wanted`: a condition whose status did not change keeps its time. Conditions of other
 /// controllers stay unchanged.
-pub(crate) fn merge(
-    wanted: Vec<Wanted>,
-    published: &[Condition],
+pub(crate) fn merge_conditions(
+    wanted: Vec<ComputedCondition>,
+    published: &[StatusCondition],
     now: Timestamp,
     generation: i64,
-) -> Vec<Condition> {
-    let mut merged: Vec<Condition> = wanted
+) -> Vec<StatusCondition> {
+    let mut merged: Vec<StatusCondition> = wanted
         .into_iter()
         .map(|condition| {
             let status = if condition.holds { "True" } else { "False" };
@@ -172,7 +172,7 @@ pub(crate) fn merge(
                 .iter()
                 .find(|old| old.kind == condition.kind && old.status == status)
                 .map_or(now, |old| old.last_transition);
-            Condition {
+            StatusCondition {
                 kind: condition.kind.into(),
                 status: status.into(),
                 reason: condition.reason.into(),
@@ -182,6 +182,7 @@ pub(crate) fn merge(
             }
         })
         .collect();
-    merged.extend(published.iter().filter(|old| !OWN.contains(&old.kind.as_str())).cloned());
+    merged
+        .extend(published.iter().filter(|old| !CONTROLLER_CONDITIONS.contains(&old.kind.as_str())).cloned());
     merged
 }

@@ -26,7 +26,7 @@ pub fn former_uid(recorded: &str, pool: &ObjectId) -> Option<Uid> {
 }
 
 /// Why the controller does nothing for a copy, and what a user can do.
-pub fn hold_message(former: &Uid, pool: &ObjectId) -> String {
+pub fn copied_pool_message(former: &Uid, pool: &ObjectId) -> String {
     format!(
         "the pool is a copy of a former pool (UID {former}), for example from a backup; `kubectl vmpool adopt {}` gives it the \
          machines of that pool, or begins without them",

@@ -2,14 +2,14 @@
 
 /// Why a planned write failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct PoolFailure {
     /// The reason in the condition, the event and the metric.
     pub reason: FailureReason,
     /// A sentence with the cause, as the API server reported it.
     pub message: String,
 }
 
-impl Failure {
+impl PoolFailure {
     /// One failure with the reason of the first and the messages of all.
     pub fn combine<'a>(failures: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
         let mut failures = failures.into_iter();
@@ -74,7 +74,7 @@ impl FailureReason {
 }
 
 /// Several messages in one, limited to a number that the API server accepts.
-pub(crate) fn summarize(messages: &[String]) -> String {
+pub(crate) fn summarize_messages(messages: &[String]) -> String {
     const SHOWN: usize = 10;
     let shown = messages.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join("; ");
     match messages.len().checked_sub(SHOWN) {

@@ -36,7 +36,7 @@ pub const SAFETY_AGE: Duration = Duration::from_secs(30);
 pub const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Facts of an object that the ledger can hold.
-pub trait Fact: Clone {
+pub trait LedgerFacts: Clone {
     /// Name and UID.
     fn id(&self) -> &ObjectId;
     /// Whether it has a deletionTimestamp.
@@ -51,14 +51,14 @@ pub trait Fact: Clone {
 }
 
 /// `seen` with what only earlier facts of the object show. Every store of facts keeps this when newer facts arrive.
-pub fn keep_history<T: Fact>(seen: Seen<T>, earlier: &T) -> Seen<T> {
+pub fn keep_history<T: LedgerFacts>(seen: VersionedFacts<T>, earlier: &T) -> VersionedFacts<T> {
     match seen.facts.with_history_of(earlier) {
-        Some(facts) => Seen { facts: Arc::new(facts), ..seen },
+        Some(facts) => VersionedFacts { facts: Arc::new(facts), ..seen },
         None => seen,
     }
 }
 
-impl Fact for Machine {
+impl LedgerFacts for Machine {
     fn id(&self) -> &ObjectId {
         &self.id
     }
@@ -75,7 +75,7 @@ impl Fact for Machine {
     }
 }
 
-impl Fact for Disk {
+impl LedgerFacts for Disk {
     fn id(&self) -> &ObjectId {
         &self.id
     }
@@ -89,7 +89,7 @@ impl Fact for Disk {
 
 /// An object at one version.
 #[derive(Clone, Debug)]
-pub struct Seen<T> {
+pub struct VersionedFacts<T> {
     /// What it is.
     pub facts: Arc<T>,
     /// `metadata.resourceVersion`, which Kubernetes allows to compare as an integer within one resource.
@@ -97,9 +97,9 @@ pub struct Seen<T> {
 }
 
 /// What the ledger needs from a cache of one namespace and resource.
-pub trait Cache<T> {
+pub trait LedgerCache<T> {
     /// The object of this name.
-    fn get(&self, name: &str) -> Option<Seen<T>>;
+    fn get(&self, name: &str) -> Option<VersionedFacts<T>>;
     /// Whether a watch event reported the deletion of the object with this UID, as far as the cache remembers.
     fn saw_deleted(&self, uid: &Uid) -> bool;
     /// Whether the cache contains the result of a list that *began* after this uptime.
@@ -111,9 +111,9 @@ enum Entry<T> {
     Unknown {
         number: u64,
     },
-    Written(Seen<T>),
+    Written(VersionedFacts<T>),
     /// At the version of the write before the deletion; 0 if the cache had already shown the object.
-    Deleted(Seen<T>),
+    Deleted(VersionedFacts<T>),
     /// The cache may still show it. `shown` is whether it did at the last call of [`Ledger::settle`].
     Gone {
         uid: Uid,
@@ -144,9 +144,9 @@ pub struct UnconfirmedCreate {
     pub since: Duration,
 }
 
-impl<T: Fact> Ledger<T> {
+impl<T: LedgerFacts> Ledger<T> {
     /// Records a create or a patch that the API server confirmed with this object.
-    pub fn written(&mut self, seen: Seen<T>, uptime: Duration) {
+    pub fn written(&mut self, seen: VersionedFacts<T>, uptime: Duration) {
         let seen = match self.get(&seen.facts.id().name) {
             Some(earlier) => keep_history(seen, &earlier.clone()),
             None => seen,
@@ -185,7 +185,7 @@ impl<T: Fact> Ledger<T> {
             }
             _ => 0,
         };
-        let deleted = Entry::Deleted(Seen { facts: Arc::new(facts.terminated()), version });
+        let deleted = Entry::Deleted(VersionedFacts { facts: Arc::new(facts.terminated()), version });
         self.entries.insert(facts.id().name.clone(), (deleted, uptime));
     }
 
@@ -200,7 +200,7 @@ impl<T: Fact> Ledger<T> {
     }
 
     /// Removes the entries that the cache shows by now.
-    pub fn settle(&mut self, cache: &dyn Cache<T>) {
+    pub fn settle(&mut self, cache: &dyn LedgerCache<T>) {
         self.entries.retain(|name, (entry, at)| {
             let seen = cache.get(name);
             match (entry, seen) {
@@ -218,9 +218,11 @@ impl<T: Fact> Ledger<T> {
                     *shown = seen.facts.id().uid == *uid;
                     *shown
                 }
-                (Entry::Written(Seen { facts, .. }) | Entry::Deleted(Seen { facts, .. }), None) => {
-                    !cache.saw_deleted(&facts.id().uid) && !cache.relisted_since(*at)
-                }
+                (
+                    Entry::Written(VersionedFacts { facts, .. })
+                    | Entry::Deleted(VersionedFacts { facts, .. }),
+                    None,
+                ) => !cache.saw_deleted(&facts.id().uid) && !cache.relisted_since(*at),
                 (Entry::Gone { uid, shown }, None) => {
                     *shown = false;
                     !cache.saw_deleted(uid) && !cache.relisted_since(*at)
@@ -237,7 +239,8 @@ impl<T: Fact> Ledger<T> {
         let mut shown = BTreeSet::new();
         snapshot.retain_mut(|facts| match self.entries.get(&facts.id().name) {
             Some((
-                Entry::Written(Seen { facts: newer, .. }) | Entry::Deleted(Seen { facts: newer, .. }),
+                Entry::Written(VersionedFacts { facts: newer, .. })
+                | Entry::Deleted(VersionedFacts { facts: newer, .. }),
                 _,
             )) => {
                 shown.insert(newer.id().name.clone());
@@ -257,9 +260,11 @@ impl<T: Fact> Ledger<T> {
     }
 
     /// The same with its version, if the API server confirmed the write.
-    pub fn written_as(&self, name: &str) -> Option<Seen<T>> {
+    pub fn written_as(&self, name: &str) -> Option<VersionedFacts<T>> {
         match &self.entries.get(name)?.0 {
-            Entry::Written(Seen { facts, version }) => Some(Seen { facts: facts.clone(), version: *version }),
+            Entry::Written(VersionedFacts { facts, version }) => {
+                Some(VersionedFacts { facts: facts.clone(), version: *version })
+            }
             Entry::Unknown { .. } | Entry::Deleted(_) | Entry::Gone { .. } => None,
         }
     }
@@ -293,7 +298,7 @@ impl<T: Fact> Ledger<T> {
     }
 
     /// Resolves an overdue entry with the result of a live read of its name.
-    pub fn resolve(&mut self, name: &str, live: Option<Seen<T>>, uptime: Duration) {
+    pub fn resolve(&mut self, name: &str, live: Option<VersionedFacts<T>>, uptime: Duration) {
         let Some((entry, at)) = self.entries.get_mut(name) else { return };
         match (&entry, live) {
             // The same object, and the cache is still behind: keep its newest state, and check again later.
@@ -310,7 +315,10 @@ impl<T: Fact> Ledger<T> {
                 *at = uptime;
             }
             // There is no object of this name, or another one. Hide the old object while the cache shows it.
-            (Entry::Written(Seen { facts, .. }) | Entry::Deleted(Seen { facts, .. }), _) => {
+            (
+                Entry::Written(VersionedFacts { facts, .. }) | Entry::Deleted(VersionedFacts { facts, .. }),
+                _,
+            ) => {
                 *entry = Entry::Gone { uid: facts.id().uid.clone(), shown: true };
                 *at = uptime;
             }
@@ -337,7 +345,7 @@ impl<T: Fact> Ledger<T> {
     }
 }
 
-impl<T: Fact> Entry<T> {
+impl<T: LedgerFacts> Entry<T> {
     /// Age at which a live read must resolve it.
     fn limit(&self) -> Duration {
         match self {
@@ -349,7 +357,9 @@ impl<T: Fact> Entry<T> {
     fn uid(&self) -> Option<&Uid> {
         match self {
             Self::Unknown { .. } => None,
-            Self::Written(Seen { facts, .. }) | Self::Deleted(Seen { facts, .. }) => Some(&facts.id().uid),
+            Self::Written(VersionedFacts { facts, .. }) | Self::Deleted(VersionedFacts { facts, .. }) => {
+                Some(&facts.id().uid)
+            }
             Self::Gone { uid, .. } => Some(uid),
         }
     }
@@ -360,7 +370,9 @@ impl<T> Entry<T> {
     fn facts(&self) -> Option<&Arc<T>> {
         match self {
             Self::Unknown { .. } | Self::Gone { .. } => None,
-            Self::Written(Seen { facts, .. }) | Self::Deleted(Seen { facts, .. }) => Some(facts),
+            Self::Written(VersionedFacts { facts, .. }) | Self::Deleted(VersionedFacts { facts, .. }) => {
+                Some(facts)
+            }
         }
     }
 }

@@ -29,7 +29,7 @@
 //!    ones;
 //! 8. the planners, which do not import each other: `plan::{membership, disks, remove, create, rollout, disk_collection,
 //!    expand, revisions, record}`;
-//! 9. [`plan()`] and [`status()`].
+//! 9. [`plan_pass()`] and [`compute_status()`].
 //!
 //! # Assumptions
 //!
@@ -76,7 +76,7 @@ mod simulation;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub use memory::Memory;
+pub use memory::PassMemory;
 pub use model::{Disk, Machine, ObjectId, ParsedPool, Pool, Uid};
-pub use plan::{Action, Observed, Plan, plan};
-pub use status::{Status, status};
+pub use plan::{ObservedPool, Plan, PoolAction, plan_pass};
+pub use status::{ComputedStatus, compute_status};

@@ -38,12 +38,12 @@ pub const NAME: usize = 253;
 
 /// `text`, truncated to one byte more than the maximum length of a name, so that a truncated text never equals an
 /// existing name.
-pub fn clip(text: &str) -> &str {
+pub fn clip_name(text: &str) -> &str {
     &text[..text.ceil_char_boundary(NAME + 1)]
 }
 
 /// `text`, truncated at a character boundary to [`MESSAGE`] bytes.
-pub fn shorten(mut text: String) -> String {
+pub fn shorten_message(mut text: String) -> String {
     if text.len() > MESSAGE {
         text.truncate(text.floor_char_boundary(MESSAGE - 4));
         text.push_str(" ...");
@@ -64,13 +64,13 @@ pub fn spec_error(size: usize, depth: usize) -> Option<String> {
 }
 
 /// The nesting depth of lists and maps in a JSON text.
-pub fn nesting(json: &str) -> usize {
-    brackets(json.as_bytes()).map(|bracket| bracket.depth).max().unwrap_or_default()
+pub fn nesting_depth(json: &str) -> usize {
+    json_brackets(json.as_bytes()).map(|bracket| bracket.depth).max().unwrap_or_default()
 }
 
 /// Where a list or a map begins or ends in a JSON text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bracket {
+pub struct JsonBracket {
     /// Its position in the text.
     pub at: usize,
     /// Whether the list or map begins here.
@@ -80,7 +80,7 @@ pub struct Bracket {
 }
 
 /// The brackets of all lists and maps in a JSON text, without those in strings.
-pub fn brackets(json: &[u8]) -> impl Iterator<Item = Bracket> {
+pub fn json_brackets(json: &[u8]) -> impl Iterator<Item = JsonBracket> {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     json.iter().enumerate().filter_map(move |(at, byte)| {
         match byte {
@@ -90,12 +90,12 @@ pub fn brackets(json: &[u8]) -> impl Iterator<Item = Bracket> {
             _ if in_string => {}
             b'[' | b'{' => {
                 depth += 1;
-                return Some(Bracket { at, opens: true, depth });
+                return Some(JsonBracket { at, opens: true, depth });
             }
             b']' | b'}' => {
                 let closed = depth;
                 depth = depth.saturating_sub(1);
-                return Some(Bracket { at, opens: false, depth: closed });
+                return Some(JsonBracket { at, opens: false, depth: closed });
             }
             _ => {}
         }
@@ -110,10 +110,10 @@ mod tests {
     #[test]
     fn clip_keeps_names_and_cuts_longer_texts_to_no_name() {
         let name = "n".repeat(NAME);
-        assert_eq!(clip(&name), name);
-        assert_eq!(clip(&"n".repeat(1 << 20)).len(), NAME + 1);
+        assert_eq!(clip_name(&name), name);
+        assert_eq!(clip_name(&"n".repeat(1 << 20)).len(), NAME + 1);
         let wide = "é".repeat(1 << 10);
-        assert!((NAME + 1..NAME + 4).contains(&clip(&wide).len()));
+        assert!((NAME + 1..NAME + 4).contains(&clip_name(&wide).len()));
     }
 
     #[test]
@@ -130,7 +130,7 @@ mod tests {
         for (text, depth) in
             [("0", 0), ("[]", 1), (r#"{"a":[{}],"b":[]}"#, 3), (r#"["[[[[","\"[[","\\",[]]"#, 2), ("]]]", 0)]
         {
-            assert_eq!(nesting(text), depth, "{text}");
+            assert_eq!(nesting_depth(text), depth, "{text}");
         }
     }
 }

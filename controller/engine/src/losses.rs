@@ -55,7 +55,7 @@ pub struct Loss {
 
 /// What the controller knows about an object that it created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum CreatedObjectState {
     /// It belongs to the pool.
     Kept,
     /// It exists and does not belong to the pool.
@@ -145,7 +145,11 @@ impl Losses {
 
     /// Updates the memory with the fates of the objects that were created lately. Returns those that are lost; record each
     /// with [`Losses::lost`].
-    pub fn observe(&mut self, fate: impl Fn(&Arc<str>, &Uid) -> Fate, uptime: Duration) -> Vec<ObjectId> {
+    pub fn observe(
+        &mut self,
+        fate: impl Fn(&Arc<str>, &Uid) -> CreatedObjectState,
+        uptime: Duration,
+    ) -> Vec<ObjectId> {
         let (mut lost, mut kept) = (Vec::new(), false);
         let trial = self.trial.clone();
         self.young.retain(|uid, (name, created)| {
@@ -153,20 +157,20 @@ impl Losses {
             let needed = if is_trial { TRIAL_KEPT } else { KEPT };
             let is_old = uptime.saturating_sub(*created) >= needed;
             match fate(name, uid) {
-                Fate::Kept => kept |= is_old,
-                Fate::Lost => {
+                CreatedObjectState::Kept => kept |= is_old,
+                CreatedObjectState::Lost => {
                     lost.push(ObjectId { name: name.clone(), uid: uid.clone() });
                     return false;
                 }
-                Fate::Gone => {
+                CreatedObjectState::Gone => {
                     if is_trial {
                         self.trial = None;
                     }
                     return false;
                 }
                 // A later list does not contain it. Otherwise the pool would wait for its fate for ever.
-                Fate::Unknown if is_trial && is_old => self.trial = None,
-                Fate::Unknown => {}
+                CreatedObjectState::Unknown if is_trial && is_old => self.trial = None,
+                CreatedObjectState::Unknown => {}
             }
             !is_old
         });

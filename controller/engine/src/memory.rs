@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backoff::Backoff;
-use crate::condition::{Condition, REPLICA_FAILURE, STALLED};
-use crate::failure::{Failure, FailureReason};
+use crate::condition::{REPLICA_FAILURE, STALLED, StatusCondition};
+use crate::failure::{FailureReason, PoolFailure};
 use crate::ids::{ObjectId, Uid};
 use crate::ledger::{Ledger, REQUEST_TIMEOUT};
 use crate::losses::Losses;
 use crate::model::{Disk, Machine, Pool};
-use crate::plan::action::{Stage, Wants};
+use crate::plan::action::{ApplyStage, WantedWrites};
 use crate::plan::attempts::RolloutAttempts;
 use crate::plan::blocker::Blocker;
 use crate::plan::overridden::OverriddenFields;
@@ -38,7 +38,7 @@ pub const CREATE_AGE: Duration = Duration::from_secs(30);
 
 /// The memory of one pool. It is stored by UID, so a new pool with the name of an old one starts with an empty memory.
 #[derive(Clone, Debug, Default)]
-pub struct Memory {
+pub struct PassMemory {
     /// Pending writes of machines.
     pub machines: Ledger<Machine>,
     /// Pending writes of disks.
@@ -113,7 +113,7 @@ pub struct Memory {
     created: Option<Duration>,
 }
 
-impl Memory {
+impl PassMemory {
     /// Updates the memory with the current pool. Numbers below the current name block count as used, new reservations
     /// get their time, and a change of the spec resets all backoffs.
     pub fn observe(&mut self, pool: &Pool, uptime: Duration) {
@@ -171,7 +171,7 @@ impl Memory {
     /// Otherwise each leader would lose the first objects again.
     fn restore_losses(&mut self, pool: &Pool, uptime: Duration) {
         let published = |kind: &str| {
-            let of_kind = |condition: &&Condition| condition.kind == kind && condition.status == "True";
+            let of_kind = |condition: &&StatusCondition| condition.kind == kind && condition.status == "True";
             let mut conditions = pool.published.conditions.iter();
             let found = conditions.find(of_kind)?;
             found.observed_generation.is_none_or(|known| known == pool.generation).then_some(found)
@@ -327,7 +327,7 @@ impl Memory {
     }
 
     /// Resets the backoffs of writes that the plan no longer contains.
-    pub fn reset_unwanted(&mut self, wants: Wants) {
+    pub fn reset_unwanted(&mut self, wants: WantedWrites) {
         for (backoff, wanted) in [
             (&mut self.creating, wants.create),
             (&mut self.removing, wants.remove),
@@ -347,24 +347,24 @@ impl Memory {
     }
 
     /// The backoff of the writes of a stage.
-    pub fn backoff_mut(&mut self, stage: Stage) -> &mut Backoff {
+    pub fn backoff_mut(&mut self, stage: ApplyStage) -> &mut Backoff {
         match stage {
-            Stage::Relabel => &mut self.relabeling,
-            Stage::Repair => &mut self.repairing,
-            Stage::Remove => &mut self.removing,
-            Stage::Prepare | Stage::Create => &mut self.creating,
-            Stage::Update => &mut self.updating,
-            Stage::Restart => &mut self.restarting,
-            Stage::RecordRevision => &mut self.recording_revisions,
-            Stage::CollectDisks => &mut self.collecting_disks,
-            Stage::ExpandDisks => &mut self.expanding_disks,
-            Stage::CleanUp => &mut self.cleaning_up,
+            ApplyStage::Relabel => &mut self.relabeling,
+            ApplyStage::Repair => &mut self.repairing,
+            ApplyStage::Remove => &mut self.removing,
+            ApplyStage::Prepare | ApplyStage::Create => &mut self.creating,
+            ApplyStage::Update => &mut self.updating,
+            ApplyStage::Restart => &mut self.restarting,
+            ApplyStage::RecordRevision => &mut self.recording_revisions,
+            ApplyStage::CollectDisks => &mut self.collecting_disks,
+            ApplyStage::ExpandDisks => &mut self.expanding_disks,
+            ApplyStage::CleanUp => &mut self.cleaning_up,
         }
     }
 
     /// The failures to report as one, the most severe first.
-    pub fn failure(&self) -> Option<Failure> {
-        Failure::combine(self.backoffs().into_iter().filter_map(Backoff::cause))
+    pub fn failure(&self) -> Option<PoolFailure> {
+        PoolFailure::combine(self.backoffs().into_iter().filter_map(Backoff::cause))
     }
 
     /// Time until the first delay after a failure ends; `None` if there is no delay.

@@ -12,10 +12,13 @@ pub use crate::revision::TemplateParts;
 pub use disk::{Disk, DiskAnnotations, DiskRestore, DiskState, StoredTime};
 pub use draft::{DiskDraft, DiskSource, Draft};
 pub use exclusion::Exclusion;
-pub use machine::{Activity, DetachedDisk, DiskRef, Instance, Machine, References, Selectable, StartHealth};
-pub(crate) use pool::Transition;
+pub use machine::{
+    DetachedDisk, DiskRef, Instance, Machine, MachineActivity, MachineReferences, Selectable, StartHealth,
+};
+pub(crate) use pool::InstanceTransition;
 pub use pool::{
-    Autohealing, Budget, CurrentRevision, DiskTemplate, Finalizer, Lifetime, Membership, Naming, ParsedPool,
-    PinReport, Pool, Preservation, Published, RequestedRevision, Restarts, Rollout, ScaleDownPolicy,
-    Selection, StatusScope, StorageTemplate, Summary, Unresolved, UsedCopy,
+    AutohealingPolicy, CurrentRevision, DisruptionBudget, Finalizer, Lifetime, MachineFilter, Membership,
+    Naming, ParsedPool, PinReport, Pool, PoolDiskTemplate, Preservation, PublishedStatus, RequestedRevision,
+    Restarts, RolloutPolicy, ScaleDownPolicy, StatusContent, StatusSummary, StorageTemplate,
+    UnusableTemplate, UsedCopy,
 };

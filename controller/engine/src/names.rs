@@ -98,7 +98,7 @@ impl Namer {
 
     /// The name of the machine with this number. Numbers that differ by less than [`SUFFIXES`] have different names.
     pub fn name(&self, number: u64) -> String {
-        format!("{}-{}", self.pool, spell(self.permutation.apply(number % SUFFIXES), LENGTH))
+        format!("{}-{}", self.pool, encode_suffix(self.permutation.apply(number % SUFFIXES), LENGTH))
     }
 
     /// The number of `name`, if it has the form of a name of this pool. Every suffix of five characters of the alphabet
@@ -138,14 +138,14 @@ impl DiskNamer {
     pub fn name(&self, number: u64, attempt: u64) -> String {
         let name = |attempt: u64| {
             let value = self.permutation.apply(number % SUFFIXES + attempt * SUFFIXES);
-            format!("{}-{}", self.stem, spell(value, DISK_LENGTH))
+            format!("{}-{}", self.stem, encode_suffix(value, DISK_LENGTH))
         };
         if attempt < 27 { name(attempt) } else { format!("{}-{attempt}", name(0)) }
     }
 }
 
 /// The last `length` digits of `value` in the alphabet.
-fn spell(value: u64, length: usize) -> String {
+fn encode_suffix(value: u64, length: usize) -> String {
     let mut rest = value;
     let mut suffix = vec![0u8; length];
     for place in suffix.iter_mut().rev() {

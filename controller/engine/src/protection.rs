@@ -55,7 +55,7 @@ const UNREADABLE: Duration = Duration::from_hours(1);
 
 /// When protection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Until {
+pub enum ProtectionEnd {
     /// At this time, plus [`CLOCK_SKEW`].
     At(Timestamp),
     /// The annotation cannot be read. The machine is protected until the controller has written a time.
@@ -66,7 +66,7 @@ pub enum Until {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Protection {
     /// When the protection ends; `None` if the machine is not protected.
-    pub until: Option<Until>,
+    pub until: Option<ProtectionEnd>,
     /// Which user or program protects it.
     pub by: Option<Arc<str>>,
     /// Why it is protected.
@@ -81,14 +81,15 @@ impl Protection {
     /// Reads the annotations of a machine; `None` if they contain nothing about protection.
     pub fn read(annotations: Option<&BTreeMap<String, String>>) -> Option<Arc<Self>> {
         let get = |key: &str| annotations?.get(key).map(String::as_str);
-        let until = get(UNTIL).map(|text| parse_until(text).map_or(Until::Unreadable, Until::At));
-        let text = |key| get(key).map(|text| clip(text).into());
+        let until =
+            get(UNTIL).map(|text| parse_until(text).map_or(ProtectionEnd::Unreadable, ProtectionEnd::At));
+        let text = |key| get(key).map(|text| clip_protection_text(text).into());
         let read = Self {
             until,
             by: text(BY),
             reason: text(REASON),
             claim: get(CLAIM).and_then(Claim::parse),
-            restarting: get(RESTARTING).map(|revision| clip(revision).into()),
+            restarting: get(RESTARTING).map(|revision| clip_protection_text(revision).into()),
         };
         (read != Self::default()).then(|| Arc::new(read))
     }
@@ -96,8 +97,8 @@ impl Protection {
     /// Whether the machine is protected at this time.
     pub fn protects(&self, now: Timestamp) -> bool {
         match self.until {
-            Some(Until::At(until)) => now < after(until, CLOCK_SKEW),
-            Some(Until::Unreadable) => true,
+            Some(ProtectionEnd::At(until)) => now < time_after(until, CLOCK_SKEW),
+            Some(ProtectionEnd::Unreadable) => true,
             None => false,
         }
     }
@@ -106,8 +107,8 @@ impl Protection {
     /// be read.
     pub fn end(&self) -> Option<Timestamp> {
         match self.until? {
-            Until::At(until) => Some(until),
-            Until::Unreadable => None,
+            ProtectionEnd::At(until) => Some(until),
+            ProtectionEnd::Unreadable => None,
         }
     }
 
@@ -116,9 +117,11 @@ impl Protection {
     pub fn shortened(&self, now: Timestamp, maximum: Duration) -> Option<Timestamp> {
         match self.until? {
             // A client whose clock is ahead may ask for the maximum.
-            Until::At(until) if until > after(after(now, maximum), CLOCK_SKEW) => Some(after(now, maximum)),
-            Until::At(_) => None,
-            Until::Unreadable => Some(after(now, maximum.min(UNREADABLE))),
+            ProtectionEnd::At(until) if until > time_after(time_after(now, maximum), CLOCK_SKEW) => {
+                Some(time_after(now, maximum))
+            }
+            ProtectionEnd::At(_) => None,
+            ProtectionEnd::Unreadable => Some(time_after(now, maximum.min(UNREADABLE))),
         }
     }
 
@@ -156,12 +159,12 @@ fn cut_fraction(text: &str) -> Cow<'_, str> {
 }
 
 /// The time after `moment`, at the latest the largest one.
-pub fn after(moment: Timestamp, time: Duration) -> Timestamp {
+pub fn time_after(moment: Timestamp, time: Duration) -> Timestamp {
     moment.checked_add(time).unwrap_or(Timestamp::MAX)
 }
 
 /// A time in the format of [`UNTIL`]: in UTC, with whole seconds.
-pub fn text_of(moment: Timestamp) -> String {
+pub fn timestamp_text(moment: Timestamp) -> String {
     moment.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
@@ -177,7 +180,7 @@ pub fn parse_maximum(text: &str) -> Result<Duration, String> {
 
 /// The longest protection in a pool: the field of its spec, or else the annotation, as for all settings that have both. An
 /// unreadable value counts as the default, and adds a message to `invalid_settings`.
-pub fn maximum(
+pub fn read_max_protection(
     field: &Value,
     annotations: Option<&BTreeMap<String, String>>,
     invalid_settings: &mut Vec<String>,
@@ -197,11 +200,11 @@ pub fn maximum(
 }
 
 fn no_maximum(text: &str) -> String {
-    format!("{:?} is not a duration from 1m to 720h, for example 24h", crate::limits::clip(text))
+    format!("{:?} is not a duration from 1m to 720h, for example 24h", crate::limits::clip_name(text))
 }
 
 /// `text`, truncated at a character boundary to [`LONGEST_TEXT`] bytes.
-pub fn clip(text: &str) -> &str {
+pub fn clip_protection_text(text: &str) -> &str {
     &text[..text.floor_char_boundary(LONGEST_TEXT)]
 }
 

@@ -14,7 +14,7 @@
 //!
 //! The controller deletes an accepted target with every policy, and deletes no other machine for its decrement. The
 //! controller drops a reservation that is not accepted [`RESERVATION_AGE`] after it first saw it, by its own clock. The
-//! record contains no time. If a client sent a reservation less than [`accept_within`] ago and finds it missing, its
+//! record contains no time. If a client sent a reservation less than [`acceptance_window`] ago and finds it missing, its
 //! unconfirmed acceptance has succeeded.
 //!
 //! A target is identified by its UID and has at most one accepted entry. Several requests can hold reservations of the
@@ -36,7 +36,8 @@ mod removed;
 mod written;
 
 pub use record::{
-    Entry, Full, LIMIT, LIMIT_BYTES, LIMIT_NAME, RESERVATION_AGE, RemovalRecord, State, accept_within,
+    LIMIT, LIMIT_BYTES, LIMIT_NAME, RESERVATION_AGE, RecordedTarget, RemovalRecord, RemovalRecordFull,
+    TargetState, acceptance_window,
 };
 pub use removed::{MOST_REMOVED, RemovedMachines};
-pub use written::ParseError;
+pub use written::RemovalRecordError;

@@ -4,6 +4,6 @@ mod history;
 mod identity;
 mod live_parts;
 
-pub use history::{History, Resolved, StoredRevision, TemplateParts};
+pub use history::{ResolvedRevision, RevisionHistory, StoredRevision, TemplateParts};
 pub use identity::{Fingerprint, HELD, RevisionId};
 pub use live_parts::LiveParts;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// Labels, or any other map of names to values.
-pub type Labels = BTreeMap<String, String>;
+pub type LabelMap = BTreeMap<String, String>;
 
-/// The operator of a [`Requirement`].
+/// The operator of a [`SelectorRequirement`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operator {
     /// The value is one of the given values.
@@ -25,7 +25,7 @@ pub enum Operator {
 
 /// One condition on the value of one key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Requirement {
+pub struct SelectorRequirement {
     /// The key.
     pub key: String,
     /// The operator.
@@ -34,9 +34,9 @@ pub struct Requirement {
     pub values: Vec<String>,
 }
 
-impl Requirement {
+impl SelectorRequirement {
     /// Whether `labels` fulfil the condition. A comparison of numbers with a text that is no integer never holds.
-    pub fn matches(&self, labels: &Labels) -> bool {
+    pub fn matches(&self, labels: &LabelMap) -> bool {
         let value = labels.get(&self.key);
         let number = |text: &String| text.parse::<i64>().ok();
         let compared = |holds: fn(&i64, &i64) -> bool| {
@@ -54,7 +54,7 @@ impl Requirement {
     }
 }
 
-impl fmt::Display for Requirement {
+impl fmt::Display for SelectorRequirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let values = || self.values.iter().map(|value| format!("{value:?}")).collect::<Vec<_>>().join(" or ");
         match self.operator {
@@ -70,11 +70,11 @@ impl fmt::Display for Requirement {
 
 /// Conditions that must all hold. Without conditions it matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Selector(pub Vec<Requirement>);
+pub struct Selector(pub Vec<SelectorRequirement>);
 
 impl Selector {
     /// Whether `labels` fulfil all conditions.
-    pub fn matches(&self, labels: &Labels) -> bool {
+    pub fn matches(&self, labels: &LabelMap) -> bool {
         self.0.iter().all(|requirement| requirement.matches(labels))
     }
 }
@@ -110,17 +110,17 @@ mod tests {
         #[case] values: &[&str],
         #[case] expected: bool,
     ) {
-        let labels: Labels =
+        let labels: LabelMap =
             [("zone", "a"), ("size", "8")].map(|(key, value)| (key.into(), value.into())).into();
         let values = values.iter().copied().map(String::from).collect();
-        assert_eq!(Requirement { key: key.into(), operator, values }.matches(&labels), expected);
+        assert_eq!(SelectorRequirement { key: key.into(), operator, values }.matches(&labels), expected);
     }
 
     #[test]
     fn a_selector_matches_if_all_requirements_hold() {
-        let labels: Labels =
+        let labels: LabelMap =
             [("farm", "render"), ("size", "8")].map(|(key, value)| (key.into(), value.into())).into();
-        let equal = |key: &str, value: &str| Requirement {
+        let equal = |key: &str, value: &str| SelectorRequirement {
             key: key.into(),
             operator: Operator::In,
             values: vec![value.into()],

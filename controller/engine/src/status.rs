@@ -14,34 +14,34 @@ mod surplus;
 mod synced;
 mod text;
 
-use crate::activity::Entry;
-use crate::condition::{self, Condition, Wanted};
-use crate::failure::{Failure, summarize};
-use crate::model::{Naming, ScaleDownPolicy, StatusScope};
-use crate::plan::observed::Observed;
+use crate::activity::ActivityEntry;
+use crate::condition::{self, ComputedCondition, StatusCondition};
+use crate::failure::{PoolFailure, summarize_messages};
+use crate::model::{Naming, ScaleDownPolicy, StatusContent};
+use crate::plan::observed::ObservedPool;
 
-pub use crate::model::Summary;
+pub use crate::model::StatusSummary;
 pub use availability::Availability;
-use blocked::Blocked;
+use blocked::BlockedSteps;
 use counts::MachineCounts;
-pub use detached::{Detached, Link, detached};
-pub use phase::Phase;
-pub use problem::{Problem, machine_waiting_for_storage, problem};
-use surplus::{explicit_surplus, staying};
-use text::{are, join, machines};
+pub use detached::{DetachedDiskLink, DetachedDiskReport, find_detached_disks};
+pub use phase::PoolPhase;
+pub use problem::{StartProblem, first_start_problem, machine_waiting_for_storage};
+use surplus::{count_staying_machines, explicit_surplus};
+use text::{join_message_parts, machine_count_text, verb_for_count};
 
 /// The status of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
+pub struct ComputedStatus {
     /// Counters and identities.
-    pub summary: Summary,
+    pub summary: StatusSummary,
     /// All conditions, including those of other controllers.
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<StatusCondition>,
     /// The activity log. A difference in it alone causes no write.
-    pub activity: Vec<Entry>,
+    pub activity: Vec<ActivityEntry>,
 }
 
-impl Status {
+impl ComputedStatus {
     /// Whether two statuses are equal, apart from the activity log.
     pub fn shows_the_same(&self, other: &Self) -> bool {
         let Self { summary, conditions, activity: _ } = self;
@@ -50,10 +50,10 @@ impl Status {
 }
 
 /// The status of the observed pool.
-pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
+pub fn compute_status(observed: &ObservedPool<'_>, failure: Option<&PoolFailure>) -> ComputedStatus {
     let pool = observed.pool;
     let counts = MachineCounts::of(observed);
-    let summary = Summary {
+    let summary = StatusSummary {
         observed_generation: pool.generation,
         replicas: counts.total,
         ready: counts.ready,
@@ -66,40 +66,40 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
         used_copies: pool.revision.used_copies.clone(),
     };
 
-    let blocked = Blocked::of(observed);
+    let blocked = BlockedSteps::of(observed);
     let mut wanted = Vec::new();
-    if pool.status_scope == StatusScope::Complete {
-        let available = available(observed, &summary, &blocked);
+    if pool.status_content == StatusContent::Complete {
+        let available = available_condition(observed, &summary, &blocked);
         // A machine that waits for a disk keeps either the pool from being available, or the rollout from being
         // complete.
         let waits = if available.holds { &blocked.machines[..] } else { &[] };
-        wanted.extend([available, synced::synced(observed, &counts, waits, failure)]);
+        wanted.extend([available, synced::synced_condition(observed, &counts, waits, failure)]);
         if counts.total != pool.desired {
-            wanted.push(progressing(observed, &counts, &blocked));
+            wanted.push(progressing_condition(observed, &counts, &blocked));
         }
     }
     let overridden = overridden::describe_overridden(observed, &counts);
     if let Some(message) = &overridden {
-        wanted.push(Wanted {
+        wanted.push(ComputedCondition {
             kind: condition::TEMPLATE_OVERRIDDEN,
             holds: true,
             reason: condition::FIELDS_OVERRIDDEN,
             message: message.clone(),
         });
     }
-    if pool.status_scope == StatusScope::FailureAndPause {
-        let detached = detached(observed);
+    if pool.status_content == StatusContent::FailureAndPause {
+        let detached = find_detached_disks(observed);
         if !detached.is_empty() {
-            wanted.push(Wanted {
+            wanted.push(ComputedCondition {
                 kind: condition::DISK_DETACHED,
                 holds: true,
                 reason: condition::DISK_DETACHED_BY_HAND,
-                message: detached::sentence(&detached),
+                message: detached::describe_detached_disks(&detached),
             });
         }
     }
     if pool.paused {
-        wanted.push(Wanted {
+        wanted.push(ComputedCondition {
             kind: condition::REPLICA_PAUSED,
             holds: true,
             reason: condition::SUCCESSFUL_PAUSED,
@@ -107,16 +107,16 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
         });
     }
     if let Some(unresolved) = &pool.unresolved {
-        wanted.push(Wanted {
+        wanted.push(ComputedCondition {
             kind: condition::TEMPLATE_RESOLVED,
             holds: false,
             reason: unresolved.reason,
             message: unresolved.message.clone(),
         });
     }
-    wanted.extend(pins::conditions(observed));
+    wanted.extend(pins::pin_conditions(observed));
     if let Some(images) = &pool.images {
-        wanted.push(Wanted {
+        wanted.push(ComputedCondition {
             kind: condition::IMAGES_READY,
             holds: false,
             reason: images.reason,
@@ -124,7 +124,7 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
         });
     }
     if let Some(failure) = pool.invalid_spec().as_ref().or(failure) {
-        wanted.push(Wanted {
+        wanted.push(ComputedCondition {
             kind: condition::REPLICA_FAILURE,
             holds: true,
             reason: failure.reason.as_str(),
@@ -132,58 +132,81 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
         });
     }
     if !pool.invalid_settings.is_empty() {
-        wanted.push(Wanted {
+        wanted.push(ComputedCondition {
             kind: condition::INVALID_SETTINGS,
             holds: true,
             reason: condition::UNREADABLE_SETTINGS,
-            message: summarize(&pool.invalid_settings),
+            message: summarize_messages(&pool.invalid_settings),
         });
     }
-    let protected = protection::blocked(observed);
+    let protected = protection::blocked_by_protection_condition(observed);
     let waits = protected.iter().map(|condition| condition.message.clone()).collect();
-    wanted.extend(phase::conditions(observed, &counts, failure, overridden, waits));
+    wanted.extend(phase::phase_conditions(observed, &counts, failure, overridden, waits));
     wanted.extend(protected);
-    let conditions =
-        condition::merge(wanted, &pool.published.conditions, observed.now, summary.observed_generation);
-    let activity = activity::log(observed, &summary);
-    Status { summary, conditions, activity }
+    let conditions = condition::merge_conditions(
+        wanted,
+        &pool.published.conditions,
+        observed.now,
+        summary.observed_generation,
+    );
+    let activity = activity::extended_activity_log(observed, &summary);
+    ComputedStatus { summary, conditions, activity }
 }
 
-fn available(observed: &Observed<'_>, summary: &Summary, blocked: &Blocked) -> Wanted {
+fn available_condition(
+    observed: &ObservedPool<'_>,
+    summary: &StatusSummary,
+    blocked: &BlockedSteps,
+) -> ComputedCondition {
     let (ready, desired) = (summary.ready, observed.pool.desired);
     let holds = ready >= desired;
     let count = match ready.checked_sub(desired) {
-        Some(1..) => format!("{} {} ready, {desired} desired", machines(ready), are(ready)),
+        Some(1..) => {
+            format!("{} {} ready, {desired} desired", machine_count_text(ready), verb_for_count(ready))
+        }
         _ if desired == 0 => "no machines are desired".to_owned(),
-        _ => format!("{ready} of {} {} ready", machines(desired), are(desired)),
+        _ => format!("{ready} of {} {} ready", machine_count_text(desired), verb_for_count(desired)),
     };
-    let problem = problem(observed).filter(|_| !holds).map(Problem::sentence);
+    let problem = first_start_problem(observed).filter(|_| !holds).map(StartProblem::sentence);
     let waits = if holds { &[] } else { &blocked.machines[..] };
-    Wanted {
+    ComputedCondition {
         kind: condition::AVAILABLE,
         holds,
         reason: if holds { condition::ALL_REPLICAS_READY } else { condition::INSUFFICIENT_READY_REPLICAS },
-        message: join(std::iter::once(count).chain(problem).chain(waits.iter().cloned())),
+        message: join_message_parts(std::iter::once(count).chain(problem).chain(waits.iter().cloned())),
     }
 }
 
-fn progressing(observed: &Observed<'_>, counts: &MachineCounts, blocked: &Blocked) -> Wanted {
+fn progressing_condition(
+    observed: &ObservedPool<'_>,
+    counts: &MachineCounts,
+    blocked: &BlockedSteps,
+) -> ComputedCondition {
     let pool = observed.pool;
     let MachineCounts { total, live, .. } = *counts;
     let desired = pool.desired;
-    let staying = staying(observed, counts);
+    let staying = count_staying_machines(observed, counts);
     let message = if total < desired {
         format!("creating machines: {total} of {desired} exist")
     } else if pool.scale_down_policy == ScaleDownPolicy::Explicit && staying > desired {
         explicit_surplus(staying, desired)
     } else if live <= desired {
         let terminating = total - live;
-        format!("{terminating} of {} {} terminating, {desired} desired", machines(total), are(terminating))
+        format!(
+            "{terminating} of {} {} terminating, {desired} desired",
+            machine_count_text(total),
+            verb_for_count(terminating)
+        )
     } else {
         format!("deleting machines: {total} exist, {desired} desired")
     };
-    let message = join(std::iter::once(message).chain(blocked.count(observed, total)));
-    Wanted { kind: condition::PROGRESSING, holds: true, reason: condition::REPLICAS_PROGRESSING, message }
+    let message = join_message_parts(std::iter::once(message).chain(blocked.count(observed, total)));
+    ComputedCondition {
+        kind: condition::PROGRESSING,
+        holds: true,
+        reason: condition::REPLICAS_PROGRESSING,
+        message,
+    }
 }
 
 #[cfg(test)]

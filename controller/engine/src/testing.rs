@@ -8,13 +8,13 @@ use jiff::Timestamp;
 use proptest::test_runner::Config;
 
 use crate::model::{
-    Activity, CurrentRevision, Disk, DiskAnnotations, DiskRef, DiskTemplate, Lifetime, Machine, ObjectId,
-    Owner, Pool, StoredTime, Uid,
+    CurrentRevision, Disk, DiskAnnotations, DiskRef, Lifetime, Machine, MachineActivity, ObjectId, Owner,
+    Pool, PoolDiskTemplate, StoredTime, Uid,
 };
 use crate::names::{NameBlock, Namer};
-use crate::plan::{Action, NamesInUse, Observed, Settings, Snapshot};
+use crate::plan::{NamesInUse, ObservedPool, PlanSettings, PoolAction, PoolSnapshot};
 use crate::revision::RevisionId;
-use crate::{Memory, Plan};
+use crate::{PassMemory, Plan};
 
 pub(crate) const POOL_UID: &str = "pool-uid";
 
@@ -32,17 +32,17 @@ pub(crate) fn sequence_config() -> Config {
 }
 
 /// The time at which all worlds are observed.
-pub(crate) fn now() -> Timestamp {
+pub(crate) fn observation_time() -> Timestamp {
     Timestamp::from_second(1_000_000).expect("in range")
 }
 
-/// The time this number of seconds before [`now`]; after it if negative.
-pub(crate) fn ago(seconds: i64) -> StoredTime {
-    StoredTime::At(now() - jiff::SignedDuration::from_secs(seconds))
+/// The time this number of seconds before [`observation_time`]; after it if negative.
+pub(crate) fn seconds_ago(seconds: i64) -> StoredTime {
+    StoredTime::At(observation_time() - jiff::SignedDuration::from_secs(seconds))
 }
 
 /// A pool with one ephemeral disk per machine, and the other objects of its namespace.
-pub(crate) struct World {
+pub(crate) struct PoolWorld {
     pub(crate) pool: Pool,
     pub(crate) machines: Vec<Arc<Machine>>,
     pub(crate) disks: BTreeMap<Arc<str>, Arc<Disk>>,
@@ -50,25 +50,25 @@ pub(crate) struct World {
     pub(crate) others: BTreeMap<Arc<str>, Vec<Arc<str>>>,
     /// The stored revisions.
     pub(crate) stored: Vec<RevisionId>,
-    pub(crate) memory: Memory,
+    pub(crate) memory: PassMemory,
     pub(crate) foreign_names: BTreeSet<String>,
     /// Disks that the platform deleted in order to restore them, and when they were gone.
     pub(crate) replaced: BTreeMap<Arc<str>, Duration>,
     pub(crate) uptime: Duration,
 }
 
-impl World {
+impl PoolWorld {
     pub(crate) fn desiring(desired: usize) -> Self {
         let pool = Pool {
             desired,
-            disks: vec![DiskTemplate::new("root", Lifetime::Ephemeral)],
+            disks: vec![PoolDiskTemplate::new("root", Lifetime::Ephemeral)],
             ..Pool::new(
                 ObjectId::new("web", POOL_UID),
                 "team",
                 CurrentRevision::of_template(RevisionId::from("r1"), true),
             )
         };
-        let mut memory = Memory::default();
+        let mut memory = PassMemory::default();
         memory.observe(&pool, UPTIME);
         Self {
             pool,
@@ -85,7 +85,7 @@ impl World {
 
     /// Adds a running machine with its disk; `age` is its creation time in seconds.
     pub(crate) fn with_machine(mut self, name: &str, age: i64) -> Self {
-        let machine = machine(name, age);
+        let machine = running_machine(name, age);
         for disk in &machine.disks {
             self.disks.insert(disk.disk.clone(), Arc::new(own_disk(&disk.disk, &machine)));
         }
@@ -103,7 +103,7 @@ impl World {
     /// Adds `count` running machines with names of the pool that were created one second after the other.
     pub(crate) fn with_machines(mut self, count: u64) -> Self {
         for number in 0..count {
-            self = self.with_machine(&name(number), i64::try_from(number).expect("small"));
+            self = self.with_machine(&numbered_machine_name(number), i64::try_from(number).expect("small"));
         }
         self.memory.next_number = self.memory.next_number.max(count);
         self.block(0, count.max(64))
@@ -119,7 +119,11 @@ impl World {
     /// Adds unconfirmed creates of these numbers at the world's uptime.
     pub(crate) fn with_unconfirmed(mut self, numbers: impl IntoIterator<Item = u64>) -> Self {
         for number in numbers {
-            self.memory.machines.create_unconfirmed(&name(number).into(), number, self.uptime);
+            self.memory.machines.create_unconfirmed(
+                &numbered_machine_name(number).into(),
+                number,
+                self.uptime,
+            );
             self.memory.next_number = self.memory.next_number.max(number + 1);
         }
         self
@@ -130,14 +134,14 @@ impl World {
         self
     }
 
-    pub(crate) fn memory(mut self, edit: impl FnOnce(&mut Memory)) -> Self {
+    pub(crate) fn memory(mut self, edit: impl FnOnce(&mut PassMemory)) -> Self {
         edit(&mut self.memory);
         self
     }
 
     /// Reserves machines for a request at the world's uptime. The machines need not exist.
     pub(crate) fn reserved(mut self, request: &str, names: &[&str]) -> Self {
-        let targets: Vec<ObjectId> = names.iter().map(|name| target(name)).collect();
+        let targets: Vec<ObjectId> = names.iter().map(|name| fixture_id(name)).collect();
         self.pool.record.reserve(request, &targets).expect("there is room");
         self.memory.observe(&self.pool, self.uptime);
         self
@@ -167,8 +171,8 @@ impl World {
     }
 
     /// Adds a disk template with retained disks, after `edit`.
-    pub(crate) fn keeping(mut self, edit: impl FnOnce(&mut DiskTemplate)) -> Self {
-        let mut template = DiskTemplate::new(RETAINED, Lifetime::Retained);
+    pub(crate) fn keeping(mut self, edit: impl FnOnce(&mut PoolDiskTemplate)) -> Self {
+        let mut template = PoolDiskTemplate::new(RETAINED, Lifetime::Retained);
         edit(&mut template);
         self.pool.disks.push(template);
         self
@@ -186,7 +190,7 @@ impl World {
 
     /// Adds a retained disk that has been free for this number of seconds.
     pub(crate) fn free(self, disk: &str, seconds: i64) -> Self {
-        let free_since = Some(ago(seconds));
+        let free_since = Some(seconds_ago(seconds));
         let made = Disk {
             annotations: DiskAnnotations { free_since, ..DiskAnnotations::default() },
             ..retained_disk(disk)
@@ -203,11 +207,11 @@ impl World {
         })
     }
 
-    pub(crate) fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&self) -> PoolSnapshot {
         let mut machines = self.machines.clone();
         self.memory.machines.overlay(&mut machines);
-        Snapshot {
-            now: now(),
+        PoolSnapshot {
+            now: observation_time(),
             uptime: self.uptime,
             machines,
             disks: self.disks.clone().into_iter().collect(),
@@ -218,16 +222,16 @@ impl World {
         }
     }
 
-    pub(crate) fn observed<'a>(&'a self, snapshot: &'a Snapshot) -> Observed<'a> {
-        Observed::new(snapshot, &self.pool, &self.stored, Settings::default(), &self.memory, self)
+    pub(crate) fn observed<'a>(&'a self, snapshot: &'a PoolSnapshot) -> ObservedPool<'a> {
+        ObservedPool::new(snapshot, &self.pool, &self.stored, PlanSettings::default(), &self.memory, self)
     }
 
     pub(crate) fn plan(&self) -> Plan {
-        crate::plan(&self.observed(&self.snapshot()))
+        crate::plan_pass(&self.observed(&self.snapshot()))
     }
 }
 
-impl NamesInUse for World {
+impl NamesInUse for PoolWorld {
     fn has_machine(&self, name: &str) -> bool {
         self.foreign_names.contains(name) || self.machines.iter().any(|machine| &*machine.id.name == name)
     }
@@ -237,38 +241,38 @@ impl NamesInUse for World {
 }
 
 /// The name that the pool gives to the machine with this number.
-pub(crate) fn name(number: u64) -> String {
+pub(crate) fn numbered_machine_name(number: u64) -> String {
     Namer::new(&"web".into(), &Uid::from(POOL_UID)).name(number)
 }
 
 /// The machines that a plan creates.
-pub(crate) fn created(plan: &Plan) -> Vec<&str> {
+pub(crate) fn created_machines(plan: &Plan) -> Vec<&str> {
     plan.actions
         .iter()
         .filter_map(|action| match action {
-            Action::Create { draft } => Some(&*draft.name),
+            PoolAction::Create { draft } => Some(&*draft.name),
             _ => None,
         })
         .collect()
 }
 
 /// The machines that a plan deletes.
-pub(crate) fn deleted(plan: &Plan) -> Vec<&str> {
+pub(crate) fn deleted_machines(plan: &Plan) -> Vec<&str> {
     plan.actions
         .iter()
         .filter_map(|action| match action {
-            Action::Delete { machine, .. } => Some(&*machine.name),
+            PoolAction::Delete { machine, .. } => Some(&*machine.name),
             _ => None,
         })
         .collect()
 }
 
 /// The identity of the machine or disk with this name.
-pub(crate) fn target(name: &str) -> ObjectId {
+pub(crate) fn fixture_id(name: &str) -> ObjectId {
     ObjectId::new(name, &format!("uid-of-{name}"))
 }
 
-pub(crate) fn machine(name: &str, age: i64) -> Machine {
+pub(crate) fn running_machine(name: &str, age: i64) -> Machine {
     Machine {
         created: Timestamp::from_second(age).expect("in range"),
         owner: Some(Arc::new(Owner::pool(&ObjectId::new("web", POOL_UID)))),
@@ -277,7 +281,7 @@ pub(crate) fn machine(name: &str, age: i64) -> Machine {
         revision: Some(RevisionId::from("r1")),
         written: Some(RevisionId::from("r1")),
         evaluated: true,
-        activity: Activity::Running,
+        activity: MachineActivity::Running,
         disks: vec![DiskRef {
             template: Some("root".into()),
             disk: format!("{name}-root").into(),
@@ -285,7 +289,7 @@ pub(crate) fn machine(name: &str, age: i64) -> Machine {
         }],
         boot_disk: Some(format!("{name}-root").into()),
         devices_ready: true,
-        ..Machine::blank(target(name))
+        ..Machine::blank(fixture_id(name))
     }
 }
 
@@ -305,7 +309,7 @@ pub(crate) fn own_disk(name: &str, machine: &Machine) -> Disk {
         pool_uid_label: Some(Uid::from(POOL_UID)),
         template: Some("root".into()),
         mounted_by: Some(machine.id.name.clone()),
-        ..Disk::blank(target(name))
+        ..Disk::blank(fixture_id(name))
     }
 }
 
@@ -315,6 +319,6 @@ pub(crate) fn retained_disk(name: &str) -> Disk {
         owner: Some(Owner::pool(&ObjectId::new("web", POOL_UID))),
         pool_uid_label: Some(Uid::from(POOL_UID)),
         template: Some(RETAINED.into()),
-        ..Disk::blank(target(name))
+        ..Disk::blank(fixture_id(name))
     }
 }

@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use world::{Case, World, pass};
+use world::{BenchWorld, PassWorkload, run_engine_pass};
 
 const FEW: usize = 1_000;
 const MANY: usize = 10 * FEW;
@@ -22,7 +22,7 @@ const ATTEMPTS: usize = 9;
 
 #[test]
 fn a_pass_costs_no_more_than_linearly() {
-    for case in Case::ALL {
+    for case in PassWorkload::ALL {
         let (few, many) = (cost(FEW, case), cost(MANY, case));
         let growth = many.as_secs_f64() / few.as_secs_f64();
         let name = case.name();
@@ -34,13 +34,13 @@ fn a_pass_costs_no_more_than_linearly() {
 }
 
 /// Processor time of the shortest pass. Unlike elapsed time, it does not grow when the computer is busy.
-fn cost(machines: usize, case: Case) -> Duration {
-    let world = World::new(machines, case);
+fn cost(machines: usize, case: PassWorkload) -> Duration {
+    let world = BenchWorld::new(machines, case);
     let snapshot = world.snapshot();
     let observed = world.observed(&snapshot);
     let once = || {
         let begin = processor_time();
-        black_box(pass(black_box(&observed)));
+        black_box(run_engine_pass(black_box(&observed)));
         processor_time().saturating_sub(begin)
     };
     (0..ATTEMPTS).map(|_| once()).min().expect("at least one attempt")

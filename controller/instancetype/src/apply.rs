@@ -11,11 +11,13 @@ mod laws;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use preference::autoattach;
+pub(crate) use preference::fill_autoattach_settings;
 
-use crate::conflict::{Conflicts, conflicts};
-use crate::fields::{Cause, Location};
-use crate::model::{Family, InstanceTemplate, InstancetypeSpec, PreferenceSpec, Types};
+use crate::conflict::{FieldConflicts, find_conflicts};
+use crate::fields::{MachineLocation, StatusCause};
+use crate::model::{
+    InstanceTemplate, InstanceTypeAndPreference, InstancetypeSpec, PreferenceSpec, TypeFamily,
+};
 use crate::topology::{Topology, TopologyError};
 use crate::tree::Malformed;
 
@@ -27,7 +29,7 @@ pub enum ApplyError {
     Topology(#[from] TopologyError),
     /// The machine sets fields that the instance type sets.
     #[error(transparent)]
-    Conflicts(#[from] Conflicts),
+    Conflicts(#[from] FieldConflicts),
     /// A field of the machine has the wrong type. The path starts at the root of the request's object.
     #[error(transparent)]
     Malformed(#[from] Malformed),
@@ -35,7 +37,7 @@ pub enum ApplyError {
 
 impl ApplyError {
     /// The causes for a response.
-    pub fn causes(&self) -> Vec<Cause> {
+    pub fn causes(&self) -> Vec<StatusCause> {
         match self {
             Self::Topology(error) => vec![error.cause()],
             Self::Conflicts(conflicts) => conflicts.causes(),
@@ -50,24 +52,25 @@ impl ApplyError {
 ///
 /// # Errors
 /// See [`ApplyError`]. The instance is unchanged, and nothing of the preference was applied.
-pub fn apply(
+pub fn apply_instancetype_and_preference(
     template: &InstanceTemplate,
     instancetype: Option<&InstancetypeSpec>,
     preference: Option<&PreferenceSpec>,
-    location: Location,
+    location: MachineLocation,
 ) -> Result<InstanceTemplate, ApplyError> {
     let mut applied = template.clone();
     if let Some(instancetype) = instancetype {
         let topology = Topology::preferred(preference)?;
         topology.check(instancetype.cpu.guest)?;
-        if let Some(conflicts) = conflicts(instancetype, template, location)? {
+        if let Some(conflicts) = find_conflicts(instancetype, template, location)? {
             return Err(conflicts.into());
         }
-        instancetype::apply(instancetype, topology, &mut applied)
+        instancetype::apply_instancetype(instancetype, topology, &mut applied)
             .map_err(|error| location.in_template(error))?;
     }
     if let Some(preference) = preference {
-        preference::apply(preference, &mut applied).map_err(|error| location.in_template(error))?;
+        preference::apply_preference(preference, &mut applied)
+            .map_err(|error| location.in_template(error))?;
     }
     Ok(applied)
 }
@@ -76,8 +79,11 @@ pub fn apply(
 ///
 /// # Errors
 /// The annotations have the wrong type.
-pub fn annotate(template: &mut InstanceTemplate, types: &Types) -> Result<(), Malformed> {
-    for family in [Family::Instancetype, Family::Preference] {
+pub fn add_name_annotations(
+    template: &mut InstanceTemplate,
+    types: &InstanceTypeAndPreference,
+) -> Result<(), Malformed> {
+    for family in [TypeFamily::Instancetype, TypeFamily::Preference] {
         if let Some(object) = types.object(family) {
             let name = object.identity.name.clone().into();
             template.annotations_mut()?.insert(object.kind.name_annotation().to_owned(), name);

@@ -7,8 +7,8 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::fields::{Cause, Location};
-use crate::model::{InstanceTemplate, InstancetypeSpec, Object};
+use crate::fields::{MachineLocation, StatusCause};
+use crate::model::{InstanceTemplate, InstanceTypeObject, InstancetypeSpec};
 use crate::tree::{self, Malformed};
 
 #[cfg(test)]
@@ -16,54 +16,57 @@ mod tests;
 
 /// The conflicts of one application.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Conflicts {
+pub struct FieldConflicts {
     /// The paths, in a fixed order.
     paths: Vec<String>,
     /// What sets the fields, for messages.
     source: String,
 }
 
-impl Conflicts {
+impl FieldConflicts {
     /// The paths, from the root of the request's object. An annotation is `annotations.KEY`.
     pub fn paths(&self) -> &[String] {
         &self.paths
     }
 
     /// One cause for each path.
-    pub fn causes(&self) -> Vec<Cause> {
+    pub fn causes(&self) -> Vec<StatusCause> {
         let source = &self.source;
         let cause = |path: &String| {
-            Cause::invalid(path, format!("{source} sets {path}, and it does not merge; remove the field"))
+            StatusCause::invalid(
+                path,
+                format!("{source} sets {path}, and it does not merge; remove the field"),
+            )
         };
         self.paths.iter().map(cause).collect()
     }
 
     /// The conflicts with the name of the instance type.
     #[must_use]
-    pub(crate) fn with(self, object: &Object) -> Self {
+    pub(crate) fn with(self, object: &InstanceTypeObject) -> Self {
         Self { source: format!("{} {:?}", object.kind, object.identity.name), ..self }
     }
 }
 
-impl fmt::Display for Conflicts {
+impl fmt::Display for FieldConflicts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the machine sets fields that {} sets: {}", self.source, self.paths.join(", "))
     }
 }
 
-impl std::error::Error for Conflicts {}
+impl std::error::Error for FieldConflicts {}
 
 /// Looks for conflicts between a machine and its instance type. `None` if there are none.
 ///
 /// # Errors
 /// A field of the machine has the wrong type. The path starts at the root of the request's object.
-pub fn conflicts(
+pub fn find_conflicts(
     instancetype: &InstancetypeSpec,
     template: &InstanceTemplate,
-    location: Location,
-) -> Result<Option<Conflicts>, Malformed> {
-    let found =
-        fields(instancetype, template.spec()).map_err(|error| location.in_template(error.below("spec")))?;
+    location: MachineLocation,
+) -> Result<Option<FieldConflicts>, Malformed> {
+    let found = conflicting_fields(instancetype, template.spec())
+        .map_err(|error| location.in_template(error.below("spec")))?;
     let mut paths: Vec<String> = found.into_iter().map(|field| location.instance_field(field)).collect();
     let annotations = template.annotations().map_err(|error| location.in_template(error))?;
     for (key, wanted) in &instancetype.annotations {
@@ -71,23 +74,23 @@ pub fn conflicts(
             paths.push(format!("annotations.{key}"));
         }
     }
-    let conflicts = Conflicts { paths, source: "its instance type".to_owned() };
+    let conflicts = FieldConflicts { paths, source: "its instance type".to_owned() };
     Ok(Some(conflicts).filter(|conflicts| !conflicts.paths.is_empty()))
 }
 
 /// The conflicting fields, in the order in which an instance type is applied.
-fn fields(instancetype: &InstancetypeSpec, spec: &Value) -> Result<Vec<&'static str>, Malformed> {
+fn conflicting_fields(instancetype: &InstancetypeSpec, spec: &Value) -> Result<Vec<&'static str>, Malformed> {
     let mut found = Vec::new();
     let mut check = |field, set_by_both| {
         if set_by_both {
             found.push(field);
         }
     };
-    let present = |field| Ok::<_, Malformed>(tree::get(spec, field)?.is_some());
-    let text = |field| Ok::<_, Malformed>(tree::text(spec, field)?.is_some());
-    let positive = |field| Ok::<_, Malformed>(tree::count(spec, field)?.is_some_and(|number| number > 0));
-    let yes = |field| Ok::<_, Malformed>(tree::flag(spec, field)? == Some(true));
-    let filled = |field| Ok::<_, Malformed>(!tree::items(spec, field)?.is_empty());
+    let present = |field| Ok::<_, Malformed>(tree::value_at(spec, field)?.is_some());
+    let text = |field| Ok::<_, Malformed>(tree::text_at(spec, field)?.is_some());
+    let positive = |field| Ok::<_, Malformed>(tree::u32_at(spec, field)?.is_some_and(|number| number > 0));
+    let yes = |field| Ok::<_, Malformed>(tree::flag_at(spec, field)? == Some(true));
+    let filled = |field| Ok::<_, Malformed>(!tree::items_at(spec, field)?.is_empty());
     let cpu = &instancetype.cpu;
 
     check("nodeSelector", instancetype.node_selector.is_some() && present("nodeSelector")?);
@@ -106,7 +109,7 @@ fn fields(instancetype: &InstancetypeSpec, spec: &Value) -> Result<Vec<&'static 
     check(field, cpu.isolate_emulator_thread.is_some() && yes(field)?);
     check("domain.cpu.numa", cpu.numa.is_some() && present("domain.cpu.numa")?);
     check("domain.cpu.realtime", cpu.realtime.is_some() && present("domain.cpu.realtime")?);
-    if let Some(field) = memory(instancetype, spec)? {
+    if let Some(field) = conflicting_memory_field(instancetype, spec)? {
         check(field, true);
     }
     let field = "domain.ioThreads.supplementalPoolThreadCount";
@@ -126,7 +129,10 @@ fn fields(instancetype: &InstancetypeSpec, spec: &Value) -> Result<Vec<&'static 
 }
 
 /// The first conflict about memory: KubeVirt reports one at most.
-fn memory(instancetype: &InstancetypeSpec, spec: &Value) -> Result<Option<&'static str>, Malformed> {
+fn conflicting_memory_field(
+    instancetype: &InstancetypeSpec,
+    spec: &Value,
+) -> Result<Option<&'static str>, Malformed> {
     let memory = &instancetype.memory;
     let fields = [
         ("domain.memory.guest", true),
@@ -136,7 +142,7 @@ fn memory(instancetype: &InstancetypeSpec, spec: &Value) -> Result<Option<&'stat
         ("domain.resources.limits.memory", true),
     ];
     for (field, set_by_type) in fields {
-        if set_by_type && tree::get(spec, field)?.is_some() {
+        if set_by_type && tree::value_at(spec, field)?.is_some() {
             return Ok(Some(field));
         }
     }

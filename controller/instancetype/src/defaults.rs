@@ -12,7 +12,7 @@ mod tests;
 
 /// The defaults that come from the cluster's configuration. The others need no configuration.
 #[derive(Debug, Clone, Default)]
-pub struct Defaults {
+pub struct InstanceDefaults {
     /// The architecture, for example `amd64`.
     pub architecture: String,
     /// The machine type for each architecture, for example `q35` for `amd64`.
@@ -23,7 +23,7 @@ pub struct Defaults {
     pub eviction_strategy: Option<String>,
 }
 
-impl Defaults {
+impl InstanceDefaults {
     /// Fills what is empty. The order matters: the machine type follows the architecture.
     pub(crate) fn fill(&self, spec: &mut Value) -> Result<(), Malformed> {
         tree::set_default_text(
@@ -31,13 +31,13 @@ impl Defaults {
             "architecture",
             Some(&self.architecture).filter(|name| !name.is_empty()).map(String::as_str),
         )?;
-        let machine_type = tree::text(spec, "architecture")?.and_then(|name| self.machine_types.get(name));
+        let machine_type = tree::text_at(spec, "architecture")?.and_then(|name| self.machine_types.get(name));
         tree::set_default_text(spec, "domain.machine.type", machine_type.map(String::as_str))?;
-        sizes(spec)?;
+        fill_cpu_and_memory(spec)?;
         self.cpu_request(spec)?;
         pull_policies(spec)?;
         tree::set_default_text(spec, "evictionStrategy", self.eviction_strategy.as_deref())?;
-        tree::each(spec, "domain.devices.inputs", |input| {
+        tree::for_each_item(spec, "domain.devices.inputs", |input| {
             tree::set_default_text(input, "bus", Some("usb"))?;
             tree::set_default_text(input, "type", Some("tablet"))
         })
@@ -45,28 +45,28 @@ impl Defaults {
 
     /// The request of an instance that states neither a request nor a limit.
     fn cpu_request(&self, spec: &mut Value) -> Result<(), Malformed> {
-        let dedicated = tree::flag(spec, "domain.cpu.dedicatedCpuPlacement")? == Some(true);
-        let limited = tree::get(spec, "domain.resources.limits.cpu")?.is_some();
+        let dedicated = tree::flag_at(spec, "domain.cpu.dedicatedCpuPlacement")? == Some(true);
+        let limited = tree::value_at(spec, "domain.resources.limits.cpu")?.is_some();
         let request = self.cpu_request.as_deref().filter(|_| !dedicated && !limited);
         tree::set_default(spec, "domain.resources.requests.cpu", request)
     }
 }
 
 /// Fills the number of vCPUs and the memory that the guest sees. They follow from the rest of the instance.
-pub(crate) fn sizes(spec: &mut Value) -> Result<(), Malformed> {
-    memory(spec)?;
-    topology(spec)
+pub(crate) fn fill_cpu_and_memory(spec: &mut Value) -> Result<(), Malformed> {
+    fill_guest_memory(spec)?;
+    fill_cpu_topology(spec)
 }
 
 /// The guest sees the requested memory, else its limit, else one huge page.
-fn memory(spec: &mut Value) -> Result<(), Malformed> {
+fn fill_guest_memory(spec: &mut Value) -> Result<(), Malformed> {
     let mut default = None;
     for path in [
         "domain.resources.requests.memory",
         "domain.resources.limits.memory",
         "domain.memory.hugepages.pageSize",
     ] {
-        let amount = tree::get(spec, path)?
+        let amount = tree::value_at(spec, path)?
             .filter(|amount| Amount::from_json(amount).is_some_and(|amount| amount.is_positive()));
         default = default.or(amount.cloned());
     }
@@ -74,33 +74,33 @@ fn memory(spec: &mut Value) -> Result<(), Malformed> {
 }
 
 /// An instance without a topology has as many sockets as its CPU limit, else as CPUs are requested, else one.
-fn topology(spec: &mut Value) -> Result<(), Malformed> {
+fn fill_cpu_topology(spec: &mut Value) -> Result<(), Malformed> {
     let dimensions = ["domain.cpu.sockets", "domain.cpu.cores", "domain.cpu.threads"];
     let mut unset = Vec::new();
     for dimension in dimensions {
-        if tree::count(spec, dimension)?.unwrap_or(0) == 0 {
+        if tree::u32_at(spec, dimension)?.unwrap_or(0) == 0 {
             unset.push(dimension);
         }
     }
     let mut sockets = 1;
     if unset.len() == dimensions.len() {
-        let cpus = |path| Ok::<_, Malformed>(tree::get(spec, path)?.and_then(Amount::from_json));
+        let cpus = |path| Ok::<_, Malformed>(tree::value_at(spec, path)?.and_then(Amount::from_json));
         let limit = cpus("domain.resources.limits.cpu")?.or(cpus("domain.resources.requests.cpu")?);
         sockets = limit.map_or(1, |cpus| cpus.whole().max(1));
     }
     for dimension in unset {
-        tree::set(spec, dimension, if dimension == "domain.cpu.sockets" { sockets } else { 1 })?;
+        tree::set_value(spec, dimension, if dimension == "domain.cpu.sockets" { sockets } else { 1 })?;
     }
     Ok(())
 }
 
 /// Images whose tag can move are pulled at every start.
 fn pull_policies(spec: &mut Value) -> Result<(), Malformed> {
-    tree::each(spec, "volumes", |volume| {
-        if tree::object(volume, "containerDisk")?.is_none() {
+    tree::for_each_item(spec, "volumes", |volume| {
+        if tree::object_at(volume, "containerDisk")?.is_none() {
             return Ok(());
         }
-        let policy = if tree::text(volume, "containerDisk.image")?.is_some_and(moves) {
+        let policy = if tree::text_at(volume, "containerDisk.image")?.is_some_and(has_mutable_tag) {
             "Always"
         } else {
             "IfNotPresent"
@@ -110,7 +110,7 @@ fn pull_policies(spec: &mut Value) -> Result<(), Malformed> {
 }
 
 /// Whether an image has no digest, and the tag `latest` or none.
-fn moves(image: &str) -> bool {
+fn has_mutable_tag(image: &str) -> bool {
     let name = image.rsplit('/').next().unwrap_or(image);
     !image.contains('@') && name.split_once(':').is_none_or(|(_, tag)| tag == "latest")
 }

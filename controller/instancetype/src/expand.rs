@@ -6,11 +6,11 @@
 use serde_json::Value;
 
 use crate::apply::ApplyError;
-use crate::fields::{Cause, Location};
-use crate::fill::fill;
-use crate::model::{Family, InstanceTemplate, Matcher, Types, UnknownKind};
+use crate::fields::{MachineLocation, StatusCause};
+use crate::fill::fill_machine_from_preference;
+use crate::model::{InstanceTemplate, InstanceTypeAndPreference, TypeFamily, TypeMatcher, UnknownKind};
 use crate::requirements;
-use crate::start::{Settings, prepare};
+use crate::start::{InstanceSettings, prepare_instance};
 use crate::tree::{self, Malformed};
 use crate::validation;
 
@@ -25,13 +25,13 @@ mod written;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExpandError {
     /// A matcher is not valid.
-    #[error("the machine has an invalid matcher: {}", list(.0))]
-    InvalidMatcher(Vec<Cause>),
+    #[error("the machine has an invalid matcher: {}", join_causes(.0))]
+    InvalidMatcher(Vec<StatusCause>),
     /// A matcher names a volume, but nothing was inferred from it yet.
     #[error("the {noun} of the machine must be inferred from the volume {volume:?} first", noun = family.noun())]
     NotInferred {
         /// Which matcher.
-        family: Family,
+        family: TypeFamily,
         /// The volume.
         volume: String,
     },
@@ -42,7 +42,7 @@ pub enum ExpandError {
     #[error("the {noun} {name:?} of the machine was not found", noun = family.noun())]
     NotFound {
         /// Which matcher.
-        family: Family,
+        family: TypeFamily,
         /// The name in the matcher.
         name: String,
     },
@@ -50,7 +50,7 @@ pub enum ExpandError {
     #[error("the machine names no {noun}, but {name:?} was given", noun = family.noun())]
     NotNamed {
         /// Which matcher is missing.
-        family: Family,
+        family: TypeFamily,
         /// The name of the object.
         name: String,
     },
@@ -58,28 +58,31 @@ pub enum ExpandError {
     #[error(transparent)]
     Apply(#[from] ApplyError),
     /// The machine does not meet the requirements of its preference.
-    #[error("the machine does not meet the requirements of its preference: {}", list(.0))]
-    Requirements(Vec<Cause>),
+    #[error("the machine does not meet the requirements of its preference: {}", join_causes(.0))]
+    Requirements(Vec<StatusCause>),
 }
 
-fn list(causes: &[Cause]) -> String {
+fn join_causes(causes: &[StatusCause]) -> String {
     let causes: Vec<_> = causes.iter().map(ToString::to_string).collect();
     causes.join("; ")
 }
 
 impl ExpandError {
     /// The causes for a response.
-    pub fn causes(&self, location: Location) -> Vec<Cause> {
+    pub fn causes(&self, location: MachineLocation) -> Vec<StatusCause> {
         match self {
             Self::InvalidMatcher(causes) | Self::Requirements(causes) => causes.clone(),
             Self::NotInferred { family, .. } => {
-                vec![Cause::invalid(location.matcher_field(*family, "inferFromVolume"), self.to_string())]
+                vec![StatusCause::invalid(
+                    location.matcher_field(*family, "inferFromVolume"),
+                    self.to_string(),
+                )]
             }
             Self::UnknownKind(error) => {
-                vec![Cause::invalid(location.matcher_field(error.family, "kind"), self.to_string())]
+                vec![StatusCause::invalid(location.matcher_field(error.family, "kind"), self.to_string())]
             }
             Self::NotFound { family, .. } | Self::NotNamed { family, .. } => {
-                vec![Cause::not_found(location.matcher_field(*family, "name"), self.to_string())]
+                vec![StatusCause::not_found(location.matcher_field(*family, "name"), self.to_string())]
             }
             Self::Apply(error) => error.causes(),
         }
@@ -100,17 +103,22 @@ impl From<Malformed> for ExpandError {
 ///
 /// # Errors
 /// [`ExpandError::Apply`] and [`ExpandError::Requirements`].
-pub fn check(
+pub fn check_expansion(
     machine: &Value,
-    types: &Types,
-    settings: &Settings,
-    location: Location,
+    types: &InstanceTypeAndPreference,
+    settings: &InstanceSettings,
+    location: MachineLocation,
 ) -> Result<InstanceTemplate, ExpandError> {
-    let template = template(machine).map_err(|error| location.in_machine(error))?;
-    let prepared = prepare(&template, types, settings, location)?;
+    let template = machine_instance_template(machine).map_err(|error| location.in_machine(error))?;
+    let prepared = prepare_instance(&template, types, settings, location)?;
     if let Some(preference) = types.preference_spec() {
-        let causes =
-            requirements::unmet(&template, &prepared, types.instancetype_spec(), preference, location)?;
+        let causes = requirements::unmet_requirements(
+            &template,
+            &prepared,
+            types.instancetype_spec(),
+            preference,
+            location,
+        )?;
         if !causes.is_empty() {
             return Err(ExpandError::Requirements(causes));
         }
@@ -118,35 +126,36 @@ pub fn check(
     Ok(prepared)
 }
 
-/// Expands a copy of a machine, given as for [`check`]. A machine without matchers is returned unchanged, and without
+/// Expands a copy of a machine, given as for [`check_expansion`]. A machine without matchers is returned unchanged, and without
 /// defaults. `types` are the objects that the matchers name, live or from their stashes.
 ///
 /// # Errors
 /// See [`ExpandError`].
-pub fn expand(
+pub fn expand_machine(
     machine: &Value,
-    types: &Types,
-    settings: &Settings,
-    location: Location,
+    types: &InstanceTypeAndPreference,
+    settings: &InstanceSettings,
+    location: MachineLocation,
 ) -> Result<Value, ExpandError> {
     let mut expanded = machine.clone();
-    let matcher = |family| Matcher::of_machine(machine, family).map_err(|error| location.in_machine(error));
-    if matcher(Family::Instancetype)?.is_none() && matcher(Family::Preference)?.is_none() {
+    let matcher =
+        |family| TypeMatcher::of_machine(machine, family).map_err(|error| location.in_machine(error));
+    if matcher(TypeFamily::Instancetype)?.is_none() && matcher(TypeFamily::Preference)?.is_none() {
         return Ok(expanded);
     }
-    for family in [Family::Instancetype, Family::Preference] {
-        matched(machine, family, types, location)?;
+    for family in [TypeFamily::Instancetype, TypeFamily::Preference] {
+        check_matched_object(machine, family, types, location)?;
     }
-    let prepared = check(machine, types, settings, location)?;
+    let prepared = check_expansion(machine, types, settings, location)?;
     // Admission fills in what a machine gets from the preference that it names, and the expanded machine names none.
     if let Some(preference) = types.preference_spec() {
-        fill(&mut expanded, preference, location)?;
+        fill_machine_from_preference(&mut expanded, preference, location)?;
     }
     let write = |expanded: &mut Value| {
-        tree::set(expanded, "spec.template", prepared.into_value())?;
-        for family in [Family::Instancetype, Family::Preference] {
-            tree::remove(expanded, &format!("spec.{}", family.field()))?;
-            tree::remove(expanded, &format!("status.{}", family.status_field()))?;
+        tree::set_value(expanded, "spec.template", prepared.into_value())?;
+        for family in [TypeFamily::Instancetype, TypeFamily::Preference] {
+            tree::remove_field(expanded, &format!("spec.{}", family.field()))?;
+            tree::remove_field(expanded, &format!("status.{}", family.status_field()))?;
         }
         Ok(())
     };
@@ -155,21 +164,26 @@ pub fn expand(
 }
 
 /// The instance template of a machine. An absent template is an empty one.
-pub(crate) fn template(machine: &Value) -> Result<InstanceTemplate, Malformed> {
-    let template = tree::object(machine, "spec.template")?.cloned().unwrap_or(Value::Null);
+pub(crate) fn machine_instance_template(machine: &Value) -> Result<InstanceTemplate, Malformed> {
+    let template = tree::object_at(machine, "spec.template")?.cloned().unwrap_or(Value::Null);
     InstanceTemplate::new(template).map_err(|error| error.below("spec.template"))
 }
 
 /// Checks that a matcher is valid and that the given object is the one that it names.
-fn matched(machine: &Value, family: Family, types: &Types, location: Location) -> Result<(), ExpandError> {
+fn check_matched_object(
+    machine: &Value,
+    family: TypeFamily,
+    types: &InstanceTypeAndPreference,
+    location: MachineLocation,
+) -> Result<(), ExpandError> {
     let object = types.object(family);
-    let matcher = Matcher::of_machine(machine, family).map_err(|error| location.in_machine(error))?;
+    let matcher = TypeMatcher::of_machine(machine, family).map_err(|error| location.in_machine(error))?;
     let Some(matcher) = matcher else {
         return object.map_or(Ok(()), |object| {
             Err(ExpandError::NotNamed { family, name: object.identity.name.clone() })
         });
     };
-    let causes = validation::matcher(family, &matcher, None, location);
+    let causes = validation::validate_matcher(family, &matcher, None, location);
     if !causes.is_empty() {
         return Err(ExpandError::InvalidMatcher(causes));
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::model::Family;
+use crate::model::TypeFamily;
 use crate::tree::Malformed;
 
 #[cfg(test)]
@@ -12,7 +12,7 @@ mod tests;
 
 /// Which object contains the machine. It determines the paths in errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Location {
+pub enum MachineLocation {
     /// A VirtualMachine.
     VirtualMachine,
     /// A VirtualMachineInstance. It has no matchers.
@@ -21,7 +21,7 @@ pub enum Location {
     Pool,
 }
 
-impl Location {
+impl MachineLocation {
     /// The path of a field of the instance's spec, such as `domain.cpu`.
     pub fn instance_field(self, field: &str) -> String {
         let base = match self {
@@ -29,7 +29,7 @@ impl Location {
             Self::Instance => "spec",
             Self::Pool => "spec.virtualMachineTemplate.spec.template.spec",
         };
-        join(base, field)
+        join_field_path(base, field)
     }
 
     /// The path of a field of the machine's spec, such as `dataVolumeTemplates`.
@@ -38,12 +38,12 @@ impl Location {
             Self::VirtualMachine | Self::Instance => "spec",
             Self::Pool => "spec.virtualMachineTemplate.spec",
         };
-        join(base, field)
+        join_field_path(base, field)
     }
 
     /// The path of a field of a matcher, such as `name`; with an empty field, the path of the matcher.
-    pub fn matcher_field(self, family: Family, field: &str) -> String {
-        join(&self.machine_field(family.field()), field)
+    pub fn matcher_field(self, family: TypeFamily, field: &str) -> String {
+        join_field_path(&self.machine_field(family.field()), field)
     }
 
     /// An error whose path is relative to the object with the machine's `spec`, with its whole path.
@@ -63,7 +63,7 @@ impl Location {
     }
 }
 
-fn join(base: &str, field: &str) -> String {
+fn join_field_path(base: &str, field: &str) -> String {
     if field.is_empty() { base.to_owned() } else { format!("{base}.{field}") }
 }
 
@@ -80,7 +80,7 @@ pub enum CauseReason {
 
 /// One cause of a refusal, as in `details.causes` of a Kubernetes `Status`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Cause {
+pub struct StatusCause {
     /// Why the field is refused.
     pub reason: CauseReason,
     /// What is wrong and what to do, for the user.
@@ -89,7 +89,7 @@ pub struct Cause {
     pub field: String,
 }
 
-impl Cause {
+impl StatusCause {
     pub(crate) fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self { reason: CauseReason::FieldValueInvalid, message: message.into(), field: field.into() }
     }
@@ -103,13 +103,13 @@ impl Cause {
     }
 }
 
-impl From<Malformed> for Cause {
+impl From<Malformed> for StatusCause {
     fn from(error: Malformed) -> Self {
         Self::invalid(error.path.clone(), error.to_string())
     }
 }
 
-impl fmt::Display for Cause {
+impl fmt::Display for StatusCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.message)
     }

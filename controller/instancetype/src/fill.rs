@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::fields::Location;
+use crate::fields::MachineLocation;
 use crate::model::PreferenceSpec;
 use crate::tree::{self, Malformed};
 
@@ -14,7 +14,11 @@ mod tests;
 ///
 /// # Errors
 /// A field of the machine has the wrong type; the machine may be changed in part.
-pub fn fill(machine: &mut Value, preference: &PreferenceSpec, location: Location) -> Result<(), Malformed> {
+pub fn fill_machine_from_preference(
+    machine: &mut Value,
+    preference: &PreferenceSpec,
+    location: MachineLocation,
+) -> Result<(), Malformed> {
     let mut fill = || {
         let spec = "spec.template.spec";
         tree::set_default_text(machine, &format!("{spec}.architecture"), preference.architecture.as_deref())?;
@@ -23,9 +27,9 @@ pub fn fill(machine: &mut Value, preference: &PreferenceSpec, location: Location
             &format!("{spec}.domain.machine.type"),
             preference.machine_type.as_deref(),
         )?;
-        tree::each(machine, "spec.dataVolumeTemplates", |template| {
+        tree::for_each_item(machine, "spec.dataVolumeTemplates", |template| {
             for claim in ["spec.pvc", "spec.storage"] {
-                if tree::object(template, claim)?.is_some() {
+                if tree::object_at(template, claim)?.is_some() {
                     // An empty storage class is a choice: it disables dynamic provisioning.
                     let class = preference.storage_class_name.as_deref();
                     tree::set_default(template, &format!("{claim}.storageClassName"), class)?;

@@ -18,12 +18,12 @@ mod tests;
 
 use serde_json::Value;
 
-use crate::fields::{Cause, Location};
-use crate::model::{FailurePolicy, Family, Matcher};
+use crate::fields::{MachineLocation, StatusCause};
+use crate::model::{FailurePolicy, TypeFamily, TypeMatcher};
 use crate::tree::{self, Malformed};
-use source::{Place, Search};
+use source::{LookupPurpose, Search};
 
-pub use lookup::{InferenceError, Lookup, Source};
+pub use lookup::{InferenceError, InferenceLookup, InferenceSourceKind};
 
 /// The result of inference.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub enum Inferred {
 
 /// What to do next.
 #[derive(Debug)]
-pub enum Step {
+pub enum InferenceStep {
     /// Read an object, and answer with [`Inference::found`].
     Lookup(Inference),
     /// Nothing: inference has ended. An error denies the request.
@@ -53,8 +53,8 @@ pub enum Step {
 pub struct Inference {
     search: Search,
     policy: FailurePolicy,
-    lookup: Lookup,
-    place: Place,
+    lookup: InferenceLookup,
+    place: LookupPurpose,
 }
 
 /// Starts the inference of a matcher. The machine is an object with a `spec`, in the given namespace. `None` if the machine has
@@ -64,40 +64,48 @@ pub struct Inference {
 ///
 /// # Errors
 /// The matcher has the wrong type.
-pub fn infer(machine: &Value, namespace: &str, family: Family) -> Result<Option<Step>, Malformed> {
+pub fn infer_matcher(
+    machine: &Value,
+    namespace: &str,
+    family: TypeFamily,
+) -> Result<Option<InferenceStep>, Malformed> {
     let matcher =
-        Matcher::of_machine(machine, family)?.filter(|matcher| !matcher.infer_from_volume.is_empty());
+        TypeMatcher::of_machine(machine, family)?.filter(|matcher| !matcher.infer_from_volume.is_empty());
     let Some(matcher) = matcher else { return Ok(None) };
     let policy = matcher.failure_policy().unwrap_or(FailurePolicy::Reject);
     let search = Search { family, namespace: namespace.to_owned() };
     let next = search.volume(machine, &matcher.infer_from_volume);
-    Ok(Some(step(search, policy, next)))
+    Ok(Some(inference_step(search, policy, next)))
 }
 
 impl Inference {
     /// The object that is needed.
-    pub fn lookup(&self) -> &Lookup {
+    pub fn lookup(&self) -> &InferenceLookup {
         &self.lookup
     }
 
     /// Goes on with the object, or with its absence. If the lookup itself fails, deny the request.
-    pub fn found(self, object: Option<&Value>) -> Step {
+    pub fn found(self, object: Option<&Value>) -> InferenceStep {
         let next = self.search.object(&self.lookup, self.place, object);
-        step(self.search, self.policy, next)
+        inference_step(self.search, self.policy, next)
     }
 }
 
 /// Where the search is: at an object that must be read, or at the names.
-type Next = Result<source::Next, InferenceError>;
+type Next = Result<source::SearchStep, InferenceError>;
 
-fn step(search: Search, policy: FailurePolicy, next: Next) -> Step {
+fn inference_step(search: Search, policy: FailurePolicy, next: Next) -> InferenceStep {
     match next {
-        Ok(source::Next::Lookup(lookup, place)) => Step::Lookup(Inference { search, policy, lookup, place }),
-        Ok(source::Next::Labels { name, kind }) => Step::Done(Ok(Inferred::Named { name, kind })),
-        Err(error) if policy == FailurePolicy::Ignore && error.is_ignorable() => {
-            Step::Done(Ok(Inferred::Removed(error)))
+        Ok(source::SearchStep::Lookup(lookup, place)) => {
+            InferenceStep::Lookup(Inference { search, policy, lookup, place })
         }
-        Err(error) => Step::Done(Err(error)),
+        Ok(source::SearchStep::Labels { name, kind }) => {
+            InferenceStep::Done(Ok(Inferred::Named { name, kind }))
+        }
+        Err(error) if policy == FailurePolicy::Ignore && error.is_ignorable() => {
+            InferenceStep::Done(Ok(Inferred::Removed(error)))
+        }
+        Err(error) => InferenceStep::Done(Err(error)),
     }
 }
 
@@ -108,19 +116,27 @@ fn step(search: Search, policy: FailurePolicy, next: Next) -> Step {
 ///
 /// # Errors
 /// A field of the machine has the wrong type.
-pub fn write(machine: &mut Value, family: Family, inferred: &Inferred) -> Result<(), Malformed> {
+pub fn write_inferred_matcher(
+    machine: &mut Value,
+    family: TypeFamily,
+    inferred: &Inferred,
+) -> Result<(), Malformed> {
     let path = format!("spec.{}", family.field());
-    let Inferred::Named { name, kind } = inferred else { return tree::remove(machine, &path) };
-    let old = Matcher::of_machine(machine, family)?.unwrap_or_default();
-    let named = Matcher { name: name.clone(), kind: kind.clone(), ..Matcher::default() };
-    tree::set(machine, &path, named.to_json())?;
-    if family == Family::Instancetype && old.failure_policy() == Some(FailurePolicy::Ignore) {
-        tree::remove(machine, "spec.template.spec.domain.memory")?;
+    let Inferred::Named { name, kind } = inferred else { return tree::remove_field(machine, &path) };
+    let old = TypeMatcher::of_machine(machine, family)?.unwrap_or_default();
+    let named = TypeMatcher { name: name.clone(), kind: kind.clone(), ..TypeMatcher::default() };
+    tree::set_value(machine, &path, named.to_json())?;
+    if family == TypeFamily::Instancetype && old.failure_policy() == Some(FailurePolicy::Ignore) {
+        tree::remove_field(machine, "spec.template.spec.domain.memory")?;
     }
     Ok(())
 }
 
 /// The error as a cause for the denied request.
-pub fn cause(error: &InferenceError, family: Family, location: Location) -> Cause {
-    Cause::invalid(location.matcher_field(family, "inferFromVolume"), error.to_string())
+pub fn inference_error_cause(
+    error: &InferenceError,
+    family: TypeFamily,
+    location: MachineLocation,
+) -> StatusCause {
+    StatusCause::invalid(location.matcher_field(family, "inferFromVolume"), error.to_string())
 }

@@ -51,6 +51,7 @@
 
 pub mod apply;
 pub mod conflict;
+pub mod copy;
 pub mod defaults;
 pub mod expand;
 pub mod fields;
@@ -62,7 +63,6 @@ pub mod protection;
 pub mod quantity;
 pub mod requirements;
 pub mod start;
-pub mod stash;
 pub mod status_ref;
 pub mod topology;
 pub mod validation;

@@ -8,12 +8,15 @@ mod object;
 mod preference;
 
 pub use instance::InstanceTemplate;
-pub(crate) use instancetype::amount;
-pub use instancetype::{Cpu, InstancetypeSpec, Memory};
-pub use kind::{Family, Kind, UnknownKind};
-pub use matcher::{FailurePolicy, Matcher};
+pub(crate) use instancetype::amount_at;
+pub use instancetype::{InstanceTypeCpu, InstanceTypeMemory, InstancetypeSpec};
+pub use kind::{InstanceTypeKind, TypeFamily, UnknownKind};
+pub use matcher::{FailurePolicy, TypeMatcher};
 pub(crate) use object::kind_of;
-pub use object::{GROUP, Identity, Instancetype, Object, ObjectError, Preference, Types, VERSION};
+pub use object::{
+    GROUP, InstanceTypeAndPreference, InstanceTypeObject, Instancetype, ObjectError, ObjectIdentity,
+    Preference, VERSION,
+};
 pub use preference::{
     ClockPreferences, CpuPreferences, DevicePreferences, FeaturePreferences, FirmwarePreferences,
     PreferenceSpec, Requirements,

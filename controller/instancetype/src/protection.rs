@@ -6,10 +6,10 @@
 
 use serde_json::Value;
 
-use crate::conflict::conflicts;
-use crate::expand::template;
-use crate::fields::Location;
-use crate::model::{Family, InstancetypeSpec, Matcher, Object, PreferenceSpec};
+use crate::conflict::find_conflicts;
+use crate::expand::machine_instance_template;
+use crate::fields::MachineLocation;
+use crate::model::{InstanceTypeObject, InstancetypeSpec, PreferenceSpec, TypeFamily, TypeMatcher};
 use crate::tree::Malformed;
 use crate::validation::{LONGEST_NAME, bypasses_admission};
 
@@ -18,27 +18,30 @@ mod tests;
 
 /// A machine or a pool, as far as it may refer to an object.
 #[derive(Debug, Clone, Copy)]
-pub struct User<'a> {
+pub struct InstanceTypeReferrer<'a> {
     /// The VirtualMachine or VirtualMachinePool.
     pub object: &'a Value,
     /// Where the machine is in it.
-    pub location: Location,
+    pub location: MachineLocation,
     /// Its namespace.
     pub namespace: &'a str,
     /// Whether it has the stash that it uses instead of the object. For a pool: of its current template. The stash may be of an
     /// earlier object of the same name, which the machine then continues to use.
-    pub is_stashed: bool,
+    pub has_copy: bool,
 }
 
 /// Whether a machine or a pool blocks the deletion of an object.
 ///
 /// # Errors
 /// A field has the wrong type. Such a machine cannot be stashed, but may be corrected; treat it as a blocker.
-pub fn blocks(user: &User<'_>, object: &Object) -> Result<bool, Malformed> {
-    if awaits_stash(user, object)? {
-        return Ok(!conflicts_for_good(machine(user), user, object)?);
+pub fn blocks_deletion(
+    user: &InstanceTypeReferrer<'_>,
+    object: &InstanceTypeObject,
+) -> Result<bool, Malformed> {
+    if awaits_copy(user, object)? {
+        return Ok(!conflicts_for_good(referrer_machine(user), user, object)?);
     }
-    infers(user, object)
+    may_infer_object(user, object)
 }
 
 /// Whether a machine or a pool has a matcher that names only a volume, and whose name, once it is inferred, can be that of the
@@ -46,11 +49,14 @@ pub fn blocks(user: &User<'_>, object: &Object) -> Result<bool, Malformed> {
 ///
 /// # Errors
 /// A field has the wrong type.
-pub fn infers(user: &User<'_>, object: &Object) -> Result<bool, Malformed> {
+pub fn may_infer_object(
+    user: &InstanceTypeReferrer<'_>,
+    object: &InstanceTypeObject,
+) -> Result<bool, Malformed> {
     if !is_open(user) {
         return Ok(false);
     }
-    let matcher = matcher(user, object)?;
+    let matcher = referrer_matcher(user, object)?;
     Ok(is_in_reach(user, object)
         && matcher.is_some_and(|matcher| {
             matcher.name.is_empty()
@@ -63,35 +69,39 @@ pub fn infers(user: &User<'_>, object: &Object) -> Result<bool, Malformed> {
 ///
 /// # Errors
 /// A field has the wrong type.
-pub fn awaits_stash(user: &User<'_>, object: &Object) -> Result<bool, Malformed> {
-    Ok(is_open(user) && refers(user, object)?)
+pub fn awaits_copy(user: &InstanceTypeReferrer<'_>, object: &InstanceTypeObject) -> Result<bool, Malformed> {
+    Ok(is_open(user) && uses_live_object(user, object)?)
 }
 
 /// Whether a machine or a pool can still use the object.
-fn is_open(user: &User<'_>) -> bool {
-    !(user.is_stashed || bypasses_admission(user.object))
+fn is_open(user: &InstanceTypeReferrer<'_>) -> bool {
+    !(user.has_copy || bypasses_admission(user.object))
 }
 
-fn machine<'a>(user: &User<'a>) -> &'a Value {
+fn referrer_machine<'a>(user: &InstanceTypeReferrer<'a>) -> &'a Value {
     match user.location {
-        Location::Pool => user.object.pointer("/spec/virtualMachineTemplate").unwrap_or(&Value::Null),
-        Location::VirtualMachine | Location::Instance => user.object,
+        MachineLocation::Pool => user.object.pointer("/spec/virtualMachineTemplate").unwrap_or(&Value::Null),
+        MachineLocation::VirtualMachine | MachineLocation::Instance => user.object,
     }
 }
 
 /// The matcher of the family of the object.
-fn matcher(user: &User<'_>, object: &Object) -> Result<Option<Matcher>, Malformed> {
-    Matcher::of_machine(machine(user), object.kind.family()).map_err(|error| user.location.in_machine(error))
+fn referrer_matcher(
+    user: &InstanceTypeReferrer<'_>,
+    object: &InstanceTypeObject,
+) -> Result<Option<TypeMatcher>, Malformed> {
+    TypeMatcher::of_machine(referrer_machine(user), object.kind.family())
+        .map_err(|error| user.location.in_machine(error))
 }
 
 /// Whether a matcher in the namespace of the user can name the object.
-fn is_in_reach(user: &User<'_>, object: &Object) -> bool {
+fn is_in_reach(user: &InstanceTypeReferrer<'_>, object: &InstanceTypeObject) -> bool {
     object.kind.is_cluster() || object.identity.namespace.as_deref() == Some(user.namespace)
 }
 
 /// Whether the machine uses the live object.
-fn refers(user: &User<'_>, object: &Object) -> Result<bool, Malformed> {
-    let Some(matcher) = matcher(user, object)? else { return Ok(false) };
+fn uses_live_object(user: &InstanceTypeReferrer<'_>, object: &InstanceTypeObject) -> Result<bool, Malformed> {
+    let Some(matcher) = referrer_matcher(user, object)? else { return Ok(false) };
     Ok(is_in_reach(user, object)
         && matcher.revision_name.is_empty()
         && matcher.name == object.identity.name
@@ -99,16 +109,20 @@ fn refers(user: &User<'_>, object: &Object) -> Result<bool, Malformed> {
 }
 
 /// Whether the machine conflicts with the object, or the object cannot be stashed, so that the machine never gets a stash of it.
-fn conflicts_for_good(machine: &Value, user: &User<'_>, object: &Object) -> Result<bool, Malformed> {
+fn conflicts_for_good(
+    machine: &Value,
+    user: &InstanceTypeReferrer<'_>,
+    object: &InstanceTypeObject,
+) -> Result<bool, Malformed> {
     if object.identity.name.len() > LONGEST_NAME {
         return Ok(true);
     }
-    if object.kind.family() == Family::Preference {
+    if object.kind.family() == TypeFamily::Preference {
         // One that cannot be read can never be stashed.
         return Ok(PreferenceSpec::read(object.spec()).is_err());
     }
     // An instance type that cannot be read can never be stashed.
     let Ok(instancetype) = InstancetypeSpec::read(object.spec()) else { return Ok(true) };
-    let template = template(machine).map_err(|error| user.location.in_machine(error))?;
-    Ok(conflicts(&instancetype, &template, user.location)?.is_some())
+    let template = machine_instance_template(machine).map_err(|error| user.location.in_machine(error))?;
+    Ok(find_conflicts(&instancetype, &template, user.location)?.is_some())
 }

@@ -83,7 +83,7 @@ impl Amount {
         let bytes = self.bytes.unwrap_or(0);
         // Hundreds and their rest separately, so that no product exceeds the range.
         let bytes = bytes / 100 * remaining + bytes % 100 * remaining / 100;
-        Self { quantity: Quantity::new(decimal(bytes)), bytes: Some(bytes) }
+        Self { quantity: Quantity::new(format_decimal_quantity(bytes)), bytes: Some(bytes) }
     }
 }
 
@@ -100,7 +100,7 @@ impl From<&Amount> for Value {
 }
 
 /// A number as Kubernetes writes a decimal quantity, so that no decoder changes its spelling.
-fn decimal(mut number: u64) -> String {
+fn format_decimal_quantity(mut number: u64) -> String {
     let mut suffix = "";
     for larger in ["k", "M", "G", "T", "P", "E"] {
         if number == 0 || !number.is_multiple_of(1000) {

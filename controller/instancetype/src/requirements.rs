@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 
 use crate::apply::ApplyError;
 use crate::defaults;
-use crate::fields::{Cause, Location};
-use crate::model::{InstanceTemplate, InstancetypeSpec, PreferenceSpec, amount};
+use crate::fields::{MachineLocation, StatusCause};
+use crate::model::{InstanceTemplate, InstancetypeSpec, PreferenceSpec, amount_at};
 use crate::quantity::Amount;
 use crate::topology::{Across, Topology};
 use crate::tree::{self, Malformed};
@@ -22,18 +22,18 @@ mod tests;
 ///
 /// # Errors
 /// The topology of the preference is not valid, or a field of the machine has the wrong type.
-pub fn unmet(
+pub fn unmet_requirements(
     template: &InstanceTemplate,
     applied: &InstanceTemplate,
     instancetype: Option<&InstancetypeSpec>,
     preference: &PreferenceSpec,
-    location: Location,
-) -> Result<Vec<Cause>, ApplyError> {
+    location: MachineLocation,
+) -> Result<Vec<StatusCause>, ApplyError> {
     let check = Check { instancetype, preference, location };
     let absolute = |error: Malformed| location.in_template(error.below("spec"));
     let mut completed = applied.clone();
-    let has_cpu_settings = tree::get(template.spec(), "domain.cpu").map_err(absolute)?.is_some();
-    defaults::sizes(completed.spec_mut()).map_err(absolute)?;
+    let has_cpu_settings = tree::value_at(template.spec(), "domain.cpu").map_err(absolute)?.is_some();
+    defaults::fill_cpu_and_memory(completed.spec_mut()).map_err(absolute)?;
     let mut causes = check.cpu(&completed, has_cpu_settings)?;
     causes.extend(check.memory(&completed).map_err(absolute)?);
     causes.extend(check.architecture(&completed).map_err(absolute)?);
@@ -43,11 +43,11 @@ pub fn unmet(
 struct Check<'a> {
     instancetype: Option<&'a InstancetypeSpec>,
     preference: &'a PreferenceSpec,
-    location: Location,
+    location: MachineLocation,
 }
 
 impl Check<'_> {
-    fn cpu(&self, completed: &InstanceTemplate, has_settings: bool) -> Result<Vec<Cause>, ApplyError> {
+    fn cpu(&self, completed: &InstanceTemplate, has_settings: bool) -> Result<Vec<StatusCause>, ApplyError> {
         let Some(required) = self.preference.requirements.cpu else { return Ok(Vec::new()) };
         if let Some(instancetype) = self.instancetype {
             let provided = instancetype.cpu.guest;
@@ -55,10 +55,10 @@ impl Check<'_> {
             return Ok((provided < required).then(cause).into_iter().collect());
         }
         let topology = Topology::preferred(Some(self.preference))?;
-        let dimensions = dimensions(topology);
+        let dimensions = vcpu_dimensions(topology);
         let mut provided: u64 = 1;
         for dimension in dimensions {
-            let count = tree::count(completed.spec(), &format!("domain.cpu.{dimension}"));
+            let count = tree::u32_at(completed.spec(), &format!("domain.cpu.{dimension}"));
             let count = count.map_err(|error| self.location.in_template(error.below("spec")))?;
             provided = provided.saturating_mul(count.unwrap_or(0).into());
         }
@@ -69,14 +69,14 @@ impl Check<'_> {
             let message = format!(
                 "the preference requires {required} vCPUs, but the machine has no CPU settings, and so {provided}"
             );
-            return Ok(vec![Cause::not_found(self.location.instance_field("domain.cpu"), message)]);
+            return Ok(vec![StatusCause::not_found(self.location.instance_field("domain.cpu"), message)]);
         }
         let message = format!(
             "the preference requires {required} vCPUs as {}, but the machine has {provided}",
             dimensions.join(" times ")
         );
         let cause = |dimension| {
-            Cause::not_found(
+            StatusCause::not_found(
                 self.location.instance_field(&format!("domain.cpu.{dimension}")),
                 message.clone(),
             )
@@ -84,9 +84,9 @@ impl Check<'_> {
         Ok(dimensions.iter().map(cause).collect())
     }
 
-    fn memory(&self, completed: &InstanceTemplate) -> Result<Option<Cause>, Malformed> {
+    fn memory(&self, completed: &InstanceTemplate) -> Result<Option<StatusCause>, Malformed> {
         let Some(required) = &self.preference.requirements.memory else { return Ok(None) };
-        let guest = amount(completed.spec(), "domain.memory.guest")?;
+        let guest = amount_at(completed.spec(), "domain.memory.guest")?;
         let of_type = self.instancetype.map(|instancetype| instancetype.memory.guest.clone());
         let provided = guest.or(of_type).unwrap_or_else(Amount::zero);
         if provided.compare(required) != Ordering::Less {
@@ -96,20 +96,20 @@ impl Check<'_> {
             return Ok(Some(self.too_small("of memory", required, &provided)));
         }
         let message = format!("the preference requires {required} of memory, but the machine has {provided}");
-        Ok(Some(Cause::not_found(self.location.instance_field("domain.memory"), message)))
+        Ok(Some(StatusCause::not_found(self.location.instance_field("domain.memory"), message)))
     }
 
-    fn architecture(&self, completed: &InstanceTemplate) -> Result<Option<Cause>, Malformed> {
+    fn architecture(&self, completed: &InstanceTemplate) -> Result<Option<StatusCause>, Malformed> {
         let Some(required) = &self.preference.requirements.architecture else { return Ok(None) };
         // KubeVirt fills an empty architecture from its configuration before it checks the requirement. Here that
         // configuration is unknown.
-        let provided = tree::text(completed.spec(), "architecture")?.unwrap_or_default();
+        let provided = tree::text_at(completed.spec(), "architecture")?.unwrap_or_default();
         if provided.is_empty() || provided == required {
             return Ok(None);
         }
         let message =
             format!("the preference requires the architecture {required}, but the machine has {provided}");
-        Ok(Some(Cause::not_found(self.location.instance_field("architecture"), message)))
+        Ok(Some(StatusCause::not_found(self.location.instance_field("architecture"), message)))
     }
 
     fn too_small(
@@ -117,16 +117,16 @@ impl Check<'_> {
         unit: &str,
         required: impl std::fmt::Display,
         provided: impl std::fmt::Display,
-    ) -> Cause {
+    ) -> StatusCause {
         let message = format!(
             "the preference requires {required} {unit}, but the instance type has {provided}; use a larger instance type"
         );
-        Cause::not_found(self.location.machine_field("instancetype"), message)
+        StatusCause::not_found(self.location.machine_field("instancetype"), message)
     }
 }
 
 /// The dimensions in which a machine without an instance type provides its vCPUs.
-fn dimensions(topology: Topology) -> &'static [&'static str] {
+fn vcpu_dimensions(topology: Topology) -> &'static [&'static str] {
     match topology {
         Topology::Sockets => &["sockets"],
         Topology::Cores => &["cores"],

@@ -10,10 +10,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::apply::{self, ApplyError, apply};
-use crate::defaults::Defaults;
-use crate::fields::Location;
-use crate::model::{InstanceTemplate, Types};
+use crate::apply::{self, ApplyError, apply_instancetype_and_preference};
+use crate::defaults::InstanceDefaults;
+use crate::fields::MachineLocation;
+use crate::model::{InstanceTemplate, InstanceTypeAndPreference};
 use crate::tree::{self, Malformed};
 
 #[cfg(test)]
@@ -40,12 +40,12 @@ impl Binding {
 
 /// What the cluster's configuration adds to an instance.
 #[derive(Debug, Clone, Default)]
-pub struct Settings {
+pub struct InstanceSettings {
     /// The binding of the interface that an instance without interfaces and networks gets. `None` adds no interface.
     pub interface: Option<Binding>,
     /// The general defaults. `None` adds none: a pool that stores expanded templates leaves them to the component that owns
     /// the configuration.
-    pub defaults: Option<Defaults>,
+    pub defaults: Option<InstanceDefaults>,
 }
 
 /// The name of the input device that an instance gets.
@@ -58,16 +58,21 @@ const NETWORK: &str = "default";
 ///
 /// # Errors
 /// See [`ApplyError`].
-pub fn prepare(
+pub fn prepare_instance(
     template: &InstanceTemplate,
-    types: &Types,
-    settings: &Settings,
-    location: Location,
+    types: &InstanceTypeAndPreference,
+    settings: &InstanceSettings,
+    location: MachineLocation,
 ) -> Result<InstanceTemplate, ApplyError> {
     let mut prepared = template.clone();
-    devices(prepared.spec_mut(), types, settings)
+    add_missing_devices(prepared.spec_mut(), types, settings)
         .map_err(|error| location.in_template(error.below("spec")))?;
-    let applied = apply(&prepared, types.instancetype_spec(), types.preference_spec(), location);
+    let applied = apply_instancetype_and_preference(
+        &prepared,
+        types.instancetype_spec(),
+        types.preference_spec(),
+        location,
+    );
     let mut prepared = applied.map_err(|error| match (error, &types.instancetype) {
         (ApplyError::Conflicts(conflicts), Some(source)) => conflicts.with(&source.object).into(),
         (error, _) => error,
@@ -84,40 +89,45 @@ pub fn prepare(
 ///
 /// # Errors
 /// See [`ApplyError`].
-pub fn instance(
+pub fn build_instance(
     template: &InstanceTemplate,
-    types: &Types,
-    settings: &Settings,
-    location: Location,
+    types: &InstanceTypeAndPreference,
+    settings: &InstanceSettings,
+    location: MachineLocation,
 ) -> Result<InstanceTemplate, ApplyError> {
-    let mut instance = prepare(template, types, settings, location)?;
-    apply::annotate(&mut instance, types).map_err(|error| location.in_template(error))?;
+    let mut instance = prepare_instance(template, types, settings, location)?;
+    apply::add_name_annotations(&mut instance, types).map_err(|error| location.in_template(error))?;
     Ok(instance)
 }
 
 /// Adds devices that the template does not list.
-fn devices(spec: &mut Value, types: &Types, settings: &Settings) -> Result<(), Malformed> {
+fn add_missing_devices(
+    spec: &mut Value,
+    types: &InstanceTypeAndPreference,
+    settings: &InstanceSettings,
+) -> Result<(), Malformed> {
     if let Some(preferred) = types.preference_spec().and_then(|preference| preference.devices.as_ref()) {
-        apply::autoattach(preferred, spec)?;
+        apply::fill_autoattach_settings(preferred, spec)?;
     }
-    input(spec)?;
-    disks(spec)?;
-    settings.interface.map_or(Ok(()), |binding| interface(spec, binding))
+    add_input_device(spec)?;
+    add_volume_disks(spec)?;
+    settings.interface.map_or(Ok(()), |binding| add_default_interface(spec, binding))
 }
 
-fn input(spec: &mut Value) -> Result<(), Malformed> {
-    let wanted = tree::flag(spec, "domain.devices.autoattachInputDevice")? == Some(true);
-    if wanted && tree::items(spec, "domain.devices.inputs")?.is_empty() {
+fn add_input_device(spec: &mut Value) -> Result<(), Malformed> {
+    let wanted = tree::flag_at(spec, "domain.devices.autoattachInputDevice")? == Some(true);
+    if wanted && tree::items_at(spec, "domain.devices.inputs")?.is_empty() {
         tree::items_mut(spec, "domain.devices.inputs")?.push(json!({ "name": INPUT }));
     }
     Ok(())
 }
 
 /// Adds a disk for each volume that neither a disk nor a filesystem uses.
-fn disks(spec: &mut Value) -> Result<(), Malformed> {
-    for volume in names(spec, "volumes")? {
+fn add_volume_disks(spec: &mut Value) -> Result<(), Malformed> {
+    for volume in item_names(spec, "volumes")? {
         let used =
-            [names(spec, "domain.devices.disks")?, names(spec, "domain.devices.filesystems")?].concat();
+            [item_names(spec, "domain.devices.disks")?, item_names(spec, "domain.devices.filesystems")?]
+                .concat();
         if !used.contains(&volume) {
             tree::items_mut(spec, "domain.devices.disks")?.push(json!({ "name": volume }));
         }
@@ -126,20 +136,20 @@ fn disks(spec: &mut Value) -> Result<(), Malformed> {
 }
 
 /// The names of the items of a list.
-fn names(spec: &Value, path: &str) -> Result<Vec<Value>, Malformed> {
-    Ok(tree::items(spec, path)?.iter().filter_map(|item| item.get("name").cloned()).collect())
+fn item_names(spec: &Value, path: &str) -> Result<Vec<Value>, Malformed> {
+    Ok(tree::items_at(spec, path)?.iter().filter_map(|item| item.get("name").cloned()).collect())
 }
 
-fn interface(spec: &mut Value, binding: Binding) -> Result<(), Malformed> {
-    let refused = tree::flag(spec, "domain.devices.autoattachPodInterface")? == Some(false);
-    let listed = !tree::items(spec, "networks")?.is_empty()
-        || !tree::items(spec, "domain.devices.interfaces")?.is_empty();
+fn add_default_interface(spec: &mut Value, binding: Binding) -> Result<(), Malformed> {
+    let refused = tree::flag_at(spec, "domain.devices.autoattachPodInterface")? == Some(false);
+    let listed = !tree::items_at(spec, "networks")?.is_empty()
+        || !tree::items_at(spec, "domain.devices.interfaces")?.is_empty();
     if refused || listed {
         return Ok(());
     }
     let mut interface = Map::new();
     interface.insert("name".to_owned(), NETWORK.into());
     interface.insert(binding.field().to_owned(), Value::Object(Map::new()));
-    tree::set(spec, "domain.devices.interfaces", vec![Value::Object(interface)])?;
-    tree::set(spec, "networks", vec![json!({ "name": NETWORK, "pod": {} })])
+    tree::set_value(spec, "domain.devices.interfaces", vec![Value::Object(interface)])?;
+    tree::set_value(spec, "networks", vec![json!({ "name": NETWORK, "pod": {} })])
 }

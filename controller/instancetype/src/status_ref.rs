@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::model::{Family, Matcher};
+use crate::model::{TypeFamily, TypeMatcher};
 use crate::tree::{self, Malformed};
 
 #[cfg(test)]
@@ -12,14 +12,14 @@ mod tests;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StatusRef {
     /// What the matcher said when the reference was recorded. Its `revision_name` is empty.
-    pub matcher: Matcher,
+    pub matcher: TypeMatcher,
     /// The name of the stash; empty if there is none yet.
     pub revision: String,
 }
 
 /// The stash that a machine refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reference {
+pub struct MachinePin {
     /// The name of the ControllerRevision.
     pub revision: String,
     /// Whether the matcher names it, in `revisionName`, and not the status alone.
@@ -28,11 +28,11 @@ pub struct Reference {
 
 /// What to record for a matcher.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Record {
+pub enum StatusRefPlan {
     /// The reference is complete.
     Complete(StatusRef),
     /// A stash must be made from the live object first; [`StatusRef::with_revision`] then completes the reference.
-    NeedsStash(StatusRef),
+    NeedsCopy(StatusRef),
 }
 
 impl StatusRef {
@@ -40,12 +40,12 @@ impl StatusRef {
     ///
     /// # Errors
     /// A field has the wrong type.
-    pub fn of_machine(machine: &Value, family: Family) -> Result<Option<Self>, Malformed> {
+    pub fn of_machine(machine: &Value, family: TypeFamily) -> Result<Option<Self>, Malformed> {
         let path = format!("status.{}", family.status_field());
-        let Some(matcher) = Matcher::at(machine, &path)? else { return Ok(None) };
-        let revision = tree::text(machine, &format!("{path}.controllerRevisionRef.name"))?;
+        let Some(matcher) = TypeMatcher::at(machine, &path)? else { return Ok(None) };
+        let revision = tree::text_at(machine, &format!("{path}.controllerRevisionRef.name"))?;
         Ok(Some(Self {
-            matcher: Matcher { revision_name: String::new(), ..matcher },
+            matcher: TypeMatcher { revision_name: String::new(), ..matcher },
             revision: revision.unwrap_or_default().to_owned(),
         }))
     }
@@ -68,37 +68,45 @@ impl StatusRef {
 
 /// The stash that a machine uses. `revisionName` in the matcher precedes the status, where KubeVirt records it since 1.5.
 /// `None` if the live object is used.
-pub fn reference(matcher: &Matcher, status: Option<&StatusRef>) -> Option<Reference> {
+pub fn machine_pin(matcher: &TypeMatcher, status: Option<&StatusRef>) -> Option<MachinePin> {
     if !matcher.revision_name.is_empty() {
-        return Some(Reference { revision: matcher.revision_name.clone(), by_spec: true });
+        return Some(MachinePin { revision: matcher.revision_name.clone(), by_spec: true });
     }
     let revision = status.map(|status| status.revision.clone()).filter(|revision| !revision.is_empty())?;
-    Some(Reference { revision, by_spec: false })
+    Some(MachinePin { revision, by_spec: false })
 }
 
 /// Whether the status of a machine names this stash. KubeVirt records each one that it uses, also that of a `revisionName`.
 ///
 /// # Errors
 /// The status of the machine has the wrong type.
-pub fn is_recorded(machine: &Value, family: Family, revision: &str) -> Result<bool, Malformed> {
+pub fn is_recorded(machine: &Value, family: TypeFamily, revision: &str) -> Result<bool, Malformed> {
     Ok(StatusRef::of_machine(machine, family)?.is_some_and(|status| status.revision == revision))
 }
 
 /// What the status must record for a matcher. If name, kind or volume of the matcher changed, the recorded stash is dropped. A matcher
 /// without a volume may be the name that was inferred from the recorded one.
-pub fn record(family: Family, matcher: &Matcher, status: Option<&StatusRef>) -> Record {
+pub fn plan_status_ref(
+    family: TypeFamily,
+    matcher: &TypeMatcher,
+    status: Option<&StatusRef>,
+) -> StatusRefPlan {
     let recorded = status.filter(|status| same_object(family, matcher, &status.matcher));
     let revision = match matcher.revision_name.as_str() {
         "" => recorded.map(|status| status.revision.clone()).unwrap_or_default(),
         revision => revision.to_owned(),
     };
     let reference =
-        StatusRef { matcher: Matcher { revision_name: String::new(), ..matcher.clone() }, revision };
-    if reference.revision.is_empty() { Record::NeedsStash(reference) } else { Record::Complete(reference) }
+        StatusRef { matcher: TypeMatcher { revision_name: String::new(), ..matcher.clone() }, revision };
+    if reference.revision.is_empty() {
+        StatusRefPlan::NeedsCopy(reference)
+    } else {
+        StatusRefPlan::Complete(reference)
+    }
 }
 
 /// Kinds are compared as they are normalized: an empty kind is another one than that of a namespace.
-fn same_object(family: Family, matcher: &Matcher, recorded: &Matcher) -> bool {
+fn same_object(family: TypeFamily, matcher: &TypeMatcher, recorded: &TypeMatcher) -> bool {
     let kinds = (matcher.kind(family), recorded.kind(family));
     let volume = &matcher.infer_from_volume;
     let same_volume = volume.is_empty() || *volume == recorded.infer_from_volume;
@@ -111,14 +119,14 @@ fn same_object(family: Family, matcher: &Matcher, recorded: &Matcher) -> bool {
 ///
 /// # Errors
 /// The status of the machine has the wrong type.
-pub fn patch(
+pub fn status_refs_patch(
     machine: &Value,
-    references: impl IntoIterator<Item = (Family, Option<StatusRef>)>,
+    references: impl IntoIterator<Item = (TypeFamily, Option<StatusRef>)>,
 ) -> Result<Option<Value>, Malformed> {
     let mut operations = Vec::new();
     for (family, wanted) in references {
         let path = format!("/status/{}", family.status_field());
-        let recorded = tree::get(machine, &format!("status.{}", family.status_field()))?;
+        let recorded = tree::value_at(machine, &format!("status.{}", family.status_field()))?;
         match wanted.map(|wanted| wanted.to_json()) {
             Some(wanted) if recorded != Some(&wanted) => {
                 operations.push(json!({"op": "add", "path": path, "value": wanted}));
@@ -131,7 +139,7 @@ pub fn patch(
         return Ok(None);
     }
     // An `add` needs the parent.
-    if tree::object(machine, "status")?.is_none() {
+    if tree::object_at(machine, "status")?.is_none() {
         operations.insert(0, json!({"op": "add", "path": "/status", "value": {}}));
     }
     Ok(Some(operations.into()))

@@ -1,6 +1,6 @@
 //! How the vCPUs of an instance type are divided into sockets, cores and threads.
 
-use crate::fields::Cause;
+use crate::fields::StatusCause;
 use crate::model::PreferenceSpec;
 
 #[cfg(test)]
@@ -72,8 +72,8 @@ pub enum TopologyError {
 
 impl TopologyError {
     /// The error as a cause for the machine that uses instance type and preference.
-    pub fn cause(&self) -> Cause {
-        Cause::invalid(GUEST, self.to_string())
+    pub fn cause(&self) -> StatusCause {
+        StatusCause::invalid(GUEST, self.to_string())
     }
 
     /// The field of the preference that is wrong; `None` if only the number of vCPUs is.
@@ -106,7 +106,7 @@ impl Topology {
     pub fn preferred(preference: Option<&PreferenceSpec>) -> Result<Self, TopologyError> {
         let Some(cpu) = preference.map(|preference| &preference.cpu) else { return Ok(Self::Sockets) };
         let Some(topology) = cpu.topology.as_deref() else { return Ok(Self::Sockets) };
-        match replacement(topology).unwrap_or(topology) {
+        match current_topology_name(topology).unwrap_or(topology) {
             "sockets" => return Ok(Self::Sockets),
             "cores" => return Ok(Self::Cores),
             "threads" => return Ok(Self::Threads),
@@ -169,7 +169,7 @@ impl Topology {
 }
 
 /// The current name of a topology that is written with its old name.
-pub(crate) fn replacement(topology: &str) -> Option<&'static str> {
+pub(crate) fn current_topology_name(topology: &str) -> Option<&'static str> {
     Some(match topology {
         "preferSockets" => "sockets",
         "preferCores" => "cores",

@@ -7,27 +7,27 @@ mod tests;
 
 use serde_json::Value;
 
-use crate::fields::Cause;
-use crate::model::{Family, InstancetypeSpec, Memory, Object, PreferenceSpec};
+use crate::fields::StatusCause;
+use crate::model::{InstanceTypeMemory, InstanceTypeObject, InstancetypeSpec, PreferenceSpec, TypeFamily};
 use crate::topology::{self, Topology};
 
-pub use matcher::matcher;
+pub use matcher::validate_matcher;
 
 /// The longest name of an object. The name becomes the value of a label on the stash, and such values are not longer.
 pub const LONGEST_NAME: usize = 63;
 
 /// The result of a validation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct ValidationReport {
     /// Why the object is refused. Empty if it is accepted.
-    pub causes: Vec<Cause>,
+    pub causes: Vec<StatusCause>,
     /// What the user should change although the object is accepted.
     pub warnings: Vec<String>,
 }
 
-impl Report {
+impl ValidationReport {
     fn refuse(&mut self, field: &str, message: impl Into<String>) {
-        self.causes.push(Cause::invalid(field, message));
+        self.causes.push(StatusCause::invalid(field, message));
     }
 }
 
@@ -35,8 +35,8 @@ impl Report {
 ///
 /// An update that leaves the spec as it is passes: an object that was stored without validation must not keep its
 /// finalizers for ever. For the same reason, an object that is being deleted passes.
-pub fn object(object: &Object, old: Option<&Object>) -> Report {
-    let mut report = Report::default();
+pub fn validate_object(object: &InstanceTypeObject, old: Option<&InstanceTypeObject>) -> ValidationReport {
+    let mut report = ValidationReport::default();
     if old.is_some_and(|old| old.spec() == object.spec()) || bypasses_admission(object.document()) {
         return report;
     }
@@ -49,8 +49,8 @@ pub fn object(object: &Object, old: Option<&Object>) -> Report {
         report.refuse("metadata.name", message);
     }
     match object.kind.family() {
-        Family::Instancetype => instancetype(object.spec(), &mut report),
-        Family::Preference => preference(object.spec(), &mut report),
+        TypeFamily::Instancetype => validate_instancetype(object.spec(), &mut report),
+        TypeFamily::Preference => validate_preference(object.spec(), &mut report),
     }
     report
 }
@@ -63,7 +63,7 @@ pub fn bypasses_admission(document: &Value) -> bool {
     document.pointer("/metadata/deletionTimestamp").is_some_and(|timestamp| !timestamp.is_null())
 }
 
-fn instancetype(spec: &Value, report: &mut Report) {
+fn validate_instancetype(spec: &Value, report: &mut ValidationReport) {
     let spec = match InstancetypeSpec::read(spec) {
         Ok(spec) => spec,
         Err(error) => return report.causes.push(error.below("spec").into()),
@@ -71,14 +71,14 @@ fn instancetype(spec: &Value, report: &mut Report) {
     if spec.cpu.guest == 0 {
         report.refuse("spec.cpu.guest", "the number of vCPUs must be at least 1");
     }
-    memory(&spec.memory, report);
+    validate_memory(&spec.memory, report);
     if spec.launch_security.is_some() {
         let warning = "spec.launchSecurity of an instance type is deprecated; use spec.preferredLaunchSecurity of a preference";
         report.warnings.push(warning.to_owned());
     }
 }
 
-fn memory(memory: &Memory, report: &mut Report) {
+fn validate_memory(memory: &InstanceTypeMemory, report: &mut ValidationReport) {
     if !memory.guest.is_positive() {
         report.refuse("spec.memory.guest", format!("the memory must be more than 0, not {}", memory.guest));
     }
@@ -100,7 +100,7 @@ fn memory(memory: &Memory, report: &mut Report) {
     }
 }
 
-fn preference(spec: &Value, report: &mut Report) {
+fn validate_preference(spec: &Value, report: &mut ValidationReport) {
     let spec = match PreferenceSpec::read(spec) {
         Ok(spec) => spec,
         Err(error) => return report.causes.push(error.below("spec").into()),
@@ -110,7 +110,7 @@ fn preference(spec: &Value, report: &mut Report) {
         report.refuse(&format!("spec.{field}"), error.to_string());
     }
     let topology = spec.cpu.topology.as_deref().unwrap_or_default();
-    if let Some(replacement) = topology::replacement(topology) {
+    if let Some(replacement) = topology::current_topology_name(topology) {
         let warning = format!(
             "the topology {topology} in spec.cpu.preferredCPUTopology is deprecated; use {replacement}"
         );

@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use vmpool_engine::activity::{Entry, LIMIT, Reason, Writers};
+use vmpool_engine::activity::{ActivityEntry, ActivityReason, LIMIT, Writers};
 use vmpool_engine::limits;
 
-use crate::decode::{lenient, lenient_list};
+use crate::decode::{lenient_list, lenient_value};
 
 /// Reads the entries. An entry that cannot be read is dropped.
-pub(crate) fn read(entries: &[Value]) -> Vec<Entry> {
-    let text = |entry: &Value, field: &str| entry[field].as_str().map(|text| limits::clip(text).into());
+pub(crate) fn read_activity_entries(entries: &[Value]) -> Vec<ActivityEntry> {
+    let text = |entry: &Value, field: &str| entry[field].as_str().map(|text| limits::clip_name(text).into());
     let entries = entries.iter().filter_map(|entry| {
-        Some(Entry {
+        Some(ActivityEntry {
             time: entry["time"].as_str()?.parse().ok()?,
-            reason: Reason::parse(entry["reason"].as_str()?)?,
+            reason: ActivityReason::parse(entry["reason"].as_str()?)?,
             actor: text(entry, "actor"),
             from: text(entry, "from"),
             to: text(entry, "to"),
@@ -25,7 +25,7 @@ pub(crate) fn read(entries: &[Value]) -> Vec<Entry> {
 }
 
 /// Writes the entries, the oldest one first.
-pub(crate) fn write(log: &[Entry]) -> Value {
+pub(crate) fn write_activity_entries(log: &[ActivityEntry]) -> Value {
     let written = log.iter().map(|entry| {
         let mut object = Map::new();
         object.insert("time".to_owned(), entry.time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into());
@@ -48,9 +48,9 @@ pub(crate) struct ManagedFields(#[serde(deserialize_with = "lenient_list")] Vec<
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Managed {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     manager: String,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     time: Option<jiff::Timestamp>,
     #[serde(rename = "fieldsV1")]
     fields: Value,
@@ -74,7 +74,7 @@ impl ManagedFields {
         let last = self.0.iter().filter(owns).max_by_key(|managed| managed.time)?;
         // The API server writes `unknown` for a client that names no field manager and no user agent.
         let is_known = !last.manager.is_empty() && last.manager != "unknown";
-        is_known.then(|| limits::clip(&last.manager).into())
+        is_known.then(|| limits::clip_name(&last.manager).into())
     }
 }
 
@@ -116,9 +116,9 @@ mod tests {
             { "time": "2026-11-24T10:00:00Z", "reason": "Scaled", "actor": "kubectl", "from": "3", "to": "5" },
             { "time": "2026-11-24T10:01:00Z", "reason": "Paused" },
         ]);
-        let entries = read(log.as_array().unwrap());
-        assert_eq!((entries.len(), write(&entries)), (2, log));
+        let entries = read_activity_entries(log.as_array().unwrap());
+        assert_eq!((entries.len(), write_activity_entries(&entries)), (2, log));
         let odd = [json!({ "time": "now", "reason": "Scaled" }), json!({ "reason": "Scaled" }), json!(3)];
-        assert_eq!(read(&odd), []);
+        assert_eq!(read_activity_entries(&odd), []);
     }
 }

@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use mlua::{Lua, LuaSerdeExt as _};
 use rstest::rstest;
 use serde_json::{Value, json};
-use vmpool_engine::Status;
-use vmpool_engine::condition::{Condition, READY, RECONCILING, STALLED};
-use vmpool_engine::status::{Phase, Summary};
+use vmpool_engine::ComputedStatus;
+use vmpool_engine::condition::{READY, RECONCILING, STALLED, StatusCondition};
+use vmpool_engine::status::{PoolPhase, StatusSummary};
 
 use crate::{Dvp, KubeVirt, Platform, StatusFields};
 
@@ -17,13 +17,13 @@ const CONFIG: &str = include_str!("../../../docs/examples/gitops/argocd-cm.yaml"
 const PAGE: &str = include_str!("../../../docs/gitops.md");
 
 /// A pool with these conditions. Its status was computed for `observed`.
-fn pool<P: Platform>(conditions: Vec<Condition>, observed: i64) -> Value {
+fn pool<P: Platform>(conditions: Vec<StatusCondition>, observed: i64) -> Value {
     let mut object = json!({
         "metadata": { "name": "web", "namespace": "team-a", "uid": "u", "generation": 2 },
         "spec": { "replicas": 1 },
     });
     let stored: P::Pool = serde_json::from_value(object.clone()).unwrap();
-    let summary = Summary {
+    let summary = StatusSummary {
         observed_generation: observed,
         replicas: 1,
         ready: 1,
@@ -36,20 +36,22 @@ fn pool<P: Platform>(conditions: Vec<Condition>, observed: i64) -> Value {
         used_copies: Arc::default(),
     };
     object["status"] =
-        P::status(&stored, &Status { summary, conditions, activity: Vec::new() }, StatusFields::All);
+        P::status(&stored, &ComputedStatus { summary, conditions, activity: Vec::new() }, StatusFields::All);
     object
 }
 
-fn conditions(phase: Phase, is_ready: bool) -> Vec<Condition> {
-    let holds = [is_ready, matches!(phase, Phase::Failing | Phase::Scaling), phase == Phase::Blocked];
-    let conditions = [READY, RECONCILING, STALLED].into_iter().zip(holds).map(|(kind, holds)| Condition {
-        kind: kind.into(),
-        status: if holds { "True" } else { "False" }.into(),
-        reason: phase.to_string(),
-        message: format!("because of {kind}"),
-        last_transition: Timestamp::UNIX_EPOCH,
-        observed_generation: Some(2),
-    });
+fn conditions(phase: PoolPhase, is_ready: bool) -> Vec<StatusCondition> {
+    let holds =
+        [is_ready, matches!(phase, PoolPhase::Failing | PoolPhase::Scaling), phase == PoolPhase::Blocked];
+    let conditions =
+        [READY, RECONCILING, STALLED].into_iter().zip(holds).map(|(kind, holds)| StatusCondition {
+            kind: kind.into(),
+            status: if holds { "True" } else { "False" }.into(),
+            reason: phase.to_string(),
+            message: format!("because of {kind}"),
+            last_transition: Timestamp::UNIX_EPOCH,
+            observed_generation: Some(2),
+        });
     conditions.collect()
 }
 
@@ -62,14 +64,18 @@ fn health(object: &Value) -> String {
 }
 
 #[rstest]
-#[case::ready(Phase::Ready, true, "Healthy: because of Ready")]
-#[case::paused_without_work(Phase::Paused, true, "Healthy: because of Ready")]
-#[case::paused(Phase::Paused, false, "Suspended: because of Ready")]
-#[case::blocked(Phase::Blocked, false, "Degraded: because of Ready")]
-#[case::failing(Phase::Failing, false, "Progressing: because of Ready")]
-#[case::scaling(Phase::Scaling, false, "Progressing: because of Ready")]
-#[case::rolling_out(Phase::RollingOut, false, "Progressing: because of Ready")]
-fn the_script_translates_each_phase(#[case] phase: Phase, #[case] is_ready: bool, #[case] expected: &str) {
+#[case::ready(PoolPhase::Ready, true, "Healthy: because of Ready")]
+#[case::paused_without_work(PoolPhase::Paused, true, "Healthy: because of Ready")]
+#[case::paused(PoolPhase::Paused, false, "Suspended: because of Ready")]
+#[case::blocked(PoolPhase::Blocked, false, "Degraded: because of Ready")]
+#[case::failing(PoolPhase::Failing, false, "Progressing: because of Ready")]
+#[case::scaling(PoolPhase::Scaling, false, "Progressing: because of Ready")]
+#[case::rolling_out(PoolPhase::RollingOut, false, "Progressing: because of Ready")]
+fn the_script_translates_each_phase(
+    #[case] phase: PoolPhase,
+    #[case] is_ready: bool,
+    #[case] expected: &str,
+) {
     assert_eq!(health(&pool::<Dvp>(conditions(phase, is_ready), 2)), expected);
     assert_eq!(health(&pool::<KubeVirt>(conditions(phase, is_ready), 2)), expected);
 }
@@ -77,10 +83,10 @@ fn the_script_translates_each_phase(#[case] phase: Phase, #[case] is_ready: bool
 #[test]
 fn a_status_that_says_nothing_about_the_last_change_is_in_progress() {
     const WAITING: &str = "Progressing: waiting for the controller";
-    assert_eq!(health(&pool::<Dvp>(conditions(Phase::Ready, true), 1)), WAITING);
+    assert_eq!(health(&pool::<Dvp>(conditions(PoolPhase::Ready, true), 1)), WAITING);
     assert_eq!(health(&pool::<KubeVirt>(Vec::new(), 2)), WAITING);
     assert_eq!(health(&json!({ "metadata": { "generation": 1 } })), WAITING);
-    let mut deleted = pool::<Dvp>(conditions(Phase::Ready, true), 2);
+    let mut deleted = pool::<Dvp>(conditions(PoolPhase::Ready, true), 2);
     deleted["metadata"]["deletionTimestamp"] = json!("2026-11-24T03:00:00Z");
     assert_eq!(health(&deleted), "Progressing: the pool is being deleted");
 }

@@ -12,8 +12,8 @@ use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Machine, ObjectId, ParsedPool, Uid};
 
 use crate::owner::is_owner;
-use crate::removal_api::{PlatformOf, Stored};
-use crate::{Dvp, Instances as _, KubeVirt, Platform, Reference, dvp, kubevirt};
+use crate::removal_api::{PlatformKind, StoredApi};
+use crate::{Dvp, Instances as _, KubeVirt, Platform, ReferencedObject, dvp, kubevirt};
 
 /// The longest list of addresses.
 const ADDRESSES: usize = 64;
@@ -40,22 +40,22 @@ pub struct StoredInstance {
 
 /// A page of a list.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Page<T> {
+pub struct StoredObjectPage<T> {
     /// The objects.
     pub items: Vec<T>,
     /// Where the next page begins; `None` for the last page.
     pub next: Option<String>,
 }
 
-impl Stored {
+impl StoredApi {
     /// Reads a stored pool.
     ///
     /// # Errors
     /// A text that is not a pool.
     pub fn read_pool(&self, body: &RawValue) -> serde_json::Result<ParsedPool> {
         match self.platform {
-            PlatformOf::Dvp => Ok(Dvp::read_pool(&serde_json::from_str(body.get())?)),
-            PlatformOf::KubeVirt => Ok(KubeVirt::read_pool(&serde_json::from_str(body.get())?)),
+            PlatformKind::Dvp => Ok(Dvp::read_pool(&serde_json::from_str(body.get())?)),
+            PlatformKind::KubeVirt => Ok(KubeVirt::read_pool(&serde_json::from_str(body.get())?)),
         }
     }
 
@@ -63,8 +63,8 @@ impl Stored {
     pub fn is_controlled_by(&self, owners: &[OwnerReference], pool: &ObjectId) -> bool {
         let controller = owners.iter().find(|owner| owner.controller == Some(true)).map(OwnerIdentity::of);
         controller.is_some_and(|owner| match self.platform {
-            PlatformOf::Dvp => is_owner::<<Dvp as Platform>::Pool>(owner, pool),
-            PlatformOf::KubeVirt => is_owner::<<KubeVirt as Platform>::Pool>(owner, pool),
+            PlatformKind::Dvp => is_owner::<<Dvp as Platform>::Pool>(owner, pool),
+            PlatformKind::KubeVirt => is_owner::<<KubeVirt as Platform>::Pool>(owner, pool),
         })
     }
 
@@ -74,8 +74,8 @@ impl Stored {
     /// A text that is not a machine.
     pub fn read_machine(&self, body: &RawValue) -> serde_json::Result<StoredMachine> {
         match self.platform {
-            PlatformOf::Dvp => machine::<Dvp>(body),
-            PlatformOf::KubeVirt => machine::<KubeVirt>(body),
+            PlatformKind::Dvp => read_stored_machine::<Dvp>(body),
+            PlatformKind::KubeVirt => read_stored_machine::<KubeVirt>(body),
         }
     }
 
@@ -83,8 +83,8 @@ impl Stored {
     ///
     /// # Errors
     /// A text that is not a list of machines.
-    pub fn read_page(&self, body: &RawValue) -> serde_json::Result<Page<StoredMachine>> {
-        page(body, |item| self.read_machine(item))
+    pub fn read_page(&self, body: &RawValue) -> serde_json::Result<StoredObjectPage<StoredMachine>> {
+        read_list_page(body, |item| self.read_machine(item))
     }
 
     /// Reads a page of a list of instances, of which the metadata is enough. Those without revision, which belong to no
@@ -92,26 +92,26 @@ impl Stored {
     ///
     /// # Errors
     /// A text that is not a list of instances.
-    pub fn read_instances(&self, body: &RawValue) -> serde_json::Result<Page<StoredInstance>> {
+    pub fn read_instances(&self, body: &RawValue) -> serde_json::Result<StoredObjectPage<StoredInstance>> {
         let instance = |item: &RawValue| {
             let Instance { machine, revision, .. } = KubeVirt::read(&serde_json::from_str(item.get())?);
             Ok(machine.zip(revision).map(|(machine, revision)| StoredInstance { machine, revision }))
         };
-        let Page { items, next } = page(body, instance)?;
-        Ok(Page { items: items.into_iter().flatten().collect(), next })
+        let StoredObjectPage { items, next } = read_list_page(body, instance)?;
+        Ok(StoredObjectPage { items: items.into_iter().flatten().collect(), next })
     }
 
     /// The label selector of instances that belong to pools; `None` on a platform whose machines tell which revision their
     /// guests have.
     pub fn instance_selector(&self) -> Option<&'static str> {
         match self.platform {
-            PlatformOf::Dvp => None,
-            PlatformOf::KubeVirt => Some(kubevirt::REVISION_LABEL),
+            PlatformKind::Dvp => None,
+            PlatformKind::KubeVirt => Some(kubevirt::REVISION_LABEL),
         }
     }
 
     /// Where the revision with this name is stored.
-    pub fn revision(&self, namespace: &str, revision: &RevisionId) -> Reference {
+    pub fn revision(&self, namespace: &str, revision: &RevisionId) -> ReferencedObject {
         kubevirt::revision_at(namespace, revision.as_str())
     }
 
@@ -123,16 +123,16 @@ impl Stored {
     /// The label selector of the machines of the pool with this UID; `None` if labels do not tell them apart.
     pub fn selector(&self, pool_uid: &str) -> Option<String> {
         match self.platform {
-            PlatformOf::Dvp => Some(dvp::selector(pool_uid)),
-            PlatformOf::KubeVirt => None,
+            PlatformKind::Dvp => Some(dvp::machine_label_selector(pool_uid)),
+            PlatformKind::KubeVirt => None,
         }
     }
 }
 
-fn page<T>(
+fn read_list_page<T>(
     body: &RawValue,
     read: impl Fn(&RawValue) -> serde_json::Result<T>,
-) -> serde_json::Result<Page<T>> {
+) -> serde_json::Result<StoredObjectPage<T>> {
     #[derive(Deserialize)]
     struct List {
         #[serde(default)]
@@ -146,7 +146,7 @@ fn page<T>(
     }
     let List { metadata, items } = serde_json::from_str(body.get())?;
     let items = items.iter().map(|item| read(item)).collect::<Result<_, _>>()?;
-    Ok(Page { items, next: metadata.next.filter(|next| !next.is_empty()) })
+    Ok(StoredObjectPage { items, next: metadata.next.filter(|next| !next.is_empty()) })
 }
 
 /// The IP addresses in an instance of a machine, an object with the name of its machine.
@@ -158,7 +158,7 @@ pub fn instance_addresses(body: &RawValue) -> serde_json::Result<Vec<String>> {
     Ok(status.addresses())
 }
 
-fn machine<P: Platform>(body: &RawValue) -> serde_json::Result<StoredMachine>
+fn read_stored_machine<P: Platform>(body: &RawValue) -> serde_json::Result<StoredMachine>
 where
     P::Machine: DeserializeOwned,
 {

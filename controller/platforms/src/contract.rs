@@ -1,6 +1,6 @@
 //! The contract of platforms: tests that every [`Platform`] must pass.
 //!
-//! Start a new platform by passing [`all`] with a sample pool. The functions are not test functions, so that platforms
+//! Start a new platform by passing [`check_platform_contract`] with a sample pool. The functions are not test functions, so that platforms
 //! in other crates can call them from their tests:
 //!
 //! ```text
@@ -21,15 +21,15 @@ use std::sync::Arc;
 
 use kube::Resource;
 use serde_json::{Value, json};
-use vmpool_engine::condition::Condition;
-use vmpool_engine::failure::{Failure, FailureReason};
-use vmpool_engine::model::{Activity, DiskDraft, Finalizer, Naming, ScaleDownPolicy};
+use vmpool_engine::condition::StatusCondition;
+use vmpool_engine::failure::{FailureReason, PoolFailure};
+use vmpool_engine::model::{DiskDraft, Finalizer, MachineActivity, Naming, ScaleDownPolicy};
 use vmpool_engine::names::NameBlock;
 use vmpool_engine::removal::{RemovalRecord, RemovedMachines};
 use vmpool_engine::{Machine, ObjectId, Pool, copied_pool};
 
 use super::{DiskOf, Disks, PatchBody, Platform, StatusFields};
-use sample::{MACHINE_UID, Sample, created, decode};
+use sample::{MACHINE_UID, SamplePool, decode_body, sample_creation_time};
 
 pub use disks::{
     a_repointed_machine_reads_back, a_transferred_disk_belongs_to_the_machine, an_expanded_disk_reads_back,
@@ -45,7 +45,7 @@ pub use updates::{
 ///
 /// # Panics
 /// If the platform breaks a rule.
-pub fn all<P: Platform>(pool: &Value) {
+pub fn check_platform_contract<P: Platform>(pool: &Value) {
     what_is_written_reads_back::<P>(pool);
     a_written_machine_is_one_of_the_platforms_own::<P>(pool);
     drafts_do_not_depend_on_each_other::<P>(pool);
@@ -73,7 +73,7 @@ pub fn all<P: Platform>(pool: &Value) {
 /// # Panics
 /// If it does not.
 pub fn what_is_written_reads_back<P: Platform>(pool: &Value) {
-    let sample = Sample::<P>::new(pool);
+    let sample = SamplePool::<P>::new(pool);
     let draft = sample.draft("7", 7);
     let machine = P::read_machine(&sample.machine(&draft));
     assert_eq!(machine.id, ObjectId::new(&draft.name, MACHINE_UID), "name and UID");
@@ -81,9 +81,9 @@ pub fn what_is_written_reads_back<P: Platform>(pool: &Value) {
     assert_eq!(machine.revision.as_ref(), Some(&draft.revision), "the revision is marked as in effect");
     assert_eq!(machine.written.as_ref(), Some(&draft.revision), "and as written");
     assert!(!machine.terminating, "it is not deleted");
-    assert_eq!(machine.activity, Activity::NotRunning, "it has not started");
+    assert_eq!(machine.activity, MachineActivity::NotRunning, "it has not started");
     assert!(!machine.restart_pending, "nothing has changed since");
-    assert_eq!(machine.created, created(), "its age is known");
+    assert_eq!(machine.created, sample_creation_time(), "its age is known");
     if sample.has_managed_labels() {
         assert_marked(&sample.facts, &machine);
     }
@@ -102,7 +102,7 @@ pub fn what_is_written_reads_back<P: Platform>(pool: &Value) {
 /// # Panics
 /// If it is not.
 pub fn a_written_machine_is_one_of_the_platforms_own<P: Platform>(pool: &Value) {
-    let sample = Sample::<P>::new(pool);
+    let sample = SamplePool::<P>::new(pool);
     let draft = sample.draft("7", 7);
     let body = P::machine(&sample.pool, &sample.template(), &draft);
     assert_eq!(body["apiVersion"], *P::Machine::api_version(&()));
@@ -124,7 +124,7 @@ pub fn a_written_machine_is_one_of_the_platforms_own<P: Platform>(pool: &Value) 
 /// # Panics
 /// If both refer to one disk, or the second differs when it is written after the first.
 pub fn drafts_do_not_depend_on_each_other<P: Platform>(pool: &Value) {
-    let sample = Sample::<P>::new(pool);
+    let sample = SamplePool::<P>::new(pool);
     let (first, second) = (sample.draft("1", 1), sample.draft("2", 2));
     let alone = P::machine(&sample.pool, &sample.template(), &second);
     let one = P::read_machine(&sample.machine(&first));
@@ -140,16 +140,16 @@ pub fn drafts_do_not_depend_on_each_other<P: Platform>(pool: &Value) {
 /// # Panics
 /// If it is not.
 pub fn lost_markers_are_complete_again_after_mark<P: Platform>(pool: &Value) {
-    let sample = Sample::<P>::new(pool);
+    let sample = SamplePool::<P>::new(pool);
     if !sample.has_managed_labels() {
         return;
     }
     let mut body = sample.body(&sample.draft("7", 7));
     body["metadata"]["labels"] = json!({ "role": "kept" });
-    let lost = P::read_machine(&decode(&body));
+    let lost = P::read_machine(&decode_body(&body));
     assert_eq!((lost.pool_uid_label, lost.pool_label), (None, None), "the markers are labels");
     json_patch::merge(&mut body, &P::managed_labels(&sample.pool));
-    assert_marked(&sample.facts, &P::read_machine(&decode(&body)));
+    assert_marked(&sample.facts, &P::read_machine(&decode_body(&body)));
     assert_eq!(body["metadata"]["labels"]["role"], "kept", "labels of others stay");
 }
 
@@ -158,14 +158,14 @@ pub fn lost_markers_are_complete_again_after_mark<P: Platform>(pool: &Value) {
 /// # Panics
 /// If it does not.
 pub fn nothing_of_ours_stays_after_unmark<P: Platform>(pool: &Value) {
-    let sample = Sample::<P>::new(pool);
+    let sample = SamplePool::<P>::new(pool);
     let mut body = sample.body(&sample.draft("7", 7));
     body["metadata"]["labels"]["role"] = json!("kept");
     body["metadata"]["annotations"]["note"] = json!("kept");
     let before = body.clone();
-    let patch = P::release(&decode(&body));
-    apply(&mut body, patch);
-    let released = P::read_machine(&decode(&body));
+    let patch = P::release(&decode_body(&body));
+    apply_patch_body(&mut body, patch);
+    let released = P::read_machine(&decode_body(&body));
     assert_eq!((released.pool_uid_label, released.pool_label), (None, None));
     assert!(!released.has_finalizer, "it can be deleted");
     if sample.has_managed_labels() {
@@ -185,7 +185,7 @@ pub fn nothing_of_ours_stays_after_unmark<P: Platform>(pool: &Value) {
 /// # Panics
 /// If it does not.
 pub fn disks_belong_to_their_machine<P: Platform>(pool: &Value) {
-    let sample = Sample::<P>::new(pool);
+    let sample = SamplePool::<P>::new(pool);
     let draft = sample.draft("7", 7);
     assert!(
         P::Disks::EXIST || draft.disks.is_empty(),
@@ -199,7 +199,7 @@ pub fn disks_belong_to_their_machine<P: Platform>(pool: &Value) {
         assert_eq!(body["metadata"]["namespace"], *sample.facts.namespace);
         assert_eq!(body["metadata"]["ownerReferences"][0]["kind"], *P::Machine::kind(&()));
         body["metadata"]["uid"] = json!("uid of the disk");
-        let disk = P::Disks::read(&decode(&body));
+        let disk = P::Disks::read(&decode_body(&body));
         assert_eq!(disk.id, ObjectId::new(&drafted.name, "uid of the disk"));
         assert!(disk.is_of_machine(&machine));
         assert_eq!(disk.pool_uid_label.as_ref(), Some(&sample.facts.id.uid));
@@ -214,7 +214,7 @@ pub fn disks_belong_to_their_machine<P: Platform>(pool: &Value) {
 /// # Panics
 /// If it is not.
 pub fn a_recorded_block_reads_back<P: Platform>(pool: &Value) {
-    let sample = Sample::<P>::new(pool);
+    let sample = SamplePool::<P>::new(pool);
     if sample.facts.naming == Naming::Ordinal {
         return;
     }
@@ -222,7 +222,7 @@ pub fn a_recorded_block_reads_back<P: Platform>(pool: &Value) {
     let mut body = pool.clone();
     for block in [NameBlock { first: 0, end: 64 }, NameBlock { first: 64, end: 1000 }] {
         json_patch::merge(&mut body, &P::name_block(block));
-        assert_eq!(P::read_pool(&decode(&body)).name_block, Some(block));
+        assert_eq!(P::read_pool(&decode_body(&body)).name_block, Some(block));
         assert_eq!(body["spec"], pool["spec"]);
     }
 }
@@ -233,11 +233,11 @@ pub fn a_recorded_block_reads_back<P: Platform>(pool: &Value) {
 /// # Panics
 /// If it is not so.
 pub fn a_copy_is_held<P: Platform>(pool: &Value) {
-    let sample = Sample::<P>::new(pool);
+    let sample = SamplePool::<P>::new(pool);
     let read = |former: &ObjectId| {
         let mut body = pool.clone();
         body["metadata"]["annotations"][P::MACHINES_OF] = copied_pool::machines_record(former).into();
-        P::read_pool(&decode(&body))
+        P::read_pool(&decode_body(&body))
     };
     assert_eq!(read(&sample.facts.id), P::read_pool(&sample.pool), "its own record changes nothing");
     let copy = read(&ObjectId::new(&sample.facts.id.name, "a-former-uid"));
@@ -250,17 +250,17 @@ pub fn a_copy_is_held<P: Platform>(pool: &Value) {
 /// # Panics
 /// If it is not.
 pub fn a_written_record_reads_back<P: Platform>(pool: &Value) {
-    let sample = Sample::<P>::new(pool);
+    let sample = SamplePool::<P>::new(pool);
     assert!(sample.facts.record.is_empty(), "the sample is a new pool");
     let mut body = pool.clone();
     let mut record = RemovalRecord::default();
     let targets = [ObjectId::new("a", "uid-a"), ObjectId::new("b", "uid-b")];
     record.reserve("request", &targets).expect("there is room");
     json_patch::merge(&mut body, &P::removal_record(&record));
-    assert_eq!(P::read_pool(&decode(&body)).record, record);
+    assert_eq!(P::read_pool(&decode_body(&body)).record, record);
     record.accept("request");
     json_patch::merge(&mut body, &P::removal_record(&record));
-    let read = P::read_pool(&decode(&body));
+    let read = P::read_pool(&decode_body(&body));
     assert_eq!(read.record, record);
     assert_eq!(read.validation_errors, sample.facts.validation_errors);
     assert_eq!(body["spec"], pool["spec"]);
@@ -274,18 +274,18 @@ pub fn a_written_record_reads_back<P: Platform>(pool: &Value) {
 /// # Panics
 /// If they do not.
 pub fn removed_machines_read_back_if_names_return<P: Platform>(pool: &Value) {
-    let sample = Sample::<P>::new(pool);
+    let sample = SamplePool::<P>::new(pool);
     let mut removed = RemovedMachines::default();
     removed.add(ObjectId::new("web-1", "uid-1"));
     let mut body = pool.clone();
     json_patch::merge(&mut body, &P::removed_machines(&removed));
     match sample.facts.naming {
-        Naming::Ordinal => assert_eq!(P::read_pool(&decode(&body)).removed, removed),
+        Naming::Ordinal => assert_eq!(P::read_pool(&decode_body(&body)).removed, removed),
         Naming::Random => assert_eq!(body, *pool),
     }
     assert_eq!(body["spec"], pool["spec"]);
     json_patch::merge(&mut body, &P::removed_machines(&RemovedMachines::default()));
-    assert!(P::read_pool(&decode(&body)).removed.is_empty(), "in {}", body["metadata"]);
+    assert!(P::read_pool(&decode_body(&body)).removed.is_empty(), "in {}", body["metadata"]);
 }
 
 /// A published status reads back unchanged, so that the controller writes it only if it differs.
@@ -293,18 +293,18 @@ pub fn removed_machines_read_back_if_names_return<P: Platform>(pool: &Value) {
 /// # Panics
 /// If it does not.
 pub fn a_published_status_reads_back<P: Platform>(pool: &Value) {
-    let sample = Sample::<P>::new(pool);
-    let failure = Failure { reason: FailureReason::FailedCreate, message: "exceeded quota".to_owned() };
+    let sample = SamplePool::<P>::new(pool);
+    let failure = PoolFailure { reason: FailureReason::FailedCreate, message: "exceeded quota".to_owned() };
     for failure in [None, Some(&failure)] {
         let status = sample.status(failure);
         let mut body = pool.clone();
         body["status"] = P::status(&sample.pool, &status, StatusFields::All);
-        let published = P::read_pool(&decode(&body)).published;
+        let published = P::read_pool(&decode_body(&body)).published;
         assert_eq!(published, P::published(&sample.pool, &body["status"]), "in {}", body["status"]);
         let summary = published.summary.as_ref().expect("the status is complete");
         assert_eq!((summary.replicas, summary.ready), (status.summary.replicas, status.summary.ready));
-        let kinds = |conditions: &[Condition]| -> Vec<(String, String, String)> {
-            let shown = |condition: &Condition| {
+        let kinds = |conditions: &[StatusCondition]| -> Vec<(String, String, String)> {
+            let shown = |condition: &StatusCondition| {
                 (condition.kind.clone(), condition.status.clone(), condition.message.clone())
             };
             conditions.iter().map(shown).collect()
@@ -319,7 +319,7 @@ pub fn a_published_status_reads_back<P: Platform>(pool: &Value) {
 /// # Panics
 /// If it does.
 pub fn the_revision_follows_nothing_but_the_template<P: Platform>(pool: &Value) {
-    let sample = Sample::<P>::new(pool);
+    let sample = SamplePool::<P>::new(pool);
     let mut other = pool.clone();
     other["spec"]["replicas"] = json!(17);
     other["metadata"]["generation"] = json!(99);
@@ -327,8 +327,8 @@ pub fn the_revision_follows_nothing_but_the_template<P: Platform>(pool: &Value) 
     other["metadata"]["labels"]["edited"] = json!("yes");
     other["status"] = P::status(&sample.pool, &sample.status(None), StatusFields::All);
     let content = |pool: &P::Pool| P::fingerprint(&P::template(pool));
-    let facts = P::read_pool(&decode(&other));
-    assert_eq!(content(&decode(&other)), content(&sample.pool));
+    let facts = P::read_pool(&decode_body(&other));
+    assert_eq!(content(&decode_body(&other)), content(&sample.pool));
     assert_eq!((facts.desired, facts.generation), (17, 99));
 }
 
@@ -338,7 +338,7 @@ fn assert_marked(pool: &Pool, machine: &Machine) {
 }
 
 /// The object after a patch.
-fn apply(body: &mut Value, patch: PatchBody) {
+fn apply_patch_body(body: &mut Value, patch: PatchBody) {
     match patch {
         PatchBody::Merge(patch) => json_patch::merge(body, &patch),
         PatchBody::Json(operations) => {

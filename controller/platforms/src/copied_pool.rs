@@ -11,5 +11,5 @@ pub fn former_pool(metadata: &ObjectMeta, key: &str, pool: &ObjectId) -> Option<
 
 /// The validation error of a copy, so that the controller creates and deletes nothing for it.
 pub(crate) fn hold_error(metadata: &ObjectMeta, key: &str, pool: &ObjectId) -> Option<String> {
-    former_pool(metadata, key, pool).map(|former| copied_pool::hold_message(&former, pool))
+    former_pool(metadata, key, pool).map(|former| copied_pool::copied_pool_message(&former, pool))
 }

@@ -7,13 +7,13 @@ use serde_json::value::RawValue;
 use vmpool_engine::limits;
 
 /// A value of another type counts as missing. No tree is built of skipped values.
-pub(crate) fn lenient<'de, T: DeserializeOwned + Default, D: Deserializer<'de>>(
+pub(crate) fn lenient_value<'de, T: DeserializeOwned + Default, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     Box::<RawValue>::deserialize(deserializer).map(|raw| or_default(&raw))
 }
 
-/// The same for each of the first [`limits::ENTRIES`] elements.
+/// The same for each of the first [`limits::FUZZ_TARGETS`] elements.
 pub(crate) fn lenient_list<'de, T: DeserializeOwned + Default, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
@@ -23,9 +23,9 @@ pub(crate) fn lenient_list<'de, T: DeserializeOwned + Default, D: Deserializer<'
 }
 
 /// A text of at most the length of a name. A longer text is truncated so that it equals no name.
-pub(crate) fn short<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    let text: Option<String> = lenient(deserializer)?;
-    Ok(text.map(|text| limits::clip(&text).to_owned()))
+pub(crate) fn short_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text: Option<String> = lenient_value(deserializer)?;
+    Ok(text.map(|text| limits::clip_name(&text).to_owned()))
 }
 
 /// The status of a pool. If it is too long, it counts as missing.

@@ -10,9 +10,9 @@ const PLACES: usize = 4096;
 
 /// The last value of every hash. A value with the same hash replaces it, so the table needs no cleanup. A replaced value
 /// only costs another allocation.
-pub(crate) struct Table<T: ?Sized>(LazyLock<Mutex<Vec<Option<Arc<T>>>>>);
+pub(crate) struct InternTable<T: ?Sized>(LazyLock<Mutex<Vec<Option<Arc<T>>>>>);
 
-impl<T: ?Sized + Hash + Eq> Table<T> {
+impl<T: ?Sized + Hash + Eq> InternTable<T> {
     pub(crate) const fn new() -> Self {
         Self(LazyLock::new(|| Mutex::new(vec![None; PLACES])))
     }
@@ -38,10 +38,10 @@ impl<T: ?Sized + Hash + Eq> Table<T> {
     }
 }
 
-static RECENT: Table<str> = Table::new();
+static RECENT: InternTable<str> = InternTable::new();
 
 /// `text`, shared with recent calls with the same text.
-pub fn intern(text: &str) -> Arc<str> {
+pub fn intern_text(text: &str) -> Arc<str> {
     RECENT.get(text, || text.into())
 }
 
@@ -51,12 +51,12 @@ mod tests {
 
     #[test]
     fn equal_texts_are_one_allocation_and_different_ones_never_mix() {
-        let first = intern("interned once");
-        assert!(Arc::ptr_eq(&first, &intern("interned once")));
+        let first = intern_text("interned once");
+        assert!(Arc::ptr_eq(&first, &intern_text("interned once")));
         for number in 0..3 * PLACES {
             let text = format!("another {number}");
-            assert_eq!(*intern(&text), *text);
+            assert_eq!(*intern_text(&text), *text);
         }
-        assert_eq!(*intern("interned once"), *first);
+        assert_eq!(*intern_text("interned once"), *first);
     }
 }

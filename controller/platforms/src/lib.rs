@@ -20,29 +20,30 @@ pub mod merge;
 mod meta;
 mod overridden;
 mod owner;
+mod platform;
 pub mod removal;
 mod removal_api;
 mod rule_catalogue;
-mod seam;
 mod spec_text;
 mod syntax;
 mod text;
 mod value;
 
-pub use attachment::Attachment;
+pub use attachment::DiskAttachment;
 pub use copied_pool::former_pool;
 pub use dvp::Dvp;
-pub use intern::intern;
+pub use intern::intern_text;
 pub use kubevirt::KubeVirt;
 pub use meta::slim_metadata;
 pub use overridden::overridden_fields;
 pub use owner::{is_a, is_controlled_by, is_owner, owner_of, shared_owner_of};
-pub use seam::{
-    ApiObject, AttachmentOf, ClaimOf, Configuration, Copied, DefaultInterface, DefaultWording, DiskOf, Disks,
-    Existing, Finalizers, Foreign, Found, InstanceOf, Instances, LookupFailure, LookupReason, MachineView,
-    NoDisks, NoFinalizers, NoInstances, NoObject, NoOtherController, NoPins, NoStorage, OtherController,
-    PatchBody, Permission, Pins, Platform, PoolPart, Reference, Referent, Resolution, RestartRequest,
-    Revisions, Source, SourceVisitor, StatusFields, Storage, StorageMove, TemplateEffect, Transition, View,
-    VolumeOf, VolumeUse, Wording,
+pub use platform::{
+    ApiObject, AttachmentOf, ClaimOf, ClientPlatform, ConditionEvent, Configuration, CopiedObject,
+    CopyComparison, CopySource, CopySourceVisitor, CrossNamespaceReference, DefaultInterface, DefaultWording,
+    DiskOf, Disks, FetchedObjects, Finalizers, InstanceOf, Instances, LookupFailure, LookupReason,
+    MachineStorage, MachineView, NoDisks, NoFinalizers, NoInstances, NoObject, NoOtherController, NoStorage,
+    NoTemplateCopies, OtherController, PatchBody, Permission, Platform, PoolPart, ReferencedObject,
+    Resolution, RestartRequest, RevisionObjects, StatusFields, StorageMove, TemplateCopies, TemplateEffect,
+    UncopiedObject, VolumeOf, VolumeUse, Wording,
 };
 pub use text::Text;

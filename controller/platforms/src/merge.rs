@@ -41,11 +41,11 @@ impl Schema {
         to: &Value,
         is_same: impl Fn(&str, &Value, &Value) -> bool,
     ) -> Value {
-        self.kept("", Some(live), Some(from), to, &is_same).unwrap_or(Value::Null)
+        self.value_to_write("", Some(live), Some(from), to, &is_same).unwrap_or(Value::Null)
     }
 
     /// The value to write at a path; `None` if the field stays absent.
-    fn kept(
+    fn value_to_write(
         &self,
         path: &str,
         live: Option<&Value>,
@@ -59,15 +59,24 @@ impl Schema {
         match (live, from, to) {
             (Some(Value::Object(live)), from, Value::Object(to)) => {
                 let from = from.and_then(Value::as_object);
-                let fields = present(to).filter_map(|(key, to)| {
-                    let from = from.and_then(|from| get(from, key));
-                    Some((key.clone(), self.kept(&below(path, key), get(live, key), from, to, is_same)?))
+                let fields = present_fields(to).filter_map(|(key, to)| {
+                    let from = from.and_then(|from| present_field(from, key));
+                    Some((
+                        key.clone(),
+                        self.value_to_write(
+                            &path_below(path, key),
+                            present_field(live, key),
+                            from,
+                            to,
+                            is_same,
+                        )?,
+                    ))
                 });
                 Some(Value::Object(fields.collect()))
             }
             (Some(Value::Array(live)), Some(Value::Array(from)), Value::Array(to)) => {
                 let Some(keys) = self.keys(path) else { return Some(Value::Array(to.clone())) };
-                let path = below(path, "*");
+                let path = path_below(path, "*");
                 let find = |list: &'_ [Value], like: &Value| {
                     list.iter().position(|item| is_same_item(keys, item, like))
                 };
@@ -78,7 +87,7 @@ impl Schema {
                     if from.is_some() && live.is_none() {
                         return None;
                     }
-                    self.kept(&path, live, from, to, is_same)
+                    self.value_to_write(&path, live, from, to, is_same)
                 });
                 Some(Value::Array(items.collect()))
             }
@@ -102,15 +111,15 @@ impl Schema {
             self.unions.contains(&path) && !to.is_empty() && live.get("type") != to.get("type");
         let from = if another_variant { Some(live) } else { from };
         let mut patch = Object::new();
-        for (key, wanted) in present(to) {
-            let given = from.and_then(|from| get(from, key));
-            if let Some(change) = self.set(&below(path, key), get(live, key), given, wanted) {
+        for (key, wanted) in present_fields(to) {
+            let given = from.and_then(|from| present_field(from, key));
+            if let Some(change) = self.set(&path_below(path, key), present_field(live, key), given, wanted) {
                 patch.insert(key.clone(), change);
             }
         }
-        for (key, given) in from.into_iter().flat_map(present) {
-            if let (None, Some(live)) = (get(to, key), get(live, key))
-                && let Some(change) = self.take(&below(path, key), live, given)
+        for (key, given) in from.into_iter().flat_map(present_fields) {
+            if let (None, Some(live)) = (present_field(to, key), present_field(live, key))
+                && let Some(change) = self.removal_patch(&path_below(path, key), live, given)
             {
                 patch.insert(key.clone(), change);
             }
@@ -121,7 +130,7 @@ impl Schema {
     /// The patch that sets `to`; `None` if nothing differs.
     fn set(&self, path: &str, live: Option<&Value>, from: Option<&Value>, to: &Value) -> Option<Value> {
         match (live, to) {
-            (None, to) => (!self.is_implied(path, to)).then(|| pruned(to)),
+            (None, to) => (!self.is_implied(path, to)).then(|| without_nulls(to)),
             (Some(Value::Object(live)), Value::Object(to)) => {
                 let patch = self.objects(path, live, from.and_then(Value::as_object), to);
                 (!patch.is_empty()).then_some(Value::Object(patch))
@@ -133,15 +142,17 @@ impl Schema {
                         let merged = self.keyed_list(path, keys, live, from, to);
                         (merged != *live).then_some(Value::Array(merged))
                     }
-                    None => (!self.covers(path, live, from, to)).then(|| pruned(&Value::Array(to.clone()))),
+                    None => {
+                        (!self.covers(path, live, from, to)).then(|| without_nulls(&Value::Array(to.clone())))
+                    }
                 }
             }
-            (Some(live), to) => (live != to).then(|| pruned(to)),
+            (Some(live), to) => (live != to).then(|| without_nulls(to)),
         }
     }
 
     /// The patch that removes what `from` set; `None` if nothing of it is present.
-    fn take(&self, path: &str, live: &Value, from: &Value) -> Option<Value> {
+    fn removal_patch(&self, path: &str, live: &Value, from: &Value) -> Option<Value> {
         match (live, from) {
             (Value::Object(live), Value::Object(from)) => {
                 let patch = self.objects(path, live, Some(from), &Object::new());
@@ -191,9 +202,9 @@ impl Schema {
         for wanted in to {
             let given = take(&mut from, wanted);
             merged.push(match take(&mut live, wanted) {
-                None => pruned(wanted),
+                None => without_nulls(wanted),
                 Some(mut item) => {
-                    let change = self.set(&below(path, "*"), Some(&item), given.as_ref(), wanted);
+                    let change = self.set(&path_below(path, "*"), Some(&item), given.as_ref(), wanted);
                     json_patch::merge(&mut item, &change.unwrap_or(Value::Object(Object::new())));
                     item
                 }
@@ -209,7 +220,7 @@ impl Schema {
         let counterpart = |place| from.get(place).filter(|_| from.len() == to.len());
         live.len() == to.len()
             && live.iter().zip(to).enumerate().all(|(place, (live, to))| {
-                self.set(&below(path, "*"), Some(live), counterpart(place), to).is_none()
+                self.set(&path_below(path, "*"), Some(live), counterpart(place), to).is_none()
             })
     }
 
@@ -218,7 +229,8 @@ impl Schema {
         match value {
             Value::Object(object) => {
                 !object.is_empty()
-                    && present(object).all(|(key, value)| self.is_implied(&below(path, key), value))
+                    && present_fields(object)
+                        .all(|(key, value)| self.is_implied(&path_below(path, key), value))
             }
             value => self.is_default(path, value),
         }
@@ -241,25 +253,25 @@ pub(crate) fn is_same_item(keys: &[&str], one: &Value, other: &Value) -> bool {
     })
 }
 
-fn below(path: &str, key: &str) -> String {
+fn path_below(path: &str, key: &str) -> String {
     format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
-fn get<'a>(object: &'a Object, key: &str) -> Option<&'a Value> {
+fn present_field<'a>(object: &'a Object, key: &str) -> Option<&'a Value> {
     object.get(key).filter(|value| !value.is_null())
 }
 
-fn present(object: &Object) -> impl Iterator<Item = (&String, &Value)> {
+fn present_fields(object: &Object) -> impl Iterator<Item = (&String, &Value)> {
     object.iter().filter(|(_, value)| !value.is_null())
 }
 
 /// `value` without null fields, because a merge patch would store nulls inside lists.
-fn pruned(value: &Value) -> Value {
+fn without_nulls(value: &Value) -> Value {
     match value {
-        Value::Object(object) => {
-            Value::Object(present(object).map(|(key, value)| (key.clone(), pruned(value))).collect())
-        }
-        Value::Array(items) => items.iter().map(pruned).collect(),
+        Value::Object(object) => Value::Object(
+            present_fields(object).map(|(key, value)| (key.clone(), without_nulls(value))).collect(),
+        ),
+        Value::Array(items) => items.iter().map(without_nulls).collect(),
         other => other.clone(),
     }
 }

@@ -14,11 +14,13 @@ use serde::{Deserialize, Deserializer};
 /// # Errors
 /// Those of the deserializer.
 pub fn slim_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    slim::<D, IgnoredAny>(deserializer).map(|(metadata, _)| metadata)
+    metadata_with_managed_fields::<D, IgnoredAny>(deserializer).map(|(metadata, _)| metadata)
 }
 
 /// The metadata with the managed fields that `M` reads.
-pub(crate) fn slim<'de, D, M>(deserializer: D) -> Result<(ObjectMeta, Option<M>), D::Error>
+pub(crate) fn metadata_with_managed_fields<'de, D, M>(
+    deserializer: D,
+) -> Result<(ObjectMeta, Option<M>), D::Error>
 where
     D: Deserializer<'de>,
     M: Deserialize<'de>,

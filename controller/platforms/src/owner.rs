@@ -11,7 +11,7 @@ use vmpool_engine::ObjectId;
 use vmpool_engine::model::{Owner, OwnerKind};
 
 use crate::ApiObject;
-use crate::intern::{Table, intern};
+use crate::intern::{InternTable, intern_text};
 
 /// The controller owner of an object. `P` are the pools and `M` the machines of the platform.
 pub fn owner_of<P: ApiObject, M: ApiObject>(metadata: &ObjectMeta) -> Option<Owner> {
@@ -19,7 +19,7 @@ pub fn owner_of<P: ApiObject, M: ApiObject>(metadata: &ObjectMeta) -> Option<Own
     Some(match kind_of::<P, M>(owner) {
         // Many objects name the same pool.
         OwnerKind::Pool => {
-            let id = ObjectId { name: intern(owner.name), uid: intern(owner.uid).into() };
+            let id = ObjectId { name: intern_text(owner.name), uid: intern_text(owner.uid).into() };
             Owner { kind: OwnerKind::Pool, id }
         }
         kind => Owner { kind, id: ObjectId::new(owner.name, owner.uid) },
@@ -28,7 +28,7 @@ pub fn owner_of<P: ApiObject, M: ApiObject>(metadata: &ObjectMeta) -> Option<Own
 
 /// The same, shared with recent calls with the same result.
 pub fn shared_owner_of<P: ApiObject, M: ApiObject>(metadata: &ObjectMeta) -> Option<Arc<Owner>> {
-    static RECENT: Table<Owner> = Table::new();
+    static RECENT: InternTable<Owner> = InternTable::new();
     let owner = owner_of::<P, M>(metadata)?;
     Some(RECENT.get(&owner, || Arc::new(owner.clone())))
 }

@@ -3,13 +3,13 @@
 
 use crate::{dvp, kubevirt};
 
-pub use crate::claim_facts::{Page, StoredInstance, StoredMachine, instance_addresses};
+pub use crate::claim_facts::{StoredInstance, StoredMachine, StoredObjectPage, instance_addresses};
 pub use crate::kubevirt::coexistence::PoolLoop;
-pub use crate::kubevirt::expansion::{self, Expansion, Problem, Revision, StartDefaults};
-pub use vmpool_instancetype::fields::Cause;
+pub use crate::kubevirt::expansion::{self, Expansion, MatcherProblem, RevisionToExpand, StartDefaults};
+pub use vmpool_instancetype::fields::StatusCause;
 
 pub use crate::removal_api::{
-    Apis, ExpandedPools, ExpansionApi, GroupVersion, PlatformOf, ReferenceApis, RemovalApi, Stored,
+    Apis, ExpandedPools, ExpansionApi, GroupVersion, PlatformKind, ReferenceApis, RemovalApi, StoredApi,
     StoredResource,
 };
 

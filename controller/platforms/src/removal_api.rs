@@ -86,7 +86,7 @@ pub struct RemovalApi {
     /// The kind of a release.
     pub release_kind: &'static str,
     /// The stored objects.
-    pub stored: &'static Stored,
+    pub stored: &'static StoredApi,
 }
 
 impl RemovalApi {
@@ -120,7 +120,7 @@ pub struct ExpansionApi {
     /// Pools, if the group has them.
     pub pools: Option<ExpandedPools>,
     /// The stored objects.
-    pub stored: &'static Stored,
+    pub stored: &'static StoredApi,
     /// The installations of the platform, which configure what it adds to machines.
     pub installations: &'static StoredResource,
 }
@@ -145,7 +145,7 @@ impl ExpansionApi {
 
 /// A platform, for the functions that read its stored objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PlatformOf {
+pub enum PlatformKind {
     /// Deckhouse DVP.
     Dvp,
     /// KubeVirt.
@@ -154,9 +154,9 @@ pub enum PlatformOf {
 
 /// The stored objects that a removal reads and writes.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub struct Stored {
+pub struct StoredApi {
     /// The platform.
-    pub platform: PlatformOf,
+    pub platform: PlatformKind,
     /// Pools.
     pub pools: StoredResource,
     /// Machines.

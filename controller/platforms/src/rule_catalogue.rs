@@ -2,7 +2,7 @@
 
 /// The requests that a rule applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum RuleScope {
     /// Every create and every update, before any rule that allows a request.
     Always,
     /// Creates.
@@ -23,7 +23,7 @@ pub enum Scope {
     Scale,
 }
 
-impl Scope {
+impl RuleScope {
     /// The text for the documentation.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -59,13 +59,13 @@ macro_rules! rules {
             }
 
             /// The effect of breaking the rule.
-            pub const fn severity(self) -> vmpool_engine::admission::Severity {
-                match self { $(Self::$name => vmpool_engine::admission::Severity::$severity),+ }
+            pub const fn severity(self) -> vmpool_engine::admission::RuleSeverity {
+                match self { $(Self::$name => vmpool_engine::admission::RuleSeverity::$severity),+ }
             }
 
             /// The requests that it applies to.
-            pub const fn scope(self) -> $crate::rule_catalogue::Scope {
-                match self { $(Self::$name => $crate::rule_catalogue::Scope::$scope),+ }
+            pub const fn scope(self) -> $crate::rule_catalogue::RuleScope {
+                match self { $(Self::$name => $crate::rule_catalogue::RuleScope::$scope),+ }
             }
 
             /// The rule as a sentence without a full stop.
@@ -80,13 +80,13 @@ macro_rules! rules {
             }
         }
 
-        impl From<Rule> for vmpool_engine::admission::Rule {
+        impl From<Rule> for vmpool_engine::admission::AdmissionRule {
             fn from(rule: Rule) -> Self {
                 Self::new(rule.id(), rule.severity())
             }
         }
 
-        impl PartialEq<Rule> for vmpool_engine::admission::Rule {
+        impl PartialEq<Rule> for vmpool_engine::admission::AdmissionRule {
             fn eq(&self, other: &Rule) -> bool {
                 *self == Self::from(*other)
             }

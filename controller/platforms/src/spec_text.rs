@@ -57,7 +57,7 @@ impl<'de, Brief: Default + DeserializeOwned + Serialize> Deserialize<'de> for Sp
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         let text = raw.get();
-        let (size, depth) = (text.len(), limits::nesting(text));
+        let (size, depth) = (text.len(), limits::nesting_depth(text));
         let text: Arc<str> = if limits::spec_error(size, depth).is_none() {
             text.into()
         } else {

@@ -5,21 +5,21 @@ use serde_json::Value;
 static NULL: Value = Value::Null;
 
 /// A field of a value, `null` where there is none.
-pub(crate) fn field<'a>(value: &'a Value, name: &str) -> &'a Value {
+pub(crate) fn json_field<'a>(value: &'a Value, name: &str) -> &'a Value {
     value.get(name).unwrap_or(&NULL)
 }
 
 /// The value at a path of fields.
-pub(crate) fn at<'a>(value: &'a Value, path: &[&str]) -> &'a Value {
-    path.iter().fold(value, |value, name| field(value, name))
+pub(crate) fn json_at_path<'a>(value: &'a Value, path: &[&str]) -> &'a Value {
+    path.iter().fold(value, |value, name| json_field(value, name))
 }
 
 /// The entries of a list; none if the value is not a list.
-pub(crate) fn list(value: &Value) -> &[Value] {
+pub(crate) fn json_entries(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// The text of a field; `None` if the value is not a text.
-pub(crate) fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
-    field(value, name).as_str()
+pub(crate) fn json_text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
+    json_field(value, name).as_str()
 }

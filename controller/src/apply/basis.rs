@@ -5,15 +5,15 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use vmpool_engine::ledger::Seen;
+use vmpool_engine::ledger::VersionedFacts;
 use vmpool_engine::model::{DiskDraft, DiskSource};
-use vmpool_engine::plan::{DeleteReason, Snapshot, mark_superseded};
-use vmpool_engine::{Action, Disk, Machine, Memory, ObjectId, Pool, Uid};
-use vmpool_platforms::{AttachmentOf, Disks, Platform, Storage};
+use vmpool_engine::plan::{DeleteReason, PoolSnapshot, mark_superseded};
+use vmpool_engine::{Disk, Machine, ObjectId, PassMemory, Pool, PoolAction, Uid};
+use vmpool_platforms::{AttachmentOf, Disks, MachineStorage, Platform};
 
 use super::overridden::Comparisons;
-use super::storage_names::{self, Conflicts};
-use crate::context::Context;
+use super::storage_names::{self, StorageConflicts};
+use crate::context::PoolContext;
 use crate::live::ReadError;
 use crate::pool_entry::PoolEntry;
 use crate::revisions::templates::Templates;
@@ -25,13 +25,13 @@ type Users = HashMap<Arc<str>, Arc<str>>;
 ///
 /// A write that requires such a version is rejected if the object has changed since the plan.
 #[derive(Default)]
-pub(super) struct Basis {
+pub(super) struct PlanBasis {
     machines: HashMap<Uid, u64>,
-    disks: HashMap<Uid, Seen<Disk>>,
+    disks: HashMap<Uid, VersionedFacts<Disk>>,
     /// The users of the disks to delete, by disk; `Err` if a live read failed.
     users: Option<Result<Users, String>>,
     /// Machines that must not be created or updated; `Err` if a live read failed.
-    storage_conflicts: Option<Result<Conflicts, String>>,
+    storage_conflicts: Option<Result<StorageConflicts, String>>,
     /// The disks with several rejected machines in a row.
     suspected: HashSet<Arc<str>>,
     /// The templates that machines are created from.
@@ -42,55 +42,59 @@ pub(super) struct Basis {
     pub(super) begun: Duration,
 }
 
-impl Basis {
+impl PlanBasis {
     /// The versions that `actions` need.
     pub(super) fn of<P: Platform>(
-        context: &Context<P>,
+        context: &PoolContext<P>,
         pool: &Pool,
-        snapshot: &Snapshot,
-        actions: &[Action],
-        memory: &Memory,
+        snapshot: &PoolSnapshot,
+        actions: &[PoolAction],
+        memory: &PassMemory,
     ) -> Self {
         let (mut machines, mut disks) = (HashSet::new(), HashSet::new());
         for action in actions {
             match action {
-                Action::Delete {
+                PoolAction::Delete {
                     machine,
                     reason:
                         DeleteReason::Surplus | DeleteReason::StorageChanged { .. } | DeleteReason::Unhealthy,
                 } => {
                     machines.extend([&machine.uid]);
                 }
-                Action::Update { disks: wanted, .. } => disks.extend(free(wanted).map(|disk| &disk.uid)),
-                Action::Create { draft } => disks.extend(free(&draft.disks).map(|disk| &disk.uid)),
-                Action::Repoint { to, .. } => {
-                    disks.extend(free(std::slice::from_ref(to)).map(|disk| &disk.uid));
+                PoolAction::Update { disks: wanted, .. } => {
+                    disks.extend(free_disks_in_drafts(wanted).map(|disk| &disk.uid));
                 }
-                Action::AnnotateDisk { disk, .. }
-                | Action::ExpandDisk { disk, .. }
-                | Action::DeleteDisk { disk, .. } => {
+                PoolAction::Create { draft } => {
+                    disks.extend(free_disks_in_drafts(&draft.disks).map(|disk| &disk.uid));
+                }
+                PoolAction::Repoint { to, .. } => {
+                    disks.extend(free_disks_in_drafts(std::slice::from_ref(to)).map(|disk| &disk.uid));
+                }
+                PoolAction::AnnotateDisk { disk, .. }
+                | PoolAction::ExpandDisk { disk, .. }
+                | PoolAction::DeleteDisk { disk, .. } => {
                     disks.insert(&disk.uid);
                 }
-                Action::Relabel { .. }
-                | Action::Release { .. }
-                | Action::CreateDisk { .. }
-                | Action::AdoptDisk { .. }
-                | Action::Detach { .. }
-                | Action::RecordRevision { .. }
-                | Action::Delete { reason: DeleteReason::Targeted, .. }
-                | Action::AddPoolFinalizer
-                | Action::RemovePoolFinalizer
-                | Action::AddFinalizer { .. }
-                | Action::RemoveFinalizer { .. }
-                | Action::Restart { .. }
-                | Action::EndRestart { .. }
-                | Action::ShortenProtection { .. }
-                | Action::OpenNameBlock { .. }
-                | Action::StoreRevision { .. }
-                | Action::RestoreCopies { .. }
-                | Action::PruneRevision { .. }
-                | Action::DeleteCopy { .. }
-                | Action::PruneRecord { .. } => {}
+                PoolAction::Relabel { .. }
+                | PoolAction::Release { .. }
+                | PoolAction::CreateDisk { .. }
+                | PoolAction::AdoptDisk { .. }
+                | PoolAction::Detach { .. }
+                | PoolAction::RecordRevision { .. }
+                | PoolAction::Delete { reason: DeleteReason::Targeted, .. }
+                | PoolAction::AddPoolFinalizer
+                | PoolAction::RemovePoolFinalizer
+                | PoolAction::AddFinalizer { .. }
+                | PoolAction::RemoveFinalizer { .. }
+                | PoolAction::Restart { .. }
+                | PoolAction::EndRestart { .. }
+                | PoolAction::ShortenProtection { .. }
+                | PoolAction::OpenNameBlock { .. }
+                | PoolAction::StoreRevision { .. }
+                | PoolAction::RestoreCopies { .. }
+                | PoolAction::PruneRevision { .. }
+                | PoolAction::DeleteCopy { .. }
+                | PoolAction::PruneRecord { .. } => {}
             }
         }
         let suspected = memory.suspected_disks().cloned().collect();
@@ -129,7 +133,7 @@ impl Basis {
     }
 
     /// A disk as the plan used it; `None` if the disk is known to have changed.
-    pub(super) fn disk(&self, disk: &ObjectId) -> Option<&Seen<Disk>> {
+    pub(super) fn disk(&self, disk: &ObjectId) -> Option<&VersionedFacts<Disk>> {
         self.disks.get(&disk.uid)
     }
 
@@ -137,14 +141,14 @@ impl Basis {
     /// deletes. They include every use that began before the disk was marked, independent of the delay of the caches.
     pub(super) async fn read_disk_users<P: Platform>(
         &mut self,
-        context: &Context<P>,
+        context: &PoolContext<P>,
         pool: &PoolEntry<P>,
-        batch: &[Action],
+        batch: &[PoolAction],
     ) {
         let doomed: HashSet<&Arc<str>> = batch
             .iter()
             .filter_map(|action| match action {
-                Action::DeleteDisk { disk, .. } => Some(&disk.name),
+                PoolAction::DeleteDisk { disk, .. } => Some(&disk.name),
                 _ => None,
             })
             .collect();
@@ -180,14 +184,17 @@ impl Basis {
     /// Reads whether storage has the names that the machines which `batch` creates or updates would use.
     pub(super) async fn read_storage_names<P: Platform>(
         &mut self,
-        context: &Context<P>,
+        context: &PoolContext<P>,
         pool: &PoolEntry<P>,
-        batch: &[Action],
+        batch: &[PoolAction],
     ) {
         if !P::Storage::EXIST {
-            self.storage_conflicts = Some(Ok(Conflicts::new()));
-        } else if batch.iter().any(|action| matches!(action, Action::Create { .. } | Action::Update { .. })) {
-            let read = storage_names::conflicts(context, pool, &self.templates, batch).await;
+            self.storage_conflicts = Some(Ok(StorageConflicts::new()));
+        } else if batch
+            .iter()
+            .any(|action| matches!(action, PoolAction::Create { .. } | PoolAction::Update { .. }))
+        {
+            let read = storage_names::find_storage_conflicts(context, pool, &self.templates, batch).await;
             self.storage_conflicts =
                 Some(read.map_err(|error| vmpool_runtime::telemetry::with_causes(&error)));
         }
@@ -218,7 +225,7 @@ impl Basis {
     }
 }
 
-impl Basis {
+impl PlanBasis {
     /// Whether one of the existing disks among `disks` has several rejected machines in a row.
     pub(super) fn suspects(&self, disks: &[DiskDraft]) -> bool {
         disks.iter().any(|disk| disk.source != DiskSource::New && self.suspected.contains(&disk.name))
@@ -244,7 +251,7 @@ fn is_same<T: PartialEq>(known: &Arc<T>, planned: &Arc<T>) -> bool {
 }
 
 /// The free disks among `disks`, which must be allocated first.
-pub(super) fn free(disks: &[DiskDraft]) -> impl Iterator<Item = &ObjectId> {
+pub(super) fn free_disks_in_drafts(disks: &[DiskDraft]) -> impl Iterator<Item = &ObjectId> {
     disks.iter().filter_map(|draft| match &draft.source {
         DiskSource::Free(disk) => Some(disk),
         DiskSource::New | DiskSource::Existing(_) => None,

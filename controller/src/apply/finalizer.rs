@@ -8,50 +8,53 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use vmpool_engine::names::ordinal_of;
 use vmpool_engine::{ObjectId, Pool};
-use vmpool_platforms::{ApiObject, ClaimOf, Finalizers, Platform, Storage, VolumeOf};
+use vmpool_platforms::{ApiObject, ClaimOf, Finalizers, MachineStorage, Platform, VolumeOf};
 
-use super::outcome::{Effect, Outcome};
-use super::pin;
-use crate::context::Context;
-use crate::events::{PoolEvent, Reason};
+use super::copy;
+use super::outcome::{ActionOutcome, Effect};
+use crate::context::PoolContext;
+use crate::events::{EventReason, PoolEvent};
 use crate::metrics::WriteKind;
-use crate::object::{collection, seen};
+use crate::object::{collection_path, seen_facts};
 use crate::pool_entry::PoolEntry;
 use crate::write::WriteError;
 
 /// Adds the finalizer to the pool.
-pub(super) async fn add_to_pool<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>) -> Outcome {
+pub(super) async fn add_to_pool<P: Platform>(context: &PoolContext<P>, pool: &PoolEntry<P>) -> ActionOutcome {
     match P::Finalizers::add_to_pool(&pool.object) {
         Some(operations) => write_pool(context, pool, operations, "adding").await,
-        None => Outcome::outdated(),
+        None => ActionOutcome::outdated(),
     }
 }
 
 /// Removes the finalizer from a deleted pool, after the machines that need its pins have become their owners.
-pub(super) async fn remove_from_pool<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>) -> Outcome {
-    match pin::keep_for_users(context, pool).await {
+pub(super) async fn remove_from_pool<P: Platform>(
+    context: &PoolContext<P>,
+    pool: &PoolEntry<P>,
+) -> ActionOutcome {
+    match copy::transfer_copies_to_users(context, pool).await {
         Ok(()) => {}
-        Err(error) if error.is_conflict() || error.is_unprocessable() => return Outcome::outdated(),
+        Err(error) if error.is_conflict() || error.is_unprocessable() => return ActionOutcome::outdated(),
         Err(error) => {
             let id = &pool.facts.id;
             let doing = format!("making the machines that name copies of pool {id} their owners");
-            return failed(id, &doing, error);
+            return failed_finalizer_outcome(id, &doing, error);
         }
     }
     match P::Finalizers::remove_from_pool(&pool.object) {
         Some(operations) => write_pool(context, pool, operations, "removing").await,
-        None => Outcome::outdated(),
+        None => ActionOutcome::outdated(),
     }
 }
 
 async fn write_pool<P: Platform>(
-    context: &Context<P>,
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
     operations: Value,
     doing: &str,
-) -> Outcome {
+) -> ActionOutcome {
     let id = &pool.facts.id;
-    let path = collection::<P::Pool>(&pool.facts.namespace);
+    let path = collection_path::<P::Pool>(&pool.facts.namespace);
     let result = match json_patch(operations) {
         Ok(patch) => {
             context.writer.patch::<IgnoredAny, _>(WriteKind::PatchPool, path, &id.name, None, patch).await
@@ -59,35 +62,37 @@ async fn write_pool<P: Platform>(
         Err(error) => Err(error),
     };
     match result {
-        Ok(_) => Outcome::done(),
+        Ok(_) => ActionOutcome::done(),
         Err(error) if error.is_gone() || context.is_outdated(&error, &*pool.object).await => {
-            Outcome::outdated()
+            ActionOutcome::outdated()
         }
-        Err(error) => failed(id, &format!("{doing} the finalizer of pool {id}"), error),
+        Err(error) => failed_finalizer_outcome(id, &format!("{doing} the finalizer of pool {id}"), error),
     }
 }
 
 /// Removes the finalizer from a machine. If its storage is preserved, the machine first stops being its owner; the deletion
 /// comes before that, so that the platform does not make the machine the owner again.
-pub(super) async fn remove<P: Platform>(
-    context: &Context<P>,
+pub(super) async fn remove_machine_finalizer<P: Platform>(
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
     machine: &ObjectId,
     preserve_storage: bool,
-) -> Outcome {
+) -> ActionOutcome {
     let namespace = &*pool.facts.namespace;
     let doing = format!("removing the finalizer of machine {machine}");
     let live = match context.get_live::<P::Machine>(namespace, &machine.name).await {
         Ok(Some(live)) if live.meta().uid.as_deref() == Some(machine.uid.as_str()) => live,
-        Ok(_) => return Outcome::gone(machine),
-        Err(error) => return failed(machine, &doing, WriteError::Unconfirmed(error.to_string())),
+        Ok(_) => return ActionOutcome::gone(machine),
+        Err(error) => {
+            return failed_finalizer_outcome(machine, &doing, WriteError::Unconfirmed(error.to_string()));
+        }
     };
-    let facts = seen(&live, P::read_machine);
+    let facts = seen_facts(&live, P::read_machine);
     if !facts.facts.terminating && !pool.facts.deleting {
-        return Outcome::changed(facts);
+        return ActionOutcome::changed(facts);
     }
     let preserves = preserve_storage && !facts.facts.discards_storage;
-    if preserves && let Err(outcome) = preserve(context, pool, machine, &live).await {
+    if preserves && let Err(outcome) = preserve_machine_storage(context, pool, machine, &live).await {
         return outcome;
     }
     if !pool.facts.deleting
@@ -95,8 +100,8 @@ pub(super) async fn remove<P: Platform>(
     {
         return outcome;
     }
-    let Some(operations) = P::Finalizers::remove(&live) else { return Outcome::changed(facts) };
-    let path = collection::<P::Machine>(namespace);
+    let Some(operations) = P::Finalizers::remove(&live) else { return ActionOutcome::changed(facts) };
+    let path = collection_path::<P::Machine>(namespace);
     let patched = match json_patch(operations) {
         Ok(patch) => {
             let kind = WriteKind::PatchMachine;
@@ -105,26 +110,26 @@ pub(super) async fn remove<P: Platform>(
         Err(error) => Err(error),
     };
     match patched {
-        Ok(left) => Outcome::done().with(Effect::Machine(seen(&left, P::read_machine))),
-        Err(error) if error.is_gone() => Outcome::gone(machine),
-        Err(error) if context.is_outdated(&error, &live).await => Outcome::outdated(),
-        Err(error) => failed(machine, &doing, error),
+        Ok(left) => ActionOutcome::done().with(Effect::Machine(seen_facts(&left, P::read_machine))),
+        Err(error) if error.is_gone() => ActionOutcome::gone(machine),
+        Err(error) if context.is_outdated(&error, &live).await => ActionOutcome::outdated(),
+        Err(error) => failed_finalizer_outcome(machine, &doing, error),
     }
 }
 
 /// Removes the machine from the owners of its storage objects. It may own storage whose volume a user removed from it.
-async fn preserve<P: Platform>(
-    context: &Context<P>,
+async fn preserve_machine_storage<P: Platform>(
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
     machine: &ObjectId,
     live: &P::Machine,
-) -> Result<(), Outcome> {
+) -> Result<(), ActionOutcome> {
     let (volumes, claims) = storage_of::<P, _>(&pool.facts, &machine.name, live);
     for volume in volumes {
-        disown::<P, VolumeOf<P>>(context, pool, machine, &volume).await?;
+        disown_storage_object::<P, VolumeOf<P>>(context, pool, machine, &volume).await?;
     }
     for claim in claims {
-        disown::<P, ClaimOf<P>>(context, pool, machine, &claim).await?;
+        disown_storage_object::<P, ClaimOf<P>>(context, pool, machine, &claim).await?;
     }
     Ok(())
 }
@@ -132,12 +137,12 @@ async fn preserve<P: Platform>(
 /// Records on the pool to which storage a user moved volumes of a machine, so that the next one with its ordinal uses it. Storage that
 /// is not preserved is not used again.
 async fn record_moves<P: Platform>(
-    context: &Context<P>,
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
     machine: &ObjectId,
     live: &P::Machine,
     preserves: bool,
-) -> Result<(), Outcome> {
+) -> Result<(), ActionOutcome> {
     let Some(ordinal) = ordinal_of(&pool.facts.id.name, &machine.name) else { return Ok(()) };
     let recorded = pool.facts.storage_moves.get(&ordinal).map(|moves| &**moves);
     let moves = if preserves { P::Storage::moves(&P::template(&pool.object), live) } else { None };
@@ -146,7 +151,7 @@ async fn record_moves<P: Platform>(
     }
     let mut patch = P::Storage::record_moves(ordinal, moves.as_deref());
     patch["metadata"]["uid"] = json!(pool.facts.id.uid.as_str());
-    let path = collection::<P::Pool>(&pool.facts.namespace);
+    let path = collection_path::<P::Pool>(&pool.facts.namespace);
     let name = &pool.facts.id.name;
     let written = context
         .writer
@@ -154,10 +159,10 @@ async fn record_moves<P: Platform>(
         .await;
     match written {
         Ok(_) => Ok(()),
-        Err(error) if error.is_gone() || error.is_conflict() => Err(Outcome::outdated()),
+        Err(error) if error.is_gone() || error.is_conflict() => Err(ActionOutcome::outdated()),
         Err(error) => {
             let doing = format!("recording the moved storage of machine {machine}");
-            Err(failed(machine, &doing, error))
+            Err(failed_finalizer_outcome(machine, &doing, error))
         }
     }
 }
@@ -169,33 +174,39 @@ pub(crate) fn storage_of<P: Platform, R>(
     machine: &P::Machine,
 ) -> (Vec<Arc<str>>, Vec<Arc<str>>) {
     let of_templates = pool.storage_of(name);
-    let volumes = distinct(P::Storage::volumes(machine), &of_templates);
-    (volumes, distinct(P::Storage::claims(machine), &of_templates))
+    let volumes = merge_distinct_names(P::Storage::volumes(machine), &of_templates);
+    (volumes, merge_distinct_names(P::Storage::claims(machine), &of_templates))
 }
 
-fn distinct(mut names: Vec<Arc<str>>, more: &[Arc<str>]) -> Vec<Arc<str>> {
+fn merge_distinct_names(mut names: Vec<Arc<str>>, more: &[Arc<str>]) -> Vec<Arc<str>> {
     let known = names.len();
     names.extend(more.iter().filter(|name| !names[..known].contains(name)).cloned().collect::<Vec<_>>());
     names
 }
 
-async fn disown<P: Platform, K: ApiObject>(
-    context: &Context<P>,
+async fn disown_storage_object<P: Platform, K: ApiObject>(
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
     machine: &ObjectId,
     name: &str,
-) -> Result<(), Outcome> {
+) -> Result<(), ActionOutcome> {
     let namespace = &*pool.facts.namespace;
     let doing = format!("preserving {} {name} of machine {machine}", K::kind(&()));
     let live = match context.get_live::<K>(namespace, name).await {
         Ok(live) => live,
-        Err(error) => return Err(failed(machine, &doing, WriteError::Unconfirmed(error.to_string()))),
+        Err(error) => {
+            return Err(failed_finalizer_outcome(
+                machine,
+                &doing,
+                WriteError::Unconfirmed(error.to_string()),
+            ));
+        }
     };
     let Some(live) = live else { return Ok(()) };
     let Some(operations) = P::Storage::preserve(&live, machine, &pool.facts.id) else { return Ok(()) };
     let written = match json_patch(operations) {
         Ok(patch) => {
-            let path = collection::<K>(namespace);
+            let path = collection_path::<K>(namespace);
             context.writer.patch::<IgnoredAny, _>(WriteKind::PatchStorage, path, name, None, patch).await
         }
         Err(error) => Err(error),
@@ -203,8 +214,8 @@ async fn disown<P: Platform, K: ApiObject>(
     match written {
         Ok(_) => Ok(()),
         Err(error) if error.is_gone() => Ok(()),
-        Err(error) if context.is_outdated(&error, &live).await => Err(Outcome::outdated()),
-        Err(error) => Err(failed(machine, &doing, error)),
+        Err(error) if context.is_outdated(&error, &live).await => Err(ActionOutcome::outdated()),
+        Err(error) => Err(failed_finalizer_outcome(machine, &doing, error)),
     }
 }
 
@@ -212,7 +223,10 @@ fn json_patch(operations: Value) -> Result<Patch<()>, WriteError> {
     serde_json::from_value(operations).map(Patch::Json).map_err(|error| WriteError::Invalid(error.into()))
 }
 
-fn failed(object: &ObjectId, doing: &str, error: WriteError) -> Outcome {
+fn failed_finalizer_outcome(object: &ObjectId, doing: &str, error: WriteError) -> ActionOutcome {
     let note = format!("{doing}: {error}");
-    Outcome::failed(PoolEvent { reason: Reason::FailedRepair, name: object.name.to_string(), note }, error)
+    ActionOutcome::failed(
+        PoolEvent { reason: EventReason::FailedRepair, name: object.name.to_string(), note },
+        error,
+    )
 }

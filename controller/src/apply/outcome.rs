@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use vmpool_engine::failure::FailureReason;
-use vmpool_engine::ledger::Seen;
+use vmpool_engine::ledger::VersionedFacts;
 use vmpool_engine::model::DiskDraft;
-use vmpool_engine::plan::{Paths, UpdateOutcome};
+use vmpool_engine::plan::{FieldPaths, UpdateOutcome};
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Disk, Machine, ObjectId, Uid};
 
 use crate::events::PoolEvent;
-use crate::revisions::known::Change;
+use crate::revisions::pool_revisions::RevisionChange;
 use crate::write::WriteError;
 
 /// The outcome of one action: what the memory records, the events, and whether the action is complete.
 #[derive(Default)]
-pub(super) struct Outcome {
+pub(super) struct ActionOutcome {
     /// What the memory records, in this order.
     pub(super) effects: Vec<Effect>,
     /// The events to report.
@@ -33,7 +33,7 @@ pub(super) struct Outcome {
 /// What the memory records about an action.
 pub(super) enum Effect {
     /// A machine was written, or read live.
-    Machine(Seen<Machine>),
+    Machine(VersionedFacts<Machine>),
     /// The create request of a machine with the number was not rejected, so that the number is used up.
     NumberUsed(u64),
     /// A machine was created, and belongs to the pool.
@@ -61,13 +61,13 @@ pub(super) enum Effect {
     /// A revision was sent to a machine.
     Update(Uid, RevisionId, UpdateOutcome),
     /// In a machine, these fields have other values than were sent.
-    Overridden(Uid, Paths),
+    Overridden(Uid, FieldPaths),
     /// A restart of an instance was requested.
     Restart(Uid),
     /// A restart of an instance may have been requested.
     UnconfirmedRestart(Uid),
     /// A disk was written, or read live.
-    Disk(Seen<Disk>),
+    Disk(VersionedFacts<Disk>),
     /// The create of a disk is unconfirmed.
     DiskUnconfirmed(Arc<str>),
     /// A disk is being deleted, or is gone.
@@ -79,10 +79,10 @@ pub(super) enum Effect {
     /// The API server rejects a machine with these disks, and accepts it with others.
     DisksRejected(Vec<DiskDraft>),
     /// The stored revisions changed.
-    Revision(Change),
+    Revision(RevisionChange),
 }
 
-impl Outcome {
+impl ActionOutcome {
     /// A completed action.
     pub(super) fn done() -> Self {
         Self { done: true, ..Self::default() }
@@ -101,7 +101,7 @@ impl Outcome {
     }
 
     /// A live read found another machine than the one that the plan used.
-    pub(super) fn changed(machine: Seen<Machine>) -> Self {
+    pub(super) fn changed(machine: VersionedFacts<Machine>) -> Self {
         Self::outdated().with(Effect::Machine(machine))
     }
 
@@ -123,7 +123,7 @@ impl Outcome {
     }
 
     /// The outcome, after these disks were written.
-    pub(super) fn after(mut self, disks: Vec<Seen<Disk>>) -> Self {
+    pub(super) fn after(mut self, disks: Vec<VersionedFacts<Disk>>) -> Self {
         self.effects.splice(0..0, disks.into_iter().map(Effect::Disk));
         self
     }
@@ -139,19 +139,22 @@ impl Outcome {
 }
 
 /// A completed write of a machine, or the outcome that prevented it.
-pub(super) type Written = Result<Seen<Machine>, Outcome>;
+pub(super) type MachineWriteResult = Result<VersionedFacts<Machine>, ActionOutcome>;
 
 /// The outcome of a write of a machine.
-pub(super) fn of_machine(written: Written) -> Outcome {
+pub(super) fn machine_write_outcome(written: MachineWriteResult) -> ActionOutcome {
     match written {
-        Ok(machine) => Outcome::done().with(Effect::Machine(machine)),
+        Ok(machine) => ActionOutcome::done().with(Effect::Machine(machine)),
         Err(outcome) => outcome,
     }
 }
 
 /// The outcome of a write of a machine, with the events about a completed write.
-pub(super) fn of_machine_with(written: Written, events: impl FnOnce() -> Vec<PoolEvent>) -> Outcome {
+pub(super) fn machine_write_outcome_with(
+    written: MachineWriteResult,
+    events: impl FnOnce() -> Vec<PoolEvent>,
+) -> ActionOutcome {
     let is_written = written.is_ok();
-    let outcome = of_machine(written);
+    let outcome = machine_write_outcome(written);
     if is_written { outcome.reporting(events()) } else { outcome }
 }

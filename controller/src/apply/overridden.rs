@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use vmpool_engine::plan::{Paths, Snapshot};
-use vmpool_engine::{Memory, Uid};
+use vmpool_engine::plan::{FieldPaths, PoolSnapshot};
+use vmpool_engine::{PassMemory, Uid};
 use vmpool_platforms::{Platform, overridden_fields};
 
 use crate::decode;
@@ -26,15 +26,15 @@ pub(super) struct Comparisons {
     compared: AtomicUsize,
     found: AtomicBool,
     /// The fields that are known to have other values.
-    known: HashMap<Uid, Paths>,
+    known: HashMap<Uid, FieldPaths>,
 }
 
 impl Comparisons {
     /// With what the memory knows of the machines in `snapshot`.
-    pub(super) fn of(memory: &Memory, snapshot: &Snapshot) -> Self {
+    pub(super) fn of(memory: &PassMemory, snapshot: &PoolSnapshot) -> Self {
         let found = AtomicBool::new(!memory.overridden.is_empty());
         let known = snapshot.machines.iter().map(|machine| &machine.id.uid);
-        let known = known.map(|uid| (uid.clone(), Paths::from(memory.overridden.of(uid))));
+        let known = known.map(|uid| (uid.clone(), FieldPaths::from(memory.overridden.of(uid))));
         let known = if memory.overridden.is_empty() {
             HashMap::new()
         } else {
@@ -48,7 +48,7 @@ impl Comparisons {
         &self,
         sent: impl FnOnce() -> Value,
         stored: &RawValue,
-    ) -> Option<Paths> {
+    ) -> Option<FieldPaths> {
         let is_compared =
             self.found.load(Ordering::Relaxed) || self.compared.fetch_add(1, Ordering::Relaxed) < COMPARED;
         if !is_compared {
@@ -67,7 +67,7 @@ impl Comparisons {
         patch: &Value,
         sent: impl FnOnce() -> Value,
         stored: &RawValue,
-    ) -> Option<Paths> {
+    ) -> Option<FieldPaths> {
         let mut found = find_overridden::<P>(patch, stored)?;
         if let Some(known) = self.known.get(machine) {
             let left = find_overridden::<P>(&sent(), stored)?;
@@ -83,13 +83,13 @@ impl Comparisons {
 /// `None` if the response cannot be read as a tree, for example because it is nested too deeply.
 fn find_overridden<P: Platform>(sent: &Value, stored: &RawValue) -> Option<Vec<String>> {
     let stored: Value = serde_json::from_str(stored.get()).ok()?;
-    Some(overridden_fields(sent, &stored, P::COMPLETED))
+    Some(overridden_fields(sent, &stored, P::COMPLETED_FIELDS))
 }
 
 /// The object in a response.
 ///
 /// # Errors
-/// [`WriteError::Unconfirmed`], because the write succeeded and its result is unknown.
+/// [`WriteError::UnconfirmedWrites`], because the write succeeded and its result is unknown.
 pub(super) fn read_response<T: DeserializeOwned>(body: &RawValue) -> Result<T, WriteError> {
-    decode::from_slice(body.get().as_bytes()).map_err(|error| WriteError::Unconfirmed(error.to_string()))
+    decode::decode_json(body.get().as_bytes()).map_err(|error| WriteError::Unconfirmed(error.to_string()))
 }

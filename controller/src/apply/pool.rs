@@ -9,38 +9,38 @@ use kube::Resource;
 use kube::api::Patch;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
-use vmpool_engine::ledger::Seen;
+use vmpool_engine::ledger::VersionedFacts;
 use vmpool_engine::model::Naming;
 use vmpool_engine::names::NameBlock;
-use vmpool_engine::removal::{Entry, State};
+use vmpool_engine::removal::{RecordedTarget, TargetState};
 use vmpool_engine::{Machine, ObjectId, Uid, copied_pool};
 use vmpool_platforms::{Platform, Wording};
 
-use super::outcome::{Effect, Outcome};
-use crate::context::Context;
-use crate::events::{PoolEvent, Reason};
+use super::outcome::{ActionOutcome, Effect};
+use crate::context::PoolContext;
+use crate::events::{EventReason, PoolEvent};
 use crate::live::ReadError;
 use crate::metrics::WriteKind;
-use crate::object::{collection, seen};
+use crate::object::{collection_path, seen_facts};
 use crate::pool_entry::PoolEntry;
 use crate::write::WriteError;
 
 /// Records a name block.
 pub(super) async fn open_name_block<P: Platform>(
-    context: &Context<P>,
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
     block: NameBlock,
-) -> Outcome {
+) -> ActionOutcome {
     // A copy of the pool, for example from a backup, is recognized by this.
     let whose = json!({ "metadata": { "annotations": { P::MACHINES_OF: copied_pool::machines_record(&pool.facts.id) } } });
     let mut patch = P::name_block(block);
     json_patch::merge(&mut patch, &whose);
-    match write(context, pool, patch).await {
-        Ok(()) => Outcome::done(),
-        Err(error) if error.is_gone() || error.is_conflict() => Outcome::outdated(),
+    match patch_planned_pool(context, pool, patch).await {
+        Ok(()) => ActionOutcome::done(),
+        Err(error) if error.is_gone() || error.is_conflict() => ActionOutcome::outdated(),
         Err(error) => {
             let note = format!("recording name block {block} on the pool: {error}");
-            failed(pool, Reason::FailedCreate, note, error)
+            failed_pool_outcome(pool, EventReason::FailedCreate, note, error)
         }
     }
 }
@@ -49,13 +49,13 @@ pub(super) async fn open_name_block<P: Platform>(
 /// expired reservations. The same write records what keeps a repeated request from removing another machine: the name block
 /// without the numbers of these targets, or the targets themselves if their names return.
 pub(super) async fn prune_record<P: Platform>(
-    context: &Context<P>,
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
     gone: &[ObjectId],
     expired: &[Arc<str>],
     block: Option<NameBlock>,
-) -> Outcome {
-    let Confirmed { gone, released, here } = match confirm(context, pool, gone).await {
+) -> ActionOutcome {
+    let Confirmed { gone, released, here } = match read_targets_live(context, pool, gone).await {
         Ok(confirmed) => confirmed,
         Err(error) => return not_pruned(pool, WriteError::Unconfirmed(error.to_string())),
     };
@@ -74,7 +74,8 @@ pub(super) async fn prune_record<P: Platform>(
     }
     record.prune(&gone);
     let left = before.entries().iter();
-    let left = left.filter(|entry| entry.state == State::Accepted && !record.is_accepted(&entry.target.uid));
+    let left =
+        left.filter(|entry| entry.state == TargetState::Accepted && !record.is_accepted(&entry.target.uid));
     let settled = Settled { removed: left.cloned().collect(), released, expired };
     let mut effects = Vec::new();
     let events = if record == *before {
@@ -89,26 +90,26 @@ pub(super) async fn prune_record<P: Platform>(
             settled.removed.iter().for_each(|entry| removed.add(entry.target.clone()));
             json_patch::merge(&mut patch, &P::removed_machines(&removed));
         }
-        match write(context, pool, patch).await {
+        match patch_planned_pool(context, pool, patch).await {
             Ok(()) => {
                 let used = block.and_then(|block| block.first.checked_sub(1));
                 effects.extend(used.map(Effect::NumberUsed));
                 settled.report(context, pool)
             }
-            Err(error) if error.is_gone() || error.is_conflict() => return Outcome::outdated(),
+            Err(error) if error.is_gone() || error.is_conflict() => return ActionOutcome::outdated(),
             Err(error) => return not_pruned(pool, error),
         }
     };
     // The snapshot did not show the targets that exist.
     let outdated = !here.is_empty();
     effects.extend(here.into_iter().map(Effect::Machine));
-    Outcome { effects, events, outdated, ..Outcome::done() }
+    ActionOutcome { effects, events, outdated, ..ActionOutcome::done() }
 }
 
 /// What a written record no longer contains.
 struct Settled {
     /// The accepted entries that were removed.
-    removed: Vec<Entry>,
+    removed: Vec<RecordedTarget>,
     /// Targets that exist and that the pool no longer owns. They were released and not deleted.
     released: BTreeSet<Uid>,
     /// Requests whose reservations were dropped, each with its targets.
@@ -117,7 +118,7 @@ struct Settled {
 
 impl Settled {
     /// Counts the targets, and returns the events about them.
-    fn report<P: Platform>(self, context: &Context<P>, pool: &PoolEntry<P>) -> Vec<PoolEvent> {
+    fn report<P: Platform>(self, context: &PoolContext<P>, pool: &PoolEntry<P>) -> Vec<PoolEvent> {
         let expired = self.expired.iter().map(|(_, targets)| targets.len()).sum();
         context.metrics.removals.settled(self.removed.len(), expired);
         let removed = self.removed.iter().filter(|entry| !self.released.contains(&entry.target.uid));
@@ -130,7 +131,7 @@ impl Settled {
                 "the targeted removal of {names} was neither accepted nor withdrawn in time: no machine was removed; \
                  send the request again"
             );
-            PoolEvent { reason: Reason::ReservationExpired, name: names, note }
+            PoolEvent { reason: EventReason::ReservationExpired, name: names, note }
         }));
         events
     }
@@ -138,14 +139,14 @@ impl Settled {
 
 /// The event about a deleted target. Its entry is removed with one write, so there is one event for each target,
 /// whichever program deleted it. Names of users are untrusted, so their control characters are escaped.
-fn removed_by_name<P: Platform>(pool: &PoolEntry<P>, entry: &Entry) -> PoolEvent {
-    let Entry { target, by, .. } = entry;
+fn removed_by_name<P: Platform>(pool: &PoolEntry<P>, entry: &RecordedTarget) -> PoolEvent {
+    let RecordedTarget { target, by, .. } = entry;
     let (name, why) = match by {
         Some(by) => (format!("{target} (requested by {by:?})"), format!("as requested by {by:?}")),
         None => (target.to_string(), "in a targeted removal".to_owned()),
     };
     PoolEvent {
-        reason: Reason::SuccessfulDelete,
+        reason: EventReason::SuccessfulDelete,
         name,
         note: P::Wording::removed(&pool.facts.namespace, target, &why),
     }
@@ -159,12 +160,12 @@ struct Confirmed {
     /// Those of them that exist.
     released: BTreeSet<Uid>,
     /// Targets that the pool still owns.
-    here: Vec<Seen<Machine>>,
+    here: Vec<VersionedFacts<Machine>>,
 }
 
 /// Reads the targets live.
-async fn confirm<P: Platform>(
-    context: &Context<P>,
+async fn read_targets_live<P: Platform>(
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
     targets: &[ObjectId],
 ) -> Result<Confirmed, ReadError> {
@@ -177,7 +178,7 @@ async fn confirm<P: Platform>(
     let mut confirmed = Confirmed::default();
     while let Some(read) = reads.next().await {
         let (target, live) = read?;
-        let live = live.map(|live| seen(&live, P::read_machine)).filter(|live| live.facts.id == target);
+        let live = live.map(|live| seen_facts(&live, P::read_machine)).filter(|live| live.facts.id == target);
         match live {
             Some(live) if live.facts.belongs_to(&pool.facts.id) => confirmed.here.push(live),
             found => {
@@ -189,22 +190,27 @@ async fn confirm<P: Platform>(
     Ok(confirmed)
 }
 
-fn not_pruned<P: Platform>(pool: &PoolEntry<P>, error: WriteError) -> Outcome {
+fn not_pruned<P: Platform>(pool: &PoolEntry<P>, error: WriteError) -> ActionOutcome {
     let note = format!("removing finished entries from the removal record: {error}");
-    failed(pool, Reason::FailedRepair, note, error)
+    failed_pool_outcome(pool, EventReason::FailedRepair, note, error)
 }
 
-fn failed<P: Platform>(pool: &PoolEntry<P>, reason: Reason, note: String, error: WriteError) -> Outcome {
-    Outcome::failed(PoolEvent { reason, name: pool.facts.id.name.to_string(), note }, error)
+fn failed_pool_outcome<P: Platform>(
+    pool: &PoolEntry<P>,
+    reason: EventReason,
+    note: String,
+    error: WriteError,
+) -> ActionOutcome {
+    ActionOutcome::failed(PoolEvent { reason, name: pool.facts.id.name.to_string(), note }, error)
 }
 
 /// Sends a merge patch for the pool at the version that the plan used.
-async fn write<P: Platform>(
-    context: &Context<P>,
+async fn patch_planned_pool<P: Platform>(
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
     mut patch: Value,
 ) -> Result<(), WriteError> {
-    let path = collection::<P::Pool>(&pool.facts.namespace);
+    let path = collection_path::<P::Pool>(&pool.facts.namespace);
     patch["metadata"]["uid"] = json!(pool.facts.id.uid.as_str());
     patch["metadata"]["resourceVersion"] = json!(pool.object.meta().resource_version);
     let (writer, name, patch) = (&context.writer, &pool.facts.id.name, Patch::Merge(patch));

@@ -1,24 +1,24 @@
 //! The effects of actions on the memory.
 
-use vmpool_engine::Memory;
+use vmpool_engine::PassMemory;
 use vmpool_engine::losses::{Loss, LossKind};
 use vmpool_platforms::Platform;
 
 use super::outcome::Effect;
 use super::rejected_disks::{record_failed_disks, record_rejected_disks};
-use crate::context::Context;
+use crate::context::PoolContext;
 use crate::pool_entry::PoolEntry;
-use crate::revisions::known::Change;
+use crate::revisions::pool_revisions::RevisionChange;
 use crate::write::WriteError;
 
 /// Records the effects of an action that ended with `error`. Changes of the stored revisions go into `revisions`.
-pub(super) fn record<P: Platform>(
+pub(super) fn record_effects<P: Platform>(
     effects: Vec<Effect>,
     error: Option<&WriteError>,
-    context: &Context<P>,
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
-    memory: &mut Memory,
-    revisions: &mut Vec<Change>,
+    memory: &mut PassMemory,
+    revisions: &mut Vec<RevisionChange>,
 ) {
     let uptime = context.env.uptime();
     for effect in effects {

@@ -6,24 +6,24 @@
 
 use std::sync::Arc;
 
-use vmpool_engine::Memory;
+use vmpool_engine::PassMemory;
 use vmpool_engine::memory::SUSPICIONS;
 use vmpool_engine::model::{DiskDraft, DiskSource, Draft};
 use vmpool_platforms::Platform;
 
-use super::basis::Basis;
+use super::basis::PlanBasis;
 use super::outcome::Effect;
-use crate::context::Context;
+use crate::context::PoolContext;
 use crate::metrics::WriteKind;
-use crate::object::collection;
+use crate::object::collection_path;
 use crate::pool_entry::PoolEntry;
 use crate::write::WriteError;
 
 /// What a rejected create says about the disks of its draft.
 pub(super) async fn judge_disks<P: Platform>(
-    context: &Context<P>,
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
-    basis: &Basis,
+    basis: &PlanBasis,
     draft: &Draft,
     error: &WriteError,
 ) -> Effect {
@@ -40,7 +40,7 @@ pub(super) async fn judge_disks<P: Platform>(
     });
     let trial = Draft { disks: others.collect(), ..draft.clone() };
     let body = P::machine(&pool.object, &basis.templates.wanted.value(), &trial);
-    let path = collection::<P::Machine>(&pool.facts.namespace);
+    let path = collection_path::<P::Machine>(&pool.facts.namespace);
     let rehearsed = context.writer.rehearse_create::<P::Machine>(WriteKind::RehearseMachine, path, body);
     match rehearsed.await {
         Ok(_) => Effect::DisksRejected(disks),
@@ -53,21 +53,25 @@ pub(super) async fn judge_disks<P: Platform>(
 
 /// What a rejected patch of a machine says about the disks that it adds. The controller creates a disk only for a machine
 /// that refers to it, so the attempt with another disk costs none.
-pub(super) fn judge_patched_disks(basis: &Basis, disks: Vec<DiskDraft>, error: &WriteError) -> Effect {
+pub(super) fn judge_patched_disks(basis: &PlanBasis, disks: Vec<DiskDraft>, error: &WriteError) -> Effect {
     let is_rejected = is_verdict(error) && basis.suspects(&disks);
     if is_rejected { Effect::DisksRejected(disks) } else { Effect::DisksFailed(disks) }
 }
 
 /// Records a rejected write of a machine with these disks.
-pub(super) fn record_failed_disks(memory: &mut Memory, disks: &[DiskDraft], error: &WriteError) {
+pub(super) fn record_failed_disks(memory: &mut PassMemory, disks: &[DiskDraft], error: &WriteError) {
     if is_verdict(error) {
-        memory.suspect_disks(existing(disks));
+        memory.suspect_disks(existing_disk_names(disks));
     }
 }
 
 /// Records that the disks are the reason for rejections.
-pub(super) fn record_rejected_disks(memory: &mut Memory, disks: &[DiskDraft], uptime: std::time::Duration) {
-    for disk in existing(disks) {
+pub(super) fn record_rejected_disks(
+    memory: &mut PassMemory,
+    disks: &[DiskDraft],
+    uptime: std::time::Duration,
+) {
+    for disk in existing_disk_names(disks) {
         tracing::warn!(
             disk = &**disk,
             rejections = SUSPICIONS,
@@ -78,7 +82,7 @@ pub(super) fn record_rejected_disks(memory: &mut Memory, disks: &[DiskDraft], up
 }
 
 /// The disks that existed before the write.
-fn existing(disks: &[DiskDraft]) -> impl Iterator<Item = &Arc<str>> {
+fn existing_disk_names(disks: &[DiskDraft]) -> impl Iterator<Item = &Arc<str>> {
     disks.iter().filter(|draft| draft.source != DiskSource::New).map(|draft| &draft.name)
 }
 

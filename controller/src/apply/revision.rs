@@ -3,18 +3,18 @@
 use serde_json::Value;
 use vmpool_engine::limits;
 use vmpool_engine::revision::RevisionId;
-use vmpool_platforms::{Pins, Platform, Revisions as _};
+use vmpool_platforms::{Platform, RevisionObjects as _, TemplateCopies};
 
-use super::basis::Basis;
-use super::outcome::{Effect, Outcome};
-use super::pin;
-use crate::context::Context;
-use crate::events::{PoolEvent, Reason};
+use super::basis::PlanBasis;
+use super::copy;
+use super::outcome::{ActionOutcome, Effect};
+use crate::context::PoolContext;
+use crate::events::{EventReason, PoolEvent};
 use crate::metrics::WriteKind;
-use crate::object::collection;
+use crate::object::collection_path;
 use crate::pool_entry::PoolEntry;
 use crate::pool_key::PoolKey;
-use crate::revisions::known::Change;
+use crate::revisions::pool_revisions::RevisionChange;
 use crate::revisions::stored::{RevisionEntry, RevisionObject};
 use crate::revisions::templates::Templates;
 use crate::write::WriteError;
@@ -23,33 +23,33 @@ use crate::write::WriteError;
 ///
 /// The name is computed from the pool and the identity, so a repeated request gets `AlreadyExists`. If a revision of an
 /// earlier pool has the name, this one gets another name.
-pub(super) async fn store<P: Platform>(
-    context: &Context<P>,
+pub(super) async fn store_current_revision<P: Platform>(
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
-    basis: &Basis,
+    basis: &PlanBasis,
     id: &RevisionId,
-) -> Outcome {
+) -> ActionOutcome {
     let template = basis.templates.wanted.value();
     let (repairs, stored) = store_copies(context, pool, &template, pool.facts.revision.copies_lost).await;
     let outcome = match stored {
         Ok(()) => store_object(context, pool, basis, (id, &template)).await,
-        Err(error) => failed(pool, id, "storing the copies for", error),
+        Err(error) => failed_revision_outcome(pool, id, "storing the copies for", error),
     };
     outcome.reporting(repairs)
 }
 
 /// Restores the copies that a stored revision contains.
-pub(super) async fn restore<P: Platform>(
-    context: &Context<P>,
+pub(super) async fn restore_revision_copies<P: Platform>(
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
-    basis: &Basis,
+    basis: &PlanBasis,
     id: &RevisionId,
-) -> Outcome {
-    let Some(content) = basis.templates.restored.get(id) else { return Outcome::outdated() };
+) -> ActionOutcome {
+    let Some(content) = basis.templates.restored.get(id) else { return ActionOutcome::outdated() };
     let (repairs, stored) = store_copies(context, pool, &content.value(), true).await;
     let outcome = match stored {
-        Ok(()) => Outcome::done().with(Effect::Revision(Change::CopiesRestored(id.clone()))),
-        Err(error) => failed(pool, id, "restoring the copies of", error),
+        Ok(()) => ActionOutcome::done().with(Effect::Revision(RevisionChange::CopiesRestored(id.clone()))),
+        Err(error) => failed_revision_outcome(pool, id, "restoring the copies of", error),
     };
     outcome.reporting(repairs)
 }
@@ -57,15 +57,15 @@ pub(super) async fn restore<P: Platform>(
 /// Stores the copies that the content of a revision contains, up to the first failure. If some were lost, each one that is written
 /// is an event.
 async fn store_copies<P: Platform>(
-    context: &Context<P>,
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
     content: &Value,
     were_lost: bool,
 ) -> (Vec<PoolEvent>, Result<(), WriteError>) {
     let (mut repairs, mut stored) = (Vec::new(), Ok(()));
-    for pin in P::Pins::objects(content) {
-        match pin::store(context, pool, &pin, were_lost).await {
-            Ok(is_written) => repairs.extend(repaired(&pin).filter(|_| is_written && were_lost)),
+    for pin in P::TemplateCopies::copy_objects(content) {
+        match copy::store_copy(context, pool, &pin, were_lost).await {
+            Ok(is_written) => repairs.extend(copy_restored_event(&pin).filter(|_| is_written && were_lost)),
             Err(error) => {
                 stored = Err(error);
                 break;
@@ -77,58 +77,64 @@ async fn store_copies<P: Platform>(
 }
 
 /// The event about a copy that the pool had lost.
-fn repaired(pin: &Value) -> Option<PoolEvent> {
+fn copy_restored_event(pin: &Value) -> Option<PoolEvent> {
     let name = pin["metadata"]["name"].as_str()?;
     let note = format!(
         "restored ControllerRevision {name}, the copy of an object that a template names; machines cannot start without it"
     );
-    Some(PoolEvent { reason: Reason::PinRepaired, name: name.to_owned(), note })
+    Some(PoolEvent { reason: EventReason::PinRepaired, name: name.to_owned(), note })
 }
 
 async fn store_object<P: Platform>(
-    context: &Context<P>,
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
-    basis: &Basis,
+    basis: &PlanBasis,
     (id, template): (&RevisionId, &Value),
-) -> Outcome {
+) -> ActionOutcome {
     for name in P::Revisions::object_names(&pool.facts.id, id) {
-        let path = collection::<RevisionObject>(&pool.facts.namespace);
+        let path = collection_path::<RevisionObject>(&pool.facts.namespace);
         let Templates { number, .. } = &basis.templates;
         let object = P::Revisions::object(&pool.object, &name, id, *number, template);
         if let Some(error) = too_large(&object["data"]) {
-            return failed(pool, id, "storing", error);
+            return failed_revision_outcome(pool, id, "storing", error);
         }
         match context.writer.create::<RevisionObject>(WriteKind::CreateRevision, path, object).await {
             Ok(stored) => {
-                return entry(pool, basis, (id, template), &stored).unwrap_or_else(Outcome::outdated);
+                return stored_revision_outcome(pool, basis, (id, template), &stored)
+                    .unwrap_or_else(ActionOutcome::outdated);
             }
             Err(error) if error.is_already_exists() => {
                 match context.get_live::<RevisionObject>(&pool.facts.namespace, &name).await {
                     Ok(Some(stored)) => {
-                        if let Some(outcome) = entry(pool, basis, (id, template), &stored) {
+                        if let Some(outcome) = stored_revision_outcome(pool, basis, (id, template), &stored) {
                             return outcome;
                         }
                     }
-                    Ok(None) => return Outcome::outdated(),
+                    Ok(None) => return ActionOutcome::outdated(),
                     Err(error) => {
-                        return failed(pool, id, "storing", WriteError::Unconfirmed(error.to_string()));
+                        return failed_revision_outcome(
+                            pool,
+                            id,
+                            "storing",
+                            WriteError::Unconfirmed(error.to_string()),
+                        );
                     }
                 }
             }
             Err(error) => {
                 let is_unconfirmed = matches!(error, WriteError::Unconfirmed(_));
-                let outcome = failed(pool, id, "storing", error);
-                let unconfirmed = || Effect::Revision(Change::Unconfirmed((*name).into()));
+                let outcome = failed_revision_outcome(pool, id, "storing", error);
+                let unconfirmed = || Effect::Revision(RevisionChange::Unconfirmed((*name).into()));
                 return if is_unconfirmed { outcome.with(unconfirmed()) } else { outcome };
             }
         }
     }
     if P::Revisions::names(&pool.facts.id, pool.facts.generation).is_some() {
         // The next plan uses the next possible identity.
-        return Outcome::outdated().with(Effect::Revision(Change::Taken(id.clone())));
+        return ActionOutcome::outdated().with(Effect::Revision(RevisionChange::Taken(id.clone())));
     }
     let error = WriteError::Invalid("other objects already have its possible names".into());
-    failed(pool, id, "storing", error)
+    failed_revision_outcome(pool, id, "storing", error)
 }
 
 /// Why the controller could not read the data of a revision again.
@@ -146,49 +152,55 @@ fn too_large(data: &Value) -> Option<WriteError> {
 
 /// The outcome for a stored object; `None` if it belongs to another pool. If it belongs to this pool and has another
 /// content, the next plan chooses another identity.
-fn entry<P: Platform>(
+fn stored_revision_outcome<P: Platform>(
     pool: &PoolEntry<P>,
-    basis: &Basis,
+    basis: &PlanBasis,
     (id, template): (&RevisionId, &Value),
     object: &RevisionObject,
-) -> Option<Outcome> {
+) -> Option<ActionOutcome> {
     let entry = RevisionEntry::read::<P>(object, &pool.facts.id)?;
     // Another one can have stored it with other copies, or without.
-    let has_same_copies = !P::Pins::has_references(template)
-        || P::Pins::inherit(template, &object.data.value()).as_ref() == Some(template);
+    let has_same_copies = !P::TemplateCopies::has_references(template)
+        || P::TemplateCopies::inherit_copies(template, &object.data.value()).as_ref() == Some(template);
     let wanted = entry.stored.id == *id
         && Some(entry.stored.content) == basis.templates.fingerprint
         && has_same_copies;
     if wanted {
         tracing::info!(revision = id.as_str(), number = entry.stored.number, "stored a revision");
     }
-    let outcome = if wanted { Outcome::done() } else { Outcome::outdated() };
-    Some(outcome.with(Effect::Revision(Change::Stored(Box::new(entry)))))
+    let outcome = if wanted { ActionOutcome::done() } else { ActionOutcome::outdated() };
+    Some(outcome.with(Effect::Revision(RevisionChange::Stored(Box::new(entry)))))
 }
 
 /// Deletes a stored revision.
-pub(super) async fn prune<P: Platform>(
-    context: &Context<P>,
+pub(super) async fn prune_revision<P: Platform>(
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
-    basis: &Basis,
+    basis: &PlanBasis,
     id: &RevisionId,
-) -> Outcome {
-    let Some(object) = basis.templates.stored.get(id) else { return Outcome::outdated() };
-    let path = collection::<RevisionObject>(&pool.facts.namespace);
+) -> ActionOutcome {
+    let Some(object) = basis.templates.stored.get(id) else { return ActionOutcome::outdated() };
+    let path = collection_path::<RevisionObject>(&pool.facts.namespace);
     match context.writer.delete(WriteKind::DeleteRevision, path, object, None).await {
         Ok(_) => {}
         // Gone, or another object has the name.
         Err(error) if error.is_gone() || error.is_conflict() => {}
-        Err(error) => return failed(pool, id, "deleting", error),
+        Err(error) => return failed_revision_outcome(pool, id, "deleting", error),
     }
     tracing::info!(revision = id.as_str(), "deleted a stored revision");
-    Outcome::done().with(Effect::Revision(Change::Gone(id.clone())))
+    ActionOutcome::done().with(Effect::Revision(RevisionChange::Gone(id.clone())))
 }
 
-fn failed<P: Platform>(pool: &PoolEntry<P>, id: &RevisionId, doing: &str, error: WriteError) -> Outcome {
-    let reason = if doing == "deleting" { Reason::FailedRevisionPruning } else { Reason::FailedCreate };
+fn failed_revision_outcome<P: Platform>(
+    pool: &PoolEntry<P>,
+    id: &RevisionId,
+    doing: &str,
+    error: WriteError,
+) -> ActionOutcome {
+    let reason =
+        if doing == "deleting" { EventReason::FailedRevisionPruning } else { EventReason::FailedCreate };
     let note = format!("{doing} revision {id} of the template: {error}");
-    Outcome::failed(PoolEvent { reason, name: pool.facts.id.name.to_string(), note }, error)
+    ActionOutcome::failed(PoolEvent { reason, name: pool.facts.id.name.to_string(), note }, error)
 }
 
 #[cfg(test)]

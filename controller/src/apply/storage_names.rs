@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use kube::Resource;
 use serde_json::Value;
-use vmpool_engine::Action;
+use vmpool_engine::PoolAction;
 use vmpool_engine::names::{ordinal_name, ordinal_of};
-use vmpool_platforms::{ApiObject, ClaimOf, Platform, Storage, StorageMove, Text, VolumeOf, VolumeUse};
+use vmpool_platforms::{
+    ApiObject, ClaimOf, MachineStorage, Platform, StorageMove, Text, VolumeOf, VolumeUse,
+};
 
-use crate::context::Context;
+use crate::context::PoolContext;
 use crate::live::{MetadataOnly, ReadError};
 use crate::pool_entry::PoolEntry;
 use crate::revisions::templates::Templates;
@@ -18,7 +20,7 @@ use crate::revisions::templates::Templates;
 const SINGLE_READS: usize = 8;
 
 /// Names of machines that must not be created or updated, each with the reason.
-pub(super) type Conflicts = HashMap<Arc<str>, String>;
+pub(super) type StorageConflicts = HashMap<Arc<str>, String>;
 
 /// A machine that gets new volumes.
 struct Recipient {
@@ -34,35 +36,35 @@ type NewVolumes = HashMap<String, Vec<Recipient>>;
 ///
 /// # Errors
 /// A read failed.
-pub(super) async fn conflicts<P: Platform>(
-    context: &Context<P>,
+pub(super) async fn find_storage_conflicts<P: Platform>(
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
     templates: &Templates,
-    batch: &[Action],
-) -> Result<Conflicts, ReadError> {
+    batch: &[PoolAction],
+) -> Result<StorageConflicts, ReadError> {
     let volumes = new_volumes(pool, templates, batch);
-    let mut conflicts = Conflicts::new();
+    let mut conflicts = StorageConflicts::new();
     if !volumes.is_empty() {
-        read::<P, VolumeOf<P>>(context, pool, &volumes, &mut conflicts).await?;
-        read::<P, ClaimOf<P>>(context, pool, &volumes, &mut conflicts).await?;
-        of_other_pools(context, pool, &volumes, &mut conflicts);
+        find_conflicts_of_kind::<P, VolumeOf<P>>(context, pool, &volumes, &mut conflicts).await?;
+        find_conflicts_of_kind::<P, ClaimOf<P>>(context, pool, &volumes, &mut conflicts).await?;
+        find_conflicts_across_pools(context, pool, &volumes, &mut conflicts);
     }
     for action in batch {
-        if let Action::Create { draft } = action {
-            read_moved(context, pool, &draft.name, &mut conflicts).await?;
+        if let PoolAction::Create { draft } = action {
+            find_missing_moved_storage(context, pool, &draft.name, &mut conflicts).await?;
         }
     }
     Ok(conflicts)
 }
 
-fn new_volumes<P: Platform>(pool: &PoolEntry<P>, templates: &Templates, batch: &[Action]) -> NewVolumes {
+fn new_volumes<P: Platform>(pool: &PoolEntry<P>, templates: &Templates, batch: &[PoolAction]) -> NewVolumes {
     let wanted = templates.wanted.value();
     let mut bases: HashMap<_, Option<Value>> = HashMap::new();
     let mut new = NewVolumes::new();
     for action in batch {
         let (machine, old, volume_use) = match action {
-            Action::Create { draft } => (&draft.name, Vec::new(), VolumeUse::Create),
-            Action::Update { machine, base, to, .. } => {
+            PoolAction::Create { draft } => (&draft.name, Vec::new(), VolumeUse::Create),
+            PoolAction::Update { machine, base, to, .. } => {
                 let base = bases.entry(base.as_ref()).or_insert_with(|| {
                     base.as_ref().and_then(|base| templates.of(base, to)).map(Text::value)
                 });
@@ -84,11 +86,11 @@ fn new_volumes<P: Platform>(pool: &PoolEntry<P>, templates: &Templates, batch: &
 /// Finds the machines that would share volumes with machines of another pool, because both pools have a storage template
 /// with the same name. Neither the volumes nor the machines need to exist yet: otherwise, two pools that are created together
 /// would both create machines, and each volume would go to the faster one. The older pool comes first.
-fn of_other_pools<P: Platform>(
-    context: &Context<P>,
+fn find_conflicts_across_pools<P: Platform>(
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
     volumes: &NewVolumes,
-    conflicts: &mut Conflicts,
+    conflicts: &mut StorageConflicts,
 ) {
     let PoolEntry { facts, object } = pool;
     if facts.storage_templates.is_empty() {
@@ -125,11 +127,11 @@ fn of_other_pools<P: Platform>(
 
 /// Finds out whether the storage exists to which a user moved volumes of the earlier machine with this name. Without it, the new machine
 /// would never start, and the storage of the template contains older data.
-async fn read_moved<P: Platform>(
-    context: &Context<P>,
+async fn find_missing_moved_storage<P: Platform>(
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
     machine: &Arc<str>,
-    conflicts: &mut Conflicts,
+    conflicts: &mut StorageConflicts,
 ) -> Result<(), ReadError> {
     let facts = &pool.facts;
     let Some(ordinal) = ordinal_of(&facts.id.name, machine) else { return Ok(()) };
@@ -152,11 +154,11 @@ async fn read_moved<P: Platform>(
 }
 
 /// Reads the objects of one kind with the names of `volumes`.
-async fn read<P: Platform, K: ApiObject>(
-    context: &Context<P>,
+async fn find_conflicts_of_kind<P: Platform, K: ApiObject>(
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
     volumes: &NewVolumes,
-    conflicts: &mut Conflicts,
+    conflicts: &mut StorageConflicts,
 ) -> Result<(), ReadError> {
     let namespace = &*pool.facts.namespace;
     let mut visit = |metadata: &_, recipients: &[Recipient]| {

@@ -8,25 +8,25 @@ use std::sync::Arc;
 use kube::api::Patch;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use vmpool_engine::ledger::Seen;
+use vmpool_engine::ledger::VersionedFacts;
 use vmpool_engine::limits;
 use vmpool_engine::losses::Rehearsal;
-use vmpool_engine::model::{Activity, DiskDraft, DiskRef, Draft, Naming, Restarts};
+use vmpool_engine::model::{DiskDraft, DiskRef, Draft, MachineActivity, Naming, Restarts};
 use vmpool_engine::names::ordinal_of;
-use vmpool_engine::plan::{Disruption, Paths, UpdateOutcome};
+use vmpool_engine::plan::{Disruption, FieldPaths, UpdateOutcome};
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Machine, ObjectId};
-use vmpool_platforms::{Platform, Storage, Text, Wording};
+use vmpool_platforms::{MachineStorage, Platform, Text, Wording};
 
-use super::basis::Basis;
+use super::basis::PlanBasis;
 use super::disk;
-use super::outcome::{Effect, Outcome, Written, of_machine};
+use super::outcome::{ActionOutcome, Effect, MachineWriteResult, machine_write_outcome};
 use super::overridden::read_response;
 use super::rejected_disks::judge_patched_disks;
-use crate::context::Context;
-use crate::events::{PoolEvent, Reason};
+use crate::context::PoolContext;
+use crate::events::{EventReason, PoolEvent};
 use crate::metrics::WriteKind;
-use crate::object::{collection, seen};
+use crate::object::{collection_path, seen_facts};
 use crate::pool_entry::PoolEntry;
 use crate::write::WriteError;
 
@@ -34,7 +34,7 @@ use crate::write::WriteError;
 const ATTEMPTS: usize = 3;
 
 /// An update to write to a machine.
-pub(super) struct Wanted<'a> {
+pub(super) struct PlannedUpdate<'a> {
     pub(super) machine: &'a ObjectId,
     /// The merge base.
     pub(super) base: Option<&'a RevisionId>,
@@ -48,53 +48,55 @@ pub(super) struct Wanted<'a> {
 const NO_TEMPLATE: &str = "the controller cannot make its spec from the template, because its name does not end in the ordinal of a machine of the pool; remove the pool from its owners";
 
 /// The disks that the machine does not refer to yet. Only one of these can be the reason for a rejection.
-fn added(disks: &[DiskDraft], machine: &Machine) -> Vec<DiskDraft> {
+fn newly_referenced_disks(disks: &[DiskDraft], machine: &Machine) -> Vec<DiskDraft> {
     let refers = |disk: &DiskDraft| machine.disks.iter().any(|device| device.disk == disk.name);
     disks.iter().filter(|disk| !refers(disk)).cloned().collect()
 }
 
 /// Writes a revision to a machine: free disks are allocated to it first, and then one patch changes the machine.
-pub(super) async fn update<P: Platform>(
-    context: &Context<P>,
+pub(super) async fn update_machine_to_revision<P: Platform>(
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
-    basis: &Basis,
-    wanted: &Wanted<'_>,
-) -> Outcome {
+    basis: &PlanBasis,
+    wanted: &PlannedUpdate<'_>,
+) -> ActionOutcome {
     let machine = wanted.machine;
     match basis.storage_conflict(&machine.name) {
         Ok(None) => {}
         Ok(Some(why)) => {
             let error = WriteError::Invalid(why.as_str().into());
             let refused = Effect::Update(machine.uid.clone(), wanted.to.clone(), UpdateOutcome::Refused);
-            return Outcome::failed(failure(machine, wanted.to, &error), error).with(refused);
+            return ActionOutcome::failed(failed_update_event(machine, wanted.to, &error), error)
+                .with(refused);
         }
         Err(error) => {
             let error = WriteError::Unconfirmed(error);
-            return Outcome::failed(failure(machine, wanted.to, &error), error);
+            return ActionOutcome::failed(failed_update_event(machine, wanted.to, &error), error);
         }
     }
-    let (claimed, stop) = disk::claim(context, pool, basis, wanted.disks, &wanted.machine.name).await;
+    let (claimed, stop) =
+        disk::allocate_free_disks(context, pool, basis, wanted.disks, &wanted.machine.name).await;
     let outcome = match stop {
         Some(stop) => stop,
-        None => write(context, pool, basis, wanted).await,
+        None => write_revision_to_machine(context, pool, basis, wanted).await,
     };
     outcome.after(claimed)
 }
 
-async fn write<P: Platform>(
-    context: &Context<P>,
+async fn write_revision_to_machine<P: Platform>(
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
-    basis: &Basis,
-    wanted: &Wanted<'_>,
-) -> Outcome {
-    let Wanted { machine, base, to, disks, disruption } = *wanted;
+    basis: &PlanBasis,
+    wanted: &PlannedUpdate<'_>,
+) -> ActionOutcome {
+    let PlannedUpdate { machine, base, to, disks, disruption } = *wanted;
     let from = base.and_then(|base| basis.templates.of(base, to));
     let compute = |live: &Value, machine: &Machine| {
         let is_other = |written: &RevisionId| {
             base != Some(written) && (written == to || basis.templates.stored.contains_key(written))
         };
         let changed = machine.written.as_ref().is_some_and(is_other);
-        if changed || disruption == Disruption::NotRunning && machine.activity == Activity::Running {
+        if changed || disruption == Disruption::NotRunning && machine.activity == MachineActivity::Running {
             return Err(Unfit::Changed);
         }
         let wanted = basis.templates.wanted.value();
@@ -135,54 +137,54 @@ async fn write<P: Platform>(
         let sent = || whole_machine(pool, basis, wanted);
         basis.comparisons.updated::<P>(&machine.uid, patch, sent, after)
     };
-    let result = patched(context, pool, machine, compute, compare);
+    let result = patch_live_machine(context, pool, machine, compute, compare);
     let attempt = |outcome| Effect::Update(machine.uid.clone(), to.clone(), outcome);
-    let written = |after: Seen<Machine>| {
+    let written = |after: VersionedFacts<Machine>| {
         tracing::info!(machine = &*machine.name, revision = to.as_str(), "wrote a revision to a machine");
-        Outcome::done()
+        ActionOutcome::done()
             .with(attempt(UpdateOutcome::Accepted))
             .with(Effect::Machine(after))
             .with(Effect::DisksAccepted(disks.to_vec()))
     };
     match result.await {
         Patched::Done { before, after, overridden } => {
-            let events = applied(pool, machine, to, &before, &after.facts);
+            let events = machine_updated_events(pool, machine, to, &before, &after.facts);
             let found = overridden.map(|fields| Effect::Overridden(machine.uid.clone(), fields));
             let mut outcome = written(after).reporting(events);
             outcome.effects.extend(found);
-            outcome.reporting(disk::reused(&context.metrics, disks, machine))
+            outcome.reporting(disk::disk_allocation_events(&context.metrics, disks, machine))
         }
         Patched::Nothing(after) if after.facts.written.as_ref().is_none_or(|written| written != to) => {
             // It would be planned again in each pass.
             let error = WriteError::Invalid(NO_TEMPLATE.into());
-            Outcome::failed(failure(machine, to, &error), error)
+            ActionOutcome::failed(failed_update_event(machine, to, &error), error)
                 .with(attempt(UpdateOutcome::Refused))
                 .with(Effect::Machine(after))
         }
         Patched::Nothing(after) => written(after),
-        Patched::Unfit(Unfit::Changed, machine) => Outcome::changed(machine),
+        Patched::Unfit(Unfit::Changed, machine) => ActionOutcome::changed(machine),
         Patched::Unfit(Unfit::Differs, machine) => {
-            Outcome::changed(machine).with(attempt(UpdateOutcome::Differs))
+            ActionOutcome::changed(machine).with(attempt(UpdateOutcome::Differs))
         }
-        Patched::Outdated => Outcome::outdated(),
+        Patched::Outdated => ActionOutcome::outdated(),
         Patched::Failed(error, before) => {
-            let verdict = verdict(&error);
-            let effect = judge_patched_disks(basis, added(disks, &before), &error);
-            let mut event = failure(machine, to, &error);
+            let verdict = update_outcome_of_error(&error);
+            let effect = judge_patched_disks(basis, newly_referenced_disks(disks, &before), &error);
+            let mut event = failed_update_event(machine, to, &error);
             event.note.push_str(&describe_detachments(disks, &before));
-            let outcome = Outcome::failed(event, error).with(effect);
+            let outcome = ActionOutcome::failed(event, error).with(effect);
             match verdict {
                 Some(verdict) => outcome.with(attempt(verdict)),
                 None => outcome,
             }
         }
-        Patched::Unread(error) => Outcome::failed(failure(machine, to, &error), error),
+        Patched::Unread(error) => ActionOutcome::failed(failed_update_event(machine, to, &error), error),
     }
 }
 
 /// The machine as it would be created from the template.
-fn whole_machine<P: Platform>(pool: &PoolEntry<P>, basis: &Basis, wanted: &Wanted<'_>) -> Value {
-    let Wanted { machine, to, disks, .. } = *wanted;
+fn whole_machine<P: Platform>(pool: &PoolEntry<P>, basis: &PlanBasis, wanted: &PlannedUpdate<'_>) -> Value {
+    let PlannedUpdate { machine, to, disks, .. } = *wanted;
     let number = match pool.facts.naming {
         Naming::Ordinal => ordinal_of(&pool.facts.id.name, &machine.name),
         Naming::Random => None,
@@ -198,7 +200,7 @@ fn whole_machine<P: Platform>(pool: &PoolEntry<P>, basis: &Basis, wanted: &Wante
 }
 
 /// What a failed update says about the revision: nothing if the API server did not validate it. A busy server did not.
-fn verdict(error: &WriteError) -> Option<UpdateOutcome> {
+fn update_outcome_of_error(error: &WriteError) -> Option<UpdateOutcome> {
     match error {
         WriteError::Unconfirmed(_) => Some(UpdateOutcome::Unconfirmed),
         WriteError::Refused { status, .. } if status.code != 429 => Some(UpdateOutcome::Refused),
@@ -208,7 +210,7 @@ fn verdict(error: &WriteError) -> Option<UpdateOutcome> {
 
 /// Whether the platform restarts the machine without approval, before or after this patch.
 fn may_restart<P: Platform>(live: &Value, patch: &Value, machine: &Machine) -> bool {
-    if machine.activity == Activity::Stopped {
+    if machine.activity == MachineActivity::Stopped {
         return false;
     }
     if machine.restarts_itself {
@@ -221,7 +223,7 @@ fn may_restart<P: Platform>(live: &Value, patch: &Value, machine: &Machine) -> b
 }
 
 /// The events about an updated machine and the disks that were detached from it.
-fn applied<P: Platform>(
+fn machine_updated_events<P: Platform>(
     pool: &PoolEntry<P>,
     machine: &ObjectId,
     to: &RevisionId,
@@ -230,18 +232,19 @@ fn applied<P: Platform>(
 ) -> Vec<PoolEvent> {
     let note = P::Wording::updated(&pool.facts.namespace, machine, to);
     let mut events =
-        vec![PoolEvent { reason: Reason::TemplateApplied, name: machine.name.to_string(), note }];
+        vec![PoolEvent { reason: EventReason::TemplateApplied, name: machine.name.to_string(), note }];
     let lost = before.disks.iter().filter(|device| {
         device.template.is_some() && !after.disks.iter().any(|left| left.disk == device.disk)
     });
-    events.extend(lost.map(|device| disk::detached(&device.disk, machine, "the template changed")));
+    events
+        .extend(lost.map(|device| disk::disk_detached_event(&device.disk, machine, "the template changed")));
     events
 }
 
 /// The event about a machine that could not be updated.
-fn failure(machine: &ObjectId, to: &RevisionId, error: &WriteError) -> PoolEvent {
+fn failed_update_event(machine: &ObjectId, to: &RevisionId, error: &WriteError) -> PoolEvent {
     let note = format!("writing revision {to} of the template to machine {machine}: {error}");
-    PoolEvent { reason: Reason::FailedTemplateUpdate, name: machine.name.to_string(), note }
+    PoolEvent { reason: EventReason::FailedTemplateUpdate, name: machine.name.to_string(), note }
 }
 
 /// The disks that a refused update would have detached, for its event: the platform can refuse the update because of one of them.
@@ -253,13 +256,13 @@ fn describe_detachments(disks: &[DiskDraft], machine: &Machine) -> String {
 }
 
 /// Records on a machine that the revision which was last written is in effect.
-pub(super) async fn record_revision<P: Platform>(
-    context: &Context<P>,
+pub(super) async fn record_machine_revision<P: Platform>(
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
     machine: &ObjectId,
     to: &RevisionId,
-) -> Outcome {
-    let result = patched(
+) -> ActionOutcome {
+    let result = patch_live_machine(
         context,
         pool,
         machine,
@@ -273,18 +276,18 @@ pub(super) async fn record_revision<P: Platform>(
         },
         |_, _| None,
     );
-    let written: Written = match result.await {
+    let written: MachineWriteResult = match result.await {
         Patched::Done { after, .. } => Ok(after),
         Patched::Nothing(machine) => Ok(machine),
-        Patched::Unfit(_, machine) => Err(Outcome::changed(machine)),
-        Patched::Outdated => Err(Outcome::outdated()),
+        Patched::Unfit(_, machine) => Err(ActionOutcome::changed(machine)),
+        Patched::Outdated => Err(ActionOutcome::outdated()),
         Patched::Failed(error, _) | Patched::Unread(error) => {
             let note = format!("marking that revision {to} is in effect in machine {machine}: {error}");
-            let event = PoolEvent { reason: Reason::FailedRepair, name: machine.name.to_string(), note };
-            Err(Outcome::failed(event, error))
+            let event = PoolEvent { reason: EventReason::FailedRepair, name: machine.name.to_string(), note };
+            Err(ActionOutcome::failed(event, error))
         }
     };
-    of_machine(written)
+    machine_write_outcome(written)
 }
 
 /// Why a machine is not written to.
@@ -299,14 +302,14 @@ enum Unfit {
 enum Patched {
     Done {
         before: Arc<Machine>,
-        after: Seen<Machine>,
+        after: VersionedFacts<Machine>,
         /// The fields with other values than were sent, if they were compared.
-        overridden: Option<Paths>,
+        overridden: Option<FieldPaths>,
     },
     /// It is already as intended.
-    Nothing(Seen<Machine>),
+    Nothing(VersionedFacts<Machine>),
     /// It must not be written to.
-    Unfit(Unfit, Seen<Machine>),
+    Unfit(Unfit, VersionedFacts<Machine>),
     /// It is gone, or changes too frequently.
     Outdated,
     /// It could not be read, so nothing was sent.
@@ -316,12 +319,12 @@ enum Patched {
 }
 
 /// Sends the merge patch that `compute` returns for the live machine.
-async fn patched<P: Platform>(
-    context: &Context<P>,
+async fn patch_live_machine<P: Platform>(
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
     machine: &ObjectId,
     compute: impl Fn(&Value, &Machine) -> Result<Option<Value>, Unfit>,
-    compare: impl Fn(&Value, &RawValue) -> Option<Paths>,
+    compare: impl Fn(&Value, &RawValue) -> Option<FieldPaths>,
 ) -> Patched {
     let namespace = &*pool.facts.namespace;
     for _ in 0..ATTEMPTS {
@@ -330,18 +333,18 @@ async fn patched<P: Platform>(
             Ok(None) => return Patched::Outdated,
             Err(error) => return Patched::Unread(WriteError::Unconfirmed(error.to_string())),
         };
-        let (live, patch) = match prepare(pool, machine, body.bytes(), &compute) {
+        let (live, patch) = match prepare_machine_patch(pool, machine, body.bytes(), &compute) {
             Ok(prepared) => prepared,
             Err(patched) => return patched,
         };
         drop(body);
-        let path = collection::<P::Machine>(namespace);
+        let path = collection_path::<P::Machine>(namespace);
         let kind = WriteKind::UpdateMachine;
         let sent = Patch::Merge(&patch);
         let after = context.writer.patch::<Box<RawValue>, _>(kind, path, &machine.name, None, sent).await;
         let after = after.and_then(|body| {
             let after: P::Machine = read_response(&body)?;
-            Ok((seen(&after, P::read_machine), compare(&patch, &body)))
+            Ok((seen_facts(&after, P::read_machine), compare(&patch, &body)))
         });
         match after {
             Ok((after, overridden)) => {
@@ -357,15 +360,15 @@ async fn patched<P: Platform>(
 
 /// The machine in `live`, and the patch for it. The parsed tree of the machine is dropped before the patch is sent,
 /// because a large tree needs much memory and many patches are in flight at the same time.
-fn prepare<P: Platform>(
+fn prepare_machine_patch<P: Platform>(
     pool: &PoolEntry<P>,
     id: &ObjectId,
     live: &[u8],
     compute: impl Fn(&Value, &Machine) -> Result<Option<Value>, Unfit>,
-) -> Result<(Seen<Machine>, Value), Patched> {
+) -> Result<(VersionedFacts<Machine>, Value), Patched> {
     let unreadable = |error: serde_json::Error| Patched::Unread(WriteError::Unconfirmed(error.to_string()));
     let machine: P::Machine = serde_json::from_slice(live).map_err(unreadable)?;
-    let machine = seen(&machine, P::read_machine);
+    let machine = seen_facts(&machine, P::read_machine);
     if machine.facts.id != *id {
         return Err(Patched::Outdated);
     }

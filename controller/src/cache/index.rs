@@ -3,14 +3,14 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::keys::Key;
+use super::keys::CacheKey;
 
 /// Namespace and name.
 type Place = (Arc<str>, Arc<str>);
 
 /// By key.
 #[derive(Default)]
-pub(super) struct Index(HashMap<Key, Places>);
+pub(super) struct CacheIndex(HashMap<CacheKey, Places>);
 
 /// Most disks have one machine, and a set needs ten times the memory of its only element.
 enum Places {
@@ -18,8 +18,8 @@ enum Places {
     Many(BTreeSet<Place>),
 }
 
-impl Index {
-    pub(super) fn insert(&mut self, key: &Key, namespace: &Arc<str>, name: &Arc<str>) {
+impl CacheIndex {
+    pub(super) fn insert(&mut self, key: &CacheKey, namespace: &Arc<str>, name: &Arc<str>) {
         let place = (namespace.clone(), name.clone());
         match self.0.get_mut(key) {
             None => drop(self.0.insert(key.clone(), Places::One(place))),
@@ -34,7 +34,7 @@ impl Index {
         }
     }
 
-    pub(super) fn remove(&mut self, key: &Key, namespace: &Arc<str>, name: &Arc<str>) {
+    pub(super) fn remove(&mut self, key: &CacheKey, namespace: &Arc<str>, name: &Arc<str>) {
         let place = (namespace.clone(), name.clone());
         let empty = match self.0.get_mut(key) {
             None => false,
@@ -50,7 +50,7 @@ impl Index {
     }
 
     /// The namespaces and names of the objects with this key, in order.
-    pub(super) fn places(&self, key: &Key) -> impl Iterator<Item = &Place> {
+    pub(super) fn places(&self, key: &CacheKey) -> impl Iterator<Item = &Place> {
         let (one, many) = match self.0.get(key) {
             None => (None, None),
             Some(Places::One(place)) => (Some(place), None),

@@ -10,7 +10,7 @@ use std::time::Duration;
 const WAITING: usize = 1024;
 
 #[derive(Default)]
-pub(super) struct Progress {
+pub(super) struct CacheProgress {
     /// The newest version that the watch has shown since the last list.
     shown: u64,
     /// The uptime up to which the cache is known to be complete.
@@ -19,7 +19,7 @@ pub(super) struct Progress {
     waiting: BTreeMap<u64, Duration>,
 }
 
-impl Progress {
+impl CacheProgress {
     /// Records that the watch has shown this version and therefore all earlier ones.
     pub(super) fn show(&mut self, version: u64) {
         self.shown = self.shown.max(version);

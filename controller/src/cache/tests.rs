@@ -1,7 +1,7 @@
-use vmpool_engine::ledger::Cache as _;
-use vmpool_engine::model::{Activity, DiskRef, Owner, OwnerKind};
+use vmpool_engine::ledger::LedgerCache as _;
+use vmpool_engine::model::{DiskRef, MachineActivity, Owner, OwnerKind};
 use vmpool_engine::{Disk, Machine, ObjectId};
-use vmpool_platforms::Attachment;
+use vmpool_platforms::DiskAttachment;
 
 use super::*;
 use crate::pool_key::PoolKey;
@@ -15,19 +15,19 @@ fn machine(name: &str, owner: Option<&str>) -> Machine {
 }
 
 fn at(version: u64, facts: Machine) -> Located<Machine> {
-    Located { namespace: NAMESPACE.into(), seen: Seen { facts: Arc::new(facts), version } }
+    Located { namespace: NAMESPACE.into(), seen: VersionedFacts { facts: Arc::new(facts), version } }
 }
 
 fn names(replicas: &[Arc<Machine>]) -> Vec<&str> {
     replicas.iter().map(|machine| &*machine.id.name).collect()
 }
 
-fn pool(uid: &str) -> Key {
+fn pool(uid: &str) -> CacheKey {
     pool_in(NAMESPACE, uid)
 }
 
-fn pool_in(namespace: &str, uid: &str) -> Key {
-    Key::Pool(PoolKey::new(&namespace.into(), &uid.into()))
+fn pool_in(namespace: &str, uid: &str) -> CacheKey {
+    CacheKey::Pool(PoolKey::new(&namespace.into(), &uid.into()))
 }
 
 fn seconds(seconds: u64) -> Duration {
@@ -36,7 +36,7 @@ fn seconds(seconds: u64) -> Duration {
 
 #[test]
 fn machines_are_found_by_owner_by_label_and_by_disk() {
-    let cache = Cache::<Machine>::default();
+    let cache = ObjectCache::<Machine>::default();
     let mut labelled = machine("labelled", None);
     labelled.pool_uid_label = Some("web".into());
     let mut user = machine("user", Some("other"));
@@ -45,18 +45,18 @@ fn machines_are_found_by_owner_by_label_and_by_disk() {
     cache.applied(at(2, labelled));
     cache.applied(at(3, user));
     assert_eq!(names(&cache.by_key(&pool("web"))), ["labelled", "owned"]);
-    assert_eq!(names(&cache.by_key(&Key::Disk(NAMESPACE.into(), "scratch".into()))), ["user"]);
-    assert!(cache.by_key(&Key::Disk("team-b".into(), "scratch".into())).is_empty());
+    assert_eq!(names(&cache.by_key(&CacheKey::Disk(NAMESPACE.into(), "scratch".into()))), ["user"]);
+    assert!(cache.by_key(&CacheKey::Disk("team-b".into(), "scratch".into())).is_empty());
     assert!(cache.by_key(&pool("absent")).is_empty());
 }
 
 #[test]
 fn machines_are_found_by_disks_that_only_their_status_shows() {
-    let cache = Cache::<Machine>::default();
+    let cache = ObjectCache::<Machine>::default();
     let mut letting_go = machine("letting-go", Some("web"));
     letting_go.lingering.push("scratch".into());
     cache.applied(at(1, letting_go));
-    assert_eq!(names(&cache.by_key(&Key::Disk(NAMESPACE.into(), "scratch".into()))), ["letting-go"]);
+    assert_eq!(names(&cache.by_key(&CacheKey::Disk(NAMESPACE.into(), "scratch".into()))), ["letting-go"]);
 }
 
 fn disk(name: &str, owner: Option<&str>, label: Option<&str>) -> Located<Disk> {
@@ -65,7 +65,7 @@ fn disk(name: &str, owner: Option<&str>, label: Option<&str>) -> Located<Disk> {
         pool_uid_label: label.map(Uid::from),
         ..Disk::blank(ObjectId::new(name, &format!("uid of {name}")))
     };
-    Located { namespace: NAMESPACE.into(), seen: Seen { facts: Arc::new(disk), version: 1 } }
+    Located { namespace: NAMESPACE.into(), seen: VersionedFacts { facts: Arc::new(disk), version: 1 } }
 }
 
 fn disk_names(disks: &[Arc<Disk>]) -> Vec<&str> {
@@ -74,8 +74,8 @@ fn disk_names(disks: &[Arc<Disk>]) -> Vec<&str> {
 
 #[test]
 fn disks_are_found_by_owner_and_by_label_and_wake_pools_that_refer_to_them() {
-    let cache = Cache::<Disk>::default();
-    let named = |name: &str| Key::Disk(NAMESPACE.into(), name.into());
+    let cache = ObjectCache::<Disk>::default();
+    let named = |name: &str| CacheKey::Disk(NAMESPACE.into(), name.into());
     assert_eq!(cache.applied(disk("kept", Some("web"), Some("web"))), [pool("web"), named("kept")]);
     assert_eq!(
         cache.applied(disk("of-a-former-pool", Some("former"), Some("web"))),
@@ -100,12 +100,12 @@ fn disks_are_found_by_owner_and_by_label_and_wake_pools_that_refer_to_them() {
 
 #[test]
 fn attachments_are_found_by_their_machine_and_disk() {
-    let cache = Cache::<Attachment>::default();
+    let cache = ObjectCache::<DiskAttachment>::default();
     let attachment = |disk: Option<&str>| {
-        let facts = Attachment { id: ObjectId::new("by-hand", "a"), disk: disk.map(Into::into) };
-        Located { namespace: NAMESPACE.into(), seen: Seen { facts: Arc::new(facts), version: 1 } }
+        let facts = DiskAttachment { id: ObjectId::new("by-hand", "a"), disk: disk.map(Into::into) };
+        Located { namespace: NAMESPACE.into(), seen: VersionedFacts { facts: Arc::new(facts), version: 1 } }
     };
-    let key = Key::Disk(NAMESPACE.into(), "scratch".into());
+    let key = CacheKey::Disk(NAMESPACE.into(), "scratch".into());
     assert_eq!(cache.applied(attachment(Some("scratch"))), std::slice::from_ref(&key));
     assert_eq!(cache.by_key(&key).len(), 1);
     // A device of another kind with the same name is another device.
@@ -115,8 +115,8 @@ fn attachments_are_found_by_their_machine_and_disk() {
 
 #[test]
 fn a_shared_disk_lists_its_machines_in_order_until_they_drop_it() {
-    let cache = Cache::<Machine>::default();
-    let key = Key::Disk(NAMESPACE.into(), "shared".into());
+    let cache = ObjectCache::<Machine>::default();
+    let key = CacheKey::Disk(NAMESPACE.into(), "shared".into());
     let user = |name: &str| {
         let mut user = machine(name, None);
         user.disks.push(DiskRef { template: None, disk: "shared".into(), position: 0 });
@@ -135,7 +135,7 @@ fn a_shared_disk_lists_its_machines_in_order_until_they_drop_it() {
 
 #[test]
 fn a_change_of_owner_concerns_both_pools_and_moves_the_index() {
-    let cache = Cache::<Machine>::default();
+    let cache = ObjectCache::<Machine>::default();
     cache.applied(at(1, machine("m", Some("web"))));
     assert_eq!(cache.applied(at(2, machine("m", Some("db")))), [pool("web"), pool("db")]);
     assert!(cache.by_key(&pool("web")).is_empty());
@@ -144,7 +144,7 @@ fn a_change_of_owner_concerns_both_pools_and_moves_the_index() {
 
 #[test]
 fn equal_facts_wake_no_pool_but_advance_the_version() {
-    let cache = Cache::<Machine>::default();
+    let cache = ObjectCache::<Machine>::default();
     assert_eq!(cache.applied(at(1, machine("m", Some("web")))), [pool("web")]);
     assert!(cache.applied(at(9, machine("m", Some("web")))).is_empty());
     assert_eq!(cache.get(NAMESPACE, "m").unwrap().version, 9);
@@ -152,17 +152,17 @@ fn equal_facts_wake_no_pool_but_advance_the_version() {
 
 #[test]
 fn a_machine_that_becomes_ready_wakes_its_pool_once() {
-    let cache = Cache::<Machine>::default();
+    let cache = ObjectCache::<Machine>::default();
     cache.applied(at(1, machine("m", Some("web"))));
     let mut running = machine("m", Some("web"));
-    running.activity = Activity::Running;
+    running.activity = MachineActivity::Running;
     let concerned = cache.applied(at(2, running));
     assert!(concerned.iter().all(|key| *key == pool("web")) && !concerned.is_empty());
 }
 
 #[test]
 fn a_list_counts_when_it_is_complete_and_then_replaces_everything() {
-    let cache = Cache::<Machine>::default();
+    let cache = ObjectCache::<Machine>::default();
     assert!(!cache.is_synced());
     cache.begin_list(seconds(10));
     cache.listed(at(1, machine("a", Some("web"))));
@@ -183,7 +183,7 @@ fn a_list_counts_when_it_is_complete_and_then_replaces_everything() {
 
 #[test]
 fn an_incomplete_list_changes_nothing() {
-    let cache = Cache::<Machine>::default();
+    let cache = ObjectCache::<Machine>::default();
     cache.applied(at(1, machine("a", Some("web"))));
     cache.begin_list(seconds(10));
     cache.listed(at(2, machine("half", Some("web"))));
@@ -197,7 +197,7 @@ fn an_incomplete_list_changes_nothing() {
 
 #[test]
 fn only_a_list_that_began_later_proves_absence() {
-    let cache = Cache::<Machine>::default();
+    let cache = ObjectCache::<Machine>::default();
     assert!(!cache.of(NAMESPACE).relisted_since(seconds(0)));
     cache.begin_list(seconds(10));
     assert!(!cache.of(NAMESPACE).relisted_since(seconds(5)), "it is not complete");
@@ -209,7 +209,7 @@ fn only_a_list_that_began_later_proves_absence() {
 
 #[test]
 fn a_deletion_removes_the_object_and_is_remembered_for_a_while() {
-    let cache = Cache::<Machine>::default();
+    let cache = ObjectCache::<Machine>::default();
     cache.applied(at(1, machine("m", Some("web"))));
     assert_eq!(cache.deleted(&at(2, machine("m", Some("web"))), seconds(100)), [pool("web")]);
     assert!(cache.get(NAMESPACE, "m").is_none());
@@ -228,14 +228,14 @@ fn a_deletion_removes_the_object_and_is_remembered_for_a_while() {
 
 #[test]
 fn a_deletion_of_an_unknown_object_is_remembered_too() {
-    let cache = Cache::<Machine>::default();
+    let cache = ObjectCache::<Machine>::default();
     assert!(cache.deleted(&at(2, machine("m", Some("web"))), seconds(1)).is_empty());
     assert!(cache.of(NAMESPACE).saw_deleted(&Uid::from("uid of m")));
 }
 
 #[test]
 fn deleted_objects_use_no_memory() {
-    let cache = Cache::<Machine>::default();
+    let cache = ObjectCache::<Machine>::default();
     cache.applied(at(1, machine("m", Some("web"))));
     cache.deleted(&at(2, machine("m", Some("web"))), seconds(1));
     let inner = cache.inner.read();
@@ -244,7 +244,7 @@ fn deleted_objects_use_no_memory() {
 
 #[test]
 fn namespaces_are_apart() {
-    let cache = Cache::<Machine>::default();
+    let cache = ObjectCache::<Machine>::default();
     cache.applied(at(1, machine("m", Some("web"))));
     assert!(cache.get("team-b", "m").is_none());
     assert!(cache.of("team-b").get("m").is_none());
@@ -254,7 +254,7 @@ fn namespaces_are_apart() {
 /// A user of another namespace can copy the UID of a pool into owner references and labels.
 #[test]
 fn objects_of_another_namespace_are_not_found_for_a_pool_and_do_not_wake_it() {
-    let cache = Cache::<Machine>::default();
+    let cache = ObjectCache::<Machine>::default();
     cache.applied(at(1, machine("member", Some("web"))));
     let mut labelled = machine("labelled", None);
     labelled.pool_uid_label = Some("web".into());
@@ -266,7 +266,7 @@ fn objects_of_another_namespace_are_not_found_for_a_pool_and_do_not_wake_it() {
     assert_eq!(names(&cache.by_key(&pool("web"))), ["member"]);
     assert_eq!(names(&cache.by_key(&pool_in("evil", "web"))), ["labelled", "owned"]);
 
-    let disks = Cache::<Disk>::default();
+    let disks = ObjectCache::<Disk>::default();
     let decoy = Located { namespace: "evil".into(), ..disk("decoy", Some("web"), Some("web")) };
     assert!(!disks.applied(decoy).contains(&pool("web")));
     assert!(disks.by_key(&pool("web")).is_empty());
@@ -274,7 +274,7 @@ fn objects_of_another_namespace_are_not_found_for_a_pool_and_do_not_wake_it() {
 
 #[test]
 fn an_owner_of_another_kind_is_no_pool() {
-    let cache = Cache::<Machine>::default();
+    let cache = ObjectCache::<Machine>::default();
     let id = ObjectId::new("web", "web");
     for kind in [OwnerKind::Machine, OwnerKind::Other] {
         let owner = Some(Arc::new(Owner { kind, id: id.clone() }));
@@ -285,7 +285,7 @@ fn an_owner_of_another_kind_is_no_pool() {
 
 #[test]
 fn a_shown_write_proves_that_all_earlier_changes_were_shown() {
-    let cache = Cache::<Machine>::default();
+    let cache = ObjectCache::<Machine>::default();
     cache.applied(at(10, machine("a", None)));
     assert_eq!(cache.proven(), None, "the list may be stale");
     cache.wrote(12, seconds(5));
@@ -304,7 +304,7 @@ fn a_shown_write_proves_that_all_earlier_changes_were_shown() {
 
 #[test]
 fn a_list_alone_proves_nothing() {
-    let cache = Cache::<Machine>::default();
+    let cache = ObjectCache::<Machine>::default();
     cache.begin_list(seconds(3));
     cache.listed(at(20, machine("a", None)));
     cache.wrote(19, seconds(4));
@@ -317,7 +317,7 @@ fn a_list_alone_proves_nothing() {
 
 #[test]
 fn versions_before_a_list_are_no_evidence_after_it() {
-    let cache = Cache::<Machine>::default();
+    let cache = ObjectCache::<Machine>::default();
     cache.applied(at(90, machine("a", None)));
     // The storage is restored from a backup, and all objects are listed again.
     cache.begin_list(seconds(3));

@@ -10,21 +10,21 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use vmpool_api::OwnerIdentity;
 use vmpool_engine::ObjectId;
-use vmpool_platforms::kubevirt::copies::{Document, Machine, Policy, Revision};
-use vmpool_platforms::{KubeVirt, OtherController, Platform, Reference};
+use vmpool_platforms::kubevirt::copies::{CopyPolicy, Document, Machine, Revision};
+use vmpool_platforms::{KubeVirt, OtherController, Platform, ReferencedObject};
 use vmpool_runtime::Env;
-use vmpool_runtime::env::Elapsed;
+use vmpool_runtime::env::TimeoutElapsed;
 
 use super::blocked_types::{BlockedTypes, CHECK_DELAY};
 use super::pause::{FIRST_PAUSE, pause_after};
-use super::store::{Key, Table, id};
-use super::types::{TypeKey, TypeState, Types};
+use super::store::{ObjectTable, QualifiedName, object_id};
+use super::types::{TypeKey, TypeState, TypeTables};
 use crate::access::only_permitted;
-use crate::definitions::Known;
-use crate::events::{Events, Subject};
-use crate::metrics::Metrics;
+use crate::definitions::DefinitionsReceiver;
+use crate::events::{EventSubject, Events};
+use crate::metrics::ControllerMetrics;
 use crate::passes::FirstLists;
-use crate::queue::Queue;
+use crate::queue::PassQueue;
 use crate::rejection;
 use crate::write::Writer;
 
@@ -32,33 +32,34 @@ use crate::write::Writer;
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 
 /// The installation of the platform's own controller.
-pub(super) type Installation = <<KubeVirt as Platform>::OtherController as OtherController>::Installation;
+pub(super) type KubeVirtInstallation =
+    <<KubeVirt as Platform>::OtherController as OtherController>::Installation;
 
 /// What a leader of copies uses.
-pub(super) struct Context {
+pub(super) struct CopyContext {
     pub(super) env: Env,
     pub(super) client: Client,
     pub(super) writer: Writer,
     pub(super) events: Events,
     /// Deadline of a request.
     pub(super) deadline: Duration,
-    pub(super) metrics: Arc<Metrics>,
+    pub(super) metrics: Arc<ControllerMetrics>,
     /// What happens to machines that name an instance type or a preference; `None` if another controller makes their copies.
-    pub(super) policy: Option<Policy>,
+    pub(super) policy: Option<CopyPolicy>,
     /// The only namespace that is watched; `None` for all.
     pub(super) namespace: Option<String>,
-    pub(super) queue: Queue<Key>,
+    pub(super) queue: PassQueue<QualifiedName>,
     /// The objects of the four kinds that need a pass.
-    pub(super) type_queue: Queue<TypeKey>,
-    pub(super) types: Types,
+    pub(super) type_queue: PassQueue<TypeKey>,
+    pub(super) types: TypeTables,
     pub(super) blocked_types: BlockedTypes,
-    known: Known,
+    known: DefinitionsReceiver,
     /// Whether another controller is set to reconcile pools.
     others_pools: Arc<AtomicBool>,
-    pub(super) machines: Arc<Table<Machine>>,
-    pub(super) revisions: Arc<Table<Revision>>,
+    pub(super) machines: Arc<ObjectTable<Machine>>,
+    pub(super) revisions: Arc<ObjectTable<Revision>>,
     /// The machines that cannot get their copies.
-    blocked: Mutex<HashMap<Key, Blocked>>,
+    blocked: Mutex<HashMap<QualifiedName, Blocked>>,
     /// UID and generation of each type.
     type_states: Mutex<HashMap<TypeKey, TypeState>>,
     lists: FirstLists,
@@ -75,31 +76,31 @@ struct Blocked {
 }
 
 /// A machine in [`BlockedTypes`] and in messages.
-pub(super) fn machine((namespace, name): &Key) -> String {
+pub(super) fn describe_machine((namespace, name): &QualifiedName) -> String {
     format!("machine {namespace}/{name}")
 }
 
-/// A pool, as in [`machine`].
-pub(super) fn pool((namespace, name): &Key) -> String {
+/// A pool, as in [`describe_machine`].
+pub(super) fn describe_pool((namespace, name): &QualifiedName) -> String {
     format!("pool {namespace}/{name}")
 }
 
 /// Why a read failed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ReadFailed {
+pub(super) enum CopyReadError {
     #[error("reading an object")]
     Get(#[from] kube::Error),
     #[error(transparent)]
-    TooLate(#[from] Elapsed),
+    TooLate(#[from] TimeoutElapsed),
 }
 
-impl Context {
+impl CopyContext {
     pub(super) fn new(
-        (env, client, writer, events, metrics): (Env, Client, Writer, Events, Arc<Metrics>),
+        (env, client, writer, events, metrics): (Env, Client, Writer, Events, Arc<ControllerMetrics>),
         deadline: Duration,
-        (namespace, policy): (Option<&str>, Option<Policy>),
-        (queue, type_queue): (Queue<Key>, Queue<TypeKey>),
-        (lists, known, others_pools): (usize, Known, Arc<AtomicBool>),
+        (namespace, policy): (Option<&str>, Option<CopyPolicy>),
+        (queue, type_queue): (PassQueue<QualifiedName>, PassQueue<TypeKey>),
+        (lists, known, others_pools): (usize, DefinitionsReceiver, Arc<AtomicBool>),
     ) -> Self {
         Self {
             env,
@@ -112,7 +113,7 @@ impl Context {
             namespace: namespace.map(str::to_owned),
             queue,
             type_queue,
-            types: Types::default(),
+            types: TypeTables::default(),
             blocked_types: BlockedTypes::default(),
             known,
             others_pools,
@@ -146,7 +147,7 @@ impl Context {
     }
 
     /// Wakes a machine.
-    pub(super) fn wake(&self, key: &Key) {
+    pub(super) fn wake(&self, key: &QualifiedName) {
         if self.is_synced() {
             self.queue.wake(key);
         }
@@ -180,14 +181,14 @@ impl Context {
     }
 
     /// Wakes the machines of a namespace that wait for a ControllerRevision, because it changed.
-    pub(super) fn wake_waiting_for(&self, (namespace, name): &Key) {
+    pub(super) fn wake_waiting_for(&self, (namespace, name): &QualifiedName) {
         self.wake_blocked_where(|key, blocked| key.0 == *namespace && blocked.awaits.as_ref() == Some(name));
     }
 
-    fn wake_blocked_where(&self, matters: impl Fn(&Key, &Blocked) -> bool) {
+    fn wake_blocked_where(&self, matters: impl Fn(&QualifiedName, &Blocked) -> bool) {
         let blocked = self.blocked.lock();
         let matching = blocked.iter().filter(|(key, blocked)| matters(key, blocked));
-        let keys: Vec<Key> = matching.map(|(key, _)| key.clone()).collect();
+        let keys: Vec<QualifiedName> = matching.map(|(key, _)| key.clone()).collect();
         drop(blocked);
         for key in &keys {
             self.wake(key);
@@ -195,7 +196,7 @@ impl Context {
     }
 
     /// Records that a machine needs no further attempt.
-    pub(super) fn note_done(&self, key: &Key) {
+    pub(super) fn note_done(&self, key: &QualifiedName) {
         self.blocked.lock().remove(key);
     }
 
@@ -203,7 +204,7 @@ impl Context {
     /// depends on. Returns the pause until the next attempt.
     pub(super) fn note_blocked(
         &self,
-        key: &Key,
+        key: &QualifiedName,
         awaits: Option<String>,
         types: HashSet<TypeKey>,
     ) -> Duration {
@@ -217,7 +218,7 @@ impl Context {
 
     /// The machines that need a copy to stay if `except` stops being its owner: those that name it, except machines of a pool
     /// that owns it, because the pool keeps it for them.
-    pub(super) fn users(&self, (namespace, except): &Key, copy: &Revision) -> Vec<ObjectId> {
+    pub(super) fn users(&self, (namespace, except): &QualifiedName, copy: &Revision) -> Vec<ObjectId> {
         let metadata = copy.meta();
         let revision = metadata.name.as_deref().unwrap_or_default();
         let owners: HashSet<OwnerIdentity<'_>> =
@@ -226,16 +227,16 @@ impl Context {
             let mut of_machine = machine.meta().owner_references.iter().flatten().map(OwnerIdentity::of);
             machine.uses(revision) && !of_machine.any(|owner| owners.contains(&owner))
         });
-        users.iter().map(|machine| id(&**machine)).filter(|id| *id.name != **except).collect()
+        users.iter().map(|machine| object_id(&**machine)).filter(|id| *id.name != **except).collect()
     }
 
     /// The object at this place: a known copy, or what the API server returns.
     pub(super) async fn read(
         &self,
         namespace: &str,
-        reference: &Reference,
-    ) -> Result<Option<Value>, ReadFailed> {
-        if reference.collection == crate::object::collection::<Revision>(namespace)
+        reference: &ReferencedObject,
+    ) -> Result<Option<Value>, CopyReadError> {
+        if reference.collection == crate::object::collection_path::<Revision>(namespace)
             && let Some(known) = self.revisions.get(&(namespace.to_owned(), reference.name.clone()))
         {
             return Ok(Some(known.document()));
@@ -247,8 +248,8 @@ impl Context {
     pub(super) async fn read_cached(
         &self,
         namespace: &str,
-        reference: &Reference,
-    ) -> Result<Option<Value>, ReadFailed> {
+        reference: &ReferencedObject,
+    ) -> Result<Option<Value>, CopyReadError> {
         match self.types.find(namespace, reference) {
             Some(object) => Ok(Some(object)),
             None => self.read(namespace, reference).await,
@@ -256,19 +257,23 @@ impl Context {
     }
 
     /// What the API server returns for this place, if the machine may use it.
-    pub(super) async fn read_live(&self, reference: &Reference) -> Result<Option<Value>, ReadFailed> {
+    pub(super) async fn read_live(
+        &self,
+        reference: &ReferencedObject,
+    ) -> Result<Option<Value>, CopyReadError> {
         let read = async {
-            let object = rejection::get(&self.client, reference.collection.clone(), &reference.name).await?;
+            let object =
+                rejection::get_object(&self.client, reference.collection.clone(), &reference.name).await?;
             only_permitted(&self.client, reference, object).await
         };
         Ok(self.env.timeout(self.deadline, read).await??)
     }
 
     /// A machine as the subject of events.
-    pub(super) fn subject(machine: &Machine) -> Subject {
+    pub(super) fn subject(machine: &Machine) -> EventSubject {
         let metadata = machine.meta();
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        Subject {
+        EventSubject {
             api_version: Machine::api_version(&()).into_owned(),
             kind: Machine::kind(&()).into_owned(),
             namespace: text(&metadata.namespace).as_str().into(),

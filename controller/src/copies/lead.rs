@@ -16,21 +16,23 @@ use vmpool_platforms::kubevirt::copies::{
     ClusterInstancetype, ClusterPreference, Document, Instancetype, LABEL, Machine, Pool, Preference,
     Revision,
 };
-use vmpool_platforms::kubevirt::protection::Kind;
+use vmpool_platforms::kubevirt::protection::InstanceTypeKind;
 use vmpool_platforms::{ApiObject, KubeVirt, OtherController, Platform};
 use vmpool_runtime::env::Task;
 
-use super::context::{Context, Installation, machine as machine_name, pool as pool_name};
-use super::pass::reconcile;
+use super::context::{
+    CopyContext, KubeVirtInstallation, describe_machine as machine_name, describe_pool as pool_name,
+};
+use super::pass::reconcile_machine_copies;
 use super::protection;
-use super::store::{Key, Table, TableSink, key};
+use super::store::{ObjectTable, QualifiedName, TableSink, object_key};
 use super::types::TypeKey;
-use crate::definitions::{Definitions, Known, name};
-use crate::lead::{Shared, oversee};
+use crate::definitions::{Definitions, DefinitionsReceiver, definition_name};
+use crate::lead::{LeadershipResources, oversee_workers};
 use crate::passes;
-use crate::queue::{Queue, Requeue};
-use crate::watch::{Change, MapSink, Scope, Sink, watch as follow};
-use crate::watches::api;
+use crate::queue::{PassQueue, Requeue};
+use crate::watch::{MapSink, Sink, WatchChange, WatchScope, list_and_watch as follow};
+use crate::watches::api_for_namespace;
 
 /// The wait of the passes of finalizers for the first lists.
 const UNSYNCED: Duration = Duration::from_millis(200);
@@ -39,26 +41,38 @@ const UNSYNCED: Duration = Duration::from_millis(200);
 const COPY_WATCHES: usize = 2;
 
 /// The definitions of the objects that are protected.
-fn protected() -> [String; 4] {
-    [name::<Instancetype>(), name::<ClusterInstancetype>(), name::<Preference>(), name::<ClusterPreference>()]
+fn protected_definitions() -> [String; 4] {
+    [
+        definition_name::<Instancetype>(),
+        definition_name::<ClusterInstancetype>(),
+        definition_name::<Preference>(),
+        definition_name::<ClusterPreference>(),
+    ]
 }
 
 /// The definitions that the controller of copies needs to know.
-pub(crate) fn definitions() -> Vec<String> {
-    protected().into_iter().chain([name::<Machine>(), name::<Installation>(), name::<Pool>()]).collect()
+pub(crate) fn definitions_for_copies() -> Vec<String> {
+    protected_definitions()
+        .into_iter()
+        .chain([
+            definition_name::<Machine>(),
+            definition_name::<KubeVirtInstallation>(),
+            definition_name::<Pool>(),
+        ])
+        .collect()
 }
 
 /// What decides what the controller does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+enum ObservedDuties {
     /// There is nothing to protect, or the definitions or the installations are not listed yet.
     Unknown,
-    Known(Turn),
+    Known(Duties),
 }
 
 /// What the controller does, until this changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Turn {
+struct Duties {
     /// The UIDs of the definitions of machines and of the four kinds, as far as the cluster has them. While definitions are being
     /// removed, their objects wait for the finalizer, so each kind is protected on its own.
     definitions: Vec<Option<String>>,
@@ -69,18 +83,22 @@ struct Turn {
 /// Protects instance types and preferences, and makes copies if the settings say so, until `stop`, while the cluster has
 /// definitions of them. It makes copies only while the cluster has all definitions, and no installation of the platform's own
 /// controller.
-pub(crate) async fn lead(shared: Shared, known: Known, stop: CancellationToken) {
-    let (sender, mut place) = watch::channel(Place::Unknown);
+pub(crate) async fn lead_copies(
+    shared: LeadershipResources,
+    known: DefinitionsReceiver,
+    stop: CancellationToken,
+) {
+    let (sender, mut place) = watch::channel(ObservedDuties::Unknown);
     let others_pools = Arc::new(AtomicBool::new(false));
-    let observer = observe(shared.clone(), known.clone(), sender, others_pools.clone());
+    let observer = observe_installations(shared.clone(), known.clone(), sender, others_pools.clone());
     let _observer = shared.env().spawn("watch of installations", observer);
     loop {
-        let is_known = |place: &Place| matches!(place, Place::Known(_));
+        let is_known = |place: &ObservedDuties| matches!(place, ObservedDuties::Known(_));
         let turn = match select(place.wait_for(is_known).boxed(), stop.cancelled().boxed()).await {
             Either::Left((Ok(place), _)) => place.clone(),
             _ => return,
         };
-        let Place::Known(Turn { makes_copies, .. }) = turn else { continue };
+        let ObservedDuties::Known(Duties { makes_copies, .. }) = turn else { continue };
         tracing::info!(makes_copies, "protecting instance types and preferences");
         let end = stop.child_token();
         let leading = protect_and_copy(
@@ -102,19 +120,20 @@ pub(crate) async fn lead(shared: Shared, known: Known, stop: CancellationToken) 
 }
 
 /// Keeps the place up to date, and whether another controller is set to reconcile pools.
-async fn observe(
-    shared: Shared,
-    mut known: Known,
-    place: watch::Sender<Place>,
+async fn observe_installations(
+    shared: LeadershipResources,
+    mut known: DefinitionsReceiver,
+    place: watch::Sender<ObservedDuties>,
     others_pools: Arc<AtomicBool>,
 ) {
-    let installations = name::<Installation>();
+    let installations = definition_name::<KubeVirtInstallation>();
     let relevant = |known: &Option<Definitions>| {
         known.as_ref().map(|known| {
             let uid = |name: &String| known.uid(name).cloned();
-            let protected: Vec<_> = protected().iter().map(uid).collect();
+            let protected: Vec<_> = protected_definitions().iter().map(uid).collect();
             let has_any = protected.iter().any(Option::is_some);
-            let definitions: Vec<_> = protected.into_iter().chain([uid(&name::<Machine>())]).collect();
+            let definitions: Vec<_> =
+                protected.into_iter().chain([uid(&definition_name::<Machine>())]).collect();
             (has_any.then_some(definitions), uid(&installations))
         })
     };
@@ -123,7 +142,7 @@ async fn observe(
         let served = relevant(&known.borrow_and_update());
         let changed = known.wait_for(|known| relevant(known) != served);
         let Some((Some(definitions), installed)) = &served else {
-            show(&place, Place::Unknown);
+            publish_duties(&place, ObservedDuties::Unknown);
             if changed.await.is_err() {
                 return;
             }
@@ -131,7 +150,10 @@ async fn observe(
         };
         let show_turn = |is_alone: bool| {
             let makes_copies = copies && is_alone && definitions.iter().all(Option::is_some);
-            show(&place, Place::Known(Turn { definitions: definitions.clone(), makes_copies }))
+            publish_duties(
+                &place,
+                ObservedDuties::Known(Duties { definitions: definitions.clone(), makes_copies }),
+            )
         };
         if installed.is_none() {
             others_pools.store(false, Ordering::Relaxed);
@@ -143,12 +165,12 @@ async fn observe(
         }
         if copies {
             // Protection alone would begin, and begin again with copies.
-            show(&place, Place::Unknown);
+            publish_duties(&place, ObservedDuties::Unknown);
         } else {
             show_turn(false);
         }
-        let sink = MapSink::new(Some, |found: &crate::watch::Objects<Installation>| {
-            let found: Vec<Installation> = found.values().cloned().collect();
+        let sink = MapSink::new(Some, |found: &crate::watch::Objects<KubeVirtInstallation>| {
+            let found: Vec<KubeVirtInstallation> = found.values().cloned().collect();
             others_pools
                 .store(<KubeVirt as Platform>::OtherController::is_set_to_run(&found), Ordering::Relaxed);
             if show_turn(found.is_empty()) && copies && !found.is_empty() {
@@ -160,9 +182,9 @@ async fn observe(
             }
         });
         let watch = follow(
-            Api::<Installation>::all(shared.client().clone()),
+            Api::<KubeVirtInstallation>::all(shared.client().clone()),
             shared.env().clone(),
-            Scope::default(),
+            WatchScope::default(),
             sink,
         );
         select(std::pin::pin!(changed), std::pin::pin!(watch)).await;
@@ -170,7 +192,7 @@ async fn observe(
 }
 
 /// Returns whether this is new.
-fn show(place: &watch::Sender<Place>, now: Place) -> bool {
+fn publish_duties(place: &watch::Sender<ObservedDuties>, now: ObservedDuties) -> bool {
     place.send_if_modified(|place| {
         let is_new = *place != now;
         *place = now;
@@ -179,25 +201,25 @@ fn show(place: &watch::Sender<Place>, now: Place) -> bool {
 }
 
 async fn protect_and_copy(
-    shared: Shared,
-    known: Known,
+    shared: LeadershipResources,
+    known: DefinitionsReceiver,
     (makes_copies, others_pools): (bool, Arc<AtomicBool>),
     stop: CancellationToken,
 ) {
     let limits = shared.settings();
     let env = shared.env().clone();
-    let queue = Queue::new(env.clone(), limits.debounce, shared.metrics().queue.clone());
+    let queue = PassQueue::new(env.clone(), limits.debounce, shared.metrics().queue.clone());
     let (client, writer, events) = (shared.client(), shared.writer(), shared.events());
     let parts = (env.clone(), client.clone(), writer.clone(), events.clone(), shared.metrics().clone());
-    let type_queue = Queue::new(env.clone(), limits.debounce, shared.metrics().queue.clone());
+    let type_queue = PassQueue::new(env.clone(), limits.debounce, shared.metrics().queue.clone());
     let queues = (queue, type_queue);
     let policy = limits.copies.filter(|_| makes_copies);
     let scope = (shared.namespace(), policy);
     let served = known.borrow().clone().unwrap_or_default();
-    let types = protected().iter().filter(|name| served.uid(name).is_some()).count();
+    let types = protected_definitions().iter().filter(|name| served.uid(name).is_some()).count();
     let lists = types + policy.map_or(0, |_| COPY_WATCHES);
     let waiting = (lists, known.clone(), others_pools);
-    let context = Context::new(parts, limits.request_deadline, scope, queues, waiting);
+    let context = CopyContext::new(parts, limits.request_deadline, scope, queues, waiting);
     let context = Arc::new(context);
     shared.metrics().types.follow({
         let context = Arc::downgrade(&context);
@@ -207,46 +229,65 @@ async fn protect_and_copy(
             Some(context.blocked_types.keys().into_iter().map(named).collect())
         }
     });
-    let tasks = begin(&context, &known, &served);
+    let tasks = start_copy_watches(&context, &known, &served);
     let _listing = shared.leader_health().listing({
         let context = Arc::downgrade(&context);
         move || context.upgrade().is_none_or(|context| context.is_synced())
     });
     let mut workers: Vec<Task> = (0..policy.map_or(0, |_| limits.workers))
-        .map(|_| env.spawn("worker of copies", work(context.clone(), stop.clone())))
+        .map(|_| env.spawn("worker of copies", run_copy_worker(context.clone(), stop.clone())))
         .collect();
-    workers.push(env.spawn("worker of finalizers", protect(context.clone(), stop.clone())));
-    oversee(workers, tasks, &stop).await;
+    workers.push(env.spawn("worker of finalizers", run_finalizer_worker(context.clone(), stop.clone())));
+    oversee_workers(workers, tasks, &stop).await;
 }
 
 /// Starts the watches of the kinds that the cluster has.
-fn begin(context: &Arc<Context>, known: &Known, served: &Definitions) -> Vec<Task> {
+fn start_copy_watches(
+    context: &Arc<CopyContext>,
+    known: &DefinitionsReceiver,
+    served: &Definitions,
+) -> Vec<Task> {
     let namespace = context.namespace.as_deref();
     let watches = [
-        types(context, namespace, context.types.instancetypes.clone(), (Kind::Instancetype, served)),
-        types(
+        watch_served_type(
+            context,
+            namespace,
+            context.types.instancetypes.clone(),
+            (InstanceTypeKind::Instancetype, served),
+        ),
+        watch_served_type(
             context,
             None,
             context.types.cluster_instancetypes.clone(),
-            (Kind::ClusterInstancetype, served),
+            (InstanceTypeKind::ClusterInstancetype, served),
         ),
-        types(context, namespace, context.types.preferences.clone(), (Kind::Preference, served)),
-        types(context, None, context.types.cluster_preferences.clone(), (Kind::ClusterPreference, served)),
+        watch_served_type(
+            context,
+            namespace,
+            context.types.preferences.clone(),
+            (InstanceTypeKind::Preference, served),
+        ),
+        watch_served_type(
+            context,
+            None,
+            context.types.cluster_preferences.clone(),
+            (InstanceTypeKind::ClusterPreference, served),
+        ),
     ];
     let mut tasks: Vec<Task> = watches.into_iter().flatten().collect();
-    tasks.push(changes::<Pool>(context, known, pool_name));
+    tasks.push(watch_type_users::<Pool>(context, known, pool_name));
     if context.policy.is_none() {
-        tasks.push(changes::<Machine>(context, known, machine_name));
+        tasks.push(watch_type_users::<Machine>(context, known, machine_name));
         return tasks;
     }
     let machines = context.machines.clone();
     let revisions = context.revisions.clone();
-    let labeled = Scope { label: Some(LABEL), ..Scope::default() };
-    let wake = |context: &Context, key: &Key, _: &Machine| {
+    let labeled = WatchScope { label: Some(LABEL), ..WatchScope::default() };
+    let wake = |context: &CopyContext, key: &QualifiedName, _: &Machine| {
         context.wake(key);
         context.wake_types_needed_by(&[machine_name(key)]);
     };
-    let wake_owners = |context: &Context, key: &Key, copy: &Revision| {
+    let wake_owners = |context: &CopyContext, key: &QualifiedName, copy: &Revision| {
         context.wake_waiting_for(key);
         for owner in kube::Resource::meta(copy).owner_references.iter().flatten() {
             let owner = (key.0.clone(), owner.name.clone());
@@ -254,18 +295,22 @@ fn begin(context: &Arc<Context>, known: &Known, served: &Definitions) -> Vec<Tas
             context.wake_types_needed_by(&[machine_name(&owner), pool_name(&owner)]);
         }
     };
-    tasks.push(watched(context, namespace, machines, Scope::default(), wake));
-    tasks.push(watched(context, namespace, revisions, labeled, wake_owners));
+    tasks.push(watch_into_table(context, namespace, machines, WatchScope::default(), wake));
+    tasks.push(watch_into_table(context, namespace, revisions, labeled, wake_owners));
     tasks
 }
 
 /// Wakes the objects that are still needed at each change of an object that needs them. No object is stored, and only the
 /// metadata is requested. Without the kind in the cluster, there is nothing to watch. Without objects that are still needed, the
 /// watch would serve nothing, but the API server would encode each change of a machine a second time for it.
-fn changes<K: ApiObject>(context: &Arc<Context>, known: &Known, shown: fn(&Key) -> String) -> Task {
+fn watch_type_users<K: ApiObject>(
+    context: &Arc<CopyContext>,
+    known: &DefinitionsReceiver,
+    shown: fn(&QualifiedName) -> String,
+) -> Task {
     let (context, mut known) = (context.clone(), known.clone());
     let env = context.env.clone();
-    let definition = name::<K>();
+    let definition = definition_name::<K>();
     let uid = move |known: &Option<Definitions>| {
         known.as_ref().and_then(|definitions| definitions.uid(&definition).cloned())
     };
@@ -282,8 +327,11 @@ fn changes<K: ApiObject>(context: &Arc<Context>, known: &Known, shown: fn(&Key) 
             let watches = async {
                 loop {
                     context.blocked_types.until(true).await;
-                    let scope = Scope { metadata_only: true, ..Scope::default() };
-                    let api = api::<PartialObjectMeta<K>>(&context.client, context.namespace.as_deref());
+                    let scope = WatchScope { metadata_only: true, ..WatchScope::default() };
+                    let api = api_for_namespace::<PartialObjectMeta<K>>(
+                        &context.client,
+                        context.namespace.as_deref(),
+                    );
                     let watch = follow(api, context.env.clone(), scope, ChangeSink(context.clone(), shown));
                     let all_released = context.blocked_types.until(false);
                     select(std::pin::pin!(all_released), std::pin::pin!(watch)).await;
@@ -295,7 +343,7 @@ fn changes<K: ApiObject>(context: &Arc<Context>, known: &Known, shown: fn(&Key) 
 }
 
 /// Wakes the objects that are still needed, and stores nothing.
-struct ChangeSink(Arc<Context>, fn(&Key) -> String);
+struct ChangeSink(Arc<CopyContext>, fn(&QualifiedName) -> String);
 
 impl<K: kube::Resource> Sink<K> for ChangeSink {
     fn list_begins(&mut self) {}
@@ -303,53 +351,56 @@ impl<K: kube::Resource> Sink<K> for ChangeSink {
     fn list_ends(&mut self) {
         self.0.wake_blocked_types();
     }
-    fn changed(&mut self, change: Change<K>) {
-        let (Change::Applied(object) | Change::Deleted(object)) = &change;
-        self.0.wake_types_needed_by(&[(self.1)(&key(object))]);
+    fn changed(&mut self, change: WatchChange<K>) {
+        let (WatchChange::Applied(object) | WatchChange::Deleted(object)) = &change;
+        self.0.wake_types_needed_by(&[(self.1)(&object_key(object))]);
     }
 }
 
 /// Watches the objects of one of the four kinds, if the cluster has it.
-fn types<K: Document + crate::watch::Watched>(
-    context: &Arc<Context>,
+fn watch_served_type<K: Document + crate::watch::Watched>(
+    context: &Arc<CopyContext>,
     namespace: Option<&str>,
-    table: Arc<Table<K>>,
-    (kind, served): (Kind, &Definitions),
+    table: Arc<ObjectTable<K>>,
+    (kind, served): (InstanceTypeKind, &Definitions),
 ) -> Option<Task> {
-    served.uid(&name::<K>())?;
-    Some(watched(context, namespace, table, Scope::default(), move |context, key, _| {
+    served.uid(&definition_name::<K>())?;
+    Some(watch_into_table(context, namespace, table, WatchScope::default(), move |context, key, _| {
         let key = (kind, key.clone());
         context.wake_blocked_by(&key);
         context.type_queue.wake(&key);
     }))
 }
 
-fn watched<K: Document + crate::watch::Watched>(
-    context: &Arc<Context>,
+fn watch_into_table<K: Document + crate::watch::Watched>(
+    context: &Arc<CopyContext>,
     namespace: Option<&str>,
-    table: Arc<Table<K>>,
-    scope: Scope,
-    changed: impl Fn(&Context, &Key, &K) + Send + 'static,
+    table: Arc<ObjectTable<K>>,
+    scope: WatchScope,
+    changed: impl Fn(&CopyContext, &QualifiedName, &K) + Send + 'static,
 ) -> Task {
     let (changing, synced) = (context.clone(), context.clone());
     let sink = TableSink::new(
         table,
-        move |key: &Key, object: &K| changed(&changing, key, object),
+        move |key: &QualifiedName, object: &K| changed(&changing, key, object),
         move || synced.list_ended(),
     );
-    let watch = follow(api::<K>(&context.client, namespace), context.env.clone(), scope, sink);
+    let watch = follow(api_for_namespace::<K>(&context.client, namespace), context.env.clone(), scope, sink);
     context.env.spawn("watch for copies", watch)
 }
 
-async fn work(context: Arc<Context>, stop: CancellationToken) {
-    passes::work(&*context, &context.queue, &stop, |context, key| reconcile(context, key).boxed()).await;
+async fn run_copy_worker(context: Arc<CopyContext>, stop: CancellationToken) {
+    passes::reconcile_queue(&*context, &context.queue, &stop, |context, key| {
+        reconcile_machine_copies(context, key).boxed()
+    })
+    .await;
 }
 
-async fn protect(context: Arc<Context>, stop: CancellationToken) {
-    passes::work(&*context, &context.type_queue, &stop, |context, key| {
+async fn run_finalizer_worker(context: Arc<CopyContext>, stop: CancellationToken) {
+    passes::reconcile_queue(&*context, &context.type_queue, &stop, |context, key| {
         // Without all copies, every machine would seem to need its objects.
         if context.is_synced() {
-            protection::reconcile(context, key).boxed()
+            protection::reconcile_type_finalizer(context, key).boxed()
         } else {
             ready(Requeue::After(UNSYNCED)).boxed()
         }

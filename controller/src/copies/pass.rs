@@ -8,17 +8,18 @@ use kube::api::Patch;
 use kube::core::Status;
 use serde_json::Value;
 use vmpool_engine::ObjectId;
-use vmpool_platforms::Found;
+use vmpool_platforms::FetchedObjects;
 use vmpool_platforms::kubevirt::copies::{
-    self, Comparison, Document, Event, Machine, Owned, Plan, Policy, Revision, Step,
+    self, CopyEvent, CopyPlan, CopyPolicy, CopyStep, Document, Machine, OwnedCopy, PlannedCopyComparison,
+    Revision,
 };
 use vmpool_runtime::telemetry::with_causes;
 
-use super::context::Context;
-use super::store::{Key, id};
+use super::context::CopyContext;
+use super::store::{QualifiedName, object_id};
 use super::types::{TypeKey, key_of as type_key};
 use crate::metrics::WriteKind;
-use crate::object::{collection, version};
+use crate::object::{collection_path, object_version};
 use crate::queue::Requeue;
 use crate::rejection;
 use crate::write::WriteError;
@@ -34,12 +35,12 @@ const FAILED_CREATE: &str = "FailedCreate";
 const FAILED_UPDATE: &str = "FailedUpdate";
 
 /// Runs a pass.
-pub(super) async fn reconcile(context: &Context, key: &Key) -> Requeue {
+pub(super) async fn reconcile_machine_copies(context: &CopyContext, key: &QualifiedName) -> Requeue {
     let Some(machine) = context.machines.get(key) else {
         context.note_done(key);
         return Requeue::Never;
     };
-    let (plan, types) = match plan(context, key, &machine).await {
+    let (plan, types) = match plan_copies(context, key, &machine).await {
         Ok(planned) => planned,
         Err(error) => {
             tracing::warn!(machine = ?key, error, "the copies of a machine cannot be planned");
@@ -50,7 +51,7 @@ pub(super) async fn reconcile(context: &Context, key: &Key) -> Requeue {
     if let Some(failure) = plan.failure {
         context.metrics.types.failed(failure);
     }
-    let applied = apply(context, key, &machine, plan).await;
+    let applied = apply_copy_plan(context, key, &machine, plan).await;
     for from in upgrades {
         context.metrics.types.upgraded(from.as_str(), applied.is_ok());
     }
@@ -62,7 +63,7 @@ pub(super) async fn reconcile(context: &Context, key: &Key) -> Requeue {
         }
         Err(Stopped::Waits(name)) => Requeue::After(context.note_blocked(key, Some(name), types)),
         Err(Stopped::Refused(reason, note)) => {
-            context.events.publish_plain(&Context::subject(&machine), reason, true, note);
+            context.events.publish_plain(&CopyContext::subject(&machine), reason, true, note);
             Requeue::After(context.note_blocked(key, None, types))
         }
         Err(Stopped::Failed(error)) => {
@@ -94,35 +95,43 @@ impl From<WriteError> for Stopped {
 }
 
 /// The plan of a machine, and the types that it depends on.
-async fn plan(context: &Context, key: &Key, machine: &Machine) -> Result<(Plan, HashSet<TypeKey>), String> {
-    let Some(policy) = context.policy else { return Ok((Plan::default(), HashSet::new())) };
-    plan_with(context, key, machine, policy, false).await
+async fn plan_copies(
+    context: &CopyContext,
+    key: &QualifiedName,
+    machine: &Machine,
+) -> Result<(CopyPlan, HashSet<TypeKey>), String> {
+    let Some(policy) = context.policy else { return Ok((CopyPlan::default(), HashSet::new())) };
+    plan_copies_with(context, key, machine, policy, false).await
 }
 
 /// The copies that a machine would get now, from the types that the cache shows: one user can have many machines.
-pub(super) async fn expected(context: &Context, key: &Key, machine: &Machine) -> Result<Plan, String> {
+pub(super) async fn plan_expected_copies(
+    context: &CopyContext,
+    key: &QualifiedName,
+    machine: &Machine,
+) -> Result<CopyPlan, String> {
     let policy = context.policy.unwrap_or_default();
-    plan_with(context, key, machine, policy, true).await.map(|(plan, _)| plan)
+    plan_copies_with(context, key, machine, policy, true).await.map(|(plan, _)| plan)
 }
 
-async fn plan_with(
-    context: &Context,
-    (namespace, _): &Key,
+async fn plan_copies_with(
+    context: &CopyContext,
+    (namespace, _): &QualifiedName,
     machine: &Machine,
-    policy: Policy,
+    policy: CopyPolicy,
     is_cached: bool,
-) -> Result<(Plan, HashSet<TypeKey>), String> {
+) -> Result<(CopyPlan, HashSet<TypeKey>), String> {
     let owned = context.revisions.owned_by(machine);
-    let owned: Vec<Owned> = owned.iter().filter_map(|copy| copies::owned(copy)).collect();
+    let owned: Vec<OwnedCopy> = owned.iter().filter_map(|copy| copies::owned_copy(copy)).collect();
     let (document, now) = (machine.document(), context.env.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
-    let mut found = Found::new();
+    let mut found = FetchedObjects::new();
     for _ in 0..MAX_READS {
-        match copies::plan(&document, &owned, &found, (policy, &now)) {
-            Step::Done(plan) => {
+        match copies::plan_machine_copies(&document, &owned, &found, (policy, &now)) {
+            CopyStep::Done(plan) => {
                 let types = found.keys().filter_map(|reference| type_key(namespace, reference));
                 return Ok((plan, types.collect()));
             }
-            Step::Needs(reference) => {
+            CopyStep::Needs(reference) => {
                 let read = if is_cached {
                     context.read_cached(namespace, &reference).await
                 } else {
@@ -136,11 +145,16 @@ async fn plan_with(
 }
 
 /// Carries out a plan.
-async fn apply(context: &Context, key: &Key, machine: &Machine, plan: Plan) -> Result<(), Stopped> {
+async fn apply_copy_plan(
+    context: &CopyContext,
+    key: &QualifiedName,
+    machine: &Machine,
+    plan: CopyPlan,
+) -> Result<(), Stopped> {
     let (namespace, name) = key;
     if let Some(patch) = plan.spec {
-        let patch = Patch::Json::<()>(operations(patch)?);
-        let (kind, path) = (WriteKind::ExpandMachine, collection::<Machine>(namespace));
+        let patch = Patch::Json::<()>(parse_patch_operations(patch)?);
+        let (kind, path) = (WriteKind::ExpandMachine, collection_path::<Machine>(namespace));
         match context.writer.patch::<Value, _>(kind, path.clone(), name, None, patch).await {
             Ok(_) => {}
             Err(WriteError::Refused { status, retry_after: None })
@@ -156,18 +170,18 @@ async fn apply(context: &Context, key: &Key, machine: &Machine, plan: Plan) -> R
         }
     }
     for copy in plan.creates {
-        create(context, namespace, copy).await?;
+        create_machine_copy(context, namespace, copy).await?;
     }
     if let Some(patch) = plan.status {
-        let patch = Patch::Json::<()>(operations(patch)?);
-        let (kind, path) = (WriteKind::PatchMachineStatus, collection::<Machine>(namespace));
+        let patch = Patch::Json::<()>(parse_patch_operations(patch)?);
+        let (kind, path) = (WriteKind::PatchMachineStatus, collection_path::<Machine>(namespace));
         let _: Value = context.writer.patch(kind, path, name, Some("status"), patch).await?;
     }
     for copy in &plan.deletes {
-        stop_using(context, key, machine, copy).await?;
+        stop_using_copy(context, key, machine, copy).await?;
     }
-    let subject = Context::subject(machine);
-    for Event { reason, is_warning, message } in plan.events {
+    let subject = CopyContext::subject(machine);
+    for CopyEvent { reason, is_warning, message } in plan.events {
         context.events.publish_plain(&subject, reason, is_warning, message);
     }
     Ok(())
@@ -180,27 +194,32 @@ fn is_rejection(status: &Status) -> bool {
 
 /// Whether a machine still has the version that the plan used. A JSON patch is rejected in the same way if one of its tests
 /// fails and if its result is invalid.
-async fn is_unchanged(context: &Context, path: &str, machine: &Machine) -> bool {
+async fn is_unchanged(context: &CopyContext, path: &str, machine: &Machine) -> bool {
     let meta = machine.meta();
-    let live =
-        rejection::get::<Machine>(&context.client, path.to_owned(), meta.name.as_deref().unwrap_or_default());
+    let live = rejection::get_object::<Machine>(
+        &context.client,
+        path.to_owned(),
+        meta.name.as_deref().unwrap_or_default(),
+    );
     let live = context.env.timeout(context.deadline, live).await;
     matches!(live, Ok(Ok(Some(live))) if live.meta().resource_version == meta.resource_version)
 }
 
-fn operations(patch: Value) -> Result<json_patch::Patch, WriteError> {
+fn parse_patch_operations(patch: Value) -> Result<json_patch::Patch, WriteError> {
     serde_json::from_value(patch).map_err(|error| WriteError::Invalid(error.into()))
 }
 
 /// Creates a copy, or makes the machine an owner of an equal one.
-async fn create(context: &Context, namespace: &str, copy: Value) -> Result<(), Stopped> {
-    let place = copies::place(namespace, &copy);
+async fn create_machine_copy(context: &CopyContext, namespace: &str, copy: Value) -> Result<(), Stopped> {
+    let place = copies::planned_copy_reference(namespace, &copy);
     let known = context.revisions.get(&(namespace.to_owned(), place.name.clone()));
     // A former pass made it, and its write of the status failed.
-    if known.is_some_and(|known| copies::compare(&copy, &known.document()) == Comparison::Same) {
+    if known.is_some_and(|known| {
+        copies::compare_planned_copy(&copy, &known.document()) == PlannedCopyComparison::Same
+    }) {
         return Ok(());
     }
-    let path = collection::<Revision>(namespace);
+    let path = collection_path::<Revision>(namespace);
     match context.writer.create::<Value>(WriteKind::CreateCopy, path.clone(), copy.clone()).await {
         Ok(_) => {
             context.metrics.types.copied(&copy);
@@ -219,16 +238,16 @@ async fn create(context: &Context, namespace: &str, copy: Value) -> Result<(), S
     let live = context.read_live(&place).await;
     let live = live.map_err(|error| WriteError::Unconfirmed(with_causes(&error)))?;
     let live = live.ok_or_else(|| WriteError::Unconfirmed(format!("{} existed and is gone", place.name)))?;
-    match copies::compare(&copy, &live) {
-        Comparison::Same => Ok(()),
-        Comparison::Incomplete(patch) => {
-            let patch = Patch::Json::<()>(operations(patch)?);
+    match copies::compare_planned_copy(&copy, &live) {
+        PlannedCopyComparison::Same => Ok(()),
+        PlannedCopyComparison::Incomplete(patch) => {
+            let patch = Patch::Json::<()>(parse_patch_operations(patch)?);
             let _: Value =
                 context.writer.patch(WriteKind::PatchRevision, path, &place.name, None, patch).await?;
             Ok(())
         }
-        Comparison::Terminating => Err(Stopped::Waits(place.name)),
-        Comparison::Other => {
+        PlannedCopyComparison::Terminating => Err(Stopped::Waits(place.name)),
+        PlannedCopyComparison::Other => {
             let name = &place.name;
             let note = format!(
                 "ControllerRevision {name} exists with another content; delete it, so that the copy can be made"
@@ -243,21 +262,28 @@ async fn create(context: &Context, namespace: &str, copy: Value) -> Result<(), S
 ///
 /// The users are those that the cache shows. A machine that names the copy of another one is rare, and a list for each
 /// deletion of a copy is not. The version guards against a further owner.
-async fn stop_using(context: &Context, key: &Key, machine: &Machine, copy: &Owned) -> Result<(), WriteError> {
+async fn stop_using_copy(
+    context: &CopyContext,
+    key: &QualifiedName,
+    machine: &Machine,
+    copy: &OwnedCopy,
+) -> Result<(), WriteError> {
     let (namespace, _) = key;
-    let path = collection::<Revision>(namespace);
+    let path = collection_path::<Revision>(namespace);
     // Those without labels are not watched. The plan replaces such a copy only if nothing shares it.
     let known = context.revisions.get(&(namespace.clone(), copy.name.clone()));
     let known = known.filter(|known| known.meta().uid.as_deref() == Some(copy.uid.as_str()));
     let users = |known| context.users(key, known);
-    let left = known.as_ref().and_then(|known| copies::leave(known.meta(), &id(machine), &users(known)));
+    let left = known
+        .as_ref()
+        .and_then(|known| copies::remove_machine_owner(known.meta(), &object_id(machine), &users(known)));
     let result = if let Some(patch) = left {
-        let patch = Patch::Json::<()>(operations(patch)?);
+        let patch = Patch::Json::<()>(parse_patch_operations(patch)?);
         let kind = WriteKind::PatchRevision;
         context.writer.patch::<Value, _>(kind, path, &copy.name, None, patch).await.map(drop)
     } else {
         let object = ObjectId::new(&copy.name, &copy.uid);
-        let version = known.map(|known| version(&*known));
+        let version = known.map(|known| object_version(&*known));
         context.writer.delete(WriteKind::DeleteRevision, path, &object, version).await.map(drop)
     };
     match result {

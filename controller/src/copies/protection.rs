@@ -9,20 +9,24 @@ use serde_json::Value;
 use vmpool_engine::ObjectId;
 use vmpool_platforms::kubevirt::KubeVirt;
 use vmpool_platforms::kubevirt::copies::{Document, Machine, Pool, Revision};
-use vmpool_platforms::kubevirt::protection::{self, Kind, Next, Protected};
-use vmpool_platforms::{Configuration, Found, OtherController, Platform, Reference, Resolution};
+use vmpool_platforms::kubevirt::protection::{self, InstanceTypeKind, ProtectedType, ProtectionStep};
+use vmpool_platforms::{
+    Configuration, FetchedObjects, OtherController, Platform, ReferencedObject, Resolution,
+};
 use vmpool_runtime::telemetry::with_causes;
 
-use super::context::{Context, Installation, machine as machine_name, pool as pool_name};
+use super::context::{
+    CopyContext, KubeVirtInstallation, describe_machine as machine_name, describe_pool as pool_name,
+};
 use super::pass;
-use super::store::{Key, is_owned_by, key as object_key};
-use super::types::{TypeKey, path};
+use super::store::{QualifiedName, is_owned_by, object_key};
+use super::types::{TypeKey, type_collection_path};
 use crate::definitions::list_defined;
-use crate::events::Subject;
+use crate::events::EventSubject;
 use crate::metrics::WriteKind;
 use crate::queue::Requeue;
-use crate::watch::{Broken, Scope, Watched};
-use crate::watches::api;
+use crate::watch::{WatchError, WatchScope, Watched};
+use crate::watches::api_for_namespace;
 use crate::write::WriteError;
 
 /// The wait after a failed request, and after a conflict that no event resolves.
@@ -31,22 +35,26 @@ const AGAIN: Duration = Duration::from_secs(2);
 const MAX_NAMESPACES: usize = 50;
 
 /// Runs a pass.
-pub(super) async fn reconcile(context: &Context, key: &TypeKey) -> Requeue {
+pub(super) async fn reconcile_type_finalizer(context: &CopyContext, key: &TypeKey) -> Requeue {
     let Some(object) = context.types.document(key) else {
         context.blocked_types.remove(key);
         return Requeue::Never;
     };
-    let (patch, forced) = match protection::next(&object) {
-        Next::Nothing => {
+    let (patch, forced) = match protection::next_protection_step(&object) {
+        ProtectionStep::Nothing => {
             // The finalizer can be gone, or the object can be a new one of the same name.
             context.blocked_types.remove(key);
             return Requeue::Never;
         }
-        Next::Protect(patch) => (patch, false),
-        Next::Force => (protection::release(&object), true),
-        Next::Examine => match needed_by(context, key, &object).await {
-            Ok(needed_by) if needed_by.is_empty() => (protection::release(&object), false),
-            Ok(needed_by) => return Requeue::After(block(context, key, &object, &needed_by)),
+        ProtectionStep::Protect(patch) => (patch, false),
+        ProtectionStep::Force => (protection::finalizer_removal_merge_patch(&object), true),
+        ProtectionStep::Examine => match needed_by(context, key, &object).await {
+            Ok(needed_by) if needed_by.is_empty() => {
+                (protection::finalizer_removal_merge_patch(&object), false)
+            }
+            Ok(needed_by) => {
+                return Requeue::After(report_blocked_deletion(context, key, &object, &needed_by));
+            }
             Err(error) => {
                 let error = with_causes(&error);
                 tracing::warn!(object = ?key, error, "whether an object can be released is unknown");
@@ -54,13 +62,13 @@ pub(super) async fn reconcile(context: &Context, key: &TypeKey) -> Requeue {
             }
         },
     };
-    match write(context, key, patch).await {
+    match patch_type_finalizers(context, key, patch).await {
         Ok(()) => {
             context.blocked_types.remove(key);
             if forced {
                 let note = "the object was released without the check for machines and pools that need it"
                     .to_owned();
-                context.events.publish_plain(&subject(key, &object), "ForcedRelease", false, note);
+                context.events.publish_plain(&type_event_subject(key, &object), "ForcedRelease", false, note);
             }
             Requeue::Never
         }
@@ -72,28 +80,34 @@ pub(super) async fn reconcile(context: &Context, key: &TypeKey) -> Requeue {
     }
 }
 
-async fn write(context: &Context, key: &TypeKey, patch: Value) -> Result<(), WriteError> {
+async fn patch_type_finalizers(context: &CopyContext, key: &TypeKey, patch: Value) -> Result<(), WriteError> {
     let (_, (_, name)) = key;
     let kind = WriteKind::PatchInstancetype;
-    let _: Value = context.writer.patch(kind, path(key), name, None, Patch::Merge(patch)).await?;
+    let _: Value =
+        context.writer.patch(kind, type_collection_path(key), name, None, Patch::Merge(patch)).await?;
     Ok(())
 }
 
 /// Reports what needs an object. Returns the pause until the next check.
-fn block(context: &Context, key: &TypeKey, object: &Value, needed_by: &[String]) -> Duration {
+fn report_blocked_deletion(
+    context: &CopyContext,
+    key: &TypeKey,
+    object: &Value,
+    needed_by: &[String],
+) -> Duration {
     let (pause, is_new) = context.blocked_types.note(key, needed_by, context.env.uptime());
     if is_new {
-        let named = protection::names(needed_by);
+        let named = protection::abbreviate_names(needed_by);
         tracing::info!(object = ?key, needed_by = named, "machines and pools without a copy keep an object from being deleted");
-        let note = protection::blocked(key.0, needed_by);
-        context.events.publish_plain(&subject(key, object), "DeletionBlocked", true, note);
+        let note = protection::blocked_deletion_message(key.0, needed_by);
+        context.events.publish_plain(&type_event_subject(key, object), "DeletionBlocked", true, note);
     }
     pause
 }
 
-fn subject((kind, (namespace, name)): &TypeKey, object: &Value) -> Subject {
+fn type_event_subject((kind, (namespace, name)): &TypeKey, object: &Value) -> EventSubject {
     let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
-    Subject {
+    EventSubject {
         api_version: object["apiVersion"].as_str().unwrap_or_default().to_owned(),
         kind: kind.as_str().to_owned(),
         namespace: namespace.as_str().into(),
@@ -102,12 +116,12 @@ fn subject((kind, (namespace, name)): &TypeKey, object: &Value) -> Subject {
 }
 
 /// The kinds and names of the machines and the pools that need an object, from lists that begin now.
-async fn needed_by(context: &Context, key: &TypeKey, object: &Value) -> Result<Vec<String>, Broken> {
+async fn needed_by(context: &CopyContext, key: &TypeKey, object: &Value) -> Result<Vec<String>, WatchError> {
     let (kind, (namespace, _)) = key;
-    let Some(protected) = Protected::read(object) else { return Ok(Vec::new()) };
+    let Some(protected) = ProtectedType::read(object) else { return Ok(Vec::new()) };
     let namespace = if kind.is_cluster() { context.namespace.as_deref() } else { Some(namespace.as_str()) };
     let (mut needed_by, mut open) = (Vec::new(), Vec::new());
-    visit::<Machine>(context, namespace, |machine| {
+    visit_objects_live::<Machine>(context, namespace, |machine| {
         let key = object_key(&machine);
         // Another controller does not make a lost copy again, so its machine does not use the object any more.
         let exists = |revision: &str| {
@@ -120,7 +134,7 @@ async fn needed_by(context: &Context, key: &TypeKey, object: &Value) -> Result<V
                 true if context.policy.is_none() => {}
                 true => open.push(machine),
                 // The watch does not show copies without labels.
-                false if protection::is_failed(&document) || protected.records_copy(&document) => {
+                false if protection::has_copy_failure(&document) || protected.records_copy(&document) => {
                     open.push(machine);
                 }
                 false => needed_by.push((key.0.clone(), machine_name(&key))),
@@ -131,7 +145,7 @@ async fn needed_by(context: &Context, key: &TypeKey, object: &Value) -> Result<V
     for machine in open {
         let (key, document) = (object_key(&machine), machine.document());
         // A machine that can get no copy of the object would keep it for ever. If this is unknown, the machine may need it.
-        let is_copied = match pass::expected(context, &key, &machine).await {
+        let is_copied = match pass::plan_expected_copies(context, &key, &machine).await {
             Ok(plan) => protected.is_copied_by(&document, &plan),
             Err(error) => {
                 tracing::warn!(machine = ?key, error, "whether a machine fits an object that is being deleted is unknown");
@@ -148,16 +162,17 @@ async fn needed_by(context: &Context, key: &TypeKey, object: &Value) -> Result<V
         return Ok(outside_deleted_namespaces(context, *kind, needed_by).await);
     }
     let mut pools: HashMap<String, Vec<Pool>> = HashMap::new();
-    visit::<Pool>(context, namespace, |pool| {
+    visit_objects_live::<Pool>(context, namespace, |pool| {
         if protected.may_be_needed_by_pool(&pool.document()) {
             pools.entry(object_key(&pool).0).or_default().push(pool);
         }
     })
     .await?;
     let has_failed = pools.values().flatten().any(|pool| protection::is_failed_pool(&pool.document()));
-    let configuration = if has_failed { configuration(context).await? } else { Configuration::default() };
+    let configuration =
+        if has_failed { read_kubevirt_configuration(context).await? } else { Configuration::default() };
     for (namespace, mut pools) in pools {
-        visit::<Revision>(context, Some(&namespace), |revision| {
+        visit_objects_live::<Revision>(context, Some(&namespace), |revision| {
             let content = &revision.document()["data"];
             pools.retain(|pool| {
                 !(is_owned_by(revision.meta(), pool) && protected.is_pinned(&pool.document(), content))
@@ -172,7 +187,7 @@ async fn needed_by(context: &Context, key: &TypeKey, object: &Value) -> Result<V
                 continue;
             }
             // As with machines.
-            let is_copied = match pinned(context, &key, &document, &configuration).await {
+            let is_copied = match expected_revision_content(context, &key, &document, &configuration).await {
                 Ok(content) => content.is_some_and(|content| protected.is_copied_in(&content)),
                 Err(error) => {
                     tracing::warn!(pool = ?key, error, "whether a pool fits an object that is being deleted is unknown");
@@ -191,8 +206,8 @@ async fn needed_by(context: &Context, key: &TypeKey, object: &Value) -> Result<V
 /// there, and deletes what is there, but only after all Pods of the namespace. An object of such a namespace is deleted at the same
 /// time as what needs it, so only objects of the cluster could wait for the Pods.
 async fn outside_deleted_namespaces(
-    context: &Context,
-    kind: Kind,
+    context: &CopyContext,
+    kind: InstanceTypeKind,
     needed_by: Vec<(String, String)>,
 ) -> Vec<String> {
     let mut deleted: HashMap<String, bool> = HashMap::new();
@@ -201,7 +216,12 @@ async fn outside_deleted_namespaces(
             continue;
         }
         let collection = "/api/v1/namespaces".to_owned();
-        let reference = Reference { kind: "Namespace", collection, name: namespace.clone(), foreign: None };
+        let reference = ReferencedObject {
+            kind: "Namespace",
+            collection,
+            name: namespace.clone(),
+            cross_namespace: None,
+        };
         let is_deleted = match context.read_live(&reference).await {
             Ok(object) => object.is_some_and(|object| !object["metadata"]["deletionTimestamp"].is_null()),
             Err(error) => {
@@ -220,23 +240,23 @@ async fn outside_deleted_namespaces(
 }
 
 /// What the installations of the platform's own controller configure.
-async fn configuration(context: &Context) -> Result<Configuration, Broken> {
+async fn read_kubevirt_configuration(context: &CopyContext) -> Result<Configuration, WatchError> {
     let mut installations = Vec::new();
-    let objects = Api::<Installation>::all(context.client.clone());
-    list_defined(&objects, Scope::default(), |found| installations.push(found)).await?;
+    let objects = Api::<KubeVirtInstallation>::all(context.client.clone());
+    list_defined(&objects, WatchScope::default(), |found| installations.push(found)).await?;
     Ok(<KubeVirt as Platform>::OtherController::configuration(&installations))
 }
 
 /// The content of the revision that the controller would store now for a pool; `None` if it would store none.
-async fn pinned(
-    context: &Context,
-    (namespace, _): &Key,
+async fn expected_revision_content(
+    context: &CopyContext,
+    (namespace, _): &QualifiedName,
     pool: &Value,
     configuration: &Configuration,
 ) -> Result<Option<Value>, String> {
-    let mut found = Found::new();
+    let mut found = FetchedObjects::new();
     for _ in 0..pass::MAX_READS {
-        match protection::pins_of(pool, configuration, &found) {
+        match protection::resolve_current_pins(pool, configuration, &found) {
             Resolution::Resolved(content) | Resolution::Partial(content, ..) => return Ok(Some(content)),
             Resolution::Unresolved(..) => return Ok(None),
             Resolution::Needs(reference) => {
@@ -249,10 +269,10 @@ async fn pinned(
 }
 
 /// Reads all objects of a kind from the API server.
-async fn visit<K: Document + Watched>(
-    context: &Context,
+async fn visit_objects_live<K: Document + Watched>(
+    context: &CopyContext,
     namespace: Option<&str>,
     visit: impl FnMut(K),
-) -> Result<(), Broken> {
-    list_defined(&api::<K>(&context.client, namespace), Scope::default(), visit).await
+) -> Result<(), WatchError> {
+    list_defined(&api_for_namespace::<K>(&context.client, namespace), WatchScope::default(), visit).await
 }

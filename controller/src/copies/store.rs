@@ -10,29 +10,29 @@ use vmpool_engine::ObjectId;
 use vmpool_platforms::kubevirt::copies::Document;
 use vmpool_platforms::{ApiObject, is_owner};
 
-use crate::object::version;
-use crate::watch::{Change, Sink, Watched};
+use crate::object::object_version;
+use crate::watch::{Sink, WatchChange, Watched};
 
 /// Namespace and name of an object.
-pub(super) type Key = (String, String);
+pub(super) type QualifiedName = (String, String);
 
 /// The objects of one kind.
-pub(super) struct Table<K>(Mutex<BTreeMap<Key, Arc<K>>>);
+pub(super) struct ObjectTable<K>(Mutex<BTreeMap<QualifiedName, Arc<K>>>);
 
-impl<K> Default for Table<K> {
+impl<K> Default for ObjectTable<K> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<K: Document> Table<K> {
-    pub(super) fn get(&self, key: &Key) -> Option<Arc<K>> {
+impl<K: Document> ObjectTable<K> {
+    pub(super) fn get(&self, key: &QualifiedName) -> Option<Arc<K>> {
         self.0.lock().get(key).cloned()
     }
 
     /// The objects of its namespace that this object owns, alone or with others.
     pub(super) fn owned_by<O: ApiObject>(&self, owner: &O) -> Vec<Arc<K>> {
-        let (namespace, _) = key(owner);
+        let (namespace, _) = object_key(owner);
         self.of(&namespace, |object| is_owned_by(object.meta(), owner))
     }
 
@@ -44,14 +44,14 @@ impl<K: Document> Table<K> {
         of_namespace.map(|(_, object)| object).filter(|object| matches(object)).cloned().collect()
     }
 
-    pub(super) fn keys(&self) -> Vec<Key> {
+    pub(super) fn keys(&self) -> Vec<QualifiedName> {
         self.0.lock().keys().cloned().collect()
     }
 
     /// Stores an object, unless a newer one is stored.
-    fn put(&self, key: Key, object: K) {
+    fn put(&self, key: QualifiedName, object: K) {
         let mut table = self.0.lock();
-        if table.get(&key).is_none_or(|known| version(&**known) < version(&object)) {
+        if table.get(&key).is_none_or(|known| object_version(&**known) < object_version(&object)) {
             table.insert(key, Arc::new(object));
         }
     }
@@ -59,26 +59,30 @@ impl<K: Document> Table<K> {
 
 /// Keeps a table up to date. `changed` is called after each change.
 pub(super) struct TableSink<K, F> {
-    table: Arc<Table<K>>,
-    listing: BTreeMap<Key, Arc<K>>,
+    table: Arc<ObjectTable<K>>,
+    listing: BTreeMap<QualifiedName, Arc<K>>,
     changed: F,
     synced: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl<K, F> TableSink<K, F> {
     /// `synced` is called after the first complete list.
-    pub(super) fn new(table: Arc<Table<K>>, changed: F, synced: impl FnOnce() + Send + 'static) -> Self {
+    pub(super) fn new(
+        table: Arc<ObjectTable<K>>,
+        changed: F,
+        synced: impl FnOnce() + Send + 'static,
+    ) -> Self {
         Self { table, listing: BTreeMap::new(), changed, synced: Some(Box::new(synced)) }
     }
 }
 
-impl<K: Watched + Document, F: FnMut(&Key, &K)> Sink<K> for TableSink<K, F> {
+impl<K: Watched + Document, F: FnMut(&QualifiedName, &K)> Sink<K> for TableSink<K, F> {
     fn list_begins(&mut self) {
         self.listing.clear();
     }
 
     fn listed(&mut self, object: K) {
-        self.listing.insert(key(&object), Arc::new(object));
+        self.listing.insert(object_key(&object), Arc::new(object));
     }
 
     fn list_ends(&mut self) {
@@ -90,7 +94,7 @@ impl<K: Watched + Document, F: FnMut(&Key, &K)> Sink<K> for TableSink<K, F> {
             }
         }
         for (key, object) in &new {
-            if old.get(key).is_none_or(|known| version(&**known) != version(&**object)) {
+            if old.get(key).is_none_or(|known| object_version(&**known) != object_version(&**object)) {
                 (self.changed)(key, object);
             }
         }
@@ -99,12 +103,12 @@ impl<K: Watched + Document, F: FnMut(&Key, &K)> Sink<K> for TableSink<K, F> {
         }
     }
 
-    fn changed(&mut self, change: Change<K>) {
-        let (Change::Applied(object) | Change::Deleted(object)) = &change;
-        let (key, object) = (key(object), object.clone());
+    fn changed(&mut self, change: WatchChange<K>) {
+        let (WatchChange::Applied(object) | WatchChange::Deleted(object)) = &change;
+        let (key, object) = (object_key(object), object.clone());
         match change {
-            Change::Applied(object) => self.table.put(key.clone(), object),
-            Change::Deleted(_) => drop(self.table.0.lock().remove(&key)),
+            WatchChange::Applied(object) => self.table.put(key.clone(), object),
+            WatchChange::Deleted(_) => drop(self.table.0.lock().remove(&key)),
         }
         (self.changed)(&key, &object);
     }
@@ -112,19 +116,19 @@ impl<K: Watched + Document, F: FnMut(&Key, &K)> Sink<K> for TableSink<K, F> {
 
 /// Whether one object is among the owners of another one of its namespace.
 pub(super) fn is_owned_by<O: ApiObject>(metadata: &ObjectMeta, owner: &O) -> bool {
-    let id = id(owner);
+    let id = object_id(owner);
     let mut owners = metadata.owner_references.iter().flatten().map(OwnerIdentity::of);
     owners.any(|found| is_owner::<O>(found, &id))
 }
 
 /// Name and UID of an object.
-pub(super) fn id<O: kube::Resource>(object: &O) -> ObjectId {
+pub(super) fn object_id<O: kube::Resource>(object: &O) -> ObjectId {
     let metadata = object.meta();
     ObjectId::new(metadata.name.as_deref().unwrap_or_default(), metadata.uid.as_deref().unwrap_or_default())
 }
 
 /// Namespace and name of an object.
-pub(super) fn key<K: kube::Resource>(object: &K) -> Key {
+pub(super) fn object_key<K: kube::Resource>(object: &K) -> QualifiedName {
     let metadata = object.meta();
     (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }

@@ -7,11 +7,11 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::{Value, json};
-use vmpool_platforms::kubevirt::copies::Policy;
+use vmpool_platforms::kubevirt::copies::CopyPolicy;
 use vmpool_platforms::kubevirt::protection::FINALIZER;
 
 use crate::options::PlatformName;
-use crate::testing::{Call, Fate, NAMESPACE, Refusal, Verb, World};
+use crate::testing::{Call, Fate, LeaderWorld, NAMESPACE, Refusal, Verb};
 
 mod bounded;
 mod cluster;
@@ -37,8 +37,8 @@ fn matcher() -> Value {
 }
 
 /// A world with instance type `small`, and a leader.
-async fn world(copies: Option<Policy>) -> World {
-    let mut world = World::new();
+async fn world(copies: Option<CopyPolicy>) -> LeaderWorld {
+    let mut world = LeaderWorld::new();
     world.settings.copies = copies;
     world.create_type(2);
     world.lead_all(&[PlatformName::Kubevirt]);
@@ -46,7 +46,7 @@ async fn world(copies: Option<Policy>) -> World {
     world
 }
 
-impl World {
+impl LeaderWorld {
     /// Creates the type as the webhook does, with the finalizer.
     fn create_type(&self, cpus: u32) {
         let metadata =
@@ -159,7 +159,7 @@ async fn beside_kubevirt_a_type_stays_until_kubevirt_has_copied_it_and_vmpool_co
 
 #[tokio::test]
 async fn a_change_of_a_pool_releases_a_type_at_once() {
-    for copies in [None, Some(Policy::Reference)] {
+    for copies in [None, Some(CopyPolicy::Reference)] {
         let world = world(copies).await;
         world.create_pool("web");
         world.refuse_copies();
@@ -245,7 +245,7 @@ struct Story {
 
 impl Story {
     /// Lets a machine name `large`, or `small` again.
-    fn rename(&mut self, world: &World, name: &str, away: bool, is_usable: bool) {
+    fn rename(&mut self, world: &LeaderWorld, name: &str, away: bool, is_usable: bool) {
         if world.server.get(MACHINES, name).is_none() {
             return;
         }
@@ -263,7 +263,7 @@ impl Story {
         }
     }
 
-    async fn take(&mut self, world: &mut World, step: Step) {
+    async fn take(&mut self, world: &mut LeaderWorld, step: Step) {
         let small = world.small();
         let is_usable = small.as_ref().is_some_and(|small| small["metadata"]["deletionTimestamp"].is_null());
         match step {
@@ -357,7 +357,7 @@ impl Story {
 }
 
 /// Lets a machine name a preference, or none.
-fn prefer(world: &World, name: &str, preference: Option<&str>) {
+fn prefer(world: &LeaderWorld, name: &str, preference: Option<&str>) {
     if world.server.get(MACHINES, name).is_some() {
         world.server.edit(MACHINES, name, |machine| {
             machine["spec"]["preference"] = preference.map_or(
@@ -378,7 +378,7 @@ fn pool_name(number: usize) -> String {
 
 /// Returns the machines and the pools without a copy, and the copies without labels at the end, and whether the type remains.
 async fn tell(steps: &[Step]) -> (Vec<String>, bool) {
-    let mut world = world(Some(Policy::Reference)).await;
+    let mut world = world(Some(CopyPolicy::Reference)).await;
     world.create_claim("small");
     let metadata = |name: &str| json!({ "name": name, "namespace": NAMESPACE });
     let large = json!({ "cpu": { "guest": 8 }, "memory": { "guest": "8Gi" } });
@@ -425,7 +425,7 @@ async fn a_lost_copy_of_an_older_template_is_restored() {
         pool["spec"]["virtualMachineTemplate"]["spec"]["preference"] = Value::Null;
     });
     world.calm().await;
-    let used = |world: &World| {
+    let used = |world: &LeaderWorld| {
         let machine = world.server.get(MACHINES, "web-0").unwrap();
         machine["spec"]["instancetype"]["revisionName"].as_str().unwrap_or_default().to_owned()
     };
@@ -457,7 +457,7 @@ async fn a_lost_copy_of_an_older_template_is_restored() {
 #[tokio::test]
 async fn a_new_pool_of_the_same_name_becomes_the_controller_of_the_former_copy() {
     let world = world(None).await;
-    let create = |world: &World| {
+    let create = |world: &LeaderWorld| {
         world.create_pool("web");
         world.server.edit(POOLS, "web", |pool| {
             pool["spec"]["replicas"] = json!(1);
@@ -469,7 +469,7 @@ async fn a_new_pool_of_the_same_name_becomes_the_controller_of_the_former_copy()
     let is_copy =
         |object: &Value| !object["metadata"]["labels"]["instancetype.kubevirt.io/object-kind"].is_null();
     let copy =
-        |world: &World| world.server.all(REVISIONS).into_iter().find(|object| is_copy(object)).unwrap();
+        |world: &LeaderWorld| world.server.all(REVISIONS).into_iter().find(|object| is_copy(object)).unwrap();
     let former = copy(&world);
     // Given a pool that is gone, whose copy the garbage collector has not deleted yet,
     let mut world = world;

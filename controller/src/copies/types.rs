@@ -4,77 +4,81 @@ use std::sync::Arc;
 
 use kube::Resource;
 use serde_json::Value;
-use vmpool_platforms::Reference;
+use vmpool_platforms::ReferencedObject;
 use vmpool_platforms::kubevirt::copies::{
     ClusterInstancetype, ClusterPreference, Document, Instancetype, Preference,
 };
-use vmpool_platforms::kubevirt::protection::Kind;
+use vmpool_platforms::kubevirt::protection::InstanceTypeKind;
 
-use super::store::{Key, Table};
-use crate::object::collection;
+use super::store::{ObjectTable, QualifiedName};
+use crate::object::collection_path;
 
 /// The objects of the four kinds.
 #[derive(Default)]
-pub(super) struct Types {
-    pub(super) instancetypes: Arc<Table<Instancetype>>,
-    pub(super) cluster_instancetypes: Arc<Table<ClusterInstancetype>>,
-    pub(super) preferences: Arc<Table<Preference>>,
-    pub(super) cluster_preferences: Arc<Table<ClusterPreference>>,
+pub(super) struct TypeTables {
+    pub(super) instancetypes: Arc<ObjectTable<Instancetype>>,
+    pub(super) cluster_instancetypes: Arc<ObjectTable<ClusterInstancetype>>,
+    pub(super) preferences: Arc<ObjectTable<Preference>>,
+    pub(super) cluster_preferences: Arc<ObjectTable<ClusterPreference>>,
 }
 
 /// UID and generation of an object, which change with its spec.
 pub(super) type TypeState = (String, i64);
 
 /// Kind, namespace and name of an object. The namespace is empty for kinds of the cluster.
-pub(super) type TypeKey = (Kind, Key);
+pub(super) type TypeKey = (InstanceTypeKind, QualifiedName);
 
-impl Types {
+impl TypeTables {
     /// The object as JSON.
     pub(super) fn document(&self, (kind, key): &TypeKey) -> Option<Value> {
         match kind {
-            Kind::Instancetype => self.instancetypes.get(key).map(|object| object.document()),
-            Kind::ClusterInstancetype => self.cluster_instancetypes.get(key).map(|object| object.document()),
-            Kind::Preference => self.preferences.get(key).map(|object| object.document()),
-            Kind::ClusterPreference => self.cluster_preferences.get(key).map(|object| object.document()),
+            InstanceTypeKind::Instancetype => self.instancetypes.get(key).map(|object| object.document()),
+            InstanceTypeKind::ClusterInstancetype => {
+                self.cluster_instancetypes.get(key).map(|object| object.document())
+            }
+            InstanceTypeKind::Preference => self.preferences.get(key).map(|object| object.document()),
+            InstanceTypeKind::ClusterPreference => {
+                self.cluster_preferences.get(key).map(|object| object.document())
+            }
         }
     }
 }
 
-impl Types {
+impl TypeTables {
     /// UID and generation of an object; `None` if it does not exist.
     pub(super) fn state(&self, (kind, key): &TypeKey) -> Option<TypeState> {
-        fn of<K: Document>(table: &Table<K>, key: &Key) -> Option<TypeState> {
+        fn of<K: Document>(table: &ObjectTable<K>, key: &QualifiedName) -> Option<TypeState> {
             let object = table.get(key)?;
             let metadata = object.meta();
             Some((metadata.uid.clone().unwrap_or_default(), metadata.generation.unwrap_or_default()))
         }
         match kind {
-            Kind::Instancetype => of(&self.instancetypes, key),
-            Kind::ClusterInstancetype => of(&self.cluster_instancetypes, key),
-            Kind::Preference => of(&self.preferences, key),
-            Kind::ClusterPreference => of(&self.cluster_preferences, key),
+            InstanceTypeKind::Instancetype => of(&self.instancetypes, key),
+            InstanceTypeKind::ClusterInstancetype => of(&self.cluster_instancetypes, key),
+            InstanceTypeKind::Preference => of(&self.preferences, key),
+            InstanceTypeKind::ClusterPreference => of(&self.cluster_preferences, key),
         }
     }
 
     /// The object at this place, which an object of the namespace refers to.
-    pub(super) fn find(&self, namespace: &str, reference: &Reference) -> Option<Value> {
+    pub(super) fn find(&self, namespace: &str, reference: &ReferencedObject) -> Option<Value> {
         self.document(&key_of(namespace, reference)?)
     }
 }
 
 /// The object at this place, which an object of the namespace refers to; `None` if it is of another kind.
-pub(super) fn key_of(namespace: &str, reference: &Reference) -> Option<TypeKey> {
-    let kind = Kind::of_object(reference.kind)?;
+pub(super) fn key_of(namespace: &str, reference: &ReferencedObject) -> Option<TypeKey> {
+    let kind = InstanceTypeKind::of_object(reference.kind)?;
     let namespace = if kind.is_cluster() { "" } else { namespace };
     Some((kind, (namespace.to_owned(), reference.name.clone())))
 }
 
 /// The path of the objects of a kind.
-pub(super) fn path((kind, (namespace, _)): &TypeKey) -> String {
+pub(super) fn type_collection_path((kind, (namespace, _)): &TypeKey) -> String {
     match kind {
-        Kind::Instancetype => collection::<Instancetype>(namespace),
-        Kind::ClusterInstancetype => ClusterInstancetype::url_path(&(), None),
-        Kind::Preference => collection::<Preference>(namespace),
-        Kind::ClusterPreference => ClusterPreference::url_path(&(), None),
+        InstanceTypeKind::Instancetype => collection_path::<Instancetype>(namespace),
+        InstanceTypeKind::ClusterInstancetype => ClusterInstancetype::url_path(&(), None),
+        InstanceTypeKind::Preference => collection_path::<Preference>(namespace),
+        InstanceTypeKind::ClusterPreference => ClusterPreference::url_path(&(), None),
     }
 }

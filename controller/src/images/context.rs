@@ -10,25 +10,25 @@ use parking_lot::Mutex;
 use vmpool_api::diskimage::values::WrapperPhase;
 use vmpool_api::diskimage::{API_VERSION, VmDiskImage};
 use vmpool_diskimage::corrections::Corrections;
-use vmpool_diskimage::model::{Backing, DeletionBlocked, Image, Key};
-use vmpool_diskimage::queue::Queue as Imports;
+use vmpool_diskimage::model::{BackingObjects, DeletionBlocked, DiskImage, ObjectKey};
+use vmpool_diskimage::queue::ImportQueue as Imports;
 use vmpool_diskimage::read;
-use vmpool_diskimage::references::Counted;
+use vmpool_diskimage::references::CountedReferences;
 use vmpool_diskimage::wrapper;
 use vmpool_engine::ObjectId;
 use vmpool_runtime::Env;
 
 use super::gate::ImageGate;
 use super::settings::ImageSettings;
-use super::store::{Changed, Moment, Store, Touched};
-use crate::events::{Events, Subject};
-use crate::metrics::{Metrics, ShownImage, ShownImages, ShownWrappers};
+use super::store::{Changed, ImageStore, ObservationTime, TouchedObjects};
+use crate::events::{EventSubject, Events};
+use crate::metrics::{ControllerMetrics, ShownImage, ShownImages, ShownWrappers};
 use crate::passes::FirstLists;
-use crate::queue::Queue;
+use crate::queue::PassQueue;
 use crate::write::Writer;
 
 /// What a leader of images uses.
-pub(super) struct Context {
+pub(super) struct ImageContext {
     pub(super) env: Env,
     pub(super) client: Client,
     pub(super) writer: Writer,
@@ -38,14 +38,14 @@ pub(super) struct Context {
     pub(super) settings: ImageSettings,
     /// Deadline of a request.
     pub(super) deadline: Duration,
-    pub(super) queue: Queue<Key>,
+    pub(super) queue: PassQueue<ObjectKey>,
     /// The queue of wrappers.
-    pub(super) wrappers: Queue<Key>,
+    pub(super) wrappers: PassQueue<ObjectKey>,
     /// The queue of grants.
-    pub(super) grants: Queue<Key>,
+    pub(super) grants: PassQueue<ObjectKey>,
     /// The queue of permissions to clone whose images may be gone.
-    pub(super) permissions: Queue<Key>,
-    pub(super) store: Mutex<Store>,
+    pub(super) permissions: PassQueue<ObjectKey>,
+    pub(super) store: Mutex<ImageStore>,
     /// The queue of imports. It changes before a status is written.
     pub(super) imports: Mutex<Imports>,
     /// UIDs of the images whose deletion may proceed: a list that began after the deletion timestamp contained no reference.
@@ -53,31 +53,31 @@ pub(super) struct Context {
     /// The corrections of objects that another client changes.
     pub(super) corrections: Mutex<Arc<Corrections>>,
     /// The metrics, if they are exported.
-    pub(super) metrics: Option<Arc<Metrics>>,
+    pub(super) metrics: Option<Arc<ControllerMetrics>>,
     lists: FirstLists,
     /// The pools that wait for images.
     gate: ImageGate,
 }
 
 /// What the caches show of one image.
-pub(super) struct Facts {
+pub(super) struct ImageFacts {
     pub(super) object: Arc<VmDiskImage>,
-    pub(super) image: Image,
-    pub(super) backing: Backing,
-    pub(super) counted: Counted,
+    pub(super) image: DiskImage,
+    pub(super) backing: BackingObjects,
+    pub(super) counted: CountedReferences,
     pub(super) corrections: Arc<Corrections>,
     /// The uptime at which they were read.
     pub(super) uptime: Duration,
 }
 
-impl Context {
+impl ImageContext {
     pub(super) fn new(
         (env, client, writer, events): (Env, Client, Writer, Events),
         namespace: Option<String>,
         settings: ImageSettings,
         deadline: Duration,
-        [queue, wrappers, grants, permissions]: [Queue<Key>; 4],
-        store: Store,
+        [queue, wrappers, grants, permissions]: [PassQueue<ObjectKey>; 4],
+        store: ImageStore,
     ) -> Self {
         Self {
             env,
@@ -107,7 +107,7 @@ impl Context {
     }
 
     /// The context with exported metrics.
-    pub(super) fn with_metrics(self, metrics: Arc<Metrics>) -> Self {
+    pub(super) fn with_metrics(self, metrics: Arc<ControllerMetrics>) -> Self {
         Self { metrics: Some(metrics), ..self }
     }
 
@@ -115,7 +115,7 @@ impl Context {
     pub(super) fn shown(&self) -> ShownImages {
         let store = self.store.lock();
         let images = store.images.iter().map(|(key, object)| {
-            let image = read::image::image(object, &self.settings.allowed_urls);
+            let image = read::image::read_image(object, &self.settings.allowed_urls);
             let status = image.status;
             ShownImage {
                 namespace: key.namespace.clone(),
@@ -136,7 +136,7 @@ impl Context {
         let store = self.store.lock();
         let mut shown: BTreeMap<String, ShownWrappers> = BTreeMap::new();
         for (key, object) in store.wrapped.iter().flat_map(|wrapped| wrapped.wrappers.iter()) {
-            let status = object.status.as_ref().map(wrapper::status::read).unwrap_or_default();
+            let status = object.status.as_ref().map(wrapper::status::read_wrapper_status).unwrap_or_default();
             let phase = status.phase.unwrap_or(WrapperPhase::Provisioning);
             let namespace = shown.entry(key.namespace.clone()).or_default();
             namespace.add(phase);
@@ -169,7 +169,7 @@ impl Context {
                 let mut store = self.store.lock();
                 let mut imports = self.imports.lock();
                 for (_, object) in store.images.iter() {
-                    imports.observe(&read::image::image(object, &self.settings.allowed_urls));
+                    imports.observe(&read::image::read_image(object, &self.settings.allowed_urls));
                 }
                 (store.all(), store.take_touched())
             };
@@ -185,8 +185,8 @@ impl Context {
     }
 
     /// Changes the store, and wakes the objects that this concerns.
-    pub(super) fn update(&self, change: impl FnOnce(&mut Store, Moment) -> Changed) {
-        let now = Moment { wall: self.now(), uptime: self.env.uptime() };
+    pub(super) fn update(&self, change: impl FnOnce(&mut ImageStore, ObservationTime) -> Changed) {
+        let now = ObservationTime { wall: self.now(), uptime: self.env.uptime() };
         let (changed, touched) = {
             let mut store = self.store.lock();
             let mut changed = change(&mut store, now);
@@ -210,7 +210,7 @@ impl Context {
         }
     }
 
-    fn wake_touched(&self, touched: &Touched) {
+    fn wake_touched(&self, touched: &TouchedObjects) {
         for key in &touched.wrappers {
             self.wrappers.wake(key);
         }
@@ -228,29 +228,29 @@ impl Context {
     }
 
     /// An image as the cache shows it; `None` if it does not exist.
-    pub(super) fn image(&self, key: &Key) -> Option<Image> {
+    pub(super) fn image(&self, key: &ObjectKey) -> Option<DiskImage> {
         let object = self.store.lock().images.get(key)?.clone();
-        Some(read::image::image(&object, &self.settings.allowed_urls))
+        Some(read::image::read_image(&object, &self.settings.allowed_urls))
     }
 
     /// What the caches show of an image; `None` if it does not exist.
-    pub(super) fn facts(&self, key: &Key) -> Option<Facts> {
+    pub(super) fn facts(&self, key: &ObjectKey) -> Option<ImageFacts> {
         let store = self.store.lock();
         let object = store.images.get(key)?.clone();
-        let image = read::image::image(&object, &self.settings.allowed_urls);
+        let image = read::image::read_image(&object, &self.settings.allowed_urls);
         let prefixes = &self.settings.copied_label_prefixes;
         let uptime = self.env.uptime();
         let backing = store.backing(&image, &object, prefixes, uptime);
         let counted = store.count(&image);
         let corrections = self.corrections.lock().clone();
-        Some(Facts { object, image, backing, counted, corrections, uptime })
+        Some(ImageFacts { object, image, backing, counted, corrections, uptime })
     }
 }
 
-impl Facts {
+impl ImageFacts {
     /// The image as the subject of events.
-    pub(super) fn subject(&self) -> Subject {
-        Subject {
+    pub(super) fn subject(&self) -> EventSubject {
+        EventSubject {
             api_version: API_VERSION.to_owned(),
             kind: "VMDiskImage".to_owned(),
             namespace: self.image.key.namespace.as_str().into(),

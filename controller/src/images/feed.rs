@@ -10,33 +10,33 @@ use kube::core::PartialObjectMeta;
 use kube::{Api, Resource};
 use vmpool_api::diskimage::{VirtualMachine as Wrapper, VmDiskImage, VmDiskImageGrant, labels};
 use vmpool_api::kubevirt;
-use vmpool_diskimage::model::{Key, ReferrerKind};
+use vmpool_diskimage::model::{ObjectKey, ReferrerKind};
 use vmpool_platforms::ApiObject;
 use vmpool_runtime::env::Task;
 
-use super::context::Context;
-use super::kinds::Loose;
-use super::store::{Changed, Moment, Served, Store};
-use super::table::{Origin, Table, key, version};
-use crate::watch::{Change, Scope, Sink, Watched, watch};
-use crate::watches::api;
+use super::context::ImageContext;
+use super::kinds::UntypedObject;
+use super::store::{Changed, ImageStore, ObservationTime, Served};
+use super::table::{ObjectOrigin, VersionedTable, metadata_version, object_key};
+use crate::watch::{Sink, WatchChange, WatchScope, Watched, list_and_watch};
+use crate::watches::api_for_namespace;
 
 /// How the objects of one kind get into the store.
 struct Feed<K> {
-    begins: fn(&mut Store),
-    set: fn(&mut Store, K, Moment) -> Changed,
+    begins: fn(&mut ImageStore),
+    set: fn(&mut ImageStore, K, ObservationTime) -> Changed,
     /// The object was deleted.
-    unset: fn(&mut Store, &K) -> Changed,
+    unset: fn(&mut ImageStore, &K) -> Changed,
     /// The objects that a complete list must contain.
-    expected: fn(&Store) -> Vec<Key>,
+    expected: fn(&ImageStore) -> Vec<ObjectKey>,
     /// A complete list lacks the object.
-    missing: fn(&mut Store, &Key) -> Changed,
+    missing: fn(&mut ImageStore, &ObjectKey) -> Changed,
 }
 
 struct StoreSink<K> {
-    context: Arc<Context>,
+    context: Arc<ImageContext>,
     feed: Feed<K>,
-    listed: BTreeSet<Key>,
+    listed: BTreeSet<ObjectKey>,
     is_synced: bool,
 }
 
@@ -47,7 +47,7 @@ impl<K: Watched> Sink<K> for StoreSink<K> {
     }
 
     fn listed(&mut self, object: K) {
-        self.listed.insert(key(object.meta()));
+        self.listed.insert(object_key(object.meta()));
         self.context.update(|store, now| (self.feed.set)(store, object, now));
     }
 
@@ -67,10 +67,10 @@ impl<K: Watched> Sink<K> for StoreSink<K> {
         }
     }
 
-    fn changed(&mut self, change: Change<K>) {
+    fn changed(&mut self, change: WatchChange<K>) {
         self.context.update(|store, now| match change {
-            Change::Applied(object) => (self.feed.set)(store, object, now),
-            Change::Deleted(object) => (self.feed.unset)(store, &object),
+            WatchChange::Applied(object) => (self.feed.set)(store, object, now),
+            WatchChange::Deleted(object) => (self.feed.unset)(store, &object),
         });
     }
 }
@@ -82,8 +82,8 @@ macro_rules! table {
             begins: |store| store.$table.list_begins(),
             set: $set,
             unset: |store, object| {
-                let key = key(object.meta());
-                let gone = store.$table.deleted(&key, version(object.meta()));
+                let key = object_key(object.meta());
+                let gone = store.$table.deleted(&key, metadata_version(object.meta()));
                 gone.map(|_| key).into_iter().collect()
             },
             expected: |store| store.$table.expected(),
@@ -99,7 +99,7 @@ macro_rules! referrers {
             begins: |_| {},
             set: $set,
             unset: |store, object| {
-                store.unset_referrer($kind, &key(object.meta()), Some(version(object.meta())))
+                store.unset_referrer($kind, &object_key(object.meta()), Some(metadata_version(object.meta())))
             },
             expected: |store| store.referrers($kind),
             missing: |store, key| store.unset_referrer($kind, key, None),
@@ -114,11 +114,15 @@ macro_rules! permissions {
             begins: |store| store.$table.list_begins(),
             set: |store, object, _| {
                 let object = Arc::new(object);
-                let set = store.$table.set(key(&object.metadata), version(&object.metadata), object.clone());
+                let set = store.$table.set(
+                    object_key(&object.metadata),
+                    metadata_version(&object.metadata),
+                    object.clone(),
+                );
                 if set.is_ok() { store.touch_permission(&*object) } else { Changed::new() }
             },
             unset: |store, object| {
-                store.$table.deleted(&key(&object.metadata), version(&object.metadata));
+                store.$table.deleted(&object_key(&object.metadata), metadata_version(&object.metadata));
                 store.image_of(object)
             },
             expected: |store| store.$table.expected(),
@@ -130,7 +134,7 @@ macro_rules! permissions {
 }
 
 /// Starts the watches of the kinds that the cluster serves.
-pub(super) fn begin(context: &Arc<Context>) -> Vec<Task> {
+pub(super) fn start_image_watches(context: &Arc<ImageContext>) -> Vec<Task> {
     let served = context.store.lock().served;
     let mut watches = Watches { context, tasks: Vec::new() };
     if served.images {
@@ -138,11 +142,11 @@ pub(super) fn begin(context: &Arc<Context>) -> Vec<Task> {
     }
     watches.namespaced::<PersistentVolumeClaim>(
         "watch of claims",
-        Scope::default(),
+        WatchScope::default(),
         Feed {
             unset: |store, claim: &PersistentVolumeClaim| {
-                let key = key(claim.meta());
-                let gone = store.claims.deleted(&key, version(claim.meta()));
+                let key = object_key(claim.meta());
+                let gone = store.claims.deleted(&key, metadata_version(claim.meta()));
                 store.touch_disk(&key);
                 gone.map(|_| key).into_iter().collect()
             },
@@ -160,7 +164,7 @@ pub(super) fn begin(context: &Arc<Context>) -> Vec<Task> {
     if served.grants {
         watches.of_grants();
     }
-    let permissions = Scope { label: Some(labels::IMAGE_UID), ..Scope::default() };
+    let permissions = WatchScope { label: Some(labels::IMAGE_UID), ..WatchScope::default() };
     watches.namespaced::<Role>("watch of roles", permissions, permissions!(roles));
     watches.namespaced::<RoleBinding>("watch of role bindings", permissions, permissions!(bindings));
     watches.of_data(served);
@@ -172,7 +176,7 @@ pub(super) fn begin(context: &Arc<Context>) -> Vec<Task> {
 }
 
 struct Watches<'c> {
-    context: &'c Arc<Context>,
+    context: &'c Arc<ImageContext>,
     tasks: Vec<Task>,
 }
 
@@ -181,11 +185,13 @@ impl Watches<'_> {
     fn of_images(&mut self) {
         self.namespaced::<VmDiskImage>(
             "watch of images",
-            Scope::default(),
+            WatchScope::default(),
             Feed {
                 begins: |store| store.images.list_begins(),
-                set: |store, image, _| store.set_image(image, Origin::Watched),
-                unset: |store, image| store.unset_image(&key(image.meta()), Some(version(image.meta()))),
+                set: |store, image, _| store.set_image(image, ObjectOrigin::Watched),
+                unset: |store, image| {
+                    store.unset_image(&object_key(image.meta()), Some(metadata_version(image.meta())))
+                },
                 expected: |store| store.images.expected(),
                 missing: |store, key| store.unset_image(key, None),
             },
@@ -196,16 +202,16 @@ impl Watches<'_> {
     fn of_wrappers(&mut self) {
         self.namespaced::<Wrapper>(
             "watch of wrappers",
-            Scope::default(),
+            WatchScope::default(),
             Feed {
                 begins: |store| {
                     if let Some(wrapped) = &mut store.wrapped {
                         wrapped.wrappers.list_begins();
                     }
                 },
-                set: |store, wrapper, _| store.set_wrapper(wrapper, Origin::Watched),
+                set: |store, wrapper, _| store.set_wrapper(wrapper, ObjectOrigin::Watched),
                 unset: |store, wrapper| {
-                    let (key, version) = (key(wrapper.meta()), version(wrapper.meta()));
+                    let (key, version) = (object_key(wrapper.meta()), metadata_version(wrapper.meta()));
                     store.unset_referrer(ReferrerKind::Wrapper, &key, Some(version))
                 },
                 expected: |store| store.referrers(ReferrerKind::Wrapper),
@@ -218,12 +224,14 @@ impl Watches<'_> {
     fn of_grants(&mut self) {
         self.namespaced::<VmDiskImageGrant>(
             "watch of grants",
-            Scope::default(),
+            WatchScope::default(),
             Feed {
                 begins: |store| store.grants_list_begins(),
-                set: |store, grant, _| store.set_grant(grant, Origin::Watched),
-                unset: |store, grant| store.unset_grant(&key(grant.meta()), Some(version(grant.meta()))),
-                expected: Store::grants,
+                set: |store, grant, _| store.set_grant(grant, ObjectOrigin::Watched),
+                unset: |store, grant| {
+                    store.unset_grant(&object_key(grant.meta()), Some(metadata_version(grant.meta())))
+                },
+                expected: ImageStore::grants,
                 missing: |store, key| store.unset_grant(key, None),
             },
         );
@@ -234,12 +242,12 @@ impl Watches<'_> {
         if served.importer {
             self.namespaced::<kubevirt::DataVolume>(
                 "watch of imports",
-                Scope::default(),
+                WatchScope::default(),
                 Feed {
                     begins: |store| store.volumes.list_begins(),
-                    set: |store, volume, now| store.set_volume(&volume, now, Origin::Watched),
+                    set: |store, volume, now| store.set_volume(&volume, now, ObjectOrigin::Watched),
                     unset: |store, volume| {
-                        let (key, version) = (key(volume.meta()), version(volume.meta()));
+                        let (key, version) = (object_key(volume.meta()), metadata_version(volume.meta()));
                         let mut changed = store.unset_referrer(ReferrerKind::DataVolume, &key, Some(version));
                         let gone = store.volumes.deleted(&key, version);
                         store.touch_disk(&key);
@@ -257,56 +265,63 @@ impl Watches<'_> {
             );
             self.namespaced::<kubevirt::DataSource>(
                 "watch of sources",
-                Scope::default(),
+                WatchScope::default(),
                 Feed {
                     unset: |store, source: &kubevirt::DataSource| {
-                        store.unset_source(&key(source.meta()), Some(version(source.meta())))
+                        store.unset_source(&object_key(source.meta()), Some(metadata_version(source.meta())))
                     },
                     missing: |store, key| store.unset_source(key, None),
-                    ..table!(sources, |store, source, _| store.set_source(&source, Origin::Watched))
+                    ..table!(sources, |store, source, _| store.set_source(&source, ObjectOrigin::Watched))
                 },
             );
         }
         if served.snapshots {
             self.namespaced::<kubevirt::VolumeSnapshot>(
                 "watch of snapshots",
-                Scope::default(),
-                table!(snapshots, |store, snapshot, now| store.set_snapshot(&snapshot, now, Origin::Watched)),
+                WatchScope::default(),
+                table!(snapshots, |store, snapshot, now| store.set_snapshot(
+                    &snapshot,
+                    now,
+                    ObjectOrigin::Watched
+                )),
             );
         }
     }
 
-    fn namespaced<K: ApiObject>(&mut self, task: &'static str, scope: Scope, feed: Feed<K>) {
-        let api = api::<K>(&self.context.client, self.context.namespace.as_deref());
+    fn namespaced<K: ApiObject>(&mut self, task: &'static str, scope: WatchScope, feed: Feed<K>) {
+        let api = api_for_namespace::<K>(&self.context.client, self.context.namespace.as_deref());
         self.follow(task, api, scope, feed);
     }
 
     /// The kinds that can refer to images, but for wrappers and DataVolumes.
     fn of_referrers(&mut self, served: Served) {
         if served.machines {
-            self.namespaced::<Loose<kubevirt::VirtualMachine>>(
+            self.namespaced::<UntypedObject<kubevirt::VirtualMachine>>(
                 "watch of machines that use images",
-                Scope::default(),
+                WatchScope::default(),
                 referrers!(ReferrerKind::Machine, |store, machine, _| store
-                    .set_machine(&machine, Origin::Watched)),
+                    .set_machine(&machine, ObjectOrigin::Watched)),
             );
         }
         if served.pools {
-            self.namespaced::<Loose<kubevirt::VirtualMachinePool>>(
+            self.namespaced::<UntypedObject<kubevirt::VirtualMachinePool>>(
                 "watch of pools that use images",
-                Scope::default(),
+                WatchScope::default(),
                 referrers!(ReferrerKind::Pool, |store, pool, _| store.set_pool(&pool)),
             );
-            self.namespaced::<Loose<ControllerRevision>>(
+            self.namespaced::<UntypedObject<ControllerRevision>>(
                 "watch of revisions that use images",
-                Scope::default(),
+                WatchScope::default(),
                 Feed {
                     begins: |_| {},
                     set: |store, revision, _| store.set_revision(&revision),
                     unset: |store, revision| {
-                        store.unset_revision(&key(revision.meta()), Some(version(revision.meta())))
+                        store.unset_revision(
+                            &object_key(revision.meta()),
+                            Some(metadata_version(revision.meta())),
+                        )
                     },
-                    expected: Store::revisions,
+                    expected: ImageStore::revisions,
                     missing: |store, key| store.unset_revision(key, None),
                 },
             );
@@ -316,7 +331,7 @@ impl Watches<'_> {
     /// The kinds without a namespace. A controller of one namespace has no right to read them.
     fn of_cluster(&mut self, snapshots: bool) {
         let client = self.context.client.clone();
-        let metadata = Scope { metadata_only: true, ..Scope::default() };
+        let metadata = WatchScope { metadata_only: true, ..WatchScope::default() };
         self.follow(
             "watch of namespaces",
             Api::<PartialObjectMeta<Namespace>>::all(client.clone()),
@@ -325,21 +340,23 @@ impl Watches<'_> {
                 begins: |_| {},
                 set: |store, namespace, _| store.set_namespace(&namespace, true),
                 unset: |store, namespace| store.set_namespace(namespace, false),
-                expected: Store::namespaces,
+                expected: ImageStore::namespaces,
                 missing: |store, key| store.unset_namespace(key),
             },
         );
         if snapshots {
-            let contents = Api::<Loose<kubevirt::VolumeSnapshotContent>>::all(client);
+            let contents = Api::<UntypedObject<kubevirt::VolumeSnapshotContent>>::all(client);
             self.follow(
                 "watch of snapshot contents",
                 contents,
-                Scope::default(),
+                WatchScope::default(),
                 Feed {
                     begins: |_| {},
                     set: |store, content, _| store.set_content(&content, true),
                     unset: |store, content| store.set_content(content, false),
-                    expected: |store| store.contents.as_ref().map(Table::expected).unwrap_or_default(),
+                    expected: |store| {
+                        store.contents.as_ref().map(VersionedTable::expected).unwrap_or_default()
+                    },
                     missing: |store, key| {
                         // Which snapshot had it is not known anymore.
                         let gone = store.contents.as_mut().and_then(|contents| contents.missing(key));
@@ -350,10 +367,10 @@ impl Watches<'_> {
         }
     }
 
-    fn follow<K: Watched>(&mut self, task: &'static str, api: Api<K>, scope: Scope, feed: Feed<K>) {
+    fn follow<K: Watched>(&mut self, task: &'static str, api: Api<K>, scope: WatchScope, feed: Feed<K>) {
         let context = self.context;
         context.list_expected();
         let sink = StoreSink { context: context.clone(), feed, listed: BTreeSet::new(), is_synced: false };
-        self.tasks.push(context.env.spawn(task, watch::<K>(api, context.env.clone(), scope, sink)));
+        self.tasks.push(context.env.spawn(task, list_and_watch::<K>(api, context.env.clone(), scope, sink)));
     }
 }

@@ -7,10 +7,10 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use vmpool_diskimage::model::{Key, NamedSource};
+use vmpool_diskimage::model::{NamedSource, ObjectKey};
 use vmpool_diskimage::read::named_sources;
 use vmpool_engine::condition::IMAGE_SYNCING;
-use vmpool_engine::model::Unresolved;
+use vmpool_engine::model::UnusableTemplate;
 
 use crate::pool_key::PoolKey;
 
@@ -20,7 +20,7 @@ pub(super) trait Images: Send + Sync {
     fn is_synced(&self) -> bool;
 
     /// Why a pool cannot clone what its template names. An object that is not of an image blocks nothing.
-    fn blocker(&self, pool: &PoolKey, source: &NamedSource) -> Option<Unresolved>;
+    fn blocker(&self, pool: &PoolKey, source: &NamedSource) -> Option<UnusableTemplate>;
 }
 
 /// Wakes a pool. Returns false when the passes of its platform have ended.
@@ -43,7 +43,7 @@ struct Inner {
 struct User {
     sources: BTreeSet<NamedSource>,
     /// Why the pool waits, as it was told.
-    why: Option<Unresolved>,
+    why: Option<UnusableTemplate>,
 }
 
 #[derive(Default)]
@@ -85,7 +85,7 @@ impl ImageGate {
     }
 
     /// Why the images that the template of this pool names cannot be cloned now. The pool is woken when that changes.
-    pub(crate) fn blocker(&self, pool: &PoolKey, template: &Value) -> Option<Unresolved> {
+    pub(crate) fn blocker(&self, pool: &PoolKey, template: &Value) -> Option<UnusableTemplate> {
         let namespace = &*pool.namespace;
         let is_off = matches!(*self.0.state.lock(), State::Off);
         let named = || named_sources(namespace, &json!({ "spec": template }));
@@ -108,7 +108,7 @@ impl ImageGate {
     }
 
     /// These images changed, or what permits to use them. The caller must not lock the store of the images.
-    pub(super) fn changed(&self, images: &BTreeSet<Key>) {
+    pub(super) fn changed(&self, images: &BTreeSet<ObjectKey>) {
         self.wake(|user| user.sources.iter().any(|source| images.contains(&source.key)));
     }
 
@@ -130,7 +130,7 @@ impl ImageGate {
         }
     }
 
-    fn why(&self, pool: &PoolKey, sources: &BTreeSet<NamedSource>) -> Option<Unresolved> {
+    fn why(&self, pool: &PoolKey, sources: &BTreeSet<NamedSource>) -> Option<UnusableTemplate> {
         let known = match &*self.0.state.lock() {
             State::Off | State::Closed => return None,
             State::Unknown => None,
@@ -138,7 +138,7 @@ impl ImageGate {
         };
         match known.filter(|known| known.is_synced()) {
             Some(known) => sources.iter().find_map(|source| known.blocker(pool, source)),
-            None => (!sources.is_empty()).then(|| Unresolved {
+            None => (!sources.is_empty()).then(|| UnusableTemplate {
                 reason: IMAGE_SYNCING,
                 message: "the controller has not read the disk images yet".to_owned(),
             }),

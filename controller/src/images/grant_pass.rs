@@ -10,17 +10,17 @@ use kube::api::Patch;
 use serde_json::json;
 use vmpool_api::diskimage::VmDiskImageGrant;
 use vmpool_api::diskimage::finalizers::GRANT_PROTECTION;
-use vmpool_diskimage::grants::{Step, Surroundings, step};
-use vmpool_diskimage::model::Key;
+use vmpool_diskimage::grants::{GrantAction, GrantContext, plan_grant};
+use vmpool_diskimage::model::ObjectKey;
 use vmpool_diskimage::read;
 use vmpool_runtime::telemetry::with_causes;
 
-use super::context::Context;
-use super::live::ReadFailed;
-use super::table::Origin;
+use super::context::ImageContext;
+use super::live::ImageReadError;
+use super::table::ObjectOrigin;
 use super::writes::error_text;
 use crate::metrics::WriteKind;
-use crate::object::collection;
+use crate::object::collection_path;
 use crate::queue::Requeue;
 
 /// The wait after a request without an answer, and after a conflict that no event resolves.
@@ -31,10 +31,10 @@ const AFTER_REFUSAL: Duration = Duration::from_secs(30);
 const RECHECK: Duration = Duration::from_mins(1);
 
 /// Runs a pass.
-pub(super) async fn reconcile(context: &Context, key: &Key) -> Requeue {
+pub(super) async fn reconcile_grant(context: &ImageContext, key: &ObjectKey) -> Requeue {
     let Some(object) = context.store.lock().grant(key) else { return Requeue::Never };
-    let grant = read::grant(&object);
-    let surroundings = match surroundings(context, &object).await {
+    let grant = read::read_grant(&object);
+    let surroundings = match read_grant_surroundings(context, &object).await {
         Ok(surroundings) => surroundings,
         Err(error) => {
             let error = with_causes(&error);
@@ -42,25 +42,32 @@ pub(super) async fn reconcile(context: &Context, key: &Key) -> Requeue {
             return Requeue::After(AGAIN);
         }
     };
-    match step(&grant, surroundings) {
-        Step::None => Requeue::Never,
-        Step::Hold => Requeue::After(RECHECK),
-        step @ (Step::Protect | Step::Release) => write(context, &object, step == Step::Protect).await,
+    match plan_grant(&grant, surroundings) {
+        GrantAction::None => Requeue::Never,
+        GrantAction::Hold => Requeue::After(RECHECK),
+        step @ (GrantAction::Protect | GrantAction::Release) => {
+            write_grant_finalizer(context, &object, step == GrantAction::Protect).await
+        }
     }
 }
 
 /// What decides about the end of a grant. It is read from the API server, because a cache may be behind, and a grant that is gone
 /// permits no reference.
-async fn surroundings(context: &Context, object: &VmDiskImageGrant) -> Result<Surroundings, ReadFailed> {
+async fn read_grant_surroundings(
+    context: &ImageContext,
+    object: &VmDiskImageGrant,
+) -> Result<GrantContext, ImageReadError> {
     let metadata = &object.metadata;
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     // A controller of one namespace serves no references from others.
-    let mut found = Surroundings { serves_others: context.namespace.is_none(), ..Surroundings::default() };
+    let mut found = GrantContext { serves_others: context.namespace.is_none(), ..GrantContext::default() };
     if metadata.deletion_timestamp.is_none() || !found.serves_others {
         return Ok(found);
     }
-    found.terminating =
-        context.get_namespace(namespace).await?.and_then(|stored: Namespace| read::deleted(&stored.metadata));
+    found.terminating = context
+        .get_namespace(namespace)
+        .await?
+        .and_then(|stored: Namespace| read::deletion_time(&stored.metadata));
     if found.terminating.is_some() {
         found.has_images = context.has_image(namespace, |_| true).await?;
     }
@@ -68,7 +75,7 @@ async fn surroundings(context: &Context, object: &VmDiskImageGrant) -> Result<Su
 }
 
 /// Adds or removes the finalizer, at the version that was read.
-async fn write(context: &Context, object: &VmDiskImageGrant, protects: bool) -> Requeue {
+async fn write_grant_finalizer(context: &ImageContext, object: &VmDiskImageGrant, protects: bool) -> Requeue {
     let metadata = &object.metadata;
     let mut finalizers = metadata.finalizers.clone().unwrap_or_default();
     finalizers.retain(|name| name != GRANT_PROTECTION);
@@ -79,13 +86,13 @@ async fn write(context: &Context, object: &VmDiskImageGrant, protects: bool) -> 
         "uid": metadata.uid, "resourceVersion": metadata.resource_version, "finalizers": finalizers,
     } });
     let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref().unwrap_or_default());
-    let path = collection::<VmDiskImageGrant>(namespace.unwrap_or_default());
+    let path = collection_path::<VmDiskImageGrant>(namespace.unwrap_or_default());
     let written: Result<VmDiskImageGrant, _> =
         context.writer.patch(WriteKind::PatchImageGrant, path, name, None, Patch::Merge(patch)).await;
     match written {
         // The watch shows the end of a released grant.
         Ok(stored) if protects => {
-            context.update(|store, _| store.set_grant(stored, Origin::Written));
+            context.update(|store, _| store.set_grant(stored, ObjectOrigin::Written));
             Requeue::Never
         }
         Ok(_) => Requeue::Never,

@@ -12,14 +12,14 @@ use vmpool_api::kubevirt;
 use vmpool_platforms::slim_metadata;
 
 /// The kinds of the objects with the data of an image: what imports it, its snapshot, and what machines name.
-pub(crate) type Import = kubevirt::DataVolume;
-pub(crate) type Snapshot = kubevirt::VolumeSnapshot;
-pub(crate) type Source = kubevirt::DataSource;
+pub(crate) type DataVolumeKind = kubevirt::DataVolume;
+pub(crate) type VolumeSnapshotKind = kubevirt::VolumeSnapshot;
+pub(crate) type DataSourceKind = kubevirt::DataSource;
 
 /// An object of kind `K`, with its spec and its status as they are stored. A field of a newer version cannot fail the list.
 #[derive(Deserialize)]
 #[serde(bound = "")]
-pub(super) struct Loose<K> {
+pub(super) struct UntypedObject<K> {
     #[serde(deserialize_with = "slim_metadata")]
     pub(super) metadata: ObjectMeta,
     #[serde(default)]
@@ -33,7 +33,7 @@ pub(super) struct Loose<K> {
     kind: PhantomData<fn() -> K>,
 }
 
-impl<K> Clone for Loose<K> {
+impl<K> Clone for UntypedObject<K> {
     fn clone(&self) -> Self {
         Self {
             metadata: self.metadata.clone(),
@@ -45,13 +45,13 @@ impl<K> Clone for Loose<K> {
     }
 }
 
-impl<K> fmt::Debug for Loose<K> {
+impl<K> fmt::Debug for UntypedObject<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Loose").field("metadata", &self.metadata).finish_non_exhaustive()
     }
 }
 
-impl<K: Resource<DynamicType = ()>> Resource for Loose<K> {
+impl<K: Resource<DynamicType = ()>> Resource for UntypedObject<K> {
     type DynamicType = ();
     type Scope = K::Scope;
 

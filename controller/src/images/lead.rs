@@ -11,74 +11,82 @@ use vmpool_api::diskimage::{VirtualMachine as Wrapper, VmDiskImage, VmDiskImageG
 use vmpool_api::kubevirt;
 use vmpool_runtime::env::Task;
 
-use super::context::Context;
+use super::context::ImageContext;
 use super::feed;
 use super::grant_pass;
-use super::pass::reconcile;
+use super::pass::reconcile_image;
 use super::permission_pass;
 use super::settings::ImageSettings;
-use super::store::{Served, Store};
+use super::store::{ImageStore, Served};
 use super::wrapper_pass;
-use crate::definitions::{Definitions, Known, name};
-use crate::lead::{Shared, oversee};
+use crate::definitions::{Definitions, DefinitionsReceiver, definition_name};
+use crate::lead::{LeadershipResources, oversee_workers};
 use crate::passes;
-use crate::queue::{Queue, Requeue};
+use crate::queue::{PassQueue, Requeue};
 
 /// The definitions of the kinds with our finalizers, and of wrappers. While definitions are being removed, their objects wait for the
 /// finalizers, so each kind is served on its own.
-fn own() -> [String; 3] {
-    [name::<VmDiskImage>(), name::<Wrapper>(), name::<VmDiskImageGrant>()]
+fn image_api_definitions() -> [String; 3] {
+    [definition_name::<VmDiskImage>(), definition_name::<Wrapper>(), definition_name::<VmDiskImageGrant>()]
 }
 
 /// The definitions of what images use, if the cluster serves it.
-fn used() -> [String; 6] {
+fn image_dependency_definitions() -> [String; 6] {
     [
-        name::<kubevirt::DataVolume>(),
-        name::<kubevirt::DataSource>(),
-        name::<kubevirt::VolumeSnapshot>(),
-        name::<kubevirt::VolumeSnapshotContent>(),
-        name::<kubevirt::VirtualMachine>(),
-        name::<kubevirt::VirtualMachinePool>(),
+        definition_name::<kubevirt::DataVolume>(),
+        definition_name::<kubevirt::DataSource>(),
+        definition_name::<kubevirt::VolumeSnapshot>(),
+        definition_name::<kubevirt::VolumeSnapshotContent>(),
+        definition_name::<kubevirt::VirtualMachine>(),
+        definition_name::<kubevirt::VirtualMachinePool>(),
     ]
 }
 
 /// The definitions that the controller of images needs to know.
-pub(crate) fn definitions() -> Vec<String> {
-    own().into_iter().chain(used()).collect()
+pub(crate) fn definitions_for_images() -> Vec<String> {
+    image_api_definitions().into_iter().chain(image_dependency_definitions()).collect()
 }
 
 /// The UIDs of the definitions that exist; `None` if there is nothing to reconcile.
-fn present(known: &Definitions) -> Option<Vec<Option<String>>> {
-    own().iter().any(|name| known.uid(name).is_some()).then_some(())?;
-    Some(definitions().iter().map(|name| known.uid(name).cloned()).collect())
+fn present_definition_uids(known: &Definitions) -> Option<Vec<Option<String>>> {
+    image_api_definitions().iter().any(|name| known.uid(name).is_some()).then_some(())?;
+    Some(definitions_for_images().iter().map(|name| known.uid(name).cloned()).collect())
 }
 
-fn served(known: &Definitions) -> Served {
+fn served_image_kinds(known: &Definitions) -> Served {
     let is = |name: String| known.uid(&name).is_some();
     Served {
-        images: is(name::<VmDiskImage>()),
-        wrappers: is(name::<Wrapper>()),
-        grants: is(name::<VmDiskImageGrant>()),
-        importer: is(name::<kubevirt::DataVolume>()) && is(name::<kubevirt::DataSource>()),
-        snapshots: is(name::<kubevirt::VolumeSnapshot>()) && is(name::<kubevirt::VolumeSnapshotContent>()),
-        machines: is(name::<kubevirt::VirtualMachine>()),
-        pools: is(name::<kubevirt::VirtualMachinePool>()),
+        images: is(definition_name::<VmDiskImage>()),
+        wrappers: is(definition_name::<Wrapper>()),
+        grants: is(definition_name::<VmDiskImageGrant>()),
+        importer: is(definition_name::<kubevirt::DataVolume>())
+            && is(definition_name::<kubevirt::DataSource>()),
+        snapshots: is(definition_name::<kubevirt::VolumeSnapshot>())
+            && is(definition_name::<kubevirt::VolumeSnapshotContent>()),
+        machines: is(definition_name::<kubevirt::VirtualMachine>()),
+        pools: is(definition_name::<kubevirt::VirtualMachinePool>()),
     }
 }
 
 /// Reconciles images until `stop`, while the cluster has their definitions. If a definition appears, disappears or is
 /// replaced, the caches are filled again.
-pub(crate) async fn lead(shared: Shared, settings: ImageSettings, mut known: Known, stop: CancellationToken) {
+pub(crate) async fn lead_images(
+    shared: LeadershipResources,
+    settings: ImageSettings,
+    mut known: DefinitionsReceiver,
+    stop: CancellationToken,
+) {
     loop {
-        let is_absent = known.borrow().as_ref().is_some_and(|known| present(known).is_none());
+        let is_absent = known.borrow().as_ref().is_some_and(|known| present_definition_uids(known).is_none());
         if is_absent {
             shared.image_gate().close();
         }
-        let is_there = |known: &Option<Definitions>| known.as_ref().and_then(present).is_some();
+        let is_there =
+            |known: &Option<Definitions>| known.as_ref().and_then(present_definition_uids).is_some();
         let found = known.wait_for(is_there).boxed();
         let (definitions, serves) = match select(found, stop.cancelled().boxed()).await {
             Either::Left((Ok(known), _)) => match known.as_ref() {
-                Some(known) => (present(known), served(known)),
+                Some(known) => (present_definition_uids(known), served_image_kinds(known)),
                 None => continue,
             },
             _ => return,
@@ -86,8 +94,9 @@ pub(crate) async fn lead(shared: Shared, settings: ImageSettings, mut known: Kno
         tracing::info!(?serves, "reconciling disk images");
         let turn = stop.child_token();
         let leading = reconcile_images(shared.clone(), settings.clone(), serves, turn.clone()).boxed();
-        let is_other =
-            |known: &Option<Definitions>| known.as_ref().is_some_and(|known| present(known) != definitions);
+        let is_other = |known: &Option<Definitions>| {
+            known.as_ref().is_some_and(|known| present_definition_uids(known) != definitions)
+        };
         let changes = known.wait_for(is_other).map(drop).boxed();
         match select(leading, changes).await {
             Either::Left(_) => return stop.cancel(),
@@ -102,21 +111,26 @@ pub(crate) async fn lead(shared: Shared, settings: ImageSettings, mut known: Kno
     }
 }
 
-async fn reconcile_images(shared: Shared, settings: ImageSettings, serves: Served, stop: CancellationToken) {
+async fn reconcile_images(
+    shared: LeadershipResources,
+    settings: ImageSettings,
+    serves: Served,
+    stop: CancellationToken,
+) {
     let limits = shared.settings();
     let namespace = shared.namespace().map(str::to_owned);
     let reconciles_wrappers = settings.wrappers && serves.wrappers;
-    let store = Store::new(serves, namespace.is_none() && serves.snapshots, reconciles_wrappers);
+    let store = ImageStore::new(serves, namespace.is_none() && serves.snapshots, reconciles_wrappers);
     let env = shared.env().clone();
-    let queue = || Queue::new(env.clone(), limits.debounce, shared.metrics().queue.clone());
+    let queue = || PassQueue::new(env.clone(), limits.debounce, shared.metrics().queue.clone());
     let queues = [queue(), queue(), queue(), queue()];
     let parts = (env.clone(), shared.client().clone(), shared.writer().clone(), shared.events().clone());
-    let context = Context::new(parts, namespace, settings, limits.request_deadline, queues, store)
+    let context = ImageContext::new(parts, namespace, settings, limits.request_deadline, queues, store)
         .with_metrics(shared.metrics().clone())
         .with_gate(shared.image_gate().clone());
     let context = Arc::new(context);
-    let tasks = feed::begin(&context);
-    let images: Weak<Context> = Arc::downgrade(&context);
+    let tasks = feed::start_image_watches(&context);
+    let images: Weak<ImageContext> = Arc::downgrade(&context);
     shared.image_gate().serve(images);
     shared.metrics().images.follow({
         let context = Arc::downgrade(&context);
@@ -131,51 +145,51 @@ async fn reconcile_images(shared: Shared, settings: ImageSettings, serves: Serve
         move || context.upgrade().is_none_or(|context| context.is_synced())
     });
     let images = || {
-        work(
+        run_image_worker(
             context.clone(),
             |context| &context.queue,
-            |context, key| reconcile(context, key).boxed(),
+            |context, key| reconcile_image(context, key).boxed(),
             stop.clone(),
         )
     };
     let mut workers: Vec<Task> =
         (0..limits.workers).map(|_| env.spawn("worker of images", images())).collect();
     // Grants are few, and change rarely.
-    let grants = work(
+    let grants = run_image_worker(
         context.clone(),
         |context| &context.grants,
-        |context, key| grant_pass::reconcile(context, key).boxed(),
+        |context, key| grant_pass::reconcile_grant(context, key).boxed(),
         stop.clone(),
     );
     workers.push(env.spawn("worker of grants", grants));
-    let permissions = work(
+    let permissions = run_image_worker(
         context.clone(),
         |context| &context.permissions,
-        |context, key| permission_pass::reconcile(context, key).boxed(),
+        |context, key| permission_pass::reconcile_orphan_permission(context, key).boxed(),
         stop.clone(),
     );
     workers.push(env.spawn("worker of permissions", permissions));
     if reconciles_wrappers {
         let wrappers = || {
-            work(
+            run_image_worker(
                 context.clone(),
                 |context| &context.wrappers,
-                |context, key| wrapper_pass::reconcile(context, key).boxed(),
+                |context, key| wrapper_pass::reconcile_wrapper(context, key).boxed(),
                 stop.clone(),
             )
         };
         workers.extend((0..limits.workers).map(|_| env.spawn("worker of wrappers", wrappers())));
     }
-    oversee(workers, tasks, &stop).await;
+    oversee_workers(workers, tasks, &stop).await;
 }
 
 /// Runs the passes of a queue after the first lists.
-async fn work<K: Clone + Eq + Hash + Ord + Debug + Send + Sync>(
-    context: Arc<Context>,
-    queue: fn(&Context) -> &Queue<K>,
-    pass: for<'a> fn(&'a Context, &'a K) -> BoxFuture<'a, Requeue>,
+async fn run_image_worker<K: Clone + Eq + Hash + Ord + Debug + Send + Sync>(
+    context: Arc<ImageContext>,
+    queue: fn(&ImageContext) -> &PassQueue<K>,
+    pass: for<'a> fn(&'a ImageContext, &'a K) -> BoxFuture<'a, Requeue>,
     stop: CancellationToken,
 ) {
     passes::until_synced(&context.env, &stop, || context.is_synced()).await;
-    passes::work(&*context, queue(&context), &stop, pass).await;
+    passes::reconcile_queue(&*context, queue(&context), &stop, pass).await;
 }

@@ -12,62 +12,72 @@ use serde_json::{Value, json};
 use vmpool_api::diskimage::{VirtualMachine as Wrapper, VmDiskImage, VmDiskImageGrant};
 use vmpool_api::kubevirt;
 use vmpool_diskimage::grants::Grant;
-use vmpool_diskimage::model::{Backing, DataKind, Image, Key, NamedSource};
-use vmpool_diskimage::read::{self, backing, backing::Owned, referrer};
-use vmpool_diskimage::references::{Counted, Index, Referrer};
+use vmpool_diskimage::model::{BackingObjects, DataKind, DiskImage, NamedSource, ObjectKey};
+use vmpool_diskimage::read::{self, backing, backing::OwnedObject, referrer};
+use vmpool_diskimage::references::{CountedReferences, Referrer, ReferrerIndex};
 use vmpool_platforms::ApiObject;
-use vmpool_runtime::env::Elapsed;
+use vmpool_runtime::env::TimeoutElapsed;
 
-use super::context::Context;
-use super::kinds::Loose;
+use super::context::ImageContext;
+use super::kinds::UntypedObject;
 use crate::definitions::list_defined;
-use crate::object::collection;
+use crate::object::collection_path;
 use crate::rejection;
-use crate::watch::{Broken, Scope, Watched};
-use crate::watches::api;
+use crate::watch::{WatchError, WatchScope, Watched};
+use crate::watches::api_for_namespace;
 
 /// How many times the deadline of a request all pages of a list may take.
 const PAGES: u32 = 8;
 
 /// What DataSources point to.
-type Sources = BTreeMap<Key, BTreeSet<NamedSource>>;
+type Sources = BTreeMap<ObjectKey, BTreeSet<NamedSource>>;
 
 /// Why a live read failed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ReadFailed {
+pub(super) enum ImageReadError {
     #[error("reading an object")]
     Get(#[source] kube::Error),
     #[error("listing all objects of a kind")]
-    List(#[source] Broken),
+    List(#[source] WatchError),
     #[error(transparent)]
-    TooLate(#[from] Elapsed),
+    TooLate(#[from] TimeoutElapsed),
 }
 
-impl Context {
+impl ImageContext {
     /// Reads an object. `None` if it does not exist, or if the cluster does not serve its kind.
-    pub(super) async fn get<K: ApiObject>(&self, key: &Key) -> Result<Option<K>, ReadFailed> {
+    pub(super) async fn get<K: ApiObject>(&self, key: &ObjectKey) -> Result<Option<K>, ImageReadError> {
         self.get_as::<K, K>(key).await
     }
 
     /// Reads an object of kind `K` as JSON.
-    pub(super) async fn get_value<K: ApiObject>(&self, key: &Key) -> Result<Option<Value>, ReadFailed> {
+    pub(super) async fn get_value<K: ApiObject>(
+        &self,
+        key: &ObjectKey,
+    ) -> Result<Option<Value>, ImageReadError> {
         self.get_as::<K, Value>(key).await
     }
 
-    async fn get_as<K: ApiObject, T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>, ReadFailed> {
-        let read = rejection::get(&self.client, collection::<K>(&key.namespace), &key.name);
-        self.env.timeout(self.deadline, read).await?.map_err(ReadFailed::Get)
+    async fn get_as<K: ApiObject, T: DeserializeOwned>(
+        &self,
+        key: &ObjectKey,
+    ) -> Result<Option<T>, ImageReadError> {
+        let read = rejection::get_object(&self.client, collection_path::<K>(&key.namespace), &key.name);
+        self.env.timeout(self.deadline, read).await?.map_err(ImageReadError::Get)
     }
 
     /// The objects with the data of an image. What only watches show is taken from the caches.
-    pub(super) async fn read_backing(&self, image: &Image, cached: &Backing) -> Result<Backing, ReadFailed> {
+    pub(super) async fn read_backing(
+        &self,
+        image: &DiskImage,
+        cached: &BackingObjects,
+    ) -> Result<BackingObjects, ImageReadError> {
         let volume = self.get::<kubevirt::DataVolume>(&image.key).await?;
         let claim = self.get::<PersistentVolumeClaim>(&image.key).await?;
         let snapshot = self.get::<kubevirt::VolumeSnapshot>(&image.key).await?;
         let source = self.get::<kubevirt::DataSource>(&image.key).await?;
-        let volume = volume.as_ref().map(backing::data_volume);
-        let data_volume = Owned::found(volume.as_ref(), image, DataKind::DataVolume);
-        let snapshot = match snapshot.as_ref().map(backing::snapshot) {
+        let volume = volume.as_ref().map(backing::read_data_volume);
+        let data_volume = OwnedObject::found(volume.as_ref(), image, DataKind::DataVolume);
+        let snapshot = match snapshot.as_ref().map(backing::read_snapshot) {
             None => None,
             Some((mut owned, content)) => {
                 let known = cached.snapshot.ours().filter(|known| known.uid == owned.object.uid);
@@ -77,19 +87,24 @@ impl Context {
                 let is_missing = known.is_some_and(|known| known.content_lost);
                 if let Some(name) = content.filter(|_| is_missing) {
                     let path = kubevirt::VolumeSnapshotContent::url_path(&(), None);
-                    let read = rejection::get::<Value>(&self.client, path, &name);
-                    let content = self.env.timeout(self.deadline, read).await?.map_err(ReadFailed::Get)?;
+                    let read = rejection::get_object::<Value>(&self.client, path, &name);
+                    let content =
+                        self.env.timeout(self.deadline, read).await?.map_err(ImageReadError::Get)?;
                     owned.object.content_lost = content.is_none();
                 }
                 Some(owned)
             }
         };
-        Ok(Backing {
-            claim: Owned::found_claim(claim.as_ref().map(backing::claim).as_ref(), image, &data_volume),
+        Ok(BackingObjects {
+            claim: OwnedObject::found_claim(
+                claim.as_ref().map(backing::read_claim).as_ref(),
+                image,
+                &data_volume,
+            ),
             data_volume,
-            snapshot: Owned::found(snapshot.as_ref(), image, DataKind::Snapshot),
-            data_source: Owned::found(
-                source.as_ref().map(backing::data_source).as_ref(),
+            snapshot: OwnedObject::found(snapshot.as_ref(), image, DataKind::Snapshot),
+            data_source: OwnedObject::found(
+                source.as_ref().map(backing::read_data_source).as_ref(),
                 image,
                 DataKind::DataSource,
             ),
@@ -102,50 +117,54 @@ impl Context {
 
     /// Counts the references to an image from lists that begin now: one of each kind that can refer to it, and of what
     /// permits references from other namespaces.
-    pub(super) async fn read_references(&self, image: &Image) -> Result<Counted, ReadFailed> {
+    pub(super) async fn read_references(
+        &self,
+        image: &DiskImage,
+    ) -> Result<CountedReferences, ImageReadError> {
         let mut found: Vec<Referrer> = Vec::new();
         // A pool can change to another DataSource while the lists are read. The DataSources from before and after them show both.
         let mut sources: Sources = BTreeMap::new();
         self.list_sources(&mut sources).await?;
-        self.list_all(|object: Wrapper| found.push(referrer::wrapper(&object))).await?;
-        self.list_all(|object: Loose<kubevirt::VirtualMachine>| {
-            found.push(referrer::machine(&object.metadata, &object.spec));
+        self.list_all(|object: Wrapper| found.push(referrer::read_wrapper_referrer(&object))).await?;
+        self.list_all(|object: UntypedObject<kubevirt::VirtualMachine>| {
+            found.push(referrer::read_machine_referrer(&object.metadata, &object.spec));
         })
         .await?;
-        self.list_all(|object: Loose<kubevirt::VirtualMachinePool>| {
-            found.push(referrer::pool(&object.metadata, &object.spec));
+        self.list_all(|object: UntypedObject<kubevirt::VirtualMachinePool>| {
+            found.push(referrer::read_pool_referrer(&object.metadata, &object.spec));
         })
         .await?;
-        self.list_all(|object: Loose<ControllerRevision>| {
-            found.extend(referrer::revision(&object.metadata, &object.data));
+        self.list_all(|object: UntypedObject<ControllerRevision>| {
+            found.extend(referrer::read_revision_referrer(&object.metadata, &object.data));
         })
         .await?;
-        self.list_all(|object: Loose<kubevirt::DataVolume>| {
+        self.list_all(|object: UntypedObject<kubevirt::DataVolume>| {
             let phase = object.status["phase"].as_str();
-            found.push(referrer::data_volume(&object.metadata, &object.spec, phase));
+            found.push(referrer::read_data_volume_referrer(&object.metadata, &object.spec, phase));
         })
         .await?;
         self.list_sources(&mut sources).await?;
         // The namespaces after the grants: the deletion of a namespace comes before that of its grants.
         let mut grants: Vec<Grant> = Vec::new();
         let of_namespace = Api::<VmDiskImageGrant>::namespaced(self.client.clone(), &image.key.namespace);
-        self.pages(&of_namespace, Scope::default(), |grant| grants.push(read::grant(&grant))).await?;
+        self.pages(&of_namespace, WatchScope::default(), |grant| grants.push(read::read_grant(&grant)))
+            .await?;
         let mut labels = BTreeMap::new();
         let mut terminating = None;
         if self.namespace.is_none() && !grants.is_empty() {
             let namespaces = Api::<PartialObjectMeta<Namespace>>::all(self.client.clone());
-            let scope = Scope { metadata_only: true, ..Scope::default() };
+            let scope = WatchScope { metadata_only: true, ..WatchScope::default() };
             self.pages(&namespaces, scope, |namespace: PartialObjectMeta<Namespace>| {
                 let metadata = namespace.metadata;
                 if metadata.name.as_ref() == Some(&image.key.namespace) {
-                    terminating = read::deleted(&metadata);
+                    terminating = read::deletion_time(&metadata);
                 }
                 labels.extend(metadata.name.zip(metadata.labels));
             })
             .await?;
         }
         grants.retain(|grant| grant.is_in_effect(terminating));
-        let mut index = Index::new(found);
+        let mut index = ReferrerIndex::new(found);
         for (source, targets) in sources {
             index.set_source(&source, targets);
         }
@@ -155,20 +174,20 @@ impl Context {
     }
 
     /// Adds what the DataSources of all namespaces point to now.
-    async fn list_sources(&self, sources: &mut Sources) -> Result<(), ReadFailed> {
-        self.list_all(|object: Loose<kubevirt::DataSource>| {
+    async fn list_sources(&self, sources: &mut Sources) -> Result<(), ImageReadError> {
+        self.list_all(|object: UntypedObject<kubevirt::DataSource>| {
             let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
             let stored = json!({ "spec": object.spec, "status": object.status });
             let targets = read::source_targets(namespace, &stored);
-            sources.entry(read::key(&object.metadata)).or_default().extend(targets);
+            sources.entry(read::object_key(&object.metadata)).or_default().extend(targets);
         })
         .await
     }
 
     /// A namespace. `None` if it does not exist.
-    pub(super) async fn get_namespace(&self, name: &str) -> Result<Option<Namespace>, ReadFailed> {
-        let read = rejection::get(&self.client, Namespace::url_path(&(), None), name);
-        self.env.timeout(self.deadline, read).await?.map_err(ReadFailed::Get)
+    pub(super) async fn get_namespace(&self, name: &str) -> Result<Option<Namespace>, ImageReadError> {
+        let read = rejection::get_object(&self.client, Namespace::url_path(&(), None), name);
+        self.env.timeout(self.deadline, read).await?.map_err(ImageReadError::Get)
     }
 
     /// Whether a namespace contains an image with such metadata.
@@ -176,25 +195,30 @@ impl Context {
         &self,
         namespace: &str,
         is_such: impl Fn(&ObjectMeta) -> bool,
-    ) -> Result<bool, ReadFailed> {
+    ) -> Result<bool, ImageReadError> {
         let images = Api::<PartialObjectMeta<VmDiskImage>>::namespaced(self.client.clone(), namespace);
-        let scope = Scope { metadata_only: true, ..Scope::default() };
+        let scope = WatchScope { metadata_only: true, ..WatchScope::default() };
         let mut found = false;
         self.pages(&images, scope, |image| found |= is_such(&image.metadata)).await?;
         Ok(found)
     }
 
-    async fn list_all<K: ApiObject>(&self, visit: impl FnMut(K)) -> Result<(), ReadFailed> {
-        self.pages(&api::<K>(&self.client, self.namespace.as_deref()), Scope::default(), visit).await
+    async fn list_all<K: ApiObject>(&self, visit: impl FnMut(K)) -> Result<(), ImageReadError> {
+        self.pages(
+            &api_for_namespace::<K>(&self.client, self.namespace.as_deref()),
+            WatchScope::default(),
+            visit,
+        )
+        .await
     }
 
     async fn pages<K: Watched>(
         &self,
         api: &Api<K>,
-        scope: Scope,
+        scope: WatchScope,
         visit: impl FnMut(K),
-    ) -> Result<(), ReadFailed> {
+    ) -> Result<(), ImageReadError> {
         let listed = list_defined(api, scope, visit);
-        self.env.timeout(self.deadline * PAGES, listed).await?.map_err(ReadFailed::List)
+        self.env.timeout(self.deadline * PAGES, listed).await?.map_err(ImageReadError::List)
     }
 }

@@ -6,11 +6,11 @@
 
 use std::time::Duration;
 
-use vmpool_diskimage::model::Key;
+use vmpool_diskimage::model::ObjectKey;
 use vmpool_runtime::telemetry::with_causes;
 
-use super::context::Context;
-use super::permission::withdraw;
+use super::context::ImageContext;
+use super::permission::withdraw_clone_permission;
 use super::writes::error_text;
 use crate::queue::Requeue;
 
@@ -20,7 +20,7 @@ const AGAIN: Duration = Duration::from_secs(30);
 const RECHECK: Duration = Duration::from_mins(1);
 
 /// Runs a pass.
-pub(super) async fn reconcile(context: &Context, key: &Key) -> Requeue {
+pub(super) async fn reconcile_orphan_permission(context: &ImageContext, key: &ObjectKey) -> Requeue {
     let Some(image_uid) = context.store.lock().image_of_orphan(key) else { return Requeue::Never };
     // The watch of images may be behind that of permissions.
     match context.has_image(&key.namespace, |image| image.uid.as_ref() == Some(&image_uid)).await {
@@ -33,7 +33,7 @@ pub(super) async fn reconcile(context: &Context, key: &Key) -> Requeue {
         }
     }
     tracing::warn!(permission = %key, image_uid, "the image of a permission to clone is gone, so the controller deletes it");
-    match withdraw(context, &key.namespace, &image_uid).await {
+    match withdraw_clone_permission(context, &key.namespace, &image_uid).await {
         // The watch shows the end.
         Ok(()) => Requeue::Never,
         Err(error) => {

@@ -1,23 +1,23 @@
 //! Whether pools can use an image.
 
 use vmpool_api::diskimage::values::ImagePhase;
-use vmpool_diskimage::failure::Reason;
-use vmpool_diskimage::model::{Key, NamedSource, ReferrerKind, SourceKind};
+use vmpool_diskimage::failure::DiskImageReason;
+use vmpool_diskimage::model::{NamedSource, NamedSourceKind, ObjectKey, ReferrerKind};
 use vmpool_engine::condition::{IMAGE_FAILED, IMAGE_SYNCING, IMAGE_TERMINATING, REF_NOT_PERMITTED};
-use vmpool_engine::limits::shorten;
-use vmpool_engine::model::Unresolved;
+use vmpool_engine::limits::shorten_message;
+use vmpool_engine::model::UnusableTemplate;
 
-use super::context::Context;
+use super::context::ImageContext;
 use super::gate::Images;
 use crate::pool_key::PoolKey;
 
-impl Images for Context {
+impl Images for ImageContext {
     fn is_synced(&self) -> bool {
-        Context::is_synced(self)
+        ImageContext::is_synced(self)
     }
 
-    fn blocker(&self, pool: &PoolKey, source: &NamedSource) -> Option<Unresolved> {
-        blocker(self, pool, source)
+    fn blocker(&self, pool: &PoolKey, source: &NamedSource) -> Option<UnusableTemplate> {
+        find_image_blocker(self, pool, source)
     }
 }
 
@@ -26,27 +26,31 @@ impl Images for Context {
 /// are none: the answer would show which names they have.
 ///
 /// A DataSource that is not of an image can lead to one. Then the image decides.
-fn blocker(context: &Context, pool: &PoolKey, source: &NamedSource) -> Option<Unresolved> {
-    let direct = blocker_of(context, pool, source, None);
-    if direct.is_some() || source.kind != SourceKind::DataSource {
+fn find_image_blocker(
+    context: &ImageContext,
+    pool: &PoolKey,
+    source: &NamedSource,
+) -> Option<UnusableTemplate> {
+    let direct = find_source_blocker(context, pool, source, None);
+    if direct.is_some() || source.kind != NamedSourceKind::DataSource {
         return direct;
     }
     let behind = context.store.lock().resolve(&source.key);
-    behind.iter().find_map(|target| blocker_of(context, pool, target, Some(&source.key)))
+    behind.iter().find_map(|target| find_source_blocker(context, pool, target, Some(&source.key)))
 }
 
 /// Why a pool cannot clone an object. `alias` is the DataSource that leads to it, if the template does not name it.
-fn blocker_of(
-    context: &Context,
+fn find_source_blocker(
+    context: &ImageContext,
     pool: &PoolKey,
     source: &NamedSource,
-    alias: Option<&Key>,
-) -> Option<Unresolved> {
+    alias: Option<&ObjectKey>,
+) -> Option<UnusableTemplate> {
     let namespace = &*pool.namespace;
     let unresolved = |reason, message: String| {
         let through =
             alias.map(|alias| format!("; the template names the DataSource {alias}, which leads to it"));
-        Some(Unresolved { reason, message: shorten(message + &through.unwrap_or_default()) })
+        Some(UnusableTemplate { reason, message: shorten_message(message + &through.unwrap_or_default()) })
     };
     let key = &source.key;
     let image = context.image(key);
@@ -59,7 +63,7 @@ fn blocker_of(
             store.is_held_by_pool(key, pool.uid.as_str(), namespace),
         )
     };
-    if is_foreign && source.kind == SourceKind::DataSource {
+    if is_foreign && source.kind == NamedSourceKind::DataSource {
         return None;
     }
     // What is beside its DataSource, a user of its namespace has chosen. A name in another namespace is guessed, perhaps.
@@ -86,7 +90,7 @@ fn blocker_of(
     if status.phase == Some(ImagePhase::Failed) {
         return unresolved(IMAGE_FAILED, format!("the image {key} failed: {}", status.message));
     }
-    if status.phase == Some(ImagePhase::Ready) && status.reason == Some(Reason::Synced) {
+    if status.phase == Some(ImagePhase::Ready) && status.reason == Some(DiskImageReason::Synced) {
         return None;
     }
     unresolved(IMAGE_SYNCING, format!("the image {key} is not ready: {}", status.message))

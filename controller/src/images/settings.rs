@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use vmpool_diskimage::objects::INSTANCETYPE_LABELS;
-use vmpool_diskimage::settings::Settings;
+use vmpool_diskimage::settings::ImportLimits;
 use vmpool_diskimage::source::SourceUrl;
 
 /// Settings of disk images.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageSettings {
     /// Limits of imports.
-    pub limits: Settings,
+    pub limits: ImportLimits,
     /// Maximum time between two passes of an image.
     pub resync: Duration,
     /// Prefixes of the labels that the objects of an image get from it.
@@ -24,7 +24,7 @@ pub struct ImageSettings {
 impl Default for ImageSettings {
     fn default() -> Self {
         Self {
-            limits: Settings::default(),
+            limits: ImportLimits::default(),
             resync: Duration::from_mins(5),
             copied_label_prefixes: vec![INSTANCETYPE_LABELS.to_owned()],
             allowed_urls: Vec::new(),

@@ -11,31 +11,32 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use vmpool_api::diskimage::{VmDiskImage, VmDiskImageGrant, labels::IMAGE_UID};
 use vmpool_api::kubevirt;
 use vmpool_diskimage::clone_permission;
-use vmpool_diskimage::grants::{Grant, Origin, may_refer};
+use vmpool_diskimage::grants::{Grant, ReferrerNamespace, may_refer};
 use vmpool_diskimage::model::{
-    Backing, Claim, DataKind, DataSource, Key, NamedSource, ReferrerKind, Snapshot, SourceKind,
+    BackingClaim, BackingDataSource, BackingObjects, BackingSnapshot, DataKind, NamedSource, NamedSourceKind,
+    ObjectKey, ReferrerKind,
 };
-use vmpool_diskimage::read::{self, backing, backing::Owned, referrer, wrapper::seen_image};
-use vmpool_diskimage::references::{Counted, Index};
-use vmpool_diskimage::wrapper::{DiskName, Wrapper};
-use vmpool_diskimage::{model, model::Image};
+use vmpool_diskimage::read::{self, backing, backing::OwnedObject, referrer, wrapper::read_wrapper_image};
+use vmpool_diskimage::references::{CountedReferences, ReferrerIndex};
+use vmpool_diskimage::wrapper::{DiskNameOwner, Wrapper};
+use vmpool_diskimage::{model, model::DiskImage};
 
-use super::kinds::Loose;
-use super::table::{self, Table, key, version};
-use super::wrapped::Wrapped;
+use super::kinds::UntypedObject;
+use super::table::{self, VersionedTable, metadata_version, object_key};
+use super::wrapped::WrapperStore;
 
 mod referrers;
 
 /// The images that a change concerns.
-pub(super) type Changed = BTreeSet<Key>;
+pub(super) type Changed = BTreeSet<ObjectKey>;
 
 /// The objects besides images that changes concern.
 #[derive(Debug, Default)]
-pub(super) struct Touched {
-    pub(super) wrappers: BTreeSet<Key>,
-    pub(super) grants: BTreeSet<Key>,
+pub(super) struct TouchedObjects {
+    pub(super) wrappers: BTreeSet<ObjectKey>,
+    pub(super) grants: BTreeSet<ObjectKey>,
     /// Permissions to clone whose images are not known.
-    pub(super) permissions: BTreeSet<Key>,
+    pub(super) permissions: BTreeSet<ObjectKey>,
 }
 
 /// Which kinds the cluster serves.
@@ -53,7 +54,7 @@ pub(super) struct Served {
 
 /// The time at which an object is seen, by both clocks of the leader.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moment {
+pub(super) struct ObservationTime {
     /// To compare with times in objects. It can jump.
     pub(super) wall: Timestamp,
     /// To measure how long something lasts.
@@ -63,7 +64,7 @@ pub(super) struct Moment {
 /// A snapshot and the name of its content.
 #[derive(Clone, Debug)]
 pub(super) struct SnapshotEntry {
-    snapshot: Owned<Snapshot>,
+    snapshot: OwnedObject<BackingSnapshot>,
     content: Option<String>,
     /// The uptime at which it was first seen not ready.
     unready_since: Option<Duration>,
@@ -71,79 +72,79 @@ pub(super) struct SnapshotEntry {
 
 /// The newest known objects.
 #[derive(Debug, Default)]
-pub(super) struct Store {
+pub(super) struct ImageStore {
     pub(super) served: Served,
-    pub(super) images: Table<Arc<VmDiskImage>>,
-    pub(super) volumes: Table<Owned<model::DataVolume>>,
-    pub(super) claims: Table<Owned<Claim>>,
-    pub(super) snapshots: Table<SnapshotEntry>,
+    pub(super) images: VersionedTable<Arc<VmDiskImage>>,
+    pub(super) volumes: VersionedTable<OwnedObject<model::BackingDataVolume>>,
+    pub(super) claims: VersionedTable<OwnedObject<BackingClaim>>,
+    pub(super) snapshots: VersionedTable<SnapshotEntry>,
     /// The contents of snapshots; `None` if this controller does not watch them.
-    pub(super) contents: Option<Table<()>>,
-    pub(super) sources: Table<Owned<DataSource>>,
-    pub(super) roles: Table<Arc<Role>>,
-    pub(super) bindings: Table<Arc<RoleBinding>>,
-    grants: Table<(Grant, Arc<VmDiskImageGrant>)>,
+    pub(super) contents: Option<VersionedTable<()>>,
+    pub(super) sources: VersionedTable<OwnedObject<BackingDataSource>>,
+    pub(super) roles: VersionedTable<Arc<Role>>,
+    pub(super) bindings: VersionedTable<Arc<RoleBinding>>,
+    grants: VersionedTable<(Grant, Arc<VmDiskImageGrant>)>,
     labels: BTreeMap<String, BTreeMap<String, String>>,
     /// The namespaces that are being deleted, and since when.
     terminating: BTreeMap<String, Timestamp>,
-    referrers: BTreeMap<ReferrerKind, Table<String>>,
+    referrers: BTreeMap<ReferrerKind, VersionedTable<String>>,
     /// The stored revisions of pools, by their own names.
-    revisions: Table<String>,
-    index: Index,
+    revisions: VersionedTable<String>,
+    index: ReferrerIndex,
     /// The grants that changes concern.
-    touched_grants: BTreeSet<Key>,
+    touched_grants: BTreeSet<ObjectKey>,
     /// The permissions to clone whose images are not known since a change.
-    touched_permissions: BTreeSet<Key>,
+    touched_permissions: BTreeSet<ObjectKey>,
     /// Wrappers with their machines; `None` if this controller does not reconcile them.
-    pub(super) wrapped: Option<Wrapped>,
+    pub(super) wrapped: Option<WrapperStore>,
 }
 
-impl Store {
+impl ImageStore {
     pub(super) fn new(served: Served, watches_contents: bool, reconciles_wrappers: bool) -> Self {
-        let wrapped = reconciles_wrappers.then(Wrapped::default);
-        Self { served, contents: watches_contents.then(Table::default), wrapped, ..Self::default() }
+        let wrapped = reconciles_wrappers.then(WrapperStore::default);
+        Self { served, contents: watches_contents.then(VersionedTable::default), wrapped, ..Self::default() }
     }
 
     /// The objects with the data of an image, at this uptime.
     /// `prefixes` are those of the labels that the objects get from the image.
     pub(super) fn backing(
         &self,
-        image: &Image,
+        image: &DiskImage,
         object: &VmDiskImage,
         prefixes: &[String],
         uptime: Duration,
-    ) -> Backing {
+    ) -> BackingObjects {
         use DataKind::{DataSource, DataVolume, Snapshot};
         let key = &image.key;
         let (volume, source) = (self.volumes.get(key), self.sources.get(key));
-        let data_volume = Owned::found(volume, image, DataVolume);
+        let data_volume = OwnedObject::found(volume, image, DataVolume);
         let snapshot = self.snapshots.get(key).map(|entry| {
             let mut snapshot = entry.snapshot.clone();
             let content = entry.content.as_ref().zip(self.contents.as_ref());
             snapshot.object.content_lost =
-                content.is_some_and(|(name, contents)| contents.get(&Key::new("", name)).is_none());
+                content.is_some_and(|(name, contents)| contents.get(&ObjectKey::new("", name)).is_none());
             snapshot.object.unready_for = entry.unready_since.map(|since| uptime.saturating_sub(since));
             snapshot
         });
         let snapshot = snapshot.as_ref();
         let owned = [
-            Owned::owned(volume, image, DataVolume),
-            Owned::owned(snapshot, image, Snapshot),
-            Owned::owned(source, image, DataSource),
+            OwnedObject::owned(volume, image, DataVolume),
+            OwnedObject::owned(snapshot, image, Snapshot),
+            OwnedObject::owned(source, image, DataSource),
         ];
         let both = (image, object);
         let mislabeled = [
-            Owned::mislabeled(volume, both, prefixes, DataVolume),
-            Owned::mislabeled(snapshot, both, prefixes, Snapshot),
-            Owned::mislabeled(source, both, prefixes, DataSource),
+            OwnedObject::mislabeled(volume, both, prefixes, DataVolume),
+            OwnedObject::mislabeled(snapshot, both, prefixes, Snapshot),
+            OwnedObject::mislabeled(source, both, prefixes, DataSource),
         ];
-        Backing {
+        BackingObjects {
             importer_served: self.served.importer,
             snapshots_served: self.served.snapshots,
-            claim: Owned::found_claim(self.claims.get(key), image, &data_volume),
+            claim: OwnedObject::found_claim(self.claims.get(key), image, &data_volume),
             data_volume,
-            snapshot: Owned::found(snapshot, image, Snapshot),
-            data_source: Owned::found(source, image, DataSource),
+            snapshot: OwnedObject::found(snapshot, image, Snapshot),
+            data_source: OwnedObject::found(source, image, DataSource),
             owned: owned.into_iter().flatten().collect(),
             mislabeled: mislabeled.into_iter().flatten().collect(),
         }
@@ -156,7 +157,7 @@ impl Store {
         found.into_iter().collect()
     }
 
-    fn image_with(&self, namespace: &str, uid: &str) -> Option<Key> {
+    fn image_with(&self, namespace: &str, uid: &str) -> Option<ObjectKey> {
         let mut images = self.images.of_namespace(namespace);
         images.find(|(_, image)| image.metadata.uid.as_deref() == Some(uid)).map(|(key, _)| key.clone())
     }
@@ -165,34 +166,34 @@ impl Store {
     pub(super) fn touch_permission<K: kube::Resource>(&mut self, object: &K) -> Changed {
         let image = self.image_of(object);
         if image.is_empty() {
-            self.touched_permissions.insert(key(object.meta()));
+            self.touched_permissions.insert(object_key(object.meta()));
         }
         image
     }
 
     /// The UID of the image of a permission to clone with this key, if the image is not known.
-    pub(super) fn image_of_orphan(&self, key: &Key) -> Option<String> {
+    pub(super) fn image_of_orphan(&self, key: &ObjectKey) -> Option<String> {
         let role = self.roles.get(key).map(|role| &role.metadata);
         let binding = self.bindings.get(key).map(|binding| &binding.metadata);
         let mut uids = [role, binding].into_iter().flatten().filter_map(image_uid);
         // Other objects with the label are not of the controller.
-        let uid = uids.find(|uid| clone_permission::name(uid) == key.name)?;
+        let uid = uids.find(|uid| clone_permission::clone_permission_name(uid) == key.name)?;
         self.image_with(&key.namespace, uid).is_none().then(|| uid.to_owned())
     }
 
     /// The references to an image, as the caches show them.
-    pub(super) fn count(&self, image: &Image) -> Counted {
+    pub(super) fn count(&self, image: &DiskImage) -> CountedReferences {
         self.index.count(image, &self.grants_of(&image.key.namespace), &self.labels)
     }
 
     /// Whether an object of this kind and namespace may use an image.
-    pub(super) fn may_use(&self, image: &Key, namespace: &str, kind: ReferrerKind) -> bool {
+    pub(super) fn may_use(&self, image: &ObjectKey, namespace: &str, kind: ReferrerKind) -> bool {
         self.with_grants(image, namespace, |grants, origin| may_refer(grants, image, origin, kind))
     }
 
     /// Whether the deletion of an image waits for a pool: its deletion is requested, and the pool referred to it before.
-    pub(super) fn is_held_by_pool(&self, image: &Key, pool: &str, namespace: &str) -> bool {
-        let deleted = self.images.get(image).and_then(|image| read::deleted(&image.metadata));
+    pub(super) fn is_held_by_pool(&self, image: &ObjectKey, pool: &str, namespace: &str) -> bool {
+        let deleted = self.images.get(image).and_then(|image| read::deletion_time(&image.metadata));
         deleted.is_some_and(|deleted| self.index.had_reference(pool, namespace, image, deleted))
     }
 
@@ -203,58 +204,60 @@ impl Store {
 
     /// Whether what a template names exists, and does not belong to the image with its name. If there is no such image, what has
     /// the label of one may belong to an image that the cache does not show yet.
-    pub(super) fn is_foreign(&self, source: &NamedSource, image: Option<&Image>) -> bool {
+    pub(super) fn is_foreign(&self, source: &NamedSource, image: Option<&DiskImage>) -> bool {
         let key = &source.key;
         let (data_source, claim) = (self.sources.get(key), self.claims.get(key));
         let snapshot = self.snapshots.get(key).map(|entry| &entry.snapshot);
         let Some(image) = image else {
             let label = match source.kind {
-                SourceKind::DataSource => data_source.map(|found| &found.label),
-                SourceKind::Snapshot => snapshot.map(|found| &found.label),
-                SourceKind::Claim => claim.map(|found| &found.label),
+                NamedSourceKind::DataSource => data_source.map(|found| &found.label),
+                NamedSourceKind::Snapshot => snapshot.map(|found| &found.label),
+                NamedSourceKind::Claim => claim.map(|found| &found.label),
             };
             return label.is_some_and(Option::is_none);
         };
         match source.kind {
-            SourceKind::DataSource => Owned::found(data_source, image, DataKind::DataSource).is_foreign(),
-            SourceKind::Snapshot => Owned::found(snapshot, image, DataKind::Snapshot).is_foreign(),
-            SourceKind::Claim => {
-                let volume = Owned::found(self.volumes.get(key), image, DataKind::DataVolume);
-                Owned::found_claim(claim, image, &volume).is_foreign()
+            NamedSourceKind::DataSource => {
+                OwnedObject::found(data_source, image, DataKind::DataSource).is_foreign()
+            }
+            NamedSourceKind::Snapshot => OwnedObject::found(snapshot, image, DataKind::Snapshot).is_foreign(),
+            NamedSourceKind::Claim => {
+                let volume = OwnedObject::found(self.volumes.get(key), image, DataKind::DataVolume);
+                OwnedObject::found_claim(claim, image, &volume).is_foreign()
             }
         }
     }
 
     /// Who has the name of the disk of a wrapper, as the caches show it.
-    pub(super) fn disk_name(&self, wrapper: &Wrapper, disk: &Key) -> DiskName {
+    pub(super) fn disk_name(&self, wrapper: &Wrapper, disk: &ObjectKey) -> DiskNameOwner {
         let owner = (&wrapper.key, wrapper.uid.as_str());
-        let found = backing::disk_name(owner, self.volumes.get(disk), self.claims.get(disk));
-        if found != DiskName::Free {
+        let found = backing::find_disk_name_owner(owner, self.volumes.get(disk), self.claims.get(disk));
+        if found != DiskNameOwner::Free {
             return found;
         }
         // Neither its DataVolume nor that of the machine of another wrapper needs to exist yet.
         if self.images.get(disk).is_some() {
-            return DiskName::Taken("VMDiskImage");
+            return DiskNameOwner::Taken("VMDiskImage");
         }
         let first = self.wrapped.as_ref().and_then(|wrapped| wrapped.first_with_disk(disk));
-        first.filter(|first| *first != wrapper.key).map_or(found, |first| DiskName::Wrapper(first.name))
+        first.filter(|first| *first != wrapper.key).map_or(found, |first| DiskNameOwner::Wrapper(first.name))
     }
 
     /// Calls `decide` with the grants for an image and a namespace.
     pub(super) fn with_grants<T>(
         &self,
-        image: &Key,
+        image: &ObjectKey,
         namespace: &str,
-        decide: impl FnOnce(&[Grant], Origin<'_>) -> T,
+        decide: impl FnOnce(&[Grant], ReferrerNamespace<'_>) -> T,
     ) -> T {
-        let origin = Origin { namespace, labels: self.labels.get(namespace) };
+        let origin = ReferrerNamespace { namespace, labels: self.labels.get(namespace) };
         decide(&self.grants_of(&image.namespace), origin)
     }
 
     /// The objects besides images that changes concern since the last call.
-    pub(super) fn take_touched(&mut self) -> Touched {
-        Touched {
-            wrappers: self.wrapped.as_mut().map(Wrapped::take_touched).unwrap_or_default(),
+    pub(super) fn take_touched(&mut self) -> TouchedObjects {
+        TouchedObjects {
+            wrappers: self.wrapped.as_mut().map(WrapperStore::take_touched).unwrap_or_default(),
             grants: std::mem::take(&mut self.touched_grants),
             permissions: std::mem::take(&mut self.touched_permissions),
         }
@@ -265,40 +268,42 @@ impl Store {
         self.images.iter().map(|(key, _)| key.clone()).collect()
     }
 
-    pub(super) fn set_image(&mut self, object: VmDiskImage, origin: table::Origin) -> Changed {
-        let (key, version) = (key(&object.metadata), version(&object.metadata));
-        let now = self.wrapped.is_some().then(|| seen_image(&object));
-        let before = now.as_ref().and_then(|_| self.images.get(&key)).map(|before| seen_image(before));
+    pub(super) fn set_image(&mut self, object: VmDiskImage, origin: table::ObjectOrigin) -> Changed {
+        let (key, version) = (object_key(&object.metadata), metadata_version(&object.metadata));
+        let now = self.wrapped.is_some().then(|| read_wrapper_image(&object));
+        let before =
+            now.as_ref().and_then(|_| self.images.get(&key)).map(|before| read_wrapper_image(before));
         let set = self.images.put(origin, key.clone(), version, Arc::new(object));
         if set.is_ok() && now != before {
             self.touch_wrappers(&key);
         }
-        changed(set.is_ok(), key)
+        changed_image_set(set.is_ok(), key)
     }
 
     /// An image is gone: deleted at this version, or missing in a list.
-    pub(super) fn unset_image(&mut self, key: &Key, version: Option<u64>) -> Changed {
+    pub(super) fn unset_image(&mut self, key: &ObjectKey, version: Option<u64>) -> Changed {
         let gone = self.images.remove(key, version);
         let is_gone = gone.is_some();
         if let Some(image) = gone {
             let uid = image.metadata.uid.as_deref().unwrap_or_default();
-            self.touched_permissions.insert(Key::new(&key.namespace, clone_permission::name(uid)));
+            self.touched_permissions
+                .insert(ObjectKey::new(&key.namespace, clone_permission::clone_permission_name(uid)));
             self.touch_wrappers(key);
             self.touch_disk(key);
             self.touch_grants(&key.namespace);
         }
-        changed(is_gone, key.clone())
+        changed_image_set(is_gone, key.clone())
     }
 
     /// A change concerns the wrappers without a machine whose disk has this name.
-    pub(super) fn touch_disk(&mut self, disk: &Key) {
+    pub(super) fn touch_disk(&mut self, disk: &ObjectKey) {
         if let Some(wrapped) = &mut self.wrapped {
             wrapped.touch_disk(disk);
         }
     }
 
     /// A change concerns the wrappers of an image.
-    fn touch_wrappers(&mut self, image: &Key) {
+    fn touch_wrappers(&mut self, image: &ObjectKey) {
         if let Some(wrapped) = &mut self.wrapped {
             wrapped.touch(self.index.referrers(image, ReferrerKind::Wrapper).cloned());
         }
@@ -307,33 +312,36 @@ impl Store {
     pub(super) fn set_volume(
         &mut self,
         object: &kubevirt::DataVolume,
-        now: Moment,
-        origin: table::Origin,
+        now: ObservationTime,
+        origin: table::ObjectOrigin,
     ) -> Changed {
-        let (key, version) = (key(&object.metadata), version(&object.metadata));
-        let entry = backing::data_volume(object);
+        let (key, version) = (object_key(&object.metadata), metadata_version(&object.metadata));
+        let entry = backing::read_data_volume(object);
         if let Some(wrapped) = &mut self.wrapped
-            && let Some(disk) = read::wrapper::disk(object, now.wall)
+            && let Some(disk) = read::wrapper::read_wrapper_disk(object, now.wall)
         {
             wrapped.set_disk(key.clone(), version, disk);
         }
         let set = self.volumes.put(origin, key.clone(), version, entry);
         self.touch_disk(&key);
-        let mut affected = changed(set.is_ok(), key);
+        let mut affected = changed_image_set(set.is_ok(), key);
         let spec = serde_json::to_value(&object.spec).unwrap_or_default();
         let phase = object.status.as_ref().and_then(|status| status.phase.as_deref());
-        affected.extend(self.set_referrer(version, referrer::data_volume(&object.metadata, &spec, phase)));
+        affected.extend(
+            self.set_referrer(version, referrer::read_data_volume_referrer(&object.metadata, &spec, phase)),
+        );
         affected
     }
 
     pub(super) fn set_claim(&mut self, object: &PersistentVolumeClaim) -> Changed {
-        let key = key(&object.metadata);
+        let key = object_key(&object.metadata);
         if let Some(wrapped) = &mut self.wrapped {
             wrapped.touch_claim(&key);
         }
-        let set = self.claims.set(key.clone(), version(&object.metadata), backing::claim(object));
+        let set =
+            self.claims.set(key.clone(), metadata_version(&object.metadata), backing::read_claim(object));
         self.touch_disk(&key);
-        changed(set.is_ok(), key)
+        changed_image_set(set.is_ok(), key)
     }
 
     /// A snapshot that is not ready gets the time since when. For a new leader, that is the time when it first sees the snapshot:
@@ -341,28 +349,28 @@ impl Store {
     pub(super) fn set_snapshot(
         &mut self,
         object: &kubevirt::VolumeSnapshot,
-        now: Moment,
-        origin: table::Origin,
+        now: ObservationTime,
+        origin: table::ObjectOrigin,
     ) -> Changed {
-        let (key, version) = (key(&object.metadata), version(&object.metadata));
-        let (snapshot, content) = backing::snapshot(object);
+        let (key, version) = (object_key(&object.metadata), metadata_version(&object.metadata));
+        let (snapshot, content) = backing::read_snapshot(object);
         let before =
             self.snapshots.get(&key).filter(|before| before.snapshot.object.uid == snapshot.object.uid);
         let before = before.and_then(|before| before.unready_since);
         let unready_since = (!snapshot.object.ready).then(|| before.unwrap_or(now.uptime));
         let entry = SnapshotEntry { snapshot, content, unready_since };
         let set = self.snapshots.put(origin, key.clone(), version, entry);
-        changed(set.is_ok(), key)
+        changed_image_set(set.is_ok(), key)
     }
 
     /// Returns the image of the snapshot that has the content.
     pub(super) fn set_content(
         &mut self,
-        object: &Loose<kubevirt::VolumeSnapshotContent>,
+        object: &UntypedObject<kubevirt::VolumeSnapshotContent>,
         exists: bool,
     ) -> Changed {
         let Some(contents) = &mut self.contents else { return Changed::new() };
-        let (key, version) = (key(&object.metadata), version(&object.metadata));
+        let (key, version) = (object_key(&object.metadata), metadata_version(&object.metadata));
         if exists {
             let _known = contents.set(key, version, ());
         } else {
@@ -370,15 +378,19 @@ impl Store {
         }
         let of = &object.spec["volumeSnapshotRef"];
         let text = |field: &str| of[field].as_str().unwrap_or_default();
-        Changed::from([Key::new(text("namespace"), text("name"))])
+        Changed::from([ObjectKey::new(text("namespace"), text("name"))])
     }
 
-    pub(super) fn set_source(&mut self, object: &kubevirt::DataSource, origin: table::Origin) -> Changed {
-        let (key, version) = (key(&object.metadata), version(&object.metadata));
-        let entry = backing::data_source(object);
+    pub(super) fn set_source(
+        &mut self,
+        object: &kubevirt::DataSource,
+        origin: table::ObjectOrigin,
+    ) -> Changed {
+        let (key, version) = (object_key(&object.metadata), metadata_version(&object.metadata));
+        let entry = backing::read_data_source(object);
         let targets = read::data_source_targets(object);
         let set = self.sources.put(origin, key.clone(), version, entry);
-        let mut affected = changed(set.is_ok(), key.clone());
+        let mut affected = changed_image_set(set.is_ok(), key.clone());
         if set.is_ok() {
             affected.extend(self.index.set_source(&key, targets));
         }
@@ -386,9 +398,9 @@ impl Store {
     }
 
     /// A DataSource is gone: deleted at this version, or missing in a list.
-    pub(super) fn unset_source(&mut self, key: &Key, version: Option<u64>) -> Changed {
+    pub(super) fn unset_source(&mut self, key: &ObjectKey, version: Option<u64>) -> Changed {
         let is_gone = self.sources.remove(key, version).is_some();
-        let mut affected = changed(is_gone, key.clone());
+        let mut affected = changed_image_set(is_gone, key.clone());
         if is_gone {
             affected.extend(self.index.set_source(key, BTreeSet::new()));
         }
@@ -396,7 +408,7 @@ impl Store {
     }
 
     /// What a DataSource leads to.
-    pub(super) fn resolve(&self, source: &Key) -> Vec<NamedSource> {
+    pub(super) fn resolve(&self, source: &ObjectKey) -> Vec<NamedSource> {
         self.index.aliases().resolve(source).into_iter().cloned().collect()
     }
 
@@ -413,6 +425,6 @@ fn image_uid(metadata: &ObjectMeta) -> Option<&str> {
     metadata.labels.as_ref()?.get(IMAGE_UID).map(String::as_str)
 }
 
-fn changed(is_new: bool, key: Key) -> Changed {
+fn changed_image_set(is_new: bool, key: ObjectKey) -> Changed {
     is_new.then_some(key).into_iter().collect()
 }

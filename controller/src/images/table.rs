@@ -3,18 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use vmpool_diskimage::model::Key;
+use vmpool_diskimage::model::ObjectKey;
 
-pub(super) use vmpool_diskimage::read::key;
+pub(super) use vmpool_diskimage::read::object_key;
 
 /// The version of an object. Kubernetes allows to compare the versions of one resource as integers.
-pub(super) fn version(metadata: &ObjectMeta) -> u64 {
+pub(super) fn metadata_version(metadata: &ObjectMeta) -> u64 {
     metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default()
 }
 
 /// Where an object comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum ObjectOrigin {
     /// A watch or a list shows it.
     Watched,
     /// A write returned it.
@@ -27,17 +27,17 @@ const REMEMBERED: usize = 1000;
 
 /// The newest known objects of one kind.
 #[derive(Debug)]
-pub(super) struct Table<T> {
-    entries: BTreeMap<Key, (u64, T)>,
+pub(super) struct VersionedTable<T> {
+    entries: BTreeMap<ObjectKey, (u64, T)>,
     /// Objects that were written since the current list began, so that the list may lack them.
-    written: BTreeSet<Key>,
+    written: BTreeSet<ObjectKey>,
     /// The versions at which objects were deleted, and the same by version. The response to an earlier write can arrive after
     /// the watch has shown the deletion.
-    deleted: BTreeMap<Key, u64>,
-    deletions: BTreeSet<(u64, Key)>,
+    deleted: BTreeMap<ObjectKey, u64>,
+    deletions: BTreeSet<(u64, ObjectKey)>,
 }
 
-impl<T> Default for Table<T> {
+impl<T> Default for VersionedTable<T> {
     fn default() -> Self {
         Self {
             entries: BTreeMap::new(),
@@ -48,22 +48,25 @@ impl<T> Default for Table<T> {
     }
 }
 
-impl<T> Table<T> {
-    pub(super) fn get(&self, key: &Key) -> Option<&T> {
+impl<T> VersionedTable<T> {
+    pub(super) fn get(&self, key: &ObjectKey) -> Option<&T> {
         self.entries.get(key).map(|(_, object)| object)
     }
 
-    pub(super) fn get_entry(&self, key: &Key) -> Option<(&Key, &T)> {
+    pub(super) fn get_entry(&self, key: &ObjectKey) -> Option<(&ObjectKey, &T)> {
         self.entries.get_key_value(key).map(|(key, (_, object))| (key, object))
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Key, &T)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&ObjectKey, &T)> {
         self.entries.iter().map(|(key, (_, object))| (key, object))
     }
 
     /// The objects of one namespace.
-    pub(super) fn of_namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Key, &'a T)> {
-        let from = Key::new(namespace, "");
+    pub(super) fn of_namespace<'a>(
+        &'a self,
+        namespace: &'a str,
+    ) -> impl Iterator<Item = (&'a ObjectKey, &'a T)> {
+        let from = ObjectKey::new(namespace, "");
         self.entries
             .range(from..)
             .take_while(move |(key, _)| key.namespace == namespace)
@@ -71,15 +74,21 @@ impl<T> Table<T> {
     }
 
     /// Stores an object. Returns the former one, or `Err` if the stored one is at least as new, or was deleted since.
-    pub(super) fn put(&mut self, origin: Origin, key: Key, version: u64, object: T) -> Result<Option<T>, T> {
-        if origin == Origin::Written {
+    pub(super) fn put(
+        &mut self,
+        origin: ObjectOrigin,
+        key: ObjectKey,
+        version: u64,
+        object: T,
+    ) -> Result<Option<T>, T> {
+        if origin == ObjectOrigin::Written {
             self.written.insert(key.clone());
         }
         self.set(key, version, object)
     }
 
     /// Stores an object that a watch or a list shows.
-    pub(super) fn set(&mut self, key: Key, version: u64, object: T) -> Result<Option<T>, T> {
+    pub(super) fn set(&mut self, key: ObjectKey, version: u64, object: T) -> Result<Option<T>, T> {
         let is_known = self.entries.get(&key).is_some_and(|(known, _)| *known >= version);
         if is_known || self.deleted.get(&key).is_some_and(|deleted| *deleted >= version) {
             return Err(object);
@@ -88,7 +97,7 @@ impl<T> Table<T> {
     }
 
     /// Removes an object that was deleted at this version. An object that was created later stays.
-    pub(super) fn deleted(&mut self, key: &Key, version: u64) -> Option<T> {
+    pub(super) fn deleted(&mut self, key: &ObjectKey, version: u64) -> Option<T> {
         let newer = self.entries.get(key).is_some_and(|(known, _)| *known > version);
         if newer {
             return None;
@@ -97,7 +106,7 @@ impl<T> Table<T> {
         self.entries.remove(key).map(|(_, object)| object)
     }
 
-    fn remember_deletion(&mut self, key: &Key, version: u64) {
+    fn remember_deletion(&mut self, key: &ObjectKey, version: u64) {
         if self.deleted.get(key).is_some_and(|known| *known >= version) {
             return;
         }
@@ -113,12 +122,12 @@ impl<T> Table<T> {
     }
 
     /// Removes an object that a complete list lacks.
-    pub(super) fn missing(&mut self, key: &Key) -> Option<T> {
+    pub(super) fn missing(&mut self, key: &ObjectKey) -> Option<T> {
         self.entries.remove(key).map(|(_, object)| object)
     }
 
     /// Removes an object that was deleted at this version, or that a complete list lacks.
-    pub(super) fn remove(&mut self, key: &Key, version: Option<u64>) -> Option<T> {
+    pub(super) fn remove(&mut self, key: &ObjectKey, version: Option<u64>) -> Option<T> {
         match version {
             Some(version) => self.deleted(key, version),
             None => self.missing(key),
@@ -131,7 +140,7 @@ impl<T> Table<T> {
     }
 
     /// The objects that a complete list must contain, or they are gone.
-    pub(super) fn expected(&self) -> Vec<Key> {
+    pub(super) fn expected(&self) -> Vec<ObjectKey> {
         self.entries.keys().filter(|key| !self.written.contains(key)).cloned().collect()
     }
 }
@@ -140,14 +149,14 @@ impl<T> Table<T> {
 mod tests {
     use super::*;
 
-    fn debian() -> Key {
-        Key::new("images", "debian")
+    fn debian() -> ObjectKey {
+        ObjectKey::new("images", "debian")
     }
 
     #[test]
     fn an_older_version_is_ignored() {
-        let mut table = Table::default();
-        assert_eq!(table.put(Origin::Written, debian(), 7, "new"), Ok(None));
+        let mut table = VersionedTable::default();
+        assert_eq!(table.put(ObjectOrigin::Written, debian(), 7, "new"), Ok(None));
         assert_eq!(table.set(debian(), 5, "old"), Err("old"));
         assert_eq!(table.set(debian(), 7, "same"), Err("same"));
         assert_eq!(table.get(&debian()), Some(&"new"));
@@ -156,8 +165,8 @@ mod tests {
 
     #[test]
     fn the_deletion_of_a_predecessor_does_not_remove_its_successor() {
-        let mut table = Table::default();
-        table.put(Origin::Written, debian(), 9, "successor").unwrap();
+        let mut table = VersionedTable::default();
+        table.put(ObjectOrigin::Written, debian(), 9, "successor").unwrap();
         assert_eq!(table.deleted(&debian(), 8), None);
         assert_eq!(table.get(&debian()), Some(&"successor"));
         assert_eq!(table.deleted(&debian(), 10), Some("successor"));
@@ -165,32 +174,32 @@ mod tests {
 
     #[test]
     fn the_response_to_a_write_does_not_bring_a_deleted_object_back() {
-        let mut table = Table::default();
+        let mut table = VersionedTable::default();
         table.set(debian(), 7, "listed").unwrap();
         assert_eq!(table.deleted(&debian(), 9), Some("listed"));
         // The write removed the last finalizer, or came before the deletion.
-        assert_eq!(table.put(Origin::Written, debian(), 9, "zombie"), Err("zombie"));
-        assert_eq!(table.put(Origin::Written, debian(), 8, "zombie"), Err("zombie"));
-        assert_eq!(table.put(Origin::Written, debian(), 10, "successor"), Ok(None));
+        assert_eq!(table.put(ObjectOrigin::Written, debian(), 9, "zombie"), Err("zombie"));
+        assert_eq!(table.put(ObjectOrigin::Written, debian(), 8, "zombie"), Err("zombie"));
+        assert_eq!(table.put(ObjectOrigin::Written, debian(), 10, "successor"), Ok(None));
     }
 
     #[test]
     fn a_table_remembers_a_limited_number_of_deletions() {
-        let mut table = Table::<&str>::default();
+        let mut table = VersionedTable::<&str>::default();
         for version in 0..2 * REMEMBERED {
-            table.deleted(&Key::new("images", version.to_string()), version as u64);
+            table.deleted(&ObjectKey::new("images", version.to_string()), version as u64);
         }
         assert_eq!((table.deleted.len(), table.deletions.len()), (REMEMBERED, REMEMBERED));
-        table.deleted(&Key::new("images", "1999"), 5000);
+        table.deleted(&ObjectKey::new("images", "1999"), 5000);
         assert_eq!((table.deleted.len(), table.deletions.len()), (REMEMBERED, REMEMBERED));
     }
 
     #[test]
     fn a_list_that_began_before_a_write_does_not_remove_the_object() {
-        let mut table = Table::default();
+        let mut table = VersionedTable::default();
         table.set(debian(), 1, "listed").unwrap();
         table.list_begins();
-        table.put(Origin::Written, Key::new("images", "fedora"), 2, "written").unwrap();
+        table.put(ObjectOrigin::Written, ObjectKey::new("images", "fedora"), 2, "written").unwrap();
         assert_eq!(table.expected(), [debian()]);
         table.list_begins();
         assert_eq!(table.expected().len(), 2);
@@ -198,9 +207,9 @@ mod tests {
 
     #[test]
     fn a_namespace_contains_its_own_objects_only() {
-        let mut table = Table::default();
+        let mut table = VersionedTable::default();
         for (namespace, name) in [("a", "x"), ("b", "x"), ("b", "y"), ("bb", "x")] {
-            table.set(Key::new(namespace, name), 1, name).unwrap();
+            table.set(ObjectKey::new(namespace, name), 1, name).unwrap();
         }
         let names: Vec<&str> = table.of_namespace("b").map(|(_, name)| *name).collect();
         assert_eq!(names, ["x", "y"]);

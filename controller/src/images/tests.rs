@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::ImageSettings;
 use crate::options::PlatformName;
-use crate::testing::{Call, Fate, NAMESPACE, Refusal, Verb, World};
+use crate::testing::{Call, Fate, LeaderWorld, NAMESPACE, Refusal, Verb};
 
 const IMAGES: &str = "vmdiskimages.vmpool.dev";
 const GRANTS: &str = "vmdiskimagegrants.vmpool.dev";
@@ -50,8 +50,8 @@ fn pool(name: &str, image: &str) -> Value {
     })
 }
 
-fn with_images() -> World {
-    let mut world = World::new();
+fn with_images() -> LeaderWorld {
+    let mut world = LeaderWorld::new();
     world.images = Some(ImageSettings::default());
     world
 }
@@ -62,7 +62,7 @@ fn imported() -> Value {
     json!({ "sourceType": "http", "url": url, "diskSize": "1Gi" })
 }
 
-impl World {
+impl LeaderWorld {
     fn create_image(&self, name: &str) {
         self.create_image_of(name, &imported());
     }
@@ -367,7 +367,7 @@ async fn the_objects_of_the_last_definition_lose_their_finalizers(#[case] last: 
         .server
         .create(GRANTS, json!({ "metadata": { "name": "debian", "namespace": NAMESPACE }, "spec": spec }));
     world.lead_with_image("debian").await;
-    let finalizers = |world: &World| {
+    let finalizers = |world: &LeaderWorld| {
         let object = world.server.get(last, "debian");
         object.map(|object| object["metadata"]["finalizers"].as_array().map_or(0, Vec::len))
     };
@@ -518,7 +518,7 @@ fn grant(guests: &str) -> Value {
     json!({ "metadata": { "name": guests, "namespace": NAMESPACE }, "spec": { "from": [{ "namespace": guests }] } })
 }
 
-impl World {
+impl LeaderWorld {
     /// A ready image, a grant, and a machine of another namespace that refers to the image.
     async fn with_guest(&mut self) {
         // As in Kubernetes, a namespace that is deleted stays while it contains objects.
@@ -682,7 +682,7 @@ async fn a_list_that_an_api_server_does_not_serve_releases_no_image(#[case] lack
 
 const WRAPPERS: &str = "wrappedvirtualmachines.vmpool.dev";
 
-impl World {
+impl LeaderWorld {
     /// A wrapper `web` of a ready image, with its machine.
     async fn with_wrapper() -> Self {
         let mut world = Self::new();
@@ -726,7 +726,7 @@ impl World {
 #[tokio::test]
 async fn a_disk_that_is_lost_while_no_controller_leads_is_reported_by_the_next_one() {
     let recreated = r#"vmpool_wrapper_disk_recreated_total{namespace="team-a"}"#;
-    let mut world = World::with_wrapper().await;
+    let mut world = LeaderWorld::with_wrapper().await;
     let first = world.create_disk("web", &json!({ "phase": "Succeeded" }));
     world.advance(SECOND).await;
     // Before the machine starts, the status does not have its disk, and the start writes both at once.
@@ -761,13 +761,13 @@ async fn a_disk_that_is_lost_while_no_controller_leads_is_reported_by_the_next_o
 #[tokio::test]
 async fn a_clone_that_does_not_begin_is_kicked_after_five_minutes_three_times_and_ten_minutes_apart() {
     const MINUTE: Duration = Duration::from_mins(1);
-    let mut world = World::with_wrapper().await;
-    let now = |world: &World| world.env.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let stuck = |world: &World| {
+    let mut world = LeaderWorld::with_wrapper().await;
+    let now = |world: &LeaderWorld| world.env.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let stuck = |world: &LeaderWorld| {
         json!({ "phase": "CloneScheduled", "conditions": [{ "type": "Running", "status": "False",
             "message": "The source snapshot debian doesn't exist", "lastHeartbeatTime": now(world) }] })
     };
-    let is_there = |world: &World| world.server.get(VOLUMES, "web-root").is_some();
+    let is_there = |world: &LeaderWorld| world.server.get(VOLUMES, "web-root").is_some();
     for kicks in 1..=3 {
         world.create_disk("web", &stuck(&world));
         // Until half a minute before the kick.

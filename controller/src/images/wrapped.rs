@@ -4,31 +4,31 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use vmpool_api::diskimage::VirtualMachine as Wrapper;
-use vmpool_diskimage::model::{Found, Key};
-use vmpool_diskimage::read::wrapper::{StoredDisk, StoredMachine};
-use vmpool_diskimage::wrapper::{SeenDisk, SeenMachine, objects};
+use vmpool_diskimage::model::{FoundObject, ObjectKey};
+use vmpool_diskimage::read::wrapper::{StoredWrapperDisk, StoredWrapperMachine};
+use vmpool_diskimage::wrapper::{WrapperDisk, WrapperMachine, objects};
 
-use super::table::{Origin, Table};
+use super::table::{ObjectOrigin, VersionedTable};
 
 /// The newest known wrappers, machines and disks, and the wrappers that a change concerns.
 #[derive(Debug, Default)]
-pub(super) struct Wrapped {
-    pub(super) wrappers: Table<Arc<Wrapper>>,
+pub(super) struct WrapperStore {
+    pub(super) wrappers: VersionedTable<Arc<Wrapper>>,
     /// Machines of wrappers, and machines that have the name of a wrapper.
-    machines: Table<StoredMachine>,
+    machines: VersionedTable<StoredWrapperMachine>,
     /// The DataVolumes of the machines of wrappers.
-    disks: Table<StoredDisk>,
-    touched: BTreeSet<Key>,
+    disks: VersionedTable<StoredWrapperDisk>,
+    touched: BTreeSet<ObjectKey>,
 }
 
-impl Wrapped {
+impl WrapperStore {
     /// The wrappers that changes concern since the last call.
-    pub(super) fn take_touched(&mut self) -> BTreeSet<Key> {
+    pub(super) fn take_touched(&mut self) -> BTreeSet<ObjectKey> {
         std::mem::take(&mut self.touched)
     }
 
     /// A change concerns these wrappers.
-    pub(super) fn touch(&mut self, wrappers: impl IntoIterator<Item = Key>) {
+    pub(super) fn touch(&mut self, wrappers: impl IntoIterator<Item = ObjectKey>) {
         self.touched.extend(wrappers);
     }
 
@@ -38,24 +38,27 @@ impl Wrapped {
             let named = object.spec.vm_disk_image_ref.namespace.as_deref();
             named.is_some_and(|named| *named != key.namespace && namespace.is_none_or(|one| one == named))
         });
-        let concerned: Vec<Key> = concerned.map(|(key, _)| key.clone()).collect();
+        let concerned: Vec<ObjectKey> = concerned.map(|(key, _)| key.clone()).collect();
         self.touch(concerned);
     }
 
     /// The wrappers whose machines have a disk of this name. Its name is that of the wrapper, a dash, and that of the disk.
-    fn with_disk<'s>(&'s self, disk: &'s Key) -> impl Iterator<Item = (&'s Key, &'s Arc<Wrapper>)> {
+    fn with_disk<'s>(
+        &'s self,
+        disk: &'s ObjectKey,
+    ) -> impl Iterator<Item = (&'s ObjectKey, &'s Arc<Wrapper>)> {
         let names = disk.name.match_indices('-').map(move |(at, _)| &disk.name[..at]);
         names.filter_map(move |name| {
-            let (key, wrapper) = self.wrappers.get_entry(&Key::new(&disk.namespace, name))?;
+            let (key, wrapper) = self.wrappers.get_entry(&ObjectKey::new(&disk.namespace, name))?;
             (objects::data_volume_name(wrapper) == disk.name).then_some((key, wrapper))
         })
     }
 
     /// The wrapper whose machine gets the disk of this name: one whose machine exists, else the oldest.
-    pub(super) fn first_with_disk(&self, disk: &Key) -> Option<Key> {
-        let rank = |(key, wrapper): &(&Key, &Arc<Wrapper>)| {
+    pub(super) fn first_with_disk(&self, disk: &ObjectKey) -> Option<ObjectKey> {
+        let rank = |(key, wrapper): &(&ObjectKey, &Arc<Wrapper>)| {
             let uid = wrapper.metadata.uid.clone().unwrap_or_default();
-            let machine = StoredMachine::found(self.machines.get(key), &uid, "");
+            let machine = StoredWrapperMachine::found(self.machines.get(key), &uid, "");
             let created = wrapper.metadata.creation_timestamp.as_ref().map(|time| time.0);
             (machine.ours().is_none(), created, uid)
         };
@@ -63,23 +66,23 @@ impl Wrapped {
     }
 
     /// A change concerns the wrappers without a machine whose disk has this name.
-    pub(super) fn touch_disk(&mut self, disk: &Key) {
+    pub(super) fn touch_disk(&mut self, disk: &ObjectKey) {
         let waiting = self.with_disk(disk).filter(|(key, _)| self.machines.get(key).is_none());
-        let waiting: Vec<Key> = waiting.map(|(key, _)| key.clone()).collect();
+        let waiting: Vec<ObjectKey> = waiting.map(|(key, _)| key.clone()).collect();
         self.touch(waiting);
     }
 
     /// Stores a wrapper.
-    pub(super) fn set(&mut self, origin: Origin, key: Key, version: u64, object: Arc<Wrapper>) {
+    pub(super) fn set(&mut self, origin: ObjectOrigin, key: ObjectKey, version: u64, object: Arc<Wrapper>) {
         if self.wrappers.put(origin, key.clone(), version, object).is_ok() {
             self.touched.insert(key);
         }
     }
 
     /// A wrapper is gone: deleted at this version, or missing in a list.
-    pub(super) fn unset(&mut self, key: &Key, version: Option<u64>) {
+    pub(super) fn unset(&mut self, key: &ObjectKey, version: Option<u64>) {
         if let Some(wrapper) = self.wrappers.remove(key, version) {
-            self.touch_disk(&Key::new(&key.namespace, objects::data_volume_name(&wrapper)));
+            self.touch_disk(&ObjectKey::new(&key.namespace, objects::data_volume_name(&wrapper)));
             self.touched.insert(key.clone());
         }
     }
@@ -87,15 +90,17 @@ impl Wrapped {
     /// Stores a machine, if it belongs to a wrapper or has the name of one.
     pub(super) fn set_machine(
         &mut self,
-        origin: Origin,
-        key: Key,
+        origin: ObjectOrigin,
+        key: ObjectKey,
         version: u64,
         is_labeled: bool,
-        mut machine: StoredMachine,
+        mut machine: StoredWrapperMachine,
     ) {
         let former = self.machines.get(&key);
-        let is_relevant =
-            is_labeled || former.is_some() || origin == Origin::Written || self.wrappers.get(&key).is_some();
+        let is_relevant = is_labeled
+            || former.is_some()
+            || origin == ObjectOrigin::Written
+            || self.wrappers.get(&key).is_some();
         if !is_relevant {
             return;
         }
@@ -108,14 +113,14 @@ impl Wrapped {
     }
 
     /// A machine is gone.
-    pub(super) fn unset_machine(&mut self, key: &Key, version: Option<u64>) {
+    pub(super) fn unset_machine(&mut self, key: &ObjectKey, version: Option<u64>) {
         if self.machines.remove(key, version).is_some() {
             self.touched.insert(key.clone());
         }
     }
 
     /// Stores the disk of a machine.
-    pub(super) fn set_disk(&mut self, key: Key, version: u64, mut disk: StoredDisk) {
+    pub(super) fn set_disk(&mut self, key: ObjectKey, version: u64, mut disk: StoredWrapperDisk) {
         if let Some(former) = self.disks.get(&key) {
             disk.remember(former);
         }
@@ -126,7 +131,7 @@ impl Wrapped {
     }
 
     /// A disk is gone.
-    pub(super) fn unset_disk(&mut self, key: &Key, version: Option<u64>) {
+    pub(super) fn unset_disk(&mut self, key: &ObjectKey, version: Option<u64>) {
         let machine = self.disks.get(key).map(|disk| disk.machine.clone());
         if self.disks.remove(key, version).is_some() {
             self.touched.extend(machine);
@@ -134,17 +139,22 @@ impl Wrapped {
     }
 
     /// The claim of this name changed.
-    pub(super) fn touch_claim(&mut self, key: &Key) {
+    pub(super) fn touch_claim(&mut self, key: &ObjectKey) {
         self.touched.extend(self.disks.get(key).map(|disk| disk.machine.clone()));
     }
 
     /// The machine of a wrapper that wants the template with this digest.
-    pub(super) fn machine(&self, wrapper: &Key, uid: &str, wanted: &str) -> Found<SeenMachine> {
-        StoredMachine::found(self.machines.get(wrapper), uid, wanted)
+    pub(super) fn machine(
+        &self,
+        wrapper: &ObjectKey,
+        uid: &str,
+        wanted: &str,
+    ) -> FoundObject<WrapperMachine> {
+        StoredWrapperMachine::found(self.machines.get(wrapper), uid, wanted)
     }
 
     /// The disk of this machine.
-    pub(super) fn disk(&self, key: &Key, machine: &Found<SeenMachine>) -> Option<SeenDisk> {
+    pub(super) fn disk(&self, key: &ObjectKey, machine: &FoundObject<WrapperMachine>) -> Option<WrapperDisk> {
         self.disks.get(key).and_then(|disk| disk.of(machine)).cloned()
     }
 }

@@ -6,20 +6,20 @@ use serde_json::json;
 use vmpool_api::diskimage::values::WrapperPhase;
 use vmpool_api::diskimage::{VirtualMachine, VmDiskImage};
 use vmpool_diskimage::failure::without_queries;
-use vmpool_diskimage::model::Key;
-use vmpool_diskimage::plan::Event;
-use vmpool_diskimage::read::wrapper::seen_image;
-use vmpool_diskimage::wrapper::{self, Action, Plan, status};
+use vmpool_diskimage::model::ObjectKey;
+use vmpool_diskimage::plan::PlannedEvent;
+use vmpool_diskimage::read::wrapper::read_wrapper_image;
+use vmpool_diskimage::wrapper::{self, WrapperAction, WrapperPlan, status};
 use vmpool_runtime::telemetry::with_causes;
 
-use super::apply::Applied;
-use super::context::Context;
-use super::table::Origin;
-use super::wrapper_apply::apply;
+use super::apply::ImageActionOutcome;
+use super::context::ImageContext;
+use super::table::ObjectOrigin;
+use super::wrapper_apply::apply_wrapper_action;
 use super::wrapper_facts::WrapperFacts;
-use super::writes::{difference, error_text, json};
+use super::writes::{error_text, merge_patch_between, to_json_value};
 use crate::metrics::{WrapperMetrics, WriteKind};
-use crate::object::collection;
+use crate::object::collection_path;
 use crate::queue::Requeue;
 use crate::write::WriteError;
 
@@ -29,16 +29,16 @@ const AGAIN: Duration = Duration::from_secs(2);
 const AFTER_REFUSAL: Duration = Duration::from_secs(30);
 
 /// Runs a pass.
-pub(super) async fn reconcile(context: &Context, key: &Key) -> Requeue {
+pub(super) async fn reconcile_wrapper(context: &ImageContext, key: &ObjectKey) -> Requeue {
     let Some(mut facts) = context.wrapper_facts(key) else { return Requeue::Never };
     let mut plan = context.wrapper_plan(&facts, false);
     let image_is_live = plan.read_image;
     if plan.read_image {
         match context.get::<VmDiskImage>(&facts.wrapper.image).await {
             Ok(found) => {
-                facts.image = found.as_ref().map(seen_image);
+                facts.image = found.as_ref().map(read_wrapper_image);
                 if let Some(image) = found {
-                    context.update(|store, _| store.set_image(image, Origin::Written));
+                    context.update(|store, _| store.set_image(image, ObjectOrigin::Written));
                 }
             }
             Err(error) => {
@@ -60,56 +60,64 @@ pub(super) async fn reconcile(context: &Context, key: &Key) -> Requeue {
         }
         plan = context.wrapper_plan(&facts, image_is_live);
     }
-    let again = carry_out(context, &facts, plan).await;
+    let again = carry_out_wrapper_plan(context, &facts, plan).await;
     Requeue::After(again.unwrap_or(context.settings.resync).min(context.settings.resync))
 }
 
-async fn carry_out(context: &Context, facts: &WrapperFacts, mut plan: Plan) -> Option<Duration> {
+async fn carry_out_wrapper_plan(
+    context: &ImageContext,
+    facts: &WrapperFacts,
+    mut plan: WrapperPlan,
+) -> Option<Duration> {
     let before = &facts.wrapper.status;
-    let kicks = plan.actions.iter().any(|action| matches!(action, Action::Kick { .. }));
+    let kicks = plan.actions.iter().any(|action| matches!(action, WrapperAction::Kick { .. }));
     let binds = (&plan.status.mark, plan.status.bound) != (&before.mark, before.bound);
     // A mark protects the image only if it is stored, and a kick must count even if its response is lost.
     if (kicks || binds)
-        && let Err(again) = report(context, facts, &plan).await
+        && let Err(again) = report_wrapper_status(context, facts, &plan).await
     {
         return again;
     }
     let mut again = plan.again;
     for action in std::mem::take(&mut plan.actions) {
-        match apply(context, facts, &action).await {
-            Applied::Done => announce(context, facts, &action),
-            Applied::Gone => {}
-            Applied::Outdated => {
+        match apply_wrapper_action(context, facts, &action).await {
+            ImageActionOutcome::Done => announce_wrapper_action(context, facts, &action),
+            ImageActionOutcome::Gone => {}
+            ImageActionOutcome::Outdated => {
                 again = Some(AGAIN);
                 break;
             }
-            Applied::Unknown(error) => {
+            ImageActionOutcome::Unknown(error) => {
                 let message = error_text(&error);
                 tracing::warn!(wrapper = %facts.wrapper.key, message, "a write is not confirmed");
                 return Some(error.retry_after().unwrap_or(AGAIN));
             }
-            Applied::Failed(error) => {
+            ImageActionOutcome::Failed(error) => {
                 let message = error_text(&error);
                 tracing::warn!(wrapper = %facts.wrapper.key, ?action, message, "a write was refused");
-                wrapper::write_failed(&mut plan, &action, before, &message);
+                wrapper::report_failed_write(&mut plan, &action, before, &message);
                 again = Some(again.unwrap_or(AFTER_REFUSAL).min(AFTER_REFUSAL));
                 break;
             }
         }
     }
     if let Some(metrics) = &context.metrics
-        && plan.status.image.is_some_and(wrapper::ImageReason::is_denied)
+        && plan.status.image.is_some_and(wrapper::WrapperImageReason::is_denied)
     {
         metrics.images.denied(&facts.wrapper.image.namespace, &facts.wrapper.key.namespace, 1);
     }
-    match report(context, facts, &plan).await {
+    match report_wrapper_status(context, facts, &plan).await {
         Ok(()) => again,
         Err(sooner) => sooner.or(again),
     }
 }
 
 /// Writes the status if it differs from the stored one. `Err` says when to look again.
-async fn report(context: &Context, facts: &WrapperFacts, plan: &Plan) -> Result<(), Option<Duration>> {
+async fn report_wrapper_status(
+    context: &ImageContext,
+    facts: &WrapperFacts,
+    plan: &WrapperPlan,
+) -> Result<(), Option<Duration>> {
     let key = &facts.wrapper.key;
     // This pass may have written the status already.
     let stored = {
@@ -119,19 +127,19 @@ async fn report(context: &Context, facts: &WrapperFacts, plan: &Plan) -> Result<
     let Some(stored) = stored.filter(|stored| stored.metadata.uid == facts.object.metadata.uid) else {
         return Err(None);
     };
-    let rendered = status::render(&stored, &plan.status, context.now());
+    let rendered = status::render_wrapper_status(&stored, &plan.status, context.now());
     let old = stored.status.as_ref();
     if old == Some(&rendered) || facts.wrapper.deleting {
         return Ok(());
     }
-    let events = status::events(old, &rendered);
-    let patch = difference(&old.map(json).unwrap_or_default(), &json(&rendered));
+    let events = status::wrapper_events(old, &rendered);
+    let patch = merge_patch_between(&old.map(to_json_value).unwrap_or_default(), &to_json_value(&rendered));
     match write_status(context, &stored, patch).await {
         Ok(()) => {
-            became_ready(context, facts, plan);
-            for Event { warning, reason, message } in events {
+            observe_provisioning_time(context, facts, plan);
+            for PlannedEvent { warning, reason, message } in events {
                 if reason == status::DISK_RECREATED
-                    && let Some(metrics) = metrics(context)
+                    && let Some(metrics) = wrapper_metrics(context)
                 {
                     metrics.disk_recreated(&key.namespace);
                 }
@@ -143,7 +151,7 @@ async fn report(context: &Context, facts: &WrapperFacts, plan: &Plan) -> Result<
         Err(error) => {
             let message = error_text(&error);
             // A conflict is common, and the next pass repeats the write with what it reads.
-            let is_refused = matches!(Applied::from(error), Applied::Failed(_));
+            let is_refused = matches!(ImageActionOutcome::from(error), ImageActionOutcome::Failed(_));
             if is_refused {
                 tracing::warn!(wrapper = %key, message, "the status was refused");
             }
@@ -154,7 +162,7 @@ async fn report(context: &Context, facts: &WrapperFacts, plan: &Plan) -> Result<
 
 /// Writes the status at the version that was read: the mark of another leader must not be lost.
 async fn write_status(
-    context: &Context,
+    context: &ImageContext,
     stored: &VirtualMachine,
     status: serde_json::Value,
 ) -> Result<(), WriteError> {
@@ -163,24 +171,24 @@ async fn write_status(
         "metadata": { "uid": metadata.uid, "resourceVersion": metadata.resource_version },
         "status": status,
     });
-    let path = collection::<VirtualMachine>(metadata.namespace.as_deref().unwrap_or_default());
+    let path = collection_path::<VirtualMachine>(metadata.namespace.as_deref().unwrap_or_default());
     let name = metadata.name.as_deref().unwrap_or_default();
     let patch = kube::api::Patch::Merge(patch);
     let stored: VirtualMachine =
         context.writer.patch(WriteKind::PatchWrapperStatus, path, name, Some("status"), patch).await?;
-    context.update(|store, _| store.set_wrapper(stored, Origin::Written));
+    context.update(|store, _| store.set_wrapper(stored, ObjectOrigin::Written));
     Ok(())
 }
 
-fn metrics(context: &Context) -> Option<&WrapperMetrics> {
+fn wrapper_metrics(context: &ImageContext) -> Option<&WrapperMetrics> {
     context.metrics.as_ref().map(|metrics| &metrics.wrappers)
 }
 
 /// The event and the counter of an action that was carried out.
-fn announce(context: &Context, facts: &WrapperFacts, action: &Action) {
+fn announce_wrapper_action(context: &ImageContext, facts: &WrapperFacts, action: &WrapperAction) {
     let key = &facts.wrapper.key;
     let (reason, warning, note) = match action {
-        Action::CreateImage => {
+        WrapperAction::CreateImage => {
             let image = &facts.wrapper.image;
             (
                 "ImageCreated",
@@ -188,10 +196,12 @@ fn announce(context: &Context, facts: &WrapperFacts, action: &Action) {
                 format!("the image {image} did not exist, and was created from the template"),
             )
         }
-        Action::CreateMachine => ("VirtualMachineCreated", false, format!("the machine {key} was created")),
-        Action::UpdateMachine { .. } => return,
-        Action::Kick { .. } => {
-            if let Some(metrics) = metrics(context) {
+        WrapperAction::CreateMachine => {
+            ("VirtualMachineCreated", false, format!("the machine {key} was created"))
+        }
+        WrapperAction::UpdateMachine { .. } => return,
+        WrapperAction::Kick { .. } => {
+            if let Some(metrics) = wrapper_metrics(context) {
                 metrics.kicked(&key.namespace);
             }
             let note = "the image is ready, but the clone of the disk did not begin: the controller deleted the DataVolume, \
@@ -203,9 +213,9 @@ fn announce(context: &Context, facts: &WrapperFacts, action: &Action) {
 }
 
 /// Measures how long a wrapper took until it was ready for the first time.
-fn became_ready(context: &Context, facts: &WrapperFacts, plan: &Plan) {
+fn observe_provisioning_time(context: &ImageContext, facts: &WrapperFacts, plan: &WrapperPlan) {
     let ready = Some(WrapperPhase::Ready);
-    let Some(metrics) = metrics(context) else { return };
+    let Some(metrics) = wrapper_metrics(context) else { return };
     if plan.status.phase != ready || facts.wrapper.status.phase == ready {
         return;
     }

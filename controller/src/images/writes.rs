@@ -6,15 +6,15 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use vmpool_api::diskimage::VmDiskImage;
 use vmpool_diskimage::failure::without_queries;
-use vmpool_diskimage::model::Key;
+use vmpool_diskimage::model::ObjectKey;
 use vmpool_diskimage::objects;
 use vmpool_engine::ObjectId;
 use vmpool_platforms::ApiObject;
 
-use super::context::Context;
-use super::table::Origin;
+use super::context::ImageContext;
+use super::table::ObjectOrigin;
 use crate::metrics::WriteKind;
-use crate::object::collection;
+use crate::object::collection_path;
 use crate::write::WriteError;
 
 /// The text of a failed write, for status, events and logs. The API server can repeat the URL of an image.
@@ -32,17 +32,25 @@ pub(super) enum Disowned<K> {
     Changed,
 }
 
-impl Context {
+impl ImageContext {
     /// Creates an object in the namespace of the image.
-    pub(super) async fn create<K: ApiObject>(&self, image: &Key, object: Value) -> Result<K, WriteError> {
-        self.writer.create(WriteKind::CreateImageObject, collection::<K>(&image.namespace), object).await
+    pub(super) async fn create<K: ApiObject>(
+        &self,
+        image: &ObjectKey,
+        object: Value,
+    ) -> Result<K, WriteError> {
+        self.writer.create(WriteKind::CreateImageObject, collection_path::<K>(&image.namespace), object).await
     }
 
     /// Applies a JSON patch, which tests the UID, to the object with this name.
-    pub(super) async fn patch<K: ApiObject>(&self, key: &Key, operations: Value) -> Result<K, WriteError> {
+    pub(super) async fn patch<K: ApiObject>(
+        &self,
+        key: &ObjectKey,
+        operations: Value,
+    ) -> Result<K, WriteError> {
         let operations =
             serde_json::from_value(operations).map_err(|error| WriteError::Invalid(error.into()))?;
-        let path = collection::<K>(&key.namespace);
+        let path = collection_path::<K>(&key.namespace);
         let patch = Patch::Json::<()>(operations);
         self.writer.patch(WriteKind::PatchImageObject, path, &key.name, None, patch).await
     }
@@ -50,11 +58,11 @@ impl Context {
     /// Removes the owner reference to an image from an object. The label says from then on that the object belongs to the image.
     pub(super) async fn disown<K: ApiObject>(
         &self,
-        key: &Key,
+        key: &ObjectKey,
         object: &K,
         image_uid: &str,
     ) -> Result<Disowned<K>, WriteError> {
-        let Some(operations) = objects::disown(object.meta(), image_uid) else {
+        let Some(operations) = objects::owner_removal_patch(object.meta(), image_uid) else {
             return Ok(Disowned::NotOwned);
         };
         match self.patch::<K>(key, operations).await {
@@ -73,7 +81,7 @@ impl Context {
         mut patch: Value,
     ) -> Result<K, WriteError> {
         patch["metadata"]["uid"] = json!(uid);
-        let path = collection::<K>(namespace);
+        let path = collection_path::<K>(namespace);
         self.writer.patch(WriteKind::PatchImageObject, path, name, None, Patch::Merge(patch)).await
     }
 
@@ -85,7 +93,7 @@ impl Context {
         uid: &str,
     ) -> Result<(), WriteError> {
         let object = ObjectId::new(name, uid);
-        let path = collection::<K>(namespace);
+        let path = collection_path::<K>(namespace);
         match self.writer.delete(WriteKind::DeleteImageObject, path, &object, None).await {
             Ok(_) => Ok(()),
             Err(error) if error.is_gone() || error.is_conflict() => Ok(()),
@@ -103,23 +111,23 @@ impl Context {
         let metadata = &object.metadata;
         patch["metadata"]["uid"] = json!(metadata.uid);
         patch["metadata"]["resourceVersion"] = json!(metadata.resource_version);
-        let path = collection::<VmDiskImage>(metadata.namespace.as_deref().unwrap_or_default());
+        let path = collection_path::<VmDiskImage>(metadata.namespace.as_deref().unwrap_or_default());
         let name = metadata.name.as_deref().unwrap_or_default();
         let kind = if subresource.is_some() { WriteKind::PatchImageStatus } else { WriteKind::PatchImage };
         let stored = self.writer.patch(kind, path, name, subresource, Patch::Merge(patch)).await?;
-        self.update(|store, _| store.set_image(stored, Origin::Written));
+        self.update(|store, _| store.set_image(stored, ObjectOrigin::Written));
         Ok(())
     }
 }
 
 /// A merge patch that makes `old` equal to `new`.
-pub(super) fn difference(old: &Value, new: &Value) -> Value {
+pub(super) fn merge_patch_between(old: &Value, new: &Value) -> Value {
     let (Value::Object(old), Value::Object(new)) = (old, new) else { return new.clone() };
     let mut patch = serde_json::Map::new();
     for (field, value) in new {
         match old.get(field) {
             Some(before) if before == value => {}
-            Some(before) => drop(patch.insert(field.clone(), difference(before, value))),
+            Some(before) => drop(patch.insert(field.clone(), merge_patch_between(before, value))),
             None => drop(patch.insert(field.clone(), value.clone())),
         }
     }
@@ -130,12 +138,12 @@ pub(super) fn difference(old: &Value, new: &Value) -> Value {
 }
 
 /// An object as JSON.
-pub(super) fn json<T: serde::Serialize>(object: &T) -> Value {
+pub(super) fn to_json_value<T: serde::Serialize>(object: &T) -> Value {
     serde_json::to_value(object).unwrap_or_default()
 }
 
 /// Reads an object from JSON.
-pub(super) fn typed<T: DeserializeOwned>(object: Value) -> Option<T> {
+pub(super) fn from_json_value<T: DeserializeOwned>(object: Value) -> Option<T> {
     serde_json::from_value(object).ok()
 }
 
@@ -147,7 +155,7 @@ mod tests {
     fn a_patch_changes_what_differs_and_removes_what_is_gone() {
         let old = json!({ "a": 1, "b": { "c": 1, "d": 2 }, "e": [1, 2], "f": 3 });
         let new = json!({ "a": 1, "b": { "c": 1, "x": 3 }, "e": [2], "g": {} });
-        let patch = difference(&old, &new);
+        let patch = merge_patch_between(&old, &new);
         assert_eq!(patch, json!({ "b": { "d": null, "x": 3 }, "e": [2], "f": null, "g": {} }));
         let mut merged = old;
         json_patch::merge(&mut merged, &patch);

@@ -15,9 +15,9 @@ use prometheus_client::metrics::histogram::Histogram;
 use tower::{Layer, Service};
 use vmpool_platforms::{AttachmentOf, DiskOf, InstanceOf, Platform};
 use vmpool_runtime::Env;
-use vmpool_runtime::metrics::Registry;
+use vmpool_runtime::metrics::MetricsRegistry;
 
-use super::label_values::{Code, Resource, Verb};
+use super::label_values::{ApiResponseCode, Resource, Verb};
 use super::labels::{DurationLabels, RequestLabels};
 
 /// From a fast API server on the same node to the deadline of a request.
@@ -32,7 +32,7 @@ pub struct ApiMetrics {
 }
 
 impl ApiMetrics {
-    pub(super) fn new(registry: &mut Registry, env: &Env) -> Self {
+    pub(super) fn new(registry: &mut MetricsRegistry, env: &Env) -> Self {
         Self {
             env: env.clone(),
             requests: registry.register(
@@ -45,19 +45,19 @@ impl ApiMetrics {
                 "vmpool_api_request_duration_seconds",
                 "seconds",
                 "Time from a request until its response began. Requests without a response and watches are omitted",
-                Family::new_with_constructor(histogram as fn() -> Histogram),
+                Family::new_with_constructor(request_duration_histogram as fn() -> Histogram),
             ),
         }
     }
 
     /// The layer that counts the requests of a client, with the resources of one platform.
     pub fn layer<P: Platform>(&self) -> RequestLayer {
-        RequestLayer { metrics: self.clone(), plurals: plurals::<P>() }
+        RequestLayer { metrics: self.clone(), plurals: resource_plurals::<P>() }
     }
 }
 
 /// The resources of a platform by their plurals.
-fn plurals<P: Platform>() -> Arc<[(Cow<'static, str>, Resource)]> {
+fn resource_plurals<P: Platform>() -> Arc<[(Cow<'static, str>, Resource)]> {
     Arc::new([
         (P::Pool::plural(&()), Resource::Pools),
         (P::Machine::plural(&()), Resource::Machines),
@@ -67,7 +67,7 @@ fn plurals<P: Platform>() -> Arc<[(Cow<'static, str>, Resource)]> {
     ])
 }
 
-fn histogram() -> Histogram {
+fn request_duration_histogram() -> Histogram {
     Histogram::new(BUCKETS)
 }
 
@@ -82,27 +82,27 @@ impl RequestLayer {
     /// Counts the requests for the resources of another platform as well.
     #[must_use]
     pub fn and<P: Platform>(self) -> Self {
-        let plurals = self.plurals.iter().chain(plurals::<P>().iter()).cloned().collect();
+        let plurals = self.plurals.iter().chain(resource_plurals::<P>().iter()).cloned().collect();
         Self { plurals, ..self }
     }
 }
 
 impl<S> Layer<S> for RequestLayer {
-    type Service = Counted<S>;
+    type Service = CountedService<S>;
 
-    fn layer(&self, inner: S) -> Counted<S> {
-        Counted { inner, layer: self.clone() }
+    fn layer(&self, inner: S) -> CountedService<S> {
+        CountedService { inner, layer: self.clone() }
     }
 }
 
 /// A service whose requests are counted.
 #[derive(Clone, Debug)]
-pub struct Counted<S> {
+pub struct CountedService<S> {
     inner: S,
     layer: RequestLayer,
 }
 
-impl<S, A, B> Service<Request<A>> for Counted<S>
+impl<S, A, B> Service<Request<A>> for CountedService<S>
 where
     S: Service<Request<A>, Response = Response<B>>,
     S::Future: Send + 'static,
@@ -131,9 +131,9 @@ where
 
 impl RequestLayer {
     fn begin<A>(&self, request: &Request<A>) -> Exchange {
-        let (verb, resource) = classify(&self.plurals, request.method(), request.uri());
+        let (verb, resource) = classify_request(&self.plurals, request.method(), request.uri());
         let metrics = self.metrics.clone();
-        Exchange { begun: metrics.env.uptime(), metrics, verb, resource, code: Code::NoResponse }
+        Exchange { begun: metrics.env.uptime(), metrics, verb, resource, code: ApiResponseCode::NoResponse }
     }
 }
 
@@ -143,12 +143,12 @@ struct Exchange {
     begun: Duration,
     verb: Verb,
     resource: Resource,
-    code: Code,
+    code: ApiResponseCode,
 }
 
 impl Exchange {
     fn answered(mut self, status: StatusCode) {
-        self.code = Code::Status(status.as_u16());
+        self.code = ApiResponseCode::Status(status.as_u16());
         if self.verb != Verb::Watch {
             let took = self.metrics.env.uptime().saturating_sub(self.begun);
             let labels = DurationLabels { verb: self.verb, resource: self.resource };
@@ -166,7 +166,11 @@ impl Drop for Exchange {
 
 /// The verb and the resource of a request. Paths are those of the API:
 /// `/apis/GROUP/VERSION/[namespaces/NAMESPACE/]PLURAL[/NAME[/SUB]]`, and `/api/VERSION/...` for the core group.
-fn classify(plurals: &[(Cow<'static, str>, Resource)], method: &Method, uri: &http::Uri) -> (Verb, Resource) {
+fn classify_request(
+    plurals: &[(Cow<'static, str>, Resource)],
+    method: &Method,
+    uri: &http::Uri,
+) -> (Verb, Resource) {
     let mut path = uri.path().trim_start_matches('/').split('/');
     let prefix = if path.next() == Some("apis") { 2 } else { 1 };
     let mut path = path.skip(prefix);

@@ -6,10 +6,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use vmpool_engine::model::Lifetime;
 use vmpool_engine::plan::DiskDeleteReason;
 use vmpool_engine::{Disk, Pool};
-use vmpool_runtime::metrics::Registry;
+use vmpool_runtime::metrics::MetricsRegistry;
 
 use super::label_values::{ClaimOutcome, Collection, DiskUse};
-use super::labels::{ClaimLabels, CollectionLabels, DiskLabels, each, gauge};
+use super::labels::{ClaimLabels, CollectionLabels, DiskLabels, family_with_series, gauge_value};
 
 /// The numbers of disks of one or several pools by their usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,13 +70,13 @@ pub(super) struct DiskGauges {
 }
 
 impl DiskGauges {
-    pub(super) fn new(registry: &mut Registry) -> Self {
+    pub(super) fn new(registry: &mut MetricsRegistry) -> Self {
         Self {
             disks: registry.register(
                 "vmpool_disks",
                 "disks",
                 "Retained disks of all pools, as of the last pass of each pool",
-                each(DiskUse::ALL.iter().map(|&state| DiskLabels { state })),
+                family_with_series(DiskUse::ALL.iter().map(|&state| DiskLabels { state })),
             ),
             endless: registry.register(
                 "vmpool_disks_without_ttl",
@@ -89,9 +89,9 @@ impl DiskGauges {
 
     pub(super) fn show(&self, counts: &DiskCounts) {
         for (&state, count) in DiskUse::ALL.iter().zip(counts.states) {
-            self.disks.get_or_create(&DiskLabels { state }).set(gauge(count));
+            self.disks.get_or_create(&DiskLabels { state }).set(gauge_value(count));
         }
-        self.endless.set(gauge(counts.endless));
+        self.endless.set(gauge_value(counts.endless));
     }
 }
 
@@ -106,13 +106,13 @@ pub(crate) struct DiskMetrics {
 }
 
 impl DiskMetrics {
-    pub(super) fn new(registry: &mut Registry) -> Self {
+    pub(super) fn new(registry: &mut MetricsRegistry) -> Self {
         Self {
             claims: registry.register(
                 "vmpool_disk_claims_total",
                 "claims",
                 "Attempts to allocate a free disk to a machine, by outcome",
-                each(ClaimOutcome::ALL.iter().map(|&outcome| ClaimLabels { outcome })),
+                family_with_series(ClaimOutcome::ALL.iter().map(|&outcome| ClaimLabels { outcome })),
             ),
             reused: registry.register(
                 "vmpool_disks_reused_total",
@@ -136,7 +136,7 @@ impl DiskMetrics {
                 "vmpool_disk_collections_total",
                 "disks",
                 "Retained disks that the controller deleted, by reason",
-                each(Collection::ALL.iter().map(|&reason| CollectionLabels { reason })),
+                family_with_series(Collection::ALL.iter().map(|&reason| CollectionLabels { reason })),
             ),
         }
     }

@@ -9,14 +9,14 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use vmpool_api::diskimage::values::{ImagePhase, SourceType};
-use vmpool_diskimage::failure::Reason;
-use vmpool_runtime::metrics::{Registry, Values, Word};
+use vmpool_diskimage::failure::DiskImageReason;
+use vmpool_runtime::metrics::{MetricsRegistry, Values, Word};
 use vmpool_runtime::{label_set, words};
 
 use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
 
 use super::followed::Followed;
-use super::labels::{each, gauge};
+use super::labels::{family_with_series, gauge_value};
 use super::pool_series::label;
 
 /// The phase of an image or a wrapper.
@@ -131,17 +131,17 @@ label!(
 
 /// The result of an attempt to import an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct AttemptResult(pub(crate) Option<Reason>);
+pub(crate) struct AttemptResult(pub(crate) Option<DiskImageReason>);
 
 impl AttemptResult {
     fn all() -> impl Iterator<Item = Self> {
-        std::iter::once(None).chain(Reason::OF_ATTEMPTS.map(Some)).map(Self)
+        std::iter::once(None).chain(DiskImageReason::OF_ATTEMPTS.map(Some)).map(Self)
     }
 }
 
 impl EncodeLabelValue for AttemptResult {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
-        fmt::Write::write_str(encoder, self.0.map_or("success", Reason::as_str))
+        fmt::Write::write_str(encoder, self.0.map_or("success", DiskImageReason::as_str))
     }
 }
 
@@ -199,12 +199,12 @@ pub(crate) struct ImageMetrics {
     denied: Family<DeniedLabels, Counter>,
 }
 
-fn durations() -> Histogram {
+fn import_duration_histogram() -> Histogram {
     Histogram::new(SYNC_BUCKETS)
 }
 
 impl ImageMetrics {
-    pub(super) fn new(registry: &mut Registry) -> Self {
+    pub(super) fn new(registry: &mut MetricsRegistry) -> Self {
         Self {
             shown: Followed::default(),
             phase: registry.register(
@@ -253,14 +253,14 @@ impl ImageMetrics {
                 "vmpool_vmdi_sync_duration_seconds",
                 "seconds",
                 "Duration of the attempts to import a disk image that ended, from the turn of the image",
-                Family::new_with_constructor(durations as fn() -> Histogram),
+                Family::new_with_constructor(import_duration_histogram as fn() -> Histogram),
             ),
             attempts: registry.register(
                 "vmpool_vmdi_sync_attempts_total",
                 "attempts",
                 "Attempts to import a disk image that ended",
                 // The alerts need the series before the first attempt.
-                each(SourceLabel::ALL.iter().flat_map(|&source_type| {
+                family_with_series(SourceLabel::ALL.iter().flat_map(|&source_type| {
                     AttemptResult::all().map(move |result| AttemptLabels { source_type, result })
                 })),
             ),
@@ -269,7 +269,7 @@ impl ImageMetrics {
                 "restorations",
                 "Restorations of lost snapshots or data of disk images",
                 // The alert needs the series before the first restoration.
-                each(HealReason::ALL.iter().flat_map(|&reason| {
+                family_with_series(HealReason::ALL.iter().flat_map(|&reason| {
                     HealResult::ALL.iter().map(move |&result| HealLabels { reason, result })
                 })),
             ),
@@ -299,7 +299,12 @@ impl ImageMetrics {
     }
 
     /// Counts the end of an attempt. The API server may refuse its first write, so that it took no time.
-    pub(crate) fn attempt_ended(&self, source_type: SourceLabel, failure: Option<Reason>, took: Duration) {
+    pub(crate) fn attempt_ended(
+        &self,
+        source_type: SourceLabel,
+        failure: Option<DiskImageReason>,
+        took: Duration,
+    ) {
         let labels = AttemptLabels { source_type, result: AttemptResult(failure) };
         self.attempts.get_or_create(&labels).inc();
         self.durations.get_or_create(&labels).observe(took.as_secs_f64());
@@ -331,8 +336,8 @@ impl ImageMetrics {
         self.references.clear();
         self.unreferenced.clear();
         self.blocked.clear();
-        self.waiting.set(gauge(shown.waiting));
-        self.transferring.set(gauge(shown.transferring));
+        self.waiting.set(gauge_value(shown.waiting));
+        self.transferring.set(gauge_value(shown.transferring));
         for image in shown.images {
             let (namespace, name) = (ImageNamespace(image.namespace.into()), ImageName(image.name.into()));
             let labels = ImageLabels { namespace: namespace.clone(), name: name.clone() };
@@ -343,7 +348,7 @@ impl ImageMetrics {
             }
             for (&kind, count) in ReferrerLabel::ALL.iter().zip(image.references) {
                 let labels = ReferenceLabels { namespace: namespace.clone(), name: name.clone(), kind };
-                self.references.get_or_create(&labels).set(gauge(count));
+                self.references.get_or_create(&labels).set(gauge_value(count));
             }
             if let Some(since) = image.unreferenced_since {
                 self.unreferenced.get_or_create(&labels).set(since);

@@ -72,14 +72,14 @@ words!(
 
 /// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Code {
+pub(super) enum ApiResponseCode {
     /// An HTTP status.
     Status(u16),
     /// There was no response: the connection failed, or the request was canceled.
     NoResponse,
 }
 
-impl EncodeLabelValue for Code {
+impl EncodeLabelValue for ApiResponseCode {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
         match self {
             Self::Status(status) => write!(encoder, "{status}"),
@@ -88,7 +88,7 @@ impl EncodeLabelValue for Code {
     }
 }
 
-impl Word for Code {
+impl Word for ApiResponseCode {
     fn values() -> Values {
         Values::Open("the HTTP status, or `lost` if there was no response in time")
     }
@@ -370,9 +370,9 @@ words!(
 
 /// Why writes failed: the reasons of the condition `ReplicaFailure`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Failed(pub(super) FailureReason);
+pub(super) struct FailureReasonLabel(pub(super) FailureReason);
 
-impl Failed {
+impl FailureReasonLabel {
     pub(super) const ALL: [Self; 10] = [
         Self(FailureReason::FailedCreate),
         Self(FailureReason::MachineLost),
@@ -387,13 +387,13 @@ impl Failed {
     ];
 }
 
-impl EncodeLabelValue for Failed {
+impl EncodeLabelValue for FailureReasonLabel {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
         encoder.write_str(self.0.as_str())
     }
 }
 
-impl Word for Failed {
+impl Word for FailureReasonLabel {
     fn values() -> Values {
         Values::Fixed(
             Self::ALL

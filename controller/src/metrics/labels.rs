@@ -6,15 +6,15 @@ use prometheus_client::metrics::family::{Family, MetricConstructor};
 use vmpool_runtime::label_set;
 
 use super::label_values::{
-    ClaimOutcome, Code, Collection, Deletion, DiskUse, Failed, LeadershipChange, LedgerResource,
-    MachineState, PassResult, PassStep, PoolState, RemovalState, Resource, SettledOutcome, Verb, WakeOutcome,
-    WatchResource, WriteKind, WriteOutcome,
+    ApiResponseCode, ClaimOutcome, Collection, Deletion, DiskUse, FailureReasonLabel, LeadershipChange,
+    LedgerResource, MachineState, PassResult, PassStep, PoolState, RemovalState, Resource, SettledOutcome,
+    Verb, WakeOutcome, WatchResource, WriteKind, WriteOutcome,
 };
 
-label_set!(pub(super) RequestLabels { verb: Verb, resource: Resource, code: Code });
+label_set!(pub(super) RequestLabels { verb: Verb, resource: Resource, code: ApiResponseCode });
 label_set!(pub(super) DurationLabels { verb: Verb, resource: Resource });
 label_set!(pub(super) WriteLabels { kind: WriteKind, outcome: WriteOutcome });
-label_set!(pub(super) FailureLabels { reason: Failed });
+label_set!(pub(super) FailureLabels { reason: FailureReasonLabel });
 label_set!(pub(super) PassLabels { result: PassResult });
 label_set!(pub(super) StageLabels { stage: PassStep });
 label_set!(pub(super) WakeLabels { outcome: WakeOutcome });
@@ -31,7 +31,7 @@ label_set!(pub(super) WatchLabels { resource: WatchResource });
 label_set!(pub(super) LeadershipLabels { event: LeadershipChange });
 
 /// A family that contains these series from the start.
-pub(super) fn each<S, M>(labels: impl IntoIterator<Item = S>) -> Family<S, M>
+pub(super) fn family_with_series<S, M>(labels: impl IntoIterator<Item = S>) -> Family<S, M>
 where
     S: Clone + Eq + Hash,
     M: Default + Clone,
@@ -45,6 +45,6 @@ where
 }
 
 /// A count as the value of a gauge.
-pub(super) fn gauge(count: usize) -> i64 {
+pub(super) fn gauge_value(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

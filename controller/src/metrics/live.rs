@@ -6,10 +6,10 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use vmpool_runtime::Env;
-use vmpool_runtime::metrics::Registry;
+use vmpool_runtime::metrics::MetricsRegistry;
 
 use super::label_values::WatchResource;
-use super::labels::{WatchLabels, each, gauge};
+use super::labels::{WatchLabels, family_with_series, gauge_value};
 use super::pool_series::{PoolSeries, PoolSeriesGauges};
 use super::pools::{PoolGauges, Totals};
 
@@ -26,7 +26,7 @@ pub(crate) struct QueueState {
 
 /// The state of a leader.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Live {
+pub(crate) struct LeaderSnapshot {
     queue: QueueState,
     /// Number of objects in each cache.
     cached: [usize; WatchResource::ALL.len()],
@@ -36,7 +36,7 @@ pub(crate) struct Live {
     max_pool_series: usize,
 }
 
-impl Live {
+impl LeaderSnapshot {
     /// `cached` is in the order of [`WatchResource::ALL`].
     pub(crate) fn new(
         queue: QueueState,
@@ -61,7 +61,7 @@ impl Live {
     }
 }
 
-type Source = Box<dyn Fn() -> Option<Live> + Send + Sync>;
+type Source = Box<dyn Fn() -> Option<LeaderSnapshot> + Send + Sync>;
 
 pub(super) struct LiveGauges {
     /// One for each platform, with the number that identifies it.
@@ -81,7 +81,7 @@ impl fmt::Debug for LiveGauges {
 }
 
 impl LiveGauges {
-    pub(super) fn new(registry: &mut Registry, env: &Env) -> Self {
+    pub(super) fn new(registry: &mut MetricsRegistry, env: &Env) -> Self {
         Self {
             sources: Mutex::default(),
             pool_counts: PoolGauges::new(registry, env),
@@ -108,7 +108,7 @@ impl LiveGauges {
                 "vmpool_cache_objects",
                 "objects",
                 "Objects in the caches of the leader, including objects that do not belong to a pool",
-                each(WatchResource::ALL.iter().map(|&resource| WatchLabels { resource })),
+                family_with_series(WatchResource::ALL.iter().map(|&resource| WatchLabels { resource })),
             ),
         }
     }
@@ -127,7 +127,7 @@ impl LiveGauges {
     }
 
     pub(super) fn refresh(&self) {
-        let mut live = Live::default();
+        let mut live = LeaderSnapshot::default();
         for (_, source) in &self.sources.lock().1 {
             if let Some(of_platform) = source() {
                 live.add(of_platform);
@@ -135,11 +135,11 @@ impl LiveGauges {
         }
         self.pool_counts.show(&live.totals);
         self.pool_series.show(live.pools, live.max_pool_series);
-        self.due.set(gauge(live.queue.due));
-        self.delayed.set(gauge(live.queue.delayed));
-        self.running.set(gauge(live.queue.running));
+        self.due.set(gauge_value(live.queue.due));
+        self.delayed.set(gauge_value(live.queue.delayed));
+        self.running.set(gauge_value(live.queue.running));
         for (&resource, count) in WatchResource::ALL.iter().zip(live.cached) {
-            self.cached.get_or_create(&WatchLabels { resource }).set(gauge(count));
+            self.cached.get_or_create(&WatchLabels { resource }).set(gauge_value(count));
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Counters and histograms are updated by the code that they describe. Their labels have fixed sets of values, so an
 //! update allocates nothing. Gauges are read from their sources at each scrape, and cost nothing otherwise.
 //!
-//! Each process has one [`Metrics`]. Only the gauges of `pool_series` name pools, up to a limit, so the number of time
+//! Each process has one [`ControllerMetrics`]. Only the gauges of `pool_series` name pools, up to a limit, so the number of time
 //! series is bounded.
 
 mod api;
@@ -31,7 +31,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use vmpool_runtime::Env;
 use vmpool_runtime::lease::LeaseHealth;
-use vmpool_runtime::metrics::{Description, FloatGauge, Page, Registry};
+use vmpool_runtime::metrics::{Description, FloatGauge, MetricsPage, MetricsRegistry};
 
 pub use api::{ApiMetrics, RequestLayer};
 pub(crate) use disks::{DiskCounts, DiskMetrics};
@@ -41,21 +41,21 @@ pub(crate) use label_values::{
     ClaimOutcome, LeadershipChange, LedgerResource, PassResult, PassStep, PlatformState, WatchResource,
     WriteOutcome,
 };
-pub(crate) use live::{Live, QueueState};
+pub(crate) use live::{LeaderSnapshot, QueueState};
 pub(crate) use passes::{PassMetrics, PassTimer, QueueMetrics};
 pub(crate) use pools::{PoolCounts, PoolReport};
 pub(crate) use types::TypeMetrics;
 pub(crate) use wrappers::{ShownWrappers, WrapperMetrics};
 pub use writes::WriteMetrics;
 
-use labels::{LeadershipLabels, LedgerLabels, WatchLabels, each};
+use labels::{LeadershipLabels, LedgerLabels, WatchLabels, family_with_series};
 use live::LiveGauges;
 use platforms::PlatformGauges;
 use removals::RemovalMetrics;
 
 /// All metrics of one controller.
 #[derive(Debug)]
-pub struct Metrics {
+pub struct ControllerMetrics {
     /// Requests to the API server.
     pub(crate) api: ApiMetrics,
     /// The queue of pools.
@@ -83,14 +83,14 @@ pub struct Metrics {
     lease_remaining: FloatGauge,
     live: LiveGauges,
     lease: Mutex<Option<LeaseHealth>>,
-    page: Page,
+    page: MetricsPage,
 }
 
-impl Metrics {
+impl ControllerMetrics {
     /// Creates all metrics with the value zero. Series with known labels exist from the start, so that the first event
     /// of a kind is visible as an increase.
     pub fn new(env: &Env) -> Arc<Self> {
-        let registry = &mut Registry::new();
+        let registry = &mut MetricsRegistry::new();
         let metrics = Self {
             leader: registry.register(
                 "vmpool_leader",
@@ -108,7 +108,7 @@ impl Metrics {
                 "vmpool_lease_transitions_total",
                 "transitions",
                 "Changes of the leadership of this process",
-                each(LeadershipChange::ALL.iter().map(|&event| LeadershipLabels { event })),
+                family_with_series(LeadershipChange::ALL.iter().map(|&event| LeadershipLabels { event })),
             ),
             platforms: PlatformGauges::new(registry),
             queue: QueueMetrics::new(registry),
@@ -124,23 +124,23 @@ impl Metrics {
                 "vmpool_ledger_overdue_total",
                 "entries",
                 "Pending writes that the cache did not show in time and that the controller resolved with a live read",
-                each(LedgerResource::ALL.iter().map(|&resource| LedgerLabels { resource })),
+                family_with_series(LedgerResource::ALL.iter().map(|&resource| LedgerLabels { resource })),
             ),
             watch_restarts: registry.register(
                 "vmpool_watch_restarts_total",
                 "restarts",
                 "Watches that failed with an error. Regular restarts are not counted",
-                each(WatchResource::ALL.iter().map(|&resource| WatchLabels { resource })),
+                family_with_series(WatchResource::ALL.iter().map(|&resource| WatchLabels { resource })),
             ),
             watch_lists: registry.register(
                 "vmpool_watch_lists_total",
                 "lists",
                 "Complete lists: one when this process becomes the leader, and one whenever a watch cannot continue at its version",
-                each(WatchResource::ALL.iter().map(|&resource| WatchLabels { resource })),
+                family_with_series(WatchResource::ALL.iter().map(|&resource| WatchLabels { resource })),
             ),
             live: LiveGauges::new(registry, env),
             lease: Mutex::new(None),
-            page: Page::new(std::mem::take(registry), env!("CARGO_PKG_VERSION")),
+            page: MetricsPage::new(std::mem::take(registry), env!("CARGO_PKG_VERSION")),
         };
         Arc::new(metrics)
     }
@@ -163,10 +163,10 @@ impl Metrics {
     /// Reads queue, caches and census from `source` until the guard is dropped.
     pub(crate) fn leading(
         self: &Arc<Self>,
-        source: impl Fn() -> Option<Live> + Send + Sync + 'static,
-    ) -> Leading {
+        source: impl Fn() -> Option<LeaderSnapshot> + Send + Sync + 'static,
+    ) -> LeaderMetricsGuard {
         let number = self.live.follow(Box::new(source));
-        Leading(self.clone(), number)
+        LeaderMetricsGuard(self.clone(), number)
     }
 
     /// Counts a pending write that a live read resolved.
@@ -205,9 +205,9 @@ impl Metrics {
 
 /// Stops reading the state of a leader when the leadership ends.
 #[derive(Debug)]
-pub(crate) struct Leading(Arc<Metrics>, u64);
+pub(crate) struct LeaderMetricsGuard(Arc<ControllerMetrics>, u64);
 
-impl Drop for Leading {
+impl Drop for LeaderMetricsGuard {
     fn drop(&mut self) {
         self.0.live.forget(self.1);
     }

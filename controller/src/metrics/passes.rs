@@ -6,10 +6,10 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use vmpool_runtime::Env;
-use vmpool_runtime::metrics::Registry;
+use vmpool_runtime::metrics::MetricsRegistry;
 
 use super::label_values::{PassResult, PassStep, WakeOutcome};
-use super::labels::{PassLabels, StageLabels, WakeLabels, each};
+use super::labels::{PassLabels, StageLabels, WakeLabels, family_with_series};
 
 /// From a pass over a small converged pool to a stuck pass.
 const PASS_BUCKETS: [f64; 12] = [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0];
@@ -30,12 +30,12 @@ pub(crate) struct QueueMetrics {
 }
 
 impl QueueMetrics {
-    pub(super) fn new(registry: &mut Registry) -> Self {
+    pub(super) fn new(registry: &mut MetricsRegistry) -> Self {
         let adds: Family<WakeLabels, Counter> = registry.register(
             "vmpool_workqueue_adds_total",
             "wakeups",
             "Wakeups of pools by events. Wakeups of a pool that was already due were merged into one pass",
-            each(WakeOutcome::ALL.iter().map(|&outcome| WakeLabels { outcome })),
+            family_with_series(WakeOutcome::ALL.iter().map(|&outcome| WakeLabels { outcome })),
         );
         // Every watch event wakes a pool, so this avoids a lookup.
         let counter = |outcome| adds.get_or_create_owned(&WakeLabels { outcome });
@@ -72,7 +72,7 @@ pub(crate) struct PassMetrics {
 }
 
 impl PassMetrics {
-    pub(super) fn new(registry: &mut Registry) -> Self {
+    pub(super) fn new(registry: &mut MetricsRegistry) -> Self {
         let stages: Family<StageLabels, Histogram> =
             Family::new_with_constructor((|| Histogram::new(PASS_BUCKETS)) as fn() -> Histogram);
         for &stage in PassStep::ALL {
@@ -83,7 +83,7 @@ impl PassMetrics {
                 "vmpool_passes_total",
                 "passes",
                 "Passes over pools by their result",
-                each(PassResult::ALL.iter().map(|&result| PassLabels { result })),
+                family_with_series(PassResult::ALL.iter().map(|&result| PassLabels { result })),
             ),
             duration: registry.register(
                 "vmpool_pass_duration_seconds",

@@ -3,7 +3,7 @@
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use vmpool_runtime::label_set;
-use vmpool_runtime::metrics::Registry;
+use vmpool_runtime::metrics::MetricsRegistry;
 
 use super::label_values::PlatformState;
 use super::pool_series::PlatformName;
@@ -15,7 +15,7 @@ label_set!(PlatformLabels { platform: PlatformName, state: PlatformState });
 pub(super) struct PlatformGauges(Family<PlatformLabels, Gauge>);
 
 impl PlatformGauges {
-    pub(super) fn new(registry: &mut Registry) -> Self {
+    pub(super) fn new(registry: &mut MetricsRegistry) -> Self {
         Self(registry.register(
             "vmpool_platform_state",
             "0 or 1",

@@ -8,10 +8,10 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use vmpool_runtime::label_set;
-use vmpool_runtime::metrics::{Registry, Values, Word};
+use vmpool_runtime::metrics::{MetricsRegistry, Values, Word};
 
-use super::label_values::{Failed, MachineState, TemplateProblem};
-use super::labels::gauge;
+use super::label_values::{FailureReasonLabel, MachineState, TemplateProblem};
+use super::labels::gauge_value;
 
 /// The value of the labels in the series that sums the pools beyond the limit. No object can have this name.
 const OTHERS: &str = "(others)";
@@ -63,7 +63,7 @@ label_set!(pub(super) PoolBlockedLabels {
     namespace: Namespace,
     pool: Name,
     platform: PlatformName,
-    reason: Failed
+    reason: FailureReasonLabel
 });
 
 label_set!(pub(super) PoolTemplateLabels {
@@ -83,7 +83,7 @@ pub(crate) struct PoolNumbers {
     pub(super) free_disks: usize,
     pub(super) preserved_volumes: usize,
     /// Number of pools that are blocked for each reason.
-    pub(super) blocked: [usize; Failed::ALL.len()],
+    pub(super) blocked: [usize; FailureReasonLabel::ALL.len()],
     /// Number of pools with each condition about the template.
     pub(super) template: [usize; TemplateProblem::ALL.len()],
     /// Whether pools can have copies of instance types and preferences. Other pools have no series about them.
@@ -112,9 +112,9 @@ pub(crate) type PoolSeries = Vec<((Namespace, Name, PlatformName), PoolNumbers)>
 
 /// The series of all pools: the first `limit` by namespace and name, so that all replicas select the same ones, and one
 /// with the sum of the rest.
-fn capped(pools: PoolSeries, limit: usize) -> PoolSeries {
+fn cap_pool_series(pools: PoolSeries, limit: usize) -> PoolSeries {
     let (mut rest, mut pools): (PoolSeries, PoolSeries) =
-        pools.into_iter().partition(|(pool, _)| *pool == others());
+        pools.into_iter().partition(|(pool, _)| *pool == other_pools_labels());
     if pools.len() > limit {
         pools.sort_by(|(one, _), (other, _)| one.cmp(other));
         rest.extend(pools.drain(limit..));
@@ -124,13 +124,13 @@ fn capped(pools: PoolSeries, limit: usize) -> PoolSeries {
         for (_, numbers) in &rest {
             sum.add(numbers);
         }
-        pools.push((others(), sum));
+        pools.push((other_pools_labels(), sum));
     }
     pools
 }
 
 /// The series of the pools without one of their own.
-pub(super) fn others() -> (Namespace, Name, PlatformName) {
+pub(super) fn other_pools_labels() -> (Namespace, Name, PlatformName) {
     let others = || OTHERS.into();
     (Namespace(others()), Name(others()), PlatformName(others()))
 }
@@ -148,7 +148,7 @@ pub(super) struct PoolSeriesGauges {
 }
 
 impl PoolSeriesGauges {
-    pub(super) fn new(registry: &mut Registry) -> Self {
+    pub(super) fn new(registry: &mut MetricsRegistry) -> Self {
         Self {
             machines: registry.register(
                 "vmpool_pool_machines",
@@ -204,34 +204,34 @@ impl PoolSeriesGauges {
         self.template.clear();
         self.outdated.clear();
         self.repairs.clear();
-        for ((namespace, pool, platform), numbers) in capped(pools, limit) {
+        for ((namespace, pool, platform), numbers) in cap_pool_series(pools, limit) {
             for (&state, count) in MachineState::ALL.iter().zip(numbers.machines) {
                 let (namespace, pool, platform) = (namespace.clone(), pool.clone(), platform.clone());
                 let labels = PoolMachineLabels { namespace, pool, platform, state };
-                self.machines.get_or_create(&labels).set(gauge(count));
+                self.machines.get_or_create(&labels).set(gauge_value(count));
             }
             for (reason, count) in
-                Failed::ALL.into_iter().zip(numbers.blocked).filter(|(_, count)| *count > 0)
+                FailureReasonLabel::ALL.into_iter().zip(numbers.blocked).filter(|(_, count)| *count > 0)
             {
                 let (namespace, pool, platform) = (namespace.clone(), pool.clone(), platform.clone());
                 let labels = PoolBlockedLabels { namespace, pool, platform, reason };
-                self.blocked.get_or_create(&labels).set(gauge(count));
+                self.blocked.get_or_create(&labels).set(gauge_value(count));
             }
             let problems = TemplateProblem::ALL.iter().zip(numbers.template);
             for (&condition, count) in problems.filter(|(_, count)| *count > 0) {
                 let (namespace, pool, platform) = (namespace.clone(), pool.clone(), platform.clone());
                 let labels = PoolTemplateLabels { namespace, pool, platform, condition };
-                self.template.get_or_create(&labels).set(gauge(count));
+                self.template.get_or_create(&labels).set(gauge_value(count));
             }
             if numbers.has_copies {
                 let labels = PoolTypeLabels { namespace: namespace.clone(), pool: pool.clone() };
-                self.outdated.get_or_create(&labels).set(gauge(numbers.outdated));
+                self.outdated.get_or_create(&labels).set(gauge_value(numbers.outdated));
                 self.repairs.get_or_create(&labels).inc_by(numbers.repairs as u64);
             }
             let labels = PoolDiskLabels { namespace, pool, platform };
-            self.free_disks.get_or_create(&labels).set(gauge(numbers.free_disks));
+            self.free_disks.get_or_create(&labels).set(gauge_value(numbers.free_disks));
             if numbers.preserved_volumes > 0 {
-                self.preserved_volumes.get_or_create(&labels).set(gauge(numbers.preserved_volumes));
+                self.preserved_volumes.get_or_create(&labels).set(gauge_value(numbers.preserved_volumes));
             }
         }
     }

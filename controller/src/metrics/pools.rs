@@ -8,16 +8,20 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use vmpool_engine::failure::FailureReason;
-use vmpool_engine::ledger::{Fact, Ledger};
+use vmpool_engine::ledger::{Ledger, LedgerFacts};
 use vmpool_engine::status::Availability;
-use vmpool_engine::{Memory, Pool, Status, condition};
+use vmpool_engine::{ComputedStatus, PassMemory, Pool, condition};
 use vmpool_runtime::Env;
-use vmpool_runtime::metrics::{FloatGauge, Registry};
+use vmpool_runtime::metrics::{FloatGauge, MetricsRegistry};
 
 use super::disks::{DiskCounts, DiskGauges};
-use super::label_values::{Failed, LedgerResource, MachineState, PoolState, RemovalState, TemplateProblem};
-use super::labels::{LedgerLabels, MachineLabels, PoolLabels, RemovalLabels, each, gauge};
-use super::pool_series::{Name, Namespace, PlatformName, PoolNumbers, PoolSeries, others};
+use super::label_values::{
+    FailureReasonLabel, LedgerResource, MachineState, PoolState, RemovalState, TemplateProblem,
+};
+use super::labels::{
+    LedgerLabels, MachineLabels, PoolLabels, RemovalLabels, family_with_series, gauge_value,
+};
+use super::pool_series::{Name, Namespace, PlatformName, PoolNumbers, PoolSeries, other_pools_labels};
 use crate::pool_key::PoolKey;
 
 /// The counts of one pool after a pass.
@@ -27,7 +31,7 @@ pub(crate) struct PoolReport {
     name: Arc<str>,
     state: PoolState,
     /// The reason of its condition ReplicaFailure.
-    blocked: Option<Failed>,
+    blocked: Option<FailureReasonLabel>,
     machines: [usize; MachineState::ALL.len()],
     removals: [usize; RemovalState::ALL.len()],
     disks: DiskCounts,
@@ -44,11 +48,11 @@ impl PoolReport {
     /// The counts of a pool. `terminating` is the number of terminating machines.
     pub(crate) fn served(
         pool: &Pool,
-        status: &Status,
+        status: &ComputedStatus,
         terminating: usize,
         availability: Availability,
         disks: DiskCounts,
-        memory: &Memory,
+        memory: &PassMemory,
     ) -> Self {
         let summary = &status.summary;
         let failure = status
@@ -78,8 +82,9 @@ impl PoolReport {
             MachineState::Claimed => availability.claimed,
             MachineState::Protected => availability.protected,
         });
-        let is_reason = |known: &Failed| failure.is_some_and(|failure| failure.reason == known.0.as_str());
-        let blocked = Failed::ALL.into_iter().find(is_reason);
+        let is_reason =
+            |known: &FailureReasonLabel| failure.is_some_and(|failure| failure.reason == known.0.as_str());
+        let blocked = FailureReasonLabel::ALL.into_iter().find(is_reason);
         let has = |kind: &str| status.conditions.iter().any(|condition| condition.kind == kind);
         let mut template = [false; TemplateProblem::ALL.len()];
         let problems = template.iter_mut().zip(TemplateProblem::ALL);
@@ -94,7 +99,7 @@ impl PoolReport {
         replicas: usize,
         terminating: usize,
         disks: DiskCounts,
-        memory: &Memory,
+        memory: &PassMemory,
     ) -> Self {
         let machines = MachineState::ALL.iter().map(|state| match state {
             MachineState::Replicas => replicas,
@@ -104,10 +109,10 @@ impl PoolReport {
         Self { disks, ..Self::new(PoolState::Deleting, machines, pool, memory) }
     }
 
-    fn new(state: PoolState, counted: impl Iterator<Item = usize>, pool: &Pool, memory: &Memory) -> Self {
+    fn new(state: PoolState, counted: impl Iterator<Item = usize>, pool: &Pool, memory: &PassMemory) -> Self {
         let mut machines = [0; MachineState::ALL.len()];
         machines.iter_mut().zip(counted).for_each(|(place, count)| *place = count);
-        let (of_machines, of_disks) = (extent(&memory.machines), extent(&memory.disks));
+        let (of_machines, of_disks) = (ledger_extent(&memory.machines), ledger_extent(&memory.disks));
         let oldest = [of_machines.1, of_disks.1].into_iter().flatten().min();
         let removals = [pool.record.reserved().count(), pool.record.accepted().count()];
         Self {
@@ -128,7 +133,7 @@ impl PoolReport {
 
 impl PoolReport {
     fn numbers(&self) -> PoolNumbers {
-        let blocked = Failed::ALL.map(|reason| usize::from(self.blocked == Some(reason)));
+        let blocked = FailureReasonLabel::ALL.map(|reason| usize::from(self.blocked == Some(reason)));
         let template = self.template.map(usize::from);
         let free_disks = self.disks.free();
         PoolNumbers {
@@ -142,7 +147,7 @@ impl PoolReport {
     }
 }
 
-fn extent<T: Fact>(ledger: &Ledger<T>) -> (usize, Option<Duration>) {
+fn ledger_extent<T: LedgerFacts>(ledger: &Ledger<T>) -> (usize, Option<Duration>) {
     (ledger.len(), ledger.oldest())
 }
 
@@ -212,7 +217,7 @@ impl PoolCounts {
         }
         let preserved_volumes: usize = preserved.into_values().sum();
         if preserved_volumes > 0 {
-            series.push((others(), PoolNumbers { preserved_volumes, ..PoolNumbers::default() }));
+            series.push((other_pools_labels(), PoolNumbers { preserved_volumes, ..PoolNumbers::default() }));
         }
         series
     }
@@ -255,33 +260,33 @@ pub(super) struct PoolGauges {
 }
 
 impl PoolGauges {
-    pub(super) fn new(registry: &mut Registry, env: &Env) -> Self {
+    pub(super) fn new(registry: &mut MetricsRegistry, env: &Env) -> Self {
         Self {
             env: env.clone(),
             pools: registry.register(
                 "vmpool_pools",
                 "pools",
                 "Pools by state. Each pool counts once, in the last of these states that applies. Pools without a pass are omitted",
-                each(PoolState::ALL.iter().map(|&state| PoolLabels { state })),
+                family_with_series(PoolState::ALL.iter().map(|&state| PoolLabels { state })),
             ),
             machines: registry.register(
                 "vmpool_members",
                 "machines",
                 "Machines of all pools. The states overlap: ready machines are also replicas",
-                each(MachineState::ALL.iter().map(|&state| MachineLabels { state })),
+                family_with_series(MachineState::ALL.iter().map(|&state| MachineLabels { state })),
             ),
             removals: registry.register(
                 "vmpool_removal_targets",
                 "targets",
                 "Targets of targeted removals of all pools, as of the last pass of each pool",
-                each(RemovalState::ALL.iter().map(|&state| RemovalLabels { state })),
+                family_with_series(RemovalState::ALL.iter().map(|&state| RemovalLabels { state })),
             ),
             disks: DiskGauges::new(registry),
             ledger: registry.register(
                 "vmpool_ledger_entries",
                 "entries",
                 "Pending writes that the cache did not show at the end of the last pass of their pool",
-                each(LedgerResource::ALL.iter().map(|&resource| LedgerLabels { resource })),
+                family_with_series(LedgerResource::ALL.iter().map(|&resource| LedgerLabels { resource })),
             ),
             oldest: registry.register(
                 "vmpool_ledger_oldest_entry_age_seconds",
@@ -294,17 +299,17 @@ impl PoolGauges {
 
     pub(super) fn show(&self, totals: &Totals) {
         for (&state, count) in PoolState::ALL.iter().zip(totals.pools) {
-            self.pools.get_or_create(&PoolLabels { state }).set(gauge(count));
+            self.pools.get_or_create(&PoolLabels { state }).set(gauge_value(count));
         }
         for (&state, count) in MachineState::ALL.iter().zip(totals.machines) {
-            self.machines.get_or_create(&MachineLabels { state }).set(gauge(count));
+            self.machines.get_or_create(&MachineLabels { state }).set(gauge_value(count));
         }
         for (&state, count) in RemovalState::ALL.iter().zip(totals.removals) {
-            self.removals.get_or_create(&RemovalLabels { state }).set(gauge(count));
+            self.removals.get_or_create(&RemovalLabels { state }).set(gauge_value(count));
         }
         self.disks.show(&totals.disks);
         for (&resource, count) in LedgerResource::ALL.iter().zip(totals.ledger) {
-            self.ledger.get_or_create(&LedgerLabels { resource }).set(gauge(count));
+            self.ledger.get_or_create(&LedgerLabels { resource }).set(gauge_value(count));
         }
         let age = totals.oldest.map(|oldest| self.env.uptime().saturating_sub(oldest));
         self.oldest.set(age.unwrap_or_default().as_secs_f64());

@@ -1,9 +1,9 @@
 //! The reference page of metrics in the docs, generated from the registered metrics.
 
 use vmpool_runtime::Env;
-use vmpool_runtime::metrics::reference::{Section, tables};
+use vmpool_runtime::metrics::reference::{Section, metric_tables};
 
-use super::Metrics;
+use super::ControllerMetrics;
 
 /// The text above the tables.
 const HEAD: &str = "\
@@ -45,12 +45,12 @@ const SECTIONS: &[Section] = &[
 ];
 
 /// The first part of the page, with the metrics of the controller, as Markdown.
-pub fn part() -> String {
-    HEAD.to_owned() + &tables(SECTIONS, Metrics::new(&Env::system()).catalogue())
+pub fn controller_metrics_reference() -> String {
+    HEAD.to_owned() + &metric_tables(SECTIONS, ControllerMetrics::new(&Env::system()).catalogue())
 }
 
 /// The title of the section that a metric belongs to.
 #[cfg(test)]
-pub(super) fn section(metric: &vmpool_runtime::metrics::Description) -> Option<&'static str> {
-    vmpool_runtime::metrics::reference::section(SECTIONS, metric)
+pub(super) fn metric_section_title(metric: &vmpool_runtime::metrics::Description) -> Option<&'static str> {
+    vmpool_runtime::metrics::reference::section_title(SECTIONS, metric)
 }

@@ -3,10 +3,10 @@
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use vmpool_engine::plan::DeleteReason;
-use vmpool_runtime::metrics::Registry;
+use vmpool_runtime::metrics::MetricsRegistry;
 
 use super::label_values::{Deletion, SettledOutcome};
-use super::labels::{DeletionLabels, SettledLabels, each};
+use super::labels::{DeletionLabels, SettledLabels, family_with_series};
 
 /// Counters of removals.
 #[derive(Clone, Debug)]
@@ -16,19 +16,19 @@ pub(crate) struct RemovalMetrics {
 }
 
 impl RemovalMetrics {
-    pub(super) fn new(registry: &mut Registry) -> Self {
+    pub(super) fn new(registry: &mut MetricsRegistry) -> Self {
         Self {
             deletions: registry.register(
                 "vmpool_deletions_total",
                 "machines",
                 "Machines that the controller deleted, by reason. The API server for removals deletes targets as well; the controller does not count those",
-                each(Deletion::ALL.iter().map(|&reason| DeletionLabels { reason })),
+                family_with_series(Deletion::ALL.iter().map(|&reason| DeletionLabels { reason })),
             ),
             settled: registry.register(
                 "vmpool_removal_targets_settled_total",
                 "targets",
                 "Targets that were removed from the removal record of their pool, by reason",
-                each(SettledOutcome::ALL.iter().map(|&outcome| SettledLabels { outcome })),
+                family_with_series(SettledOutcome::ALL.iter().map(|&outcome| SettledLabels { outcome })),
             ),
         }
     }

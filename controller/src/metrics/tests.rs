@@ -2,12 +2,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::json;
-use vmpool_runtime::metrics::Kind;
-use vmpool_runtime::testing::{ManualClock, env};
+use vmpool_runtime::metrics::MetricKind;
+use vmpool_runtime::testing::{ManualClock, test_env};
 
-use super::label_values::Failed;
-use super::{LeadershipChange, Metrics, label_values, reference};
-use crate::testing::{Fate, Refusal, Verb, World, pool};
+use super::label_values::FailureReasonLabel;
+use super::{ControllerMetrics, LeadershipChange, label_values, reference};
+use crate::testing::{Fate, LeaderWorld, Refusal, Verb, pool_manifest};
 
 /// The value of a series of the page, given by its name and labels as printed.
 fn value(page: &str, series: &str) -> u64 {
@@ -32,26 +32,29 @@ fn series(page: &str) -> BTreeSet<String> {
 
 #[test]
 fn every_metric_has_a_name_that_says_kind_and_unit() {
-    let metrics = Metrics::new(&env(&ManualClock::new(), 0));
+    let metrics = ControllerMetrics::new(&test_env(&ManualClock::new(), 0));
     let mut names = BTreeSet::new();
     for metric in metrics.catalogue() {
         let name = metric.name;
         assert!(names.insert(name), "{name} is registered twice");
         assert!(name.starts_with("vmpool_") || name.starts_with("process_"), "{name}");
-        assert_eq!(name.ends_with("_total"), metric.kind == Kind::Counter, "{name}");
+        assert_eq!(name.ends_with("_total"), metric.kind == MetricKind::Counter, "{name}");
         let stem = name.trim_end_matches("_total");
         for unit in ["seconds", "bytes"] {
             assert_eq!(stem.ends_with(&format!("_{unit}")), metric.unit == unit, "{name} in {}", metric.unit);
         }
         assert!(!metric.help.ends_with('.') && metric.help.starts_with(char::is_uppercase), "{name}");
-        assert!(reference::section(metric).is_some(), "{name} is in no section of the reference");
+        assert!(
+            reference::metric_section_title(metric).is_some(),
+            "{name} is in no section of the reference"
+        );
     }
 }
 
 #[test]
 fn every_metric_is_on_the_page_and_in_the_reference() {
-    let metrics = Metrics::new(&env(&ManualClock::new(), 0));
-    let (page, reference) = (metrics.page(), reference::part());
+    let metrics = ControllerMetrics::new(&test_env(&ManualClock::new(), 0));
+    let (page, reference) = (metrics.page(), reference::controller_metrics_reference());
     for metric in metrics.catalogue() {
         // Requests have no series before the first one, pools, images and wrappers none before a pass, and platforms
         // none on a standby.
@@ -73,7 +76,7 @@ fn every_metric_is_on_the_page_and_in_the_reference() {
 
 #[test]
 fn series_with_known_labels_exist_from_the_start() {
-    let page = Metrics::new(&env(&ManualClock::new(), 0)).page();
+    let page = ControllerMetrics::new(&test_env(&ManualClock::new(), 0)).page();
     for series in [
         r#"vmpool_writes_total{kind="create_machine",outcome="fenced"}"#,
         r#"vmpool_failures_total{reason="DiskFailure"}"#,
@@ -94,7 +97,7 @@ fn series_with_known_labels_exist_from_the_start() {
 fn the_failure_labels_are_the_reasons_of_the_condition() {
     // The exhaustive match makes the compiler report a missing reason.
     use vmpool_engine::failure::FailureReason as R;
-    let words: BTreeSet<&str> = Failed::ALL.iter().map(|failed| failed.0.as_str()).collect();
+    let words: BTreeSet<&str> = FailureReasonLabel::ALL.iter().map(|failed| failed.0.as_str()).collect();
     for reason in [
         R::FailedCreate,
         R::MachineLost,
@@ -125,7 +128,7 @@ fn the_failure_labels_are_the_reasons_of_the_condition() {
 
 #[test]
 fn changes_of_leadership_are_counted() {
-    let metrics = Metrics::new(&env(&ManualClock::new(), 0));
+    let metrics = ControllerMetrics::new(&test_env(&ManualClock::new(), 0));
     metrics.leadership_changed(LeadershipChange::Acquired);
     metrics.leadership_changed(LeadershipChange::Lost);
     metrics.leadership_changed(LeadershipChange::Acquired);
@@ -136,7 +139,7 @@ fn changes_of_leadership_are_counted() {
 
 #[tokio::test]
 async fn a_settled_pool_has_metrics_and_causes_no_further_writes() {
-    let world = World::with_pool(3).await;
+    let world = LeaderWorld::with_pool(3).await;
     let page = world.metrics.page();
     let writes = |page: &str, kind: &str| {
         value(page, &format!("vmpool_writes_total{{kind=\"{kind}\",outcome=\"done\"}}"))
@@ -181,10 +184,10 @@ async fn a_settled_pool_has_metrics_and_causes_no_further_writes() {
 #[tokio::test]
 async fn without_metrics_of_single_pools_the_number_of_series_is_constant() {
     async fn series_with(pools: usize) -> BTreeSet<String> {
-        let mut world = World::new();
+        let mut world = LeaderWorld::new();
         world.settings.max_pool_series = 0;
         for number in 0..pools {
-            world.server.create("virtualmachinepools", pool(&format!("web{number}"), 2));
+            world.server.create("virtualmachinepools", pool_manifest(&format!("web{number}"), 2));
         }
         world.lead();
         world.calm().await;
@@ -207,10 +210,10 @@ async fn without_metrics_of_single_pools_the_number_of_series_is_constant() {
 
 #[tokio::test]
 async fn pools_beyond_the_limit_are_summed_in_one_series() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     world.settings.max_pool_series = 2;
     for number in 0..5 {
-        world.server.create("virtualmachinepools", pool(&format!("web{number}"), number + 1));
+        world.server.create("virtualmachinepools", pool_manifest(&format!("web{number}"), number + 1));
     }
     world.lead();
     world.calm().await;
@@ -238,8 +241,8 @@ async fn pools_beyond_the_limit_are_summed_in_one_series() {
 
 #[tokio::test]
 async fn a_blocked_pool_has_a_series_with_its_reason() {
-    let world = World::with_pool(1).await;
-    world.server.create("virtualmachinepools", pool("other", 1));
+    let world = LeaderWorld::with_pool(1).await;
+    world.server.create("virtualmachinepools", pool_manifest("other", 1));
     world.server.intercept(|call| {
         let refused = call.is(Verb::Create, "virtualmachines") && call.name.starts_with("web-");
         if refused { Fate::Refuse(Refusal::new(403, "Forbidden", "exceeded quota")) } else { Fate::Serve }
@@ -262,7 +265,7 @@ async fn a_blocked_pool_has_a_series_with_its_reason() {
 
 #[tokio::test]
 async fn a_refused_create_shows_in_the_pool_the_writes_and_the_failures() {
-    let world = World::with_pool(1).await;
+    let world = LeaderWorld::with_pool(1).await;
     let answer = Refusal::new(403, "Forbidden", "exceeded quota");
     world.server.intercept(move |call| {
         if call.is(Verb::Create, "virtualmachines") { Fate::Refuse(answer.clone()) } else { Fate::Serve }
@@ -284,7 +287,7 @@ async fn a_refused_create_shows_in_the_pool_the_writes_and_the_failures() {
 
 #[tokio::test]
 async fn a_write_that_the_cache_does_not_show_ages_and_is_settled_live() {
-    let world = World::with_pool(1).await;
+    let world = LeaderWorld::with_pool(1).await;
     world.server.hold("virtualmachines");
     world.scale(2);
     world.calm().await;
@@ -309,7 +312,7 @@ async fn a_write_that_the_cache_does_not_show_ages_and_is_settled_live() {
 
 #[tokio::test]
 async fn a_leader_that_is_gone_leaves_no_pools_behind() {
-    let mut world = World::with_pool(2).await;
+    let mut world = LeaderWorld::with_pool(2).await;
     assert_eq!(value(&world.metrics.page(), r#"vmpool_pools{state="ready"}"#), 1);
     world.kill_leader().await;
     let page = world.metrics.page();

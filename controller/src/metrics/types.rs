@@ -8,13 +8,13 @@ use serde_json::Value;
 use std::fmt;
 use std::sync::Arc;
 use vmpool_platforms::kubevirt::copies;
-use vmpool_platforms::kubevirt::protection::Kind;
+use vmpool_platforms::kubevirt::protection::InstanceTypeKind;
 use vmpool_platforms::{LookupFailure, LookupReason};
-use vmpool_runtime::metrics::{Registry, Values, Word};
+use vmpool_runtime::metrics::{MetricsRegistry, Values, Word};
 use vmpool_runtime::{label_set, words};
 
 use super::followed::Followed;
-use super::labels::each;
+use super::labels::family_with_series;
 use super::pool_series::label;
 
 /// The most objects that have a series of their own.
@@ -22,7 +22,7 @@ const MOST: usize = 100;
 
 /// The kind of an instance type or a preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct TypeKind(pub(crate) Kind);
+pub(crate) struct TypeKind(pub(crate) InstanceTypeKind);
 
 impl EncodeLabelValue for TypeKind {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
@@ -47,7 +47,7 @@ label!(
 
 /// The kind of an instance type or a preference that a machine or a pool cannot use, if it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct FailedKind(Option<Kind>);
+pub(crate) struct FailedKind(Option<InstanceTypeKind>);
 
 impl EncodeLabelValue for FailedKind {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
@@ -108,7 +108,7 @@ label_set!(UpgradeLabels { from_version: FormerVersion, result: UpgradeResult })
 label_set!(TypeLabels { kind: TypeKind, namespace: TypeNamespace, name: TypeName });
 
 /// Kind, namespace and name of an object that is being deleted, and that machines or pools need.
-pub(crate) type BlockedType = (Kind, String, String);
+pub(crate) type BlockedType = (InstanceTypeKind, String, String);
 
 /// The metrics of instance types and preferences.
 #[derive(Debug)]
@@ -121,21 +121,21 @@ pub(crate) struct TypeMetrics {
 }
 
 impl TypeMetrics {
-    pub(super) fn new(registry: &mut Registry) -> Self {
+    pub(super) fn new(registry: &mut MetricsRegistry) -> Self {
         Self {
             shown: Followed::default(),
             copies: registry.register(
                 "vmpool_instancetype_stashes_created_total",
                 "copies",
                 "Copies of instance types and preferences that the controller made, for revisions of pools and for single machines",
-                each(Kind::ALL.map(|kind| KindLabels { kind: TypeKind(kind) })),
+                family_with_series(InstanceTypeKind::ALL.map(|kind| KindLabels { kind: TypeKind(kind) })),
             ),
             failures: registry.register(
                 "vmpool_instancetype_lookup_failures_total",
                 "passes",
                 "Passes in which a pool or a single machine could not get its copies",
-                each(FailedLookup::ALL.iter().flat_map(|&reason| {
-                    let kinds = Kind::ALL.into_iter().map(Some).chain([None]);
+                family_with_series(FailedLookup::ALL.iter().flat_map(|&reason| {
+                    let kinds = InstanceTypeKind::ALL.into_iter().map(Some).chain([None]);
                     kinds.map(move |kind| LookupLabels { kind: FailedKind(kind), reason })
                 })),
             ),
@@ -143,7 +143,7 @@ impl TypeMetrics {
                 "vmpool_instancetype_stash_upgrades_total",
                 "copies",
                 "Copies of pools and of single machines that the controller replaced by copies with the current version",
-                each(FormerVersion::ALL.iter().flat_map(|&from_version| {
+                family_with_series(FormerVersion::ALL.iter().flat_map(|&from_version| {
                     UpgradeResult::ALL.iter().map(move |&result| UpgradeLabels { from_version, result })
                 })),
             ),
@@ -163,7 +163,7 @@ impl TypeMetrics {
 
     /// Counts a copy that was created.
     pub(crate) fn copied(&self, copy: &Value) {
-        if let Some(kind) = copies::kind(copy) {
+        if let Some(kind) = copies::copied_type_kind(copy) {
             self.copies.get_or_create(&KindLabels { kind: TypeKind(kind) }).inc();
         }
     }
@@ -176,7 +176,7 @@ impl TypeMetrics {
             LookupReason::Mismatch => FailedLookup::Mismatch,
             LookupReason::Decode => FailedLookup::Decode,
         };
-        let kind = FailedKind(kind.and_then(Kind::of_object));
+        let kind = FailedKind(kind.and_then(InstanceTypeKind::of_object));
         self.failures.get_or_create(&LookupLabels { kind, reason }).inc();
     }
 
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_counted_with_its_kind() {
-        let mut registry = Registry::new();
+        let mut registry = MetricsRegistry::new();
         let metrics = TypeMetrics::new(&mut registry);
         for (reason, kind) in [
             (LookupReason::NotFound, Some("VirtualMachineClusterInstancetype")),
@@ -219,7 +219,7 @@ mod tests {
         ] {
             metrics.failed(LookupFailure { reason, kind });
         }
-        let page = vmpool_runtime::metrics::Page::new(registry, "1").encode(|| {});
+        let page = vmpool_runtime::metrics::MetricsPage::new(registry, "1").encode(|| {});
         for (kind, reason, value) in [
             ("VirtualMachineClusterInstancetype", "not_found", 1),
             ("unknown", "not_found", 1),
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn each_former_version_is_counted() {
-        let mut registry = Registry::new();
+        let mut registry = MetricsRegistry::new();
         let metrics = TypeMetrics::new(&mut registry);
         let versions = [
             StoredVersion::V1beta1,
@@ -249,7 +249,7 @@ mod tests {
         for version in versions {
             metrics.upgraded(version.as_str(), true);
         }
-        let page = vmpool_runtime::metrics::Page::new(registry, "1").encode(|| {});
+        let page = vmpool_runtime::metrics::MetricsPage::new(registry, "1").encode(|| {});
         for version in versions.map(StoredVersion::as_str) {
             let labels = format!(r#"from_version="{version}",result="upgraded""#);
             let line = format!("vmpool_instancetype_stash_upgrades_total{{{labels}}} 1");

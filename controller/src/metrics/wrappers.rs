@@ -10,12 +10,12 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use vmpool_api::diskimage::values::WrapperPhase;
-use vmpool_runtime::metrics::{Registry, Values, Word};
+use vmpool_runtime::metrics::{MetricsRegistry, Values, Word};
 use vmpool_runtime::{label_set, words};
 
 use super::followed::Followed;
 use super::images::{ImageNamespace, phase};
-use super::labels::gauge;
+use super::labels::gauge_value;
 
 /// From half a minute to six hours: a wrapper may wait for the import of its image.
 const BUCKETS: [f64; 10] = [30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 3600.0, 7200.0, 14400.0, 21600.0];
@@ -74,12 +74,12 @@ pub(crate) struct WrapperMetrics {
     recreated: Family<NamespaceLabels, Counter>,
 }
 
-fn histogram() -> Histogram {
+fn provisioning_histogram() -> Histogram {
     Histogram::new(BUCKETS)
 }
 
 impl WrapperMetrics {
-    pub(super) fn new(registry: &mut Registry) -> Self {
+    pub(super) fn new(registry: &mut MetricsRegistry) -> Self {
         Self {
             shown: Followed::default(),
             phase: registry.register(
@@ -104,7 +104,7 @@ impl WrapperMetrics {
                 "vmpool_wrapper_provisioning_duration_seconds",
                 "seconds",
                 "Time from the creation of a wrapper until image and machine were ready for the first time",
-                Family::new_with_constructor(histogram as fn() -> Histogram),
+                Family::new_with_constructor(provisioning_histogram as fn() -> Histogram),
             ),
             kicks: registry.register(
                 "vmpool_wrapper_kicks_total",
@@ -139,12 +139,12 @@ impl WrapperMetrics {
 
     /// Counts a disk whose clone did not begin.
     pub(crate) fn kicked(&self, namespace: &str) {
-        self.kicks.get_or_create(&labels(namespace)).inc();
+        self.kicks.get_or_create(&namespace_labels(namespace)).inc();
     }
 
     /// Counts a disk that was lost and made again.
     pub(crate) fn disk_recreated(&self, namespace: &str) {
-        self.recreated.get_or_create(&labels(namespace)).inc();
+        self.recreated.get_or_create(&namespace_labels(namespace)).inc();
     }
 
     pub(super) fn refresh(&self) {
@@ -156,17 +156,17 @@ impl WrapperMetrics {
             for (&phase, count) in WrapperPhase::ALL.iter().zip(wrappers.phases) {
                 let (namespace, phase) =
                     (ImageNamespace(namespace.as_str().into()), WrapperPhaseLabel(phase));
-                self.phase.get_or_create(&WrapperLabels { namespace, phase }).set(gauge(count));
+                self.phase.get_or_create(&WrapperLabels { namespace, phase }).set(gauge_value(count));
             }
-            let labels = labels(&namespace);
+            let labels = namespace_labels(&namespace);
             if let Some(since) = wrappers.waiting_since {
                 self.waiting.get_or_create(&labels).set(since);
             }
-            self.mismatch.get_or_create(&labels).set(gauge(wrappers.mismatches));
+            self.mismatch.get_or_create(&labels).set(gauge_value(wrappers.mismatches));
         }
     }
 }
 
-fn labels(namespace: &str) -> NamespaceLabels {
+fn namespace_labels(namespace: &str) -> NamespaceLabels {
     NamespaceLabels { namespace: ImageNamespace(namespace.into()) }
 }

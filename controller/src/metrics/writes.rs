@@ -4,10 +4,10 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use vmpool_engine::failure::FailureReason;
-use vmpool_runtime::metrics::Registry;
+use vmpool_runtime::metrics::MetricsRegistry;
 
-use super::label_values::{Failed, WriteKind, WriteOutcome};
-use super::labels::{FailureLabels, WriteLabels, each};
+use super::label_values::{FailureReasonLabel, WriteKind, WriteOutcome};
+use super::labels::{FailureLabels, WriteLabels, family_with_series};
 
 /// Counters of writes. Clones count together.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ impl Drop for SlowWrite {
 }
 
 impl WriteMetrics {
-    pub(super) fn new(registry: &mut Registry) -> Self {
+    pub(super) fn new(registry: &mut MetricsRegistry) -> Self {
         let pairs = WriteKind::ALL
             .iter()
             .flat_map(|&kind| WriteOutcome::ALL.iter().map(move |&outcome| WriteLabels { kind, outcome }));
@@ -36,13 +36,13 @@ impl WriteMetrics {
                 "vmpool_writes_total",
                 "writes",
                 "Writes of the controller by their outcome. Creates that get `AlreadyExists` and writes with a failed precondition count as refused",
-                each(pairs),
+                family_with_series(pairs),
             ),
             failures: registry.register(
                 "vmpool_failures_total",
                 "failures",
                 "Batches of writes and reads of plans that failed, by the reason of the condition ReplicaFailure. The controller retries with a backoff of up to one minute",
-                each(Failed::ALL.into_iter().map(|reason| FailureLabels { reason })),
+                family_with_series(FailureReasonLabel::ALL.into_iter().map(|reason| FailureLabels { reason })),
             ),
             slow: registry.register(
                 "vmpool_slow_writes",
@@ -55,7 +55,7 @@ impl WriteMetrics {
 
     /// Counters that are not exported, for writers outside of a controller.
     pub fn detached() -> Self {
-        Self::new(&mut Registry::new())
+        Self::new(&mut MetricsRegistry::new())
     }
 
     pub(crate) fn ended(&self, kind: WriteKind, outcome: WriteOutcome) {
@@ -68,6 +68,6 @@ impl WriteMetrics {
     }
 
     pub(crate) fn batch_failed(&self, reason: FailureReason) {
-        self.failures.get_or_create(&FailureLabels { reason: Failed(reason) }).inc();
+        self.failures.get_or_create(&FailureLabels { reason: FailureReasonLabel(reason) }).inc();
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use vmpool_diskimage::objects::INSTANCETYPE_LABELS;
-use vmpool_diskimage::settings::Settings;
+use vmpool_diskimage::settings::ImportLimits;
 use vmpool_diskimage::source::{SourceUrl, UrlError};
 
 use crate::images::ImageSettings;
@@ -29,7 +29,7 @@ pub struct ImageArgs {
 
     /// Longest duration of one attempt to import a disk image.
     #[arg(long, env = "VMPOOL_DISK_IMAGE_MAX_ATTEMPT_DURATION", default_value = "1h", value_name = "DURATION",
-          value_parser = vmpool_runtime::duration::parse)]
+          value_parser = vmpool_runtime::duration::parse_duration)]
     pub disk_image_max_attempt_duration: Duration,
 
     /// Number of restarts of the transfer after which an attempt fails.
@@ -39,32 +39,32 @@ pub struct ImageArgs {
     /// A third of the wait after the first failed attempt. Each further wait is three times as long: with 1m, the
     /// controller waits 3, 9 and 27 minutes, up to the longest wait.
     #[arg(long, env = "VMPOOL_DISK_IMAGE_BACKOFF_UNIT", default_value = "1m", value_name = "DURATION",
-          value_parser = vmpool_runtime::duration::parse)]
+          value_parser = vmpool_runtime::duration::parse_duration)]
     pub disk_image_backoff_unit: Duration,
 
     /// Longest wait after a failed attempt.
     #[arg(long, env = "VMPOOL_DISK_IMAGE_MAX_BACKOFF", default_value = "1h", value_name = "DURATION",
-          value_parser = vmpool_runtime::duration::parse)]
+          value_parser = vmpool_runtime::duration::parse_duration)]
     pub disk_image_max_backoff: Duration,
 
     /// Longest duration of all attempts together. After it, the controller does not try again on its own.
     #[arg(long, env = "VMPOOL_DISK_IMAGE_MAX_SYNC_DURATION", default_value = "12h", value_name = "DURATION",
-          value_parser = vmpool_runtime::duration::parse)]
+          value_parser = vmpool_runtime::duration::parse_duration)]
     pub disk_image_max_sync_duration: Duration,
 
     /// How long a new snapshot may take to become ready.
     #[arg(long, env = "VMPOOL_DISK_IMAGE_SNAPSHOT_TIMEOUT", default_value = "30m", value_name = "DURATION",
-          value_parser = vmpool_runtime::duration::parse)]
+          value_parser = vmpool_runtime::duration::parse_duration)]
     pub disk_image_snapshot_timeout: Duration,
 
     /// How long the snapshot of a ready image may be unready before the controller takes a new one.
     #[arg(long, env = "VMPOOL_DISK_IMAGE_SNAPSHOT_UNREADY_GRACE", default_value = "5m", value_name = "DURATION",
-          value_parser = vmpool_runtime::duration::parse)]
+          value_parser = vmpool_runtime::duration::parse_duration)]
     pub disk_image_snapshot_unready_grace: Duration,
 
     /// Maximum time between two passes of a disk image.
     #[arg(long, env = "VMPOOL_DISK_IMAGE_RESYNC_PERIOD", default_value = "5m", value_name = "DURATION",
-          value_parser = vmpool_runtime::duration::parse)]
+          value_parser = vmpool_runtime::duration::parse_duration)]
     pub disk_image_resync_period: Duration,
 
     /// Prefixes of the labels that the objects of a disk image get from it. Other labels are not copied, because tools that
@@ -133,7 +133,7 @@ impl ImageArgs {
         };
         let prefixes = self.disk_image_copy_label_prefixes.iter();
         Ok(ImageSettings {
-            limits: Settings {
+            limits: ImportLimits {
                 max_concurrent_syncs: self.disk_image_max_concurrent_syncs,
                 max_concurrent_syncs_per_namespace: self.disk_image_max_concurrent_syncs_per_namespace,
                 max_attempt_duration: self.disk_image_max_attempt_duration,

@@ -5,25 +5,25 @@ use vmpool_runtime::testing::flags::help_gaps;
 
 use super::*;
 
-fn parse(arguments: &[&str]) -> Result<Options, clap::Error> {
-    Options::try_parse_from(std::iter::once("vmpool-controller").chain(arguments.iter().copied()))
+fn parse(arguments: &[&str]) -> Result<ControllerArgs, clap::Error> {
+    ControllerArgs::try_parse_from(std::iter::once("vmpool-controller").chain(arguments.iter().copied()))
 }
 
 #[test]
 fn incompatible_flags_are_rejected() {
-    Options::command().debug_assert();
+    ControllerArgs::command().debug_assert();
 }
 
 #[test]
 fn the_defaults_are_usable_and_are_those_of_the_settings() {
     let options = parse(&[]).unwrap();
-    assert_eq!(options.settings().unwrap(), Settings::default());
+    assert_eq!(options.settings().unwrap(), ControllerSettings::default());
     assert!(options.gates.gates().is_ok());
 }
 
 #[test]
 fn help_names_every_flag_with_its_variable_and_every_gate() {
-    assert_eq!(help_gaps(Options::command()), [""; 0]);
+    assert_eq!(help_gaps(ControllerArgs::command()), [""; 0]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::{NAMESPACE, Verb, World, pool};
+use crate::testing::{LeaderWorld, NAMESPACE, Verb, pool_manifest};
 
 const SECOND: Duration = Duration::from_secs(1);
 const DEFINITIONS: &str = "customresourcedefinitions";
@@ -35,7 +35,7 @@ fn kubevirt_pool(name: &str, replicas: usize) -> Value {
     })
 }
 
-impl World {
+impl LeaderWorld {
     fn remove_definition(&self, name: &str) {
         self.server.delete_of_cluster(DEFINITIONS, name);
     }
@@ -62,9 +62,9 @@ impl World {
 #[case::of_attachments("virtualmachineblockdeviceattachments.virtualization.deckhouse.io")]
 #[tokio::test]
 async fn a_platform_starts_when_its_last_definition_appears(#[case] missing: &str) {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     world.remove_definition(missing);
-    world.server.create(DVP_POOLS, pool("web", 2));
+    world.server.create(DVP_POOLS, pool_manifest("web", 2));
     world.lead_all(DVP);
     world.calm().await;
     assert_eq!(world.count(DVP_MACHINES), 0);
@@ -79,8 +79,8 @@ async fn a_platform_starts_when_its_last_definition_appears(#[case] missing: &st
 
 #[tokio::test]
 async fn a_platform_whose_definition_disappears_stops_and_the_other_goes_on() {
-    let mut world = World::new();
-    world.server.create(DVP_POOLS, pool("web", 1));
+    let mut world = LeaderWorld::new();
+    world.server.create(DVP_POOLS, pool_manifest("web", 1));
     world.server.create(KUBEVIRT_POOLS, kubevirt_pool("web", 1));
     world.lead_all(BOTH);
     world.calm().await;
@@ -101,7 +101,7 @@ async fn a_platform_whose_definition_disappears_stops_and_the_other_goes_on() {
 
 #[tokio::test]
 async fn a_replaced_definition_drops_the_caches() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     world.lead_all(DVP);
     world.calm().await;
     assert_eq!(world.lists_of_pools(), 1);
@@ -121,7 +121,7 @@ async fn a_replaced_definition_drops_the_caches() {
 
 #[tokio::test]
 async fn while_definitions_are_unknown_the_leader_is_not_synced() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     let is_list = |call: &crate::testing::Call| call.is(Verb::List, DEFINITIONS);
     let forbidden = crate::testing::Refusal::new(403, "Forbidden", "no role allows it");
     world.server.intercept(move |call| {
@@ -141,7 +141,7 @@ async fn while_definitions_are_unknown_the_leader_is_not_synced() {
 
 #[tokio::test]
 async fn an_installation_of_another_controller_stops_reconciling_until_its_definition_is_gone() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     world.remove_definition(INSTALLATIONS);
     world.server.create(KUBEVIRT_POOLS, kubevirt_pool("web", 1));
     world.lead_all(KUBEVIRT);
@@ -165,7 +165,7 @@ async fn an_installation_of_another_controller_stops_reconciling_until_its_defin
 
 #[tokio::test]
 async fn reconciling_begins_when_the_installation_switches_its_pool_loop_off() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     let installation = world.server.create(
         INSTALLATIONS,
         json!({ "metadata": { "name": "kubevirt", "namespace": NAMESPACE }, "spec": {} }),
@@ -197,7 +197,7 @@ async fn reconciling_begins_when_the_installation_switches_its_pool_loop_off() {
 
 #[tokio::test]
 async fn each_blocked_pool_gets_one_event() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     let installation = json!({ "metadata": { "name": "kubevirt", "namespace": NAMESPACE }, "spec": {} });
     world.server.create(INSTALLATIONS, installation);
     world.server.create(KUBEVIRT_POOLS, kubevirt_pool("web", 1));

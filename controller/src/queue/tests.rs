@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use rstest::rstest;
 use vmpool_runtime::env::Task;
-use vmpool_runtime::testing::{ManualClock, env};
+use vmpool_runtime::testing::{ManualClock, test_env};
 
 use super::*;
 
@@ -10,14 +10,14 @@ const DEBOUNCE: Duration = Duration::from_millis(100);
 const LONG: Duration = Duration::from_mins(10);
 
 fn metrics(env: &Env) -> QueueMetrics {
-    crate::metrics::Metrics::new(env).queue.clone()
+    crate::metrics::ControllerMetrics::new(env).queue.clone()
 }
 
 /// A queue whose passes take a given time, or end when the test ends them.
 struct World {
     clock: ManualClock,
     env: Env,
-    queue: Arc<Queue<u32>>,
+    queue: Arc<PassQueue<u32>>,
     begun: Arc<Mutex<Vec<(u32, Duration)>>>,
     workers: Vec<Task>,
 }
@@ -25,8 +25,8 @@ struct World {
 impl World {
     fn new() -> Self {
         let clock = ManualClock::new();
-        let env = env(&clock, 0);
-        let queue = Arc::new(Queue::new(env.clone(), DEBOUNCE, metrics(&env)));
+        let env = test_env(&clock, 0);
+        let queue = Arc::new(PassQueue::new(env.clone(), DEBOUNCE, metrics(&env)));
         Self { clock, env, queue, begun: Arc::default(), workers: Vec::new() }
     }
 

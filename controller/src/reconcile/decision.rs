@@ -5,26 +5,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Resource as _;
-use vmpool_engine::failure::{Failure, FailureReason};
-use vmpool_engine::limits::shorten;
-use vmpool_engine::model::{Finalizer, Unresolved};
-use vmpool_engine::plan::{Snapshot, Stage};
-use vmpool_engine::{Action, Machine, Observed, Plan, Pool, Uid, plan};
+use vmpool_engine::failure::{FailureReason, PoolFailure};
+use vmpool_engine::limits::shorten_message;
+use vmpool_engine::model::{Finalizer, UnusableTemplate};
+use vmpool_engine::plan::{ApplyStage, PoolSnapshot};
+use vmpool_engine::{Machine, ObservedPool, Plan, Pool, PoolAction, Uid, plan_pass};
 use vmpool_platforms::{Platform, former_pool, is_controlled_by};
 
 use super::ended::{Ended, after_outdated};
 use super::lost::observe_losses;
-use super::unread::{NoPlan, at_shown_revision, may_read, unread};
-use crate::apply::jitter;
-use crate::context::{Context, Names, PoolMemory};
+use super::unread::{NoPlan, at_shown_revision, may_read, record_failed_read};
+use crate::apply::random_jitter;
+use crate::context::{CachedNames, PoolContext, PoolMemory};
 use crate::events::PoolEvent;
 use crate::live::{MetadataOnly, ReadError};
 use crate::metrics::{PassResult, PassStep, PassTimer};
-use crate::object::version;
-use crate::observe::{self, settle_overdue};
+use crate::object::object_version;
+use crate::observe::{self, resolve_overdue_ledgers};
 use crate::pool_entry::{CachedPool, PoolEntry};
 use crate::revisions;
-use crate::revisions::known::Revisions;
+use crate::revisions::pool_revisions::PoolRevisions;
 use crate::revisions::templates::Templates;
 
 /// Maximum age of the live count of machines when the plan deletes surplus machines. A scale-down of a large pool takes
@@ -32,11 +32,11 @@ use crate::revisions::templates::Templates;
 const COUNTED_FOR: Duration = Duration::from_secs(1);
 
 /// The plan, and what it was made from.
-pub(super) struct Decision<P: Platform> {
+pub(super) struct PassDecision<P: Platform> {
     /// The pool, read live if the plan depends on its spec.
     pub(super) pool: Arc<PoolEntry<P>>,
     /// The machines and disks.
-    pub(super) snapshot: Snapshot,
+    pub(super) snapshot: PoolSnapshot,
     /// The writes; none while another client overwrites the status of the pool.
     pub(super) plan: Plan,
     /// The stored templates that the writes need.
@@ -51,15 +51,21 @@ pub(super) struct Decision<P: Platform> {
 /// # Errors
 /// A read failed, or the pool is gone.
 pub(super) async fn observe_and_plan<P: Platform>(
-    context: &Context<P>,
+    context: &PoolContext<P>,
     cached: Arc<CachedPool<P>>,
     state: &mut PoolMemory,
     timer: &mut PassTimer,
-) -> Result<Decision<P>, NoPlan<P>> {
-    if let Err(error) = settle(context, &cached, state).await {
+) -> Result<PassDecision<P>, NoPlan<P>> {
+    if let Err(error) = resolve_overdue_writes(context, &cached, state).await {
         timer.record(&context.env, PassStep::Observe);
         let shown = at_shown_revision(&cached, state);
-        return Err(unread(context, shown, state, &error, "resolving pending writes with live reads"));
+        return Err(record_failed_read(
+            context,
+            shown,
+            state,
+            &error,
+            "resolving pending writes with live reads",
+        ));
     }
     // The watch can be behind a live read of an earlier pass. What that pass wrote must not be undone with an older spec.
     let is_behind = cached.facts.generation < state.memory.generation;
@@ -76,7 +82,7 @@ pub(super) async fn observe_and_plan<P: Platform>(
     let proven = context.machines.proven();
     // Machines and disks are read before the pool. If the pass sees that a machine is gone, it also sees the spec of
     // the pool that caused this.
-    let mut snapshot = observe::snapshot(context, &pool.facts, &mut state.memory);
+    let mut snapshot = observe::observe_pool_snapshot(context, &pool.facts, &mut state.memory);
     let machines = snapshot.machines.iter().filter(is_pool_machine(&pool));
     state.memory.observe_machines(machines, context.env.uptime());
     state.memory.forget_healed(snapshot.machines.iter());
@@ -88,7 +94,7 @@ pub(super) async fn observe_and_plan<P: Platform>(
     let mut is_live = is_behind;
     let mut is_counted = false;
     loop {
-        let plan = plan_with(context, &pool, &snapshot, state);
+        let plan = plan_pool(context, &pool, &snapshot, state);
         state.effort += timer.record(&context.env, PassStep::Plan);
         if plan.needs_live_pool() && !is_live {
             let live = read_live(context, &pool, state).await;
@@ -112,10 +118,10 @@ pub(super) async fn observe_and_plan<P: Platform>(
                 true => Plan::default(),
                 false => plan,
             };
-            let templates = templates(context, &pool, state, &plan.actions).await?;
+            let templates = read_planned_templates(context, &pool, state, &plan.actions).await?;
             state.memory.reading.reset();
             withhold_unresolved(context, &pool, state, &mut plan, &templates);
-            return Ok(Decision { pool, snapshot, plan, templates, events });
+            return Ok(PassDecision { pool, snapshot, plan, templates, events });
         }
     }
 }
@@ -123,7 +129,7 @@ pub(super) async fn observe_and_plan<P: Platform>(
 /// If the current template refers to objects that are missing or do not fit, removes the writes that need it, until a later
 /// attempt succeeds.
 fn withhold_unresolved<P: Platform>(
-    context: &Context<P>,
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
     state: &mut PoolMemory,
     plan: &mut Plan,
@@ -136,12 +142,14 @@ fn withhold_unresolved<P: Platform>(
             "the template cannot be used"
         );
         context.metrics.writes.batch_failed(FailureReason::FailedCreate);
-        let failure =
-            Failure { reason: FailureReason::FailedCreate, message: shorten(unresolved.message.clone()) };
-        let backoff = state.memory.backoff_mut(Stage::Prepare);
-        backoff.failed(failure, context.env.uptime(), None, jitter(context));
-        let message = shorten(unresolved.message.clone());
-        state.unresolved = Some(Unresolved { message, ..unresolved.clone() });
+        let failure = PoolFailure {
+            reason: FailureReason::FailedCreate,
+            message: shorten_message(unresolved.message.clone()),
+        };
+        let backoff = state.memory.backoff_mut(ApplyStage::Prepare);
+        backoff.failed(failure, context.env.uptime(), None, random_jitter(context));
+        let message = shorten_message(unresolved.message.clone());
+        state.unresolved = Some(UnusableTemplate { message, ..unresolved.clone() });
     } else if plan.stores_revision() || pool.facts.revision.stored || !plan.wants.create {
         state.unresolved = None;
     }
@@ -150,16 +158,17 @@ fn withhold_unresolved<P: Platform>(
     }
 }
 
-fn plan_with<P: Platform>(
-    context: &Context<P>,
+fn plan_pool<P: Platform>(
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
-    snapshot: &Snapshot,
+    snapshot: &PoolSnapshot,
     state: &PoolMemory,
 ) -> Plan {
-    let names = Names { context, namespace: &pool.facts.namespace };
-    let stored = state.revisions.as_ref().map(Revisions::ids).unwrap_or_default();
+    let names = CachedNames { context, namespace: &pool.facts.namespace };
+    let stored = state.revisions.as_ref().map(PoolRevisions::ids).unwrap_or_default();
     let settings = context.settings.of_plans();
-    let mut plan = plan(&Observed::new(snapshot, &pool.facts, &stored, settings, &state.memory, &names));
+    let mut plan =
+        plan_pass(&ObservedPool::new(snapshot, &pool.facts, &stored, settings, &state.memory, &names));
     // Before anything is read live for the plan: a pool that waits sends no request. The change of the image wakes it, and the
     // resync is the safety interval.
     if pool.facts.images.is_some() {
@@ -170,21 +179,21 @@ fn plan_with<P: Platform>(
 
 /// The pool with its current revision. Updates the memory with it.
 async fn observe_pool<P: Platform>(
-    context: &Context<P>,
+    context: &PoolContext<P>,
     pool: Arc<CachedPool<P>>,
     state: &mut PoolMemory,
 ) -> Result<Arc<PoolEntry<P>>, NoPlan<P>> {
-    let pool = revise(context, pool, state).await?;
+    let pool = observe_current_revision(context, pool, state).await?;
     let uptime = context.env.uptime();
     state.memory.observe(&pool.facts, uptime);
     let sources = context.sources.version();
     if state.unresolved.is_some() && state.sources_version != sources {
         // An object that the template refers to may exist now.
-        state.memory.backoff_mut(Stage::Prepare).succeeded();
+        state.memory.backoff_mut(ApplyStage::Prepare).succeeded();
     }
     state.sources_version = sources;
     let was_on = state.status_conflict.is_active();
-    state.status_conflict.observe(&pool.facts.published, version(&*pool.object), uptime);
+    state.status_conflict.observe(&pool.facts.published, object_version(&*pool.object), uptime);
     if state.status_conflict.is_active() && !was_on {
         context.metrics.writes.batch_failed(FailureReason::StatusDisputed);
         tracing::error!(
@@ -198,14 +207,14 @@ fn is_pool_machine<P: Platform>(pool: &PoolEntry<P>) -> impl Fn(&&Arc<Machine>) 
     |machine| machine.belongs_to(&pool.facts.id)
 }
 
-async fn revise<P: Platform>(
-    context: &Context<P>,
+async fn observe_current_revision<P: Platform>(
+    context: &PoolContext<P>,
     pool: Arc<CachedPool<P>>,
     state: &mut PoolMemory,
 ) -> Result<Arc<PoolEntry<P>>, NoPlan<P>> {
     // Only a finalizer gives the controller the time to delete revisions.
     if pool.facts.deleting && pool.facts.finalizer != Finalizer::Present {
-        return Ok(Arc::new(pool.at(revisions::unstored(&pool))));
+        return Ok(Arc::new(pool.at(revisions::unstored_revision(&pool))));
     }
     let is_copy = former_pool(pool.object.meta(), P::MACHINES_OF, &pool.facts.id).is_some();
     if std::mem::replace(&mut state.was_copy, is_copy) && !is_copy {
@@ -215,7 +224,7 @@ async fn revise<P: Platform>(
     let result = async {
         if state.revisions.is_none() {
             may_read?;
-            state.revisions = Some(revisions::list(context, &pool).await?);
+            state.revisions = Some(revisions::list_revisions(context, &pool).await?);
         }
         let revisions = state.revisions.get_or_insert_default();
         revisions.in_backoff = state.memory.reading.batch_size(context.env.uptime()).is_err();
@@ -223,22 +232,22 @@ async fn revise<P: Platform>(
         revisions.drop_deleted(&cache);
         revisions::read_unconfirmed(context, &pool, revisions).await?;
         revisions.observe_copies(&pool.facts.id, &cache);
-        revisions::resolve(context, &pool, revisions).await
+        revisions::resolve_pool_revision(context, &pool, revisions).await
     };
     match result.await {
         Ok(pool) => Ok(Arc::new(pool)),
         // They are not worth a delay of the deletion.
-        Err(_) if pool.facts.deleting => Ok(Arc::new(pool.at(revisions::unstored(&pool)))),
+        Err(_) if pool.facts.deleting => Ok(Arc::new(pool.at(revisions::unstored_revision(&pool)))),
         Err(error) => {
             let shown = at_shown_revision(&pool, state);
-            Err(unread(context, shown, state, &error, "reading the revisions of the template"))
+            Err(record_failed_read(context, shown, state, &error, "reading the revisions of the template"))
         }
     }
 }
 
 /// Resolves overdue pending writes with live reads.
-async fn settle<P: Platform>(
-    context: &Context<P>,
+async fn resolve_overdue_writes<P: Platform>(
+    context: &PoolContext<P>,
     pool: &CachedPool<P>,
     state: &mut PoolMemory,
 ) -> Result<(), ReadError> {
@@ -247,12 +256,12 @@ async fn settle<P: Platform>(
         return Ok(());
     }
     may_read(context, state)?;
-    settle_overdue(context, pool, &mut state.memory).await
+    resolve_overdue_ledgers(context, pool, &mut state.memory).await
 }
 
 /// Reads the pool live. A pool that is gone, or has another UID, ends the pass.
 async fn read_live<P: Platform>(
-    context: &Context<P>,
+    context: &PoolContext<P>,
     pool: &Arc<PoolEntry<P>>,
     state: &mut PoolMemory,
 ) -> Result<Arc<CachedPool<P>>, NoPlan<P>> {
@@ -261,8 +270,9 @@ async fn read_live<P: Platform>(
         Ok(()) => context.get_live::<P::Pool>(&facts.namespace, &facts.id.name).await,
         Err(error) => Err(error),
     };
-    let live = live
-        .map_err(|error| unread(context, pool.clone(), state, &error, "reading the pool before writing"))?;
+    let live = live.map_err(|error| {
+        record_failed_read(context, pool.clone(), state, &error, "reading the pool before writing")
+    })?;
     live.map(CachedPool::read)
         .filter(|live| live.facts.id == facts.id)
         .map(Arc::new)
@@ -279,7 +289,7 @@ fn must_count(pool: &Pool, proven: Option<Duration>, uptime: Duration) -> bool {
 
 /// Lists the live machines of the pool from the API server.
 async fn live_machines<P: Platform>(
-    context: &Context<P>,
+    context: &PoolContext<P>,
     pool: &Arc<PoolEntry<P>>,
     state: &mut PoolMemory,
 ) -> Result<BTreeSet<Uid>, NoPlan<P>> {
@@ -296,21 +306,26 @@ async fn live_machines<P: Platform>(
     };
     match listed {
         Ok(()) => Ok(staying),
-        Err(error) => {
-            Err(unread(context, pool.clone(), state, &error, "listing the machines before a scale-down"))
-        }
+        Err(error) => Err(record_failed_read(
+            context,
+            pool.clone(),
+            state,
+            &error,
+            "listing the machines before a scale-down",
+        )),
     }
 }
 
 /// The templates that the writes need.
-async fn templates<P: Platform>(
-    context: &Context<P>,
+async fn read_planned_templates<P: Platform>(
+    context: &PoolContext<P>,
     pool: &Arc<PoolEntry<P>>,
     state: &mut PoolMemory,
-    actions: &[Action],
+    actions: &[PoolAction],
 ) -> Result<Templates, NoPlan<P>> {
     let Some(revisions) = &mut state.revisions else { return Ok(Templates::default()) };
-    let templates = revisions::templates(context, pool, revisions, actions).await;
-    templates
-        .map_err(|error| unread(context, pool.clone(), state, &error, "reading the revisions of machines"))
+    let templates = revisions::read_templates_for_actions(context, pool, revisions, actions).await;
+    templates.map_err(|error| {
+        record_failed_read(context, pool.clone(), state, &error, "reading the revisions of machines")
+    })
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use vmpool_engine::ledger::Cache;
-use vmpool_engine::losses::{Fate, Loss, LossKind};
+use vmpool_engine::ledger::LedgerCache;
+use vmpool_engine::losses::{CreatedObjectState, Loss, LossKind};
 use vmpool_engine::model::Owner;
-use vmpool_engine::{Disk, Memory, Pool, Uid};
+use vmpool_engine::{Disk, PassMemory, Pool, Uid};
 use vmpool_platforms::Platform;
 
-use crate::context::Context;
-use crate::events::{PoolEvent, Reason};
+use crate::context::PoolContext;
+use crate::events::{EventReason, PoolEvent};
 use crate::losses;
 use crate::pool_entry::PoolEntry;
 
@@ -17,9 +17,9 @@ use crate::pool_entry::PoolEntry;
 ///
 /// The managed fields of one lost object are read live, because the caches do not contain them.
 pub(super) async fn observe_losses<P: Platform>(
-    context: &Context<P>,
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
-    memory: &mut Memory,
+    memory: &mut PassMemory,
 ) -> Vec<PoolEvent> {
     let facts = &pool.facts;
     let uptime = context.env.uptime();
@@ -33,7 +33,7 @@ pub(super) async fn observe_losses<P: Platform>(
     });
     if let Some((machine, exclusion)) = excluded {
         let message = losses::machine_lost(context, pool, machine, &exclusion, LossKind::Later).await;
-        events.push(losses::event(Reason::MachineLost, &machine.name, &message));
+        events.push(losses::loss_event(EventReason::MachineLost, &machine.name, &message));
         for _ in &machines {
             memory.machine_losses.lost(Loss { kind: LossKind::Later, message: message.clone() }, uptime);
         }
@@ -41,7 +41,7 @@ pub(super) async fn observe_losses<P: Platform>(
     let cached = |name: &Arc<str>| Some(context.disks.get(&facts.namespace, name)?.facts);
     if let Some(disk) = disks.iter().find_map(|id| cached(&id.name)) {
         let message = losses::disk_lost(context, pool, &disk, LossKind::Later).await;
-        events.push(losses::event(Reason::DiskLost, &disk.id.name, &message));
+        events.push(losses::loss_event(EventReason::DiskLost, &disk.id.name, &message));
         for _ in &disks {
             memory.disk_losses.lost(Loss { kind: LossKind::Later, message: message.clone() }, uptime);
         }
@@ -49,20 +49,30 @@ pub(super) async fn observe_losses<P: Platform>(
     events
 }
 
-fn machine_fate<P: Platform>(context: &Context<P>, pool: &Pool, name: &str, uid: &Uid) -> Fate {
+fn machine_fate<P: Platform>(
+    context: &PoolContext<P>,
+    pool: &Pool,
+    name: &str,
+    uid: &Uid,
+) -> CreatedObjectState {
     match context.machines.get(&pool.namespace, name) {
-        None => unseen(context.machines.of(&pool.namespace).saw_deleted(uid)),
+        None => absent_object_fate(context.machines.of(&pool.namespace).saw_deleted(uid)),
         Some(seen) => match &*seen.facts {
-            machine if machine.id.uid != *uid || machine.terminating => Fate::Gone,
-            machine if pool.includes(machine) => Fate::Kept,
-            _ => Fate::Lost,
+            machine if machine.id.uid != *uid || machine.terminating => CreatedObjectState::Gone,
+            machine if pool.includes(machine) => CreatedObjectState::Kept,
+            _ => CreatedObjectState::Lost,
         },
     }
 }
 
 /// A disk is lost if it has no owner, or one that neither is the pool nor a machine. The controller itself makes a released
 /// machine the owner of its disks.
-fn disk_fate<P: Platform>(context: &Context<P>, pool: &Pool, name: &str, uid: &Uid) -> Fate {
+fn disk_fate<P: Platform>(
+    context: &PoolContext<P>,
+    pool: &Pool,
+    name: &str,
+    uid: &Uid,
+) -> CreatedObjectState {
     let is_machine = |disk: &Disk| {
         disk.owner.as_ref().and_then(Owner::as_machine).is_some_and(|owner| {
             let machine = context.machines.get(&pool.namespace, &owner.name);
@@ -70,16 +80,16 @@ fn disk_fate<P: Platform>(context: &Context<P>, pool: &Pool, name: &str, uid: &U
         })
     };
     match context.disks.get(&pool.namespace, name) {
-        None => unseen(context.disks.of(&pool.namespace).saw_deleted(uid)),
+        None => absent_object_fate(context.disks.of(&pool.namespace).saw_deleted(uid)),
         Some(seen) => match &*seen.facts {
-            disk if disk.id.uid != *uid || disk.terminating => Fate::Gone,
-            disk if disk.belongs_to(&pool.id) => Fate::Kept,
-            disk if is_machine(disk) => Fate::Kept,
-            _ => Fate::Lost,
+            disk if disk.id.uid != *uid || disk.terminating => CreatedObjectState::Gone,
+            disk if disk.belongs_to(&pool.id) => CreatedObjectState::Kept,
+            disk if is_machine(disk) => CreatedObjectState::Kept,
+            _ => CreatedObjectState::Lost,
         },
     }
 }
 
-fn unseen(saw_deleted: bool) -> Fate {
-    if saw_deleted { Fate::Gone } else { Fate::Unknown }
+fn absent_object_fate(saw_deleted: bool) -> CreatedObjectState {
+    if saw_deleted { CreatedObjectState::Gone } else { CreatedObjectState::Unknown }
 }

@@ -13,11 +13,11 @@ use serde::de::IgnoredAny;
 use vmpool_engine::Machine;
 use vmpool_platforms::{Finalizers, Platform};
 
-use crate::cache::Key;
-use crate::context::Context;
+use crate::cache::CacheKey;
+use crate::context::PoolContext;
 use crate::live::MetadataOnly;
 use crate::metrics::WriteKind;
-use crate::object::collection;
+use crate::object::collection_path;
 use crate::pool_key::PoolKey;
 use crate::queue::Requeue;
 
@@ -26,18 +26,21 @@ const AFTER_ERROR: Duration = Duration::from_secs(10);
 
 /// Removes the finalizer from the machines of a deleted pool that are being deleted. Returns the time until a retry, if
 /// one was not released.
-pub(super) async fn release<P: Platform>(context: &Context<P>, pool: &PoolKey) -> Option<Duration> {
+pub(super) async fn release_pool_orphans<P: Platform>(
+    context: &PoolContext<P>,
+    pool: &PoolKey,
+) -> Option<Duration> {
     let is_orphan = |machine: &Machine| {
         let owner = machine.owner.as_ref().and_then(|owner| owner.as_pool());
         owner.is_some_and(|owner| owner.uid == pool.uid) && machine.terminating && machine.has_finalizer
     };
     let is_pool = |object: &ObjectMeta| object.uid.as_deref() == Some(pool.uid.as_str());
-    release_all(context, &Key::Pool(pool.clone()), is_pool, is_orphan).await
+    release_orphans(context, &CacheKey::Pool(pool.clone()), is_pool, is_orphan).await
 }
 
 /// Removes the finalizer from the machines without an owner whose former pool has this namespace and name and does not exist.
-pub(crate) async fn release_former<P: Platform>(
-    context: &Context<P>,
+pub(crate) async fn release_former_machines<P: Platform>(
+    context: &PoolContext<P>,
     (namespace, pool): &(Arc<str>, Arc<str>),
 ) -> Requeue {
     if let Some(pool) = context.pools.get(namespace, pool) {
@@ -48,13 +51,13 @@ pub(crate) async fn release_former<P: Platform>(
         machine.owner.is_none() && machine.pool_label.as_ref() == Some(pool) && machine.has_finalizer
     };
     let is_pool = |object: &ObjectMeta| object.name.as_deref() == Some(&**pool);
-    let key = Key::PoolName(namespace.clone(), pool.clone());
-    release_all(context, &key, is_pool, is_orphan).await.map_or(Requeue::Never, Requeue::After)
+    let key = CacheKey::PoolName(namespace.clone(), pool.clone());
+    release_orphans(context, &key, is_pool, is_orphan).await.map_or(Requeue::Never, Requeue::After)
 }
 
-async fn release_all<P: Platform>(
-    context: &Context<P>,
-    key: &Key,
+async fn release_orphans<P: Platform>(
+    context: &PoolContext<P>,
+    key: &CacheKey,
     is_pool: impl Fn(&ObjectMeta) -> bool,
     is_orphan: impl Fn(&Machine) -> bool,
 ) -> Option<Duration> {
@@ -69,7 +72,7 @@ async fn release_all<P: Platform>(
 }
 
 async fn release_machine<P: Platform>(
-    context: &Context<P>,
+    context: &PoolContext<P>,
     is_pool: impl Fn(&ObjectMeta) -> bool,
     is_orphan: impl Fn(&Machine) -> bool,
     namespace: &str,
@@ -88,7 +91,7 @@ async fn release_machine<P: Platform>(
     }
     let Some(operations) = P::Finalizers::remove(&live) else { return Ok(()) };
     let patch = Patch::<()>::Json(serde_json::from_value(operations)?);
-    let path = collection::<P::Machine>(namespace);
+    let path = collection_path::<P::Machine>(namespace);
     let kind = WriteKind::PatchMachine;
     match context.writer.patch::<IgnoredAny, _>(kind, path, name, None, patch).await {
         Err(error) if !error.is_gone() => Err(error.into()),

@@ -28,7 +28,7 @@ use serde_json::json;
 use tokio::task::yield_now;
 
 use crate::metrics::PassResult;
-use crate::testing::{Call, MERGE_PATCH, Verb, World, machine_names, pool};
+use crate::testing::{Call, LeaderWorld, MERGE_PATCH, Verb, machine_names, pool_manifest};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -37,7 +37,7 @@ fn count(calls: &[Call], verb: Verb, resource: &str) -> usize {
 }
 
 /// Each machine of `web` has a root disk that it owns.
-fn assert_units_are_complete(world: &World) {
+fn assert_units_are_complete(world: &LeaderWorld) {
     let machines = world.machines();
     for machine in &machines {
         let name = machine["spec"]["blockDeviceRefs"][0]["name"].as_str().unwrap();
@@ -49,8 +49,8 @@ fn assert_units_are_complete(world: &World) {
 
 #[tokio::test]
 async fn a_new_machine_costs_one_write_and_one_for_each_of_its_disks() {
-    let mut world = World::new();
-    world.server.create("virtualmachinepools", pool("web", 3));
+    let mut world = LeaderWorld::new();
+    world.server.create("virtualmachinepools", pool_manifest("web", 3));
     world.lead();
     world.calm().await;
     assert_eq!(world.machines().len(), 3);
@@ -72,7 +72,7 @@ async fn a_new_machine_costs_one_write_and_one_for_each_of_its_disks() {
 
 #[tokio::test]
 async fn a_settled_world_costs_no_request_at_all() {
-    let world = World::with_pool(3).await;
+    let world = LeaderWorld::with_pool(3).await;
     assert_eq!(world.condition("Available").unwrap()["status"], "True");
     // Longer than the resync interval, so that passes run.
     world.advance(Duration::from_mins(11)).await;
@@ -92,15 +92,18 @@ fn a_pass_without_progress_is_not_repeated_at_once(
     #[case] wanted: u64,
     #[case] expected: Option<u64>,
 ) {
-    assert_eq!(super::planned(Duration::from_millis(wanted), result), expected.map(Duration::from_millis));
+    assert_eq!(
+        super::planned_requeue_delay(Duration::from_millis(wanted), result),
+        expected.map(Duration::from_millis)
+    );
 }
 
 #[tokio::test]
 async fn other_pools_run_between_two_immediate_passes() {
     const POOLS: usize = 40;
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     for number in 0..POOLS {
-        world.server.create("virtualmachinepools", pool(&format!("web-{number}"), 0));
+        world.server.create("virtualmachinepools", pool_manifest(&format!("web-{number}"), 0));
     }
     world.lead();
     world.calm().await;
@@ -131,8 +134,8 @@ fn passes(page: &str) -> usize {
 
 #[tokio::test]
 async fn the_status_follows_the_machines_and_is_written_at_most_once_a_second() {
-    let mut world = World::new();
-    world.server.create("virtualmachinepools", pool("web", 4));
+    let mut world = LeaderWorld::new();
+    world.server.create("virtualmachinepools", pool_manifest("web", 4));
     world.lead();
     world.calm().await;
     world.take_writes();
@@ -149,7 +152,7 @@ async fn the_status_follows_the_machines_and_is_written_at_most_once_a_second() 
 
 #[tokio::test]
 async fn surplus_machines_are_deleted_with_their_disks() {
-    let world = World::with_pool(3).await;
+    let world = LeaderWorld::with_pool(3).await;
     world.scale(1);
     world.calm().await;
     assert_eq!(world.machines().len(), 1);
@@ -167,7 +170,7 @@ async fn surplus_machines_are_deleted_with_their_disks() {
 
 #[tokio::test]
 async fn a_machine_deleted_by_hand_is_replaced_once_and_only_after_it_is_gone() {
-    let world = World::with_pool(2).await;
+    let world = LeaderWorld::with_pool(2).await;
     let victim = machine_names(&world.machines()).remove(0);
     world.server.edit("virtualmachines", &victim, |machine| {
         machine["metadata"]["finalizers"] = json!(["vm-cleanup"]);
@@ -186,7 +189,7 @@ async fn a_machine_deleted_by_hand_is_replaced_once_and_only_after_it_is_gone() 
 
 #[tokio::test]
 async fn an_explicit_pool_deletes_no_surplus() {
-    let world = World::with_pool(3).await;
+    let world = LeaderWorld::with_pool(3).await;
     world.server.edit("virtualmachinepools", "web", |pool| {
         pool["spec"]["scaleDownPolicy"] = json!("Explicit");
         pool["spec"]["replicas"] = json!(1);

@@ -3,17 +3,17 @@
 use vmpool_engine::revision::RevisionId;
 use vmpool_platforms::{Platform, Text};
 
-use super::known::{Change, Revisions};
+use super::pool_revisions::{PoolRevisions, RevisionChange};
 use super::stored::RevisionObject;
-use crate::context::Context;
+use crate::context::PoolContext;
 use crate::live::ReadError;
 use crate::pool_entry::PoolEntry;
 
 /// The content of a stored revision; `None` if a client deleted it.
-pub(super) async fn content<P: Platform, R>(
-    context: &Context<P>,
+pub(super) async fn read_revision_content<P: Platform, R>(
+    context: &PoolContext<P>,
     pool: &PoolEntry<P, R>,
-    revisions: &mut Revisions,
+    revisions: &mut PoolRevisions,
     id: &RevisionId,
 ) -> Result<Option<Text>, ReadError> {
     if let Some(content) = revisions.contents.get(id) {
@@ -27,7 +27,7 @@ pub(super) async fn content<P: Platform, R>(
     let live = live.filter(|live| live.metadata.uid.as_deref() == Some(object.uid.as_str()));
     let Some(live) = live else {
         tracing::warn!(revision = id.as_str(), "a stored revision was deleted");
-        revisions.record(Change::Gone(id.clone()), context.env.uptime());
+        revisions.record(RevisionChange::Gone(id.clone()), context.env.uptime());
         return Ok(None);
     };
     let content = live.data;

@@ -1,112 +1,121 @@
 //! The current template, with copies of the objects that it refers to.
 
 use serde_json::Value;
-use vmpool_engine::model::Unresolved;
+use vmpool_engine::model::UnusableTemplate;
 use vmpool_engine::revision::Fingerprint;
-use vmpool_platforms::{Found, Pins, Platform, Referent, Resolution, Revisions as _};
+use vmpool_platforms::{
+    FetchedObjects, Platform, Resolution, RevisionObjects as _, TemplateCopies, UncopiedObject,
+};
 
-use super::content::content;
-use super::known::{Change, Revisions};
-use crate::context::Context;
+use super::content::read_revision_content;
+use super::pool_revisions::{PoolRevisions, RevisionChange};
+use crate::context::PoolContext;
 use crate::live::ReadError;
 use crate::pool_entry::PoolEntry;
 
 /// The template that the machines of a pool are created from.
-pub(super) struct Wanted {
+pub(super) struct SpecTemplate {
     pub(super) content: Value,
     /// Whether the pool would pin what the template refers to, if the platform let it.
     pub(super) pins_unavailable: bool,
 }
 
 /// The template in the spec of the pool, as far as the platform lets the controller use it.
-pub(super) fn wanted<P: Platform, R>(context: &Context<P>, pool: &PoolEntry<P, R>) -> Wanted {
+pub(super) fn spec_template<P: Platform, R>(
+    context: &PoolContext<P>,
+    pool: &PoolEntry<P, R>,
+) -> SpecTemplate {
     let mut content = P::template(&pool.object);
-    let pins_unavailable = context.configuration().expands_references && P::Pins::write_out(&mut content);
-    Wanted { content, pins_unavailable }
+    let pins_unavailable =
+        context.configuration().expands_references && P::TemplateCopies::write_out(&mut content);
+    SpecTemplate { content, pins_unavailable }
 }
 
 /// The fingerprint of the template that the machines of a pool are created from.
-pub(super) fn fingerprint<P: Platform, R>(
-    context: &Context<P>,
+pub(super) fn template_fingerprint<P: Platform, R>(
+    context: &PoolContext<P>,
     pool: &PoolEntry<P, R>,
-    revisions: &mut Revisions,
+    revisions: &mut PoolRevisions,
 ) -> Fingerprint {
     let facts = &pool.facts;
     let key = (facts.generation, facts.template_variant.clone(), context.configuration().expands_references);
     revisions.fingerprint(key, || {
-        let template = wanted(context, pool).content;
+        let template = spec_template(context, pool).content;
         (P::fingerprint(&template), P::Revisions::parts(&template))
     })
 }
 
 /// The template in the spec of the pool, with the copies that the latest stored revision with this template contains; without any if
 /// no such revision contains copies.
-async fn inherited<P: Platform, R>(
-    context: &Context<P>,
+async fn template_with_inherited_copies<P: Platform, R>(
+    context: &PoolContext<P>,
     pool: &PoolEntry<P, R>,
-    revisions: &mut Revisions,
+    revisions: &mut PoolRevisions,
 ) -> Result<Value, ReadError> {
-    let template = wanted(context, pool).content;
-    let fingerprint = fingerprint(context, pool, revisions);
+    let template = spec_template(context, pool).content;
+    let fingerprint = template_fingerprint(context, pool, revisions);
     while let Some(id) = revisions.inheritable(&fingerprint).cloned() {
-        let content = content(context, pool, revisions, &id).await?;
-        if let Some(inherited) = content.and_then(|content| P::Pins::inherit(&template, &content.value())) {
+        let content = read_revision_content(context, pool, revisions, &id).await?;
+        if let Some(inherited) =
+            content.and_then(|content| P::TemplateCopies::inherit_copies(&template, &content.value()))
+        {
             return Ok(inherited);
         }
-        revisions.record(Change::Gone(id), context.env.uptime());
+        revisions.record(RevisionChange::Gone(id), context.env.uptime());
     }
     Ok(template)
 }
 
 /// The objects that the template refers to and of which no stored revision with this template contains copies.
-pub(super) async fn uncopied<P: Platform, R>(
-    context: &Context<P>,
+pub(super) async fn find_uncopied_referents<P: Platform, R>(
+    context: &PoolContext<P>,
     pool: &PoolEntry<P, R>,
-    revisions: &mut Revisions,
-) -> Result<Vec<Referent>, ReadError> {
-    let template = inherited(context, pool, revisions).await?;
-    Ok(P::Pins::uncopied(&template, &pool.facts.namespace))
+    revisions: &mut PoolRevisions,
+) -> Result<Vec<UncopiedObject>, ReadError> {
+    let template = template_with_inherited_copies(context, pool, revisions).await?;
+    Ok(P::TemplateCopies::uncopied_objects(&template, &pool.facts.namespace))
 }
 
 /// A template for the writes of a pass.
-pub(super) enum Template {
+pub(super) enum ResolvedTemplate {
     /// It contains copies of all objects that it refers to.
     Usable(Value),
     /// No machine can be created from it now. If there is a content, it contains some of the copies.
-    Unusable(Option<Value>, Unresolved),
+    Unusable(Option<Value>, UnusableTemplate),
 }
 
 /// The template in the spec of the pool. If it refers to objects, the result contains the copies of them that a stored revision
 /// with this template contains. If the plan stores the revision (`stores`), the result also contains new copies of the others.
-pub(super) async fn template<P: Platform>(
-    context: &Context<P>,
+pub(super) async fn resolve_template<P: Platform>(
+    context: &PoolContext<P>,
     pool: &PoolEntry<P>,
-    revisions: &mut Revisions,
+    revisions: &mut PoolRevisions,
     stores: bool,
-) -> Result<Template, ReadError> {
-    let template = inherited(context, pool, revisions).await?;
-    let is_usable = !P::Pins::has_references(&template) || !P::Pins::lacks_copies(&template);
+) -> Result<ResolvedTemplate, ReadError> {
+    let template = template_with_inherited_copies(context, pool, revisions).await?;
+    let is_usable =
+        !P::TemplateCopies::has_references(&template) || !P::TemplateCopies::lacks_copies(&template);
     if is_usable || !stores {
-        return Ok(Template::Usable(template));
+        return Ok(ResolvedTemplate::Usable(template));
     }
     if revisions.in_backoff {
         return Err(ReadError::InBackoff);
     }
-    let mut found = Found::new();
+    let mut found = FetchedObjects::new();
     loop {
-        match P::Pins::resolve(&pool.object, &template, &context.configuration(), &found) {
+        match P::TemplateCopies::resolve(&pool.object, &template, &context.configuration(), &found) {
             Resolution::Needs(reference) => {
                 let object = context.get_referenced(&reference).await?;
                 found.insert(reference, object);
             }
-            Resolution::Resolved(template) => return Ok(Template::Usable(template)),
+            Resolution::Resolved(template) => return Ok(ResolvedTemplate::Usable(template)),
             Resolution::Partial(template, unresolved, failure) => {
                 context.metrics.types.failed(failure);
-                return Ok(Template::Unusable(Some(template), unresolved));
+                return Ok(ResolvedTemplate::Unusable(Some(template), unresolved));
             }
             Resolution::Unresolved(unresolved, failure) => {
                 context.metrics.types.failed(failure);
-                return Ok(Template::Unusable(None, unresolved));
+                return Ok(ResolvedTemplate::Unusable(None, unresolved));
             }
         }
     }

@@ -7,14 +7,15 @@ use kube::Resource;
 use serde::Deserialize;
 use vmpool_api::OwnerIdentity;
 use vmpool_engine::limits;
-use vmpool_engine::model::{References, UsedCopy};
+use vmpool_engine::model::{MachineReferences, UsedCopy};
 use vmpool_engine::revision::StoredRevision;
 use vmpool_engine::{ObjectId, Uid};
 use vmpool_platforms::{
-    Copied, Pins, Platform, Revisions, Text, intern, is_a, is_controlled_by, slim_metadata,
+    CopiedObject, Platform, RevisionObjects, TemplateCopies, Text, intern_text, is_a, is_controlled_by,
+    slim_metadata,
 };
 
-use crate::cache::{Cached, Key};
+use crate::cache::{CacheKey, Cached};
 use crate::pool_key::PoolKey;
 
 /// The fields of a ControllerRevision that vmpool reads.
@@ -58,14 +59,15 @@ impl RevisionFacts {
     pub(crate) fn read<P: Platform>(object: &RevisionMetadata) -> Self {
         let metadata = object.meta();
         let owner = pool_of::<P>(metadata);
-        let is_pin = owner.as_ref().is_some_and(|owner| P::Pins::is_pin(metadata, &owner.uid));
+        let is_pin =
+            owner.as_ref().is_some_and(|owner| P::TemplateCopies::is_copy_of_pool(metadata, &owner.uid));
         let is_alone = metadata.owner_references.as_ref().is_some_and(|owners| owners.len() == 1);
         let name = metadata.name.as_deref().unwrap_or_default();
         Self {
             id: ObjectId::new(name, metadata.uid.as_deref().unwrap_or_default()),
             is_only_pin: is_alone && is_pin,
             is_pin,
-            is_current_version: P::Pins::is_current_version(metadata),
+            is_current_version: P::TemplateCopies::is_current_version(metadata),
             owner,
         }
     }
@@ -81,7 +83,10 @@ pub(crate) fn pool_of<P: Platform>(metadata: &ObjectMeta) -> Option<ObjectId> {
     let is_pool = |owner: &&OwnerReference| is_a::<P::Pool>(OwnerIdentity::of(owner));
     let pools = metadata.owner_references.iter().flatten().filter(is_pool);
     let pool = pools.max_by_key(|owner| owner.controller == Some(true))?;
-    Some(ObjectId { name: intern(limits::clip(&pool.name)), uid: intern(limits::clip(&pool.uid)).into() })
+    Some(ObjectId {
+        name: intern_text(limits::clip_name(&pool.name)),
+        uid: intern_text(limits::clip_name(&pool.uid)).into(),
+    })
 }
 
 impl Cached for RevisionFacts {
@@ -91,8 +96,8 @@ impl Cached for RevisionFacts {
     fn uid(&self) -> &Uid {
         &self.id.uid
     }
-    fn keys(&self, namespace: &Arc<str>) -> Vec<Key> {
-        self.owner.iter().map(|pool| Key::Pool(PoolKey::new(namespace, &pool.uid))).collect()
+    fn keys(&self, namespace: &Arc<str>) -> Vec<CacheKey> {
+        self.owner.iter().map(|pool| CacheKey::Pool(PoolKey::new(namespace, &pool.uid))).collect()
     }
 }
 
@@ -104,11 +109,11 @@ pub(crate) struct RevisionEntry {
     /// The names of the copies that its content contains.
     pub(crate) copies: Vec<Arc<str>>,
     /// What its machines refer to, if its content contains copies.
-    pub(crate) references: Option<References>,
+    pub(crate) references: Option<MachineReferences>,
     /// The copies that its machines use, for the status.
     pub(crate) used_copies: Arc<[UsedCopy]>,
     /// The objects of which its content contains copies.
-    pub(crate) copied: Vec<Copied>,
+    pub(crate) copied: Vec<CopiedObject>,
 }
 
 impl RevisionEntry {
@@ -124,25 +129,25 @@ impl RevisionEntry {
         let data = object.data.value();
         let content = data.is_object().then(|| P::fingerprint(&data))?;
         let parts = P::Revisions::parts(&data);
-        let lacks_copies = P::Pins::lacks_copies(&data);
+        let lacks_copies = P::TemplateCopies::lacks_copies(&data);
         let stored = StoredRevision {
-            id: limits::clip(id).into(),
+            id: limits::clip_name(id).into(),
             number: object.revision,
             content,
             parts,
             lacks_copies,
         };
         let name = metadata.name.as_deref().unwrap_or_default();
-        let copies = P::Pins::objects(&data);
+        let copies = P::TemplateCopies::copy_objects(&data);
         let copies =
             copies.iter().filter_map(|copy| copy["metadata"]["name"].as_str().map(Arc::from)).collect();
         Some(Self {
             stored,
             object: ObjectId::new(name, metadata.uid.as_deref().unwrap_or_default()),
             copies,
-            references: P::Pins::references(&data),
-            used_copies: P::Pins::used_copies(&data).into(),
-            copied: P::Pins::copied(&data),
+            references: P::TemplateCopies::references(&data),
+            used_copies: P::TemplateCopies::used_copies(&data).into(),
+            copied: P::TemplateCopies::copied_objects(&data),
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use vmpool_engine::ObjectId;
-use vmpool_engine::model::Unresolved;
+use vmpool_engine::model::UnusableTemplate;
 use vmpool_engine::revision::{Fingerprint, RevisionId};
 use vmpool_platforms::Text;
 
@@ -13,7 +13,7 @@ pub(crate) struct Templates {
     /// The current template.
     pub(crate) wanted: Text,
     /// Why the current template cannot be used now.
-    pub(crate) unresolved: Option<Unresolved>,
+    pub(crate) unresolved: Option<UnusableTemplate>,
     /// Whether [`Self::wanted`] nevertheless contains copies of objects that are being deleted, so that it is stored.
     pub(crate) is_partial: bool,
     /// The fingerprint of the current template.

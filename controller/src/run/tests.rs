@@ -2,17 +2,17 @@ use clap::Parser;
 
 use super::*;
 
-fn options(flags: &[&str]) -> Options {
+fn options(flags: &[&str]) -> ControllerArgs {
     let always =
         ["vmpool-controller", "--health-address=127.0.0.1:0", "--kubeconfig=/nonexistent/kubeconfig"];
-    Options::parse_from(always.iter().chain(flags))
+    ControllerArgs::parse_from(always.iter().chain(flags))
 }
 
 /// Runs until the first wait that only `stop` ends, and stops it then.
-async fn outcome(flags: &[&str]) -> Result<(), RunError> {
+async fn outcome(flags: &[&str]) -> Result<(), ControllerRunError> {
     let stop = CancellationToken::new();
     stop.cancel();
-    run(options(flags), Env::system(), stop).await
+    run_controller(options(flags), Env::system(), stop).await
 }
 
 #[tokio::test]
@@ -24,13 +24,13 @@ async fn with_the_gate_off_no_api_server_is_needed() {
 #[tokio::test]
 async fn finalizers_are_removed_with_the_gate_off() {
     let error = outcome(&["--remove-finalizers"]).await.unwrap_err();
-    assert!(matches!(error, RunError::Connect(_)), "{error}");
+    assert!(matches!(error, ControllerRunError::Connect(_)), "{error}");
 }
 
 #[tokio::test]
 async fn with_the_gate_on_a_missing_api_server_is_fatal() {
     let error = outcome(&["--feature-gates=VirtualMachinePool=true"]).await.unwrap_err();
-    assert!(matches!(error, RunError::Connect(_)), "{error}");
+    assert!(matches!(error, ControllerRunError::Connect(_)), "{error}");
     assert!(vmpool_runtime::telemetry::with_causes(&error).contains("/nonexistent/kubeconfig"), "{error}");
 }
 

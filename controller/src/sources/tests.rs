@@ -14,9 +14,9 @@ fn object(namespace: &str, memory: &str) -> Value {
     })
 }
 
-fn copy() -> [Copied; 1] {
+fn copy() -> [CopiedObject; 1] {
     let (kind, namespace, name) = (KIND.to_owned(), "n".to_owned(), "small".to_owned());
-    [Copied { kind, namespace, name, content: object("n", "1Gi") }]
+    [CopiedObject { kind, namespace, name, content: object("n", "1Gi") }]
 }
 
 fn objects(objects: &[Value]) -> Objects<Value> {

@@ -1,13 +1,13 @@
 use jiff::Timestamp;
-use vmpool_engine::condition::{AVAILABLE, Condition};
+use vmpool_engine::condition::{AVAILABLE, StatusCondition};
 
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A status with this message in its availability condition.
-fn published(message: &str) -> Published {
-    let condition = |kind: &str, message: &str| Condition {
+fn published(message: &str) -> PublishedStatus {
+    let condition = |kind: &str, message: &str| StatusCondition {
         kind: kind.to_owned(),
         status: "True".to_owned(),
         reason: String::new(),
@@ -15,7 +15,7 @@ fn published(message: &str) -> Published {
         last_transition: Timestamp::UNIX_EPOCH,
         observed_generation: None,
     };
-    Published { conditions: vec![condition(AVAILABLE, message)], ..Published::default() }
+    PublishedStatus { conditions: vec![condition(AVAILABLE, message)], ..PublishedStatus::default() }
 }
 
 /// Publishes this controller's status and then another client's, `times` times, a second apart.
@@ -90,7 +90,8 @@ fn conditions_of_other_controllers_are_not_a_conflict() {
     for time in 0..10 {
         status_conflict.wrote(&published("ours"), 10);
         let mut more = published("ours");
-        more.conditions.insert(0, Condition { kind: "Theirs".to_owned(), ..more.conditions[0].clone() });
+        more.conditions
+            .insert(0, StatusCondition { kind: "Theirs".to_owned(), ..more.conditions[0].clone() });
         status_conflict.observe(&more, 11 + u64::from(time), SECOND * time);
     }
     assert!(!status_conflict.is_active());

@@ -5,9 +5,9 @@
 mod server;
 mod world;
 
-pub(crate) use server::Server;
-pub(crate) use vmpool_model::{ApiError as Refusal, Call, Handling as Conduct, Outcome as Fate, Verb};
-pub(crate) use world::{NAMESPACE, World, machine_names, pool};
+pub(crate) use server::RecordingApiServer;
+pub(crate) use vmpool_model::{ApiError as Refusal, Call, Handling as Conduct, RequestOutcome as Fate, Verb};
+pub(crate) use world::{LeaderWorld, NAMESPACE, machine_names, pool_manifest};
 
 /// The patch types of the controller, without and with preconditions on the content.
 pub(crate) const MERGE_PATCH: Verb = Verb::Patch(vmpool_model::PatchKind::Merge);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube::Client;
 use parking_lot::Mutex;
 use serde_json::Value;
-use vmpool_model::{Call, FaultInjector, Handling as Conduct, Outcome as Fate, Verb, WatchDelay};
+use vmpool_model::{Call, FaultInjector, Handling as Conduct, RequestOutcome as Fate, Verb, WatchDelay};
 use vmpool_runtime::Env;
 
 use super::NAMESPACE;
@@ -16,8 +16,8 @@ const CONTROLLER: &str = "controller";
 
 /// An API server in memory. Clones share the server.
 #[derive(Clone)]
-pub(crate) struct Server {
-    model: vmpool_model::Server,
+pub(crate) struct RecordingApiServer {
+    model: vmpool_model::ApiServerModel,
     log: Arc<Mutex<Vec<Call>>>,
 }
 
@@ -41,10 +41,10 @@ where
     }
 }
 
-impl Server {
+impl RecordingApiServer {
     pub(crate) fn new(env: &Env) -> Self {
         let resources = vmpool_model::platform_resources().chain(vmpool_model::kubevirt_resources());
-        let model = vmpool_model::Server::new(env, resources);
+        let model = vmpool_model::ApiServerModel::new(env, resources);
         model.install_definitions().unwrap();
         let server = Self { model, log: Arc::default() };
         server.behave();

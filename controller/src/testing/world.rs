@@ -9,21 +9,21 @@ use vmpool_platforms::Dvp;
 use vmpool_runtime::Env;
 use vmpool_runtime::env::Task;
 use vmpool_runtime::lease::Fence;
-use vmpool_runtime::testing::{ManualClock, env, unfenced};
+use vmpool_runtime::testing::{ManualClock, test_env, unlimited_fence};
 
-use super::{Call, Server};
+use super::{Call, RecordingApiServer};
 use crate::images::ImageSettings;
-use crate::lead::{Dependencies, LeaderHealth, lead};
-use crate::metrics::Metrics;
+use crate::lead::{Dependencies, LeaderHealth, lead_platform};
+use crate::metrics::ControllerMetrics;
 use crate::options::PlatformName;
 use crate::platforms::lead_all;
-use crate::settings::Settings;
+use crate::settings::ControllerSettings;
 
 /// The namespace of all objects.
 pub(crate) const NAMESPACE: &str = "team-a";
 
 /// The manifest of a pool of machines with a root disk each.
-pub(crate) fn pool(name: &str, replicas: usize) -> Value {
+pub(crate) fn pool_manifest(name: &str, replicas: usize) -> Value {
     json!({
         "apiVersion": "virtualization.deckhouse.io/v1alpha2",
         "kind": "VirtualMachinePool",
@@ -48,33 +48,33 @@ pub(crate) fn pool(name: &str, replicas: usize) -> Value {
     })
 }
 
-/// A server, a clock, and after [`World::lead`] a leader.
-pub(crate) struct World {
+/// A server, a clock, and after [`LeaderWorld::lead_platform`] a leader.
+pub(crate) struct LeaderWorld {
     pub(crate) clock: ManualClock,
     pub(crate) env: Env,
-    pub(crate) server: Server,
+    pub(crate) server: RecordingApiServer,
     pub(crate) fence: Fence,
-    pub(crate) settings: Settings,
+    pub(crate) settings: ControllerSettings,
     pub(crate) leader_health: LeaderHealth,
-    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) metrics: Arc<ControllerMetrics>,
     pub(crate) stop: CancellationToken,
     /// Settings of disk images, if the leader reconciles them.
     pub(crate) images: Option<ImageSettings>,
     leader: Option<Task>,
 }
 
-impl World {
+impl LeaderWorld {
     pub(crate) fn new() -> Self {
         let clock = ManualClock::new();
-        let env = env(&clock, 7);
+        let env = test_env(&clock, 7);
         Self {
-            server: Server::new(&env),
+            server: RecordingApiServer::new(&env),
             leader_health: LeaderHealth::new(&env),
-            metrics: Metrics::new(&env),
+            metrics: ControllerMetrics::new(&env),
             env,
             clock,
-            fence: unfenced(),
-            settings: Settings::default(),
+            fence: unlimited_fence(),
+            settings: ControllerSettings::default(),
             stop: CancellationToken::new(),
             images: None,
             leader: None,
@@ -84,7 +84,7 @@ impl World {
     /// A world with a leader and a pool `web` with running machines.
     pub(crate) async fn with_pool(replicas: usize) -> Self {
         let mut world = Self::new();
-        world.server.create("virtualmachinepools", pool("web", replicas));
+        world.server.create("virtualmachinepools", pool_manifest("web", replicas));
         world.lead();
         world.calm().await;
         world.run_machines();
@@ -96,8 +96,12 @@ impl World {
     /// Starts a leader, as in a process that has just acquired the lease.
     pub(crate) fn lead(&mut self) {
         let dependencies = self.dependencies();
-        let leading =
-            lead::<Dvp>(dependencies, self.fence.clone(), self.leader_health.clone(), self.stop.clone());
+        let leading = lead_platform::<Dvp>(
+            dependencies,
+            self.fence.clone(),
+            self.leader_health.clone(),
+            self.stop.clone(),
+        );
         self.leader = Some(self.env.spawn("leader", leading));
     }
 

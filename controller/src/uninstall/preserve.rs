@@ -9,33 +9,33 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Resource as _};
 use vmpool_engine::ObjectId;
-use vmpool_platforms::{ApiObject, ClaimOf, Platform, Storage, VolumeOf};
+use vmpool_platforms::{ApiObject, ClaimOf, MachineStorage, Platform, VolumeOf};
 
 use crate::apply::storage_of;
 use crate::pool_entry::CachedPool;
 use crate::pool_key::PoolKey;
-use crate::watch::{Broken, Scope, list_served};
-use crate::watches::api;
+use crate::watch::{WatchError, WatchScope, list_served};
+use crate::watches::api_for_namespace;
 
 /// The most machines whose storage is preserved at the same time.
 const MACHINES: usize = 8;
 
 /// Why storage is not preserved.
-pub(super) enum Failure {
+pub(super) enum PreserveError {
     /// Pools or machines cannot be read.
-    List(Broken),
+    List(WatchError),
     /// A storage object cannot be read or changed.
     Write(kube::Error),
 }
 
-impl From<Broken> for Failure {
-    fn from(error: Broken) -> Self {
+impl From<WatchError> for PreserveError {
+    fn from(error: WatchError) -> Self {
         Self::List(error)
     }
 }
 
 /// A machine that is being deleted, and whose pool preserves its storage.
-struct Leaving {
+struct TerminatingMachine {
     namespace: String,
     machine: ObjectId,
     pool: ObjectId,
@@ -44,9 +44,9 @@ struct Leaving {
 }
 
 /// The machines that were being deleted when their storage was preserved, by UID; `None` if the platform has no such storage.
-pub(super) struct Preserved(Option<BTreeSet<String>>);
+pub(super) struct PreservedMachines(Option<BTreeSet<String>>);
 
-impl Preserved {
+impl PreservedMachines {
     /// Whether the machine can be released. One whose deletion began later has to wait for the next round.
     pub(super) fn may_release(&self, machine: &ObjectMeta) -> bool {
         let is_known = |known: &BTreeSet<String>| machine.uid.as_ref().is_some_and(|uid| known.contains(uid));
@@ -55,22 +55,23 @@ impl Preserved {
 }
 
 /// Preserves the storage of machines that are being deleted.
-pub(super) async fn preserve<P: Platform>(
+pub(super) async fn preserve_terminating_storage<P: Platform>(
     client: &Client,
     namespace: Option<&str>,
-) -> Result<Preserved, Failure> {
+) -> Result<PreservedMachines, PreserveError> {
     if !P::Storage::EXIST {
-        return Ok(Preserved(None));
+        return Ok(PreservedMachines(None));
     }
     let (mut pools, mut seen) = (BTreeMap::new(), BTreeSet::new());
-    let (all_pools, all_machines) = (api(client, namespace), api(client, namespace));
-    list_served(&all_pools, Scope::default(), |pool: P::Pool| {
+    let (all_pools, all_machines) =
+        (api_for_namespace(client, namespace), api_for_namespace(client, namespace));
+    list_served(&all_pools, WatchScope::default(), |pool: P::Pool| {
         let pool = CachedPool::<P>::read(pool).facts;
         pools.insert(PoolKey::of(&pool), pool);
     })
     .await?;
     let mut leaving = Vec::new();
-    list_served(&all_machines, Scope::default(), |object: P::Machine| {
+    list_served(&all_machines, WatchScope::default(), |object: P::Machine| {
         let machine = P::read_machine(&object);
         if !machine.terminating {
             return;
@@ -84,38 +85,38 @@ pub(super) async fn preserve<P: Platform>(
         if machine.has_finalizer && pool.preserves_storage_of(&machine) {
             let (volumes, claims) = storage_of::<P, _>(pool, &machine.id.name, &object);
             let (namespace, pool) = (pool.namespace.to_string(), pool.id.clone());
-            leaving.push(Leaving { namespace, machine: machine.id, pool, volumes, claims });
+            leaving.push(TerminatingMachine { namespace, machine: machine.id, pool, volumes, claims });
         }
     })
     .await?;
-    stream::iter(leaving.iter().map(Ok::<_, Failure>))
+    stream::iter(leaving.iter().map(Ok::<_, PreserveError>))
         .try_for_each_concurrent(MACHINES, |leaving| async move {
             for volume in &leaving.volumes {
-                disown::<P, VolumeOf<P>>(client, leaving, volume).await?;
+                disown_terminating_storage::<P, VolumeOf<P>>(client, leaving, volume).await?;
             }
             for claim in &leaving.claims {
-                disown::<P, ClaimOf<P>>(client, leaving, claim).await?;
+                disown_terminating_storage::<P, ClaimOf<P>>(client, leaving, claim).await?;
             }
             Ok(())
         })
         .await?;
-    Ok(Preserved(Some(seen)))
+    Ok(PreservedMachines(Some(seen)))
 }
 
 /// Removes the machine from the owners of a storage object.
-async fn disown<P: Platform, K: ApiObject>(
+async fn disown_terminating_storage<P: Platform, K: ApiObject>(
     client: &Client,
-    leaving: &Leaving,
+    leaving: &TerminatingMachine,
     name: &str,
-) -> Result<(), Failure> {
-    let all: Api<K> = api(client, Some(&leaving.namespace));
-    let Some(live) = all.get_opt(name).await.map_err(Failure::Write)? else { return Ok(()) };
+) -> Result<(), PreserveError> {
+    let all: Api<K> = api_for_namespace(client, Some(&leaving.namespace));
+    let Some(live) = all.get_opt(name).await.map_err(PreserveError::Write)? else { return Ok(()) };
     let Some(patch) = P::Storage::preserve(&live, &leaving.machine, &leaving.pool) else { return Ok(()) };
-    let patch =
-        serde_json::from_value(patch).map_err(|error| Failure::Write(kube::Error::SerdeError(error)))?;
+    let patch = serde_json::from_value(patch)
+        .map_err(|error| PreserveError::Write(kube::Error::SerdeError(error)))?;
     match all.patch_metadata(name, &PatchParams::default(), &Patch::<()>::Json(patch)).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        Err(error) => Err(Failure::Write(error)),
+        Err(error) => Err(PreserveError::Write(error)),
     }
 }

@@ -2,7 +2,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::*;
-use crate::testing::{NAMESPACE, World};
+use crate::testing::{LeaderWorld, NAMESPACE};
 
 const POOLS: &str = "virtualmachinepools.pool.kubevirt.io";
 const MACHINES: &str = "virtualmachines.kubevirt.io";
@@ -11,8 +11,8 @@ const LEASES: &str = "leases.coordination.k8s.io";
 const IMAGES: &str = "vmdiskimages.vmpool.dev";
 
 /// A world with a pool of KubeVirt and a machine, both with the finalizer of the controller and that of another client.
-fn world() -> World {
-    let world = World::new();
+fn world() -> LeaderWorld {
+    let world = LeaderWorld::new();
     let metadata =
         json!({ "name": "web", "namespace": NAMESPACE, "finalizers": ["example.com/mine", FINALIZER] });
     let pool = json!({ "metadata": metadata, "spec": { "selector": {}, "virtualMachineTemplate": {} } });
@@ -25,7 +25,7 @@ fn lease() -> LeaseConfig {
     LeaseConfig::new(NAMESPACE, "vmpool-controller", "uninstall")
 }
 
-async fn remove(world: &World) -> Result<usize, UninstallError> {
+async fn remove(world: &LeaderWorld) -> Result<usize, UninstallError> {
     let (client, env) = (world.server.client(), world.env.clone());
     let (sender, mut receiver) = tokio::sync::oneshot::channel();
     let _task = world.env.spawn("uninstall", async move {
@@ -36,7 +36,7 @@ async fn remove(world: &World) -> Result<usize, UninstallError> {
     receiver.try_recv().unwrap()
 }
 
-impl World {
+impl LeaderWorld {
     fn finalizers(&self, resource: &str) -> Vec<String> {
         let objects = self.server.all(resource);
         let object = objects.iter().find(|object| object["metadata"]["name"] == "web").unwrap();
@@ -56,7 +56,7 @@ async fn only_the_finalizers_of_the_controller_are_removed() {
 
 #[tokio::test]
 async fn the_machines_own_the_copies_of_instance_types_that_they_use() {
-    let world = World::new();
+    let world = LeaderWorld::new();
     let instancetype = json!({ "name": "small", "revisionName": "copy" });
     let machine = json!({
         "metadata": { "name": "web-0", "namespace": NAMESPACE },
@@ -89,7 +89,7 @@ async fn the_storage_of_a_machine_that_is_being_deleted_stays_if(
     #[case] propagation: &str,
     #[case] stays: bool,
 ) {
-    let world = World::new();
+    let world = LeaderWorld::new();
     let pool = world.server.create(
         POOLS,
         json!({
@@ -150,7 +150,10 @@ async fn the_lease_is_taken_so_that_no_controller_adds_the_finalizers_again(#[ca
 }
 
 /// Runs the removal with a lease of two minutes, and calls `meanwhile` before it begins with the objects.
-async fn remove_slowly(world: &World, meanwhile: impl FnOnce(&World)) -> Result<usize, UninstallError> {
+async fn remove_slowly(
+    world: &LeaderWorld,
+    meanwhile: impl FnOnce(&LeaderWorld),
+) -> Result<usize, UninstallError> {
     let (client, env) = (world.server.client(), world.env.clone());
     let (sender, mut receiver) = tokio::sync::oneshot::channel();
     let _task = world.env.spawn("uninstall", async move {
@@ -217,7 +220,7 @@ async fn disk_images_and_grants_lose_the_protection_that_no_controller_would_rem
 }
 
 /// A disk image with the finalizer.
-fn create_image(world: &World, name: &str) -> Value {
+fn create_image(world: &LeaderWorld, name: &str) -> Value {
     let metadata = json!({ "name": name, "namespace": NAMESPACE,
         "finalizers": ["vmpool.dev/vmdiskimage-protection"] });
     let spec = json!({ "sourceType": "blank", "diskSize": "1Gi" });
@@ -293,7 +296,9 @@ async fn permissions_to_clone_are_deleted_with_their_images_that_are_deleted_now
         let image = create_image(&world, name);
         let uid = image["metadata"]["uid"].as_str().unwrap();
         let labels = json!({ "vmpool.dev/vmdiskimage-uid": uid });
-        for name in [vmpool_diskimage::clone_permission::name(uid), format!("of-a-user-{name}")] {
+        for name in
+            [vmpool_diskimage::clone_permission::clone_permission_name(uid), format!("of-a-user-{name}")]
+        {
             for resource in PERMISSION {
                 let metadata = json!({ "name": name, "namespace": NAMESPACE, "labels": labels });
                 let role = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name });

@@ -5,10 +5,10 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::json;
 use vmpool_engine::Disk;
-use vmpool_engine::ledger::Cache as _;
-use vmpool_platforms::dvp::{Dvp, MachineObject, PoolObject};
+use vmpool_engine::ledger::LedgerCache as _;
+use vmpool_platforms::dvp::{Dvp, DvpMachineObject, DvpPoolObject};
 use vmpool_platforms::{DiskOf, Disks};
-use vmpool_runtime::testing::{ManualClock, env};
+use vmpool_runtime::testing::{ManualClock, test_env};
 
 use super::*;
 
@@ -31,20 +31,20 @@ fn short_watches(count: &Arc<AtomicUsize>) -> Client {
 #[tokio::test]
 async fn watches_that_end_at_once_restart_with_backoff() {
     let clock = ManualClock::new();
-    let env = env(&clock, 1);
+    let env = test_env(&clock, 1);
     let count = Arc::new(AtomicUsize::new(0));
     let _watch = env.spawn(
         "watch of disks",
-        watch::<DiskOf<Dvp>>(
+        list_and_watch::<DiskOf<Dvp>>(
             Api::all(short_watches(&count)),
             env.clone(),
-            Scope::default(),
+            WatchScope::default(),
             CacheSink {
-                cache: Arc::<Cache<Disk>>::default(),
+                cache: Arc::<ObjectCache<Disk>>::default(),
                 env: env.clone(),
-                metrics: Metrics::new(&env),
+                metrics: ControllerMetrics::new(&env),
                 resource: WatchResource::Disks,
-                read: |disk| <Dvp as Disks<PoolObject, MachineObject>>::read(&disk),
+                read: |disk| <Dvp as Disks<DvpPoolObject, DvpMachineObject>>::read(&disk),
                 wake: |_| {},
             },
         ),
@@ -57,14 +57,14 @@ async fn watches_that_end_at_once_restart_with_backoff() {
 #[test]
 fn a_list_is_no_evidence_about_a_write_that_was_sent_after_it_began() {
     let clock = ManualClock::new();
-    let env = env(&clock, 1);
-    let cache = Arc::<Cache<Disk>>::default();
+    let env = test_env(&clock, 1);
+    let cache = Arc::<ObjectCache<Disk>>::default();
     let mut sink = CacheSink {
         cache: cache.clone(),
         env: env.clone(),
-        metrics: Metrics::new(&env),
+        metrics: ControllerMetrics::new(&env),
         resource: WatchResource::Disks,
-        read: |disk: DiskOf<Dvp>| <Dvp as Disks<PoolObject, MachineObject>>::read(&disk),
+        read: |disk: DiskOf<Dvp>| <Dvp as Disks<DvpPoolObject, DvpMachineObject>>::read(&disk),
         wake: |_| {},
     };
     sink.list_begins();

@@ -23,7 +23,7 @@ pub enum WriteError {
     },
     /// The API server carried it out, but the object does not belong to the pool.
     #[error("{0}")]
-    NotKept(String),
+    NotInPool(String),
     /// It is unconfirmed: there was no response, or the response does not show the effect. The API server may have
     /// carried it out, or may still do so.
     #[error("unconfirmed: {0}")]

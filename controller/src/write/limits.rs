@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::settings::Settings;
+use crate::settings::ControllerSettings;
 
 /// The limits of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +23,8 @@ impl WriteLimits {
     }
 }
 
-impl From<&Settings> for WriteLimits {
-    fn from(settings: &Settings) -> Self {
+impl From<&ControllerSettings> for WriteLimits {
+    fn from(settings: &ControllerSettings) -> Self {
         Self {
             in_flight: settings.writes_in_flight,
             deadline: settings.request_deadline,

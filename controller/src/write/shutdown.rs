@@ -12,7 +12,7 @@ use vmpool_runtime::Env;
 /// Without it, the lease would be released only after the slowest write, which can be after the process is killed. The next
 /// leader would then wait until the lease expires.
 #[derive(Clone)]
-pub(super) struct Shutdown {
+pub(super) struct WriteShutdown {
     env: Env,
     stop: CancellationToken,
     /// How long writes go on after `stop`.
@@ -21,7 +21,7 @@ pub(super) struct Shutdown {
     begun: Arc<Mutex<Option<Duration>>>,
 }
 
-impl Shutdown {
+impl WriteShutdown {
     pub(super) fn new(env: Env, stop: CancellationToken, limit: Duration) -> Self {
         Self { env, stop, limit, begun: Arc::default() }
     }

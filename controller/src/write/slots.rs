@@ -26,7 +26,7 @@ const PARTS: usize = 4;
 
 /// The slots. Clones share them.
 #[derive(Clone)]
-pub(super) struct Slots {
+pub(super) struct WriteSlots {
     env: Env,
     /// The number of ordinary slots, and of slow ones.
     limit: usize,
@@ -45,7 +45,7 @@ struct State {
 /// The writes of one collection.
 #[derive(Default)]
 struct Lane {
-    waiting: VecDeque<(u64, oneshot::Sender<Place>)>,
+    waiting: VecDeque<(u64, oneshot::Sender<SlotKind>)>,
     used: Used,
     /// The uptime until which new writes get slow slots.
     slow_until: Duration,
@@ -60,7 +60,7 @@ struct Used {
 
 /// The kind of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum SlotKind {
     /// An ordinary slot.
     Ordinary,
     /// A slow slot.
@@ -68,36 +68,36 @@ pub(super) enum Place {
 }
 
 /// A slot of a write. It is free again when this value is dropped.
-pub(super) struct Slot {
-    slots: Slots,
+pub(super) struct WriteSlot {
+    slots: WriteSlots,
     lane: Arc<str>,
-    place: Place,
+    place: SlotKind,
 }
 
 /// A write that waits for a slot.
 struct Waiting {
-    slots: Slots,
+    slots: WriteSlots,
     lane: Arc<str>,
     ticket: u64,
-    granted: oneshot::Receiver<Place>,
+    granted: oneshot::Receiver<SlotKind>,
 }
 
-impl Slots {
+impl WriteSlots {
     pub(super) fn new(env: Env, limit: usize) -> Self {
         Self { env, limit, state: Arc::default() }
     }
 
     /// Waits for a slot for a write of this collection.
-    pub(super) async fn acquire(&self, lane: &str) -> Slot {
+    pub(super) async fn acquire(&self, lane: &str) -> WriteSlot {
         let lane: Arc<str> = lane.into();
         let mut waiting = self.enqueue(&lane);
         // The sender is in the state until it sends, and the state exists as long as this value.
-        let place = (&mut waiting.granted).await.unwrap_or(Place::Ordinary);
-        Slot { slots: self.clone(), lane, place }
+        let place = (&mut waiting.granted).await.unwrap_or(SlotKind::Ordinary);
+        WriteSlot { slots: self.clone(), lane, place }
     }
 
     /// How many writes of a collection can start without waiting for each other. Without slow writes there is no limit.
-    pub(super) fn room(&self, lane: &str) -> usize {
+    pub(super) fn available_slots(&self, lane: &str) -> usize {
         let state = self.state.lock();
         let Some(lane) = state.lanes.get(lane) else { return usize::MAX };
         if !lane.is_slow(self.env.uptime()) {
@@ -150,14 +150,14 @@ impl Slots {
         }
     }
 
-    fn free_place(&self, used: Used, lane: &Lane, uptime: Duration) -> Option<Place> {
+    fn free_place(&self, used: Used, lane: &Lane, uptime: Duration) -> Option<SlotKind> {
         if lane.is_slow(uptime) {
-            return (used.slow < self.limit && lane.used.total() < self.share()).then_some(Place::Slow);
+            return (used.slow < self.limit && lane.used.total() < self.share()).then_some(SlotKind::Slow);
         }
-        (used.ordinary < self.limit).then_some(Place::Ordinary)
+        (used.ordinary < self.limit).then_some(SlotKind::Ordinary)
     }
 
-    fn leave(&self, name: &Arc<str>, place: Place) {
+    fn leave(&self, name: &Arc<str>, place: SlotKind) {
         let mut state = self.state.lock();
         state.used.remove(place);
         if let Some(lane) = state.lanes.get_mut(name) {
@@ -176,32 +176,32 @@ impl Slots {
     }
 }
 
-impl Slot {
+impl WriteSlot {
     /// Whether the collection was slow before this write.
     pub(super) fn is_slow(&self) -> bool {
-        self.place == Place::Slow
+        self.place == SlotKind::Slow
     }
 
     /// Records that the write is slow. If a slow slot is free, it gives its ordinary slot to another write.
     pub(super) fn record_slow(&mut self) {
-        let Slots { env, limit, state } = &self.slots;
+        let WriteSlots { env, limit, state } = &self.slots;
         let mut state = state.lock();
         let has_room = state.used.slow < *limit;
         let Some(lane) = state.lanes.get_mut(&self.lane) else { return };
         lane.slow_until = env.uptime() + SLOW_MEMORY;
-        if self.place == Place::Slow || !has_room {
+        if self.place == SlotKind::Slow || !has_room {
             return;
         }
-        lane.used.remove(Place::Ordinary);
-        lane.used.add(Place::Slow);
-        state.used.remove(Place::Ordinary);
-        state.used.add(Place::Slow);
-        self.place = Place::Slow;
+        lane.used.remove(SlotKind::Ordinary);
+        lane.used.add(SlotKind::Slow);
+        state.used.remove(SlotKind::Ordinary);
+        state.used.add(SlotKind::Slow);
+        self.place = SlotKind::Slow;
         self.slots.grant(&mut state);
     }
 }
 
-impl Drop for Slot {
+impl Drop for WriteSlot {
     fn drop(&mut self) {
         self.slots.leave(&self.lane, self.place);
     }
@@ -232,19 +232,19 @@ impl Used {
         self.ordinary + self.slow
     }
 
-    fn add(&mut self, place: Place) {
+    fn add(&mut self, place: SlotKind) {
         *self.of(place) += 1;
     }
 
-    fn remove(&mut self, place: Place) {
+    fn remove(&mut self, place: SlotKind) {
         let used = self.of(place);
         *used = used.saturating_sub(1);
     }
 
-    fn of(&mut self, place: Place) -> &mut usize {
+    fn of(&mut self, place: SlotKind) -> &mut usize {
         match place {
-            Place::Ordinary => &mut self.ordinary,
-            Place::Slow => &mut self.slow,
+            SlotKind::Ordinary => &mut self.ordinary,
+            SlotKind::Slow => &mut self.slow,
         }
     }
 }

@@ -5,10 +5,10 @@ use futures::FutureExt;
 use futures::future::join_all;
 use rstest::rstest;
 use serde_json::json;
-use vmpool_runtime::testing::{ManualClock, end, env, fence_for, unfenced};
+use vmpool_runtime::testing::{ManualClock, end_fence, fence_for, test_env, unlimited_fence};
 
 use super::*;
-use crate::testing::{Call, Conduct, Fate, NAMESPACE, Refusal, Server, Verb};
+use crate::testing::{Call, Conduct, Fate, NAMESPACE, RecordingApiServer, Refusal, Verb};
 
 const DEADLINE: Duration = Duration::from_secs(8);
 const MACHINES: &str = "/apis/virtualization.deckhouse.io/v1alpha2/namespaces/team-a/virtualmachines";
@@ -20,7 +20,7 @@ const SLOW_DEADLINE: Duration = Duration::from_mins(1);
 struct World {
     clock: ManualClock,
     env: Env,
-    server: Server,
+    server: RecordingApiServer,
     fence: Fence,
     stop: CancellationToken,
 }
@@ -28,8 +28,14 @@ struct World {
 impl World {
     fn new() -> Self {
         let clock = ManualClock::new();
-        let env = env(&clock, 0);
-        Self { server: Server::new(&env), fence: unfenced(), stop: CancellationToken::new(), env, clock }
+        let env = test_env(&clock, 0);
+        Self {
+            server: RecordingApiServer::new(&env),
+            fence: unlimited_fence(),
+            stop: CancellationToken::new(),
+            env,
+            clock,
+        }
     }
 
     fn writer(&self, in_flight: usize) -> Writer {
@@ -252,7 +258,7 @@ async fn slow_writes_end_soon_after_the_controller_stops() {
 #[tokio::test]
 async fn behind_a_closed_fence_nothing_is_sent() {
     let world = World::new();
-    end(&world.fence);
+    end_fence(&world.fence);
     assert!(matches!(world.create().await, Err(WriteError::Fenced)));
     assert!(world.server.take_log().is_empty());
 }

@@ -19,10 +19,10 @@ use vmpool_engine::losses::Rehearsal;
 use vmpool_engine::model::{DiskDraft, Draft, Naming};
 use vmpool_engine::names::Namer;
 use vmpool_installation::programs::{CONTROLLER_ACCOUNT, SYSTEM_NAMESPACE};
-use vmpool_invariants::object::Kind;
+use vmpool_invariants::object::TestedKind;
 
-use crate::lab::{Lab, POOL, seconds};
-use crate::load::{Load, Snapshot};
+use crate::lab::{Lab, POOL, seconds_between};
+use crate::load::{CpuLoad, CpuSnapshot};
 
 /// The numbers of concurrent requests that are measured.
 pub(crate) const WIDTHS: [usize; 2] = [8, 32];
@@ -43,11 +43,11 @@ pub(crate) struct Run {
     /// From the first request until the last machine is observed as deleted.
     pub(crate) delete_seconds: f64,
     /// CPU usage during the creation.
-    pub(crate) load: Load,
+    pub(crate) load: CpuLoad,
 }
 
 /// The bare client, with a pool that owns its objects.
-pub(crate) struct Bare<P: Platform> {
+pub(crate) struct BareClient<P: Platform> {
     inner: Arc<Inner<P>>,
     /// The first unused number for names.
     next: usize,
@@ -59,7 +59,7 @@ struct Inner<P: Platform> {
     pool: P::Pool,
 }
 
-impl<P: Platform> Bare<P> {
+impl<P: Platform> BareClient<P> {
     /// Creates a namespace with a pool, and warms up the client and the API server.
     pub(crate) async fn start(lab: &Lab, namespace: &'static str) -> anyhow::Result<Self> {
         lab.namespace(namespace).await?;
@@ -90,25 +90,25 @@ impl<P: Platform> Bare<P> {
         let drafts = self.inner.drafts(self.next, members);
         self.next += members;
 
-        let before = Snapshot::now()?;
+        let before = CpuSnapshot::now()?;
         let begin = Instant::now();
         let machines = side_by_side(width, drafts, {
             let inner = self.inner.clone();
             move |draft| unit(inner.clone(), draft)
         })
         .await?;
-        let create_seconds = seconds(begin, last.reach(objects).await?);
-        let load = Snapshot::now()?.since(&before);
+        let create_seconds = seconds_between(begin, last.reach(objects).await?);
+        let load = CpuSnapshot::now()?.since(&before);
         lab.quiet().await?;
 
-        let mut left = lab.tally(Kind::Machine, self.inner.namespace).await?;
+        let mut left = lab.tally(TestedKind::Machine, self.inner.namespace).await?;
         let begin = Instant::now();
         side_by_side(width, machines, {
             let inner = self.inner.clone();
             move |machine: Arc<P::Machine>| delete(inner.clone(), machine)
         })
         .await?;
-        let delete_seconds = seconds(begin, left.reach(0).await?);
+        let delete_seconds = seconds_between(begin, left.reach(0).await?);
         // The garbage collector deletes the disks with their machines.
         last.reach(0).await?;
         lab.quiet().await?;

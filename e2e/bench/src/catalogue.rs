@@ -5,7 +5,7 @@ mod tests;
 
 /// One figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct FigureDescription {
     /// The name in the JSON file and in the table.
     pub(crate) key: &'static str,
     /// The unit; empty for a plain number.
@@ -14,12 +14,12 @@ pub(crate) struct Entry {
     pub(crate) meaning: &'static str,
 }
 
-const fn entry(key: &'static str, unit: &'static str, meaning: &'static str) -> Entry {
-    Entry { key, unit, meaning }
+const fn entry(key: &'static str, unit: &'static str, meaning: &'static str) -> FigureDescription {
+    FigureDescription { key, unit, meaning }
 }
 
 /// Figures of one large pool.
-pub(crate) const ONE: &[Entry] = &[
+pub(crate) const ONE: &[FigureDescription] = &[
     entry("members", "", "Machines of the pool."),
     entry(
         "raw_seconds",
@@ -135,7 +135,7 @@ pub(crate) const ONE: &[Entry] = &[
 ];
 
 /// Figures of many pools.
-pub(crate) const MANY: &[Entry] = &[
+pub(crate) const MANY: &[FigureDescription] = &[
     entry("pools", "", "Pools."),
     entry("members_per_pool", "", "Machines of each pool."),
     entry("fill_seconds", "s", "From the first pool's creation until all machines and disks exist."),
@@ -169,7 +169,7 @@ pub(crate) const MANY: &[Entry] = &[
 ];
 
 /// Figures of many disk images.
-pub(crate) const IMAGES: &[Entry] = &[
+pub(crate) const IMAGES: &[FigureDescription] = &[
     entry("images", "", "Disk images."),
     entry("references_per_image", "", "Stopped machines that clone each image."),
     entry(
@@ -219,6 +219,6 @@ pub(crate) const IMAGES: &[Entry] = &[
 ];
 
 /// The figure with this name.
-pub(crate) fn find(key: &str) -> Option<&'static Entry> {
+pub(crate) fn find_figure(key: &str) -> Option<&'static FigureDescription> {
     ONE.iter().chain(MANY).chain(IMAGES).find(|entry| entry.key == key)
 }

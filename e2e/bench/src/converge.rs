@@ -7,16 +7,16 @@ use futures::StreamExt;
 use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::json;
 use vmpool_installation::programs::Simulator;
-use vmpool_invariants::object::{Kind, Object};
-use vmpool_invariants::platform::PlatformName;
+use vmpool_invariants::object::{JsonObject, TestedKind};
+use vmpool_invariants::platform::TestedPlatform;
 use vmpool_test_cluster::control_plane::RequestKey;
 use vmpool_test_cluster::usage;
 
-use crate::lab::{Lab, POOL, pid, seconds};
-use crate::options::Options;
-use crate::report::{Limit, Report, as_f64, lines, whole};
+use crate::lab::{Lab, POOL, controller_process_id, seconds_between};
+use crate::options::BenchOptions;
+use crate::report::{BenchReport, Limit, as_f64, count_as_f64, request_count_lines};
 use crate::settled;
-use crate::tally::patience;
+use crate::tally::step_timeout;
 
 const NAMESPACE: &str = "converge";
 
@@ -24,7 +24,11 @@ const NAMESPACE: &str = "converge";
 const PROGRESS: i64 = 1000;
 
 /// Measures in a new namespace with a new controller.
-pub(crate) async fn measure(lab: &Lab, options: &Options, report: &mut Report) -> anyhow::Result<()> {
+pub(crate) async fn measure_convergence(
+    lab: &Lab,
+    options: &BenchOptions,
+    report: &mut BenchReport,
+) -> anyhow::Result<()> {
     let members = options.members();
     lab.step(&format!("with the simulator on, 0 -> {members} ready"));
     let platform = format!("--platform={}", options.platform());
@@ -33,45 +37,45 @@ pub(crate) async fn measure(lab: &Lab, options: &Options, report: &mut Report) -
     let controller = lab.controller(NAMESPACE, "first").await?;
     lab.pool(NAMESPACE, POOL, 0).await?;
     let requests = lab.quiet().await?;
-    let pid = pid(&controller)?;
-    let (cpu, begin) = (usage::cpu(pid)?, Instant::now());
+    let pid = controller_process_id(&controller)?;
+    let (cpu, begin) = (usage::cpu_seconds(pid)?, Instant::now());
     lab.scale(NAMESPACE, POOL, members).await?;
-    let deadline = patience(members);
+    let deadline = step_timeout(members);
     let ready = tokio::time::timeout(deadline, until_ready(lab, members));
     let converged = Lab::with_log(&controller, async {
         ready.await.with_context(|| format!("not all {members} ready after {deadline:?}"))?
     })
     .await?;
     simulator.check()?;
-    let seconds = seconds(begin, converged);
+    let seconds = seconds_between(begin, converged);
     Lab::note(&format!("all ready after {seconds:.2} s"));
     report.add("converged_seconds", seconds);
 
     let requests = lab.quiet().await?.since(&requests);
-    let (cpu, memory) = (usage::cpu(pid)? - cpu, usage::memory(pid)?);
+    let (cpu, memory) = (usage::cpu_seconds(pid)? - cpu, usage::resident_memory(pid)?);
     let statuses = requests.only(|key| key.is_write() && is_pool_status(key)).total();
     report.add("converged_cpu_seconds_per_1000", cpu * 1000.0 / as_f64(members));
-    report.add("converged_status_writes_per_member", whole(statuses) / as_f64(members));
+    report.add("converged_status_writes_per_member", count_as_f64(statuses) / as_f64(members));
     report.demand("converged_rss_mib", memory.now, rss_limit(options), None);
     report.add("converged_peak_rss_mib", memory.peak);
-    let settled = settled::requests(lab, options).await?;
+    let settled = settled::count_settled_requests(lab, options).await?;
     let nothing = Some(Limit::AtMost(0.0));
-    report.demand("converged_settled_requests", whole(settled.total()), nothing, nothing);
-    report.detail("converged_settled_requests", json!(lines(&settled)));
+    report.demand("converged_settled_requests", count_as_f64(settled.total()), nothing, nothing);
+    report.detail("converged_settled_requests", json!(request_count_lines(&settled)));
     Ok(())
 }
 
 /// The limit of the memory for machines with their instances, which exist on KubeVirt only.
-fn rss_limit(options: &Options) -> Option<Limit> {
+fn rss_limit(options: &BenchOptions) -> Option<Limit> {
     match (options.platform(), options.members()) {
-        (PlatformName::KubeVirt, ..=1_000) => Some(Limit::AtMost(36.0)),
-        (PlatformName::KubeVirt, ..=10_000) => Some(Limit::AtMost(160.0)),
+        (TestedPlatform::KubeVirt, ..=1_000) => Some(Limit::AtMost(36.0)),
+        (TestedPlatform::KubeVirt, ..=10_000) => Some(Limit::AtMost(160.0)),
         _ => None,
     }
 }
 
 fn is_pool_status(key: &RequestKey) -> bool {
-    key.resource == Kind::Pool.plural() && key.subresource == "status"
+    key.resource == TestedKind::Pool.plural() && key.subresource == "status"
 }
 
 /// Waits until the pool's status reports all machines as ready.
@@ -82,7 +86,7 @@ async fn until_ready(lab: &Lab, members: usize) -> anyhow::Result<Instant> {
     let mut told = 0;
     while let Some(pool) = pools.next().await {
         let pool = match pool {
-            Ok(pool) => Object::try_from(pool)?,
+            Ok(pool) => JsonObject::try_from(pool)?,
             Err(error) => {
                 tracing::warn!(%error, "the watch of pools failed");
                 continue;

@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use vmpool_installation::programs::{Controller, ControllerOptions};
-use vmpool_invariants::object::Kind;
+use vmpool_installation::programs::{ControllerOptions, ControllerProgram};
+use vmpool_invariants::object::TestedKind;
 use vmpool_test_cluster::usage;
 
-use crate::lab::{Lab, POOL, pid, seconds};
-use crate::report::{Limit, Report, as_f64};
-use crate::tally::patience;
+use crate::lab::{Lab, POOL, controller_process_id, seconds_between};
+use crate::report::{BenchReport, Limit, as_f64};
+use crate::tally::step_timeout;
 
 /// Maximum time beyond the lease duration until the new leader's first write.
 const BEYOND_LEASE_SECONDS: f64 = 2.0;
@@ -18,14 +18,14 @@ const BEYOND_LEASE_SECONDS: f64 = 2.0;
 const PLAN_MS_PER_1000: f64 = 2.0;
 
 /// Measures both on a settled pool of this size. Returns the controller that leads at the end.
-pub(crate) async fn measure(
+pub(crate) async fn measure_failover(
     lab: &Lab,
-    first: Controller,
+    first: ControllerProgram,
     namespace: &str,
     members: usize,
-    report: &mut Report,
-) -> anyhow::Result<Controller> {
-    let mut machines = lab.tally(Kind::Machine, namespace).await?;
+    report: &mut BenchReport,
+) -> anyhow::Result<ControllerProgram> {
+    let mut machines = lab.tally(TestedKind::Machine, namespace).await?;
 
     lab.step(&format!("a cold start with {members} machines"));
     first.stop().await?;
@@ -33,9 +33,9 @@ pub(crate) async fn measure(
     let begin = Instant::now();
     first.restart().await?;
     let seen = Lab::with_log(&first, machines.reach(members + 1)).await?;
-    let cold_start = seconds(begin, seen);
+    let cold_start = seconds_between(begin, seen);
     lab.quiet().await?;
-    let memory = usage::memory(pid(&first)?)?;
+    let memory = usage::resident_memory(controller_process_id(&first)?)?;
     let plan = plan_seconds(&first.probe("/metrics").await.1)?;
     Lab::note(&format!(
         "first write {cold_start:.2} s after the start; RSS {:.1} MiB, peak {:.1} MiB; a pass plans for {:.1} ms",
@@ -56,7 +56,7 @@ pub(crate) async fn measure(
     first.kill();
     lab.scale(namespace, POOL, members + 2).await?;
     let seen = Lab::with_log(&second, machines.reach(members + 2)).await?;
-    let failover = seconds(begin, seen);
+    let failover = seconds_between(begin, seen);
     let lease = ControllerOptions::new(namespace, "").lease_duration.as_secs_f64();
     Lab::note(&format!(
         "first write of the standby {failover:.2} s after the kill; the lease lasts {lease} s"
@@ -72,14 +72,14 @@ pub(crate) async fn measure(
 }
 
 /// Waits until the standby is ready, which it is once it has read the lease.
-async fn until_ready(standby: &Controller) -> anyhow::Result<()> {
+async fn until_ready(standby: &ControllerProgram) -> anyhow::Result<()> {
     let begin = Instant::now();
     loop {
         let (code, body) = standby.probe("/readyz").await;
         if code == 200 {
             return Ok(());
         }
-        if begin.elapsed() > patience(0) {
+        if begin.elapsed() > step_timeout(0) {
             bail!("the standby does not become ready: {code} {body}");
         }
         if let Some(status) = standby.exit_status() {

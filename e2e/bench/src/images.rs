@@ -12,9 +12,9 @@ use vmpool_test_cluster::control_plane::RequestCounts;
 use vmpool_test_cluster::deadline::Deadline;
 use vmpool_test_cluster::usage;
 
-use crate::lab::{Lab, is_write_of_controller, pid, seconds};
-use crate::options::Options;
-use crate::report::{Limit, Report, as_f64, whole};
+use crate::lab::{Lab, controller_process_id, is_write_of_controller, seconds_between};
+use crate::options::BenchOptions;
+use crate::report::{BenchReport, Limit, as_f64, count_as_f64};
 use crate::settled;
 
 const NAMESPACE: &str = "images";
@@ -40,11 +40,11 @@ const CREATES: usize = 8;
 const POLL: Duration = Duration::from_millis(500);
 
 /// Imports the images, creates the references, deletes an image, and reports the figures.
-pub(crate) async fn measure(
+pub(crate) async fn measure_disk_images(
     lab: &Lab,
     images: usize,
-    options: &Options,
-    report: &mut Report,
+    options: &BenchOptions,
+    report: &mut BenchReport,
 ) -> anyhow::Result<()> {
     let references = options.references;
     report.add("images", as_f64(images));
@@ -56,22 +56,22 @@ pub(crate) async fn measure(
     let flags = flags.each_ref().map(String::as_str);
     let simulator = Simulator::start_with(lab.cluster(), &flags).await?;
     let controller = lab.controller(NAMESPACE, "first").await?;
-    let pid = pid(&controller)?;
+    let pid = controller_process_id(&controller)?;
     let begin = Instant::now();
     create(&client, IMAGES, (0..images).map(|number| image(&name(number)))).await?;
     let is_ready = |image: &Value| image["status"]["phase"] == "Ready";
     let synced = Lab::with_log(&controller, until_all(&client, images, is_ready)).await?;
-    report.add("synced_seconds", seconds(begin, synced));
+    report.add("synced_seconds", seconds_between(begin, synced));
     lab.quiet().await?;
     // About a third above what was measured.
     let with = |most: f64| (images <= 1_000 && references <= 10).then_some(Limit::AtMost(most));
-    report.demand("images_rss_mib", usage::memory(pid)?.now, with(56.0), None);
+    report.demand("images_rss_mib", usage::resident_memory(pid)?.now, with(56.0), None);
     // The simulator would give each machine a disk.
     drop(simulator);
 
     lab.step(&format!("creating {references} references to each image"));
     let before = lab.quiet().await?;
-    let (cpu, begin) = (usage::cpu(pid)?, Instant::now());
+    let (cpu, begin) = (usage::cpu_seconds(pid)?, Instant::now());
     let machines = (0..images).flat_map(|image| (0..references).map(move |number| machine(image, number)));
     create(&client, MACHINES, machines).await?;
     let created = Instant::now();
@@ -80,26 +80,26 @@ pub(crate) async fn measure(
     let after = lab.quiet().await?;
     let requests = after.since(&before);
     let total = as_f64(images * references).max(1.0);
-    report.add("reference_creates_seconds", seconds(begin, created));
-    report.add("counted_seconds", seconds(created, counted));
-    let cpu = (usage::cpu(pid)? - cpu) * 1000.0 / total;
+    report.add("reference_creates_seconds", seconds_between(begin, created));
+    report.add("counted_seconds", seconds_between(created, counted));
+    let cpu = (usage::cpu_seconds(pid)? - cpu) * 1000.0 / total;
     report.demand("count_cpu_seconds_per_1000", cpu, Some(Limit::AtMost(0.4)), None);
     let status = requests.only(|key| is_write_of_controller(key) && key.resource == "vmdiskimages");
-    report.add("status_writes_per_reference", whole(status.total()) / total);
+    report.add("status_writes_per_reference", count_as_f64(status.total()) / total);
     let nothing = Some(Limit::AtMost(0.0));
     // The benchmark lists images only.
-    report.demand("count_reads", whole(reads(&requests)), nothing, nothing);
-    let memory = usage::memory(pid)?;
+    report.demand("count_reads", count_as_f64(reads(&requests)), nothing, nothing);
+    let memory = usage::resident_memory(pid)?;
     report.demand("images_referenced_rss_mib", memory.now, with(88.0), None);
     report.add("images_peak_rss_mib", memory.peak);
-    let settled = settled::requests(lab, options).await?.total();
-    report.demand("images_settled_requests", whole(settled), nothing, nothing);
+    let settled = settled::count_settled_requests(lab, options).await?.total();
+    report.demand("images_settled_requests", count_as_f64(settled), nothing, nothing);
 
     lab.step("deleting an image");
     let before = lab.quiet().await?;
     delete(&client, &format!("{IMAGES}/{}", name(0))).await?;
     let blocked = lab.quiet().await?;
-    report.demand("lists_while_referenced", whole(lists(&blocked.since(&before))), nothing, nothing);
+    report.demand("lists_while_referenced", count_as_f64(lists(&blocked.since(&before))), nothing, nothing);
     for number in 0..references {
         delete(&client, &format!("{MACHINES}/{}", machine_name(0, number))).await?;
     }
@@ -114,7 +114,7 @@ pub(crate) async fn measure(
     let pages = |objects: usize| objects.div_ceil(PAGE).max(1);
     let once = LISTED.len() - 2 + pages(images * references) + pages(images);
     let once = Some(Limit::AtMost(as_f64(once)));
-    report.demand("lists_of_deletion", whole(lists(&deleted.since(&blocked))), once, once);
+    report.demand("lists_of_deletion", count_as_f64(lists(&deleted.since(&blocked))), once, once);
     controller.stop().await?;
     Ok(())
 }

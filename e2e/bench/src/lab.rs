@@ -10,17 +10,17 @@ use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::request::Request;
 use serde_json::{Value, json};
 use vmpool_installation::installation::{cluster_options, install_without_simulator, kubevirt_definitions};
-use vmpool_installation::programs::{Accounts, Chart, Controller, ControllerOptions};
+use vmpool_installation::programs::{Accounts, Chart, ControllerOptions, ControllerProgram};
 use vmpool_installation::workspace_root;
-use vmpool_invariants::object::Kind;
-use vmpool_invariants::platform::PlatformName;
+use vmpool_invariants::object::TestedKind;
+use vmpool_invariants::platform::TestedPlatform;
 use vmpool_test_cluster::control_plane::{
-    AuditLog, ControlPlane, Options as ClusterOptions, RequestCounts, RequestKey,
+    AuditLog, ControlPlane, ControlPlaneOptions as ClusterOptions, RequestCounts, RequestKey,
 };
 
 use crate::manifest;
-use crate::options::Options;
-use crate::tally::{Tally, patience};
+use crate::options::BenchOptions;
+use crate::tally::{ObjectCounter, step_timeout};
 
 /// Name of the measured pool.
 pub(crate) const POOL: &str = "bench";
@@ -38,7 +38,7 @@ const POLL: Duration = Duration::from_millis(500);
 pub(crate) struct Lab {
     cluster: ControlPlane,
     accounts: Accounts,
-    platform: PlatformName,
+    platform: TestedPlatform,
     disks: usize,
     types: bool,
     controller_args: Vec<String>,
@@ -47,12 +47,12 @@ pub(crate) struct Lab {
 
 impl Lab {
     /// Starts the control plane and installs CRDs and roles.
-    pub(crate) async fn start(options: &Options) -> anyhow::Result<Self> {
+    pub(crate) async fn start(options: &BenchOptions) -> anyhow::Result<Self> {
         let begin = Instant::now();
         println!("[  0.0 s] starting the control plane");
         let mut cluster = ClusterOptions { audit: AuditLog::Off, ..cluster_options("bench") };
         let platform = options.platform();
-        if platform == PlatformName::KubeVirt {
+        if platform == TestedPlatform::KubeVirt {
             cluster.manifests.extend(kubevirt_definitions());
         }
         if options.types {
@@ -100,7 +100,7 @@ impl Lab {
         let created = namespaces.create(&PostParams::default(), &namespace).await;
         created.with_context(|| format!("creating namespace {name}"))?;
         self.accounts.grant_in(&self.cluster, name).await?;
-        for (collection, object) in manifest::types(name).into_iter().filter(|_| self.types) {
+        for (collection, object) in manifest::instancetype_objects(name).into_iter().filter(|_| self.types) {
             let request =
                 Request::new(collection).create(&PostParams::default(), serde_json::to_vec(&object)?)?;
             let created = self.cluster.admin().request::<Value>(request).await;
@@ -112,11 +112,11 @@ impl Lab {
     /// Creates a pool with this number of replicas, and returns it as stored.
     pub(crate) async fn pool(&self, namespace: &str, name: &str, replicas: usize) -> anyhow::Result<Value> {
         let pool = match self.platform {
-            PlatformName::Dvp => manifest::dvp(name, replicas, self.disks),
-            PlatformName::KubeVirt if self.types => {
-                manifest::typed(manifest::kubevirt(name, replicas, self.disks))
+            TestedPlatform::Dvp => manifest::dvp_pool(name, replicas, self.disks),
+            TestedPlatform::KubeVirt if self.types => {
+                manifest::pool_with_instancetype(manifest::kubevirt_pool(name, replicas, self.disks))
             }
-            PlatformName::KubeVirt => manifest::kubevirt(name, replicas, self.disks),
+            TestedPlatform::KubeVirt => manifest::kubevirt_pool(name, replicas, self.disks),
         };
         let pool: DynamicObject = serde_json::from_value(pool)?;
         let created = self.pools(namespace).create(&PostParams::default(), &pool).await;
@@ -125,7 +125,7 @@ impl Lab {
 
     /// The pools of a namespace.
     pub(crate) fn pools(&self, namespace: &str) -> Api<DynamicObject> {
-        self.platform.api(Kind::Pool, self.cluster.admin(), namespace)
+        self.platform.api(TestedKind::Pool, self.cluster.admin(), namespace)
     }
 
     /// Changes the number of replicas, as `kubectl scale` does.
@@ -137,15 +137,19 @@ impl Lab {
     }
 
     /// Starts a controller that watches one namespace.
-    pub(crate) async fn controller(&self, namespace: &str, identity: &str) -> anyhow::Result<Controller> {
+    pub(crate) async fn controller(
+        &self,
+        namespace: &str,
+        identity: &str,
+    ) -> anyhow::Result<ControllerProgram> {
         let extra = self.controller_args.clone();
         let options = ControllerOptions { extra, ..ControllerOptions::new(namespace, identity) };
-        Ok(Controller::start(&self.cluster, options).await?)
+        Ok(ControllerProgram::start(&self.cluster, options).await?)
     }
 
     /// Counts the objects of a kind.
-    pub(crate) async fn tally(&self, kind: Kind, namespace: &str) -> anyhow::Result<Tally> {
-        Tally::start(self.cluster.admin(), self.platform.resource(kind), namespace).await
+    pub(crate) async fn tally(&self, kind: TestedKind, namespace: &str) -> anyhow::Result<ObjectCounter> {
+        ObjectCounter::start(self.cluster.admin(), self.platform.resource(kind), namespace).await
     }
 
     /// Counts the objects that are created last, and returns their number for this number of machines. A disk is
@@ -155,12 +159,14 @@ impl Lab {
         &self,
         namespace: &str,
         members: usize,
-    ) -> anyhow::Result<(Tally, usize)> {
+    ) -> anyhow::Result<(ObjectCounter, usize)> {
         match (self.platform, self.disks) {
-            (_, 0) | (PlatformName::KubeVirt, _) => {
-                Ok((self.tally(Kind::Machine, namespace).await?, members))
+            (_, 0) | (TestedPlatform::KubeVirt, _) => {
+                Ok((self.tally(TestedKind::Machine, namespace).await?, members))
             }
-            (PlatformName::Dvp, disks) => Ok((self.tally(Kind::Disk, namespace).await?, members * disks)),
+            (TestedPlatform::Dvp, disks) => {
+                Ok((self.tally(TestedKind::Disk, namespace).await?, members * disks))
+            }
         }
     }
 
@@ -191,7 +197,7 @@ impl Lab {
             let added = now.since(&last).only(of_pools);
             if added.total() > 0 {
                 since = Instant::now();
-                if begin.elapsed() > patience(0) {
+                if begin.elapsed() > step_timeout(0) {
                     bail!("requests still arrive after {:?}; the last ones:\n{added}", begin.elapsed());
                 }
             }
@@ -202,7 +208,7 @@ impl Lab {
 
     /// Runs a measurement with a controller. If it fails, the error contains the end of the controller's log.
     pub(crate) async fn with_log<T>(
-        controller: &Controller,
+        controller: &ControllerProgram,
         measurement: impl Future<Output = anyhow::Result<T>>,
     ) -> anyhow::Result<T> {
         measurement
@@ -237,7 +243,7 @@ const IMAGE_GROUPS: [&str; 2] = ["vmpool.dev", "snapshot.storage.k8s.io"];
 
 /// Whether a request is for a kind of a platform, for disk images, or for stored revisions.
 fn is_of_platform(key: &RequestKey) -> bool {
-    let groups = [PlatformName::Dvp, PlatformName::KubeVirt].map(PlatformName::groups);
+    let groups = [TestedPlatform::Dvp, TestedPlatform::KubeVirt].map(TestedPlatform::groups);
     groups.concat().contains(&&*key.group)
         || IMAGE_GROUPS.contains(&&*key.group)
         || key.resource == "controllerrevisions"
@@ -249,11 +255,11 @@ fn is_scale_request(key: &RequestKey) -> bool {
 }
 
 /// Seconds between two moments.
-pub(crate) fn seconds(from: Instant, to: Instant) -> f64 {
+pub(crate) fn seconds_between(from: Instant, to: Instant) -> f64 {
     to.saturating_duration_since(from).as_secs_f64()
 }
 
 /// The process id of a running controller.
-pub(crate) fn pid(controller: &Controller) -> anyhow::Result<u32> {
+pub(crate) fn controller_process_id(controller: &ControllerProgram) -> anyhow::Result<u32> {
     controller.pid().ok_or_else(|| anyhow::anyhow!("the controller is not running"))
 }

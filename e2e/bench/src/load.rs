@@ -8,14 +8,14 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use vmpool_process_stat::ProcessStat;
-use vmpool_test_cluster::usage::{read, ticks};
+use vmpool_test_cluster::usage::{read_proc_file, ticks_to_duration};
 
 #[cfg(test)]
 mod tests;
 
 /// The counters at one moment, in clock ticks.
 #[derive(Debug, Clone)]
-pub(crate) struct Snapshot {
+pub(crate) struct CpuSnapshot {
     machine: Machine,
     /// This program and its children, by name.
     family: BTreeMap<String, u64>,
@@ -29,7 +29,7 @@ struct Machine {
 
 /// CPU usage between two moments.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Load {
+pub(crate) struct CpuLoad {
     /// The idle share of the total CPU time, from 0 to 1.
     pub(crate) idle: f64,
     /// The share of programs outside the benchmark.
@@ -38,7 +38,7 @@ pub(crate) struct Load {
     pub(crate) programs: BTreeMap<String, Duration>,
 }
 
-impl Snapshot {
+impl CpuSnapshot {
     /// Reads the current counters.
     ///
     /// # Errors
@@ -49,12 +49,12 @@ impl Snapshot {
         for process in ProcessStat::all().into_iter().filter(|process| belongs_to(process, own)) {
             *family.entry(process.name).or_default() += process.cpu_ticks;
         }
-        Ok(Self { machine: machine(&read("/proc/stat")?)?, family })
+        Ok(Self { machine: machine(&read_proc_file("/proc/stat")?)?, family })
     }
 
     /// The CPU usage since `earlier`.
     #[expect(clippy::cast_precision_loss, reason = "ticks since boot are far below 2^53")]
-    pub(crate) fn since(&self, earlier: &Self) -> Load {
+    pub(crate) fn since(&self, earlier: &Self) -> CpuLoad {
         let total = self.machine.total.saturating_sub(earlier.machine.total).max(1);
         let idle = self.machine.idle.saturating_sub(earlier.machine.idle);
         let used: BTreeMap<String, u64> = self
@@ -67,15 +67,15 @@ impl Snapshot {
             .filter(|&(_, ticks)| ticks > 0)
             .collect();
         let foreign = total.saturating_sub(idle).saturating_sub(used.values().sum());
-        Load {
+        CpuLoad {
             idle: idle as f64 / total as f64,
             foreign: foreign as f64 / total as f64,
-            programs: used.into_iter().map(|(name, count)| (name, ticks(count))).collect(),
+            programs: used.into_iter().map(|(name, count)| (name, ticks_to_duration(count))).collect(),
         }
     }
 }
 
-impl Load {
+impl CpuLoad {
     /// CPU time of all of the benchmark's programs, in seconds.
     pub(crate) fn seconds(&self) -> f64 {
         self.programs.values().sum::<Duration>().as_secs_f64()
@@ -89,7 +89,7 @@ impl Load {
     }
 }
 
-impl std::fmt::Display for Load {
+impl std::fmt::Display for CpuLoad {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "CPU of all {:.2} s, idle {:.0}%", self.seconds(), self.idle * 100.0)?;
         write!(f, ", foreign {:.0}%", self.foreign * 100.0)

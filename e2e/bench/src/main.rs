@@ -23,19 +23,19 @@ use anyhow::Context;
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 use vmpool_controller::platform::{Dvp, KubeVirt};
-use vmpool_invariants::platform::PlatformName;
+use vmpool_invariants::platform::TestedPlatform;
 use vmpool_test_cluster::control_plane::target_directory;
 
 use crate::lab::Lab;
-use crate::options::Options;
-use crate::report::Report;
+use crate::options::BenchOptions;
+use crate::report::BenchReport;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let options = Options::parse();
+    let options = BenchOptions::parse();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,kube_client=off"));
     tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_writer(std::io::stderr).init();
-    let mut report = Report::default();
+    let mut report = BenchReport::default();
     let measured = tokio::select! {
         measured = bench(&options, &mut report) => measured,
         _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
@@ -55,8 +55,8 @@ async fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-async fn bench(options: &Options, report: &mut Report) -> anyhow::Result<()> {
-    let is_kubevirt = options.platform() == PlatformName::KubeVirt;
+async fn bench(options: &BenchOptions, report: &mut BenchReport) -> anyhow::Result<()> {
+    let is_kubevirt = options.platform() == TestedPlatform::KubeVirt;
     anyhow::ensure!(
         !is_kubevirt || options.pools.is_none(),
         "many pools are measured with PLATFORM=dvp only"
@@ -64,10 +64,10 @@ async fn bench(options: &Options, report: &mut Report) -> anyhow::Result<()> {
     anyhow::ensure!(is_kubevirt || !options.types, "instance types are measured with PLATFORM=kubevirt only");
     let lab = Lab::start(options).await?;
     let measured = match (options.images, options.pools) {
-        (Some(count), _) => images::measure(&lab, count, options, report).await,
-        (None, None) if is_kubevirt => one::measure::<KubeVirt>(&lab, options, report).await,
-        (None, None) => one::measure::<Dvp>(&lab, options, report).await,
-        (None, Some(pools)) => many::measure(&lab, pools, options, report).await,
+        (Some(count), _) => images::measure_disk_images(&lab, count, options, report).await,
+        (None, None) if is_kubevirt => one::measure_one_pool::<KubeVirt>(&lab, options, report).await,
+        (None, None) => one::measure_one_pool::<Dvp>(&lab, options, report).await,
+        (None, Some(pools)) => many::measure_many_pools(&lab, pools, options, report).await,
     };
     if measured.is_err() {
         lab.keep_logs();
@@ -76,7 +76,7 @@ async fn bench(options: &Options, report: &mut Report) -> anyhow::Result<()> {
     measured.and(stopped)
 }
 
-fn write(options: &Options, report: &Report) -> anyhow::Result<PathBuf> {
+fn write(options: &BenchOptions, report: &BenchReport) -> anyhow::Result<PathBuf> {
     let directory = target_directory().join("bench");
     let file = directory.join(options.file());
     let text = serde_json::to_string_pretty(&report.to_json())?;

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 use vmpool_api::{instancetype, kubevirt, v1alpha2};
 use vmpool_installation::installation::{CLASS, IMAGE};
-use vmpool_invariants::object::Kind;
+use vmpool_invariants::object::TestedKind;
 
 /// A pool of DVP with this number of disks per machine.
-pub(crate) fn dvp(name: &str, replicas: usize, disks: usize) -> Value {
+pub(crate) fn dvp_pool(name: &str, replicas: usize, disks: usize) -> Value {
     let disk = |number: usize| format!("disk{number}");
     let image = json!({ "type": "ObjectRef", "objectRef": { "kind": "ClusterVirtualImage", "name": IMAGE } });
     let devices: Vec<Value> = if disks == 0 {
@@ -18,7 +18,7 @@ pub(crate) fn dvp(name: &str, replicas: usize, disks: usize) -> Value {
         (0..disks).map(|number| json!({ "name": disk(number), "spec": { "dataSource": image } })).collect();
     json!({
         "apiVersion": v1alpha2::API_VERSION,
-        "kind": Kind::Pool.name(),
+        "kind": TestedKind::Pool.name(),
         "metadata": { "name": name },
         "spec": {
             "replicas": replicas,
@@ -41,7 +41,7 @@ pub(crate) fn dvp(name: &str, replicas: usize, disks: usize) -> Value {
 const TYPES: &str = "bench";
 
 /// The instance type and the preference of a namespace, with the paths of their collections.
-pub(crate) fn types(namespace: &str) -> [(String, Value); 2] {
+pub(crate) fn instancetype_objects(namespace: &str) -> [(String, Value); 2] {
     let of = |plural: &str, kind: &str, spec: Value| {
         let collection = format!("/apis/{}/namespaces/{namespace}/{plural}", instancetype::API_VERSION);
         let metadata = json!({ "name": TYPES });
@@ -63,7 +63,7 @@ pub(crate) fn types(namespace: &str) -> [(String, Value); 2] {
 }
 
 /// The pool with an instance type and a preference instead of cores and memory.
-pub(crate) fn typed(mut pool: Value) -> Value {
+pub(crate) fn pool_with_instancetype(mut pool: Value) -> Value {
     let spec = &mut pool["spec"]["virtualMachineTemplate"]["spec"];
     spec["instancetype"] = json!({ "name": TYPES, "kind": "VirtualMachineInstancetype" });
     spec["preference"] = json!({ "name": TYPES, "kind": "VirtualMachinePreference" });
@@ -74,7 +74,7 @@ pub(crate) fn typed(mut pool: Value) -> Value {
 }
 
 /// A pool of KubeVirt with this number of DataVolume templates.
-pub(crate) fn kubevirt(name: &str, replicas: usize, disks: usize) -> Value {
+pub(crate) fn kubevirt_pool(name: &str, replicas: usize, disks: usize) -> Value {
     let disk = |number: usize| format!("disk{number}");
     let templates: Vec<Value> = (0..disks)
         .map(|number| {
@@ -94,7 +94,7 @@ pub(crate) fn kubevirt(name: &str, replicas: usize, disks: usize) -> Value {
         volumes.iter().map(|volume| json!({ "name": volume["name"], "disk": { "bus": "virtio" } })).collect();
     json!({
         "apiVersion": kubevirt::POOL_API_VERSION,
-        "kind": Kind::Pool.name(),
+        "kind": TestedKind::Pool.name(),
         "metadata": { "name": name },
         "spec": {
             "replicas": replicas,

@@ -14,15 +14,15 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
 use vmpool_api::labels;
-use vmpool_invariants::object::{Kind, Object};
+use vmpool_invariants::object::{JsonObject, TestedKind};
 use vmpool_test_cluster::control_plane::RequestCounts;
 use vmpool_test_cluster::usage;
 
-use self::change::{Changes, Target, Tracking};
-use crate::lab::{Lab, is_write_of_controller, of_pools, pid, seconds};
-use crate::options::Options;
-use crate::report::{Limit, Report, as_f64, lines, whole};
-use crate::tracker::{STARVED, Tracked, quantile};
+use self::change::{ChangeSequence, ChangingPool, Tracking};
+use crate::lab::{Lab, controller_process_id, is_write_of_controller, of_pools, seconds_between};
+use crate::options::BenchOptions;
+use crate::report::{BenchReport, Limit, as_f64, count_as_f64, request_count_lines};
+use crate::tracker::{STARVED, Tracked, duration_quantile};
 
 const NAMESPACE: &str = "many";
 
@@ -33,11 +33,11 @@ const CREATES: usize = 8;
 const PROGRESS: Duration = Duration::from_secs(15);
 
 /// Fills the pools, makes the changes, and reports the figures.
-pub(crate) async fn measure(
+pub(crate) async fn measure_many_pools(
     lab: &Lab,
     pools: usize,
-    options: &Options,
-    report: &mut Report,
+    options: &BenchOptions,
+    report: &mut BenchReport,
 ) -> anyhow::Result<()> {
     let members = options.members();
     report.add("pools", as_f64(pools));
@@ -55,26 +55,28 @@ pub(crate) async fn measure(
     tracking.lock().extend(targets.iter().map(|target| (target.pool.clone(), Tracked::default())));
     let _watch = AbortOnDropHandle::new(tokio::spawn(follow(lab_pools(lab), tracking.clone())));
     lab.step(&format!("{} changes a second for {:?}", options.rate, options.duration));
-    let pid = pid(&controller)?;
-    let (cpu, begin) = (usage::cpu(pid)?, Instant::now());
-    let changes = Changes::new(lab, NAMESPACE, targets, tracking.clone());
+    let pid = controller_process_id(&controller)?;
+    let (cpu, begin) = (usage::cpu_seconds(pid)?, Instant::now());
+    let changes = ChangeSequence::new(lab, NAMESPACE, targets, tracking.clone());
     let late = Lab::with_log(&controller, drive(changes, options, &tracking)).await?;
     drain(&tracking).await;
-    let cpu_share = (usage::cpu(pid)? - cpu) / begin.elapsed().as_secs_f64();
+    let cpu_share = (usage::cpu_seconds(pid)? - cpu) / begin.elapsed().as_secs_f64();
     let requests = lab.cluster().metrics().await?.since(&requests);
-    let memory = usage::memory(pid)?;
+    let memory = usage::resident_memory(pid)?;
 
     latencies(&tracking.lock(), options, report)?;
     refusals(&requests, report);
-    report.add("late_changes", whole(late));
+    report.add("late_changes", count_as_f64(late));
     report.add("controller_cpu_share", cpu_share);
     report.add("controller_rss_mib", memory.now);
     report.add("controller_peak_rss_mib", memory.peak);
     let statuses = requests.only(|key| {
-        is_write_of_controller(key) && key.resource == Kind::Pool.plural() && key.subresource == "status"
+        is_write_of_controller(key)
+            && key.resource == TestedKind::Pool.plural()
+            && key.subresource == "status"
     });
-    report.add("status_writes", whole(statuses.total()));
-    report.detail("requests", json!(lines(&requests.only(of_pools))));
+    report.add("status_writes", count_as_f64(statuses.total()));
+    report.detail("requests", json!(request_count_lines(&requests.only(of_pools))));
     controller.stop().await?;
     Ok(())
 }
@@ -88,14 +90,14 @@ async fn fill(lab: &Lab, pools: usize, members: usize) -> anyhow::Result<f64> {
         .buffer_unordered(CREATES)
         .try_collect::<()>()
         .await?;
-    Ok(seconds(begin, last.reach(objects).await?))
+    Ok(seconds_between(begin, last.reach(objects).await?))
 }
 
 /// The pools and their machines.
-async fn targets(lab: &Lab) -> anyhow::Result<Vec<Target>> {
+async fn targets(lab: &Lab) -> anyhow::Result<Vec<ChangingPool>> {
     let list = ListParams::default();
     let pools = lab.pools(NAMESPACE).list(&list).await.context("listing the pools")?;
-    let machines = Kind::Machine.api(lab.cluster().admin(), NAMESPACE);
+    let machines = TestedKind::Machine.api(lab.cluster().admin(), NAMESPACE);
     let machines = machines.list_metadata(&list).await.context("listing the machines")?;
     let mut by_pool: HashMap<String, Vec<String>> = HashMap::new();
     for machine in machines.items {
@@ -104,9 +106,9 @@ async fn targets(lab: &Lab) -> anyhow::Result<Vec<Target>> {
     }
     let target = |pool: kube::api::DynamicObject| {
         let machines = by_pool.remove(&pool.metadata.uid?)?;
-        Some(Target::new(pool.metadata.name?, machines))
+        Some(ChangingPool::new(pool.metadata.name?, machines))
     };
-    let targets: Vec<Target> = pools.items.into_iter().filter_map(target).collect();
+    let targets: Vec<ChangingPool> = pools.items.into_iter().filter_map(target).collect();
     if targets.is_empty() {
         bail!("no pool has machines");
     }
@@ -122,7 +124,7 @@ async fn follow(pools: kube::Api<kube::api::DynamicObject>, tracking: Tracking) 
     let pools = watcher(pools, watcher::Config::default()).default_backoff();
     let mut pools = std::pin::pin!(pools.applied_objects());
     while let Some(pool) = pools.next().await {
-        match pool.map(Object::try_from) {
+        match pool.map(JsonObject::try_from) {
             Ok(Ok(pool)) => {
                 let number = |path| pool.number(path).unwrap_or_default();
                 let (ready, generation) =
@@ -138,7 +140,11 @@ async fn follow(pools: kube::Api<kube::api::DynamicObject>, tracking: Tracking) 
 }
 
 /// Makes the changes. Returns how many started late because this program or the API server was too slow.
-async fn drive(mut changes: Changes, options: &Options, tracking: &Tracking) -> anyhow::Result<u64> {
+async fn drive(
+    mut changes: ChangeSequence,
+    options: &BenchOptions,
+    tracking: &Tracking,
+) -> anyhow::Result<u64> {
     let period = Duration::from_secs(1) / options.rate;
     let begin = Instant::now();
     let mut ticks = tokio::time::interval(period);
@@ -176,8 +182,8 @@ async fn drain(tracking: &Tracking) {
 
 fn latencies(
     tracking: &HashMap<String, Tracked>,
-    options: &Options,
-    report: &mut Report,
+    options: &BenchOptions,
+    report: &mut BenchReport,
 ) -> anyhow::Result<()> {
     let of = |delays: fn(&Tracked) -> &[Duration]| -> Vec<Duration> {
         tracking.values().flat_map(delays).copied().collect()
@@ -190,21 +196,21 @@ fn latencies(
     report.add("changes_per_second", f64::from(options.rate));
     report.add("changes_shown", as_f64(all.len()));
     let second = Some(Limit::AtMost(1.0));
-    report.demand("p99_seconds", quantile(&mut all, 0.99).as_secs_f64(), second, None);
-    report.add("p50_seconds", quantile(&mut all, 0.5).as_secs_f64());
-    report.add("max_seconds", quantile(&mut all, 1.0).as_secs_f64());
-    report.add("machine_p99_seconds", quantile(&mut machines, 0.99).as_secs_f64());
-    report.add("scale_p99_seconds", quantile(&mut scales, 0.99).as_secs_f64());
+    report.demand("p99_seconds", duration_quantile(&mut all, 0.99).as_secs_f64(), second, None);
+    report.add("p50_seconds", duration_quantile(&mut all, 0.5).as_secs_f64());
+    report.add("max_seconds", duration_quantile(&mut all, 1.0).as_secs_f64());
+    report.add("machine_p99_seconds", duration_quantile(&mut machines, 0.99).as_secs_f64());
+    report.add("scale_p99_seconds", duration_quantile(&mut scales, 0.99).as_secs_f64());
     let starved = tracking.values().filter(|pool| pool.is_starved()).count();
     let nothing = Some(Limit::AtMost(0.0));
     report.demand("starved_pools", as_f64(starved), nothing, nothing);
     Ok(())
 }
 
-fn refusals(requests: &RequestCounts, report: &mut Report) {
+fn refusals(requests: &RequestCounts, report: &mut BenchReport) {
     let nothing = Some(Limit::AtMost(0.0));
     let too_many = requests.only(|key| key.code == 429).total();
-    report.demand("too_many_requests", whole(too_many), nothing, nothing);
+    report.demand("too_many_requests", count_as_f64(too_many), nothing, nothing);
     let refused = requests.only(|key| of_pools(key) && !key.is_success()).total();
-    report.add("refused_requests", whole(refused));
+    report.add("refused_requests", count_as_f64(refused));
 }

@@ -6,29 +6,29 @@ use std::time::Instant;
 
 use serde_json::json;
 use vmpool_controller::platform::Platform;
-use vmpool_installation::programs::Controller;
-use vmpool_invariants::object::Kind;
+use vmpool_installation::programs::ControllerProgram;
+use vmpool_invariants::object::TestedKind;
 use vmpool_test_cluster::usage;
 
-use crate::bare::Bare;
-use crate::lab::{Lab, POOL, pid, seconds};
-use crate::load::Snapshot;
-use crate::options::Options;
-use crate::report::{Limit, Report, as_f64, lines, whole};
+use crate::bare::BareClient;
+use crate::lab::{Lab, POOL, controller_process_id, seconds_between};
+use crate::load::CpuSnapshot;
+use crate::options::BenchOptions;
+use crate::report::{BenchReport, Limit, as_f64, count_as_f64, request_count_lines};
 use crate::{converge, failover, settled};
 use figures::{Down, Up};
 
 /// Runs all measurements and reports the figures.
-pub(crate) async fn measure<P: Platform>(
+pub(crate) async fn measure_one_pool<P: Platform>(
     lab: &Lab,
-    options: &Options,
-    report: &mut Report,
+    options: &BenchOptions,
+    report: &mut BenchReport,
 ) -> anyhow::Result<()> {
     let (members, rounds) = (options.members(), options.rounds());
     report.add("members", as_f64(members));
     report.detail("disks", json!(options.disks()));
     lab.step("warming up the bare client");
-    let mut bare = Bare::<P>::start(lab, "bare").await?;
+    let mut bare = BareClient::<P>::start(lab, "bare").await?;
     let (mut raw, mut ups, mut downs) = (Vec::new(), Vec::new(), Vec::new());
     for round in 1..=rounds {
         lab.step(&format!(
@@ -44,12 +44,12 @@ pub(crate) async fn measure<P: Platform>(
         ups.push(Lab::with_log(&controller, up(lab, &controller, &namespace, members)).await?);
         if round == rounds {
             lab.step(&format!("watching the settled state for {:?}", options.settle));
-            let requests = settled::requests(lab, options).await?;
+            let requests = settled::count_settled_requests(lab, options).await?;
             let nothing = Some(Limit::AtMost(0.0));
-            report.demand("settled_requests", whole(requests.total()), nothing, nothing);
-            report.detail("settled_requests", json!(lines(&requests)));
+            report.demand("settled_requests", count_as_f64(requests.total()), nothing, nothing);
+            report.detail("settled_requests", json!(request_count_lines(&requests)));
             if options.failover {
-                controller = failover::measure(lab, controller, &namespace, members, report).await?;
+                controller = failover::measure_failover(lab, controller, &namespace, members, report).await?;
             }
         }
         lab.step(&format!("round {round} of {rounds}: the controller, {members} -> 0"));
@@ -59,34 +59,39 @@ pub(crate) async fn measure<P: Platform>(
     // The bare client runs again after the controller, so that a drift of the host's load affects both sides.
     lab.step(&format!("the bare client creates and deletes {members} machines"));
     raw.extend(bare.measure(lab, members).await?);
-    figures::add(options, &raw, &ups, &downs, report);
+    figures::add_pool_figures(options, &raw, &ups, &downs, report);
     if !options.skip_convergence {
-        converge::measure(lab, options, report).await?;
+        converge::measure_convergence(lab, options, report).await?;
     }
     Ok(())
 }
 
-async fn up(lab: &Lab, controller: &Controller, namespace: &str, members: usize) -> anyhow::Result<Up> {
+async fn up(
+    lab: &Lab,
+    controller: &ControllerProgram,
+    namespace: &str,
+    members: usize,
+) -> anyhow::Result<Up> {
     lab.pool(namespace, POOL, 0).await?;
     let (mut last, objects) = lab.tally_of_last(namespace, members).await?;
     let requests = lab.quiet().await?;
-    let pid = pid(controller)?;
-    let (cpu, before) = (usage::cpu(pid)?, Snapshot::now()?);
+    let pid = controller_process_id(controller)?;
+    let (cpu, before) = (usage::cpu_seconds(pid)?, CpuSnapshot::now()?);
 
     let begin = Instant::now();
     lab.scale(namespace, POOL, members).await?;
     let end = last.reach(objects).await?;
 
-    let load = Snapshot::now()?.since(&before);
-    let cpu_seconds = usage::cpu(pid)? - cpu;
+    let load = CpuSnapshot::now()?.since(&before);
+    let cpu_seconds = usage::cpu_seconds(pid)? - cpu;
     let requests = lab.quiet().await?.since(&requests);
     let up = Up {
-        seconds: seconds(begin, end),
+        seconds: seconds_between(begin, end),
         load,
         cpu_seconds,
-        cpu_seconds_until_quiet: usage::cpu(pid)? - cpu,
+        cpu_seconds_until_quiet: usage::cpu_seconds(pid)? - cpu,
         requests,
-        memory: usage::memory(pid)?,
+        memory: usage::resident_memory(pid)?,
     };
     Lab::note(&format!(
         "all exist after {:.2} s ({}); the controller: CPU {:.2} s, {:.2} s until quiet, RSS {:.1} MiB, peak {:.1} MiB",
@@ -96,13 +101,13 @@ async fn up(lab: &Lab, controller: &Controller, namespace: &str, members: usize)
 }
 
 async fn down(lab: &Lab, namespace: &str, members: usize) -> anyhow::Result<Down> {
-    let mut machines = lab.tally(Kind::Machine, namespace).await?;
-    let mut disks = lab.tally(Kind::Disk, namespace).await?;
+    let mut machines = lab.tally(TestedKind::Machine, namespace).await?;
+    let mut disks = lab.tally(TestedKind::Disk, namespace).await?;
     machines.reach(members).await?;
     let begin = Instant::now();
     lab.scale(namespace, POOL, 0).await?;
-    let machines = seconds(begin, machines.reach(0).await?);
-    let down = Down { seconds: machines, disks_seconds: seconds(begin, disks.reach(0).await?) };
+    let machines = seconds_between(begin, machines.reach(0).await?);
+    let down = Down { seconds: machines, disks_seconds: seconds_between(begin, disks.reach(0).await?) };
     lab.quiet().await?;
     Lab::note(&format!(
         "machines gone after {:.2} s, disks (garbage collector) after {:.2} s",

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use clap::builder::FalseyValueParser;
-use vmpool_invariants::platform::PlatformName;
+use vmpool_invariants::platform::TestedPlatform;
 
 /// Measures vmpool on a real kube-apiserver and etcd, all on this host.
 ///
@@ -25,10 +25,10 @@ use vmpool_invariants::platform::PlatformName;
 #[derive(Debug, Parser)]
 #[command(name = "bench", version)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
-pub(crate) struct Options {
+pub(crate) struct BenchOptions {
     /// The platform of the pools: dvp or kubevirt
     #[arg(long, env = "PLATFORM", value_name = "NAME", default_value_t)]
-    platform: PlatformName,
+    platform: TestedPlatform,
 
     /// Machines of the pool, or of each pool with --pools. Default: 1000, or 100 with --pools
     #[arg(long, env = "MEMBERS", value_name = "COUNT", value_parser = positive)]
@@ -48,7 +48,7 @@ pub(crate) struct Options {
 
     /// How long requests are counted in the settled state
     #[arg(long, env = "SETTLE", value_name = "DURATION", default_value = "60s",
-          value_parser = vmpool_runtime::duration::parse)]
+          value_parser = vmpool_runtime::duration::parse_duration)]
     pub(crate) settle: Duration,
 
     /// Also measure a cold start and a failover; takes about 30 seconds
@@ -65,7 +65,7 @@ pub(crate) struct Options {
 
     /// With --pools: how long the benchmark makes changes
     #[arg(long, env = "DURATION", value_name = "DURATION", default_value = "5m", requires = "pools",
-          value_parser = vmpool_runtime::duration::parse)]
+          value_parser = vmpool_runtime::duration::parse_duration)]
     pub(crate) duration: Duration,
 
     /// With --pools: changes per second, over all pools
@@ -96,10 +96,10 @@ pub(crate) struct Options {
     pub(crate) check: bool,
 }
 
-impl Options {
+impl BenchOptions {
     /// The platform of the pools. Only KubeVirt has disk images.
-    pub(crate) fn platform(&self) -> PlatformName {
-        if self.images.is_some() { PlatformName::KubeVirt } else { self.platform }
+    pub(crate) fn platform(&self) -> TestedPlatform {
+        if self.images.is_some() { TestedPlatform::KubeVirt } else { self.platform }
     }
 
     /// Machines per pool.
@@ -109,7 +109,7 @@ impl Options {
 
     /// Disks of each machine.
     pub(crate) fn disks(&self) -> usize {
-        self.disks.unwrap_or(usize::from(self.platform() == PlatformName::Dvp))
+        self.disks.unwrap_or(usize::from(self.platform() == TestedPlatform::Dvp))
     }
 
     /// The name of the file with the figures.
@@ -118,10 +118,10 @@ impl Options {
             return "images.json";
         }
         match (self.platform, self.pools) {
-            (PlatformName::Dvp, None) => "latest.json",
-            (PlatformName::Dvp, Some(_)) => "pools.json",
-            (PlatformName::KubeVirt, _) if self.types => "kubevirt-types.json",
-            (PlatformName::KubeVirt, _) => "kubevirt.json",
+            (TestedPlatform::Dvp, None) => "latest.json",
+            (TestedPlatform::Dvp, Some(_)) => "pools.json",
+            (TestedPlatform::KubeVirt, _) if self.types => "kubevirt-types.json",
+            (TestedPlatform::KubeVirt, _) => "kubevirt.json",
         }
     }
 

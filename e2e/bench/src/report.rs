@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 use vmpool_test_cluster::control_plane::RequestCounts;
 
-use crate::catalogue::{self, Entry};
+use crate::catalogue::{self, FigureDescription};
 
 #[cfg(test)]
 mod tests;
@@ -40,7 +40,7 @@ impl fmt::Display for Limit {
 /// A measured value.
 #[derive(Debug, Clone, PartialEq)]
 struct Figure {
-    entry: &'static Entry,
+    entry: &'static FigureDescription,
     value: f64,
     bar: Option<Limit>,
     goal: Option<Limit>,
@@ -48,12 +48,12 @@ struct Figure {
 
 /// All figures of a run in the order of measurement, and details that are too long for a table.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Report {
+pub(crate) struct BenchReport {
     figures: Vec<Figure>,
     details: Map<String, Value>,
 }
 
-impl Report {
+impl BenchReport {
     /// Adds a figure without a limit.
     pub(crate) fn add(&mut self, key: &str, value: f64) {
         self.demand(key, value, None, None);
@@ -61,7 +61,7 @@ impl Report {
 
     /// Adds a figure with a limit and a goal beyond it.
     pub(crate) fn demand(&mut self, key: &str, value: f64, bar: Option<Limit>, goal: Option<Limit>) {
-        let entry = catalogue::find(key).expect("every figure is in the catalogue");
+        let entry = catalogue::find_figure(key).expect("every figure is in the catalogue");
         self.figures.push(Figure { entry, value, bar, goal });
     }
 
@@ -91,10 +91,10 @@ fn number(value: f64) -> Value {
     if rounded.fract() == 0.0 { json!(rounded as i64) } else { json!(rounded) }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for BenchReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "  {:<32} {:>12} {:<10} {:>10} {:>10}", "figure", "value", "unit", "first bar", "goal")?;
-        for Figure { entry: Entry { key, unit, .. }, value, bar, goal } in &self.figures {
+        for Figure { entry: FigureDescription { key, unit, .. }, value, bar, goal } in &self.figures {
             let text = |limit: &Option<Limit>| limit.map_or_else(String::new, |limit| limit.to_string());
             let verdict = match (bar, goal) {
                 (Some(bar), _) if !bar.holds(*value) => "MISSED",
@@ -113,7 +113,7 @@ impl fmt::Display for Report {
 }
 
 /// The counters, one per line.
-pub(crate) fn lines(requests: &RequestCounts) -> Vec<String> {
+pub(crate) fn request_count_lines(requests: &RequestCounts) -> Vec<String> {
     requests.iter().map(|(key, count)| format!("{count} {key}")).collect()
 }
 
@@ -123,6 +123,6 @@ pub(crate) fn as_f64(count: usize) -> f64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of a run are far below 2^53")]
-pub(crate) fn whole(count: u64) -> f64 {
+pub(crate) fn count_as_f64(count: u64) -> f64 {
     count as f64
 }

@@ -25,13 +25,13 @@ struct Count {
 }
 
 /// Counts the objects of one kind in one namespace until it is dropped.
-pub(crate) struct Tally {
+pub(crate) struct ObjectCounter {
     resource: ApiResource,
     count: watch::Receiver<Count>,
     _task: AbortOnDropHandle<()>,
 }
 
-impl Tally {
+impl ObjectCounter {
     /// Starts counting. Returns once all existing objects are counted.
     ///
     /// # Errors
@@ -50,7 +50,7 @@ impl Tally {
         )));
         let mut tally = Self { resource, count, _task: task };
         let listed = tally.count.wait_for(|count| count.complete);
-        tokio::time::timeout(patience(0), listed)
+        tokio::time::timeout(step_timeout(0), listed)
             .await
             .with_context(|| format!("the watch of {} does not start", tally.resource.plural))??;
         Ok(tally)
@@ -63,7 +63,7 @@ impl Tally {
     pub(crate) async fn reach(&mut self, objects: usize) -> anyhow::Result<Instant> {
         let begin = Instant::now();
         let start = self.count.borrow().objects;
-        let deadline = patience(objects.abs_diff(start));
+        let deadline = step_timeout(objects.abs_diff(start));
         loop {
             let reached = self.count.wait_for(|count| count.objects == objects);
             if let Ok(count) = tokio::time::timeout(PROGRESS, reached).await {
@@ -110,7 +110,7 @@ async fn follow(client: Client, resource: ApiResource, namespace: String, sender
 }
 
 /// Timeout of a step with this number of objects, on a slow and busy host.
-pub(crate) fn patience(objects: usize) -> Duration {
+pub(crate) fn step_timeout(objects: usize) -> Duration {
     Duration::from_mins(1)
         + Duration::from_millis(100).saturating_mul(u32::try_from(objects).unwrap_or(u32::MAX))
 }

@@ -96,7 +96,7 @@ impl Tracked {
 }
 
 /// The value below or at which this share of all values lies, such as 0.99; zero for an empty list.
-pub(crate) fn quantile(values: &mut [Duration], share: f64) -> Duration {
+pub(crate) fn duration_quantile(values: &mut [Duration], share: f64) -> Duration {
     values.sort_unstable();
     #[expect(
         clippy::cast_precision_loss,

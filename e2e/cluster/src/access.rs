@@ -55,7 +55,7 @@ impl Access {
             .args(arguments)
             .env("HOME", &self.home)
             .env_remove("KUBECONFIG");
-        let output = process::output(name, command, deadline).await?;
+        let output = process::command_output(name, command, deadline).await?;
         if output.status.success() {
             Ok(String::from_utf8_lossy(&output.stdout).into_owned())
         } else {

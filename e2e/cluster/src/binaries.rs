@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 ///
 /// # Errors
 /// [`Error::MissingProgram`] if it does not exist, [`Error::StaleProgram`] if a source has changed since it was built.
-pub fn find(program: &'static str, variable: &'static str) -> Result<PathBuf> {
+pub fn find_program(program: &'static str, variable: &'static str) -> Result<PathBuf> {
     let path = match std::env::var_os(variable) {
         Some(path) => PathBuf::from(path),
         None => profile_directory()?.join(program),

@@ -40,22 +40,22 @@ impl Stopwatch {
 
     /// What has elapsed so far.
     #[must_use]
-    pub fn elapsed(&self) -> Elapsed {
+    pub fn elapsed(&self) -> ElapsedTime {
         let time = self.begun.elapsed();
-        Elapsed { time, stalled: stalled().saturating_sub(self.stalled).min(time) }
+        ElapsedTime { time, stalled: stalled().saturating_sub(self.stalled).min(time) }
     }
 }
 
 /// A span of time on this machine. It displays as a reader of a failure needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Elapsed {
+pub struct ElapsedTime {
     /// By the clock.
     pub time: Duration,
     /// How much of that at least one task waited for a processor.
     pub stalled: Duration,
 }
 
-impl Elapsed {
+impl ElapsedTime {
     /// The part that a deadline counts.
     fn counted(&self) -> Duration {
         self.time.saturating_sub(self.stalled * (SLOWEST - 1) / SLOWEST)
@@ -68,7 +68,7 @@ impl Elapsed {
     }
 }
 
-impl fmt::Display for Elapsed {
+impl fmt::Display for ElapsedTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:.1?}", self.time)?;
         if self.is_starved() {
@@ -106,7 +106,7 @@ impl Deadline {
 
     /// What has elapsed since it was set.
     #[must_use]
-    pub fn elapsed(&self) -> Elapsed {
+    pub fn elapsed(&self) -> ElapsedTime {
         self.watch.elapsed()
     }
 
@@ -114,7 +114,7 @@ impl Deadline {
     ///
     /// # Errors
     /// What has elapsed, if the future was not ready in time.
-    pub async fn within<F: Future>(self, future: F) -> Result<F::Output, Elapsed> {
+    pub async fn within<F: Future>(self, future: F) -> Result<F::Output, ElapsedTime> {
         let mut future = pin!(future);
         loop {
             if let Ok(output) = tokio::time::timeout(self.remaining(), &mut future).await {
@@ -145,8 +145,8 @@ mod tests {
 
     use super::*;
 
-    fn elapsed(seconds: u64, stalled: u64) -> Elapsed {
-        Elapsed { time: Duration::from_secs(seconds), stalled: Duration::from_secs(stalled) }
+    fn elapsed(seconds: u64, stalled: u64) -> ElapsedTime {
+        ElapsedTime { time: Duration::from_secs(seconds), stalled: Duration::from_secs(stalled) }
     }
 
     #[test]
@@ -174,7 +174,7 @@ mod tests {
         "10.0s (the machine was starved: tasks waited for a processor during 6.0s of it)"
     )]
     #[case::no_time(elapsed(0, 0), "0.0ns")]
-    fn a_starved_machine_is_reported(#[case] elapsed: Elapsed, #[case] text: &str) {
+    fn a_starved_machine_is_reported(#[case] elapsed: ElapsedTime, #[case] text: &str) {
         assert_eq!(elapsed.to_string(), text);
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
-use crate::deadline::Elapsed;
+use crate::deadline::ElapsedTime;
 
 /// A failure of the cluster, or of an expectation that a test checks with the help of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -78,14 +78,14 @@ pub enum Error {
         log: Box<LogTail>,
     },
     /// A child process did not become ready, or did not exit, in time.
-    #[error("{name} was not {state} after {after}{}; {log}", because(last))]
+    #[error("{name} was not {state} after {after}{}; {log}", parenthesized_reason(last))]
     NotInTime {
         /// The child's name.
         name: String,
         /// The expected state: `ready`, `gone`.
         state: &'static str,
         /// How long it was awaited.
-        after: Elapsed,
+        after: ElapsedTime,
         /// The last response or error; may be empty.
         last: String,
         /// The end of its log.
@@ -176,7 +176,7 @@ pub enum Error {
         /// The expectation, with the object's name.
         what: String,
         /// How long it was awaited.
-        after: Elapsed,
+        after: ElapsedTime,
         /// The last observed object or response.
         last: String,
     },
@@ -186,7 +186,7 @@ pub enum Error {
         /// The condition, with the object's name.
         what: String,
         /// How long it had held.
-        after: Elapsed,
+        after: ElapsedTime,
         /// The object or response that violated it.
         last: String,
     },
@@ -255,12 +255,12 @@ impl Error {
     }
 }
 
-fn because(last: &str) -> String {
+fn parenthesized_reason(last: &str) -> String {
     if last.is_empty() { String::new() } else { format!(" ({last})") }
 }
 
 /// The error and its causes, on one line.
-pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+pub fn error_with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = String::new();
     let mut next = Some(error);
     while let Some(error) = next {
@@ -289,7 +289,7 @@ mod tests {
     fn a_chain_contains_every_cause_once() {
         let status = Status::failure("pools \"web\" not found", "NotFound").with_code(404);
         let error = Error::api("reading web")(kube::Error::Api(status.boxed()));
-        assert_eq!(chain(&error), "reading web: pools \"web\" not found (404 NotFound)");
+        assert_eq!(error_with_causes(&error), "reading web: pools \"web\" not found (404 NotFound)");
         assert_eq!(error.status_code(), Some(404));
     }
 }

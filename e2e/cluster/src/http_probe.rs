@@ -12,30 +12,30 @@ const DEADLINE: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// What failed: the connection, the transfer, or the response within two seconds.
-pub async fn get(port: u16, path: &str) -> Result<(u16, String), String> {
-    ask(port, &format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")).await
+pub async fn get_from_port(port: u16, path: &str) -> Result<(u16, String), String> {
+    send_request(port, &format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")).await
 }
 
-/// As [`get`], with a bearer token.
+/// As [`get_from_port`], with a bearer token.
 ///
 /// # Errors
-/// As [`get`].
+/// As [`get_from_port`].
 pub async fn get_with_token(port: u16, path: &str, token: &str) -> Result<(u16, String), String> {
     let headers = format!("Host: localhost\r\nAuthorization: Bearer {token}");
-    ask(port, &format!("GET {path} HTTP/1.0\r\n{headers}\r\n\r\n")).await
+    send_request(port, &format!("GET {path} HTTP/1.0\r\n{headers}\r\n\r\n")).await
 }
 
 /// The status code and body of `POST path` with a JSON body on a loopback port.
 ///
 /// # Errors
-/// As [`get`].
-pub async fn post(port: u16, path: &str, body: &str) -> Result<(u16, String), String> {
+/// As [`get_from_port`].
+pub async fn post_to_port(port: u16, path: &str, body: &str) -> Result<(u16, String), String> {
     let headers =
         format!("Host: localhost\r\nContent-Type: application/json\r\nContent-Length: {}", body.len());
-    ask(port, &format!("POST {path} HTTP/1.0\r\n{headers}\r\n\r\n{body}")).await
+    send_request(port, &format!("POST {path} HTTP/1.0\r\n{headers}\r\n\r\n{body}")).await
 }
 
-async fn ask(port: u16, request: &str) -> Result<(u16, String), String> {
+async fn send_request(port: u16, request: &str) -> Result<(u16, String), String> {
     match tokio::time::timeout(DEADLINE, exchange(port, request)).await {
         Ok(answer) => answer.map_err(|error| error.to_string()),
         Err(_elapsed) => Err(format!("no response in {DEADLINE:?}")),

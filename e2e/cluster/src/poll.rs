@@ -12,7 +12,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// [`Error::Deadline`] with the last state, or the error of a poll.
-pub async fn until<T>(
+pub async fn poll_until<T>(
     what: impl FnOnce() -> String,
     deadline: Duration,
     mut ask: impl AsyncFnMut() -> Result<Result<T, String>>,
@@ -36,7 +36,7 @@ mod tests {
     #[tokio::test]
     async fn the_error_contains_the_last_result() {
         let mut asked = 0;
-        let answer = until(
+        let answer = poll_until(
             || "ten".to_owned(),
             Duration::from_millis(120),
             async || {
@@ -54,7 +54,7 @@ mod tests {
     #[tokio::test]
     async fn the_first_ok_is_returned() {
         let mut asked = 0;
-        let answer = until(String::new, Duration::from_secs(10), async || {
+        let answer = poll_until(String::new, Duration::from_secs(10), async || {
             asked += 1;
             Ok(if asked == 3 { Ok(asked) } else { Err(String::new()) })
         });

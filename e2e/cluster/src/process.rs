@@ -3,7 +3,7 @@
 //! Three mechanisms ensure that, the outermost first:
 //!
 //! * on Linux the kernel kills a child when the harness exits for any reason (`PR_SET_PDEATHSIG`);
-//! * dropping a [`Process`] kills its whole process group and reaps it (processes in the group of a child that has exited on
+//! * dropping a [`ChildProcess`] kills its whole process group and reaps it (processes in the group of a child that has exited on
 //!   its own are not killed, but none of the children forks);
 //! * every child has its own process group, so that a Ctrl-C for the harness does not reach the children in an arbitrary
 //!   order.
@@ -23,7 +23,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal};
 
-use crate::deadline::{Deadline, Elapsed};
+use crate::deadline::{Deadline, ElapsedTime};
 use crate::error::{Error, LogTail, Result};
 
 #[cfg(test)]
@@ -37,7 +37,7 @@ pub const TAIL_LINES: usize = 25;
 
 /// A child process, running or exited. Dropping it kills it.
 #[derive(Debug)]
-pub struct Process {
+pub struct ChildProcess {
     name: String,
     log: PathBuf,
     pid: u32,
@@ -46,7 +46,7 @@ pub struct Process {
     child: Mutex<Child>,
 }
 
-impl Process {
+impl ChildProcess {
     /// Starts `command` under `name`, and appends its output to the file `log`.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl Process {
 
     /// The last lines of the log.
     pub fn log_tail(&self, lines: usize) -> String {
-        tail(&self.log, lines)
+        last_lines(&self.log, lines)
     }
 
     /// The exit status; `None` while the process runs or is paused.
@@ -98,7 +98,7 @@ impl Process {
         self.signal(Signal::STOP, "SIGSTOP")
     }
 
-    /// Resumes the process after [`Process::pause`] (SIGCONT).
+    /// Resumes the process after [`ChildProcess::pause`] (SIGCONT).
     ///
     /// # Errors
     /// [`Error::Signal`] if the signal cannot be sent; not for an exited process.
@@ -169,7 +169,7 @@ impl Process {
     }
 
     /// The error for a process that is too slow.
-    pub fn not_in_time(&self, state: &'static str, after: Elapsed, last: String) -> Error {
+    pub fn not_in_time(&self, state: &'static str, after: ElapsedTime, last: String) -> Error {
         Error::NotInTime { name: self.name.clone(), state, after, last, log: Box::new(self.last_words()) }
     }
 
@@ -189,7 +189,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         self.kill();
     }
@@ -199,7 +199,7 @@ impl Drop for Process {
 ///
 /// # Errors
 /// [`Error::Spawn`] if it cannot be started or read, or was killed after `deadline`.
-pub async fn output(name: &str, mut command: Command, deadline: Duration) -> Result<Output> {
+pub async fn command_output(name: &str, mut command: Command, deadline: Duration) -> Result<Output> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let spawn_error = |source| Error::Spawn { name: name.to_owned(), source };
     let child = fork(command).map_err(spawn_error)?;
@@ -222,7 +222,7 @@ pub async fn output(name: &str, mut command: Command, deadline: Duration) -> Res
 }
 
 /// The last `lines` lines of a file; empty if it cannot be read.
-pub fn tail(path: &Path, lines: usize) -> String {
+pub fn last_lines(path: &Path, lines: usize) -> String {
     /// Typical maximum length of a log line.
     const BYTES_PER_LINE: u64 = 512;
     let read = || -> io::Result<String> {
@@ -285,6 +285,6 @@ fn die_with_parent(command: &mut Command) {
     }
 }
 
-/// On other systems only the drop of [`Process`] kills children.
+/// On other systems only the drop of [`ChildProcess`] kills children.
 #[cfg(not(target_os = "linux"))]
 fn die_with_parent(_command: &mut Command) {}

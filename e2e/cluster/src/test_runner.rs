@@ -76,7 +76,7 @@ macro_rules! node_test {
 ///
 /// On a host that cannot run a node cluster, tests that need one are reported as ignored, with the reason. With
 /// `VMPOOL_NODE_TESTS=required` they fail instead, so that no test is ignored by mistake.
-pub fn run(tests: Vec<Test>) -> ExitCode {
+pub fn run_tests(tests: Vec<Test>) -> ExitCode {
     let (mut arguments, filters) = parse(env::args());
     let variable = env::var("RUST_TEST_THREADS").ok().and_then(|threads| threads.parse().ok());
     let threads = arguments.test_threads.or(variable);
@@ -85,7 +85,9 @@ pub fn run(tests: Vec<Test>) -> ExitCode {
     arguments.test_threads = if one_at_a_time.is_some() { Some(2) } else { threads };
     let required = env::var(VARIABLE).is_ok_and(|value| value == "required");
     let selected = tests.into_iter().filter(|test| is_selected(test.name, &filters, arguments.exact));
-    let trials = selected.map(|test| trial(test, required, node::missing, one_at_a_time.clone())).collect();
+    let trials = selected
+        .map(|test| trial(test, required, node::missing_host_requirement, one_at_a_time.clone()))
+        .collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 

@@ -11,7 +11,7 @@ mod tests;
 
 /// Memory of a process, in MiB.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Memory {
+pub struct MemoryUsage {
     /// Current resident memory.
     pub now: f64,
     /// Maximum resident memory so far.
@@ -24,33 +24,33 @@ pub struct Memory {
 ///
 /// # Errors
 /// If the process or `/proc` does not exist.
-pub fn cpu(pid: u32) -> Result<f64> {
+pub fn cpu_seconds(pid: u32) -> Result<f64> {
     let stat = ProcessStat::read(pid).map_err(Error::file("reading", format!("/proc/{pid}/stat")))?;
-    Ok(ticks(stat.cpu_ticks).as_secs_f64())
+    Ok(ticks_to_duration(stat.cpu_ticks).as_secs_f64())
 }
 
 /// Resident memory of a process.
 ///
 /// # Errors
-/// As [`cpu`].
-pub fn memory(pid: u32) -> Result<Memory> {
-    memory_of(&read(&format!("/proc/{pid}/status"))?)
+/// As [`cpu_seconds`].
+pub fn resident_memory(pid: u32) -> Result<MemoryUsage> {
+    memory_of(&read_proc_file(&format!("/proc/{pid}/status"))?)
 }
 
 /// Number of threads of a process.
 ///
 /// # Errors
-/// As [`cpu`].
-pub fn threads(pid: u32) -> Result<u64> {
-    let status = read(&format!("/proc/{pid}/status"))?;
+/// As [`cpu_seconds`].
+pub fn thread_count(pid: u32) -> Result<u64> {
+    let status = read_proc_file(&format!("/proc/{pid}/status"))?;
     whole(field(&status, "Threads:")?)
 }
 
 /// Number of open file descriptors of a process.
 ///
 /// # Errors
-/// As [`cpu`].
-pub fn descriptors(pid: u32) -> Result<u64> {
+/// As [`cpu_seconds`].
+pub fn open_descriptor_count(pid: u32) -> Result<u64> {
     let path = format!("/proc/{pid}/fd");
     let open = std::fs::read_dir(&path).map_err(Error::file("reading", &path))?;
     Ok(open.count() as u64)
@@ -60,23 +60,23 @@ pub fn descriptors(pid: u32) -> Result<u64> {
 ///
 /// # Errors
 /// [`Error::File`].
-pub fn read(path: &str) -> Result<String> {
+pub fn read_proc_file(path: &str) -> Result<String> {
     std::fs::read_to_string(path).map_err(Error::file("reading", path))
 }
 
 /// The duration of this number of clock ticks.
 #[expect(clippy::cast_precision_loss, reason = "ticks since boot are far below 2^53")]
-pub fn ticks(count: u64) -> Duration {
+pub fn ticks_to_duration(count: u64) -> Duration {
     Duration::from_secs_f64(count as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-fn memory_of(status: &str) -> Result<Memory> {
+fn memory_of(status: &str) -> Result<MemoryUsage> {
     let mib = |name: &str| -> Result<f64> {
         let text = field(status, name)?.trim_end_matches("kB").trim();
         let kib: f64 = text.parse().map_err(|_| unreadable(text))?;
         Ok(kib / 1024.0)
     };
-    Ok(Memory { now: mib("VmRSS:")?, peak: mib("VmHWM:")? })
+    Ok(MemoryUsage { now: mib("VmRSS:")?, peak: mib("VmHWM:")? })
 }
 
 /// The value of a field in `/proc/PID/status`.

@@ -15,7 +15,7 @@ use vmpool_test_cluster::deadline::Deadline;
 use vmpool_test_cluster::{node_test, plain_test, test_runner};
 
 fn main() -> ExitCode {
-    test_runner::run(vec![
+    test_runner::run_tests(vec![
         plain_test!(the_playground_stays_up_and_the_commands_of_its_page_work),
         plain_test!(a_playground_with_both_platforms_has_pools_of_both),
         plain_test!(the_demo_runs_once_and_ends_with_the_state_of_its_pool),

@@ -1,16 +1,16 @@
 //! Admission policies and clients that take machines and disks away from the pool that created them.
 
 use serde_json::{Value, json};
-use vmpool_invariants::platform::PlatformName;
+use vmpool_invariants::platform::TestedPlatform;
 use vmpool_model::{Call, PatchKind, Verb};
 
 use crate::instance::is_tested;
 use crate::manifest_kubevirt::LABEL;
-use crate::world::{NAMESPACE, World};
+use crate::world::{NAMESPACE, SimulatedWorld};
 
 /// What an admission policy does to the objects that the controllers create.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AdmissionPolicy {
+pub enum AdmissionPolicyEffect {
     /// There is no policy.
     #[default]
     None,
@@ -23,24 +23,26 @@ pub enum AdmissionPolicy {
 }
 
 /// Replaces the policy.
-pub(crate) fn set_policy(world: &mut World, policy: AdmissionPolicy) {
+pub(crate) fn set_policy(world: &mut SimulatedWorld, policy: AdmissionPolicyEffect) {
     world.user_actions.policies += 1;
     let mutate = move |call: &Call, object: &mut Value| {
         if is_tested(&call.sender) {
             apply(policy, &call.resource, &mut object["metadata"]);
         }
     };
-    world.server.set_mutation((policy != AdmissionPolicy::None).then_some(mutate));
+    world.server.set_mutation((policy != AdmissionPolicyEffect::None).then_some(mutate));
 }
 
-fn apply(policy: AdmissionPolicy, resource: &str, metadata: &mut Value) {
+fn apply(policy: AdmissionPolicyEffect, resource: &str, metadata: &mut Value) {
     match (policy, resource) {
-        (AdmissionPolicy::StripsOwners, "virtualmachines") => remove_field(metadata, "ownerReferences"),
-        (AdmissionPolicy::StripsDisks, "virtualdisks") => {
+        (AdmissionPolicyEffect::StripsOwners, "virtualmachines") => remove_field(metadata, "ownerReferences"),
+        (AdmissionPolicyEffect::StripsDisks, "virtualdisks") => {
             remove_field(metadata, "ownerReferences");
             remove_field(metadata, "labels");
         }
-        (AdmissionPolicy::ReplacesLabels, "virtualmachines") => metadata["labels"][LABEL] = json!("taken"),
+        (AdmissionPolicyEffect::ReplacesLabels, "virtualmachines") => {
+            metadata["labels"][LABEL] = json!("taken");
+        }
         _ => {}
     }
 }
@@ -52,10 +54,10 @@ fn remove_field(metadata: &mut Value, field: &str) {
 }
 
 /// Removes all machines from the pool: by their label where the pool selects by it, or else by their owner.
-pub(crate) async fn take_machines(world: &mut World) {
+pub(crate) async fn detach_all_machines(world: &mut SimulatedWorld) {
     let patch = match world.platform() {
-        PlatformName::Dvp => json!({ "metadata": { "ownerReferences": null } }),
-        PlatformName::KubeVirt => json!({ "metadata": { "labels": { LABEL: "taken" } } }),
+        TestedPlatform::Dvp => json!({ "metadata": { "ownerReferences": null } }),
+        TestedPlatform::KubeVirt => json!({ "metadata": { "labels": { LABEL: "taken" } } }),
     };
     let mut machines = world.server.all(world.resources().machines);
     machines.retain(|machine| machine["metadata"]["namespace"] == NAMESPACE);

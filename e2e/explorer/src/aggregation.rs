@@ -14,11 +14,11 @@ use kube::client::Body as ClientBody;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tower::{BoxError, Service, ServiceExt};
-use vmpool_model::Connection;
+use vmpool_model::ClientConnection;
 use vmpool_runtime::https::Peer;
 use vmpool_runtime::tls::PeerCertificate;
 
-use crate::process::Process;
+use crate::process::SimulatedProcess;
 
 /// Common name in the certificate that the API server uses as front proxy.
 const PROXY: &str = "front-proxy";
@@ -42,13 +42,13 @@ pub struct AggregatedApi(Arc<Mutex<Vec<Replica>>>);
 #[derive(Clone)]
 struct Replica {
     name: String,
-    process: Process,
+    process: SimulatedProcess,
     router: Router,
 }
 
 impl AggregatedApi {
     /// Adds a replica.
-    pub fn add(&self, name: &str, process: &Process, router: Router) {
+    pub fn add(&self, name: &str, process: &SimulatedProcess, router: Router) {
         self.0.lock().push(Replica { name: name.to_owned(), process: process.clone(), router });
     }
 
@@ -87,7 +87,7 @@ impl AggregatedApi {
 ///
 /// # Errors
 /// If the certificate cannot be generated.
-pub fn configuration() -> Result<Value, rcgen::Error> {
+pub fn authentication_config_map() -> Result<Value, rcgen::Error> {
     let key = rcgen::KeyPair::generate()?;
     let mut authority = rcgen::CertificateParams::new(Vec::new())?;
     authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -104,7 +104,7 @@ pub fn configuration() -> Result<Value, rcgen::Error> {
 }
 
 /// Allows every SubjectAccessReview, because the model has no authorization. Passes all other requests on.
-pub fn allow_every_review(connection: Connection) -> impl ClientService {
+pub fn allow_every_review(connection: ClientConnection) -> impl ClientService {
     tower::service_fn(move |request: Request<ClientBody>| {
         let connection = connection.clone();
         let response = async move {

@@ -17,7 +17,7 @@ pub struct Holding {
 
 /// A request to release a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Release {
+pub struct ClaimReleaseRequest {
     /// What the caller holds.
     pub holding: Holding,
     /// `Keep`, `Remove` or `Replace`.
@@ -26,7 +26,7 @@ pub struct Release {
 
 /// A machine to remove.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct MachineToRemove {
     /// The machine's name.
     pub name: String,
     /// The machine's UID.
@@ -35,17 +35,17 @@ pub struct Target {
 
 /// A step of a request for a targeted removal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Attempt {
+pub enum ClientRequestEvent {
     /// The request was sent: it may take effect from now on.
-    Sent(Vec<Target>),
+    Sent(Vec<MachineToRemove>),
     /// The request was rejected: it has no effect.
-    Rejected(Vec<Target>, String),
+    Rejected(Vec<MachineToRemove>, String),
     /// The removal succeeded.
-    Succeeded(Vec<Target>),
+    Succeeded(Vec<MachineToRemove>),
     /// The outcome is unknown.
     Unknown(String),
     /// A caller got a machine, or the renewal of its claim.
     Claimed(Holding),
     /// A caller asks to release a machine: from now on, others may get it.
-    ReleaseSent(Release),
+    ReleaseSent(ClaimReleaseRequest),
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::Value;
-use vmpool_invariants::object::{Kind, Object};
+use vmpool_invariants::object::{JsonObject, TestedKind};
 use vmpool_invariants::{
     UserActions, disk_collection, finalizers, keeps_surplus, leftovers, settled, shared_disks,
 };
@@ -17,7 +17,7 @@ use crate::checks_protection as protection;
 use crate::checks_tenants as tenants;
 use crate::instance::{CONTROLLER, is_tested};
 use crate::manifest::POOL;
-use crate::world::{NAMESPACE, TENANT, World};
+use crate::world::{NAMESPACE, SimulatedWorld, TENANT};
 
 /// A world is settled if nothing changed for this long. It is longer than the longest backoff.
 pub const SETTLED_AFTER: Duration = Duration::from_secs(75);
@@ -26,12 +26,12 @@ pub const SETTLED_AFTER: Duration = Duration::from_secs(75);
 const NO_WRITES_FOR: Duration = Duration::from_secs(10);
 
 /// All violations so far.
-pub fn invariant_violations(world: &World) -> Vec<String> {
+pub fn invariant_violations(world: &SimulatedWorld) -> Vec<String> {
     let served = world.server.handled_since(0);
     let audit: Vec<AuditEntry> = served.iter().filter(|served| is_checked(&served.call)).map(entry).collect();
     let actions = actions_of_users(world);
     let (of_tenant, audit): (Vec<_>, Vec<_>) = audit.into_iter().partition(|entry| entry.namespace == TENANT);
-    let found = vmpool_invariants::violations(world.history(), &actions, &audit, CONTROLLER);
+    let found = vmpool_invariants::check_history(world.history(), &actions, &audit, CONTROLLER);
     let mounts = world.mount_violations().into_iter().map(|mount| format!("I3: {mount}"));
     // A list from the API server's cache may be older than the last write of a previous leader.
     let old =
@@ -44,15 +44,15 @@ pub fn invariant_violations(world: &World) -> Vec<String> {
         .chain(old)
         .chain(writes_of_former_leaders(world, &served))
         .chain(protection::restarted_machines(world, &served, &actions))
-        .chain(kubevirt::copies(world, &served))
-        .chain(tenants::violations(world, &actions, &of_tenant))
+        .chain(kubevirt::copy_violations(world, &served))
+        .chain(tenants::tenant_violations(world, &actions, &of_tenant))
         .chain(world.shared_machines.iter().cloned())
         .chain(world.image_violations.iter().cloned())
         .collect()
 }
 
 /// Writes of a controller while another one led, except those that were delayed for longer than the sender could know.
-fn writes_of_former_leaders(world: &World, served: &[HandledRequest]) -> Vec<String> {
+fn writes_of_former_leaders(world: &SimulatedWorld, served: &[HandledRequest]) -> Vec<String> {
     let (mut leader, mut found) = (None, Vec::new());
     for HandledRequest { call, code, .. } in
         served.iter().filter(|served| served.call.sender.starts_with(CONTROLLER))
@@ -76,11 +76,11 @@ fn writes_of_former_leaders(world: &World, served: &[HandledRequest]) -> Vec<Str
 
 /// What users did. A request without UIDs means any machine with that name. After a change of leaders it may be a new
 /// machine, because the new leader starts the open block of names again.
-fn actions_of_users(world: &World) -> UserActions {
+fn actions_of_users(world: &SimulatedWorld) -> UserActions {
     let mut actions = world.user_actions.clone();
     actions.leaders = changes_of_leaders(world);
     let mut had: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    let machines = world.history().changes().iter().filter(|change| change.kind == Kind::Machine);
+    let machines = world.history().changes().iter().filter(|change| change.kind == TestedKind::Machine);
     for machine in machines.map(|change| &change.object) {
         if world.unpinned.contains(machine.name()) {
             had.entry(machine.name()).or_default().insert(machine.uid());
@@ -94,7 +94,7 @@ fn actions_of_users(world: &World) -> UserActions {
 }
 
 /// How often a process took the lease. A process that was killed starts again with the same name and with an empty memory.
-fn changes_of_leaders(world: &World) -> usize {
+fn changes_of_leaders(world: &SimulatedWorld) -> usize {
     let served = world.server.handled_since(0);
     let takes = served.iter().filter(|served| {
         let call = &served.call;
@@ -118,7 +118,7 @@ fn takes_any(call: &Call) -> bool {
 }
 
 /// Writes to a settled world.
-fn writes_when_settled(world: &World) -> Vec<String> {
+fn writes_when_settled(world: &SimulatedWorld) -> Vec<String> {
     let since = world.now() - NO_WRITES_FOR;
     let served = world.server.handled_since(0);
     let late = served.iter().rev().take_while(|served| served.at > since);
@@ -129,18 +129,20 @@ fn writes_when_settled(world: &World) -> Vec<String> {
 }
 
 /// All violations in a settled world.
-pub fn settled_violations(world: &World) -> Vec<String> {
+pub fn settled_violations(world: &SimulatedWorld) -> Vec<String> {
     let state = world.history().state();
     let mut violations: Vec<String> =
-        leftovers::violations(world.history()).iter().map(ToString::to_string).collect();
+        leftovers::check_leftovers(world.history()).iter().map(ToString::to_string).collect();
     violations.extend(writes_when_settled(world));
-    violations.extend(finalizers::violations(state).iter().map(ToString::to_string));
-    violations.extend(shared_disks::violations(state).iter().map(ToString::to_string));
-    violations.extend(disk_collection::violations(state, world.now()).iter().map(ToString::to_string));
+    violations.extend(finalizers::check_finalizers(state).iter().map(ToString::to_string));
+    violations.extend(shared_disks::check_shared_disks(state).iter().map(ToString::to_string));
+    violations.extend(
+        disk_collection::check_disk_garbage_collection(state, world.now()).iter().map(ToString::to_string),
+    );
     violations.extend(images::settled_violations(world));
     violations.extend(tenants::settled_violations(world));
-    for pool in state.all(Kind::Pool).filter(|pool| !pool.is_terminating()) {
-        let members = state.members(pool.uid());
+    for pool in state.all(TestedKind::Pool).filter(|pool| !pool.is_terminating()) {
+        let members = state.machines_of_pool(pool.uid());
         violations.extend(settled::status_errors(pool, &members).iter().map(ToString::to_string));
         violations.extend(kubevirt::unused_copies(world, pool));
         if images::waits_for_image(world, pool)
@@ -156,14 +158,14 @@ pub fn settled_violations(world: &World) -> Vec<String> {
 }
 
 /// Whether the pool would create a missing machine: it waits for no image and no instance type.
-pub fn creates_machines(world: &World) -> bool {
-    let pool = world.server.get(world.resources().pools, NAMESPACE, POOL).map(Object::from);
+pub fn creates_machines(world: &SimulatedWorld) -> bool {
+    let pool = world.server.get(world.resources().pools, NAMESPACE, POOL).map(JsonObject::from);
     pool.is_none_or(|pool| !images::waits_for_image(world, &pool) && !kubevirt::waits_for_type(world, &pool))
 }
 
 /// Whether a machine runs on a disk that a policy took away from it. The controller replaces the disk only if a user stops or
 /// deletes the machine, creates no other machine before, and says so.
-fn waits_for_user_because_of_disk(world: &World, pool: &Object) -> bool {
+fn waits_for_user_because_of_disk(world: &SimulatedWorld, pool: &JsonObject) -> bool {
     let conditions = pool.at("/status/conditions").as_array().into_iter().flatten();
     let mut failures = conditions.filter(|condition| condition["type"] == "ReplicaFailure");
     world.user_actions.policies > 0
@@ -171,7 +173,7 @@ fn waits_for_user_because_of_disk(world: &World, pool: &Object) -> bool {
 }
 
 /// What a settled pool lacks.
-fn missing_machines(pool: &Object, members: &[&Object], some_may_not_run: bool) -> Option<String> {
+fn missing_machines(pool: &JsonObject, members: &[&JsonObject], some_may_not_run: bool) -> Option<String> {
     let desired =
         pool.at("/spec/replicas").as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or_default();
     if pool.is_kubevirt() && pool.at("/spec/paused") == true {

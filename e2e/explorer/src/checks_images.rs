@@ -1,12 +1,12 @@
-//! The checks of disk images and wrappers in a settled world. After every change, `World` checks that no referenced image is
+//! The checks of disk images and wrappers in a settled world. After every change, `SimulatedWorld` checks that no referenced image is
 //! deleted.
 
 use std::sync::Arc;
 
 use serde_json::Value;
-use vmpool_invariants::object::Object;
+use vmpool_invariants::object::JsonObject;
 
-use crate::world::{NAMESPACE, World};
+use crate::world::{NAMESPACE, SimulatedWorld};
 
 const IMAGES: &str = "vmdiskimages.vmpool.dev";
 const GRANTS: &str = "vmdiskimagegrants.vmpool.dev";
@@ -24,7 +24,7 @@ fn is_ready(image: &Value) -> bool {
 }
 
 /// Whether the pool names an image that it must not use now.
-pub(crate) fn waits_for_image(world: &World, pool: &Object) -> bool {
+pub(crate) fn waits_for_image(world: &SimulatedWorld, pool: &JsonObject) -> bool {
     let templates = pool.at("/spec/virtualMachineTemplate/spec/dataVolumeTemplates").as_array();
     let named = templates.into_iter().flatten().filter_map(|one| one["spec"]["sourceRef"]["name"].as_str());
     let mut images = named.map(|name| world.server.get(IMAGES, NAMESPACE, name));
@@ -32,7 +32,7 @@ pub(crate) fn waits_for_image(world: &World, pool: &Object) -> bool {
 }
 
 /// Whether the deletion of an image waits for a stored revision of the pool, so that the pool keeps working.
-fn holds(world: &World, pool: &Object, image: &Value) -> bool {
+fn holds(world: &SimulatedWorld, pool: &JsonObject, image: &Value) -> bool {
     let uid = image["metadata"]["uid"].as_str().unwrap_or_default();
     let revisions = format!("controllerrevisions.apps {}-", pool.name());
     image["status"]["phase"] == "Ready"
@@ -41,7 +41,7 @@ fn holds(world: &World, pool: &Object, image: &Value) -> bool {
 }
 
 /// All violations in a settled world.
-pub(crate) fn settled_violations(world: &World) -> Vec<String> {
+pub(crate) fn settled_violations(world: &SimulatedWorld) -> Vec<String> {
     let images = world.server.all(IMAGES);
     let mut found: Vec<String> = images.iter().filter_map(|image| of_image(world, image)).collect();
     found.extend(without_evidence(world));
@@ -64,7 +64,7 @@ pub(crate) fn settled_violations(world: &World) -> Vec<String> {
 }
 
 /// The accounts that may clone although no grant permits it any more, or no object needs it.
-fn of_binding(world: &World, binding: &Value) -> Vec<String> {
+fn of_binding(world: &SimulatedWorld, binding: &Value) -> Vec<String> {
     let owner = binding["metadata"]["namespace"].as_str().unwrap_or_default();
     let uid = image_uid(binding).as_str().unwrap_or_default();
     let subjects = binding["subjects"].as_array().into_iter().flatten();
@@ -87,7 +87,7 @@ fn image_uid(object: &Value) -> &Value {
 }
 
 /// Whether the permission to clone an image, which is one for a name, is one for data that is not of the image.
-fn clones_foreign_data(world: &World, image: &Value) -> Option<String> {
+fn clones_foreign_data(world: &SimulatedWorld, image: &Value) -> Option<String> {
     let (name, uid) = (image["metadata"]["name"].as_str()?, &image["metadata"]["uid"]);
     let sources = [("persistentvolumeclaims", "claim"), (SNAPSHOTS, "snapshot")];
     let found = sources.map(|(resource, field)| Some((world.server.get(resource, NAMESPACE, name)?, field)));
@@ -102,7 +102,7 @@ fn clones_foreign_data(world: &World, image: &Value) -> Option<String> {
     Some(format!("I11: another namespace may clone the {kind} {name}, which is not of the image"))
 }
 
-fn of_image(world: &World, image: &Value) -> Option<String> {
+fn of_image(world: &SimulatedWorld, image: &Value) -> Option<String> {
     let text = |pointer: &str| image.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (name, uid, phase) = (text("/metadata/name"), text("/metadata/uid"), text("/status/phase"));
     let holders = world.image_references.holders(uid);
@@ -132,7 +132,7 @@ fn of_image(world: &World, image: &Value) -> Option<String> {
 /// ready, nothing says whether the data in the claim is complete. After the image, the claim is that of a former one. The
 /// controller deletes no claims. A user who has removed the finalizer of a former image has kept all its data, and who has also
 /// removed the labels of an object has kept it without a trace of the image.
-fn waits_for_user(world: &World, image: &Value, name: &str) -> bool {
+fn waits_for_user(world: &SimulatedWorld, image: &Value, name: &str) -> bool {
     let images = world.server.all(IMAGES);
     let is_left = |resource: &str| {
         let found = world.server.get(resource, NAMESPACE, name);
@@ -160,7 +160,7 @@ fn created(object: &Value) -> Option<&str> {
 }
 
 /// Ready images whose data cannot be cloned.
-pub(crate) fn without_evidence(world: &World) -> Vec<String> {
+pub(crate) fn without_evidence(world: &SimulatedWorld) -> Vec<String> {
     let images = world.server.all(IMAGES);
     let ready = images.iter().filter(|image| is_ready(image));
     let lacking = ready.filter_map(|image| {
@@ -172,7 +172,7 @@ pub(crate) fn without_evidence(world: &World) -> Vec<String> {
 }
 
 /// What a ready image lacks: machines clone what its DataSource points to.
-fn missing_evidence(world: &World, name: &str, uid: &str) -> Option<String> {
+fn missing_evidence(world: &SimulatedWorld, name: &str, uid: &str) -> Option<String> {
     let get = |resource: &str, name: &str| {
         let found = world.server.get(resource, NAMESPACE, name);
         found.filter(|object| object["metadata"]["deletionTimestamp"].is_null())
@@ -197,7 +197,7 @@ fn missing_evidence(world: &World, name: &str, uid: &str) -> Option<String> {
     (!is_there).then(|| format!("DataSource points to nothing that can be cloned: {target}"))
 }
 
-fn of_wrapper(world: &World, wrapper: &Value) -> Option<String> {
+fn of_wrapper(world: &SimulatedWorld, wrapper: &Value) -> Option<String> {
     let name = wrapper["metadata"]["name"].as_str().unwrap_or_default();
     let image = wrapper["spec"]["vmDiskImageRef"]["name"].as_str().unwrap_or_default();
     let stored = world.server.get(IMAGES, NAMESPACE, image);

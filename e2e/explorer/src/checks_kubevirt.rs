@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use vmpool_invariants::object::{Kind, Object};
+use vmpool_invariants::object::{JsonObject, TestedKind};
 use vmpool_model::{HandledRequest, Verb};
 
 use crate::instance::is_tested;
 use crate::manifest_kubevirt::{CLAIM, DEFAULT_INSTANCETYPE};
-use crate::world::{NAMESPACE, World};
+use crate::world::{NAMESPACE, SimulatedWorld};
 
 const CORES: &str = "/template/spec/domain/cpu/cores";
 const PREFERENCES: &str = "virtualmachinepreferences.instancetype.kubevirt.io";
@@ -18,7 +18,11 @@ const INSTANCES: &str = "virtualmachineinstances.kubevirt.io";
 
 /// Machines and instances that lack the template of the pool. Instances of machines that a user stopped or whose run
 /// strategy a user changed may lack it.
-pub(crate) fn outdated_machines(world: &World, pool: &Object, members: &[&Object]) -> Vec<String> {
+pub(crate) fn outdated_machines(
+    world: &SimulatedWorld,
+    pool: &JsonObject,
+    members: &[&JsonObject],
+) -> Vec<String> {
     if !pool.is_kubevirt() || pool.at("/spec/paused") == true {
         return Vec::new();
     }
@@ -66,7 +70,7 @@ pub(crate) fn outdated_machines(world: &World, pool: &Object, members: &[&Object
 
 /// The copies of instance types and preferences: all machines that a controller made from one revision use the same ones, and no
 /// machine is created before its copies.
-pub(crate) fn copies(world: &World, served: &[HandledRequest]) -> Vec<String> {
+pub(crate) fn copy_violations(world: &SimulatedWorld, served: &[HandledRequest]) -> Vec<String> {
     let (mut found, mut made) = (Vec::new(), BTreeSet::new());
     for HandledRequest { call, code, .. } in served {
         if call.verb != Verb::Create || *code >= 300 || !is_tested(&call.sender) {
@@ -84,7 +88,7 @@ pub(crate) fn copies(world: &World, served: &[HandledRequest]) -> Vec<String> {
         }
     }
     let mut copies: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
-    for change in world.history().changes().iter().filter(|change| change.kind == Kind::Machine) {
+    for change in world.history().changes().iter().filter(|change| change.kind == TestedKind::Machine) {
         let machine = &change.object;
         let (pool, revision) = (machine.text("/metadata/ownerReferences/0/uid"), machine.text(REVISION));
         if pool.is_empty() || revision.is_empty() {
@@ -103,7 +107,7 @@ pub(crate) fn copies(world: &World, served: &[HandledRequest]) -> Vec<String> {
 }
 
 /// The vCPUs in the copy of the instance type that a machine names, and those of its instance.
-fn sizes(world: &World, machine: &Object, instance: &Value) -> Option<(u64, u64)> {
+fn sizes(world: &SimulatedWorld, machine: &JsonObject, instance: &Value) -> Option<(u64, u64)> {
     let copy = machine.at("/spec/instancetype/revisionName").as_str()?;
     let copy = world.server.get(REVISIONS, NAMESPACE, copy)?;
     let sockets = instance.pointer("/spec/domain/cpu/sockets")?.as_u64()?;
@@ -111,7 +115,7 @@ fn sizes(world: &World, machine: &Object, instance: &Value) -> Option<(u64, u64)
 }
 
 /// The field of the template and the kind of the object for which a pool waits, if it waits for one.
-fn awaited(pool: &Object) -> Option<(&'static str, &'static str)> {
+fn awaited(pool: &JsonObject) -> Option<(&'static str, &'static str)> {
     match pool.condition("TemplateResolved")?["reason"].as_str()? {
         "InstancetypeNotFound" | "InferenceFailed" => Some(("instancetype", INSTANCETYPES)),
         "PreferenceNotFound" => Some(("preference", PREFERENCES)),
@@ -121,7 +125,7 @@ fn awaited(pool: &Object) -> Option<(&'static str, &'static str)> {
 
 /// Whether the template of the pool names an instance type or a preference that does not exist, or sets its memory beside the
 /// instance type.
-pub(crate) fn waits_for_type(world: &World, pool: &Object) -> bool {
+pub(crate) fn waits_for_type(world: &SimulatedWorld, pool: &JsonObject) -> bool {
     if let Some((field, resource)) = awaited(pool) {
         let matcher = pool.at(&format!("/spec/virtualMachineTemplate/spec/{field}"));
         let claim = world.server.get("persistentvolumeclaims", NAMESPACE, CLAIM);
@@ -139,7 +143,7 @@ pub(crate) fn waits_for_type(world: &World, pool: &Object) -> bool {
 }
 
 /// A pool that waits for its instance type or its preference, although a stored revision with its template has a copy.
-pub(crate) fn unused_copies(world: &World, pool: &Object) -> Vec<String> {
+pub(crate) fn unused_copies(world: &SimulatedWorld, pool: &JsonObject) -> Vec<String> {
     let Some((field, _)) = awaited(pool) else { return Vec::new() };
     let revisions = world.server.all(REVISIONS);
     let has_copy = revisions.iter().filter(|revision| {

@@ -2,19 +2,19 @@
 
 use jiff::Timestamp;
 use vmpool_invariants::UserActions;
-use vmpool_invariants::object::{Kind, Object};
+use vmpool_invariants::object::{JsonObject, TestedKind};
 use vmpool_invariants::protection::is_protected;
 use vmpool_model::{HandledRequest, Verb};
 
 use crate::instance::CONTROLLER;
-use crate::world::World;
+use crate::world::SimulatedWorld;
 
 /// The annotation that a controller writes before it deletes the instance.
 const RESTARTING: &str = "vmpool.dev/restarting";
 
 /// Instances that a controller deleted while their machines were protected and not being restarted.
 pub(crate) fn restarted_machines(
-    world: &World,
+    world: &SimulatedWorld,
     served: &[HandledRequest],
     actions: &UserActions,
 ) -> Vec<String> {
@@ -41,8 +41,13 @@ pub(crate) fn restarted_machines(
 }
 
 /// The last state of a machine before a moment.
-fn at<'w>(world: &'w World, name: &str, before: impl Fn(Timestamp) -> bool) -> Option<&'w Object> {
+fn at<'w>(
+    world: &'w SimulatedWorld,
+    name: &str,
+    before: impl Fn(Timestamp) -> bool,
+) -> Option<&'w JsonObject> {
     let changes = world.history().changes().iter().rev();
-    let mut machine = changes.filter(|change| change.kind == Kind::Machine && change.object.name() == name);
+    let mut machine =
+        changes.filter(|change| change.kind == TestedKind::Machine && change.object.name() == name);
     machine.find(|change| before(change.at)).filter(|change| !change.removed).map(|change| &change.object)
 }

@@ -6,29 +6,33 @@
 
 use std::collections::BTreeMap;
 
-use vmpool_invariants::object::Kind;
+use vmpool_invariants::object::TestedKind;
 use vmpool_invariants::{UserActions, other_namespaces, settled};
 use vmpool_test_cluster::control_plane::AuditEntry;
 
 use crate::instance::CONTROLLER;
-use crate::world::{TENANT, World};
+use crate::world::{SimulatedWorld, TENANT};
 
 /// Violations by requests in the namespace of the tenant. All targeted removals of a schedule are in the other namespace.
-pub(crate) fn violations(world: &World, actions: &UserActions, audit: &[AuditEntry]) -> Vec<String> {
+pub(crate) fn tenant_violations(
+    world: &SimulatedWorld,
+    actions: &UserActions,
+    audit: &[AuditEntry],
+) -> Vec<String> {
     let history = &world.tenant_history;
     let actions = UserActions { completed_removals: BTreeMap::new(), ..actions.clone() };
-    let found = vmpool_invariants::violations(history, &actions, audit, CONTROLLER);
+    let found = vmpool_invariants::check_history(history, &actions, audit, CONTROLLER);
     let of_tenant = found.iter().map(|found| format!("in namespace {TENANT}: {found}"));
-    let touched = other_namespaces::violations(&world.forged, audit, CONTROLLER);
+    let touched = other_namespaces::check_other_namespaces(&world.forged, audit, CONTROLLER);
     of_tenant.chain(touched.iter().map(ToString::to_string)).collect()
 }
 
 /// What the pool of the tenant lacks in a settled world.
-pub(crate) fn settled_violations(world: &World) -> Vec<String> {
+pub(crate) fn settled_violations(world: &SimulatedWorld) -> Vec<String> {
     let state = world.tenant_history.state();
     let mut found = Vec::new();
-    for pool in state.all(Kind::Pool).filter(|pool| !pool.is_terminating()) {
-        let members = state.members(pool.uid());
+    for pool in state.all(TestedKind::Pool).filter(|pool| !pool.is_terminating()) {
+        let members = state.machines_of_pool(pool.uid());
         found.extend(settled::status_errors(pool, &members).iter().map(ToString::to_string));
         let desired = pool.number("/spec/replicas").unwrap_or_default();
         if i64::try_from(members.len()).ok() != Some(desired) {

@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use vmpool_runtime::Env;
 
 use crate::aggregation::AggregatedApi;
-use crate::attempt::{Attempt, Holding, Release, Target};
-use crate::repeated_request::{Progress, Request};
+use crate::attempt::{ClaimReleaseRequest, ClientRequestEvent, Holding, MachineToRemove};
+use crate::repeated_request::{RepeatedRequest, RepeatedRequestProgress};
 
 /// A request to claim a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct ClaimParameters {
     /// The id.
     pub id: &'static str,
     /// `durationSeconds`.
@@ -22,7 +22,7 @@ pub struct Claim {
 }
 
 /// A caller of the aggregated API.
-pub struct Caller {
+pub struct AggregatedClaimClient {
     /// The caller's connection to the aggregated API.
     pub front: AggregatedApi,
     /// Clock, tasks and randomness.
@@ -32,53 +32,63 @@ pub struct Caller {
     /// The path of the pool.
     pub pool: String,
     /// Collects the outcome of each attempt.
-    pub attempts: Arc<Mutex<Vec<Attempt>>>,
+    pub attempts: Arc<Mutex<Vec<ClientRequestEvent>>>,
 }
 
-impl Caller {
-    fn request(&self, subresource: &str, body: Value) -> Request {
+impl AggregatedClaimClient {
+    fn request(&self, subresource: &str, body: Value) -> RepeatedRequest {
         let (front, env) = (self.front.clone(), self.env.clone());
-        Request { front, env, first: self.first, path: format!("{}/{subresource}", self.pool), body }
+        RepeatedRequest { front, env, first: self.first, path: format!("{}/{subresource}", self.pool), body }
     }
 
     /// Claims a machine, and repeats the request with the same id until the outcome is known.
-    pub async fn claim(self, claim: Claim) {
-        let Claim { id, seconds, renew } = claim;
+    pub async fn claim(self, claim: ClaimParameters) {
+        let ClaimParameters { id, seconds, renew } = claim;
         let body = json!({ "id": id, "durationSeconds": seconds, "renew": renew });
         let record = |attempt| self.attempts.lock().push(attempt);
         let request = self.request("claim", body);
         request
             .repeat_until_known(|progress| match progress {
-                Progress::Sent => {}
-                Progress::Succeeded(body) => record(match holding(id, &body) {
-                    Some(holding) => Attempt::Claimed(holding),
-                    None => Attempt::Unknown(format!("the response to a claim is incomplete: {body}")),
+                RepeatedRequestProgress::Sent => {}
+                RepeatedRequestProgress::Succeeded(body) => record(match holding(id, &body) {
+                    Some(holding) => ClientRequestEvent::Claimed(holding),
+                    None => {
+                        ClientRequestEvent::Unknown(format!("the response to a claim is incomplete: {body}"))
+                    }
                 }),
-                Progress::Rejected(text) | Progress::Unknown(text) => record(Attempt::Unknown(text)),
+                RepeatedRequestProgress::Rejected(text) | RepeatedRequestProgress::Unknown(text) => {
+                    record(ClientRequestEvent::Unknown(text));
+                }
             })
             .await;
     }
 
     /// Releases a machine. With `Remove`, this is also a targeted removal.
-    pub async fn release(self, release: Release) {
+    pub async fn release(self, release: ClaimReleaseRequest) {
         let Holding { id, uid, name, .. } = release.holding.clone();
         let body = json!({ "id": id, "machineUID": uid, "then": release.then });
-        let targets = vec![Target { name, uid }];
+        let targets = vec![MachineToRemove { name, uid }];
         let removes = release.then == "Remove";
         let record = |attempt| self.attempts.lock().push(attempt);
         let request = self.request("release", body);
         request
             .repeat_until_known(|progress| match progress {
-                Progress::Sent => {
-                    record(Attempt::ReleaseSent(release.clone()));
+                RepeatedRequestProgress::Sent => {
+                    record(ClientRequestEvent::ReleaseSent(release.clone()));
                     if removes {
-                        record(Attempt::Sent(targets.clone()));
+                        record(ClientRequestEvent::Sent(targets.clone()));
                     }
                 }
-                Progress::Succeeded(_) if removes => record(Attempt::Succeeded(targets.clone())),
-                Progress::Rejected(text) if removes => record(Attempt::Rejected(targets.clone(), text)),
-                Progress::Succeeded(_) => {}
-                Progress::Rejected(text) | Progress::Unknown(text) => record(Attempt::Unknown(text)),
+                RepeatedRequestProgress::Succeeded(_) if removes => {
+                    record(ClientRequestEvent::Succeeded(targets.clone()));
+                }
+                RepeatedRequestProgress::Rejected(text) if removes => {
+                    record(ClientRequestEvent::Rejected(targets.clone(), text));
+                }
+                RepeatedRequestProgress::Succeeded(_) => {}
+                RepeatedRequestProgress::Rejected(text) | RepeatedRequestProgress::Unknown(text) => {
+                    record(ClientRequestEvent::Unknown(text));
+                }
             })
             .await;
     }

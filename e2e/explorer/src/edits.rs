@@ -2,21 +2,26 @@
 
 use serde_json::{Value, json};
 use vmpool_api::labels;
-use vmpool_invariants::platform::PlatformName;
+use vmpool_invariants::platform::TestedPlatform;
 
-use crate::manifest::{self, disk, templates};
+use crate::manifest::{self, disk_template, spec_with_disk_templates};
 use crate::manifest_kubevirt::{self as kubevirt, LABEL, TypeSource};
 use crate::requests::stored_pool;
-use crate::world::World;
+use crate::world::SimulatedWorld;
 
 /// A pool with this number of replicas, this scale-down policy and these disk templates.
-pub(crate) fn pool(world: &World, replicas: i64, policy: &str, disks: &[(&'static str, Value)]) -> Value {
+pub(crate) fn pool_for_world(
+    world: &SimulatedWorld,
+    replicas: i64,
+    policy: &str,
+    disks: &[(&'static str, Value)],
+) -> Value {
     match world.platform() {
-        PlatformName::Dvp => manifest::pool(replicas, policy, disks),
-        PlatformName::KubeVirt => {
-            let pool = kubevirt::pool(replicas, sort_policy(policy), disks);
+        TestedPlatform::Dvp => manifest::dvp_pool(replicas, policy, disks),
+        TestedPlatform::KubeVirt => {
+            let pool = kubevirt::kubevirt_pool(replicas, sort_policy(policy), disks);
             match world.instancetypes() {
-                Some(from) => kubevirt::typed(pool, from),
+                Some(from) => kubevirt::pool_with_instancetype(pool, from),
                 None => pool,
             }
         }
@@ -24,7 +29,7 @@ pub(crate) fn pool(world: &World, replicas: i64, policy: &str, disks: &[(&'stati
 }
 
 /// The spec with this number of cores, or with another instance type.
-pub(crate) fn cores(world: &World, cores: i64) -> Value {
+pub(crate) fn spec_with_cores(world: &SimulatedWorld, cores: i64) -> Value {
     if let Some(from) = world.instancetypes() {
         let mut matcher = json!({ "name": null, "kind": null, "inferFromVolume": null });
         let now = if from == TypeSource::Claim && cores % 2 == 0 {
@@ -39,23 +44,23 @@ pub(crate) fn cores(world: &World, cores: i64) -> Value {
     }
     let cpu = json!({ "cores": cores });
     match world.platform() {
-        PlatformName::Dvp => json!({ "virtualMachineTemplate": { "spec": { "cpu": cpu } } }),
-        PlatformName::KubeVirt => json!({ "virtualMachineTemplate": { "spec": { "template": { "spec": {
+        TestedPlatform::Dvp => json!({ "virtualMachineTemplate": { "spec": { "cpu": cpu } } }),
+        TestedPlatform::KubeVirt => json!({ "virtualMachineTemplate": { "spec": { "template": { "spec": {
             "domain": { "cpu": cpu },
         } } } } }),
     }
 }
 
 /// The spec with this scale-down policy.
-pub(crate) fn policy(world: &World, policy: &str) -> Value {
-    if world.platform() == PlatformName::Dvp {
+pub(crate) fn scale_down_policy_spec(world: &SimulatedWorld, policy: &str) -> Value {
+    if world.platform() == TestedPlatform::Dvp {
         return json!({ "scaleDownPolicy": policy });
     }
     let pool = stored_pool(world).unwrap_or_default();
     let preserves = pool["spec"]["scaleInStrategy"].to_string().contains("Offline");
     let mut strategy = json!({ "unmanaged": null, "opportunistic": null, "proactive": null });
     if let (Some(all), Value::Object(one)) =
-        (strategy.as_object_mut(), kubevirt::strategy(sort_policy(policy), preserves))
+        (strategy.as_object_mut(), kubevirt::scale_in_strategy(sort_policy(policy), preserves))
     {
         all.extend(one);
     }
@@ -63,51 +68,51 @@ pub(crate) fn policy(world: &World, policy: &str) -> Value {
 }
 
 /// The spec with one more disk template; `None` if the pool has it.
-pub(crate) fn add_disk(world: &World, name: &str, reclaim: &Value) -> Option<Value> {
-    if world.platform() == PlatformName::KubeVirt {
+pub(crate) fn add_disk(world: &SimulatedWorld, name: &str, reclaim: &Value) -> Option<Value> {
+    if world.platform() == TestedPlatform::KubeVirt {
         let mut names = volumes_of(world)?;
         let is_new = !names.iter().any(|known| known == name);
         names.push(name.to_owned());
-        return is_new.then(|| kubevirt::templates(&names, world.instancetypes()));
+        return is_new.then(|| kubevirt::spec_with_data_volumes(&names, world.instancetypes()));
     }
     let known = |disks: &[Value]| disks.iter().any(|disk| disk["name"] == *name);
     let (mut devices, mut disks) = disks_of(world).filter(|(_, disks)| !known(disks))?;
     devices.push(json!({ "kind": "VirtualDisk", "name": name }));
-    disks.push(disk(name, reclaim));
-    Some(templates(&devices, &disks))
+    disks.push(disk_template(name, reclaim));
+    Some(spec_with_disk_templates(&devices, &disks))
 }
 
 /// The spec without a disk template; `None` if no other would be left.
-pub(crate) fn remove_disk(world: &World, name: &str) -> Option<Value> {
-    if world.platform() == PlatformName::KubeVirt {
+pub(crate) fn remove_disk(world: &SimulatedWorld, name: &str) -> Option<Value> {
+    if world.platform() == TestedPlatform::KubeVirt {
         let mut names = volumes_of(world)?;
         names.retain(|known| known != name);
-        return (!names.is_empty()).then(|| kubevirt::templates(&names, world.instancetypes()));
+        return (!names.is_empty()).then(|| kubevirt::spec_with_data_volumes(&names, world.instancetypes()));
     }
     let (mut devices, mut disks) = disks_of(world)?;
     devices.retain(|device| device["name"] != *name);
     disks.retain(|disk| disk["name"] != *name);
-    (!disks.is_empty()).then(|| templates(&devices, &disks))
+    (!disks.is_empty()).then(|| spec_with_disk_templates(&devices, &disks))
 }
 
 /// The patch after which a machine does not belong to its pool by its labels.
-pub(crate) fn without_labels(platform: PlatformName) -> Value {
+pub(crate) fn without_labels(platform: TestedPlatform) -> Value {
     let label = match platform {
-        PlatformName::Dvp => labels::POOL_UID,
-        PlatformName::KubeVirt => LABEL,
+        TestedPlatform::Dvp => labels::POOL_UID,
+        TestedPlatform::KubeVirt => LABEL,
     };
     json!({ "metadata": { "labels": { (label): null } } })
 }
 
 /// The devices and the disk templates of the pool.
-fn disks_of(world: &World) -> Option<(Vec<Value>, Vec<Value>)> {
+fn disks_of(world: &SimulatedWorld) -> Option<(Vec<Value>, Vec<Value>)> {
     let pool = stored_pool(world)?;
     let list = |pointer: &str| pool.pointer(pointer)?.as_array().cloned();
     list("/spec/virtualMachineTemplate/spec/blockDeviceRefs").zip(list("/spec/virtualDiskTemplates"))
 }
 
 /// The names of the DataVolume templates of the pool.
-fn volumes_of(world: &World) -> Option<Vec<String>> {
+fn volumes_of(world: &SimulatedWorld) -> Option<Vec<String>> {
     let pool = stored_pool(world)?;
     let all = pool.pointer("/spec/virtualMachineTemplate/spec/dataVolumeTemplates")?.as_array()?;
     Some(all.iter().filter_map(|one| one["metadata"]["name"].as_str().map(str::to_owned)).collect())

@@ -2,20 +2,20 @@
 //! only its pools have, and four of disk images.
 
 use serde_json::{Value, json};
-use vmpool_invariants::platform::PlatformName;
+use vmpool_invariants::platform::TestedPlatform;
 
-use crate::admission_policy::AdmissionPolicy;
-use crate::claim_client::Claim;
+use crate::admission_policy::AdmissionPolicyEffect;
+use crate::claim_client::ClaimParameters;
 use crate::fault::{ReadFault, WriteFault};
-use crate::manifest::resources;
-use crate::operation::{Operation, Removal};
+use crate::manifest::resources_of_platform;
+use crate::operation::{RemovalOperation, ScheduleOperation};
 use crate::operation_image::ImageOperation;
 use crate::operation_kubevirt::KubeVirtOperation;
 use crate::operation_protection::ProtectionOperation;
 use crate::operation_tenant::{Forgery, TenantOperation};
-use crate::schedule::{Schedule, Verdict};
+use crate::schedule::{Schedule, ScheduleResult};
 use crate::webhook::WebhookState;
-use crate::world::Options;
+use crate::world::SimulatedWorldOptions;
 
 /// Pause between the prelude and the scenario's own step, in milliseconds.
 const PRELUDE_PAUSE: u64 = 4000;
@@ -35,85 +35,109 @@ const UNCONFIRMED: [WriteFault; 4] =
 
 /// A scenario: what happens if no fault is injected.
 #[derive(Clone, Debug)]
-pub struct Scenario {
+pub struct FaultScenario {
     /// The platform of the pool.
-    pub platform: PlatformName,
+    pub platform: TestedPlatform,
     /// Whether the subject is disk images. The world has no pool then.
     pub images: bool,
     /// The subject, as printed in reports.
     pub name: &'static str,
     /// Steps that prepare the world.
-    pub prelude: Vec<(u64, Operation)>,
+    pub prelude: Vec<(u64, ScheduleOperation)>,
     /// The step under test. No fault is injected before it.
-    pub op: Operation,
+    pub op: ScheduleOperation,
 }
 
 /// A disk that is deleted with its machine.
-fn own() -> Vec<(&'static str, Value)> {
+fn ephemeral_disk() -> Vec<(&'static str, Value)> {
     vec![("root", Value::Null)]
 }
 
 /// A second disk that stays for the next machine. Pools of KubeVirt then preserve all storage.
-fn kept(ttl: &str) -> Vec<(&'static str, Value)> {
+fn retained_disk(ttl: &str) -> Vec<(&'static str, Value)> {
     vec![("root", Value::Null), ("cache", json!({ "onScaleDown": "Retain", "keep": 0, "ttl": ttl }))]
 }
 
-impl Scenario {
-    fn of_pools(platform: PlatformName, name: &'static str, prelude: Vec<Operation>, op: Operation) -> Self {
+impl FaultScenario {
+    fn of_pools(
+        platform: TestedPlatform,
+        name: &'static str,
+        prelude: Vec<ScheduleOperation>,
+        op: ScheduleOperation,
+    ) -> Self {
         let pauses = std::iter::once(0).chain(std::iter::repeat(PRELUDE_PAUSE));
         Self { platform, images: false, name, prelude: pauses.zip(prelude).collect(), op }
     }
 }
 
 /// All scenarios.
-pub fn scenarios(platform: PlatformName) -> Vec<Scenario> {
-    let scenario = |name, prelude, op| Scenario::of_pools(platform, name, prelude, op);
+pub fn all_scenarios(platform: TestedPlatform) -> Vec<FaultScenario> {
+    let scenario = |name, prelude, op| FaultScenario::of_pools(platform, name, prelude, op);
     let claim = |seconds| {
-        Operation::Protection(ProtectionOperation::Claim(Claim { id: "a", seconds, renew: false }, 0))
+        ScheduleOperation::Protection(ProtectionOperation::Claim(
+            ClaimParameters { id: "a", seconds, renew: false },
+            0,
+        ))
     };
-    let named = Removal { targets: vec![0, 2], first: 0, pinned: true, forced: false, dry_run: false };
+    let named =
+        RemovalOperation { targets: vec![0, 2], first: 0, pinned: true, forced: false, dry_run: false };
     let mut all = vec![
-        scenario("up", vec![], Operation::CreatePool(3, "NewestFirst", kept("10m"))),
-        scenario("down", vec![Operation::CreatePool(3, "NewestFirst", own())], Operation::Scale(1)),
+        scenario("up", vec![], ScheduleOperation::CreatePool(3, "NewestFirst", retained_disk("10m"))),
+        scenario(
+            "down",
+            vec![ScheduleOperation::CreatePool(3, "NewestFirst", ephemeral_disk())],
+            ScheduleOperation::Scale(1),
+        ),
         scenario(
             "removal by name",
-            vec![Operation::CreatePool(3, "Explicit", own())],
-            Operation::RemoveTargets(named),
+            vec![ScheduleOperation::CreatePool(3, "Explicit", ephemeral_disk())],
+            ScheduleOperation::RemoveTargets(named),
         ),
-        scenario("a claim", vec![Operation::CreatePool(2, "NewestFirst", own())], claim(10)),
+        scenario(
+            "a claim",
+            vec![ScheduleOperation::CreatePool(2, "NewestFirst", ephemeral_disk())],
+            claim(10),
+        ),
         scenario(
             "a claimed machine replaced",
-            vec![Operation::CreatePool(2, "NewestFirst", own()), claim(100)],
-            Operation::Protection(ProtectionOperation::Release("a", "Replace", 0)),
+            vec![ScheduleOperation::CreatePool(2, "NewestFirst", ephemeral_disk()), claim(100)],
+            ScheduleOperation::Protection(ProtectionOperation::Release("a", "Replace", 0)),
         ),
         scenario(
             "reuse",
-            vec![Operation::CreatePool(2, "NewestFirst", kept("10m")), Operation::Scale(0)],
-            Operation::Scale(2),
+            vec![
+                ScheduleOperation::CreatePool(2, "NewestFirst", retained_disk("10m")),
+                ScheduleOperation::Scale(0),
+            ],
+            ScheduleOperation::Scale(2),
         ),
-        scenario("rollout", vec![Operation::CreatePool(3, "Explicit", own())], Operation::SetCores(2)),
+        scenario(
+            "rollout",
+            vec![ScheduleOperation::CreatePool(3, "Explicit", ephemeral_disk())],
+            ScheduleOperation::SetCores(2),
+        ),
         scenario(
             "a disk template removed",
-            vec![Operation::CreatePool(2, "OldestFirst", kept("10m"))],
-            Operation::RemoveDiskTemplate("cache"),
+            vec![ScheduleOperation::CreatePool(2, "OldestFirst", retained_disk("10m"))],
+            ScheduleOperation::RemoveDiskTemplate("cache"),
         ),
         scenario(
             "free disks collected",
-            vec![Operation::CreatePool(2, "NewestFirst", kept("5s"))],
-            Operation::Scale(0),
+            vec![ScheduleOperation::CreatePool(2, "NewestFirst", retained_disk("5s"))],
+            ScheduleOperation::Scale(0),
         ),
         scenario(
             "a machine lost",
-            vec![Operation::CreatePool(2, "Explicit", kept("10m"))],
-            Operation::DeleteMachine(0),
+            vec![ScheduleOperation::CreatePool(2, "Explicit", retained_disk("10m"))],
+            ScheduleOperation::DeleteMachine(0),
         ),
         scenario(
             "the pool deleted",
-            vec![Operation::CreatePool(2, "NewestFirst", kept("10m"))],
-            Operation::DeletePool("Background"),
+            vec![ScheduleOperation::CreatePool(2, "NewestFirst", retained_disk("10m"))],
+            ScheduleOperation::DeletePool("Background"),
         ),
     ];
-    if platform == PlatformName::KubeVirt {
+    if platform == TestedPlatform::KubeVirt {
         all.extend(kubevirt_scenarios());
         all.extend(image_scenarios());
     }
@@ -121,58 +145,72 @@ pub fn scenarios(platform: PlatformName) -> Vec<Scenario> {
 }
 
 /// The scenarios that only pools of KubeVirt have.
-fn kubevirt_scenarios() -> Vec<Scenario> {
-    let scenario = |name, prelude, op| Scenario::of_pools(PlatformName::KubeVirt, name, prelude, op);
-    let only = Operation::KubeVirt;
-    let create = |replicas, disks| Operation::CreatePool(replicas, "DescendingOrder", disks);
+fn kubevirt_scenarios() -> Vec<FaultScenario> {
+    let scenario = |name, prelude, op| FaultScenario::of_pools(TestedPlatform::KubeVirt, name, prelude, op);
+    let only = ScheduleOperation::KubeVirt;
+    let create = |replicas, disks| ScheduleOperation::CreatePool(replicas, "DescendingOrder", disks);
     let manual = |which| only(KubeVirtOperation::SetRunStrategy(which, "Manual"));
     vec![
-        scenario("paused", vec![create(3, own())], only(KubeVirtOperation::SetPaused(true))),
+        scenario("paused", vec![create(3, ephemeral_disk())], only(KubeVirtOperation::SetPaused(true))),
         scenario(
             "continued",
             vec![
-                create(2, own()),
+                create(2, ephemeral_disk()),
                 only(KubeVirtOperation::SetPaused(true)),
-                Operation::SetCores(2),
-                Operation::Scale(3),
+                ScheduleOperation::SetCores(2),
+                ScheduleOperation::Scale(3),
             ],
             only(KubeVirtOperation::SetPaused(false)),
         ),
         scenario(
             "healed",
-            vec![create(2, kept("10m")), only(KubeVirtOperation::SetHealing(true))],
+            vec![create(2, retained_disk("10m")), only(KubeVirtOperation::SetHealing(true))],
             only(KubeVirtOperation::FailStarts(0, 2)),
         ),
-        scenario("an instance deleted", vec![create(2, own())], only(KubeVirtOperation::DeleteInstance(0))),
-        scenario("restarts by request", vec![create(2, own()), manual(0), manual(1)], Operation::SetCores(2)),
-        scenario("released", vec![create(2, own())], Operation::RemoveLabels(0)),
-        scenario("detached", vec![create(2, own())], Operation::RemoveOwner(0)),
+        scenario(
+            "an instance deleted",
+            vec![create(2, ephemeral_disk())],
+            only(KubeVirtOperation::DeleteInstance(0)),
+        ),
+        scenario(
+            "restarts by request",
+            vec![create(2, ephemeral_disk()), manual(0), manual(1)],
+            ScheduleOperation::SetCores(2),
+        ),
+        scenario("released", vec![create(2, ephemeral_disk())], ScheduleOperation::RemoveLabels(0)),
+        scenario("detached", vec![create(2, ephemeral_disk())], ScheduleOperation::RemoveOwner(0)),
         scenario(
             "returned",
-            vec![create(2, own()), Operation::RemoveOwner(0)],
+            vec![create(2, ephemeral_disk()), ScheduleOperation::RemoveOwner(0)],
             only(KubeVirtOperation::ReturnOwner(0)),
         ),
         scenario(
             "a larger budget",
-            vec![create(3, own()), only(KubeVirtOperation::SetMaxUnavailable(2))],
-            Operation::SetCores(2),
+            vec![create(3, ephemeral_disk()), only(KubeVirtOperation::SetMaxUnavailable(2))],
+            ScheduleOperation::SetCores(2),
         ),
-        scenario("a label changed", vec![create(3, own())], only(KubeVirtOperation::SetTier(2))),
+        scenario("a label changed", vec![create(3, ephemeral_disk())], only(KubeVirtOperation::SetTier(2))),
         scenario(
             "a disk template added",
-            vec![create(2, kept("10m"))],
-            Operation::AddDiskTemplate("extra", Value::Null),
+            vec![create(2, retained_disk("10m"))],
+            ScheduleOperation::AddDiskTemplate("extra", Value::Null),
         ),
     ]
 }
 
 /// The scenarios of disk images: an image is held, or deleted, or both at the same time.
-fn image_scenarios() -> Vec<Scenario> {
-    let image = |ttl| Operation::Image(ImageOperation::Create("debian", ttl));
-    let wrapper = |creates| Operation::Image(ImageOperation::CreateWrapper("one", "debian", creates));
-    let scenario = |name, prelude: Vec<Operation>, op| {
+fn image_scenarios() -> Vec<FaultScenario> {
+    let image = |ttl| ScheduleOperation::Image(ImageOperation::Create("debian", ttl));
+    let wrapper = |creates| ScheduleOperation::Image(ImageOperation::CreateWrapper("one", "debian", creates));
+    let scenario = |name, prelude: Vec<ScheduleOperation>, op| {
         let prelude = prelude.into_iter().zip([0, PRELUDE_PAUSE]).map(|(op, pause)| (pause, op)).collect();
-        Scenario { platform: PlatformName::KubeVirt, images: true, name, prelude, op: Operation::Image(op) }
+        FaultScenario {
+            platform: TestedPlatform::KubeVirt,
+            images: true,
+            name,
+            prelude,
+            op: ScheduleOperation::Image(op),
+        }
     };
     vec![
         scenario("a wrapper creates its image", vec![], ImageOperation::CreateWrapper("one", "debian", true)),
@@ -189,12 +227,12 @@ fn image_scenarios() -> Vec<Scenario> {
 /// Schedules with their names.
 type Named = Vec<(String, Schedule)>;
 
-impl Scenario {
-    fn schedule(&self, steps: Vec<(u64, Operation)>) -> Schedule {
+impl FaultScenario {
+    fn schedule(&self, steps: Vec<(u64, ScheduleOperation)>) -> Schedule {
         // The scenario's own step counts even if `steps` leaves it out, so that the prelude is the same in both cases.
-        let uses_api = steps.iter().map(|(_, op)| op).chain([&self.op]).any(Operation::uses_api);
+        let uses_api = steps.iter().map(|(_, op)| op).chain([&self.op]).any(ScheduleOperation::uses_api);
         let apiservers = if uses_api { 2 } else { 0 };
-        let options = Options {
+        let options = SimulatedWorldOptions {
             platform: self.platform,
             seed: 11,
             controllers: 1,
@@ -202,14 +240,14 @@ impl Scenario {
             webhook: true,
             latency: 10,
             images: self.images,
-            ..Options::default()
+            ..SimulatedWorldOptions::default()
         };
         Schedule { options, steps, ..Schedule::default() }
     }
 
     /// What the controllers watch.
     fn watched(&self) -> &'static [&'static str] {
-        resources(self.platform, self.images).watched
+        resources_of_platform(self.platform, self.images).watched
     }
 
     /// The scenario without faults.
@@ -225,8 +263,8 @@ impl Scenario {
     /// The scenario after its prelude. `before_scenario` runs first, directly after the prelude.
     fn after_prelude(
         &self,
-        before_scenario: Vec<(u64, Operation)>,
-        scenario: Vec<(u64, Operation)>,
+        before_scenario: Vec<(u64, ScheduleOperation)>,
+        scenario: Vec<(u64, ScheduleOperation)>,
     ) -> Schedule {
         let mut steps = self.prelude.clone();
         let prepared = steps.len();
@@ -239,11 +277,11 @@ impl Scenario {
 
     /// Every schedule that injects one fault into the scenario. `before` and `plain` are the verdicts of the schedules
     /// with these names. They contain the number of positions.
-    pub fn with_faults(&self, before: &Verdict, plain: &Verdict) -> Named {
+    pub fn with_faults(&self, before: &ScheduleResult, plain: &ScheduleResult) -> Named {
         let mut all = self.requests(before, plain);
         all.extend(self.watches(plain));
         all.extend(self.at_offsets());
-        all.extend(self.unseen(before, plain));
+        all.extend(self.schedules_without_events(before, plain));
         for (name, _) in &mut all {
             *name = format!("{}: {name}", self.name);
         }
@@ -251,7 +289,7 @@ impl Scenario {
     }
 
     /// Each request with each fault.
-    fn requests(&self, before: &Verdict, plain: &Verdict) -> Named {
+    fn requests(&self, before: &ScheduleResult, plain: &ScheduleResult) -> Named {
         let mut all = Named::new();
         for at in before.writes..plain.writes {
             for write_fault in WriteFault::ALL.into_iter().chain(WriteFault::OF_SLOW_ADMISSION) {
@@ -272,31 +310,31 @@ impl Scenario {
     }
 
     /// Each watch, and all watches together, behind by each possible number of events.
-    fn watches(&self, plain: &Verdict) -> Named {
+    fn watches(&self, plain: &ScheduleResult) -> Named {
         let late = |behind| self.after_prelude(behind, vec![(0, self.op.clone())]);
         let mut all = Named::new();
         for (resource, events) in plain.events.iter().enumerate() {
             for behind in 1..=*events {
-                let schedule = late(vec![(0, Operation::DelayWatch(resource, behind))]);
+                let schedule = late(vec![(0, ScheduleOperation::DelayWatch(resource, behind))]);
                 all.push((format!("{} are {behind} events behind", self.watched()[resource]), schedule));
             }
         }
         for behind in 1..=plain.events.iter().copied().max().unwrap_or_default() {
-            let steps =
-                (0..self.watched().len()).map(|resource| (0, Operation::DelayWatch(resource, behind)));
+            let steps = (0..self.watched().len())
+                .map(|resource| (0, ScheduleOperation::DelayWatch(resource, behind)));
             all.push((format!("all watches are {behind} events behind"), late(steps.collect())));
         }
         all
     }
 
     /// Each unconfirmed write and each operation of a user while the watches of machines and disks deliver no events.
-    fn unseen(&self, before: &Verdict, plain: &Verdict) -> Named {
-        let without_watch_events = |scenario: Vec<(u64, Operation)>| {
-            let until = [(LONG, Operation::ReleaseWatches)];
+    fn schedules_without_events(&self, before: &ScheduleResult, plain: &ScheduleResult) -> Named {
+        let without_watch_events = |scenario: Vec<(u64, ScheduleOperation)>| {
+            let until = [(LONG, ScheduleOperation::ReleaseWatches)];
             // With images: what refers to them.
             let held: &[usize] = if self.images { &[0, 1, 5, 6] } else { &[1, 2] };
             self.after_prelude(
-                held.iter().map(|resource| (0, Operation::HoldWatch(*resource))).collect(),
+                held.iter().map(|resource| (0, ScheduleOperation::HoldWatch(*resource))).collect(),
                 scenario.into_iter().chain(until).collect(),
             )
         };
@@ -320,11 +358,11 @@ impl Scenario {
     }
 
     /// Operations of users that can run in parallel with the scenario.
-    fn users(&self) -> Vec<Operation> {
+    fn users(&self) -> Vec<ScheduleOperation> {
         match self.platform {
             _ if self.images => users_of_images(),
-            PlatformName::Dvp => users(),
-            PlatformName::KubeVirt => users().into_iter().chain(users_of_kubevirt()).collect(),
+            TestedPlatform::Dvp => users(),
+            TestedPlatform::KubeVirt => users().into_iter().chain(users_of_kubevirt()).collect(),
         }
     }
 
@@ -335,7 +373,10 @@ impl Scenario {
             for mut what in concurrent_operations(self.watched().len(), self.users()) {
                 let name = format!("{:?} after {at} ms", what[0].1);
                 what[0].0 += at;
-                let needs_two = matches!(what[0].1, Operation::PauseLeader | Operation::KillController(_));
+                let needs_two = matches!(
+                    what[0].1,
+                    ScheduleOperation::PauseLeader | ScheduleOperation::KillController(_)
+                );
                 what.insert(0, (0, self.op.clone()));
                 let mut schedule = self.after_prelude(Vec::new(), what);
                 if needs_two {
@@ -349,93 +390,105 @@ impl Scenario {
 }
 
 /// Operations that can run in parallel with a scenario.
-fn concurrent_operations(watched: usize, users: Vec<Operation>) -> Vec<Vec<(u64, Operation)>> {
+fn concurrent_operations(
+    watched: usize,
+    users: Vec<ScheduleOperation>,
+) -> Vec<Vec<(u64, ScheduleOperation)>> {
     let mut all = Vec::new();
     for resource in 0..watched {
-        all.push(vec![(0, Operation::EndWatch(resource, false))]);
-        all.push(vec![(0, Operation::EndWatch(resource, true))]);
-        all.push(vec![(0, Operation::RepeatEvent(resource))]);
+        all.push(vec![(0, ScheduleOperation::EndWatch(resource, false))]);
+        all.push(vec![(0, ScheduleOperation::EndWatch(resource, true))]);
+        all.push(vec![(0, ScheduleOperation::RepeatEvent(resource))]);
         // Events that were held when the connection breaks are never delivered.
         all.push(vec![
-            (0, Operation::HoldWatch(resource)),
-            (1500, Operation::CoalesceEvents(resource)),
-            (0, Operation::ReleaseWatches),
+            (0, ScheduleOperation::HoldWatch(resource)),
+            (1500, ScheduleOperation::CoalesceEvents(resource)),
+            (0, ScheduleOperation::ReleaseWatches),
         ]);
         all.push(vec![
-            (0, Operation::HoldWatch(resource)),
-            (1500, Operation::CompactHistory),
-            (0, Operation::EndWatch(resource, false)),
-            (0, Operation::ReleaseWatches),
+            (0, ScheduleOperation::HoldWatch(resource)),
+            (1500, ScheduleOperation::CompactHistory),
+            (0, ScheduleOperation::EndWatch(resource, false)),
+            (0, ScheduleOperation::ReleaseWatches),
         ]);
     }
     all.extend([
-        vec![(0, Operation::PauseLeader), (LONG, Operation::Resume)],
-        vec![(0, Operation::DisconnectController(0)), (LONG, Operation::Resume)],
-        vec![(0, Operation::KillController(0)), (0, Operation::KillController(0))],
+        vec![(0, ScheduleOperation::PauseLeader), (LONG, ScheduleOperation::Resume)],
+        vec![(0, ScheduleOperation::DisconnectController(0)), (LONG, ScheduleOperation::Resume)],
+        vec![(0, ScheduleOperation::KillController(0)), (0, ScheduleOperation::KillController(0))],
         vec![
-            (0, Operation::SetWebhook(WebhookState::Down)),
-            (LONG, Operation::SetWebhook(WebhookState::Works)),
+            (0, ScheduleOperation::SetWebhook(WebhookState::Down)),
+            (LONG, ScheduleOperation::SetWebhook(WebhookState::Works)),
         ],
         vec![
-            (0, Operation::SetWebhook(WebhookState::Hangs)),
-            (LONG, Operation::SetWebhook(WebhookState::Works)),
+            (0, ScheduleOperation::SetWebhook(WebhookState::Hangs)),
+            (LONG, ScheduleOperation::SetWebhook(WebhookState::Works)),
         ],
         vec![
-            (0, Operation::SetWebhook(WebhookState::Denies)),
-            (LONG, Operation::SetWebhook(WebhookState::Works)),
+            (0, ScheduleOperation::SetWebhook(WebhookState::Denies)),
+            (LONG, ScheduleOperation::SetWebhook(WebhookState::Works)),
         ],
-        vec![(0, Operation::KillApiserver(0))],
-        vec![(0, Operation::PauseApiserver(0)), (LONG, Operation::Resume)],
+        vec![(0, ScheduleOperation::KillApiserver(0))],
+        vec![(0, ScheduleOperation::PauseApiserver(0)), (LONG, ScheduleOperation::Resume)],
         // A paused replica resumes within its deadline in the middle of a targeted removal, and finds fewer machines.
         vec![
-            (0, Operation::PauseApiserver(0)),
-            (300, Operation::DeleteMachine(0)),
-            (0, Operation::DeleteMachine(1)),
-            (20_000, Operation::Resume),
+            (0, ScheduleOperation::PauseApiserver(0)),
+            (300, ScheduleOperation::DeleteMachine(0)),
+            (0, ScheduleOperation::DeleteMachine(1)),
+            (20_000, ScheduleOperation::Resume),
         ],
     ]);
     all.extend(
-        [AdmissionPolicy::StripsOwners, AdmissionPolicy::ReplacesLabels, AdmissionPolicy::StripsDisks]
-            .map(|policy| vec![(0, Operation::SetPolicy(policy))]),
+        [
+            AdmissionPolicyEffect::StripsOwners,
+            AdmissionPolicyEffect::ReplacesLabels,
+            AdmissionPolicyEffect::StripsDisks,
+        ]
+        .map(|policy| vec![(0, ScheduleOperation::SetPolicy(policy))]),
     );
-    let jumps = [-3600, -5, 5, 3600].map(|seconds| Operation::StepWallClock(0, seconds));
+    let jumps = [-3600, -5, 5, 3600].map(|seconds| ScheduleOperation::StepWallClock(0, seconds));
     all.extend(jumps.map(|op| vec![(0, op)]));
     all.extend(users.into_iter().map(|op| vec![(0, op)]));
     all
 }
 
 /// Operations of users that can run in parallel with a scenario of pools.
-fn users() -> Vec<Operation> {
-    let named =
-        |targets: Vec<usize>| Removal { targets, first: 0, pinned: false, forced: false, dry_run: false };
+fn users() -> Vec<ScheduleOperation> {
+    let named = |targets: Vec<usize>| RemovalOperation {
+        targets,
+        first: 0,
+        pinned: false,
+        forced: false,
+        dry_run: false,
+    };
     vec![
-        Operation::Scale(0),
-        Operation::Scale(2),
-        Operation::Scale(5),
-        Operation::SetCores(4),
-        Operation::SetScaleDownPolicy("OldestFirst"),
-        Operation::SetScaleDownPolicy("Explicit"),
-        Operation::AddDiskTemplate("extra", Value::Null),
-        Operation::RemoveDiskTemplate("cache"),
-        Operation::DeleteMachine(0),
-        Operation::DeleteMachine(2),
-        Operation::DeleteDisk(0),
-        Operation::RemoveLabels(0),
-        Operation::RemoveOwner(0),
-        Operation::TakeMachines,
-        Operation::RemoveTargets(named(vec![0])),
-        Operation::RemoveTargets(named(vec![1, 2])),
-        Operation::DeletePool("Background"),
-        Operation::DeletePool("Foreground"),
-        Operation::DeletePool("Orphan"),
-        Operation::Tenant(TenantOperation::ForgeMachines(3, Forgery::UnknownGroup)),
-        Operation::Tenant(TenantOperation::ForgeDisks(2, Forgery::UnknownGroup)),
-        Operation::Tenant(TenantOperation::ForgeMachines(2, Forgery::SameOwner)),
+        ScheduleOperation::Scale(0),
+        ScheduleOperation::Scale(2),
+        ScheduleOperation::Scale(5),
+        ScheduleOperation::SetCores(4),
+        ScheduleOperation::SetScaleDownPolicy("OldestFirst"),
+        ScheduleOperation::SetScaleDownPolicy("Explicit"),
+        ScheduleOperation::AddDiskTemplate("extra", Value::Null),
+        ScheduleOperation::RemoveDiskTemplate("cache"),
+        ScheduleOperation::DeleteMachine(0),
+        ScheduleOperation::DeleteMachine(2),
+        ScheduleOperation::DeleteDisk(0),
+        ScheduleOperation::RemoveLabels(0),
+        ScheduleOperation::RemoveOwner(0),
+        ScheduleOperation::TakeMachines,
+        ScheduleOperation::RemoveTargets(named(vec![0])),
+        ScheduleOperation::RemoveTargets(named(vec![1, 2])),
+        ScheduleOperation::DeletePool("Background"),
+        ScheduleOperation::DeletePool("Foreground"),
+        ScheduleOperation::DeletePool("Orphan"),
+        ScheduleOperation::Tenant(TenantOperation::ForgeMachines(3, Forgery::UnknownGroup)),
+        ScheduleOperation::Tenant(TenantOperation::ForgeDisks(2, Forgery::UnknownGroup)),
+        ScheduleOperation::Tenant(TenantOperation::ForgeMachines(2, Forgery::SameOwner)),
     ]
 }
 
 /// The further ones of pools of KubeVirt.
-fn users_of_kubevirt() -> Vec<Operation> {
+fn users_of_kubevirt() -> Vec<ScheduleOperation> {
     let all = [
         KubeVirtOperation::SetPaused(true),
         KubeVirtOperation::SetPaused(false),
@@ -448,11 +501,11 @@ fn users_of_kubevirt() -> Vec<Operation> {
         KubeVirtOperation::SetRunStrategy(1, "Halted"),
         KubeVirtOperation::ReturnOwner(0),
     ];
-    all.map(Operation::KubeVirt).into()
+    all.map(ScheduleOperation::KubeVirt).into()
 }
 
 /// Operations of users that can run in parallel with a scenario of disk images.
-fn users_of_images() -> Vec<Operation> {
+fn users_of_images() -> Vec<ScheduleOperation> {
     let all = [
         ImageOperation::Create("debian", None),
         ImageOperation::Delete(0),
@@ -475,6 +528,6 @@ fn users_of_images() -> Vec<Operation> {
         ImageOperation::Grant(true),
         ImageOperation::CreateGuestWrapper("guest-a", "debian"),
     ];
-    let all = all.map(Operation::Image);
-    all.into_iter().chain([Operation::DeleteMachine(0)]).collect()
+    let all = all.map(ScheduleOperation::Image);
+    all.into_iter().chain([ScheduleOperation::DeleteMachine(0)]).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use vmpool_model::{ApiError, Outcome, Verb};
+use vmpool_model::{ApiError, RequestOutcome, Verb};
 
 /// Additional delay of a late write. Its sender has given up by then, and another controller may lead.
 pub const LATE: Duration = Duration::from_secs(25);
@@ -87,27 +87,29 @@ impl WriteFault {
     ];
 
     /// How the API server model treats the request.
-    pub fn outcome(self) -> Outcome {
+    pub fn outcome(self) -> RequestOutcome {
         match self {
-            Self::CrashBefore | Self::Hang => Outcome::Hang,
-            Self::CrashAfter => Outcome::ServeAndHang,
+            Self::CrashBefore | Self::Hang => RequestOutcome::Hang,
+            Self::CrashAfter => RequestOutcome::ServeAndHang,
             Self::Conflict => refuse(409, "Conflict", "the object has been modified"),
             Self::TooManyRequests => {
-                Outcome::Refuse(ApiError::new(429, "TooManyRequests", "too many requests").after(2))
+                RequestOutcome::Refuse(ApiError::new(429, "TooManyRequests", "too many requests").after(2))
             }
             Self::Internal => refuse(500, "InternalError", "an injected fault"),
             Self::Unavailable => refuse(503, "ServiceUnavailable", "an injected fault"),
             Self::TimeoutAfterCommit => {
-                Outcome::ServeAndRefuse(ApiError::new(504, "Timeout", "the request timed out"))
+                RequestOutcome::ServeAndRefuse(ApiError::new(504, "Timeout", "the request timed out"))
             }
             Self::Quota => refuse(403, "Forbidden", "exceeded quota: team"),
             Self::Denied => refuse(403, "Forbidden", "admission webhook \"a.b.c\" denied the request"),
             Self::WebhookUnavailable => {
                 refuse(500, "InternalError", "Internal error occurred: failed calling webhook \"a.b.c\"")
             }
-            Self::ResponseLost => Outcome::ResponseLost,
-            Self::Unreachable => Outcome::Unreachable,
-            Self::Late | Self::Stall | Self::StallLate | Self::Slow | Self::SlowCrash => Outcome::Serve,
+            Self::ResponseLost => RequestOutcome::ResponseLost,
+            Self::Unreachable => RequestOutcome::Unreachable,
+            Self::Late | Self::Stall | Self::StallLate | Self::Slow | Self::SlowCrash => {
+                RequestOutcome::Serve
+            }
         }
     }
 
@@ -164,21 +166,21 @@ impl ReadFault {
     ];
 
     /// How the API server model treats the request.
-    pub fn outcome(self, verb: Verb) -> Outcome {
+    pub fn outcome(self, verb: Verb) -> RequestOutcome {
         match self {
             Self::TooManyRequests => {
-                Outcome::Refuse(ApiError::new(429, "TooManyRequests", "too many requests").after(2))
+                RequestOutcome::Refuse(ApiError::new(429, "TooManyRequests", "too many requests").after(2))
             }
             Self::Internal => refuse(500, "InternalError", "an injected fault"),
             Self::Unavailable => refuse(503, "ServiceUnavailable", "an injected fault"),
             Self::Gone if verb == Verb::Get => refuse(504, "Timeout", "the request timed out"),
             Self::Gone => refuse(410, "Expired", "too old resource version"),
-            Self::Unreachable | Self::Hang => Outcome::Unreachable,
-            Self::Crash => Outcome::Hang,
+            Self::Unreachable | Self::Hang => RequestOutcome::Unreachable,
+            Self::Crash => RequestOutcome::Hang,
         }
     }
 }
 
-fn refuse(code: u16, reason: &str, message: &str) -> Outcome {
-    Outcome::Refuse(ApiError::new(code, reason, message))
+fn refuse(code: u16, reason: &str, message: &str) -> RequestOutcome {
+    RequestOutcome::Refuse(ApiError::new(code, reason, message))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use vmpool_model::{Call, Handling, Outcome, Verb};
+use vmpool_model::{Call, Handling, RequestOutcome, Verb};
 use vmpool_runtime::client::READ_TIMEOUT;
 use vmpool_runtime::testing::SeededRandom;
 
@@ -49,7 +49,7 @@ pub struct InjectorState {
 }
 
 /// The referee of a simulated world.
-pub struct FaultInjector {
+pub struct ScheduleFaultInjector {
     injector: Arc<Mutex<InjectorState>>,
     /// Decides how long requests and responses take. It is separate from `faults`, so that a schedule whose random
     /// faults are replaced by the same planned faults gives the same run.
@@ -60,7 +60,7 @@ pub struct FaultInjector {
     latency: u64,
 }
 
-impl FaultInjector {
+impl ScheduleFaultInjector {
     /// A referee whose decisions derive from the seed.
     pub fn new(injector: Arc<Mutex<InjectorState>>, seed: u64, latency: u64) -> Self {
         Self {
@@ -119,26 +119,26 @@ impl FaultInjector {
     }
 }
 
-impl vmpool_model::FaultInjector for FaultInjector {
+impl vmpool_model::FaultInjector for ScheduleFaultInjector {
     fn decide(&mut self, call: &Call) -> Handling {
         let (before, after) = (self.delays.delay(self.latency), self.delays.delay(self.latency));
         let injector = &mut *self.injector.lock();
         if injector.disconnected.contains(&call.sender) {
             // The sender of a write gives up. A read ends with its connection.
             return if call.is_write() {
-                Handling { before, outcome: Outcome::Hang, after }
+                Handling { before, outcome: RequestOutcome::Hang, after }
             } else {
-                Handling { before: READ_TIMEOUT, outcome: Outcome::Unreachable, after }
+                Handling { before: READ_TIMEOUT, outcome: RequestOutcome::Unreachable, after }
             };
         }
-        let served = Handling { before, outcome: Outcome::Serve, after };
+        let served = Handling { before, outcome: RequestOutcome::Serve, after };
         if !is_tested(&call.sender) || ["leases", "events"].contains(&call.resource.as_str()) {
             return served;
         }
         if matches!(call.verb, Verb::Get | Verb::List | Verb::Watch) {
             return match self.read_fault(injector, call) {
                 Some(ReadFault::Hang) => {
-                    Handling { before: READ_TIMEOUT, outcome: Outcome::Unreachable, after }
+                    Handling { before: READ_TIMEOUT, outcome: RequestOutcome::Unreachable, after }
                 }
                 Some(read_fault) => Handling { outcome: read_fault.outcome(call.verb), ..served },
                 None => served,
@@ -152,16 +152,16 @@ impl vmpool_model::FaultInjector for FaultInjector {
         }
         match self.write_fault(injector, call) {
             Some(write_fault) if write_fault.is_late() => {
-                Handling { before: LATE, outcome: Outcome::Serve, after }
+                Handling { before: LATE, outcome: RequestOutcome::Serve, after }
             }
             Some(write_fault) if write_fault.is_slow() => {
-                Handling { before: SLOW, outcome: Outcome::Serve, after }
+                Handling { before: SLOW, outcome: RequestOutcome::Serve, after }
             }
             Some(write_fault) => Handling { outcome: write_fault.outcome(), ..served },
             // Webhooks do not see the status.
             None if !injector.admission.is_zero() && call.subresource != "status" => {
                 injector.slow.push(call.clone());
-                Handling { before: injector.admission, outcome: Outcome::Serve, after }
+                Handling { before: injector.admission, outcome: RequestOutcome::Serve, after }
             }
             None => served,
         }

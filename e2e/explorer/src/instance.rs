@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use vmpool_runtime::env::Task;
 use vmpool_runtime::testing::ManualClock;
 
-use crate::process::Process;
+use crate::process::SimulatedProcess;
 
 /// Name prefix of the controllers, and their user in the audit log.
 pub const CONTROLLER: &str = "controller";
@@ -19,7 +19,7 @@ pub fn is_tested(sender: &str) -> bool {
 }
 
 /// The user name of a sender. All controllers share one user, and so do all replicas of the aggregated API.
-pub fn user(sender: &str) -> String {
+pub fn sender_user_name(sender: &str) -> String {
     let program = [CONTROLLER, APISERVER].into_iter().find(|program| sender.starts_with(program));
     program.map_or_else(
         || sender.to_owned(),
@@ -29,7 +29,7 @@ pub fn user(sender: &str) -> String {
 
 /// The program that a process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Program {
+pub enum SimulatedProgram {
     /// The controller.
     Controller,
     /// The aggregated API.
@@ -37,15 +37,15 @@ pub enum Program {
 }
 
 /// One simulated process.
-pub(crate) struct Instance {
+pub(crate) struct ProgramInstance {
     pub(crate) name: String,
-    pub(crate) program: Program,
-    pub(crate) process: Process,
+    pub(crate) program: SimulatedProgram,
+    pub(crate) process: SimulatedProcess,
     pub(crate) clock: ManualClock,
     /// When a paused process resumes without a `Resume` step.
     pub(crate) until: Option<Timestamp>,
     /// Whether the process was the leader when it was paused or cut off.
     pub(crate) led: bool,
-    /// Only [`Process::kill`] ends the tasks here. Outside the simulation, dropping this handle would end them.
+    /// Only [`SimulatedProcess::kill`] ends the tasks here. Outside the simulation, dropping this handle would end them.
     pub(crate) main: Task,
 }

@@ -1,7 +1,7 @@
 //! The pool manifests of the simulated user.
 
 use serde_json::{Value, json};
-use vmpool_invariants::platform::PlatformName;
+use vmpool_invariants::platform::TestedPlatform;
 
 /// The resources of a platform, by their names with the group.
 #[derive(Clone, Copy, Debug)]
@@ -59,30 +59,30 @@ const IMAGES: Resources = Resources {
 };
 
 /// The resources of a platform. Only KubeVirt has disk images.
-pub fn resources(platform: PlatformName, images: bool) -> &'static Resources {
+pub fn resources_of_platform(platform: TestedPlatform, images: bool) -> &'static Resources {
     match (platform, images) {
-        (PlatformName::Dvp, _) => &DVP,
-        (PlatformName::KubeVirt, false) => &KUBEVIRT,
-        (PlatformName::KubeVirt, true) => &IMAGES,
+        (TestedPlatform::Dvp, _) => &DVP,
+        (TestedPlatform::KubeVirt, false) => &KUBEVIRT,
+        (TestedPlatform::KubeVirt, true) => &IMAGES,
     }
 }
 
 /// Group and version of a resource of a platform.
-pub fn group_version(platform: PlatformName, plural: &str) -> (&'static str, &'static str) {
+pub fn group_version(platform: TestedPlatform, plural: &str) -> (&'static str, &'static str) {
     match (platform, plural) {
-        (PlatformName::Dvp, _) => ("virtualization.deckhouse.io", "v1alpha2"),
-        (PlatformName::KubeVirt, "virtualmachinepools") => ("pool.kubevirt.io", "v1beta1"),
-        (PlatformName::KubeVirt, "datavolumes" | "datasources") => ("cdi.kubevirt.io", "v1beta1"),
-        (PlatformName::KubeVirt, "volumesnapshots") => ("snapshot.storage.k8s.io", "v1"),
-        (PlatformName::KubeVirt, "persistentvolumeclaims") => ("", "v1"),
-        (PlatformName::KubeVirt, "vmdiskimages" | "vmdiskimagegrants" | "wrappedvirtualmachines") => {
+        (TestedPlatform::Dvp, _) => ("virtualization.deckhouse.io", "v1alpha2"),
+        (TestedPlatform::KubeVirt, "virtualmachinepools") => ("pool.kubevirt.io", "v1beta1"),
+        (TestedPlatform::KubeVirt, "datavolumes" | "datasources") => ("cdi.kubevirt.io", "v1beta1"),
+        (TestedPlatform::KubeVirt, "volumesnapshots") => ("snapshot.storage.k8s.io", "v1"),
+        (TestedPlatform::KubeVirt, "persistentvolumeclaims") => ("", "v1"),
+        (TestedPlatform::KubeVirt, "vmdiskimages" | "vmdiskimagegrants" | "wrappedvirtualmachines") => {
             ("vmpool.dev", "v1alpha1")
         }
-        (PlatformName::KubeVirt, "controllerrevisions") => ("apps", "v1"),
-        (PlatformName::KubeVirt, "virtualmachinepreferences" | "virtualmachineinstancetypes") => {
+        (TestedPlatform::KubeVirt, "controllerrevisions") => ("apps", "v1"),
+        (TestedPlatform::KubeVirt, "virtualmachinepreferences" | "virtualmachineinstancetypes") => {
             ("instancetype.kubevirt.io", "v1beta1")
         }
-        (PlatformName::KubeVirt, _) => ("kubevirt.io", "v1"),
+        (TestedPlatform::KubeVirt, _) => ("kubevirt.io", "v1"),
     }
 }
 
@@ -95,7 +95,7 @@ pub(crate) const LONGEST_PROTECTION: &str = "5m";
 pub const POOL: &str = "web";
 
 /// A disk template.
-pub fn disk(name: &str, reclaim: &Value) -> Value {
+pub fn disk_template(name: &str, reclaim: &Value) -> Value {
     let mut disk = json!({
         "name": name,
         "spec": {
@@ -110,10 +110,10 @@ pub fn disk(name: &str, reclaim: &Value) -> Value {
 }
 
 /// A pool with this number of replicas, this scale-down policy and these disk templates.
-pub fn pool(replicas: i64, policy: &str, disks: &[(&'static str, Value)]) -> Value {
+pub fn dvp_pool(replicas: i64, policy: &str, disks: &[(&'static str, Value)]) -> Value {
     let devices: Vec<Value> =
         disks.iter().map(|(name, _)| json!({ "kind": "VirtualDisk", "name": name })).collect();
-    let disks: Vec<Value> = disks.iter().map(|(name, reclaim)| disk(name, reclaim)).collect();
+    let disks: Vec<Value> = disks.iter().map(|(name, reclaim)| disk_template(name, reclaim)).collect();
     json!({
         "apiVersion": "virtualization.deckhouse.io/v1alpha2", "kind": "VirtualMachinePool",
         "metadata": { "name": POOL, "annotations": { MAX_PROTECTION: LONGEST_PROTECTION } },
@@ -132,6 +132,6 @@ pub fn pool(replicas: i64, policy: &str, disks: &[(&'static str, Value)]) -> Val
 }
 
 /// The part of a spec that contains the block devices and the disk templates.
-pub fn templates(devices: &[Value], disks: &[Value]) -> Value {
+pub fn spec_with_disk_templates(devices: &[Value], disks: &[Value]) -> Value {
     json!({ "virtualMachineTemplate": { "spec": { "blockDeviceRefs": devices } }, "virtualDiskTemplates": disks })
 }

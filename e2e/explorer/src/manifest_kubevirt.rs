@@ -11,7 +11,7 @@ pub const LABEL: &str = "farm";
 pub const PREFERENCE: &str = "linux";
 
 /// The preference that templates may name. Machines keep their cores and their memory, which schedules change.
-pub fn preference() -> Value {
+pub fn preference_object() -> Value {
     json!({
         "apiVersion": "instancetype.kubevirt.io/v1beta1", "kind": "VirtualMachinePreference",
         "metadata": { "name": PREFERENCE },
@@ -33,16 +33,16 @@ pub fn instancetype_matcher(which: usize) -> Value {
 }
 
 /// One of them, with this number of vCPUs.
-pub fn instancetype(which: usize, vcpus: i64) -> Value {
+pub fn instancetype_object(which: usize, vcpus: i64) -> Value {
     json!({
         "apiVersion": "instancetype.kubevirt.io/v1beta1", "kind": "VirtualMachineInstancetype",
         "metadata": { "name": instancetype_name(which) },
-        "spec": size(vcpus),
+        "spec": instancetype_spec(vcpus),
     })
 }
 
 /// The spec of an instance type.
-pub fn size(vcpus: i64) -> Value {
+pub fn instancetype_spec(vcpus: i64) -> Value {
     json!({ "cpu": { "guest": vcpus }, "memory": { "guest": format!("{}Mi", 512 * vcpus) } })
 }
 
@@ -62,7 +62,7 @@ pub const CLAIM: &str = "golden";
 pub const DEFAULT_INSTANCETYPE: &str = "instancetype.kubevirt.io/default-instancetype";
 
 /// The claim, which names the first instance type.
-pub fn claim() -> Value {
+pub fn claim_naming_instancetype() -> Value {
     json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "metadata": { "name": CLAIM, "labels": {
@@ -79,7 +79,7 @@ pub fn inferring_matcher() -> Value {
 }
 
 /// The pool with an instance type instead of cores and memory.
-pub fn typed(mut pool: Value, from: TypeSource) -> Value {
+pub fn pool_with_instancetype(mut pool: Value, from: TypeSource) -> Value {
     let spec = &mut pool["spec"]["virtualMachineTemplate"]["spec"];
     spec["instancetype"] = match from {
         TypeSource::Name => instancetype_matcher(0),
@@ -100,7 +100,7 @@ fn shared_volume() -> Value {
 }
 
 /// A DataVolume template.
-pub fn disk(name: &str) -> Value {
+pub fn data_volume_template(name: &str) -> Value {
     json!({
         "metadata": { "name": name },
         "spec": {
@@ -111,17 +111,17 @@ pub fn disk(name: &str) -> Value {
 }
 
 /// A volume for a DataVolume template.
-pub fn volume(name: &str) -> Value {
+pub fn data_volume_reference(name: &str) -> Value {
     json!({ "name": name, "dataVolume": { "name": name } })
 }
 
 /// A device for a volume.
-pub fn device(name: &str) -> Value {
+pub fn disk_device(name: &str) -> Value {
     json!({ "name": name, "disk": { "bus": "virtio" } })
 }
 
 /// The fields of a spec that say how a pool with this policy is scaled in: a sort policy, `Opportunistic` or `Unmanaged`.
-pub fn strategy(policy: &str, preserve: bool) -> Value {
+pub fn scale_in_strategy(policy: &str, preserve: bool) -> Value {
     let preservation = if preserve { "Offline" } else { "Disabled" };
     match policy {
         "Unmanaged" => json!({ "unmanaged": {} }),
@@ -134,7 +134,7 @@ pub fn strategy(policy: &str, preserve: bool) -> Value {
 
 /// A pool with this number of replicas, this policy and these DataVolume templates. If one of them is retained, the pool
 /// preserves the storage of its machines.
-pub fn pool(replicas: i64, policy: &str, disks: &[(&'static str, Value)]) -> Value {
+pub fn kubevirt_pool(replicas: i64, policy: &str, disks: &[(&'static str, Value)]) -> Value {
     let preserve = disks.iter().any(|(_, reclaim)| !reclaim.is_null());
     let of = |make: fn(&str) -> Value| disks.iter().map(|(name, _)| make(name)).collect::<Vec<_>>();
     json!({
@@ -144,20 +144,20 @@ pub fn pool(replicas: i64, policy: &str, disks: &[(&'static str, Value)]) -> Val
             "replicas": replicas,
             "maxUnavailable": 1,
             "selector": { "matchLabels": { (LABEL): "render" } },
-            "scaleInStrategy": strategy(policy, preserve),
+            "scaleInStrategy": scale_in_strategy(policy, preserve),
             "virtualMachineTemplate": {
                 "metadata": { "labels": { (LABEL): "render" } },
                 "spec": {
                     "runStrategy": "Always",
-                    "dataVolumeTemplates": of(disk),
+                    "dataVolumeTemplates": of(data_volume_template),
                     "template": {
                         "metadata": { "labels": { (LABEL): "render" } },
                         "spec": {
                             "domain": {
                                 "cpu": { "cores": 1 }, "memory": { "guest": "512Mi" },
-                                "devices": { "disks": of(device) },
+                                "devices": { "disks": of(disk_device) },
                             },
-                            "volumes": of(volume),
+                            "volumes": of(data_volume_reference),
                         },
                     },
                 },
@@ -168,14 +168,14 @@ pub fn pool(replicas: i64, policy: &str, disks: &[(&'static str, Value)]) -> Val
 
 /// The part of a spec that contains the volumes and the DataVolume templates of these names, and the claim if an instance type comes
 /// from it.
-pub fn templates(names: &[String], from: Option<TypeSource>) -> Value {
+pub fn spec_with_data_volumes(names: &[String], from: Option<TypeSource>) -> Value {
     let of = |make: fn(&str) -> Value| names.iter().map(|name| make(name)).collect::<Vec<_>>();
-    let mut volumes = of(volume);
+    let mut volumes = of(data_volume_reference);
     volumes.extend((from == Some(TypeSource::Claim)).then(shared_volume));
     json!({ "virtualMachineTemplate": { "spec": {
-        "dataVolumeTemplates": of(disk),
+        "dataVolumeTemplates": of(data_volume_template),
         "template": { "spec": {
-            "domain": { "devices": { "disks": of(device) } },
+            "domain": { "devices": { "disks": of(disk_device) } },
             "volumes": volumes,
         } },
     } } })

@@ -6,22 +6,22 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 use vmpool_model::{PatchKind, Verb, WatchDelay, WatchEnd};
 
-use crate::admission_policy::{self, AdmissionPolicy};
-use crate::attempt::Target;
+use crate::admission_policy::{self, AdmissionPolicyEffect};
+use crate::attempt::MachineToRemove;
 use crate::edits;
-use crate::instance::Program;
+use crate::instance::SimulatedProgram;
 use crate::manifest::POOL;
 use crate::operation_image::ImageOperation;
 use crate::operation_kubevirt::KubeVirtOperation;
 use crate::operation_protection::ProtectionOperation;
 use crate::operation_tenant::TenantOperation;
-use crate::requests::{choose, delete, edit, patch_machine};
+use crate::requests::{choose_object, delete_selected_object, patch_machine, patch_pool_spec};
 use crate::webhook::WebhookState;
-use crate::world::{NAMESPACE, World};
+use crate::world::{NAMESPACE, SimulatedWorld};
 
 /// One step. Numbers select an object or a process among those that exist at that moment.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Operation {
+pub enum ScheduleOperation {
     /// Creates the pool: number of replicas, scale-down policy, disk templates.
     CreatePool(i64, &'static str, Vec<(&'static str, Value)>),
     /// `kubectl scale`.
@@ -45,9 +45,9 @@ pub enum Operation {
     /// A client takes all machines away from the pool.
     TakeMachines,
     /// An administrator creates an admission policy, or deletes it.
-    SetPolicy(AdmissionPolicy),
+    SetPolicy(AdmissionPolicyEffect),
     /// A client requests a targeted removal.
-    RemoveTargets(Removal),
+    RemoveTargets(RemovalOperation),
     /// Deletes the pool with this propagation policy.
     DeletePool(&'static str),
     /// Kills a controller.
@@ -99,7 +99,7 @@ pub enum Operation {
 
 /// A targeted removal.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Removal {
+pub struct RemovalOperation {
     /// Indexes of the machines.
     pub targets: Vec<usize>,
     /// The replica that receives the first attempt.
@@ -112,7 +112,7 @@ pub struct Removal {
     pub dry_run: bool,
 }
 
-impl Operation {
+impl ScheduleOperation {
     /// Whether the operation needs replicas of the aggregated API.
     pub fn uses_api(&self) -> bool {
         match self {
@@ -123,10 +123,10 @@ impl Operation {
     }
 
     /// Performs the operation.
-    pub async fn perform(&self, world: &mut World) {
+    pub async fn perform(&self, world: &mut SimulatedWorld) {
         match self {
             Self::CreatePool(replicas, policy, disks) => {
-                let pool = edits::pool(world, *replicas, policy, disks);
+                let pool = edits::pool_for_world(world, *replicas, policy, disks);
                 world.create("virtualmachinepools", pool).await;
             }
             Self::Scale(replicas) => {
@@ -135,26 +135,30 @@ impl Operation {
                     world.call(Verb::Patch(PatchKind::Merge), "virtualmachinepools", POOL, "scale", patch);
                 _ = world.do_as_user(&call).await;
             }
-            Self::SetCores(cores) => edit(world, edits::cores(world, *cores)).await,
-            Self::SetScaleDownPolicy(policy) => edit(world, edits::policy(world, policy)).await,
+            Self::SetCores(cores) => patch_pool_spec(world, edits::spec_with_cores(world, *cores)).await,
+            Self::SetScaleDownPolicy(policy) => {
+                patch_pool_spec(world, edits::scale_down_policy_spec(world, policy)).await;
+            }
             Self::AddDiskTemplate(name, reclaim) => {
                 if let Some(spec) = edits::add_disk(world, name, reclaim) {
-                    edit(world, spec).await;
+                    patch_pool_spec(world, spec).await;
                 }
             }
             Self::RemoveDiskTemplate(name) => {
                 if let Some(spec) = edits::remove_disk(world, name) {
-                    edit(world, spec).await;
+                    patch_pool_spec(world, spec).await;
                 }
             }
-            Self::DeleteMachine(which) => delete(world, world.resources().machines, *which).await,
+            Self::DeleteMachine(which) => {
+                delete_selected_object(world, world.resources().machines, *which).await;
+            }
             Self::DeleteDisk(which) => {
                 world.some_may_not_run = true;
                 let disks = world.resources().disks;
-                world.deleted_disks.extend(choose(world, disks, *which).map(|(name, _)| name));
-                delete(world, disks, *which).await;
+                world.deleted_disks.extend(choose_object(world, disks, *which).map(|(name, _)| name));
+                delete_selected_object(world, disks, *which).await;
             }
-            Self::TakeMachines => admission_policy::take_machines(world).await,
+            Self::TakeMachines => admission_policy::detach_all_machines(world).await,
             Self::SetPolicy(policy) => admission_policy::set_policy(world, *policy),
             Self::RemoveLabels(which) => {
                 world.user_actions.taken += 1;
@@ -170,11 +174,11 @@ impl Operation {
                 _ = world.do_as_user(&call).await;
             }
             Self::RemoveTargets(removal) => remove(world, removal),
-            Self::KillController(which) => world.kill(Program::Controller, *which),
-            Self::KillApiserver(which) => world.kill(Program::Apiserver, *which),
-            Self::PauseController(which) => world.pause(Program::Controller, *which),
+            Self::KillController(which) => world.kill(SimulatedProgram::Controller, *which),
+            Self::KillApiserver(which) => world.kill(SimulatedProgram::Apiserver, *which),
+            Self::PauseController(which) => world.pause(SimulatedProgram::Controller, *which),
             Self::PauseLeader => world.pause_leader(),
-            Self::PauseApiserver(which) => world.pause(Program::Apiserver, *which),
+            Self::PauseApiserver(which) => world.pause(SimulatedProgram::Apiserver, *which),
             Self::DisconnectController(which) => world.disconnect(*which),
             Self::Resume => world.resume(),
             Self::SetWebhook(service) => *world.webhook.lock() = *service,
@@ -182,8 +186,10 @@ impl Operation {
                 world.injector.lock().admission = Duration::from_secs(*seconds);
             }
             Self::StepWallClock(which, seconds) => world.jump(*which, SignedDuration::from_secs(*seconds)),
-            Self::DelayWatch(which, events) => pace(world, *which, WatchDelay::Behind(*events)),
-            Self::HoldWatch(which) => pace(world, *which, WatchDelay::Held),
+            Self::DelayWatch(which, events) => {
+                delay_controller_watch(world, *which, WatchDelay::Behind(*events));
+            }
+            Self::HoldWatch(which) => delay_controller_watch(world, *which, WatchDelay::Held),
             Self::ReleaseWatches => world.server.release(),
             Self::CoalesceEvents(which) => {
                 each(world, *which, |world, sender, resource| world.server.coalesce(sender, resource));
@@ -208,20 +214,20 @@ impl Operation {
 }
 
 /// Requests the removal of the selected machines of the pool, if it has any.
-fn remove(world: &mut World, removal: &Removal) {
+fn remove(world: &mut SimulatedWorld, removal: &RemovalOperation) {
     let Some(pool) = world.server.get(world.resources().pools, NAMESPACE, POOL) else { return };
     let machines = world.server.all(world.resources().machines);
-    let members: Vec<Target> = machines
+    let members: Vec<MachineToRemove> = machines
         .iter()
         // A machine of the tenant can name the pool as its owner.
         .filter(|machine| machine["metadata"]["namespace"] == NAMESPACE)
         .filter(|machine| machine["metadata"]["ownerReferences"][0]["uid"] == pool["metadata"]["uid"])
         .filter_map(|machine| {
             let text = |field: &str| machine["metadata"][field].as_str().map(str::to_owned);
-            text("name").zip(text("uid")).map(|(name, uid)| Target { name, uid })
+            text("name").zip(text("uid")).map(|(name, uid)| MachineToRemove { name, uid })
         })
         .collect();
-    let mut targets: Vec<Target> = Vec::new();
+    let mut targets: Vec<MachineToRemove> = Vec::new();
     for which in &removal.targets {
         let target = which.checked_rem(members.len()).map(|which| &members[which]);
         targets.extend(target.filter(|target| !targets.contains(target)).cloned());
@@ -232,13 +238,13 @@ fn remove(world: &mut World, removal: &Removal) {
 }
 
 /// Applies `act` to the watches of each controller on a resource.
-fn each(world: &World, which: usize, act: impl Fn(&World, &str, &str)) {
+fn each(world: &SimulatedWorld, which: usize, act: impl Fn(&SimulatedWorld, &str, &str)) {
     let watched = world.resources().watched;
     for sender in world.controllers() {
         act(world, &sender, watched[which % watched.len()]);
     }
 }
 
-fn pace(world: &World, which: usize, pace: WatchDelay) {
+fn delay_controller_watch(world: &SimulatedWorld, which: usize, pace: WatchDelay) {
     each(world, which, |world, sender, resource| world.server.delay_watches(sender, resource, pace));
 }

@@ -4,8 +4,10 @@ use serde_json::{Value, json};
 use vmpool_model::{Call, PatchKind, Verb};
 
 use crate::manifest_kubevirt::{self as kubevirt, LABEL};
-use crate::requests::{choose, choose_from, delete, delete_with, edit, stored_pool};
-use crate::world::{GUESTS, NAMESPACE, World};
+use crate::requests::{
+    choose_from, choose_object, delete_selected_object, delete_with, patch_pool_spec, stored_pool,
+};
+use crate::world::{NAMESPACE, OTHER_NAMESPACE, SimulatedWorld};
 
 const IMAGES: &str = "vmdiskimages.vmpool.dev";
 const WRAPPERS: &str = "wrappedvirtualmachines.vmpool.dev";
@@ -100,7 +102,7 @@ fn machine(name: &str, image: &str) -> Value {
         "template": {
             "metadata": { "labels": { (LABEL): "own" } },
             "spec": {
-                "domain": { "devices": { "disks": [kubevirt::device("root")] } },
+                "domain": { "devices": { "disks": [kubevirt::disk_device("root")] } },
                 "volumes": [{ "name": "root", "dataVolume": { "name": disk } }],
             },
         },
@@ -114,7 +116,7 @@ fn imported() -> Value {
 }
 
 impl ImageOperation {
-    pub(crate) async fn perform(&self, world: &mut World) {
+    pub(crate) async fn perform(&self, world: &mut SimulatedWorld) {
         match self {
             Self::Create(name, ttl) => {
                 let mut spec = imported();
@@ -148,12 +150,12 @@ impl ImageOperation {
                 lose_data(world, VOLUMES, *which, options).await;
             }
             Self::FailImport(which) => {
-                if let Some((name, _)) = choose(world, IMAGES, *which) {
+                if let Some((name, _)) = choose_object(world, IMAGES, *which) {
                     fail(world, &name).await;
                 }
             }
             Self::FailClone(which) => {
-                if let Some((name, _)) = choose(world, WRAPPERS, *which) {
+                if let Some((name, _)) = choose_object(world, WRAPPERS, *which) {
                     fail(world, &format!("{name}-root")).await;
                 }
             }
@@ -167,7 +169,7 @@ impl ImageOperation {
                 }
                 world.create("wrappedvirtualmachines", wrapper).await;
             }
-            Self::DeleteWrapper(which) => delete(world, WRAPPERS, *which).await,
+            Self::DeleteWrapper(which) => delete_selected_object(world, WRAPPERS, *which).await,
             Self::CreateMachine(name, image) => {
                 let own = own_machine(name, image);
                 world.create("virtualmachines", own).await;
@@ -175,12 +177,12 @@ impl ImageOperation {
             Self::Grant(true) => {
                 let grant = json!({
                     "apiVersion": "vmpool.dev/v1alpha1", "kind": "VMDiskImageGrant",
-                    "metadata": { "name": GUESTS }, "spec": { "from": [{ "namespace": GUESTS }] },
+                    "metadata": { "name": OTHER_NAMESPACE }, "spec": { "from": [{ "namespace": OTHER_NAMESPACE }] },
                 });
                 world.create("vmdiskimagegrants", grant).await;
             }
             Self::Grant(false) => {
-                let call = world.call(Verb::Delete, "vmdiskimagegrants", GUESTS, "", Value::Null);
+                let call = world.call(Verb::Delete, "vmdiskimagegrants", OTHER_NAMESPACE, "", Value::Null);
                 _ = world.do_as_user(&call).await;
             }
             Self::CreateGuestWrapper(name, image) => {
@@ -189,13 +191,13 @@ impl ImageOperation {
                 wrapper["spec"]["virtualMachineTemplate"]["spec"]["template"]["spec"]["serviceAccountName"] =
                     json!(name);
                 let call = world.call(Verb::Create, "wrappedvirtualmachines", "", "", wrapper);
-                _ = world.do_as_user(&of_guests(call)).await;
+                _ = world.do_as_user(&in_other_namespace(call)).await;
             }
             Self::CreateGuestMachine(name, image) => {
                 let mut machine = own_machine(name, image);
                 machine["spec"]["template"]["spec"]["serviceAccountName"] = json!(name);
                 let call = world.call(Verb::Create, "virtualmachines", "", "", machine);
-                _ = world.do_as_user(&of_guests(call)).await;
+                _ = world.do_as_user(&in_other_namespace(call)).await;
             }
             Self::DeleteGuest(machine, which) => {
                 let (resource, plural) = if *machine {
@@ -203,11 +205,11 @@ impl ImageOperation {
                 } else {
                     (WRAPPERS, "wrappedvirtualmachines")
                 };
-                let is_guest = |namespace: Option<&str>| namespace == Some(GUESTS);
+                let is_guest = |namespace: Option<&str>| namespace == Some(OTHER_NAMESPACE);
                 let Some((name, uid)) = choose_from(world, resource, *which, is_guest) else { return };
                 world.user_actions.deleted.insert(uid);
                 let call = world.call(Verb::Delete, plural, &name, "", Value::Null);
-                _ = world.do_as_user(&of_guests(call)).await;
+                _ = world.do_as_user(&in_other_namespace(call)).await;
             }
             Self::UseInPool(image) => use_in_pool(world, *image).await,
         }
@@ -215,7 +217,7 @@ impl ImageOperation {
 }
 
 /// Adds or removes the definition of snapshots. One that has objects stays.
-fn serve_snapshots(world: &World, are_served: bool) {
+fn serve_snapshots(world: &SimulatedWorld, are_served: bool) {
     if are_served {
         let definition = json!({ "metadata": { "name": SNAPSHOTS } });
         _ = world.server.create_now(DEFINITIONS, definition);
@@ -233,19 +235,19 @@ fn own_machine(name: &str, image: &str) -> Value {
 }
 
 /// The request in the other namespace.
-fn of_guests(call: Call) -> Call {
-    Call { namespace: GUESTS.to_owned(), ..call }
+fn in_other_namespace(call: Call) -> Call {
+    Call { namespace: OTHER_NAMESPACE.to_owned(), ..call }
 }
 
 /// Patches an image.
-async fn patch(world: &mut World, which: usize, patch: Value) {
-    let Some((name, _)) = choose(world, IMAGES, which) else { return };
+async fn patch(world: &mut SimulatedWorld, which: usize, patch: Value) {
+    let Some((name, _)) = choose_object(world, IMAGES, which) else { return };
     let call = world.call(Verb::Patch(PatchKind::Merge), "vmdiskimages", &name, "", patch);
     _ = world.do_as_user(&call).await;
 }
 
 /// Removes the finalizers of an image that is being deleted, so that it is gone at once.
-async fn remove_finalizer(world: &mut World, which: usize) {
+async fn remove_finalizer(world: &mut SimulatedWorld, which: usize) {
     let images = world.server.all(IMAGES);
     let mut deleted = images.iter().filter(|image| !image["metadata"]["deletionTimestamp"].is_null());
     let count = deleted.clone().count();
@@ -259,8 +261,8 @@ async fn remove_finalizer(world: &mut World, which: usize) {
 }
 
 /// Name and UID of an object that has the name of an image.
-fn choose_data(world: &World, resource: &str, which: usize) -> Option<(String, String)> {
-    let (name, _) = choose(world, IMAGES, which)?;
+fn choose_data(world: &SimulatedWorld, resource: &str, which: usize) -> Option<(String, String)> {
+    let (name, _) = choose_object(world, IMAGES, which)?;
     let all = world.server.all(resource);
     let found = all.iter().find(|object| object["metadata"]["name"] == *name);
     let uid = found?["metadata"]["uid"].as_str()?.to_owned();
@@ -268,7 +270,7 @@ fn choose_data(world: &World, resource: &str, which: usize) -> Option<(String, S
 }
 
 /// Deletes an object that has the name of an image.
-async fn lose_data(world: &mut World, resource: &str, which: usize, options: Value) {
+async fn lose_data(world: &mut SimulatedWorld, resource: &str, which: usize, options: Value) {
     let Some((name, uid)) = choose_data(world, resource, which) else { return };
     world.some_may_not_run = true;
     world.user_actions.deleted.insert(uid);
@@ -278,7 +280,7 @@ async fn lose_data(world: &mut World, resource: &str, which: usize, options: Val
 }
 
 /// CDI reports the transfer of a DataVolume as failed. One that has succeeded does not fail.
-async fn fail(world: &mut World, name: &str) {
+async fn fail(world: &mut SimulatedWorld, name: &str) {
     let volume = world.server.get(VOLUMES, NAMESPACE, name);
     let Some(volume) = volume.filter(|volume| volume["status"]["phase"] != "Succeeded") else { return };
     world.some_may_not_run = true;
@@ -289,8 +291,8 @@ async fn fail(world: &mut World, name: &str) {
 }
 
 /// Deletes the DataVolume or the claim of the machine of a wrapper.
-async fn lose_disk(world: &mut World, is_claim: bool, which: usize) {
-    let Some((name, _)) = choose(world, WRAPPERS, which) else { return };
+async fn lose_disk(world: &mut SimulatedWorld, is_claim: bool, which: usize) {
+    let Some((name, _)) = choose_object(world, WRAPPERS, which) else { return };
     let (resource, plural) = if is_claim {
         ("persistentvolumeclaims", "persistentvolumeclaims")
     } else {
@@ -306,7 +308,7 @@ async fn lose_disk(world: &mut World, is_claim: bool, which: usize) {
 }
 
 /// Removes the labels of an object. Before the status of the image has its UID, nothing else says whose it is.
-async fn lose_labels(world: &mut World, (resource, field): (&str, &str), which: usize) {
+async fn lose_labels(world: &mut SimulatedWorld, (resource, field): (&str, &str), which: usize) {
     let Some((name, uid)) = choose_data(world, resource, which) else { return };
     let image = world.server.get(IMAGES, NAMESPACE, &name);
     if image.is_none_or(|image| image["status"][field]["uid"] != *uid) {
@@ -319,7 +321,7 @@ async fn lose_labels(world: &mut World, (resource, field): (&str, &str), which: 
 }
 
 /// The disks of the pool get another source.
-async fn use_in_pool(world: &mut World, image: Option<&'static str>) {
+async fn use_in_pool(world: &mut SimulatedWorld, image: Option<&'static str>) {
     let Some(pool) = stored_pool(world) else { return };
     let pointer = "/spec/virtualMachineTemplate/spec/dataVolumeTemplates";
     let Some(Value::Array(mut templates)) = pool.pointer(pointer).cloned() else { return };
@@ -327,8 +329,12 @@ async fn use_in_pool(world: &mut World, image: Option<&'static str>) {
     for template in &mut templates {
         template["spec"] = match image {
             Some(image) => json!({ "storage": {}, "sourceRef": of_image(image) }),
-            None => kubevirt::disk("root")["spec"].clone(),
+            None => kubevirt::data_volume_template("root")["spec"].clone(),
         };
     }
-    edit(world, json!({ "virtualMachineTemplate": { "spec": { "dataVolumeTemplates": templates } } })).await;
+    patch_pool_spec(
+        world,
+        json!({ "virtualMachineTemplate": { "spec": { "dataVolumeTemplates": templates } } }),
+    )
+    .await;
 }

@@ -6,10 +6,11 @@ use vmpool_simulator::kubevirt::objects::COPY;
 
 use crate::manifest::POOL;
 use crate::manifest_kubevirt::{
-    CLAIM, DEFAULT_INSTANCETYPE, PREFERENCE, instancetype, instancetype_name, preference, size,
+    CLAIM, DEFAULT_INSTANCETYPE, PREFERENCE, instancetype_name, instancetype_object, instancetype_spec,
+    preference_object,
 };
-use crate::requests::{choose, edit, patch_machine, stored_pool};
-use crate::world::World;
+use crate::requests::{choose_object, patch_machine, patch_pool_spec, stored_pool};
+use crate::world::SimulatedWorld;
 
 const PREFERENCES: &str = "virtualmachinepreferences";
 const TYPES: &str = "virtualmachineinstancetypes";
@@ -59,17 +60,19 @@ pub enum KubeVirtOperation {
 }
 
 impl KubeVirtOperation {
-    pub(crate) async fn perform(&self, world: &mut World) {
+    pub(crate) async fn perform(&self, world: &mut SimulatedWorld) {
         match self {
-            Self::SetPaused(paused) => edit(world, json!({ "paused": paused })).await,
-            Self::SetMaxUnavailable(count) => edit(world, json!({ "maxUnavailable": count })).await,
+            Self::SetPaused(paused) => patch_pool_spec(world, json!({ "paused": paused })).await,
+            Self::SetMaxUnavailable(count) => {
+                patch_pool_spec(world, json!({ "maxUnavailable": count })).await;
+            }
             Self::SetTier(tier) => {
                 let labels = json!({ "tier": tier.to_string() });
-                edit(world, json!({ "virtualMachineTemplate": { "metadata": { "labels": labels } } })).await;
+                patch_pool_template(world, json!({ "metadata": { "labels": labels } })).await;
             }
             Self::SetHealing(on) => {
                 let healing = if *on { json!({ "startUpFailureThreshold": 1 }) } else { Value::Null };
-                edit(world, json!({ "autohealing": healing })).await;
+                patch_pool_spec(world, json!({ "autohealing": healing })).await;
             }
             Self::FailStarts(which, times) => {
                 let annotations = json!({ "simulator.vmpool.dev/fail-start": times.to_string() });
@@ -87,7 +90,7 @@ impl KubeVirtOperation {
                 } else {
                     Value::Null
                 };
-                edit(world, json!({ "virtualMachineTemplate": { "spec": { "preference": matcher } } })).await;
+                patch_pool_template(world, json!({ "spec": { "preference": matcher } })).await;
             }
             Self::EditPreference(number) => {
                 let annotations = json!({ "edit": number.to_string() });
@@ -98,27 +101,23 @@ impl KubeVirtOperation {
                 request(world, Verb::Delete, (PREFERENCES, PREFERENCE), Value::Null).await;
             }
             Self::CreatePreference(number) => {
-                let mut object = preference();
+                let mut object = preference_object();
                 object["spec"]["annotations"] = json!({ "edit": number.to_string() });
                 request(world, Verb::Create, (PREFERENCES, ""), object).await;
             }
             Self::Refresh(number) => {
                 let annotations = json!({ "vmpool.dev/refresh-instancetype": number.to_string() });
-                edit(
-                    world,
-                    json!({ "virtualMachineTemplate": { "metadata": { "annotations": annotations } } }),
-                )
-                .await;
+                patch_pool_template(world, json!({ "metadata": { "annotations": annotations } })).await;
             }
             Self::EditInstancetype(which, vcpus) => {
-                let (name, patch) = (instancetype_name(*which), json!({ "spec": size(*vcpus) }));
+                let (name, patch) = (instancetype_name(*which), json!({ "spec": instancetype_spec(*vcpus) }));
                 request(world, Verb::Patch(PatchKind::Merge), (TYPES, name), patch).await;
             }
             Self::DeleteInstancetype(which) => {
                 request(world, Verb::Delete, (TYPES, instancetype_name(*which)), Value::Null).await;
             }
             Self::CreateInstancetype(which, vcpus) => {
-                let object = instancetype(*which, *vcpus);
+                let object = instancetype_object(*which, *vcpus);
                 request(world, Verb::Create, (TYPES, ""), object).await;
             }
             Self::NameInClaim(which) => {
@@ -129,43 +128,55 @@ impl KubeVirtOperation {
             Self::SetConflict(conflicts) => {
                 let memory = if *conflicts { json!({ "guest": "512Mi" }) } else { Value::Null };
                 let instance = json!({ "spec": { "domain": { "memory": memory } } });
-                edit(world, json!({ "virtualMachineTemplate": { "spec": { "template": instance } } })).await;
+                patch_pool_template(world, json!({ "spec": { "template": instance } })).await;
             }
-            Self::DeleteCopy(which) => {
-                let all = world.server.all("controllerrevisions.apps");
-                let is_copy = |revision: &&Value| !revision["metadata"]["labels"][COPY].is_null();
-                let copies: Vec<&Value> = all.iter().map(|revision| &**revision).filter(is_copy).collect();
-                let Some(index) = which.checked_rem(copies.len()) else { return };
-                let name = copies[index]["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-                // A machine of an older revision starts no more without its copy.
-                world.some_may_not_run = true;
-                let call = world.call(Verb::Delete, "controllerrevisions", &name, "", Value::Null);
-                _ = world.do_as_user(&call).await;
-            }
-            Self::ReturnOwner(which) => {
-                let Some(pool) = stored_pool(world) else { return };
-                let owner = json!({
-                    "apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool", "name": POOL,
-                    "uid": pool["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true,
-                });
-                let Some((name, uid)) = choose(world, world.resources().machines, *which) else { return };
-                world.user_actions.returned.insert(uid);
-                let patch = json!({ "metadata": { "ownerReferences": [owner] } });
-                let call = world.call(Verb::Patch(PatchKind::Merge), "virtualmachines", &name, "", patch);
-                _ = world.do_as_user(&call).await;
-            }
+            Self::DeleteCopy(which) => delete_copy(world, *which).await,
+            Self::ReturnOwner(which) => return_owner(world, *which).await,
         }
     }
 }
 
+/// A user changes the machine template of the pool.
+async fn patch_pool_template(world: &mut SimulatedWorld, template: Value) {
+    patch_pool_spec(world, json!({ "virtualMachineTemplate": template })).await;
+}
+
+async fn delete_copy(world: &mut SimulatedWorld, which: usize) {
+    let all = world.server.all("controllerrevisions.apps");
+    let is_copy = |revision: &&Value| !revision["metadata"]["labels"][COPY].is_null();
+    let copies: Vec<&Value> = all.iter().map(|revision| &**revision).filter(is_copy).collect();
+    let Some(index) = which.checked_rem(copies.len()) else { return };
+    let name = copies[index]["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    // A machine of an older revision starts no more without its copy.
+    world.some_may_not_run = true;
+    let call = world.call(Verb::Delete, "controllerrevisions", &name, "", Value::Null);
+    _ = world.do_as_user(&call).await;
+}
+
+/// A user makes the pool the owner of a machine again.
+async fn return_owner(world: &mut SimulatedWorld, which: usize) {
+    let Some(pool) = stored_pool(world) else { return };
+    let owner = json!({
+        "apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool", "name": POOL,
+        "uid": pool["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true,
+    });
+    let Some((name, uid)) = choose_object(world, world.resources().machines, which) else {
+        return;
+    };
+    world.user_actions.returned.insert(uid);
+    let patch = json!({ "metadata": { "ownerReferences": [owner] } });
+    let call = world.call(Verb::Patch(PatchKind::Merge), "virtualmachines", &name, "", patch);
+    _ = world.do_as_user(&call).await;
+}
+
 /// A request of a user for an instance type, a preference or the claim.
-async fn request(world: &mut World, verb: Verb, (resource, name): (&str, &str), body: Value) {
+async fn request(world: &mut SimulatedWorld, verb: Verb, (resource, name): (&str, &str), body: Value) {
     let call = world.call(verb, resource, name, "", body);
     _ = world.do_as_user(&call).await;
 }
 
-async fn delete_instance(world: &mut World, which: usize) {
-    let Some((name, _)) = choose(world, "virtualmachineinstances.kubevirt.io", which) else { return };
+async fn delete_instance(world: &mut SimulatedWorld, which: usize) {
+    let Some((name, _)) = choose_object(world, "virtualmachineinstances.kubevirt.io", which) else { return };
     let call = world.call(Verb::Delete, "virtualmachineinstances", &name, "", Value::Null);
     _ = world.do_as_user(&call).await;
 }

@@ -4,10 +4,10 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 use vmpool_model::{PatchKind, Verb};
 
-use crate::attempt::Release;
-use crate::claim_client::Claim;
-use crate::requests::choose;
-use crate::world::World;
+use crate::attempt::ClaimReleaseRequest;
+use crate::claim_client::ClaimParameters;
+use crate::requests::choose_object;
+use crate::world::SimulatedWorld;
 
 const UNTIL: &str = "vmpool.dev/protected-until";
 
@@ -21,7 +21,7 @@ pub enum ProtectionOperation {
     /// A user takes the protection off a machine.
     Unprotect(usize),
     /// A caller claims a machine at this replica.
-    Claim(Claim, usize),
+    Claim(ClaimParameters, usize),
     /// The caller with this id releases what it holds, at this replica.
     Release(&'static str, &'static str, usize),
 }
@@ -32,7 +32,7 @@ impl ProtectionOperation {
         matches!(self, Self::Claim(..) | Self::Release(..))
     }
 
-    pub(crate) async fn perform(&self, world: &mut World) {
+    pub(crate) async fn perform(&self, world: &mut SimulatedWorld) {
         match self {
             Self::Protect(which, seconds) => {
                 let until = world.now() + SignedDuration::from_secs(*seconds);
@@ -44,15 +44,15 @@ impl ProtectionOperation {
             Self::Release(id, then, first) => {
                 let holding = world.holdings.iter().rev().find(|holding| holding.id == *id).cloned();
                 if let Some(holding) = holding {
-                    world.start_release(Release { holding, then }, *first);
+                    world.start_release(ClaimReleaseRequest { holding, then }, *first);
                 }
             }
         }
     }
 }
 
-async fn annotate(world: &mut World, which: usize, until: Value) {
-    let Some((name, uid)) = choose(world, world.resources().machines, which) else { return };
+async fn annotate(world: &mut SimulatedWorld, which: usize, until: Value) {
+    let Some((name, uid)) = choose_object(world, world.resources().machines, which) else { return };
     // The user changes the end of a claim that the machine may have, so its holder can lose it.
     world.holdings.retain(|holding| holding.uid != uid);
     world.annotated.insert(uid);

@@ -3,13 +3,13 @@
 
 use serde_json::{Map, Value, json};
 use vmpool_invariants::other_namespaces::ForgedObject;
-use vmpool_invariants::platform::PlatformName;
+use vmpool_invariants::platform::TestedPlatform;
 use vmpool_model::{Call, PatchKind, Verb};
 
 use crate::edits;
 use crate::manifest::POOL;
-use crate::requests::{choose, choose_in};
-use crate::world::{NAMESPACE, TENANT, World};
+use crate::requests::{choose_in, choose_object};
+use crate::world::{NAMESPACE, SimulatedWorld, TENANT};
 
 /// A finalizer of the tenant: the garbage collector deletes the object, and the object stays.
 const HOLD: &str = "tenant.example/hold";
@@ -59,11 +59,11 @@ pub enum TenantOperation {
 }
 
 impl TenantOperation {
-    pub(crate) async fn perform(&self, world: &mut World) {
+    pub(crate) async fn perform(&self, world: &mut SimulatedWorld) {
         let machines = world.resources().machines;
         match *self {
             Self::CreatePool(replicas) => {
-                let mut pool = edits::pool(world, replicas, "NewestFirst", &[]);
+                let mut pool = edits::pool_for_world(world, replicas, "NewestFirst", &[]);
                 pool["metadata"]["namespace"] = json!(TENANT);
                 send_request(world, Verb::Create, "virtualmachinepools", "", pool).await;
             }
@@ -82,7 +82,7 @@ impl TenantOperation {
             }
             Self::ForgeInstance(which) => {
                 let instances = "virtualmachineinstances.kubevirt.io";
-                let Some(mut instance) = choose(world, instances, which)
+                let Some(mut instance) = choose_object(world, instances, which)
                     .and_then(|(name, _)| world.server.get(instances, NAMESPACE, &name))
                     .map(|instance| (*instance).clone())
                 else {
@@ -125,22 +125,22 @@ impl TenantOperation {
 }
 
 /// The storage that the platform has.
-fn storage_resources(platform: PlatformName) -> &'static [&'static str] {
+fn storage_resources(platform: TestedPlatform) -> &'static [&'static str] {
     match platform {
-        PlatformName::Dvp => &["virtualdisks.virtualization.deckhouse.io"],
-        PlatformName::KubeVirt => &["datavolumes.cdi.kubevirt.io", "persistentvolumeclaims"],
+        TestedPlatform::Dvp => &["virtualdisks.virtualization.deckhouse.io"],
+        TestedPlatform::KubeVirt => &["datavolumes.cdi.kubevirt.io", "persistentvolumeclaims"],
     }
 }
 
 /// An object of the pool's namespace.
-fn sample_of(world: &World, resource: &str) -> Option<Value> {
-    let (name, _) = choose(world, resource, 0)?;
+fn sample_of(world: &SimulatedWorld, resource: &str) -> Option<Value> {
+    let (name, _) = choose_object(world, resource, 0)?;
     world.server.get(resource, NAMESPACE, &name).map(|object| (*object).clone())
 }
 
 /// Creates objects that look like one of the pool's namespace. Those of one call have the same name in every
 /// run.
-async fn forge_objects(world: &mut World, resource: &str, count: usize, forgery: Forgery) {
+async fn forge_objects(world: &mut SimulatedWorld, resource: &str, count: usize, forgery: Forgery) {
     let Some(model) = sample_of(world, resource) else { return };
     let plural = resource.split('.').next().unwrap_or_default();
     for _ in 0..count {
@@ -170,13 +170,13 @@ async fn forge_objects(world: &mut World, resource: &str, count: usize, forgery:
 }
 
 /// Records that this object was forged.
-fn remember_forged(world: &mut World, plural: &str, name: String) {
+fn remember_forged(world: &mut SimulatedWorld, plural: &str, name: String) {
     let (namespace, plural) = (TENANT.to_owned(), plural.to_owned());
     world.forged.insert(ForgedObject { namespace, plural, name });
 }
 
 /// The metadata of a forged object, without a name.
-fn forged_metadata(world: &World, model: &Value, forgery: Forgery) -> Value {
+fn forged_metadata(world: &SimulatedWorld, model: &Value, forgery: Forgery) -> Value {
     let pool = world.server.get(world.resources().pools, NAMESPACE, POOL);
     let pool = pool.map_or(Value::Null, |pool| (*pool).clone());
     let original = &model["metadata"];
@@ -204,7 +204,7 @@ fn forged_metadata(world: &World, model: &Value, forgery: Forgery) -> Value {
     Value::Object(metadata)
 }
 
-async fn delete_object(world: &mut World, resource: &str, which: usize) {
+async fn delete_object(world: &mut SimulatedWorld, resource: &str, which: usize) {
     let Some((name, uid)) = choose_in(world, resource, which, TENANT) else { return };
     world.user_actions.deleted.insert(uid);
     world.deleted_disks.insert(name.clone());
@@ -213,7 +213,7 @@ async fn delete_object(world: &mut World, resource: &str, which: usize) {
 }
 
 /// Sends a request in the namespace of the tenant.
-async fn send_request(world: &mut World, verb: Verb, plural: &str, name: &str, body: Value) {
+async fn send_request(world: &mut SimulatedWorld, verb: Verb, plural: &str, name: &str, body: Value) {
     let call = Call { namespace: TENANT.to_owned(), ..world.call(verb, plural, name, "", body) };
     _ = world.do_as_user(&call).await;
 }

@@ -3,28 +3,34 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use vmpool_invariants::platform::PlatformName;
-use vmpool_model::{Server, Verb};
+use vmpool_invariants::platform::TestedPlatform;
+use vmpool_model::{ApiServerModel, Verb};
 use vmpool_simulator::duration::Delay;
-use vmpool_simulator::world::{Settings, Violation};
+use vmpool_simulator::world::{DiskViolation, SimulatorSettings};
 
-use crate::platform_dvp::Dvp;
-use crate::platform_kubevirt::KubeVirt;
+use crate::platform_dvp::DvpSimulation;
+use crate::platform_kubevirt::KubeVirtSimulation;
 use crate::simulated::Simulated;
 
 /// The simulated platform.
-pub struct Platform {
-    server: Server,
+pub struct PlatformSimulation {
+    server: ApiServerModel,
     core: Box<dyn Simulated>,
     seen: usize,
-    violations: Vec<Violation>,
+    violations: Vec<DiskViolation>,
 }
 
-impl Platform {
+impl PlatformSimulation {
     /// A platform whose delays are at most these, in milliseconds.
-    pub fn new(name: PlatformName, server: &Server, seed: u64, start: u64, evaluation: u64) -> Self {
+    pub fn new(
+        name: TestedPlatform,
+        server: &ApiServerModel,
+        seed: u64,
+        start: u64,
+        evaluation: u64,
+    ) -> Self {
         let delay = |milliseconds| Delay::After(Duration::from_millis(milliseconds));
-        let settings = Settings {
+        let settings = SimulatorSettings {
             start_delay: delay(start),
             stop_delay: delay(start),
             provisioning_delay: delay(start / 2),
@@ -36,8 +42,8 @@ impl Platform {
             seed,
         };
         let core: Box<dyn Simulated> = match name {
-            PlatformName::Dvp => Box::new(Dvp::new(settings, server.now())),
-            PlatformName::KubeVirt => Box::new(KubeVirt::new(settings, server.now())),
+            TestedPlatform::Dvp => Box::new(DvpSimulation::new(settings, server.now())),
+            TestedPlatform::KubeVirt => Box::new(KubeVirtSimulation::new(settings, server.now())),
         };
         Self { server: server.clone(), core, seen: 0, violations: Vec::new() }
     }
@@ -81,7 +87,7 @@ impl Platform {
     }
 
     /// The moments at which two machines had mounted the same disk.
-    pub fn violations(&self) -> &[Violation] {
+    pub fn violations(&self) -> &[DiskViolation] {
         &self.violations
     }
 }

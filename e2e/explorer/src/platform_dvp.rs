@@ -2,53 +2,56 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use vmpool_model::{ApiError, Call, Change, ChangeKind, PatchKind, Verb};
+use vmpool_model::{ApiError, Call, ChangeKind, ObjectChange, PatchKind, Verb};
 use vmpool_simulator::objects::{
-    AttachmentView, DiskView, Id, ImageView, Key, Kind, MachineView, OperationView, StoredAttachment,
-    StoredDisk, StoredImage, StoredMachine, StoredOperation,
+    AttachmentView, DiskView, DvpMachineView, DvpObjectId, DvpObjectKind, ImageView, NamespacedKey,
+    OperationView, StoredAttachment, StoredDvpDisk, StoredDvpMachine, StoredImage, StoredOperation,
 };
-use vmpool_simulator::world::{Action, Event, Object, Outcome, Settings, Violation, World, Write};
+use vmpool_simulator::world::{
+    DiskViolation, DvpModel, DvpModelAction, DvpModelEvent, DvpWrite, DvpWriteOutcome, ObservedDvpObject,
+    SimulatorSettings,
+};
 
-use crate::simulated::{Simulated, call, decode};
+use crate::simulated::{Simulated, decode_object, simulator_call};
 
 /// The simulated kinds and their resources. Pods are left out, because no component here reads them.
-const KINDS: [(Kind, &str); 5] = [
-    (Kind::Machine, "virtualmachines"),
-    (Kind::Disk, "virtualdisks"),
-    (Kind::ClusterImage, "clustervirtualimages"),
-    (Kind::Operation, "virtualmachineoperations"),
-    (Kind::Attachment, "virtualmachineblockdeviceattachments"),
+const KINDS: [(DvpObjectKind, &str); 5] = [
+    (DvpObjectKind::Machine, "virtualmachines"),
+    (DvpObjectKind::Disk, "virtualdisks"),
+    (DvpObjectKind::ClusterImage, "clustervirtualimages"),
+    (DvpObjectKind::Operation, "virtualmachineoperations"),
+    (DvpObjectKind::Attachment, "virtualmachineblockdeviceattachments"),
 ];
 
 /// DVP.
-pub(crate) struct Dvp(World);
+pub(crate) struct DvpSimulation(DvpModel);
 
-impl Dvp {
-    pub(crate) fn new(settings: Settings, now: Timestamp) -> Self {
-        let mut world = World::new(settings);
-        world.observe(Event::Synced, now);
+impl DvpSimulation {
+    pub(crate) fn new(settings: SimulatorSettings, now: Timestamp) -> Self {
+        let mut world = DvpModel::new(settings);
+        world.observe(DvpModelEvent::Synced, now);
         Self(world)
     }
 }
 
-impl Simulated for Dvp {
-    fn observe(&mut self, change: &Change, now: Timestamp) {
+impl Simulated for DvpSimulation {
+    fn observe(&mut self, change: &ObjectChange, now: Timestamp) {
         if let Some(event) = event(change) {
             self.0.observe(event, now);
         }
     }
 
-    fn step(&mut self, now: Timestamp) -> (Vec<Call>, Vec<Violation>) {
+    fn step(&mut self, now: Timestamp) -> (Vec<Call>, Vec<DiskViolation>) {
         let (mut calls, mut violations) = (Vec::new(), Vec::new());
         for action in self.0.step(now) {
             match action {
-                Action::Report(violation) => violations.push(violation),
-                Action::Write(id, write) => {
+                DvpModelAction::Report(violation) => violations.push(violation),
+                DvpModelAction::Write(id, write) => {
                     if let Some(call) = request(&id, write) {
                         calls.push(call);
                     } else {
-                        let outcome = Outcome::Failed("the model has no such kind".to_owned());
-                        self.0.observe(Event::Written(id, outcome), now);
+                        let outcome = DvpWriteOutcome::Failed("the model has no such kind".to_owned());
+                        self.0.observe(DvpModelEvent::Written(id, outcome), now);
                     }
                 }
             }
@@ -58,14 +61,15 @@ impl Simulated for Dvp {
 
     fn written(&mut self, call: &Call, response: Result<Value, ApiError>, now: Timestamp) {
         let Some((kind, _)) = KINDS.iter().find(|(_, resource)| *resource == call.resource) else { return };
-        let key = Key { namespace: call.namespace.as_str().into(), name: call.name.as_str().into() };
+        let key =
+            NamespacedKey { namespace: call.namespace.as_str().into(), name: call.name.as_str().into() };
         let outcome = match response {
-            Ok(object) => Outcome::Done(read(*kind, &object)),
-            Err(ApiError { reason, .. }) if reason == "NotFound" => Outcome::NotFound,
-            Err(ApiError { reason, .. }) if reason == "Conflict" => Outcome::Conflict,
-            Err(refusal) => Outcome::Failed(refusal.message),
+            Ok(object) => DvpWriteOutcome::Done(read(*kind, &object)),
+            Err(ApiError { reason, .. }) if reason == "NotFound" => DvpWriteOutcome::NotFound,
+            Err(ApiError { reason, .. }) if reason == "Conflict" => DvpWriteOutcome::Conflict,
+            Err(refusal) => DvpWriteOutcome::Failed(refusal.message),
         };
-        self.0.observe(Event::Written(Id::new(*kind, key), outcome), now);
+        self.0.observe(DvpModelEvent::Written(DvpObjectId::new(*kind, key), outcome), now);
     }
 
     fn next_due(&self) -> Option<Timestamp> {
@@ -73,53 +77,50 @@ impl Simulated for Dvp {
     }
 }
 
-fn request(id: &Id, write: Write) -> Option<Call> {
+fn request(id: &DvpObjectId, write: DvpWrite) -> Option<Call> {
     let (_, resource) = KINDS.iter().find(|(kind, _)| *kind == id.kind)?;
     let (verb, subresource, body) = match write {
-        Write::Patch(body) => (Verb::Patch(PatchKind::Merge), "", body),
-        Write::PatchStatus(body) => (Verb::Patch(PatchKind::Merge), "status", body),
-        Write::Create(body) => (Verb::Create, "", body),
-        Write::Delete(uid) => (Verb::Delete, "", json!({ "preconditions": { "uid": &*uid } })),
+        DvpWrite::Patch(body) => (Verb::Patch(PatchKind::Merge), "", body),
+        DvpWrite::PatchStatus(body) => (Verb::Patch(PatchKind::Merge), "status", body),
+        DvpWrite::Create(body) => (Verb::Create, "", body),
+        DvpWrite::Delete(uid) => (Verb::Delete, "", json!({ "preconditions": { "uid": &*uid } })),
     };
     let resource = ("virtualization.deckhouse.io", "v1alpha2", *resource);
-    Some(call(verb, resource, (&id.key.namespace, &id.key.name), subresource, body))
+    Some(simulator_call(verb, resource, (&id.key.namespace, &id.key.name), subresource, body))
 }
 
 /// The platform's event for a change, if there is one.
-fn event(change: &Change) -> Option<Event> {
+fn event(change: &ObjectChange) -> Option<DvpModelEvent> {
     let (kind, _) = KINDS.iter().find(|(_, plural)| {
         change.key.resource.strip_prefix(plural).is_some_and(|rest| rest.starts_with('.'))
     })?;
-    let key = Key { namespace: change.key.namespace.clone(), name: change.key.name.clone() };
+    let key = NamespacedKey { namespace: change.key.namespace.clone(), name: change.key.name.clone() };
     match change.kind {
-        ChangeKind::Deleted => Some(Event::Gone(Id::new(*kind, key))),
-        ChangeKind::Added | ChangeKind::Modified => Some(Event::Seen(key, read(*kind, &change.object)?)),
+        ChangeKind::Deleted => Some(DvpModelEvent::Gone(DvpObjectId::new(*kind, key))),
+        ChangeKind::Added | ChangeKind::Modified => {
+            Some(DvpModelEvent::Seen(key, read(*kind, &change.object)?))
+        }
     }
 }
 
-fn read(kind: Kind, object: &Value) -> Option<Object> {
+fn read(kind: DvpObjectKind, object: &Value) -> Option<ObservedDvpObject> {
     match kind {
-        Kind::Machine => {
-            decode::<StoredMachine>(object).map(|stored| Object::Machine(Box::new(MachineView::read(stored))))
-        }
-        Kind::Disk => {
-            decode::<StoredDisk>(object).map(|stored| Object::Disk(Box::new(DiskView::read(stored))))
-        }
-        Kind::Image | Kind::ClusterImage => {
-            decode::<StoredImage>(object).map(|stored| Object::Image(kind, ImageView::read(&stored)))
-        }
-        Kind::Operation => {
-            decode::<StoredOperation>(object).map(|stored| Object::Operation(OperationView::read(stored)))
-        }
-        Kind::Attachment => {
-            decode::<StoredAttachment>(object).map(|stored| Object::Attachment(AttachmentView::read(stored)))
-        }
-        Kind::Pod => None,
+        DvpObjectKind::Machine => decode_object::<StoredDvpMachine>(object)
+            .map(|stored| ObservedDvpObject::Machine(Box::new(DvpMachineView::read(stored)))),
+        DvpObjectKind::Disk => decode_object::<StoredDvpDisk>(object)
+            .map(|stored| ObservedDvpObject::Disk(Box::new(DiskView::read(stored)))),
+        DvpObjectKind::Image | DvpObjectKind::ClusterImage => decode_object::<StoredImage>(object)
+            .map(|stored| ObservedDvpObject::Image(kind, ImageView::read(&stored))),
+        DvpObjectKind::Operation => decode_object::<StoredOperation>(object)
+            .map(|stored| ObservedDvpObject::Operation(OperationView::read(stored))),
+        DvpObjectKind::Attachment => decode_object::<StoredAttachment>(object)
+            .map(|stored| ObservedDvpObject::Attachment(AttachmentView::read(stored))),
+        DvpObjectKind::Pod => None,
     }
 }
 
 /// A cluster image from which machines can boot.
-pub(crate) fn image() -> Value {
+pub(crate) fn cluster_image_object() -> Value {
     json!({
         "apiVersion": "virtualization.deckhouse.io/v1alpha2", "kind": "ClusterVirtualImage",
         "metadata": { "name": "alpine" },

@@ -4,32 +4,34 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use vmpool_model::{ApiError, Call, Change, ChangeKind, PatchKind, Verb};
+use vmpool_model::{ApiError, Call, ChangeKind, ObjectChange, PatchKind, Verb};
 use vmpool_simulator::kubevirt::objects::{
-    COPY, ClaimView, ContentView, DataSourceView, DataVolumeView, Id, InstanceView, Kind, MachineView,
-    Object, RevisionView, SnapshotView,
+    COPY, ClaimView, ContentView, DataSourceView, DataVolumeView, InstanceView, KubeVirtMachineView,
+    KubeVirtObjectId, KubeVirtObjectKind, ObservedKubeVirtObject, RevisionView, SnapshotView,
 };
-use vmpool_simulator::kubevirt::{Action, Event, Outcome, Review, World, Write};
-use vmpool_simulator::objects::{BindingMode, ClassView, Key};
-use vmpool_simulator::world::{Settings, Violation};
+use vmpool_simulator::kubevirt::{
+    CloneReview, KubeVirtModel, KubeVirtModelAction, KubeVirtModelEvent, KubeVirtWrite, KubeVirtWriteOutcome,
+};
+use vmpool_simulator::objects::{BindingMode, ClassView, NamespacedKey};
+use vmpool_simulator::world::{DiskViolation, SimulatorSettings};
 
-use crate::simulated::{Simulated, call, decode};
+use crate::simulated::{Simulated, decode_object, simulator_call};
 
 /// The simulated kinds. Pods are left out, because no component here reads them.
-const KINDS: [Kind; 8] = [
-    Kind::Machine,
-    Kind::Instance,
-    Kind::DataVolume,
-    Kind::Claim,
-    Kind::DataSource,
-    Kind::Snapshot,
-    Kind::Content,
-    Kind::Revision,
+const KINDS: [KubeVirtObjectKind; 8] = [
+    KubeVirtObjectKind::Machine,
+    KubeVirtObjectKind::Instance,
+    KubeVirtObjectKind::DataVolume,
+    KubeVirtObjectKind::Claim,
+    KubeVirtObjectKind::DataSource,
+    KubeVirtObjectKind::Snapshot,
+    KubeVirtObjectKind::Content,
+    KubeVirtObjectKind::Revision,
 ];
 
 /// KubeVirt with CDI.
-pub(crate) struct KubeVirt {
-    world: World,
+pub(crate) struct KubeVirtSimulation {
+    world: KubeVirtModel,
     access: Access,
 }
 
@@ -43,7 +45,7 @@ struct Access {
 }
 
 impl Access {
-    fn observe(&mut self, change: &Change) {
+    fn observe(&mut self, change: &ObjectChange) {
         let key = (change.key.namespace.to_string(), change.key.name.to_string());
         let exists = change.kind != ChangeKind::Deleted;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -72,7 +74,7 @@ impl Access {
         }
     }
 
-    fn permits(&self, review: &Review) -> bool {
+    fn permits(&self, review: &CloneReview) -> bool {
         self.bindings.iter().any(|((namespace, _), (role, users))| {
             let sources = self.roles.get(&(namespace.clone(), role.clone()));
             *namespace == review.namespace
@@ -82,33 +84,38 @@ impl Access {
     }
 }
 
-impl KubeVirt {
-    pub(crate) fn new(settings: Settings, now: Timestamp) -> Self {
-        let mut world = World::new(settings);
+impl KubeVirtSimulation {
+    pub(crate) fn new(settings: SimulatorSettings, now: Timestamp) -> Self {
+        let mut world = KubeVirtModel::new(settings);
         let class = ClassView { binding: BindingMode::Immediate, expands: false, is_default: true };
-        world.observe(Event::Class("fast".to_owned(), Some(class)), now);
-        world.observe(Event::Synced, now);
+        world.observe(KubeVirtModelEvent::Class("fast".to_owned(), Some(class)), now);
+        world.observe(KubeVirtModelEvent::Synced, now);
         Self { world, access: Access::default() }
     }
 }
 
-impl Simulated for KubeVirt {
-    fn observe(&mut self, change: &Change, now: Timestamp) {
+impl Simulated for KubeVirtSimulation {
+    fn observe(&mut self, change: &ObjectChange, now: Timestamp) {
         self.access.observe(change);
         if let Some(event) = event(change) {
             self.world.observe(event, now);
         }
     }
 
-    fn step(&mut self, now: Timestamp) -> (Vec<Call>, Vec<Violation>) {
+    fn step(&mut self, now: Timestamp) -> (Vec<Call>, Vec<DiskViolation>) {
         let (mut calls, mut violations) = (Vec::new(), Vec::new());
         for action in self.world.step(now) {
             match action {
-                Action::Report(violation) => violations.push(violation),
-                Action::Write(id, Write::CreateClone { review, .. }) if !self.access.permits(&review) => {
-                    self.world.observe(Event::Written(id, Outcome::Failed(review.refusal())), now);
+                KubeVirtModelAction::Report(violation) => violations.push(violation),
+                KubeVirtModelAction::Write(id, KubeVirtWrite::CreateClone { review, .. })
+                    if !self.access.permits(&review) =>
+                {
+                    self.world.observe(
+                        KubeVirtModelEvent::Written(id, KubeVirtWriteOutcome::Failed(review.refusal())),
+                        now,
+                    );
                 }
-                Action::Write(id, write) => calls.push(request(&id, write)),
+                KubeVirtModelAction::Write(id, write) => calls.push(request(&id, write)),
             }
         }
         (calls, violations)
@@ -119,17 +126,18 @@ impl Simulated for KubeVirt {
             return;
         };
         let outcome = match response {
-            Ok(_) if call.verb == Verb::Delete => Outcome::Done(None),
-            Ok(object) => Outcome::Done(read(kind, &object)),
+            Ok(_) if call.verb == Verb::Delete => KubeVirtWriteOutcome::Done(None),
+            Ok(object) => KubeVirtWriteOutcome::Done(read(kind, &object)),
             Err(ApiError { reason, .. }) if reason == "NotFound" && call.verb == Verb::Delete => {
-                Outcome::Done(None)
+                KubeVirtWriteOutcome::Done(None)
             }
-            Err(ApiError { reason, .. }) if reason == "NotFound" => Outcome::NotFound,
-            Err(ApiError { reason, .. }) if reason == "Conflict" => Outcome::Conflict,
-            Err(refusal) => Outcome::Failed(refusal.message),
+            Err(ApiError { reason, .. }) if reason == "NotFound" => KubeVirtWriteOutcome::NotFound,
+            Err(ApiError { reason, .. }) if reason == "Conflict" => KubeVirtWriteOutcome::Conflict,
+            Err(refusal) => KubeVirtWriteOutcome::Failed(refusal.message),
         };
-        let key = Key { namespace: call.namespace.as_str().into(), name: call.name.as_str().into() };
-        self.world.observe(Event::Written(Id { kind, key }, outcome), now);
+        let key =
+            NamespacedKey { namespace: call.namespace.as_str().into(), name: call.name.as_str().into() };
+        self.world.observe(KubeVirtModelEvent::Written(KubeVirtObjectId { kind, key }, outcome), now);
     }
 
     fn next_due(&self) -> Option<Timestamp> {
@@ -137,52 +145,58 @@ impl Simulated for KubeVirt {
     }
 }
 
-fn request(id: &Id, write: Write) -> Call {
+fn request(id: &KubeVirtObjectId, write: KubeVirtWrite) -> Call {
     let (verb, subresource, body) = match write {
-        Write::Patch(body) => (Verb::Patch(PatchKind::Merge), "", body),
-        Write::PatchStatus(body) => (Verb::Patch(PatchKind::Merge), "status", body),
+        KubeVirtWrite::Patch(body) => (Verb::Patch(PatchKind::Merge), "", body),
+        KubeVirtWrite::PatchStatus(body) => (Verb::Patch(PatchKind::Merge), "status", body),
         // The permission of a clone was checked before. Nothing is downloaded.
-        Write::Create(body) | Write::CreateClone { body, .. } => (Verb::Create, "", body),
-        Write::Fetch(download) => {
+        KubeVirtWrite::Create(body) | KubeVirtWrite::CreateClone { body, .. } => (Verb::Create, "", body),
+        KubeVirtWrite::Fetch(download) => {
             let unreachable = Err("no server in the explorer".to_owned());
             (Verb::Patch(PatchKind::Merge), "", download.record(unreachable))
         }
-        Write::Delete { uid, .. } => (Verb::Delete, "", json!({ "preconditions": { "uid": &*uid } })),
+        KubeVirtWrite::Delete { uid, .. } => (Verb::Delete, "", json!({ "preconditions": { "uid": &*uid } })),
     };
     let resource = id.kind.resource();
     let resource = (&*resource.group, &*resource.version, &*resource.plural);
-    call(verb, resource, (&id.key.namespace, &id.key.name), subresource, body)
+    simulator_call(verb, resource, (&id.key.namespace, &id.key.name), subresource, body)
 }
 
 /// The platform's event for a change, if there is one.
-fn event(change: &Change) -> Option<Event> {
-    let named = |kind: &Kind| {
+fn event(change: &ObjectChange) -> Option<KubeVirtModelEvent> {
+    let named = |kind: &KubeVirtObjectKind| {
         let resource = kind.resource();
         *change.key.resource == *format!("{}.{}", resource.plural, resource.group).trim_end_matches('.')
     };
     let kind = KINDS.into_iter().find(named)?;
-    let key = Key { namespace: change.key.namespace.clone(), name: change.key.name.clone() };
+    let key = NamespacedKey { namespace: change.key.namespace.clone(), name: change.key.name.clone() };
     match change.kind {
-        ChangeKind::Deleted => Some(Event::Gone(Id { kind, key })),
-        ChangeKind::Added | ChangeKind::Modified => Some(Event::Seen(key, read(kind, &change.object)?)),
+        ChangeKind::Deleted => Some(KubeVirtModelEvent::Gone(KubeVirtObjectId { kind, key })),
+        ChangeKind::Added | ChangeKind::Modified => {
+            Some(KubeVirtModelEvent::Seen(key, read(kind, &change.object)?))
+        }
     }
 }
 
-fn read(kind: Kind, object: &Value) -> Option<Object> {
+fn read(kind: KubeVirtObjectKind, object: &Value) -> Option<ObservedKubeVirtObject> {
     match kind {
-        Kind::Machine => decode(object).map(|stored| Object::Machine(Box::new(MachineView::read(stored)))),
-        Kind::Instance => decode(object).map(|stored| Object::Instance(Box::new(InstanceView::read(stored)))),
-        Kind::DataVolume => {
-            decode(object).map(|stored| Object::DataVolume(Box::new(DataVolumeView::read(stored))))
-        }
-        Kind::Claim => decode(object).map(|stored| Object::Claim(Box::new(ClaimView::read(stored)))),
-        Kind::Revision if object["metadata"]["labels"][COPY].is_null() => None,
-        Kind::Revision => decode(object).map(|stored| Object::Revision(Box::new(RevisionView::read(stored)))),
-        Kind::DataSource => {
-            decode(object).map(|stored| Object::DataSource(Box::new(DataSourceView::read(stored))))
-        }
-        Kind::Snapshot => decode(object).map(|stored| Object::Snapshot(Box::new(SnapshotView::read(stored)))),
-        Kind::Content => decode(object).map(|stored| Object::Content(Box::new(ContentView::read(stored)))),
-        Kind::Pod => None,
+        KubeVirtObjectKind::Machine => decode_object(object)
+            .map(|stored| ObservedKubeVirtObject::Machine(Box::new(KubeVirtMachineView::read(stored)))),
+        KubeVirtObjectKind::Instance => decode_object(object)
+            .map(|stored| ObservedKubeVirtObject::Instance(Box::new(InstanceView::read(stored)))),
+        KubeVirtObjectKind::DataVolume => decode_object(object)
+            .map(|stored| ObservedKubeVirtObject::DataVolume(Box::new(DataVolumeView::read(stored)))),
+        KubeVirtObjectKind::Claim => decode_object(object)
+            .map(|stored| ObservedKubeVirtObject::Claim(Box::new(ClaimView::read(stored)))),
+        KubeVirtObjectKind::Revision if object["metadata"]["labels"][COPY].is_null() => None,
+        KubeVirtObjectKind::Revision => decode_object(object)
+            .map(|stored| ObservedKubeVirtObject::Revision(Box::new(RevisionView::read(stored)))),
+        KubeVirtObjectKind::DataSource => decode_object(object)
+            .map(|stored| ObservedKubeVirtObject::DataSource(Box::new(DataSourceView::read(stored)))),
+        KubeVirtObjectKind::Snapshot => decode_object(object)
+            .map(|stored| ObservedKubeVirtObject::Snapshot(Box::new(SnapshotView::read(stored)))),
+        KubeVirtObjectKind::Content => decode_object(object)
+            .map(|stored| ObservedKubeVirtObject::Content(Box::new(ContentView::read(stored)))),
+        KubeVirtObjectKind::Pod => None,
     }
 }

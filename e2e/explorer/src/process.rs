@@ -39,9 +39,9 @@ impl State {
 
 /// One process: a group of tasks with its own environment.
 #[derive(Clone, Debug, Default)]
-pub struct Process(Arc<Mutex<State>>);
+pub struct SimulatedProcess(Arc<Mutex<State>>);
 
-impl Process {
+impl SimulatedProcess {
     /// A running process.
     pub fn new() -> Self {
         Self::default()
@@ -58,7 +58,7 @@ impl Process {
         self.0.lock().looping
     }
 
-    /// Stops all tasks of the process until [`Process::resume`]. The rest of the world continues.
+    /// Stops all tasks of the process until [`SimulatedProcess::resume`]. The rest of the world continues.
     pub fn pause(&self) {
         self.0.lock().paused = true;
     }
@@ -90,7 +90,7 @@ impl Process {
     }
 }
 
-impl Process {
+impl SimulatedProcess {
     /// Runs `future` in the process. The result is `None` if the process is killed before the future completes.
     pub fn run<T: Send + 'static>(
         &self,
@@ -109,7 +109,7 @@ impl Process {
 /// A clock that detects a busy loop. Time advances only when every process waits, so such a loop would never end.
 struct LoopDetector {
     clock: Arc<dyn Clock>,
-    process: Process,
+    process: SimulatedProcess,
 }
 
 impl Clock for LoopDetector {
@@ -140,7 +140,7 @@ impl Clock for LoopDetector {
     }
 }
 
-impl Spawner for Process {
+impl Spawner for SimulatedProcess {
     fn spawn(&self, name: &'static str, future: BoxFuture<'static, ()>) {
         let number = {
             let state = &mut *self.0.lock();
@@ -154,7 +154,7 @@ impl Spawner for Process {
 
 /// A task that runs only while its process does.
 struct Gated {
-    process: Process,
+    process: SimulatedProcess,
     number: u64,
     future: Option<BoxFuture<'static, ()>>,
 }

@@ -1,20 +1,20 @@
 //! Random schedules.
 
 use serde_json::{Value, json};
-use vmpool_invariants::platform::PlatformName;
+use vmpool_invariants::platform::TestedPlatform;
 use vmpool_runtime::testing::SeededRandom;
 
-use crate::admission_policy::AdmissionPolicy;
-use crate::claim_client::Claim;
+use crate::admission_policy::AdmissionPolicyEffect;
+use crate::claim_client::ClaimParameters;
 use crate::manifest_kubevirt::TypeSource;
-use crate::operation::{Operation, Removal};
+use crate::operation::{RemovalOperation, ScheduleOperation};
 use crate::operation_image::ImageOperation;
 use crate::operation_kubevirt::KubeVirtOperation;
 use crate::operation_protection::ProtectionOperation;
 use crate::operation_tenant::{Forgery, TenantOperation};
 use crate::schedule::Schedule;
 use crate::webhook::WebhookState;
-use crate::world::Options;
+use crate::world::SimulatedWorldOptions;
 
 /// Of 1000 schedules, this many pause the leader until another one has replaced it, in addition to their other faults.
 const LEADER_REPLACED: u64 = 300;
@@ -87,11 +87,11 @@ const RUN_STRATEGIES: [&str; 4] = ["Halted", "Always", "Manual", "RerunOnFailure
 
 impl Schedule {
     /// The schedule of a seed.
-    pub fn random(platform: PlatformName, seed: u64) -> Self {
+    pub fn random(platform: TestedPlatform, seed: u64) -> Self {
         let random = SeededRandom::new(seed ^ 0x0dd5);
         let former_leader_resumed = random.per_mille(LEADER_REPLACED);
         let named = random.per_mille(450);
-        let options = Options {
+        let options = SimulatedWorldOptions {
             platform,
             seed,
             controllers: if former_leader_resumed || random.per_mille(200) { 2 } else { 1 },
@@ -121,13 +121,13 @@ impl Schedule {
             without_watch_events(&random, &options, &mut steps);
         }
         if options.images {
-            with_guests(seed, &mut steps);
+            with_other_namespace(seed, &mut steps);
             with_lost_evidence(seed, &mut steps);
             with_failed_transfers(seed, &mut steps);
             with_removed_finalizers(seed, &mut steps);
         }
-        with_taken_objects(platform, seed, &mut steps);
-        if platform == PlatformName::KubeVirt {
+        with_detached_objects(platform, seed, &mut steps);
+        if platform == TestedPlatform::KubeVirt {
             with_lost_preference(seed, &mut steps);
         }
         with_tenant(&options, &mut steps);
@@ -146,35 +146,37 @@ impl Schedule {
 }
 
 /// Adds a period with slow admission. Decided apart from the other decisions, so that the other steps stay the same.
-fn with_slow_admission(seed: u64, steps: &mut Vec<(u64, Operation)>) {
+fn with_slow_admission(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
     let random = SeededRandom::new(seed ^ 0x510a);
     if !random.per_mille(WITH_SLOW_ADMISSION) {
         return;
     }
     let from = place(&random, 0, steps);
     let until = place(&random, from, steps);
-    steps.insert(until, (random.number(0..=60_000), Operation::SlowAdmission(0)));
+    steps.insert(until, (random.number(0..=60_000), ScheduleOperation::SlowAdmission(0)));
     let seconds = *random.one(&[10, 20, 30]).unwrap_or(&30);
-    steps.insert(from, (0, Operation::SlowAdmission(seconds)));
+    steps.insert(from, (0, ScheduleOperation::SlowAdmission(seconds)));
 }
 
 /// Adds admission policies and clients that take machines and disks away from the pool. Decided apart from the other decisions,
 /// so that the other steps stay the same.
-fn with_taken_objects(platform: PlatformName, seed: u64, steps: &mut Vec<(u64, Operation)>) {
+fn with_detached_objects(platform: TestedPlatform, seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
     let random = SeededRandom::new(seed ^ 0x7a6e);
     if !random.per_mille(WITH_TAKEN_OBJECTS) {
         return;
     }
-    let policies: &[AdmissionPolicy] = match platform {
-        PlatformName::Dvp => &[AdmissionPolicy::StripsOwners, AdmissionPolicy::StripsDisks],
-        PlatformName::KubeVirt => &[AdmissionPolicy::StripsOwners, AdmissionPolicy::ReplacesLabels],
+    let policies: &[AdmissionPolicyEffect] = match platform {
+        TestedPlatform::Dvp => &[AdmissionPolicyEffect::StripsOwners, AdmissionPolicyEffect::StripsDisks],
+        TestedPlatform::KubeVirt => {
+            &[AdmissionPolicyEffect::StripsOwners, AdmissionPolicyEffect::ReplacesLabels]
+        }
     };
     for _ in 0..random.number(1..=5) {
         let at = place(&random, 0, steps);
         let operation = match random.number(0..=9) {
-            0..=5 => Operation::SetPolicy(random.one(policies).copied().unwrap_or_default()),
-            6..=7 => Operation::SetPolicy(AdmissionPolicy::None),
-            _ => Operation::TakeMachines,
+            0..=5 => ScheduleOperation::SetPolicy(random.one(policies).copied().unwrap_or_default()),
+            6..=7 => ScheduleOperation::SetPolicy(AdmissionPolicyEffect::None),
+            _ => ScheduleOperation::TakeMachines,
         };
         steps.insert(at, (random.number(0..=40_000), operation));
     }
@@ -182,20 +184,20 @@ fn with_taken_objects(platform: PlatformName, seed: u64, steps: &mut Vec<(u64, O
 
 /// Adds steps in another namespace, which a grant permits to use the images, or not. Decided apart from the other decisions, so
 /// that the other steps stay the same.
-fn with_guests(seed: u64, steps: &mut Vec<(u64, Operation)>) {
+fn with_other_namespace(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
     let random = SeededRandom::new(seed ^ 0x90e5);
     if !random.per_mille(WITH_GUESTS) {
         return;
     }
     for _ in 0..random.number(3..=9) {
         let at = place(&random, 1, steps);
-        steps.insert(at, (pause(&random), Operation::Image(guest_op(&random))));
+        steps.insert(at, (pause(&random), ScheduleOperation::Image(other_namespace_op(&random))));
     }
 }
 
 /// Adds steps of a tenant of another namespace. Decided apart from the other decisions, so that the other
 /// steps stay the same.
-fn with_tenant(options: &Options, steps: &mut Vec<(u64, Operation)>) {
+fn with_tenant(options: &SimulatedWorldOptions, steps: &mut Vec<(u64, ScheduleOperation)>) {
     let random = SeededRandom::new(options.seed ^ 0x7e4a);
     if !random.per_mille(WITH_TENANT) {
         return;
@@ -203,11 +205,11 @@ fn with_tenant(options: &Options, steps: &mut Vec<(u64, Operation)>) {
     // The objects that templates with instance types name are only in the namespace of the other pool.
     if options.instancetypes.is_none() && random.per_mille(600) {
         let create = TenantOperation::CreatePool(random.number(0..=3).cast_signed());
-        steps.insert(1, (pause(&random), Operation::Tenant(create)));
+        steps.insert(1, (pause(&random), ScheduleOperation::Tenant(create)));
     }
     for _ in 0..random.number(3..=8) {
         let at = place(&random, 1, steps);
-        steps.insert(at, (pause(&random), Operation::Tenant(tenant_op(&random))));
+        steps.insert(at, (pause(&random), ScheduleOperation::Tenant(tenant_op(&random))));
     }
 }
 
@@ -232,7 +234,7 @@ fn tenant_op(random: &SeededRandom) -> TenantOperation {
 
 /// Adds steps in which images lose what shows that their data is complete, and cannot take another snapshot. Decided apart from
 /// the other decisions, so that the other steps stay the same.
-fn with_lost_evidence(seed: u64, steps: &mut Vec<(u64, Operation)>) {
+fn with_lost_evidence(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
     let random = SeededRandom::new(seed ^ 0x1057);
     if !random.per_mille(WITH_LOST_EVIDENCE) {
         return;
@@ -248,13 +250,13 @@ fn with_lost_evidence(seed: u64, steps: &mut Vec<(u64, Operation)>) {
             7..=8 => ImageOperation::LoseLabels(0, which()),
             _ => ImageOperation::LoseLabels(which(), which()),
         };
-        steps.insert(at, (random.number(0..=5000), Operation::Image(op)));
+        steps.insert(at, (random.number(0..=5000), ScheduleOperation::Image(op)));
     }
 }
 
 /// Adds steps in which a user deletes an image and removes its finalizer. Decided apart from the other decisions, so that the other
 /// steps stay the same.
-fn with_removed_finalizers(seed: u64, steps: &mut Vec<(u64, Operation)>) {
+fn with_removed_finalizers(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
     let random = SeededRandom::new(seed ^ 0xf19a);
     if !random.per_mille(WITH_REMOVED_FINALIZERS) {
         return;
@@ -263,13 +265,13 @@ fn with_removed_finalizers(seed: u64, steps: &mut Vec<(u64, Operation)>) {
         let at = place(&random, 1, steps);
         let pause = || random.number(0..=5000);
         let both = [ImageOperation::Delete(which(&random)), ImageOperation::RemoveFinalizer(which(&random))];
-        steps.splice(at..at, both.map(|operation| (pause(), Operation::Image(operation))));
+        steps.splice(at..at, both.map(|operation| (pause(), ScheduleOperation::Image(operation))));
     }
 }
 
 /// Adds steps in which transfers fail and disks of wrappers are lost. Decided apart from the other decisions, so that the other
 /// steps stay the same.
-fn with_failed_transfers(seed: u64, steps: &mut Vec<(u64, Operation)>) {
+fn with_failed_transfers(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
     let random = SeededRandom::new(seed ^ 0xfa11);
     if !random.per_mille(WITH_FAILED_TRANSFERS) {
         return;
@@ -282,62 +284,62 @@ fn with_failed_transfers(seed: u64, steps: &mut Vec<(u64, Operation)>) {
             4..=6 => ImageOperation::FailClone(which()),
             _ => ImageOperation::LoseDisk(random.per_mille(400), which()),
         };
-        steps.insert(at, (random.number(0..=3000), Operation::Image(op)));
+        steps.insert(at, (random.number(0..=3000), ScheduleOperation::Image(op)));
     }
 }
 
 /// Lets the cluster begin without snapshots, and sometimes get them later. Decided apart from the other decisions, so that the
 /// other steps stay the same.
-fn without_snapshots(seed: u64, steps: &mut Vec<(u64, Operation)>) {
+fn without_snapshots(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
     let random = SeededRandom::new(seed ^ 0x05a9);
     if !random.per_mille(WITHOUT_SNAPSHOTS) {
         return;
     }
     if random.per_mille(600) {
         let at = place(&random, 1, steps);
-        steps.insert(at, (pause(&random), Operation::Image(ImageOperation::ServeSnapshots(true))));
+        steps.insert(at, (pause(&random), ScheduleOperation::Image(ImageOperation::ServeSnapshots(true))));
     }
-    steps.insert(0, (0, Operation::Image(ImageOperation::ServeSnapshots(false))));
+    steps.insert(0, (0, ScheduleOperation::Image(ImageOperation::ServeSnapshots(false))));
 }
 
 /// Adds steps in which the preference that the template names is deleted and created again, between changes of the pool and of
 /// its copies. Decided apart from the other decisions, so that the other steps stay the same.
-fn with_lost_preference(seed: u64, steps: &mut Vec<(u64, Operation)>) {
+fn with_lost_preference(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
     let random = SeededRandom::new(seed ^ 0x70b5);
     if !random.per_mille(WITH_LOST_PREFERENCE) {
         return;
     }
-    steps.insert(1, (pause(&random), Operation::KubeVirt(KubeVirtOperation::SetPreference(true))));
+    steps.insert(1, (pause(&random), ScheduleOperation::KubeVirt(KubeVirtOperation::SetPreference(true))));
     for _ in 0..random.number(3..=8) {
         let at = place(&random, 2, steps);
         steps.insert(at, (pause(&random), lost_preference_op(&random)));
     }
 }
 
-fn lost_preference_op(random: &SeededRandom) -> Operation {
+fn lost_preference_op(random: &SeededRandom) -> ScheduleOperation {
     let number = || random.number(1..=3).cast_signed();
-    Operation::KubeVirt(match random.number(0..=19) {
+    ScheduleOperation::KubeVirt(match random.number(0..=19) {
         0..=5 => KubeVirtOperation::DeletePreference,
         6..=10 => KubeVirtOperation::CreatePreference(number()),
         11..=12 => KubeVirtOperation::EditPreference(number()),
         13..=14 => KubeVirtOperation::Refresh(number()),
         15 => KubeVirtOperation::DeleteCopy(which(random)),
-        16 => return Operation::RemoveOwner(which(random)),
-        17 => return Operation::SetCores(random.number(1..=4).cast_signed()),
-        _ => return Operation::Scale(random.number(0..=5).cast_signed()),
+        16 => return ScheduleOperation::RemoveOwner(which(random)),
+        17 => return ScheduleOperation::SetCores(random.number(1..=4).cast_signed()),
+        _ => return ScheduleOperation::Scale(random.number(0..=5).cast_signed()),
     })
 }
 
 /// Decided apart from the other decisions, so that the schedules without instance types stay the same.
-fn instancetypes(platform: PlatformName, seed: u64) -> Option<TypeSource> {
+fn instancetypes(platform: TestedPlatform, seed: u64) -> Option<TypeSource> {
     let random = SeededRandom::new(seed ^ 0x71e5);
-    let has_type = platform == PlatformName::KubeVirt && random.per_mille(WITH_INSTANCETYPES);
+    let has_type = platform == TestedPlatform::KubeVirt && random.per_mille(WITH_INSTANCETYPES);
     let from = if random.per_mille(FROM_CLAIM) { TypeSource::Claim } else { TypeSource::Name };
     has_type.then_some(from)
 }
 
 /// Adds steps in which the claim names another instance type or none, and in which the template takes the name from it.
-fn with_claim(seed: u64, steps: &mut Vec<(u64, Operation)>) {
+fn with_claim(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
     let random = SeededRandom::new(seed ^ 0xc1a1);
     for _ in 0..random.number(2..=6) {
         let at = place(&random, 1, steps);
@@ -347,16 +349,16 @@ fn with_claim(seed: u64, steps: &mut Vec<(u64, Operation)>) {
             3 => KubeVirtOperation::NameInClaim(None),
             4 => KubeVirtOperation::Refresh(number.cast_signed()),
             _ => {
-                steps.insert(at, (pause(&random), Operation::SetCores(2)));
+                steps.insert(at, (pause(&random), ScheduleOperation::SetCores(2)));
                 continue;
             }
         };
-        steps.insert(at, (pause(&random), Operation::KubeVirt(operation)));
+        steps.insert(at, (pause(&random), ScheduleOperation::KubeVirt(operation)));
     }
 }
 
 /// Adds steps in which instance types are edited, deleted and created again, and in which the template names another one.
-fn with_instancetypes(seed: u64, steps: &mut Vec<(u64, Operation)>) {
+fn with_instancetypes(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
     let random = SeededRandom::new(seed ^ 0x512e);
     for _ in 0..random.number(4..=12) {
         let at = place(&random, 1, steps);
@@ -364,10 +366,10 @@ fn with_instancetypes(seed: u64, steps: &mut Vec<(u64, Operation)>) {
     }
 }
 
-fn instancetype_op(random: &SeededRandom) -> Operation {
+fn instancetype_op(random: &SeededRandom) -> ScheduleOperation {
     let which = || usize::try_from(random.number(0..=2)).unwrap_or_default();
     let number = || random.number(1..=4).cast_signed();
-    Operation::KubeVirt(match random.number(0..=29) {
+    ScheduleOperation::KubeVirt(match random.number(0..=29) {
         0..=6 => KubeVirtOperation::EditInstancetype(which(), number()),
         7..=11 => KubeVirtOperation::DeleteInstancetype(which()),
         12..=15 => KubeVirtOperation::CreateInstancetype(which(), number()),
@@ -375,12 +377,12 @@ fn instancetype_op(random: &SeededRandom) -> Operation {
         20 => KubeVirtOperation::DeleteCopy(which()),
         21 => KubeVirtOperation::SetConflict(true),
         22..=23 => KubeVirtOperation::SetConflict(false),
-        24..=27 => return Operation::SetCores(number()),
-        _ => return Operation::Scale(random.number(0..=5).cast_signed()),
+        24..=27 => return ScheduleOperation::SetCores(number()),
+        _ => return ScheduleOperation::Scale(random.number(0..=5).cast_signed()),
     })
 }
 
-fn guest_op(random: &SeededRandom) -> ImageOperation {
+fn other_namespace_op(random: &SeededRandom) -> ImageOperation {
     let guest = || random.one(&GUEST_NAMES).copied().unwrap_or(GUEST_NAMES[0]);
     match random.number(0..=9) {
         0..=3 => ImageOperation::Grant(random.per_mille(650)),
@@ -391,39 +393,52 @@ fn guest_op(random: &SeededRandom) -> ImageOperation {
 }
 
 /// Pauses the leader at a random step until another one has replaced it, then resumes it.
-fn replace_leader(random: &SeededRandom, options: &Options, steps: &mut Vec<(u64, Operation)>) {
+fn replace_leader(
+    random: &SeededRandom,
+    options: &SimulatedWorldOptions,
+    steps: &mut Vec<(u64, ScheduleOperation)>,
+) {
     let all = u64::try_from(steps.len()).unwrap_or_default();
     let at = usize::try_from(random.number(1..=all)).unwrap_or(1);
     let leader_pause = random.number(LEADER_PAUSE.0..=LEADER_PAUSE.1);
     let before = random.number(0..=leader_pause);
     let meanwhile = [
-        (random.number(0..=400), Operation::PauseLeader),
+        (random.number(0..=400), ScheduleOperation::PauseLeader),
         (before, op(random, options)),
-        (leader_pause - before, Operation::Resume),
+        (leader_pause - before, ScheduleOperation::Resume),
     ];
     steps.splice(at..at, meanwhile);
 }
 
 /// From a random step on, watches deliver no events until a random later step.
-fn without_watch_events(random: &SeededRandom, options: &Options, steps: &mut Vec<(u64, Operation)>) {
+fn without_watch_events(
+    random: &SeededRandom,
+    options: &SimulatedWorldOptions,
+    steps: &mut Vec<(u64, ScheduleOperation)>,
+) {
     let last = u64::try_from(steps.len()).unwrap_or_default();
     let from = random.number(0..=last);
     let until = random.number(from..=last);
     let place = |step: u64| usize::try_from(step).unwrap_or_default();
-    steps.insert(place(until), (random.number(0..=20_000), Operation::ReleaseWatches));
+    steps.insert(place(until), (random.number(0..=20_000), ScheduleOperation::ReleaseWatches));
     for resource in 1..=2 {
         if random.per_mille(700) {
-            steps.insert(place(from), (0, Operation::HoldWatch(resource)));
+            steps.insert(place(from), (0, ScheduleOperation::HoldWatch(resource)));
         }
     }
     if options.images {
-        unseen_references(random, place(from), place(until), steps);
+        references_without_events(random, place(from), place(until), steps);
     }
 }
 
 /// The watches of pools, wrappers and DataVolumes deliver no events either, and sometimes those of images. Meanwhile an object
 /// begins to refer to an image, and the image is deleted.
-fn unseen_references(random: &SeededRandom, from: usize, until: usize, steps: &mut Vec<(u64, Operation)>) {
+fn references_without_events(
+    random: &SeededRandom,
+    from: usize,
+    until: usize,
+    steps: &mut Vec<(u64, ScheduleOperation)>,
+) {
     let image = image(random);
     let uses = match random.number(0..=2) {
         0 => ImageOperation::UseInPool(Some(image)),
@@ -432,28 +447,28 @@ fn unseen_references(random: &SeededRandom, from: usize, until: usize, steps: &m
     };
     let pause = || random.number(0..=8000);
     let meanwhile = [(pause(), uses), (pause(), ImageOperation::Delete(which(random)))];
-    let meanwhile = meanwhile.map(|(pause, operation)| (pause, Operation::Image(operation)));
+    let meanwhile = meanwhile.map(|(pause, operation)| (pause, ScheduleOperation::Image(operation)));
     let at = usize::midpoint(from, until);
     steps.splice(at..at, meanwhile);
     for (resource, per_mille) in [(0, 700), (4, 200), (5, 700), (6, 700)] {
         if random.per_mille(per_mille) {
-            steps.insert(from, (0, Operation::HoldWatch(resource)));
+            steps.insert(from, (0, ScheduleOperation::HoldWatch(resource)));
         }
     }
 }
 
-fn first(random: &SeededRandom, platform: PlatformName) -> Operation {
+fn first(random: &SeededRandom, platform: TestedPlatform) -> ScheduleOperation {
     let mut disks = vec![("root", Value::Null)];
     if random.per_mille(500) {
         disks.push(("cache", retained(random)));
     }
-    Operation::CreatePool(random.number(0..=5).cast_signed(), policy(random, platform), disks)
+    ScheduleOperation::CreatePool(random.number(0..=5).cast_signed(), policy(random, platform), disks)
 }
 
-fn policy(random: &SeededRandom, platform: PlatformName) -> &'static str {
+fn policy(random: &SeededRandom, platform: TestedPlatform) -> &'static str {
     let policies: &[&'static str] = match platform {
-        PlatformName::Dvp => &POLICIES,
-        PlatformName::KubeVirt => &KUBEVIRT_POLICIES,
+        TestedPlatform::Dvp => &POLICIES,
+        TestedPlatform::KubeVirt => &KUBEVIRT_POLICIES,
     };
     random.one(policies).copied().unwrap_or(policies[0])
 }
@@ -468,7 +483,7 @@ fn pause(random: &SeededRandom) -> u64 {
 }
 
 /// A place for another step, after this number of steps at least.
-fn place(random: &SeededRandom, first: usize, steps: &[(u64, Operation)]) -> usize {
+fn place(random: &SeededRandom, first: usize, steps: &[(u64, ScheduleOperation)]) -> usize {
     let number = |place: usize| u64::try_from(place).unwrap_or_default();
     usize::try_from(random.number(number(first)..=number(steps.len()))).unwrap_or(first)
 }
@@ -481,57 +496,57 @@ fn one_or_two(random: &SeededRandom) -> usize {
     if random.per_mille(500) { 1 } else { 2 }
 }
 
-fn op(random: &SeededRandom, options: &Options) -> Operation {
+fn op(random: &SeededRandom, options: &SimulatedWorldOptions) -> ScheduleOperation {
     if options.images && random.per_mille(IMAGE_OPERATIONS) {
         return image_op(random);
     }
-    if options.platform == PlatformName::KubeVirt && random.per_mille(KUBEVIRT_OPERATIONS) {
-        return Operation::KubeVirt(kubevirt_op(random));
+    if options.platform == TestedPlatform::KubeVirt && random.per_mille(KUBEVIRT_OPERATIONS) {
+        return ScheduleOperation::KubeVirt(kubevirt_op(random));
     }
     if random.per_mille(PROTECTION_OPERATIONS) {
         let protection = protection_op(random, options);
-        return Operation::Protection(protection);
+        return ScheduleOperation::Protection(protection);
     }
     let which = || which(random);
-    let scale = |most| Operation::Scale(random.number(0..=most).cast_signed());
+    let scale = |most| ScheduleOperation::Scale(random.number(0..=most).cast_signed());
     match random.number(0..=149) {
         0..=29 => scale(6),
-        30..=37 => Operation::DeleteMachine(which()),
-        38..=40 => Operation::DeleteDisk(which()),
-        41..=46 => Operation::SetCores(random.number(1..=4).cast_signed()),
-        47..=49 => Operation::SetScaleDownPolicy(policy(random, options.platform)),
-        50..=51 => Operation::AddDiskTemplate("extra", Value::Null),
-        52..=53 => Operation::RemoveDiskTemplate("cache"),
-        54..=56 => Operation::RemoveLabels(which()),
-        57..=59 => Operation::RemoveOwner(which()),
-        60..=61 => Operation::DeletePool(
+        30..=37 => ScheduleOperation::DeleteMachine(which()),
+        38..=40 => ScheduleOperation::DeleteDisk(which()),
+        41..=46 => ScheduleOperation::SetCores(random.number(1..=4).cast_signed()),
+        47..=49 => ScheduleOperation::SetScaleDownPolicy(policy(random, options.platform)),
+        50..=51 => ScheduleOperation::AddDiskTemplate("extra", Value::Null),
+        52..=53 => ScheduleOperation::RemoveDiskTemplate("cache"),
+        54..=56 => ScheduleOperation::RemoveLabels(which()),
+        57..=59 => ScheduleOperation::RemoveOwner(which()),
+        60..=61 => ScheduleOperation::DeletePool(
             random.one(&["Background", "Foreground", "Orphan"]).copied().unwrap_or("Background"),
         ),
         62 => first(random, options.platform),
-        63..=67 => Operation::KillController(which()),
-        68..=71 if options.controllers > 1 => Operation::PauseController(which()),
-        72..=73 => Operation::DisconnectController(which()),
-        74..=78 => Operation::Resume,
-        79..=80 => Operation::StepWallClock(which(), random.number(0..=60).cast_signed() - 30),
-        81..=86 => Operation::DelayWatch(which(), which()),
-        87..=90 => Operation::HoldWatch(which()),
-        91..=94 => Operation::ReleaseWatches,
-        95..=96 => Operation::CoalesceEvents(which()),
-        97..=98 => Operation::RepeatEvent(which()),
-        99..=101 => Operation::EndWatch(which(), random.per_mille(500)),
-        102..=103 => Operation::CompactHistory,
-        104 => Operation::SendBookmarks,
+        63..=67 => ScheduleOperation::KillController(which()),
+        68..=71 if options.controllers > 1 => ScheduleOperation::PauseController(which()),
+        72..=73 => ScheduleOperation::DisconnectController(which()),
+        74..=78 => ScheduleOperation::Resume,
+        79..=80 => ScheduleOperation::StepWallClock(which(), random.number(0..=60).cast_signed() - 30),
+        81..=86 => ScheduleOperation::DelayWatch(which(), which()),
+        87..=90 => ScheduleOperation::HoldWatch(which()),
+        91..=94 => ScheduleOperation::ReleaseWatches,
+        95..=96 => ScheduleOperation::CoalesceEvents(which()),
+        97..=98 => ScheduleOperation::RepeatEvent(which()),
+        99..=101 => ScheduleOperation::EndWatch(which(), random.per_mille(500)),
+        102..=103 => ScheduleOperation::CompactHistory,
+        104 => ScheduleOperation::SendBookmarks,
         105..=130 if options.apiservers > 0 => removal(random),
-        131..=134 if options.apiservers > 0 => Operation::KillApiserver(which()),
-        135..=136 if options.apiservers > 0 => Operation::PauseApiserver(which()),
+        131..=134 if options.apiservers > 0 => ScheduleOperation::KillApiserver(which()),
+        135..=136 if options.apiservers > 0 => ScheduleOperation::PauseApiserver(which()),
         137..=141 if options.webhook => webhook(random),
         _ => scale(3),
     }
 }
 
 /// Decided apart from the other decisions, so that the schedules without images stay the same.
-fn has_images(platform: PlatformName, seed: u64) -> bool {
-    platform == PlatformName::KubeVirt && SeededRandom::new(seed ^ 0x1a6e).per_mille(WITH_IMAGES)
+fn has_images(platform: TestedPlatform, seed: u64) -> bool {
+    platform == TestedPlatform::KubeVirt && SeededRandom::new(seed ^ 0x1a6e).per_mille(WITH_IMAGES)
 }
 
 fn image(random: &SeededRandom) -> &'static str {
@@ -542,18 +557,18 @@ fn time_to_live(random: &SeededRandom) -> Option<&'static str> {
     *random.one(&[None, Some("5s"), Some("60s")]).unwrap_or(&None)
 }
 
-fn create_image(random: &SeededRandom) -> Operation {
-    Operation::Image(ImageOperation::Create(image(random), time_to_live(random)))
+fn create_image(random: &SeededRandom) -> ScheduleOperation {
+    ScheduleOperation::Image(ImageOperation::Create(image(random), time_to_live(random)))
 }
 
-fn create_wrapper(random: &SeededRandom) -> Operation {
+fn create_wrapper(random: &SeededRandom) -> ScheduleOperation {
     let name = random.one(&WRAPPERS).copied().unwrap_or(WRAPPERS[0]);
-    Operation::Image(ImageOperation::CreateWrapper(name, image(random), random.per_mille(500)))
+    ScheduleOperation::Image(ImageOperation::CreateWrapper(name, image(random), random.per_mille(500)))
 }
 
-fn image_op(random: &SeededRandom) -> Operation {
+fn image_op(random: &SeededRandom) -> ScheduleOperation {
     let which = || which(random);
-    Operation::Image(match random.number(0..=39) {
+    ScheduleOperation::Image(match random.number(0..=39) {
         0..=6 => return create_image(random),
         7..=13 => return create_wrapper(random),
         14..=19 => ImageOperation::Delete(which()),
@@ -592,13 +607,13 @@ fn kubevirt_op(random: &SeededRandom) -> KubeVirtOperation {
     }
 }
 
-fn protection_op(random: &SeededRandom, options: &Options) -> ProtectionOperation {
+fn protection_op(random: &SeededRandom, options: &SimulatedWorldOptions) -> ProtectionOperation {
     let which = || which(random);
     let id = || random.one(&IDS).copied().unwrap_or(IDS[0]);
     let claims = options.apiservers > 0;
     match random.number(0..=19) {
         0..=6 if claims => ProtectionOperation::Claim(
-            Claim { id: id(), seconds: random.number(1..=200), renew: random.per_mille(150) },
+            ClaimParameters { id: id(), seconds: random.number(1..=200), renew: random.per_mille(150) },
             which(),
         ),
         7..=10 if claims => {
@@ -613,9 +628,9 @@ fn protection_op(random: &SeededRandom, options: &Options) -> ProtectionOperatio
     }
 }
 
-fn removal(random: &SeededRandom) -> Operation {
+fn removal(random: &SeededRandom) -> ScheduleOperation {
     let count = if random.per_mille(600) { 1 } else { random.number(2..=4) };
-    Operation::RemoveTargets(Removal {
+    ScheduleOperation::RemoveTargets(RemovalOperation {
         targets: (0..count).map(|_| which(random)).collect(),
         first: which(random),
         pinned: random.per_mille(400),
@@ -624,7 +639,7 @@ fn removal(random: &SeededRandom) -> Operation {
     })
 }
 
-fn webhook(random: &SeededRandom) -> Operation {
+fn webhook(random: &SeededRandom) -> ScheduleOperation {
     let all = [
         WebhookState::Works,
         WebhookState::Works,
@@ -632,5 +647,5 @@ fn webhook(random: &SeededRandom) -> Operation {
         WebhookState::Hangs,
         WebhookState::Denies,
     ];
-    Operation::SetWebhook(random.one(&all).copied().unwrap_or_default())
+    ScheduleOperation::SetWebhook(random.one(&all).copied().unwrap_or_default())
 }

@@ -7,11 +7,11 @@ use serde_json::json;
 use vmpool_runtime::Env;
 
 use crate::aggregation::AggregatedApi;
-use crate::attempt::{Attempt, Target};
-use crate::repeated_request::{Progress, Request};
+use crate::attempt::{ClientRequestEvent, MachineToRemove};
+use crate::repeated_request::{RepeatedRequest, RepeatedRequestProgress};
 
 /// One request, repeated until the client has a definite response.
-pub struct RemovalClient {
+pub struct AggregatedRemovalClient {
     /// The client's connection to the aggregated API.
     pub front: AggregatedApi,
     /// Clock, tasks and randomness.
@@ -21,7 +21,7 @@ pub struct RemovalClient {
     /// Path and query of the request.
     pub path: String,
     /// The machines to remove.
-    pub targets: Vec<Target>,
+    pub targets: Vec<MachineToRemove>,
     /// Whether the request also contains the UIDs.
     pub pinned: bool,
     /// Whether the request also removes protected machines.
@@ -29,15 +29,15 @@ pub struct RemovalClient {
     /// Whether the request is a dry run.
     pub dry_run: bool,
     /// Collects the outcome of each attempt.
-    pub attempts: Arc<Mutex<Vec<Attempt>>>,
+    pub attempts: Arc<Mutex<Vec<ClientRequestEvent>>>,
 }
 
-impl RemovalClient {
+impl AggregatedRemovalClient {
     /// Sends the request until the response is definite or all attempts are used.
     pub async fn run(self) {
         let Self { front, env, first, path, targets, pinned, forced, dry_run, attempts } = self;
-        let record = |attempt: Attempt| attempts.lock().push(attempt);
-        let names = |field: fn(&Target) -> &str| targets.iter().map(field).collect::<Vec<_>>();
+        let record = |attempt: ClientRequestEvent| attempts.lock().push(attempt);
+        let names = |field: fn(&MachineToRemove) -> &str| targets.iter().map(field).collect::<Vec<_>>();
         let mut body = json!({ "targets": names(|target| &target.name) });
         if pinned {
             body["targetUIDs"] = json!(names(|target| &target.uid));
@@ -48,15 +48,21 @@ impl RemovalClient {
         if dry_run {
             body["dryRun"] = json!(["All"]);
         }
-        let request = Request { front, env, first, path, body };
+        let request = RepeatedRequest { front, env, first, path, body };
         request
             .repeat_until_known(|progress| match progress {
-                Progress::Sent | Progress::Succeeded(_) if dry_run => {}
-                Progress::Sent => record(Attempt::Sent(targets.clone())),
-                Progress::Succeeded(_) => record(Attempt::Succeeded(targets.clone())),
-                Progress::Rejected(text) if dry_run => record(Attempt::Unknown(format!("dry run: {text}"))),
-                Progress::Rejected(text) => record(Attempt::Rejected(targets.clone(), text)),
-                Progress::Unknown(text) => record(Attempt::Unknown(text)),
+                RepeatedRequestProgress::Sent | RepeatedRequestProgress::Succeeded(_) if dry_run => {}
+                RepeatedRequestProgress::Sent => record(ClientRequestEvent::Sent(targets.clone())),
+                RepeatedRequestProgress::Succeeded(_) => {
+                    record(ClientRequestEvent::Succeeded(targets.clone()));
+                }
+                RepeatedRequestProgress::Rejected(text) if dry_run => {
+                    record(ClientRequestEvent::Unknown(format!("dry run: {text}")));
+                }
+                RepeatedRequestProgress::Rejected(text) => {
+                    record(ClientRequestEvent::Rejected(targets.clone(), text));
+                }
+                RepeatedRequestProgress::Unknown(text) => record(ClientRequestEvent::Unknown(text)),
             })
             .await;
     }

@@ -17,7 +17,7 @@ const MAX_ADDITIONAL_TIMEOUT: Duration = Duration::from_secs(55);
 const PAUSE: Duration = Duration::from_secs(3);
 
 /// A request, and how it is sent.
-pub(crate) struct Request {
+pub(crate) struct RepeatedRequest {
     /// The client's connection to the aggregated API.
     pub(crate) front: AggregatedApi,
     /// Clock, tasks and randomness.
@@ -31,7 +31,7 @@ pub(crate) struct Request {
 }
 
 /// What the client learns about its request.
-pub(crate) enum Progress {
+pub(crate) enum RepeatedRequestProgress {
     /// An attempt was sent: it may take effect from now on.
     Sent,
     /// An attempt was rejected: it has no effect.
@@ -42,33 +42,43 @@ pub(crate) enum Progress {
     Unknown(String),
 }
 
-impl Request {
+impl RepeatedRequest {
     /// Sends the request until the response is definite or all attempts are used.
-    pub(crate) async fn repeat_until_known(self, mut report: impl FnMut(Progress)) {
+    pub(crate) async fn repeat_until_known(self, mut report: impl FnMut(RepeatedRequestProgress)) {
         let Self { front, env, first, path, body } = self;
         for attempt in 0..ATTEMPTS {
-            report(Progress::Sent);
+            report(RepeatedRequestProgress::Sent);
             let timeout = MIN_TIMEOUT + env.jitter(MAX_ADDITIONAL_TIMEOUT);
             let response = env.timeout(timeout, front.post(first + attempt, &path, &body)).await;
             match response {
                 Ok(Some(response)) if response.code.is_success() => {
-                    report(Progress::Succeeded(serde_json::from_str(&response.body).unwrap_or_default()));
+                    report(RepeatedRequestProgress::Succeeded(
+                        serde_json::from_str(&response.body).unwrap_or_default(),
+                    ));
                     return;
                 }
                 // A replica that has just started does not know the front proxy's CA yet. A real load balancer would
                 // send it no requests.
                 Ok(Some(response)) if response.code.is_client_error() => {
                     let again = [401, 409, 429].contains(&response.code.as_u16());
-                    report(Progress::Rejected(format!("{} {}", response.code, message(&response.body))));
+                    report(RepeatedRequestProgress::Rejected(format!(
+                        "{} {}",
+                        response.code,
+                        message(&response.body)
+                    )));
                     if !again {
                         return;
                     }
                 }
                 Ok(Some(response)) => {
-                    report(Progress::Unknown(format!("{} {}", response.code, message(&response.body))));
+                    report(RepeatedRequestProgress::Unknown(format!(
+                        "{} {}",
+                        response.code,
+                        message(&response.body)
+                    )));
                 }
-                Ok(None) => report(Progress::Unknown("the connection was closed".to_owned())),
-                Err(elapsed) => report(Progress::Unknown(elapsed.to_string())),
+                Ok(None) => report(RepeatedRequestProgress::Unknown("the connection was closed".to_owned())),
+                Err(elapsed) => report(RepeatedRequestProgress::Unknown(elapsed.to_string())),
             }
             env.sleep(env.jitter(PAUSE)).await;
         }

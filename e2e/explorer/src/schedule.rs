@@ -6,13 +6,13 @@ use jiff::{SignedDuration, Timestamp};
 use vmpool_runtime::client::READ_TIMEOUT;
 use vmpool_runtime::testing::Idle;
 
-use crate::admission_policy::{AdmissionPolicy, set_policy};
+use crate::admission_policy::{AdmissionPolicyEffect, set_policy};
 use crate::checks::{SETTLED_AFTER, creates_machines, invariant_violations, settled_violations};
 use crate::checks_images::without_evidence;
 use crate::fault::{InjectedFaults, ReadFault, WriteFault};
-use crate::operation::Operation;
+use crate::operation::ScheduleOperation;
 use crate::webhook::WebhookState;
-use crate::world::{Options, World};
+use crate::world::{SimulatedWorld, SimulatedWorldOptions};
 
 /// Longest time until a world must have settled after the last fault.
 const TIMEOUT: Duration = Duration::from_mins(20);
@@ -21,9 +21,9 @@ const TIMEOUT: Duration = Duration::from_mins(20);
 #[derive(Clone, Debug, Default)]
 pub struct Schedule {
     /// How the world is created.
-    pub options: Options,
+    pub options: SimulatedWorldOptions,
     /// The steps.
-    pub steps: Vec<(u64, Operation)>,
+    pub steps: Vec<(u64, ScheduleOperation)>,
     /// Planned faults of writes.
     pub write_faults: Vec<(usize, WriteFault)>,
     /// Planned faults of reads.
@@ -32,7 +32,7 @@ pub struct Schedule {
 
 /// The result of a schedule.
 #[derive(Debug)]
-pub struct Verdict {
+pub struct ScheduleResult {
     /// The violations; empty if there are none.
     pub violations: Vec<String>,
     /// The transcript, if it was requested.
@@ -54,7 +54,7 @@ impl Schedule {
     ///
     /// # Panics
     /// If the runtime cannot be created.
-    pub fn run(&self) -> Verdict {
+    pub fn run(&self) -> ScheduleResult {
         self.run_on_own_runtime(false)
     }
 
@@ -62,18 +62,18 @@ impl Schedule {
     ///
     /// # Panics
     /// If the runtime cannot be created.
-    pub fn run_with_transcript(&self) -> Verdict {
+    pub fn run_with_transcript(&self) -> ScheduleResult {
         self.run_on_own_runtime(true)
     }
 
-    fn run_on_own_runtime(&self, with_transcript: bool) -> Verdict {
+    fn run_on_own_runtime(&self, with_transcript: bool) -> ScheduleResult {
         let (runtime, idle) =
             Idle::runtime().expect("a runtime without threads and sockets uses no system resources");
         runtime.block_on(self.execute(idle, with_transcript))
     }
 
-    async fn execute(&self, idle: Idle, with_transcript: bool) -> Verdict {
-        let mut world = World::new(self.options, idle, with_transcript).await;
+    async fn execute(&self, idle: Idle, with_transcript: bool) -> ScheduleResult {
+        let mut world = SimulatedWorld::new(self.options, idle, with_transcript).await;
         {
             let injector = &mut *world.injector.lock();
             injector.write_faults = self.write_faults.iter().copied().collect();
@@ -94,7 +94,7 @@ impl Schedule {
         let (events, former_leader_resumed) = (world.events(), world.former_leader_resumed);
         let injector = &mut *world.injector.lock();
         let injected = std::mem::take(&mut injector.injected);
-        Verdict {
+        ScheduleResult {
             violations,
             transcript,
             writes: injector.writes,
@@ -107,12 +107,12 @@ impl Schedule {
 }
 
 /// Ends all faults and lets time pass until the world has settled.
-async fn settle(world: &mut World) -> Vec<String> {
+async fn settle(world: &mut SimulatedWorld) -> Vec<String> {
     world.log(|| "── all faults end".to_owned());
     world.resume();
     world.server.release();
     *world.webhook.lock() = WebhookState::Works;
-    set_policy(world, AdmissionPolicy::None);
+    set_policy(world, AdmissionPolicyEffect::None);
     let hanging = {
         let injector = &mut *world.injector.lock();
         // Faults that were planned for a certain request still occur, once.

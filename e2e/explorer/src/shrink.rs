@@ -1,9 +1,9 @@
 //! Shrinks a failing schedule.
 
 use crate::fault::InjectedFaults;
-use crate::operation::Operation;
+use crate::operation::ScheduleOperation;
 use crate::schedule::Schedule;
-use crate::world::Options;
+use crate::world::SimulatedWorldOptions;
 
 impl Schedule {
     /// A schedule that also fails, with as few steps and faults as possible. Random faults become planned ones, and
@@ -20,13 +20,13 @@ impl Schedule {
         smallest.remove_unneeded(|schedule| &mut schedule.read_faults);
         smallest.remove_unneeded_steps();
         for simpler in [
-            |options: &mut Options| options.webhook = false,
-            |options: &mut Options| options.page = 0,
-            |options: &mut Options| options.old = 0,
-            |options: &mut Options| options.apiservers = options.apiservers.min(1),
-            |options: &mut Options| options.apiservers = 0,
-            |options: &mut Options| options.controllers = 1,
-            |options: &mut Options| options.latency = 10,
+            |options: &mut SimulatedWorldOptions| options.webhook = false,
+            |options: &mut SimulatedWorldOptions| options.page = 0,
+            |options: &mut SimulatedWorldOptions| options.old = 0,
+            |options: &mut SimulatedWorldOptions| options.apiservers = options.apiservers.min(1),
+            |options: &mut SimulatedWorldOptions| options.apiservers = 0,
+            |options: &mut SimulatedWorldOptions| options.controllers = 1,
+            |options: &mut SimulatedWorldOptions| options.latency = 10,
         ] {
             smallest.try_change(|schedule| simpler(&mut schedule.options));
         }
@@ -64,7 +64,7 @@ impl Schedule {
     /// Removes unnecessary steps, the last ones first, because later steps may depend on earlier ones.
     fn remove_unneeded_steps(&mut self) {
         for index in (0..self.steps.len()).rev() {
-            let without = |steps: &mut Vec<(u64, Operation)>| {
+            let without = |steps: &mut Vec<(u64, ScheduleOperation)>| {
                 let (pause, _) = steps.remove(index);
                 if let Some(next) = steps.get_mut(index) {
                     next.0 += pause;

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use vmpool_model::{ApiError, Call, Change, Verb};
-use vmpool_simulator::world::Violation;
+use vmpool_model::{ApiError, Call, ObjectChange, Verb};
+use vmpool_simulator::world::DiskViolation;
 
 /// The simulator's user name.
 pub(crate) const NAME: &str = "platform";
@@ -12,10 +12,10 @@ pub(crate) const NAME: &str = "platform";
 /// The pure core of a simulated platform.
 pub(crate) trait Simulated: Send {
     /// Reads a change of a stored object.
-    fn observe(&mut self, change: &Change, now: Timestamp);
+    fn observe(&mut self, change: &ObjectChange, now: Timestamp);
 
     /// The requests and the violations that are due.
-    fn step(&mut self, now: Timestamp) -> (Vec<Call>, Vec<Violation>);
+    fn step(&mut self, now: Timestamp) -> (Vec<Call>, Vec<DiskViolation>);
 
     /// Reads the response to a request.
     fn written(&mut self, call: &Call, response: Result<Value, ApiError>, now: Timestamp);
@@ -25,7 +25,7 @@ pub(crate) trait Simulated: Send {
 }
 
 /// A request of the platform.
-pub(crate) fn call(
+pub(crate) fn simulator_call(
     verb: Verb,
     (group, version, resource): (&str, &str, &str),
     (namespace, name): (&str, &str),
@@ -47,6 +47,6 @@ pub(crate) fn call(
 }
 
 /// An object as the simulator decodes it.
-pub(crate) fn decode<T: DeserializeOwned>(object: &Value) -> Option<T> {
+pub(crate) fn decode_object<T: DeserializeOwned>(object: &Value) -> Option<T> {
     T::deserialize(object).ok()
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use vmpool_model::{Change, ChangeKind};
+use vmpool_model::{ChangeKind, ObjectChange};
 
 /// Maximum length of a printed value in characters.
 const MAX_LENGTH: usize = 160;
@@ -11,10 +11,10 @@ const MAX_LENGTH: usize = 160;
 const IGNORED_FIELDS: [&str; 3] = ["resourceVersion", "lastTransitionTime", "conditions"];
 
 /// One change as a line of the transcript.
-pub(crate) fn description_of(change: &Change) -> String {
+pub(crate) fn description_of(change: &ObjectChange) -> String {
     let resource = change.key.resource.split('.').next().unwrap_or_default();
     let what = match (change.kind, &change.before) {
-        (ChangeKind::Added, _) => short(&change.object["spec"]),
+        (ChangeKind::Added, _) => truncated_json(&change.object["spec"]),
         (ChangeKind::Deleted, _) => "deleted".to_owned(),
         (ChangeKind::Modified, before) => {
             difference(before.as_deref().unwrap_or(&Value::Null), &change.object, "")
@@ -24,7 +24,7 @@ pub(crate) fn description_of(change: &Change) -> String {
 }
 
 /// A value, truncated to [`MAX_LENGTH`] characters.
-pub(crate) fn short(value: &Value) -> String {
+pub(crate) fn truncated_json(value: &Value) -> String {
     let mut text = value.to_string();
     // Certificates differ between processes. They are cut, so that the same run gives the same transcript in each
     // process.
@@ -49,6 +49,6 @@ fn difference(old: &Value, new: &Value, path: &str) -> String {
             });
             parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
         }
-        _ => format!("{path}={}", short(new)),
+        _ => format!("{path}={}", truncated_json(new)),
     }
 }

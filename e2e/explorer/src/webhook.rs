@@ -13,16 +13,16 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 use vmpool_api::kubevirt::POOL_GROUP;
-use vmpool_engine::admission::Users;
-use vmpool_model::{Admission, ApiError, Call, Review, Server, Verb};
-use vmpool_platforms::admission::{Cluster, Settings, rules};
+use vmpool_engine::admission::PrivilegedUsers;
+use vmpool_model::{Admission, AdmissionInput, ApiError, ApiServerModel, Call, Verb};
+use vmpool_platforms::admission::{AdmissionSettings, ClusterCapabilities, admission_rules};
 use vmpool_platforms::dvp::admission::{POOL_PATH, SCALE_PATH};
 use vmpool_platforms::kubevirt::admission as kubevirt;
 use vmpool_runtime::Env;
-use vmpool_webhook::State;
-use vmpool_webhook::metrics::Metrics;
+use vmpool_webhook::ReviewState;
+use vmpool_webhook::metrics::WebhookMetrics;
 
-use crate::instance::{APISERVER, CONTROLLER, SYSTEM, user};
+use crate::instance::{APISERVER, CONTROLLER, SYSTEM, sender_user_name};
 
 /// The webhook's user name.
 pub const NAME: &str = "webhook";
@@ -57,20 +57,27 @@ pub struct Webhook {
 
 impl Webhook {
     /// A webhook that behaves as `service` says.
-    pub fn new(server: &Server, env: &Env, service: Arc<Mutex<WebhookState>>) -> Self {
-        let settings = Settings {
-            users: Users { removal_handler: Some(user(APISERVER)), controller: Some(user(CONTROLLER)) },
-            cluster: Cluster::default(),
+    pub fn new(server: &ApiServerModel, env: &Env, service: Arc<Mutex<WebhookState>>) -> Self {
+        let settings = AdmissionSettings {
+            users: PrivilegedUsers {
+                removal_handler: Some(sender_user_name(APISERVER)),
+                controller: Some(sender_user_name(CONTROLLER)),
+            },
+            cluster: ClusterCapabilities::default(),
         };
         let client = server.client(NAME, SYSTEM);
-        let router =
-            vmpool_webhook::router(&State::new(rules(settings), client, Metrics::new(), env.clone()));
+        let router = vmpool_webhook::webhook_router(&ReviewState::new(
+            admission_rules(settings),
+            client,
+            WebhookMetrics::new(),
+            env.clone(),
+        ));
         Self { env: env.clone(), router, service }
     }
 }
 
 impl Admission for Webhook {
-    fn admit(&self, review: Review) -> BoxFuture<'static, Result<(), ApiError>> {
+    fn admit(&self, review: AdmissionInput) -> BoxFuture<'static, Result<(), ApiError>> {
         let Some((hook, path, operation)) = matching_webhook(&review) else {
             return async { Ok(()) }.boxed();
         };
@@ -108,8 +115,8 @@ impl Admission for Webhook {
 }
 
 /// The webhook, path and operation for a request, according to the rules and match conditions of the chart.
-fn matching_webhook(review: &Review) -> Option<(&'static str, &'static str, &'static str)> {
-    let Review { call, old, new } = review;
+fn matching_webhook(review: &AdmissionInput) -> Option<(&'static str, &'static str, &'static str)> {
+    let AdmissionInput { call, old, new } = review;
     if call.resource != "virtualmachinepools" {
         return None;
     }
@@ -135,12 +142,17 @@ fn matching_webhook(review: &Review) -> Option<(&'static str, &'static str, &'st
     }
 }
 
-async fn call_webhook(router: Router, path: &str, operation: &str, review: &Review) -> Result<Value, String> {
-    let Review { call, old, new } = review;
+async fn call_webhook(
+    router: Router,
+    path: &str,
+    operation: &str,
+    review: &AdmissionInput,
+) -> Result<Value, String> {
+    let AdmissionInput { call, old, new } = review;
     let Call { namespace, name, subresource, sender, .. } = call;
     let question = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
         "uid": "1", "operation": operation, "namespace": namespace, "name": name, "subResource": subresource,
-        "userInfo": { "username": user(sender) }, "object": new, "oldObject": old,
+        "userInfo": { "username": sender_user_name(sender) }, "object": new, "oldObject": old,
     }});
     let request = Request::post(path).header("content-type", "application/json");
     let request = request.body(Body::from(question.to_string())).map_err(|error| error.to_string())?;

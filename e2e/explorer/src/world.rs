@@ -14,32 +14,32 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use vmpool_invariants::UserActions;
 use vmpool_invariants::image_references::ImageReferences;
-use vmpool_invariants::object::Object;
+use vmpool_invariants::object::JsonObject;
 use vmpool_invariants::other_namespaces::ForgedObject;
-use vmpool_invariants::platform::PlatformName;
+use vmpool_invariants::platform::TestedPlatform;
 use vmpool_invariants::protection;
-use vmpool_invariants::recorder::History;
-use vmpool_model::{PatchKind, Server, Verb};
+use vmpool_invariants::recorder::RecordedHistory;
+use vmpool_model::{ApiServerModel, PatchKind, Verb};
 use vmpool_runtime::Env;
 use vmpool_runtime::env::Task;
 use vmpool_runtime::testing::SeededRandom;
-use vmpool_runtime::testing::{Idle, ManualClock, env};
-use vmpool_simulator::world::{Problem, Violation};
+use vmpool_runtime::testing::{Idle, ManualClock, test_env};
+use vmpool_simulator::world::{DiskViolation, DiskViolationKind};
 
 use crate::aggregation::{self, AggregatedApi};
-use crate::attempt::{Attempt, Holding};
-use crate::fault_injector::{FaultInjector, InjectorState};
-use crate::instance::{Instance, Program};
-use crate::manifest::{POOL, Resources, resources};
-use crate::manifest_kubevirt::{INSTANCETYPES, TypeSource, claim, instancetype};
-use crate::platform::Platform;
-use crate::platform_dvp::image;
+use crate::attempt::{ClientRequestEvent, Holding};
+use crate::fault_injector::{InjectorState, ScheduleFaultInjector};
+use crate::instance::{ProgramInstance, SimulatedProgram};
+use crate::manifest::{POOL, Resources, resources_of_platform};
+use crate::manifest_kubevirt::{INSTANCETYPES, TypeSource, claim_naming_instancetype, instancetype_object};
+use crate::platform::PlatformSimulation;
+use crate::platform_dvp::cluster_image_object;
 use crate::webhook::{Webhook, WebhookState};
 
 /// The namespace of the pool.
 pub const NAMESPACE: &str = "team";
 /// A namespace whose wrappers and machines use images of [`NAMESPACE`] if a grant permits it.
-pub const GUESTS: &str = "guests";
+pub const OTHER_NAMESPACE: &str = "guests";
 /// The namespace of a tenant that has a pool of the same name, and forges references to the pool of
 /// [`NAMESPACE`].
 pub const TENANT: &str = "tenant";
@@ -49,13 +49,13 @@ const LATEST_CLOCK: Duration = Duration::from_mins(2);
 
 /// The front proxy's CA. It is generated once, because no check depends on its content.
 static FRONT_PROXY: LazyLock<Value> =
-    LazyLock::new(|| aggregation::configuration().expect("a certificate can be generated"));
+    LazyLock::new(|| aggregation::authentication_config_map().expect("a certificate can be generated"));
 
 /// How a world is created.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
+pub struct SimulatedWorldOptions {
     /// The platform of the pool.
-    pub platform: PlatformName,
+    pub platform: TestedPlatform,
     /// Seed of all random decisions.
     pub seed: u64,
     /// Number of controllers that compete for the lease.
@@ -81,11 +81,11 @@ pub struct Options {
 }
 
 /// A cluster in memory.
-pub struct World {
+pub struct SimulatedWorld {
     /// The shared clock.
     pub clock: ManualClock,
     /// The API server model.
-    pub server: Server,
+    pub server: ApiServerModel,
     /// What users did, as the checks need it.
     pub user_actions: UserActions,
     /// Whether a user deleted something that a machine needs, or stopped a machine. In that case not all machines need to
@@ -120,18 +120,18 @@ pub struct World {
     pub(crate) random: SeededRandom,
     pub(crate) injector: Arc<Mutex<InjectorState>>,
     env: Env,
-    options: Options,
-    platform: Platform,
+    options: SimulatedWorldOptions,
+    platform: PlatformSimulation,
     front: AggregatedApi,
-    instances: Vec<Instance>,
+    instances: Vec<ProgramInstance>,
     started: u64,
     /// When killed processes start again.
-    restarts: Vec<(Timestamp, Program)>,
-    attempts: Arc<Mutex<Vec<Attempt>>>,
+    restarts: Vec<(Timestamp, SimulatedProgram)>,
+    attempts: Arc<Mutex<Vec<ClientRequestEvent>>>,
     callers: Vec<Task>,
-    history: History,
+    history: RecordedHistory,
     /// The changes in the namespace of the tenant.
-    pub(crate) tenant_history: History,
+    pub(crate) tenant_history: RecordedHistory,
     /// The objects that the tenant forged.
     pub(crate) forged: BTreeSet<ForgedObject>,
     /// What refers to which image.
@@ -145,15 +145,17 @@ pub struct World {
     next_garbage: Option<Timestamp>,
 }
 
-impl World {
+impl SimulatedWorld {
     /// A cluster whose processes have started. `idle` belongs to the runtime of the world.
-    pub async fn new(options: Options, idle: Idle, telling: bool) -> Self {
+    pub async fn new(options: SimulatedWorldOptions, idle: Idle, telling: bool) -> Self {
         let clock = ManualClock::of(idle);
-        let env = env(&clock, options.seed ^ 0x5eed);
+        let env = test_env(&clock, options.seed ^ 0x5eed);
         let all = vmpool_model::platform_resources();
         let server = match options.platform {
-            PlatformName::Dvp => Server::new(&env, all),
-            PlatformName::KubeVirt => Server::new(&env, all.chain(vmpool_model::kubevirt_resources())),
+            TestedPlatform::Dvp => ApiServerModel::new(&env, all),
+            TestedPlatform::KubeVirt => {
+                ApiServerModel::new(&env, all.chain(vmpool_model::kubevirt_resources()))
+            }
         };
         // The model serves CustomResourceDefinitions.
         drop(server.install_definitions());
@@ -162,7 +164,11 @@ impl World {
             read_faults_per_mille: options.read_faults_per_mille,
             ..InjectorState::default()
         }));
-        server.set_fault_injector(FaultInjector::new(injector.clone(), options.seed, options.latency));
+        server.set_fault_injector(ScheduleFaultInjector::new(
+            injector.clone(),
+            options.seed,
+            options.latency,
+        ));
         if options.page > 0 {
             server.limit_pages(options.page);
         }
@@ -173,7 +179,7 @@ impl World {
         }
         let random = SeededRandom::new(options.seed);
         let (start, evaluation) = (random.number(20..=400), random.number(5..=200));
-        let platform = Platform::new(options.platform, &server, options.seed, start, evaluation);
+        let platform = PlatformSimulation::new(options.platform, &server, options.seed, start, evaluation);
         let mut world = Self {
             platform,
             user_actions: UserActions::default(),
@@ -200,8 +206,8 @@ impl World {
             restarts: Vec::new(),
             attempts: Arc::default(),
             callers: Vec::new(),
-            history: History::default(),
-            tenant_history: History::default(),
+            history: RecordedHistory::default(),
+            tenant_history: RecordedHistory::default(),
             forged: BTreeSet::new(),
             image_references: ImageReferences::default(),
             image_violations: Vec::new(),
@@ -214,10 +220,10 @@ impl World {
         };
         world.create_initial_objects().await;
         for _ in 0..options.controllers {
-            world.start(Program::Controller);
+            world.start(SimulatedProgram::Controller);
         }
         for _ in 0..options.apiservers {
-            world.start(Program::Apiserver);
+            world.start(SimulatedProgram::Apiserver);
         }
         world
     }
@@ -229,18 +235,22 @@ impl World {
             "metadata": { "name": "generic" }, "spec": { "cpu": { "type": "Host" } },
         });
         let mut all = match self.options.platform {
-            PlatformName::Dvp => {
-                vec![("clustervirtualimages", "", image()), ("virtualmachineclasses", "", class)]
+            TestedPlatform::Dvp => {
+                vec![
+                    ("clustervirtualimages", "", cluster_image_object()),
+                    ("virtualmachineclasses", "", class),
+                ]
             }
-            PlatformName::KubeVirt => {
-                vec![("virtualmachinepreferences", NAMESPACE, crate::manifest_kubevirt::preference())]
+            TestedPlatform::KubeVirt => {
+                vec![("virtualmachinepreferences", NAMESPACE, crate::manifest_kubevirt::preference_object())]
             }
         };
         if self.instancetypes() == Some(TypeSource::Claim) {
-            all.push(("persistentvolumeclaims", NAMESPACE, claim()));
+            all.push(("persistentvolumeclaims", NAMESPACE, claim_naming_instancetype()));
         }
         if self.instancetypes().is_some() {
-            let types = (0..INSTANCETYPES.len()).zip(1..).map(|(which, vcpus)| instancetype(which, vcpus));
+            let types =
+                (0..INSTANCETYPES.len()).zip(1..).map(|(which, vcpus)| instancetype_object(which, vcpus));
             all.extend(types.map(|object| ("virtualmachineinstancetypes", NAMESPACE, object)));
         }
         if self.options.apiservers > 0 {
@@ -254,7 +264,7 @@ impl World {
             }
             _ = self.do_as_user(&call).await;
         }
-        if self.options.platform == PlatformName::KubeVirt {
+        if self.options.platform == TestedPlatform::KubeVirt {
             return;
         }
         let ready = json!({ "phase": "Ready", "cdrom": false, "size": { "unpackedBytes": "2097152" } });
@@ -271,11 +281,11 @@ impl World {
 
     /// The resources of the platform.
     pub fn resources(&self) -> &'static Resources {
-        resources(self.options.platform, self.options.images)
+        resources_of_platform(self.options.platform, self.options.images)
     }
 
     /// The platform of the pool.
-    pub fn platform(&self) -> PlatformName {
+    pub fn platform(&self) -> TestedPlatform {
         self.options.platform
     }
 
@@ -285,7 +295,7 @@ impl World {
     }
 
     /// All changes of pools, machines and disks.
-    pub fn history(&self) -> &History {
+    pub fn history(&self) -> &RecordedHistory {
         &self.history
     }
 
@@ -299,8 +309,9 @@ impl World {
 
     /// The moments at which two machines had mounted the same disk, or a mounted disk was deleted other than by a user.
     pub fn mount_violations(&self) -> Vec<String> {
-        let by_user = |violation: &&Violation| {
-            violation.problem == Problem::DeletedWhileMounted && self.deleted_disks.contains(&violation.disk)
+        let by_user = |violation: &&DiskViolation| {
+            violation.problem == DiskViolationKind::DeletedWhileMounted
+                && self.deleted_disks.contains(&violation.disk)
         };
         let violations = self.platform.violations().iter().filter(|violation| !by_user(violation));
         violations.map(|violation| format!("{violation:?}")).collect()
@@ -365,10 +376,10 @@ impl World {
         let pool = self.server.get(pools, NAMESPACE, POOL);
         // The controller changes no machine of a paused pool, and shortens no protection.
         let pool =
-            pool.map(Object::from).filter(|pool| !pool.is_kubevirt() || pool.at("/spec/paused") != true);
-        let machines = self.server.all(self.resources().machines).into_iter().map(Object::from);
+            pool.map(JsonObject::from).filter(|pool| !pool.is_kubevirt() || pool.at("/spec/paused") != true);
+        let machines = self.server.all(self.resources().machines).into_iter().map(JsonObject::from);
         let machines = machines.filter(|one| pool.as_ref().is_some_and(|pool| one.is_owned_by(pool)));
-        let ends = machines.filter_map(|machine| protection::end(&machine));
+        let ends = machines.filter_map(|machine| protection::protection_end(&machine));
         let failed = self.server.all(self.resources().machines);
         let retries = failed.iter().filter_map(|machine| {
             machine["status"]["startFailure"]["retryAfterTimestamp"].as_str()?.parse().ok()
@@ -383,7 +394,7 @@ impl World {
     }
 }
 
-impl std::fmt::Debug for World {
+impl std::fmt::Debug for SimulatedWorld {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("World").field("options", &self.options).finish_non_exhaustive()
     }

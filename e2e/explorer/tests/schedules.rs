@@ -5,32 +5,32 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 use rstest::rstest;
-use vmpool_explorer::exhaustive::{Scenario, scenarios};
+use vmpool_explorer::exhaustive::{FaultScenario, all_scenarios};
 use vmpool_explorer::fault::{ReadFault, WriteFault};
-use vmpool_explorer::schedule::{Schedule, Verdict};
-use vmpool_invariants::platform::PlatformName;
+use vmpool_explorer::schedule::{Schedule, ScheduleResult};
+use vmpool_invariants::platform::TestedPlatform;
 
 /// A scenario with the fault-free verdicts of its prelude and of all of it.
 struct FaultFreeRun {
-    scenario: Scenario,
-    before: Verdict,
-    plain: Verdict,
+    scenario: FaultScenario,
+    before: ScheduleResult,
+    plain: ScheduleResult,
 }
 
-fn fault_free_runs(platform: PlatformName) -> Vec<FaultFreeRun> {
-    let run = |scenario: Scenario| {
+fn fault_free_runs(platform: TestedPlatform) -> Vec<FaultFreeRun> {
+    let run = |scenario: FaultScenario| {
         let (before, plain) = (
             without_violation(scenario.name, scenario.before().run()),
             without_violation(scenario.name, scenario.plain().run_with_transcript()),
         );
         FaultFreeRun { scenario, before, plain }
     };
-    scenarios(platform).into_iter().map(run).collect()
+    all_scenarios(platform).into_iter().map(run).collect()
 }
 
-static SCENARIOS: LazyLock<Vec<FaultFreeRun>> = LazyLock::new(|| fault_free_runs(PlatformName::Dvp));
+static SCENARIOS: LazyLock<Vec<FaultFreeRun>> = LazyLock::new(|| fault_free_runs(TestedPlatform::Dvp));
 static KUBEVIRT_SCENARIOS: LazyLock<Vec<FaultFreeRun>> =
-    LazyLock::new(|| fault_free_runs(PlatformName::KubeVirt));
+    LazyLock::new(|| fault_free_runs(TestedPlatform::KubeVirt));
 
 fn removal_by_name() -> &'static FaultFreeRun {
     let transcript = SCENARIOS.iter().find(|transcript| transcript.scenario.name == "removal by name");
@@ -38,7 +38,7 @@ fn removal_by_name() -> &'static FaultFreeRun {
 }
 
 /// Asserts that the run has no violation.
-fn without_violation(name: &str, verdict: Verdict) -> Verdict {
+fn without_violation(name: &str, verdict: ScheduleResult) -> ScheduleResult {
     assert!(
         verdict.violations.is_empty(),
         "{name}: {:?}\n{}",
@@ -50,7 +50,7 @@ fn without_violation(name: &str, verdict: Verdict) -> Verdict {
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
-    let run = || Schedule::random(PlatformName::Dvp, 7).run_with_transcript().transcript;
+    let run = || Schedule::random(TestedPlatform::Dvp, 7).run_with_transcript().transcript;
     assert_eq!(run(), run());
 }
 
@@ -58,7 +58,7 @@ fn the_same_seed_gives_the_same_run() {
 fn the_same_seed_gives_the_same_transcript_in_another_process() {
     // The schedule must contain a targeted removal, because only those need certificates.
     let seed =
-        (0..1000).find(|seed| Schedule::random(PlatformName::Dvp, *seed).options.apiservers > 0).unwrap();
+        (0..1000).find(|seed| Schedule::random(TestedPlatform::Dvp, *seed).options.apiservers > 0).unwrap();
     let run = || {
         let output = Command::new(env!("CARGO_BIN_EXE_faults")).env("SEED", seed.to_string()).output();
         String::from_utf8(output.unwrap().stdout).unwrap()
@@ -71,7 +71,7 @@ fn the_same_seed_gives_the_same_transcript_in_another_process() {
 #[test]
 fn planned_faults_give_the_same_run_as_the_same_random_faults() {
     let schedules = (0..1000)
-        .map(|seed| Schedule::random(PlatformName::Dvp, seed))
+        .map(|seed| Schedule::random(TestedPlatform::Dvp, seed))
         .filter(|schedule| schedule.options.write_faults_per_mille > 50);
     let mut runs = schedules.map(|schedule| (schedule.run_with_transcript(), schedule));
     let with_fault = runs.find(|(random, _)| !random.injected.write_faults.is_empty());
@@ -87,7 +87,7 @@ fn planned_faults_give_the_same_run_as_the_same_random_faults() {
 fn random_schedules_break_no_invariant(#[values(0..250, 250..500, 500..750, 750..1000)] seeds: Range<u64>) {
     let mut former_leader_resumed = 0;
     for seed in seeds {
-        let verdict = Schedule::random(PlatformName::Dvp, seed).run();
+        let verdict = Schedule::random(TestedPlatform::Dvp, seed).run();
         assert!(
             verdict.violations.is_empty(),
             "make faults SEED={seed} prints the transcript: {:?}",
@@ -105,7 +105,7 @@ fn random_schedules_break_no_invariant(#[values(0..250, 250..500, 500..750, 750.
 #[test]
 fn random_schedules_of_kubevirt_pools_break_no_invariant() {
     for seed in 0..150 {
-        let verdict = Schedule::random(PlatformName::KubeVirt, seed).run();
+        let verdict = Schedule::random(TestedPlatform::KubeVirt, seed).run();
         assert!(
             verdict.violations.is_empty(),
             "make faults PLATFORM=kubevirt SEED={seed} prints the transcript: {:?}",
@@ -117,7 +117,7 @@ fn random_schedules_of_kubevirt_pools_break_no_invariant() {
 /// With disk images and wrappers. Together with the schedules above, about 100.
 #[test]
 fn random_schedules_of_disk_images_break_no_invariant() {
-    let schedules = (150..1000).map(|seed| (seed, Schedule::random(PlatformName::KubeVirt, seed)));
+    let schedules = (150..1000).map(|seed| (seed, Schedule::random(TestedPlatform::KubeVirt, seed)));
     for (seed, schedule) in schedules.filter(|(_, schedule)| schedule.options.images).take(60) {
         let verdict = schedule.run();
         assert!(
@@ -131,7 +131,7 @@ fn random_schedules_of_disk_images_break_no_invariant() {
 /// While the caches do not show who refers to an image, only a list from the API server does.
 #[test]
 fn an_image_is_held_by_references_that_no_cache_shows() {
-    let scenarios = scenarios(PlatformName::KubeVirt);
+    let scenarios = all_scenarios(TestedPlatform::KubeVirt);
     let scenario = scenarios.into_iter().find(|scenario| scenario.name == "an image deleted");
     let scenario = scenario.expect("there is a scenario with this name");
     let (before, plain) = (scenario.before().run(), without_violation("no fault", scenario.plain().run()));
@@ -154,7 +154,7 @@ fn a_scenario_survives_a_fault_in_its_middle(
     for FaultFreeRun { scenario, before, plain } in &**scenarios {
         // The controller writes nothing if the garbage collector does all the work.
         if plain.writes == before.writes {
-            assert_eq!((scenario.platform, scenario.name), (PlatformName::Dvp, "the pool deleted"));
+            assert_eq!((scenario.platform, scenario.name), (TestedPlatform::Dvp, "the pool deleted"));
             continue;
         }
         let at = usize::midpoint(before.writes, plain.writes);

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use vmpool_installation::node_install::VALUES;
-use vmpool_installation::release::{Release, platform};
+use vmpool_installation::release::{HelmRelease, platform};
 use vmpool_test_cluster::access::Access;
 use vmpool_test_cluster::error::{Error, Result};
-use vmpool_test_cluster::node::images::{self, Image};
+use vmpool_test_cluster::node::images::{self, ContainerImage};
 use vmpool_test_cluster::{control_plane, poll};
 
 use crate::{Environment, Provider, current, k3s, kind, requirements};
@@ -29,8 +29,8 @@ pub struct ExternalCluster {
 enum Owned {
     /// The cluster is the user's.
     No,
-    Kind(kind::Cluster),
-    K3s(Box<k3s::Server>),
+    Kind(kind::KindCluster),
+    K3s(Box<k3s::K3sServer>),
 }
 
 impl ExternalCluster {
@@ -46,9 +46,9 @@ impl ExternalCluster {
             .map_err(Error::file("creating", std::env::temp_dir()))?;
         let kubeconfig = home.path().join("kubeconfig");
         let owned = match provider {
-            Provider::Kind => Owned::Kind(kind::Cluster::create(environment, &kubeconfig, images).await?),
+            Provider::Kind => Owned::Kind(kind::KindCluster::create(environment, &kubeconfig, images).await?),
             Provider::K3s => {
-                let server = k3s::Server::start(environment, home.path(), &kubeconfig, images).await?;
+                let server = k3s::K3sServer::start(environment, home.path(), &kubeconfig, images).await?;
                 Owned::K3s(Box::new(server))
             }
             Provider::Current => {
@@ -59,14 +59,14 @@ impl ExternalCluster {
         let access = Access {
             client: control_plane::client_of(&kubeconfig).await?,
             kubeconfig,
-            kubectl: control_plane::kubectl()?,
+            kubectl: control_plane::kubectl_path()?,
             home: home.path().to_owned(),
             audit_log: None,
         };
         if !matches!(owned, Owned::No) {
             install(&access).await?;
         }
-        requirements::check(provider, &access).await?;
+        requirements::check_cluster_requirements(provider, &access).await?;
         Ok(Self { access, owned, _home: home })
     }
 
@@ -92,16 +92,16 @@ impl ExternalCluster {
 async fn install(access: &Access) -> Result<()> {
     nodes_ready(access).await?;
     let simulator = images::of_program(platform::SIMULATOR)?;
-    platform::install(access, &simulator.reference).await?;
+    platform::install_platform(access, &simulator.reference).await?;
     let values = access.home.join("values.yaml");
     std::fs::write(&values, VALUES).map_err(Error::file("writing", &values))?;
-    Release::install(access, &values).await.map(drop)
+    HelmRelease::install(access, &values).await.map(drop)
 }
 
 /// Waits for the nodes. `kubectl wait` alone fails if no node exists yet.
 async fn nodes_ready(access: &Access) -> Result<()> {
     let wait = ["wait", "--for=condition=Ready", "node", "--all", "--timeout=10s"];
-    poll::until(
+    poll::poll_until(
         || "the nodes of the new cluster are ready".to_owned(),
         NODES_READY,
         async || match access.kubectl(&wait).await {
@@ -114,6 +114,6 @@ async fn nodes_ready(access: &Access) -> Result<()> {
 }
 
 /// The images of all programs. Building them takes minutes, so providers check their requirements first.
-fn images() -> Result<Vec<Image>> {
+fn images() -> Result<Vec<ContainerImage>> {
     PROGRAMS.into_iter().map(images::of_program).collect()
 }

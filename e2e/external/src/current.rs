@@ -30,7 +30,7 @@ pub(crate) async fn copy_kubeconfig(environment: &Environment, to: &Path) -> Res
         let file = set.or(default).map(|file| file.display().to_string()).unwrap_or_default();
         return Err(Provider::Current.unavailable(&format!("{file} does not exist; set KUBECONFIG")));
     }
-    let mut command = Command::new(control_plane::kubectl()?);
+    let mut command = Command::new(control_plane::kubectl_path()?);
     command.args(["config", "view", "--raw", "--minify", "--flatten"]).env("PATH", path);
     match kubeconfig {
         Some(files) => command.env("KUBECONFIG", files),
@@ -39,7 +39,7 @@ pub(crate) async fn copy_kubeconfig(environment: &Environment, to: &Path) -> Res
     if let Some(home) = home {
         command.env("HOME", home);
     }
-    let output = process::output("kubectl", command, DEADLINE).await?;
+    let output = process::command_output("kubectl", command, DEADLINE).await?;
     if !output.status.success() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         let reason = stderr.lines().next().unwrap_or_default();

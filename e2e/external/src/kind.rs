@@ -3,20 +3,20 @@
 use std::path::Path;
 
 use vmpool_test_cluster::error::{Error, Result};
-use vmpool_test_cluster::node::images::Image;
+use vmpool_test_cluster::node::images::ContainerImage;
 
 use crate::provider::unique_name;
-use crate::tool::Tool;
+use crate::tool::CommandLineTool;
 use crate::{Environment, Provider};
 
 /// A cluster that this process has created. Dropping it deletes it.
-pub(crate) struct Cluster {
-    kind: Tool,
+pub(crate) struct KindCluster {
+    kind: CommandLineTool,
     name: String,
     deleted: bool,
 }
 
-impl Cluster {
+impl KindCluster {
     /// Creates a cluster with these images, which are built only if all tools are available, and a kubeconfig for it.
     ///
     /// # Errors
@@ -24,10 +24,11 @@ impl Cluster {
     pub(crate) async fn create(
         environment: &Environment,
         kubeconfig: &Path,
-        images: impl FnOnce() -> Result<Vec<Image>>,
+        images: impl FnOnce() -> Result<Vec<ContainerImage>>,
     ) -> Result<Self> {
         let unavailable = |reason: &str| Provider::Kind.unavailable(reason);
-        let docker = Tool::find("docker", environment).ok_or_else(|| unavailable("docker is not on PATH"))?;
+        let docker = CommandLineTool::find("docker", environment)
+            .ok_or_else(|| unavailable("docker is not on PATH"))?;
         match docker.run(&["version", "--format={{.Server.Version}}"]).await {
             Ok(_version) => {}
             Err(Error::Command { stderr, .. }) => {
@@ -36,7 +37,7 @@ impl Cluster {
             }
             Err(error) => return Err(error),
         }
-        let kind = Tool::find("kind", environment)
+        let kind = CommandLineTool::find("kind", environment)
             .ok_or_else(|| unavailable("kind is not on PATH (go install sigs.k8s.io/kind)"))?;
         let images = images()?;
         // From here on the cluster may exist and must be deleted.
@@ -62,7 +63,7 @@ impl Cluster {
     }
 }
 
-impl Drop for Cluster {
+impl Drop for KindCluster {
     fn drop(&mut self) {
         if !self.deleted {
             let name = format!("--name={}", self.name);

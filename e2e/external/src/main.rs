@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use vmpool_e2e::scenario::visit;
-use vmpool_e2e::world::World;
+use vmpool_e2e::scenario::run_scenario_on_cluster;
+use vmpool_e2e::world::ScenarioWorld;
 use vmpool_e2e::{harness, smoke};
 use vmpool_external_cluster::{Environment, ExternalCluster, Provider};
 use vmpool_test_cluster::access::Access;
@@ -13,7 +13,7 @@ fn main() -> ExitCode {
     match harness::block_on(run()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {}", vmpool_test_cluster::error::chain(error.as_ref()));
+            eprintln!("error: {}", vmpool_test_cluster::error::error_with_causes(error.as_ref()));
             ExitCode::FAILURE
         }
     }
@@ -54,8 +54,12 @@ async fn run_scenarios(access: &Access) -> Result<()> {
 }
 
 /// Runs one scenario, and returns whether it passed.
-async fn run_scenario(name: &str, access: &Access, scenario: impl AsyncFnOnce(&World) -> Result<()>) -> bool {
-    match visit(name, access, scenario).await {
+async fn run_scenario(
+    name: &str,
+    access: &Access,
+    scenario: impl AsyncFnOnce(&ScenarioWorld) -> Result<()>,
+) -> bool {
+    match run_scenario_on_cluster(name, access, scenario).await {
         Ok(()) => println!("ok      {name}"),
         Err(report) => {
             println!("FAILED  {name}\n{report}");

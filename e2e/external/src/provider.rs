@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use vmpool_e2e::harness::unsupported;
+use vmpool_e2e::harness::unsupported_cluster_error;
 use vmpool_test_cluster::error::{Error, Result};
 
 /// A provider of external clusters.
@@ -70,7 +70,7 @@ impl Provider {
     /// [`Error::Unavailable`] with the known names.
     pub fn named(name: &str) -> Result<Self> {
         let found = Self::ALL.into_iter().find(|provider| provider.name() == name);
-        found.ok_or_else(|| unsupported(name))
+        found.ok_or_else(|| unsupported_cluster_error(name))
     }
 
     /// The error for a missing requirement: what the provider needs, and the reason why it is not met, on one line.

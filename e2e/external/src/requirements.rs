@@ -12,7 +12,7 @@ use crate::Provider;
 ///
 /// # Errors
 /// [`Error::Unavailable`], on one line, for the first missing item.
-pub(crate) async fn check(provider: Provider, access: &Access) -> Result<()> {
+pub(crate) async fn check_cluster_requirements(provider: Provider, access: &Access) -> Result<()> {
     let unavailable = |reason: String| Err(provider.unavailable(&reason));
     let context = access.kubectl(&["config", "current-context"]).await?;
     let context = context.trim();

@@ -2,7 +2,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use rstest::rstest;
-use vmpool_test_cluster::node::images::Image;
+use vmpool_test_cluster::node::images::ContainerImage;
 
 use super::*;
 
@@ -40,15 +40,15 @@ impl Tools {
         Environment { path: self.directory.path().into(), ..Environment::default() }
     }
 
-    fn image(&self) -> Image {
+    fn image(&self) -> ContainerImage {
         let archive = self.directory.path().join("x.tar");
-        Image { reference: "vmpool.local/x:test".to_owned(), archive }
+        ContainerImage { reference: "vmpool.local/x:test".to_owned(), archive }
     }
 
     /// The error of creating a kind cluster.
     async fn kind_error(&self) -> String {
         let kubeconfig = self.directory.path().join("kubeconfig");
-        let cluster = kind::Cluster::create(&self.environment(), &kubeconfig, || Ok(Vec::new())).await;
+        let cluster = kind::KindCluster::create(&self.environment(), &kubeconfig, || Ok(Vec::new())).await;
         cluster.err().expect("the provider is unavailable").to_string()
     }
 }
@@ -113,7 +113,7 @@ async fn kind_creates_a_cluster_with_the_images_and_deletes_it() {
     let kubeconfig = tools.directory.path().join("kubeconfig");
     let image = tools.image();
     let images = || Ok(vec![image.clone()]);
-    let cluster = kind::Cluster::create(&tools.environment(), &kubeconfig, images).await.unwrap();
+    let cluster = kind::KindCluster::create(&tools.environment(), &kubeconfig, images).await.unwrap();
     cluster.delete().await.unwrap();
     let expected = [
         "docker version --format={{.Server.Version}}".to_owned(),
@@ -129,7 +129,7 @@ async fn a_partly_created_kind_cluster_is_deleted() {
     let tools = Tools::none().with("docker", "").with("kind", "test \"$1\" != load");
     let kubeconfig = tools.directory.path().join("kubeconfig");
     let images = || Ok(vec![tools.image()]);
-    assert!(kind::Cluster::create(&tools.environment(), &kubeconfig, images).await.is_err());
+    assert!(kind::KindCluster::create(&tools.environment(), &kubeconfig, images).await.is_err());
     assert_eq!(tools.commands().last().unwrap(), "kind delete cluster --name=NAME");
 }
 

@@ -17,12 +17,12 @@ const REMOVAL: Duration = Duration::from_mins(1);
 
 /// A tool that was found on `PATH`.
 #[derive(Debug, Clone)]
-pub(crate) struct Tool {
+pub(crate) struct CommandLineTool {
     name: &'static str,
     program: PathBuf,
 }
 
-impl Tool {
+impl CommandLineTool {
     /// Searches `PATH` for the tool.
     pub(crate) fn find(name: &'static str, environment: &Environment) -> Option<Self> {
         let mut folders = std::env::split_paths(&environment.path);
@@ -36,7 +36,7 @@ impl Tool {
     /// # Errors
     /// [`Error::Command`] with its error output if it fails, [`Error::Spawn`] if it cannot be started or does not exit.
     pub(crate) async fn run(&self, arguments: &[&str]) -> Result<String> {
-        let output = process::output(self.name, self.command(arguments), DEADLINE).await?;
+        let output = process::command_output(self.name, self.command(arguments), DEADLINE).await?;
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
@@ -54,7 +54,7 @@ impl Tool {
             let run = scope.spawn(|| {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
                 runtime.is_ok_and(|runtime| {
-                    let output = runtime.block_on(process::output(self.name, command, REMOVAL));
+                    let output = runtime.block_on(process::command_output(self.name, command, REMOVAL));
                     output.is_ok_and(|output| output.status.success())
                 })
             });

@@ -5,12 +5,12 @@ use std::hint::black_box;
 use serde_json::{Value, json};
 use vmpool_controller::fuzzing;
 use vmpool_engine::revision::RevisionId;
-use vmpool_instancetype::fields::Location;
-use vmpool_instancetype::inference::{Step, infer};
-use vmpool_instancetype::machine::{Named, validate};
-use vmpool_instancetype::model::{Family, Object, Types};
-use vmpool_instancetype::start::{Binding, Settings};
-use vmpool_instancetype::{expand::expand, validation};
+use vmpool_instancetype::fields::MachineLocation;
+use vmpool_instancetype::inference::{InferenceStep, infer_matcher};
+use vmpool_instancetype::machine::{NamedTypes, validate_machine};
+use vmpool_instancetype::model::{InstanceTypeAndPreference, InstanceTypeObject, TypeFamily};
+use vmpool_instancetype::start::{Binding, InstanceSettings};
+use vmpool_instancetype::{expand::expand_machine, validation};
 use vmpool_platforms::{Dvp, KubeVirt, Platform};
 
 /// The most objects that an inference reads here.
@@ -56,33 +56,44 @@ fn merge_of<P: Platform>(live: &Value, from: &Value, to: &Value) {
 /// preference.
 pub fn expand_instance_type(input: &[u8]) {
     let Ok([machine, instancetype, preference]) = fuzzing::decode_object::<[Value; 3]>(input) else { return };
-    let mut types = Types::default();
+    let mut types = InstanceTypeAndPreference::default();
     for document in [instancetype, preference] {
-        if let Ok(object) = Object::read(document.clone()) {
-            black_box(validation::object(&object, None));
+        if let Ok(object) = InstanceTypeObject::read(document.clone()) {
+            black_box(validation::validate_object(&object, None));
             drop(types.insert(object));
         }
-        for family in [Family::Instancetype, Family::Preference] {
+        for family in [TypeFamily::Instancetype, TypeFamily::Preference] {
             follow_inference(&machine, family, &document);
         }
     }
-    let settings = Settings { interface: Some(Binding::Masquerade), ..Settings::default() };
-    let named = Named { types: types.clone(), unusable: Vec::new() };
-    black_box(validate(&machine, None, &named, &settings, Location::VirtualMachine));
-    black_box(validate(&json!({}), Some(&machine), &named, &settings, Location::VirtualMachine));
-    if let Ok(expanded) = expand(&machine, &types, &settings, Location::VirtualMachine) {
-        let again = expand(&expanded, &Types::default(), &settings, Location::VirtualMachine);
+    let settings = InstanceSettings { interface: Some(Binding::Masquerade), ..InstanceSettings::default() };
+    let named = NamedTypes { types: types.clone(), unusable: Vec::new() };
+    black_box(validate_machine(&machine, None, &named, &settings, MachineLocation::VirtualMachine));
+    black_box(validate_machine(
+        &json!({}),
+        Some(&machine),
+        &named,
+        &settings,
+        MachineLocation::VirtualMachine,
+    ));
+    if let Ok(expanded) = expand_machine(&machine, &types, &settings, MachineLocation::VirtualMachine) {
+        let again = expand_machine(
+            &expanded,
+            &InstanceTypeAndPreference::default(),
+            &settings,
+            MachineLocation::VirtualMachine,
+        );
         assert_eq!(again.as_ref().ok(), Some(&expanded), "an expanded machine is expanded");
     }
 }
 
 /// Infers from volumes, where every object that is needed is `document`.
-fn follow_inference(machine: &Value, family: Family, document: &Value) {
-    let Ok(Some(mut step)) = infer(machine, "team-a", family) else { return };
+fn follow_inference(machine: &Value, family: TypeFamily, document: &Value) {
+    let Ok(Some(mut step)) = infer_matcher(machine, "team-a", family) else { return };
     for _ in 0..LOOKUPS {
         match step {
-            Step::Lookup(inference) => step = inference.found(Some(document)),
-            Step::Done(_) => return,
+            InferenceStep::Lookup(inference) => step = inference.found(Some(document)),
+            InferenceStep::Done(_) => return,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What the fuzz targets do with their input.
 //!
 //! The targets themselves are in `fuzz/`, a workspace of its own, because they need a nightly toolchain. Each
-//! calls one function of [`ENTRIES`]. The tests of this crate call the same functions with changed samples,
+//! calls one function of [`FUZZ_TARGETS`]. The tests of this crate call the same functions with changed samples,
 //! so that no target becomes outdated.
 //!
 //! An entry must return for every input. Beyond that, it asserts what holds for every input: for example that
@@ -24,7 +24,7 @@ pub use urls::check_url;
 
 /// One fuzz target.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct FuzzTarget {
     /// The name of the target.
     pub name: &'static str,
     /// What it does with an input.
@@ -32,15 +32,15 @@ pub struct Entry {
 }
 
 /// All fuzz targets.
-pub const ENTRIES: &[Entry] = &[
-    Entry { name: "pool", run: decode_pool },
-    Entry { name: "machine", run: decode_machine },
-    Entry { name: "disk", run: decode_disk },
-    Entry { name: "list", run: split_list },
-    Entry { name: "removal_record", run: parse_removal_record },
-    Entry { name: "settings", run: parse_settings },
-    Entry { name: "instance_type", run: expand_instance_type },
-    Entry { name: "template", run: merge_template },
-    Entry { name: "review", run: review_pool },
-    Entry { name: "url", run: check_url },
+pub const FUZZ_TARGETS: &[FuzzTarget] = &[
+    FuzzTarget { name: "pool", run: decode_pool },
+    FuzzTarget { name: "machine", run: decode_machine },
+    FuzzTarget { name: "disk", run: decode_disk },
+    FuzzTarget { name: "list", run: split_list },
+    FuzzTarget { name: "removal_record", run: parse_removal_record },
+    FuzzTarget { name: "settings", run: parse_settings },
+    FuzzTarget { name: "instance_type", run: expand_instance_type },
+    FuzzTarget { name: "template", run: merge_template },
+    FuzzTarget { name: "review", run: review_pool },
+    FuzzTarget { name: "url", run: check_url },
 ];

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use vmpool_controller::fuzzing::decode_object;
 use vmpool_engine::losses::Rehearsal;
 use vmpool_engine::model::Draft;
-use vmpool_platforms::{AttachmentOf, DiskOf, Disks, Dvp, Finalizers, KubeVirt, Platform, Storage};
+use vmpool_platforms::{AttachmentOf, DiskOf, Disks, Dvp, Finalizers, KubeVirt, MachineStorage, Platform};
 
 /// Reads a pool of each platform, and makes the identity of its template and a machine from it.
 pub fn decode_pool(input: &[u8]) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 use vmpool_api::{GoDuration, Quantity, Share};
-use vmpool_engine::limits::{MESSAGE, NAME, clip, nesting, shorten};
+use vmpool_engine::limits::{MESSAGE, NAME, clip_name, nesting_depth, shorten_message};
 use vmpool_engine::names::NameBlock;
 use vmpool_engine::protection::{self, CLAIM, Claim, Protection, RESTARTING, UNTIL};
 use vmpool_engine::removal::RemovalRecord;
@@ -66,8 +66,8 @@ pub fn parse_settings(input: &[u8]) {
         assert_eq!(block.to_string(), text, "a block has one spelling");
     }
     read_protection(text);
-    black_box((protection::parse_maximum(text).is_ok(), Claim::check_id(text).is_ok(), nesting(text)));
-    assert!(clip(text).len() <= NAME + 4 && shorten(text.to_owned()).len() <= MESSAGE);
+    black_box((protection::parse_maximum(text).is_ok(), Claim::check_id(text).is_ok(), nesting_depth(text)));
+    assert!(clip_name(text).len() <= NAME + 4 && shorten_message(text.to_owned()).len() <= MESSAGE);
 }
 
 fn read_protection(text: &str) {
@@ -77,7 +77,7 @@ fn read_protection(text: &str) {
     for now in [Timestamp::UNIX_EPOCH, Timestamp::MAX] {
         black_box(protection.protects(now));
         if let Some(valid) = protection.shortened(now, Duration::from_hours(24)) {
-            let written = protection::text_of(valid);
+            let written = protection::timestamp_text(valid);
             assert!(written.parse::<Timestamp>().is_ok(), "{written} is no time");
         }
     }

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use url::{Host, Url};
 use vmpool_api::diskimage::values::SourceType;
-use vmpool_diskimage::source::{SourceUrl, check};
+use vmpool_diskimage::source::{SourceUrl, check_source_url};
 
 /// Checks a URL. If it is allowed, a browser's parser reads a host that is no address of the node either.
 pub fn check_url(input: &[u8]) {
@@ -12,16 +12,16 @@ pub fn check_url(input: &[u8]) {
     let prefixes: Vec<SourceUrl> =
         ["https://images.example.com/a"].iter().filter_map(|url| SourceUrl::parse(url).ok()).collect();
     for source in [SourceType::S3, SourceType::Http, SourceType::Registry, SourceType::Blank] {
-        black_box(check(source, text, &prefixes).is_ok());
-        black_box(check(source, text, &[]).is_ok());
+        black_box(check_source_url(source, text, &prefixes).is_ok());
+        black_box(check_source_url(source, text, &[]).is_ok());
     }
-    if check(SourceType::Http, text, &prefixes).is_ok() {
+    if check_source_url(SourceType::Http, text, &prefixes).is_ok() {
         assert!(
             text.to_ascii_lowercase().starts_with("https://images.example.com"),
             "{text:?} does not begin with the allowed URL"
         );
     }
-    if check(SourceType::Http, text, &[]).is_ok()
+    if check_source_url(SourceType::Http, text, &[]).is_ok()
         && let Ok(url) = Url::parse(text)
     {
         let is_local = match url.host() {

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use rstest::rstest;
 use vmpool_fuzz_entries::seeds::Seeds;
-use vmpool_fuzz_entries::{ENTRIES, Entry};
+use vmpool_fuzz_entries::{FUZZ_TARGETS, FuzzTarget};
 
 static ROOT: LazyLock<&Path> = LazyLock::new(|| Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")));
 static SEEDS: LazyLock<Seeds> = LazyLock::new(|| Seeds::read(*ROOT).expect("the samples can be read"));
@@ -88,8 +88,8 @@ fn edit() -> impl Strategy<Value = Edit> {
     ]
 }
 
-fn entry(name: &str) -> &'static Entry {
-    ENTRIES.iter().find(|entry| entry.name == name).expect("the entry exists")
+fn entry(name: &str) -> &'static FuzzTarget {
+    FUZZ_TARGETS.iter().find(|entry| entry.name == name).expect("the entry exists")
 }
 
 #[rstest]
@@ -130,7 +130,7 @@ fn every_entry_returns_for_its_samples_and_for_changed_ones(
 fn every_entry_has_a_fuzz_target_and_a_case_above() {
     let manifest = fs::read_to_string(ROOT.join("fuzz/Cargo.toml")).unwrap();
     let cases = fs::read_to_string(ROOT.join("e2e/fuzz-entries/tests/entries.rs")).unwrap();
-    for Entry { name, .. } in ENTRIES {
+    for FuzzTarget { name, .. } in FUZZ_TARGETS {
         let path = format!("fuzz_targets/{name}.rs");
         assert!(
             manifest.contains(&format!("name = \"{name}\"\npath = \"{path}\"")),

@@ -6,7 +6,7 @@ use kube::api::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 use serde_json::Value;
 use vmpool_test_cluster::control_plane::get_text;
-use vmpool_test_cluster::error::{Error, Result, chain};
+use vmpool_test_cluster::error::{Error, Result, error_with_causes};
 use vmpool_test_cluster::poll;
 
 /// How long it may take until the API server reaches the programs. Their certificates must be created, written into the
@@ -30,7 +30,7 @@ pub(crate) async fn until_available(client: &Client, name: &str) -> Result<()> {
     let (version, group) = name.split_once('.').unwrap_or_default();
     let path = format!("/apis/{group}/{version}");
     let what = || format!("the APIService {name} is available");
-    poll::until(what, REACHED_DEADLINE, async || {
+    poll::poll_until(what, REACHED_DEADLINE, async || {
         let service = api.get(name).await.map_err(Error::api(format!("reading the APIService {name}")))?;
         let conditions = service.data.pointer("/status/conditions").and_then(Value::as_array);
         let available =
@@ -39,7 +39,7 @@ pub(crate) async fn until_available(client: &Client, name: &str) -> Result<()> {
         if available["status"] != "True" {
             return Ok(Err(available.to_string()));
         }
-        Ok(get_text(client, &path).await.map(drop).map_err(|error| chain(&error)))
+        Ok(get_text(client, &path).await.map(drop).map_err(|error| error_with_causes(&error)))
     })
     .await
 }

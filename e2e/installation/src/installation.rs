@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use vmpool_api::v1alpha2::API_VERSION;
 
 pub(crate) use guard::until_pools_are_validated;
-pub use guard::{CLASS, Guard, GuardOptions, UNGUARDED, connect};
+pub use guard::{CLASS, GuardOptions, GuardServices, UNGUARDED, connect_services};
 
-use vmpool_test_cluster::control_plane::{AuditLog, ControlPlane, Options, apply};
+use vmpool_test_cluster::control_plane::{AuditLog, ControlPlane, ControlPlaneOptions, apply_manifests};
 use vmpool_test_cluster::error::{Error, Result};
 
 use crate::programs::{Accounts, Chart, Simulator};
@@ -42,32 +42,32 @@ pub const AUDIT_RULES: &str = r#"
 "#;
 
 /// Options of a cluster with the project's CRDs and nothing else.
-pub fn cluster_options(name: &str) -> Options {
+pub fn cluster_options(name: &str) -> ControlPlaneOptions {
     let manifests = vec![workspace_root().join("api/crds")];
     let audit = AuditLog::WithRules(AUDIT_RULES.to_owned());
-    Options { name: name.to_owned(), manifests, audit, ..Options::default() }
+    ControlPlaneOptions { name: name.to_owned(), manifests, audit, ..ControlPlaneOptions::default() }
 }
 
-/// The CRDs of KubeVirt pools, and those of KubeVirt and CDI: add them to [`Options::manifests`].
+/// The CRDs of KubeVirt pools, and those of KubeVirt and CDI: add them to [`ControlPlaneOptions::manifests`].
 pub fn kubevirt_definitions() -> [PathBuf; 2] {
     let pools = workspace_root().join("api/crds/kubevirt");
     [pools.clone(), pools.join("platform")]
 }
 
 /// A cluster prepared for pools. Controllers are started separately.
-pub struct Installation {
+pub struct ClusterInstallation {
     // Fields are dropped in this order: the programs stop before their API server.
-    guard: Option<Guard>,
+    guard: Option<GuardServices>,
     simulator: Simulator,
     accounts: Accounts,
     cluster: Arc<ControlPlane>,
 }
 
-impl Installation {
+impl ClusterInstallation {
     /// Starts a new cluster and installs everything on it; with `guard` also the webhook and the aggregated API.
     ///
     /// # Errors
-    /// The errors of [`ControlPlane::start`] and [`Installation::onto`].
+    /// The errors of [`ControlPlane::start`] and [`ClusterInstallation::onto`].
     pub async fn start(name: &str, guard: Option<GuardOptions>) -> Result<Self> {
         let cluster = Arc::new(ControlPlane::start(cluster_options(name)).await?);
         match guard {
@@ -87,19 +87,19 @@ impl Installation {
         Self::of(&chart, cluster).await
     }
 
-    /// As [`Installation::onto`], with the roles of a chart that was rendered before.
+    /// As [`ClusterInstallation::onto`], with the roles of a chart that was rendered before.
     ///
     /// # Errors
-    /// As [`Installation::onto`].
+    /// As [`ClusterInstallation::onto`].
     pub async fn of(chart: &Chart, cluster: Arc<ControlPlane>) -> Result<Self> {
         Self::simulating("dvp", chart, cluster).await
     }
 
-    /// As [`Installation::of`], with a simulator of this platform, as its flag `--platform` takes it. For KubeVirt, the
+    /// As [`ClusterInstallation::of`], with a simulator of this platform, as its flag `--platform` takes it. For KubeVirt, the
     /// cluster also needs [`kubevirt_definitions`].
     ///
     /// # Errors
-    /// As [`Installation::onto`].
+    /// As [`ClusterInstallation::onto`].
     pub async fn simulating(platform: &str, chart: &Chart, cluster: Arc<ControlPlane>) -> Result<Self> {
         let installed: Result<_> = async {
             let accounts = install_without_simulator(chart, &cluster).await?;
@@ -117,14 +117,15 @@ impl Installation {
     /// `options`.
     ///
     /// # Errors
-    /// As [`Installation::onto`], and [`vmpool_test_cluster::Error::Deadline`] if the API server does not reach the programs.
+    /// As [`ClusterInstallation::onto`], and [`vmpool_test_cluster::Error::Deadline`] if the API server does not reach the programs.
     pub async fn guarded(cluster: Arc<ControlPlane>, options: GuardOptions) -> Result<Self> {
         let installed: Result<_> = async {
             let chart = Chart::render(&options.values).await?;
             let accounts = install_without_simulator(&chart, &cluster).await?;
             let platforms = format!("--platform={}", options.simulated);
             let simulator = async { Simulator::start_with(&cluster, &[&platforms]).await };
-            let (simulator, guard) = tokio::try_join!(simulator, Guard::start(&cluster, &chart, options))?;
+            let (simulator, guard) =
+                tokio::try_join!(simulator, GuardServices::start(&cluster, &chart, options))?;
             Ok((accounts, simulator, guard))
         }
         .await;
@@ -152,7 +153,7 @@ impl Installation {
     ///
     /// # Errors
     /// [`Error::Unexpected`] if this installation has none.
-    pub fn guard(&self) -> Result<&Guard> {
+    pub fn guard(&self) -> Result<&GuardServices> {
         self.guard.as_ref().ok_or_else(|| Error::Unexpected {
             what: "the scenario runs on a guarded installation".to_owned(),
             last: "it was started without `guarded`".to_owned(),
@@ -165,7 +166,7 @@ impl Installation {
     /// [`Error::Exited`].
     pub fn check(&self) -> Result<()> {
         self.simulator.check()?;
-        self.guard.as_ref().map_or(Ok(()), Guard::check)
+        self.guard.as_ref().map_or(Ok(()), GuardServices::check)
     }
 
     /// The ends of the programs' logs, by name.
@@ -201,10 +202,10 @@ impl Installation {
 /// which they were created.
 ///
 /// # Errors
-/// As [`Installation::onto`].
+/// As [`ClusterInstallation::onto`].
 pub async fn install_without_simulator(chart: &Chart, cluster: &ControlPlane) -> Result<Accounts> {
     let accounts = Accounts::of(chart, cluster).await?;
-    apply(&cluster.admin(), &platform_objects(), None).await?;
+    apply_manifests(&cluster.admin(), &platform_objects(), None).await?;
     Ok(accounts)
 }
 

@@ -23,8 +23,8 @@ use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 use vmpool_runtime::Env;
 use vmpool_runtime::https::{self, Limits};
-use vmpool_runtime::tls::{ClientCas, Identity};
-use vmpool_test_cluster::control_plane::{ControlPlane, apply};
+use vmpool_runtime::tls::{ClientCas, ServingIdentity};
+use vmpool_test_cluster::control_plane::{ControlPlane, apply_manifests};
 use vmpool_test_cluster::error::{Error, Result};
 
 use crate::api_service::until_available;
@@ -116,7 +116,8 @@ impl MetricsApi {
         let task = AbortOnDropHandle::new(tokio::spawn(async move {
             let (clients, limits, env) = (ClientCas::none(), Limits::default(), Env::system());
             let forever = std::future::pending();
-            if let Err(error) = https::serve(listener, identity, clients, router, limits, &env, forever).await
+            if let Err(error) =
+                https::serve_https(listener, identity, clients, router, limits, &env, forever).await
             {
                 tracing::warn!(%error, "the metrics server has stopped");
             }
@@ -124,7 +125,7 @@ impl MetricsApi {
         let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
         let objects: Vec<Value> =
             std::iter::once(namespace).chain(way.iter().cloned()).chain(registrations(port)).collect();
-        apply(client, &objects, None).await?;
+        apply_manifests(client, &objects, None).await?;
         for (group, version) in GROUPS {
             until_available(client, &format!("{version}.{group}")).await?;
         }
@@ -142,10 +143,10 @@ impl MetricsApi {
     }
 }
 
-fn identity() -> Result<Identity> {
+fn identity() -> Result<ServingIdentity> {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()])
         .map_err(|source| Error::Certificate { subject: SERVICE, source })?;
-    let identity = Identity::new();
+    let identity = ServingIdentity::new();
     identity.replace(made.cert.pem().as_bytes(), made.signing_key.serialize_pem().as_bytes()).map_err(
         |source| Error::Unexpected {
             what: "the new certificate is usable".to_owned(),

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use vmpool_test_cluster::control_plane::AuditLog;
 use vmpool_test_cluster::error::{Error, Result};
-use vmpool_test_cluster::node::images::{self, Image};
+use vmpool_test_cluster::node::images::{self, ContainerImage};
 use vmpool_test_cluster::node::{NodeCluster, NodeOptions};
 
 use crate::installation::AUDIT_RULES;
-use crate::release::{Release, platform};
+use crate::release::{HelmRelease, platform};
 
 /// Chart values for the locally built images.
 pub const VALUES: &str = "\
@@ -26,9 +26,9 @@ const PROGRAMS: [&str; 3] = ["vmpool-controller", "vmpool-webhook", "vmpool-apis
 ///
 /// # Errors
 /// As [`images::of_program`].
-pub fn options(name: &str) -> Result<NodeOptions> {
+pub fn node_options(name: &str) -> Result<NodeOptions> {
     let programs = PROGRAMS.into_iter().chain([platform::SIMULATOR]);
-    let images = programs.map(images::of_program).collect::<Result<Vec<Image>>>()?;
+    let images = programs.map(images::of_program).collect::<Result<Vec<ContainerImage>>>()?;
     let audit = AuditLog::WithRules(AUDIT_RULES.to_owned());
     Ok(NodeOptions { name: name.to_owned(), images, audit, ..NodeOptions::default() })
 }
@@ -36,13 +36,13 @@ pub fn options(name: &str) -> Result<NodeOptions> {
 /// Installs the platform, then the chart with values such as [`VALUES`].
 ///
 /// # Errors
-/// As [`platform::install`] and [`Release::install`].
-pub async fn install(node: &NodeCluster, values: &str) -> Result<Release> {
+/// As [`platform::install_platform`] and [`HelmRelease::install`].
+pub async fn install_on_node(node: &NodeCluster, values: &str) -> Result<HelmRelease> {
     let access = node.cluster().access();
     let simulator = images::of_program(platform::SIMULATOR)?;
     let file = write(&access.home, values)?;
-    platform::install(&access, &simulator.reference).await?;
-    Release::install(&access, &file).await
+    platform::install_platform(&access, &simulator.reference).await?;
+    HelmRelease::install(&access, &file).await
 }
 
 /// Writes the values file that the release is installed and upgraded with.

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-pub use self::helm::{check as check_helm, program as helm_program};
+pub use self::helm::{check_helm_built as check_helm, find_helm as helm_program};
 
 use vmpool_test_cluster::access::Access;
-use vmpool_test_cluster::control_plane::apply;
+use vmpool_test_cluster::control_plane::apply_manifests;
 use vmpool_test_cluster::error::{Error, Result};
 
 use self::helm::Helm;
@@ -33,13 +33,13 @@ pub const WEBHOOK: &str = "vmpool-webhook";
 
 /// The installed chart. Dropping this does not uninstall it.
 #[derive(Clone)]
-pub struct Release {
+pub struct HelmRelease {
     access: Access,
     helm: Helm,
     values: PathBuf,
 }
 
-impl Release {
+impl HelmRelease {
     /// Installs the chart into a namespace that enforces the restricted Pod Security Standard. Waits for the Pods as
     /// helm does, then until the API server reaches the webhook and the aggregated API.
     ///
@@ -55,7 +55,7 @@ impl Release {
                 "labels": { "pod-security.kubernetes.io/enforce": "restricted" },
             },
         });
-        apply(&access.client, &[namespace], None).await?;
+        apply_manifests(&access.client, &[namespace], None).await?;
         let helm = Helm::new(access.clone())?;
         let release = Self { access: access.clone(), helm, values: values.to_owned() };
         let chart = chart();
@@ -72,7 +72,7 @@ impl Release {
     /// Installs the chart again with the same values.
     ///
     /// # Errors
-    /// As [`Release::install`].
+    /// As [`HelmRelease::install`].
     pub async fn reinstall(&self) -> Result<()> {
         Self::install(&self.access, &self.values).await.map(drop)
     }

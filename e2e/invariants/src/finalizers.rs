@@ -5,18 +5,18 @@ use std::collections::BTreeSet;
 use vmpool_api::kubevirt::finalizers;
 
 use super::Violation;
-use crate::object::{Kind, Object};
-use crate::recorder::State;
+use crate::object::{JsonObject, TestedKind};
+use crate::recorder::RecordedState;
 
 /// Machines with the finalizer and without a pool, and machines of a pool without it or whose deletion it holds. Call this
 /// on a settled world.
-pub fn violations(state: &State) -> Vec<Violation> {
-    let pools: BTreeSet<&str> = state.all(Kind::Pool).map(Object::uid).collect();
-    let machines = state.all(Kind::Machine).filter(|machine| machine.is_kubevirt());
+pub fn check_finalizers(state: &RecordedState) -> Vec<Violation> {
+    let pools: BTreeSet<&str> = state.all(TestedKind::Pool).map(JsonObject::uid).collect();
+    let machines = state.all(TestedKind::Machine).filter(|machine| machine.is_kubevirt());
     machines.filter_map(|machine| of_machine(machine, &pools)).collect()
 }
 
-fn of_machine(machine: &Object, pools: &BTreeSet<&str>) -> Option<Violation> {
+fn of_machine(machine: &JsonObject, pools: &BTreeSet<&str>) -> Option<Violation> {
     let all = machine.at("/metadata/finalizers").as_array();
     let has = all.is_some_and(|all| all.iter().any(|finalizer| finalizer == finalizers::POOL));
     let name = machine.name();

@@ -4,29 +4,29 @@ use serde_json::{Value, json};
 use vmpool_test_cluster::control_plane::AuditEntry;
 
 use super::{UserActions, Violation};
-use crate::object::{Kind, Object};
-use crate::recorder::History;
+use crate::object::{JsonObject, TestedKind};
+use crate::recorder::RecordedHistory;
 
 /// Prefix of annotations that the simulator uses for its own records.
 const SIMULATOR_PREFIX: &str = "simulator.vmpool.dev/";
 
 /// Finds foreign objects that were changed or deleted, disks and machines that the controller must not delete, and
 /// deletions without a UID.
-pub fn violations(
-    history: &History,
+pub fn check_foreign_objects(
+    history: &RecordedHistory,
     actions: &UserActions,
     audit: &[AuditEntry],
     controller_user: &str,
 ) -> Vec<Violation> {
-    let mut found = touched(history, actions);
-    found.extend(needed_disks(history, audit, controller_user));
-    found.extend(others_machines(history, actions, audit, controller_user));
-    found.extend(of_anybody(audit, controller_user));
+    let mut found = check_changed_foreign_objects(history, actions);
+    found.extend(check_referenced_disks(history, audit, controller_user));
+    found.extend(check_released_machines(history, actions, audit, controller_user));
+    found.extend(check_deletions_without_uid(audit, controller_user));
     found
 }
 
 /// The parts of an object that matter to its owner. Status and finalizers belong to the platform.
-fn essence(object: &Object) -> Value {
+fn owner_relevant_fields(object: &JsonObject) -> Value {
     let mut annotations = object.at("/metadata/annotations").clone();
     if let Some(map) = annotations.as_object_mut() {
         map.retain(|key, _| !key.starts_with(SIMULATOR_PREFIX));
@@ -40,7 +40,7 @@ fn essence(object: &Object) -> Value {
     })
 }
 
-fn touched(history: &History, actions: &UserActions) -> Vec<Violation> {
+fn check_changed_foreign_objects(history: &RecordedHistory, actions: &UserActions) -> Vec<Violation> {
     let mut found = Vec::new();
     for change in history.changes() {
         let Some(left) = actions.foreign.get(change.object.uid()) else { continue };
@@ -51,11 +51,11 @@ fn touched(history: &History, actions: &UserActions) -> Vec<Violation> {
         let (kind, name, revision) = (change.kind.name(), left.name(), change.revision);
         let what = if change.removed || change.object.is_terminating() {
             format!("the foreign {kind} {name} was deleted at revision {revision}")
-        } else if essence(&change.object) != essence(left) {
+        } else if owner_relevant_fields(&change.object) != owner_relevant_fields(left) {
             format!(
                 "the foreign {kind} {name} was changed at revision {revision}, from {} to {}",
-                essence(left),
-                essence(&change.object)
+                owner_relevant_fields(left),
+                owner_relevant_fields(&change.object)
             )
         } else {
             continue;
@@ -69,23 +69,27 @@ fn touched(history: &History, actions: &UserActions) -> Vec<Violation> {
 }
 
 /// Whether the controller deleted this object. It may have deleted another object with the same name before.
-fn deleted_by(controller_user: &str, audit: &[AuditEntry], kind: Kind, object: &Object) -> bool {
+fn deleted_by(controller_user: &str, audit: &[AuditEntry], kind: TestedKind, object: &JsonObject) -> bool {
     let by_us = |entry: &&AuditEntry| entry.user == controller_user && entry.resource == kind.plural();
     audit.iter().filter(by_us).any(|entry| entry.is_success() && deletes(entry, object))
 }
 
 /// Whether a request deletes this object, and not another object with the same name.
-fn deletes(request: &AuditEntry, object: &Object) -> bool {
+fn deletes(request: &AuditEntry, object: &JsonObject) -> bool {
     request.verb == "delete"
         && request.name == object.name()
         && request.precondition_uid().is_none_or(|uid| uid == object.uid())
 }
 
 /// Deletions without a UID, which delete any object that has the name when they arrive.
-fn of_anybody(audit: &[AuditEntry], controller_user: &str) -> impl Iterator<Item = Violation> {
+fn check_deletions_without_uid(
+    audit: &[AuditEntry],
+    controller_user: &str,
+) -> impl Iterator<Item = Violation> {
     let by_us = audit.iter().filter(move |entry| entry.user == controller_user && entry.verb == "delete");
-    let ours =
-        by_us.filter(|entry| [Kind::Machine, Kind::Disk].iter().any(|kind| kind.plural() == entry.resource));
+    let ours = by_us.filter(|entry| {
+        [TestedKind::Machine, TestedKind::Disk].iter().any(|kind| kind.plural() == entry.resource)
+    });
     ours.filter(|entry| entry.precondition_uid().is_none()).map(|entry| Violation {
         invariant: "I4",
         what: format!("the controller sent a deletion without a UID: {entry}"),
@@ -93,21 +97,21 @@ fn of_anybody(audit: &[AuditEntry], controller_user: &str) -> impl Iterator<Item
 }
 
 /// Machines that the controller deleted after they were released. Targets of a targeted removal may be deleted.
-fn others_machines(
-    history: &History,
+fn check_released_machines(
+    history: &RecordedHistory,
     actions: &UserActions,
     audit: &[AuditEntry],
     controller_user: &str,
 ) -> Vec<Violation> {
     let mut found = Vec::new();
     history.replay(|before, change| {
-        let Some(former) = before.get(Kind::Machine, change.object.uid()) else { return };
+        let Some(former) = before.get(TestedKind::Machine, change.object.uid()) else { return };
         let leaves = change.removed || change.object.is_terminating();
         if !leaves || former.is_terminating() || !former.owner_uid().is_empty() {
             return;
         }
         if !actions.is_removed_by_user(former.uid())
-            && deleted_by(controller_user, audit, Kind::Machine, former)
+            && deleted_by(controller_user, audit, TestedKind::Machine, former)
         {
             let (name, revision) = (former.name(), change.revision);
             let what = format!(
@@ -119,25 +123,30 @@ fn others_machines(
     found
 }
 
-fn needed_disks(history: &History, audit: &[AuditEntry], controller_user: &str) -> Vec<Violation> {
+fn check_referenced_disks(
+    history: &RecordedHistory,
+    audit: &[AuditEntry],
+    controller_user: &str,
+) -> Vec<Violation> {
     let mut found = Vec::new();
     history.replay(|before, change| {
         let disk = &change.object;
-        if change.kind != Kind::Disk || !(change.removed || disk.is_terminating()) {
+        if change.kind != TestedKind::Disk || !(change.removed || disk.is_terminating()) {
             return;
         }
-        let was_going = before.get(Kind::Disk, disk.uid()).is_some_and(Object::is_terminating);
+        let was_going = before.get(TestedKind::Disk, disk.uid()).is_some_and(JsonObject::is_terminating);
         if was_going {
             return;
         }
         // A disk that only the disk map of a machine names was detached by hand: its data is the machine's.
-        let needs = |machine: &&Object| {
+        let needs = |machine: &&JsonObject| {
             let mapped = machine.mapped_disks();
             !machine.is_terminating()
                 && (machine.disk_references().any(|name| name == disk.name()) || mapped.contains(disk.name()))
         };
-        let needing = before.all(Kind::Machine).find(needs);
-        if let Some(machine) = needing.filter(|_| deleted_by(controller_user, audit, Kind::Disk, disk)) {
+        let needing = before.all(TestedKind::Machine).find(needs);
+        if let Some(machine) = needing.filter(|_| deleted_by(controller_user, audit, TestedKind::Disk, disk))
+        {
             let what = format!(
                 "the controller deleted disk {} at revision {}, although machine {} uses it",
                 disk.name(),

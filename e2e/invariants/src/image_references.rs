@@ -21,7 +21,7 @@ use serde_json::Value;
 use vmpool_api::diskimage::{GROUP, WRAPPERS, annotations::FORCE_RELEASE, finalizers::IMAGE_PROTECTION};
 
 use super::Violation;
-use crate::object::Object;
+use crate::object::JsonObject;
 
 /// The groups and resources of the objects with the data of an image.
 const DATA: [&str; 3] =
@@ -33,7 +33,7 @@ pub struct ImageChange<'c> {
     /// The resource with its group, for example `vmdiskimages.vmpool.dev`.
     pub resource: &'c str,
     /// The object after the change; for a removal, its last state.
-    pub object: &'c Object,
+    pub object: &'c JsonObject,
     /// Whether the change removed the object from the store.
     pub removed: bool,
     /// The revision of the store.
@@ -286,7 +286,7 @@ impl ImageReferences {
     /// Whether the deletion of an object with the data of an image loses no data: no machine could clone the image yet. The
     /// garbage collector deletes such objects that the image still owns, if the image is deleted in the foreground. The
     /// controller deletes those of an import that failed, for example because a user deleted its claim.
-    fn is_unfinished(&self, image: &str, object: &Object) -> bool {
+    fn is_unfinished(&self, image: &str, object: &JsonObject) -> bool {
         let mut owners = object.at("/metadata/ownerReferences").as_array().into_iter().flatten();
         let is_owned = owners.any(|owner| owner["uid"] == image);
         self.images.get(image).is_some_and(|image| !image.was_ready || is_owned && !image.is_ready)

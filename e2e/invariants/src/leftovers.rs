@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 
 use super::Violation;
-use crate::object::{Kind, Object};
-use crate::recorder::History;
+use crate::object::{JsonObject, TestedKind};
+use crate::recorder::RecordedHistory;
 
 /// Objects that belong to a deleted pool, or to a machine of one. Orphaned objects are exempt. A disk that is being
 /// deleted may remain as long as a released machine runs on it.
 ///
 /// Call this after the garbage collector has had enough time.
-pub fn violations(history: &History) -> Vec<Violation> {
-    let removed = |kind: Kind| -> BTreeSet<&str> {
+pub fn check_leftovers(history: &RecordedHistory) -> Vec<Violation> {
+    let removed = |kind: TestedKind| -> BTreeSet<&str> {
         history
             .changes()
             .iter()
@@ -19,13 +19,13 @@ pub fn violations(history: &History) -> Vec<Violation> {
             .map(|change| change.object.uid())
             .collect()
     };
-    let (pools, machines) = (removed(Kind::Pool), removed(Kind::Machine));
+    let (pools, machines) = (removed(TestedKind::Pool), removed(TestedKind::Machine));
     let state = history.state();
-    let held = |kind: Kind, object: &Object| {
-        let uses = |machine: &Object| machine.disk_references().any(|name| name == object.name());
-        kind == Kind::Disk && object.is_terminating() && state.all(Kind::Machine).any(uses)
+    let held = |kind: TestedKind, object: &JsonObject| {
+        let uses = |machine: &JsonObject| machine.disk_references().any(|name| name == object.name());
+        kind == TestedKind::Disk && object.is_terminating() && state.all(TestedKind::Machine).any(uses)
     };
-    [Kind::Machine, Kind::Disk]
+    [TestedKind::Machine, TestedKind::Disk]
         .into_iter()
         .flat_map(|kind| state.all(kind).map(move |object| (kind, object)))
         .filter(|(_, object)| pools.contains(object.owner_uid()) || machines.contains(object.owner_uid()))

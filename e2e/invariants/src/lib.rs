@@ -17,7 +17,7 @@
 //! | I11 an image that is referenced is never deleted | [`image_references`] | history |
 //! | I12 a protected machine is not removed by count | [`protection`] | history |
 //! | I14 objects of other namespaces have no effect, and are left alone | all of the above, [`other_namespaces`] | history, audit log |
-//! | I15 the objects that a pool creates and does not keep are bounded | [`unkept_objects`] | history, audit log |
+//! | I15 the objects that a pool creates and does not keep are bounded | [`unowned_objects`] | history, audit log |
 
 pub mod disk_collection;
 pub mod finalizers;
@@ -36,7 +36,7 @@ pub mod replica_writes;
 pub mod settled;
 pub mod shared_disks;
 pub mod targeted_removal;
-pub mod unkept_objects;
+pub mod unowned_objects;
 
 mod removal_record;
 mod replacement;
@@ -49,26 +49,26 @@ mod tests;
 
 use vmpool_test_cluster::control_plane::AuditEntry;
 
-use crate::recorder::History;
+use crate::recorder::RecordedHistory;
 
 pub use timeline::keeps_surplus;
 pub use user_actions::UserActions;
 pub use violation::Violation;
 
 /// All violations in the recorded history. I3 and I8 need more input and are checked separately.
-pub fn violations(
-    history: &History,
+pub fn check_history(
+    history: &RecordedHistory,
     actions: &UserActions,
     audit: &[AuditEntry],
     controller_user: &str,
 ) -> Vec<Violation> {
-    let mut found = removal::violations(history, actions);
-    found.extend(protection::violations(history, actions));
-    found.extend(machine_count::violations(history, actions));
-    found.extend(targeted_removal::violations(history, actions));
-    found.extend(foreign_objects::violations(history, actions, audit, controller_user));
-    found.extend(replica_writes::violations(history, audit, controller_user));
-    found.extend(preserved_storage::violations(history, actions));
-    found.extend(unkept_objects::violations(history, actions, audit, controller_user));
+    let mut found = removal::check_machine_removals(history, actions);
+    found.extend(protection::check_protection(history, actions));
+    found.extend(machine_count::check_machine_count(history, actions));
+    found.extend(targeted_removal::check_targeted_removals(history, actions));
+    found.extend(foreign_objects::check_foreign_objects(history, actions, audit, controller_user));
+    found.extend(replica_writes::check_replica_writes(history, audit, controller_user));
+    found.extend(preserved_storage::check_preserved_storage(history, actions));
+    found.extend(unowned_objects::check_unowned_objects(history, actions, audit, controller_user));
     found
 }

@@ -6,28 +6,28 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::timeline::{DesiredState, Timeline, accepted_at};
 use super::{UserActions, Violation};
-use crate::object::{Kind, Object};
-use crate::recorder::History;
+use crate::object::{JsonObject, TestedKind};
+use crate::recorder::RecordedHistory;
 
 /// How long the controller may not see a machine that a user has returned to its pool: while its watch of machines is interrupted.
 /// A pool that is full gets one machine too many by the return itself, so the controller need not look for it before a create.
-const UNSEEN_FOR: SignedDuration = SignedDuration::from_secs(45);
+const RETURN_OBSERVATION_DELAY: SignedDuration = SignedDuration::from_secs(45);
 
 /// Machines that were added although the pool had the maximum number of machines that any reader could still see as
 /// desired.
 ///
 /// A pool may have too many machines for a while after a scale-down, so only additions are checked.
-pub fn violations(history: &History, actions: &UserActions) -> Vec<Violation> {
+pub fn check_machine_count(history: &RecordedHistory, actions: &UserActions) -> Vec<Violation> {
     let mut timeline = Timeline::default();
     let mut found = Vec::new();
     let mut returns: BTreeMap<String, Timestamp> = BTreeMap::new();
     history.replay(|before, change| {
         timeline.observe(change);
-        if change.kind != Kind::Machine || change.removed {
+        if change.kind != TestedKind::Machine || change.removed {
             return;
         }
         let pool = change.object.owner_uid();
-        let former = before.get(Kind::Machine, change.object.uid());
+        let former = before.get(TestedKind::Machine, change.object.uid());
         let belonged = former.is_some_and(|former| former.owner_uid() == pool);
         let returned = former.is_some() && actions.returned.contains(change.object.uid());
         if returned && !belonged {
@@ -37,22 +37,22 @@ pub fn violations(history: &History, actions: &UserActions) -> Vec<Violation> {
             return;
         }
         let stamp = if former.is_none() { change.object.text("/metadata/creationTimestamp") } else { "" };
-        let states = timeline.readable(pool, accepted_at(change.at, stamp));
+        let states = timeline.readable_states(pool, accepted_at(change.at, stamp));
         // A reserved machine that is gone still counts, because it is not replaced (I6).
         let vacant = |state_at: &DesiredState| {
-            let gone = |uid: &&String| before.get(Kind::Machine, uid).is_none();
+            let gone = |uid: &&String| before.get(TestedKind::Machine, uid).is_none();
             state_at.desired.saturating_sub(state_at.record.reserved.iter().filter(gone).count())
         };
         let Some(vacant) = states.iter().map(|state_at| vacant(state_at)).max() else { return };
         let desired = states.iter().map(|state_at| state_at.desired).max().unwrap_or_default();
         let more = actions.in_flight.get(pool).copied().unwrap_or_default();
         let unseen = |uid: &str| {
-            returns.get(uid).is_some_and(|returned| change.at.duration_since(*returned) <= UNSEEN_FOR)
+            returns.get(uid).is_some_and(|returned| change.at.duration_since(*returned) <= RETURN_OBSERVATION_DELAY)
         };
         // The pool releases a machine that it does not select, and does not wait for that.
         let selects =
-            |machine: &Object| before.get(Kind::Pool, pool).is_none_or(|pool| pool.selects(machine));
-        let members = before.owned_by(Kind::Machine, pool);
+            |machine: &JsonObject| before.get(TestedKind::Pool, pool).is_none_or(|pool| pool.selects(machine));
+        let members = before.owned_by(TestedKind::Machine, pool);
         let members = members.filter(|member| selects(member) && !unseen(member.uid())).count() + 1;
         let (name, revision) = (change.object.name(), change.revision);
         if !states.is_empty() && states.iter().all(|state| state.paused) && more == 0 {

@@ -14,7 +14,7 @@ use vmpool_api::v1alpha2::{GROUP, VERSION};
 
 /// The kinds that scenarios use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum TestedKind {
     /// VirtualMachinePool.
     Pool,
     /// VirtualMachine.
@@ -27,7 +27,7 @@ pub enum Kind {
     Event,
 }
 
-impl Kind {
+impl TestedKind {
     /// The kinds whose history is recorded.
     pub const RECORDED: [Self; 4] = [Self::Pool, Self::Machine, Self::Disk, Self::Event];
 
@@ -72,15 +72,15 @@ impl Kind {
 }
 
 /// The UIDs of objects, in their order.
-pub fn uids(objects: &[Object]) -> Vec<String> {
+pub fn object_uids(objects: &[JsonObject]) -> Vec<String> {
     objects.iter().map(|object| object.uid().to_owned()).collect()
 }
 
 /// An object as stored at one moment. Cheap to clone.
 #[derive(Clone, PartialEq)]
-pub struct Object(Arc<Value>);
+pub struct JsonObject(Arc<Value>);
 
-impl Object {
+impl JsonObject {
     /// Wraps the JSON of an object.
     pub fn new(value: Value) -> Self {
         Self(Arc::new(value))
@@ -221,19 +221,19 @@ impl Object {
     }
 }
 
-impl fmt::Debug for Object {
+impl fmt::Debug for JsonObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
     }
 }
 
-impl From<Arc<Value>> for Object {
+impl From<Arc<Value>> for JsonObject {
     fn from(value: Arc<Value>) -> Self {
         Self(value)
     }
 }
 
-impl TryFrom<DynamicObject> for Object {
+impl TryFrom<DynamicObject> for JsonObject {
     type Error = serde_json::Error;
 
     fn try_from(object: DynamicObject) -> Result<Self, Self::Error> {

@@ -25,7 +25,7 @@ pub struct ForgedObject {
 /// machine, because the controller also makes the copies of instance types for machines without a pool, and
 /// creates, because they change no object that exists. The pool of the forger's own namespace may try the name of
 /// a forged object.
-pub fn violations(
+pub fn check_other_namespaces(
     forged: &BTreeSet<ForgedObject>,
     audit: &[AuditEntry],
     controller_user: &str,

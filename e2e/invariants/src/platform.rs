@@ -7,11 +7,11 @@ use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject};
 use vmpool_api::{kubevirt, v1alpha2};
 
-use crate::object::Kind;
+use crate::object::TestedKind;
 
 /// A platform.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum PlatformName {
+pub enum TestedPlatform {
     /// Deckhouse DVP.
     #[default]
     Dvp,
@@ -19,7 +19,7 @@ pub enum PlatformName {
     KubeVirt,
 }
 
-impl PlatformName {
+impl TestedPlatform {
     /// The groups of the platform's kinds.
     pub fn groups(self) -> &'static [&'static str] {
         match self {
@@ -29,15 +29,15 @@ impl PlatformName {
     }
 
     /// The API resource of a kind. Operations exist on DVP only.
-    pub fn resource(self, kind: Kind) -> ApiResource {
+    pub fn resource(self, kind: TestedKind) -> ApiResource {
         let api_version = match (self, kind) {
-            (Self::Dvp, _) | (_, Kind::Operation | Kind::Event) => return kind.resource(),
-            (Self::KubeVirt, Kind::Pool) => kubevirt::POOL_API_VERSION,
-            (Self::KubeVirt, Kind::Machine) => kubevirt::API_VERSION,
-            (Self::KubeVirt, Kind::Disk) => kubevirt::DATA_VOLUME_API_VERSION,
+            (Self::Dvp, _) | (_, TestedKind::Operation | TestedKind::Event) => return kind.resource(),
+            (Self::KubeVirt, TestedKind::Pool) => kubevirt::POOL_API_VERSION,
+            (Self::KubeVirt, TestedKind::Machine) => kubevirt::API_VERSION,
+            (Self::KubeVirt, TestedKind::Disk) => kubevirt::DATA_VOLUME_API_VERSION,
         };
         let (name, plural) = match kind {
-            Kind::Disk => ("DataVolume", "datavolumes"),
+            TestedKind::Disk => ("DataVolume", "datavolumes"),
             _ => (kind.name(), kind.plural()),
         };
         let (group, version) = api_version.split_once('/').unwrap_or_default();
@@ -51,12 +51,12 @@ impl PlatformName {
     }
 
     /// An API for a kind in a namespace.
-    pub fn api(self, kind: Kind, client: Client, namespace: &str) -> Api<DynamicObject> {
+    pub fn api(self, kind: TestedKind, client: Client, namespace: &str) -> Api<DynamicObject> {
         Api::namespaced_with(client, namespace, &self.resource(kind))
     }
 }
 
-impl fmt::Display for PlatformName {
+impl fmt::Display for TestedPlatform {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Dvp => "dvp",
@@ -65,7 +65,7 @@ impl fmt::Display for PlatformName {
     }
 }
 
-impl FromStr for PlatformName {
+impl FromStr for TestedPlatform {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {

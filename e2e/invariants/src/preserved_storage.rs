@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use super::replacement::Replacements;
 use super::timeline::Timeline;
 use super::{UserActions, Violation};
-use crate::object::{Kind, Object};
-use crate::recorder::History;
+use crate::object::{JsonObject, TestedKind};
+use crate::recorder::RecordedHistory;
 
 /// DataVolumes that were deleted after their machine, although the pool preserved them whenever it could be read.
 ///
 /// Machines that may be replaced get new storage, and the storage of a deleted pool goes with it. A client that has claimed a
 /// machine may have it replaced with its storage.
-pub fn violations(history: &History, actions: &UserActions) -> Vec<Violation> {
+pub fn check_preserved_storage(history: &RecordedHistory, actions: &UserActions) -> Vec<Violation> {
     let mut timeline = Timeline::default();
     let mut replacements = Replacements::default();
     // Whether the pool has always preserved storage, by UID.
@@ -26,14 +26,14 @@ pub fn violations(history: &History, actions: &UserActions) -> Vec<Violation> {
         let object = &change.object;
         let leaves = change.removed || object.is_terminating();
         match change.kind {
-            Kind::Pool => {
+            TestedKind::Pool => {
                 let always = preserving.entry(object.uid().to_owned()).or_insert(true);
                 *always &= !leaves && preserves(object);
             }
-            Kind::Machine if leaves => {
-                let Some(former) = before.get(Kind::Machine, object.uid()) else { return };
+            TestedKind::Machine if leaves => {
+                let Some(former) = before.get(TestedKind::Machine, object.uid()) else { return };
                 let (pool, states) =
-                    (former.owner_uid(), timeline.readable(former.owner_uid(), change.at));
+                    (former.owner_uid(), timeline.readable_states(former.owner_uid(), change.at));
                 if !former.is_terminating()
                     && preserving.get(pool).is_some_and(|always| *always)
                     && !replacements.allows(former, &states)
@@ -42,8 +42,8 @@ pub fn violations(history: &History, actions: &UserActions) -> Vec<Violation> {
                     removed.insert(object.uid().to_owned(), pool.to_owned());
                 }
             }
-            Kind::Disk if leaves => {
-                let Some(former) = before.get(Kind::Disk, object.uid()) else { return };
+            TestedKind::Disk if leaves => {
+                let Some(former) = before.get(TestedKind::Disk, object.uid()) else { return };
                 let pool = removed.get(former.owner_uid());
                 let must_stay = pool.and_then(|pool| preserving.get(pool)).is_some_and(|always| *always);
                 if must_stay && !former.is_terminating() && !actions.deleted.contains(former.uid()) {
@@ -66,14 +66,14 @@ const CLAIM: &str = "vmpool.dev/claim";
 
 /// Whether a claimed machine is deleted after its storage. The controller deletes no claimed machine, and its storage goes only
 /// with a deletion in the foreground.
-fn is_released_with_its_storage(former: &Object, object: &Object) -> bool {
+fn is_released_with_its_storage(former: &JsonObject, object: &JsonObject) -> bool {
     let finalizers = object.at("/metadata/finalizers").as_array();
     let mut finalizers = finalizers.into_iter().flatten();
     former.annotation(CLAIM).is_some() && finalizers.any(|finalizer| finalizer == "foregroundDeletion")
 }
 
 /// Whether the pool preserves the storage of machines that are removed.
-fn preserves(pool: &Object) -> bool {
+fn preserves(pool: &JsonObject) -> bool {
     ["proactive", "opportunistic"].iter().any(|strategy| {
         let value = pool.at("/spec/scaleInStrategy")[strategy]["statePreservation"].as_str();
         ["Offline", "Online"].contains(&value.unwrap_or_default())

@@ -5,8 +5,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::timeline::{Timeline, accepted_at};
 use super::{UserActions, Violation};
-use crate::object::{Kind, Object};
-use crate::recorder::{Change, History, State};
+use crate::object::{JsonObject, TestedKind};
+use crate::recorder::{RecordedChange, RecordedHistory, RecordedState};
 
 /// The annotation that contains the end of the protection.
 const UNTIL: &str = "vmpool.dev/protected-until";
@@ -15,12 +15,12 @@ const SKEW: SignedDuration = SignedDuration::from_secs(30);
 
 /// Machines that were removed while they were protected, although neither a request nor a user removed them, and machines
 /// that were restarted while they were protected.
-pub fn violations(history: &History, actions: &UserActions) -> Vec<Violation> {
+pub fn check_protection(history: &RecordedHistory, actions: &UserActions) -> Vec<Violation> {
     let mut timeline = Timeline::default();
     let mut found = Vec::new();
     history.replay(|before, change| {
         timeline.observe(change);
-        if change.kind != Kind::Machine {
+        if change.kind != TestedKind::Machine {
             return;
         }
         let Some(former) = protected_before(before, change, actions) else { return };
@@ -42,16 +42,25 @@ pub fn violations(history: &History, actions: &UserActions) -> Vec<Violation> {
 }
 
 /// The former state of a machine of a pool, if it was protected.
-fn protected_before<'a>(before: &'a State, change: &Change, actions: &UserActions) -> Option<&'a Object> {
-    let former = before.get(Kind::Machine, change.object.uid())?;
+fn protected_before<'a>(
+    before: &'a RecordedState,
+    change: &RecordedChange,
+    actions: &UserActions,
+) -> Option<&'a JsonObject> {
+    let former = before.get(TestedKind::Machine, change.object.uid())?;
     // The recorder observes a change after it was committed.
     let is_machine = !former.is_terminating() && !former.owner_uid().is_empty();
     (is_machine && is_protected(former, change.at, actions)).then_some(former)
 }
 
-fn is_removed_by_count(former: &Object, change: &Change, timeline: &Timeline, actions: &UserActions) -> bool {
+fn is_removed_by_count(
+    former: &JsonObject,
+    change: &RecordedChange,
+    timeline: &Timeline,
+    actions: &UserActions,
+) -> bool {
     let stamp = change.object.text("/metadata/deletionTimestamp");
-    let states = timeline.readable(former.owner_uid(), accepted_at(change.at, stamp));
+    let states = timeline.readable_states(former.owner_uid(), accepted_at(change.at, stamp));
     let is_target = states.iter().any(|state| state.record.accepted.contains(former.uid()));
     let pool_is_deleted = states.is_empty() || states.iter().any(|state| state.terminating);
     !(is_target || pool_is_deleted || actions.is_removed_by_user(former.uid()))
@@ -59,9 +68,9 @@ fn is_removed_by_count(former: &Object, change: &Change, timeline: &Timeline, ac
 
 /// Whether the change restarts a running machine: its spec in effect changes although it restarts by itself, or a stop is
 /// requested.
-fn restarts(former: &Object, now: &Object) -> bool {
+fn restarts(former: &JsonObject, now: &JsonObject) -> bool {
     if former.is_kubevirt() {
-        let stops = |machine: &Object| {
+        let stops = |machine: &JsonObject| {
             let requests = machine.at("/status/stateChangeRequests").as_array();
             requests.into_iter().flatten().any(|request| request["action"] == "Stop")
         };
@@ -72,11 +81,11 @@ fn restarts(former: &Object, now: &Object) -> bool {
 }
 
 /// When the protection of a machine ends; `None` if there is none, or if the annotation cannot be read.
-pub fn end(machine: &Object) -> Option<Timestamp> {
+pub fn protection_end(machine: &JsonObject) -> Option<Timestamp> {
     machine.annotation(UNTIL)?.parse().ok()
 }
 
 /// Whether a machine is protected at this time, according to every clock.
-pub fn is_protected(machine: &Object, at: Timestamp, actions: &UserActions) -> bool {
-    end(machine).is_some_and(|until| at.duration_since(until) < SKEW - actions.clocks_ahead)
+pub fn is_protected(machine: &JsonObject, at: Timestamp, actions: &UserActions) -> bool {
+    protection_end(machine).is_some_and(|until| at.duration_since(until) < SKEW - actions.clocks_ahead)
 }

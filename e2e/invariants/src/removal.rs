@@ -5,11 +5,11 @@ use jiff::{SignedDuration, Timestamp};
 use super::replacement::Replacements;
 use super::timeline::{DesiredState, READABLE_FOR, Removable, Timeline, accepted_at};
 use super::{UserActions, Violation};
-use crate::object::{Kind, Object};
-use crate::recorder::{Change, History, State};
+use crate::object::{JsonObject, TestedKind};
+use crate::recorder::{RecordedChange, RecordedHistory, RecordedState};
 
 /// Machines that were removed although they were not targets and the pool had no surplus (I1), or is Explicit (I5).
-pub fn violations(history: &History, actions: &UserActions) -> Vec<Violation> {
+pub fn check_machine_removals(history: &RecordedHistory, actions: &UserActions) -> Vec<Violation> {
     let mut timeline = Timeline::default();
     let mut found = Vec::new();
     let mut others = OtherRemovals::default();
@@ -18,15 +18,15 @@ pub fn violations(history: &History, actions: &UserActions) -> Vec<Violation> {
         timeline.observe(change);
         replacements.observe(change);
         others.observe(before, change, actions);
-        if change.kind != Kind::Machine || !(change.removed || change.object.is_terminating()) {
+        if change.kind != TestedKind::Machine || !(change.removed || change.object.is_terminating()) {
             return;
         }
-        let Some(former) = before.get(Kind::Machine, change.object.uid()) else { return };
+        let Some(former) = before.get(TestedKind::Machine, change.object.uid()) else { return };
         let pool = former.owner_uid();
         if former.is_terminating() || pool.is_empty() || actions.is_removed_by_user(former.uid()) {
             return;
         }
-        let states = timeline.readable(pool, accepted_at(change.at, change.object.text("/metadata/deletionTimestamp")));
+        let states = timeline.readable_states(pool, accepted_at(change.at, change.object.text("/metadata/deletionTimestamp")));
         // The garbage collector deletes the machines of a terminating pool. A pool that was never recorded is not
         // checked.
         if states.is_empty() || states.iter().any(|state| state.terminating) {
@@ -62,7 +62,7 @@ pub fn violations(history: &History, actions: &UserActions) -> Vec<Violation> {
             found.push(Violation { invariant: "I5", what });
             return;
         }
-        let members = || before.owned_by(Kind::Machine, pool).filter(|member| !member.is_terminating());
+        let members = || before.owned_by(TestedKind::Machine, pool).filter(|member| !member.is_terminating());
         // Machines that others removed at this moment still existed when the controller decided.
         let others = others.recently_removed(pool, change.at);
         let live = members().count() + others;
@@ -91,7 +91,7 @@ pub fn violations(history: &History, actions: &UserActions) -> Vec<Violation> {
 }
 
 /// Whether the guest of a KubeVirt machine has ended, or is not to run.
-fn is_stopped(machine: &Object) -> bool {
+fn is_stopped(machine: &JsonObject) -> bool {
     machine.text("/spec/runStrategy") == "Halted" || machine.text("/status/printableStatus") == "Stopped"
 }
 
@@ -100,11 +100,11 @@ fn is_stopped(machine: &Object) -> bool {
 struct OtherRemovals(Vec<(String, Timestamp)>);
 
 impl OtherRemovals {
-    fn observe(&mut self, before: &State, change: &Change, actions: &UserActions) {
-        if change.kind != Kind::Machine {
+    fn observe(&mut self, before: &RecordedState, change: &RecordedChange, actions: &UserActions) {
+        if change.kind != TestedKind::Machine {
             return;
         }
-        let Some(former) = before.get(Kind::Machine, change.object.uid()) else { return };
+        let Some(former) = before.get(TestedKind::Machine, change.object.uid()) else { return };
         let pool = former.owner_uid();
         if former.is_terminating() || pool.is_empty() {
             return;

@@ -5,20 +5,20 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use vmpool_api::{annotations, kubevirt};
 
-use crate::object::Object;
+use crate::object::JsonObject;
 
 /// The targets of a pool, by UID.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Record {
+pub(super) struct ParsedRemovalRecord {
     /// Targets for which `replicas` was lowered.
     pub(super) accepted: BTreeSet<String>,
     /// Targets whose removal may be about to be accepted: they count as existing, even if they are gone.
     pub(super) reserved: BTreeSet<String>,
 }
 
-impl Record {
+impl ParsedRemovalRecord {
     /// The annotation that contains the record of a pool.
-    pub(super) fn key(pool: &Object) -> &'static str {
+    pub(super) fn key(pool: &JsonObject) -> &'static str {
         if pool.is_kubevirt() {
             kubevirt::annotations::SCALE_IN_TARGETS
         } else {
@@ -27,7 +27,7 @@ impl Record {
     }
 
     /// The record of a pool; empty if it cannot be parsed.
-    pub(super) fn of(pool: &Object) -> Self {
+    pub(super) fn of(pool: &JsonObject) -> Self {
         let mut record = Self::default();
         let text = pool.annotation(Self::key(pool)).unwrap_or("[]");
         let entries: Vec<Value> = serde_json::from_str(text).unwrap_or_default();

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::timeline::DesiredState;
-use crate::object::{Kind, Object};
-use crate::recorder::Change;
+use crate::object::{JsonObject, TestedKind};
+use crate::recorder::RecordedChange;
 
 /// The values of `status.printableStatus` with which autohealing replaces a machine after a while.
 const FAILED: [&str; 6] = [
@@ -28,8 +28,8 @@ pub(super) struct Replacements {
 
 impl Replacements {
     /// Records a change of a pool; ignores other changes.
-    pub(super) fn observe(&mut self, change: &Change) {
-        if change.kind != Kind::Pool {
+    pub(super) fn observe(&mut self, change: &RecordedChange) {
+        if change.kind != TestedKind::Pool {
             return;
         }
         let pool = &change.object;
@@ -42,7 +42,7 @@ impl Replacements {
     }
 
     /// Whether the controller may replace this machine, according to one of the states that it may have read.
-    pub(super) fn allows(&self, machine: &Object, states: &[&DesiredState]) -> bool {
+    pub(super) fn allows(&self, machine: &JsonObject, states: &[&DesiredState]) -> bool {
         let active = || states.iter().filter(|state| !state.paused);
         let failures = machine.number("/status/startFailure/consecutiveFailCount").unwrap_or_default();
         let is_failed = FAILED.contains(&machine.text("/status/printableStatus"));

@@ -4,25 +4,29 @@ use serde_json::Value;
 use vmpool_test_cluster::control_plane::AuditEntry;
 
 use super::Violation;
-use crate::object::Kind;
-use crate::recorder::History;
+use crate::object::TestedKind;
+use crate::recorder::RecordedHistory;
 
 /// The controller's field manager, or a prefix of it.
 const MANAGER: &str = "vmpool-controller";
 
 /// Writes of the controller to `spec.replicas`, in the audit log or in the managed fields.
-pub fn violations(history: &History, audit: &[AuditEntry], controller_user: &str) -> Vec<Violation> {
+pub fn check_replica_writes(
+    history: &RecordedHistory,
+    audit: &[AuditEntry],
+    controller_user: &str,
+) -> Vec<Violation> {
     let requests = audit
         .iter()
         .filter(|entry| entry.user == controller_user && entry.is_write())
-        .filter(|entry| entry.resource == Kind::Pool.plural())
+        .filter(|entry| entry.resource == TestedKind::Pool.plural())
         .filter(|entry| asks_for_replicas(entry))
         .map(|entry| format!("the controller requested a write of spec.replicas: {entry} {}", entry.body));
     let recorded = history
         .changes()
         .iter()
         .filter(|change| {
-            change.kind == Kind::Pool && owns_replicas(change.object.at("/metadata/managedFields"))
+            change.kind == TestedKind::Pool && owns_replicas(change.object.at("/metadata/managedFields"))
         })
         .map(|change| {
             format!(

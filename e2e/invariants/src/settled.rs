@@ -7,11 +7,11 @@ use vmpool_api::{annotations, kubevirt, labels};
 use vmpool_test_cluster::control_plane::AuditEntry;
 
 use super::Violation;
-use crate::object::Object;
-use crate::platform::PlatformName;
+use crate::object::JsonObject;
+use crate::platform::TestedPlatform;
 
 /// Differences between the status of a pool and its machines.
-pub fn status_errors(pool: &Object, members: &[&Object]) -> Vec<Violation> {
+pub fn status_errors(pool: &JsonObject, members: &[&JsonObject]) -> Vec<Violation> {
     if pool.is_kubevirt() {
         return errors_of_kubevirt(pool, members);
     }
@@ -19,7 +19,7 @@ pub fn status_errors(pool: &Object, members: &[&Object]) -> Vec<Violation> {
     let desired = count(pool.at("/spec/replicas"));
     let ready = live().filter(|member| member.is_running()).count();
     let hash = pool.text("/status/desiredTemplateHash");
-    let waits = |member: &&&Object| {
+    let waits = |member: &&&JsonObject| {
         let waiting = member.condition("AwaitingRestartToApplyConfiguration");
         waiting.is_some_and(|condition| condition["status"] == "True")
     };
@@ -46,7 +46,7 @@ pub fn status_errors(pool: &Object, members: &[&Object]) -> Vec<Violation> {
     compare("the removal record", &Value::from(record), "none".to_owned());
     compare("condition Available", status_of(pool, "Available"), status_text(ready >= desired));
     // A disk that a person detached from a machine is told as well.
-    let is_complete = |member: &&&Object| {
+    let is_complete = |member: &&&JsonObject| {
         let attached: BTreeSet<String> = member.disk_references().map(str::to_owned).collect();
         member.mapped_disks().is_subset(&attached)
     };
@@ -72,7 +72,7 @@ pub fn status_errors(pool: &Object, members: &[&Object]) -> Vec<Violation> {
 }
 
 /// The differences for a pool of KubeVirt. Its condition is present while it is paused.
-fn errors_of_kubevirt(pool: &Object, members: &[&Object]) -> Vec<Violation> {
+fn errors_of_kubevirt(pool: &JsonObject, members: &[&JsonObject]) -> Vec<Violation> {
     let ready = members.iter().filter(|member| member.is_running()).count();
     let labels = pool.at("/spec/selector/matchLabels").as_object().into_iter().flatten();
     let selector: Vec<String> =
@@ -93,7 +93,7 @@ fn errors_of_kubevirt(pool: &Object, members: &[&Object]) -> Vec<Violation> {
     if pool.condition("ReplicaPaused").is_some() != is_paused {
         errors.push(format!("paused is {is_paused}, but the condition ReplicaPaused differs"));
     }
-    errors.extend(other_copies(pool, members));
+    errors.extend(pin_errors(pool, members));
     // The controller deletes no machine of a paused pool, and only the client of a removal may do so before.
     let waits = is_paused && !members.is_empty();
     if let Some(record) = pool.annotation(kubevirt::annotations::SCALE_IN_TARGETS).filter(|_| !waits) {
@@ -107,12 +107,12 @@ fn errors_of_kubevirt(pool: &Object, members: &[&Object]) -> Vec<Violation> {
 
 /// Machines of the current revision that use other copies of instance type and preference than the status shows. A machine that a
 /// user changed has its own condition, and the definition of KubeVirt has no field for the current revision.
-fn other_copies(pool: &Object, members: &[&Object]) -> Vec<String> {
+fn pin_errors(pool: &JsonObject, members: &[&JsonObject]) -> Vec<String> {
     let current = pool.text("/status/currentRevision");
     if current.is_empty() || pool.condition("MembersDrifted").is_some() {
         return Vec::new();
     }
-    let of_current = |member: &&&Object| member.label(kubevirt::labels::REVISION) == Some(current);
+    let of_current = |member: &&&JsonObject| member.label(kubevirt::labels::REVISION) == Some(current);
     let mut errors = Vec::new();
     for field in ["instancetype", "preference"] {
         let shown = pool.text(&format!("/status/{field}Ref/controllerRevisionRef/name"));
@@ -128,7 +128,7 @@ fn other_copies(pool: &Object, members: &[&Object]) -> Vec<String> {
 }
 
 /// Writes of the controller although nothing had changed, without leases and events.
-pub fn writes(audit: &[AuditEntry], controller_user: &str) -> Vec<Violation> {
+pub fn check_settled_writes(audit: &[AuditEntry], controller_user: &str) -> Vec<Violation> {
     audit
         .iter()
         .filter(|entry| entry.user == controller_user && of_platform(entry) && entry.is_write())
@@ -137,17 +137,17 @@ pub fn writes(audit: &[AuditEntry], controller_user: &str) -> Vec<Violation> {
 }
 
 fn of_platform(entry: &AuditEntry) -> bool {
-    [PlatformName::Dvp, PlatformName::KubeVirt]
+    [TestedPlatform::Dvp, TestedPlatform::KubeVirt]
         .iter()
         .any(|platform| platform.groups().contains(&&*entry.group))
 }
 
-fn status_of<'a>(pool: &'a Object, condition: &str) -> &'a Value {
+fn status_of<'a>(pool: &'a JsonObject, condition: &str) -> &'a Value {
     pool.condition(condition).map_or(&Value::Null, |condition| &condition["status"])
 }
 
 /// Whether the pool is ready, and another condition says that the controller works or waits for a user.
-fn is_at_work(pool: &Object) -> bool {
+fn is_at_work(pool: &JsonObject) -> bool {
     let holds = |condition: &str| status_of(pool, condition) != "False";
     status_of(pool, "Ready") == "True" && (holds("Reconciling") || holds("Stalled"))
 }

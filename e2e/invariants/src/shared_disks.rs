@@ -6,18 +6,19 @@
 use std::collections::BTreeMap;
 
 use super::Violation;
-use crate::object::{Kind, Object};
-use crate::recorder::State;
+use crate::object::{JsonObject, TestedKind};
+use crate::recorder::RecordedState;
 
 /// Disks that several live machines of one pool refer to.
-pub fn violations(state: &State) -> Vec<Violation> {
-    let pools = state.all(Kind::Pool).filter(|pool| !pool.is_terminating());
+pub fn check_shared_disks(state: &RecordedState) -> Vec<Violation> {
+    let pools = state.all(TestedKind::Pool).filter(|pool| !pool.is_terminating());
     pools.flat_map(|pool| of_pool(state, pool)).collect()
 }
 
-fn of_pool(state: &State, pool: &Object) -> Vec<Violation> {
+fn of_pool(state: &RecordedState, pool: &JsonObject) -> Vec<Violation> {
     let mut holders = BTreeMap::<&str, Vec<&str>>::new();
-    for machine in state.owned_by(Kind::Machine, pool.uid()).filter(|machine| !machine.is_terminating()) {
+    for machine in state.owned_by(TestedKind::Machine, pool.uid()).filter(|machine| !machine.is_terminating())
+    {
         for disk in machine.disk_references() {
             holders.entry(disk).or_default().push(machine.name());
         }

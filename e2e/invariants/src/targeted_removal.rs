@@ -5,25 +5,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::removal_record::Record;
+use super::removal_record::ParsedRemovalRecord;
 use super::{UserActions, Violation};
-use crate::object::{Kind, Object};
-use crate::recorder::History;
+use crate::object::{JsonObject, TestedKind};
+use crate::recorder::RecordedHistory;
 
 /// Finds removals that were accepted without lowering `replicas` by their targets, that were accepted twice or without a
 /// request, and removals that were answered with a success but did not happen.
-pub fn violations(history: &History, actions: &UserActions) -> Vec<Violation> {
+pub fn check_targeted_removals(history: &RecordedHistory, actions: &UserActions) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut accepted_removals = AcceptedRemovals::default();
     history.replay(|before, change| {
-        if change.kind == Kind::Pool && !change.removed {
-            let former = before.get(Kind::Pool, change.object.uid());
+        if change.kind == TestedKind::Pool && !change.removed {
+            let former = before.get(TestedKind::Pool, change.object.uid());
             found.extend(accepted_removals.check(former, &change.object, actions).into_iter().map(|what| {
                 format!("pool {} at revision {}: {what}", change.object.name(), change.revision)
             }));
         }
     });
-    let machine = |uid: &str| history.state().get(Kind::Machine, uid);
+    let machine = |uid: &str| history.state().get(TestedKind::Machine, uid);
     for (uid, name) in &actions.completed_removals {
         if !accepted_removals.accepted.contains(uid) {
             found.push(format!("the removal of {name} was answered with a success, but never took effect"));
@@ -44,12 +44,17 @@ pub fn violations(history: &History, actions: &UserActions) -> Vec<Violation> {
 struct AcceptedRemovals {
     accepted: BTreeSet<String>,
     /// The removal record of each pool, by UID.
-    records: BTreeMap<String, Record>,
+    records: BTreeMap<String, ParsedRemovalRecord>,
 }
 
 impl AcceptedRemovals {
-    fn check(&mut self, former: Option<&Object>, pool: &Object, actions: &UserActions) -> Vec<String> {
-        let record = Record::of(pool);
+    fn check(
+        &mut self,
+        former: Option<&JsonObject>,
+        pool: &JsonObject,
+        actions: &UserActions,
+    ) -> Vec<String> {
+        let record = ParsedRemovalRecord::of(pool);
         let known = self.records.insert(pool.uid().to_owned(), record.clone()).unwrap_or_default();
         let new: Vec<&String> = record.accepted.difference(&known.accepted).collect();
         let mut found = Vec::new();
@@ -61,7 +66,7 @@ impl AcceptedRemovals {
                 found.push(format!("the removal of {uid} was accepted without a request"));
             }
         }
-        let replicas = |pool: &Object| pool.number("/spec/replicas").unwrap_or_default();
+        let replicas = |pool: &JsonObject| pool.number("/spec/replicas").unwrap_or_default();
         let (had, has) = (former.map_or(0, replicas), replicas(pool));
         let wanted = had - i64::try_from(new.len()).unwrap_or(i64::MAX).min(had);
         if !new.is_empty() && has != wanted {

@@ -6,21 +6,21 @@ use serde_json::{Value, json};
 use vmpool_api::{annotations, labels};
 
 use super::*;
-use crate::object::{Kind, Object};
-use crate::recorder::Change;
+use crate::object::{JsonObject, TestedKind};
+use crate::recorder::RecordedChange;
 
 const CONTROLLER: &str = "system:serviceaccount:vmpool-system:vmpool-controller";
 
 /// Builds a history with one second between changes.
 struct TestHistory {
-    history: History,
+    history: RecordedHistory,
     revision: u64,
     now: Timestamp,
 }
 
 impl TestHistory {
     fn new() -> Self {
-        Self { history: History::default(), revision: 0, now: Timestamp::UNIX_EPOCH }
+        Self { history: RecordedHistory::default(), revision: 0, now: Timestamp::UNIX_EPOCH }
     }
 
     fn later(mut self, seconds: i64) -> Self {
@@ -28,20 +28,20 @@ impl TestHistory {
         self
     }
 
-    fn write(mut self, kind: Kind, mut object: Value, removed: bool) -> Self {
+    fn write(mut self, kind: TestedKind, mut object: Value, removed: bool) -> Self {
         self.revision += 1;
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
         object["metadata"]["uid"] = json!(format!("uid-{name}"));
         object["metadata"]["resourceVersion"] = json!(self.revision.to_string());
-        let object = Object::new(object);
-        self.history.push(Change { revision: self.revision, at: self.now, kind, object, removed });
+        let object = JsonObject::new(object);
+        self.history.push(RecordedChange { revision: self.revision, at: self.now, kind, object, removed });
         self.later(1)
     }
 
     fn pool(self, replicas: i64, policy: &str) -> Self {
         let pool = json!({
             "metadata": { "name": "pool" }, "spec": { "replicas": replicas, "scaleDownPolicy": policy } });
-        self.write(Kind::Pool, pool, false)
+        self.write(TestedKind::Pool, pool, false)
     }
 
     /// A pool with a removal record: `+name` is reserved, `name` accepted.
@@ -54,15 +54,15 @@ impl TestHistory {
         let pool = json!({
             "metadata": { "name": "pool", "annotations": { vmpool_api::annotations::SCALE_DOWN_TARGETS: record } },
             "spec": { "replicas": replicas, "scaleDownPolicy": policy } });
-        self.write(Kind::Pool, pool, false)
+        self.write(TestedKind::Pool, pool, false)
     }
 
     fn pool_removed(self) -> Self {
-        self.write(Kind::Pool, json!({ "metadata": { "name": "pool" } }), true)
+        self.write(TestedKind::Pool, json!({ "metadata": { "name": "pool" } }), true)
     }
 
     fn machine(self, name: &str) -> Self {
-        self.write(Kind::Machine, machine(name), false)
+        self.write(TestedKind::Machine, machine(name), false)
     }
 
     /// A change of a machine that is observed now, with a server timestamp this many seconds after the start.
@@ -70,27 +70,27 @@ impl TestHistory {
         let mut object = machine(name);
         let stamp = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second);
         object["metadata"][field] = json!(stamp.to_string());
-        self.write(Kind::Machine, object, false)
+        self.write(TestedKind::Machine, object, false)
     }
 
     fn terminating(self, name: &str) -> Self {
         let mut object = machine(name);
         object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        self.write(Kind::Machine, object, false)
+        self.write(TestedKind::Machine, object, false)
     }
 
     fn removed(self, name: &str) -> Self {
-        self.write(Kind::Machine, machine(name), true)
+        self.write(TestedKind::Machine, machine(name), true)
     }
 
     fn disk(self, name: &str, owner: &str, removed: bool) -> Self {
         let owners = json!([{ "uid": format!("uid-{owner}"), "controller": true }]);
         let disk = json!({ "metadata": { "name": name, "ownerReferences": owners }, "spec": {} });
-        self.write(Kind::Disk, disk, removed)
+        self.write(TestedKind::Disk, disk, removed)
     }
 
     fn found(&self, actions: &UserActions, audit: &[AuditEntry]) -> Vec<&'static str> {
-        violations(&self.history, actions, audit, CONTROLLER)
+        check_history(&self.history, actions, audit, CONTROLLER)
             .into_iter()
             .map(|found| found.invariant)
             .collect()
@@ -104,7 +104,7 @@ fn machine(name: &str) -> Value {
         "metadata": { "name": name, "ownerReferences": owners }, "spec": { "blockDeviceRefs": references } })
 }
 
-fn request(verb: &str, kind: Kind, subresource: &str, name: &str, body: Value) -> AuditEntry {
+fn request(verb: &str, kind: TestedKind, subresource: &str, name: &str, body: Value) -> AuditEntry {
     AuditEntry {
         at: Timestamp::UNIX_EPOCH,
         user: CONTROLLER.to_owned(),
@@ -121,7 +121,7 @@ fn request(verb: &str, kind: Kind, subresource: &str, name: &str, body: Value) -
     }
 }
 
-fn deletion(kind: Kind, name: &str, uid: &str) -> AuditEntry {
+fn deletion(kind: TestedKind, name: &str, uid: &str) -> AuditEntry {
     request("delete", kind, "", name, json!({ "preconditions": { "uid": uid } }))
 }
 
@@ -143,10 +143,10 @@ fn selecting(label: &str) -> TestHistory {
         object["metadata"]["labels"] = json!({ "farm": label });
         object
     };
-    let history = TestHistory::new().write(Kind::Pool, pool, false);
-    let history = history.write(Kind::Machine, with_label("a", "render"), false);
-    let history = history.write(Kind::Machine, with_label("b", label), false);
-    history.later(10).write(Kind::Machine, with_label("c", "render"), false)
+    let history = TestHistory::new().write(TestedKind::Pool, pool, false);
+    let history = history.write(TestedKind::Machine, with_label("a", "render"), false);
+    let history = history.write(TestedKind::Machine, with_label("b", label), false);
+    history.later(10).write(TestedKind::Machine, with_label("c", "render"), false)
 }
 
 #[rstest]
@@ -229,7 +229,7 @@ fn a_removal(#[case] history: TestHistory, #[case] requested: &[&str], #[case] e
 #[case::never_took_effect(three(), &["I6"])]
 #[case::deleted_no_machine(three().recorded(2, "Explicit", &["a"]), &["I6"])]
 #[case::released_first(
-    three().recorded(2, "Explicit", &["a"]).write(Kind::Machine, json!({ "metadata": { "name": "a" } }), false), &[])]
+    three().recorded(2, "Explicit", &["a"]).write(TestedKind::Machine, json!({ "metadata": { "name": "a" } }), false), &[])]
 fn a_removal_that_was_answered_with_a_success(#[case] history: TestHistory, #[case] expected: &[&str]) {
     let mut actions = UserActions::default();
     actions.request_removal(&["uid-a".to_owned()]);
@@ -291,7 +291,7 @@ fn machines_removed_by_others_count_until_the_controller_can_see_it() {
     assert_eq!(surplus().terminating("a").terminating("b").found(&named("a"), &[]), [""; 0]);
     let later = surplus().terminating("a").later(10).terminating("b");
     assert_eq!(later.found(&named("a"), &[]), ["I1"]);
-    let released = || surplus().write(Kind::Machine, outside.clone(), false);
+    let released = || surplus().write(TestedKind::Machine, outside.clone(), false);
     assert_eq!(released().terminating("b").found(&UserActions::default(), &[]), [""; 0]);
     assert_eq!(released().later(10).terminating("b").found(&UserActions::default(), &[]), ["I1"]);
     let full = two_of(2, "NewestFirst").terminating("a").terminating("b");
@@ -300,11 +300,11 @@ fn machines_removed_by_others_count_until_the_controller_can_see_it() {
 
 #[test]
 fn the_controller_must_not_delete_a_released_machine() {
-    let deleted = [deletion(Kind::Machine, "a", "uid-a")];
+    let deleted = [deletion(TestedKind::Machine, "a", "uid-a")];
     let outside = json!({ "metadata": { "name": "a" }, "spec": {} });
     let released = || {
-        let out = two_of(2, "NewestFirst").write(Kind::Machine, outside.clone(), false);
-        out.write(Kind::Machine, outside.clone(), true)
+        let out = two_of(2, "NewestFirst").write(TestedKind::Machine, outside.clone(), false);
+        out.write(TestedKind::Machine, outside.clone(), true)
     };
     assert_eq!(released().found(&UserActions::default(), &deleted), ["I4"]);
     assert_eq!(released().found(&named("a"), &deleted), [""; 0], "a target may be deleted");
@@ -316,29 +316,29 @@ fn foreign(spec: &str, annotations: &Value) -> Value {
 }
 
 #[rstest]
-#[case::left_alone(|history: TestHistory| history.write(Kind::Machine, foreign("x", &json!({})), false), &[])]
+#[case::left_alone(|history: TestHistory| history.write(TestedKind::Machine, foreign("x", &json!({})), false), &[])]
 #[case::noted_by_the_simulator(|history: TestHistory| {
-    history.write(Kind::Machine, foreign("x", &json!({ "simulator.vmpool.dev/mount-log": "u" })), false) }, &[])]
-#[case::annotated(|history: TestHistory| history.write(Kind::Machine, foreign("x", &json!({ "a": "b" })), false), &["I4"])]
-#[case::changed(|history: TestHistory| history.write(Kind::Machine, foreign("y", &json!({})), false), &["I4"])]
-#[case::removed(|history: TestHistory| history.write(Kind::Machine, foreign("x", &json!({})), true), &["I4"])]
+    history.write(TestedKind::Machine, foreign("x", &json!({ "simulator.vmpool.dev/mount-log": "u" })), false) }, &[])]
+#[case::annotated(|history: TestHistory| history.write(TestedKind::Machine, foreign("x", &json!({ "a": "b" })), false), &["I4"])]
+#[case::changed(|history: TestHistory| history.write(TestedKind::Machine, foreign("y", &json!({})), false), &["I4"])]
+#[case::removed(|history: TestHistory| history.write(TestedKind::Machine, foreign("x", &json!({})), true), &["I4"])]
 fn the_controller_must_not_change_foreign_objects(
     #[case] then: fn(TestHistory) -> TestHistory,
     #[case] expected: &[&str],
 ) {
-    let history = TestHistory::new().write(Kind::Machine, foreign("x", &Value::Null), false);
-    let left = history.history.state().named(Kind::Machine, "theirs").unwrap().clone();
+    let history = TestHistory::new().write(TestedKind::Machine, foreign("x", &Value::Null), false);
+    let left = history.history.state().named(TestedKind::Machine, "theirs").unwrap().clone();
     let actions = UserActions { foreign: [(left.uid().to_owned(), left)].into(), ..UserActions::default() };
     assert_eq!(then(history).found(&actions, &[]), expected);
 }
 
 #[test]
 fn the_controller_must_not_delete_a_disk_in_use() {
-    let deleted = [deletion(Kind::Disk, "a-root", "uid-a-root")];
+    let deleted = [deletion(TestedKind::Disk, "a-root", "uid-a-root")];
     let needed = || two_of(2, "NewestFirst").disk("a-root", "a", false).disk("a-root", "a", true);
     assert_eq!(needed().found(&UserActions::default(), &deleted), ["I4"]);
     assert_eq!(needed().found(&UserActions::default(), &[]), [""; 0], "another client deleted it");
-    let another = [deletion(Kind::Disk, "a-root", "earlier")];
+    let another = [deletion(TestedKind::Disk, "a-root", "earlier")];
     assert_eq!(
         needed().found(&UserActions::default(), &another),
         [""; 0],
@@ -352,7 +352,8 @@ fn the_controller_must_not_delete_a_disk_in_use() {
 #[test]
 fn the_controller_must_delete_by_uid() {
     let history = TestHistory::new().pool(1, "NewestFirst");
-    let of_anybody = request("delete", Kind::Disk, "", "a", json!({ "propagationPolicy": "Background" }));
+    let of_anybody =
+        request("delete", TestedKind::Disk, "", "a", json!({ "propagationPolicy": "Background" }));
     assert_eq!(history.found(&UserActions::default(), std::slice::from_ref(&of_anybody)), ["I4"]);
     let by_somebody = AuditEntry { user: "admin".to_owned(), ..of_anybody };
     assert_eq!(history.found(&UserActions::default(), &[by_somebody]), [""; 0]);
@@ -370,7 +371,7 @@ fn the_controller_must_not_write_replicas(
     #[case] body: Value,
     #[case] expected: &[&str],
 ) {
-    let requests = [request("patch", Kind::Pool, subresource, "pool", body)];
+    let requests = [request("patch", TestedKind::Pool, subresource, "pool", body)];
     assert_eq!(two_of(2, "NewestFirst").found(&UserActions::default(), &requests), expected);
     let of_others = requests.map(|entry| AuditEntry { user: "admin".to_owned(), ..entry });
     assert_eq!(two_of(2, "NewestFirst").found(&UserActions::default(), &of_others), [""; 0]);
@@ -382,7 +383,7 @@ fn the_controller_must_not_own_replicas() {
         let fields = json!([{ "manager": manager, "fieldsV1": { "f:spec": { "f:replicas": {} } } }]);
         let pool =
             json!({ "metadata": { "name": "pool", "managedFields": fields }, "spec": { "replicas": 1 } });
-        TestHistory::new().write(Kind::Pool, pool, false)
+        TestHistory::new().write(TestedKind::Pool, pool, false)
     };
     assert_eq!(pool("vmpool-controller").found(&UserActions::default(), &[]), ["I7"]);
     assert_eq!(pool("kubectl-create").found(&UserActions::default(), &[]), [""; 0]);
@@ -405,10 +406,12 @@ fn told(change: impl FnOnce(&mut Value)) -> Vec<Violation> {
     change(&mut pool);
     let member = |phase: &str| {
         let labels = json!({ TEMPLATE_HASH: "h" });
-        Object::new(json!({ "metadata": { "name": phase, "labels": labels }, "status": { "phase": phase } }))
+        JsonObject::new(
+            json!({ "metadata": { "name": phase, "labels": labels }, "status": { "phase": phase } }),
+        )
     };
     let members = [member("Running"), member("Stopped")];
-    settled::status_errors(&Object::new(pool), &members.iter().collect::<Vec<_>>())
+    settled::status_errors(&JsonObject::new(pool), &members.iter().collect::<Vec<_>>())
 }
 
 const TEMPLATE_HASH: &str = vmpool_api::labels::TEMPLATE_HASH;
@@ -439,26 +442,26 @@ fn a_wrong_status_is_reported(#[case] pointer: &str, #[case] value: Value) {
 
 #[test]
 fn writes_in_a_settled_world_are_reported() {
-    let write = request("patch", Kind::Pool, "status", "pool", Value::Null);
-    assert_eq!(settled::writes(std::slice::from_ref(&write), CONTROLLER).len(), 1);
+    let write = request("patch", TestedKind::Pool, "status", "pool", Value::Null);
+    assert_eq!(settled::check_settled_writes(std::slice::from_ref(&write), CONTROLLER).len(), 1);
     let lease = AuditEntry { group: "coordination.k8s.io".to_owned(), ..write.clone() };
     let read = AuditEntry { verb: "get".to_owned(), ..write.clone() };
     let simulator = AuditEntry { user: "simulator".to_owned(), ..write };
-    assert_eq!(settled::writes(&[lease, read, simulator], CONTROLLER), []);
+    assert_eq!(settled::check_settled_writes(&[lease, read, simulator], CONTROLLER), []);
 }
 
 #[test]
 fn leftovers_of_a_deleted_pool_are_reported() {
     let going = two_of(2, "NewestFirst").disk("a-root", "a", false).pool_removed();
     assert_eq!(
-        leftovers::violations(&going.history).len(),
+        leftovers::check_leftovers(&going.history).len(),
         2,
         "two machines; the disk's machine still exists"
     );
     let half = going.removed("a").removed("b");
-    assert_eq!(leftovers::violations(&half.history).len(), 1, "the disk");
+    assert_eq!(leftovers::check_leftovers(&half.history).len(), 1, "the disk");
     let gone = half.disk("a-root", "a", true);
-    assert_eq!(leftovers::violations(&gone.history), []);
+    assert_eq!(leftovers::check_leftovers(&gone.history), []);
 }
 
 #[test]
@@ -468,11 +471,11 @@ fn a_disk_of_a_released_machine_remains_until_the_machine_is_deleted() {
     let disk = json!({ "metadata": { "name": "a-root", "deletionTimestamp": "2026-01-01T00:00:00Z",
         "ownerReferences": [{ "uid": "uid-pool", "controller": true }] }, "spec": {} });
     let history =
-        TestHistory::new().pool(1, "NewestFirst").write(Kind::Machine, machine, false).pool_removed();
-    let held = history.write(Kind::Disk, disk, false);
-    assert_eq!(leftovers::violations(&held.history), []);
+        TestHistory::new().pool(1, "NewestFirst").write(TestedKind::Machine, machine, false).pool_removed();
+    let held = history.write(TestedKind::Disk, disk, false);
+    assert_eq!(leftovers::check_leftovers(&held.history), []);
     assert_eq!(
-        leftovers::violations(&held.removed("a").history).len(),
+        leftovers::check_leftovers(&held.removed("a").history).len(),
         1,
         "no machine uses the disk anymore"
     );
@@ -481,8 +484,9 @@ fn a_disk_of_a_released_machine_remains_until_the_machine_is_deleted() {
 #[test]
 fn orphaned_objects_are_no_leftovers() {
     let orphan = json!({ "metadata": { "name": "a" }, "spec": {} });
-    let history = TestHistory::new().pool(1, "NewestFirst").machine("a").write(Kind::Machine, orphan, false);
-    assert_eq!(leftovers::violations(&history.pool_removed().history), []);
+    let history =
+        TestHistory::new().pool(1, "NewestFirst").machine("a").write(TestedKind::Machine, orphan, false);
+    assert_eq!(leftovers::check_leftovers(&history.pool_removed().history), []);
 }
 
 #[test]
@@ -490,7 +494,7 @@ fn late_changes_are_checked_in_the_order_of_the_store() {
     let mut told = TestHistory::new().pool(1, "NewestFirst").machine("a").pool(2, "NewestFirst").machine("b");
     assert_eq!(told.found(&UserActions::default(), &[]), [""; 0]);
     // The watch of machines was faster than the watch of pools.
-    let mut late = History::default();
+    let mut late = RecordedHistory::default();
     for revision in [1, 2, 4, 3] {
         let change = told.history.changes().iter().find(|change| change.revision == revision).unwrap();
         late.push(change.clone());
@@ -510,7 +514,7 @@ fn kept(keep: u64, free: [(i64, Value); 3]) -> TestHistory {
             "virtualDiskTemplates": [
                 { "name": "cache", "reclaim": { "onScaleDown": "Retain", "keep": keep, "ttl": "10m" } }],
         } });
-    let mut history = TestHistory::new().write(Kind::Pool, pool, false);
+    let mut history = TestHistory::new().write(TestedKind::Pool, pool, false);
     for (index, (ago, more)) in free.into_iter().enumerate() {
         let since = (now() - SignedDuration::from_secs(ago)).to_string();
         let mut disk = json!({ "metadata": {
@@ -520,7 +524,7 @@ fn kept(keep: u64, free: [(i64, Value); 3]) -> TestHistory {
             "ownerReferences": [{ "controller": true, "uid": "uid-pool" }],
         } });
         json_patch::merge(&mut disk, &more);
-        history = history.write(Kind::Disk, disk, false);
+        history = history.write(TestedKind::Disk, disk, false);
     }
     history
 }
@@ -546,7 +550,7 @@ fn expired_free_disks_are_reported_except_those_that_are_kept(
     #[case] found: usize,
 ) {
     let history = kept(keep, free);
-    let violations = disk_collection::violations(history.history.state(), now());
+    let violations = disk_collection::check_disk_garbage_collection(history.history.state(), now());
     assert_eq!(violations.len(), found, "{violations:?}");
     assert!(violations.iter().all(|violation| violation.invariant == "I10"));
 }
@@ -555,9 +559,12 @@ fn expired_free_disks_are_reported_except_those_that_are_kept(
 fn a_disk_that_a_machine_uses_is_not_free() {
     let machine = json!({
         "metadata": { "name": "vm" }, "spec": { "blockDeviceRefs": [{ "kind": "VirtualDisk", "name": "disk-0" }] } });
-    let history =
-        kept(2, [(OLD, json!({})), (OLD, json!({})), (OLD, json!({}))]).write(Kind::Machine, machine, false);
-    assert_eq!(disk_collection::violations(history.history.state(), now()), []);
+    let history = kept(2, [(OLD, json!({})), (OLD, json!({})), (OLD, json!({}))]).write(
+        TestedKind::Machine,
+        machine,
+        false,
+    );
+    assert_eq!(disk_collection::check_disk_garbage_collection(history.history.state(), now()), []);
 }
 
 /// A machine of the pool that refers to one disk, and whose disk map names another one.
@@ -576,23 +583,26 @@ fn edited(name: &str, refers: &str, maps: &str) -> Value {
 #[test]
 fn a_disk_that_a_disk_map_names_is_not_free_and_is_not_deleted() {
     let machine = edited("vm", "other", "disk-0");
-    let history =
-        kept(2, [(OLD, json!({})), (OLD, json!({})), (OLD, json!({}))]).write(Kind::Machine, machine, false);
-    assert_eq!(disk_collection::violations(history.history.state(), now()), []);
-    let disk = history.history.state().named(Kind::Disk, "disk-0").unwrap().value().clone();
-    let deleted = [deletion(Kind::Disk, "disk-0", "uid-disk-0")];
-    let found = history.write(Kind::Disk, disk, true).found(&UserActions::default(), &deleted);
+    let history = kept(2, [(OLD, json!({})), (OLD, json!({})), (OLD, json!({}))]).write(
+        TestedKind::Machine,
+        machine,
+        false,
+    );
+    assert_eq!(disk_collection::check_disk_garbage_collection(history.history.state(), now()), []);
+    let disk = history.history.state().named(TestedKind::Disk, "disk-0").unwrap().value().clone();
+    let deleted = [deletion(TestedKind::Disk, "disk-0", "uid-disk-0")];
+    let found = history.write(TestedKind::Disk, disk, true).found(&UserActions::default(), &deleted);
     assert!(found.contains(&"I4"), "{found:?}");
 }
 
 #[test]
 fn two_machines_of_a_pool_that_refer_to_one_disk_are_told() {
     let history = kept(3, [(OLD, json!({})), (OLD, json!({})), (OLD, json!({}))])
-        .write(Kind::Machine, edited("a", "disk-0", "disk-0"), false)
-        .write(Kind::Machine, edited("b", "disk-1", "disk-1"), false);
-    assert_eq!(shared_disks::violations(history.history.state()), []);
-    let history = history.write(Kind::Machine, edited("b", "disk-0", "disk-1"), false);
-    let found = shared_disks::violations(history.history.state());
+        .write(TestedKind::Machine, edited("a", "disk-0", "disk-0"), false)
+        .write(TestedKind::Machine, edited("b", "disk-1", "disk-1"), false);
+    assert_eq!(shared_disks::check_shared_disks(history.history.state()), []);
+    let history = history.write(TestedKind::Machine, edited("b", "disk-0", "disk-1"), false);
+    let found = shared_disks::check_shared_disks(history.history.state());
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].what.contains("a, b") && found[0].what.contains("disk-0"), "{found:?}");
 }
@@ -613,7 +623,7 @@ fn a_protected_machine_that_a_scale_down_removes_violates_i12(#[case] second: i6
     let history = TestHistory::new()
         .pool(2, "NewestFirst")
         .machine("a")
-        .write(Kind::Machine, protected("b", second), false)
+        .write(TestedKind::Machine, protected("b", second), false)
         .pool(1, "NewestFirst");
     assert_eq!(history.terminating("b").found(&UserActions::default(), &[]), found);
 }
@@ -628,7 +638,8 @@ fn a_writer_may_not_see_a_machine_that_a_user_has_just_returned(
 ) {
     let mut released = machine("b");
     released["metadata"]["ownerReferences"] = Value::Null;
-    let history = two_of(2, "NewestFirst").write(Kind::Machine, released, false).machine("b").later(seconds);
+    let history =
+        two_of(2, "NewestFirst").write(TestedKind::Machine, released, false).machine("b").later(seconds);
     let actions = UserActions { returned: ["uid-b".to_owned()].into(), ..UserActions::default() };
     assert_eq!(history.machine("c").found(&actions, &[]), found);
 }
@@ -643,7 +654,7 @@ fn restarted(before: &Value, after: &Value) -> TestHistory {
         object
     };
     let history = TestHistory::new().pool(1, "NewestFirst");
-    history.write(Kind::Machine, with(before), false).write(Kind::Machine, with(after), false)
+    history.write(TestedKind::Machine, with(before), false).write(TestedKind::Machine, with(after), false)
 }
 
 #[rstest]
@@ -679,7 +690,7 @@ fn a_controller_whose_clock_is_ahead_sees_the_end_of_a_protection_earlier() {
     let ahead = UserActions { clocks_ahead: SignedDuration::from_secs(60), ..UserActions::default() };
     let removed = |until| {
         let history = TestHistory::new().pool(1, "NewestFirst");
-        let history = history.write(Kind::Machine, protected("a", until), false).pool(0, "NewestFirst");
+        let history = history.write(TestedKind::Machine, protected("a", until), false).pool(0, "NewestFirst");
         history.terminating("a").found(&ahead, &[])
     };
     assert!(removed(20).is_empty());
@@ -690,7 +701,7 @@ fn a_controller_whose_clock_is_ahead_sees_the_end_of_a_protection_earlier() {
 fn an_accepted_target_may_be_protected() {
     let history = TestHistory::new()
         .pool(1, "NewestFirst")
-        .write(Kind::Machine, protected("a", 100), false)
+        .write(TestedKind::Machine, protected("a", 100), false)
         .recorded(0, "NewestFirst", &["+a"])
         .recorded(0, "NewestFirst", &["a"])
         .terminating("a");
@@ -719,8 +730,9 @@ fn preserved_storage_is_not_deleted(
     if foreground {
         leaving["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
     }
-    let history = TestHistory::new().write(Kind::Pool, pool, false).write(Kind::Machine, live, false);
-    let history = history.disk("a-root", "a", false).write(Kind::Machine, leaving, false);
+    let history =
+        TestHistory::new().write(TestedKind::Pool, pool, false).write(TestedKind::Machine, live, false);
+    let history = history.disk("a-root", "a", false).write(TestedKind::Machine, leaving, false);
     let found = history.disk("a-root", "a", true).found(&UserActions::default(), &[]);
     let of_storage: Vec<_> = found.into_iter().filter(|invariant| *invariant == "I4").collect();
     assert_eq!(of_storage, expected);
@@ -736,13 +748,13 @@ fn the_machines_that_a_pool_does_not_keep_are_bounded(
     #[case] is_found: bool,
 ) {
     let mut history = TestHistory::new().pool(2, "NewestFirst").machine("kept");
-    let mut audit = vec![request("create", Kind::Machine, "", "kept", Value::Null)];
+    let mut audit = vec![request("create", TestedKind::Machine, "", "kept", Value::Null)];
     for number in 0..lost {
         let name = format!("lost-{number}");
         let mut object = machine(&name);
         object["metadata"].as_object_mut().unwrap().remove("ownerReferences");
-        history = history.write(Kind::Machine, object, false);
-        audit.push(request("create", Kind::Machine, "", &name, Value::Null));
+        history = history.write(TestedKind::Machine, object, false);
+        audit.push(request("create", TestedKind::Machine, "", &name, Value::Null));
     }
     let actions = UserActions { taken, ..UserActions::default() };
     let expected: &[&str] = if is_found { &["I15"] } else { &[] };

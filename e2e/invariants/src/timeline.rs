@@ -6,9 +6,9 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::removal_record::Record;
-use crate::object::{Kind, Object};
-use crate::recorder::Change;
+use super::removal_record::ParsedRemovalRecord;
+use crate::object::{JsonObject, TestedKind};
+use crate::recorder::RecordedChange;
 
 /// How long after a change of the pool a write may still be based on the former state.
 ///
@@ -41,7 +41,7 @@ pub(super) struct DesiredState {
     /// `spec.replicas`; 0 once the pool is terminating.
     pub(super) desired: usize,
     /// The removal record.
-    pub(super) record: Record,
+    pub(super) record: ParsedRemovalRecord,
     /// Which machines may be removed besides targets.
     pub(super) removable: Removable,
     /// Whether the controller may create no machine, and remove only targets. KubeVirt pools have this.
@@ -53,7 +53,7 @@ pub(super) struct DesiredState {
 }
 
 /// Which machines a scale-down of the pool may remove.
-fn removable_machines(pool: &Object) -> Removable {
+fn removable_machines(pool: &JsonObject) -> Removable {
     let strategy = pool.at("/spec/scaleInStrategy");
     if pool.text("/spec/scaleDownPolicy") == "Explicit" || strategy["unmanaged"].is_object() {
         Removable::None
@@ -65,12 +65,12 @@ fn removable_machines(pool: &Object) -> Removable {
 }
 
 /// Whether the pool can keep more machines than it desires.
-pub fn keeps_surplus(pool: &Object) -> bool {
+pub fn keeps_surplus(pool: &JsonObject) -> bool {
     removable_machines(pool) != Removable::All
 }
 
 /// The number of failed starts after which a KubeVirt pool replaces a machine.
-fn healing(pool: &Object) -> Option<u64> {
+fn autohealing_threshold(pool: &JsonObject) -> Option<u64> {
     let healing = pool.at("/spec/autohealing").as_object()?;
     Some(healing.get("startUpFailureThreshold").and_then(Value::as_u64).unwrap_or(3))
 }
@@ -83,8 +83,8 @@ pub(super) struct Timeline {
 
 impl Timeline {
     /// Records a change of a pool; ignores other changes.
-    pub(super) fn observe(&mut self, change: &Change) {
-        if change.kind != Kind::Pool {
+    pub(super) fn observe(&mut self, change: &RecordedChange) {
+        if change.kind != TestedKind::Pool {
             return;
         }
         let pool = &change.object;
@@ -93,10 +93,10 @@ impl Timeline {
         let state_at = DesiredState {
             since: change.at,
             desired: if terminating { 0 } else { desired.unwrap_or_default() },
-            record: Record::of(pool),
+            record: ParsedRemovalRecord::of(pool),
             removable: removable_machines(pool),
             paused: pool.is_kubevirt() && pool.at("/spec/paused") == true,
-            healing: healing(pool),
+            healing: autohealing_threshold(pool),
             terminating,
         };
         let states = self.pools.entry(pool.uid().to_owned()).or_default();
@@ -110,7 +110,7 @@ impl Timeline {
 
     /// The states that a writer may have read at this moment: the current one, and those that were replaced recently.
     /// Empty for an unknown pool.
-    pub(super) fn readable(&self, pool_uid: &str, at: Timestamp) -> Vec<&DesiredState> {
+    pub(super) fn readable_states(&self, pool_uid: &str, at: Timestamp) -> Vec<&DesiredState> {
         let states = self.pools.get(pool_uid).map_or(&[][..], Vec::as_slice);
         let limit = SignedDuration::try_from(READABLE_FOR).unwrap_or(SignedDuration::ZERO);
         let replaced = states.iter().skip(1).map(|next| Some(next.since)).chain([None]);

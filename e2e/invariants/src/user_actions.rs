@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
 
-use crate::object::Object;
+use crate::object::JsonObject;
 
 /// Actions of the scenario that the checks must take into account.
 #[derive(Debug, Clone, Default)]
@@ -32,7 +32,7 @@ pub struct UserActions {
     /// How far the clock of a controller was ahead of the API server's at most.
     pub clocks_ahead: SignedDuration,
     /// Foreign objects by UID, as the scenario last wrote them.
-    pub foreign: BTreeMap<String, Object>,
+    pub foreign: BTreeMap<String, JsonObject>,
 }
 
 impl UserActions {

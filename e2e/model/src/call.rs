@@ -39,7 +39,7 @@ pub enum PatchKind {
 /// A parsed request.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// The sender: the name given to [`crate::Server::client`].
+    /// The sender: the name given to [`crate::ApiServerModel::client`].
     pub sender: String,
     /// The verb.
     pub verb: Verb,

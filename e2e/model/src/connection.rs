@@ -18,8 +18,8 @@ use tower::{BoxError, Layer, Service};
 
 use crate::api_error::ApiError;
 use crate::call::{Call, Verb};
-use crate::fault::{HandledRequest, Outcome};
-use crate::server::{Server, State};
+use crate::fault::{HandledRequest, RequestOutcome};
+use crate::server::{ApiServerModel, ApiServerModelState};
 use crate::watch::{Watch, WatchEnd};
 
 /// The body type of responses.
@@ -28,7 +28,7 @@ type ServerBody = UnsyncBoxBody<Bytes, BoxError>;
 /// The response to a request, or the panic of a test while it was served.
 type Answer = Result<Result<Response<ServerBody>, BoxError>, Box<dyn Any + Send>>;
 
-impl Server {
+impl ApiServerModel {
     /// A client of this server with the name `sender` and this default namespace.
     pub fn client(&self, sender: &str, namespace: &str) -> Client {
         self.client_through(sender, namespace, &tower::layer::util::Identity::new())
@@ -37,12 +37,15 @@ impl Server {
     /// The same, with `layer` around the connection.
     pub fn client_through<L>(&self, sender: &str, namespace: &str, layer: &L) -> Client
     where
-        L: Layer<Connection>,
+        L: Layer<ClientConnection>,
         L::Service: Service<Request<Body>, Response = Response<ServerBody>> + Send + 'static,
         <L::Service as Service<Request<Body>>>::Future: Send + 'static,
         <L::Service as Service<Request<Body>>>::Error: Into<BoxError>,
     {
-        Client::new(layer.layer(Connection { server: self.clone(), sender: sender.to_owned() }), namespace)
+        Client::new(
+            layer.layer(ClientConnection { server: self.clone(), sender: sender.to_owned() }),
+            namespace,
+        )
     }
 
     async fn serve(
@@ -80,24 +83,24 @@ impl Server {
             response
         };
         let response = match handling.outcome {
-            Outcome::ServeIfAwaited if response.is_canceled() => futures::future::pending().await,
-            Outcome::Serve | Outcome::ServeIfAwaited => handle_and_log(&call).await,
-            Outcome::Refuse(error) => http_response(Err(error)),
-            Outcome::Respond(code, body) => http_response(Ok((code, body))),
-            Outcome::ServeAndRefuse(error) => {
+            RequestOutcome::ServeIfAwaited if response.is_canceled() => futures::future::pending().await,
+            RequestOutcome::Serve | RequestOutcome::ServeIfAwaited => handle_and_log(&call).await,
+            RequestOutcome::Refuse(error) => http_response(Err(error)),
+            RequestOutcome::Respond(code, body) => http_response(Ok((code, body))),
+            RequestOutcome::ServeAndRefuse(error) => {
                 drop(handle_and_log(&call).await);
                 http_response(Err(error))
             }
-            Outcome::ResponseLost => {
+            RequestOutcome::ResponseLost => {
                 drop(handle_and_log(&call).await);
                 return Err("connection reset by peer".into());
             }
-            Outcome::Unreachable => return Err("connection refused".into()),
-            Outcome::ServeAndHang => {
+            RequestOutcome::Unreachable => return Err("connection refused".into()),
+            RequestOutcome::ServeAndHang => {
                 drop(handle_and_log(&call).await);
                 futures::future::pending().await
             }
-            Outcome::Hang => futures::future::pending().await,
+            RequestOutcome::Hang => futures::future::pending().await,
         };
         if !handling.after.is_zero() {
             self.env.sleep(handling.after).await;
@@ -137,12 +140,12 @@ impl Server {
 
 /// The connection of one client.
 #[derive(Clone, Debug)]
-pub struct Connection {
-    server: Server,
+pub struct ClientConnection {
+    server: ApiServerModel,
     sender: String,
 }
 
-impl Service<Request<Body>> for Connection {
+impl Service<Request<Body>> for ClientConnection {
     type Response = Response<ServerBody>;
     type Error = BoxError;
     type Future = futures::future::BoxFuture<'static, Result<Self::Response, BoxError>>;
@@ -161,7 +164,7 @@ impl Service<Request<Body>> for Connection {
             _ = response.send(served);
         };
         let task = self.server.env.spawn("request", handle_and_log);
-        let State { in_flight, max_in_flight, .. } = &mut *self.server.state.lock();
+        let ApiServerModelState { in_flight, max_in_flight, .. } = &mut *self.server.state.lock();
         in_flight.retain(|task| !task.is_finished());
         in_flight.push(task);
         *max_in_flight = in_flight.len().max(*max_in_flight);

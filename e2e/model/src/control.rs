@@ -9,11 +9,11 @@ use serde_json::Value;
 use crate::call::Call;
 use crate::fault::{Admission, FaultInjector, HandledRequest};
 use crate::garbage_collector;
-use crate::server::{Server, State};
-use crate::store::{Change, Key};
+use crate::server::{ApiServerModel, ApiServerModelState};
+use crate::store::{ApiObjectKey, ObjectChange};
 use crate::watch::{Watch, WatchDelay, WatchEnd};
 
-impl Server {
+impl ApiServerModel {
     /// Calls `fault_injector` for every request from now on.
     pub fn set_fault_injector(&self, fault_injector: impl FaultInjector + 'static) {
         self.state.lock().fault_injector = Some(Arc::new(Mutex::new(fault_injector)));
@@ -71,7 +71,7 @@ impl Server {
 
     /// Delivers several pending changes of an object as one event to the watches of `sender` on `resource`.
     pub fn coalesce(&self, sender: &str, resource: &str) {
-        let State { store, watches, .. } = &mut *self.state.lock();
+        let ApiServerModelState { store, watches, .. } = &mut *self.state.lock();
         let concerned =
             watches.iter_mut().filter(|watch| watch.sender() == sender && watch.resource() == resource);
         concerned.for_each(|watch| watch.coalesce(store.history()));
@@ -79,7 +79,7 @@ impl Server {
 
     /// Repeats the last event to the watches of `sender` on `resource`.
     pub fn repeat(&self, sender: &str, resource: &str) {
-        let State { store, watches, .. } = &*self.state.lock();
+        let ApiServerModelState { store, watches, .. } = &*self.state.lock();
         let concerned =
             watches.iter().filter(|watch| watch.sender() == sender && watch.resource() == resource);
         concerned.for_each(|watch| watch.repeat(store.history()));
@@ -97,7 +97,7 @@ impl Server {
 
     /// Sends a bookmark to every watch that requested bookmarks.
     pub fn bookmark(&self) {
-        let State { store, watches, .. } = &mut *self.state.lock();
+        let ApiServerModelState { store, watches, .. } = &mut *self.state.lock();
         for watch in watches {
             watch.bookmark(store.history());
         }
@@ -112,10 +112,11 @@ impl Server {
 
     /// Performs one of the currently possible actions of the garbage collector, selected by `choice`. Returns the
     /// object, or `None` if there is nothing to collect.
-    pub fn collect_garbage(&self, choice: u64) -> Option<Key> {
+    pub fn collect_garbage(&self, choice: u64) -> Option<ApiObjectKey> {
         let now = self.env.now();
         let state = &mut *self.state.lock();
-        let key = garbage_collector::collect(&mut state.store, &self.resources, now, choice);
+        let key =
+            garbage_collector::run_garbage_collection_step(&mut state.store, &self.resources, now, choice);
         state.publish();
         key
     }
@@ -136,13 +137,13 @@ impl Server {
     }
 
     /// Every change so far, in order.
-    pub fn history(&self) -> Vec<Change> {
+    pub fn history(&self) -> Vec<ObjectChange> {
         self.state.lock().store.history().to_vec()
     }
 
     /// All changes after the first `seen` ones.
-    pub fn changes_since(&self, seen: usize) -> Vec<Change> {
-        self.state.lock().store.history().get(seen..).map(<[Change]>::to_vec).unwrap_or_default()
+    pub fn changes_since(&self, seen: usize) -> Vec<ObjectChange> {
+        self.state.lock().store.history().get(seen..).map(<[ObjectChange]>::to_vec).unwrap_or_default()
     }
 
     /// The handled requests of clients, after the first `seen` ones.
@@ -157,7 +158,7 @@ impl Server {
 
     /// One object.
     pub fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
-        let key = Key { resource: resource.into(), namespace: namespace.into(), name: name.into() };
+        let key = ApiObjectKey { resource: resource.into(), namespace: namespace.into(), name: name.into() };
         self.state.lock().store.get(&key).cloned()
     }
 

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use crate::api_error::ApiError;
 use crate::call::Call;
 use crate::resource::Resource;
-use crate::store::{Key, Store};
-use crate::write::{has_finalizers, key, remove, seconds};
+use crate::store::{ApiObjectKey, ApiObjectStore};
+use crate::write::{format_seconds, has_finalizers, object_key, remove_field};
 
 /// The finalizer of foreground deletion.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
@@ -17,7 +17,7 @@ pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 pub(crate) const ORPHAN: &str = "orphan";
 
 /// The result of a deletion.
-pub(crate) enum Deletion {
+pub(crate) enum DeletionResult {
     /// The object was removed; this is its last state.
     Removed(Arc<Value>),
     /// The object is terminating until its finalizers are removed.
@@ -25,8 +25,12 @@ pub(crate) enum Deletion {
 }
 
 /// Validates a deletion and returns the object.
-pub(crate) fn find(store: &Store, resource: &Resource, call: &Call) -> Result<(Key, Arc<Value>), ApiError> {
-    let key = key(resource, &call.namespace, &call.name);
+pub(crate) fn find_object_to_delete(
+    store: &ApiObjectStore,
+    resource: &Resource,
+    call: &Call,
+) -> Result<(ApiObjectKey, Arc<Value>), ApiError> {
+    let key = object_key(resource, &call.namespace, &call.name);
     let Some(object) = store.get(&key).cloned() else { return Err(ApiError::not_found(&key.to_string())) };
     for (field, word) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
         let wanted = &call.body["preconditions"][field];
@@ -42,21 +46,21 @@ pub(crate) fn find(store: &Store, resource: &Resource, call: &Call) -> Result<(K
 }
 
 /// Deletes an object or sets its deletion timestamp. A dry run changes nothing.
-pub(crate) fn delete(
-    store: &mut Store,
+pub(crate) fn delete_object(
+    store: &mut ApiObjectStore,
     resource: &Resource,
-    key: &Key,
+    key: &ApiObjectKey,
     policy: Option<&str>,
     now: Timestamp,
     dry: bool,
-) -> Option<Deletion> {
+) -> Option<DeletionResult> {
     let old = store.get(key)?.clone();
     let object = with_deletion_timestamp(&old, policy.filter(|_| resource.collected), now);
     if !has_finalizers(&object) {
-        return if dry { Some(old) } else { store.remove(key, Some(object)) }.map(Deletion::Removed);
+        return if dry { Some(old) } else { store.remove(key, Some(object)) }.map(DeletionResult::Removed);
     }
     let object = if dry || object == *old { Arc::new(object) } else { store.put(key.clone(), object) };
-    Some(Deletion::Terminating(object))
+    Some(DeletionResult::Terminating(object))
 }
 
 /// The object after the deletion request.
@@ -75,13 +79,13 @@ fn with_deletion_timestamp(old: &Value, policy: Option<&str>, now: Timestamp) ->
         finalizers.extend(wanted.map(|finalizer| json!(finalizer)));
         let same = finalizers.len() == before.len() && before.iter().all(|one| finalizers.contains(one));
         if finalizers.is_empty() {
-            remove(&mut object["metadata"], "finalizers");
+            remove_field(&mut object["metadata"], "finalizers");
         } else if !same {
             object["metadata"]["finalizers"] = json!(finalizers);
         }
     }
     if has_finalizers(&object) && object["metadata"]["deletionTimestamp"].is_null() {
-        object["metadata"]["deletionTimestamp"] = json!(seconds(now));
+        object["metadata"]["deletionTimestamp"] = json!(format_seconds(now));
         object["metadata"]["deletionGracePeriodSeconds"] = json!(0);
         if let Some(generation) = object["metadata"]["generation"].as_i64() {
             object["metadata"]["generation"] = json!(generation + 1);

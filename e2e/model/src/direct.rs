@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use crate::api_error::ApiError;
 use crate::call::{Call, Verb};
 use crate::resource::Resource;
-use crate::server::Server;
-use crate::write::remove;
+use crate::server::ApiServerModel;
+use crate::write::remove_field;
 
 /// The sender of these requests.
 const DIRECT_CLIENT: &str = "another-client";
@@ -15,7 +15,7 @@ const DIRECT_CLIENT: &str = "another-client";
 /// The resource of CustomResourceDefinitions.
 const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
-impl Server {
+impl ApiServerModel {
     /// Creates the CustomResourceDefinitions of all custom resources. They have only metadata.
     ///
     /// # Errors
@@ -38,7 +38,7 @@ impl Server {
         let known = self.known(resource)?;
         object["apiVersion"] = json!(known.api_version());
         object["kind"] = json!(known.kind);
-        remove(&mut object["metadata"], "resourceVersion");
+        remove_field(&mut object["metadata"], "resourceVersion");
         let status = object["status"].clone();
         let mut created = self.do_now(known, Verb::Create, "", object)?;
         if known.status && !status.is_null() {

@@ -23,7 +23,7 @@ pub struct Handling {
     /// How long the request takes to arrive.
     pub before: Duration,
     /// What the server does with it.
-    pub outcome: Outcome,
+    pub outcome: RequestOutcome,
     /// How long the response takes to arrive.
     pub after: Duration,
 }
@@ -36,15 +36,15 @@ impl Handling {
 }
 
 /// Without delays.
-impl From<Outcome> for Handling {
-    fn from(outcome: Outcome) -> Self {
+impl From<RequestOutcome> for Handling {
+    fn from(outcome: RequestOutcome) -> Self {
         Self { outcome, ..Self::default() }
     }
 }
 
 /// What the server does with a request.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Outcome {
+pub enum RequestOutcome {
     /// It is served.
     #[default]
     Serve,
@@ -70,12 +70,12 @@ pub enum Outcome {
 /// Decides whether an object may be stored.
 pub trait Admission: Send + Sync {
     /// Decides about a review. An implementation reads other objects through a client, as a webhook does.
-    fn admit(&self, review: Review) -> BoxFuture<'static, Result<(), ApiError>>;
+    fn admit(&self, review: AdmissionInput) -> BoxFuture<'static, Result<(), ApiError>>;
 }
 
 /// The input of an admission decision.
 #[derive(Clone, Debug)]
-pub struct Review {
+pub struct AdmissionInput {
     /// The request.
     pub call: Call,
     /// The object before the request; null for a create.

@@ -13,18 +13,18 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::delete::{FOREGROUND, ORPHAN, delete};
+use crate::delete::{FOREGROUND, ORPHAN, delete_object};
 use crate::resource::Resource;
-use crate::store::{Key, Store};
-use crate::write::{PreparedWrite, commit};
+use crate::store::{ApiObjectKey, ApiObjectStore};
+use crate::write::{PreparedWrite, commit_write};
 
 /// Performs one of the currently possible actions, selected by `choice`. Returns the object that it changed.
-pub(crate) fn collect(
-    store: &mut Store,
+pub(crate) fn run_garbage_collection_step(
+    store: &mut ApiObjectStore,
     resources: &BTreeMap<String, Resource>,
     now: Timestamp,
     choice: u64,
-) -> Option<Key> {
+) -> Option<ApiObjectKey> {
     let candidates = candidates(store, resources);
     if candidates.is_empty() {
         return None;
@@ -35,21 +35,21 @@ pub(crate) fn collect(
     match action {
         Action::Delete(policy) => {
             let resource = resources.get(&*key.resource)?;
-            delete(store, resource, &key, Some(policy), now, false)?;
+            delete_object(store, resource, &key, Some(policy), now, false)?;
         }
         Action::RemoveFinalizer(finalizer) => {
             let mut new = (*object).clone();
             if let Some(finalizers) = new["metadata"]["finalizers"].as_array_mut() {
                 finalizers.retain(|other| other != finalizer);
             }
-            commit(store, PreparedWrite { key: key.clone(), old: Some(object), new });
+            commit_write(store, PreparedWrite { key: key.clone(), old: Some(object), new });
         }
         Action::RemoveOwners(owners) => {
             let mut new = (*object).clone();
             if let Some(references) = new["metadata"]["ownerReferences"].as_array_mut() {
                 references.retain(|reference| !owners.contains(text(&reference["uid"])));
             }
-            commit(store, PreparedWrite { key: key.clone(), old: Some(object), new });
+            commit_write(store, PreparedWrite { key: key.clone(), old: Some(object), new });
         }
     }
     Some(key)
@@ -74,12 +74,12 @@ enum OwnerState {
     Unknown,
 }
 
-fn candidates(store: &Store, resources: &BTreeMap<String, Resource>) -> Vec<(Key, Action)> {
+fn candidates(store: &ApiObjectStore, resources: &BTreeMap<String, Resource>) -> Vec<(ApiObjectKey, Action)> {
     let mut actions = Vec::new();
     let mut blocked = BTreeSet::new();
     let mut owners_of_dependents = BTreeSet::new();
     let referenced_owners: BTreeSet<&str> = store.objects().flat_map(|(_, object)| uids(object)).collect();
-    let by_uid: BTreeMap<&str, (&Key, &Arc<Value>)> =
+    let by_uid: BTreeMap<&str, (&ApiObjectKey, &Arc<Value>)> =
         store.objects().map(|(key, object)| (text(&object["metadata"]["uid"]), (key, object))).collect();
     for (key, object) in store.objects() {
         let references = references(object);
@@ -139,9 +139,9 @@ fn policy(object: &Value, owner_waits: bool) -> &'static str {
 }
 
 fn owner_state(
-    by_uid: &BTreeMap<&str, (&Key, &Arc<Value>)>,
+    by_uid: &BTreeMap<&str, (&ApiObjectKey, &Arc<Value>)>,
     resources: &BTreeMap<String, Resource>,
-    dependent: &Key,
+    dependent: &ApiObjectKey,
     reference: &Value,
 ) -> OwnerState {
     let known = |resource: &Resource| {
@@ -149,7 +149,7 @@ fn owner_state(
             && reference["apiVersion"] == resource.api_version().as_str()
     };
     // The collector looks the owner up by name and kind, then compares the UID.
-    let matches = |(key, owner): &(&Key, &Arc<Value>)| {
+    let matches = |(key, owner): &(&ApiObjectKey, &Arc<Value>)| {
         reference["name"] == *key.name
             && (key.namespace.is_empty() || key.namespace == dependent.namespace)
             && reference["kind"] == owner["kind"]

@@ -71,10 +71,10 @@ mod write;
 
 pub use api_error::ApiError;
 pub use call::{Call, PatchKind, Verb};
-pub use connection::Connection;
-pub use fault::{Admission, FaultInjector, HandledRequest, Handling, Outcome, Review};
+pub use connection::ClientConnection;
+pub use fault::{Admission, AdmissionInput, FaultInjector, HandledRequest, Handling, RequestOutcome};
 pub use platform::{kubevirt_resources, platform_resources};
 pub use resource::Resource;
-pub use server::Server;
-pub use store::{Change, ChangeKind, Key};
+pub use server::ApiServerModel;
+pub use store::{ApiObjectKey, ChangeKind, ObjectChange};
 pub use watch::{WatchDelay, WatchEnd};

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use crate::api_error::ApiError;
 use crate::call::Call;
 use crate::resource::Resource;
-use crate::selector::Selector;
-use crate::store::Store;
-use crate::write::remove;
+use crate::selector::RequestSelectors;
+use crate::store::ApiObjectStore;
+use crate::write::remove_field;
 
 /// The state of paginated lists.
 #[derive(Debug, Default)]
@@ -27,11 +27,11 @@ impl Pages {
     /// One page, from the same state as the first page.
     pub(crate) fn list(
         &mut self,
-        store: &Store,
+        store: &ApiObjectStore,
         resource: &Resource,
         call: &Call,
     ) -> Result<Value, ApiError> {
-        let selector = Selector::of(call)?;
+        let selector = RequestSelectors::of(call)?;
         let token = call.parameter("continue").filter(|token| !token.is_empty());
         let (version, objects) = if let Some(token) = token {
             // A token stays valid until the history is compacted, even if it was used before.
@@ -68,8 +68,8 @@ impl Pages {
             .map(|item| {
                 let mut item = (**item).clone();
                 if !resource.typed_items {
-                    remove(&mut item, "apiVersion");
-                    remove(&mut item, "kind");
+                    remove_field(&mut item, "apiVersion");
+                    remove_field(&mut item, "kind");
                 }
                 item
             })

@@ -7,7 +7,7 @@ use crate::api_error::ApiError;
 use crate::call::PatchKind;
 
 /// `old` with the patch applied.
-pub(crate) fn patched(old: &Value, kind: PatchKind, patch: &Value) -> Result<Value, ApiError> {
+pub(crate) fn apply_patch(old: &Value, kind: PatchKind, patch: &Value) -> Result<Value, ApiError> {
     let mut new = old.clone();
     match kind {
         PatchKind::Merge if patch.is_object() => json_patch::merge(&mut new, patch),

@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use crate::api_error::ApiError;
 use crate::call::{Call, PatchKind, Verb};
-use crate::patch::patched;
+use crate::patch::apply_patch;
 use crate::resource::Resource;
 
 /// The `Scale` of an object.
-pub(crate) fn of(resource: &Resource, object: &Value) -> Result<Value, ApiError> {
+pub(crate) fn scale_of_object(resource: &Resource, object: &Value) -> Result<Value, ApiError> {
     let [spec_path, status_path, selector] = resource
         .scale
         .as_ref()
@@ -42,14 +42,14 @@ pub(crate) fn of(resource: &Resource, object: &Value) -> Result<Value, ApiError>
 }
 
 /// Translates a write of the scale into a patch of the object. Also returns the scale before and after.
-pub(crate) fn update(
+pub(crate) fn translate_scale_write(
     resource: &Resource,
     object: &Value,
     call: &Call,
 ) -> Result<(Call, Value, Value), ApiError> {
-    let old = of(resource, object)?;
+    let old = scale_of_object(resource, object)?;
     let new = match call.verb {
-        Verb::Patch(kind) => patched(&old, kind, &call.body)?,
+        Verb::Patch(kind) => apply_patch(&old, kind, &call.body)?,
         _ => call.body.clone(),
     };
     let replicas = &new["spec"]["replicas"];

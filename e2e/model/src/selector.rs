@@ -10,7 +10,7 @@ mod tests;
 
 /// The label and field selectors of a request.
 #[derive(Debug, Default)]
-pub(crate) struct Selector {
+pub(crate) struct RequestSelectors {
     labels: Vec<Label>,
     fields: Vec<Field>,
 }
@@ -39,7 +39,7 @@ struct Field {
     equal: bool,
 }
 
-impl Selector {
+impl RequestSelectors {
     /// The selectors of a list or a watch.
     ///
     /// # Errors

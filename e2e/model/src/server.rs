@@ -10,12 +10,12 @@ use vmpool_runtime::env::Task;
 
 use crate::api_error::ApiError;
 use crate::call::{Call, Verb};
-use crate::delete::{self, Deletion};
-use crate::fault::{Admission, FaultInjector, HandledRequest, Handling, Review};
+use crate::delete::{self, DeletionResult};
+use crate::fault::{Admission, AdmissionInput, FaultInjector, HandledRequest, Handling};
 use crate::pages::Pages;
 use crate::resource::Resource;
 use crate::scale;
-use crate::store::Store;
+use crate::store::ApiObjectStore;
 use crate::watch::{Watch, WatchDelay};
 use crate::write;
 
@@ -23,39 +23,39 @@ use crate::write;
 const ATTEMPTS: usize = 5;
 
 /// A change of each created object, as a mutating admission policy makes it.
-pub(crate) type Mutation = Arc<dyn Fn(&Call, &mut Value) + Send + Sync>;
+pub(crate) type MutatingPolicy = Arc<dyn Fn(&Call, &mut Value) + Send + Sync>;
 
 /// An API server in memory. Clones share the state.
 #[derive(Clone)]
-pub struct Server {
+pub struct ApiServerModel {
     pub(crate) env: Env,
     pub(crate) resources: Arc<BTreeMap<String, Resource>>,
-    pub(crate) state: Arc<Mutex<State>>,
+    pub(crate) state: Arc<Mutex<ApiServerModelState>>,
 }
 
 #[derive(Default)]
-pub(crate) struct State {
-    pub(crate) store: Store,
+pub(crate) struct ApiServerModelState {
+    pub(crate) store: ApiObjectStore,
     pub(crate) pages: Pages,
     pub(crate) watches: Vec<Watch>,
     pub(crate) opened: u64,
     pub(crate) delays: BTreeMap<(String, String), WatchDelay>,
     pub(crate) fault_injector: Option<Arc<Mutex<dyn FaultInjector>>>,
     pub(crate) admission: Option<Arc<dyn Admission>>,
-    pub(crate) mutation: Option<Mutation>,
+    pub(crate) mutation: Option<MutatingPolicy>,
     /// Requests that have not ended.
     pub(crate) in_flight: Vec<Task>,
     pub(crate) max_in_flight: usize,
     pub(crate) log: Vec<HandledRequest>,
 }
 
-impl std::fmt::Debug for Server {
+impl std::fmt::Debug for ApiServerModel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Server").finish_non_exhaustive()
     }
 }
 
-impl Server {
+impl ApiServerModel {
     /// A server with these resources and no object.
     pub fn new(env: &Env, resources: impl IntoIterator<Item = Resource>) -> Self {
         let resources = resources.into_iter().map(|resource| (resource.full_name(), resource)).collect();
@@ -70,15 +70,15 @@ impl Server {
         let resource = self.resource(call)?;
         match call.verb {
             Verb::List => {
-                let State { store, pages, .. } = &mut *self.state.lock();
+                let ApiServerModelState { store, pages, .. } = &mut *self.state.lock();
                 pages.list(store, resource, call).map(|list| (200, list))
             }
             Verb::Get => {
-                let key = write::key(resource, &call.namespace, &call.name);
+                let key = write::object_key(resource, &call.namespace, &call.name);
                 let object = self.state.lock().store.get(&key).cloned();
                 let object = object.ok_or_else(|| ApiError::not_found(&key.to_string()))?;
                 match call.subresource.as_str() {
-                    "scale" => scale::of(resource, &object).map(|scale| (200, scale)),
+                    "scale" => scale::scale_of_object(resource, &object).map(|scale| (200, scale)),
                     _ => Ok((200, (*object).clone())),
                 }
             }
@@ -96,13 +96,13 @@ impl Server {
             let (mut prepared, scales) = {
                 let store = &mut self.state.lock().store;
                 if scaling {
-                    let key = write::key(resource, &call.namespace, &call.name);
+                    let key = write::object_key(resource, &call.namespace, &call.name);
                     let object =
                         store.get(&key).cloned().ok_or_else(|| ApiError::not_found(&key.to_string()))?;
-                    let (update, old, new) = scale::update(resource, &object, call)?;
-                    (write::change(store, resource, &update)?, Some((old, new)))
+                    let (update, old, new) = scale::translate_scale_write(resource, &object, call)?;
+                    (write::prepare_change(store, resource, &update)?, Some((old, new)))
                 } else {
-                    (write::prepare(store, resource, call, now, random)?, None)
+                    (write::prepare_write(store, resource, call, now, random)?, None)
                 }
             };
             let mutation = self.state.lock().mutation.clone();
@@ -125,10 +125,11 @@ impl Server {
             let stored = if call.is_dry() {
                 Arc::new(prepared.new)
             } else {
-                write::commit(&mut state.store, prepared)
+                write::commit_write(&mut state.store, prepared)
             };
             state.publish();
-            let response = if scaling { scale::of(resource, &stored)? } else { (*stored).clone() };
+            let response =
+                if scaling { scale::scale_of_object(resource, &stored)? } else { (*stored).clone() };
             return Ok((if created { 201 } else { 200 }, response));
         }
         Err(ApiError::conflict(
@@ -137,17 +138,17 @@ impl Server {
     }
 
     async fn delete(&self, resource: &Resource, call: &Call) -> Result<(u16, Value), ApiError> {
-        let (_, old) = delete::find(&self.state.lock().store, resource, call)?;
+        let (_, old) = delete::find_object_to_delete(&self.state.lock().store, resource, call)?;
         self.admit(call, || ((*old).clone(), Value::Null)).await?;
         let now = self.env.now();
         let state = &mut *self.state.lock();
-        let (key, _) = delete::find(&state.store, resource, call)?;
+        let (key, _) = delete::find_object_to_delete(&state.store, resource, call)?;
         let policy = call.deletes_how("propagationPolicy");
-        let deleted = delete::delete(&mut state.store, resource, &key, policy, now, call.is_dry());
+        let deleted = delete::delete_object(&mut state.store, resource, &key, policy, now, call.is_dry());
         state.publish();
         match deleted {
-            Some(Deletion::Terminating(object)) => Ok((200, (*object).clone())),
-            Some(Deletion::Removed(object)) => {
+            Some(DeletionResult::Terminating(object)) => Ok((200, (*object).clone())),
+            Some(DeletionResult::Removed(object)) => {
                 let details = json!({ "name": &*key.name, "group": resource.group, "kind": resource.plural,
                     "uid": object["metadata"]["uid"] });
                 let status = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
@@ -163,7 +164,7 @@ impl Server {
         let admission = self.state.lock().admission.clone();
         let Some(admission) = admission.filter(|_| call.subresource != "status") else { return Ok(()) };
         let (old, new) = objects();
-        admission.admit(Review { call: call.clone(), old, new }).await
+        admission.admit(AdmissionInput { call: call.clone(), old, new }).await
     }
 
     pub(crate) fn resource(&self, call: &Call) -> Result<&Resource, ApiError> {
@@ -194,7 +195,7 @@ impl Server {
     }
 }
 
-impl State {
+impl ApiServerModelState {
     /// Delivers new changes to the watches.
     pub(crate) fn publish(&mut self) {
         let Self { store, watches, delays, .. } = self;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 /// Identifies an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key {
+pub struct ApiObjectKey {
     /// The resource with its group.
     pub resource: Arc<str>,
     /// The namespace; empty for cluster-scoped objects.
@@ -17,7 +17,7 @@ pub struct Key {
     pub name: Arc<str>,
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for ApiObjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} \"{}\"", self.resource, self.name)
     }
@@ -46,11 +46,11 @@ impl ChangeKind {
 
 /// One change of one object.
 #[derive(Clone, Debug)]
-pub struct Change {
+pub struct ObjectChange {
     /// The kind of change.
     pub kind: ChangeKind,
     /// The changed object.
-    pub key: Key,
+    pub key: ApiObjectKey,
     /// The object after the change; after a deletion, its last state.
     pub object: Arc<Value>,
     /// The object before the change.
@@ -60,16 +60,16 @@ pub struct Change {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Store {
-    objects: BTreeMap<Key, Arc<Value>>,
+pub(crate) struct ApiObjectStore {
+    objects: BTreeMap<ApiObjectKey, Arc<Value>>,
     version: u64,
-    history: Vec<Change>,
+    history: Vec<ObjectChange>,
     /// Watches cannot start at or before this version.
     compacted: u64,
     uids: u64,
 }
 
-impl Store {
+impl ApiObjectStore {
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
@@ -78,15 +78,15 @@ impl Store {
         self.compacted
     }
 
-    pub(crate) fn history(&self) -> &[Change] {
+    pub(crate) fn history(&self) -> &[ObjectChange] {
         &self.history
     }
 
-    pub(crate) fn get(&self, key: &Key) -> Option<&Arc<Value>> {
+    pub(crate) fn get(&self, key: &ApiObjectKey) -> Option<&Arc<Value>> {
         self.objects.get(key)
     }
 
-    pub(crate) fn objects(&self) -> impl Iterator<Item = (&Key, &Arc<Value>)> {
+    pub(crate) fn objects(&self) -> impl Iterator<Item = (&ApiObjectKey, &Arc<Value>)> {
         self.objects.iter()
     }
 
@@ -95,7 +95,7 @@ impl Store {
         &'a self,
         resource: &'a str,
         namespace: &'a str,
-    ) -> impl Iterator<Item = (&'a Key, &'a Arc<Value>)> {
+    ) -> impl Iterator<Item = (&'a ApiObjectKey, &'a Arc<Value>)> {
         self.objects.iter().filter(move |(key, _)| {
             &*key.resource == resource && (namespace.is_empty() || &*key.namespace == namespace)
         })
@@ -131,25 +131,25 @@ impl Store {
     }
 
     /// Stores an object with the next resource version.
-    pub(crate) fn put(&mut self, key: Key, mut object: Value) -> Arc<Value> {
+    pub(crate) fn put(&mut self, key: ApiObjectKey, mut object: Value) -> Arc<Value> {
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let object = Arc::new(object);
         let before = self.objects.insert(key.clone(), object.clone());
         let kind = if before.is_some() { ChangeKind::Modified } else { ChangeKind::Added };
-        self.history.push(Change { kind, key, object: object.clone(), before, version: self.version });
+        self.history.push(ObjectChange { kind, key, object: object.clone(), before, version: self.version });
         object
     }
 
     /// Removes an object. Watches receive `last`, or the stored object if `last` is `None`.
-    pub(crate) fn remove(&mut self, key: &Key, last: Option<Value>) -> Option<Arc<Value>> {
+    pub(crate) fn remove(&mut self, key: &ApiObjectKey, last: Option<Value>) -> Option<Arc<Value>> {
         let before = self.objects.remove(key)?;
         self.version += 1;
         let mut object = last.unwrap_or_else(|| (*before).clone());
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let object = Arc::new(object);
         let (kind, version) = (ChangeKind::Deleted, self.version);
-        self.history.push(Change {
+        self.history.push(ObjectChange {
             kind,
             key: key.clone(),
             object: object.clone(),

@@ -15,7 +15,7 @@ use kube::api::{
 use kube::runtime::watcher::{self, Event, watcher};
 use rstest::rstest;
 use serde_json::{Value, json};
-use vmpool_runtime::testing::{ManualClock, env};
+use vmpool_runtime::testing::{ManualClock, test_env};
 
 use super::*;
 
@@ -25,12 +25,12 @@ const MACHINES: &str = "virtualmachines.virtualization.deckhouse.io";
 
 struct World {
     clock: ManualClock,
-    server: Server,
+    server: ApiServerModel,
 }
 
 fn world() -> World {
     let clock = ManualClock::new();
-    World { server: Server::new(&env(&clock, 1), platform_resources()), clock }
+    World { server: ApiServerModel::new(&test_env(&clock, 1), platform_resources()), clock }
 }
 
 impl World {

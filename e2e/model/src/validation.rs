@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::api_error::ApiError;
 use crate::call::{Call, Verb};
 use crate::resource::Resource;
-use crate::store::Key;
+use crate::store::ApiObjectKey;
 
 /// Checks that API version and kind match the path.
 pub(crate) fn check_type(resource: &Resource, object: &Value) -> Result<(), ApiError> {
@@ -56,7 +56,7 @@ pub(crate) fn check_name(call: &Call, object: &Value) -> Result<(), ApiError> {
 pub(crate) fn check_preconditions(
     resource: &Resource,
     call: &Call,
-    key: &Key,
+    key: &ApiObjectKey,
     old: &Value,
     new: &mut Value,
 ) -> Result<(), ApiError> {
@@ -91,7 +91,7 @@ pub(crate) fn check_preconditions(
 }
 
 /// Refuses an update with a UID, because an update without an existing object creates one.
-pub(crate) fn check_no_uid(key: &Key, new: &Value) -> Result<(), ApiError> {
+pub(crate) fn check_no_uid(key: &ApiObjectKey, new: &Value) -> Result<(), ApiError> {
     match new["metadata"]["uid"].as_str().unwrap_or_default() {
         "" => Ok(()),
         uid => Err(ApiError::conflict(format!(
@@ -101,7 +101,7 @@ pub(crate) fn check_no_uid(key: &Key, new: &Value) -> Result<(), ApiError> {
 }
 
 /// Refuses a change of the namespace.
-pub(crate) fn check_namespace(key: &Key, new: &Value) -> Result<(), ApiError> {
+pub(crate) fn check_namespace(key: &ApiObjectKey, new: &Value) -> Result<(), ApiError> {
     let namespace = new["metadata"]["namespace"].as_str().unwrap_or_default();
     if !namespace.is_empty() && namespace != &*key.namespace {
         return Err(ApiError::bad_request(
@@ -112,7 +112,7 @@ pub(crate) fn check_namespace(key: &Key, new: &Value) -> Result<(), ApiError> {
 }
 
 /// Refuses changes of immutable metadata. Missing fields keep their value; all other immutable fields are reset later.
-pub(crate) fn check_immutable_fields(key: &Key, old: &Value, new: &Value) -> Result<(), ApiError> {
+pub(crate) fn check_immutable_fields(key: &ApiObjectKey, old: &Value, new: &Value) -> Result<(), ApiError> {
     let terminating = !old["metadata"]["deletionTimestamp"].is_null();
     let deletion = ["deletionTimestamp", "deletionGracePeriodSeconds"].into_iter().filter(|_| !terminating);
     let changed = ["uid"].into_iter().chain(deletion).find(|field| {
@@ -129,7 +129,7 @@ pub(crate) fn check_immutable_fields(key: &Key, old: &Value, new: &Value) -> Res
 }
 
 /// Refuses new finalizers on an object that is being deleted.
-pub(crate) fn check_finalizers(key: &Key, old: &Value, new: &Value) -> Result<(), ApiError> {
+pub(crate) fn check_finalizers(key: &ApiObjectKey, old: &Value, new: &Value) -> Result<(), ApiError> {
     if old["metadata"]["deletionTimestamp"].is_null() {
         return Ok(());
     }
@@ -145,7 +145,7 @@ pub(crate) fn check_finalizers(key: &Key, old: &Value, new: &Value) -> Result<()
 }
 
 /// Refuses more than one controlling owner.
-pub(crate) fn check_owners(key: &Key, new: &Value) -> Result<(), ApiError> {
+pub(crate) fn check_owners(key: &ApiObjectKey, new: &Value) -> Result<(), ApiError> {
     let owners = new["metadata"]["ownerReferences"].as_array().into_iter().flatten();
     if owners.filter(|owner| owner["controller"] == true).count() > 1 {
         return Err(ApiError::invalid(format!(

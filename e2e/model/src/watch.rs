@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use crate::api_error::ApiError;
 use crate::call::Call;
 use crate::resource::Resource;
-use crate::selector::Selector;
-use crate::store::{Change, ChangeKind, Store};
+use crate::selector::RequestSelectors;
+use crate::store::{ApiObjectStore, ChangeKind, ObjectChange};
 
 /// How a watch is delayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(crate) struct Watch {
     /// The sender and the resource.
     pub(crate) key: (String, String),
     namespace: String,
-    selector: Selector,
+    selector: RequestSelectors,
     bookmarks: bool,
     api_version: String,
     kind: String,
@@ -58,7 +58,7 @@ impl Watch {
     /// A refusal if a selector cannot be parsed.
     pub(crate) fn open(
         id: u64,
-        store: &Store,
+        store: &ApiObjectStore,
         resource: &Resource,
         call: &Call,
     ) -> Result<(Option<Self>, UnboundedReceiver<Bytes>), ApiError> {
@@ -70,7 +70,7 @@ impl Watch {
             id,
             key: (call.sender.clone(), resource.full_name()),
             namespace: call.namespace.clone(),
-            selector: Selector::of(call)?,
+            selector: RequestSelectors::of(call)?,
             bookmarks: call.parameter("allowWatchBookmarks") == Some("true"),
             api_version: resource.api_version(),
             kind: resource.kind.clone(),
@@ -91,7 +91,7 @@ impl Watch {
     }
 
     /// Delivers the events that `delay` allows; false if the receiver is gone.
-    pub(crate) fn follow(&mut self, history: &[Change], delay: WatchDelay) -> bool {
+    pub(crate) fn follow(&mut self, history: &[ObjectChange], delay: WatchDelay) -> bool {
         let behind = match delay {
             WatchDelay::None => 0,
             WatchDelay::Behind(events) => events,
@@ -116,7 +116,7 @@ impl Watch {
     }
 
     /// Skips all but the last pending change of each object.
-    pub(crate) fn coalesce(&mut self, history: &[Change]) {
+    pub(crate) fn coalesce(&mut self, history: &[ObjectChange]) {
         let mut last: BTreeMap<_, usize> = BTreeMap::new();
         let due: Vec<usize> =
             (self.position..history.len()).filter(|index| self.concerns(&history[*index])).collect();
@@ -138,7 +138,7 @@ impl Watch {
     }
 
     /// Repeats the last delivered event.
-    pub(crate) fn repeat(&self, history: &[Change]) {
+    pub(crate) fn repeat(&self, history: &[ObjectChange]) {
         let deliverable = history.get(..self.position).unwrap_or_default();
         let last = deliverable.iter().rev().find(|change| self.concerns(change));
         if let Some(change) = last {
@@ -147,7 +147,7 @@ impl Watch {
     }
 
     /// Sends a bookmark if the watch requested bookmarks.
-    pub(crate) fn bookmark(&self, history: &[Change]) {
+    pub(crate) fn bookmark(&self, history: &[ObjectChange]) {
         if !self.bookmarks {
             return;
         }
@@ -176,13 +176,13 @@ impl Watch {
         &self.key.1
     }
 
-    fn concerns(&self, change: &Change) -> bool {
+    fn concerns(&self, change: &ObjectChange) -> bool {
         *change.key.resource == *self.resource()
             && (self.namespace.is_empty() || *change.key.namespace == *self.namespace)
     }
 
     /// Delivers a change as the selector of the watch sees it.
-    fn deliver(&self, change: &Change) {
+    fn deliver(&self, change: &ObjectChange) {
         let before = change.before.as_ref().is_some_and(|before| self.selector.matches(before));
         let after = change.kind != ChangeKind::Deleted && self.selector.matches(&change.object);
         let kind = match (before, after) {

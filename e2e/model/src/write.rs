@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 
 use crate::api_error::ApiError;
 use crate::call::{Call, Verb};
-use crate::patch::patched;
+use crate::patch::apply_patch;
 use crate::resource::Resource;
-use crate::store::{Key, Store};
+use crate::store::{ApiObjectKey, ApiObjectStore};
 use crate::validation;
 
 /// The characters of generated names.
@@ -23,36 +23,36 @@ const SERVER_SET_FIELDS: [&str; 5] =
 
 /// The result of a write before it is stored.
 pub(crate) struct PreparedWrite {
-    pub(crate) key: Key,
+    pub(crate) key: ApiObjectKey,
     pub(crate) old: Option<Arc<Value>>,
     pub(crate) new: Value,
 }
 
 /// Computes the object that a write requests.
-pub(crate) fn prepare(
-    store: &mut Store,
+pub(crate) fn prepare_write(
+    store: &mut ApiObjectStore,
     resource: &Resource,
     call: &Call,
     now: Timestamp,
     random: u64,
 ) -> Result<PreparedWrite, ApiError> {
-    let key = key(resource, &call.namespace, &call.name);
+    let key = object_key(resource, &call.namespace, &call.name);
     match call.verb {
-        Verb::Create => create(store, resource, call, now, random),
+        Verb::Create => prepare_create(store, resource, call, now, random),
         Verb::Update if resource.creates_on_update && store.get(&key).is_none() => {
             validation::check_no_uid(&key, &call.body)?;
             let mut call = call.clone();
             // The object does not exist, so a resource version in the request means nothing.
-            remove(&mut call.body["metadata"], "resourceVersion");
-            create(store, resource, &call, now, random)
+            remove_field(&mut call.body["metadata"], "resourceVersion");
+            prepare_create(store, resource, &call, now, random)
         }
-        _ => change(store, resource, call),
+        _ => prepare_change(store, resource, call),
     }
 }
 
 /// Computes the object that a create requests.
-fn create(
-    store: &mut Store,
+fn prepare_create(
+    store: &mut ApiObjectStore,
     resource: &Resource,
     call: &Call,
     now: Timestamp,
@@ -80,13 +80,13 @@ fn create(
                 resource.kind
             )));
         }
-        name = generated(prefix, random);
+        name = generated_name(prefix, random);
         metadata.insert("name".into(), json!(name));
     }
     for field in SERVER_SET_FIELDS.into_iter().chain(["managedFields"]) {
         metadata.remove(field);
     }
-    let key = key(resource, &call.namespace, &name);
+    let key = object_key(resource, &call.namespace, &name);
     validation::check_owners(&key, &object)?;
     if store.get(&key).is_some() {
         return Err(ApiError::new(409, "AlreadyExists", format!("{key} already exists")));
@@ -94,20 +94,24 @@ fn create(
     let uid = store.new_uid();
     let metadata = metadata_of(&mut object)?;
     metadata.insert("uid".into(), json!(uid));
-    metadata.insert("creationTimestamp".into(), json!(seconds(now)));
+    metadata.insert("creationTimestamp".into(), json!(format_seconds(now)));
     if resource.generations {
         metadata.insert("generation".into(), json!(1));
     }
     if resource.status {
-        remove(&mut object, "status");
+        remove_field(&mut object, "status");
     }
     resource.fill(&mut object);
     Ok(PreparedWrite { key, old: None, new: object })
 }
 
 /// Computes the object that an update or a patch requests.
-pub(crate) fn change(store: &Store, resource: &Resource, call: &Call) -> Result<PreparedWrite, ApiError> {
-    let key = key(resource, &call.namespace, &call.name);
+pub(crate) fn prepare_change(
+    store: &ApiObjectStore,
+    resource: &Resource,
+    call: &Call,
+) -> Result<PreparedWrite, ApiError> {
+    let key = object_key(resource, &call.namespace, &call.name);
     if call.verb == Verb::Update {
         validation::check_type(resource, &call.body)?;
         validation::check_name(call, &call.body)?;
@@ -115,7 +119,7 @@ pub(crate) fn change(store: &Store, resource: &Resource, call: &Call) -> Result<
     }
     let Some(old) = store.get(&key).cloned() else { return Err(ApiError::not_found(&key.to_string())) };
     let mut new = match call.verb {
-        Verb::Patch(kind) => patched(&old, kind, &call.body)?,
+        Verb::Patch(kind) => apply_patch(&old, kind, &call.body)?,
         _ => call.body.clone(),
     };
     validation::check_type(resource, &new)?;
@@ -127,13 +131,13 @@ pub(crate) fn change(store: &Store, resource: &Resource, call: &Call) -> Result<
     if call.subresource == "status" {
         let status = new["status"].take();
         new = (*old).clone();
-        set(&mut new, "status", status);
+        set_or_remove_field(&mut new, "status", status);
     } else {
         validation::check_immutable_fields(&key, &old, &new)?;
         validation::check_finalizers(&key, &old, &new)?;
         validation::check_owners(&key, &new)?;
         if resource.status {
-            set(&mut new, "status", old["status"].clone());
+            set_or_remove_field(&mut new, "status", old["status"].clone());
         }
         let metadata = metadata_of(&mut new)?;
         for field in SERVER_SET_FIELDS.into_iter().chain(["generation", "name", "namespace"]) {
@@ -152,7 +156,7 @@ pub(crate) fn change(store: &Store, resource: &Resource, call: &Call) -> Result<
 }
 
 /// Stores the object if it differs from the stored one. A terminating object without finalizers is removed.
-pub(crate) fn commit(store: &mut Store, prepared: PreparedWrite) -> Arc<Value> {
+pub(crate) fn commit_write(store: &mut ApiObjectStore, prepared: PreparedWrite) -> Arc<Value> {
     let PreparedWrite { key, old, mut new } = prepared;
     drop_empty_metadata(&mut new);
     let Some(old) = old else { return store.put(key, new) };
@@ -169,9 +173,9 @@ pub(crate) fn commit(store: &mut Store, prepared: PreparedWrite) -> Arc<Value> {
     store.put(key, new)
 }
 
-pub(crate) fn key(resource: &Resource, namespace: &str, name: &str) -> Key {
+pub(crate) fn object_key(resource: &Resource, namespace: &str, name: &str) -> ApiObjectKey {
     let namespace = if resource.namespaced { namespace } else { "" };
-    Key { resource: resource.full_name().into(), namespace: namespace.into(), name: name.into() }
+    ApiObjectKey { resource: resource.full_name().into(), namespace: namespace.into(), name: name.into() }
 }
 
 pub(crate) fn has_finalizers(object: &Value) -> bool {
@@ -179,7 +183,7 @@ pub(crate) fn has_finalizers(object: &Value) -> bool {
 }
 
 /// The time in whole seconds, as the API stores it.
-pub(crate) fn seconds(time: Timestamp) -> String {
+pub(crate) fn format_seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
@@ -213,21 +217,21 @@ fn metadata_of(object: &mut Value) -> Result<&mut Map<String, Value>, ApiError> 
         .ok_or_else(|| ApiError::bad_request("metadata is no object"))
 }
 
-fn set(object: &mut Value, field: &str, value: Value) {
+fn set_or_remove_field(object: &mut Value, field: &str, value: Value) {
     if value.is_null() {
-        remove(object, field);
+        remove_field(object, field);
     } else {
         object[field] = value;
     }
 }
 
-pub(crate) fn remove(object: &mut Value, field: &str) {
+pub(crate) fn remove_field(object: &mut Value, field: &str) {
     if let Some(map) = object.as_object_mut() {
         map.remove(field);
     }
 }
 
-fn generated(prefix: &str, mut random: u64) -> String {
+fn generated_name(prefix: &str, mut random: u64) -> String {
     let mut name = prefix.to_owned();
     for _ in 0..5 {
         let (rest, digit) = (random / 27, random % 27);

@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::{duration::Delay, shared::Settings, shell};
+use crate::{duration::Delay, shared::SimulatorSettings, shell};
 use clap::{Parser, ValueEnum};
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -21,8 +21,8 @@ pub struct Cli {
     pub namespace: Option<String>,
 
     /// Platforms to simulate; the CustomResourceDefinitions of each must be installed
-    #[arg(long, env = "VMPOOL_SIM_PLATFORM", value_enum, default_value_t = Platform::Dvp)]
-    pub platform: Platform,
+    #[arg(long, env = "VMPOOL_SIM_PLATFORM", value_enum, default_value_t = SimulatedPlatform::Dvp)]
+    pub platform: SimulatedPlatform,
 
     /// Time from the creation of a machine's Pod to Running
     #[arg(long, env = "VMPOOL_SIM_START_DELAY", default_value = "200ms")]
@@ -71,12 +71,12 @@ pub struct Cli {
     pub health_address: SocketAddr,
 
     /// How long the API server may reject the simulator's nodes and storage classes at the start
-    #[arg(long, env = "VMPOOL_SIM_BOOTSTRAP_TIMEOUT", default_value = "60s", value_parser = crate::duration::parse)]
+    #[arg(long, env = "VMPOOL_SIM_BOOTSTRAP_TIMEOUT", default_value = "60s", value_parser = crate::duration::parse_go_duration)]
     pub bootstrap_timeout: Duration,
 
     /// Format of the log
-    #[arg(long, env = "VMPOOL_SIM_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
-    pub log_format: LogFormat,
+    #[arg(long, env = "VMPOOL_SIM_LOG_FORMAT", value_enum, default_value_t = SimulatorLogFormat::Text)]
+    pub log_format: SimulatorLogFormat,
 
     /// Log level, or directives such as "info,kube=debug"
     #[arg(long, env = "VMPOOL_SIM_LOG_LEVEL", default_value = "info")]
@@ -85,7 +85,7 @@ pub struct Cli {
 
 /// The platforms to simulate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Platform {
+pub enum SimulatedPlatform {
     /// The Deckhouse Virtualization Platform.
     Dvp,
     /// KubeVirt with CDI.
@@ -94,15 +94,15 @@ pub enum Platform {
     All,
 }
 
-impl From<Platform> for shell::Platforms {
-    fn from(platform: Platform) -> Self {
-        Self { dvp: platform != Platform::Kubevirt, kubevirt: platform != Platform::Dvp }
+impl From<SimulatedPlatform> for shell::Platforms {
+    fn from(platform: SimulatedPlatform) -> Self {
+        Self { dvp: platform != SimulatedPlatform::Kubevirt, kubevirt: platform != SimulatedPlatform::Dvp }
     }
 }
 
 /// Format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
+pub enum SimulatorLogFormat {
     /// Readable lines.
     Text,
     /// One JSON object per line.
@@ -111,11 +111,11 @@ pub enum LogFormat {
 
 impl Cli {
     /// The configuration of the shell; `seed` makes Pod names differ between runs.
-    pub fn config(&self, seed: u64) -> shell::Config {
-        shell::Config {
+    pub fn config(&self, seed: u64) -> shell::SimulatorConfig {
+        shell::SimulatorConfig {
             platforms: self.platform.into(),
             namespace: self.namespace.clone(),
-            settings: Settings {
+            settings: SimulatorSettings {
                 start_delay: self.start_delay,
                 stop_delay: self.stop_delay,
                 provisioning_delay: self.provisioning_delay,

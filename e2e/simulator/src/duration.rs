@@ -13,7 +13,7 @@ pub enum Delay {
 
 /// Why a text is not a [`Delay`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum DurationError {
+pub enum DelayError {
     /// Neither a sequence of numbers with units nor `never`.
     #[error("{0:?} is not a duration such as \"200ms\", \"1m30s\" or \"never\"")]
     NotADuration(String),
@@ -39,18 +39,18 @@ impl Delay {
 }
 
 impl FromStr for Delay {
-    type Err = DurationError;
+    type Err = DelayError;
 
     /// Parses `never` or a Go duration.
     ///
     /// # Errors
-    /// [`DurationError`] when the text is neither.
-    fn from_str(text: &str) -> Result<Self, DurationError> {
+    /// [`DelayError`] when the text is neither.
+    fn from_str(text: &str) -> Result<Self, DelayError> {
         let trimmed = text.trim();
         if trimmed == "never" {
             return Ok(Self::Never);
         }
-        parse(trimmed).map(Self::After)
+        parse_go_duration(trimmed).map(Self::After)
     }
 }
 
@@ -67,9 +67,9 @@ impl fmt::Display for Delay {
 /// `m`, `h`, or a plain `0`.
 ///
 /// # Errors
-/// [`DurationError`] for anything else, a sign included.
-pub fn parse(text: &str) -> Result<Duration, DurationError> {
-    let wrong = || DurationError::NotADuration(text.to_owned());
+/// [`DelayError`] for anything else, a sign included.
+pub fn parse_go_duration(text: &str) -> Result<Duration, DelayError> {
+    let wrong = || DelayError::NotADuration(text.to_owned());
     if text == "0" {
         return Ok(Duration::ZERO);
     }
@@ -97,7 +97,7 @@ pub fn parse(text: &str) -> Result<Duration, DurationError> {
     }
     match Duration::try_from_secs_f64(total) {
         Ok(duration) if duration <= LONGEST => Ok(duration),
-        _ => Err(DurationError::TooLong(text.to_owned())),
+        _ => Err(DelayError::TooLong(text.to_owned())),
     }
 }
 

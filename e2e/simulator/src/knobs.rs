@@ -218,7 +218,7 @@ fn when(value: &str) -> Result<Option<Delay>, String> {
     match value {
         "true" | "now" => Ok(Some(Delay::NONE)),
         "false" => Ok(None),
-        _ => value.parse().map(Some).map_err(|e: crate::duration::DurationError| e.to_string()),
+        _ => value.parse().map(Some).map_err(|e: crate::duration::DelayError| e.to_string()),
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 use vmpool_simulator::{
-    cli::{Cli, LogFormat},
+    cli::{Cli, SimulatorLogFormat},
     shell,
 };
 
@@ -25,7 +25,7 @@ async fn main() -> anyhow::Result<()> {
     let client = connect(&cli).await?;
     let stop = CancellationToken::new();
     stop_on_signals(stop.clone())?;
-    shell::run(client, cli.config(RandomState::new().hash_one("pods")), stop)
+    shell::run_simulator(client, cli.config(RandomState::new().hash_one("pods")), stop)
         .await
         .context("playing the platform")
 }
@@ -35,8 +35,10 @@ fn start_logging(cli: &Cli) -> anyhow::Result<()> {
     let colours = std::io::stderr().is_terminal();
     let registry = tracing_subscriber::registry().with(filter);
     match cli.log_format {
-        LogFormat::Text => registry.with(fmt::layer().with_ansi(colours).with_writer(std::io::stderr)).init(),
-        LogFormat::Json => registry.with(fmt::layer().json().with_writer(std::io::stderr)).init(),
+        SimulatorLogFormat::Text => {
+            registry.with(fmt::layer().with_ansi(colours).with_writer(std::io::stderr)).init();
+        }
+        SimulatorLogFormat::Json => registry.with(fmt::layer().json().with_writer(std::io::stderr)).init(),
     }
     Ok(())
 }

@@ -5,7 +5,7 @@
 /// Returns `None` for anything that is not a positive size.
 ///
 /// Source: Kubernetes documentation, "Quantity".
-pub fn bytes(quantity: &str) -> Option<u128> {
+pub fn parse_bytes(quantity: &str) -> Option<u128> {
     let text = quantity.trim();
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let (number, suffix) = text.split_at(split);

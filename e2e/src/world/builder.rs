@@ -3,18 +3,18 @@
 use serde_json::{Value, json};
 use vmpool_api::v1alpha2::API_VERSION;
 use vmpool_installation::installation::{CLASS, IMAGE};
-use vmpool_invariants::object::Kind;
-use vmpool_invariants::platform::PlatformName;
+use vmpool_invariants::object::TestedKind;
+use vmpool_invariants::platform::TestedPlatform;
 use vmpool_test_cluster::error::Result;
 
-use parts::push;
+use parts::push_list_item;
 
-pub use parts::Policy;
+pub use parts::PoolScaleDownPolicy;
 
 use super::condition::ready_replicas;
 use super::faults;
-use super::pool::Pool;
-use super::state::World;
+use super::pool::PoolHandle;
+use super::state::ScenarioWorld;
 
 mod kubevirt;
 mod parts;
@@ -24,23 +24,23 @@ mod tests;
 
 /// A pool to be created. By default its machines are small and have one root disk.
 #[must_use = "a pool is created by `create` or `ready`"]
-pub struct PoolBuilder<'w> {
-    world: &'w World,
+pub struct ScenarioPoolBuilder<'w> {
+    world: &'w ScenarioWorld,
     object: Value,
 }
 
-impl<'w> PoolBuilder<'w> {
-    pub(super) fn new(world: &'w World, name: &str) -> Self {
-        if world.platform() == PlatformName::KubeVirt {
-            return Self { world, object: kubevirt::object(world.namespace(), name) };
+impl<'w> ScenarioPoolBuilder<'w> {
+    pub(super) fn new(world: &'w ScenarioWorld, name: &str) -> Self {
+        if world.platform() == TestedPlatform::KubeVirt {
+            return Self { world, object: kubevirt::kubevirt_pool_object(world.namespace(), name) };
         }
         let object = json!({
             "apiVersion": API_VERSION,
-            "kind": Kind::Pool.name(),
+            "kind": TestedKind::Pool.name(),
             "metadata": { "name": name, "namespace": world.namespace() },
             "spec": {
                 "replicas": 0,
-                "scaleDownPolicy": Policy::NewestFirst.name(),
+                "scaleDownPolicy": PoolScaleDownPolicy::NewestFirst.name(),
                 "virtualMachineTemplate": {
                     "metadata": { "labels": { "app": name } },
                     "spec": {
@@ -58,7 +58,7 @@ impl<'w> PoolBuilder<'w> {
     }
 
     fn is_kubevirt(&self) -> bool {
-        self.world.platform() == PlatformName::KubeVirt
+        self.world.platform() == TestedPlatform::KubeVirt
     }
 
     /// Sets the number of replicas.
@@ -68,7 +68,7 @@ impl<'w> PoolBuilder<'w> {
     }
 
     /// Sets the scale-down policy.
-    pub fn policy(mut self, policy: Policy) -> Self {
+    pub fn policy(mut self, policy: PoolScaleDownPolicy) -> Self {
         if self.is_kubevirt() {
             kubevirt::set_policy(&mut self.object["spec"], policy);
             return self;
@@ -87,9 +87,9 @@ impl<'w> PoolBuilder<'w> {
             json!({ "type": "ObjectRef", "objectRef": { "kind": "ClusterVirtualImage", "name": IMAGE } });
         let disk = json!({ "persistentVolumeClaim": { "size": "64Mi" }, "dataSource": source });
         let spec = &mut self.object["spec"];
-        push(&mut spec["virtualDiskTemplates"], json!({ "name": name, "spec": disk }));
+        push_list_item(&mut spec["virtualDiskTemplates"], json!({ "name": name, "spec": disk }));
         let references = &mut spec["virtualMachineTemplate"]["spec"]["blockDeviceRefs"];
-        push(references, json!({ "kind": "VirtualDisk", "name": name }));
+        push_list_item(references, json!({ "kind": "VirtualDisk", "name": name }));
         self
     }
 
@@ -105,8 +105,8 @@ impl<'w> PoolBuilder<'w> {
 
     /// Sets a simulator setting for every machine of the pool, as an annotation in the template.
     pub fn knob(mut self, knob: &str, value: &str) -> Self {
-        self.object["spec"]["virtualMachineTemplate"]["metadata"]["annotations"][faults::annotation(knob)] =
-            json!(value);
+        self.object["spec"]["virtualMachineTemplate"]["metadata"]["annotations"]
+            [faults::simulator_annotation(knob)] = json!(value);
         self
     }
 
@@ -130,10 +130,10 @@ impl<'w> PoolBuilder<'w> {
     ///
     /// # Errors
     /// [`vmpool_test_cluster::Error::Api`] if the API server refuses the pool, [`vmpool_test_cluster::Error::Violations`].
-    pub async fn create(self) -> Result<Pool<'w>> {
+    pub async fn create(self) -> Result<PoolHandle<'w>> {
         let world = self.world;
-        let object = world.post(Kind::Pool, &self.object()).await?;
-        let pool = Pool::new(world, &object);
+        let object = world.post(TestedKind::Pool, &self.object()).await?;
+        let pool = PoolHandle::new(world, &object);
         world.check().await?;
         Ok(pool)
     }
@@ -141,8 +141,8 @@ impl<'w> PoolBuilder<'w> {
     /// Creates the pool and waits until all its machines run.
     ///
     /// # Errors
-    /// As [`PoolBuilder::create`], and [`vmpool_test_cluster::Error::Deadline`].
-    pub async fn ready(self) -> Result<Pool<'w>> {
+    /// As [`ScenarioPoolBuilder::create`], and [`vmpool_test_cluster::Error::Deadline`].
+    pub async fn ready(self) -> Result<PoolHandle<'w>> {
         let replicas = self.object["spec"]["replicas"].as_i64().unwrap_or_default();
         let pool = self.create().await?;
         pool.until(ready_replicas(replicas)).await?;

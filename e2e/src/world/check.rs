@@ -7,12 +7,12 @@ use vmpool_invariants::{self, Violation};
 use vmpool_test_cluster::control_plane::AuditEntry;
 use vmpool_test_cluster::error::{Error, Result};
 
-use super::state::World;
+use super::state::ScenarioWorld;
 
 /// The ConfigMap in which the simulator records violations.
 const VIOLATIONS: &str = "simulator-violations";
 
-impl World {
+impl ScenarioWorld {
     /// All requests that concern this namespace since the start of the scenario.
     ///
     /// # Errors
@@ -36,7 +36,7 @@ impl World {
         let mut found = {
             let actions = self.user_actions();
             let history = self.recorder.history();
-            vmpool_invariants::violations(&history, &actions, &audit, &Accounts::controller_user())
+            vmpool_invariants::check_history(&history, &actions, &audit, &Accounts::controller_user())
         };
         found.extend(self.simulator_violations().await?);
         fail_on(&found)

@@ -6,20 +6,20 @@ use serde_json::{Value, json};
 use vmpool_installation::programs::Component;
 use vmpool_test_cluster::error::{Error, Result};
 
-use super::pool::Pool;
-use super::removal::{Answer, post};
-use super::state::World;
+use super::pool::PoolHandle;
+use super::removal::{AggregatedApiResponse, post_json};
+use super::state::ScenarioWorld;
 
 /// A claim, or the release of a claimed machine, to be requested. By default it is sent by the administrator.
 #[must_use = "a request does nothing until it is sent"]
-pub struct ClaimRequest<'w> {
-    world: &'w World,
+pub struct ClaimRequestBuilder<'w> {
+    world: &'w ScenarioWorld,
     client: Client,
     path: String,
     body: Value,
 }
 
-impl ClaimRequest<'_> {
+impl ClaimRequestBuilder<'_> {
     /// Sends the request as another user.
     pub fn by(mut self, client: &Client) -> Self {
         self.client = client.clone();
@@ -36,16 +36,16 @@ impl ClaimRequest<'_> {
     ///
     /// # Errors
     /// [`Error::Violations`].
-    pub async fn send(self) -> Result<Answer> {
+    pub async fn send(self) -> Result<AggregatedApiResponse> {
         let world = self.world;
         let answer = self.send_unchecked().await;
         world.check().await?;
         Ok(answer)
     }
 
-    /// As [`ClaimRequest::send`], for parallel requests: the caller checks the invariants afterwards. What a release removes
+    /// As [`ClaimRequestBuilder::send`], for parallel requests: the caller checks the invariants afterwards. What a release removes
     /// is recorded for the invariants.
-    pub async fn send_unchecked(self) -> Answer {
+    pub async fn send_unchecked(self) -> AggregatedApiResponse {
         let text = |field: &str| self.body[field].as_str().unwrap_or_default();
         let uid = text("machineUID").to_owned();
         let removes = |then| self.body["dryRun"].is_null() && text("then") == then;
@@ -54,7 +54,7 @@ impl ClaimRequest<'_> {
         if removed {
             self.world.user_actions().request_removal(std::slice::from_ref(&uid));
         }
-        let answer = post(&self.client, &self.path, &self.body).await;
+        let answer = post_json(&self.client, &self.path, &self.body).await;
         if !answer.is_success() {
             let mut actions = self.world.user_actions();
             if replaced {
@@ -68,23 +68,23 @@ impl ClaimRequest<'_> {
     }
 }
 
-impl<'w> Pool<'w> {
+impl<'w> PoolHandle<'w> {
     /// A claim of a machine of this pool with this id, for one hour.
-    pub fn claim(&self, id: &str) -> ClaimRequest<'w> {
+    pub fn claim(&self, id: &str) -> ClaimRequestBuilder<'w> {
         let world = self.world();
         let body = json!({ "id": id, "durationSeconds": 3600 });
-        ClaimRequest { world, client: world.client(), path: self.subresource("claim"), body }
+        ClaimRequestBuilder { world, client: world.client(), path: self.subresource("claim"), body }
     }
 
     /// A release of a claimed machine.
-    pub fn release(&self, id: &str, machine_uid: &str, then: &str) -> ClaimRequest<'w> {
+    pub fn release(&self, id: &str, machine_uid: &str, then: &str) -> ClaimRequestBuilder<'w> {
         let world = self.world();
         let body = json!({ "id": id, "machineUID": machine_uid, "then": then });
-        ClaimRequest { world, client: world.client(), path: self.subresource("release"), body }
+        ClaimRequestBuilder { world, client: world.client(), path: self.subresource("release"), body }
     }
 }
 
-impl World {
+impl ScenarioWorld {
     /// A client whose requests reach one replica of the aggregated API, as the API server sends those of a user. Through
     /// the API server, all requests to a group reach the same replica.
     ///

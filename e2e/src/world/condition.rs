@@ -3,65 +3,68 @@
 use std::fmt;
 use std::sync::Arc;
 
-use vmpool_invariants::object::{Kind, Object};
-use vmpool_invariants::recorder::State;
+use vmpool_invariants::object::{JsonObject, TestedKind};
+use vmpool_invariants::recorder::RecordedState;
 
 /// A pool and its namespace at one moment.
 #[derive(Clone, Copy)]
-pub struct View<'a> {
+pub struct PoolView<'a> {
     /// All objects of the namespace.
-    pub state: &'a State,
+    pub state: &'a RecordedState,
     /// The pool's UID.
     pub uid: &'a str,
 }
 
-impl<'a> View<'a> {
+impl<'a> PoolView<'a> {
     /// The pool, if it exists.
-    pub fn pool(self) -> Option<&'a Object> {
-        self.state.get(Kind::Pool, self.uid)
+    pub fn pool(self) -> Option<&'a JsonObject> {
+        self.state.get(TestedKind::Pool, self.uid)
     }
 
     /// The machines of the pool, including terminating ones, ordered by name.
-    pub fn members(self) -> Vec<&'a Object> {
-        self.state.members(self.uid)
+    pub fn members(self) -> Vec<&'a JsonObject> {
+        self.state.machines_of_pool(self.uid)
     }
 
     /// The machines of the pool that are not terminating.
-    pub fn live(self) -> impl Iterator<Item = &'a Object> {
+    pub fn live(self) -> impl Iterator<Item = &'a JsonObject> {
         self.members().into_iter().filter(|member| !member.is_terminating())
     }
 
     /// The disks of the pool and its machines.
-    pub fn disks(self) -> Vec<&'a Object> {
-        let mut disks: Vec<_> = self.state.owned_by(Kind::Disk, self.uid).collect();
+    pub fn disks(self) -> Vec<&'a JsonObject> {
+        let mut disks: Vec<_> = self.state.owned_by(TestedKind::Disk, self.uid).collect();
         for member in self.members() {
-            disks.extend(self.state.owned_by(Kind::Disk, member.uid()));
+            disks.extend(self.state.owned_by(TestedKind::Disk, member.uid()));
         }
         disks
     }
 
     /// Events for the pool.
-    pub fn events(self) -> impl Iterator<Item = &'a Object> {
+    pub fn events(self) -> impl Iterator<Item = &'a JsonObject> {
         let uid = self.uid;
-        self.state.all(Kind::Event).filter(move |event| event.text("/involvedObject/uid") == uid)
+        self.state.all(TestedKind::Event).filter(move |event| event.text("/involvedObject/uid") == uid)
     }
 }
 
 /// A predicate with a text for failures.
 #[derive(Clone)]
-pub struct Condition {
+pub struct PoolPredicate {
     text: String,
-    holds: Arc<dyn Fn(View<'_>) -> bool + Send + Sync>,
+    holds: Arc<dyn Fn(PoolView<'_>) -> bool + Send + Sync>,
 }
 
-impl Condition {
+impl PoolPredicate {
     /// A custom condition. `text` completes "expected ...".
-    pub fn new(text: impl Into<String>, holds: impl Fn(View<'_>) -> bool + Send + Sync + 'static) -> Self {
+    pub fn new(
+        text: impl Into<String>,
+        holds: impl Fn(PoolView<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
         Self { text: text.into(), holds: Arc::new(holds) }
     }
 
     /// Whether the condition holds.
-    pub fn holds(&self, view: View<'_>) -> bool {
+    pub fn holds(&self, view: PoolView<'_>) -> bool {
         (self.holds)(view)
     }
 
@@ -73,27 +76,27 @@ impl Condition {
     }
 }
 
-impl fmt::Display for Condition {
+impl fmt::Display for PoolPredicate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
 /// The negation of a condition.
-pub fn not(condition: Condition) -> Condition {
-    Condition::new(format!("not {condition}"), move |view| !condition.holds(view))
+pub fn negate_condition(condition: PoolPredicate) -> PoolPredicate {
+    PoolPredicate::new(format!("not {condition}"), move |view| !condition.holds(view))
 }
 
 /// The pool exists.
-pub fn exists() -> Condition {
-    Condition::new("the pool", |view| view.pool().is_some())
+pub fn pool_exists() -> PoolPredicate {
+    PoolPredicate::new("the pool", |view| view.pool().is_some())
 }
 
 /// `status.readyReplicas` and `status.replicas` are both `count` for the current generation, so no machine is starting,
 /// surplus or terminating. The machines must agree, because a status can be older than the machines: where one was just
 /// replaced, the status still counts the former one, and a status of a KubeVirt pool names no generation.
-pub fn ready_replicas(count: i64) -> Condition {
-    Condition::new(format!("exactly {count} replicas, all ready"), move |view| {
+pub fn ready_replicas(count: i64) -> PoolPredicate {
+    PoolPredicate::new(format!("exactly {count} replicas, all ready"), move |view| {
         let members = view.members();
         view.pool().is_some_and(|pool| {
             let counts_current_spec = pool.is_kubevirt()
@@ -108,80 +111,82 @@ pub fn ready_replicas(count: i64) -> Condition {
 }
 
 /// A number in the pool's status, such as `replicas`, has this value.
-pub fn status(field: &str, value: i64) -> Condition {
+pub fn status_number(field: &str, value: i64) -> PoolPredicate {
     let pointer = format!("/status/{field}");
-    Condition::new(format!("status.{field} of {value}"), move |view| {
+    PoolPredicate::new(format!("status.{field} of {value}"), move |view| {
         view.pool().is_some_and(|pool| pool.number(&pointer) == Some(value))
     })
 }
 
 /// The pool's condition of this type has this status (`True`, `False`) and reason.
-pub fn condition(condition_type: &str, status: &str, reason: &str) -> Condition {
+pub fn pool_condition(condition_type: &str, status: &str, reason: &str) -> PoolPredicate {
     let (condition_type, status, reason) = (condition_type.to_owned(), status.to_owned(), reason.to_owned());
-    Condition::new(format!("condition {condition_type}={status}/{reason}"), move |view| {
+    PoolPredicate::new(format!("condition {condition_type}={status}/{reason}"), move |view| {
         let found = view.pool().and_then(|pool| pool.condition(&condition_type));
         found.is_some_and(|found| found["status"] == status.as_str() && found["reason"] == reason.as_str())
     })
 }
 
 /// The pool has no condition of this type.
-pub fn no_condition(condition_type: &str) -> Condition {
+pub fn no_condition(condition_type: &str) -> PoolPredicate {
     let condition_type = condition_type.to_owned();
-    Condition::new(format!("no condition {condition_type}"), move |view| {
+    PoolPredicate::new(format!("no condition {condition_type}"), move |view| {
         view.pool().is_some_and(|pool| pool.condition(&condition_type).is_none())
     })
 }
 
 /// The pool has this number of machines, including terminating ones.
-pub fn members(count: usize) -> Condition {
-    Condition::new(format!("{count} machines"), move |view| view.members().len() == count)
+pub fn machine_count(count: usize) -> PoolPredicate {
+    PoolPredicate::new(format!("{count} machines"), move |view| view.members().len() == count)
 }
 
 /// The pool has this number of machines that are not terminating.
-pub fn live_members(count: usize) -> Condition {
-    Condition::new(format!("{count} machines that are not terminating"), move |view| {
+pub fn live_members(count: usize) -> PoolPredicate {
+    PoolPredicate::new(format!("{count} machines that are not terminating"), move |view| {
         view.live().count() == count
     })
 }
 
 /// This number of the pool's machines is terminating.
-pub fn terminating(count: usize) -> Condition {
-    Condition::new(format!("{count} terminating machines"), move |view| {
+pub fn terminating_machine_count(count: usize) -> PoolPredicate {
+    PoolPredicate::new(format!("{count} terminating machines"), move |view| {
         view.members().iter().filter(|member| member.is_terminating()).count() == count
     })
 }
 
 /// This number of the pool's machines is in a phase, without terminating ones.
-pub fn in_phase(phase: &str, count: usize) -> Condition {
+pub fn in_phase(phase: &str, count: usize) -> PoolPredicate {
     let phase = phase.to_owned();
-    Condition::new(format!("{count} machines in phase {phase}"), move |view| {
+    PoolPredicate::new(format!("{count} machines in phase {phase}"), move |view| {
         view.live().filter(|member| member.phase() == phase).count() == count
     })
 }
 
 /// The pool and its machines have this number of disks.
-pub fn disks(count: usize) -> Condition {
-    Condition::new(format!("{count} disks"), move |view| view.disks().len() == count)
+pub fn disk_count(count: usize) -> PoolPredicate {
+    PoolPredicate::new(format!("{count} disks"), move |view| view.disks().len() == count)
 }
 
 /// There is an event with this reason for the pool.
-pub fn event(reason: &str) -> Condition {
+pub fn pool_event(reason: &str) -> PoolPredicate {
     let reason = reason.to_owned();
-    Condition::new(format!("an event {reason}"), move |view| {
+    PoolPredicate::new(format!("an event {reason}"), move |view| {
         view.events().any(|event| event.text("/reason") == reason)
     })
 }
 
 /// A machine with this UID exists, terminating or not.
-pub fn has_machine(machine: &Object) -> Condition {
+pub fn has_machine(machine: &JsonObject) -> PoolPredicate {
     let (uid, name) = (machine.uid().to_owned(), machine.name().to_owned());
-    Condition::new(format!("machine {name}"), move |view| view.state.get(Kind::Machine, &uid).is_some())
+    PoolPredicate::new(format!("machine {name}"), move |view| {
+        view.state.get(TestedKind::Machine, &uid).is_some()
+    })
 }
 
 /// The machine with this UID is in a phase.
-pub fn machine_phase(machine: &Object, phase: &str) -> Condition {
+pub fn machine_phase(machine: &JsonObject, phase: &str) -> PoolPredicate {
     let (uid, name, phase) = (machine.uid().to_owned(), machine.name().to_owned(), phase.to_owned());
-    Condition::new(format!("machine {name} in phase {phase}"), move |view| {
-        view.state.get(Kind::Machine, &uid).is_some_and(|machine| machine.phase() == phase)
+    PoolPredicate::new(format!("machine {name} in phase {phase}"), move |view| {
+        view.state.get(TestedKind::Machine, &uid).is_some_and(|machine| machine.phase() == phase)
     })
 }

@@ -4,12 +4,12 @@ use kube::Api;
 use kube::api::DeleteParams;
 use serde_json::json;
 use vmpool_api::v1alpha2::GROUP;
-use vmpool_invariants::object::Kind;
-use vmpool_test_cluster::control_plane::apply;
+use vmpool_invariants::object::TestedKind;
+use vmpool_test_cluster::control_plane::apply_manifests;
 use vmpool_test_cluster::error::{Error, Result};
 use vmpool_test_cluster::poll;
 
-use super::state::{DEADLINE, World};
+use super::state::{DEADLINE, ScenarioWorld};
 
 /// The core fraction that [`CoreFractions`] fills in for a machine with one core.
 pub const FRACTION_OF_ONE_CORE: &str = "10%";
@@ -19,11 +19,11 @@ pub const FRACTION_OF_MORE_CORES: &str = "50%";
 /// A policy with which the API server fills in `spec.cpu.coreFraction` of machines in the scenario's namespace, as the
 /// platform's own webhook does from the sizing policies of a class.
 pub struct CoreFractions<'w> {
-    world: &'w World,
+    world: &'w ScenarioWorld,
     name: String,
 }
 
-impl World {
+impl ScenarioWorld {
     /// Fills in the core fraction of every machine that is created or updated without one.
     ///
     /// # Errors
@@ -32,7 +32,7 @@ impl World {
         let name = format!("{}-core-fractions", self.namespace);
         let rule = json!({
             "apiGroups": [GROUP], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"],
-            "resources": [Kind::Machine.plural()] });
+            "resources": [TestedKind::Machine.plural()] });
         let fraction =
             format!("object.spec.cpu.cores == 1 ? '{FRACTION_OF_ONE_CORE}' : '{FRACTION_OF_MORE_CORES}'");
         let patch = format!("[JSONPatch{{op: 'add', path: '/spec/cpu/coreFraction', value: {fraction}}}]");
@@ -59,7 +59,7 @@ impl World {
                 "spec": { "policyName": name, "matchResources": { "namespaceSelector": here } },
             }),
         ];
-        apply(&self.client(), &objects, None).await?;
+        apply_manifests(&self.client(), &objects, None).await?;
         let fractions = CoreFractions { world: self, name };
         fractions.until_in_effect().await?;
         Ok(fractions)
@@ -70,10 +70,10 @@ impl CoreFractions<'_> {
     /// Polls with dry runs.
     async fn until_in_effect(&self) -> Result<()> {
         let what = || format!("the policy {} fills in core fractions", self.name);
-        poll::until(what, DEADLINE, async || {
-            let mut spec = super::foreign::smallest_spec(self.world.platform(), Kind::Machine);
+        poll::poll_until(what, DEADLINE, async || {
+            let mut spec = super::foreign::smallest_spec(self.world.platform(), TestedKind::Machine);
             spec["cpu"] = json!({ "cores": 1 });
-            let stored = self.world.dry_run(Kind::Machine, &spec).await?;
+            let stored = self.world.dry_run(TestedKind::Machine, &spec).await?;
             let fraction = &stored.data["spec"]["cpu"]["coreFraction"];
             Ok(if fraction == FRACTION_OF_ONE_CORE { Ok(()) } else { Err(fraction.to_string()) })
         })

@@ -7,21 +7,21 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::DeleteParams;
-use vmpool_installation::programs::{Accounts, Controller};
-use vmpool_invariants::object::{Kind, Object};
-use vmpool_invariants::recorder::History;
+use vmpool_installation::programs::{Accounts, ControllerProgram};
+use vmpool_invariants::object::{JsonObject, TestedKind};
+use vmpool_invariants::recorder::RecordedHistory;
 use vmpool_invariants::{Violation, disk_collection, leftovers, settled, shared_disks};
 use vmpool_test_cluster::deadline::Deadline;
 use vmpool_test_cluster::error::{Error, Result};
 
 use super::check::fail_on;
-use super::condition::View;
-use super::state::{DEADLINE, SETTLE, World};
+use super::condition::PoolView;
+use super::state::{DEADLINE, SETTLE, ScenarioWorld};
 
 /// Poll interval while the world has not settled.
 const POLL: Duration = Duration::from_millis(100);
 
-impl World {
+impl ScenarioWorld {
     /// Waits until every pool's status is correct and the controller has stopped writing, then checks for a while that
     /// this does not change (I8).
     ///
@@ -37,7 +37,10 @@ impl World {
                 tokio::time::sleep(SETTLE).await;
                 self.recorder().catch_up().await?;
                 found = self.errors();
-                found.extend(settled::writes(&self.audit()?[written..], &Accounts::controller_user()));
+                found.extend(settled::check_settled_writes(
+                    &self.audit()?[written..],
+                    &Accounts::controller_user(),
+                ));
             }
             if found.is_empty() || deadline.is_over() {
                 return fail_on(&found);
@@ -50,18 +53,21 @@ impl World {
     fn errors(&self) -> Vec<Violation> {
         let history = self.recorder().history();
         let state = history.state();
-        let pools = state.all(Kind::Pool).filter(|pool| !pool.is_terminating());
-        let errors =
-            pools.flat_map(|pool| settled::status_errors(pool, &View { state, uid: pool.uid() }.members()));
-        let shared = shared_disks::violations(state);
-        errors.chain(disk_collection::violations(state, Timestamp::now())).chain(shared).collect()
+        let pools = state.all(TestedKind::Pool).filter(|pool| !pool.is_terminating());
+        let errors = pools
+            .flat_map(|pool| settled::status_errors(pool, &PoolView { state, uid: pool.uid() }.members()));
+        let shared = shared_disks::check_shared_disks(state);
+        errors
+            .chain(disk_collection::check_disk_garbage_collection(state, Timestamp::now()))
+            .chain(shared)
+            .collect()
     }
 
     /// Waits until nothing remains of deleted pools (I9).
     pub(super) async fn until_nothing_is_left(&self) -> Result<()> {
-        let nothing_left = |history: &History| leftovers::violations(history).is_empty();
+        let nothing_left = |history: &RecordedHistory| leftovers::check_leftovers(history).is_empty();
         if self.recorder().until(DEADLINE, nothing_left).await?.is_err() {
-            fail_on(&leftovers::violations(&self.recorder().history()))?;
+            fail_on(&leftovers::check_leftovers(&self.recorder().history()))?;
         }
         self.check().await
     }
@@ -71,9 +77,10 @@ impl World {
     /// # Errors
     /// [`Error::Api`], [`Error::Deadline`], [`Error::Violations`].
     pub async fn clear(&self) -> Result<()> {
-        let pools: Vec<Object> = self.recorder().history().state().all(Kind::Pool).cloned().collect();
+        let pools: Vec<JsonObject> =
+            self.recorder().history().state().all(TestedKind::Pool).cloned().collect();
         for pool in &pools {
-            let deleted = self.api(Kind::Pool).delete(pool.name(), &DeleteParams::background()).await;
+            let deleted = self.api(TestedKind::Pool).delete(pool.name(), &DeleteParams::background()).await;
             match deleted {
                 Ok(_) => {}
                 Err(kube::Error::Api(status)) if status.code == 404 => {}
@@ -106,7 +113,7 @@ impl World {
     }
 }
 
-async fn stop(controller: &Arc<Controller>) -> Result<()> {
+async fn stop(controller: &Arc<ControllerProgram>) -> Result<()> {
     match controller.stop().await? {
         Some(status) if !status.success() => Err(Error::Unexpected {
             what: format!("{} exits successfully after SIGTERM", controller.identity()),

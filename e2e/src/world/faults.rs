@@ -5,36 +5,36 @@ use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use vmpool_invariants::object::{Kind, Object};
-use vmpool_test_cluster::control_plane::apply;
+use vmpool_invariants::object::{JsonObject, TestedKind};
+use vmpool_test_cluster::control_plane::apply_manifests;
 use vmpool_test_cluster::error::{Error, Result};
 use vmpool_test_cluster::poll;
 
 use super::objects::MANAGER;
-use super::state::{DEADLINE, World};
+use super::state::{DEADLINE, ScenarioWorld};
 
 /// The ConfigMap with the simulator's settings for a namespace.
 const KNOBS: &str = "simulator-knobs";
 
 /// The annotation for a simulator setting of one machine or disk.
-pub(super) fn annotation(knob: &str) -> String {
+pub(super) fn simulator_annotation(knob: &str) -> String {
     format!("simulator.vmpool.dev/{knob}")
 }
 
 /// A resource quota of a scenario.
 pub struct Quota<'w> {
-    world: &'w World,
+    world: &'w ScenarioWorld,
     name: String,
 }
 
 /// A policy with which the API server refuses writes in the scenario's namespace.
-pub struct Refusal<'w> {
-    world: &'w World,
+pub struct WriteRefusalPolicy<'w> {
+    world: &'w ScenarioWorld,
     name: String,
     probe: Probe,
 }
 
-impl World {
+impl ScenarioWorld {
     /// Sets a simulator setting for the whole namespace.
     ///
     /// # Errors
@@ -68,8 +68,8 @@ impl World {
     ///
     /// # Errors
     /// [`Error::Api`].
-    pub async fn knob_of(&self, kind: Kind, name: &str, knob: &str, value: Option<&str>) -> Result<()> {
-        let patch = json!({ "metadata": { "annotations": { annotation(knob): value } } });
+    pub async fn knob_of(&self, kind: TestedKind, name: &str, knob: &str, value: Option<&str>) -> Result<()> {
+        let patch = json!({ "metadata": { "annotations": { simulator_annotation(knob): value } } });
         self.patch(kind, name, &patch).await.map(drop)
     }
 
@@ -77,7 +77,7 @@ impl World {
     ///
     /// # Errors
     /// [`Error::Api`], [`Error::Deadline`].
-    pub async fn quota(&self, kind: Kind, most: usize) -> Result<Quota<'_>> {
+    pub async fn quota(&self, kind: TestedKind, most: usize) -> Result<Quota<'_>> {
         let quota = Quota { world: self, name: format!("most-{}", kind.plural()) };
         quota.set(kind, most).await?;
         Ok(quota)
@@ -87,7 +87,7 @@ impl World {
     ///
     /// # Errors
     /// [`Error::Api`], [`Error::Deadline`].
-    pub async fn refuse_creates(&self, kind: Kind, message: &str) -> Result<Refusal<'_>> {
+    pub async fn refuse_creates(&self, kind: TestedKind, message: &str) -> Result<WriteRefusalPolicy<'_>> {
         self.refuse(Probe::Create(kind), "CREATE", "false", message).await
     }
 
@@ -98,10 +98,10 @@ impl World {
     /// [`Error::Api`], [`Error::Deadline`].
     pub async fn refuse_updates(
         &self,
-        machine: &Object,
+        machine: &JsonObject,
         patch: Value,
         expression: &str,
-    ) -> Result<Refusal<'_>> {
+    ) -> Result<WriteRefusalPolicy<'_>> {
         let probe = Probe::Patch(machine.name().to_owned(), patch);
         self.refuse(probe, "UPDATE", expression, "the platform refuses this update").await
     }
@@ -110,23 +110,23 @@ impl World {
     ///
     /// # Errors
     /// [`Error::Api`], [`Error::Deadline`].
-    pub async fn refuse_machines_on(&self, disk: &str, message: &str) -> Result<Refusal<'_>> {
+    pub async fn refuse_machines_on(&self, disk: &str, message: &str) -> Result<WriteRefusalPolicy<'_>> {
         let refers = format!("object.spec.blockDeviceRefs.exists(ref, ref.name == '{disk}')");
         let expression = format!("object.metadata.name != '{PROBE}' && !{refers}");
-        self.refuse(Probe::Create(Kind::Machine), "CREATE", &expression, message).await
+        self.refuse(Probe::Create(TestedKind::Machine), "CREATE", &expression, message).await
     }
 
     /// The object of `kind` that the API server would store for this spec.
     ///
     /// # Errors
     /// [`Error::Api`].
-    pub(super) async fn dry_run(&self, kind: Kind, spec: &Value) -> Result<DynamicObject> {
+    pub(super) async fn dry_run(&self, kind: TestedKind, spec: &Value) -> Result<DynamicObject> {
         let doing = || Error::api(format!("creating {} as a dry run", kind.name()));
         self.tried_to_create(kind, spec).await?.map_err(doing())
     }
 
     /// Creates an object as a dry run. The inner result is the API server's verdict.
-    async fn tried_to_create(&self, kind: Kind, spec: &Value) -> Result<kube::Result<DynamicObject>> {
+    async fn tried_to_create(&self, kind: TestedKind, spec: &Value) -> Result<kube::Result<DynamicObject>> {
         let resource = self.platform.resource(kind);
         let probe = json!({
             "apiVersion": resource.api_version,
@@ -145,7 +145,7 @@ impl World {
         operation: &str,
         expression: &str,
         message: &str,
-    ) -> Result<Refusal<'_>> {
+    ) -> Result<WriteRefusalPolicy<'_>> {
         let resource = self.platform.resource(probe.kind());
         let name = format!("{}-{}", self.namespace, resource.plural);
         let rule = json!({
@@ -174,8 +174,8 @@ impl World {
                 },
             }),
         ];
-        apply(&self.client(), &objects, None).await?;
-        let refusal = Refusal { world: self, name, probe };
+        apply_manifests(&self.client(), &objects, None).await?;
+        let refusal = WriteRefusalPolicy { world: self, name, probe };
         refusal.until_in_effect(true).await?;
         Ok(refusal)
     }
@@ -187,16 +187,16 @@ const PROBE: &str = "is-the-rule-in-effect";
 /// A dry-run request that shows whether a policy is in effect.
 enum Probe {
     /// A create of this kind.
-    Create(Kind),
+    Create(TestedKind),
     /// A merge patch of this machine.
     Patch(String, Value),
 }
 
 impl Probe {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> TestedKind {
         match self {
             Self::Create(kind) => *kind,
-            Self::Patch(..) => Kind::Machine,
+            Self::Patch(..) => TestedKind::Machine,
         }
     }
 }
@@ -206,7 +206,7 @@ impl Quota<'_> {
     ///
     /// # Errors
     /// [`Error::Api`], [`Error::Deadline`].
-    pub async fn set(&self, kind: Kind, most: usize) -> Result<()> {
+    pub async fn set(&self, kind: TestedKind, most: usize) -> Result<()> {
         let resource = self.world.platform.resource(kind);
         let resource = format!("count/{}.{}", resource.plural, resource.group);
         let object = json!({
@@ -215,10 +215,10 @@ impl Quota<'_> {
             "metadata": { "name": self.name },
             "spec": { "hard": { &resource: most.to_string() } },
         });
-        apply(&self.world.client(), &[object], Some(&self.world.namespace)).await?;
+        apply_manifests(&self.world.client(), &[object], Some(&self.world.namespace)).await?;
         let wanted = most.to_string();
         let what = || format!("quota {} of {most} is in effect", self.name);
-        poll::until(what, DEADLINE, async || {
+        poll::poll_until(what, DEADLINE, async || {
             let stored = self.api().get(&self.name).await;
             let status =
                 stored.map_err(Error::api(format!("reading {}", self.name)))?.status.unwrap_or_default();
@@ -244,7 +244,7 @@ impl Quota<'_> {
     }
 }
 
-impl Refusal<'_> {
+impl WriteRefusalPolicy<'_> {
     /// Deletes the policy, and waits until it is not in effect.
     ///
     /// # Errors
@@ -268,7 +268,7 @@ impl Refusal<'_> {
     async fn until_in_effect(&self, refused: bool) -> Result<()> {
         let what =
             || format!("the policy {} {}", self.name, if refused { "refuses" } else { "is not in effect" });
-        poll::until(what, DEADLINE, async || {
+        poll::poll_until(what, DEADLINE, async || {
             Ok(match self.tried().await? {
                 Ok(_) if !refused => Ok(()),
                 Err(kube::Error::Api(status)) if refused && status.code == 403 => Ok(()),

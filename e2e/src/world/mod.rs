@@ -44,41 +44,45 @@ use kube::api::PostParams;
 use parking_lot::Mutex;
 use serde_json::json;
 
-pub use builder::{Policy, PoolBuilder};
-pub use claims::ClaimRequest;
+pub use builder::{PoolScaleDownPolicy, ScenarioPoolBuilder};
+pub use claims::ClaimRequestBuilder;
 pub use defaults::{CoreFractions, FRACTION_OF_MORE_CORES, FRACTION_OF_ONE_CORE};
-pub use faults::{Quota, Refusal};
-pub use mutations::{Change, Mutation};
-pub use pool::{Deletion, Pool};
-pub use removal::{Answer, KUBEVIRT_SUBRESOURCES, Removal, SUBRESOURCES};
-pub use state::{DEADLINE, SETTLE, World};
+pub use faults::{Quota, WriteRefusalPolicy};
+pub use mutations::{CreateChange, CreateMutationPolicy};
+pub use pool::{PoolDeletion, PoolHandle};
+pub use removal::{AggregatedApiResponse, KUBEVIRT_SUBRESOURCES, RemovalRequestBuilder, SUBRESOURCES};
+pub use state::{DEADLINE, SETTLE, ScenarioWorld};
 
-use vmpool_installation::installation::Installation;
-use vmpool_invariants::object::Kind;
-use vmpool_invariants::platform::PlatformName;
+use vmpool_installation::installation::ClusterInstallation;
+use vmpool_invariants::object::TestedKind;
+use vmpool_invariants::platform::TestedPlatform;
 use vmpool_invariants::recorder::Recorder;
 use vmpool_test_cluster::access::Access;
 use vmpool_test_cluster::error::{Error, Result};
 
 use self::state::Audited;
 
-impl World {
+impl ScenarioWorld {
     /// Creates a namespace on an installation and starts `controllers` controllers for it.
     ///
     /// # Errors
-    /// [`Error::Api`], and the errors of [`Controller::start`](vmpool_installation::programs::Controller::start).
-    pub async fn start(name: &str, installation: Arc<Installation>, controllers: usize) -> Result<Self> {
-        Self::start_on(PlatformName::Dvp, name, installation, controllers).await
+    /// [`Error::Api`], and the errors of [`ControllerProgram::start`](vmpool_installation::programs::ControllerProgram::start).
+    pub async fn start(
+        name: &str,
+        installation: Arc<ClusterInstallation>,
+        controllers: usize,
+    ) -> Result<Self> {
+        Self::start_on(TestedPlatform::Dvp, name, installation, controllers).await
     }
 
-    /// As [`World::start`], for pools of a platform.
+    /// As [`ScenarioWorld::start`], for pools of a platform.
     ///
     /// # Errors
-    /// As [`World::start`].
+    /// As [`ScenarioWorld::start`].
     pub async fn start_on(
-        platform: PlatformName,
+        platform: TestedPlatform,
         name: &str,
-        installation: Arc<Installation>,
+        installation: Arc<ClusterInstallation>,
         controllers: usize,
     ) -> Result<Self> {
         let access = installation.cluster().access();
@@ -96,15 +100,15 @@ impl World {
     /// # Errors
     /// [`Error::Api`].
     pub async fn visit(name: &str, access: Access) -> Result<Self> {
-        Self::open(PlatformName::Dvp, name, access, None).await
+        Self::open(TestedPlatform::Dvp, name, access, None).await
     }
 
     /// A world of another platform in the same namespace, with the same controllers. Its invariants are checked apart from those of
-    /// this one, and not at the end of the scenario unless it [settles](World::settles).
+    /// this one, and not at the end of the scenario unless it [settles](ScenarioWorld::settles).
     ///
     /// # Errors
     /// [`Error::Api`].
-    pub async fn beside(&self, platform: PlatformName) -> Result<Self> {
+    pub async fn beside(&self, platform: TestedPlatform) -> Result<Self> {
         let next = self.access.audit_mark();
         let recorder = Recorder::start_on(platform, self.access.client.clone(), &self.namespace).await?;
         Ok(Self {
@@ -122,10 +126,10 @@ impl World {
     }
 
     async fn open(
-        platform: PlatformName,
+        platform: TestedPlatform,
         name: &str,
         access: Access,
-        installation: Option<Arc<Installation>>,
+        installation: Option<Arc<ClusterInstallation>>,
     ) -> Result<Self> {
         let next = access.audit_mark();
         let namespace = unique_namespace(name);
@@ -152,16 +156,16 @@ impl World {
     }
 
     /// A builder for a pool.
-    pub fn pool(&self, name: &str) -> PoolBuilder<'_> {
-        PoolBuilder::new(self, name)
+    pub fn pool(&self, name: &str) -> ScenarioPoolBuilder<'_> {
+        ScenarioPoolBuilder::new(self, name)
     }
 
     /// An existing pool, such as one created by `kubectl apply`.
     ///
     /// # Errors
     /// [`Error::Api`], also if the pool does not exist.
-    pub async fn existing(&self, name: &str) -> Result<Pool<'_>> {
-        Ok(Pool::new(self, &self.get(Kind::Pool, name).await?))
+    pub async fn existing(&self, name: &str) -> Result<PoolHandle<'_>> {
+        Ok(PoolHandle::new(self, &self.get(TestedKind::Pool, name).await?))
     }
 }
 

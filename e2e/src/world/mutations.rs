@@ -3,19 +3,19 @@
 use kube::Api;
 use kube::api::DeleteParams;
 use serde_json::json;
-use vmpool_invariants::object::Kind;
-use vmpool_test_cluster::control_plane::apply;
+use vmpool_invariants::object::TestedKind;
+use vmpool_test_cluster::control_plane::apply_manifests;
 use vmpool_test_cluster::error::{Error, Result};
 use vmpool_test_cluster::poll;
 
-use super::state::{DEADLINE, World};
+use super::state::{DEADLINE, ScenarioWorld};
 
 /// A label that the policies add, so that a dry run shows whether they are in effect.
 const MARK: &str = "changed-by-policy";
 
 /// What a policy does to created objects.
 #[derive(Clone, Copy, Debug)]
-pub enum Change<'a> {
+pub enum CreateChange<'a> {
     /// It sets a label to this value.
     Label(&'a str, &'a str),
     /// It removes the owner references.
@@ -23,18 +23,22 @@ pub enum Change<'a> {
 }
 
 /// A policy with which the API server changes each object of a kind that is created in the scenario's namespace.
-pub struct Mutation<'w> {
-    world: &'w World,
+pub struct CreateMutationPolicy<'w> {
+    world: &'w ScenarioWorld,
     name: String,
-    kind: Kind,
+    kind: TestedKind,
 }
 
-impl World {
+impl ScenarioWorld {
     /// Changes each object of a kind that is created from now on. Waits until the policy is in effect.
     ///
     /// # Errors
     /// [`Error::Api`], [`Error::Deadline`].
-    pub async fn change_creates(&self, kind: Kind, change: Change<'_>) -> Result<Mutation<'_>> {
+    pub async fn change_creates(
+        &self,
+        kind: TestedKind,
+        change: CreateChange<'_>,
+    ) -> Result<CreateMutationPolicy<'_>> {
         let resource = self.platform().resource(kind);
         let name = format!("{}-changes-{}", self.namespace, resource.plural);
         let rule = json!({
@@ -45,8 +49,8 @@ impl World {
             json!({ "patchType": "ApplyConfiguration", "applyConfiguration": { "expression": object } })
         };
         let mutations = match change {
-            Change::Label(key, value) => vec![labels(&format!("'{MARK}': 'true', '{key}': '{value}'"))],
-            Change::NoOwner => {
+            CreateChange::Label(key, value) => vec![labels(&format!("'{MARK}': 'true', '{key}': '{value}'"))],
+            CreateChange::NoOwner => {
                 let remove = "[JSONPatch{op: 'remove', path: '/metadata/ownerReferences'}]";
                 let patch = format!("has(object.metadata.ownerReferences) ? {remove} : []");
                 let patch = json!({ "patchType": "JSONPatch", "jsonPatch": { "expression": patch } });
@@ -73,19 +77,19 @@ impl World {
                 "spec": { "policyName": name, "matchResources": { "namespaceSelector": here } },
             }),
         ];
-        apply(&self.client(), &objects, None).await?;
+        apply_manifests(&self.client(), &objects, None).await?;
         self.user_actions().policies += 1;
-        let mutation = Mutation { world: self, name, kind };
+        let mutation = CreateMutationPolicy { world: self, name, kind };
         mutation.until_in_effect(true).await?;
         Ok(mutation)
     }
 }
 
-impl Mutation<'_> {
+impl CreateMutationPolicy<'_> {
     /// Polls with dry runs.
     async fn until_in_effect(&self, is_expected: bool) -> Result<()> {
         let what = || format!("the policy {} is in effect: {is_expected}", self.name);
-        poll::until(what, DEADLINE, async || {
+        poll::poll_until(what, DEADLINE, async || {
             let spec = super::foreign::smallest_spec(self.world.platform(), self.kind);
             let stored = self.world.dry_run(self.kind, &spec).await?;
             let mark = stored.metadata.labels.as_ref().and_then(|labels| labels.get(MARK));

@@ -2,15 +2,15 @@
 
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::Value;
-use vmpool_invariants::object::{Kind, Object};
+use vmpool_invariants::object::{JsonObject, TestedKind};
 use vmpool_test_cluster::error::{Error, Result};
 
-use super::state::World;
+use super::state::ScenarioWorld;
 
 /// Field manager of writes by scenarios.
 pub(super) const MANAGER: &str = "vmpool-e2e-user";
 
-impl World {
+impl ScenarioWorld {
     /// Runs kubectl in the scenario's namespace and returns its output.
     ///
     /// # Errors
@@ -25,17 +25,17 @@ impl World {
     ///
     /// # Errors
     /// [`Error::Api`], also if the object does not exist.
-    pub async fn get(&self, kind: Kind, name: &str) -> Result<Object> {
+    pub async fn get(&self, kind: TestedKind, name: &str) -> Result<JsonObject> {
         let doing = format!("reading {} {name}", kind.name());
         let object = self.api(kind).get(name).await.map_err(Error::api(doing.clone()))?;
-        Object::try_from(object).map_err(Error::json(doing))
+        JsonObject::try_from(object).map_err(Error::json(doing))
     }
 
     /// Creates an object as a user does, and returns the stored object.
     ///
     /// # Errors
     /// [`Error::Api`], and the errors of [`Recorder::until_shown`](vmpool_invariants::recorder::Recorder::until_shown).
-    pub async fn post(&self, kind: Kind, object: &Value) -> Result<Object> {
+    pub async fn post(&self, kind: TestedKind, object: &Value) -> Result<JsonObject> {
         let doing = format!("creating {} {}", kind.name(), object["metadata"]["name"]);
         let typed = serde_json::from_value(object.clone()).map_err(Error::json(doing.clone()))?;
         let created =
@@ -46,8 +46,8 @@ impl World {
     /// Changes an object with a merge patch as a user does, and returns the stored object.
     ///
     /// # Errors
-    /// As [`World::post`].
-    pub async fn patch(&self, kind: Kind, name: &str, patch: &Value) -> Result<Object> {
+    /// As [`ScenarioWorld::post`].
+    pub async fn patch(&self, kind: TestedKind, name: &str, patch: &Value) -> Result<JsonObject> {
         let doing = format!("patching {} {name}", kind.name());
         let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         let patched = self.api(kind).patch(name, &params, &Patch::Merge(patch)).await;
@@ -56,8 +56,8 @@ impl World {
     }
 
     /// The object in the response to a write, once the recorder has observed it.
-    async fn written(&self, kind: Kind, answer: DynamicObject, doing: String) -> Result<Object> {
-        let object = Object::try_from(answer).map_err(Error::json(doing))?;
+    async fn written(&self, kind: TestedKind, answer: DynamicObject, doing: String) -> Result<JsonObject> {
+        let object = JsonObject::try_from(answer).map_err(Error::json(doing))?;
         self.recorder.until_shown(kind, &object).await?;
         Ok(object)
     }
@@ -66,8 +66,12 @@ impl World {
     ///
     /// # Errors
     /// [`Error::Api`], [`Error::Violations`].
-    pub async fn delete(&self, object: &Object) -> Result<()> {
-        let kind = if object.text("/kind") == Kind::Disk.name() { Kind::Disk } else { Kind::Machine };
+    pub async fn delete(&self, object: &JsonObject) -> Result<()> {
+        let kind = if object.text("/kind") == TestedKind::Disk.name() {
+            TestedKind::Disk
+        } else {
+            TestedKind::Machine
+        };
         self.user_actions().deleted.insert(object.uid().to_owned());
         let uid = Some(object.uid().to_owned());
         let params = DeleteParams::background().preconditions(Preconditions { uid, ..Default::default() });

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
-use vmpool_invariants::object::{Kind, Object};
+use vmpool_invariants::object::{JsonObject, TestedKind};
 use vmpool_test_cluster::error::{Error, Result};
 
-use super::condition::{Condition, View, exists, not};
-use super::state::{DEADLINE, World};
+use super::condition::{PoolPredicate, PoolView, negate_condition, pool_exists};
+use super::state::{DEADLINE, ScenarioWorld};
 
 /// The propagation policy of a pool's deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Deletion {
+pub enum PoolDeletion {
     /// The pool is deleted at once, and the garbage collector deletes the rest.
     Background,
     /// The pool is deleted last.
@@ -23,18 +23,18 @@ pub enum Deletion {
 
 /// A handle for a pool. It stays valid after the pool was deleted.
 #[derive(Clone)]
-pub struct Pool<'w> {
-    world: &'w World,
+pub struct PoolHandle<'w> {
+    world: &'w ScenarioWorld,
     name: String,
     uid: String,
 }
 
-impl<'w> Pool<'w> {
-    pub(super) fn new(world: &'w World, object: &Object) -> Self {
+impl<'w> PoolHandle<'w> {
+    pub(super) fn new(world: &'w ScenarioWorld, object: &JsonObject) -> Self {
         Self { world, name: object.name().to_owned(), uid: object.uid().to_owned() }
     }
 
-    pub(super) fn world(&self) -> &'w World {
+    pub(super) fn world(&self) -> &'w ScenarioWorld {
         self.world
     }
 
@@ -52,20 +52,27 @@ impl<'w> Pool<'w> {
     ///
     /// # Errors
     /// [`Error::Api`], also if the pool does not exist.
-    pub async fn get(&self) -> Result<Object> {
-        self.world.get(Kind::Pool, &self.name).await
+    pub async fn get(&self) -> Result<JsonObject> {
+        self.world.get(TestedKind::Pool, &self.name).await
     }
 
     /// The pool's machines, including terminating ones, ordered by age (oldest first), then by name.
     ///
     /// # Errors
     /// [`Error::Api`].
-    pub async fn machines(&self) -> Result<Vec<Object>> {
+    pub async fn machines(&self) -> Result<Vec<JsonObject>> {
         self.world.recorder().catch_up().await?;
-        let mut members: Vec<Object> =
-            self.world.recorder().history().state().members(&self.uid).into_iter().cloned().collect();
+        let mut members: Vec<JsonObject> = self
+            .world
+            .recorder()
+            .history()
+            .state()
+            .machines_of_pool(&self.uid)
+            .into_iter()
+            .cloned()
+            .collect();
         members.sort_by(|a, b| {
-            let key = |object: &Object| {
+            let key = |object: &JsonObject| {
                 (object.text("/metadata/creationTimestamp").to_owned(), object.name().to_owned())
             };
             key(a).cmp(&key(b))
@@ -73,11 +80,11 @@ impl<'w> Pool<'w> {
         Ok(members)
     }
 
-    /// The machine with this index in [`Pool::machines`].
+    /// The machine with this index in [`PoolHandle::machines`].
     ///
     /// # Errors
     /// [`Error::Unexpected`] if there are fewer machines, [`Error::Api`].
-    pub async fn machine(&self, place: usize) -> Result<Object> {
+    pub async fn machine(&self, place: usize) -> Result<JsonObject> {
         let members = self.machines().await?;
         members.get(place).cloned().ok_or_else(|| Error::Unexpected {
             what: format!("pool {} has a machine at index {place}", self.name),
@@ -89,11 +96,11 @@ impl<'w> Pool<'w> {
     ///
     /// # Errors
     /// [`Error::Api`].
-    pub async fn disks(&self) -> Result<Vec<Object>> {
+    pub async fn disks(&self) -> Result<Vec<JsonObject>> {
         self.world.recorder().catch_up().await?;
         let history = self.world.recorder().history();
-        let view = View { state: history.state(), uid: &self.uid };
-        let mut disks: Vec<Object> = view.disks().into_iter().cloned().collect();
+        let view = PoolView { state: history.state(), uid: &self.uid };
+        let mut disks: Vec<JsonObject> = view.disks().into_iter().cloned().collect();
         disks.sort_by(|a, b| a.name().cmp(b.name()));
         Ok(disks)
     }
@@ -103,7 +110,7 @@ impl<'w> Pool<'w> {
     /// # Errors
     /// [`Error::Command`] if kubectl fails, [`Error::Violations`].
     pub async fn scale(&self, replicas: i64) -> Result<()> {
-        let resource = self.world.platform().resource(Kind::Pool);
+        let resource = self.world.platform().resource(TestedKind::Pool);
         let target = format!("{}.{}/{}", resource.plural, resource.group, self.name);
         self.world.kubectl(&["scale", &target, &format!("--replicas={replicas}")]).await?;
         self.world.check().await
@@ -116,7 +123,7 @@ impl<'w> Pool<'w> {
     pub async fn scale_by_api(&self, replicas: i64) -> Result<()> {
         let patch = json!({ "spec": { "replicas": replicas } });
         self.world
-            .api(Kind::Pool)
+            .api(TestedKind::Pool)
             .patch_scale(&self.name, &PatchParams::default(), &Patch::Merge(&patch))
             .await
             .map_err(Error::api(format!("scaling pool {}", self.name)))?;
@@ -128,14 +135,14 @@ impl<'w> Pool<'w> {
     /// # Errors
     /// [`Error::Api`], [`Error::Violations`].
     pub async fn edit(&self, patch: &Value) -> Result<()> {
-        self.world.patch(Kind::Pool, &self.name, patch).await?;
+        self.world.patch(TestedKind::Pool, &self.name, patch).await?;
         self.world.check().await
     }
 
     /// Changes the stored device list and the disk templates.
     ///
     /// # Errors
-    /// As for [`Pool::edit`].
+    /// As for [`PoolHandle::edit`].
     pub async fn edit_templates(&self, edit: impl FnOnce(&mut Vec<Value>, &mut Vec<Value>)) -> Result<()> {
         let stored = self.get().await?;
         let list = |pointer: &str| stored.at(pointer).as_array().cloned().unwrap_or_default();
@@ -147,20 +154,20 @@ impl<'w> Pool<'w> {
         self.edit(&json!({ "spec": spec })).await
     }
 
-    /// Deletes the pool, without waiting for its machines: see [`Pool::leaves_nothing`].
+    /// Deletes the pool, without waiting for its machines: see [`PoolHandle::leaves_nothing`].
     ///
     /// # Errors
     /// [`Error::Api`], [`Error::Violations`].
-    pub async fn delete(&self, how: Deletion) -> Result<()> {
+    pub async fn delete(&self, how: PoolDeletion) -> Result<()> {
         let params = match how {
-            Deletion::Background => DeleteParams::background(),
-            Deletion::Foreground => DeleteParams::foreground(),
-            Deletion::Orphan => DeleteParams::orphan(),
+            PoolDeletion::Background => DeleteParams::background(),
+            PoolDeletion::Foreground => DeleteParams::foreground(),
+            PoolDeletion::Orphan => DeleteParams::orphan(),
         };
         let uid = self.uid.clone();
         let params = params.preconditions(kube::api::Preconditions { uid: Some(uid), ..Default::default() });
         self.world
-            .api(Kind::Pool)
+            .api(TestedKind::Pool)
             .delete(&self.name, &params)
             .await
             .map_err(Error::api(format!("deleting pool {}", self.name)))?;
@@ -172,7 +179,7 @@ impl<'w> Pool<'w> {
     /// # Errors
     /// [`Error::Deadline`] with the remaining objects.
     pub async fn leaves_nothing(&self) -> Result<()> {
-        self.until(not(exists())).await?;
+        self.until(negate_condition(pool_exists())).await?;
         self.world.until_nothing_is_left().await
     }
 
@@ -185,15 +192,15 @@ impl<'w> Pool<'w> {
     ///
     /// # Errors
     /// [`Error::Deadline`] with the last state of the pool and its machines, [`Error::Violations`].
-    pub async fn until(&self, condition: Condition) -> Result<()> {
+    pub async fn until(&self, condition: PoolPredicate) -> Result<()> {
         self.until_within(condition, DEADLINE).await
     }
 
     /// Waits for a condition at most for `deadline`, and checks the invariants.
     ///
     /// # Errors
-    /// As [`Pool::until`].
-    pub async fn until_within(&self, condition: Condition, deadline: Duration) -> Result<()> {
+    /// As [`PoolHandle::until`].
+    pub async fn until_within(&self, condition: PoolPredicate, deadline: Duration) -> Result<()> {
         self.world.wait_until(&self.name, &self.uid, &condition, deadline).await?;
         self.world.check().await
     }
@@ -202,7 +209,7 @@ impl<'w> Pool<'w> {
     ///
     /// # Errors
     /// [`Error::Deadline`] with the last state of the pool and its machines.
-    pub async fn sees(&self, condition: Condition) -> Result<()> {
+    pub async fn sees(&self, condition: PoolPredicate) -> Result<()> {
         self.world.wait_until(&self.name, &self.uid, &condition, DEADLINE).await
     }
 
@@ -210,7 +217,7 @@ impl<'w> Pool<'w> {
     ///
     /// # Errors
     /// [`Error::DidNotHold`] with the pool and its machines at the first violation.
-    pub async fn holds(&self, condition: Condition, duration: Duration) -> Result<()> {
+    pub async fn holds(&self, condition: PoolPredicate, duration: Duration) -> Result<()> {
         self.world.watch_hold(&self.name, &self.uid, &condition, duration).await?;
         self.world.check().await
     }

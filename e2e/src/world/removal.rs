@@ -6,12 +6,12 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{Method, Request};
 use kube::Client;
 use serde_json::{Value, json};
-use vmpool_invariants::object::Object;
-use vmpool_invariants::platform::PlatformName;
-use vmpool_test_cluster::error::{Error, Result, chain};
+use vmpool_invariants::object::JsonObject;
+use vmpool_invariants::platform::TestedPlatform;
+use vmpool_test_cluster::error::{Error, Result, error_with_causes};
 
-use super::pool::Pool;
-use super::state::World;
+use super::pool::PoolHandle;
+use super::state::ScenarioWorld;
 
 /// The group and version that are always served.
 pub const SUBRESOURCES: &str = "subresources.vmpool.dev/v1alpha1";
@@ -29,8 +29,8 @@ struct Target {
 
 /// A targeted removal to be requested. By default it is sent by the administrator, without dry run and without UIDs.
 #[must_use = "a removal does nothing until it is sent"]
-pub struct Removal<'w> {
-    world: &'w World,
+pub struct RemovalRequestBuilder<'w> {
+    world: &'w ScenarioWorld,
     client: Client,
     path: String,
     targets: Vec<Target>,
@@ -40,7 +40,7 @@ pub struct Removal<'w> {
 
 /// The response of the aggregated API.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
+pub struct AggregatedApiResponse {
     /// The HTTP status code; 0 if there was no response.
     pub code: u16,
     /// The body, usually a Status.
@@ -49,7 +49,7 @@ pub struct Answer {
     pub retry_after: Option<String>,
 }
 
-impl Answer {
+impl AggregatedApiResponse {
     /// Whether the response is a success.
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.code)
@@ -71,15 +71,15 @@ impl Answer {
     }
 }
 
-impl fmt::Display for Answer {
+impl fmt::Display for AggregatedApiResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.code, self.body)
     }
 }
 
-impl Removal<'_> {
+impl RemovalRequestBuilder<'_> {
     /// Adds a machine as a target.
-    pub fn target(mut self, machine: &Object) -> Self {
+    pub fn target(mut self, machine: &JsonObject) -> Self {
         self.targets.push(Target { name: machine.name().to_owned(), uid: machine.uid().to_owned() });
         self
     }
@@ -133,15 +133,15 @@ impl Removal<'_> {
     ///
     /// # Errors
     /// [`Error::Violations`].
-    pub async fn send(self) -> Result<Answer> {
+    pub async fn send(self) -> Result<AggregatedApiResponse> {
         let world = self.world;
         let answer = self.send_unchecked().await;
         world.check().await?;
         Ok(answer)
     }
 
-    /// As [`Removal::send`], for parallel requests: the caller checks the invariants afterwards.
-    pub async fn send_unchecked(mut self) -> Answer {
+    /// As [`RemovalRequestBuilder::send`], for parallel requests: the caller checks the invariants afterwards.
+    pub async fn send_unchecked(mut self) -> AggregatedApiResponse {
         let names: Value = self.targets.iter().map(|target| json!(target.name)).collect();
         if self.body["targets"].is_null() {
             self.body["targets"] = names;
@@ -149,7 +149,7 @@ impl Removal<'_> {
         let known = self.targets.iter().filter(|target| !self.dry_run && !target.uid.is_empty());
         let uids: Vec<String> = known.clone().map(|target| target.uid.clone()).collect();
         self.world.user_actions().request_removal(&uids);
-        let answer = post(&self.client, &self.path, &self.body).await;
+        let answer = post_json(&self.client, &self.path, &self.body).await;
         let mut actions = self.world.user_actions();
         if answer.is_refusal() {
             actions.removal_refused(&uids);
@@ -161,8 +161,9 @@ impl Removal<'_> {
 }
 
 /// Sends a POST with a JSON body.
-pub(super) async fn post(client: &Client, path: &str, body: &Value) -> Answer {
-    let lost = |what: String| Answer { code: 0, body: json!({ "message": what }), retry_after: None };
+pub(super) async fn post_json(client: &Client, path: &str, body: &Value) -> AggregatedApiResponse {
+    let lost =
+        |what: String| AggregatedApiResponse { code: 0, body: json!({ "message": what }), retry_after: None };
     let request = Request::builder().method(Method::POST).uri(path).header(CONTENT_TYPE, "application/json");
     let request = match request.body(kube::client::Body::from(body.to_string().into_bytes())) {
         Ok(request) => request,
@@ -170,7 +171,7 @@ pub(super) async fn post(client: &Client, path: &str, body: &Value) -> Answer {
     };
     let response = match client.send(request).await {
         Ok(response) => response,
-        Err(error) => return lost(chain(&error)),
+        Err(error) => return lost(error_with_causes(&error)),
     };
     let code = response.status().as_u16();
     let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
@@ -178,25 +179,36 @@ pub(super) async fn post(client: &Client, path: &str, body: &Value) -> Answer {
     match response.into_body().collect_bytes().await {
         Ok(bytes) => {
             let text = || json!({ "message": String::from_utf8_lossy(&bytes) });
-            Answer { code, body: serde_json::from_slice(&bytes).unwrap_or_else(|_| text()), retry_after }
+            AggregatedApiResponse {
+                code,
+                body: serde_json::from_slice(&bytes).unwrap_or_else(|_| text()),
+                retry_after,
+            }
         }
-        Err(error) => lost(chain(&error)),
+        Err(error) => lost(error_with_causes(&error)),
     }
 }
 
-impl<'w> Pool<'w> {
+impl<'w> PoolHandle<'w> {
     /// A targeted removal for this pool, without targets so far.
-    pub fn removal(&self) -> Removal<'w> {
+    pub fn removal(&self) -> RemovalRequestBuilder<'w> {
         let world = self.world();
         let path = self.subresource("scaledownwith");
-        Removal { world, client: world.client(), path, targets: Vec::new(), body: json!({}), dry_run: false }
+        RemovalRequestBuilder {
+            world,
+            client: world.client(),
+            path,
+            targets: Vec::new(),
+            body: json!({}),
+            dry_run: false,
+        }
     }
 
     /// The path of a subresource of the aggregated API.
     pub fn subresource(&self, name: &str) -> String {
         let group = match self.world().platform() {
-            PlatformName::Dvp => SUBRESOURCES,
-            PlatformName::KubeVirt => KUBEVIRT_SUBRESOURCES,
+            TestedPlatform::Dvp => SUBRESOURCES,
+            TestedPlatform::KubeVirt => KUBEVIRT_SUBRESOURCES,
         };
         let (namespace, pool) = (self.world().namespace(), self.name());
         format!("/apis/{group}/namespaces/{namespace}/virtualmachinepools/{pool}/{name}")
@@ -206,13 +218,13 @@ impl<'w> Pool<'w> {
     ///
     /// # Errors
     /// [`Error::Unexpected`] with the response if it is no success, [`Error::Violations`].
-    pub async fn remove(&self, machines: &[Object]) -> Result<()> {
-        let removal = machines.iter().fold(self.removal(), Removal::target);
+    pub async fn remove(&self, machines: &[JsonObject]) -> Result<()> {
+        let removal = machines.iter().fold(self.removal(), RemovalRequestBuilder::target);
         let answer = removal.send().await?;
         if answer.is_success() {
             return Ok(());
         }
-        let names: Vec<&str> = machines.iter().map(Object::name).collect();
+        let names: Vec<&str> = machines.iter().map(JsonObject::name).collect();
         Err(Error::Unexpected {
             what: format!("pool {} accepts the removal of {}", self.name(), names.join(", ")),
             last: answer.to_string(),

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use vmpool_invariants::object::{Kind, Object};
-use vmpool_invariants::recorder::State;
+use vmpool_invariants::object::{JsonObject, TestedKind};
+use vmpool_invariants::recorder::RecordedState;
 
-use super::condition::View;
-use super::state::World;
+use super::condition::PoolView;
+use super::state::ScenarioWorld;
 
 /// Number of printed lines of each program's log.
 const LOG_LINES: usize = 40;
@@ -15,7 +15,7 @@ const LOG_LINES: usize = 40;
 const EVENTS: usize = 20;
 
 /// The stored pool, and a line for each machine and disk.
-pub(super) fn summary(view: View<'_>) -> String {
+pub(super) fn summarize_pool(view: PoolView<'_>) -> String {
     let mut text = view.pool().map_or_else(|| "no such pool\n".to_owned(), brief_yaml);
     for member in view.members() {
         let _ = writeln!(text, "{}", machine_line(member));
@@ -27,7 +27,7 @@ pub(super) fn summary(view: View<'_>) -> String {
 }
 
 /// The pool without its template, which the scenario itself determines.
-fn brief_yaml(pool: &Object) -> String {
+fn brief_yaml(pool: &JsonObject) -> String {
     let brief = serde_json::json!({
         "metadata": {
             "name": pool.name(), "uid": pool.uid(), "generation": pool.at("/metadata/generation"),
@@ -40,22 +40,22 @@ fn brief_yaml(pool: &Object) -> String {
     serde_yaml_ng::to_string(&brief).unwrap_or_else(|_| brief.to_string())
 }
 
-fn machine_line(machine: &Object) -> String {
+fn machine_line(machine: &JsonObject) -> String {
     let terminating = if machine.is_terminating() { " terminating" } else { "" };
     let disks: Vec<&str> = machine.disk_references().collect();
     format!("machine {} {}{terminating} disks {disks:?}", machine.name(), phase(machine))
 }
 
-fn disk_line(disk: &Object) -> String {
+fn disk_line(disk: &JsonObject) -> String {
     let terminating = if disk.is_terminating() { " terminating" } else { "" };
     format!("disk {} {}{terminating}", disk.name(), phase(disk))
 }
 
-fn phase(object: &Object) -> &str {
+fn phase(object: &JsonObject) -> &str {
     if object.phase().is_empty() { "without a phase" } else { object.phase() }
 }
 
-fn event_line(event: &Object) -> String {
+fn event_line(event: &JsonObject) -> String {
     format!(
         "{} {} {} {}/{}: {}",
         event.text("/metadata/creationTimestamp"),
@@ -67,18 +67,18 @@ fn event_line(event: &Object) -> String {
     )
 }
 
-fn everything(state: &State) -> String {
+fn everything(state: &RecordedState) -> String {
     let mut text = String::new();
-    for pool in state.all(Kind::Pool) {
+    for pool in state.all(TestedKind::Pool) {
         let _ = writeln!(text, "{}", brief_yaml(pool));
     }
-    for machine in state.all(Kind::Machine) {
+    for machine in state.all(TestedKind::Machine) {
         let _ = writeln!(text, "{}", machine_line(machine));
     }
-    for disk in state.all(Kind::Disk) {
+    for disk in state.all(TestedKind::Disk) {
         let _ = writeln!(text, "{}", disk_line(disk));
     }
-    let mut events: Vec<&Object> = state.all(Kind::Event).collect();
+    let mut events: Vec<&JsonObject> = state.all(TestedKind::Event).collect();
     events.sort_by_key(|event| event.revision());
     let _ = writeln!(text, "-- the last events --");
     for event in &events[events.len().saturating_sub(EVENTS)..] {
@@ -87,7 +87,7 @@ fn everything(state: &State) -> String {
     text
 }
 
-impl World {
+impl ScenarioWorld {
     /// The full report about the scenario's namespace and programs.
     pub fn report(&self) -> String {
         let mut text = format!(

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use kube::api::DynamicObject;
 use kube::{Api, Client};
 use parking_lot::{Mutex, MutexGuard};
-use vmpool_installation::installation::Installation;
-use vmpool_installation::programs::Controller;
+use vmpool_installation::installation::ClusterInstallation;
+use vmpool_installation::programs::ControllerProgram;
 use vmpool_invariants::UserActions;
-use vmpool_invariants::object::Kind;
-use vmpool_invariants::platform::PlatformName;
+use vmpool_invariants::object::TestedKind;
+use vmpool_invariants::platform::TestedPlatform;
 use vmpool_invariants::recorder::Recorder;
 use vmpool_test_cluster::access::Access;
 use vmpool_test_cluster::control_plane::{AuditEntry, AuditMark, ControlPlane};
@@ -22,23 +22,23 @@ pub const DEADLINE: Duration = Duration::from_mins(1);
 pub const SETTLE: Duration = Duration::from_secs(2);
 
 /// The environment of a scenario.
-pub struct World {
-    pub(super) platform: PlatformName,
+pub struct ScenarioWorld {
+    pub(super) platform: TestedPlatform,
     pub(super) name: String,
     pub(super) namespace: String,
     pub(super) access: Access,
     /// The installation, if the project's programs are child processes of the harness.
-    pub(super) installation: Option<Arc<Installation>>,
-    pub(super) controllers: Mutex<Vec<Arc<Controller>>>,
+    pub(super) installation: Option<Arc<ClusterInstallation>>,
+    pub(super) controllers: Mutex<Vec<Arc<ControllerProgram>>>,
     pub(super) recorder: Recorder,
     pub(super) user_actions: Mutex<UserActions>,
     pub(super) audit: Mutex<Audited>,
     pub(super) begun: Instant,
 }
 
-impl World {
+impl ScenarioWorld {
     /// The platform of the scenario's pools.
-    pub fn platform(&self) -> PlatformName {
+    pub fn platform(&self) -> TestedPlatform {
         self.platform
     }
 
@@ -65,7 +65,7 @@ impl World {
     /// The scenario's cluster.
     ///
     /// # Panics
-    /// As [`World::installation`].
+    /// As [`ScenarioWorld::installation`].
     pub fn cluster(&self) -> &ControlPlane {
         self.installation().cluster()
     }
@@ -73,20 +73,20 @@ impl World {
     /// The scenario's installation.
     ///
     /// # Panics
-    /// If the world was opened by [`World::visit`], where the programs are not child processes.
-    pub fn installation(&self) -> &Installation {
+    /// If the world was opened by [`ScenarioWorld::visit`], where the programs are not child processes.
+    pub fn installation(&self) -> &ClusterInstallation {
         self.home()
     }
 
     /// The same, for uses beyond a borrow: the action of a trap, a task.
     ///
     /// # Panics
-    /// As [`World::installation`].
-    pub fn shared_installation(&self) -> Arc<Installation> {
+    /// As [`ScenarioWorld::installation`].
+    pub fn shared_installation(&self) -> Arc<ClusterInstallation> {
         self.home().clone()
     }
 
-    fn home(&self) -> &Arc<Installation> {
+    fn home(&self) -> &Arc<ClusterInstallation> {
         self.installation.as_ref().expect("the scenario was started on an installation")
     }
 
@@ -96,7 +96,7 @@ impl World {
     }
 
     /// An API for a kind in the scenario's namespace.
-    pub fn api(&self, kind: Kind) -> Api<DynamicObject> {
+    pub fn api(&self, kind: TestedKind) -> Api<DynamicObject> {
         self.platform.api(kind, self.client(), &self.namespace)
     }
 

@@ -2,16 +2,16 @@
 
 use kube::Client;
 use serde_json::{Value, json};
-use vmpool_invariants::object::Kind;
-use vmpool_test_cluster::control_plane::apply;
+use vmpool_invariants::object::TestedKind;
+use vmpool_test_cluster::control_plane::apply_manifests;
 use vmpool_test_cluster::error::{Error, Result};
 use vmpool_test_cluster::poll;
 
-use super::state::{DEADLINE, World};
+use super::state::{DEADLINE, ScenarioWorld};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-impl World {
+impl ScenarioWorld {
     /// A client of a user with these roles in the scenario's namespace, such as `edit`. Waits until the roles are in
     /// effect.
     ///
@@ -28,7 +28,7 @@ impl World {
     /// A client of a user with exactly these permissions (rules of a Role) in the scenario's namespace.
     ///
     /// # Errors
-    /// As [`World::user`].
+    /// As [`ScenarioWorld::user`].
     pub async fn user_with(&self, name: &str, rules: Value) -> Result<Client> {
         let role = json!({
             "apiVersion": format!("{RBAC}/v1"), "kind": "Role", "metadata": { "name": name }, "rules": rules });
@@ -59,7 +59,7 @@ impl World {
                 "subjects": [subject],
             })
         }));
-        apply(&self.client(), &objects, Some(self.namespace())).await?;
+        apply_manifests(&self.client(), &objects, Some(self.namespace())).await?;
         let client = self.cluster().service_account_client(self.namespace(), name).await?;
         if !is_nobody {
             self.until_in_effect(name, &client).await?;
@@ -69,18 +69,18 @@ impl World {
 
     /// Waits until the API server's watch has observed the roles.
     async fn until_in_effect(&self, name: &str, client: &Client) -> Result<()> {
-        let pools = self.platform.resource(Kind::Pool);
+        let pools = self.platform.resource(TestedKind::Pool);
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectRulesReview",
             "spec": { "namespace": self.namespace() },
         });
-        poll::until(
+        poll::poll_until(
             || format!("{name} has a permission for pools"),
             DEADLINE,
             async || {
                 let path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
-                let answer = super::removal::post(client, path, &review).await;
+                let answer = super::removal::post_json(client, path, &review).await;
                 let rules = answer.body.pointer("/status/resourceRules").and_then(Value::as_array);
                 let knows_pools = rules.into_iter().flatten().any(|rule| {
                     let groups = rule["apiGroups"].as_array().into_iter().flatten();
@@ -114,7 +114,7 @@ impl World {
             },
         });
         let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-        let answer = super::removal::post(&self.client(), path, &review).await;
+        let answer = super::removal::post_json(&self.client(), path, &review).await;
         answer.body.pointer("/status/allowed").and_then(Value::as_bool).ok_or_else(|| Error::Unexpected {
             what: format!("the API server decides whether {user} may {verb} {resource}"),
             last: answer.to_string(),

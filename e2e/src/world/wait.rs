@@ -2,29 +2,29 @@
 
 use std::time::Duration;
 
-use vmpool_invariants::recorder::{Change, History};
+use vmpool_invariants::recorder::{RecordedChange, RecordedHistory};
 use vmpool_test_cluster::deadline::Stopwatch;
 use vmpool_test_cluster::error::{Error, Result};
 
-use super::condition::{Condition, View};
+use super::condition::{PoolPredicate, PoolView};
 use super::report;
-use super::state::World;
+use super::state::ScenarioWorld;
 
-impl World {
+impl ScenarioWorld {
     /// Waits until a pool's condition holds.
     pub(super) async fn wait_until(
         &self,
         name: &str,
         uid: &str,
-        condition: &Condition,
+        condition: &PoolPredicate,
         deadline: Duration,
     ) -> Result<()> {
-        let holds = |history: &History| condition.holds(View { state: history.state(), uid });
+        let holds = |history: &RecordedHistory| condition.holds(PoolView { state: history.state(), uid });
         let waited = self.recorder.until(deadline, holds).await?;
         waited.map_err(|after| Error::Deadline {
             what: format!("pool {name}: expected {condition}"),
             after,
-            last: report::summary(View { state: self.recorder.history().state(), uid }),
+            last: report::summarize_pool(PoolView { state: self.recorder.history().state(), uid }),
         })
     }
 
@@ -33,7 +33,7 @@ impl World {
         &self,
         name: &str,
         uid: &str,
-        condition: &Condition,
+        condition: &PoolPredicate,
         duration: Duration,
     ) -> Result<()> {
         let watch = Stopwatch::start();
@@ -42,15 +42,15 @@ impl World {
             let history = self.recorder.history();
             (history.state().clone(), history.changes().len())
         };
-        check_held(name, condition, View { state: &state, uid }, watch)?;
+        check_held(name, condition, PoolView { state: &state, uid }, watch)?;
         loop {
             notices.mark_unchanged();
-            let new: Vec<Change> = self.recorder.history().changes()[seen..].to_vec();
+            let new: Vec<RecordedChange> = self.recorder.history().changes()[seen..].to_vec();
             // Changes are evaluated one by one, so that short-lived violations are found.
             for change in new {
                 state.apply(&change);
                 seen += 1;
-                check_held(name, condition, View { state: &state, uid }, watch)?;
+                check_held(name, condition, PoolView { state: &state, uid }, watch)?;
             }
             let left = duration.saturating_sub(watch.elapsed().time);
             match tokio::time::timeout(left, notices.changed()).await {
@@ -62,13 +62,13 @@ impl World {
     }
 }
 
-fn check_held(name: &str, condition: &Condition, view: View<'_>, watch: Stopwatch) -> Result<()> {
+fn check_held(name: &str, condition: &PoolPredicate, view: PoolView<'_>, watch: Stopwatch) -> Result<()> {
     if condition.holds(view) {
         return Ok(());
     }
     Err(Error::DidNotHold {
         what: format!("pool {name}: expected {condition}"),
         after: watch.elapsed(),
-        last: report::summary(view),
+        last: report::summarize_pool(view),
     })
 }

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::kind::{Kind, Target, set};
-use crate::operation::{Change, ServerField};
+use crate::kind::{ConformanceKind, ObjectTarget, set};
+use crate::operation::{ConformanceChange, ServerField};
 use crate::view::{ServerView, UNUSED_UID};
 
 /// The UID and resource version in a write.
@@ -12,10 +12,10 @@ pub(crate) type Preconditions = (Option<String>, Option<String>);
 impl ServerView {
     pub(crate) fn new_object(
         &self,
-        kind: Kind,
+        kind: ConformanceKind,
         name: Option<&'static str>,
         shape: u64,
-        with: &[Change],
+        with: &[ConformanceChange],
         id: usize,
     ) -> Value {
         let mut object = kind.object(shape, &self.namespace);
@@ -35,7 +35,7 @@ impl ServerView {
     }
 
     /// The fields of a change as JSON pointers and values; null removes a field.
-    pub(crate) fn fields(&self, kind: Kind, change: &Change) -> Vec<(String, Value)> {
+    pub(crate) fn fields(&self, kind: ConformanceKind, change: &ConformanceChange) -> Vec<(String, Value)> {
         let (of_content, of_status) = (
             |shape| {
                 let (path, value) = kind.content(shape);
@@ -45,48 +45,51 @@ impl ServerView {
         );
         let none_if_empty = |value: Value, empty: bool| if empty { Value::Null } else { value };
         match change {
-            Change::Nothing => Vec::new(),
-            Change::Labels(labels) => {
+            ConformanceChange::Nothing => Vec::new(),
+            ConformanceChange::Labels(labels) => {
                 let all: serde_json::Map<String, Value> =
                     labels.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
                 vec![("/metadata/labels".to_owned(), none_if_empty(json!(all), all.is_empty()))]
             }
-            Change::Annotation(note) => {
+            ConformanceChange::Annotation(note) => {
                 let value = note.map_or(Value::Null, |note| json!({ "note": note.to_string() }));
                 vec![("/metadata/annotations".to_owned(), value)]
             }
-            Change::Finalizers(all) => {
+            ConformanceChange::Finalizers(all) => {
                 vec![("/metadata/finalizers".to_owned(), none_if_empty(json!(all), all.is_empty()))]
             }
-            Change::Owners(owners) => {
-                let reference = |(at, (owner, blocks)): (usize, &(Option<Target>, bool))| {
+            ConformanceChange::Owners(owners) => {
+                let reference = |(at, (owner, blocks)): (usize, &(Option<ObjectTarget>, bool))| {
                     let uid = self.uid(*owner);
                     match owner {
                         Some(owner) => owner.kind.reference(&self.name(owner.name), uid, *blocks, at == 0),
-                        None => Kind::Pool.reference("missing", uid, *blocks, at == 0),
+                        None => ConformanceKind::Pool.reference("missing", uid, *blocks, at == 0),
                     }
                 };
                 let all: Vec<Value> = owners.iter().enumerate().map(reference).collect();
                 vec![("/metadata/ownerReferences".to_owned(), none_if_empty(json!(all), all.is_empty()))]
             }
-            Change::TwoControllers => {
+            ConformanceChange::TwoControllers => {
                 let other = "00000000-0000-4000-8000-00000000beef";
-                let all = [UNUSED_UID, other].map(|uid| Kind::Pool.reference("missing", uid, true, true));
+                let all = [UNUSED_UID, other]
+                    .map(|uid| ConformanceKind::Pool.reference("missing", uid, true, true));
                 vec![("/metadata/ownerReferences".to_owned(), json!(all))]
             }
-            Change::UnknownOwner => {
+            ConformanceChange::UnknownOwner => {
                 let all = [
                     json!({ "apiVersion": "test.dev/v1", "kind": "Gadget", "name": "x", "uid": UNUSED_UID }),
                 ];
                 vec![("/metadata/ownerReferences".to_owned(), json!(all))]
             }
-            Change::Status(shape) if kind.has_status() => vec![of_status(*shape)],
-            Change::Content(shape) | Change::Status(shape) => vec![of_content(*shape)],
-            Change::Both(shape) if kind.has_status() => vec![of_content(*shape), of_status(*shape)],
-            Change::Both(shape) => {
+            ConformanceChange::Status(shape) if kind.has_status() => vec![of_status(*shape)],
+            ConformanceChange::Content(shape) | ConformanceChange::Status(shape) => vec![of_content(*shape)],
+            ConformanceChange::Both(shape) if kind.has_status() => {
+                vec![of_content(*shape), of_status(*shape)]
+            }
+            ConformanceChange::Both(shape) => {
                 vec![of_content(*shape), ("/metadata/labels".to_owned(), json!({ "app": "db" }))]
             }
-            Change::ServerSet(field) => vec![Self::server_set(*field)],
+            ConformanceChange::ServerSet(field) => vec![Self::server_set(*field)],
         }
     }
 
@@ -104,7 +107,12 @@ impl ServerView {
         (format!("/metadata/{field}"), value)
     }
 
-    pub(crate) fn merge_patch(&self, kind: Kind, change: &Change, (uid, version): Preconditions) -> Value {
+    pub(crate) fn merge_patch(
+        &self,
+        kind: ConformanceKind,
+        change: &ConformanceChange,
+        (uid, version): Preconditions,
+    ) -> Value {
         let mut patch = json!({});
         for (path, value) in self.fields(kind, change) {
             set(&mut patch, &path, value);
@@ -117,7 +125,12 @@ impl ServerView {
         patch
     }
 
-    pub(crate) fn json_patch(&self, kind: Kind, change: &Change, (uid, version): Preconditions) -> Value {
+    pub(crate) fn json_patch(
+        &self,
+        kind: ConformanceKind,
+        change: &ConformanceChange,
+        (uid, version): Preconditions,
+    ) -> Value {
         let tests = [("uid", uid), ("resourceVersion", version)].into_iter().filter_map(|(field, precondition)| {
             precondition.map(|precondition| json!({ "op": "test", "path": format!("/metadata/{field}"), "value": precondition }))
         });

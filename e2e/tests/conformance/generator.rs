@@ -2,22 +2,23 @@
 
 use vmpool_runtime::testing::SeededRandom;
 
-use crate::kind::{Kind, Name, Target};
+use crate::kind::{ConformanceKind, Name, ObjectTarget};
 use crate::operation::{
-    Change, Operation, PatchFormat, Precondition, ScaleMethod, Selector, ServerField, Since, Step,
+    ConformanceChange, ConformanceOperation, NumberedOperation, PatchFormat, Precondition, ScaleMethod,
+    SelectorWithLabels, ServerField, Since,
 };
 
-const SELECTORS: [Selector; 10] = [
-    Selector("", &[]),
-    Selector("app=web", &[("app", "web")]),
-    Selector("app==db", &[("app", "db")]),
-    Selector("app", &[("app", "web")]),
-    Selector("!app", &[("tier", "front")]),
-    Selector("app!=web", &[("app", "db")]),
-    Selector("app in (web,other)", &[("app", "web")]),
-    Selector("app notin (web, other)", &[]),
-    Selector("app=web,tier=front", &[("app", "web"), ("tier", "front")]),
-    Selector("tier in (front),app!=db", &[("tier", "front")]),
+const SELECTORS: [SelectorWithLabels; 10] = [
+    SelectorWithLabels("", &[]),
+    SelectorWithLabels("app=web", &[("app", "web")]),
+    SelectorWithLabels("app==db", &[("app", "db")]),
+    SelectorWithLabels("app", &[("app", "web")]),
+    SelectorWithLabels("!app", &[("tier", "front")]),
+    SelectorWithLabels("app!=web", &[("app", "db")]),
+    SelectorWithLabels("app in (web,other)", &[("app", "web")]),
+    SelectorWithLabels("app notin (web, other)", &[]),
+    SelectorWithLabels("app=web,tier=front", &[("app", "web"), ("tier", "front")]),
+    SelectorWithLabels("tier in (front),app!=db", &[("tier", "front")]),
 ];
 
 const LABELS: [&[(&str, &str)]; 5] =
@@ -32,22 +33,22 @@ const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 pub(crate) struct Generator {
     random: SeededRandom,
     /// Objects that may exist: most operations target one of them.
-    known: Vec<Target>,
-    steps: Vec<Step>,
+    known: Vec<ObjectTarget>,
+    steps: Vec<NumberedOperation>,
 }
 
 impl Generator {
     /// The sequence of a seed.
-    pub(crate) fn sequence(seed: u64) -> Vec<Step> {
+    pub(crate) fn sequence(seed: u64) -> Vec<NumberedOperation> {
         let mut generator = Self { random: SeededRandom::new(seed), known: Vec::new(), steps: Vec::new() };
         let length = generator.random.number(10..=25);
         while generator.steps.len() as u64 <= length {
             let (id, op) = (generator.steps.len(), generator.op());
-            if let Operation::Create { kind, name, dry: false, .. } = op {
+            if let ConformanceOperation::Create { kind, name, dry: false, .. } = op {
                 let name = name.map_or(Name::Of(id), Name::Given);
-                generator.known.push(Target { kind, name });
+                generator.known.push(ObjectTarget { kind, name });
             }
-            generator.steps.push(Step { id, op });
+            generator.steps.push(NumberedOperation { id, op });
         }
         let mut steps = generator.steps;
         block_owners_with_finalizers(&mut steps);
@@ -66,32 +67,32 @@ impl Generator {
         self.random.one(of).expect("a table that is not empty").clone()
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ConformanceKind {
         match self.below(16) {
-            0..=3 => Kind::Pool,
-            4..=8 => Kind::Machine,
-            9..=12 => Kind::Disk,
-            13 => Kind::Revision,
-            14 => Kind::Lease,
-            _ => Kind::Event,
+            0..=3 => ConformanceKind::Pool,
+            4..=8 => ConformanceKind::Machine,
+            9..=12 => ConformanceKind::Disk,
+            13 => ConformanceKind::Revision,
+            14 => ConformanceKind::Lease,
+            _ => ConformanceKind::Event,
         }
     }
 
-    fn target(&self) -> Target {
+    fn target(&self) -> ObjectTarget {
         if self.known.is_empty() || self.percent(8) {
-            Target { kind: self.kind(), name: Name::Given(self.one(&NAMES)) }
+            ObjectTarget { kind: self.kind(), name: Name::Given(self.one(&NAMES)) }
         } else {
             self.one(&self.known)
         }
     }
 
-    fn target_of(&self, kinds: &[Kind]) -> Option<Target> {
-        let known: Vec<Target> =
+    fn target_of(&self, kinds: &[ConformanceKind]) -> Option<ObjectTarget> {
+        let known: Vec<ObjectTarget> =
             self.known.iter().filter(|target| kinds.contains(&target.kind)).copied().collect();
         (!known.is_empty()).then(|| self.one(&known))
     }
 
-    fn op(&self) -> Operation {
+    fn op(&self) -> ConformanceOperation {
         if self.known.len() < 2 {
             return self.create();
         }
@@ -100,10 +101,10 @@ impl Generator {
             20..=24 => {
                 let target = self.target();
                 let subresource = if self.percent(30) { self.one(&["status", "scale"]) } else { "" };
-                Operation::Get { target, subresource }
+                ConformanceOperation::Get { target, subresource }
             }
             25..=33 => self.list(),
-            34..=37 => Operation::Continue { limit: self.below(3) },
+            34..=37 => ConformanceOperation::Continue { limit: self.below(3) },
             38..=48 => self.put(),
             49..=71 => self.patch(),
             72..=77 => self.scale(),
@@ -112,67 +113,67 @@ impl Generator {
         }
     }
 
-    fn create(&self) -> Operation {
+    fn create(&self) -> ConformanceOperation {
         let kind = self.kind();
         let name = (!self.percent(15)).then(|| self.one(&NAMES));
         let mut with = Vec::new();
         if self.percent(50) {
-            with.push(Change::Labels(self.one(&LABELS)));
+            with.push(ConformanceChange::Labels(self.one(&LABELS)));
         }
         if self.percent(25) {
-            with.push(Change::Finalizers(self.one(&FINALIZERS)));
+            with.push(ConformanceChange::Finalizers(self.one(&FINALIZERS)));
         }
         if self.percent(70) {
             with.extend(self.owners(kind));
         }
         if self.percent(20) {
-            with.push(Change::Status(self.below(4)));
+            with.push(ConformanceChange::Status(self.below(4)));
         }
         if self.percent(10) {
             use ServerField::{Created, Deleted, Generation, Namespace, SelfLink, Uid, Version};
-            with.push(Change::ServerSet(
+            with.push(ConformanceChange::ServerSet(
                 self.one(&[Generation, Created, Deleted, Namespace, SelfLink, Version, Uid]),
             ));
         }
-        Operation::Create { kind, name, shape: self.below(4), with, dry: self.percent(5) }
+        ConformanceOperation::Create { kind, name, shape: self.below(4), with, dry: self.percent(5) }
     }
 
     /// Owners of an object of this kind. A machine always blocks the deletion of its owner, because it may own disks:
     /// otherwise the propagation policy of its own deletion would depend on the timing.
-    fn owners(&self, kind: Kind) -> Option<Change> {
+    fn owners(&self, kind: ConformanceKind) -> Option<ConformanceChange> {
         if kind.owners().is_empty() {
             return None;
         }
         if self.percent(2) {
-            return Some(Change::TwoControllers);
+            return Some(ConformanceChange::TwoControllers);
         }
         if self.percent(1) {
-            return Some(Change::UnknownOwner);
+            return Some(ConformanceChange::UnknownOwner);
         }
         let mut owners = Vec::new();
         for _ in 0..=self.below(2) {
             let target = if self.percent(6) { None } else { self.target_of(kind.owners()) };
             let again = target.is_some() && owners.iter().any(|(other, _)| *other == target);
             if !again {
-                owners.push((target, kind == Kind::Machine || self.percent(60)));
+                owners.push((target, kind == ConformanceKind::Machine || self.percent(60)));
             }
         }
-        Some(Change::Owners(owners))
+        Some(ConformanceChange::Owners(owners))
     }
 
-    fn change(&self, kind: Kind) -> Change {
+    fn change(&self, kind: ConformanceKind) -> ConformanceChange {
         match self.below(100) {
-            0..=5 => Change::Nothing,
-            6..=22 => Change::Labels(self.one(&LABELS)),
-            23..=31 => Change::Annotation((!self.percent(30)).then(|| self.below(3))),
-            32..=48 => Change::Finalizers(self.one(&FINALIZERS)),
-            49..=58 => self.owners(kind).unwrap_or(Change::Nothing),
-            59..=76 => Change::Content(self.below(4)),
-            77..=84 => Change::Status(self.below(4)),
-            85..=91 => Change::Both(self.below(4)),
+            0..=5 => ConformanceChange::Nothing,
+            6..=22 => ConformanceChange::Labels(self.one(&LABELS)),
+            23..=31 => ConformanceChange::Annotation((!self.percent(30)).then(|| self.below(3))),
+            32..=48 => ConformanceChange::Finalizers(self.one(&FINALIZERS)),
+            49..=58 => self.owners(kind).unwrap_or(ConformanceChange::Nothing),
+            59..=76 => ConformanceChange::Content(self.below(4)),
+            77..=84 => ConformanceChange::Status(self.below(4)),
+            85..=91 => ConformanceChange::Both(self.below(4)),
             _ => {
                 use ServerField::{Created, Generation, Name, Namespace};
-                Change::ServerSet(self.one(&[Generation, Created, Name, Namespace]))
+                ConformanceChange::ServerSet(self.one(&[Generation, Created, Name, Namespace]))
             }
         }
     }
@@ -185,11 +186,11 @@ impl Generator {
         }
     }
 
-    fn subresource(&self, kind: Kind) -> &'static str {
+    fn subresource(&self, kind: ConformanceKind) -> &'static str {
         if self.percent(if kind.has_status() { 30 } else { 3 }) { "status" } else { "" }
     }
 
-    fn put(&self) -> Operation {
+    fn put(&self) -> ConformanceOperation {
         let target = self.target();
         let version = match self.below(10) {
             0 => Precondition::None,
@@ -202,24 +203,24 @@ impl Generator {
             _ => Precondition::Current,
         };
         let (change, subresource) = (self.change(target.kind), self.subresource(target.kind));
-        Operation::Put { target, subresource, change, uid, version, dry: self.percent(4) }
+        ConformanceOperation::Put { target, subresource, change, uid, version, dry: self.percent(4) }
     }
 
     /// The object that an earlier step deleted.
-    fn dying(&self) -> Option<Target> {
+    fn dying(&self) -> Option<ObjectTarget> {
         let deleted = self.steps.iter().rev().find_map(|step| match step.op {
-            Operation::Delete { target, .. } => Some(target),
+            ConformanceOperation::Delete { target, .. } => Some(target),
             _ => None,
         });
         deleted.filter(|_| self.percent(30))
     }
 
-    fn patch(&self) -> Operation {
+    fn patch(&self) -> ConformanceOperation {
         if let Some(target) = self.dying() {
             // Only its finalizers can still change.
-            let change = Change::Finalizers(self.one(&FINALIZERS));
+            let change = ConformanceChange::Finalizers(self.one(&FINALIZERS));
             let (format, none) = (PatchFormat::Merge, Precondition::None);
-            return Operation::Patch {
+            return ConformanceOperation::Patch {
                 target,
                 subresource: "",
                 format,
@@ -230,7 +231,7 @@ impl Generator {
             };
         }
         let target = self.target();
-        Operation::Patch {
+        ConformanceOperation::Patch {
             target,
             subresource: self.subresource(target.kind),
             format: if self.percent(60) { PatchFormat::Merge } else { PatchFormat::Json },
@@ -241,14 +242,14 @@ impl Generator {
         }
     }
 
-    fn scale(&self) -> Operation {
-        let target = if self.percent(90) { self.target_of(&[Kind::Pool]) } else { None };
+    fn scale(&self) -> ConformanceOperation {
+        let target = if self.percent(90) { self.target_of(&[ConformanceKind::Pool]) } else { None };
         let method = self.one(&[
             ScaleMethod::Put,
             ScaleMethod::Patch(PatchFormat::Merge),
             ScaleMethod::Patch(PatchFormat::Json),
         ]);
-        Operation::Scale {
+        ConformanceOperation::Scale {
             target: target.unwrap_or_else(|| self.target()),
             method,
             replicas: i64::try_from(self.below(5)).expect("a small number") - i64::from(self.percent(10)),
@@ -257,14 +258,14 @@ impl Generator {
         }
     }
 
-    fn delete(&self) -> Operation {
-        let target = match self.target_of(&[Kind::Pool, Kind::Machine]) {
+    fn delete(&self) -> ConformanceOperation {
+        let target = match self.target_of(&[ConformanceKind::Pool, ConformanceKind::Machine]) {
             Some(owner) if self.percent(50) => owner,
             _ => self.target(),
         };
         let policy = self.one(&[None, Some("Background"), Some("Foreground"), Some("Orphan")]);
         let precondition = || if self.percent(60) { Precondition::None } else { self.precondition() };
-        Operation::Delete {
+        ConformanceOperation::Delete {
             target,
             policy,
             uid: precondition(),
@@ -273,10 +274,10 @@ impl Generator {
         }
     }
 
-    fn list(&self) -> Operation {
+    fn list(&self) -> ConformanceOperation {
         let selector = if self.percent(40) { SELECTORS[0] } else { self.one(&SELECTORS) };
         let name = self.percent(10).then(|| self.target().name);
-        Operation::List {
+        ConformanceOperation::List {
             kind: self.target().kind,
             selector,
             name,
@@ -284,7 +285,7 @@ impl Generator {
         }
     }
 
-    fn watch(&self) -> Operation {
+    fn watch(&self) -> ConformanceOperation {
         let since = match self.below(10) {
             0..=2 => Since::Start,
             3 => Since::TooOld,
@@ -293,25 +294,30 @@ impl Generator {
         };
         let kind = match since {
             // The other kinds are built in and exist from the first version on, so no version has expired for them.
-            Since::TooOld => self.one(&[Kind::Pool, Kind::Machine, Kind::Disk]),
+            Since::TooOld => {
+                self.one(&[ConformanceKind::Pool, ConformanceKind::Machine, ConformanceKind::Disk])
+            }
             _ => self.kind(),
         };
-        Operation::Watch { kind, since, selector: self.one(&SELECTORS) }
+        ConformanceOperation::Watch { kind, since, selector: self.one(&SELECTORS) }
     }
 }
 
 /// Makes owners that may have finalizers of users wait for their dependents. An owner without blocking dependents
 /// leaves the foreground deletion at once. If it then remains because of a finalizer, the result for its dependents
 /// depends on the timing.
-fn block_owners_with_finalizers(steps: &mut [Step]) {
+fn block_owners_with_finalizers(steps: &mut [NumberedOperation]) {
     let mut with_finalizers = Vec::new();
     for step in &*steps {
         match &step.op {
-            Operation::Create { kind, name, with, .. } if with.iter().any(Change::adds_finalizers) => {
+            ConformanceOperation::Create { kind, name, with, .. }
+                if with.iter().any(ConformanceChange::adds_finalizers) =>
+            {
                 let name = name.map_or(Name::Of(step.id), Name::Given);
-                with_finalizers.push(Target { kind: *kind, name });
+                with_finalizers.push(ObjectTarget { kind: *kind, name });
             }
-            Operation::Put { target, change, .. } | Operation::Patch { target, change, .. }
+            ConformanceOperation::Put { target, change, .. }
+            | ConformanceOperation::Patch { target, change, .. }
                 if change.adds_finalizers() =>
             {
                 with_finalizers.push(*target);
@@ -321,12 +327,14 @@ fn block_owners_with_finalizers(steps: &mut [Step]) {
     }
     for step in steps {
         let changes = match &mut step.op {
-            Operation::Create { with, .. } => with.as_mut_slice(),
-            Operation::Put { change, .. } | Operation::Patch { change, .. } => std::slice::from_mut(change),
+            ConformanceOperation::Create { with, .. } => with.as_mut_slice(),
+            ConformanceOperation::Put { change, .. } | ConformanceOperation::Patch { change, .. } => {
+                std::slice::from_mut(change)
+            }
             _ => &mut [],
         };
         for change in changes {
-            if let Change::Owners(owners) = change {
+            if let ConformanceChange::Owners(owners) = change {
                 for (owner, blocks) in owners {
                     *blocks |= owner.is_some_and(|owner| with_finalizers.contains(&owner));
                 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// A resource.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum ConformanceKind {
     Pool,
     Machine,
     Disk,
@@ -17,7 +17,7 @@ pub(crate) enum Kind {
 
 pub(crate) const GROUP: &str = "virtualization.deckhouse.io";
 
-impl Kind {
+impl ConformanceKind {
     pub(crate) const ALL: [Self; 6] =
         [Self::Pool, Self::Machine, Self::Disk, Self::Revision, Self::Lease, Self::Event];
 
@@ -150,12 +150,12 @@ pub(crate) enum Name {
 
 /// An object.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Target {
-    pub(crate) kind: Kind,
+pub(crate) struct ObjectTarget {
+    pub(crate) kind: ConformanceKind,
     pub(crate) name: Name,
 }
 
-impl fmt::Debug for Kind {
+impl fmt::Debug for ConformanceKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.plural())
     }
@@ -170,7 +170,7 @@ impl fmt::Debug for Name {
     }
 }
 
-impl fmt::Debug for Target {
+impl fmt::Debug for ObjectTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}/{:?}", self.kind, self.name)
     }

@@ -21,7 +21,7 @@ use vmpool_installation::installation::cluster_options;
 use vmpool_test_cluster::control_plane::{AuditLog, ControlPlane};
 
 use crate::generator::Generator;
-use crate::operation::Step;
+use crate::operation::NumberedOperation;
 use crate::sequence::{Difference, RealServer};
 
 /// Number of concurrent sequences.
@@ -36,7 +36,7 @@ const MAX_SHRUNK: usize = 4;
 #[test]
 fn the_model_responds_like_the_real_server() -> Result<()> {
     harness::block_on(async {
-        let options = vmpool_test_cluster::control_plane::Options {
+        let options = vmpool_test_cluster::control_plane::ControlPlaneOptions {
             audit: AuditLog::Off,
             ..cluster_options("conformance")
         };
@@ -84,7 +84,7 @@ fn the_model_responds_like_the_real_server() -> Result<()> {
     })
 }
 
-fn describe(seed: u64, steps: &[Step], found: &Difference) -> String {
+fn describe(seed: u64, steps: &[NumberedOperation], found: &Difference) -> String {
     let steps: Vec<String> = steps.iter().map(|step| format!("  {:>2} {:?}\n", step.id, step.op)).collect();
     let last = found.step.as_ref().map_or("the end".to_owned(), |step| format!("{}, {:?}", step.id, step.op));
     format!("\n\nSEED={seed}\n{}in {last}:\n{}", steps.concat(), found.what)

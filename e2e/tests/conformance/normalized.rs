@@ -18,12 +18,12 @@ pub(crate) enum Normalized {
     /// A single response.
     Reply { code: u16, body: Value },
     /// The events of a watch.
-    Events(Vec<Event>),
+    Events(Vec<NormalizedEvent>),
 }
 
 /// One event of a watch.
 #[derive(Clone, Debug)]
-pub(crate) struct Event {
+pub(crate) struct NormalizedEvent {
     pub(crate) name: String,
     pub(crate) body: Value,
     /// Whether its position relative to events of other objects is compared. It is not for events of the garbage
@@ -164,8 +164,8 @@ pub(crate) fn difference(model: &[Normalized], real: &[Normalized]) -> Option<St
 }
 
 /// Compares events: per object in order, and across objects where the order is defined.
-fn events_differ(model: &[Event], real: &[Event]) -> Option<String> {
-    let by_name = |events: &[Event]| {
+fn events_differ(model: &[NormalizedEvent], real: &[NormalizedEvent]) -> Option<String> {
+    let by_name = |events: &[NormalizedEvent]| {
         let mut all: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         for event in events {
             all.entry(event.name.clone()).or_default().push(event.body.clone());
@@ -181,9 +181,9 @@ fn events_differ(model: &[Event], real: &[Event]) -> Option<String> {
         }
     }
     // At this point the n-th events of each object are equal on both sides.
-    let places = |events: &[Event]| {
+    let places = |events: &[NormalizedEvent]| {
         let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-        let place = |event: &Event| {
+        let place = |event: &NormalizedEvent| {
             let count = seen.entry(event.name.clone()).or_default();
             *count += 1;
             (event.name.clone(), *count)

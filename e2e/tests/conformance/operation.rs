@@ -1,31 +1,31 @@
 //! The operations that both servers perform.
 
-use crate::kind::{Kind, Name, Target};
+use crate::kind::{ConformanceKind, Name, ObjectTarget};
 
 /// An operation with its number, by which later operations refer to it.
 #[derive(Clone, Debug)]
-pub(crate) struct Step {
+pub(crate) struct NumberedOperation {
     pub(crate) id: usize,
-    pub(crate) op: Operation,
+    pub(crate) op: ConformanceOperation,
 }
 
 /// One operation.
 #[derive(Clone, Debug)]
-pub(crate) enum Operation {
+pub(crate) enum ConformanceOperation {
     Create {
-        kind: Kind,
+        kind: ConformanceKind,
         name: Option<&'static str>,
         shape: u64,
-        with: Vec<Change>,
+        with: Vec<ConformanceChange>,
         dry: bool,
     },
     Get {
-        target: Target,
+        target: ObjectTarget,
         subresource: &'static str,
     },
     List {
-        kind: Kind,
-        selector: Selector,
+        kind: ConformanceKind,
+        selector: SelectorWithLabels,
         name: Option<Name>,
         limit: u64,
     },
@@ -34,40 +34,40 @@ pub(crate) enum Operation {
         limit: u64,
     },
     Put {
-        target: Target,
+        target: ObjectTarget,
         subresource: &'static str,
-        change: Change,
+        change: ConformanceChange,
         uid: Precondition,
         version: Precondition,
         dry: bool,
     },
     Patch {
-        target: Target,
+        target: ObjectTarget,
         subresource: &'static str,
         format: PatchFormat,
-        change: Change,
+        change: ConformanceChange,
         uid: Precondition,
         version: Precondition,
         dry: bool,
     },
     Scale {
-        target: Target,
+        target: ObjectTarget,
         method: ScaleMethod,
         replicas: i64,
         uid: Precondition,
         version: Precondition,
     },
     Delete {
-        target: Target,
+        target: ObjectTarget,
         policy: Option<&'static str>,
         uid: Precondition,
         version: Precondition,
         dry: bool,
     },
     Watch {
-        kind: Kind,
+        kind: ConformanceKind,
         since: Since,
-        selector: Selector,
+        selector: SelectorWithLabels,
     },
 }
 
@@ -108,13 +108,13 @@ pub(crate) enum Since {
 
 /// A change of an object.
 #[derive(Clone, Debug)]
-pub(crate) enum Change {
+pub(crate) enum ConformanceChange {
     Nothing,
     Labels(&'static [(&'static str, &'static str)]),
     Annotation(Option<u64>),
     Finalizers(&'static [&'static str]),
     /// Owner references, each with its `blockOwnerDeletion`; `None` refers to an owner that does not exist.
-    Owners(Vec<(Option<Target>, bool)>),
+    Owners(Vec<(Option<ObjectTarget>, bool)>),
     /// Two controlling owners.
     TwoControllers,
     /// An owner of an unknown kind.
@@ -140,15 +140,18 @@ pub(crate) enum ServerField {
 
 /// A label selector, and labels that match it.
 #[derive(Clone, Copy)]
-pub(crate) struct Selector(pub(crate) &'static str, pub(crate) &'static [(&'static str, &'static str)]);
+pub(crate) struct SelectorWithLabels(
+    pub(crate) &'static str,
+    pub(crate) &'static [(&'static str, &'static str)],
+);
 
-impl std::fmt::Debug for Selector {
+impl std::fmt::Debug for SelectorWithLabels {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}", self.0)
     }
 }
 
-impl Change {
+impl ConformanceChange {
     /// Whether the change may prevent the object's deletion.
     pub(crate) fn adds_finalizers(&self) -> bool {
         matches!(self, Self::Finalizers(all) if !all.is_empty())

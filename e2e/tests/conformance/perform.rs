@@ -5,9 +5,12 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::fields::Preconditions;
-use crate::kind::{Kind, Name, Target, set};
+use crate::kind::{ConformanceKind, Name, ObjectTarget, set};
 use crate::normalized::Normalized;
-use crate::operation::{Change, Operation, PatchFormat, Precondition, ScaleMethod, Selector, Step};
+use crate::operation::{
+    ConformanceChange, ConformanceOperation, NumberedOperation, PatchFormat, Precondition, ScaleMethod,
+    SelectorWithLabels,
+};
 use crate::view::{RawResponse, ServerView, UNUSED_UID, selected, text};
 
 const JSON: &str = "application/json";
@@ -15,14 +18,14 @@ const JSON: &str = "application/json";
 impl ServerView {
     /// Performs a step and returns all responses. The caller handles watches, because it knows which events have an
     /// undefined order.
-    pub(crate) async fn perform(&mut self, step: &Step) -> Result<Vec<Normalized>> {
+    pub(crate) async fn perform(&mut self, step: &NumberedOperation) -> Result<Vec<Normalized>> {
         let id = step.id;
         match &step.op {
-            Operation::Create { kind, name, shape, with, dry } => {
+            ConformanceOperation::Create { kind, name, shape, with, dry } => {
                 let object = self.new_object(*kind, *name, *shape, with, id);
                 let path = with_dry(kind.collection(&self.namespace), *dry);
                 let response = self.send(Method::POST, &path, Some((JSON, object))).await?;
-                let target = Target { kind: *kind, name: name.map_or(Name::Of(id), Name::Given) };
+                let target = ObjectTarget { kind: *kind, name: name.map_or(Name::Of(id), Name::Given) };
                 if *dry && name.is_none() {
                     // The name differs in each response, so no later step refers to it.
                     self.placeholders
@@ -30,18 +33,18 @@ impl ServerView {
                 }
                 Ok(vec![self.normalize(id, (!dry).then_some(target), &response)])
             }
-            Operation::Get { target, subresource } => {
+            ConformanceOperation::Get { target, subresource } => {
                 let response = self.send(Method::GET, &self.path(*target, subresource), None).await?;
                 Ok(vec![self.normalize(id, Some(*target), &response)])
             }
-            Operation::List { kind, selector, name, limit } => {
+            ConformanceOperation::List { kind, selector, name, limit } => {
                 self.list(id, *kind, *selector, *name, *limit).await
             }
-            Operation::Continue { limit } => self.next_page(id, *limit).await,
-            Operation::Put { target, subresource, change, uid, version, dry } => {
+            ConformanceOperation::Continue { limit } => self.next_page(id, *limit).await,
+            ConformanceOperation::Put { target, subresource, change, uid, version, dry } => {
                 self.put(id, *target, subresource, change, (*uid, *version), *dry).await
             }
-            Operation::Patch { target, subresource, format, change, uid, version, dry } => {
+            ConformanceOperation::Patch { target, subresource, format, change, uid, version, dry } => {
                 let (read, live) = self.read(id, *target, *version).await?;
                 let preconditions = self.preconditions(*target, &live, (*uid, *version));
                 let body = match format {
@@ -52,10 +55,10 @@ impl ServerView {
                 let response = self.send(Method::PATCH, &path, Some((content(*format), body))).await?;
                 Ok(self.normalize_all(id, *target, *dry, read, &response))
             }
-            Operation::Scale { target, method, replicas, uid, version } => {
+            ConformanceOperation::Scale { target, method, replicas, uid, version } => {
                 self.scale(id, *target, *method, *replicas, (*uid, *version)).await
             }
-            Operation::Delete { target, policy, uid, version, dry } => {
+            ConformanceOperation::Delete { target, policy, uid, version, dry } => {
                 let (read, live) = self.read(id, *target, *version).await?;
                 let (uid, version) = self.preconditions(*target, &live, (*uid, *version));
                 let mut body = json!({ "apiVersion": "v1", "kind": "DeleteOptions" });
@@ -73,7 +76,7 @@ impl ServerView {
                 let response = self.send(Method::DELETE, &self.path(*target, ""), Some((JSON, body))).await?;
                 Ok(self.normalize_all(id, *target, *dry, read, &response))
             }
-            Operation::Watch { kind, since, selector } => {
+            ConformanceOperation::Watch { kind, since, selector } => {
                 let events = self.watch(*kind, *since, *selector).await?;
                 Ok(vec![self.events(&events, |_| false)])
             }
@@ -83,7 +86,7 @@ impl ServerView {
     fn normalize_all(
         &mut self,
         id: usize,
-        target: Target,
+        target: ObjectTarget,
         dry: bool,
         read: Option<Normalized>,
         response: &RawResponse,
@@ -96,7 +99,7 @@ impl ServerView {
     async fn read(
         &mut self,
         id: usize,
-        target: Target,
+        target: ObjectTarget,
         version: Precondition,
     ) -> Result<(Option<Normalized>, Value)> {
         if version != Precondition::Current {
@@ -109,7 +112,7 @@ impl ServerView {
 
     fn preconditions(
         &self,
-        target: Target,
+        target: ObjectTarget,
         live: &Value,
         (uid, version): (Precondition, Precondition),
     ) -> Preconditions {
@@ -131,8 +134,8 @@ impl ServerView {
     async fn list(
         &mut self,
         id: usize,
-        kind: Kind,
-        selector: Selector,
+        kind: ConformanceKind,
+        selector: SelectorWithLabels,
         name: Option<Name>,
         limit: u64,
     ) -> Result<Vec<Normalized>> {
@@ -169,9 +172,9 @@ impl ServerView {
     async fn put(
         &mut self,
         id: usize,
-        target: Target,
+        target: ObjectTarget,
         subresource: &str,
-        change: &Change,
+        change: &ConformanceChange,
         preconditions: (Precondition, Precondition),
         dry: bool,
     ) -> Result<Vec<Normalized>> {
@@ -204,7 +207,7 @@ impl ServerView {
     async fn scale(
         &mut self,
         id: usize,
-        target: Target,
+        target: ObjectTarget,
         method: ScaleMethod,
         replicas: i64,
         preconditions: (Precondition, Precondition),

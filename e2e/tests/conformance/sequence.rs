@@ -9,13 +9,13 @@ use anyhow::{Context, Result};
 use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
-use vmpool_model::{Server, platform_resources};
-use vmpool_runtime::testing::{ManualClock, env};
+use vmpool_model::{ApiServerModel, platform_resources};
+use vmpool_runtime::testing::{ManualClock, test_env};
 use vmpool_test_cluster::deadline::Deadline;
 
-use crate::kind::Kind;
+use crate::kind::ConformanceKind;
 use crate::normalized::{Normalized, difference, paths};
-use crate::operation::{Operation, Selector, Since, Step};
+use crate::operation::{ConformanceOperation, NumberedOperation, SelectorWithLabels, Since};
 use crate::view::{ServerView, UNUSED_UID};
 
 /// Timeout for the real garbage collector, on a busy host.
@@ -40,13 +40,13 @@ pub(crate) struct RealServer {
 #[derive(Debug)]
 pub(crate) struct Difference {
     /// The step; `None` for the final state.
-    pub(crate) step: Option<Step>,
+    pub(crate) step: Option<NumberedOperation>,
     pub(crate) what: String,
 }
 
 /// The model and the actions of its garbage collector.
 struct Model {
-    server: Server,
+    server: ApiServerModel,
     garbage: BTreeSet<String>,
     seed: u64,
 }
@@ -78,10 +78,10 @@ impl RealServer {
     /// afterwards. Its decisions depend on what it has observed.
     async fn until_garbage_collected(&self, real_view: &ServerView) -> Result<()> {
         let mut paths = Vec::new();
-        for kind in Kind::OWNED {
+        for kind in ConformanceKind::OWNED {
             let name = format!("s-{}", self.number());
             let mut object = kind.object(0, SENTINELS);
-            let owner = Kind::Pool.reference("missing", UNUSED_UID, false, false);
+            let owner = ConformanceKind::Pool.reference("missing", UNUSED_UID, false, false);
             object["metadata"] = json!({ "name": name, "ownerReferences": [owner] });
             let path = kind.collection(SENTINELS);
             let created = real_view.send(Method::POST, &path, Some(("application/json", object))).await?;
@@ -101,17 +101,17 @@ impl RealServer {
 
 impl Model {
     fn new(seed: u64) -> Self {
-        let server = Server::new(&env(&ManualClock::new(), seed), platform_resources());
+        let server = ApiServerModel::new(&test_env(&ManualClock::new(), seed), platform_resources());
         Self { server, garbage: BTreeSet::new(), seed }
     }
 
     /// Makes version 1 expire, as on a server that has been running for a while.
     async fn expire_first_version(&self) -> Result<()> {
         let view = ServerView::new(self.server.client("user", "before"), "before").await?;
-        let mut object = Kind::Lease.object(0, "before");
+        let mut object = ConformanceKind::Lease.object(0, "before");
         for name in ["x", "y"] {
             object["metadata"] = json!({ "name": name });
-            let path = Kind::Lease.collection("before");
+            let path = ConformanceKind::Lease.collection("before");
             view.send(Method::POST, &path, Some(("application/json", object.clone()))).await?;
         }
         self.server.compact();
@@ -131,7 +131,8 @@ impl Model {
 
     /// Whether an object has an owner with this UID.
     fn has_dependents(&self, uid: &str) -> bool {
-        let mut objects = Kind::OWNED.into_iter().flat_map(|kind| self.server.all(&kind.full_name()));
+        let mut objects =
+            ConformanceKind::OWNED.into_iter().flat_map(|kind| self.server.all(&kind.full_name()));
         objects.any(|object| {
             let mut owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
             owners.any(|owner| owner["uid"] == uid)
@@ -140,7 +141,11 @@ impl Model {
 }
 
 /// Runs all steps on both servers. Returns the first difference.
-pub(crate) async fn run(real: &RealServer, seed: u64, steps: &[Step]) -> Result<Option<Difference>> {
+pub(crate) async fn run(
+    real: &RealServer,
+    seed: u64,
+    steps: &[NumberedOperation],
+) -> Result<Option<Difference>> {
     let namespace = format!("seed-{seed}-{}", real.number());
     let mut model = Model::new(seed);
     model.expire_first_version().await?;
@@ -149,13 +154,13 @@ pub(crate) async fn run(real: &RealServer, seed: u64, steps: &[Step]) -> Result<
     let mut real_view = ServerView::new(real.client.clone(), &namespace).await?;
     for step in steps {
         let differs = |what| Difference { step: Some(step.clone()), what };
-        if let Operation::Delete { target, policy: Some("Foreground" | "Orphan"), .. } = &step.op
+        if let ConformanceOperation::Delete { target, policy: Some("Foreground" | "Orphan"), .. } = &step.op
             && model.has_dependents(model_view.uid(Some(*target)))
         {
             real.until_garbage_collected(&real_view).await?;
         }
         let (expected, found) = match &step.op {
-            Operation::Watch { kind, since, selector } => {
+            ConformanceOperation::Watch { kind, since, selector } => {
                 compare_watch(real, &model, (&mut model_view, &mut real_view), (*kind, *since, *selector))
                     .await?
             }
@@ -185,8 +190,8 @@ async fn finish(
     if let Some(what) = until_equal(model_view, real_view).await? {
         return Ok(differs(what));
     }
-    for kind in Kind::ALL {
-        let all = (kind, Since::Start, Selector("", &[]));
+    for kind in ConformanceKind::ALL {
+        let all = (kind, Since::Start, SelectorWithLabels("", &[]));
         let (expected, found) = compare_watch(real, model, (model_view, real_view), all).await?;
         if let Some(what) = difference(&expected, &found) {
             return Ok(differs(what));
@@ -201,7 +206,7 @@ async fn compare_watch(
     real: &RealServer,
     model: &Model,
     (model_view, real_view): (&mut ServerView, &mut ServerView),
-    (kind, since, selector): (Kind, Since, Selector),
+    (kind, since, selector): (ConformanceKind, Since, SelectorWithLabels),
 ) -> Result<(Vec<Normalized>, Vec<Normalized>)> {
     let is_unordered = |version: &str| since == Since::Now || model.garbage.contains(version);
     let expected = model_view.watch(kind, since, selector).await?;
@@ -235,9 +240,9 @@ async fn until_equal(model_view: &ServerView, real_view: &ServerView) -> Result<
 pub(crate) async fn shrink(
     real: &RealServer,
     seed: u64,
-    steps: Vec<Step>,
+    steps: Vec<NumberedOperation>,
     found: Difference,
-) -> (Vec<Step>, Difference) {
+) -> (Vec<NumberedOperation>, Difference) {
     let (mut steps, mut found) = (steps, found);
     if let Some(last) = &found.step {
         steps.truncate(steps.iter().position(|step| step.id == last.id).map_or(steps.len(), |at| at + 1));

@@ -11,9 +11,9 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 
-use crate::kind::{Kind, Name, Target};
-use crate::normalized::{Event, Normalized, Placeholders};
-use crate::operation::{Selector, Since};
+use crate::kind::{ConformanceKind, Name, ObjectTarget};
+use crate::normalized::{Normalized, NormalizedEvent, Placeholders};
+use crate::operation::{SelectorWithLabels, Since};
 
 /// Longer than any response takes on a busy host.
 const DEADLINE: Duration = Duration::from_mins(1);
@@ -29,8 +29,8 @@ pub(crate) struct ServerView {
     /// The generated names, by step.
     names: BTreeMap<usize, String>,
     /// The first version and the last UID of each object.
-    first: BTreeMap<Target, String>,
-    uids: BTreeMap<Target, String>,
+    first: BTreeMap<ObjectTarget, String>,
+    uids: BTreeMap<ObjectTarget, String>,
     /// The version in the response to a step.
     response_versions: BTreeMap<usize, String>,
     /// The version before the first step.
@@ -67,7 +67,7 @@ impl ServerView {
             page: None,
             markers: 0,
         };
-        let list = view.send(Method::GET, &Kind::Pool.collection(namespace), None).await?;
+        let list = view.send(Method::GET, &ConformanceKind::Pool.collection(namespace), None).await?;
         text(&list.body["metadata"]["resourceVersion"]).clone_into(&mut view.start);
         Ok(view)
     }
@@ -102,7 +102,7 @@ impl ServerView {
     pub(crate) fn normalize(
         &mut self,
         step: usize,
-        target: Option<Target>,
+        target: Option<ObjectTarget>,
         response: &RawResponse,
     ) -> Normalized {
         let metadata = &response.body["metadata"];
@@ -136,23 +136,28 @@ impl ServerView {
         }
     }
 
-    pub(crate) fn path(&self, target: Target, subresource: &str) -> String {
+    pub(crate) fn path(&self, target: ObjectTarget, subresource: &str) -> String {
         let path = format!("{}/{}", target.kind.collection(&self.namespace), self.name(target.name));
         if subresource.is_empty() { path } else { format!("{path}/{subresource}") }
     }
 
     /// The last observed UID of an object.
-    pub(crate) fn uid(&self, target: Option<Target>) -> &str {
+    pub(crate) fn uid(&self, target: Option<ObjectTarget>) -> &str {
         target.and_then(|target| self.uids.get(&target)).map_or(UNUSED_UID, String::as_str)
     }
 
     /// The first observed version of the object.
-    pub(crate) fn first_version(&self, target: Target) -> String {
+    pub(crate) fn first_version(&self, target: ObjectTarget) -> String {
         self.first.get(&target).cloned().unwrap_or_else(|| "1".to_owned())
     }
 
     /// The events of a watch so far. A marker object that matches the selector is created, and its event ends the list.
-    pub(crate) async fn watch(&mut self, kind: Kind, since: Since, selector: Selector) -> Result<Vec<Value>> {
+    pub(crate) async fn watch(
+        &mut self,
+        kind: ConformanceKind,
+        since: Since,
+        selector: SelectorWithLabels,
+    ) -> Result<Vec<Value>> {
         let version = match since {
             Since::Start => self.start.clone(),
             Since::Step(step) => {
@@ -162,7 +167,7 @@ impl ServerView {
             Since::Now => {
                 // The existing objects must be in the watch cache first, because a watch may start from a slightly
                 // older state.
-                let all = Selector("", &[]);
+                let all = SelectorWithLabels("", &[]);
                 let (start, marker) = (self.start.clone(), self.marker(kind, all).await?);
                 self.follow(kind, &start, all, async || Ok(marker.clone())).await?;
                 String::new()
@@ -187,7 +192,7 @@ impl ServerView {
         format!("mark-{}", self.markers)
     }
 
-    async fn marker(&mut self, kind: Kind, selector: Selector) -> Result<String> {
+    async fn marker(&mut self, kind: ConformanceKind, selector: SelectorWithLabels) -> Result<String> {
         let name = self.next_marker();
         let created = self.create_marker(kind, selector, &name).await?;
         // It counts as observed now, regardless of the order of later events.
@@ -195,7 +200,12 @@ impl ServerView {
         Ok(name)
     }
 
-    async fn create_marker(&self, kind: Kind, selector: Selector, name: &str) -> Result<Value> {
+    async fn create_marker(
+        &self,
+        kind: ConformanceKind,
+        selector: SelectorWithLabels,
+        name: &str,
+    ) -> Result<Value> {
         let mut object = kind.object(0, &self.namespace);
         let labels: BTreeMap<_, _> = selector.1.iter().copied().collect();
         object["metadata"] = json!({ "name": name, "labels": labels });
@@ -207,9 +217,9 @@ impl ServerView {
     /// Reads a watch until it delivers the object that `marker` creates, or ends.
     async fn follow(
         &self,
-        kind: Kind,
+        kind: ConformanceKind,
         version: &str,
-        selector: Selector,
+        selector: SelectorWithLabels,
         marker: impl AsyncFnOnce() -> Result<String>,
     ) -> Result<Vec<Value>> {
         let since = if version.is_empty() { String::new() } else { format!("&resourceVersion={version}") };
@@ -250,7 +260,7 @@ impl ServerView {
             let name = self.placeholders.name_of(object);
             let seen = json!({ "type": event["type"], "object": self.placeholders.body(object),
                 "refused": event["refused"], "reason": event["reason"] });
-            Event { name, body: seen, ordered: !is_unordered(version) }
+            NormalizedEvent { name, body: seen, ordered: !is_unordered(version) }
         };
         Normalized::Events(events.iter().map(describe).collect())
     }
@@ -259,7 +269,7 @@ impl ServerView {
     pub(crate) async fn state(&self) -> Result<Value> {
         let mut placeholders = self.placeholders.clone();
         let mut state = serde_json::Map::new();
-        for kind in Kind::ALL {
+        for kind in ConformanceKind::ALL {
             let list = self.send(Method::GET, &kind.collection(&self.namespace), None).await?;
             for item in list.body["items"].as_array().into_iter().flatten() {
                 let mut object = placeholders.body(item);
@@ -274,7 +284,7 @@ impl ServerView {
 }
 
 /// A selector as a query parameter.
-pub(crate) fn selected(selector: Selector) -> String {
+pub(crate) fn selected(selector: SelectorWithLabels) -> String {
     if selector.0.is_empty() {
         return String::new();
     }

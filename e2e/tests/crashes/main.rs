@@ -4,10 +4,10 @@
 //! `make crashes` runs all trials (`VMPOOL_CRASHES=all`); the default is a few trials of every scenario.
 //! `VMPOOL_ONLY="rollout, restart: killed after DELETE"` runs only trials with such a name.
 
+mod controller_fault;
 mod runner;
 mod scenario;
 mod services;
-mod trial;
 mod write_counts;
 
 use vmpool_e2e::crash::Coverage;

@@ -8,13 +8,15 @@ use futures::future::try_join_all;
 use futures::{StreamExt, stream};
 use vmpool_e2e::crash::{Controllers, Coverage, Successor, is_selected};
 use vmpool_e2e::harness;
-use vmpool_e2e::world::World;
+use vmpool_e2e::world::ScenarioWorld;
 use vmpool_installation::fault_proxy::{DropPoint, WatchFault};
 use vmpool_installation::programs::ControllerOptions;
-use vmpool_test_cluster::error::chain;
+use vmpool_test_cluster::error::error_with_causes;
 
-use crate::scenario::{Scenario, all_disks, is_counted_write};
-use crate::trial::{FaultFreeRun, Outcome, Point, Trial, WATCHED, run_with_fault, run_without_faults};
+use crate::controller_fault::{
+    ControllerFault, FaultFreeRun, FaultOutcome, Point, WATCHED, run_with_fault, run_without_faults,
+};
+use crate::scenario::{CrashScenario, all_disks, is_counted_write};
 
 /// Number of pools that are prepared at the same time. Their trials run one after another.
 const BATCH: usize = 6;
@@ -36,11 +38,11 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    fn count(&mut self, trial: &Trial, outcome: Outcome) {
+    fn count(&mut self, trial: &ControllerFault, outcome: FaultOutcome) {
         match (trial, outcome) {
-            (Trial::Crash(..), Outcome::Happened) => self.points += 1,
-            (Trial::Crash(..), Outcome::TooLate) => self.late += 1,
-            (Trial::WatchFault(..), _) => self.watch_faults += 1,
+            (ControllerFault::Crash(..), FaultOutcome::Happened) => self.points += 1,
+            (ControllerFault::Crash(..), FaultOutcome::TooLate) => self.late += 1,
+            (ControllerFault::WatchFault(..), _) => self.watch_faults += 1,
         }
     }
 
@@ -56,9 +58,9 @@ impl Results {
 /// Runs all trials of the coverage. If `VMPOOL_ONLY` is set, only those whose name contains its words.
 pub(crate) async fn run(coverage: Coverage) -> Results {
     let started = Instant::now();
-    let jobs: Vec<(Scenario, Successor)> = match coverage {
-        Coverage::Sample => Scenario::ALL.into_iter().zip(Successor::BOTH.into_iter().cycle()).collect(),
-        Coverage::All => Scenario::ALL
+    let jobs: Vec<(CrashScenario, Successor)> = match coverage {
+        Coverage::Sample => CrashScenario::ALL.into_iter().zip(Successor::BOTH.into_iter().cycle()).collect(),
+        Coverage::All => CrashScenario::ALL
             .into_iter()
             .flat_map(|scenario| Successor::BOTH.map(|successor| (scenario, successor)))
             .collect(),
@@ -82,7 +84,7 @@ pub(crate) async fn run(coverage: Coverage) -> Results {
 }
 
 /// Starts controllers with a short lease, so that a successor takes over soon.
-async fn start_controllers(world: &World, successor: Successor) -> anyhow::Result<Controllers> {
+async fn start_controllers(world: &ScenarioWorld, successor: Successor) -> anyhow::Result<Controllers> {
     let mut proxied = Vec::new();
     for place in 0..successor.controllers() {
         let mut options = ControllerOptions::short_lease(world.namespace(), format!("controller-{place}"));
@@ -94,7 +96,7 @@ async fn start_controllers(world: &World, successor: Successor) -> anyhow::Resul
 
 /// The trials of one scenario with one kind of successor.
 struct ScenarioRunner {
-    scenario: Scenario,
+    scenario: CrashScenario,
     successor: Successor,
     coverage: Coverage,
 }
@@ -124,12 +126,13 @@ impl ScenarioRunner {
     async fn batch(
         &self,
         fault_free: &mut Option<FaultFreeRun>,
-        remaining: &mut VecDeque<Trial>,
+        remaining: &mut VecDeque<ControllerFault>,
         results: &mut Results,
     ) -> Result<(), String> {
-        let installation = harness::with_fault_proxies().await.map_err(|error| chain(&error))?;
+        let installation = harness::with_fault_proxies().await.map_err(|error| error_with_causes(&error))?;
         let name = format!("{} {}", self.scenario.name(), self.successor.name());
-        let world = World::start(&name, installation, 0).await.map_err(|error| chain(&error))?;
+        let world =
+            ScenarioWorld::start(&name, installation, 0).await.map_err(|error| error_with_causes(&error))?;
         let mut current = "without faults".to_owned();
         let result = self.run_some(&world, &mut current, (fault_free, remaining), results).await;
         let ended = match result {
@@ -141,15 +144,15 @@ impl ScenarioRunner {
         };
         ended.map_err(|error| {
             world.cluster().keep_directory();
-            format!("{current}: {}\n{}", chain(error.as_ref()), world.report())
+            format!("{current}: {}\n{}", error_with_causes(error.as_ref()), world.report())
         })
     }
 
     async fn run_some(
         &self,
-        world: &World,
+        world: &ScenarioWorld,
         current: &mut String,
-        (fault_free, remaining): (&mut Option<FaultFreeRun>, &mut VecDeque<Trial>),
+        (fault_free, remaining): (&mut Option<FaultFreeRun>, &mut VecDeque<ControllerFault>),
         results: &mut Results,
     ) -> anyhow::Result<()> {
         let controllers = start_controllers(world, self.successor).await?;
@@ -181,7 +184,7 @@ impl ScenarioRunner {
     }
 
     /// Waits until the world has settled, and deletes the pools without leftovers.
-    async fn end(&self, world: &World) -> anyhow::Result<()> {
+    async fn end(&self, world: &ScenarioWorld) -> anyhow::Result<()> {
         world.settles().await?;
         world.clear().await?;
         let disks = all_disks(world).await?;
@@ -191,38 +194,40 @@ impl ScenarioRunner {
         Ok(())
     }
 
-    fn trials(&self, fault_free: &FaultFreeRun) -> Vec<Trial> {
+    fn trials(&self, fault_free: &FaultFreeRun) -> Vec<ControllerFault> {
         let trials = match self.coverage {
             Coverage::Sample => self.sample(),
             Coverage::All => self.all(fault_free),
         };
-        let name =
-            |trial: &Trial| format!("{}, {}: {}", self.scenario.name(), self.successor.name(), trial.name());
+        let name = |trial: &ControllerFault| {
+            format!("{}, {}: {}", self.scenario.name(), self.successor.name(), trial.name())
+        };
         trials.into_iter().filter(|trial| is_selected(&name(trial))).collect()
     }
 
-    fn sample(&self) -> Vec<Trial> {
+    fn sample(&self) -> Vec<ControllerFault> {
         let (what, number) = self.scenario.key_write();
         let key_write = Point { what: what.to_owned(), number };
         let (drop_point, fault) = match self.scenario {
-            Scenario::ScaleUp => (DropPoint::After, WatchFault::Behind(3)),
-            Scenario::ScaleDown => (DropPoint::Before, WatchFault::Lost(2)),
-            Scenario::Removal => (DropPoint::After, WatchFault::Silent),
-            Scenario::Rollout => (DropPoint::After, WatchFault::Expired(1)),
-            Scenario::RemoveTemplate => (DropPoint::Before, WatchFault::Behind(1)),
-            Scenario::CollectDisks => (DropPoint::After, WatchFault::Closed(1)),
-            Scenario::LoseMachine => (DropPoint::After, WatchFault::Refused),
-            Scenario::DeletePool => (DropPoint::Before, WatchFault::Lost(1)),
-            Scenario::Allocate => (DropPoint::After, WatchFault::Behind(2)),
-            Scenario::Expand => (DropPoint::Before, WatchFault::Duplicated),
+            CrashScenario::ScaleUp => (DropPoint::After, WatchFault::Behind(3)),
+            CrashScenario::ScaleDown => (DropPoint::Before, WatchFault::Lost(2)),
+            CrashScenario::Removal => (DropPoint::After, WatchFault::Silent),
+            CrashScenario::Rollout => (DropPoint::After, WatchFault::Expired(1)),
+            CrashScenario::RemoveTemplate => (DropPoint::Before, WatchFault::Behind(1)),
+            CrashScenario::CollectDisks => (DropPoint::After, WatchFault::Closed(1)),
+            CrashScenario::LoseMachine => (DropPoint::After, WatchFault::Refused),
+            CrashScenario::DeletePool => (DropPoint::Before, WatchFault::Lost(1)),
+            CrashScenario::Allocate => (DropPoint::After, WatchFault::Behind(2)),
+            CrashScenario::Expand => (DropPoint::Before, WatchFault::Duplicated),
         };
-        vec![Trial::Crash(key_write, drop_point), Trial::WatchFault(&WATCHED, fault)]
+        vec![ControllerFault::Crash(key_write, drop_point), ControllerFault::WatchFault(&WATCHED, fault)]
     }
 
-    fn all(&self, fault_free: &FaultFreeRun) -> Vec<Trial> {
+    fn all(&self, fault_free: &FaultFreeRun) -> Vec<ControllerFault> {
         let points = Point::all(&fault_free.writes).into_iter();
-        let crashes = points
-            .flat_map(|point| DropPoint::BOTH.map(|drop_point| Trial::Crash(point.clone(), drop_point)));
+        let crashes = points.flat_map(|point| {
+            DropPoint::BOTH.map(|drop_point| ControllerFault::Crash(point.clone(), drop_point))
+        });
         // The watch faults do not depend on the successor, so one kind is enough.
         let watch_faults = if self.successor == Successor::Restarted { watch_faults() } else { Vec::new() };
         crashes.chain(watch_faults).collect()
@@ -231,7 +236,7 @@ impl ScenarioRunner {
 
 /// Every watch fault, of each resource and of all. No scenario attaches disks by hand, so the watch of attachments can only
 /// break.
-fn watch_faults() -> Vec<Trial> {
+fn watch_faults() -> Vec<ControllerFault> {
     const ALONE: [&[&str]; 4] = [
         &["virtualmachinepools"],
         &["virtualmachines"],
@@ -253,11 +258,11 @@ fn watch_faults() -> Vec<Trial> {
     let all: &'static [&'static str] = &WATCHED;
     let mut trials = Vec::new();
     for resources in ALONE.into_iter().chain([all]) {
-        trials.extend(breaking.map(|fault| Trial::WatchFault(resources, fault)));
+        trials.extend(breaking.map(|fault| ControllerFault::WatchFault(resources, fault)));
         if resources != ALONE[3] {
-            trials.extend(lagging.map(|fault| Trial::WatchFault(resources, fault)));
+            trials.extend(lagging.map(|fault| ControllerFault::WatchFault(resources, fault)));
         }
     }
-    trials.push(Trial::WatchFault(all, WatchFault::HalfOpen));
+    trials.push(ControllerFault::WatchFault(all, WatchFault::HalfOpen));
     trials
 }

@@ -5,16 +5,20 @@ use std::collections::BTreeSet;
 use anyhow::Context;
 use serde_json::json;
 use vmpool_api::{annotations, labels};
-use vmpool_e2e::world::condition::{Condition, View, disks, has_machine, members, not, ready_replicas};
-use vmpool_e2e::world::{DEADLINE, Deletion, Policy, Pool, PoolBuilder, World};
+use vmpool_e2e::world::condition::{
+    PoolPredicate, PoolView, disk_count, has_machine, machine_count, negate_condition, ready_replicas,
+};
+use vmpool_e2e::world::{
+    DEADLINE, PoolDeletion, PoolHandle, PoolScaleDownPolicy, ScenarioPoolBuilder, ScenarioWorld,
+};
 use vmpool_installation::fault_proxy::RequestLine;
-use vmpool_invariants::object::{Kind, Object};
+use vmpool_invariants::object::{JsonObject, TestedKind};
 use vmpool_invariants::settled;
 use vmpool_test_cluster::poll;
 
 /// A step on a pool whose machines have a `root` disk and, in scenarios about disks, a retained disk `cache`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scenario {
+pub(crate) enum CrashScenario {
     /// A pool of three machines is created: a revision is stored, names are reserved, machines and disks are created.
     ScaleUp,
     /// Two of three machines are removed, and their caches become free.
@@ -39,15 +43,15 @@ pub(crate) enum Scenario {
 
 /// A scenario before its step.
 pub(crate) struct Prepared<'w> {
-    world: &'w World,
+    world: &'w ScenarioWorld,
     name: String,
     /// `None` for Up, which starts without a pool.
-    pool: Option<Pool<'w>>,
+    pool: Option<PoolHandle<'w>>,
     /// The machine that Lost and Removal act on.
-    machine: Option<Object>,
+    machine: Option<JsonObject>,
 }
 
-impl Scenario {
+impl CrashScenario {
     /// All scenarios.
     pub(crate) const ALL: [Self; 10] = [
         Self::ScaleUp,
@@ -93,26 +97,30 @@ impl Scenario {
         }
     }
 
-    fn pool<'w>(self, world: &'w World, name: &str) -> PoolBuilder<'w> {
+    fn pool<'w>(self, world: &'w ScenarioWorld, name: &str) -> ScenarioPoolBuilder<'w> {
         let pool = world.pool(name).disk("root");
         match self {
             Self::ScaleUp | Self::ScaleDown => pool.replicas(3).retained("cache", 0, "10m"),
             Self::Removal => pool.replicas(3),
-            Self::Rollout => pool.policy(Policy::Explicit).replicas(2).with(&json!({ "spec": {
+            Self::Rollout => pool.policy(PoolScaleDownPolicy::Explicit).replicas(2).with(&json!({ "spec": {
                 "revisionHistoryLimit": 0,
                 "virtualMachineTemplate": { "spec": { "disruptions": { "restartApprovalMode": "Automatic" } } },
             } })),
             Self::RemoveTemplate => {
-                pool.policy(Policy::OldestFirst).replicas(2).retained("cache", 0, "10m")
+                pool.policy(PoolScaleDownPolicy::OldestFirst).replicas(2).retained("cache", 0, "10m")
             }
             Self::CollectDisks => pool.replicas(2).retained("cache", 0, "1s"),
-            Self::LoseMachine => pool.policy(Policy::Explicit).replicas(2).retained("cache", 0, "10m"),
+            Self::LoseMachine => pool.policy(PoolScaleDownPolicy::Explicit).replicas(2).retained("cache", 0, "10m"),
             Self::DeletePool | Self::Allocate | Self::Expand => pool.replicas(2).retained("cache", 0, "10m"),
         }
     }
 
     /// Creates a pool with this name in the state before the step.
-    pub(crate) async fn prepare<'w>(self, world: &'w World, name: &str) -> anyhow::Result<Prepared<'w>> {
+    pub(crate) async fn prepare<'w>(
+        self,
+        world: &'w ScenarioWorld,
+        name: &str,
+    ) -> anyhow::Result<Prepared<'w>> {
         let mut prepared = Prepared { world, name: name.to_owned(), pool: None, machine: None };
         if self == Self::ScaleUp {
             return Ok(prepared);
@@ -121,7 +129,8 @@ impl Scenario {
         pool.until(correct_status()).await?;
         if self == Self::Allocate {
             pool.scale_by_api(0).await?;
-            pool.until(members(0).and(of("cache", 2)).and(free("cache", 2)).and(correct_status())).await?;
+            pool.until(machine_count(0).and(of("cache", 2)).and(free("cache", 2)).and(correct_status()))
+                .await?;
         }
         if [Self::LoseMachine, Self::Removal].contains(&self) {
             prepared.machine = Some(pool.machine(0).await?);
@@ -131,7 +140,7 @@ impl Scenario {
     }
 
     /// Performs the step.
-    pub(crate) async fn begin<'w>(self, prepared: &Prepared<'w>) -> anyhow::Result<Pool<'w>> {
+    pub(crate) async fn begin<'w>(self, prepared: &Prepared<'w>) -> anyhow::Result<PoolHandle<'w>> {
         let Prepared { world, name, pool, machine } = prepared;
         let Some(pool) = pool else {
             return Ok(self.pool(world, name).create().await?);
@@ -169,30 +178,30 @@ impl Scenario {
     }
 
     /// The final state, unless the pool is deleted: the exact number of disks and a correct status.
-    pub(crate) fn end(self, prepared: &Prepared<'_>) -> Condition {
+    pub(crate) fn end(self, prepared: &Prepared<'_>) -> PoolPredicate {
         let gone = || match &prepared.machine {
-            Some(machine) => not(has_machine(machine)),
-            None => Condition::new("anything", |_| true),
+            Some(machine) => negate_condition(has_machine(machine)),
+            None => PoolPredicate::new("anything", |_| true),
         };
         let end = match self {
-            Self::ScaleUp => ready_replicas(3).and(disks(6)).and(free("cache", 0)),
-            Self::ScaleDown => ready_replicas(1).and(disks(4)).and(free("cache", 2)),
-            Self::Removal => ready_replicas(2).and(disks(2)).and(gone()).and(unrecorded()),
-            Self::Rollout => ready_replicas(2).and(disks(2)).and(on_one_revision(2)),
-            Self::RemoveTemplate => ready_replicas(2).and(disks(2)).and(of("root", 2)).and(devices(1)),
-            Self::CollectDisks => ready_replicas(0).and(disks(0)),
-            Self::LoseMachine => ready_replicas(2).and(disks(4)).and(free("cache", 0)).and(gone()),
-            Self::DeletePool => ready_replicas(4).and(disks(8)),
-            Self::Allocate => ready_replicas(2).and(disks(4)).and(free("cache", 0)),
-            Self::Expand => ready_replicas(2).and(disks(4)).and(disk_size("128Mi")),
+            Self::ScaleUp => ready_replicas(3).and(disk_count(6)).and(free("cache", 0)),
+            Self::ScaleDown => ready_replicas(1).and(disk_count(4)).and(free("cache", 2)),
+            Self::Removal => ready_replicas(2).and(disk_count(2)).and(gone()).and(unrecorded()),
+            Self::Rollout => ready_replicas(2).and(disk_count(2)).and(on_one_revision(2)),
+            Self::RemoveTemplate => ready_replicas(2).and(disk_count(2)).and(of("root", 2)).and(devices(1)),
+            Self::CollectDisks => ready_replicas(0).and(disk_count(0)),
+            Self::LoseMachine => ready_replicas(2).and(disk_count(4)).and(free("cache", 0)).and(gone()),
+            Self::DeletePool => ready_replicas(4).and(disk_count(8)),
+            Self::Allocate => ready_replicas(2).and(disk_count(4)).and(free("cache", 0)),
+            Self::Expand => ready_replicas(2).and(disk_count(4)).and(disk_size("128Mi")),
         };
         end.and(correct_status())
     }
 
     /// Waits for the final state after all faults have ended.
-    pub(crate) async fn finish(self, prepared: &Prepared<'_>, pool: &Pool<'_>) -> anyhow::Result<()> {
+    pub(crate) async fn finish(self, prepared: &Prepared<'_>, pool: &PoolHandle<'_>) -> anyhow::Result<()> {
         if self == Self::DeletePool {
-            pool.delete(Deletion::Background).await?;
+            pool.delete(PoolDeletion::Background).await?;
             pool.leaves_nothing().await?;
         } else {
             pool.until_within(self.end(prepared), 2 * DEADLINE).await?;
@@ -210,8 +219,8 @@ pub(crate) fn is_counted_write(request: &RequestLine) -> bool {
 }
 
 /// Repeats the removal until it gets a response, as a user would.
-pub(crate) async fn remove_until_answered(pool: &Pool<'_>, machine: &Object) -> anyhow::Result<()> {
-    poll::until(
+pub(crate) async fn remove_until_answered(pool: &PoolHandle<'_>, machine: &JsonObject) -> anyhow::Result<()> {
+    poll::poll_until(
         || format!("the removal of {} gets a response", machine.name()),
         DEADLINE,
         async || {
@@ -225,30 +234,32 @@ pub(crate) async fn remove_until_answered(pool: &Pool<'_>, machine: &Object) -> 
 }
 
 /// The pool has no removal record.
-pub(crate) fn unrecorded() -> Condition {
-    Condition::new("no removal record", |view| {
+pub(crate) fn unrecorded() -> PoolPredicate {
+    PoolPredicate::new("no removal record", |view| {
         view.pool().is_some_and(|pool| pool.annotation(annotations::SCALE_DOWN_TARGETS).is_none())
     })
 }
 
 /// The status is correct (I8).
-fn correct_status() -> Condition {
-    Condition::new("a correct status", |view| {
+fn correct_status() -> PoolPredicate {
+    PoolPredicate::new("a correct status", |view| {
         view.pool().is_some_and(|pool| settled::status_errors(pool, &view.members()).is_empty())
     })
 }
 
 /// The disks of a template.
-fn filling<'a>(view: View<'a>, template: &str) -> Vec<&'a Object> {
+fn filling<'a>(view: PoolView<'a>, template: &str) -> Vec<&'a JsonObject> {
     view.disks().into_iter().filter(|disk| disk.label(labels::DISK_TEMPLATE) == Some(template)).collect()
 }
 
-fn of(template: &'static str, count: usize) -> Condition {
-    Condition::new(format!("{count} disks of {template}"), move |view| filling(view, template).len() == count)
+fn of(template: &'static str, count: usize) -> PoolPredicate {
+    PoolPredicate::new(format!("{count} disks of {template}"), move |view| {
+        filling(view, template).len() == count
+    })
 }
 
-fn free(template: &'static str, count: usize) -> Condition {
-    Condition::new(format!("{count} free disks of {template}"), move |view| {
+fn free(template: &'static str, count: usize) -> PoolPredicate {
+    PoolPredicate::new(format!("{count} free disks of {template}"), move |view| {
         filling(view, template)
             .iter()
             .filter(|disk| disk.annotation(annotations::FREE_SINCE).is_some())
@@ -258,22 +269,22 @@ fn free(template: &'static str, count: usize) -> Condition {
 }
 
 /// All disks request this size.
-fn disk_size(size: &'static str) -> Condition {
-    Condition::new(format!("disks of {size}"), move |view| {
+fn disk_size(size: &'static str) -> PoolPredicate {
+    PoolPredicate::new(format!("disks of {size}"), move |view| {
         view.disks().iter().all(|disk| disk.text("/spec/persistentVolumeClaim/size") == size)
     })
 }
 
 /// All machines that are not terminating run and use this number of disks.
-fn devices(count: usize) -> Condition {
-    Condition::new(format!("running machines with {count} disks each"), move |view| {
+fn devices(count: usize) -> PoolPredicate {
+    PoolPredicate::new(format!("running machines with {count} disks each"), move |view| {
         view.live().all(|machine| machine.is_running() && machine.disk_references().count() == count)
     })
 }
 
 /// All machines that are not terminating have this number of cores and the same revision.
-fn on_one_revision(cores: i64) -> Condition {
-    Condition::new(format!("machines of one revision with {cores} cores"), move |view| {
+fn on_one_revision(cores: i64) -> PoolPredicate {
+    PoolPredicate::new(format!("machines of one revision with {cores} cores"), move |view| {
         let revisions: BTreeSet<_> =
             view.live().map(|machine| machine.label(labels::TEMPLATE_HASH)).collect();
         revisions.len() == 1 && view.live().all(|machine| machine.number("/spec/cpu/cores") == Some(cores))
@@ -281,7 +292,7 @@ fn on_one_revision(cores: i64) -> Condition {
 }
 
 /// The number of disks in the namespace, regardless of their owner.
-pub(crate) async fn all_disks(world: &World) -> anyhow::Result<usize> {
+pub(crate) async fn all_disks(world: &ScenarioWorld) -> anyhow::Result<usize> {
     world.recorder().catch_up().await?;
-    Ok(world.recorder().history().state().all(Kind::Disk).count())
+    Ok(world.recorder().history().state().all(TestedKind::Disk).count())
 }

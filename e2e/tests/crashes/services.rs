@@ -7,13 +7,13 @@ use serde_json::json;
 use tokio::sync::{Mutex, RwLock};
 use vmpool_api::annotations;
 use vmpool_e2e::harness::{self, SHORT_RESERVATION};
-use vmpool_e2e::scenario::scenario;
-use vmpool_e2e::world::condition::{Condition, has_machine, not, ready_replicas};
-use vmpool_e2e::world::{DEADLINE, Policy, Pool, World};
+use vmpool_e2e::scenario::define_scenario;
+use vmpool_e2e::world::condition::{PoolPredicate, has_machine, negate_condition, ready_replicas};
+use vmpool_e2e::world::{DEADLINE, PoolHandle, PoolScaleDownPolicy, ScenarioWorld};
 use vmpool_installation::fault_proxy::{DropPoint, RequestLine};
 use vmpool_installation::programs::{Component, ControllerOptions};
-use vmpool_invariants::object::{Kind, Object};
-use vmpool_invariants::platform::PlatformName;
+use vmpool_invariants::object::{JsonObject, TestedKind};
+use vmpool_invariants::platform::TestedPlatform;
 use vmpool_test_cluster::poll;
 
 use crate::scenario::{remove_until_answered, unrecorded};
@@ -28,7 +28,7 @@ pub(crate) static WEBHOOK: RwLock<()> = RwLock::const_new(());
 static APISERVER: Mutex<()> = Mutex::const_new(());
 
 /// Starts a controller with a short reservation timeout.
-async fn controller_with_short_reservations(world: &World) -> anyhow::Result<()> {
+async fn controller_with_short_reservations(world: &ScenarioWorld) -> anyhow::Result<()> {
     let mut options = ControllerOptions::new(world.namespace(), "impatient");
     options.extra.push(SHORT_RESERVATION.to_owned());
     world.add_controller_with(options).await?;
@@ -43,7 +43,7 @@ fn concerns(namespace: &str) -> impl Fn(&RequestLine) -> bool + Send + 'static +
 
 /// Kills the component at the next request that `filter` selects, after `skip` others.
 fn kill_service_at(
-    world: &World,
+    world: &ScenarioWorld,
     component: Component,
     filter: impl Fn(&RequestLine) -> bool + Send + 'static,
     (skip, drop_point): (usize, DropPoint),
@@ -59,8 +59,8 @@ fn kill_service_at(
 
 /// Waits until the API server proxies removals again. After a crash it takes a moment until it considers the aggregated
 /// API available.
-async fn until_reachable(pool: &Pool<'_>, machine: &Object) -> anyhow::Result<()> {
-    poll::until(
+async fn until_reachable(pool: &PoolHandle<'_>, machine: &JsonObject) -> anyhow::Result<()> {
+    poll::poll_until(
         || "the API server reaches the aggregated API".to_owned(),
         DEADLINE,
         async || {
@@ -73,17 +73,17 @@ async fn until_reachable(pool: &Pool<'_>, machine: &Object) -> anyhow::Result<()
 }
 
 #[rstest]
-#[case::dvp(PlatformName::Dvp)]
-#[case::kubevirt(PlatformName::KubeVirt)]
-fn a_removal_survives_the_death_of_the_aggregated_api_at_every_request(#[case] platform: PlatformName) {
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn a_removal_survives_the_death_of_the_aggregated_api_at_every_request(#[case] platform: TestedPlatform) {
     let (_stays, _alone) = harness::block_on(async { (WEBHOOK.read().await, APISERVER.lock().await) });
     let name = "a removal survives a crash of the aggregated API";
-    scenario(name).on(platform).with_fault_proxy().controllers(0).run(async |world| {
+    define_scenario(name).on(platform).with_fault_proxy().controllers(0).run(async |world| {
         controller_with_short_reservations(world).await?;
         let service = world.installation().guard()?.service(Component::Apiserver)?;
         let proxy = world.installation().guard()?.fault_proxy(Component::Apiserver)?;
         // Given the requests of a removal without faults,
-        let model = world.pool("model").policy(Policy::Explicit).replicas(1).ready().await?;
+        let model = world.pool("model").policy(PoolScaleDownPolicy::Explicit).replicas(1).ready().await?;
         until_reachable(&model, &model.machine(0).await?).await?;
         proxy.clear_requests();
         model.remove(&model.machines().await?).await?;
@@ -94,7 +94,11 @@ fn a_removal_survives_the_death_of_the_aggregated_api_at_every_request(#[case] p
         let mut pools = Vec::new();
         for drop_point in DropPoint::BOTH {
             for request in 0..requests.len() {
-                let policy = if request % 2 == 0 { Policy::Explicit } else { Policy::NewestFirst };
+                let policy = if request % 2 == 0 {
+                    PoolScaleDownPolicy::Explicit
+                } else {
+                    PoolScaleDownPolicy::NewestFirst
+                };
                 let name = format!("{drop_point:?}-{request}").to_lowercase();
                 pools.push((
                     drop_point,
@@ -143,7 +147,7 @@ fn a_removal_survives_the_death_of_the_aggregated_api_at_every_request(#[case] p
 }
 
 /// The revision at which the record of a pool was removed.
-fn record_removed_at(world: &World, pool: &Pool<'_>) -> Option<u64> {
+fn record_removed_at(world: &ScenarioWorld, pool: &PoolHandle<'_>) -> Option<u64> {
     let history = world.recorder().history();
     let of_pool = history.changes().iter().filter(|change| change.object.uid() == pool.uid());
     let since =
@@ -153,16 +157,16 @@ fn record_removed_at(world: &World, pool: &Pool<'_>) -> Option<u64> {
 }
 
 /// The revision at which the newest machine of a pool was created.
-fn replaced_at(world: &World, pool: &Pool<'_>) -> Option<u64> {
+fn replaced_at(world: &ScenarioWorld, pool: &PoolHandle<'_>) -> Option<u64> {
     let history = world.recorder().history();
     let mut seen = std::collections::BTreeSet::new();
     let members = history.changes().iter().filter(|change| change.object.owner_uid() == pool.uid());
-    let machines = members.filter(|change| change.kind == Kind::Machine);
+    let machines = members.filter(|change| change.kind == TestedKind::Machine);
     machines.filter(|change| seen.insert(change.object.uid())).map(|change| change.revision).last()
 }
 
-fn desired_replicas(replicas: i64) -> Condition {
-    Condition::new(format!("spec.replicas of {replicas}"), move |view| {
+fn desired_replicas(replicas: i64) -> PoolPredicate {
+    PoolPredicate::new(format!("spec.replicas of {replicas}"), move |view| {
         view.pool().is_some_and(|pool| pool.number("/spec/replicas") == Some(replicas))
     })
 }
@@ -170,8 +174,10 @@ fn desired_replicas(replicas: i64) -> Condition {
 #[test]
 fn the_controller_completes_removals_of_a_killed_process() {
     let (_stays, _alone) = harness::block_on(async { (WEBHOOK.read().await, APISERVER.lock().await) });
-    scenario("the controller completes removals of a killed process").with_fault_proxy().controllers(0).run(
-        async |world| {
+    define_scenario("the controller completes removals of a killed process")
+        .with_fault_proxy()
+        .controllers(0)
+        .run(async |world| {
             controller_with_short_reservations(world).await?;
             let service = world.installation().guard()?.service(Component::Apiserver)?;
             let namespace = world.namespace().to_owned();
@@ -180,17 +186,19 @@ fn the_controller_completes_removals_of_a_killed_process() {
                 request.is_write() && request.path.contains(&pools)
             };
             // Given an accepted removal whose machines have not been deleted,
-            let accepted = world.pool("accepted").policy(Policy::NewestFirst).replicas(3).ready().await?;
+            let accepted =
+                world.pool("accepted").policy(PoolScaleDownPolicy::NewestFirst).replicas(3).ready().await?;
             let named = accepted.machine(0).await?;
             until_reachable(&accepted, &named).await?;
             kill_service_at(world, Component::Apiserver, pool_write.clone(), (1, DropPoint::After))?;
             ensure!(!accepted.removal().target(&named).send().await?.is_success());
             // then the controller completes it, and removes no other machine in its place.
             accepted.until(desired_replicas(2)).await?;
-            accepted.until(ready_replicas(2).and(not(has_machine(&named)))).await?;
+            accepted.until(ready_replicas(2).and(negate_condition(has_machine(&named)))).await?;
             service.restart(0).await?;
             // Given a reserved removal that was never accepted,
-            let reserved = world.pool("reserved").policy(Policy::Explicit).replicas(2).ready().await?;
+            let reserved =
+                world.pool("reserved").policy(PoolScaleDownPolicy::Explicit).replicas(2).ready().await?;
             let vanishing = reserved.machine(0).await?;
             until_reachable(&reserved, &vanishing).await?;
             kill_service_at(world, Component::Apiserver, pool_write, (0, DropPoint::After))?;
@@ -199,7 +207,9 @@ fn the_controller_completes_removals_of_a_killed_process() {
             // when its machine is deleted by a user,
             world.delete(&vanishing).await?;
             // then the machine is replaced, but not while the removal could still be accepted.
-            reserved.until(ready_replicas(2).and(unrecorded()).and(not(has_machine(&vanishing)))).await?;
+            reserved
+                .until(ready_replicas(2).and(unrecorded()).and(negate_condition(has_machine(&vanishing))))
+                .await?;
             let (record_removed_at, replaced_at) =
                 (record_removed_at(world, &reserved), replaced_at(world, &reserved));
             ensure!(
@@ -208,8 +218,7 @@ fn the_controller_completes_removals_of_a_killed_process() {
             );
             service.restart(0).await?;
             Ok::<_, anyhow::Error>(())
-        },
-    );
+        });
 }
 
 /// A write that the webhook validates.
@@ -229,8 +238,13 @@ impl ValidatedWrite {
     const ALL: [Self; 4] = [Self::Create, Self::Edit, Self::Shrink, Self::Removal];
 
     /// Sends the request once. `Err` is the error that the user sees.
-    async fn send(self, world: &World, name: &str, machine: Option<&Object>) -> Result<(), String> {
-        let text = |error: vmpool_test_cluster::Error| vmpool_test_cluster::error::chain(&error);
+    async fn send(
+        self,
+        world: &ScenarioWorld,
+        name: &str,
+        machine: Option<&JsonObject>,
+    ) -> Result<(), String> {
+        let text = |error: vmpool_test_cluster::Error| vmpool_test_cluster::error::error_with_causes(&error);
         if matches!(self, Self::Create) {
             let known = world.existing(name).await.is_ok();
             return if known {
@@ -263,7 +277,7 @@ fn is_validation_read(request: &RequestLine) -> bool {
 
 /// Sends the write while the webhook is killed at its `until_killed`-th request for it, if there are that many.
 async fn send_during_crash(
-    world: &World,
+    world: &ScenarioWorld,
     write: ValidatedWrite,
     name: &str,
     until_killed: Option<(usize, DropPoint)>,
@@ -288,7 +302,7 @@ async fn send_during_crash(
         );
         service.restart(0).await?;
     }
-    poll::until(
+    poll::poll_until(
         || format!("{write:?} {until_killed:?} is accepted"),
         DEADLINE,
         async || Ok(write.send(world, name, machine.as_ref()).await),
@@ -305,7 +319,7 @@ async fn send_during_crash(
 #[test]
 fn writes_survive_a_crash_of_the_webhook_at_every_request() {
     let _alone = harness::block_on(WEBHOOK.write());
-    scenario("writes survive a crash of the webhook").with_fault_proxy().run(async |world| {
+    define_scenario("writes survive a crash of the webhook").with_fault_proxy().run(async |world| {
         let proxy = world.installation().guard()?.fault_proxy(Component::Webhook)?;
         let mut points = 0;
         for write in ValidatedWrite::ALL {

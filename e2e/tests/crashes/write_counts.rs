@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use vmpool_api::v1alpha2::GROUP;
-use vmpool_e2e::world::World;
+use vmpool_e2e::world::ScenarioWorld;
 use vmpool_installation::programs::Accounts;
-use vmpool_invariants::object::Kind;
+use vmpool_invariants::object::TestedKind;
 use vmpool_test_cluster::control_plane::AuditEntry;
 
 /// Numbers of writes by `verb resource/subresource`.
@@ -13,14 +13,14 @@ use vmpool_test_cluster::control_plane::AuditEntry;
 pub(crate) struct WriteCounts(BTreeMap<String, usize>);
 
 /// A position in the recorded history.
-pub(crate) struct Mark {
+pub(crate) struct HistoryPosition {
     requests: usize,
     changes: usize,
 }
 
-impl Mark {
+impl HistoryPosition {
     /// The current end of the history.
-    pub(crate) async fn now(world: &World) -> anyhow::Result<Self> {
+    pub(crate) async fn now(world: &ScenarioWorld) -> anyhow::Result<Self> {
         world.recorder().catch_up().await?;
         let changes = world.recorder().history().changes().len();
         Ok(Self { requests: world.audit()?.len(), changes })
@@ -28,7 +28,7 @@ impl Mark {
 
     /// The controller's successful writes since the mark. Writes of the status are not included, because their number
     /// depends on the timing.
-    pub(crate) fn write_counts(&self, world: &World) -> anyhow::Result<WriteCounts> {
+    pub(crate) fn write_counts(&self, world: &ScenarioWorld) -> anyhow::Result<WriteCounts> {
         let mut write_counts = WriteCounts::default();
         let mut deleted = BTreeSet::new();
         let requests = world.audit()?.split_off(self.requests);
@@ -43,14 +43,14 @@ impl Mark {
     }
 
     /// Number of writes on pools that changed nothing. A write that changes something creates a new revision of its pool.
-    pub(crate) async fn writes_without_effect(&self, world: &World) -> anyhow::Result<usize> {
+    pub(crate) async fn writes_without_effect(&self, world: &ScenarioWorld) -> anyhow::Result<usize> {
         let requests = world.audit()?.split_off(self.requests);
         let writes = requests.iter().filter(|entry| {
             let changing = ["create", "update", "patch"].contains(&entry.verb.as_str());
             // The removal endpoint itself stores nothing; the write to the pool that it causes is counted.
             let stored = ["", "status", "scale"].contains(&entry.subresource.as_str());
             entry.group == GROUP
-                && entry.resource == Kind::Pool.plural()
+                && entry.resource == TestedKind::Pool.plural()
                 && changing
                 && stored
                 && entry.is_success()
@@ -60,7 +60,8 @@ impl Mark {
         world.recorder().catch_up().await?;
         let history = world.recorder().history();
         let changes = &history.changes()[self.changes..];
-        let revisions = changes.iter().filter(|change| change.kind == Kind::Pool && !change.removed).count();
+        let revisions =
+            changes.iter().filter(|change| change.kind == TestedKind::Pool && !change.removed).count();
         Ok(writes.saturating_sub(revisions))
     }
 }

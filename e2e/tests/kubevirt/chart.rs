@@ -7,7 +7,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
-use vmpool_installation::installation::{GuardOptions, Installation, cluster_options, kubevirt_definitions};
+use vmpool_installation::installation::{
+    ClusterInstallation, GuardOptions, cluster_options, kubevirt_definitions,
+};
 use vmpool_installation::release::helm_program;
 use vmpool_installation::workspace_root;
 use vmpool_test_cluster::control_plane::ControlPlane;
@@ -18,8 +20,8 @@ use crate::documented;
 use crate::pins::{self, small, write};
 use crate::pools::spec;
 use crate::pruned::to_kubevirt;
-use crate::world::{World, run_with, text};
-use crate::{Place, run_to_end};
+use crate::world::{KubeVirtWorld, run_with, text};
+use crate::{TestNamespace, run_to_end};
 
 const NAMESPACE: &str = "team";
 /// A user with the built-in role `edit`.
@@ -52,7 +54,13 @@ fn pool(version: &str, spec: &Value) -> Value {
 }
 
 /// The response to a request that must be refused.
-async fn refused(place: &Place<'_>, user: &str, method: Method, path: &str, body: &Value) -> Result<String> {
+async fn refused(
+    place: &TestNamespace<'_>,
+    user: &str,
+    method: Method,
+    path: &str,
+    body: &Value,
+) -> Result<String> {
     let answer = place.send_as(user, method, path, body).await?;
     let status = answer.err().with_context(|| format!("{user} may send {body} to {path}"))?;
     let causes = status.details.map(|details| details.causes).unwrap_or_default();
@@ -62,12 +70,18 @@ async fn refused(place: &Place<'_>, user: &str, method: Method, path: &str, body
 }
 
 /// The response to a request that must be accepted.
-async fn accepted(place: &Place<'_>, user: &str, method: Method, path: &str, body: &Value) -> Result<Value> {
+async fn accepted(
+    place: &TestNamespace<'_>,
+    user: &str,
+    method: Method,
+    path: &str,
+    body: &Value,
+) -> Result<Value> {
     let answer = place.send_as(user, method, path, body).await?;
     answer.map_err(|status| anyhow::anyhow!("{}", status.message)).with_context(|| path.to_owned())
 }
 
-async fn admission(place: &Place<'_>) -> Result<()> {
+async fn admission(place: &TestNamespace<'_>) -> Result<()> {
     let mut other_labels = spec(1);
     other_labels["selector"]["matchLabels"]["farm"] = json!("mine");
     let mut no_percentage = spec(1);
@@ -108,7 +122,7 @@ async fn admission(place: &Place<'_>) -> Result<()> {
     Ok(())
 }
 
-async fn targeted_removal(world: &World<'_>) -> Result<()> {
+async fn targeted_removal(world: &KubeVirtWorld<'_>) -> Result<()> {
     let place = &world.place;
     let machines = world.until_ready(&["p-0", "p-1", "p-2"]).await?;
     let target = text(&machines["p-0"], "/metadata/uid").to_owned();
@@ -147,7 +161,7 @@ fn expansion_path(path: &str) -> String {
 
 /// helm refuses mode `Standalone` beside a KubeVirt object, and only there. Without it, helm refuses the installation only because
 /// the cluster has objects of the chart already.
-async fn standalone(place: &Place<'_>, is_refused: bool) -> Result<()> {
+async fn standalone(place: &TestNamespace<'_>, is_refused: bool) -> Result<()> {
     let chart = workspace_root().join("charts/vmpool").display().to_string();
     let values = "platforms.kubevirt.enabled=true,instancetype.mode=Standalone";
     let mut command = Command::new(helm_program()?);
@@ -162,7 +176,7 @@ async fn standalone(place: &Place<'_>, is_refused: bool) -> Result<()> {
         values,
     ]);
     command.env("HOME", place.cluster.directory()).env("KUBECONFIG", place.cluster.kubeconfig());
-    let output = process::output("helm", command, Duration::from_mins(2)).await?;
+    let output = process::command_output("helm", command, Duration::from_mins(2)).await?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(said.contains("the cluster has a KubeVirt object") == is_refused, "{said}");
     ensure!(is_refused || output.status.success() || said.contains("invalid ownership metadata"), "{said}");
@@ -170,7 +184,7 @@ async fn standalone(place: &Place<'_>, is_refused: bool) -> Result<()> {
 }
 
 /// Machines and pools with instance type and preference written out, for a viewer.
-async fn expansion(world: &World<'_>) -> Result<()> {
+async fn expansion(world: &KubeVirtWorld<'_>) -> Result<()> {
     let place = &world.place;
     small(world, "2048Mi").await?;
     write(world, "VirtualMachinePreference", "linux", json!({})).await?;
@@ -264,7 +278,7 @@ async fn expansion(world: &World<'_>) -> Result<()> {
 }
 
 /// A pool whose template conflicts with its instance type is refused, and one whose instance type is missing is not.
-async fn templates_are_compared_with_types(world: &World<'_>) -> Result<()> {
+async fn templates_are_compared_with_types(world: &KubeVirtWorld<'_>) -> Result<()> {
     let place = &world.place;
     small(world, "2Gi").await?;
     let named = |kind: &str, memory: &str| {
@@ -298,7 +312,7 @@ async fn templates_are_compared_with_types(world: &World<'_>) -> Result<()> {
 }
 
 /// When the platform rejects a machine, then the webhook rejects the pool, with the error of the platform.
-async fn machines_are_validated(place: &Place<'_>) -> Result<()> {
+async fn machines_are_validated(place: &TestNamespace<'_>) -> Result<()> {
     let name = "no-thirteen-gigabytes";
     let kind = |kind: &str| json!({ "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": { "name": name } });
     let mut policy = kind("ValidatingAdmissionPolicy");
@@ -348,14 +362,14 @@ async fn machines_are_validated(place: &Place<'_>) -> Result<()> {
 }
 
 /// Only the role `admin` may delete all pools with one request.
-async fn delete_of_all_pools(place: &Place<'_>) -> Result<()> {
+async fn delete_of_all_pools(place: &TestNamespace<'_>) -> Result<()> {
     let all = format!("{}?dryRun=All", pools("v1beta1"));
     refused(place, EDITOR, Method::DELETE, &all, &Value::Null).await?;
     accepted(place, ADMIN, Method::DELETE, &all, &Value::Null).await.map(drop)
 }
 
 /// The definition of KubeVirt has no default of `replicas`. The webhook sets it, so that the pool has a scale.
-async fn replicas_have_a_default(world: &World<'_>) -> Result<()> {
+async fn replicas_have_a_default(world: &KubeVirtWorld<'_>) -> Result<()> {
     to_kubevirt(world).await?;
     let mut spec = spec(1);
     spec.as_object_mut().context("no spec")?.remove("replicas");
@@ -384,7 +398,7 @@ fn the_chart_serves_admission_removal_and_expansion_of_kubevirt_pools() {
         options.manifests.push(workspace_root().join("api/crds/instancetype"));
         let cluster = Arc::new(ControlPlane::start(options).await?);
         let options = GuardOptions::default().value("platforms.kubevirt.enabled=true");
-        let installation = Installation::guarded(cluster.clone(), options).await?;
+        let installation = ClusterInstallation::guarded(cluster.clone(), options).await?;
         cluster.kubectl(&["create", "namespace", NAMESPACE]).await?;
         for (user, role) in [(ADMIN, "admin"), (EDITOR, "edit"), (VIEWER, "view")] {
             let (role, user) = (format!("--clusterrole={role}"), format!("--user={user}"));
@@ -392,7 +406,7 @@ fn the_chart_serves_admission_removal_and_expansion_of_kubevirt_pools() {
             let binding = ["create", "rolebinding", name, role.as_str(), user.as_str(), "-n", NAMESPACE];
             cluster.kubectl(&binding).await?;
         }
-        let place = Place { cluster: &cluster, namespace: NAMESPACE };
+        let place = TestNamespace { cluster: &cluster, namespace: NAMESPACE };
         run_with(installation.accounts(), place, "kubevirt", async |world| {
             world
                 .until("the roles of users are aggregated", async || {

@@ -6,14 +6,14 @@ use anyhow::{Result, bail};
 use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 use vmpool_installation::programs::Accounts;
-use vmpool_invariants::object::{Kind, Object};
-use vmpool_invariants::platform::PlatformName;
-use vmpool_invariants::recorder::{History, Recorder};
+use vmpool_invariants::object::{JsonObject, TestedKind};
+use vmpool_invariants::platform::TestedPlatform;
+use vmpool_invariants::recorder::{RecordedHistory, Recorder};
 use vmpool_invariants::{UserActions, Violation, finalizers, leftovers, settled, shared_disks};
 use vmpool_test_cluster::control_plane::{AuditEntry, AuditMark, ControlPlane};
 use vmpool_test_cluster::deadline::Deadline;
 
-use crate::Place;
+use crate::TestNamespace;
 
 /// The ConfigMap in which the simulator records violations.
 const VIOLATIONS: &str = "simulator-violations";
@@ -37,7 +37,7 @@ impl Checks {
     /// Begins to record.
     pub(crate) async fn start(cluster: &ControlPlane, namespace: &str) -> Result<Self> {
         let since = cluster.audit_mark();
-        let recorder = Recorder::start_on(PlatformName::KubeVirt, cluster.admin(), namespace).await?;
+        let recorder = Recorder::start_on(TestedPlatform::KubeVirt, cluster.admin(), namespace).await?;
         Ok(Self { recorder, since, actions: Mutex::default(), pruned: Mutex::default() })
     }
 
@@ -47,10 +47,10 @@ impl Checks {
     }
 
     /// The recorded states of the machine with this name, in their order. A state in which it was removed is the last one before.
-    pub(crate) async fn states_of(&self, machine: &str) -> Result<Vec<Object>> {
+    pub(crate) async fn states_of(&self, machine: &str) -> Result<Vec<JsonObject>> {
         self.recorder.catch_up().await?;
         let history = self.recorder.history();
-        let of = history.changes().iter().filter(|change| change.kind == Kind::Machine);
+        let of = history.changes().iter().filter(|change| change.kind == TestedKind::Machine);
         Ok(of.map(|change| change.object.clone()).filter(|object| object.name() == machine).collect())
     }
 
@@ -63,7 +63,7 @@ impl Checks {
     }
 
     /// Waits until the status of all pools is correct and nothing of deleted pools is left, and checks every invariant.
-    pub(crate) async fn end(&self, place: &Place<'_>) -> Result<()> {
+    pub(crate) async fn end(&self, place: &TestNamespace<'_>) -> Result<()> {
         let deadline = Deadline::after(REST);
         loop {
             self.recorder.catch_up().await?;
@@ -83,7 +83,7 @@ impl Checks {
         let mut found = {
             let history = self.recorder.history();
             let actions = of_users(&history, &audit, self.actions().clone());
-            vmpool_invariants::violations(&history, &actions, &audit, &Accounts::controller_user())
+            vmpool_invariants::check_history(&history, &actions, &audit, &Accounts::controller_user())
         };
         found.extend(of_simulator(place).await?);
         fail_on(&found)
@@ -91,23 +91,24 @@ impl Checks {
 }
 
 /// What is wrong with the current state, if nothing changes any more.
-fn at_rest(history: &History) -> Vec<Violation> {
+fn at_rest(history: &RecordedHistory) -> Vec<Violation> {
     let state = history.state();
-    let pools = state.all(Kind::Pool).filter(|pool| !pool.is_terminating());
-    let errors = pools.flat_map(|pool| settled::status_errors(pool, &state.members(pool.uid())));
-    let errors = errors.chain(shared_disks::violations(state)).chain(leftovers::violations(history));
-    errors.chain(finalizers::violations(state)).collect()
+    let pools = state.all(TestedKind::Pool).filter(|pool| !pool.is_terminating());
+    let errors = pools.flat_map(|pool| settled::status_errors(pool, &state.machines_of_pool(pool.uid())));
+    let errors =
+        errors.chain(shared_disks::check_shared_disks(state)).chain(leftovers::check_leftovers(history));
+    errors.chain(finalizers::check_finalizers(state)).collect()
 }
 
 /// Adds the deletions and returns of machines by users.
-fn of_users(history: &History, audit: &[AuditEntry], mut actions: UserActions) -> UserActions {
+fn of_users(history: &RecordedHistory, audit: &[AuditEntry], mut actions: UserActions) -> UserActions {
     let controller = Accounts::controller_user();
     let is_user = |entry: &&AuditEntry| {
         let other = entry.user == controller || OTHERS.iter().any(|other| entry.user.ends_with(other));
         !other && !entry.dry_run && entry.is_success()
     };
-    let of_kind = |entry: &AuditEntry, kind: Kind| {
-        let resource = PlatformName::KubeVirt.resource(kind);
+    let of_kind = |entry: &AuditEntry, kind: TestedKind| {
+        let resource = TestedPlatform::KubeVirt.resource(kind);
         entry.group == resource.group && entry.resource == resource.plural
     };
     let by_user: Vec<&AuditEntry> = audit.iter().filter(is_user).collect();
@@ -130,7 +131,7 @@ fn of_users(history: &History, audit: &[AuditEntry], mut actions: UserActions) -
             actions.deleted.insert(object.uid().to_owned());
         }
         let joins = !object.owner_uid().is_empty() && former.owner_uid() != object.owner_uid();
-        if change.kind == Kind::Machine && joins && writes(&["patch", "update"]) {
+        if change.kind == TestedKind::Machine && joins && writes(&["patch", "update"]) {
             actions.returned.insert(object.uid().to_owned());
         }
     });
@@ -138,7 +139,7 @@ fn of_users(history: &History, audit: &[AuditEntry], mut actions: UserActions) -
 }
 
 /// I3: a disk was mounted twice, or deleted while it was mounted.
-async fn of_simulator(place: &Place<'_>) -> Result<Vec<Violation>> {
+async fn of_simulator(place: &TestNamespace<'_>) -> Result<Vec<Violation>> {
     let path = format!("/api/v1/namespaces/{}/configmaps/{VIOLATIONS}", place.namespace);
     let map = match place.send(http::Method::GET, &path, &serde_json::Value::Null).await? {
         Ok(map) => map,

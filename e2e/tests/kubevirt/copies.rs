@@ -8,26 +8,29 @@ use vmpool_installation::programs::ControllerOptions;
 use vmpool_test_cluster::control_plane::AuditEntry;
 
 use crate::pins::{small, write};
-use crate::world::{INSTALLED, World, accounts, run_with_options, text};
-use crate::{Place, with_namespace};
+use crate::world::{INSTALLED, KubeVirtWorld, accounts, run_with_options, text};
+use crate::{TestNamespace, with_namespace};
 
 /// Runs a test with a controller that makes copies.
-pub(crate) fn with_copies(name: &str, test: impl AsyncFnOnce(World<'_>) -> Result<()>) {
+pub(crate) fn with_copies(name: &str, test: impl AsyncFnOnce(KubeVirtWorld<'_>) -> Result<()>) {
     with_namespace(name, async |place| {
         let _others = INSTALLED.read().await;
         run(place, test).await
     });
 }
 
-async fn run(place: Place<'_>, test: impl AsyncFnOnce(World<'_>) -> Result<()>) -> Result<()> {
+async fn run(
+    place: TestNamespace<'_>,
+    test: impl AsyncFnOnce(KubeVirtWorld<'_>) -> Result<()>,
+) -> Result<()> {
     run_by("reference", place, test).await
 }
 
 /// As [`run`], with this reference policy.
 async fn run_by(
     policy: &str,
-    place: Place<'_>,
-    test: impl AsyncFnOnce(World<'_>) -> Result<()>,
+    place: TestNamespace<'_>,
+    test: impl AsyncFnOnce(KubeVirtWorld<'_>) -> Result<()>,
 ) -> Result<()> {
     let mut options = ControllerOptions::new(place.namespace, "one");
     options.extra.push(format!("--instancetype-reference-policy={policy}"));
@@ -50,13 +53,13 @@ pub(crate) fn machine(name: &str, run_strategy: &str) -> Value {
     })
 }
 
-pub(crate) async fn create(world: &World<'_>, machine: &Value) -> Result<()> {
+pub(crate) async fn create(world: &KubeVirtWorld<'_>, machine: &Value) -> Result<()> {
     let path = world.place.path(API_VERSION, "VirtualMachine")?;
     world.place.ask(Method::POST, &path, machine).await.map(drop)
 }
 
 /// Waits until the status of a machine names copies of its instance type and its preference, and returns their names.
-pub(crate) async fn until_copied(world: &World<'_>, name: &str) -> Result<[String; 2]> {
+pub(crate) async fn until_copied(world: &KubeVirtWorld<'_>, name: &str) -> Result<[String; 2]> {
     world
         .until(&format!("{name} has its copies"), async || {
             let machine = world.machines().await?.remove(name).context("the machine is gone")?;
@@ -69,16 +72,16 @@ pub(crate) async fn until_copied(world: &World<'_>, name: &str) -> Result<[Strin
         .await
 }
 
-fn revisions(world: &World<'_>) -> String {
+fn revisions(world: &KubeVirtWorld<'_>) -> String {
     format!("/apis/apps/v1/namespaces/{}/controllerrevisions", world.place.namespace)
 }
 
-async fn revision(world: &World<'_>, name: &str) -> Result<Option<Value>> {
+async fn revision(world: &KubeVirtWorld<'_>, name: &str) -> Result<Option<Value>> {
     let answer = world.place.send(Method::GET, &format!("{}/{name}", revisions(world)), &Value::Null).await?;
     Ok(answer.ok())
 }
 
-pub(crate) async fn delete(world: &World<'_>, path: &str) -> Result<()> {
+pub(crate) async fn delete(world: &KubeVirtWorld<'_>, path: &str) -> Result<()> {
     world.place.ask(Method::DELETE, path, &Value::Null).await.map(drop)
 }
 
@@ -246,7 +249,7 @@ fn with_the_policy_expand_machines_contain_their_types_and_a_restart_changes_not
 }
 
 /// Waits for an event of a machine with this reason.
-async fn until_event(world: &World<'_>, reason: &str) -> Result<()> {
+async fn until_event(world: &KubeVirtWorld<'_>, reason: &str) -> Result<()> {
     world
         .until(&format!("event {reason} exists"), async || {
             let events = world.all("events.k8s.io/v1", "Event").await?;
@@ -258,7 +261,7 @@ async fn until_event(world: &World<'_>, reason: &str) -> Result<()> {
 }
 
 /// Waits for condition `Failure` of a machine with this reason.
-async fn until_failed(world: &World<'_>, name: &str, reason: &str) -> Result<()> {
+async fn until_failed(world: &KubeVirtWorld<'_>, name: &str, reason: &str) -> Result<()> {
     world
         .until(&format!("{name} reports {reason}"), async || {
             let machine = world.machines().await?.remove(name).context("the machine is gone")?;
@@ -269,7 +272,7 @@ async fn until_failed(world: &World<'_>, name: &str, reason: &str) -> Result<()>
 }
 
 /// Creates a ControllerRevision that a machine owns, with an object of an instance type, and lets the status of the machine name it.
-async fn store(world: &World<'_>, machine: &str, labels: &Value, object: &Value) -> Result<String> {
+async fn store(world: &KubeVirtWorld<'_>, machine: &str, labels: &Value, object: &Value) -> Result<String> {
     let owner = world.machines().await?.remove(machine).context("the machine is gone")?;
     let name = format!("{machine}-stored");
     let revision = json!({

@@ -7,7 +7,7 @@ use vmpool_api::kubevirt::POOL_API_VERSION;
 
 use crate::Unknown;
 use crate::pools::bare;
-use crate::world::{World, all_of, condition, has_finalizer, text, with_world};
+use crate::world::{KubeVirtWorld, all_of, condition, has_finalizer, text, with_world};
 
 /// The label with the name of the revision.
 const REVISION: &str = "/metadata/labels/kubevirt.io~1vm-pool-revision-name";
@@ -20,7 +20,7 @@ fn slow(mut spec: Value) -> Value {
     spec
 }
 
-async fn until_gone(world: &World<'_>, pool: &str) -> Result<()> {
+async fn until_gone(world: &KubeVirtWorld<'_>, pool: &str) -> Result<()> {
     world
         .until(&format!("{pool} is gone"), async || {
             let pools = world.all(POOL_API_VERSION, "VirtualMachinePool").await?;
@@ -30,7 +30,7 @@ async fn until_gone(world: &World<'_>, pool: &str) -> Result<()> {
 }
 
 /// A pool that another client created with a finalizer keeps it.
-async fn with_a_foreign_finalizer(world: &World<'_>) -> Result<()> {
+async fn with_a_foreign_finalizer(world: &KubeVirtWorld<'_>) -> Result<()> {
     let pool = json!({
         "apiVersion": POOL_API_VERSION, "kind": "VirtualMachinePool",
         "metadata": { "name": "theirs", "finalizers": [FOREIGN] },
@@ -54,7 +54,7 @@ async fn with_a_foreign_finalizer(world: &World<'_>) -> Result<()> {
 }
 
 /// The names that the revisions of a pool would have are taken by objects of other owners.
-async fn with_taken_revision_names(world: &World<'_>) -> Result<()> {
+async fn with_taken_revision_names(world: &KubeVirtWorld<'_>) -> Result<()> {
     let foreign = json!({
         "apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": { "name": "taken-1" },
         "revision": 1, "data": { "replicas": 7 },
@@ -79,7 +79,7 @@ async fn with_taken_revision_names(world: &World<'_>) -> Result<()> {
 }
 
 /// Count and template change in one edit.
-async fn with_one_edit(world: &World<'_>) -> Result<()> {
+async fn with_one_edit(world: &KubeVirtWorld<'_>) -> Result<()> {
     world.create("edit", &bare("edit", 2)).await?;
     let before = world.until_ordinals("edit", &[0, 1]).await?;
     let mut edit = crate::pools::memory("2Gi");
@@ -102,7 +102,7 @@ async fn with_one_edit(world: &World<'_>) -> Result<()> {
 }
 
 /// A pool is deleted and created again under its name while its former machines terminate.
-async fn created_again(world: &World<'_>) -> Result<()> {
+async fn created_again(world: &KubeVirtWorld<'_>) -> Result<()> {
     world.create("again", &slow(bare("again", 2))).await?;
     let former = world.until_ordinals("again", &[0, 1]).await?;
     world.delete_pool("again", "Background").await?;
@@ -139,7 +139,7 @@ async fn created_again(world: &World<'_>) -> Result<()> {
 }
 
 /// Deletions in the foreground, of a paused pool, and beside a pool whose machines have the same labels.
-async fn deleted(world: &World<'_>) -> Result<()> {
+async fn deleted(world: &KubeVirtWorld<'_>) -> Result<()> {
     for name in ["front", "paused", "twin"] {
         let mut spec = bare("same", 2);
         spec["paused"] = json!(false);

@@ -10,7 +10,7 @@ use vmpool_api::kubevirt::crds::{PLATFORM_CRDS, POOL_CRD};
 use vmpool_e2e::scenario::LIMIT;
 use vmpool_test_cluster::deadline::Deadline;
 
-use crate::{POOLS, Place, with_namespace};
+use crate::{POOLS, TestNamespace, with_namespace};
 
 #[test]
 fn every_crd_is_accepted_without_reservation() {
@@ -59,7 +59,7 @@ fn both_versions_of_a_pool_are_discovered() {
 }
 
 /// The header and the first row of `kubectl get`, as words.
-async fn table(place: &Place<'_>, resource: &str, further: &[&str]) -> Result<Vec<Vec<String>>> {
+async fn table(place: &TestNamespace<'_>, resource: &str, further: &[&str]) -> Result<Vec<Vec<String>>> {
     let mut arguments = vec!["get", resource, "-n", place.namespace];
     arguments.extend(further);
     let text = place.cluster.kubectl(&arguments).await?;

@@ -4,17 +4,17 @@ use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::API_VERSION;
-use vmpool_e2e::documentation::{commands, page};
+use vmpool_e2e::documentation::{find_documented_commands, read_docs_page};
 
 use crate::guide::shell;
-use crate::world::{World, condition, text};
-use crate::{Place, workspace_root};
+use crate::world::{KubeVirtWorld, condition, text};
+use crate::{TestNamespace, workspace_root};
 
 /// The namespace in the docs.
 const NAMESPACE: &str = "studio";
 
 /// Runs commands in one shell, in a directory that they may write to. Returns the output.
-async fn run(place: &Place<'_>, commands: &[String]) -> Result<String> {
+async fn run(place: &TestNamespace<'_>, commands: &[String]) -> Result<String> {
     let directory = place.cluster.directory().join("docs");
     std::fs::create_dir_all(&directory)?;
     let here = commands
@@ -36,9 +36,13 @@ fn only<'c>(commands: &'c [String], part: &str) -> Result<&'c [String]> {
 }
 
 /// The example, the copies in its status, the adoption of an edit, and expansion.
-pub(crate) async fn pools(world: &World<'_>) -> Result<()> {
+pub(crate) async fn pools(world: &KubeVirtWorld<'_>) -> Result<()> {
     let place = &world.place;
-    let commands = commands(&page("kubevirt.md")?, "## Instance types and preferences", "console")?;
+    let commands = find_documented_commands(
+        &read_docs_page("kubevirt.md")?,
+        "## Instance types and preferences",
+        "console",
+    )?;
     run(place, only(&commands, "apply")?).await?;
     let ready = async || {
         let machines = world.machines().await?;
@@ -90,7 +94,7 @@ pub(crate) async fn pools(world: &World<'_>) -> Result<()> {
 }
 
 /// An instance type that a machine needs is released by the documented command.
-pub(crate) async fn forced_release(world: &World<'_>) -> Result<()> {
+pub(crate) async fn forced_release(world: &KubeVirtWorld<'_>) -> Result<()> {
     let place = &world.place;
     let machine = json!({
         "apiVersion": API_VERSION, "kind": "VirtualMachine", "metadata": { "name": "without-copy" },
@@ -111,7 +115,8 @@ pub(crate) async fn forced_release(world: &World<'_>) -> Result<()> {
         Ok((!events.trim().is_empty()).then_some(()))
     };
     world.until("the deletion is blocked", async || has_event("DeletionBlocked").await).await?;
-    let commands = commands(&page("instance-types.md")?, "## Deleting an object", "shell")?;
+    let commands =
+        find_documented_commands(&read_docs_page("instance-types.md")?, "## Deleting an object", "shell")?;
     run(place, only(&commands, "force-release")?).await?;
     world.until("the release is an event", async || has_event("ForcedRelease").await).await?;
     world
@@ -131,8 +136,9 @@ pub(crate) async fn forced_release(world: &World<'_>) -> Result<()> {
 }
 
 /// Expansion in the group of KubeVirt, for machine `db`.
-pub(crate) async fn expansion(place: &Place<'_>) -> Result<()> {
-    let commands = commands(&page("instance-types.md")?, "## Expanding machines", "console")?;
+pub(crate) async fn expansion(place: &TestNamespace<'_>) -> Result<()> {
+    let commands =
+        find_documented_commands(&read_docs_page("instance-types.md")?, "## Expanding machines", "console")?;
     let said = run(place, &commands).await?;
     ensure!(said.matches("2048Mi").count() == 2, "{said}");
     Ok(())

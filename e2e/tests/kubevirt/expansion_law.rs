@@ -12,8 +12,8 @@ use vmpool_api::instancetype::API_VERSION as TYPES;
 use vmpool_api::kubevirt::API_VERSION;
 use vmpool_installation::programs::ControllerOptions;
 
-use crate::world::{World, run_with_options, text};
-use crate::{Place, guarded, run_to_end_within};
+use crate::world::{KubeVirtWorld, run_with_options, text};
+use crate::{TestNamespace, guarded, run_to_end_within};
 
 const NAMESPACE: &str = "law";
 const MACHINES: u64 = 200;
@@ -220,7 +220,7 @@ fn collection(kind: &str) -> String {
 }
 
 /// Creates an instance type and a preference, each of the namespace or of the cluster, and a machine that names them.
-async fn create(world: &World<'_>, number: u64) -> Result<Vec<String>> {
+async fn create(world: &KubeVirtWorld<'_>, number: u64) -> Result<Vec<String>> {
     let mut choices = Choices(SEED.wrapping_add(number << 32));
     let name = format!("m{number}");
     let (size, template) = (instancetype(&mut choices), template(&mut choices));
@@ -282,7 +282,7 @@ fn what_runs(spec: &Value, annotations: &Value) -> (Value, Map<String, Value>) {
     (spec, annotations)
 }
 
-async fn law(world: &World<'_>) -> Result<()> {
+async fn law(world: &KubeVirtWorld<'_>) -> Result<()> {
     let mut types = Vec::new();
     for number in 0..MACHINES {
         types.extend(create(world, number).await?);
@@ -330,7 +330,7 @@ async fn law(world: &World<'_>) -> Result<()> {
 
 /// The policy that protects copies lets the users of the chart's value, the garbage collector and the namespace controller delete
 /// them.
-async fn copies_disappear_with_their_owners(world: &World<'_>, copies: &str) -> Result<()> {
+async fn copies_disappear_with_their_owners(world: &KubeVirtWorld<'_>, copies: &str) -> Result<()> {
     let list = world.place.ask(Method::GET, copies, &Value::Null).await?;
     let by_deleter = format!("{copies}/{}", text(&list, "/items/1/metadata/name"));
     let deleted = world.place.send_as(DELETER, Method::DELETE, &by_deleter, &Value::Null).await?;
@@ -358,7 +358,7 @@ fn the_expansion_of_a_machine_is_what_its_instance_is() {
         cluster
             .kubectl(&["create", "clusterrolebinding", DELETER, "--clusterrole=cluster-admin", &user])
             .await?;
-        let place = Place { cluster: &cluster, namespace: NAMESPACE };
+        let place = TestNamespace { cluster: &cluster, namespace: NAMESPACE };
         let mut options = ControllerOptions::everywhere("one");
         options.extra.extend(["--platforms=kubevirt", "--instancetype-mode=Standalone"].map(str::to_owned));
         run_with_options(installation.accounts(), place, options, async |world| law(&world).await).await?;

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use vmpool_installation::installation::{GuardOptions, Installation, cluster_options, kubevirt_definitions};
+use vmpool_installation::installation::{
+    ClusterInstallation, GuardOptions, cluster_options, kubevirt_definitions,
+};
 use vmpool_installation::workspace_root;
 use vmpool_test_cluster::control_plane::ControlPlane;
 
@@ -13,19 +15,22 @@ pub(crate) async fn start(
     name: &str,
     definitions: &str,
     values: &[&str],
-) -> Result<(Arc<ControlPlane>, Installation)> {
+) -> Result<(Arc<ControlPlane>, ClusterInstallation)> {
     let mut options = cluster_options(name);
     options.manifests.extend(kubevirt_definitions());
     options.manifests.push(workspace_root().join("api/crds").join(definitions));
     let cluster = Arc::new(ControlPlane::start(options).await?);
     let options = GuardOptions::default().value("platforms.kubevirt.enabled=true");
     let options = values.iter().fold(options, |options, value| options.value(value));
-    let installation = Installation::guarded(cluster.clone(), options).await?;
+    let installation = ClusterInstallation::guarded(cluster.clone(), options).await?;
     Ok((cluster, installation))
 }
 
 /// As [`start`], for instance types in a cluster without KubeVirt.
-pub(crate) async fn standalone(name: &str, values: &[&str]) -> Result<(Arc<ControlPlane>, Installation)> {
+pub(crate) async fn standalone(
+    name: &str,
+    values: &[&str],
+) -> Result<(Arc<ControlPlane>, ClusterInstallation)> {
     let values = [&["instancetype.mode=Standalone"], values].concat();
     start(name, "instancetype", &values).await
 }

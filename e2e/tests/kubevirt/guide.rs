@@ -8,11 +8,11 @@ use serde::Deserialize;
 use vmpool_e2e::documentation;
 use vmpool_installation::installation::{cluster_options, kubevirt_definitions};
 use vmpool_installation::programs::{Accounts, Chart};
-use vmpool_test_cluster::control_plane::{ControlPlane, Options};
+use vmpool_test_cluster::control_plane::{ControlPlane, ControlPlaneOptions};
 use vmpool_test_cluster::deadline::Deadline;
 
-use crate::world::{World, run_with};
-use crate::{Place, run_to_end, with_namespace, workspace_root};
+use crate::world::{KubeVirtWorld, run_with};
+use crate::{TestNamespace, run_to_end, with_namespace, workspace_root};
 
 /// How long a command may take until it shows what it must.
 const STEP: Duration = Duration::from_mins(1);
@@ -40,13 +40,18 @@ struct Step {
 }
 
 /// Runs a shell script in a directory. `kubectl` in it is that of the cluster, in the namespace.
-pub(crate) async fn shell(place: &Place<'_>, directory: &Path, script: &str) -> Result<(bool, String)> {
+pub(crate) async fn shell(
+    place: &TestNamespace<'_>,
+    directory: &Path,
+    script: &str,
+) -> Result<(bool, String)> {
     let flags = format!("-n {}", place.namespace);
-    documentation::shell(place.cluster, place.cluster.kubeconfig(), &flags, directory, script).await
+    documentation::run_shell_script(place.cluster, place.cluster.kubeconfig(), &flags, directory, script)
+        .await
 }
 
 /// Runs a step until its output has all parts.
-async fn run(world: &World<'_>, directory: &Path, step: &Step) -> Result<()> {
+async fn run(world: &KubeVirtWorld<'_>, directory: &Path, step: &Step) -> Result<()> {
     if !step.file.is_empty() {
         let file = directory.join(&step.file);
         std::fs::write(&file, &step.manifest).with_context(|| file.display().to_string())?;
@@ -75,12 +80,14 @@ fn every_command_of_the_guide_does_what_the_guide_says() {
     run_to_end(async {
         // With the pools of the other platform, the short names of the guide would be ambiguous.
         let manifests = kubevirt_definitions().to_vec();
-        let cluster = ControlPlane::start(Options { manifests, ..cluster_options("kubevirt-guide") }).await?;
+        let cluster =
+            ControlPlane::start(ControlPlaneOptions { manifests, ..cluster_options("kubevirt-guide") })
+                .await?;
         let values = ["platforms.kubevirt.enabled=true", "platforms.dvp.enabled=false"];
         let chart = Chart::render(&values.map(str::to_owned)).await?;
         let accounts = Accounts::of(&chart, &cluster).await?;
         // The guide prints the names of machines with this namespace.
-        let place = Place { cluster: &cluster, namespace: "default" };
+        let place = TestNamespace { cluster: &cluster, namespace: "default" };
         let steps: Vec<Step> = serde_yaml_ng::from_str(include_str!("guide.yaml"))?;
         run_with(&accounts, place, "kubevirt", async |world| {
             let directory = cluster.directory().join("guide");

@@ -6,20 +6,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Result, ensure};
 use serde_json::json;
 use vmpool_installation::fault_proxy::{DropPoint, RequestLine};
-use vmpool_installation::programs::{Controller, ControllerOptions};
+use vmpool_installation::programs::{ControllerOptions, ControllerProgram};
 use vmpool_test_cluster::control_plane::AuditEntry;
 
 use crate::pools::{bare, memory, spec};
 use crate::with_namespace;
-use crate::world::{INSTALLED, World, accounts, behind_proxy, run_with_options, text};
+use crate::world::{INSTALLED, KubeVirtWorld, accounts, behind_proxy, run_with_options, text};
 
-async fn until_leads(world: &World<'_>, controller: &Controller) -> Result<()> {
+async fn until_leads(world: &KubeVirtWorld<'_>, controller: &ControllerProgram) -> Result<()> {
     let leads = async || Ok((controller.leads().await == Some(true)).then_some(()));
     world.until(&format!("{} leads", controller.identity()), leads).await
 }
 
 /// The machines that the controllers created, each once.
-fn created_once(world: &World<'_>, pool: &str, expected: usize) -> Result<()> {
+fn created_once(world: &KubeVirtWorld<'_>, pool: &str, expected: usize) -> Result<()> {
     let mut created = world.requested(pool, "create", "virtualmachines")?;
     let count = created.len();
     created.sort();
@@ -40,7 +40,7 @@ fn a_new_leader_continues_what_the_former_one_began() {
             until_leads(&world, &world.controller).await?;
             let mut second = ControllerOptions::short_lease(namespace, "two");
             second.extra.push("--platforms=kubevirt".to_owned());
-            let standby = Controller::start(place.cluster, second).await?;
+            let standby = ControllerProgram::start(place.cluster, second).await?;
             // When the leader stops responding while it creates machines, then the standby creates the rest.
             let (leader, paused) = (world.controller.clone(), Arc::new(AtomicBool::new(false)));
             let flag = paused.clone();

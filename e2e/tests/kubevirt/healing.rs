@@ -7,12 +7,12 @@ use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::API_VERSION;
-use vmpool_invariants::object::Object;
+use vmpool_invariants::object::JsonObject;
 
 use crate::Unknown;
 use crate::orphans::until_garbage_is_collected;
 use crate::pools::{add_data_volume, bare};
-use crate::world::{World, all_of, text, with_world};
+use crate::world::{KubeVirtWorld, all_of, text, with_world};
 
 /// How long a machine must fail.
 const FAILING: Duration = Duration::from_secs(3);
@@ -31,13 +31,13 @@ fn knob(name: &str, value: &Value) -> Value {
 }
 
 /// Ends the guest of a machine, which then starts again with this knob.
-pub(crate) async fn fail(world: &World<'_>, machine: &str, name: &str, value: &str) -> Result<()> {
+pub(crate) async fn fail(world: &KubeVirtWorld<'_>, machine: &str, name: &str, value: &str) -> Result<()> {
     world.patch_machine(machine, &knob(name, &json!(value))).await?;
     let path = format!("{}/{machine}", world.place.path(API_VERSION, "VirtualMachineInstance")?);
     world.place.ask(Method::DELETE, &path, &Value::Null).await.map(drop)
 }
 
-async fn until_status(world: &World<'_>, machine: &str, status: &str) -> Result<()> {
+async fn until_status(world: &KubeVirtWorld<'_>, machine: &str, status: &str) -> Result<()> {
     world
         .until(&format!("{machine} is {status}"), async || {
             let machines = world.machines().await?;
@@ -47,7 +47,7 @@ async fn until_status(world: &World<'_>, machine: &str, status: &str) -> Result<
         .await
 }
 
-async fn until_another(world: &World<'_>, machine: &str, former: &str) -> Result<String> {
+async fn until_another(world: &KubeVirtWorld<'_>, machine: &str, former: &str) -> Result<String> {
     world
         .until(&format!("{machine} is another machine"), async || {
             let machines = world.machines().await?;
@@ -58,7 +58,7 @@ async fn until_another(world: &World<'_>, machine: &str, former: &str) -> Result
 }
 
 /// When a former machine with this name was deleted.
-async fn deletion_of(world: &World<'_>, machine: &str, uid: &str) -> Result<Timestamp> {
+async fn deletion_of(world: &KubeVirtWorld<'_>, machine: &str, uid: &str) -> Result<Timestamp> {
     let states = world.checks.states_of(machine).await?;
     let deleted = states.iter().find(|state| state.uid() == uid && state.is_terminating());
     let deleted = deleted.with_context(|| format!("{machine} was not deleted"))?;
@@ -66,7 +66,7 @@ async fn deletion_of(world: &World<'_>, machine: &str, uid: &str) -> Result<Time
 }
 
 /// Machines with each of these states are replaced after its time. One that runs and is not ready is not.
-async fn after_its_time(world: &World<'_>) -> Result<()> {
+async fn after_its_time(world: &KubeVirtWorld<'_>) -> Result<()> {
     world.create("heal", &healing("heal", 4)).await?;
     let before = world.until_ordinals("heal", &[0, 1, 2, 3]).await?;
     let failures = [
@@ -84,7 +84,7 @@ async fn after_its_time(world: &World<'_>) -> Result<()> {
     for (machine, ..) in failures {
         let uid = text(&before[machine], "/metadata/uid");
         until_another(world, machine, uid).await?;
-        let failing = |state: &Object| {
+        let failing = |state: &JsonObject| {
             let is_failing =
                 failures.iter().any(|failure| state.text("/status/printableStatus") == failure.3);
             let ready = state.condition("Ready").filter(|_| is_failing)?;
@@ -107,7 +107,7 @@ async fn after_its_time(world: &World<'_>) -> Result<()> {
 }
 
 /// A machine that no template lets start is replaced, and again only after the backoff.
-async fn with_backoff(world: &World<'_>) -> Result<()> {
+async fn with_backoff(world: &KubeVirtWorld<'_>) -> Result<()> {
     let mut spec = healing("loop", 1);
     spec["virtualMachineTemplate"]["metadata"]["annotations"] =
         json!({ "simulator.vmpool.dev/unschedulable": "true" });
@@ -129,7 +129,7 @@ async fn with_backoff(world: &World<'_>) -> Result<()> {
 }
 
 /// A machine whose data cannot be imported is replaced with new storage, also if the pool preserves storage.
-async fn with_a_failing_import(world: &World<'_>) -> Result<()> {
+async fn with_a_failing_import(world: &KubeVirtWorld<'_>) -> Result<()> {
     const KNOB: &str = "simulator.vmpool.dev/import-error";
     let mut spec = healing("import", 1);
     add_data_volume(&mut spec, "import");
@@ -155,7 +155,7 @@ async fn with_a_failing_import(world: &World<'_>) -> Result<()> {
 }
 
 /// A paused pool replaces none, and no pool replaces a machine that is not its own.
-async fn not_these(world: &World<'_>) -> Result<()> {
+async fn not_these(world: &KubeVirtWorld<'_>) -> Result<()> {
     world.create("idle", &healing("idle", 1)).await?;
     let before = world.until_ordinals("idle", &[0]).await?;
     world.patch("idle", &json!({ "spec": { "paused": true } })).await?;

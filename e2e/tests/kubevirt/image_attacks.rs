@@ -9,7 +9,7 @@ use vmpool_api::diskimage::finalizers::IMAGE_PROTECTION;
 use vmpool_installation::workspace_root;
 use vmpool_test_cluster::deadline::Deadline;
 
-use crate::{Place, guarded, run_to_end};
+use crate::{TestNamespace, guarded, run_to_end};
 
 /// The attacker: an editor of `evil`.
 const MALLORY: &str = "mallory";
@@ -199,7 +199,7 @@ fn changes() -> Vec<Attack> {
 }
 
 /// What the owner of the images has stored.
-async fn prepare(place: &Place<'_>) -> Result<()> {
+async fn prepare(place: &TestNamespace<'_>) -> Result<()> {
     for name in ["debian", "secret", "for-pools", "leaving"] {
         let mut image = image(name, "https://mirror.example/public/a.qcow2");
         if name == "leaving" {
@@ -233,7 +233,7 @@ async fn prepare(place: &Place<'_>) -> Result<()> {
 }
 
 /// Waits until the roles are aggregated and the webhook reviews images.
-async fn until_reviewed(place: &Place<'_>) -> Result<()> {
+async fn until_reviewed(place: &TestNamespace<'_>) -> Result<()> {
     let deadline = Deadline::after(std::time::Duration::from_mins(1));
     loop {
         let probe = image("probe", "http://2130706433/");
@@ -247,7 +247,10 @@ async fn until_reviewed(place: &Place<'_>) -> Result<()> {
     }
 }
 
-async fn refusal(place: &Place<'_>, (meaning, user, method, path, body, _): &Attack) -> Result<String> {
+async fn refusal(
+    place: &TestNamespace<'_>,
+    (meaning, user, method, path, body, _): &Attack,
+) -> Result<String> {
     let answer = place.send_as(user, method.clone(), path, body).await?;
     let status = answer.err().with_context(|| format!("{meaning} is accepted"))?;
     let causes = status.details.map(|details| details.causes).unwrap_or_default();
@@ -280,7 +283,7 @@ fn every_attack_on_images_of_another_namespace_is_refused() {
             let name = user.trim_start_matches("--user=");
             cluster.kubectl(&["create", "rolebinding", name, &role, &user, "-n", namespace]).await?;
         }
-        let place = Place { cluster: &cluster, namespace: "evil" };
+        let place = TestNamespace { cluster: &cluster, namespace: "evil" };
         until_reviewed(&place).await?;
         prepare(&place).await?;
 

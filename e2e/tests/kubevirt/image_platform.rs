@@ -11,14 +11,14 @@ use vmpool_api::kubevirt::{API_VERSION, DATA_VOLUME_API_VERSION, SNAPSHOT_API_VE
 use vmpool_installation::programs::Simulator;
 use vmpool_test_cluster::deadline::Deadline;
 
-use crate::{Place, Unknown, apply, documents_in, with_namespace, workspace_root};
+use crate::{TestNamespace, Unknown, apply_manifests, read_yaml_documents, with_namespace, workspace_root};
 
 /// A raw disk of one sector.
 const DISK: [u8; 512] = [7; 512];
 /// SHA-256 of [`DISK`].
 pub(crate) const CHECKSUM: &str = "sha256:15933044960fd23a7daaac9ce51355f1f39894d1c3fe6de21b59b28ce2c77e77";
 
-fn with_simulator(name: &str, test: impl AsyncFnOnce(Place<'_>) -> Result<()>) {
+fn with_simulator(name: &str, test: impl AsyncFnOnce(TestNamespace<'_>) -> Result<()>) {
     with_namespace(name, async |place| {
         let namespace = format!("--namespace={name}");
         let _simulator = Simulator::start_with(place.cluster, &["--platform=kubevirt", &namespace]).await?;
@@ -26,7 +26,7 @@ fn with_simulator(name: &str, test: impl AsyncFnOnce(Place<'_>) -> Result<()>) {
     });
 }
 
-impl Place<'_> {
+impl TestNamespace<'_> {
     pub(crate) async fn put(&self, object: Value) -> Result<()> {
         let stored = self.write(&object, Unknown::Refused).await?;
         stored.map(drop).map_err(|status| anyhow::anyhow!("{}", status.message))
@@ -116,8 +116,8 @@ fn an_image_is_downloaded_and_a_corrupt_one_is_refused() {
 #[test]
 fn the_spec_of_a_data_volume_cannot_be_changed() {
     with_namespace("kubevirt-datavolume-spec", async |place| {
-        let policies = documents_in(&workspace_root().join("e2e/simulator/admission.yaml"))?;
-        apply(&place.cluster.admin(), &policies, None).await?;
+        let policies = read_yaml_documents(&workspace_root().join("e2e/simulator/admission.yaml"))?;
+        apply_manifests(&place.cluster.admin(), &policies, None).await?;
         place.put(import("a", "http://images.vmpool.example/a.raw")).await?;
         let path = format!("{}/a", place.path(DATA_VOLUME_API_VERSION, "DataVolume")?);
         let deadline = Deadline::after(Duration::from_mins(1));

@@ -14,21 +14,21 @@ use anyhow::{Result, bail, ensure};
 use http::Method;
 use serde_json::{Value, json};
 use vmpool_api::diskimage::API_VERSION;
-use vmpool_installation::programs::{Accounts, Controller, ControllerOptions, Simulator};
+use vmpool_installation::programs::{Accounts, ControllerOptions, ControllerProgram, Simulator};
 use vmpool_test_cluster::control_plane::{AuditEntry, AuditMark};
 use vmpool_test_cluster::deadline::Deadline;
 
 use crate::image_platform::serve;
 use crate::world::accounts;
-use crate::{Place, with_namespace};
+use crate::{TestNamespace, with_namespace};
 
 /// The host that only the simulator resolves.
 const HOST: &str = "http://images.vmpool.example";
 
 /// A namespace with a controller of images, a simulator, and a server of disks.
 struct Images<'p> {
-    place: Place<'p>,
-    controller: Controller,
+    place: TestNamespace<'p>,
+    controller: ControllerProgram,
     simulator: Option<Simulator>,
     since: AuditMark,
 }
@@ -46,7 +46,7 @@ fn with_images(name: &str, flags: &[&str], test: impl AsyncFnOnce(Images<'_>) ->
         let mut options = ControllerOptions::new(name, "one");
         options.extra.push("--feature-gates=VirtualMachinePool=false,DiskImages=true".to_owned());
         options.extra.extend(flags.iter().map(|flag| (*flag).to_owned()));
-        let controller = Controller::start(place.cluster, options).await?;
+        let controller = ControllerProgram::start(place.cluster, options).await?;
         let since = place.cluster.audit_mark();
         let mut world = Images { place, controller, simulator: None, since };
         world.simulate().await?;

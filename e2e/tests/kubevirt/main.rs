@@ -15,10 +15,9 @@ mod guide;
 mod handover;
 mod healing;
 mod image_attacks;
+mod image_isolation;
 mod image_platform;
-mod image_strangers;
 mod images;
-mod leaving;
 mod migration;
 mod orphans;
 mod pin_policies;
@@ -33,6 +32,7 @@ mod samples;
 mod scale;
 mod scale_in;
 mod storage;
+mod storage_preservation;
 mod type_admission;
 mod updates;
 mod volumes;
@@ -42,9 +42,11 @@ mod world;
 use vmpool_e2e::harness;
 use vmpool_e2e::scenario::LIMIT;
 use vmpool_installation::workspace_root;
-use vmpool_test_cluster::control_plane::{ControlPlane, apply, documents, documents_in};
+use vmpool_test_cluster::control_plane::{
+    ControlPlane, apply_manifests, parse_yaml_documents, read_yaml_documents,
+};
 use vmpool_test_cluster::deadline::Deadline;
-use vmpool_test_cluster::error::chain;
+use vmpool_test_cluster::error::error_with_causes;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -78,20 +80,24 @@ const PLURALS: [(&str, &str); 14] = [
 ];
 
 /// Runs a test on the shared control plane, in a namespace of its own.
-fn with_namespace(name: &str, test: impl AsyncFnOnce(Place<'_>) -> Result<()>) {
+fn with_namespace(name: &str, test: impl AsyncFnOnce(TestNamespace<'_>) -> Result<()>) {
     with_namespace_within(LIMIT, name, test);
 }
 
 /// As [`with_namespace`], with another time limit.
-fn with_namespace_within(limit: Duration, name: &str, test: impl AsyncFnOnce(Place<'_>) -> Result<()>) {
+fn with_namespace_within(
+    limit: Duration,
+    name: &str,
+    test: impl AsyncFnOnce(TestNamespace<'_>) -> Result<()>,
+) {
     // A failure is shared too, or every test would wait for CRDs that are never served.
     static INSTALLED: OnceCell<Result<(), String>> = OnceCell::const_new();
     run_to_end_within(limit, async {
-        let cluster = harness::cluster().await?;
-        let installed = async || install(&cluster).await.map_err(|error| chain(error.as_ref()));
+        let cluster = harness::shared_cluster().await?;
+        let installed = async || install(&cluster).await.map_err(|error| error_with_causes(error.as_ref()));
         INSTALLED.get_or_init(installed).await.clone().map_err(anyhow::Error::msg)?;
         cluster.kubectl(&["create", "namespace", name]).await?;
-        test(Place { cluster: &cluster, namespace: name }).await
+        test(TestNamespace { cluster: &cluster, namespace: name }).await
     });
 }
 
@@ -105,7 +111,7 @@ fn run_to_end_within(limit: Duration, run: impl Future<Output = Result<()>>) {
     let outcome = harness::block_on(async { Deadline::after(limit).within(run).await });
     let late = |elapsed| Err(anyhow::anyhow!("it has not completed after {elapsed}"));
     if let Err(error) = outcome.unwrap_or_else(late) {
-        panic!("{}", chain(error.as_ref()));
+        panic!("{}", error_with_causes(error.as_ref()));
     }
 }
 
@@ -113,14 +119,14 @@ fn run_to_end_within(limit: Duration, run: impl Future<Output = Result<()>>) {
 async fn install(cluster: &ControlPlane) -> Result<()> {
     let mut definitions = Vec::new();
     for folder in ["kubevirt", "kubevirt/platform", "instancetype", "diskimage"] {
-        definitions.extend(documents_in(&workspace_root().join("api/crds").join(folder))?);
+        definitions.extend(read_yaml_documents(&workspace_root().join("api/crds").join(folder))?);
     }
-    Ok(apply(&cluster.admin(), &definitions, None).await?)
+    Ok(apply_manifests(&cluster.admin(), &definitions, None).await?)
 }
 
 /// A namespace on the control plane.
 #[derive(Clone, Copy)]
-struct Place<'c> {
+struct TestNamespace<'c> {
     cluster: &'c ControlPlane,
     namespace: &'c str,
 }
@@ -132,7 +138,7 @@ enum Unknown {
     Pruned,
 }
 
-impl Place<'_> {
+impl TestNamespace<'_> {
     /// The path of the objects of this kind.
     fn path(&self, api_version: &str, kind: &str) -> Result<String> {
         let wrapper = api_version == diskimage::API_VERSION && kind == "VirtualMachine";
@@ -255,5 +261,5 @@ fn sample_files(folder: &str) -> Result<Vec<(PathBuf, String)>> {
 /// The only object of an accepted sample.
 fn sample(name: &str) -> Result<Value> {
     let file = workspace_root().join("api/tests/samples/kubevirt/accepted").join(name);
-    documents_in(&file)?.pop().with_context(|| format!("{name} is empty"))
+    read_yaml_documents(&file)?.pop().with_context(|| format!("{name} is empty"))
 }

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
-use vmpool_e2e::documentation::{block, page};
-use vmpool_test_cluster::control_plane::documents;
+use vmpool_e2e::documentation::{find_code_block, read_docs_page};
+use vmpool_test_cluster::control_plane::parse_yaml_documents;
 
 use crate::Unknown;
 use crate::guide::shell;
-use crate::world::{World, alone, has_finalizer, text};
+use crate::world::{KubeVirtWorld, alone, has_finalizer, text};
 
 const REVISION: &str = "/metadata/labels/kubevirt.io~1vm-pool-revision-name";
 const INNER_REVISION: &str = "/spec/template/metadata/labels/kubevirt.io~1vm-pool-revision-name";
@@ -20,7 +20,7 @@ const COLLECTION: &str = "/apis/kubevirt.io/v1/namespaces/kubevirt/kubevirts";
 const RECORDED_UID: &str = "2cf25f91-ce59-4cf6-9969-10c0ef837397";
 
 /// What KubeVirt's operator does: it applies the present generation.
-async fn apply_generation(world: &World<'_>) -> Result<()> {
+async fn apply_generation(world: &KubeVirtWorld<'_>) -> Result<()> {
     let path = format!("{COLLECTION}/kubevirt");
     let stored = world.place.ask(Method::GET, &path, &Value::Null).await?;
     let status = json!({ "status": {
@@ -30,15 +30,15 @@ async fn apply_generation(world: &World<'_>) -> Result<()> {
 }
 
 /// Runs the command that a guide prints.
-async fn run_printed(world: &World<'_>, heading: &str) -> Result<()> {
-    let command = block(&page("kubevirt.md")?, heading, "console")?;
+async fn run_printed(world: &KubeVirtWorld<'_>, heading: &str) -> Result<()> {
+    let command = find_code_block(&read_docs_page("kubevirt.md")?, heading, "console")?;
     let (well, said) = shell(&world.place, world.place.cluster.directory(), &command).await?;
     ensure!(well && said.contains("patched"), "{command}\n{said}");
     apply_generation(world).await
 }
 
 /// Waits until a page of the controller has this text.
-async fn until_shows(world: &World<'_>, path: &str, part: &str) -> Result<()> {
+async fn until_shows(world: &KubeVirtWorld<'_>, path: &str, part: &str) -> Result<()> {
     let shows = async || Ok(world.controller.probe(path).await.1.contains(part).then_some(()));
     world.until(&format!("{path} contains {part:?}"), shows).await
 }
@@ -56,17 +56,17 @@ fn completed(mut machine: Value) -> Value {
 
 /// Stores the recorded objects, and what the original made of them when a user scaled the pool to three: another revision and its
 /// machine.
-async fn leave_behind(world: &World<'_>) -> Result<()> {
+async fn leave_behind(world: &KubeVirtWorld<'_>) -> Result<()> {
     let write = async |object: &Value| -> Result<()> {
         let stored = world.place.write(object, Unknown::Refused).await?;
         stored.map(drop).map_err(|status| anyhow::anyhow!("{}", status.message))
     };
     let recorded = include_str!("recorded.yaml");
-    let mut pool = documents("recorded.yaml", recorded)?.into_iter().next().context("no pool")?;
+    let mut pool = parse_yaml_documents("recorded.yaml", recorded)?.into_iter().next().context("no pool")?;
     pool["metadata"].as_object_mut().map(|metadata| metadata.remove("uid"));
     write(&pool).await?;
     let uid = text(&world.pool("herd").await?, "/metadata/uid").to_owned();
-    let objects = documents("recorded.yaml", &recorded.replace(RECORDED_UID, &uid))?;
+    let objects = parse_yaml_documents("recorded.yaml", &recorded.replace(RECORDED_UID, &uid))?;
     world.patch("herd", &json!({ "spec": { "replicas": 3 } })).await?;
     for object in objects.iter().skip(1) {
         let mut object = object.clone();
@@ -99,7 +99,7 @@ async fn leave_behind(world: &World<'_>) -> Result<()> {
 }
 
 /// What virt-controller finds when it serves the pool again: machines that it need not update. Deletes the revisions that it deletes.
-async fn hand_over(world: &World<'_>) -> Result<()> {
+async fn hand_over(world: &KubeVirtWorld<'_>) -> Result<()> {
     let (pool, machines) = (world.pool("herd").await?, world.machines_of("herd").await?);
     let revisions = world.all("apps/v1", "ControllerRevision").await?;
     for (name, machine) in &machines {
@@ -128,7 +128,7 @@ async fn hand_over(world: &World<'_>) -> Result<()> {
     Ok(())
 }
 
-async fn migrate(world: &World<'_>) -> Result<()> {
+async fn migrate(world: &KubeVirtWorld<'_>) -> Result<()> {
     // While the pool loop of KubeVirt may run, the controller changes nothing,
     apply_generation(world).await?;
     until_shows(world, "/readyz?verbose", "kubevirt is blocked").await?;

@@ -10,23 +10,23 @@ use vmpool_api::instancetype::API_VERSION;
 use vmpool_test_cluster::control_plane::AuditEntry;
 
 use crate::pins::{small, spec, write};
-use crate::world::{World, alone, condition, text, with_world};
+use crate::world::{KubeVirtWorld, alone, condition, text, with_world};
 
 /// Creates the objects that the template names.
-async fn types(world: &World<'_>) -> Result<()> {
+async fn types(world: &KubeVirtWorld<'_>) -> Result<()> {
     small(world, "2048Mi").await?;
     linux(world, "virtio").await
 }
 
 /// A preference with this model of interfaces. Machines get a default interface, because their template lists none.
-async fn linux(world: &World<'_>, model: &str) -> Result<()> {
+async fn linux(world: &KubeVirtWorld<'_>, model: &str) -> Result<()> {
     let devices = json!({
         "preferredInputBus": "virtio", "preferredAutoattachInputDevice": true, "preferredInterfaceModel": model,
     });
     write(world, "VirtualMachinePreference", "linux", json!({ "devices": devices })).await.map(drop)
 }
 
-async fn until_condition(world: &World<'_>, kind: &str, reason: Option<&str>) -> Result<Value> {
+async fn until_condition(world: &KubeVirtWorld<'_>, kind: &str, reason: Option<&str>) -> Result<Value> {
     world
         .until(&format!("{kind} has the reason {reason:?}"), async || {
             let pool = world.pool("p").await?;
@@ -37,7 +37,7 @@ async fn until_condition(world: &World<'_>, kind: &str, reason: Option<&str>) ->
 }
 
 /// The names of the copies in the namespace.
-async fn copies(world: &World<'_>) -> Result<BTreeSet<String>> {
+async fn copies(world: &KubeVirtWorld<'_>) -> Result<BTreeSet<String>> {
     let path = format!(
         "/apis/apps/v1/namespaces/{}/controllerrevisions?labelSelector=vmpool.dev/pool-uid",
         world.place.namespace
@@ -181,7 +181,7 @@ fn a_pool_reports_outdated_copies_and_changed_machines_and_deletes_unused_copies
 }
 
 /// The writes of the controller for pools, without those of statuses, whose number depends on time.
-fn writes(world: &World<'_>) -> Result<usize> {
+fn writes(world: &KubeVirtWorld<'_>) -> Result<usize> {
     Ok(world.writes()?.iter().filter(|write| write.subresource != "status" && !is_of_type(write)).count())
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use vmpool_api::instancetype::API_VERSION;
 
 use crate::Unknown;
-use crate::world::{World, alone, condition, text, with_world};
+use crate::world::{KubeVirtWorld, alone, condition, text, with_world};
 
 /// The spec of a pool that names instance type `small` and preference `linux` of its namespace.
 /// Its template leaves the domain to the controller.
@@ -30,7 +30,7 @@ pub(crate) fn spec(replicas: usize) -> Value {
 }
 
 /// Creates or replaces an instance type or a preference.
-pub(crate) async fn write(world: &World<'_>, kind: &str, name: &str, spec: Value) -> Result<Value> {
+pub(crate) async fn write(world: &KubeVirtWorld<'_>, kind: &str, name: &str, spec: Value) -> Result<Value> {
     let metadata = json!({ "name": name });
     let object = json!({ "apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": spec });
     let written = world.place.write(&object, Unknown::Refused).await?;
@@ -38,13 +38,13 @@ pub(crate) async fn write(world: &World<'_>, kind: &str, name: &str, spec: Value
 }
 
 /// Creates or replaces instance type `small`.
-pub(crate) async fn small(world: &World<'_>, memory: &str) -> Result<Value> {
+pub(crate) async fn small(world: &KubeVirtWorld<'_>, memory: &str) -> Result<Value> {
     let spec = json!({ "cpu": { "guest": 2 }, "memory": { "guest": memory } });
     write(world, "VirtualMachineInstancetype", "small", spec).await
 }
 
 /// The copy that a machine uses.
-async fn copy(world: &World<'_>, machine: &Value) -> Result<Value> {
+async fn copy(world: &KubeVirtWorld<'_>, machine: &Value) -> Result<Value> {
     let name = text(machine, "/spec/instancetype/revisionName");
     let path = format!("/apis/apps/v1/namespaces/{}/controllerrevisions/{name}", world.place.namespace);
     world.place.ask(Method::GET, &path, &Value::Null).await
@@ -65,7 +65,7 @@ pub(crate) fn shows_copies(pool: &Value, machine: &Value) -> Result<()> {
 }
 
 /// Checks that each written status with machines has the copies, so that they cost no status of their own.
-fn statuses_show_copies(world: &World<'_>) -> Result<()> {
+fn statuses_show_copies(world: &KubeVirtWorld<'_>) -> Result<()> {
     let written = world.writes()?;
     let statuses = written.iter().filter(|write| {
         write.resource == "virtualmachinepools" && write.subresource == "status" && write.code < 300
@@ -198,7 +198,7 @@ fn all_machines_of_a_revision_use_one_copy_of_their_instance_type() {
 }
 
 /// The UIDs of the owners of the copy that a machine uses.
-async fn owners(world: &World<'_>, machine: &Value) -> Result<Vec<Value>> {
+async fn owners(world: &KubeVirtWorld<'_>, machine: &Value) -> Result<Vec<Value>> {
     let copy = copy(world, machine).await?;
     let owners = copy["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
     Ok(owners.iter().map(|owner| owner["uid"].clone()).collect())
@@ -251,7 +251,7 @@ fn the_machines_own_their_copies_when_pools_are_handed_back() {
 }
 
 /// Replaces a copy by one as a backup of an old cluster has it, while the controller stands still.
-async fn restore_backup(world: &World<'_>, copy: &Value, vcpus: u64, is_owned: bool) -> Result<()> {
+async fn restore_backup(world: &KubeVirtWorld<'_>, copy: &Value, vcpus: u64, is_owned: bool) -> Result<()> {
     let path = format!("/apis/apps/v1/namespaces/{}/controllerrevisions", world.place.namespace);
     let mut old = copy.clone();
     old["metadata"] = json!({

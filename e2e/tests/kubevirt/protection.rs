@@ -10,22 +10,22 @@ use vmpool_installation::programs::ControllerOptions;
 use crate::copies::{create, delete, machine, until_copied, with_copies};
 use crate::pins::{small, spec, write};
 use crate::with_namespace;
-use crate::world::{INSTALLED, World, accounts, run_with_options, text};
+use crate::world::{INSTALLED, KubeVirtWorld, accounts, run_with_options, text};
 
 const FINALIZER: &str = "vmpool.dev/instancetype-protection";
 
 /// The path of instance type `small`.
-fn path_of_small(world: &World<'_>) -> Result<String> {
+fn path_of_small(world: &KubeVirtWorld<'_>) -> Result<String> {
     Ok(format!("{}/small", world.place.path(TYPES, "VirtualMachineInstancetype")?))
 }
 
 /// The stored instance type `small`.
-async fn stored(world: &World<'_>) -> Result<Option<Value>> {
+async fn stored(world: &KubeVirtWorld<'_>) -> Result<Option<Value>> {
     let answer = world.place.send(Method::GET, &path_of_small(world)?, &Value::Null).await?;
     Ok(answer.ok())
 }
 
-async fn until_protected(world: &World<'_>) -> Result<()> {
+async fn until_protected(world: &KubeVirtWorld<'_>) -> Result<()> {
     world
         .until("small has the finalizer", async || {
             let finalizers = stored(world).await?.map(|object| object["metadata"]["finalizers"].clone());
@@ -34,12 +34,12 @@ async fn until_protected(world: &World<'_>) -> Result<()> {
         .await
 }
 
-async fn until_gone(world: &World<'_>) -> Result<()> {
+async fn until_gone(world: &KubeVirtWorld<'_>) -> Result<()> {
     world.until("small is gone", async || Ok(stored(world).await?.is_none().then_some(()))).await
 }
 
 /// Waits for an event of instance type `small`, and returns its note.
-async fn until_event(world: &World<'_>, reason: &str) -> Result<String> {
+async fn until_event(world: &KubeVirtWorld<'_>, reason: &str) -> Result<String> {
     world
         .until(&format!("event {reason} exists"), async || {
             let events = world.all("events.k8s.io/v1", "Event").await?;

@@ -12,8 +12,8 @@ use vmpool_test_cluster::control_plane::ControlPlane;
 use vmpool_test_cluster::deadline::Deadline;
 
 use crate::pins::{small, spec, write};
-use crate::world::{World, run_with};
-use crate::{POOLS, Place, Unknown, minimal, run_to_end};
+use crate::world::{KubeVirtWorld, run_with};
+use crate::{POOLS, TestNamespace, Unknown, minimal, run_to_end};
 
 const NAMESPACE: &str = "team";
 /// The fields that only vmpool has in the spec of a pool.
@@ -64,14 +64,14 @@ fn as_of_kubevirt(schema: &mut Value) -> Result<()> {
 }
 
 /// Makes the definition of pools that of KubeVirt.
-pub(crate) async fn to_kubevirt(world: &World<'_>) -> Result<()> {
+pub(crate) async fn to_kubevirt(world: &KubeVirtWorld<'_>) -> Result<()> {
     prune(&world.place, OF_KUBEVIRT).await?;
     world.checks.expect_without(OF_KUBEVIRT);
     Ok(())
 }
 
 /// Removes these fields of vmpool from the definition, and waits until the API server prunes them.
-async fn prune(place: &Place<'_>, removed: &[(&str, &[&str])]) -> Result<()> {
+async fn prune(place: &TestNamespace<'_>, removed: &[(&str, &[&str])]) -> Result<()> {
     let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{POOLS}");
     let mut definition = place.ask(Method::GET, &path, &Value::Null).await?;
     for version in definition["spec"]["versions"].as_array_mut().context("it has versions")? {
@@ -120,7 +120,7 @@ async fn prune(place: &Place<'_>, removed: &[(&str, &[&str])]) -> Result<()> {
 async fn with_pruned(
     name: &str,
     removed: &[(&str, &[&str])],
-    test: impl AsyncFnOnce(World<'_>) -> Result<()>,
+    test: impl AsyncFnOnce(KubeVirtWorld<'_>) -> Result<()>,
 ) -> Result<()> {
     let mut options = cluster_options(name);
     options.manifests.extend(kubevirt_definitions());
@@ -129,16 +129,21 @@ async fn with_pruned(
     let chart = Chart::render(&["platforms.kubevirt.enabled=true".to_owned()]).await?;
     let accounts = Accounts::of(&chart, &cluster).await?;
     cluster.kubectl(&["create", "namespace", NAMESPACE]).await?;
-    prune(&Place { cluster: &cluster, namespace: NAMESPACE }, removed).await?;
-    run_with(&accounts, Place { cluster: &cluster, namespace: NAMESPACE }, "kubevirt", async |world| {
-        world.checks.expect_without(removed);
-        test(world).await
-    })
+    prune(&TestNamespace { cluster: &cluster, namespace: NAMESPACE }, removed).await?;
+    run_with(
+        &accounts,
+        TestNamespace { cluster: &cluster, namespace: NAMESPACE },
+        "kubevirt",
+        async |world| {
+            world.checks.expect_without(removed);
+            test(world).await
+        },
+    )
     .await
 }
 
 /// Creates a pool with an instance type, scales it, and checks that the controller writes nothing afterwards. Returns the pool.
-async fn settles(world: &World<'_>) -> Result<Value> {
+async fn settles(world: &KubeVirtWorld<'_>) -> Result<Value> {
     small(world, "2Gi").await?;
     write(world, "VirtualMachinePreference", "linux", json!({})).await?;
     let mut spec = spec(2);

@@ -11,10 +11,10 @@ use vmpool_installation::programs::ControllerOptions;
 
 use crate::pools::{bare, memory};
 use crate::with_namespace;
-use crate::world::{INSTALLED, World, accounts, behind_proxy, run_with_options, text, with_world};
+use crate::world::{INSTALLED, KubeVirtWorld, accounts, behind_proxy, run_with_options, text, with_world};
 
 /// As [`with_world`](crate::world::with_world), with a proxy in front of the API server.
-fn with_proxy(namespace: &str, test: impl AsyncFnOnce(&World<'_>, &FaultProxy) -> Result<()>) {
+fn with_proxy(namespace: &str, test: impl AsyncFnOnce(&KubeVirtWorld<'_>, &FaultProxy) -> Result<()>) {
     with_namespace(namespace, async |place| {
         let _others = INSTALLED.read().await;
         let accounts = accounts(place.cluster).await?;

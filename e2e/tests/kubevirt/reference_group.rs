@@ -10,7 +10,7 @@ use vmpool_api::instancetype::API_VERSION as TYPES;
 use vmpool_api::kubevirt::API_VERSION;
 use vmpool_test_cluster::deadline::Deadline;
 
-use crate::{Place, documented, guarded, run_to_end};
+use crate::{TestNamespace, documented, guarded, run_to_end};
 
 const NAMESPACE: &str = "studio";
 /// A user with the built-in role `view`.
@@ -62,12 +62,12 @@ async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Result<Option<T>>) 
 }
 
 /// The code of a response.
-async fn code(place: &Place<'_>, user: &str, api: &str) -> Result<u16> {
+async fn code(place: &TestNamespace<'_>, user: &str, api: &str) -> Result<u16> {
     let answer = place.send_as(user, Method::GET, &path(api, EXPANSION), &Value::Null).await?;
     Ok(answer.map_or_else(|status| status.code, |_| 200))
 }
 
-async fn prepare(place: &Place<'_>) -> Result<()> {
+async fn prepare(place: &TestNamespace<'_>) -> Result<()> {
     let small = json!({
         "apiVersion": TYPES, "kind": "VirtualMachineInstancetype", "metadata": { "name": "small" },
         "spec": { "cpu": { "guest": 2 }, "memory": { "guest": "2048Mi" } },
@@ -96,7 +96,7 @@ async fn prepare(place: &Place<'_>) -> Result<()> {
 }
 
 /// The group and version decide only about the right: the responses are the same bytes.
-async fn responses(place: &Place<'_>) -> Result<()> {
+async fn responses(place: &TestNamespace<'_>) -> Result<()> {
     let file = tempfile::NamedTempFile::new()?;
     std::fs::write(file.path(), serde_json::to_vec(&machine())?)?;
     let file = file.path().to_str().context("the file has a path")?;
@@ -146,7 +146,7 @@ async fn responses(place: &Place<'_>) -> Result<()> {
 }
 
 /// kubectl and generators of clients read discovery and OpenAPI. A `PUT` without a name is unusual there.
-async fn discovery(place: &Place<'_>) -> Result<()> {
+async fn discovery(place: &TestNamespace<'_>) -> Result<()> {
     let kubectl = async |arguments: &[&str]| place.cluster.kubectl(arguments).await;
     let resources = kubectl(&["api-resources", GROUP, "--no-headers"]).await?;
     let names: Vec<&str> = resources.lines().filter_map(|line| line.split_whitespace().next()).collect();
@@ -180,7 +180,7 @@ async fn discovery(place: &Place<'_>) -> Result<()> {
 }
 
 /// KubeVirt's own API server owns the group as soon as there is a KubeVirt.
-async fn kubevirt_appears(place: &Place<'_>) -> Result<()> {
+async fn kubevirt_appears(place: &TestNamespace<'_>) -> Result<()> {
     let object = json!({ "apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": { "name": "kubevirt" }, "spec": {} });
     let collection = place.path("kubevirt.io/v1", "KubeVirt")?;
     place.ask(Method::POST, &collection, &object).await?;
@@ -205,7 +205,7 @@ fn the_group_of_kubevirt_is_served_without_kubevirt() {
     run_to_end(async {
         let (cluster, installation) = guarded::standalone("reference-group", &[]).await?;
         cluster.kubectl(&["create", "namespace", NAMESPACE]).await?;
-        let place = Place { cluster: &cluster, namespace: NAMESPACE };
+        let place = TestNamespace { cluster: &cluster, namespace: NAMESPACE };
         prepare(&place).await?;
         responses(&place).await?;
         discovery(&place).await?;

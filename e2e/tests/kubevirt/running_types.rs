@@ -11,8 +11,8 @@ use vmpool_test_cluster::deadline::Deadline;
 
 use crate::copies::{create, machine, until_copied, with_copies};
 use crate::pins::{shows_copies, small, spec, write};
-use crate::world::{World, run_with_options, with_world};
-use crate::{Place, guarded, run_to_end};
+use crate::world::{KubeVirtWorld, run_with_options, with_world};
+use crate::{TestNamespace, guarded, run_to_end};
 
 /// Checks the size of an instance: sockets, cores, and memory.
 fn runs_with(instance: &Value, cpu: [u64; 2], memory: &str) -> Result<()> {
@@ -22,7 +22,7 @@ fn runs_with(instance: &Value, cpu: [u64; 2], memory: &str) -> Result<()> {
     Ok(())
 }
 
-async fn instance(world: &World<'_>, name: &str) -> Result<Value> {
+async fn instance(world: &KubeVirtWorld<'_>, name: &str) -> Result<Value> {
     world.instances().await?.remove(name).with_context(|| format!("the instance of {name}"))
 }
 
@@ -60,7 +60,7 @@ fn clone_of_debian(mut spec: Value, disk: &str) -> Value {
 }
 
 /// Waits until the webhook infers names.
-async fn until_inferred(world: &World<'_>, machine: &Value) -> Result<()> {
+async fn until_inferred(world: &KubeVirtWorld<'_>, machine: &Value) -> Result<()> {
     let path = format!("{}?dryRun=All", world.place.path(API_VERSION, "VirtualMachine")?);
     let deadline = Deadline::after(Duration::from_mins(1));
     loop {
@@ -73,7 +73,7 @@ async fn until_inferred(world: &World<'_>, machine: &Value) -> Result<()> {
     }
 }
 
-async fn volumes_name_sizes(world: World<'_>) -> Result<()> {
+async fn volumes_name_sizes(world: KubeVirtWorld<'_>) -> Result<()> {
     small(&world, "2048Mi").await?;
     let cores = json!({ "cpu": { "preferredCPUTopology": "cores" } });
     write(&world, "VirtualMachinePreference", "cores", cores).await?;
@@ -132,7 +132,7 @@ fn a_volume_names_the_instance_type_of_what_runs() {
         const NAMESPACE: &str = "team";
         let (cluster, installation) = guarded::standalone("inferred-types", &[]).await?;
         cluster.kubectl(&["create", "namespace", NAMESPACE]).await?;
-        let place = Place { cluster: &cluster, namespace: NAMESPACE };
+        let place = TestNamespace { cluster: &cluster, namespace: NAMESPACE };
         let mut options = ControllerOptions::everywhere("one");
         options.extra.extend(["--platforms=kubevirt", "--instancetype-mode=Standalone"].map(str::to_owned));
         run_with_options(installation.accounts(), place, options, volumes_name_sizes).await?;
@@ -143,7 +143,7 @@ fn a_volume_names_the_instance_type_of_what_runs() {
 }
 
 /// An instance type with this size, which pins its vCPUs if `pinned`. Only a restart changes that.
-async fn sized(world: &World<'_>, name: &str, guest: u64, pinned: bool) -> Result<()> {
+async fn sized(world: &KubeVirtWorld<'_>, name: &str, guest: u64, pinned: bool) -> Result<()> {
     let mut spec = json!({ "cpu": { "guest": guest }, "memory": { "guest": format!("{guest}Gi") } });
     if pinned {
         spec["cpu"]["dedicatedCPUPlacement"] = json!(true);

@@ -3,7 +3,9 @@
 use anyhow::{Context as _, Result, ensure};
 use rstest::rstest;
 
-use crate::{Unknown, documents, documents_in, sample_files, with_namespace, workspace_root};
+use crate::{
+    Unknown, parse_yaml_documents, read_yaml_documents, sample_files, with_namespace, workspace_root,
+};
 
 #[rstest]
 #[case::kubevirt("kubevirt")]
@@ -13,7 +15,7 @@ fn the_api_server_accepts_the_accepted_samples(#[case] family: &str) {
         let mut wrong = Vec::new();
         for (file, text) in sample_files(&format!("{family}/accepted"))? {
             let name = file.display().to_string();
-            for object in documents(&name, &text)? {
+            for object in parse_yaml_documents(&name, &text)? {
                 if let Err(status) = place.write(&object, Unknown::Refused).await? {
                     wrong.push(format!("{name}: {}", status.message));
                 }
@@ -43,7 +45,7 @@ fn rejected_samples_are_rejected_with_their_field_and_message(#[case] family: &s
         for (file, text) in sample_files(&format!("{family}/rejected"))? {
             let name = file.display().to_string();
             let (message, field) = expectation(&text).with_context(|| name.clone())?;
-            let mut objects = documents(&name, &text)?;
+            let mut objects = parse_yaml_documents(&name, &text)?;
             let last = objects.pop().with_context(|| format!("{name} is empty"))?;
             // All documents but the last one prepare the state for the last one.
             for object in objects {
@@ -104,7 +106,7 @@ fn lists_and_texts_have_limits() {
 #[test]
 fn the_examples_of_disk_images_are_accepted() {
     with_namespace("disk-image-examples", async |place| {
-        let examples = documents_in(&workspace_root().join("docs/examples/disk-images"))?;
+        let examples = read_yaml_documents(&workspace_root().join("docs/examples/disk-images"))?;
         ensure!(examples.len() >= 3, "only {} examples", examples.len());
         for object in examples {
             let stored = place.write(&object, Unknown::Refused).await?;

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use crate::pools::{bare, memory};
-use crate::world::{World, all_of, text, with_world};
+use crate::world::{KubeVirtWorld, all_of, text, with_world};
 
 /// How long nothing may happen.
 const WHILE: std::time::Duration = std::time::Duration::from_secs(2);
@@ -26,7 +26,7 @@ fn left_to_users(pool: &str, strategy: &str) -> Value {
 }
 
 /// The selection of a scale-in includes fewer machines than are surplus.
-async fn only_selected_machines_leave(world: &World<'_>) -> Result<()> {
+async fn only_selected_machines_leave(world: &KubeVirtWorld<'_>) -> Result<()> {
     let mut spec = bare("few", 3);
     spec["scaleInStrategy"]["proactive"]["selectionPolicy"]["selectors"] =
         json!({ "labelSelector": { "matchLabels": { "tier": "spare" } } });
@@ -48,7 +48,7 @@ async fn only_selected_machines_leave(world: &World<'_>) -> Result<()> {
 }
 
 /// More machines are being deleted than are surplus.
-async fn terminating_machines_are_enough(world: &World<'_>) -> Result<()> {
+async fn terminating_machines_are_enough(world: &KubeVirtWorld<'_>) -> Result<()> {
     let mut spec = bare("more", 5);
     spec["virtualMachineTemplate"]["metadata"]["annotations"] =
         json!({ "simulator.vmpool.dev/stop-delay": "4s" });
@@ -70,7 +70,7 @@ async fn terminating_machines_are_enough(world: &World<'_>) -> Result<()> {
 }
 
 /// A user deletes a machine while the controller scales in.
-async fn a_deletion_by_a_user_counts(world: &World<'_>) -> Result<()> {
+async fn a_deletion_by_a_user_counts(world: &KubeVirtWorld<'_>) -> Result<()> {
     let mut spec = bare("both", 4);
     spec["virtualMachineTemplate"]["metadata"]["annotations"] =
         json!({ "simulator.vmpool.dev/stop-delay": "2s" });
@@ -85,7 +85,7 @@ async fn a_deletion_by_a_user_counts(world: &World<'_>) -> Result<()> {
 }
 
 /// The controller deletes none, updates all of them, and lets those go that users delete.
-async fn users_remove_the_surplus(world: &World<'_>, strategy: &str) -> Result<()> {
+async fn users_remove_the_surplus(world: &KubeVirtWorld<'_>, strategy: &str) -> Result<()> {
     let name = |ordinal: usize| format!("{strategy}-{ordinal}");
     world.create(strategy, &left_to_users(strategy, strategy)).await?;
     let before = world.until_ordinals(strategy, &[0, 1, 2]).await?;

@@ -7,10 +7,10 @@ use kube::api::PostParams;
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::{Condition, VirtualMachine, VirtualMachinePool};
 
-use crate::{Place, Unknown, minimal, sample, with_namespace};
+use crate::{TestNamespace, Unknown, minimal, sample, with_namespace};
 
 /// Writes an object without strict validation and returns what is stored.
-async fn stored(place: &Place<'_>, object: &Value) -> Result<Value> {
+async fn stored(place: &TestNamespace<'_>, object: &Value) -> Result<Value> {
     let written = place.write(object, Unknown::Pruned).await?;
     written.map_err(|status| anyhow::anyhow!("{}", status.message))
 }

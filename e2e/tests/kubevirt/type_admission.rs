@@ -6,11 +6,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
-use vmpool_installation::installation::Installation;
+use vmpool_installation::installation::ClusterInstallation;
 use vmpool_installation::programs::Component;
 use vmpool_test_cluster::deadline::Deadline;
 
-use crate::{Place, guarded, run_to_end};
+use crate::{TestNamespace, guarded, run_to_end};
 
 const NAMESPACE: &str = "team";
 /// A user with the built-in role `edit`.
@@ -62,8 +62,8 @@ fn user(path: &str) -> &'static str {
 }
 
 struct World<'c> {
-    place: Place<'c>,
-    installation: &'c Installation,
+    place: TestNamespace<'c>,
+    installation: &'c ClusterInstallation,
 }
 
 impl World<'_> {
@@ -246,7 +246,7 @@ fn types_and_machines_are_reviewed_without_kubevirts_own_webhooks() {
         cluster
             .kubectl(&["create", "rolebinding", EDITOR, "--clusterrole=edit", &user, "-n", NAMESPACE])
             .await?;
-        let place = Place { cluster: &cluster, namespace: NAMESPACE };
+        let place = TestNamespace { cluster: &cluster, namespace: NAMESPACE };
         let world = World { place, installation: &installation };
         world.until_reviewed().await?;
         world.objects().await?;

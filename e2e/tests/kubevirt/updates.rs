@@ -7,7 +7,7 @@ use vmpool_api::kubevirt::API_VERSION;
 
 use crate::Unknown;
 use crate::pools::{add_data_volume, bare, memory};
-use crate::world::{World, all_of, text, with_world};
+use crate::world::{KubeVirtWorld, all_of, text, with_world};
 
 /// How long nothing may happen.
 const WHILE: std::time::Duration = std::time::Duration::from_secs(2);
@@ -21,7 +21,7 @@ fn guest(machine: &Value) -> &str {
 }
 
 /// Machines keep their spec, and new ones get the new template.
-async fn unmanaged(world: &World<'_>) -> Result<()> {
+async fn unmanaged(world: &KubeVirtWorld<'_>) -> Result<()> {
     let mut spec = bare("kept", 1);
     spec["updateStrategy"] = json!({ "unmanaged": {} });
     world.create("kept", &spec).await?;
@@ -39,7 +39,7 @@ async fn unmanaged(world: &World<'_>) -> Result<()> {
 }
 
 /// Guests restart one after the other in the order of the policy, those outside the selection not at all.
-async fn in_order(world: &World<'_>) -> Result<()> {
+async fn in_order(world: &KubeVirtWorld<'_>) -> Result<()> {
     let mut spec = bare("order", 4);
     spec["maxUnavailable"] = json!(1);
     spec["virtualMachineTemplate"]["spec"]["template"]["metadata"]["labels"]["tier"] = json!("one");
@@ -64,7 +64,7 @@ async fn in_order(world: &World<'_>) -> Result<()> {
 }
 
 /// Starts a machine with the run strategy `Manual` as soon as it exists.
-pub(crate) async fn start(world: &World<'_>, machine: &str) -> Result<()> {
+pub(crate) async fn start(world: &KubeVirtWorld<'_>, machine: &str) -> Result<()> {
     world
         .until(&format!("{machine} exists"), async || {
             Ok(world.machines().await?.contains_key(machine).then_some(()))
@@ -76,7 +76,7 @@ pub(crate) async fn start(world: &World<'_>, machine: &str) -> Result<()> {
 }
 
 /// A guest with this run strategy restarts through requests in the status of its machine.
-async fn by_request(world: &World<'_>, pool: &str, strategy: &str) -> Result<()> {
+async fn by_request(world: &KubeVirtWorld<'_>, pool: &str, strategy: &str) -> Result<()> {
     let mut spec = bare(pool, 1);
     spec["virtualMachineTemplate"]["spec"]["runStrategy"] = json!(strategy);
     world.create(pool, &spec).await?;
@@ -94,7 +94,7 @@ async fn by_request(world: &World<'_>, pool: &str, strategy: &str) -> Result<()>
 }
 
 /// A machine that a user stopped uses no budget, gets the template, and stays stopped.
-async fn with_a_stopped_machine(world: &World<'_>) -> Result<()> {
+async fn with_a_stopped_machine(world: &KubeVirtWorld<'_>) -> Result<()> {
     let mut spec = bare("stopped", 3);
     spec["maxUnavailable"] = json!(1);
     world.create("stopped", &spec).await?;
@@ -115,7 +115,7 @@ async fn with_a_stopped_machine(world: &World<'_>) -> Result<()> {
 
 /// A machine that does not become ready with a template stops the rollout at the budget. A corrected template replaces it beyond
 /// the budget.
-async fn with_a_broken_template(world: &World<'_>) -> Result<()> {
+async fn with_a_broken_template(world: &KubeVirtWorld<'_>) -> Result<()> {
     const ALL: [&str; 3] = ["broken-0", "broken-1", "broken-2"];
     let never_ready =
         |knob: Value| json!({ "metadata": { "annotations": { "simulator.vmpool.dev/never-ready": knob } } });
@@ -161,7 +161,7 @@ async fn with_a_broken_template(world: &World<'_>) -> Result<()> {
 
 /// Machines whose data cannot be imported get new storage when the template is corrected, also beyond the budget, and the pool
 /// says what the importer reports until then.
-async fn with_a_corrected_source(world: &World<'_>) -> Result<()> {
+async fn with_a_corrected_source(world: &KubeVirtWorld<'_>) -> Result<()> {
     const URL: &str = "https://images.example.com/debian-13.qcow2";
     let mut spec = bare("typo", 2);
     spec["maxUnavailable"] = json!(1);
@@ -201,7 +201,7 @@ async fn with_a_corrected_source(world: &World<'_>) -> Result<()> {
 
 /// A guest that a user restarts while the rollout waits for budget starts with its former storage. The rollout replaces that
 /// storage nevertheless.
-async fn with_a_restart_by_a_user(world: &World<'_>) -> Result<()> {
+async fn with_a_restart_by_a_user(world: &KubeVirtWorld<'_>) -> Result<()> {
     const UNTIL: &str = "vmpool.dev/protected-until";
     let mut spec = bare("hasty", 1);
     add_data_volume(&mut spec, "hasty");
@@ -249,7 +249,7 @@ async fn with_a_restart_by_a_user(world: &World<'_>) -> Result<()> {
 }
 
 /// What others wrote to a machine stays when the template changes.
-async fn what_others_wrote_stays(world: &World<'_>) -> Result<()> {
+async fn what_others_wrote_stays(world: &KubeVirtWorld<'_>) -> Result<()> {
     let mut spec = bare("shared", 1);
     let inner = &mut spec["virtualMachineTemplate"]["spec"]["template"]["spec"];
     inner["domain"]["devices"]["interfaces"] = json!([{ "name": "default", "masquerade": {} }]);

@@ -11,22 +11,22 @@ use tokio::sync::{OnceCell, RwLock};
 use vmpool_api::kubevirt::{API_VERSION, POOL_API_VERSION};
 use vmpool_installation::fault_proxy::FaultProxy;
 use vmpool_installation::programs::{
-    Accounts, CONTROLLER_ACCOUNT, Chart, Controller, ControllerOptions, SYSTEM_NAMESPACE, Simulator,
+    Accounts, CONTROLLER_ACCOUNT, Chart, ControllerOptions, ControllerProgram, SYSTEM_NAMESPACE, Simulator,
 };
 use vmpool_test_cluster::control_plane::{AuditEntry, AuditMark, ControlPlane};
 use vmpool_test_cluster::deadline::Deadline;
-use vmpool_test_cluster::error::chain;
+use vmpool_test_cluster::error::error_with_causes;
 
 use crate::checks::Checks;
-use crate::{Place, Unknown, with_namespace};
+use crate::{TestNamespace, Unknown, with_namespace};
 
 /// How long a step may take.
 const STEP: Duration = Duration::from_mins(1);
 
 /// A namespace with a controller and a simulator. Dropping it kills both.
-pub(crate) struct World<'p> {
-    pub(crate) place: Place<'p>,
-    pub(crate) controller: Arc<Controller>,
+pub(crate) struct KubeVirtWorld<'p> {
+    pub(crate) place: TestNamespace<'p>,
+    pub(crate) controller: Arc<ControllerProgram>,
     pub(crate) checks: Arc<Checks>,
     _simulator: Arc<Simulator>,
     since: AuditMark,
@@ -36,12 +36,16 @@ pub(crate) struct World<'p> {
 pub(crate) static INSTALLED: RwLock<()> = RwLock::const_new(());
 
 /// Runs a test on the shared control plane, with programs of its own.
-pub(crate) fn with_world(name: &str, test: impl AsyncFnOnce(World<'_>) -> Result<()>) {
+pub(crate) fn with_world(name: &str, test: impl AsyncFnOnce(KubeVirtWorld<'_>) -> Result<()>) {
     with_platforms(name, "kubevirt", test);
 }
 
 /// As [`with_world`], with a controller of these platforms.
-pub(crate) fn with_platforms(name: &str, platforms: &str, test: impl AsyncFnOnce(World<'_>) -> Result<()>) {
+pub(crate) fn with_platforms(
+    name: &str,
+    platforms: &str,
+    test: impl AsyncFnOnce(KubeVirtWorld<'_>) -> Result<()>,
+) {
     with_namespace(name, async |place| {
         let _others = INSTALLED.read().await;
         run(place, platforms, test).await
@@ -49,7 +53,7 @@ pub(crate) fn with_platforms(name: &str, platforms: &str, test: impl AsyncFnOnce
 }
 
 /// As [`with_world`], while no other such test runs.
-pub(crate) fn alone(name: &str, test: impl AsyncFnOnce(World<'_>) -> Result<()>) {
+pub(crate) fn alone(name: &str, test: impl AsyncFnOnce(KubeVirtWorld<'_>) -> Result<()>) {
     with_namespace(name, async |place| {
         let _alone = INSTALLED.write().await;
         run(place, "kubevirt", test).await
@@ -57,9 +61,9 @@ pub(crate) fn alone(name: &str, test: impl AsyncFnOnce(World<'_>) -> Result<()>)
 }
 
 async fn run(
-    place: Place<'_>,
+    place: TestNamespace<'_>,
     platforms: &str,
-    test: impl AsyncFnOnce(World<'_>) -> Result<()>,
+    test: impl AsyncFnOnce(KubeVirtWorld<'_>) -> Result<()>,
 ) -> Result<()> {
     run_with(accounts(place.cluster).await?, place, platforms, test).await
 }
@@ -85,9 +89,9 @@ pub(crate) async fn accounts(cluster: &ControlPlane) -> Result<&'static Accounts
 /// Runs a test with the accounts of a chart.
 pub(crate) async fn run_with(
     accounts: &Accounts,
-    place: Place<'_>,
+    place: TestNamespace<'_>,
     platforms: &str,
-    test: impl AsyncFnOnce(World<'_>) -> Result<()>,
+    test: impl AsyncFnOnce(KubeVirtWorld<'_>) -> Result<()>,
 ) -> Result<()> {
     let mut options = ControllerOptions::new(place.namespace, "one");
     options.extra.push(format!("--platforms={platforms}"));
@@ -98,9 +102,9 @@ pub(crate) async fn run_with(
 /// test.
 pub(crate) async fn run_with_options(
     accounts: &Accounts,
-    place: Place<'_>,
+    place: TestNamespace<'_>,
     options: ControllerOptions,
-    test: impl AsyncFnOnce(World<'_>) -> Result<()>,
+    test: impl AsyncFnOnce(KubeVirtWorld<'_>) -> Result<()>,
 ) -> Result<()> {
     accounts.grant_in(place.cluster, place.namespace).await?;
     let namespace = place.namespace;
@@ -108,10 +112,10 @@ pub(crate) async fn run_with_options(
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let checks = Arc::new(Checks::start(place.cluster, place.namespace).await?);
     let simulator = Arc::new(Simulator::start_with(place.cluster, &flags).await?);
-    let controller = Arc::new(Controller::start(place.cluster, options).await?);
+    let controller = Arc::new(ControllerProgram::start(place.cluster, options).await?);
     let since = place.cluster.audit_mark();
     let programs = (controller.clone(), simulator.clone());
-    let world = World { place, controller, checks: checks.clone(), _simulator: simulator, since };
+    let world = KubeVirtWorld { place, controller, checks: checks.clone(), _simulator: simulator, since };
     test(world).await?;
     // The programs continue until the world is at rest.
     let checked = checks.end(&place).await;
@@ -130,7 +134,7 @@ pub(crate) async fn behind_proxy(
     Ok((proxy, options))
 }
 
-impl World<'_> {
+impl KubeVirtWorld<'_> {
     /// Creates a pool from a spec.
     pub(crate) async fn create(&self, name: &str, spec: &Value) -> Result<()> {
         let pool = json!({
@@ -374,7 +378,7 @@ impl World<'_> {
 /// The result of situations that share a world: all of their errors.
 pub(crate) fn all_of(results: impl IntoIterator<Item = Result<()>>) -> Result<()> {
     let failed = results.into_iter().filter_map(Result::err);
-    let errors: Vec<String> = failed.map(|error| chain(error.as_ref())).collect();
+    let errors: Vec<String> = failed.map(|error| error_with_causes(error.as_ref())).collect();
     ensure!(errors.is_empty(), "{} situations failed:\n{}", errors.len(), errors.join("\n"));
     Ok(())
 }

@@ -7,14 +7,14 @@ use vmpool_test_cluster::access::Access;
 use vmpool_test_cluster::poll;
 
 use crate::pods;
-use crate::stage::{Stage, among_pods};
+use crate::stage::{InstalledNodeCluster, among_pods};
 
 /// Evicts both Pods of a component, as fast as its disruption budget allows.
 async fn drain(access: &Access, component: &str) -> anyhow::Result<()> {
     let before = pods::until_ready(access, component).await?;
     let [first, second] = before.as_slice() else { anyhow::bail!("{} Pods of {component}", before.len()) };
     // The disruption budget is updated shortly after the Pods.
-    poll::until(
+    poll::poll_until(
         || format!("the eviction of {} is granted", pods::name(first)),
         DEADLINE,
         async || Ok(evicted(access, first).await),
@@ -27,7 +27,7 @@ async fn drain(access: &Access, component: &str) -> anyhow::Result<()> {
         "the second eviction of {component} was not refused for its budget: {words:?}"
     );
     // The second eviction is granted after a replacement of the first Pod is ready.
-    poll::until(
+    poll::poll_until(
         || format!("the eviction of {} is granted in the end", pods::name(second)),
         DEADLINE,
         async || Ok(evicted(access, second).await),
@@ -51,7 +51,7 @@ async fn evicted(access: &Access, pod: &k8s_openapi::api::core::v1::Pod) -> Resu
     }
 }
 
-async fn drain_all(stage: &Stage) -> anyhow::Result<()> {
+async fn drain_all(stage: &InstalledNodeCluster) -> anyhow::Result<()> {
     let all = pods::COMPONENTS.map(|component| drain(stage.access(), component));
     futures::future::try_join_all(all).await.map(drop)
 }

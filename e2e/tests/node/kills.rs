@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use vmpool_e2e::world::SETTLE;
-use vmpool_e2e::world::condition::{Condition, ready_replicas};
+use vmpool_e2e::world::condition::{PoolPredicate, ready_replicas};
 use vmpool_test_cluster::deadline::Stopwatch;
 
 use crate::load::listed;
 use crate::pods;
-use crate::stage::{Stage, alone};
+use crate::stage::{InstalledNodeCluster, alone};
 
 /// How long requests may be refused after a webhook or an API server was killed, until the endpoints are updated
 /// everywhere. Half of it accounts for a busy host.
@@ -19,7 +19,7 @@ const WINDOW: Duration = Duration::from_secs(15);
 const IN_FLIGHT: usize = 8;
 
 /// Kills the leader, one webhook and one aggregated API server.
-async fn kill_one_of_each(stage: &Stage) -> anyhow::Result<()> {
+async fn kill_one_of_each(stage: &InstalledNodeCluster) -> anyhow::Result<()> {
     let access = stage.access();
     let mut victims = vec![pods::leader(access).await?];
     for component in ["vmpool-webhook", "vmpool-apiserver"] {
@@ -31,7 +31,7 @@ async fn kill_one_of_each(stage: &Stage) -> anyhow::Result<()> {
 
 /// Waits until all requests of a while are served. The kubelet may end a process seconds after its Pod has disappeared, and
 /// requests fail until the API server has closed its connections to it.
-async fn until_calm(stage: &Stage, killed: Instant) -> anyhow::Result<()> {
+async fn until_served_again(stage: &InstalledNodeCluster, killed: Instant) -> anyhow::Result<()> {
     loop {
         let calm = stage.load().mark();
         tokio::time::sleep(SETTLE).await;
@@ -52,7 +52,7 @@ pub(crate) fn a_pool_converges_after_one_replica_of_each_program_was_killed() {
                 // Given a pool in the middle of a scale-up,
                 let pool = world.pool("web").replicas(1).ready().await?;
                 pool.scale(8).await?;
-                let growing = Condition::new("more than one machine", |view| view.members().len() > 1);
+                let growing = PoolPredicate::new("more than one machine", |view| view.members().len() > 1);
                 pool.until(growing).await?;
                 // when the leader, a webhook and an API server are killed,
                 let (killed, watch) = (Instant::now(), Stopwatch::start());
@@ -64,7 +64,7 @@ pub(crate) fn a_pool_converges_after_one_replica_of_each_program_was_killed() {
                 pool.holds(ready_replicas(8), SETTLE).await?;
                 pods::until_all_ready(stage.access()).await?;
                 // and requests were refused only for a moment.
-                until_calm(stage, killed).await?;
+                until_served_again(stage, killed).await?;
                 let failures = stage.load().failures_since(mark);
                 let last = failures.iter().map(|failure| failure.answered).max();
                 let window = last.map(|last| last.saturating_duration_since(killed)).unwrap_or_default();

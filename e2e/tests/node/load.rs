@@ -11,18 +11,18 @@ use kube::api::{Patch, PatchParams};
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::task::JoinHandle;
-use vmpool_e2e::world::{Policy, Pool, World};
-use vmpool_invariants::object::{Kind, Object};
+use vmpool_e2e::world::{PoolHandle, PoolScaleDownPolicy, ScenarioWorld};
+use vmpool_invariants::object::{JsonObject, TestedKind};
 use vmpool_test_cluster::access::Access;
 use vmpool_test_cluster::deadline::Stopwatch;
-use vmpool_test_cluster::error::chain;
+use vmpool_test_cluster::error::error_with_causes;
 
 /// Pause between two rounds.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A request that was not served.
 #[derive(Debug, Clone)]
-pub(crate) struct Failure {
+pub(crate) struct FailedRequest {
     /// When the request was sent.
     pub(crate) asked: Instant,
     /// When the response or error arrived.
@@ -31,7 +31,7 @@ pub(crate) struct Failure {
     pub(crate) what: String,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for FailedRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let took = self.answered.saturating_duration_since(self.asked);
         write!(f, "{:.1?} ago, after {took:.1?}: {}", self.answered.elapsed(), self.what)
@@ -39,7 +39,7 @@ impl fmt::Display for Failure {
 }
 
 /// The first failures, one per line. The others are usually similar.
-pub(crate) fn listed(failures: &[Failure]) -> String {
+pub(crate) fn listed(failures: &[FailedRequest]) -> String {
     const MOST: usize = 10;
     let lines: Vec<String> = failures.iter().take(MOST).map(ToString::to_string).collect();
     format!("{} failed requests, the first of them:\n{}", failures.len(), lines.join("\n"))
@@ -48,26 +48,26 @@ pub(crate) fn listed(failures: &[Failure]) -> String {
 #[derive(Default)]
 struct Log {
     rounds: AtomicU64,
-    failures: Mutex<Vec<Failure>>,
+    failures: Mutex<Vec<FailedRequest>>,
     /// Periods in which tests made the components unavailable.
     outages: Mutex<Vec<(Instant, Option<Instant>)>>,
 }
 
 /// A period in which the components may be unavailable, so that failed requests are not counted. It ends when this is
 /// dropped.
-pub(crate) struct Outage<'l> {
+pub(crate) struct ToleratedOutage<'l> {
     log: &'l Log,
     place: usize,
 }
 
-impl Drop for Outage<'_> {
+impl Drop for ToleratedOutage<'_> {
     fn drop(&mut self) {
         self.log.outages.lock()[self.place].1 = Some(Instant::now());
     }
 }
 
 /// The clients; they stop when this is dropped.
-pub(crate) struct Load {
+pub(crate) struct ClientLoad {
     log: Arc<Log>,
     task: JoinHandle<()>,
     begun: Stopwatch,
@@ -75,22 +75,23 @@ pub(crate) struct Load {
 
 /// A moment during the load.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Mark {
+pub(crate) struct LoadMoment {
     at: Instant,
     watch: Stopwatch,
     rounds: u64,
 }
 
-impl Load {
+impl ClientLoad {
     /// Creates a pool for the clients, and starts them.
     pub(crate) async fn start(access: &Access) -> anyhow::Result<Self> {
-        let world = World::visit("clients that send requests continuously", access.clone()).await?;
+        let world = ScenarioWorld::visit("clients that send requests continuously", access.clone()).await?;
         let (begun, log) = (Stopwatch::start(), Arc::new(Log::default()));
         let shared = log.clone();
         let (ready, is_ready) = tokio::sync::oneshot::channel();
         let task = tokio::spawn(async move {
             let prepared = async {
-                let pool = world.pool("web").policy(Policy::Explicit).replicas(1).ready().await?;
+                let pool =
+                    world.pool("web").policy(PoolScaleDownPolicy::Explicit).replicas(1).ready().await?;
                 let machine = pool.machine(0).await?;
                 anyhow::Ok((pool, machine))
             };
@@ -109,8 +110,8 @@ impl Load {
     }
 
     /// The current moment.
-    pub(crate) fn mark(&self) -> Mark {
-        Mark {
+    pub(crate) fn mark(&self) -> LoadMoment {
+        LoadMoment {
             at: Instant::now(),
             watch: Stopwatch::start(),
             rounds: self.log.rounds.load(Ordering::Relaxed),
@@ -118,20 +119,20 @@ impl Load {
     }
 
     /// Failed requests that were sent after the mark.
-    pub(crate) fn failures_since(&self, mark: Mark) -> Vec<Failure> {
+    pub(crate) fn failures_since(&self, mark: LoadMoment) -> Vec<FailedRequest> {
         self.log.failures.lock().iter().filter(|failure| failure.asked >= mark.at).cloned().collect()
     }
 
     /// Number of rounds since the mark. Each round sends one request to each component.
-    pub(crate) fn rounds_since(&self, mark: Mark) -> u64 {
+    pub(crate) fn rounds_since(&self, mark: LoadMoment) -> u64 {
         self.log.rounds.load(Ordering::Relaxed) - mark.rounds
     }
 
     /// Starts a period in which the components may be unavailable.
-    pub(crate) fn outage(&self) -> Outage<'_> {
+    pub(crate) fn outage(&self) -> ToleratedOutage<'_> {
         let mut outages = self.log.outages.lock();
         outages.push((Instant::now(), None));
-        Outage { log: &self.log, place: outages.len() - 1 }
+        ToleratedOutage { log: &self.log, place: outages.len() - 1 }
     }
 
     /// Fails if any request failed since the start, except during outages.
@@ -149,7 +150,7 @@ impl Load {
     }
 
     /// Fails if any request failed since the mark, or none was sent.
-    pub(crate) fn ensure_served_since(&self, mark: Mark) -> anyhow::Result<()> {
+    pub(crate) fn ensure_served_since(&self, mark: LoadMoment) -> anyhow::Result<()> {
         ensure!(!self.task.is_finished(), "the clients have stopped");
         let (rounds, failures) = (self.rounds_since(mark), self.failures_since(mark));
         let elapsed = mark.watch.elapsed();
@@ -160,20 +161,22 @@ impl Load {
     }
 }
 
-impl Drop for Load {
+impl Drop for ClientLoad {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-async fn round(log: &Log, world: &World, pool: &Pool<'_>, machine: &Object) {
+async fn round(log: &Log, world: &ScenarioWorld, pool: &PoolHandle<'_>, machine: &JsonObject) {
     let judged = Patch::Merge(json!({ "spec": { "replicas": 2 } }));
     let params = PatchParams { dry_run: true, ..PatchParams::default() };
-    let api = world.api(Kind::Pool);
+    let api = world.api(TestedKind::Pool);
     let webhook = async {
         let asked = Instant::now();
         let answer = api.patch(pool.name(), &params, &judged).await;
-        answer.map(drop).map_err(|error| failure(asked, format!("the webhook: {}", chain(&error))))
+        answer
+            .map(drop)
+            .map_err(|error| failure(asked, format!("the webhook: {}", error_with_causes(&error))))
     };
     let apiserver = async {
         let asked = Instant::now();
@@ -186,6 +189,6 @@ async fn round(log: &Log, world: &World, pool: &Pool<'_>, machine: &Object) {
     log.rounds.fetch_add(1, Ordering::Relaxed);
 }
 
-fn failure(asked: Instant, what: String) -> Failure {
-    Failure { asked, answered: Instant::now(), what }
+fn failure(asked: Instant, what: String) -> FailedRequest {
+    FailedRequest { asked, answered: Instant::now(), what }
 }

@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use vmpool_test_cluster::{node_test, test_runner};
 
 fn main() -> ExitCode {
-    test_runner::run(vec![
+    test_runner::run_tests(vec![
         node_test!(autoscaling::an_autoscaler_scales_newest_first_pools_down_and_explicit_pools_only_up),
         node_test!(drain::a_drain_evicts_one_replica_after_the_other),
         node_test!(kills::a_pool_converges_after_one_replica_of_each_program_was_killed),

@@ -33,7 +33,7 @@ pub(crate) async fn delete(access: &Access, name: &str) -> Result<()> {
 /// Waits until a namespace is deleted. Returns how long that took.
 pub(crate) async fn until_gone(access: &Access, name: &str) -> Result<Duration> {
     let begin = Instant::now();
-    poll::until(
+    poll::poll_until(
         || format!("the namespace {name} is gone"),
         DEADLINE,
         async || {
@@ -49,7 +49,7 @@ pub(crate) async fn until_gone(access: &Access, name: &str) -> Result<Duration> 
 /// Waits until the status of a namespace reports that an APIService prevents its deletion.
 pub(crate) async fn until_stuck(access: &Access, name: &str, service: &str) -> Result<()> {
     let group = service.split_once('.').unwrap_or_default().1;
-    poll::until(
+    poll::poll_until(
         || format!("the namespace {name} waits for {service}"),
         DEADLINE,
         async || {

@@ -7,7 +7,7 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use vmpool_e2e::world::condition::ready_replicas;
-use vmpool_e2e::world::{Deletion, Pool};
+use vmpool_e2e::world::{PoolDeletion, PoolHandle};
 use vmpool_installation::programs::SYSTEM_NAMESPACE;
 use vmpool_installation::release::API_SERVICES;
 use vmpool_test_cluster::access::Access;
@@ -33,7 +33,7 @@ async fn until_noticed(access: &Access, service: &str) -> Result<()> {
     let group = service.split_once('.').unwrap_or_default().1;
     let object = format!("apiservice/{service}");
     let mut looks = 0;
-    poll::until(
+    poll::poll_until(
         || format!("the API server reports {group} as unavailable"),
         DEADLINE,
         async || {
@@ -71,7 +71,7 @@ pub(crate) fn without_the_aggregated_api_namespace_deletion_waits_until_it_is_ba
                 namespaces::create(access, NAMESPACE).await?;
                 // When all replicas of the aggregated API are gone,
                 set_api_servers(access, 0).await?;
-                let without = nobody_answers(access, &pool, NAMESPACE).await;
+                let without = check_without_aggregated_api(access, &pool, NAMESPACE).await;
                 // (restore them in any case, because other tests need them)
                 let begin = Instant::now();
                 set_api_servers(access, pods::REPLICAS).await?;
@@ -89,13 +89,17 @@ pub(crate) fn without_the_aggregated_api_namespace_deletion_waits_until_it_is_ba
     });
 }
 
-async fn nobody_answers(access: &Access, pool: &Pool<'_>, namespace: &str) -> anyhow::Result<()> {
+async fn check_without_aggregated_api(
+    access: &Access,
+    pool: &PoolHandle<'_>,
+    namespace: &str,
+) -> anyhow::Result<()> {
     until_noticed(access, API_SERVICES[0]).await?;
     namespaces::delete(access, namespace).await?;
     // then pools still work, and machines of deleted pools are garbage-collected,
     pool.scale(3).await?;
     pool.until(ready_replicas(3)).await?;
-    pool.delete(Deletion::Background).await?;
+    pool.delete(PoolDeletion::Background).await?;
     pool.leaves_nothing().await?;
     // while the deletion of namespaces waits, and the status says why.
     Ok(namespaces::until_stuck(access, namespace, API_SERVICES[0]).await?)

@@ -53,7 +53,7 @@ pub(crate) async fn of(access: &Access, component: &str) -> Result<Vec<Pod>> {
 /// Returns the Pods.
 pub(crate) async fn until_ready(access: &Access, component: &str) -> Result<Vec<Pod>> {
     let deployments = Api::<Deployment>::namespaced(access.client.clone(), SYSTEM_NAMESPACE);
-    poll::until(
+    poll::poll_until(
         || format!("{component} has {REPLICAS} ready Pods and no other"),
         DEADLINE,
         async || {

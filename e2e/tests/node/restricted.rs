@@ -135,7 +135,7 @@ async fn budgets(access: &Access) -> anyhow::Result<()> {
     for component in pods::COMPONENTS {
         pods::until_ready(access, component).await?;
         let name = || format!("the disruption budget of {component} allows one disruption");
-        vmpool_test_cluster::poll::until(name, vmpool_e2e::world::DEADLINE, async || {
+        vmpool_test_cluster::poll::poll_until(name, vmpool_e2e::world::DEADLINE, async || {
             let budget = budgets.get(component).await;
             let budget = budget.map_err(vmpool_test_cluster::Error::api(format!(
                 "reading the disruption budget of {component}"

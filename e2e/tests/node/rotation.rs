@@ -41,7 +41,7 @@ pub(crate) fn certificates_and_authorities_are_replaced_without_failed_requests(
             let kept = all.filter(|(now, first)| now.is_empty() || now == first).count();
             Ok(if kept == 0 { Ok(()) } else { Err(format!("{kept} certificates are not replaced")) })
         };
-        poll::until(|| "all certificates are replaced".to_owned(), DEADLINE, replaced).await?;
+        poll::poll_until(|| "all certificates are replaced".to_owned(), DEADLINE, replaced).await?;
         tokio::time::sleep(SETTLE).await;
         // Every request was served, except during periods in which a test made the servers unavailable.
         stage.load().ensure_always_served()

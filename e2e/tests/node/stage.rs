@@ -5,76 +5,78 @@ use std::time::Instant;
 
 use tokio::sync::{Mutex, OnceCell, RwLock};
 use vmpool_e2e::harness;
-use vmpool_e2e::scenario::visit;
-use vmpool_e2e::world::World;
+use vmpool_e2e::scenario::run_scenario_on_cluster;
+use vmpool_e2e::world::ScenarioWorld;
 use vmpool_installation::metrics_api::MetricsApi;
 use vmpool_installation::node_install as install;
-use vmpool_installation::release::Release;
+use vmpool_installation::release::HelmRelease;
 use vmpool_test_cluster::access::Access;
-use vmpool_test_cluster::error::chain;
+use vmpool_test_cluster::error::error_with_causes;
 use vmpool_test_cluster::node::NodeCluster;
 
-use crate::load::Load;
+use crate::load::ClientLoad;
 use crate::{pods, rotation};
 
 /// The values of the installation, with intervals that suit tests.
 const VALUES: &str = include_str!("values.yaml");
 
 /// The cluster with everything installed.
-pub(crate) struct Stage {
+pub(crate) struct InstalledNodeCluster {
     node: Arc<NodeCluster>,
-    release: Release,
+    release: HelmRelease,
     metrics: MetricsApi,
-    load: Load,
+    load: ClientLoad,
     first_certificates: Vec<Vec<u8>>,
-    turn: RwLock<()>,
+    availability_lock: RwLock<()>,
     pods: Mutex<()>,
 }
 
-static STAGE: OnceCell<Result<Arc<Stage>, String>> = OnceCell::const_new();
+static STAGE: OnceCell<Result<Arc<InstalledNodeCluster>, String>> = OnceCell::const_new();
 
 /// Runs a test that works at any time.
-pub(crate) fn at_any_time(test: impl AsyncFnOnce(&Stage) -> anyhow::Result<()>) {
+pub(crate) fn at_any_time(test: impl AsyncFnOnce(&InstalledNodeCluster) -> anyhow::Result<()>) {
     play(test);
 }
 
 /// Runs a test of users' operations, in parallel with [`among_pods`].
-pub(crate) fn among_users(test: impl AsyncFnOnce(&Stage) -> anyhow::Result<()>) {
+pub(crate) fn among_users(test: impl AsyncFnOnce(&InstalledNodeCluster) -> anyhow::Result<()>) {
     play(async |stage| {
-        let _turn = stage.turn.read().await;
+        let _turn = stage.availability_lock.read().await;
         test(stage).await
     });
 }
 
 /// Runs a test that inspects the chart's Pods or replaces some gracefully, while clients are served.
-pub(crate) fn among_pods(test: impl AsyncFnOnce(&Stage) -> anyhow::Result<()>) {
+pub(crate) fn among_pods(test: impl AsyncFnOnce(&InstalledNodeCluster) -> anyhow::Result<()>) {
     play(async |stage| {
-        let _turn = stage.turn.read().await;
+        let _turn = stage.availability_lock.read().await;
         let _pods = stage.pods.lock().await;
         test(stage).await
     });
 }
 
 /// Runs a test with exclusive access, which may make the components unavailable.
-pub(crate) fn alone(test: impl AsyncFnOnce(&Stage) -> anyhow::Result<()>) {
+pub(crate) fn alone(test: impl AsyncFnOnce(&InstalledNodeCluster) -> anyhow::Result<()>) {
     play(async |stage| {
-        let _turn = stage.turn.write().await;
+        let _turn = stage.availability_lock.write().await;
         let _outage = stage.load.outage();
         test(stage).await
     });
 }
 
 #[expect(clippy::panic, reason = "this is how a test fails")]
-fn play(test: impl AsyncFnOnce(&Stage) -> anyhow::Result<()>) {
+fn play(test: impl AsyncFnOnce(&InstalledNodeCluster) -> anyhow::Result<()>) {
     let outcome = harness::block_on(async {
-        let stage = STAGE.get_or_init(async || start().await.map_err(|error| chain(error.as_ref()))).await;
+        let stage = STAGE
+            .get_or_init(async || start().await.map_err(|error| error_with_causes(error.as_ref())))
+            .await;
         let stage =
             stage.as_ref().map_err(|error| format!("the node cluster could not be started: {error}"))?;
         match test(stage).await {
             Ok(()) => Ok(()),
             Err(error) => {
                 stage.node.keep_directory();
-                let (error, report) = (chain(error.as_ref()), pods::report(stage.access()).await);
+                let (error, report) = (error_with_causes(error.as_ref()), pods::report(stage.access()).await);
                 Err(format!("{error}\n\n{report}\n-- more in {} --", stage.node.directory().display()))
             }
         }
@@ -84,12 +86,12 @@ fn play(test: impl AsyncFnOnce(&Stage) -> anyhow::Result<()>) {
     }
 }
 
-async fn start() -> anyhow::Result<Arc<Stage>> {
+async fn start() -> anyhow::Result<Arc<InstalledNodeCluster>> {
     let begin = Instant::now();
-    let node = Arc::new(NodeCluster::start(install::options("node-tests")?).await?);
+    let node = Arc::new(NodeCluster::start(install::node_options("node-tests")?).await?);
     let to_stop = node.clone();
     harness::at_exit(move || to_stop.tear_down());
-    let stage = match Stage::furnish(node.clone()).await {
+    let stage = match InstalledNodeCluster::furnish(node.clone()).await {
         Ok(stage) => stage,
         Err(error) => {
             node.keep_directory();
@@ -100,11 +102,11 @@ async fn start() -> anyhow::Result<Arc<Stage>> {
     Ok(Arc::new(stage))
 }
 
-impl Stage {
+impl InstalledNodeCluster {
     async fn furnish(node: Arc<NodeCluster>) -> anyhow::Result<Self> {
-        let release = install::install(&node, VALUES).await?;
+        let release = install::install_on_node(&node, VALUES).await?;
         let metrics = MetricsApi::start_inside(node.cluster()).await?;
-        let load = Load::start(release.access()).await?;
+        let load = ClientLoad::start(release.access()).await?;
         let first_certificates = rotation::parts(release.access()).await?;
         Ok(Self {
             node,
@@ -112,7 +114,7 @@ impl Stage {
             metrics,
             load,
             first_certificates,
-            turn: RwLock::default(),
+            availability_lock: RwLock::default(),
             pods: Mutex::default(),
         })
     }
@@ -128,7 +130,7 @@ impl Stage {
     }
 
     /// The release of the chart.
-    pub(crate) fn release(&self) -> &Release {
+    pub(crate) fn release(&self) -> &HelmRelease {
         &self.release
     }
 
@@ -138,7 +140,7 @@ impl Stage {
     }
 
     /// The clients that send requests continuously.
-    pub(crate) fn load(&self) -> &Load {
+    pub(crate) fn load(&self) -> &ClientLoad {
         &self.load
     }
 
@@ -146,8 +148,8 @@ impl Stage {
     pub(crate) async fn visit(
         &self,
         name: &str,
-        story: impl AsyncFnOnce(&World) -> anyhow::Result<()>,
+        story: impl AsyncFnOnce(&ScenarioWorld) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        visit(name, self.access(), story).await.map_err(anyhow::Error::msg)
+        run_scenario_on_cluster(name, self.access(), story).await.map_err(anyhow::Error::msg)
     }
 }

@@ -4,15 +4,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use serde_json::{Value, json};
-use vmpool_e2e::world::condition::{exists, live_members, not, ready_replicas};
-use vmpool_e2e::world::{Deletion, Policy, Pool, SETTLE, World};
+use vmpool_e2e::world::condition::{live_members, negate_condition, pool_exists, ready_replicas};
+use vmpool_e2e::world::{PoolDeletion, PoolHandle, PoolScaleDownPolicy, SETTLE, ScenarioWorld};
 use vmpool_installation::installation::kubevirt_definitions;
 use vmpool_installation::programs::SYSTEM_NAMESPACE;
 use vmpool_installation::release::{API_SERVICES, WEBHOOK};
-use vmpool_invariants::object::uids;
+use vmpool_invariants::object::object_uids;
 use vmpool_test_cluster::Result;
 use vmpool_test_cluster::access::Access;
-use vmpool_test_cluster::control_plane::{apply, documents_in};
+use vmpool_test_cluster::control_plane::{apply_manifests, read_yaml_documents};
 use vmpool_test_cluster::poll;
 
 use crate::stage::alone;
@@ -39,22 +39,22 @@ async fn ensure_nothing_blocks(access: &Access) -> anyhow::Result<()> {
 }
 
 /// What users can do to pools after the chart was uninstalled.
-async fn pools_are_free(world: &World, kept: &Pool<'_>) -> anyhow::Result<()> {
+async fn pools_are_free(world: &ScenarioWorld, kept: &PoolHandle<'_>) -> anyhow::Result<()> {
     // The webhook no longer refuses a scale-down of an Explicit pool, and no controller performs it,
     kept.edit(&json!({ "spec": { "replicas": 1 } })).await?;
     kept.holds(live_members(2), SETTLE).await?;
     kept.edit(&json!({ "spec": { "replicas": 2 } })).await?;
     // and pools can be created and deleted.
     let idle = world.pool("idle").replicas(1).create().await?;
-    idle.delete(Deletion::Foreground).await?;
-    idle.until(not(exists())).await?;
+    idle.delete(PoolDeletion::Foreground).await?;
+    idle.until(negate_condition(pool_exists())).await?;
     Ok(())
 }
 
 /// Creates a namespace with a pool.
-async fn furnish(access: &Access, namespace: &str, pool: &Value) -> anyhow::Result<()> {
+async fn create_pool_in_namespace(access: &Access, namespace: &str, pool: &Value) -> anyhow::Result<()> {
     namespaces::create(access, namespace).await?;
-    apply(&access.client, std::slice::from_ref(pool), Some(namespace)).await?;
+    apply_manifests(&access.client, std::slice::from_ref(pool), Some(namespace)).await?;
     Ok(())
 }
 
@@ -84,7 +84,7 @@ async fn protect_an_instance_type(access: &Access) -> anyhow::Result<()> {
         "metadata": { "name": "small" },
         "spec": { "cpu": { "guest": 1 }, "memory": { "guest": "1Gi" } },
     });
-    apply(&access.client, &[object], None).await?;
+    apply_manifests(&access.client, &[object], None).await?;
     let finalizers = finalizers(access).await?;
     ensure!(finalizers.contains("vmpool.dev/instancetype-protection"), "it has {finalizers:?}");
     Ok(())
@@ -100,7 +100,7 @@ const POOL: &str = "virtualmachinepools.pool.kubevirt.io/render";
 /// The definitions that KubeVirt and CDI install.
 fn definitions_of_kubevirt() -> Result<Vec<Value>> {
     let [_, platform] = kubevirt_definitions();
-    documents_in(&platform)
+    read_yaml_documents(&platform)
 }
 
 /// The machines in that namespace.
@@ -110,7 +110,7 @@ async fn machines(access: &Access) -> Result<String> {
 
 /// Creates a pool of KubeVirt whose machines use the instance type. No KubeVirt runs, so they do not start.
 async fn create_a_pool_of_kubevirt(access: &Access) -> anyhow::Result<()> {
-    apply(&access.client, &definitions_of_kubevirt()?, None).await?;
+    apply_manifests(&access.client, &definitions_of_kubevirt()?, None).await?;
     let labels = json!({ "app": "render" });
     let pool = json!({
         "apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool", "metadata": { "name": "render" },
@@ -131,9 +131,9 @@ async fn create_a_pool_of_kubevirt(access: &Access) -> anyhow::Result<()> {
             },
         },
     });
-    furnish(access, STUDIO, &pool).await?;
+    create_pool_in_namespace(access, STUDIO, &pool).await?;
     let what = || "the pool of KubeVirt has its machines".to_owned();
-    poll::until(what, SETTLE * 6, async || {
+    poll::poll_until(what, SETTLE * 6, async || {
         let listed = machines(access).await.unwrap_or_else(|error| error.to_string());
         Ok(if listed.lines().count() == MACHINES.len() { Ok(()) } else { Err(listed) })
     })
@@ -166,7 +166,7 @@ async fn the_pool_of_kubevirt_is_free(access: &Access) -> anyhow::Result<()> {
     // minute later at most, and can delete the pool before them.
     access.kubectl(&["delete", POOL, "-n", STUDIO, "--cascade=foreground", "--timeout=60s"]).await?;
     let what = || "the machines of the deleted pool are gone".to_owned();
-    poll::until(what, Duration::from_mins(2), async || {
+    poll::poll_until(what, Duration::from_mins(2), async || {
         let left = machines(access).await?;
         Ok(if left.is_empty() { Ok(()) } else { Err(left) })
     })
@@ -194,11 +194,11 @@ pub(crate) fn uninstalling_the_chart_keeps_pools_and_machines_and_blocks_nothing
         let access = stage.access();
         stage
             .visit("the chart is uninstalled", async |world| {
-                let kept = world.pool("kept").policy(Policy::Explicit).replicas(2).ready().await?;
-                let before = uids(&kept.machines().await?);
+                let kept = world.pool("kept").policy(PoolScaleDownPolicy::Explicit).replicas(2).ready().await?;
+                let before = object_uids(&kept.machines().await?);
                 let mut other = world.pool("other").replicas(1).object();
                 other["metadata"].as_object_mut().map(|metadata| metadata.remove("namespace"));
-                furnish(access, NAMESPACE, &other).await?;
+                create_pool_in_namespace(access, NAMESPACE, &other).await?;
                 stage.release().upgrade(&WITH_FINALIZERS).await?;
                 protect_an_instance_type(access).await?;
                 create_a_pool_of_kubevirt(access).await?;
@@ -214,7 +214,7 @@ pub(crate) fn uninstalling_the_chart_keeps_pools_and_machines_and_blocks_nothing
                 // its own namespace can be deleted, too, including the certificates that the programs created,
                 namespaces::delete(access, SYSTEM_NAMESPACE).await?;
                 // and pools and machines still exist.
-                ensure!(uids(&kept.machines().await?) == before, "the machines were replaced");
+                ensure!(object_uids(&kept.machines().await?) == before, "the machines were replaced");
                 let (gone, own, ()) = futures::try_join!(
                     async { Ok(namespaces::until_gone(access, NAMESPACE).await?) },
                     async { Ok(namespaces::until_gone(access, SYSTEM_NAMESPACE).await?) },
@@ -228,7 +228,7 @@ pub(crate) fn uninstalling_the_chart_keeps_pools_and_machines_and_blocks_nothing
                 let machine = kept.machine(0).await?;
                 kept.remove(std::slice::from_ref(&machine)).await?;
                 kept.until(ready_replicas(1)).await?;
-                let after = uids(&kept.machines().await?);
+                let after = object_uids(&kept.machines().await?);
                 ensure!(after == before[1..], "of {before:?} only {after:?} remain");
                 Ok(())
             })

@@ -1,9 +1,9 @@
 //! The release is upgraded and rolled back.
 
 use anyhow::{Context, ensure};
-use vmpool_e2e::world::Pool;
+use vmpool_e2e::world::PoolHandle;
 use vmpool_e2e::world::condition::ready_replicas;
-use vmpool_invariants::object::uids;
+use vmpool_invariants::object::object_uids;
 use vmpool_test_cluster::Result;
 use vmpool_test_cluster::access::Access;
 
@@ -25,7 +25,7 @@ async fn log_levels(access: &Access) -> anyhow::Result<Vec<String>> {
 
 /// Scales a pool during `change`. Checks that it converges and keeps its first machines.
 async fn scaled_meanwhile(
-    pool: &Pool<'_>,
+    pool: &PoolHandle<'_>,
     meanwhile: impl Future<Output = Result<()>>,
 ) -> anyhow::Result<()> {
     let before = pool.machines().await?;
@@ -40,7 +40,12 @@ async fn scaled_meanwhile(
     pool.until(ready_replicas(2)).await?;
     let after = pool.machines().await?;
     // The newest machines are removed first, so the first machines must remain: an upgrade replaces no machine.
-    ensure!(uids(&before) == uids(&after), "before: {:?}, after: {:?}", uids(&before), uids(&after));
+    ensure!(
+        object_uids(&before) == object_uids(&after),
+        "before: {:?}, after: {:?}",
+        object_uids(&before),
+        object_uids(&after)
+    );
     Ok(())
 }
 

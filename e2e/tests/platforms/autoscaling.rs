@@ -1,21 +1,21 @@
 //! An autoscaler of a KubeVirt pool, which finds the Pods of its guests by the selector in the status.
 
 use anyhow::ensure;
-use vmpool_e2e::autoscaling::{at_once, autoscale, cpu};
+use vmpool_e2e::autoscaling::{at_once, cpu_metric, create_pool_autoscaler};
 use vmpool_e2e::world::SETTLE;
-use vmpool_e2e::world::condition::{ready_replicas, status};
-use vmpool_invariants::platform::PlatformName;
+use vmpool_e2e::world::condition::{ready_replicas, status_number};
+use vmpool_invariants::platform::TestedPlatform;
 
 use crate::on;
 
 #[test]
 fn an_autoscaler_reads_the_pods_of_a_kubevirt_pool_by_its_label_selector() {
-    on(PlatformName::KubeVirt, "an autoscaler reads the Pods of a KubeVirt pool", async |world| {
+    on(TestedPlatform::KubeVirt, "an autoscaler reads the Pods of a KubeVirt pool", async |world| {
         // Given a pool of one machine with an autoscaler,
         let pool = world.pool("web").replicas(1).ready().await?;
         let metrics = world.installation().guard()?.metrics();
         metrics.set_cpu(world.namespace(), 100);
-        autoscale(world, &pool, cpu(), at_once()).await?;
+        create_pool_autoscaler(world, &pool, cpu_metric(), at_once()).await?;
         // when the CPU usage of its Pods is high, then the autoscaler scales the pool up,
         metrics.set_cpu(world.namespace(), 400);
         pool.until(ready_replicas(4)).await?;
@@ -26,7 +26,7 @@ fn an_autoscaler_reads_the_pods_of_a_kubevirt_pool_by_its_label_selector() {
         // and when it is low, down.
         metrics.set_cpu(world.namespace(), 150);
         pool.until(ready_replicas(2)).await?;
-        pool.holds(status("replicas", 2), SETTLE).await?;
+        pool.holds(status_number("replicas", 2), SETTLE).await?;
         Ok(())
     });
 }

@@ -4,24 +4,26 @@
 use anyhow::{Context, Result, ensure};
 use rstest::rstest;
 use serde_json::Value;
-use vmpool_e2e::world::condition::{condition, event, live_members, no_condition, not, ready_replicas};
-use vmpool_e2e::world::{Deletion, Policy, Pool, SETTLE, World};
-use vmpool_invariants::platform::PlatformName;
-use vmpool_test_cluster::control_plane::apply;
+use vmpool_e2e::world::condition::{
+    live_members, negate_condition, no_condition, pool_condition, pool_event, ready_replicas,
+};
+use vmpool_e2e::world::{PoolDeletion, PoolHandle, PoolScaleDownPolicy, SETTLE, ScenarioWorld};
+use vmpool_invariants::platform::TestedPlatform;
+use vmpool_test_cluster::control_plane::apply_manifests;
 
 use crate::on;
 use crate::plugin::Plugin;
 
 /// What a backup of the namespace contains, in the order in which tools restore it.
-fn resources(platform: PlatformName) -> &'static [&'static str] {
+fn resources(platform: TestedPlatform) -> &'static [&'static str] {
     match platform {
-        PlatformName::Dvp => &[
+        TestedPlatform::Dvp => &[
             "controllerrevisions.apps",
             "virtualdisks.virtualization.deckhouse.io",
             "virtualmachinepools.virtualization.deckhouse.io",
             "virtualmachines.virtualization.deckhouse.io",
         ],
-        PlatformName::KubeVirt => &[
+        TestedPlatform::KubeVirt => &[
             "persistentvolumeclaims",
             "controllerrevisions.apps",
             "datavolumes.cdi.kubevirt.io",
@@ -32,7 +34,7 @@ fn resources(platform: PlatformName) -> &'static [&'static str] {
 }
 
 /// The objects of the namespace without what a backup tool drops.
-async fn dump(world: &World) -> Result<Vec<Value>> {
+async fn dump(world: &ScenarioWorld) -> Result<Vec<Value>> {
     let mut dumped = Vec::new();
     for resource in resources(world.platform()) {
         let listed: Value = serde_json::from_str(&world.kubectl(&["get", resource, "-o", "json"]).await?)?;
@@ -51,7 +53,7 @@ async fn dump(world: &World) -> Result<Vec<Value>> {
 }
 
 /// The names of all machines of the namespace.
-async fn machine_names(world: &World) -> Result<Vec<String>> {
+async fn machine_names(world: &ScenarioWorld) -> Result<Vec<String>> {
     let resource = resources(world.platform()).last().context("no resources")?;
     let machines = world.kubectl(&["get", resource, "-o", "name"]).await?;
     Ok(machines.lines().map(str::to_owned).collect())
@@ -59,34 +61,34 @@ async fn machine_names(world: &World) -> Result<Vec<String>> {
 
 /// Dumps the namespace, deletes the pool with all its objects, and applies the objects of the dump that are wanted.
 async fn restore<'w>(
-    world: &'w World,
-    pool: &Pool<'w>,
+    world: &'w ScenarioWorld,
+    pool: &PoolHandle<'w>,
     is_wanted: impl Fn(&Value) -> bool,
-) -> Result<Pool<'w>> {
+) -> Result<PoolHandle<'w>> {
     let mut dumped = dump(world).await?;
     dumped.retain(is_wanted);
-    pool.delete(Deletion::Background).await?;
+    pool.delete(PoolDeletion::Background).await?;
     pool.leaves_nothing().await?;
-    apply(&world.client(), &dumped, Some(world.namespace())).await?;
+    apply_manifests(&world.client(), &dumped, Some(world.namespace())).await?;
     Ok(world.existing("web").await?)
 }
 
-fn builder(world: &World) -> vmpool_e2e::world::PoolBuilder<'_> {
-    world.pool("web").policy(Policy::NewestFirst).disk("root").replicas(3)
+fn builder(world: &ScenarioWorld) -> vmpool_e2e::world::ScenarioPoolBuilder<'_> {
+    world.pool("web").policy(PoolScaleDownPolicy::NewestFirst).disk("root").replicas(3)
 }
 
 /// The event of a machine that gets another template.
-fn restart_event(platform: PlatformName) -> &'static str {
+fn restart_event(platform: TestedPlatform) -> &'static str {
     match platform {
-        PlatformName::Dvp => "TemplateApplied",
-        PlatformName::KubeVirt => "SuccessfulUpdate",
+        TestedPlatform::Dvp => "TemplateApplied",
+        TestedPlatform::KubeVirt => "SuccessfulUpdate",
     }
 }
 
 #[rstest]
-#[case::dvp(PlatformName::Dvp)]
-#[case::kubevirt(PlatformName::KubeVirt)]
-fn a_restored_pool_waits_and_then_adopts_its_restored_machines(#[case] platform: PlatformName) {
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn a_restored_pool_waits_and_then_adopts_its_restored_machines(#[case] platform: TestedPlatform) {
     on(platform, "a restored pool adopts its machines", async |world| {
         let pool = builder(world).ready().await?;
         let before = machine_names(world).await?;
@@ -94,7 +96,7 @@ fn a_restored_pool_waits_and_then_adopts_its_restored_machines(#[case] platform:
         let pool = restore(world, &pool, |_| true).await?;
 
         // The controller creates no machine beside the restored ones, and says what to do.
-        pool.until(condition("Stalled", "True", "Blocked")).await?;
+        pool.until(pool_condition("Stalled", "True", "Blocked")).await?;
         let stalled = pool.get().await?.condition("Stalled").context("no condition")?.clone();
         ensure!(
             stalled["message"].as_str().is_some_and(|text| text.contains("kubectl vmpool adopt web")),
@@ -119,8 +121,8 @@ fn a_restored_pool_waits_and_then_adopts_its_restored_machines(#[case] platform:
         pool.holds(ready_replicas(3), SETTLE).await?;
         ensure!(machine_names(world).await? == before);
         // No guest restarts: the machines have the template of the pool, as their restored revision says.
-        pool.holds(not(event(restart_event(platform))), SETTLE).await?;
-        if platform == PlatformName::Dvp {
+        pool.holds(negate_condition(pool_event(restart_event(platform))), SETTLE).await?;
+        if platform == TestedPlatform::Dvp {
             let disks = pool.disks().await?;
             ensure!(disks.len() == 3, "{disks:?}");
         }
@@ -136,13 +138,13 @@ fn a_restored_pool_waits_and_then_adopts_its_restored_machines(#[case] platform:
 
 /// The machines were not part of the backup.
 #[rstest]
-#[case::dvp(PlatformName::Dvp)]
-#[case::kubevirt(PlatformName::KubeVirt)]
-fn a_restored_pool_can_begin_without_its_former_machines(#[case] platform: PlatformName) {
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn a_restored_pool_can_begin_without_its_former_machines(#[case] platform: TestedPlatform) {
     on(platform, "a restored pool begins without machines", async |world| {
         let pool = builder(world).ready().await?;
         let pool = restore(world, &pool, |object| object["kind"] == "VirtualMachinePool").await?;
-        pool.until(condition("Stalled", "True", "Blocked")).await?;
+        pool.until(pool_condition("Stalled", "True", "Blocked")).await?;
         let plugin = Plugin::of(world, "ada", &["cluster-admin"], None).await?;
         let refused = plugin.error(&["adopt", "web"]).await?;
         ensure!(refused.contains("--without-machines"), "{refused}");

@@ -8,20 +8,20 @@ use http::StatusCode;
 use rstest::rstest;
 use serde_json::{Value, json};
 use vmpool_e2e::world::condition::ready_replicas;
-use vmpool_e2e::world::{SETTLE, World};
+use vmpool_e2e::world::{SETTLE, ScenarioWorld};
 use vmpool_engine::protection::{BY, CLAIM, UNTIL};
-use vmpool_invariants::object::Kind;
-use vmpool_invariants::platform::PlatformName;
+use vmpool_invariants::object::TestedKind;
+use vmpool_invariants::platform::TestedPlatform;
 
 use crate::on;
 use crate::protected::{claim_of, claimer, ends_in, expect, machine, protect, uid_in};
 
 /// The claims that each machine ever had.
-pub(crate) fn claims_ever(world: &World, pool: &str) -> Vec<(String, BTreeSet<String>)> {
+pub(crate) fn claims_ever(world: &ScenarioWorld, pool: &str) -> Vec<(String, BTreeSet<String>)> {
     let mut found: Vec<(String, BTreeSet<String>)> = Vec::new();
     world.recorder().history().replay(|_, change| {
         let object = &change.object;
-        if change.kind != Kind::Machine || object.owner_uid() != pool {
+        if change.kind != TestedKind::Machine || object.owner_uid() != pool {
             return;
         }
         let Some(claim) = claim_of(object) else { return };
@@ -34,9 +34,9 @@ pub(crate) fn claims_ever(world: &World, pool: &str) -> Vec<(String, BTreeSet<St
 }
 
 #[rstest]
-#[case::dvp(PlatformName::Dvp)]
-#[case::kubevirt(PlatformName::KubeVirt)]
-fn fifty_parallel_callers_over_two_replicas_get_different_machines(#[case] platform: PlatformName) {
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn fifty_parallel_callers_over_two_replicas_get_different_machines(#[case] platform: TestedPlatform) {
     const CALLERS: usize = 50;
     const MACHINES: usize = 30;
     on(platform, "fifty parallel callers get different machines", async |world| {
@@ -77,15 +77,15 @@ fn fifty_parallel_callers_over_two_replicas_get_different_machines(#[case] platf
 pub(crate) const ADDRESS: &str = "10.66.10.4";
 
 /// Publishes the address of a guest as the platform does: in the machine, or in its instance.
-pub(crate) async fn publish_address(world: &World, name: &str) -> Result<()> {
+pub(crate) async fn publish_address(world: &ScenarioWorld, name: &str) -> Result<()> {
     let (resource, more, status) = match world.platform() {
-        PlatformName::Dvp => (
+        TestedPlatform::Dvp => (
             "virtualmachines.virtualization.deckhouse.io",
             &["--subresource=status"][..],
             json!({ "ipAddress": ADDRESS }),
         ),
         // Instances have no subresource for their status.
-        PlatformName::KubeVirt => (
+        TestedPlatform::KubeVirt => (
             "virtualmachineinstances.kubevirt.io",
             &[][..],
             json!({ "interfaces": [{ "ipAddress": ADDRESS }] }),
@@ -98,9 +98,9 @@ pub(crate) async fn publish_address(world: &World, name: &str) -> Result<()> {
 }
 
 #[rstest]
-#[case::dvp(PlatformName::Dvp)]
-#[case::kubevirt(PlatformName::KubeVirt)]
-fn an_id_belongs_to_its_user_and_its_machine(#[case] platform: PlatformName) {
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn an_id_belongs_to_its_user_and_its_machine(#[case] platform: TestedPlatform) {
     on(platform, "an id belongs to its user and its machine", async |world| {
         let pool = world.pool("web").replicas(2).ready().await?;
         let (jo, al) = (
@@ -152,7 +152,7 @@ fn an_id_belongs_to_its_user_and_its_machine(#[case] platform: PlatformName) {
         let long = pool.claim("b").with("durationSeconds", json!(24 * 3600 + 1)).by(&al).send().await?;
         expect(&long, StatusCode::BAD_REQUEST, "BadRequest", &["at most 86400"])?;
         let absent = world.pool("none").replicas(0).create().await?;
-        absent.delete(vmpool_e2e::world::Deletion::Background).await?;
+        absent.delete(vmpool_e2e::world::PoolDeletion::Background).await?;
         absent.leaves_nothing().await?;
         expect(&absent.claim("a").by(&jo).send().await?, StatusCode::NOT_FOUND, "NotFound", &["none"])?;
         pool.holds(ready_replicas(2), SETTLE).await?;
@@ -161,9 +161,9 @@ fn an_id_belongs_to_its_user_and_its_machine(#[case] platform: PlatformName) {
 }
 
 #[rstest]
-#[case::dvp(PlatformName::Dvp)]
-#[case::kubevirt(PlatformName::KubeVirt)]
-fn a_waiting_claim_gets_the_next_machine(#[case] platform: PlatformName) {
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn a_waiting_claim_gets_the_next_machine(#[case] platform: TestedPlatform) {
     on(platform, "a waiting claim gets the next machine", async |world| {
         let pool = world.pool("web").replicas(1).ready().await?;
         let first = pool.claim("a").send().await?;

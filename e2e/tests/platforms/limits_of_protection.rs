@@ -3,21 +3,21 @@
 use anyhow::{Context, ensure};
 use rstest::rstest;
 use serde_json::json;
-use vmpool_e2e::world::condition::{Condition, has_machine, not, ready_replicas};
-use vmpool_e2e::world::{Deletion, Policy, SETTLE};
+use vmpool_e2e::world::condition::{PoolPredicate, has_machine, negate_condition, ready_replicas};
+use vmpool_e2e::world::{PoolDeletion, PoolScaleDownPolicy, SETTLE};
 use vmpool_engine::protection::RESTARTING;
 use vmpool_installation::programs::Accounts;
-use vmpool_invariants::object::{Kind, Object};
-use vmpool_invariants::platform::PlatformName;
+use vmpool_invariants::object::{JsonObject, TestedKind};
+use vmpool_invariants::platform::TestedPlatform;
 
 use crate::on;
 use crate::protected::{annotate, blocked, exactly, from_now, machine, protect, uid_in, unprotect};
 use crate::rollout::{guest, more_memory};
 
 #[rstest]
-#[case::dvp(PlatformName::Dvp)]
-#[case::kubevirt(PlatformName::KubeVirt)]
-fn protection_does_not_cover_what_a_user_deletes(#[case] platform: PlatformName) {
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn protection_does_not_cover_what_a_user_deletes(#[case] platform: TestedPlatform) {
     on(platform, "protection does not cover what a user deletes", async |world| {
         let pool = world.pool("web").replicas(2).ready().await?;
         let machines = pool.machines().await?;
@@ -26,23 +26,23 @@ fn protection_does_not_cover_what_a_user_deletes(#[case] platform: PlatformName)
         }
         // When a user deletes a protected machine, then it is replaced by one that is not protected.
         world.delete(&machines[0]).await?;
-        pool.until(not(has_machine(&machines[0])).and(ready_replicas(2))).await?;
+        pool.until(negate_condition(has_machine(&machines[0])).and(ready_replicas(2))).await?;
         let found = pool.machines().await?;
         let fresh = found.iter().find(|machine| machine.uid() != machines[1].uid()).context("a new one")?;
         ensure!(fresh.annotation("vmpool.dev/protected-until").is_none(), "{fresh:?}");
         // When the pool is deleted, then all its machines are.
-        pool.delete(Deletion::Background).await?;
+        pool.delete(PoolDeletion::Background).await?;
         pool.leaves_nothing().await?;
         Ok(())
     });
 }
 
 #[rstest]
-#[case::dvp(PlatformName::Dvp)]
-#[case::kubevirt(PlatformName::KubeVirt)]
-fn a_new_leader_honors_protection_in_its_first_pass(#[case] platform: PlatformName) {
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn a_new_leader_honors_protection_in_its_first_pass(#[case] platform: TestedPlatform) {
     on(platform, "a new leader honors protection in its first pass", async |world| {
-        let pool = world.pool("web").policy(Policy::NewestFirst).replicas(3).ready().await?;
+        let pool = world.pool("web").policy(PoolScaleDownPolicy::NewestFirst).replicas(3).ready().await?;
         let machines = pool.machines().await?;
         let (first, second, newest) = (&machines[0], &machines[1], &machines[2]);
         // When no controller runs while a machine is protected and the pool shrinks,
@@ -52,7 +52,10 @@ fn a_new_leader_honors_protection_in_its_first_pass(#[case] platform: PlatformNa
         pool.scale(1).await?;
         // then the next controller removes the machine that is not protected, and reports the others.
         world.controller()?.restart().await?;
-        pool.until(not(has_machine(first)).and(blocked(&["the scale-down to 1", second.name()]))).await?;
+        pool.until(
+            negate_condition(has_machine(first)).and(blocked(&["the scale-down to 1", second.name()])),
+        )
+        .await?;
         pool.holds(exactly(&[second, newest]), SETTLE).await?;
         Ok(())
     });
@@ -60,14 +63,14 @@ fn a_new_leader_honors_protection_in_its_first_pass(#[case] platform: PlatformNa
 
 #[test]
 fn deletes_by_count_and_by_autohealing_carry_the_version_of_the_machine() {
-    on(PlatformName::KubeVirt, "deletes carry the version of the machine", async |world| {
+    on(TestedPlatform::KubeVirt, "deletes carry the version of the machine", async |world| {
         let healing = json!({ "spec": { "autohealing": { "startUpFailureThreshold": 1 } } });
         let pool = world.pool("web").replicas(2).with(&healing).ready().await?;
         let machines = pool.machines().await?;
         let failing = &machines[1];
         annotate(world, failing, "simulator.vmpool.dev/fail-start", json!("1")).await?;
         world.kubectl(&["delete", "virtualmachineinstances.kubevirt.io", failing.name()]).await?;
-        pool.until(not(has_machine(failing)).and(ready_replicas(2))).await?;
+        pool.until(negate_condition(has_machine(failing)).and(ready_replicas(2))).await?;
         pool.scale(1).await?;
         pool.until(ready_replicas(1)).await?;
         let audit = world.audit()?;
@@ -92,21 +95,21 @@ fn deletes_by_count_and_by_autohealing_carry_the_version_of_the_machine() {
 }
 
 /// The machine with this UID has the mark of a restart, or none.
-fn marked(uid: &str, marked: bool) -> Condition {
+fn marked(uid: &str, marked: bool) -> PoolPredicate {
     let uid = uid.to_owned();
-    Condition::new(format!("restarting: {marked}"), move |view| {
+    PoolPredicate::new(format!("restarting: {marked}"), move |view| {
         view.live().any(|machine| machine.uid() == uid && machine.annotation(RESTARTING).is_some() == marked)
     })
 }
 
 #[test]
 fn a_machine_cannot_be_claimed_while_it_restarts() {
-    on(PlatformName::KubeVirt, "a machine cannot be claimed while it restarts", async |world| {
+    on(TestedPlatform::KubeVirt, "a machine cannot be claimed while it restarts", async |world| {
         let pool = world.pool("web").replicas(1).ready().await?;
         let only = pool.machine(0).await?;
         // Given a machine whose guest takes its time to stop for a rollout,
         world.knob("stop-delay", "8s").await?;
-        pool.edit(&more_memory(PlatformName::KubeVirt)).await?;
+        pool.edit(&more_memory(TestedPlatform::KubeVirt)).await?;
         pool.until(marked(only.uid(), true)).await?;
         // when a client claims one, then there is none.
         let refused = pool.claim("a").send().await?;
@@ -128,7 +131,7 @@ fn a_machine_cannot_be_claimed_while_it_restarts() {
         // A controller that has marked the machine and is killed before the restart leaves a machine that is ready. It cannot be
         // claimed either, until the next leader has completed the restart.
         world.controller()?.kill();
-        let revision = only_revision(&world.get(Kind::Machine, only.name()).await?)?;
+        let revision = only_revision(&world.get(TestedKind::Machine, only.name()).await?)?;
         annotate(world, &only, RESTARTING, json!(revision)).await?;
         pool.until(ready_replicas(1)).await?;
         let refused = pool.claim("b").send().await?;
@@ -141,7 +144,7 @@ fn a_machine_cannot_be_claimed_while_it_restarts() {
     });
 }
 
-fn only_revision(machine: &Object) -> anyhow::Result<String> {
+fn only_revision(machine: &JsonObject) -> anyhow::Result<String> {
     let revision = machine.label("kubevirt.io/vm-pool-revision-name").context("no revision")?;
     Ok(revision.to_owned())
 }

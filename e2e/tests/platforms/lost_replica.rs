@@ -7,10 +7,10 @@ use futures::future::join_all;
 use kube::Client;
 use rstest::rstest;
 use serde_json::json;
-use vmpool_e2e::world::condition::{Condition, ready_replicas};
-use vmpool_e2e::world::{DEADLINE, Pool, World};
+use vmpool_e2e::world::condition::{PoolPredicate, ready_replicas};
+use vmpool_e2e::world::{DEADLINE, PoolHandle, ScenarioWorld};
 use vmpool_installation::programs::Component;
-use vmpool_invariants::platform::PlatformName;
+use vmpool_invariants::platform::TestedPlatform;
 use vmpool_test_cluster::deadline::Deadline;
 
 use crate::alone_on;
@@ -20,7 +20,7 @@ const CALLERS: usize = 20;
 
 /// Repeats a claim with its id until it succeeds, each time at another replica. Returns the UID of the machine, and whether a
 /// response was lost.
-async fn persistent(pool: &Pool<'_>, replicas: &[Client], number: usize) -> Result<(String, bool)> {
+async fn persistent(pool: &PoolHandle<'_>, replicas: &[Client], number: usize) -> Result<(String, bool)> {
     let deadline = Deadline::after(DEADLINE);
     let mut lost = false;
     for attempt in 0.. {
@@ -41,13 +41,13 @@ async fn persistent(pool: &Pool<'_>, replicas: &[Client], number: usize) -> Resu
 }
 
 /// The number of machines that have a claim.
-fn claimed(count: usize) -> Condition {
-    Condition::new(format!("at least {count} claimed machines"), move |view| {
+fn claimed(count: usize) -> PoolPredicate {
+    PoolPredicate::new(format!("at least {count} claimed machines"), move |view| {
         view.live().filter(|machine| claim_of(machine).is_some()).count() >= count
     })
 }
 
-async fn kill_in_the_middle(world: &World, pool: &Pool<'_>) -> Result<()> {
+async fn kill_in_the_middle(world: &ScenarioWorld, pool: &PoolHandle<'_>) -> Result<()> {
     pool.sees(claimed(1)).await?;
     let service = world.installation().guard()?.service(Component::Apiserver)?;
     service.kill(0);
@@ -58,9 +58,9 @@ async fn kill_in_the_middle(world: &World, pool: &Pool<'_>) -> Result<()> {
 }
 
 #[rstest]
-#[case::dvp(PlatformName::Dvp)]
-#[case::kubevirt(PlatformName::KubeVirt)]
-fn a_killed_replica_loses_no_claim(#[case] platform: PlatformName) {
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn a_killed_replica_loses_no_claim(#[case] platform: TestedPlatform) {
     alone_on(platform, "a killed replica loses no claim", async |world| {
         let pool = world.pool("web").replicas(10).ready().await?;
         world.user_with("jo", claimer(platform)).await?;

@@ -5,6 +5,7 @@
 mod autoscaling;
 mod backup;
 mod claims;
+mod detached_machines;
 mod healing;
 mod limits_of_protection;
 mod lost_replica;
@@ -20,20 +21,23 @@ mod rollout;
 mod scale_down;
 mod side_by_side;
 mod slow_webhooks;
-mod taken;
 mod unusual_values;
 
 use tokio::sync::RwLock;
-use vmpool_e2e::scenario::scenario;
-use vmpool_e2e::world::World;
-use vmpool_invariants::platform::PlatformName;
+use vmpool_e2e::scenario::define_scenario;
+use vmpool_e2e::world::ScenarioWorld;
+use vmpool_invariants::platform::TestedPlatform;
 
 /// A scenario that kills a replica of the aggregated API breaks the requests of all others, so it runs alone.
 static REPLICAS: RwLock<()> = RwLock::const_new(());
 
 /// Runs a scenario with pools of this platform.
-fn on(platform: PlatformName, name: &'static str, body: impl AsyncFnOnce(&World) -> anyhow::Result<()>) {
-    scenario(name).on(platform).run(async |world| {
+fn on(
+    platform: TestedPlatform,
+    name: &'static str,
+    body: impl AsyncFnOnce(&ScenarioWorld) -> anyhow::Result<()>,
+) {
+    define_scenario(name).on(platform).run(async |world| {
         let _shared = REPLICAS.read().await;
         body(world).await
     });
@@ -41,11 +45,11 @@ fn on(platform: PlatformName, name: &'static str, body: impl AsyncFnOnce(&World)
 
 /// As [`on`], while no other scenario runs.
 fn alone_on(
-    platform: PlatformName,
+    platform: TestedPlatform,
     name: &'static str,
-    body: impl AsyncFnOnce(&World) -> anyhow::Result<()>,
+    body: impl AsyncFnOnce(&ScenarioWorld) -> anyhow::Result<()>,
 ) {
-    scenario(name).on(platform).run(async |world| {
+    define_scenario(name).on(platform).run(async |world| {
         let _alone = REPLICAS.write().await;
         body(world).await
     });

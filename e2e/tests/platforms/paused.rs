@@ -2,22 +2,24 @@
 
 use serde_json::json;
 use vmpool_e2e::world::SETTLE;
-use vmpool_e2e::world::condition::{condition, has_machine, live_members, not, ready_replicas};
-use vmpool_invariants::platform::PlatformName;
+use vmpool_e2e::world::condition::{
+    has_machine, live_members, negate_condition, pool_condition, ready_replicas,
+};
+use vmpool_invariants::platform::TestedPlatform;
 
 use crate::on;
 use crate::protected::exactly;
 
 #[test]
 fn a_paused_pool_removes_the_machines_that_a_user_names() {
-    on(PlatformName::KubeVirt, "a paused pool removes machines by name", async |world| {
+    on(TestedPlatform::KubeVirt, "a paused pool removes machines by name", async |world| {
         let pool = world.pool("web").replicas(3).ready().await?;
         pool.edit(&json!({ "spec": { "paused": true } })).await?;
-        pool.until(condition("Ready", "True", "Paused")).await?;
+        pool.until(pool_condition("Ready", "True", "Paused")).await?;
         let all = pool.machines().await?;
         // The aggregated API deletes it, and the paused pool replaces none.
         pool.remove(&all[1..2]).await?;
-        pool.until(not(has_machine(&all[1]))).await?;
+        pool.until(negate_condition(has_machine(&all[1]))).await?;
         // A lower count alone removes none until the pool continues.
         pool.scale(1).await?;
         pool.holds(exactly(&[&all[0], &all[2]]), SETTLE).await?;

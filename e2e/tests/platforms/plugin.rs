@@ -8,21 +8,21 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use vmpool_api::v1alpha2::GROUP;
 use vmpool_e2e::world::condition::{
-    Condition, condition, has_machine, live_members, not, ready_replicas, status,
+    PoolPredicate, has_machine, live_members, negate_condition, pool_condition, ready_replicas, status_number,
 };
-use vmpool_e2e::world::{Policy, Pool, PoolBuilder, World};
-use vmpool_invariants::object::{Kind, Object};
-use vmpool_invariants::platform::PlatformName;
-use vmpool_test_cluster::binaries::find;
-use vmpool_test_cluster::control_plane::apply;
+use vmpool_e2e::world::{PoolHandle, PoolScaleDownPolicy, ScenarioPoolBuilder, ScenarioWorld};
+use vmpool_invariants::object::{JsonObject, TestedKind};
+use vmpool_invariants::platform::TestedPlatform;
+use vmpool_test_cluster::binaries::find_program;
+use vmpool_test_cluster::control_plane::apply_manifests;
 use vmpool_test_cluster::{poll, process};
 
 use crate::on;
 
 /// The rights for the platform's objects, which the platform's own roles contain.
-fn platform_rules(platform: PlatformName) -> Value {
+fn platform_rules(platform: TestedPlatform) -> Value {
     match platform {
-        PlatformName::Dvp => json!([
+        TestedPlatform::Dvp => json!([
             { "apiGroups": [GROUP], "resources": ["virtualmachines"], "verbs": ["get", "list", "patch"] },
             {
                 "apiGroups": [GROUP],
@@ -31,7 +31,7 @@ fn platform_rules(platform: PlatformName) -> Value {
             },
             { "apiGroups": [GROUP], "resources": ["virtualmachineoperations"], "verbs": ["create", "get"] },
         ]),
-        PlatformName::KubeVirt => json!([
+        TestedPlatform::KubeVirt => json!([
             { "apiGroups": ["kubevirt.io"], "resources": ["virtualmachines"], "verbs": ["get", "list", "patch"] },
             {
                 "apiGroups": ["kubevirt.io"],
@@ -43,48 +43,48 @@ fn platform_rules(platform: PlatformName) -> Value {
 }
 
 /// A pool whose machines have a disk. The controller restarts none of them for an update.
-fn builder(world: &World) -> PoolBuilder<'_> {
-    let pool = world.pool("web").policy(Policy::NewestFirst).disk("root");
+fn builder(world: &ScenarioWorld) -> ScenarioPoolBuilder<'_> {
+    let pool = world.pool("web").policy(PoolScaleDownPolicy::NewestFirst).disk("root");
     match world.platform() {
-        PlatformName::Dvp => pool,
-        PlatformName::KubeVirt => {
+        TestedPlatform::Dvp => pool,
+        TestedPlatform::KubeVirt => {
             pool.with(&json!({ "spec": { "updateStrategy": { "opportunistic": {} } } }))
         }
     }
 }
 
 /// The path of the memory in the spec of a machine, with `/` between the fields.
-fn memory_path(platform: PlatformName) -> &'static str {
+fn memory_path(platform: TestedPlatform) -> &'static str {
     match platform {
-        PlatformName::Dvp => "memory/size",
-        PlatformName::KubeVirt => "template/spec/domain/memory/guest",
+        TestedPlatform::Dvp => "memory/size",
+        TestedPlatform::KubeVirt => "template/spec/domain/memory/guest",
     }
 }
 
 /// A patch of the template.
-fn memory(platform: PlatformName, size: &str) -> Value {
+fn memory(platform: TestedPlatform, size: &str) -> Value {
     let spec = memory_path(platform).rsplit('/').fold(json!(size), |value, field| json!({ (field): value }));
     json!({ "spec": { "virtualMachineTemplate": { "spec": spec } } })
 }
 
 /// The memory in the template of the pool.
-async fn template_memory(pool: &Pool<'_>, platform: PlatformName) -> Result<String> {
+async fn template_memory(pool: &PoolHandle<'_>, platform: TestedPlatform) -> Result<String> {
     let pointer = format!("/spec/virtualMachineTemplate/spec/{}", memory_path(platform));
     Ok(pool.get().await?.text(&pointer).to_owned())
 }
 
 /// The current revision, as the status shows it.
-async fn revision(pool: &Pool<'_>, platform: PlatformName) -> Result<String> {
+async fn revision(pool: &PoolHandle<'_>, platform: TestedPlatform) -> Result<String> {
     let field = match platform {
-        PlatformName::Dvp => "/status/desiredTemplateHash",
-        PlatformName::KubeVirt => "/status/currentRevision",
+        TestedPlatform::Dvp => "/status/desiredTemplateHash",
+        TestedPlatform::KubeVirt => "/status/currentRevision",
     };
     Ok(pool.get().await?.text(field).to_owned())
 }
 
 /// The pool has the phase `Paused`.
-fn shows_pause() -> Condition {
-    Condition::new("phase Paused", |view| {
+fn shows_pause() -> PoolPredicate {
+    PoolPredicate::new("phase Paused", |view| {
         let ready = view.pool().and_then(|pool| pool.condition("Ready"));
         ready.is_some_and(|ready| ready["reason"] == "Paused")
     })
@@ -92,7 +92,7 @@ fn shows_pause() -> Condition {
 
 /// The plugin with the kubeconfig of a user.
 pub(crate) struct Plugin<'w> {
-    world: &'w World,
+    world: &'w ScenarioWorld,
     program: PathBuf,
     kubeconfig: PathBuf,
 }
@@ -100,7 +100,7 @@ pub(crate) struct Plugin<'w> {
 impl<'w> Plugin<'w> {
     /// The plugin of a user with these cluster roles, and with `rules` for the platform's objects.
     pub(crate) async fn of(
-        world: &'w World,
+        world: &'w ScenarioWorld,
         user: &str,
         roles: &[&str],
         rules: Option<Value>,
@@ -118,13 +118,13 @@ impl<'w> Plugin<'w> {
                 "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name },
                 "subjects": [{ "kind": "ServiceAccount", "name": user, "namespace": world.namespace() }],
             });
-            apply(&world.client(), &[role, binding], Some(world.namespace())).await?;
+            apply_manifests(&world.client(), &[role, binding], Some(world.namespace())).await?;
             let name = world.user_name(user);
-            poll::until(
+            poll::poll_until(
                 || format!("{name} may list machines"),
                 vmpool_e2e::world::DEADLINE,
                 async || {
-                    let group = world.platform().resource(Kind::Machine).group;
+                    let group = world.platform().resource(TestedKind::Machine).group;
                     let may = world.may(&name, "list", &group, "virtualmachines").await?;
                     Ok::<_, vmpool_test_cluster::Error>(if may { Ok(()) } else { Err("no".to_owned()) })
                 },
@@ -132,7 +132,7 @@ impl<'w> Plugin<'w> {
             .await?;
         }
         let kubeconfig = world.cluster().service_account_kubeconfig(world.namespace(), user).await?;
-        Ok(Self { world, program: find("kubectl-vmpool", "VMPOOL_PLUGIN")?, kubeconfig })
+        Ok(Self { world, program: find_program("kubectl-vmpool", "VMPOOL_PLUGIN")?, kubeconfig })
     }
 
     /// Runs the plugin. Returns whether it succeeded, its output and its errors.
@@ -140,7 +140,7 @@ impl<'w> Plugin<'w> {
         let mut command = Command::new(&self.program);
         command.args(arguments).arg("--kubeconfig").arg(&self.kubeconfig);
         command.args(["-n", self.world.namespace()]).env_remove("KUBECONFIG");
-        let output = process::output("kubectl-vmpool", command, vmpool_e2e::world::DEADLINE).await?;
+        let output = process::command_output("kubectl-vmpool", command, vmpool_e2e::world::DEADLINE).await?;
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).context("the output is no text");
         Ok((output.status.success(), text(output.stdout)?, text(output.stderr)?))
     }
@@ -162,9 +162,9 @@ impl<'w> Plugin<'w> {
 
 #[test]
 fn a_plan_says_for_each_machine_whether_its_change_is_hot_or_cold() {
-    on(PlatformName::Dvp, "a plan says hot or cold", async |world| {
+    on(TestedPlatform::Dvp, "a plan says hot or cold", async |world| {
         let pool = builder(world).replicas(1).ready().await?;
-        let plugin = Plugin::of(world, "ed", &["edit"], Some(platform_rules(PlatformName::Dvp))).await?;
+        let plugin = Plugin::of(world, "ed", &["edit"], Some(platform_rules(TestedPlatform::Dvp))).await?;
         let file = world.cluster().directory().join(format!("{}-hot-or-cold.yaml", world.namespace()));
         for (change, expected) in [
             (
@@ -192,9 +192,9 @@ fn a_plan_says_for_each_machine_whether_its_change_is_hot_or_cold() {
 }
 
 #[rstest]
-#[case::dvp(PlatformName::Dvp)]
-#[case::kubevirt(PlatformName::KubeVirt)]
-fn the_plugin_shows_plans_and_removes_with_the_rights_of_its_user(#[case] platform: PlatformName) {
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn the_plugin_shows_plans_and_removes_with_the_rights_of_its_user(#[case] platform: TestedPlatform) {
     on(platform, "the plugin shows, plans and removes", async |world| {
         let pool = builder(world).replicas(3).ready().await?;
         let names: Vec<String> =
@@ -212,7 +212,7 @@ fn the_plugin_shows_plans_and_removes_with_the_rights_of_its_user(#[case] platfo
         let status: Value = serde_json::from_str(&plugin.output(&["status", "web", "-o", "json"]).await?)?;
         ensure!(status["machines"].as_array().is_some_and(|machines| machines.len() == 3), "{status}");
         ensure!(status["activity"][0]["reason"] == "Scaled", "{status}");
-        if platform == PlatformName::Dvp {
+        if platform == TestedPlatform::Dvp {
             ensure!(status["machines"][0]["disks"][0]["template"] == "root", "{status}");
         }
 
@@ -221,10 +221,10 @@ fn the_plugin_shows_plans_and_removes_with_the_rights_of_its_user(#[case] platfo
         let machines = pool.machines().await?;
         ensure!(machines.len() == 3);
         let is_surplus =
-            |machine: &&Object| plan.contains(&format!("delete machine {}: surplus", machine.name()));
+            |machine: &&JsonObject| plan.contains(&format!("delete machine {}: surplus", machine.name()));
         let victim = machines.iter().find(is_surplus).with_context(|| plan.clone())?;
         pool.scale(2).await?;
-        pool.until(not(has_machine(victim)).and(live_members(2)).and(ready_replicas(2))).await?;
+        pool.until(negate_condition(has_machine(victim)).and(live_members(2)).and(ready_replicas(2))).await?;
         let plan = plugin.output(&["plan", "web"]).await?;
         ensure!(plan.contains("The controller would change nothing."), "{plan}");
 
@@ -245,14 +245,17 @@ fn the_plugin_shows_plans_and_removes_with_the_rights_of_its_user(#[case] platfo
 }
 
 #[rstest]
-#[case::dvp(PlatformName::Dvp)]
-#[case::kubevirt(PlatformName::KubeVirt)]
-fn the_plugin_pauses_rolls_back_restarts_and_protects(#[case] platform: PlatformName) {
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn the_plugin_pauses_rolls_back_restarts_and_protects(#[case] platform: TestedPlatform) {
     on(platform, "the plugin pauses, rolls back, restarts and protects", async |world| {
         let pool = builder(world).replicas(2).ready().await?;
         let plugin = Plugin::of(world, "ed", &["edit"], Some(platform_rules(platform))).await?;
-        let settled =
-            || ready_replicas(2).and(status("updatedReplicas", 2)).and(condition("Ready", "True", "Ready"));
+        let settled = || {
+            ready_replicas(2)
+                .and(status_number("updatedReplicas", 2))
+                .and(pool_condition("Ready", "True", "Ready"))
+        };
 
         // While the rollout is paused, a changed template reaches no machine, and the plan says so.
         plugin.output(&["pause", "web"]).await?;
@@ -268,7 +271,7 @@ fn the_plugin_pauses_rolls_back_restarts_and_protects(#[case] platform: Platform
         plugin.output(&["resume", "web"]).await?;
 
         // The changed template needs restarts, which the plugin requests one after the other.
-        pool.until(status("restartPendingReplicas", 2)).await?;
+        pool.until(status_number("restartPendingReplicas", 2)).await?;
         let restarted = plugin.output(&["restart", "web"]).await?;
         ensure!(restarted.matches(": restarted").count() == 2, "{restarted}");
         let order: Vec<&str> =
@@ -282,7 +285,7 @@ fn the_plugin_pauses_rolls_back_restarts_and_protects(#[case] platform: Platform
         // A rollback writes the earlier template. KubeVirt pools keep a revision only while a machine runs with it.
         let before = revision(&pool, platform).await?;
         pool.edit(&memory(platform, "2Gi")).await?;
-        pool.until(status("restartPendingReplicas", 2)).await?;
+        pool.until(status_number("restartPendingReplicas", 2)).await?;
         let history = plugin.output(&["history", "web"]).await?;
         ensure!(history.contains(&before) && history.contains("current template"), "{history}");
         let diff = plugin.output(&["diff", "web", &before]).await?;
@@ -293,7 +296,7 @@ fn the_plugin_pauses_rolls_back_restarts_and_protects(#[case] platform: Platform
         ensure!(template_memory(&pool, platform).await? == "2Gi");
         plugin.output(&["rollback", "web"]).await?;
         ensure!(template_memory(&pool, platform).await? == "1Gi");
-        pool.until(settled().and(status("restartPendingReplicas", 0))).await?;
+        pool.until(settled().and(status_number("restartPendingReplicas", 0))).await?;
         let current = revision(&pool, platform).await?;
         let refused = plugin.error(&["rollback", "web", "--to-revision", &current]).await?;
         ensure!(refused.contains("already has the template"), "{refused}");
@@ -311,11 +314,11 @@ fn the_plugin_pauses_rolls_back_restarts_and_protects(#[case] platform: Platform
         ensure!(pool.machine(0).await?.name() == machine.name());
         plugin.output(&["unprotect", "web", machine.name()]).await?;
         plugin.output(&["restart", "web"]).await?;
-        pool.until(ready_replicas(1).and(status("updatedReplicas", 1))).await?;
+        pool.until(ready_replicas(1).and(status_number("updatedReplicas", 1))).await?;
 
         // The doctor finds the installation, and what the user may not check.
         let (_, doctor, _) = plugin.run(&["doctor"]).await?;
-        let title = if platform == PlatformName::Dvp { "DVP" } else { "KubeVirt" };
+        let title = if platform == TestedPlatform::Dvp { "DVP" } else { "KubeVirt" };
         ensure!(doctor.contains("ok       API server"), "{doctor}");
         for part in ["pools:", "API service", "rights"] {
             let line = format!("ok       {title} {part}");
@@ -326,18 +329,19 @@ fn the_plugin_pauses_rolls_back_restarts_and_protects(#[case] platform: Platform
         let mut command = Command::new(&plugin.program);
         command.args(["__complete", "--kubeconfig"]).arg(&plugin.kubeconfig);
         command.args(["-n", world.namespace(), "status", ""]).env_remove("KUBECONFIG");
-        let completed = process::output("kubectl-vmpool", command, vmpool_e2e::world::DEADLINE).await?;
+        let completed =
+            process::command_output("kubectl-vmpool", command, vmpool_e2e::world::DEADLINE).await?;
         ensure!(completed.stdout.starts_with(b"web\n"), "{completed:?}");
         Ok(())
     });
 }
 
 #[rstest]
-#[case::dvp(PlatformName::Dvp)]
-#[case::kubevirt(PlatformName::KubeVirt)]
-fn the_plugin_claims_and_releases_without_rights_on_machines(#[case] platform: PlatformName) {
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn the_plugin_claims_and_releases_without_rights_on_machines(#[case] platform: TestedPlatform) {
     on(platform, "the plugin claims and releases", async |world| {
-        let pool = world.pool("web").policy(Policy::NewestFirst).replicas(2).ready().await?;
+        let pool = world.pool("web").policy(PoolScaleDownPolicy::NewestFirst).replicas(2).ready().await?;
         let job = Plugin::of(world, "jo", &["vmpool-editor"], None).await?;
         let claim = async |id: &str, more: &[&str]| {
             let arguments = ["claim", "web", "--id", id, "--for=1h", "-o", "json"];
@@ -375,11 +379,11 @@ fn the_plugin_claims_and_releases_without_rights_on_machines(#[case] platform: P
 }
 
 #[rstest]
-#[case::dvp(PlatformName::Dvp)]
-#[case::kubevirt(PlatformName::KubeVirt)]
-fn the_plugin_names_missing_rights_and_objects(#[case] platform: PlatformName) {
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn the_plugin_names_missing_rights_and_objects(#[case] platform: TestedPlatform) {
     on(platform, "the plugin names missing rights and objects", async |world| {
-        world.pool("web").policy(Policy::NewestFirst).replicas(1).ready().await?;
+        world.pool("web").policy(PoolScaleDownPolicy::NewestFirst).replicas(1).ready().await?;
         let viewer = Plugin::of(world, "vera", &["vmpool-viewer"], None).await?;
         // A user who may read pools only sees the pool, and what is missing.
         let status = viewer.output(&["status", "web"]).await?;
@@ -389,7 +393,7 @@ fn the_plugin_names_missing_rights_and_objects(#[case] platform: PlatformName) {
         let error = viewer.error(&["plan", "web"]).await?;
         ensure!(error.contains("you may not list objects of kind VirtualMachine"), "{error}");
         let error = viewer.error(&["remove", "web", "web-abcde"]).await?;
-        let group = platform.resource(Kind::Machine).group;
+        let group = platform.resource(TestedKind::Machine).group;
         ensure!(error.contains(&format!("the verb \"get\" on virtualmachines.{group}")), "{error}");
         let error = viewer.error(&["status", "wen"]).await?;
         ensure!(error.contains("pool wen not found in namespace"), "{error}");

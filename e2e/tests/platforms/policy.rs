@@ -5,23 +5,23 @@ use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use rstest::rstest;
 use serde_json::{Value, json};
-use vmpool_e2e::world::World;
+use vmpool_e2e::world::ScenarioWorld;
 use vmpool_engine::protection::{CLAIM, MAX_PROTECTION, UNTIL};
 use vmpool_installation::programs::{CONTROLLER_ACCOUNT, SYSTEM_NAMESPACE};
-use vmpool_invariants::object::{Kind, Object};
-use vmpool_invariants::platform::PlatformName;
+use vmpool_invariants::object::{JsonObject, TestedKind};
+use vmpool_invariants::platform::TestedPlatform;
 
 use crate::on;
 use crate::protected::{claim_of, from_now, machine, uid_in};
 
-fn api(world: &World, client: &Client) -> Api<DynamicObject> {
-    world.platform().api(Kind::Machine, client.clone(), world.namespace())
+fn api(world: &ScenarioWorld, client: &Client) -> Api<DynamicObject> {
+    world.platform().api(TestedKind::Machine, client.clone(), world.namespace())
 }
 
 async fn patch(
-    world: &World,
+    world: &ScenarioWorld,
     client: &Client,
-    machine: &Object,
+    machine: &JsonObject,
     key: &str,
     value: Value,
 ) -> Result<(), kube::Error> {
@@ -44,18 +44,18 @@ fn refused<T: std::fmt::Debug>(result: Result<T, kube::Error>) -> Result<()> {
 }
 
 #[rstest]
-#[case::dvp(PlatformName::Dvp)]
-#[case::kubevirt(PlatformName::KubeVirt)]
-fn only_the_aggregated_api_writes_claims(#[case] platform: PlatformName) {
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn only_the_aggregated_api_writes_claims(#[case] platform: TestedPlatform) {
     on(platform, "only the aggregated API writes claims", async |world| {
         let pool = world.pool("web").replicas(2).ready().await?;
         let resources = |kind| platform.resource(kind);
         let rules = json!([
             {
-                "apiGroups": [resources(Kind::Machine).group], "resources": ["virtualmachines"],
+                "apiGroups": [resources(TestedKind::Machine).group], "resources": ["virtualmachines"],
                 "verbs": ["create", "get", "patch", "update", "delete"],
             },
-            { "apiGroups": [resources(Kind::Pool).group], "resources": ["virtualmachinepools"], "verbs": ["get"] },
+            { "apiGroups": [resources(TestedKind::Pool).group], "resources": ["virtualmachinepools"], "verbs": ["get"] },
         ]);
         let ann = world.user_with("ann", rules).await?;
         let claimed = machine(&pool, &uid_in(&pool.claim("a").send().await?)?).await?;
@@ -94,12 +94,12 @@ fn only_the_aggregated_api_writes_claims(#[case] platform: PlatformName) {
 }
 
 #[rstest]
-#[case::dvp(PlatformName::Dvp)]
-#[case::kubevirt(PlatformName::KubeVirt)]
-fn the_longest_protection_is_from_one_minute_to_thirty_days(#[case] platform: PlatformName) {
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn the_longest_protection_is_from_one_minute_to_thirty_days(#[case] platform: TestedPlatform) {
     on(platform, "the longest protection is from one minute to thirty days", async |world| {
         let pool = world.pool("web").replicas(1).ready().await?;
-        let pools: Api<DynamicObject> = platform.api(Kind::Pool, world.client(), world.namespace());
+        let pools: Api<DynamicObject> = platform.api(TestedKind::Pool, world.client(), world.namespace());
         let field = |text: &str| json!({ "spec": { "maxProtection": text } });
         let annotation = |text: &str| json!({ "metadata": { "annotations": { MAX_PROTECTION: text } } });
         let patch = async |patch: Value| {

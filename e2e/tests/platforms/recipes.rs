@@ -5,11 +5,11 @@ use std::process::{Command, Output};
 
 use anyhow::{Context as _, Result, ensure};
 use rstest::rstest;
-use vmpool_e2e::world::condition::{has_machine, live_members, not, ready_replicas};
-use vmpool_e2e::world::{DEADLINE, Pool, World};
+use vmpool_e2e::world::condition::{has_machine, live_members, negate_condition, ready_replicas};
+use vmpool_e2e::world::{DEADLINE, PoolHandle, ScenarioWorld};
 use vmpool_installation::workspace_root;
-use vmpool_invariants::object::Object;
-use vmpool_invariants::platform::PlatformName;
+use vmpool_invariants::object::JsonObject;
+use vmpool_invariants::platform::TestedPlatform;
 use vmpool_test_cluster::process;
 
 use crate::claims::{ADDRESS, publish_address};
@@ -18,13 +18,13 @@ use crate::protected::{claim_of, claimer, subresources};
 
 /// The environment of the scripts.
 struct Recipes<'w> {
-    world: &'w World,
+    world: &'w ScenarioWorld,
     kubeconfig: PathBuf,
     folder: tempfile::TempDir,
 }
 
 impl<'w> Recipes<'w> {
-    async fn new(world: &'w World) -> Result<Self> {
+    async fn new(world: &'w ScenarioWorld) -> Result<Self> {
         world.user_with("jo", claimer(world.platform())).await?;
         let kubeconfig = world.cluster().service_account_kubeconfig(world.namespace(), "jo").await?;
         let folder = tempfile::tempdir()?;
@@ -48,7 +48,7 @@ impl<'w> Recipes<'w> {
         command.env("POOL_NAMESPACE", self.world.namespace()).env("POOL", "runners");
         command.env("RETRY_SECONDS", "1").env("CLAIM_ATTEMPTS", "1");
         command.envs(variables.iter().copied()).stdin(std::process::Stdio::null());
-        Ok(process::output(script, command, DEADLINE).await?)
+        Ok(process::command_output(script, command, DEADLINE).await?)
     }
 
     /// The output of a script that must succeed.
@@ -65,7 +65,7 @@ impl<'w> Recipes<'w> {
 }
 
 /// The machine with this claim, whose deletion by a script is recorded for the invariants.
-async fn claimed(world: &World, pool: &Pool<'_>, id: &str) -> Result<Object> {
+async fn claimed(world: &ScenarioWorld, pool: &PoolHandle<'_>, id: &str) -> Result<JsonObject> {
     let machines = pool.machines().await?;
     let machine = machines.into_iter().find(|machine| claim_of(machine).as_deref() == Some(id));
     let machine = machine.with_context(|| format!("no machine has claim {id}"))?;
@@ -74,9 +74,9 @@ async fn claimed(world: &World, pool: &Pool<'_>, id: &str) -> Result<Object> {
 }
 
 #[rstest]
-#[case::dvp(PlatformName::Dvp)]
-#[case::kubevirt(PlatformName::KubeVirt)]
-fn the_recipes_claim_and_replace_machines(#[case] platform: PlatformName) {
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn the_recipes_claim_and_replace_machines(#[case] platform: TestedPlatform) {
     on(platform, "the recipes claim and replace machines", async |world| {
         let pool = world.pool("runners").replicas(2).ready().await?;
         for machine in pool.machines().await? {
@@ -101,7 +101,8 @@ fn the_recipes_claim_and_replace_machines(#[case] platform: PlatformName) {
         for _ in 0..2 {
             recipes.output("gitlab/cleanup.sh", &[], &job).await?;
         }
-        pool.until(not(has_machine(&machine)).and(live_members(2)).and(ready_replicas(2))).await?;
+        pool.until(negate_condition(has_machine(&machine)).and(live_members(2)).and(ready_replicas(2)))
+            .await?;
         // Without a claim, no stage runs.
         let late = recipes.run("gitlab/run.sh", &[script, "build_script"], &job).await?;
         ensure!(late.status.code() == Some(77), "{late:?}");
@@ -132,7 +133,8 @@ fn the_recipes_claim_and_replace_machines(#[case] platform: PlatformName) {
         let failing = [("JOB", "9"), ("JIT_COMMAND", "exit 3")];
         let failed = recipes.run("github/run-job.sh", &[], &failing).await?;
         ensure!(failed.status.code() == Some(3), "{failed:?}");
-        pool.until(not(has_machine(&of_job)).and(live_members(2)).and(ready_replicas(2))).await?;
+        pool.until(negate_condition(has_machine(&of_job)).and(live_members(2)).and(ready_replicas(2)))
+            .await?;
         let machines = pool.machines().await?;
         ensure!(
             machines.iter().any(|machine| machine.uid() == of_ann.uid()),

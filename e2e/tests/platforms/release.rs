@@ -4,22 +4,22 @@ use anyhow::{Result, ensure};
 use http::StatusCode;
 use rstest::rstest;
 use serde_json::json;
-use vmpool_e2e::world::condition::{has_machine, live_members, not, ready_replicas};
-use vmpool_e2e::world::{Pool, SETTLE};
+use vmpool_e2e::world::condition::{has_machine, live_members, negate_condition, ready_replicas};
+use vmpool_e2e::world::{PoolHandle, SETTLE};
 use vmpool_engine::protection::{BY, CLAIM, REASON, UNTIL};
-use vmpool_invariants::platform::PlatformName;
+use vmpool_invariants::platform::TestedPlatform;
 
 use crate::on;
 use crate::protected::{claimer, expect, machine, uid_in};
 
-async fn replicas(pool: &Pool<'_>) -> Result<Option<i64>> {
+async fn replicas(pool: &PoolHandle<'_>) -> Result<Option<i64>> {
     Ok(pool.get().await?.number("/spec/replicas"))
 }
 
 #[rstest]
-#[case::dvp(PlatformName::Dvp)]
-#[case::kubevirt(PlatformName::KubeVirt)]
-fn a_released_machine_stays_is_removed_or_is_replaced(#[case] platform: PlatformName) {
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn a_released_machine_stays_is_removed_or_is_replaced(#[case] platform: TestedPlatform) {
     on(platform, "a released machine stays, is removed or is replaced", async |world| {
         let pool = world.pool("web").replicas(3).ready().await?;
         let jo = world.user_with("jo", claimer(platform)).await?;
@@ -30,8 +30,9 @@ fn a_released_machine_stays_is_removed_or_is_replaced(#[case] platform: Platform
             ensure!(answer.code == 201, "{answer}");
             machine(&pool, &uid_in(&answer)?).await
         };
-        let not_found =
-            |answer: &vmpool_e2e::world::Answer| expect(answer, StatusCode::NOT_FOUND, "ClaimNotFound", &[]);
+        let not_found = |answer: &vmpool_e2e::world::AggregatedApiResponse| {
+            expect(answer, StatusCode::NOT_FOUND, "ClaimNotFound", &[])
+        };
 
         // Keep: the machine stays without the annotations, and can be claimed again.
         let kept = claim("keep").await?;
@@ -55,7 +56,7 @@ fn a_released_machine_stays_is_removed_or_is_replaced(#[case] platform: Platform
         let removed = claim("remove").await?;
         let answer = pool.release("remove", removed.uid(), "Remove").by(&jo).send().await?;
         ensure!(answer.code == 200 && answer.body["replicas"] == 2, "{answer}");
-        pool.until(not(has_machine(&removed)).and(ready_replicas(2))).await?;
+        pool.until(negate_condition(has_machine(&removed)).and(ready_replicas(2))).await?;
         ensure!(replicas(&pool).await? == Some(2));
         not_found(&pool.release("remove", removed.uid(), "Remove").by(&jo).send().await?)?;
         ensure!(replicas(&pool).await? == Some(2), "a repeated release removes nothing more");
@@ -64,7 +65,8 @@ fn a_released_machine_stays_is_removed_or_is_replaced(#[case] platform: Platform
         let replaced = claim("replace").await?;
         let answer = pool.release("replace", replaced.uid(), "Replace").by(&jo).send().await?;
         ensure!(answer.code == 200 && answer.body["replicas"] == 2, "{answer}");
-        pool.until(not(has_machine(&replaced)).and(ready_replicas(2)).and(live_members(2))).await?;
+        pool.until(negate_condition(has_machine(&replaced)).and(ready_replicas(2)).and(live_members(2)))
+            .await?;
         ensure!(replicas(&pool).await? == Some(2));
         not_found(&pool.release("replace", replaced.uid(), "Replace").by(&jo).send().await?)?;
         // The machine of the other claim was not touched, and the new one is free.

@@ -5,23 +5,23 @@ use http::StatusCode;
 use rstest::rstest;
 use serde_json::json;
 use vmpool_e2e::world::SETTLE;
-use vmpool_e2e::world::condition::{event, has_machine, live_members, not, ready_replicas};
-use vmpool_invariants::platform::PlatformName;
+use vmpool_e2e::world::condition::{has_machine, live_members, negate_condition, pool_event, ready_replicas};
+use vmpool_invariants::platform::TestedPlatform;
 
 use crate::on;
 use crate::protected::{expect, from_now, protect};
 
 /// A client repeats a removal after a new leader has filled the pool up again. On KubeVirt, another machine has the name by then.
 #[rstest]
-#[case::dvp(PlatformName::Dvp)]
-#[case::kubevirt(PlatformName::KubeVirt)]
-fn a_repeated_removal_by_name_removes_no_other_machine(#[case] platform: PlatformName) {
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn a_repeated_removal_by_name_removes_no_other_machine(#[case] platform: TestedPlatform) {
     on(platform, "a repeated removal by name removes no other machine", async |world| {
         let pool = world.pool("web").replicas(3).ready().await?;
         let machine = pool.machine(0).await?;
         let accepted = pool.removal().target(&machine).send().await?;
         ensure!(accepted.code == 201, "{accepted}");
-        pool.until(not(has_machine(&machine)).and(ready_replicas(2))).await?;
+        pool.until(negate_condition(has_machine(&machine)).and(ready_replicas(2))).await?;
         world.controller()?.kill();
         world.controller()?.restart().await?;
         pool.scale(3).await?;
@@ -29,7 +29,7 @@ fn a_repeated_removal_by_name_removes_no_other_machine(#[case] platform: Platfor
 
         let machines = pool.machines().await?;
         let successor = machines.iter().find(|other| other.name() == machine.name());
-        ensure!(successor.is_some() == (platform == PlatformName::KubeVirt), "the names are {machines:?}");
+        ensure!(successor.is_some() == (platform == TestedPlatform::KubeVirt), "the names are {machines:?}");
         let repeated = pool.removal().named(machine.name()).send().await?;
         ensure!((400..500).contains(&repeated.code), "{repeated}");
         if let Some(successor) = successor {
@@ -45,9 +45,9 @@ fn a_repeated_removal_by_name_removes_no_other_machine(#[case] platform: Platfor
 }
 
 #[rstest]
-#[case::dvp(PlatformName::Dvp)]
-#[case::kubevirt(PlatformName::KubeVirt)]
-fn a_removal_that_names_protected_machines_is_refused_without_force(#[case] platform: PlatformName) {
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn a_removal_that_names_protected_machines_is_refused_without_force(#[case] platform: TestedPlatform) {
     on(platform, "a removal of protected machines is refused without force", async |world| {
         let pool = world.pool("web").replicas(4).ready().await?;
         let editor = world.user("ed", &["vmpool-editor"]).await?;
@@ -59,7 +59,8 @@ fn a_removal_that_names_protected_machines_is_refused_without_force(#[case] plat
         }
 
         // All or nothing, with one cause for each protected target.
-        let removal = || machines[..3].iter().fold(pool.removal(), vmpool_e2e::world::Removal::target);
+        let removal =
+            || machines[..3].iter().fold(pool.removal(), vmpool_e2e::world::RemovalRequestBuilder::target);
         let refused = removal().by(&editor).send().await?;
         expect(&refused, StatusCode::CONFLICT, "Conflict", &[machines[1].name(), "1 more", "force: true"])?;
         let causes = refused.body["details"]["causes"].as_array().context("no causes")?;
@@ -81,9 +82,9 @@ fn a_removal_that_names_protected_machines_is_refused_without_force(#[case] plat
         pool.holds(ready_replicas(4), SETTLE).await?;
         let accepted = force().by(&admin).send().await?;
         ensure!(accepted.code == 201, "{accepted}");
-        pool.until(live_members(1).and(ready_replicas(1)).and(event("ProtectionOverridden"))).await?;
+        pool.until(live_members(1).and(ready_replicas(1)).and(pool_event("ProtectionOverridden"))).await?;
         let events = world.recorder().state();
-        let events = events.all(vmpool_invariants::object::Kind::Event);
+        let events = events.all(vmpool_invariants::object::TestedKind::Event);
         let forced: Vec<&str> = events
             .filter(|event| event.text("/reason") == "ProtectionOverridden")
             .map(|event| event.text("/message"))

@@ -3,19 +3,19 @@
 use anyhow::{Context, Result, ensure};
 use rstest::rstest;
 use serde_json::{Value, json};
-use vmpool_e2e::world::condition::{Condition, ready_replicas, status};
-use vmpool_e2e::world::{Pool, SETTLE, World};
-use vmpool_invariants::object::{Kind, Object};
-use vmpool_invariants::platform::PlatformName;
+use vmpool_e2e::world::condition::{PoolPredicate, ready_replicas, status_number};
+use vmpool_e2e::world::{PoolHandle, SETTLE, ScenarioWorld};
+use vmpool_invariants::object::{JsonObject, TestedKind};
+use vmpool_invariants::platform::TestedPlatform;
 
 use crate::on;
 use crate::protected::{blocked, ends_in, from_now, not_blocked, protect};
 
 /// A change of the template that needs a restart, which the controller makes by itself.
-pub(crate) fn more_memory(platform: PlatformName) -> Value {
+pub(crate) fn more_memory(platform: TestedPlatform) -> Value {
     let spec = match platform {
-        PlatformName::Dvp => json!({ "memory": { "size": "1Gi" } }),
-        PlatformName::KubeVirt => {
+        TestedPlatform::Dvp => json!({ "memory": { "size": "1Gi" } }),
+        TestedPlatform::KubeVirt => {
             json!({ "template": { "spec": { "domain": { "memory": { "guest": "1Gi" } } } } })
         }
     };
@@ -23,24 +23,24 @@ pub(crate) fn more_memory(platform: PlatformName) -> Value {
 }
 
 /// The settings with which the controller restarts machines by itself.
-fn automatic(platform: PlatformName) -> Value {
+fn automatic(platform: TestedPlatform) -> Value {
     match platform {
-        PlatformName::Dvp => json!({ "spec": { "virtualMachineTemplate": { "spec": {
+        TestedPlatform::Dvp => json!({ "spec": { "virtualMachineTemplate": { "spec": {
             "disruptions": { "restartApprovalMode": "Automatic" },
         } } } }),
-        PlatformName::KubeVirt => json!({}),
+        TestedPlatform::KubeVirt => json!({}),
     }
 }
 
 /// What changes when the guest of a machine restarts: how often it has stopped, or the UID of its instance.
-pub(crate) async fn guest(world: &World, name: &str) -> Result<String> {
-    if world.platform() == PlatformName::KubeVirt {
+pub(crate) async fn guest(world: &ScenarioWorld, name: &str) -> Result<String> {
+    if world.platform() == TestedPlatform::KubeVirt {
         let instance = ["get", "virtualmachineinstances.kubevirt.io", name, "-o", "jsonpath={.metadata.uid}"];
         return Ok(world.kubectl(&instance).await?);
     }
     let (mut stops, mut ran) = (0, false);
     world.recorder().history().replay(|_, change| {
-        if change.kind == Kind::Machine && change.object.name() == name {
+        if change.kind == TestedKind::Machine && change.object.name() == name {
             stops += usize::from(ran && !change.object.is_running());
             ran = change.object.is_running();
         }
@@ -49,25 +49,25 @@ pub(crate) async fn guest(world: &World, name: &str) -> Result<String> {
 }
 
 /// This number of machines is up to date, and all three are ready.
-fn updated(count: i64) -> Condition {
-    status("updatedReplicas", count).and(ready_replicas(3))
+fn updated(count: i64) -> PoolPredicate {
+    status_number("updatedReplicas", count).and(ready_replicas(3))
 }
 
 /// All machines have this value of the label.
-fn tier(value: &'static str) -> Condition {
-    Condition::new(format!("machines of tier {value}"), move |view| {
+fn tier(value: &'static str) -> PoolPredicate {
+    PoolPredicate::new(format!("machines of tier {value}"), move |view| {
         view.live().all(|machine| machine.label("tier") == Some(value))
     })
 }
 
-fn memory(platform: PlatformName, machine: &Object) -> &str {
+fn memory(platform: TestedPlatform, machine: &JsonObject) -> &str {
     match platform {
-        PlatformName::Dvp => machine.text("/spec/memory/size"),
-        PlatformName::KubeVirt => machine.text("/spec/template/spec/domain/memory/guest"),
+        TestedPlatform::Dvp => machine.text("/spec/memory/size"),
+        TestedPlatform::KubeVirt => machine.text("/spec/template/spec/domain/memory/guest"),
     }
 }
 
-async fn guests(world: &World, pool: &Pool<'_>) -> Result<Vec<(String, String)>> {
+async fn guests(world: &ScenarioWorld, pool: &PoolHandle<'_>) -> Result<Vec<(String, String)>> {
     let mut guests = Vec::new();
     for machine in pool.machines().await? {
         guests.push((machine.name().to_owned(), guest(world, machine.name()).await?));
@@ -76,9 +76,9 @@ async fn guests(world: &World, pool: &Pool<'_>) -> Result<Vec<(String, String)>>
 }
 
 #[rstest]
-#[case::dvp(PlatformName::Dvp)]
-#[case::kubevirt(PlatformName::KubeVirt)]
-fn a_rollout_restarts_a_protected_machine_last(#[case] platform: PlatformName) {
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn a_rollout_restarts_a_protected_machine_last(#[case] platform: TestedPlatform) {
     on(platform, "a rollout restarts a protected machine last", async |world| {
         let pool = world.pool("web").replicas(3).with(&automatic(platform)).ready().await?;
         let machines = pool.machines().await?;
@@ -102,8 +102,8 @@ fn a_rollout_restarts_a_protected_machine_last(#[case] platform: PlatformName) {
             let restarted = now != former;
             ensure!(restarted != (now.0 == protected.name()), "{before:?} {after:?}");
         }
-        if platform == PlatformName::Dvp {
-            let spec = world.get(Kind::Machine, protected.name()).await?;
+        if platform == TestedPlatform::Dvp {
+            let spec = world.get(TestedKind::Machine, protected.name()).await?;
             ensure!(
                 memory(platform, &spec) == "512Mi",
                 "the spec of the protected machine changed: {spec:?}"

@@ -3,11 +3,11 @@
 use anyhow::{Context, Result, ensure};
 use rstest::rstest;
 use serde_json::json;
-use vmpool_e2e::world::condition::{event, live_members, ready_replicas};
-use vmpool_e2e::world::{DEADLINE, Pool, SETTLE, World};
+use vmpool_e2e::world::condition::{live_members, pool_event, ready_replicas};
+use vmpool_e2e::world::{DEADLINE, PoolHandle, SETTLE, ScenarioWorld};
 use vmpool_engine::protection::UNTIL;
-use vmpool_invariants::object::Kind;
-use vmpool_invariants::platform::PlatformName;
+use vmpool_invariants::object::TestedKind;
+use vmpool_invariants::platform::TestedPlatform;
 use vmpool_test_cluster::poll;
 
 use crate::on;
@@ -16,7 +16,12 @@ use crate::protected::{
 };
 
 /// Waits until the controller counts this number of machines of the pool in a state.
-async fn until_counted(world: &World, pool: &Pool<'_>, state: &str, expected: usize) -> Result<()> {
+async fn until_counted(
+    world: &ScenarioWorld,
+    pool: &PoolHandle<'_>,
+    state: &str,
+    expected: usize,
+) -> Result<()> {
     let controller = world.controller()?;
     let series = format!(
         "vmpool_pool_machines{{namespace=\"{}\",pool=\"{}\",platform=\"{}\",state=\"{state}\"}} ",
@@ -24,7 +29,7 @@ async fn until_counted(world: &World, pool: &Pool<'_>, state: &str, expected: us
         pool.name(),
         world.platform()
     );
-    let counted = poll::until(
+    let counted = poll::poll_until(
         || format!("{expected} {state} machines"),
         DEADLINE,
         async || {
@@ -42,12 +47,16 @@ async fn until_counted(world: &World, pool: &Pool<'_>, state: &str, expected: us
 }
 
 #[rstest]
-#[case::dvp(PlatformName::Dvp)]
-#[case::kubevirt(PlatformName::KubeVirt)]
-fn a_scale_down_passes_over_protected_machines(#[case] platform: PlatformName) {
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn a_scale_down_passes_over_protected_machines(#[case] platform: TestedPlatform) {
     on(platform, "a scale-down passes over protected machines", async |world| {
-        let pool =
-            world.pool("web").policy(vmpool_e2e::world::Policy::NewestFirst).replicas(4).ready().await?;
+        let pool = world
+            .pool("web")
+            .policy(vmpool_e2e::world::PoolScaleDownPolicy::NewestFirst)
+            .replicas(4)
+            .ready()
+            .await?;
         let machines = pool.machines().await?;
         let (long, short) = (&machines[3], &machines[2]);
         until_counted(world, &pool, "free", 4).await?;
@@ -74,9 +83,9 @@ fn a_scale_down_passes_over_protected_machines(#[case] platform: PlatformName) {
 }
 
 #[rstest]
-#[case::dvp(PlatformName::Dvp)]
-#[case::kubevirt(PlatformName::KubeVirt)]
-fn the_metrics_count_free_claimed_and_protected_machines(#[case] platform: PlatformName) {
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn the_metrics_count_free_claimed_and_protected_machines(#[case] platform: TestedPlatform) {
     on(platform, "the metrics count free, claimed and protected machines", async |world| {
         let pool = world.pool("web").replicas(3).ready().await?;
         let claimed = pool.claim("a").send().await?;
@@ -98,9 +107,9 @@ fn the_metrics_count_free_claimed_and_protected_machines(#[case] platform: Platf
 }
 
 #[rstest]
-#[case::dvp(PlatformName::Dvp)]
-#[case::kubevirt(PlatformName::KubeVirt)]
-fn the_controller_corrects_protection_that_is_unreadable_or_too_long(#[case] platform: PlatformName) {
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn the_controller_corrects_protection_that_is_unreadable_or_too_long(#[case] platform: TestedPlatform) {
     on(platform, "the controller corrects protection", async |world| {
         let maximum = json!({ "metadata": { "annotations": { "vmpool.dev/max-protection": "2h" } } });
         let pool = world.pool("web").replicas(3).with(&maximum).ready().await?;
@@ -111,10 +120,10 @@ fn the_controller_corrects_protection_that_is_unreadable_or_too_long(#[case] pla
         let allowed = from_now(7200);
         protect(world, &machines[2], &allowed).await?;
         let until = async |place: usize| {
-            let machine = world.get(Kind::Machine, machines[place].name()).await?;
+            let machine = world.get(TestedKind::Machine, machines[place].name()).await?;
             Ok::<_, vmpool_test_cluster::Error>(machine.annotation(UNTIL).unwrap_or_default().to_owned())
         };
-        pool.until(event("ProtectionShortened")).await?;
+        pool.until(pool_event("ProtectionShortened")).await?;
         let corrected = async || {
             let (unreadable, long) = (until(0).await?, until(1).await?);
             let after = (from_now(3600), from_now(7200));
@@ -122,13 +131,13 @@ fn the_controller_corrects_protection_that_is_unreadable_or_too_long(#[case] pla
                 (&before.0..=&after.0).contains(&&unreadable) && (&before.1..=&after.1).contains(&&long);
             Ok(if is_corrected { Ok(()) } else { Err(format!("{unreadable} {long}")) })
         };
-        poll::until(|| "now plus 1h, and now plus the maximum".to_owned(), DEADLINE, corrected).await?;
+        poll::poll_until(|| "now plus 1h, and now plus the maximum".to_owned(), DEADLINE, corrected).await?;
         ensure!(until(2).await? == allowed, "a valid time stays as it is");
         pool.holds(ready_replicas(3), SETTLE).await?;
         let notes: Vec<String> = world
             .recorder()
             .state()
-            .all(Kind::Event)
+            .all(TestedKind::Event)
             .filter(|event| event.text("/reason") == "ProtectionShortened")
             .map(|event| event.text("/message").to_owned())
             .collect();
@@ -139,21 +148,21 @@ fn the_controller_corrects_protection_that_is_unreadable_or_too_long(#[case] pla
 }
 
 #[rstest]
-#[case::dvp(PlatformName::Dvp)]
-#[case::kubevirt(PlatformName::KubeVirt)]
-fn a_machine_that_leaves_its_pool_keeps_its_protection(#[case] platform: PlatformName) {
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn a_machine_that_leaves_its_pool_keeps_its_protection(#[case] platform: TestedPlatform) {
     on(platform, "a machine that leaves its pool keeps its protection", async |world| {
         let pool = world.pool("web").replicas(2).ready().await?;
         let (leaving, until) = (pool.machine(0).await?, from_now(3600));
         protect(world, &leaving, &until).await?;
         world.user_actions().deleted.insert(leaving.uid().to_owned());
         world
-            .patch(Kind::Machine, leaving.name(), &json!({ "metadata": { "ownerReferences": null } }))
+            .patch(TestedKind::Machine, leaving.name(), &json!({ "metadata": { "ownerReferences": null } }))
             .await?;
         // The pool gets another machine, and neither changes the one that left.
         pool.until(running(2).and(ready_replicas(2)).and(not_blocked())).await?;
         pool.holds(running(2), SETTLE).await?;
-        let left = world.get(Kind::Machine, leaving.name()).await?;
+        let left = world.get(TestedKind::Machine, leaving.name()).await?;
         ensure!(left.uid() == leaving.uid() && !left.is_terminating(), "{left:?}");
         ensure!(left.annotation(UNTIL) == Some(&*until), "{left:?}");
         Ok(())

@@ -11,11 +11,11 @@ use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use rstest::rstest;
 use serde_json::{Value, json};
-use vmpool_e2e::world::condition::{Condition, ready_replicas};
-use vmpool_e2e::world::{DEADLINE, World};
+use vmpool_e2e::world::condition::{PoolPredicate, ready_replicas};
+use vmpool_e2e::world::{DEADLINE, ScenarioWorld};
 use vmpool_installation::programs::{CONTROLLER_ACCOUNT, SYSTEM_NAMESPACE};
-use vmpool_invariants::object::Kind;
-use vmpool_invariants::platform::PlatformName;
+use vmpool_invariants::object::TestedKind;
+use vmpool_invariants::platform::TestedPlatform;
 use vmpool_test_cluster::poll;
 
 use crate::on;
@@ -38,9 +38,9 @@ fn black_hole() -> Result<u16> {
     Ok(port)
 }
 
-fn webhook(world: &World, port: u16, place: usize, seconds: u32) -> Value {
+fn webhook(world: &ScenarioWorld, port: u16, place: usize, seconds: u32) -> Value {
     let platform = world.platform();
-    let machines = platform.resource(Kind::Machine);
+    let machines = platform.resource(TestedKind::Machine);
     json!({
         "name": format!("scanner-{place}.example.com"),
         "clientConfig": { "url": format!("https://127.0.0.1:{port}/{place}") },
@@ -69,12 +69,12 @@ fn webhook(world: &World, port: u16, place: usize, seconds: u32) -> Value {
 }
 
 #[rstest]
-#[case::dvp_two_in_a_row(PlatformName::Dvp, &TWO)]
-#[case::dvp_the_longest(PlatformName::Dvp, &LONGEST)]
-#[case::kubevirt_two_in_a_row(PlatformName::KubeVirt, &TWO)]
-#[case::kubevirt_the_longest(PlatformName::KubeVirt, &LONGEST)]
+#[case::dvp_two_in_a_row(TestedPlatform::Dvp, &TWO)]
+#[case::dvp_the_longest(TestedPlatform::Dvp, &LONGEST)]
+#[case::kubevirt_two_in_a_row(TestedPlatform::KubeVirt, &TWO)]
+#[case::kubevirt_the_longest(TestedPlatform::KubeVirt, &LONGEST)]
 fn a_pool_becomes_ready_under_slow_webhooks(
-    #[case] platform: PlatformName,
+    #[case] platform: TestedPlatform,
     #[case] timeouts: &'static [u32],
 ) {
     on(platform, "a pool becomes ready under slow webhooks", async |world| {
@@ -97,11 +97,11 @@ fn a_pool_becomes_ready_under_slow_webhooks(
 }
 
 /// Waits until the API server calls the webhooks: a dry run then has no quick response.
-async fn until_called(world: &World) -> Result<()> {
+async fn until_called(world: &ScenarioWorld) -> Result<()> {
     let params = PostParams { dry_run: true, ..PostParams::default() };
     let maps = Api::<ConfigMap>::namespaced(world.client(), world.namespace());
     let map: ConfigMap = serde_json::from_value(json!({ "metadata": { "name": "probe" } }))?;
-    poll::until(
+    poll::poll_until(
         || "the API server calls the webhooks".to_owned(),
         DEADLINE,
         async || match tokio::time::timeout(Duration::from_secs(3), maps.create(&params, &map)).await {
@@ -113,13 +113,13 @@ async fn until_called(world: &World) -> Result<()> {
     Ok(())
 }
 
-async fn becomes_ready(world: &World) -> Result<()> {
+async fn becomes_ready(world: &ScenarioWorld) -> Result<()> {
     until_called(world).await?;
     // when a user creates a pool,
     let pool = world.pool("web").replicas(3).create().await?;
     // then its condition names what is slow,
     let says = |text: &'static str| {
-        Condition::new(format!("a condition with {text:?}"), move |view| {
+        PoolPredicate::new(format!("a condition with {text:?}"), move |view| {
             let conditions = view.pool().map(|pool| pool.at("/status/conditions").clone());
             conditions.is_some_and(|conditions| conditions.to_string().contains(text))
         })
@@ -127,7 +127,7 @@ async fn becomes_ready(world: &World) -> Result<()> {
     pool.until_within(says("an admission webhook or the API server is slow"), LIMIT).await?;
     // and the machines become ready nevertheless.
     pool.until_within(ready_replicas(3), LIMIT).await?;
-    let told = Condition::new("an event that says so", |view| {
+    let told = PoolPredicate::new("an event that says so", |view| {
         view.events().any(|event| event.text("/message").contains("is slow"))
     });
     pool.until(told).await?;

@@ -5,9 +5,9 @@
 //! tried once and a few of the accepted pools are created; `make fields` (`VMPOOL_UNUSUAL_VALUES=all`) tries all fields
 //! and creates all accepted pools.
 
+mod final_state;
 mod hosts;
 mod judge;
-mod life;
 mod schema;
 mod values;
 
@@ -18,18 +18,18 @@ use anyhow::ensure;
 use futures::{StreamExt, TryStreamExt, stream};
 use rstest::rstest;
 use serde_json::Value;
-use vmpool_e2e::scenario::{LIMIT, scenario};
+use vmpool_e2e::scenario::{LIMIT, define_scenario};
 use vmpool_e2e::schemas::of_pools;
-use vmpool_e2e::world::World;
-use vmpool_invariants::platform::PlatformName;
+use vmpool_e2e::world::ScenarioWorld;
+use vmpool_invariants::platform::TestedPlatform;
 
 use crate::REPLICAS;
 
+use final_state::{FinalState, FinalStateCounts, changed, lived};
 use hosts::{host_of, hosts};
-use judge::{Tally, Verdict, of_change, of_create};
-use life::{End, Ends, changed, lived};
-use schema::{Field, fields};
-use values::{Change, changes};
+use judge::{PoolVerdict, ResponseTally, of_change, of_create};
+use schema::{PoolField, fields};
+use values::{FieldChange, changes};
 
 /// Number of concurrent requests.
 const IN_FLIGHT: usize = 32;
@@ -49,7 +49,7 @@ fn everything() -> bool {
 }
 
 /// One value for one field of one pool.
-struct Trial {
+struct FieldCase {
     pointer: String,
     what: &'static str,
     /// The original pool; `pool` is the changed one.
@@ -57,8 +57,8 @@ struct Trial {
     pool: Value,
 }
 
-impl Trial {
-    fn of(field: &Field, host: &Value, what: &'static str, change: &Change) -> Self {
+impl FieldCase {
+    fn of(field: &PoolField, host: &Value, what: &'static str, change: &FieldChange) -> Self {
         let mut pool = host.clone();
         change.make(&mut pool, &field.pointer);
         Self { pointer: field.pointer.clone(), what, host: host.clone(), pool }
@@ -75,7 +75,7 @@ impl Trial {
 }
 
 /// The fields to try: all, or the first one of those with the same name and kind.
-fn chosen(platform: PlatformName) -> anyhow::Result<Vec<Field>> {
+fn chosen(platform: TestedPlatform) -> anyhow::Result<Vec<PoolField>> {
     let mut all = fields(&of_pools(platform)?);
     if !everything() {
         let mut known = Vec::new();
@@ -89,10 +89,12 @@ fn chosen(platform: PlatformName) -> anyhow::Result<Vec<Field>> {
     Ok(all)
 }
 
-fn trials(hosts: &[Value], fields: &[Field]) -> Vec<Trial> {
+fn trials(hosts: &[Value], fields: &[PoolField]) -> Vec<FieldCase> {
     let each = fields.iter().flat_map(|field| {
         let host = host_of(hosts, field);
-        changes(&field.schema).into_iter().map(move |(what, change)| Trial::of(field, host, what, &change))
+        changes(&field.schema)
+            .into_iter()
+            .map(move |(what, change)| FieldCase::of(field, host, what, &change))
     });
     // A change without an effect proves nothing.
     each.filter(|trial| trial.pool != trial.host).collect()
@@ -100,7 +102,10 @@ fn trials(hosts: &[Value], fields: &[Field]) -> Vec<Trial> {
 
 /// Sends each trial as a new pool and as a change of an existing one. Returns the trials that would be created, and the
 /// wrong responses.
-async fn judged(world: &World, trials: Vec<Trial>) -> anyhow::Result<(Vec<Trial>, Vec<String>)> {
+async fn judged(
+    world: &ScenarioWorld,
+    trials: Vec<FieldCase>,
+) -> anyhow::Result<(Vec<FieldCase>, Vec<String>)> {
     let answers = stream::iter(trials).map(async |trial| {
         let created = of_create(world, &trial.pool).await?;
         let changed = of_change(world, &trial.host, &trial.pool).await?;
@@ -108,11 +113,11 @@ async fn judged(world: &World, trials: Vec<Trial>) -> anyhow::Result<(Vec<Trial>
     });
     let mut answers = std::pin::pin!(answers.buffered(IN_FLIGHT));
     let (mut creates, mut updates, mut accepted) =
-        (Tally::new("new pools"), Tally::new("changes"), Vec::new());
+        (ResponseTally::new("new pools"), ResponseTally::new("changes"), Vec::new());
     while let Some((trial, created, changed)) = answers.try_next().await? {
         creates.add(&trial.pointer, &created, || trial.told());
         updates.add(&trial.pointer, &changed, || trial.told());
-        if created == Verdict::Accepted {
+        if created == PoolVerdict::Accepted {
             accepted.push(trial);
         }
     }
@@ -123,22 +128,22 @@ async fn judged(world: &World, trials: Vec<Trial>) -> anyhow::Result<(Vec<Trial>
 /// Creates pools concurrently and waits for their ends. Prints the counts, and returns the errors.
 async fn live<'t>(
     what: &str,
-    trials: impl Iterator<Item = &'t Trial>,
-    life: impl AsyncFn(String, &'t Trial) -> anyhow::Result<End>,
+    trials: impl Iterator<Item = &'t FieldCase>,
+    life: impl AsyncFn(String, &'t FieldCase) -> anyhow::Result<FinalState>,
 ) -> Vec<String> {
     let lives = stream::iter(trials.enumerate()).map(async |(number, trial)| {
         let end = life(format!("{what}-{number}"), trial).await;
         end.map_err(|error| format!("{what} pool, {}: {error:#}", trial.told()))
     });
-    let ends: Vec<Result<End, String>> = lives.buffer_unordered(ALIVE).collect().await;
+    let ends: Vec<Result<FinalState, String>> = lives.buffer_unordered(ALIVE).collect().await;
     let (ends, wrong): (Vec<_>, Vec<_>) = ends.into_iter().partition(Result::is_ok);
-    println!("{what} pools: {}", Ends::of(&ends.into_iter().flatten().collect::<Vec<_>>()));
+    println!("{what} pools: {}", FinalStateCounts::of(&ends.into_iter().flatten().collect::<Vec<_>>()));
     wrong.into_iter().filter_map(Result::err).collect()
 }
 
 /// KubeVirt accepts this grace period, adds some seconds for its launcher, and never gets a Pod with the sum. It reports that
 /// only on the instance.
-fn starts(trial: &Trial) -> bool {
+fn starts(trial: &FieldCase) -> bool {
     let period = "/spec/virtualMachineTemplate/spec/template/spec/terminationGracePeriodSeconds";
     trial.pointer != period || trial.pool.pointer(period) != Some(&i64::MAX.into())
 }
@@ -151,10 +156,10 @@ fn spread<T>(items: Vec<T>, some: usize) -> Vec<T> {
 
 // `make fields` selects the cases by their names.
 #[rstest]
-#[case::dvp(PlatformName::Dvp)]
-#[case::kubevirt(PlatformName::KubeVirt)]
-fn every_field_is_refused_with_a_reason_or_applied(#[case] platform: PlatformName) {
-    let story = scenario("every field is refused with a reason or applied").on(platform);
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn every_field_is_refused_with_a_reason_or_applied(#[case] platform: TestedPlatform) {
+    let story = define_scenario("every field is refused with a reason or applied").on(platform);
     story.within(if everything() { ALL } else { LIMIT }).run(async |world| {
         let _shared = REPLICAS.read().await;
         let hosts = hosts(world)?;
@@ -170,14 +175,14 @@ fn every_field_is_refused_with_a_reason_or_applied(#[case] platform: PlatformNam
         let (accepted, mut wrong) = judged(world, all).await?;
         world.clear().await?;
 
-        let accepted: Vec<Trial> = accepted.into_iter().filter(starts).collect();
+        let accepted: Vec<FieldCase> = accepted.into_iter().filter(starts).collect();
         let accepted = if everything() { accepted } else { spread(accepted, A_FEW) };
         let lived =
-            async |name: String, trial: &Trial| lived(world, &name, &trial.pool, &trial.pointer).await;
+            async |name: String, trial: &FieldCase| lived(world, &name, &trial.pool, &trial.pointer).await;
         wrong.extend(live("new", accepted.iter(), lived).await);
         // Removing a field is tried on a pool with machines.
         let removed = accepted.iter().filter(|trial| trial.pool.pointer(&trial.pointer).is_none());
-        let changed = async |name: String, trial: &Trial| {
+        let changed = async |name: String, trial: &FieldCase| {
             changed(world, &name, &trial.host, &trial.pool, &trial.pointer).await
         };
         wrong.extend(live("changed", removed, changed).await);

@@ -9,12 +9,14 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use serde_json::json;
 use vmpool_api::{annotations, labels};
-use vmpool_e2e::scenario::scenario;
-use vmpool_e2e::world::condition::{Condition, condition, members, ready_replicas, status};
-use vmpool_e2e::world::{SETTLE, World};
+use vmpool_e2e::scenario::define_scenario;
+use vmpool_e2e::world::condition::{
+    PoolPredicate, machine_count, pool_condition, ready_replicas, status_number,
+};
+use vmpool_e2e::world::{SETTLE, ScenarioWorld};
 use vmpool_installation::fault_proxy::{DropPoint, RequestLine};
 use vmpool_installation::programs::ControllerOptions;
-use vmpool_invariants::object::{Kind, Object, uids};
+use vmpool_invariants::object::{JsonObject, TestedKind, object_uids};
 
 use self::fixture::{FREE, LATE, SETTLED, YOUNG, inherit, tell};
 use self::traces::{about, disturbed, machine_changes, markers, references, untouched, writes};
@@ -22,26 +24,30 @@ use self::traces::{about, disturbed, machine_changes, markers, references, untou
 const PREFIX: &str = "vmpool.virtualization.deckhouse.io";
 
 /// All machines of the pool run. All except the late one, which waits for a restart, have the current template in effect.
-fn taken_over() -> Condition {
+fn migration_completed() -> PoolPredicate {
     ready_replicas(4)
-        .and(status("updatedReplicas", 3))
-        .and(status("restartPendingReplicas", 1))
-        .and(condition("Synced", "False", "RestartPendingApproval"))
+        .and(status_number("updatedReplicas", 3))
+        .and(status_number("restartPendingReplicas", 1))
+        .and(pool_condition("Synced", "False", "RestartPendingApproval"))
 }
 
-fn synced(count: i64) -> Condition {
-    ready_replicas(count).and(status("updatedReplicas", count)).and(condition("Synced", "True", "PoolSynced"))
+fn synced(count: i64) -> PoolPredicate {
+    ready_replicas(count).and(status_number("updatedReplicas", count)).and(pool_condition(
+        "Synced",
+        "True",
+        "PoolSynced",
+    ))
 }
 
 #[test]
 fn a_pool_of_another_controller_is_migrated_with_one_write_per_machine() {
-    scenario("a pool of another controller is migrated").guarded().controllers(0).run(async |world| {
+    define_scenario("a pool of another controller is migrated").guarded().controllers(0).run(async |world| {
         let pool = inherit(world).await?;
         let before = pool.machines().await?;
         let (mark, since) = (world.audit()?.len(), machine_changes(world));
         // When the controller starts,
         world.add_controller().await?;
-        pool.until(taken_over()).await?;
+        pool.until(migration_completed()).await?;
         world.settles().await?;
         // then no machine is disturbed,
         ensure!(disturbed(world, since).is_empty(), "{:?}", disturbed(world, since));
@@ -53,14 +59,14 @@ fn a_pool_of_another_controller_is_migrated_with_one_write_per_machine() {
         for (name, kept) in SETTLED {
             ensure!(about(&writes, name) == 1 && about(&writes, kept) == 0, "{name}: {writes:#?}");
             ensure!(about(&writes, &format!("{name}-system")) == 0, "{name}: {writes:#?}");
-            let machine = world.get(Kind::Machine, name).await?;
+            let machine = world.get(TestedKind::Machine, name).await?;
             ensure!(markers(&machine) == (&revision, &revision), "{name}: {:?}", markers(&machine));
         }
         // the late machine gets the template, which is in effect after a restart, and the young one gets its disks;
         ensure!(about(&writes, LATE) == 1 && about(&writes, YOUNG) <= 2, "{writes:#?}");
-        let late = world.get(Kind::Machine, LATE).await?;
+        let late = world.get(TestedKind::Machine, LATE).await?;
         ensure!(late.number("/spec/cpu/cores") == Some(2) && markers(&late).0 != revision, "{late:?}");
-        let young = world.get(Kind::Machine, YOUNG).await?;
+        let young = world.get(TestedKind::Machine, YOUNG).await?;
         let own = format!("{YOUNG}-system");
         ensure!(references(&young) == [own.as_str(), FREE], "{:?}", references(&young));
         // the remaining writes are the young machine's disk, the revision, and the status.
@@ -81,30 +87,35 @@ fn a_pool_of_another_controller_is_migrated_with_one_write_per_machine() {
                 "spec": { "disruptions": { "restartApprovalMode": "Automatic" }, "memory": { "size": size } } } } })
         };
         pool.edit(&size("2Gi")).await?;
-        let resized = Condition::new("machines with 2Gi and the label of another stage", |view| {
+        let resized = PoolPredicate::new("machines with 2Gi and the label of another stage", |view| {
             view.live().all(|machine| {
                 machine.text("/spec/memory/size") == "2Gi" && machine.label("stage") == Some("done")
             })
         });
         pool.until_within(resized.and(synced(4)), Duration::from_secs(90)).await?;
-        ensure!(uids(&pool.machines().await?) == uids(&before), "machines were recreated");
+        ensure!(object_uids(&pool.machines().await?) == object_uids(&before), "machines were recreated");
         // it scales up, removes a target, and scales down in the order of its policy.
         pool.scale(6).await?;
         pool.until(synced(6)).await?;
-        let named = world.get(Kind::Machine, SETTLED[0].0).await?;
+        let named = world.get(TestedKind::Machine, SETTLED[0].0).await?;
         pool.remove(std::slice::from_ref(&named)).await?;
         pool.until(synced(5)).await?;
         pool.scale(2).await?;
         pool.until(synced(2)).await?;
         let left = pool.machines().await?;
-        ensure!(left.iter().all(|machine| !uids(&before).contains(&machine.uid().to_owned())), "{left:?}");
+        ensure!(left.iter().all(|machine| !object_uids(&before).contains(&machine.uid().to_owned())), "{left:?}");
         Ok::<_, anyhow::Error>(())
     });
 }
 
 /// What the other controller does to a machine with a foreign revision: it writes the template's spec with the machine's
 /// devices, and its own markers.
-async fn rewrite(world: &World, pool: &Object, machine: &Object, hash: &str) -> anyhow::Result<Object> {
+async fn rewrite(
+    world: &ScenarioWorld,
+    pool: &JsonObject,
+    machine: &JsonObject,
+    hash: &str,
+) -> anyhow::Result<JsonObject> {
     let mut spec = pool.at("/spec/virtualMachineTemplate/spec").clone();
     spec["blockDeviceRefs"] = machine.at("/spec/blockDeviceRefs").clone();
     let patch = json!({
@@ -114,22 +125,22 @@ async fn rewrite(world: &World, pool: &Object, machine: &Object, hash: &str) -> 
         },
         "spec": spec,
     });
-    Ok(world.patch(Kind::Machine, machine.name(), &patch).await?)
+    Ok(world.patch(TestedKind::Machine, machine.name(), &patch).await?)
 }
 
 #[test]
 fn a_pool_is_released_and_migrated_again_without_a_restart() {
     const HASH: &str = "5e1f00d5";
-    scenario("a pool is released and migrated again").controllers(0).run(async |world| {
+    define_scenario("a pool is released and migrated again").controllers(0).run(async |world| {
         let pool = inherit(world).await?;
         let ours = world.add_controller().await?;
-        pool.until(taken_over()).await?;
+        pool.until(migration_completed()).await?;
         // A manual change would be reverted by any controller that writes the whole spec, so none is made.
         pool.edit(
             &json!({ "spec": { "virtualMachineTemplate": { "spec": { "memory": { "size": "2Gi" } } } } }),
         )
         .await?;
-        pool.until(status("restartPendingReplicas", 4)).await?;
+        pool.until(status_number("restartPendingReplicas", 4)).await?;
         for machine in pool.machines().await? {
             world.operate("Restart", &machine).await?;
         }
@@ -145,12 +156,12 @@ fn a_pool_is_released_and_migrated_again_without_a_restart() {
         for machine in &before {
             let names = references(machine);
             ensure!(names[0] == format!("{}-system", machine.name()), "{names:?}");
-            let kept = world.get(Kind::Disk, names[1]).await?;
+            let kept = world.get(TestedKind::Disk, names[1]).await?;
             let label = kept.label(labels::DISK_TEMPLATE);
             ensure!(kept.owner_uid() == pool.uid() && label == Some("work"), "{kept:?}");
         }
         let used: Vec<&str> = before.iter().flat_map(references).collect();
-        let free: Vec<Object> =
+        let free: Vec<JsonObject> =
             pool.disks().await?.into_iter().filter(|disk| !used.contains(&disk.name())).collect();
         ensure!(free.len() == 1, "{free:?}");
         ensure!(free[0].annotation(annotations::FREE_SINCE).is_some(), "{free:?}");
@@ -165,13 +176,13 @@ fn a_pool_is_released_and_migrated_again_without_a_restart() {
         let mut told = stored.at("/status").clone();
         told["desiredTemplateHash"] = json!(HASH);
         tell(world, &told).await?;
-        pool.holds(members(3), SETTLE).await?;
+        pool.holds(machine_count(3), SETTLE).await?;
         ensure!(disturbed(world, since).is_empty(), "{:?}", disturbed(world, since));
         // When the controller starts again, it writes each machine once, without a restart.
         let mark = world.audit()?.len();
         ours.restart().await?;
         let current = stored.text("/status/desiredTemplateHash").to_owned();
-        let marked = Condition::new("machines with the controller's markers", move |view| {
+        let marked = PoolPredicate::new("machines with the controller's markers", move |view| {
             view.live().all(|machine| markers(machine) == (&current, &current))
         });
         pool.until(marked.and(synced(3))).await?;
@@ -182,7 +193,10 @@ fn a_pool_is_released_and_migrated_again_without_a_restart() {
         }
         ensure!(!writes.iter().any(|write| write.contains("virtualdisks")), "{writes:#?}");
         ensure!(disturbed(world, since).is_empty(), "{:?}", disturbed(world, since));
-        ensure!(uids(&pool.machines().await?) == uids(&before), "machines were created or deleted");
+        ensure!(
+            object_uids(&pool.machines().await?) == object_uids(&before),
+            "machines were created or deleted"
+        );
         Ok::<_, anyhow::Error>(())
     });
 }
@@ -197,7 +211,7 @@ fn a_migration_completes_after_a_crash_of_the_controller() {
     /// The crashes: the number of writes before, and whether the next write is still handled.
     const DEATHS: [(usize, DropPoint); 3] =
         [(0, DropPoint::After), (1, DropPoint::Before), (1, DropPoint::After)];
-    scenario("a controller crashes during a migration").controllers(0).run(async |world| {
+    define_scenario("a controller crashes during a migration").controllers(0).run(async |world| {
         let options = ControllerOptions {
             lease_duration: Duration::from_secs(3),
             renew_interval: Duration::from_millis(500),
@@ -221,7 +235,7 @@ fn a_migration_completes_after_a_crash_of_the_controller() {
             tracing::info!(?moment, written = ?writes(world, mark)?, "the controller was killed");
         }
         controller.restart().await?;
-        pool.until(taken_over()).await?;
+        pool.until(migration_completed()).await?;
         world.settles().await?;
         // No write was repeated, and no machine was disturbed.
         let writes = writes(world, mark)?;
@@ -231,7 +245,7 @@ fn a_migration_completes_after_a_crash_of_the_controller() {
         ensure!(!writes.iter().any(|write| write.starts_with("delete")), "{writes:#?}");
         untouched(world, &pool, &before).await?;
         ensure!(disturbed(world, since).is_empty(), "{:?}", disturbed(world, since));
-        let young = world.get(Kind::Machine, YOUNG).await?;
+        let young = world.get(TestedKind::Machine, YOUNG).await?;
         ensure!(young.is_running() && references(&young).len() == 2, "{young:?}");
         Ok::<_, anyhow::Error>(())
     });

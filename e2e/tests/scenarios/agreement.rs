@@ -10,11 +10,11 @@ use std::time::Instant;
 use anyhow::Context;
 use futures::{StreamExt, stream};
 use serde_json::Value;
-use vmpool_e2e::scenario::scenario;
-use vmpool_engine::admission::Request;
+use vmpool_e2e::scenario::define_scenario;
+use vmpool_engine::admission::PoolRequest;
 
 use pools::{Random, fields, pool};
-use verdicts::{ADMIN, Cluster, Comparison, create_objects, of_create};
+use verdicts::{ADMIN, ClassesAndImages, VerdictComparison, create_objects, of_create};
 
 /// Default number of pools (`VMPOOL_AGREEMENT_POOLS`). A quarter of it is the number of changes of
 /// pools.
@@ -32,22 +32,24 @@ fn pools_to_try() -> anyhow::Result<usize> {
 
 #[test]
 fn rules_and_api_server_give_the_same_responses_for_new_pools() {
-    scenario("rules and API server agree about new pools").guarded().controllers(0).run(async |world| {
-        let count = pools_to_try()?;
-        create_objects(world).await?;
-        let cluster = Cluster::read(world).await?;
-        let (fields, mut random) = (fields(), Random(5));
-        let pools: Vec<Value> = (0..count).map(|_| pool(world, &fields, &mut random)).collect();
-        let begun = Instant::now();
-        let answers = stream::iter(&pools).map(async |pool| (pool, of_create(world, pool).await));
-        let mut answers = std::pin::pin!(answers.buffer_unordered(IN_FLIGHT));
-        let mut comparison = Comparison::default();
-        while let Some((pool, response)) = answers.next().await {
-            let verdict = cluster.verdict(Request { user: ADMIN, old: None, new: pool });
-            comparison.add(verdict.as_deref(), response?.as_deref(), || pool.to_string());
-        }
-        println!("within {:.1} s", begun.elapsed().as_secs_f32());
-        // Rules that the schema cannot contain.
-        comparison.finish("pools", count, &["W12a", "W2", "W4", "W5", "W6", "W7"])
-    });
+    define_scenario("rules and API server agree about new pools").guarded().controllers(0).run(
+        async |world| {
+            let count = pools_to_try()?;
+            create_objects(world).await?;
+            let cluster = ClassesAndImages::read(world).await?;
+            let (fields, mut random) = (fields(), Random(5));
+            let pools: Vec<Value> = (0..count).map(|_| pool(world, &fields, &mut random)).collect();
+            let begun = Instant::now();
+            let answers = stream::iter(&pools).map(async |pool| (pool, of_create(world, pool).await));
+            let mut answers = std::pin::pin!(answers.buffer_unordered(IN_FLIGHT));
+            let mut comparison = VerdictComparison::default();
+            while let Some((pool, response)) = answers.next().await {
+                let verdict = cluster.verdict(PoolRequest { user: ADMIN, old: None, new: pool });
+                comparison.add(verdict.as_deref(), response?.as_deref(), || pool.to_string());
+            }
+            println!("within {:.1} s", begun.elapsed().as_secs_f32());
+            // Rules that the schema cannot contain.
+            comparison.finish("pools", count, &["W12a", "W2", "W4", "W5", "W6", "W7"])
+        },
+    );
 }

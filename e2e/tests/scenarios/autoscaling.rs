@@ -3,29 +3,29 @@
 use anyhow::ensure;
 use serde_json::{Value, json};
 use vmpool_api::v1alpha2::API_VERSION;
-use vmpool_e2e::autoscaling::{at_once, autoscale, cpu};
-use vmpool_e2e::scenario::scenario;
-use vmpool_e2e::world::condition::{live_members, ready_replicas, status};
-use vmpool_e2e::world::{DEADLINE, Policy, Pool, SETTLE, World};
-use vmpool_invariants::object::Kind;
+use vmpool_e2e::autoscaling::{at_once, cpu_metric, create_pool_autoscaler};
+use vmpool_e2e::scenario::define_scenario;
+use vmpool_e2e::world::condition::{live_members, ready_replicas, status_number};
+use vmpool_e2e::world::{DEADLINE, PoolHandle, PoolScaleDownPolicy, SETTLE, ScenarioWorld};
+use vmpool_invariants::object::TestedKind;
 use vmpool_test_cluster::poll;
 
 /// The metric for the length of a pool's work queue.
 const QUEUE: &str = "queue_length";
 
 /// Ten jobs per machine.
-fn queue(pool: &Pool<'_>) -> Value {
+fn queue(pool: &PoolHandle<'_>) -> Value {
     json!({ "type": "Object", "object": {
-        "describedObject": { "apiVersion": API_VERSION, "kind": Kind::Pool.name(), "name": pool.name() },
+        "describedObject": { "apiVersion": API_VERSION, "kind": TestedKind::Pool.name(), "name": pool.name() },
         "metric": { "name": QUEUE },
         "target": { "type": "AverageValue", "averageValue": "10" },
     } })
 }
 
 /// Messages of the autoscaler's events with this reason.
-fn events(world: &World, reason: &str) -> Vec<String> {
+fn events(world: &ScenarioWorld, reason: &str) -> Vec<String> {
     let state = world.recorder().state();
-    let of_autoscaler = state.all(Kind::Event).filter(|event| {
+    let of_autoscaler = state.all(TestedKind::Event).filter(|event| {
         event.text("/reason") == reason && event.text("/involvedObject/kind") == "HorizontalPodAutoscaler"
     });
     of_autoscaler.map(|event| event.text("/message").to_owned()).collect()
@@ -33,30 +33,30 @@ fn events(world: &World, reason: &str) -> Vec<String> {
 
 #[test]
 fn an_autoscaler_scales_a_pool_up_and_down_on_cpu() {
-    scenario("an autoscaler scales a pool on CPU").guarded().run(async |world| {
+    define_scenario("an autoscaler scales a pool on CPU").guarded().run(async |world| {
         // Given a pool of one machine with an autoscaler,
         let pool = world.pool("web").replicas(1).ready().await?;
         let metrics = world.installation().guard()?.metrics();
         metrics.set_cpu(world.namespace(), 100);
-        autoscale(world, &pool, cpu(), at_once()).await?;
+        create_pool_autoscaler(world, &pool, cpu_metric(), at_once()).await?;
         // when the CPU usage is high, the autoscaler scales the pool up,
         metrics.set_cpu(world.namespace(), 400);
         pool.until(ready_replicas(4)).await?;
         // and when it is low, the autoscaler scales the pool down.
         metrics.set_cpu(world.namespace(), 150);
         pool.until(ready_replicas(2)).await?;
-        pool.holds(status("replicas", 2), SETTLE).await?;
+        pool.holds(status_number("replicas", 2), SETTLE).await?;
         Ok::<_, anyhow::Error>(())
     });
 }
 
 #[test]
 fn an_autoscaler_scales_a_pool_up_and_down_on_a_queue_length() {
-    scenario("an autoscaler scales a pool on a queue").guarded().run(async |world| {
-        let pool = world.pool("workers").policy(Policy::OldestFirst).replicas(1).ready().await?;
+    define_scenario("an autoscaler scales a pool on a queue").guarded().run(async |world| {
+        let pool = world.pool("workers").policy(PoolScaleDownPolicy::OldestFirst).replicas(1).ready().await?;
         let metrics = world.installation().guard()?.metrics();
         metrics.set_custom(world.namespace(), QUEUE, 30);
-        autoscale(world, &pool, queue(&pool), at_once()).await?;
+        create_pool_autoscaler(world, &pool, queue(&pool), at_once()).await?;
         pool.until(ready_replicas(3)).await?;
         metrics.set_custom(world.namespace(), QUEUE, 5);
         pool.until(ready_replicas(1)).await?;
@@ -66,16 +66,16 @@ fn an_autoscaler_scales_a_pool_up_and_down_on_a_queue_length() {
 
 #[test]
 fn an_autoscaler_scales_an_explicit_pool_only_up() {
-    scenario("an autoscaler scales an Explicit pool only up").guarded().run(async |world| {
-        let pool = world.pool("runners").policy(Policy::Explicit).replicas(1).ready().await?;
+    define_scenario("an autoscaler scales an Explicit pool only up").guarded().run(async |world| {
+        let pool = world.pool("runners").policy(PoolScaleDownPolicy::Explicit).replicas(1).ready().await?;
         let metrics = world.installation().guard()?.metrics();
         metrics.set_cpu(world.namespace(), 300);
-        autoscale(world, &pool, cpu(), at_once()).await?;
+        create_pool_autoscaler(world, &pool, cpu_metric(), at_once()).await?;
         pool.until(ready_replicas(3)).await?;
         // When the CPU usage is low,
         metrics.set_cpu(world.namespace(), 20);
         // then the autoscaler tries to scale down, is refused, and reports the webhook's message,
-        poll::until(
+        poll::poll_until(
             || "the autoscaler reports the refusal".to_owned(),
             DEADLINE,
             async || {
@@ -102,11 +102,11 @@ fn an_autoscaler_scales_an_explicit_pool_only_up() {
 
 #[test]
 fn an_autoscaler_with_disabled_scale_down_does_not_try() {
-    scenario("an autoscaler with disabled scale-down does not try").guarded().run(async |world| {
-        let pool = world.pool("runners").policy(Policy::Explicit).replicas(1).ready().await?;
+    define_scenario("an autoscaler with disabled scale-down does not try").guarded().run(async |world| {
+        let pool = world.pool("runners").policy(PoolScaleDownPolicy::Explicit).replicas(1).ready().await?;
         let metrics = world.installation().guard()?.metrics();
         metrics.set_cpu(world.namespace(), 200);
-        autoscale(world, &pool, cpu(), json!({ "selectPolicy": "Disabled" })).await?;
+        create_pool_autoscaler(world, &pool, cpu_metric(), json!({ "selectPolicy": "Disabled" })).await?;
         pool.until(ready_replicas(2)).await?;
         metrics.set_cpu(world.namespace(), 20);
         pool.holds(live_members(2), SETTLE * 2).await?;

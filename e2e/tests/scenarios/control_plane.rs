@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use vmpool_test_cluster::control_plane::{AuditEntry, AuditMark, ControlPlane, Options, Restart, by_user};
+use vmpool_test_cluster::control_plane::{
+    AuditEntry, AuditMark, ControlPlane, ControlPlaneOptions, RestartMethod, by_user,
+};
 use vmpool_test_cluster::poll;
 
 use crate::with_control_plane;
@@ -18,7 +20,7 @@ fn the_control_plane_responds_counts_and_audits_requests() {
         let before = cluster.metrics().await?;
         cluster.kubectl(&["create", "configmap", "counted"]).await?;
         // then the counters and the audit log contain the request, at most a moment after the response.
-        let counted = poll::until(
+        let counted = poll::poll_until(
             || "the create is counted".to_owned(),
             Duration::from_secs(10),
             async || {
@@ -27,7 +29,7 @@ fn the_control_plane_responds_counts_and_audits_requests() {
             },
         );
         counted.await?;
-        let logged = poll::until(
+        let logged = poll::poll_until(
             || "the create is in the log".to_owned(),
             Duration::from_secs(10),
             async || {
@@ -72,11 +74,14 @@ fn accounts_have_only_their_granted_permissions() {
 fn the_control_plane_survives_restarts_of_the_api_server_and_leaves_no_files() {
     with_control_plane(async |_shared| {
         // Given a separate control plane with a stored object,
-        let cluster =
-            ControlPlane::start(Options { name: "restarts".to_owned(), ..Options::default() }).await?;
+        let cluster = ControlPlane::start(ControlPlaneOptions {
+            name: "restarts".to_owned(),
+            ..ControlPlaneOptions::default()
+        })
+        .await?;
         cluster.kubectl(&["create", "configmap", "kept"]).await?;
         // when the API server restarts, gracefully and after a kill,
-        for how in [Restart::Graceful, Restart::Killed] {
+        for how in [RestartMethod::Graceful, RestartMethod::Killed] {
             cluster.restart_api_server(how).await?;
             // then the object still exists,
             cluster.kubectl(&["get", "configmap", "kept"]).await?;

@@ -7,23 +7,24 @@ use anyhow::{Context as _, ensure};
 use rstest::rstest;
 use serde_json::json;
 use vmpool_api::{annotations, labels};
-use vmpool_e2e::scenario::scenario;
+use vmpool_e2e::scenario::define_scenario;
 use vmpool_e2e::world::condition::{
-    Condition, View, disks, event, live_members, members, no_condition, not, ready_replicas,
+    PoolPredicate, PoolView, disk_count, live_members, machine_count, negate_condition, no_condition,
+    pool_event, ready_replicas,
 };
-use vmpool_e2e::world::{Pool, SETTLE};
-use vmpool_invariants::object::{Kind, Object};
+use vmpool_e2e::world::{PoolHandle, SETTLE};
+use vmpool_invariants::object::{JsonObject, TestedKind};
 
 const MOUNT_LOG: &str = "simulator.vmpool.dev/mount-log";
 
 /// The disks of a template.
-fn of_template<'a>(view: View<'a>, template: &str) -> Vec<&'a Object> {
+fn of_template<'a>(view: PoolView<'a>, template: &str) -> Vec<&'a JsonObject> {
     view.disks().into_iter().filter(|disk| disk.label(labels::DISK_TEMPLATE) == Some(template)).collect()
 }
 
 /// This number of disks of a template are free and have the annotation with the time.
-fn stamped(template: &'static str, count: usize) -> Condition {
-    Condition::new(format!("{count} free disks of {template}"), move |view| {
+fn stamped(template: &'static str, count: usize) -> PoolPredicate {
+    PoolPredicate::new(format!("{count} free disks of {template}"), move |view| {
         of_template(view, template)
             .iter()
             .filter(|disk| disk.annotation(annotations::FREE_SINCE).is_some())
@@ -33,29 +34,29 @@ fn stamped(template: &'static str, count: usize) -> Condition {
 }
 
 /// This number of disks of a template exist.
-fn filling(template: &'static str, count: usize) -> Condition {
-    Condition::new(format!("{count} disks of {template}"), move |view| {
+fn filling(template: &'static str, count: usize) -> PoolPredicate {
+    PoolPredicate::new(format!("{count} disks of {template}"), move |view| {
         of_template(view, template).len() == count
     })
 }
 
-async fn disks_of(pool: &Pool<'_>, template: &str) -> anyhow::Result<Vec<Object>> {
+async fn disks_of(pool: &PoolHandle<'_>, template: &str) -> anyhow::Result<Vec<JsonObject>> {
     let disks = pool.disks().await?;
     Ok(disks.into_iter().filter(|disk| disk.label(labels::DISK_TEMPLATE) == Some(template)).collect())
 }
 
-fn uids(objects: &[Object]) -> BTreeSet<&str> {
-    objects.iter().map(Object::uid).collect()
+fn uids(objects: &[JsonObject]) -> BTreeSet<&str> {
+    objects.iter().map(JsonObject::uid).collect()
 }
 
 /// UIDs of the machines that have used a disk.
-fn log(disk: &Object) -> Vec<&str> {
+fn log(disk: &JsonObject) -> Vec<&str> {
     disk.annotation(MOUNT_LOG).unwrap_or_default().split(',').filter(|uid| !uid.is_empty()).collect()
 }
 
 #[test]
 fn a_retained_disk_is_allocated_to_a_new_machine_with_its_data() {
-    scenario("a retained disk is allocated to a new machine").run(async |world| {
+    define_scenario("a retained disk is allocated to a new machine").run(async |world| {
         // Given a pool whose machines have a retained disk,
         let pool = world.pool("web").replicas(2).disk("root").retained("cache", 0, "10m").ready().await?;
         let caches = disks_of(&pool, "cache").await?;
@@ -63,9 +64,9 @@ fn a_retained_disk_is_allocated_to_a_new_machine_with_its_data() {
             pool.machines().await?.iter().map(|machine| machine.uid().to_owned()).collect();
         // when the pool is scaled to zero,
         pool.scale(0).await?;
-        pool.until(members(0).and(disks(2)).and(stamped("cache", 2))).await?;
+        pool.until(machine_count(0).and(disk_count(2)).and(stamped("cache", 2))).await?;
         // then the retained disks remain,
-        pool.holds(disks(2), SETTLE).await?;
+        pool.holds(disk_count(2), SETTLE).await?;
         // and are allocated to the machines of a later scale-up, one each.
         pool.scale(2).await?;
         pool.until(ready_replicas(2).and(filling("cache", 2)).and(stamped("cache", 0))).await?;
@@ -79,14 +80,14 @@ fn a_retained_disk_is_allocated_to_a_new_machine_with_its_data() {
             assert_eq!(log.len(), 2, "{} was used by {log:?}", disk.name());
             assert!(first.contains(log[0]) && second.contains(log[1]), "{log:?}");
         }
-        pool.until(event("DiskReused")).await?;
+        pool.until(pool_event("DiskReused")).await?;
         Ok::<_, anyhow::Error>(())
     });
 }
 
 #[test]
 fn an_idle_pool_deletes_old_free_disks_and_keeps_the_newest() {
-    scenario("an idle pool deletes old free disks and keeps the newest").run(async |world| {
+    define_scenario("an idle pool deletes old free disks and keeps the newest").run(async |world| {
         let pool = world.pool("web").replicas(3).disk("root").retained("cache", 1, "2s").ready().await?;
         pool.scale(2).await?;
         pool.until(stamped("cache", 1)).await?;
@@ -114,13 +115,13 @@ fn an_idle_pool_deletes_old_free_disks_and_keeps_the_newest() {
 
 #[test]
 fn a_leader_killed_during_disk_allocation_allocates_no_disk_twice() {
-    scenario("a leader killed during disk allocation allocates no disk twice").controllers(2).run(
+    define_scenario("a leader killed during disk allocation allocates no disk twice").controllers(2).run(
         async |world| {
             let pool = world.pool("web").replicas(6).disk("root").retained("cache", 0, "10m").ready().await?;
             pool.scale(0).await?;
-            pool.until(members(0).and(stamped("cache", 6))).await?;
+            pool.until(machine_count(0).and(stamped("cache", 6))).await?;
             // When the leader is killed during the allocation,
-            let claimed = Condition::new("an allocated disk", |view| {
+            let claimed = PoolPredicate::new("an allocated disk", |view| {
                 view.disks().iter().any(|disk| disk.annotation(annotations::CLAIMED_BY).is_some())
             });
             pool.scale(6).await?;
@@ -147,14 +148,14 @@ fn a_leader_killed_during_disk_allocation_allocates_no_disk_twice() {
 
 #[test]
 fn a_disk_attached_to_a_foreign_machine_is_not_free() {
-    scenario("a disk attached to a foreign machine is not free").run(async |world| {
+    define_scenario("a disk attached to a foreign machine is not free").run(async |world| {
         let pool = world.pool("web").replicas(1).disk("root").retained("cache", 0, "1s").ready().await?;
         let cache = disks_of(&pool, "cache").await?.remove(0);
         // Given a foreign machine that refers to the disk,
         let visitor = world.foreign_machine_on("visitor", &cache).await?;
         // when the pool's machine is removed,
         pool.scale(0).await?;
-        pool.until(members(0)).await?;
+        pool.until(machine_count(0)).await?;
         // then the disk is neither deleted nor allocated.
         pool.holds(filling("cache", 1).and(stamped("cache", 0)), Duration::from_secs(4)).await?;
         pool.scale(1).await?;
@@ -166,8 +167,8 @@ fn a_disk_attached_to_a_foreign_machine_is_not_free() {
     });
 }
 
-fn size(template: &'static str, size: &'static str) -> Condition {
-    Condition::new(format!("all disks of {template} request {size}"), move |view| {
+fn size(template: &'static str, size: &'static str) -> PoolPredicate {
+    PoolPredicate::new(format!("all disks of {template} request {size}"), move |view| {
         let disks = of_template(view, template);
         !disks.is_empty() && disks.iter().all(|disk| disk.text("/spec/persistentVolumeClaim/size") == size)
     })
@@ -175,7 +176,7 @@ fn size(template: &'static str, size: &'static str) -> Condition {
 
 #[test]
 fn disks_expand_with_their_template_and_never_shrink() {
-    scenario("disks expand with their template and never shrink").run(async |world| {
+    define_scenario("disks expand with their template and never shrink").run(async |world| {
         let pool = world.pool("web").replicas(2).disk("root").retained("cache", 0, "10m").ready().await?;
         let templates = |size: &str| {
             let disk = |name: &str| json!({ "name": name, "spec": {
@@ -186,7 +187,7 @@ fn disks_expand_with_their_template_and_never_shrink() {
             json!({ "spec": { "virtualDiskTemplates": [disk("root"), cache] } })
         };
         pool.edit(&templates("1Gi")).await?;
-        pool.until(size("root", "1Gi").and(size("cache", "1Gi")).and(event("DiskResized"))).await?;
+        pool.until(size("root", "1Gi").and(size("cache", "1Gi")).and(pool_event("DiskResized"))).await?;
         pool.edit(&templates("512Mi")).await?;
         pool.holds(size("root", "1Gi").and(size("cache", "1Gi")), SETTLE).await?;
         pool.until(ready_replicas(2)).await?;
@@ -195,15 +196,15 @@ fn disks_expand_with_their_template_and_never_shrink() {
 }
 
 /// All live machines run and refer to this number of disks.
-fn devices(count: usize) -> Condition {
-    Condition::new(format!("running machines with {count} disks each"), move |view| {
+fn devices(count: usize) -> PoolPredicate {
+    PoolPredicate::new(format!("running machines with {count} disks each"), move |view| {
         view.live().all(|machine| machine.is_running() && machine.disk_references().count() == count)
     })
 }
 
 #[test]
 fn an_added_or_removed_disk_template_is_applied_to_running_machines() {
-    scenario("an added or removed disk template is applied").run(async |world| {
+    define_scenario("an added or removed disk template is applied").run(async |world| {
         let pool = world.pool("web").replicas(2).disk("root").ready().await?;
         let before = pool.machines().await?;
         // When a template is added, every machine gets a disk of it without a restart,
@@ -232,7 +233,7 @@ fn an_added_or_removed_disk_template_is_applied_to_running_machines() {
 
 #[test]
 fn a_failed_disk_is_replaced_when_its_machine_does_not_run() {
-    scenario("a failed disk is replaced when its machine does not run").run(async |world| {
+    define_scenario("a failed disk is replaced when its machine does not run").run(async |world| {
         // Given a platform that fails to provision the first disk,
         world.knob("fail-provisioning", "1").await?;
         let pool = world.pool("web").replicas(1).retained("cache", 0, "10m").create().await?;
@@ -240,7 +241,7 @@ fn a_failed_disk_is_replaced_when_its_machine_does_not_run() {
         pool.until_within(ready_replicas(1), Duration::from_secs(90)).await?;
         let machine = pool.machine(0).await?;
         let used: Vec<&str> = machine.disk_references().collect();
-        let disk = world.get(Kind::Disk, used[0]).await?;
+        let disk = world.get(TestedKind::Disk, used[0]).await?;
         assert_ne!(disk.phase(), "Failed");
         Ok::<_, anyhow::Error>(())
     });
@@ -250,11 +251,11 @@ fn a_failed_disk_is_replaced_when_its_machine_does_not_run() {
 #[case::in_words("a disk of the virtual machine is on node n1, which cannot run it")]
 #[case::in_a_code("zone mismatch (code 17)")]
 fn a_free_disk_refused_without_its_name_in_the_message_is_kept(#[case] message: &'static str) {
-    scenario("a free disk refused without its name is kept").run(async |world| {
+    define_scenario("a free disk refused without its name is kept").run(async |world| {
         // Given a free disk, and a platform that cannot start a machine with it,
         let pool = world.pool("web").replicas(1).disk("root").retained("cache", 0, "10m").ready().await?;
         pool.scale(0).await?;
-        pool.until(members(0).and(stamped("cache", 1))).await?;
+        pool.until(machine_count(0).and(stamped("cache", 1))).await?;
         let cache = disks_of(&pool, "cache").await?.remove(0);
         let refusal = world.refuse_machines_on(cache.name(), message).await?;
         // when the pool is scaled up, then the machine gets a new disk after some refusals,
@@ -269,19 +270,19 @@ fn a_free_disk_refused_without_its_name_in_the_message_is_kept(#[case] message: 
 
 #[test]
 fn a_failed_ephemeral_disk_is_reported_and_replaced() {
-    scenario("a failed ephemeral disk is reported and replaced").run(async |world| {
+    define_scenario("a failed ephemeral disk is reported and replaced").run(async |world| {
         // Given a platform that fails to provision the first two disks,
         world.knob("fail-provisioning", "2").await?;
         let pool = world.pool("web").replicas(1).disk("root").create().await?;
         // then the condition contains the failed disk and its machine,
-        let reported = Condition::new("a reported failed disk", |view| {
+        let reported = PoolPredicate::new("a reported failed disk", |view| {
             let failure = view.pool().and_then(|pool| pool.condition("ReplicaFailure"));
             let message = failure.and_then(|failure| failure["message"].as_str()).unwrap_or_default();
             view.members().iter().any(|machine| message.contains(machine.name())) && message.contains("-root")
         });
         pool.sees(reported).await?;
         // and the machine gets another disk and runs; failed disks are deleted.
-        let alone = Condition::new("one disk, which has not failed", |view| {
+        let alone = PoolPredicate::new("one disk, which has not failed", |view| {
             let disks = view.disks();
             disks.len() == 1 && disks.iter().all(|disk| disk.phase() == "Ready")
         });
@@ -295,7 +296,7 @@ fn a_failed_ephemeral_disk_is_reported_and_replaced() {
 /// it is slow, so that a pool which repairs its machines has all the time to create the disk in between.
 #[test]
 fn a_disk_that_the_platform_restores_is_not_created_in_between() {
-    scenario("a disk that the platform restores").run(async |world| {
+    define_scenario("a disk that the platform restores").run(async |world| {
         let pool = world.pool("desk").replicas(1).disk("root").retained("home", 1, "1h").ready().await?;
         let machine = pool.machine(0).await?;
         world.operate("Stop", &machine).await?;
@@ -305,9 +306,9 @@ fn a_disk_that_the_platform_restores_is_not_created_in_between() {
         for disk in &disks {
             let mark = "virtualization.deckhouse.io/vmoprestoredeleted";
             let marked = json!({ "metadata": { "annotations": { mark: "restore-1" } } });
-            let marked = world.patch(Kind::Disk, disk.name(), &marked).await?;
+            let marked = world.patch(TestedKind::Disk, disk.name(), &marked).await?;
             world.delete(&marked).await?;
-            pool.until(not(has_disk(disk))).await?;
+            pool.until(negate_condition(has_disk(disk))).await?;
             pool.holds(no_disk_named(disk.name()), Duration::from_secs(8)).await?;
 
             let mut restored = marked.value().clone();
@@ -318,32 +319,35 @@ fn a_disk_that_the_platform_restores_is_not_created_in_between() {
                 "annotations": { "virtualization.deckhouse.io/vmoprestore": "restore-1" },
             });
             restored.as_object_mut().context("no disk")?.remove("status");
-            let restored = world.post(Kind::Disk, &restored).await?;
+            let restored = world.post(TestedKind::Disk, &restored).await?;
             let owner = disk.value()["metadata"]["ownerReferences"][0]["uid"].clone();
             let name = disk.name().to_owned();
-            pool.until(Condition::new("the restored disk has its owner again", move |view| {
+            pool.until(PoolPredicate::new("the restored disk has its owner again", move |view| {
                 view.disks().iter().any(|disk| {
                     disk.name() == name && disk.value()["metadata"]["ownerReferences"][0]["uid"] == owner
                 })
             }))
             .await?;
-            let now = world.get(Kind::Disk, disk.name()).await?;
+            let now = world.get(TestedKind::Disk, disk.name()).await?;
             ensure!(now.uid() == restored.uid(), "the restored disk was replaced: {now:?}");
         }
         world.operate("Start", &machine).await?;
-        pool.until(ready_replicas(1).and(no_condition("ReplicaFailure")).and(event("DiskRestored"))).await?;
+        pool.until(ready_replicas(1).and(no_condition("ReplicaFailure")).and(pool_event("DiskRestored")))
+            .await?;
         Ok(())
     });
 }
 
-fn has_disk(disk: &Object) -> Condition {
+fn has_disk(disk: &JsonObject) -> PoolPredicate {
     let uid = disk.uid().to_owned();
-    Condition::new(format!("disk {}", disk.name()), move |view| view.state.get(Kind::Disk, &uid).is_some())
+    PoolPredicate::new(format!("disk {}", disk.name()), move |view| {
+        view.state.get(TestedKind::Disk, &uid).is_some()
+    })
 }
 
-fn no_disk_named(name: &str) -> Condition {
+fn no_disk_named(name: &str) -> PoolPredicate {
     let name = name.to_owned();
-    Condition::new(format!("no disk {name}"), move |view| {
-        view.state.all(Kind::Disk).all(|disk| disk.name() != name)
+    PoolPredicate::new(format!("no disk {name}"), move |view| {
+        view.state.all(TestedKind::Disk).all(|disk| disk.name() != name)
     })
 }

@@ -4,47 +4,53 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use vmpool_api::{annotations, labels};
-use vmpool_e2e::scenario::scenario;
-use vmpool_e2e::world::condition::{Condition, condition, disks, event, members, ready_replicas};
-use vmpool_e2e::world::{Pool, SETTLE, World};
-use vmpool_invariants::object::{Kind, Object};
+use vmpool_e2e::scenario::define_scenario;
+use vmpool_e2e::world::condition::{
+    PoolPredicate, disk_count, machine_count, pool_condition, pool_event, ready_replicas,
+};
+use vmpool_e2e::world::{PoolHandle, SETTLE, ScenarioWorld};
+use vmpool_invariants::object::{JsonObject, TestedKind};
 
 /// Timeout of a repair, which consists of several steps of the controller and the platform.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The disk of template `cache` that a machine refers to.
-async fn cache_of(pool: &Pool<'_>, machine: &Object) -> anyhow::Result<Object> {
+async fn cache_of(pool: &PoolHandle<'_>, machine: &JsonObject) -> anyhow::Result<JsonObject> {
     let disks = pool.disks().await?.into_iter();
     let mut caches = disks.filter(|disk| disk.label(labels::DISK_TEMPLATE) == Some("cache"));
-    let has = |disk: &Object| machine.disk_references().any(|name| name == disk.name());
+    let has = |disk: &JsonObject| machine.disk_references().any(|name| name == disk.name());
     Ok(caches.find(has).expect("each machine has one"))
 }
 
 /// Changes the devices of a machine as a user.
-async fn refer(world: &World, machine: &Object, edit: impl FnOnce(&mut Vec<Value>)) -> anyhow::Result<()> {
+async fn refer(
+    world: &ScenarioWorld,
+    machine: &JsonObject,
+    edit: impl FnOnce(&mut Vec<Value>),
+) -> anyhow::Result<()> {
     let mut devices = machine.at("/spec/blockDeviceRefs").as_array().cloned().unwrap_or_default();
     edit(&mut devices);
     let patch = json!({ "spec": { "blockDeviceRefs": devices } });
-    world.patch(Kind::Machine, machine.name(), &patch).await?;
+    world.patch(TestedKind::Machine, machine.name(), &patch).await?;
     Ok(())
 }
 
 /// The machine runs and refers to exactly these disks.
-fn on(machine: &Object, disks: Vec<String>) -> Condition {
+fn on(machine: &JsonObject, disks: Vec<String>) -> PoolPredicate {
     let name = machine.name().to_owned();
-    Condition::new(format!("{name} on {disks:?}"), move |view| {
-        let refers = |machine: &&Object| machine.disk_references().eq(disks.iter().map(String::as_str));
+    PoolPredicate::new(format!("{name} on {disks:?}"), move |view| {
+        let refers = |machine: &&JsonObject| machine.disk_references().eq(disks.iter().map(String::as_str));
         view.live().any(|machine| machine.name() == name && machine.is_running() && refers(&machine))
     })
 }
 
-fn references(machine: &Object) -> Vec<String> {
+fn references(machine: &JsonObject) -> Vec<String> {
     machine.disk_references().map(str::to_owned).collect()
 }
 
 #[test]
 fn two_machines_edited_to_share_a_disk_get_their_own_disks_back() {
-    scenario("two machines edited to share a disk").run(async |world| {
+    define_scenario("two machines edited to share a disk").run(async |world| {
         // Given two running machines, each with its own cache,
         let pool = world.pool("web").replicas(2).disk("root").retained("cache", 0, "10m").ready().await?;
         let (first, second) = (pool.machine(0).await?, pool.machine(1).await?);
@@ -53,12 +59,12 @@ fn two_machines_edited_to_share_a_disk_get_their_own_disks_back() {
         refer(world, &second, |devices| devices[1]["name"] = json!(shared.name())).await?;
         // then the second one gets its own cache back,
         let own = on(&second, references(&second)).and(on(&first, references(&first)));
-        pool.until_within(event("DiskDetached").and(own.clone()), PATIENCE).await?;
+        pool.until_within(pool_event("DiskDetached").and(own.clone()), PATIENCE).await?;
         // and when a user adds the disk to the devices of the second one, the device is removed.
         let added = json!({ "kind": "VirtualDisk", "name": shared.name() });
         refer(world, &second, |devices| devices.push(added)).await?;
-        pool.until_within(own.and(condition("Synced", "True", "PoolSynced")), PATIENCE).await?;
-        pool.holds(disks(4).and(ready_replicas(2)), SETTLE).await?;
+        pool.until_within(own.and(pool_condition("Synced", "True", "PoolSynced")), PATIENCE).await?;
+        pool.holds(disk_count(4).and(ready_replicas(2)), SETTLE).await?;
         let now = pool.machine(0).await?;
         assert_eq!(now.at("/spec"), first.at("/spec"), "the machine that uses the disk was not changed");
         Ok::<_, anyhow::Error>(())
@@ -67,7 +73,7 @@ fn two_machines_edited_to_share_a_disk_get_their_own_disks_back() {
 
 #[test]
 fn a_manually_detached_disk_is_kept_until_its_machine_is_removed() {
-    scenario("a manually detached disk is kept despite its ttl").run(async |world| {
+    define_scenario("a manually detached disk is kept despite its ttl").run(async |world| {
         let pool = world.pool("web").replicas(1).disk("root").retained("cache", 0, "1s").ready().await?;
         let machine = pool.machine(0).await?;
         let cache = cache_of(&pool, &machine).await?;
@@ -76,47 +82,48 @@ fn a_manually_detached_disk_is_kept_until_its_machine_is_removed() {
         // When a user detaches the cache of a running machine,
         refer(world, &machine, |devices| devices.retain(|device| device["name"] != cache.name())).await?;
         // then the pool reports it, does not attach the cache again, and keeps it.
-        let told = condition("Synced", "False", "DiskDetachedByHand").and(event("DiskDetachedByHand"));
+        let told =
+            pool_condition("Synced", "False", "DiskDetachedByHand").and(pool_event("DiskDetachedByHand"));
         pool.until(told.clone()).await?;
         let synced = pool.get().await?.condition("Synced").cloned().unwrap_or_default();
         let message = synced["message"].as_str().unwrap_or_default().to_owned();
         assert!(message.contains(cache.name()) && message.contains(machine.name()), "{message}");
-        pool.holds(told.and(disks(2)).and(on(&machine, root)), Duration::from_secs(8)).await?;
+        pool.holds(told.and(disk_count(2)).and(on(&machine, root)), Duration::from_secs(8)).await?;
         // The user can attach it again,
-        let stripped = world.get(Kind::Machine, machine.name()).await?;
+        let stripped = world.get(TestedKind::Machine, machine.name()).await?;
         let device = json!({ "kind": "VirtualDisk", "name": cache.name() });
         refer(world, &stripped, |devices| devices.push(device)).await?;
-        pool.until(condition("Synced", "True", "PoolSynced")).await?;
+        pool.until(pool_condition("Synced", "True", "PoolSynced")).await?;
         refer(world, &stripped, |_| {}).await?;
-        pool.until(condition("Synced", "False", "DiskDetachedByHand")).await?;
+        pool.until(pool_condition("Synced", "False", "DiskDetachedByHand")).await?;
         // and when the machine is removed, the disk is free and is deleted.
         pool.scale(0).await?;
-        pool.until_within(members(0).and(disks(0)), Duration::from_secs(90)).await?;
+        pool.until_within(machine_count(0).and(disk_count(0)), Duration::from_secs(90)).await?;
         Ok::<_, anyhow::Error>(())
     });
 }
 
 #[test]
 fn an_implausible_time_in_the_annotation_deletes_no_disk() {
-    scenario("an implausible time in the annotation deletes no disk").run(async |world| {
+    define_scenario("an implausible time in the annotation deletes no disk").run(async |world| {
         let pool = world.pool("web").replicas(1).disk("root").retained("cache", 0, "10m").ready().await?;
         pool.scale(0).await?;
-        let stamped = Condition::new("a free cache", |view| {
+        let stamped = PoolPredicate::new("a free cache", |view| {
             view.disks().iter().any(|disk| disk.annotation(annotations::FREE_SINCE).is_some())
         });
-        pool.until(members(0).and(disks(1)).and(stamped)).await?;
+        pool.until(machine_count(0).and(disk_count(1)).and(stamped)).await?;
         for stamp in ["0001-01-01T00:00:00Z", "2001-01-01T00:00:00Z", "2999-01-01T00:00:00Z"] {
             let disk = pool.disks().await?.remove(0);
             let patch = json!({ "metadata": { "annotations": { annotations::FREE_SINCE: stamp } } });
-            world.patch(Kind::Disk, disk.name(), &patch).await?;
-            let corrected = Condition::new(format!("{stamp} is corrected"), move |view| {
+            world.patch(TestedKind::Disk, disk.name(), &patch).await?;
+            let corrected = PoolPredicate::new(format!("{stamp} is corrected"), move |view| {
                 let stamps =
                     || view.disks().into_iter().filter_map(|disk| disk.annotation(annotations::FREE_SINCE));
                 stamps().count() == 1 && stamps().all(|now| now != stamp)
             });
             pool.until(corrected).await?;
         }
-        pool.holds(disks(1), Duration::from_secs(4)).await?;
+        pool.holds(disk_count(1), Duration::from_secs(4)).await?;
         Ok::<_, anyhow::Error>(())
     });
 }

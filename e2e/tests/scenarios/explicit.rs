@@ -4,17 +4,17 @@ use anyhow::{Context, ensure};
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use vmpool_api::v1alpha2::API_VERSION;
-use vmpool_e2e::scenario::scenario;
+use vmpool_e2e::scenario::define_scenario;
 use vmpool_e2e::world::condition::{live_members, ready_replicas};
-use vmpool_e2e::world::{Policy, Pool, SETTLE, World};
-use vmpool_invariants::object::Kind;
-use vmpool_test_cluster::error::chain;
+use vmpool_e2e::world::{PoolHandle, PoolScaleDownPolicy, SETTLE, ScenarioWorld};
+use vmpool_invariants::object::TestedKind;
+use vmpool_test_cluster::error::error_with_causes;
 
 /// The text of a refusal.
 fn refusal<T>(what: &str, outcome: Result<T, impl Into<anyhow::Error>>) -> anyhow::Result<String> {
     match outcome {
         Ok(_) => anyhow::bail!("{what} was accepted"),
-        Err(error) => Ok(chain(error.into().as_ref())),
+        Err(error) => Ok(error_with_causes(error.into().as_ref())),
     }
 }
 
@@ -28,24 +28,29 @@ fn manifest(pool: &Value, replicas: Option<i64>) -> Value {
         }
     }
     json!({
-        "apiVersion": API_VERSION, "kind": Kind::Pool.name(),
+        "apiVersion": API_VERSION, "kind": TestedKind::Pool.name(),
         "metadata": { "name": pool["metadata"]["name"] }, "spec": spec })
 }
 
-async fn apply(world: &World, pool: &Pool<'_>, manager: &str, manifest: &Value) -> kube::Result<()> {
+async fn apply(
+    world: &ScenarioWorld,
+    pool: &PoolHandle<'_>,
+    manager: &str,
+    manifest: &Value,
+) -> kube::Result<()> {
     let params = PatchParams::apply(manager).force();
-    world.api(Kind::Pool).patch(pool.name(), &params, &Patch::Apply(manifest)).await.map(drop)
+    world.api(TestedKind::Pool).patch(pool.name(), &params, &Patch::Apply(manifest)).await.map(drop)
 }
 
 #[test]
 fn an_explicit_pool_is_never_scaled_down_through_replicas() {
-    scenario("an Explicit pool is never scaled down through replicas").guarded().run(async |world| {
+    define_scenario("an Explicit pool is never scaled down through replicas").guarded().run(async |world| {
         // Given an Explicit pool of three machines, whose `replicas` belongs to an applied manifest,
-        let pool = world.pool("runners").policy(Policy::Explicit).replicas(2).ready().await?;
+        let pool = world.pool("runners").policy(PoolScaleDownPolicy::Explicit).replicas(2).ready().await?;
         let stored = pool.get().await?.value().clone();
         apply(world, &pool, "owner", &manifest(&stored, Some(3))).await?;
         pool.until(ready_replicas(3)).await?;
-        let api = world.api(Kind::Pool);
+        let api = world.api(TestedKind::Pool);
         let merge = Patch::Merge(json!({ "spec": { "replicas": 2 } }));
         let drops = Patch::Merge(json!({ "spec": { "replicas": null } }));
         let json_patch: json_patch::Patch =
@@ -93,7 +98,7 @@ fn an_explicit_pool_is_never_scaled_down_through_replicas() {
 
 #[test]
 fn a_simultaneous_change_to_explicit_and_fewer_replicas_is_refused() {
-    scenario("a simultaneous change to Explicit and fewer replicas is refused").guarded().run(
+    define_scenario("a simultaneous change to Explicit and fewer replicas is refused").guarded().run(
         async |world| {
             let pool = world.pool("web").replicas(2).ready().await?;
             let both = json!({ "spec": { "replicas": 1, "scaleDownPolicy": "Explicit" } });
@@ -108,7 +113,7 @@ fn a_simultaneous_change_to_explicit_and_fewer_replicas_is_refused() {
 
 #[test]
 fn only_the_removal_handler_writes_the_removal_record() {
-    scenario("only the removal handler writes the removal record").guarded().run(async |world| {
+    define_scenario("only the removal handler writes the removal record").guarded().run(async |world| {
         // An editor may not delete machines. A write of the removal record would have that effect.
         let pool = world.pool("web").replicas(2).ready().await?;
         let machine = pool.machine(0).await?;

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use http::Method;
-use vmpool_e2e::scenario::scenario;
+use vmpool_e2e::scenario::define_scenario;
 use vmpool_e2e::world::SETTLE;
-use vmpool_e2e::world::condition::{disks, members, ready_replicas};
+use vmpool_e2e::world::condition::{disk_count, machine_count, ready_replicas};
 use vmpool_installation::fault_proxy::{DropPoint, FaultProxy, RequestLine, Triggered};
 use vmpool_installation::programs::ControllerOptions;
-use vmpool_test_cluster::control_plane::Restart;
+use vmpool_test_cluster::control_plane::RestartMethod;
 
 /// Maximum number of open requests of a controller when it is killed.
 const IN_FLIGHT: usize = 64;
@@ -26,7 +26,7 @@ fn amid<T: Send + 'static>(proxy: &FaultProxy, action: impl FnOnce() -> T + Send
 
 #[test]
 fn a_scale_up_creates_exactly_the_desired_machines_despite_a_crash() {
-    scenario("a scale-up completes exactly after a crash").controllers(0).run(async |world| {
+    define_scenario("a scale-up completes exactly after a crash").controllers(0).run(async |world| {
         let options = ControllerOptions::short_lease(world.namespace(), "a");
         let (controller, proxy) = world.add_controller_with_proxy(options).await?;
         let pool = world.pool("web").create().await?;
@@ -41,16 +41,16 @@ fn a_scale_up_creates_exactly_the_desired_machines_despite_a_crash() {
         // and restarts,
         controller.restart().await?;
         // then there are exactly fifty machines, never more, each with its disk.
-        pool.until(members(50).and(disks(50))).await?;
+        pool.until(machine_count(50).and(disk_count(50))).await?;
         pool.until(ready_replicas(50)).await?;
-        pool.holds(members(50), SETTLE).await?;
+        pool.holds(machine_count(50), SETTLE).await?;
         Ok::<_, anyhow::Error>(())
     });
 }
 
 #[test]
 fn a_paused_leader_does_nothing_after_it_was_replaced() {
-    scenario("a paused leader does nothing after it was replaced").controllers(0).run(async |world| {
+    define_scenario("a paused leader does nothing after it was replaced").controllers(0).run(async |world| {
         let first = world.add_short_leased("a").await?;
         let pool = world.pool("web").replicas(2).ready().await?;
         let _second = world.add_short_leased("b").await?;
@@ -63,7 +63,7 @@ fn a_paused_leader_does_nothing_after_it_was_replaced() {
         pool.until(ready_replicas(3)).await?;
         // then the first leader resumes and adds no machine, because it had no open requests.
         first.resume()?;
-        pool.holds(members(3), Duration::from_secs(6)).await?;
+        pool.holds(machine_count(3), Duration::from_secs(6)).await?;
         // It is a standby again and has not exited.
         anyhow::ensure!(first.exit_status().is_none(), "the old leader exited: {}", first.log_tail(20));
         Ok::<_, anyhow::Error>(())
@@ -72,7 +72,7 @@ fn a_paused_leader_does_nothing_after_it_was_replaced() {
 
 #[test]
 fn a_leader_paused_during_a_scale_up_adds_at_most_its_open_requests() {
-    scenario("a leader paused during a scale-up").controllers(0).run(async |world| {
+    define_scenario("a leader paused during a scale-up").controllers(0).run(async |world| {
         let options = ControllerOptions::short_lease(world.namespace(), "a");
         let (first, proxy) = world.add_controller_with_proxy(options).await?;
         let pool = world.pool("web").create().await?;
@@ -85,29 +85,29 @@ fn a_leader_paused_during_a_scale_up_adds_at_most_its_open_requests() {
         paused.done().await??;
         pool.until_within(ready_replicas(60), Duration::from_mins(1)).await?;
         first.resume()?;
-        pool.holds(members(60), Duration::from_secs(3)).await?;
+        pool.holds(machine_count(60), Duration::from_secs(3)).await?;
         Ok::<_, anyhow::Error>(())
     });
 }
 
 #[test]
 fn scale_ups_complete_despite_restarts_and_crashes_of_the_api_server() {
-    scenario("the API server restarts during scale-ups").on_its_own_cluster().controllers(0).run(
+    define_scenario("the API server restarts during scale-ups").on_its_own_cluster().controllers(0).run(
         async |world| {
             let mut options = ControllerOptions::new(world.namespace(), "a");
             // Short, so that the controller does not wait long for the lost response.
             options.extra.push("--request-deadline=2s".to_owned());
             let (_controller, proxy) = world.add_controller_with_proxy(options).await?;
             let pool = world.pool("web").replicas(2).ready().await?;
-            for how in [Restart::Graceful, Restart::Killed] {
+            for how in [RestartMethod::Graceful, RestartMethod::Killed] {
                 let under_way = amid(&proxy, || {});
                 pool.scale_by_api(30).await?;
                 under_way.done().await?;
                 world.cluster().restart_api_server(how).await?;
-                pool.until(ready_replicas(30).and(disks(30))).await?;
-                pool.holds(members(30), SETTLE).await?;
+                pool.until(ready_replicas(30).and(disk_count(30))).await?;
+                pool.holds(machine_count(30), SETTLE).await?;
                 pool.scale(2).await?;
-                pool.until(ready_replicas(2).and(members(2))).await?;
+                pool.until(ready_replicas(2).and(machine_count(2))).await?;
             }
             Ok::<_, anyhow::Error>(())
         },

@@ -4,25 +4,25 @@ use std::sync::Arc;
 
 use serde_json::json;
 use vmpool_api::{annotations, labels};
-use vmpool_e2e::scenario::scenario;
-use vmpool_e2e::world::condition::{disks, machine_phase, members, ready_replicas};
+use vmpool_e2e::scenario::define_scenario;
+use vmpool_e2e::world::condition::{disk_count, machine_count, machine_phase, ready_replicas};
 use vmpool_e2e::world::{DEADLINE, SETTLE};
 use vmpool_engine::Uid;
 use vmpool_engine::names::Namer;
-use vmpool_invariants::object::Kind;
+use vmpool_invariants::object::TestedKind;
 use vmpool_test_cluster::deadline::Deadline;
 
 #[test]
 fn a_foreign_machine_with_copied_labels_is_not_changed() {
-    scenario("a foreign machine with copied labels is left alone").run(async |world| {
+    define_scenario("a foreign machine with copied labels is left alone").run(async |world| {
         let pool = world.pool("web").replicas(2).ready().await?;
         let copied = json!({ labels::POOL_UID: pool.uid(), labels::POOL: pool.name() });
         world.foreign_machine("web-stray", &copied).await?;
-        pool.holds(ready_replicas(2).and(members(2)), SETTLE).await?;
+        pool.holds(ready_replicas(2).and(machine_count(2)), SETTLE).await?;
         pool.scale(0).await?;
-        pool.until(ready_replicas(0).and(disks(0))).await?;
+        pool.until(ready_replicas(0).and(disk_count(0))).await?;
         // Each step checks I4: the machine was not changed. Now the user deletes it.
-        let stray = world.get(Kind::Machine, "web-stray").await?;
+        let stray = world.get(TestedKind::Machine, "web-stray").await?;
         assert_eq!(stray.label(labels::POOL_UID), Some(pool.uid()));
         world.user_actions().foreign.clear();
         world.delete(&stray).await?;
@@ -32,7 +32,7 @@ fn a_foreign_machine_with_copied_labels_is_not_changed() {
 
 #[test]
 fn a_foreign_disk_named_like_a_template_is_not_changed() {
-    scenario("a foreign disk named like a template is left alone").run(async |world| {
+    define_scenario("a foreign disk named like a template is left alone").run(async |world| {
         world.foreign_disk("root", &json!({})).await?;
         let pool = world.pool("web").replicas(2).ready().await?;
         for machine in pool.machines().await? {
@@ -46,7 +46,7 @@ fn a_foreign_disk_named_like_a_template_is_not_changed() {
 
 #[test]
 fn a_machine_name_whose_disk_name_is_taken_is_skipped() {
-    scenario("a name whose disk name is taken is skipped").run(async |world| {
+    define_scenario("a name whose disk name is taken is skipped").run(async |world| {
         let pool = world.pool("web").create().await?;
         pool.until(ready_replicas(0)).await?;
         // Given a disk with the name of the first machine's disk,
@@ -64,7 +64,7 @@ fn a_machine_name_whose_disk_name_is_taken_is_skipped() {
 
 #[test]
 fn a_foreign_disk_with_the_name_of_a_machines_disk_is_not_changed() {
-    scenario("a foreign disk with the name of a machine's disk is left alone").run(async |world| {
+    define_scenario("a foreign disk with the name of a machine's disk is left alone").run(async |world| {
         // Given a stopped machine whose disk a user has deleted and replaced by a foreign disk with the same name,
         // while the controller was paused,
         let pool = world.pool("web").replicas(1).ready().await?;
@@ -74,10 +74,10 @@ fn a_foreign_disk_with_the_name_of_a_machines_disk_is_not_changed() {
         pool.until(machine_phase(&machine, "Stopped")).await?;
         let controller = world.controller()?;
         controller.pause()?;
-        let disk = world.get(Kind::Disk, &wanted).await?;
+        let disk = world.get(TestedKind::Disk, &wanted).await?;
         world.delete(&disk).await?;
         let deadline = Deadline::after(DEADLINE);
-        while world.api(Kind::Disk).get_opt(&wanted).await?.is_some() {
+        while world.api(TestedKind::Disk).get_opt(&wanted).await?.is_some() {
             anyhow::ensure!(!deadline.is_over(), "{wanted} still exists after {}", deadline.elapsed());
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
@@ -85,10 +85,10 @@ fn a_foreign_disk_with_the_name_of_a_machines_disk_is_not_changed() {
         // when the controller resumes,
         controller.resume()?;
         // then the machine gets a disk with another name, and the foreign one is not changed.
-        pool.until(disks(1)).await?;
+        pool.until(disk_count(1)).await?;
         world.operate("Start", &machine).await?;
         pool.until(ready_replicas(1)).await?;
-        let now = world.get(Kind::Machine, machine.name()).await?;
+        let now = world.get(TestedKind::Machine, machine.name()).await?;
         assert_eq!(now.uid(), machine.uid());
         let other = format!("{wanted}-2");
         assert_eq!(now.disk_references().collect::<Vec<_>>(), [other.as_str()]);

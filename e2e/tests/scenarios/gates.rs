@@ -1,16 +1,16 @@
 //! The feature gate, and the probes.
 
 use serde_json::{Value, json};
-use vmpool_e2e::scenario::scenario;
-use vmpool_e2e::world::condition::{Condition, has_machine, live_members, ready_replicas};
-use vmpool_e2e::world::{Policy, SETTLE, SUBRESOURCES};
+use vmpool_e2e::scenario::define_scenario;
+use vmpool_e2e::world::condition::{PoolPredicate, has_machine, live_members, ready_replicas};
+use vmpool_e2e::world::{PoolScaleDownPolicy, SETTLE, SUBRESOURCES};
 use vmpool_installation::installation::GuardOptions;
 use vmpool_installation::programs::{Accounts, Component, ControllerOptions, SYSTEM_NAMESPACE};
-use vmpool_test_cluster::control_plane::apply;
+use vmpool_test_cluster::control_plane::apply_manifests;
 
 #[test]
 fn switching_the_gate_off_and_on_keeps_all_machines() {
-    scenario("switching the gate off and on keeps all machines").controllers(0).run(async |world| {
+    define_scenario("switching the gate off and on keeps all machines").controllers(0).run(async |world| {
         let options = |identity: &str| ControllerOptions::new(world.namespace(), identity);
         let on = world.add_controller_with(options("on")).await?;
         let pool = world.pool("web").replicas(2).ready().await?;
@@ -34,8 +34,8 @@ fn switching_the_gate_off_and_on_keeps_all_machines() {
     });
 }
 
-fn not_observed() -> Condition {
-    Condition::new("a pool whose newest generation was not observed", |view| {
+fn not_observed() -> PoolPredicate {
+    PoolPredicate::new("a pool whose newest generation was not observed", |view| {
         view.pool().is_some_and(|pool| {
             pool.number("/status/observedGeneration") < pool.number("/metadata/generation")
         })
@@ -45,12 +45,12 @@ fn not_observed() -> Condition {
 #[test]
 fn with_the_gate_off_there_is_no_webhook_and_no_removal_endpoint() {
     let guard = GuardOptions::default().value("featureGates.VirtualMachinePool=false");
-    scenario("with the gate off there is no webhook and no removal endpoint")
+    define_scenario("with the gate off there is no webhook and no removal endpoint")
         .guarded_by(guard)
         .controllers(0)
         .run(async |world| {
             // Pools can be created and changed, because no webhook is registered,
-            let pool = world.pool("web").policy(Policy::Explicit).replicas(3).create().await?;
+            let pool = world.pool("web").policy(PoolScaleDownPolicy::Explicit).replicas(3).create().await?;
             pool.edit(&json!({ "spec": { "replicas": 1 } })).await?;
             pool.scale_by_api(0).await?;
             // the removal endpoint does not exist,
@@ -63,7 +63,7 @@ fn with_the_gate_off_there_is_no_webhook_and_no_removal_endpoint() {
             // not even if an APIService remains: the program has no permission for access reviews, and needs none,
             let left_behind = "v1alpha1.subresources.vmpool.dev";
             let port = world.installation().guard()?.service(Component::Apiserver)?.ports()[0];
-            apply(&world.client(), &[registration(left_behind, port)], None).await?;
+            apply_manifests(&world.client(), &[registration(left_behind, port)], None).await?;
             let available = ["wait", "--for=condition=Available", "--timeout=60s", "apiservice", left_behind];
             world.cluster().kubectl(&available).await?;
             let answer = pool.removal().named("missing").send().await?;
@@ -105,15 +105,15 @@ fn registration(name: &str, port: u16) -> Value {
     })
 }
 
-fn no_status() -> Condition {
-    Condition::new("a pool without a status", |view| {
+fn no_status() -> PoolPredicate {
+    PoolPredicate::new("a pool without a status", |view| {
         view.pool().is_some_and(|pool| pool.at("/status").is_null())
     })
 }
 
 #[test]
 fn leader_and_standby_are_ready_and_report_their_role() {
-    scenario("leader and standby are ready and report their role").controllers(2).run(async |world| {
+    define_scenario("leader and standby are ready and report their role").controllers(2).run(async |world| {
         world.pool("web").replicas(1).ready().await?;
         for controller in world.controllers() {
             for path in ["/livez", "/readyz"] {

@@ -14,7 +14,7 @@ mod explicit;
 mod failures;
 mod foreign_objects;
 mod gates;
-mod members;
+mod machines;
 mod metrics;
 mod missing_objects;
 mod refusals;
@@ -34,15 +34,15 @@ use vmpool_e2e::harness;
 use vmpool_e2e::scenario::LIMIT;
 use vmpool_test_cluster::control_plane::ControlPlane;
 use vmpool_test_cluster::deadline::Deadline;
-use vmpool_test_cluster::error::chain;
+use vmpool_test_cluster::error::error_with_causes;
 
 /// Runs a test that needs the shared control plane but no pool. Other tests use `scenario`.
 #[expect(clippy::panic, reason = "this is how a test fails")]
 fn with_control_plane(test: impl AsyncFnOnce(&ControlPlane) -> anyhow::Result<()>) {
-    let test = async { test(&*harness::cluster().await?).await };
+    let test = async { test(&*harness::shared_cluster().await?).await };
     let outcome = harness::block_on(async { Deadline::after(LIMIT).within(test).await });
     let late = |elapsed| Err(anyhow::anyhow!("it has not completed after {elapsed}"));
     if let Err(error) = outcome.unwrap_or_else(late) {
-        panic!("{}", chain(error.as_ref()));
+        panic!("{}", error_with_causes(error.as_ref()));
     }
 }

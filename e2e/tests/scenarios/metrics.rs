@@ -1,17 +1,17 @@
 //! The metrics of a running controller.
 
 use anyhow::{Context, ensure};
-use vmpool_e2e::scenario::scenario;
-use vmpool_e2e::world::condition::{disks, members, ready_replicas};
+use vmpool_e2e::scenario::define_scenario;
+use vmpool_e2e::world::condition::{disk_count, machine_count, ready_replicas};
 use vmpool_e2e::world::{DEADLINE, SETTLE};
-use vmpool_installation::programs::{Controller, ControllerOptions};
+use vmpool_installation::programs::{ControllerOptions, ControllerProgram};
 use vmpool_test_cluster::poll;
 
 /// The metrics page of a controller at one moment.
 struct Page(String);
 
 impl Page {
-    async fn of(controller: &Controller) -> anyhow::Result<Self> {
+    async fn of(controller: &ControllerProgram) -> anyhow::Result<Self> {
         let (code, text) = controller.probe("/metrics").await;
         ensure!(code == 200, "/metrics returned {code} {text}");
         ensure!(text.ends_with("# EOF\n"), "the page is truncated:\n{text}");
@@ -45,8 +45,8 @@ impl Page {
 }
 
 /// Waits until `series` has the value `expected`.
-async fn until(controller: &Controller, series: &str, expected: u64) -> anyhow::Result<()> {
-    let counted = poll::until(
+async fn until(controller: &ControllerProgram, series: &str, expected: u64) -> anyhow::Result<()> {
+    let counted = poll::poll_until(
         || format!("{series} is {expected}"),
         DEADLINE,
         async || {
@@ -64,12 +64,12 @@ async fn until(controller: &Controller, series: &str, expected: u64) -> anyhow::
 
 #[test]
 fn the_metrics_of_a_leader_count_its_work() {
-    scenario("the metrics of a leader count its work").run(async |world| {
+    define_scenario("the metrics of a leader count its work").run(async |world| {
         let controller = world.controller()?;
         // Given a pool that was scaled up and down and has settled,
         let pool = world.pool("web").replicas(5).ready().await?;
         pool.scale(2).await?;
-        pool.until(ready_replicas(2).and(members(2)).and(disks(2))).await?;
+        pool.until(ready_replicas(2).and(machine_count(2)).and(disk_count(2))).await?;
         until(&controller, r#"vmpool_members{state="ready"}"#, 2).await?;
         until(&controller, r#"vmpool_pools{state="ready"}"#, 1).await?;
         let labels = format!(r#"namespace="{}",pool="web",platform="dvp",state="ready""#, world.namespace());
@@ -117,7 +117,7 @@ fn the_metrics_of_a_leader_count_its_work() {
 
 #[test]
 fn the_metrics_of_a_standby_report_its_role() {
-    scenario("the metrics of a standby report its role").run(async |world| {
+    define_scenario("the metrics of a standby report its role").run(async |world| {
         let leader = world.controller()?;
         let pool = world.pool("web").replicas(1).ready().await?;
         let standby = world.add_controller().await?;
@@ -139,7 +139,7 @@ fn the_metrics_of_a_standby_report_its_role() {
 
 #[test]
 fn metrics_require_the_token_of_an_account_with_the_chart_s_role() {
-    scenario("metrics require a token").controllers(0).ends_unsettled().run(async |world| {
+    define_scenario("metrics require a token").controllers(0).ends_unsettled().run(async |world| {
         // Given two accounts of a namespace, and the role of the chart for one of them,
         let (cluster, namespace) = (world.cluster(), world.namespace());
         let mut tokens = Vec::new();
@@ -158,7 +158,7 @@ fn metrics_require_the_token_of_an_account_with_the_chart_s_role() {
         // then only the account with the role reads the metrics, and probes need no token.
         let [prometheus, prober] = [&tokens[0], &tokens[1]].map(|token| token.trim());
         let is_readable = || format!("the token of {binding} is accepted");
-        poll::until(is_readable, DEADLINE, async || {
+        poll::poll_until(is_readable, DEADLINE, async || {
             let (code, text) = controller.probe_with_token("/metrics", prometheus).await;
             Ok(if code == 200 { Ok(()) } else { Err(format!("{code} {text}")) })
         })

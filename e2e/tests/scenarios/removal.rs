@@ -5,25 +5,29 @@ use std::collections::BTreeSet;
 use anyhow::ensure;
 use futures::future::join_all;
 use serde_json::json;
-use vmpool_e2e::scenario::scenario;
-use vmpool_e2e::world::condition::{Condition, live_members, members, ready_replicas, terminating};
-use vmpool_e2e::world::{Answer, Deletion, Policy, Pool, SETTLE, SUBRESOURCES, World};
+use vmpool_e2e::scenario::define_scenario;
+use vmpool_e2e::world::condition::{
+    PoolPredicate, live_members, machine_count, ready_replicas, terminating_machine_count,
+};
+use vmpool_e2e::world::{
+    AggregatedApiResponse, PoolDeletion, PoolHandle, PoolScaleDownPolicy, SETTLE, SUBRESOURCES, ScenarioWorld,
+};
 use vmpool_installation::installation::GuardOptions;
 use vmpool_installation::programs::Component;
-use vmpool_invariants::object::{Kind, Object};
+use vmpool_invariants::object::{JsonObject, TestedKind};
 
-fn uids<'a>(objects: impl IntoIterator<Item = &'a Object>) -> BTreeSet<String> {
+fn uids<'a>(objects: impl IntoIterator<Item = &'a JsonObject>) -> BTreeSet<String> {
     objects.into_iter().map(|object| object.uid().to_owned()).collect()
 }
 
 /// `spec.replicas` as it is stored.
-fn desired(replicas: i64) -> Condition {
-    Condition::new(format!("spec.replicas of {replicas}"), move |view| {
+fn desired(replicas: i64) -> PoolPredicate {
+    PoolPredicate::new(format!("spec.replicas of {replicas}"), move |view| {
         view.pool().is_some_and(|pool| pool.number("/spec/replicas") == Some(replicas))
     })
 }
 
-fn expect(answer: &Answer, code: u16, words: &[&str]) -> anyhow::Result<()> {
+fn expect(answer: &AggregatedApiResponse, code: u16, words: &[&str]) -> anyhow::Result<()> {
     ensure!(answer.code == code, "expected {code}, but the response is {answer}");
     ensure!(answer.body["kind"] == "Status" && answer.body["apiVersion"] == "v1", "not a Status: {answer}");
     for word in words {
@@ -37,16 +41,20 @@ const STOP: &str = "stop-delay";
 
 /// A pool whose machines do not stop until the knob is reset, so that slow test hosts still observe terminating
 /// machines.
-async fn pool_with_blocked_stops(world: &World, policy: Policy, replicas: i64) -> anyhow::Result<Pool<'_>> {
+async fn pool_with_blocked_stops(
+    world: &ScenarioWorld,
+    policy: PoolScaleDownPolicy,
+    replicas: i64,
+) -> anyhow::Result<PoolHandle<'_>> {
     world.knob(STOP, "never").await?;
     Ok(world.pool("web").policy(policy).replicas(replicas).ready().await?)
 }
 
 #[test]
 fn targeted_removal_removes_only_the_targets() {
-    scenario("targeted removal removes only the targets").guarded().run(async |world| {
-        for policy in [Policy::Explicit, Policy::NewestFirst] {
-            let name = if policy == Policy::Explicit { "explicit" } else { "newest" };
+    define_scenario("targeted removal removes only the targets").guarded().run(async |world| {
+        for policy in [PoolScaleDownPolicy::Explicit, PoolScaleDownPolicy::NewestFirst] {
+            let name = if policy == PoolScaleDownPolicy::Explicit { "explicit" } else { "newest" };
             // Given a pool of four machines, one of which does not run,
             let pool = world.pool(name).policy(policy).replicas(4).ready().await?;
             let machines = pool.machines().await?;
@@ -64,20 +72,20 @@ fn targeted_removal_removes_only_the_targets() {
 
 #[test]
 fn a_machine_targeted_several_times_counts_once() {
-    scenario("a machine targeted several times counts once").guarded().run(async |world| {
-        let pool = pool_with_blocked_stops(world, Policy::Explicit, 3).await?;
+    define_scenario("a machine targeted several times counts once").guarded().run(async |world| {
+        let pool = pool_with_blocked_stops(world, PoolScaleDownPolicy::Explicit, 3).await?;
         let machine = pool.machine(1).await?;
         // The machine is listed twice in one request,
         let twice = pool.removal().target(&machine).target(&machine).send().await?;
         expect(&twice, 201, &[])?;
         ensure!(twice.body["status"] == "Success", "{twice}");
-        pool.until(desired(2).and(terminating(1))).await?;
+        pool.until(desired(2).and(terminating_machine_count(1))).await?;
         // and in further requests while it is terminating, also through the other group.
         let platforms = "subresources.virtualization.deckhouse.io/v1alpha2";
         expect(&pool.removal().target(&machine).through(platforms).send().await?, 201, &[])?;
         expect(&pool.removal().target(&machine).pinned().send().await?, 201, &[])?;
         world.reset_knob(STOP).await?;
-        pool.until(ready_replicas(2).and(desired(2)).and(members(2))).await?;
+        pool.until(ready_replicas(2).and(desired(2)).and(machine_count(2))).await?;
         // After it is deleted, the name is unknown.
         expect(&pool.removal().named(machine.name()).send().await?, 400, &[machine.name()])?;
         pool.holds(live_members(2).and(desired(2)), SETTLE).await?;
@@ -87,24 +95,24 @@ fn a_machine_targeted_several_times_counts_once() {
 
 #[test]
 fn a_terminating_machine_that_is_targeted_is_not_replaced() {
-    scenario("a terminating machine that is targeted is not replaced").guarded().run(async |world| {
-        let pool = pool_with_blocked_stops(world, Policy::NewestFirst, 3).await?;
+    define_scenario("a terminating machine that is targeted is not replaced").guarded().run(async |world| {
+        let pool = pool_with_blocked_stops(world, PoolScaleDownPolicy::NewestFirst, 3).await?;
         let machine = pool.machine(0).await?;
         world.delete(&machine).await?;
-        pool.until(terminating(1)).await?;
+        pool.until(terminating_machine_count(1)).await?;
         pool.remove(std::slice::from_ref(&machine)).await?;
         pool.until(desired(2)).await?;
         world.reset_knob(STOP).await?;
-        pool.until(ready_replicas(2).and(members(2))).await?;
-        pool.holds(members(2), SETTLE).await?;
+        pool.until(ready_replicas(2).and(machine_count(2))).await?;
+        pool.holds(machine_count(2), SETTLE).await?;
         Ok::<_, anyhow::Error>(())
     });
 }
 
 #[test]
 fn a_request_with_an_invalid_target_is_refused_completely() {
-    scenario("a request with an invalid target is refused completely").guarded().run(async |world| {
-        let pool = world.pool("web").policy(Policy::Explicit).replicas(2).ready().await?;
+    define_scenario("a request with an invalid target is refused completely").guarded().run(async |world| {
+        let pool = world.pool("web").policy(PoolScaleDownPolicy::Explicit).replicas(2).ready().await?;
         let other = world.pool("other").replicas(1).ready().await?;
         let [good, foreign] = [pool.machine(0).await?, other.machine(0).await?];
         let stranger = world.foreign_machine("stranger", &json!({ "app": "web" })).await?;
@@ -128,15 +136,15 @@ fn a_request_with_an_invalid_target_is_refused_completely() {
         // A pool that is being deleted, and a deleted one.
         world
             .patch(
-                Kind::Pool,
+                TestedKind::Pool,
                 other.name(),
                 &json!({ "metadata": { "finalizers": ["e2e.vmpool.dev/hold"] } }),
             )
             .await?;
-        other.delete(Deletion::Background).await?;
+        other.delete(PoolDeletion::Background).await?;
         let terminating = other.removal().named(foreign.name()).send().await?;
         expect(&terminating, 409, &["other"])?;
-        world.patch(Kind::Pool, other.name(), &json!({ "metadata": { "finalizers": null } })).await?;
+        world.patch(TestedKind::Pool, other.name(), &json!({ "metadata": { "finalizers": null } })).await?;
         other.leaves_nothing().await?;
         let deleted = other.removal().named(foreign.name()).send().await?;
         expect(&deleted, 404, &["virtualmachinepools.virtualization.deckhouse.io \"other\" not found"])?;
@@ -146,8 +154,8 @@ fn a_request_with_an_invalid_target_is_refused_completely() {
 
 #[test]
 fn a_dry_run_changes_nothing_and_returns_the_real_response() {
-    scenario("a dry run of a removal changes nothing").guarded().run(async |world| {
-        let pool = world.pool("web").policy(Policy::Explicit).replicas(2).ready().await?;
+    define_scenario("a dry run of a removal changes nothing").guarded().run(async |world| {
+        let pool = world.pool("web").policy(PoolScaleDownPolicy::Explicit).replicas(2).ready().await?;
         let machine = pool.machine(0).await?;
         let (before, mark) = (pool.get().await?, world.audit()?.len());
         expect(&pool.removal().target(&machine).dry_run_by_body().send().await?, 201, &[])?;
@@ -172,8 +180,8 @@ fn a_dry_run_changes_nothing_and_returns_the_real_response() {
 
 #[test]
 fn targeted_removal_requires_exactly_its_own_permission() {
-    scenario("targeted removal requires exactly its own permission").guarded().run(async |world| {
-        let pool = world.pool("web").policy(Policy::Explicit).replicas(3).ready().await?;
+    define_scenario("targeted removal requires exactly its own permission").guarded().run(async |world| {
+        let pool = world.pool("web").policy(PoolScaleDownPolicy::Explicit).replicas(3).ready().await?;
         let machines = pool.machines().await?;
         let owner_of_machines = world
             .user_with(
@@ -224,11 +232,11 @@ fn fifty_concurrent_removals_remove_each_target_once() {
     /// the two groups to different replicas.
     const TARGETS: usize = 25;
     const GROUPS: [&str; 2] = [SUBRESOURCES, "subresources.virtualization.deckhouse.io/v1alpha2"];
-    scenario("fifty concurrent removals remove each target once").guarded().run(async |world| {
-        let pool = world.pool("web").policy(Policy::NewestFirst).replicas(28).ready().await?;
+    define_scenario("fifty concurrent removals remove each target once").guarded().run(async |world| {
+        let pool = world.pool("web").policy(PoolScaleDownPolicy::NewestFirst).replicas(28).ready().await?;
         let machines = pool.machines().await?;
         let named = machines[..TARGETS].iter();
-        let mut waiting: Vec<(&str, &Object)> =
+        let mut waiting: Vec<(&str, &JsonObject)> =
             GROUPS.into_iter().flat_map(|group| named.clone().map(move |machine| (group, machine))).collect();
         let mut rounds = 0;
         while !waiting.is_empty() {
@@ -256,7 +264,7 @@ fn fifty_concurrent_removals_remove_each_target_once() {
         }
         pool.until(ready_replicas(3).and(desired(3))).await?;
         ensure!(uids(&pool.machines().await?) == uids(&machines[TARGETS..]), "another machine was removed");
-        pool.holds(members(3), SETTLE).await?;
+        pool.holds(machine_count(3), SETTLE).await?;
         // Both replicas were used: each logs a line for each of its removals.
         for replica in world.installation().guard()?.service(Component::Apiserver)?.replicas() {
             let log = std::fs::read_to_string(replica.log())?;
@@ -268,7 +276,7 @@ fn fifty_concurrent_removals_remove_each_target_once() {
 }
 
 /// Requests of the aggregated API about the scenario's namespace since a mark, one line each.
-fn requests(world: &World, since: usize) -> anyhow::Result<Vec<String>> {
+fn requests(world: &ScenarioWorld, since: usize) -> anyhow::Result<Vec<String>> {
     let user = Component::Apiserver.user();
     let audit = world.audit()?;
     Ok(audit[since..].iter().filter(|entry| entry.user == user).map(ToString::to_string).collect())
@@ -279,8 +287,8 @@ fn a_removal_needs_few_requests() {
     /// The review of the caller's permission, which has no namespace in the audit log.
     const REVIEW: usize = 1;
     const CALLERS: usize = 20;
-    scenario("a removal needs few requests").guarded().run(async |world| {
-        let pool = world.pool("web").policy(Policy::Explicit).replicas(22).ready().await?;
+    define_scenario("a removal needs few requests").guarded().run(async |world| {
+        let pool = world.pool("web").policy(PoolScaleDownPolicy::Explicit).replicas(22).ready().await?;
         let machines = pool.machines().await?;
         world.settles().await?;
         let mark = world.audit()?.len();
@@ -316,7 +324,7 @@ fn a_removal_needs_few_requests() {
 
 #[test]
 fn a_pool_with_a_name_of_sixty_kibibytes_is_not_found() {
-    scenario("a pool with a name of 60 KiB is not found").guarded_by(GuardOptions::default()).run(
+    define_scenario("a pool with a name of 60 KiB is not found").guarded_by(GuardOptions::default()).run(
         async |world| {
             let name = "x".repeat(60 << 10);
             let (namespace, group) = (world.namespace(), "subresources.vmpool.dev/v1alpha1");

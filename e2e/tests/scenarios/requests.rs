@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use vmpool_api::v1alpha2::GROUP;
-use vmpool_e2e::scenario::scenario;
-use vmpool_e2e::world::World;
+use vmpool_e2e::scenario::define_scenario;
+use vmpool_e2e::world::ScenarioWorld;
 use vmpool_e2e::world::condition::ready_replicas;
 use vmpool_installation::programs::Accounts;
-use vmpool_invariants::object::Kind;
+use vmpool_invariants::object::TestedKind;
 use vmpool_test_cluster::control_plane::{AuditEntry, RequestCounts};
 
 /// Number of created machines: enough that one additional write each is visible.
@@ -18,7 +18,7 @@ const QUIET: Duration = Duration::from_mins(1);
 
 /// The controller's requests for one resource, from the audit log.
 fn asked_by_controller(
-    world: &World,
+    world: &ScenarioWorld,
     since: usize,
     resource: &str,
     what: impl Fn(&AuditEntry) -> bool,
@@ -31,7 +31,7 @@ fn asked_by_controller(
 }
 
 /// The controller's writes to objects of one resource.
-fn writes_of_controller(world: &World, since: usize, resource: &str) -> anyhow::Result<usize> {
+fn writes_of_controller(world: &ScenarioWorld, since: usize, resource: &str) -> anyhow::Result<usize> {
     asked_by_controller(world, since, resource, |entry| entry.is_write() && entry.subresource.is_empty())
 }
 
@@ -42,7 +42,7 @@ fn ours(counts: &RequestCounts) -> RequestCounts {
 #[test]
 fn a_machine_needs_one_write_plus_one_per_disk_and_a_settled_pool_none() {
     // On a separate cluster, because the server's counters do not distinguish namespaces and users.
-    scenario("requests are counted").on_its_own_cluster().run(async |world| {
+    define_scenario("requests are counted").on_its_own_cluster().run(async |world| {
         let pool = world.pool("web").disk("root").disk("data").create().await?;
         pool.until(ready_replicas(0)).await?;
         world.settles().await?;
@@ -81,7 +81,7 @@ fn a_machine_needs_one_write_plus_one_per_disk_and_a_settled_pool_none() {
             pool.scale_by_api(i64::try_from(left)?).await?;
             pool.until(ready_replicas(i64::try_from(left)?)).await?;
             world.settles().await?;
-            let machines = Kind::Machine.plural();
+            let machines = TestedKind::Machine.plural();
             assert_eq!(writes_of_controller(world, mark, machines)?, usize::try_from(MACHINES / 2)?);
             // Lists that start a watch are logged as watches.
             let listed = asked_by_controller(world, mark, machines, |entry| entry.verb == "list")?;

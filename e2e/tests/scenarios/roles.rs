@@ -4,11 +4,11 @@ use anyhow::ensure;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use vmpool_api::v1alpha2::GROUP;
-use vmpool_e2e::scenario::scenario;
+use vmpool_e2e::scenario::define_scenario;
 use vmpool_e2e::world::condition::ready_replicas;
-use vmpool_e2e::world::{Policy, World};
+use vmpool_e2e::world::{PoolScaleDownPolicy, ScenarioWorld};
 use vmpool_installation::programs::{Accounts, Component};
-use vmpool_invariants::object::Kind;
+use vmpool_invariants::object::TestedKind;
 
 const OURS: &str = "subresources.vmpool.dev";
 
@@ -39,7 +39,7 @@ fn everything() -> Vec<(&'static str, &'static str, &'static str)> {
 }
 
 /// The permissions of a user in the scenario's namespace, as `resource: verbs` with one line per resource.
-async fn allowed(world: &World, user: &str) -> anyhow::Result<Vec<String>> {
+async fn allowed(world: &ScenarioWorld, user: &str) -> anyhow::Result<Vec<String>> {
     let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
     for (verb, group, resource) in everything() {
         if !world.may(user, verb, group, resource).await? {
@@ -59,7 +59,7 @@ fn roles_and_accounts_allow_what_they_should_and_nothing_else() {
     const POOLS_READ: &str = "virtualmachinepools: get list watch";
     const POOLS_WRITE: &str =
         "virtualmachinepools: get list watch create update patch delete deletecollection";
-    scenario("roles and accounts have exactly their permissions").guarded().controllers(0).run(
+    define_scenario("roles and accounts have exactly their permissions").guarded().controllers(0).run(
         async |world| {
             for (name, role) in [("vera", "vmpool-viewer"), ("ed", "vmpool-editor"), ("ada", "vmpool-admin")]
             {
@@ -125,12 +125,12 @@ fn roles_and_accounts_allow_what_they_should_and_nothing_else() {
 
 #[test]
 fn users_with_the_default_roles_of_kubernetes_use_pools() {
-    scenario("users with the default roles use pools").guarded().run(async |world| {
-        let pool = world.pool("web").policy(Policy::Explicit).replicas(2).ready().await?;
+    define_scenario("users with the default roles use pools").guarded().run(async |world| {
+        let pool = world.pool("web").policy(PoolScaleDownPolicy::Explicit).replicas(2).ready().await?;
         let machine = pool.machine(0).await?;
         let viewer = world.user("vera", &["view"]).await?;
         let editor = world.user("ed", &["edit"]).await?;
-        let pools = |client: &kube::Client| Kind::Pool.api(client.clone(), world.namespace());
+        let pools = |client: &kube::Client| TestedKind::Pool.api(client.clone(), world.namespace());
         let grow = Patch::Merge(json!({ "spec": { "replicas": 3 } }));
         let params = PatchParams::default();
         // A viewer can only read;
@@ -142,7 +142,7 @@ fn users_with_the_default_roles_of_kubernetes_use_pools() {
         // an editor scales up, and requests the removal of a machine that this role cannot delete.
         pools(&editor).patch_scale("web", &params, &grow).await?;
         pool.until(ready_replicas(3)).await?;
-        let machines = Kind::Machine.api(editor.clone(), world.namespace());
+        let machines = TestedKind::Machine.api(editor.clone(), world.namespace());
         let deleted = machines.delete(machine.name(), &kube::api::DeleteParams::default()).await;
         ensure!(deleted.is_err(), "an editor of pools deleted a machine");
         let removal = pool.removal().target(&machine).by(&editor).send().await?;

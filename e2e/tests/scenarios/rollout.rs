@@ -4,10 +4,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use vmpool_api::labels;
-use vmpool_e2e::scenario::scenario;
-use vmpool_e2e::world::condition::{Condition, condition, event, in_phase, ready_replicas, status};
-use vmpool_e2e::world::{DEADLINE, FRACTION_OF_MORE_CORES, FRACTION_OF_ONE_CORE, Pool, SETTLE, World};
-use vmpool_invariants::object::{Kind, Object};
+use vmpool_e2e::scenario::define_scenario;
+use vmpool_e2e::world::condition::{
+    PoolPredicate, in_phase, pool_condition, pool_event, ready_replicas, status_number,
+};
+use vmpool_e2e::world::{
+    DEADLINE, FRACTION_OF_MORE_CORES, FRACTION_OF_ONE_CORE, PoolHandle, SETTLE, ScenarioWorld,
+};
+use vmpool_invariants::object::{JsonObject, TestedKind};
 use vmpool_test_cluster::poll;
 
 fn template(spec: &Value) -> Value {
@@ -19,32 +23,32 @@ fn automatic() -> Value {
 }
 
 /// All machines that are not terminating have this number of cores in their spec.
-fn cores(count: i64) -> Condition {
-    Condition::new(format!("machines of {count} cores"), move |view| {
+fn cores(count: i64) -> PoolPredicate {
+    PoolPredicate::new(format!("machines of {count} cores"), move |view| {
         view.live().all(|machine| machine.number("/spec/cpu/cores") == Some(count))
     })
 }
 
 /// At most this number of machines does not run, without terminating ones.
-fn at_most_down(most: usize) -> Condition {
-    Condition::new(format!("at most {most} machines that are not running"), move |view| {
+fn at_most_down(most: usize) -> PoolPredicate {
+    PoolPredicate::new(format!("at most {most} machines that are not running"), move |view| {
         view.live().filter(|machine| !machine.is_running()).count() <= most
     })
 }
 
-fn synced() -> Condition {
-    condition("Synced", "True", "PoolSynced")
+fn synced() -> PoolPredicate {
+    pool_condition("Synced", "True", "PoolSynced")
 }
 
-fn uids(machines: &[Object]) -> Vec<String> {
+fn uids(machines: &[JsonObject]) -> Vec<String> {
     machines.iter().map(|machine| machine.uid().to_owned()).collect()
 }
 
 /// The maximum number of machines that did not run at the same time during the rollout to two cores.
-fn worst_moment(pool: &Pool<'_>, world: &World) -> usize {
+fn worst_moment(pool: &PoolHandle<'_>, world: &ScenarioWorld) -> usize {
     let mut worst = 0;
     world.recorder().history().replay(|state, _| {
-        let members = state.members(pool.uid());
+        let members = state.machines_of_pool(pool.uid());
         let down =
             members.iter().filter(|machine| !machine.phase().is_empty() && !machine.is_running()).count();
         let rolling = members.iter().any(|machine| machine.number("/spec/cpu/cores") == Some(2));
@@ -55,10 +59,10 @@ fn worst_moment(pool: &Pool<'_>, world: &World) -> usize {
 
 #[test]
 fn a_revision_that_a_user_deletes_is_stored_again_and_stays_the_merge_base() {
-    scenario("a revision that a user deletes is stored again").run(async |world| {
+    define_scenario("a revision that a user deletes is stored again").run(async |world| {
         // Given a pool whose template has a label,
         let tier = |tier: Option<&'static str>| {
-            Condition::new(format!("machines of tier {tier:?}"), move |view| {
+            PoolPredicate::new(format!("machines of tier {tier:?}"), move |view| {
                 view.live().all(|machine| machine.label("tier") == tier)
             })
         };
@@ -74,33 +78,33 @@ fn a_revision_that_a_user_deletes_is_stored_again_and_stays_the_merge_base() {
             let now = world.kubectl(&list).await?;
             Ok(if now == before { Ok(()) } else { Err(now) })
         };
-        poll::until(|| "the current revision is stored again".to_owned(), DEADLINE, stored).await?;
+        poll::poll_until(|| "the current revision is stored again".to_owned(), DEADLINE, stored).await?;
         // and a label that the template then drops is removed from the machine.
         pool.edit(&labels(Value::Null)).await?;
-        pool.until(tier(None).and(synced()).and(status("updatedReplicas", 1))).await?;
+        pool.until(tier(None).and(synced()).and(status_number("updatedReplicas", 1))).await?;
         Ok::<_, anyhow::Error>(())
     });
 }
 
 #[test]
 fn label_changes_reach_running_machines_and_keep_foreign_labels() {
-    scenario("label changes reach running machines and keep foreign labels").run(async |world| {
+    define_scenario("label changes reach running machines and keep foreign labels").run(async |world| {
         let pool = world.pool("web").replicas(2).ready().await?;
         let before = uids(&pool.machines().await?);
         let name = pool.machine(0).await?.name().to_owned();
-        world.patch(Kind::Machine, &name, &json!({ "metadata": { "labels": { "mine": "stays" } } })).await?;
+        world.patch(TestedKind::Machine, &name, &json!({ "metadata": { "labels": { "mine": "stays" } } })).await?;
         let labels = |labels: Value| json!({ "spec": { "virtualMachineTemplate": { "metadata": { "labels": labels } } } });
         pool.edit(&labels(json!({ "tier": "gold", "zone": "a" }))).await?;
         let tier = |tier: Option<&'static str>| {
-            Condition::new(format!("machines of tier {tier:?}"), move |view| {
+            PoolPredicate::new(format!("machines of tier {tier:?}"), move |view| {
                 view.live().all(|machine| machine.label("tier") == tier)
             })
         };
-        pool.until(tier(Some("gold")).and(synced()).and(status("updatedReplicas", 2))).await?;
+        pool.until(tier(Some("gold")).and(synced()).and(status_number("updatedReplicas", 2))).await?;
         // Labels that only the former template had are removed; labels of others remain.
         pool.edit(&labels(json!({ "tier": null }))).await?;
-        pool.until(tier(None).and(synced()).and(status("updatedReplicas", 2))).await?;
-        let machine = world.get(Kind::Machine, &name).await?;
+        pool.until(tier(None).and(synced()).and(status_number("updatedReplicas", 2))).await?;
+        let machine = world.get(TestedKind::Machine, &name).await?;
         assert_eq!((machine.label("mine"), machine.label("zone")), (Some("stays"), Some("a")));
         assert_eq!(uids(&pool.machines().await?), before, "no machine was recreated");
         pool.until(ready_replicas(2)).await?;
@@ -110,20 +114,23 @@ fn label_changes_reach_running_machines_and_keep_foreign_labels() {
 
 #[test]
 fn with_manual_approval_the_user_restarts_machines() {
-    scenario("with manual approval the user restarts machines").run(async |world| {
+    define_scenario("with manual approval the user restarts machines").run(async |world| {
         let pool = world.pool("web").replicas(2).ready().await?;
         let hash = pool.machine(0).await?.label(labels::TEMPLATE_HASH).map(str::to_owned);
         pool.edit(&template(&json!({ "cpu": { "cores": 2 } }))).await?;
-        pool.until(cores(2).and(condition("Synced", "False", "RestartPendingApproval"))).await?;
-        pool.until(status("restartPendingReplicas", 2).and(status("updatedReplicas", 0))).await?;
+        pool.until(cores(2).and(pool_condition("Synced", "False", "RestartPendingApproval"))).await?;
+        pool.until(status_number("restartPendingReplicas", 2).and(status_number("updatedReplicas", 0)))
+            .await?;
         // No machine is restarted, and the label does not contain a revision that is not in effect.
         pool.holds(ready_replicas(2), SETTLE).await?;
         for machine in pool.machines().await? {
             assert_eq!(machine.label(labels::TEMPLATE_HASH).map(str::to_owned), hash);
             world.operate("Restart", &machine).await?;
         }
-        pool.until(synced().and(status("updatedReplicas", 2)).and(status("restartPendingReplicas", 0)))
-            .await?;
+        pool.until(
+            synced().and(status_number("updatedReplicas", 2)).and(status_number("restartPendingReplicas", 0)),
+        )
+        .await?;
         pool.until(ready_replicas(2)).await?;
         Ok::<_, anyhow::Error>(())
     });
@@ -131,19 +138,21 @@ fn with_manual_approval_the_user_restarts_machines() {
 
 #[test]
 fn a_core_fraction_that_the_platform_filled_in_follows_the_template() {
-    scenario("a core fraction that the platform filled in follows the template").run(async |world| {
+    define_scenario("a core fraction that the platform filled in follows the template").run(async |world| {
         let fractions = world.fill_core_fractions().await?;
         let unset = template(&json!({ "cpu": { "coreFraction": null } }));
         let pool = world.pool("web").replicas(3).with(&automatic()).with(&unset).ready().await?;
         let fraction = |fraction: &'static str| {
-            Condition::new(format!("machines with a core fraction of {fraction}"), move |view| {
+            PoolPredicate::new(format!("machines with a core fraction of {fraction}"), move |view| {
                 view.live().all(|machine| machine.text("/spec/cpu/coreFraction") == fraction)
             })
         };
         pool.until(fraction(FRACTION_OF_ONE_CORE)).await?;
         // One machine has a fraction that a user chose.
         let chosen = pool.machine(0).await?.name().to_owned();
-        world.patch(Kind::Machine, &chosen, &json!({ "spec": { "cpu": { "coreFraction": "20%" } } })).await?;
+        world
+            .patch(TestedKind::Machine, &chosen, &json!({ "spec": { "cpu": { "coreFraction": "20%" } } }))
+            .await?;
         pool.edit(&template(&json!({ "cpu": { "cores": 2 } }))).await?;
         pool.until_within(cores(2).and(synced()), Duration::from_secs(90)).await?;
         for machine in pool.machines().await? {
@@ -157,14 +166,14 @@ fn a_core_fraction_that_the_platform_filled_in_follows_the_template() {
 
 #[test]
 fn automatic_restarts_stay_within_the_disruption_budget() {
-    scenario("automatic restarts stay within the disruption budget").run(async |world| {
+    define_scenario("automatic restarts stay within the disruption budget").run(async |world| {
         let pool = world.pool("web").replicas(5).with(&automatic()).ready().await?;
         let before = uids(&pool.machines().await?);
         pool.edit(&template(&json!({ "cpu": { "cores": 2 } }))).await?;
         // A quarter of five is one.
         let done = async {
             pool.until_within(
-                cores(2).and(synced()).and(status("updatedReplicas", 5)),
+                cores(2).and(synced()).and(status_number("updatedReplicas", 5)),
                 Duration::from_secs(90),
             )
             .await?;
@@ -177,23 +186,23 @@ fn automatic_restarts_stay_within_the_disruption_budget() {
         pool.until(ready_replicas(5)).await?;
         pool.holds(at_most_down(0), SETTLE).await?;
         assert_eq!(uids(&pool.machines().await?), before, "no machine was recreated");
-        pool.until(event("TemplateApplied")).await?;
+        pool.until(pool_event("TemplateApplied")).await?;
         Ok::<_, anyhow::Error>(())
     });
 }
 
 /// Whether a machine had the new revision in its label, or the pool was synced, while a machine was stopping.
-fn was_updated_while_stopping(pool: &Pool<'_>, world: &World) -> bool {
+fn was_updated_while_stopping(pool: &PoolHandle<'_>, world: &ScenarioWorld) -> bool {
     let mut updated = false;
     world.recorder().history().replay(|state, _| {
-        let Some(stored) = state.get(Kind::Pool, pool.uid()) else { return };
+        let Some(stored) = state.get(TestedKind::Pool, pool.uid()) else { return };
         // The status of an earlier generation is not about the change.
         if stored.number("/status/observedGeneration") != stored.number("/metadata/generation") {
             return;
         }
         let hash = stored.text("/status/desiredTemplateHash");
         let is_synced = stored.condition("Synced").is_some_and(|condition| condition["status"] == "True");
-        let members = state.members(pool.uid());
+        let members = state.machines_of_pool(pool.uid());
         let mut stopping = members.iter().filter(|machine| machine.phase() == "Stopping");
         updated |= stopping.any(|machine| is_synced || machine.label(labels::TEMPLATE_HASH) == Some(hash));
     });
@@ -202,13 +211,13 @@ fn was_updated_while_stopping(pool: &Pool<'_>, world: &World) -> bool {
 
 #[test]
 fn a_machine_that_stops_for_its_restart_does_not_count_as_updated() {
-    scenario("a machine that stops for its restart does not count as updated").run(async |world| {
+    define_scenario("a machine that stops for its restart does not count as updated").run(async |world| {
         let grace = template(&json!({ "terminationGracePeriodSeconds": 5 }));
         let pool = world.pool("web").replicas(1).with(&automatic()).with(&grace).knob("stop-delay", "3s");
         let pool = pool.ready().await?;
         pool.edit(&template(&json!({ "cpu": { "cores": 2 } }))).await?;
-        pool.sees(in_phase("Stopping", 1).and(status("updatedReplicas", 0))).await?;
-        pool.until(cores(2).and(synced()).and(status("updatedReplicas", 1))).await?;
+        pool.sees(in_phase("Stopping", 1).and(status_number("updatedReplicas", 0))).await?;
+        pool.until(cores(2).and(synced()).and(status_number("updatedReplicas", 1))).await?;
         assert!(!was_updated_while_stopping(&pool, world), "the machine still ran with the earlier template");
         Ok::<_, anyhow::Error>(())
     });
@@ -216,15 +225,15 @@ fn a_machine_that_stops_for_its_restart_does_not_count_as_updated() {
 
 #[test]
 fn a_rollout_is_paused_and_rolled_back_to_a_revision() {
-    scenario("a rollout is paused, and rolled back to a revision").run(async |world| {
+    define_scenario("a rollout is paused, and rolled back to a revision").run(async |world| {
         let pool = world.pool("web").replicas(3).ready().await?;
         let good = pool.get().await?.text("/status/desiredTemplateHash").to_owned();
         let before = pool.machine(0).await?.number("/spec/terminationGracePeriodSeconds").unwrap_or_default();
         pool.edit(&json!({ "spec": { "rollout": { "paused": true } } })).await?;
         pool.edit(&template(&json!({ "terminationGracePeriodSeconds": 7 }))).await?;
-        pool.until(condition("Synced", "False", "RolloutInProgress")).await?;
+        pool.until(pool_condition("Synced", "False", "RolloutInProgress")).await?;
         let grace = |seconds: i64| {
-            Condition::new(format!("machines with a grace period of {seconds} s"), move |view| {
+            PoolPredicate::new(format!("machines with a grace period of {seconds} s"), move |view| {
                 view.live()
                     .all(|machine| machine.number("/spec/terminationGracePeriodSeconds") == Some(seconds))
             })
@@ -244,20 +253,22 @@ fn a_rollout_is_paused_and_rolled_back_to_a_revision() {
 
 #[test]
 fn a_template_that_the_platform_refuses_stops_the_rollout() {
-    scenario("a template that the platform refuses stops the rollout").run(async |world| {
+    define_scenario("a template that the platform refuses stops the rollout").run(async |world| {
         let pool = world.pool("web").replicas(4).ready().await?;
         let machine = pool.machine(0).await?;
         let two = json!({ "spec": { "cpu": { "cores": 2 } } });
         let refusal = world.refuse_updates(&machine, two, "object.spec.cpu.cores != 2").await?;
         pool.edit(&template(&json!({ "cpu": { "cores": 2 } }))).await?;
         pool.until(
-            condition("ReplicaFailure", "True", "FailedTemplateUpdate").and(event("FailedTemplateUpdate")),
+            pool_condition("ReplicaFailure", "True", "FailedTemplateUpdate")
+                .and(pool_event("FailedTemplateUpdate")),
         )
         .await?;
         pool.holds(cores(1).and(ready_replicas(4)), SETTLE).await?;
         // Once the refusal is removed, the controller continues.
         refusal.lift().await?;
-        pool.until_within(cores(2).and(status("restartPendingReplicas", 4)), Duration::from_secs(90)).await?;
+        pool.until_within(cores(2).and(status_number("restartPendingReplicas", 4)), Duration::from_secs(90))
+            .await?;
         Ok::<_, anyhow::Error>(())
     });
 }
@@ -272,7 +283,7 @@ fn a_large_rollout_stays_within_the_disruption_budget() {
     let count = large();
     // Two seconds per machine are enough even on a busy host.
     let patience = Duration::from_secs(60 + 2 * count.unsigned_abs());
-    scenario("a large pool with three disks each rolls within its budget").run(async |world| {
+    define_scenario("a large pool with three disks each rolls within its budget").run(async |world| {
         let pool = world
             .pool("web")
             .replicas(count)
@@ -285,7 +296,8 @@ fn a_large_rollout_stays_within_the_disruption_budget() {
         pool.until_within(ready_replicas(count), patience).await?;
         let before = uids(&pool.machines().await?);
         pool.edit(&template(&json!({ "cpu": { "cores": 2 } }))).await?;
-        pool.until_within(cores(2).and(synced()).and(status("updatedReplicas", count)), patience).await?;
+        pool.until_within(cores(2).and(synced()).and(status_number("updatedReplicas", count)), patience)
+            .await?;
         let (worst, budget) = (worst_moment(&pool, world), usize::try_from(count / 4)?);
         assert!(
             (1..=budget).contains(&worst),

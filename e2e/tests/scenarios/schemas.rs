@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use vmpool_installation::workspace_root;
-use vmpool_test_cluster::control_plane::{ControlPlane, documents_in};
+use vmpool_test_cluster::control_plane::{ControlPlane, read_yaml_documents};
 
 use crate::with_control_plane;
 
@@ -151,7 +151,7 @@ fn kubectl_explains_every_field_of_a_pool() {
 #[test]
 fn every_crd_is_served() {
     with_control_plane(async |cluster| {
-        let definitions = documents_in(&workspace_root().join("api/crds"))?;
+        let definitions = read_yaml_documents(&workspace_root().join("api/crds"))?;
         ensure!(definitions.len() == 8, "{} CRDs", definitions.len());
         for definition in definitions {
             let name = definition["metadata"]["name"].as_str().context("a CRD without a name")?;

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use serde_json::{Value, json};
-use vmpool_e2e::scenario::scenario;
-use vmpool_e2e::world::condition::{Condition, condition, disks, members, ready_replicas, status};
-use vmpool_e2e::world::{DEADLINE, Pool, SETTLE, World};
-use vmpool_installation::programs::Controller;
-use vmpool_invariants::object::Kind;
-use vmpool_test_cluster::control_plane::Restart;
+use vmpool_e2e::scenario::define_scenario;
+use vmpool_e2e::world::condition::{
+    PoolPredicate, disk_count, machine_count, pool_condition, ready_replicas, status_number,
+};
+use vmpool_e2e::world::{DEADLINE, PoolHandle, SETTLE, ScenarioWorld};
+use vmpool_installation::programs::ControllerProgram;
+use vmpool_invariants::object::TestedKind;
+use vmpool_test_cluster::control_plane::RestartMethod;
 use vmpool_test_cluster::poll;
 
 /// Timeout after an outage. It includes the backoff of clients.
@@ -29,75 +31,83 @@ fn automatic() -> Value {
 }
 
 /// The scale-up has started. Its progress does not matter, because a short-lived state could be missed on a slow host.
-fn more_members_than(before: usize) -> Condition {
-    Condition::new(format!("more than {before} machines"), move |view| view.members().len() > before)
+fn more_members_than(before: usize) -> PoolPredicate {
+    PoolPredicate::new(format!("more than {before} machines"), move |view| view.members().len() > before)
 }
 
 /// Some machines have this number of cores in their spec.
-fn rollout_begun_to(cores: i64) -> Condition {
-    Condition::new("a rollout that has started", move |view| {
+fn rollout_begun_to(cores: i64) -> PoolPredicate {
+    PoolPredicate::new("a rollout that has started", move |view| {
         view.live().any(|machine| number_of_cores(machine) == Some(cores))
     })
 }
 
-fn number_of_cores(machine: &vmpool_invariants::object::Object) -> Option<i64> {
+fn number_of_cores(machine: &vmpool_invariants::object::JsonObject) -> Option<i64> {
     machine.number("/spec/cpu/cores")
 }
 
 /// All machines of the pool have this number of cores in effect.
-fn rolled_out(count: i64, cores: i64) -> Condition {
-    let all = Condition::new(format!("machines of {cores} cores"), move |view| {
+fn rolled_out(count: i64, cores: i64) -> PoolPredicate {
+    let all = PoolPredicate::new(format!("machines of {cores} cores"), move |view| {
         view.live().all(|machine| number_of_cores(machine) == Some(cores))
     });
-    all.and(condition("Synced", "True", "PoolSynced")).and(status("updatedReplicas", count))
+    all.and(pool_condition("Synced", "True", "PoolSynced")).and(status_number("updatedReplicas", count))
 }
 
 /// Changes the template, and returns when the first machine has the change.
-async fn roll_out(world: &World, pool: &Pool<'_>, cores: i64) -> anyhow::Result<()> {
-    world.patch(Kind::Pool, pool.name(), &template(&json!({ "cpu": { "cores": cores } }))).await?;
+async fn roll_out(world: &ScenarioWorld, pool: &PoolHandle<'_>, cores: i64) -> anyhow::Result<()> {
+    world.patch(TestedKind::Pool, pool.name(), &template(&json!({ "cpu": { "cores": cores } }))).await?;
     pool.sees(rollout_begun_to(cores)).await?;
     Ok(())
 }
 
 /// Scales the pool up, and returns when the first new machine exists.
-async fn grow(world: &World, pool: &Pool<'_>, before: usize, replicas: i64) -> anyhow::Result<()> {
-    world.patch(Kind::Pool, pool.name(), &json!({ "spec": { "replicas": replicas } })).await?;
+async fn begin_scale_up(
+    world: &ScenarioWorld,
+    pool: &PoolHandle<'_>,
+    before: usize,
+    replicas: i64,
+) -> anyhow::Result<()> {
+    world.patch(TestedKind::Pool, pool.name(), &json!({ "spec": { "replicas": replicas } })).await?;
     pool.sees(more_members_than(before)).await?;
     Ok(())
 }
 
 #[test]
 fn scale_up_and_rollouts_survive_restarts_of_etcd_and_the_api_server() {
-    scenario("etcd and the API server restart during rollouts").on_its_own_cluster().run(async |world| {
-        let cluster = world.cluster();
-        let pool = world.pool("web").disk("root").retained("cache", 0, "10m").with(&automatic());
-        let pool = pool.ready().await?;
-        // When etcd is killed after some of the machines were created,
-        grow(world, &pool, 0, 12).await?;
-        cluster.restart_etcd(Restart::Killed).await?;
-        // then there are finally as many machines as desired, each with its disks,
-        pool.until_within(ready_replicas(12).and(members(12)).and(disks(24)), PATIENCE).await?;
-        let before = vmpool_invariants::object::uids(&pool.machines().await?);
-        // and when etcd restarts, and then the API server, after some machines were updated,
-        roll_out(world, &pool, 2).await?;
-        cluster.restart_etcd(Restart::Graceful).await?;
-        pool.until_within(rolled_out(12, 2).and(ready_replicas(12)), PATIENCE).await?;
-        roll_out(world, &pool, 3).await?;
-        cluster.restart_api_server(Restart::Killed).await?;
-        // then all machines are updated, and none was recreated.
-        pool.until_within(rolled_out(12, 3).and(ready_replicas(12)), PATIENCE).await?;
-        ensure!(
-            vmpool_invariants::object::uids(&pool.machines().await?) == before,
-            "machines were recreated"
-        );
-        Ok::<_, anyhow::Error>(())
-    });
+    define_scenario("etcd and the API server restart during rollouts").on_its_own_cluster().run(
+        async |world| {
+            let cluster = world.cluster();
+            let pool = world.pool("web").disk("root").retained("cache", 0, "10m").with(&automatic());
+            let pool = pool.ready().await?;
+            // When etcd is killed after some of the machines were created,
+            begin_scale_up(world, &pool, 0, 12).await?;
+            cluster.restart_etcd(RestartMethod::Killed).await?;
+            // then there are finally as many machines as desired, each with its disks,
+            pool.until_within(ready_replicas(12).and(machine_count(12)).and(disk_count(24)), PATIENCE)
+                .await?;
+            let before = vmpool_invariants::object::object_uids(&pool.machines().await?);
+            // and when etcd restarts, and then the API server, after some machines were updated,
+            roll_out(world, &pool, 2).await?;
+            cluster.restart_etcd(RestartMethod::Graceful).await?;
+            pool.until_within(rolled_out(12, 2).and(ready_replicas(12)), PATIENCE).await?;
+            roll_out(world, &pool, 3).await?;
+            cluster.restart_api_server(RestartMethod::Killed).await?;
+            // then all machines are updated, and none was recreated.
+            pool.until_within(rolled_out(12, 3).and(ready_replicas(12)), PATIENCE).await?;
+            ensure!(
+                vmpool_invariants::object::object_uids(&pool.machines().await?) == before,
+                "machines were recreated"
+            );
+            Ok::<_, anyhow::Error>(())
+        },
+    );
 }
 
 /// Waits until there is no leader.
-async fn until_nobody_leads(controllers: &[Arc<Controller>]) -> anyhow::Result<()> {
+async fn until_nobody_leads(controllers: &[Arc<ControllerProgram>]) -> anyhow::Result<()> {
     let what = || "no controller leads without renewing the lease".to_owned();
-    poll::until(what, DEADLINE, async || {
+    poll::poll_until(what, DEADLINE, async || {
         for controller in controllers {
             if controller.leads().await != Some(false) {
                 return Ok(Err(format!("{} leads", controller.identity())));
@@ -111,20 +121,22 @@ async fn until_nobody_leads(controllers: &[Arc<Controller>]) -> anyhow::Result<(
 
 #[test]
 fn controllers_survive_a_full_and_a_slow_disk_of_etcd() {
-    scenario("controllers survive a full and a slow disk").on_its_own_cluster().controllers(0).run(
+    define_scenario("controllers survive a full and a slow disk").on_its_own_cluster().controllers(0).run(
         async |world| {
             let cluster = world.cluster();
             let controllers = [world.add_short_leased("a").await?, world.add_short_leased("b").await?];
             let pool = world.pool("web").replicas(2).disk("root").retained("cache", 0, "10m");
             let pool = pool.with(&automatic()).ready().await?;
             // Given a pool during a scale-up when the disk of etcd is full,
-            grow(world, &pool, 2, 12).await?;
+            begin_scale_up(world, &pool, 2, 12).await?;
             cluster.fill_disk().await?;
             // then users get an error,
             let note = json!({ "metadata": { "annotations": { "note": "more data" } } });
-            let refused = world.patch(Kind::Pool, pool.name(), &note).await;
-            let refused =
-                refused.err().map(|error| vmpool_test_cluster::error::chain(&error)).unwrap_or_default();
+            let refused = world.patch(TestedKind::Pool, pool.name(), &note).await;
+            let refused = refused
+                .err()
+                .map(|error| vmpool_test_cluster::error::error_with_causes(&error))
+                .unwrap_or_default();
             ensure!(refused.contains("database space exceeded"), "a write on a full disk: {refused:?}");
             // and there is no leader, because the lease cannot be renewed either.
             until_nobody_leads(&controllers).await?;
@@ -134,18 +146,21 @@ fn controllers_survive_a_full_and_a_slow_disk_of_etcd() {
             );
             // Once there is space again, the scale-up continues.
             ensure!(cluster.clear_disk().await? == 1, "the disk was never full");
-            pool.until_within(ready_replicas(12).and(members(12)).and(disks(24)), PATIENCE).await?;
+            pool.until_within(ready_replicas(12).and(machine_count(12)).and(disk_count(24)), PATIENCE)
+                .await?;
             // When etcd is paused repeatedly during a rollout and a scale-down,
             roll_out(world, &pool, 2).await?;
             for replicas in [10, 8, 6] {
                 cluster.pause_etcd()?;
                 tokio::time::sleep(Duration::from_millis(900)).await;
                 cluster.resume_etcd()?;
-                world.patch(Kind::Pool, pool.name(), &json!({ "spec": { "replicas": replicas } })).await?;
+                world
+                    .patch(TestedKind::Pool, pool.name(), &json!({ "spec": { "replicas": replicas } }))
+                    .await?;
             }
             // then both complete, and the state is stable.
             pool.until_within(ready_replicas(6).and(rolled_out(6, 2)), PATIENCE).await?;
-            pool.holds(members(6), SETTLE).await?;
+            pool.holds(machine_count(6), SETTLE).await?;
             Ok::<_, anyhow::Error>(())
         },
     );

@@ -1,11 +1,11 @@
 //! Commands that users type.
 
-use vmpool_e2e::scenario::scenario;
+use vmpool_e2e::scenario::define_scenario;
 use vmpool_installation::workspace_root;
 
 #[test]
 fn kubectl_shows_scales_and_waits() {
-    scenario("kubectl shows, scales and waits").run(async |world| {
+    define_scenario("kubectl shows, scales and waits").run(async |world| {
         // Given the manifest of the README,
         let manifest = workspace_root().join("docs/examples/quickstart.yaml");
         world.kubectl(&["apply", "-f", &manifest.to_string_lossy()]).await?;
@@ -39,28 +39,30 @@ fn kubectl_shows_scales_and_waits() {
 
 #[test]
 fn every_example_of_the_docs_is_accepted() {
-    scenario("every example of the docs is accepted").controllers(0).ends_unsettled().run(async |world| {
-        let examples = workspace_root().join("docs/examples");
-        let mut found = 0;
-        // Examples that need other kinds are in the directory keda, and examples that need a certain order are in
-        // handover and removal. They are tested in `documented` and below.
-        for folder in ["", "autoscaling", "disks", "roles", "rollouts"] {
-            for entry in std::fs::read_dir(examples.join(folder))? {
-                let path = entry?.path();
-                if path.is_file() {
-                    world.kubectl(&["apply", "--dry-run=server", "-f", &path.to_string_lossy()]).await?;
-                    found += 1;
+    define_scenario("every example of the docs is accepted").controllers(0).ends_unsettled().run(
+        async |world| {
+            let examples = workspace_root().join("docs/examples");
+            let mut found = 0;
+            // Examples that need other kinds are in the directory keda, and examples that need a certain order are in
+            // handover and removal. They are tested in `documented` and below.
+            for folder in ["", "autoscaling", "disks", "roles", "rollouts"] {
+                for entry in std::fs::read_dir(examples.join(folder))? {
+                    let path = entry?.path();
+                    if path.is_file() {
+                        world.kubectl(&["apply", "--dry-run=server", "-f", &path.to_string_lossy()]).await?;
+                        found += 1;
+                    }
                 }
             }
-        }
-        assert!(found >= 15, "only {found} examples");
-        Ok::<_, anyhow::Error>(())
-    });
+            assert!(found >= 15, "only {found} examples");
+            Ok::<_, anyhow::Error>(())
+        },
+    );
 }
 
 #[test]
 fn replicas_are_handed_over_as_documented() {
-    scenario("replicas are handed over as documented").run(async |world| {
+    define_scenario("replicas are handed over as documented").run(async |world| {
         let example =
             |name: &str| workspace_root().join("docs/examples").join(name).to_string_lossy().into_owned();
         let (pool, only, without) = (

@@ -9,13 +9,13 @@ use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use serde_json::{Value, json};
-use vmpool_e2e::scenario::scenario;
-use vmpool_e2e::world::{Policy, Pool, SETTLE, World};
+use vmpool_e2e::scenario::define_scenario;
+use vmpool_e2e::world::{PoolHandle, PoolScaleDownPolicy, SETTLE, ScenarioWorld};
 use vmpool_installation::installation::GuardOptions;
 use vmpool_installation::programs::{Component, SYSTEM_NAMESPACE};
-use vmpool_invariants::object::{Kind, Object};
+use vmpool_invariants::object::{JsonObject, TestedKind};
 use vmpool_test_cluster::deadline::Deadline;
-use vmpool_test_cluster::error::chain;
+use vmpool_test_cluster::error::error_with_causes;
 
 /// The serving certificate of a component, and the authorities that its clients trust.
 #[derive(Clone, PartialEq)]
@@ -24,7 +24,7 @@ struct Material {
     authorities: Vec<u8>,
 }
 
-async fn material(world: &World, component: Component) -> anyhow::Result<Material> {
+async fn material(world: &ScenarioWorld, component: Component) -> anyhow::Result<Material> {
     let secret = Api::<Secret>::namespaced(world.client(), SYSTEM_NAMESPACE).get(component.secret()).await?;
     let mut data = secret.data.unwrap_or_default();
     let mut part = |key: &str| {
@@ -46,12 +46,12 @@ struct Progress {
 }
 
 impl Progress {
-    async fn begin(world: &World, component: Component) -> anyhow::Result<Self> {
+    async fn begin(world: &ScenarioWorld, component: Component) -> anyhow::Result<Self> {
         let last = material(world, component).await?;
         Ok(Self { component, last, serving: false, authority: false, taken_over: false })
     }
 
-    async fn look(&mut self, world: &World) -> anyhow::Result<()> {
+    async fn look(&mut self, world: &ScenarioWorld) -> anyhow::Result<()> {
         let now = material(world, self.component).await?;
         let new_serving = now.serving != self.last.serving;
         self.serving |= new_serving;
@@ -95,7 +95,7 @@ fn registration(component: Component) -> (ApiResource, &'static str, &'static st
 }
 
 /// The published CA bundle with which the API server verifies a component.
-async fn bundle(world: &World, component: Component) -> anyhow::Result<String> {
+async fn bundle(world: &ScenarioWorld, component: Component) -> anyhow::Result<String> {
     let (resource, name, place) = registration(component);
     let object = Api::<DynamicObject>::all_with(world.client(), &resource).get(name).await?;
     let bundle = object.data.pointer(place).and_then(Value::as_str);
@@ -104,7 +104,7 @@ async fn bundle(world: &World, component: Component) -> anyhow::Result<String> {
 
 /// Opens a new connection to each replica with only the published CA bundle. The API server keeps its connections open,
 /// so it would not detect a certificate that is temporarily untrusted.
-async fn connect(world: &World, component: Component) -> anyhow::Result<()> {
+async fn connect(world: &ScenarioWorld, component: Component) -> anyhow::Result<()> {
     let bundle = bundle(world, component).await?;
     // Both components require client certificates.
     let (certificate, key) = world.cluster().front_proxy_certificate();
@@ -132,10 +132,10 @@ async fn connect(world: &World, component: Component) -> anyhow::Result<()> {
 }
 
 /// Sends one request to the webhook, one to the aggregated API, and opens new connections to both.
-async fn ask(world: &World, pool: &Pool<'_>, machine: &Object) -> anyhow::Result<()> {
+async fn ask(world: &ScenarioWorld, pool: &PoolHandle<'_>, machine: &JsonObject) -> anyhow::Result<()> {
     let judged = json!({ "spec": { "replicas": 2 } });
     let params = PatchParams { dry_run: true, ..PatchParams::default() };
-    let answered = world.api(Kind::Pool).patch(pool.name(), &params, &Patch::Merge(&judged)).await;
+    let answered = world.api(TestedKind::Pool).patch(pool.name(), &params, &Patch::Merge(&judged)).await;
     answered.context("the webhook")?;
     let answer = pool.removal().target(machine).dry_run_by_body().send_unchecked().await;
     ensure!(answer.code == 201, "the aggregated API: {answer}");
@@ -155,9 +155,9 @@ fn certificates_and_their_authorities_are_replaced_under_load_and_no_request_fai
     let after = |served: u32, deadline: &Deadline| format!("after {served} rounds in {}", deadline.elapsed());
     let mut guard = GuardOptions::default();
     guard.services.extra = vec![format!("--tls-validity={}s", VALIDITY.as_secs())];
-    scenario("certificates and their authorities are replaced under load").guarded_by(guard).run(async |world| {
+    define_scenario("certificates and their authorities are replaced under load").guarded_by(guard).run(async |world| {
         // Given certificates that are valid for seconds, and clients that send requests continuously,
-        let pool = world.pool("web").policy(Policy::Explicit).replicas(1).ready().await?;
+        let pool = world.pool("web").policy(PoolScaleDownPolicy::Explicit).replicas(1).ready().await?;
         let machine = pool.machine(0).await?;
         let mut all = Vec::new();
         for component in Component::ALL {
@@ -219,7 +219,7 @@ fn attacks(component: Component) -> Vec<Value> {
 #[test]
 fn a_program_changes_nothing_of_its_registration_but_the_ca_bundle() {
     const DEADLINE: Duration = Duration::from_mins(1);
-    scenario("a program changes nothing of its registration but the CA bundle")
+    define_scenario("a program changes nothing of its registration but the CA bundle")
         .guarded_by(GuardOptions::default())
         .run(async |world| {
             let others = bundle(world, Component::Apiserver).await?;
@@ -232,7 +232,9 @@ fn a_program_changes_nothing_of_its_registration_but_the_ca_bundle() {
                 let params = PatchParams { dry_run: true, ..PatchParams::default() };
                 let attempt = async |change: &Value| {
                     let patch = Patch::Json::<()>(serde_json::from_value(json!([change]))?);
-                    anyhow::Ok(api.patch(name, &params, &patch).await.err().map(|error| chain(&error)))
+                    anyhow::Ok(
+                        api.patch(name, &params, &patch).await.err().map(|error| error_with_causes(&error)),
+                    )
                 };
                 // when it changes other fields than the bundle, then the API server refuses,
                 let begun = Instant::now();

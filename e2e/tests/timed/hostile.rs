@@ -9,9 +9,9 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use vmpool_api::labels;
 use vmpool_api::v1alpha2::API_VERSION;
-use vmpool_e2e::scenario::scenario;
+use vmpool_e2e::scenario::define_scenario;
 use vmpool_e2e::world::condition::ready_replicas;
-use vmpool_e2e::world::{Pool, World};
+use vmpool_e2e::world::{PoolHandle, ScenarioWorld};
 use vmpool_installation::installation::{GuardOptions, UNGUARDED};
 use vmpool_installation::programs::{Component, ControllerOptions};
 use vmpool_test_cluster::{Error, poll, usage};
@@ -42,7 +42,7 @@ fn resource(group: &str, version: &str, kind: &str) -> ApiResource {
 
 /// Removes the limit of tolerations from a CRD, like a CRD that another project has installed. `path` leads to the spec
 /// of the machine. Shortly afterwards, the API server accepts more tolerations.
-async fn remove_limit(world: &World, definition: &str, path: &str) -> Result<()> {
+async fn remove_limit(world: &ScenarioWorld, definition: &str, path: &str) -> Result<()> {
     let path = format!(
         "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/{path}tolerations/maxItems"
     );
@@ -51,7 +51,7 @@ async fn remove_limit(world: &World, definition: &str, path: &str) -> Result<()>
     Ok(())
 }
 
-async fn remove_limit_of_pools(world: &World) -> Result<()> {
+async fn remove_limit_of_pools(world: &ScenarioWorld) -> Result<()> {
     remove_limit(world, POOL_CRD, "virtualMachineTemplate/properties/spec/properties/").await
 }
 
@@ -109,7 +109,7 @@ async fn store_in(client: &Client, namespace: &str, number: usize) -> Result<()>
         let created = pools.create(&PostParams::default(), &object).await;
         Ok(created.map(drop).map_err(|error| error.to_string()))
     };
-    Ok(poll::until(|| format!("hostile pool {number} is stored"), DEADLINE, create).await?)
+    Ok(poll::poll_until(|| format!("hostile pool {number} is stored"), DEADLINE, create).await?)
 }
 
 /// Waits until a condition of the hostile pool with this number reports that the pool is invalid.
@@ -122,11 +122,11 @@ async fn until_refused(client: &Client, number: usize) -> Result<()> {
         let conditions = pool.data["status"]["conditions"].to_string();
         Ok(if conditions.contains("more than the limit of 131072") { Ok(()) } else { Err(conditions) })
     };
-    Ok(poll::until(|| format!("hostile pool {number} has a condition"), DEADLINE, is_refused).await?)
+    Ok(poll::poll_until(|| format!("hostile pool {number} has a condition"), DEADLINE, is_refused).await?)
 }
 
 /// Duration of a scale-down of the pool to zero and a scale-up to two machines.
-async fn scale_down_and_up(pool: &Pool<'_>) -> Result<Duration> {
+async fn scale_down_and_up(pool: &PoolHandle<'_>) -> Result<Duration> {
     let begin = Instant::now();
     pool.scale(0).await?;
     pool.until(ready_replicas(0)).await?;
@@ -137,7 +137,7 @@ async fn scale_down_and_up(pool: &Pool<'_>) -> Result<Duration> {
 
 #[test]
 fn pools_of_the_largest_size_do_not_affect_other_pools() {
-    scenario("pools of the largest size do not affect other pools")
+    define_scenario("pools of the largest size do not affect other pools")
         .on_its_own_cluster()
         .controllers(0)
         .ends_unsettled()
@@ -147,7 +147,7 @@ fn pools_of_the_largest_size_do_not_affect_other_pools() {
             // Given a pool that converges,
             let pool = world.pool("web").replicas(2).ready().await?;
             let alone = scale_down_and_up(&pool).await?;
-            let before = usage::memory(pid()?)?;
+            let before = usage::resident_memory(pid()?)?;
             // when a tenant stores pools of the largest size,
             remove_limit_of_pools(world).await?;
             let client = world.client();
@@ -162,11 +162,11 @@ fn pools_of_the_largest_size_do_not_affect_other_pools() {
             // the other pool converges as before,
             let among = scale_down_and_up(&pool).await?;
             // and the memory of the controller is sufficient, also after a restart, when it lists all of them.
-            let after = usage::memory(pid()?)?;
+            let after = usage::resident_memory(pid()?)?;
             controller.restart().await?;
             pool.scale(3).await?;
             pool.until(ready_replicas(3)).await?;
-            let listed = usage::memory(pid()?)?;
+            let listed = usage::resident_memory(pid()?)?;
             println!(
                 "{count} hostile pools: {before:?} before, {after:?} after, {listed:?} after a restart; scaling a pool took {alone:?} \
                  alone, and {among:?} with them"
@@ -258,7 +258,7 @@ async fn create(client: &Client, namespace: &str, object: &Value) -> Result<()> 
 
 #[test]
 fn objects_of_the_largest_size_do_not_affect_pools() {
-    scenario("objects of the largest size do not affect pools")
+    define_scenario("objects of the largest size do not affect pools")
         .on_its_own_cluster()
         .controllers(0)
         .ends_unsettled()
@@ -267,7 +267,7 @@ fn objects_of_the_largest_size_do_not_affect_pools() {
             let pid = || controller.pid().context("the controller has no process");
             let pool = world.pool("web").replicas(2).ready().await?;
             let uid = pool.get().await?.uid().to_owned();
-            let before = usage::memory(pid()?)?;
+            let before = usage::resident_memory(pid()?)?;
             // When a tenant stores machines, disks, attachments and revisions of the largest size with the labels of
             // the pool,
             remove_limit(world, MACHINE_CRD, "").await?;
@@ -278,17 +278,17 @@ fn objects_of_the_largest_size_do_not_affect_pools() {
                         let created = create(&world.client(), world.namespace(), &object).await;
                         Ok(created.map_err(|error| format!("{error:#}")))
                     };
-                    poll::until(|| "a hostile object is stored".to_owned(), DEADLINE, create).await?;
+                    poll::poll_until(|| "a hostile object is stored".to_owned(), DEADLINE, create).await?;
                 }
             }
             // then the pool converges as before, also after a restart of the controller, which lists all of them,
             pool.scale(3).await?;
             pool.until(ready_replicas(3)).await?;
-            let after = usage::memory(pid()?)?;
+            let after = usage::resident_memory(pid()?)?;
             controller.restart().await?;
             pool.scale(2).await?;
             pool.until(ready_replicas(2)).await?;
-            let listed = usage::memory(pid()?)?;
+            let listed = usage::resident_memory(pid()?)?;
             println!("{COPIES} hostile objects of each kind: {before:?} before, {after:?} after, {listed:?} after a restart");
             // and the memory of the controller is sufficient.
             for memory in [after, listed] {
@@ -323,7 +323,7 @@ async fn post_to_webhook(port: u16, body: String) -> Result<String> {
 
 #[test]
 fn reviews_of_the_largest_size_do_not_exhaust_the_memory_of_the_webhook() {
-    scenario("reviews of the largest size").guarded_by(GuardOptions::default()).ends_unsettled().run(
+    define_scenario("reviews of the largest size").guarded_by(GuardOptions::default()).ends_unsettled().run(
         async |world| {
             let webhook = world.installation().guard()?.service(Component::Webhook)?;
             remove_limit_of_pools(world).await?;
@@ -348,7 +348,7 @@ fn reviews_of_the_largest_size_do_not_exhaust_the_memory_of_the_webhook() {
                     other => Err(format!("{:?}", other.map(|pool| pool.metadata.generation))),
                 }
             };
-            poll::until(
+            poll::poll_until(
                 || "the webhook refuses changes of the hostile pool".to_owned(),
                 DEADLINE,
                 async || Ok(refused().await),
@@ -371,7 +371,7 @@ fn reviews_of_the_largest_size_do_not_exhaust_the_memory_of_the_webhook() {
             }
             // then the memory of every replica is sufficient, and the webhook responds for other pools as before.
             for replica in webhook.replicas() {
-                let memory = usage::memory(replica.pid().context("a replica has no process")?)?;
+                let memory = usage::resident_memory(replica.pid().context("a replica has no process")?)?;
                 println!("a replica of the webhook: {memory:?}");
                 ensure!(memory.peak < WEBHOOK_LIMIT - WEBHOOK_MARGIN, "{memory:?} of {WEBHOOK_LIMIT} MiB");
             }

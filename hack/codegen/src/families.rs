@@ -1,9 +1,9 @@
 //! The families of CRDs, and what is generated for each.
 
-use crate::options::{Options, Shared};
+use crate::options::{SharedSchemaPart, TypeOptions};
 
 /// CRDs whose types are one Rust module and whose reference pages are one folder.
-pub(crate) struct Family {
+pub(crate) struct CrdFamily {
     /// Folder of the types below `api/src/generated`, and of the pages below `docs/reference`. Empty for these folders
     /// themselves.
     pub(crate) name: &'static str,
@@ -14,45 +14,45 @@ pub(crate) struct Family {
     /// Which of the kinds vmpool serves, for the list of reference pages.
     pub(crate) note: &'static str,
     /// How the types are generated.
-    pub(crate) types: Options,
+    pub(crate) types: TypeOptions,
 }
 
 /// All families. The one without a name is first, because its files are beside the folders of the others.
-pub(crate) const FAMILIES: [Family; 4] = [
-    Family {
+pub(crate) const FAMILIES: [CrdFamily; 4] = [
+    CrdFamily {
         name: "",
         folders: &[""],
         heading: "",
         note: "vmpool serves VirtualMachinePool and installs its CRD. The other kinds belong to the virtualization\n\
                platform; these pages show the parts of them that vmpool reads and writes.\n",
-        types: Options { keep_unknown_fields: false, shared: &DVP_SHARED },
+        types: TypeOptions { keep_unknown_fields: false, shared: &DVP_SHARED },
     },
-    Family {
+    CrdFamily {
         name: "kubevirt",
         folders: &["kubevirt", "kubevirt/platform"],
         heading: "KubeVirt",
         note: "vmpool serves VirtualMachinePool. The other kinds belong to KubeVirt, its Containerized Data Importer\n\
                (CDI) and the snapshot controller; these pages show the parts of them that vmpool reads and writes. An object marked *keeps unknown\n\
                fields* can have more fields than the page lists: the API server stores them unchanged.\n",
-        types: Options { keep_unknown_fields: true, shared: &KUBEVIRT_SHARED },
+        types: TypeOptions { keep_unknown_fields: true, shared: &KUBEVIRT_SHARED },
     },
-    Family {
+    CrdFamily {
         name: "instancetype",
         folders: &["instancetype"],
         heading: "Instance types and preferences",
         note: "The kinds belong to KubeVirt. vmpool reads them for pools of KubeVirt; the pages list all their fields.\n",
-        types: Options { keep_unknown_fields: true, shared: &INSTANCETYPE_SHARED },
+        types: TypeOptions { keep_unknown_fields: true, shared: &INSTANCETYPE_SHARED },
     },
-    Family {
+    CrdFamily {
         name: "diskimage",
         folders: &["diskimage"],
         heading: "Disk images",
         note: "The kinds belong to vmpool. Its webhook validates them. No controller serves them yet.\n",
-        types: Options { keep_unknown_fields: false, shared: &DISK_IMAGE_SHARED },
+        types: TypeOptions { keep_unknown_fields: false, shared: &DISK_IMAGE_SHARED },
     },
 ];
 
-const DVP_SHARED: [Shared; 2] = [
+const DVP_SHARED: [SharedSchemaPart; 2] = [
     shared(
         "VirtualMachinePool",
         "spec.virtualMachineTemplate.spec",
@@ -65,7 +65,7 @@ const CONDITION: &str = "crate::kubevirt::Condition";
 const LABEL_SELECTOR: &str = "k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector";
 const NODE_SELECTOR_REQUIREMENT: &str = "k8s_openapi::api::core::v1::NodeSelectorRequirement";
 
-const KUBEVIRT_SHARED: [Shared; 18] = [
+const KUBEVIRT_SHARED: [SharedSchemaPart; 18] = [
     shared(
         "VirtualMachinePool",
         "spec.virtualMachineTemplate.metadata",
@@ -115,7 +115,7 @@ const KUBEVIRT_SHARED: [Shared; 18] = [
 ];
 
 /// Kinds with and without a namespace have the same spec.
-const INSTANCETYPE_SHARED: [Shared; 16] = [
+const INSTANCETYPE_SHARED: [SharedSchemaPart; 16] = [
     of_instancetype("spec.cpu", "super::virtual_machine_instancetype::VirtualMachineInstancetypeCpu"),
     of_instancetype("spec.memory", "super::virtual_machine_instancetype::VirtualMachineInstancetypeMemory"),
     of_instancetype("spec.gpus", "super::virtual_machine_instancetype::VirtualMachineInstancetypeGpus"),
@@ -145,20 +145,20 @@ const INSTANCETYPE_SHARED: [Shared; 16] = [
 
 const LAUNCH_SECURITY: &str = "super::virtual_machine_instancetype::VirtualMachineInstancetypeLaunchSecurity";
 
-const fn of_instancetype(part: &'static str, target: &'static str) -> Shared {
+const fn of_instancetype(part: &'static str, target: &'static str) -> SharedSchemaPart {
     shared("VirtualMachineClusterInstancetype", part, target)
 }
 
-const fn of_preference(part: &'static str, target: &'static str) -> Shared {
+const fn of_preference(part: &'static str, target: &'static str) -> SharedSchemaPart {
     shared("VirtualMachineClusterPreference", part, target)
 }
 
 /// The template of the machine is a document: its schema describes only the fields that the rules of the CRD need.
-const DISK_IMAGE_SHARED: [Shared; 2] = [
+const DISK_IMAGE_SHARED: [SharedSchemaPart; 2] = [
     shared("VirtualMachine", "spec.virtualMachineTemplate.spec", "serde_json::Value"),
     shared("VMDiskImageGrant", "spec.from.namespaceSelector", LABEL_SELECTOR),
 ];
 
-const fn shared(kind: &'static str, part: &'static str, target: &'static str) -> Shared {
-    Shared { kind, part, target }
+const fn shared(kind: &'static str, part: &'static str, target: &'static str) -> SharedSchemaPart {
+    SharedSchemaPart { kind, part, target }
 }

@@ -8,7 +8,7 @@ use anyhow::Context;
 pub(crate) const REGENERATE: &str = "cargo xtask generate";
 
 /// A path below a folder, which may be empty, and so may be the path.
-pub(crate) fn join(folder: &str, path: &str) -> String {
+pub(crate) fn join_folder_path(folder: &str, path: &str) -> String {
     let separator = if folder.is_empty() || path.is_empty() { "" } else { "/" };
     format!("{folder}{separator}{path}")
 }

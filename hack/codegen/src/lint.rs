@@ -4,13 +4,13 @@
 
 use serde_yaml_ng::Value;
 
-use crate::schema::{Crd, fields, properties, rules, sequence};
+use crate::schema::{ResolvedCrd, list_entries, schema_cel_rules, schema_fields, schema_properties};
 
 #[cfg(test)]
 mod tests;
 
 /// The problems of a CRD, one line each, starting with its source file.
-pub(crate) fn problems(crd: &Crd) -> Vec<String> {
+pub(crate) fn crd_problems(crd: &ResolvedCrd) -> Vec<String> {
     let mut problems = Vec::new();
     let mut report = |path: &str, text: &str| problems.push(format!("{}: {path}: {text}", crd.source));
 
@@ -20,7 +20,7 @@ pub(crate) fn problems(crd: &Crd) -> Vec<String> {
     }
     check_description(crd.schema(), "(root)", &mut report);
     check_required(crd.schema(), "(root)", &mut report);
-    for field in fields(crd.schema()) {
+    for field in schema_fields(crd.schema()) {
         // The API server provides the description of metadata.
         if field.path != "metadata" {
             check_description(field.schema, &field.path, &mut report);
@@ -34,7 +34,7 @@ pub(crate) fn problems(crd: &Crd) -> Vec<String> {
             report(&field.path, "x-kubernetes-list-type is missing");
         }
     }
-    for rule in rules(crd.schema()) {
+    for rule in schema_cel_rules(crd.schema()) {
         if rule.rule.get("message").and_then(Value::as_str).is_none_or(str::is_empty) {
             report(&rule.path, "a rule has no message");
         }
@@ -54,8 +54,8 @@ fn check_description(schema: &Value, path: &str, report: &mut impl FnMut(&str, &
 }
 
 fn check_required(schema: &Value, path: &str, report: &mut impl FnMut(&str, &str)) {
-    for name in sequence(schema.get("required")).iter().filter_map(Value::as_str) {
-        if !properties(schema).any(|(property, _)| property == name) {
+    for name in list_entries(schema.get("required")).iter().filter_map(Value::as_str) {
+        if !schema_properties(schema).any(|(property, _)| property == name) {
             report(path, &format!("requires {name}, which it does not have"));
         }
     }

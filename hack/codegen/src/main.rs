@@ -32,10 +32,10 @@ use clap::Parser;
 
 use crate::{
     expand::Fragments,
-    families::{FAMILIES, Family},
-    files::{REGENERATE, join, yaml_files},
+    families::{CrdFamily, FAMILIES},
+    files::{REGENERATE, join_folder_path, yaml_files},
     outputs::Outputs,
-    schema::Crd,
+    schema::ResolvedCrd,
 };
 
 /// The only kind whose CRD the chart installs; the platform installs the others.
@@ -95,7 +95,7 @@ fn generate(root: &Path) -> anyhow::Result<Outputs> {
         for folder in family.folders {
             crds.extend(read(&source_dir, folder, &mut fragments)?);
         }
-        problems.extend(crds.iter().flat_map(lint::problems));
+        problems.extend(crds.iter().flat_map(lint::crd_problems));
         families.push((family, crds));
     }
     problems.extend(fragments.unused()?.into_iter().map(|name| format!("{name}: no CRD uses this fragment")));
@@ -108,40 +108,48 @@ fn generate(root: &Path) -> anyhow::Result<Outputs> {
     for (family, crds) in &families {
         add_family(&mut outputs, family, crds, root)?;
     }
-    outputs.add("docs/reference/README.md".to_owned(), reference::index(&families));
+    outputs.add("docs/reference/README.md".to_owned(), reference::render_index_page(&families));
     Ok(outputs)
 }
 
 /// The CRDs of one folder below `source_dir`.
-fn read(source_dir: &Path, folder: &str, fragments: &mut Fragments) -> anyhow::Result<Vec<Crd>> {
+fn read(source_dir: &Path, folder: &str, fragments: &mut Fragments) -> anyhow::Result<Vec<ResolvedCrd>> {
     let mut crds = Vec::new();
     for source in yaml_files(&source_dir.join(folder))? {
         let expanded =
             fragments.expand_file(&source).with_context(|| format!("expanding {}", source.display()))?;
         let file_name = source.file_name().unwrap_or_default().to_string_lossy();
-        crds.push(Crd::new(join(folder, &file_name), expanded)?);
+        crds.push(ResolvedCrd::new(join_folder_path(folder, &file_name), expanded)?);
     }
     Ok(crds)
 }
 
 /// Adds the files of one family.
-fn add_family(outputs: &mut Outputs, family: &Family, crds: &[Crd], root: &Path) -> anyhow::Result<()> {
-    let types = join("api/src/generated", family.name);
-    let pages = join("docs/reference", family.name);
+fn add_family(
+    outputs: &mut Outputs,
+    family: &CrdFamily,
+    crds: &[ResolvedCrd],
+    root: &Path,
+) -> anyhow::Result<()> {
+    let types = join_folder_path("api/src/generated", family.name);
+    let pages = join_folder_path("docs/reference", family.name);
     outputs.own(&types);
     outputs.own(&pages);
     for folder in family.folders {
-        outputs.own(&join("api/crds", folder));
+        outputs.own(&join_folder_path("api/crds", folder));
     }
     for crd in crds {
         let yaml = crd.to_yaml()?;
         if crd.kind() == CHART_KIND || INSTALLED.contains(&family.name) {
             outputs.add(format!("{CHART}/{}.yaml", crd.name()), yaml.clone());
         }
-        outputs.add(format!("{}/{}.yaml", join("api/crds", crd.folder()), crd.name()), yaml);
-        outputs.add(format!("{types}/{}.rs", crd.module()), types::module(crd, &family.types, root)?);
-        outputs.add(format!("{pages}/{}.md", crd.plural()), reference::page(crd));
+        outputs.add(format!("{}/{}.yaml", join_folder_path("api/crds", crd.folder()), crd.name()), yaml);
+        outputs.add(
+            format!("{types}/{}.rs", crd.module()),
+            types::render_kind_module(crd, &family.types, root)?,
+        );
+        outputs.add(format!("{pages}/{}.md", crd.plural()), reference::render_kind_page(crd));
     }
-    outputs.add(format!("{types}/mod.rs"), types::index(family, crds, root)?);
+    outputs.add(format!("{types}/mod.rs"), types::render_family_module(family, crds, root)?);
     Ok(())
 }

@@ -2,18 +2,18 @@
 
 /// How the types of a family are generated.
 #[derive(Clone, Copy)]
-pub(crate) struct Options {
+pub(crate) struct TypeOptions {
     /// Whether every type has a field for the fields of the object that its schema does not describe.
     ///
     /// A program then writes an object of a newer platform back as it was. Conditions of such a family can lack fields
     /// that Kubernetes' own condition type requires, so they have a type of their own.
     pub(crate) keep_unknown_fields: bool,
     /// Parts of schemas for which no types are generated.
-    pub(crate) shared: &'static [Shared],
+    pub(crate) shared: &'static [SharedSchemaPart],
 }
 
 /// A part of one kind's schema for which another Rust type exists.
-pub(crate) struct Shared {
+pub(crate) struct SharedSchemaPart {
     /// The kind whose schema contains the part.
     pub(crate) kind: &'static str,
     /// Path of the part in the schema. For a list, its entries are meant.
@@ -22,7 +22,7 @@ pub(crate) struct Shared {
     pub(crate) target: &'static str,
 }
 
-impl Shared {
+impl SharedSchemaPart {
     /// The name that kopium's analysis gives the part; the names of types inside it start with this.
     pub(crate) fn prefix(&self) -> String {
         let part = self.part.split('.').map(|field| {

@@ -5,16 +5,16 @@ use std::fmt::Write;
 use serde_yaml_ng::Value;
 
 use crate::{
-    families::Family,
-    files::{REGENERATE, join},
-    schema::{Crd, Field, fields, rules, sequence},
+    families::CrdFamily,
+    files::{REGENERATE, join_folder_path},
+    schema::{ResolvedCrd, SchemaField, list_entries, schema_cel_rules, schema_fields},
 };
 
 #[cfg(test)]
 mod tests;
 
 /// The page of one kind.
-pub(crate) fn page(crd: &Crd) -> String {
+pub(crate) fn render_kind_page(crd: &ResolvedCrd) -> String {
     let mut page = header(&crd.source);
     let version = &crd.version()["name"];
     let _ = writeln!(page, "# {}\n", crd.kind());
@@ -38,7 +38,7 @@ pub(crate) fn page(crd: &Crd) -> String {
     columns(&mut page, crd);
     scale(&mut page, crd);
     for part in ["spec", "status"] {
-        let chosen: Vec<Field<'_>> = fields(crd.schema())
+        let chosen: Vec<SchemaField<'_>> = schema_fields(crd.schema())
             .into_iter()
             .filter(|field| field.path == part || field.path.starts_with(&format!("{part}.")))
             .collect();
@@ -51,7 +51,7 @@ pub(crate) fn page(crd: &Crd) -> String {
 }
 
 /// The page that lists the others, by family.
-pub(crate) fn index(families: &[(&Family, Vec<Crd>)]) -> String {
+pub(crate) fn render_index_page(families: &[(&CrdFamily, Vec<ResolvedCrd>)]) -> String {
     let mut page = header("*.yaml");
     page.push_str("# API reference\n\nOne page for each kind, made from its CRD.\n");
     for (family, crds) in families {
@@ -60,7 +60,7 @@ pub(crate) fn index(families: &[(&Family, Vec<Crd>)]) -> String {
         }
         page.push_str("\n| Kind | What it is |\n| --- | --- |\n");
         for crd in crds {
-            let link = join(family.name, &format!("{}.md", crd.plural()));
+            let link = join_folder_path(family.name, &format!("{}.md", crd.plural()));
             let description = scalar(&crd.schema()["description"]);
             let _ = writeln!(page, "| [{}]({link}) | {} |", crd.kind(), cell(&description));
         }
@@ -75,8 +75,8 @@ fn header(source: &str) -> String {
     )
 }
 
-fn columns(page: &mut String, crd: &Crd) {
-    let columns = sequence(crd.version().get("additionalPrinterColumns"));
+fn columns(page: &mut String, crd: &ResolvedCrd) {
+    let columns = list_entries(crd.version().get("additionalPrinterColumns"));
     if columns.is_empty() {
         return;
     }
@@ -97,7 +97,7 @@ fn columns(page: &mut String, crd: &Crd) {
     page.push('\n');
 }
 
-fn scale(page: &mut String, crd: &Crd) {
+fn scale(page: &mut String, crd: &ResolvedCrd) {
     let Some(scale) = crd.version()["subresources"].get("scale") else { return };
     page.push_str("## Scale subresource\n\n| Scale | Field |\n| --- | --- |\n");
     for (what, key) in [
@@ -110,7 +110,7 @@ fn scale(page: &mut String, crd: &Crd) {
     page.push('\n');
 }
 
-fn field_table(page: &mut String, part: &str, fields: &[Field<'_>]) {
+fn field_table(page: &mut String, part: &str, fields: &[SchemaField<'_>]) {
     if fields.is_empty() {
         return;
     }
@@ -134,8 +134,8 @@ fn field_table(page: &mut String, part: &str, fields: &[Field<'_>]) {
     page.push('\n');
 }
 
-fn rule_table(page: &mut String, crd: &Crd) {
-    let rules = rules(crd.schema());
+fn rule_table(page: &mut String, crd: &ResolvedCrd) {
+    let rules = schema_cel_rules(crd.schema());
     if rules.is_empty() {
         return;
     }
@@ -177,7 +177,7 @@ fn type_name(schema: &Value) -> String {
 /// The constraints on a value, without validation rules.
 fn constraints(schema: &Value) -> String {
     let mut all = Vec::new();
-    let allowed = sequence(schema.get("enum"));
+    let allowed = list_entries(schema.get("enum"));
     if !allowed.is_empty() {
         let allowed: Vec<String> = allowed.iter().map(|value| format!("`{}`", scalar(value))).collect();
         all.push(format!("one of {}", allowed.join(", ")));
@@ -203,7 +203,7 @@ fn constraints(schema: &Value) -> String {
         all.push(format!("matches `{pattern}`"));
     }
     let keys: Vec<&str> =
-        sequence(schema.get("x-kubernetes-list-map-keys")).iter().filter_map(Value::as_str).collect();
+        list_entries(schema.get("x-kubernetes-list-map-keys")).iter().filter_map(Value::as_str).collect();
     if !keys.is_empty() {
         all.push(format!("unique by {}", code_list(&keys)));
     }

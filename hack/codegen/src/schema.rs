@@ -9,7 +9,7 @@ use crate::files::REGENERATE;
 mod tests;
 
 /// One CustomResourceDefinition with all references resolved. All of its versions have the same schema.
-pub(crate) struct Crd {
+pub(crate) struct ResolvedCrd {
     /// Path of the source, below `api/crds/src`.
     pub(crate) source: String,
     value: Value,
@@ -17,7 +17,7 @@ pub(crate) struct Crd {
     stored: usize,
 }
 
-impl Crd {
+impl ResolvedCrd {
     /// Parses an expanded source.
     ///
     /// # Errors
@@ -29,7 +29,7 @@ impl Crd {
                 .and_then(Value::as_str)
                 .with_context(|| format!("{}: {path} is missing", crd.source))?;
         }
-        let versions = sequence(lookup(&crd.value, "spec.versions"));
+        let versions = list_entries(lookup(&crd.value, "spec.versions"));
         let stored: Vec<usize> = (0..versions.len()).filter(|at| versions[*at]["storage"] == true).collect();
         let [stored] = stored[..] else { anyhow::bail!("{}: needs exactly one storage version", crd.source) };
         // The types and the reference page are generated once, from the storage version.
@@ -85,7 +85,7 @@ impl Crd {
 
     /// The texts of a list by its dotted path.
     pub(crate) fn texts(&self, path: &str) -> Vec<&str> {
-        sequence(lookup(&self.value, path)).iter().filter_map(Value::as_str).collect()
+        list_entries(lookup(&self.value, path)).iter().filter_map(Value::as_str).collect()
     }
 
     /// The storage version.
@@ -95,7 +95,7 @@ impl Crd {
 
     /// The names of the versions that the API server serves besides the storage version.
     pub(crate) fn further_versions(&self) -> Vec<&str> {
-        let versions = sequence(lookup(&self.value, "spec.versions")).iter().enumerate();
+        let versions = list_entries(lookup(&self.value, "spec.versions")).iter().enumerate();
         let further = versions.filter(|(at, version)| *at != self.stored && version["served"] == true);
         further.filter_map(|(_, version)| version["name"].as_str()).collect()
     }
@@ -122,7 +122,7 @@ impl Crd {
 }
 
 /// One field of a schema.
-pub(crate) struct Field<'a> {
+pub(crate) struct SchemaField<'a> {
     /// Readable path, such as `spec.networks[].name`.
     pub(crate) path: String,
     /// The schema of the field.
@@ -132,17 +132,17 @@ pub(crate) struct Field<'a> {
 }
 
 /// Every field below `schema`, parents before children, in the order of the source.
-pub(crate) fn fields(schema: &Value) -> Vec<Field<'_>> {
+pub(crate) fn schema_fields(schema: &Value) -> Vec<SchemaField<'_>> {
     let mut found = Vec::new();
     collect(schema, "", &mut found);
     found
 }
 
-fn collect<'a>(schema: &'a Value, path: &str, found: &mut Vec<Field<'a>>) {
-    let required = sequence(schema.get("required"));
-    for (name, child) in properties(schema) {
+fn collect<'a>(schema: &'a Value, path: &str, found: &mut Vec<SchemaField<'a>>) {
+    let required = list_entries(schema.get("required"));
+    for (name, child) in schema_properties(schema) {
         let child_path = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
-        found.push(Field {
+        found.push(SchemaField {
             path: child_path.clone(),
             schema: child,
             required: required.iter().any(|entry| entry.as_str() == Some(name)),
@@ -158,25 +158,25 @@ fn collect<'a>(schema: &'a Value, path: &str, found: &mut Vec<Field<'a>>) {
 }
 
 /// A validation rule and its location.
-pub(crate) struct Rule<'a> {
-    /// Path of the object the rule looks at, as in [`Field::path`]; empty for the whole object.
+pub(crate) struct SchemaRule<'a> {
+    /// Path of the object the rule looks at, as in [`SchemaField::path`]; empty for the whole object.
     pub(crate) path: String,
     /// The entry of `x-kubernetes-validations`.
     pub(crate) rule: &'a Value,
 }
 
 /// Every CEL rule of a schema, in the order of the source.
-pub(crate) fn rules(schema: &Value) -> Vec<Rule<'_>> {
+pub(crate) fn schema_cel_rules(schema: &Value) -> Vec<SchemaRule<'_>> {
     let mut found = Vec::new();
     collect_rules(schema, "", &mut found);
     found
 }
 
-fn collect_rules<'a>(schema: &'a Value, path: &str, found: &mut Vec<Rule<'a>>) {
-    for rule in sequence(schema.get("x-kubernetes-validations")) {
-        found.push(Rule { path: path.to_owned(), rule });
+fn collect_rules<'a>(schema: &'a Value, path: &str, found: &mut Vec<SchemaRule<'a>>) {
+    for rule in list_entries(schema.get("x-kubernetes-validations")) {
+        found.push(SchemaRule { path: path.to_owned(), rule });
     }
-    for (name, child) in properties(schema) {
+    for (name, child) in schema_properties(schema) {
         let child_path = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
         collect_rules(child, &child_path, found);
     }
@@ -189,7 +189,7 @@ fn collect_rules<'a>(schema: &'a Value, path: &str, found: &mut Vec<Rule<'a>>) {
 }
 
 /// Names and schemas of the properties of an object.
-pub(crate) fn properties(schema: &Value) -> impl Iterator<Item = (&str, &Value)> {
+pub(crate) fn schema_properties(schema: &Value) -> impl Iterator<Item = (&str, &Value)> {
     schema
         .get("properties")
         .and_then(Value::as_mapping)
@@ -199,7 +199,7 @@ pub(crate) fn properties(schema: &Value) -> impl Iterator<Item = (&str, &Value)>
 }
 
 /// The entries of a list, none if there is no list.
-pub(crate) fn sequence(value: Option<&Value>) -> &[Value] {
+pub(crate) fn list_entries(value: Option<&Value>) -> &[Value] {
     value.and_then(Value::as_sequence).map_or(&[], Vec::as_slice)
 }
 

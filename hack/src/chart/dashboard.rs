@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use serde_yaml_ng::Value as Object;
 
-use super::objects::{at, name, of_kind};
+use super::objects::{object_name, of_kind, value_at};
 
 /// Number of columns in Grafana's grid.
 const WIDTH: u64 = 24;
@@ -14,7 +14,7 @@ const WIDTH: u64 = 24;
 const SCRAPED: [&str; 4] = ["pod", "job", "exported_namespace", "le"];
 
 /// Violations in the dashboard, compared with the programs' sources.
-pub(super) fn violations(dashboard: &str, sources: &str) -> Vec<String> {
+pub(super) fn dashboard_violations(dashboard: &str, sources: &str) -> Vec<String> {
     let dashboard: Value = match serde_json::from_str(dashboard) {
         Ok(dashboard) => dashboard,
         Err(error) => return vec![format!("the dashboard is not JSON: {error}")],
@@ -78,11 +78,11 @@ pub(super) fn violations(dashboard: &str, sources: &str) -> Vec<String> {
 }
 
 /// Violations in the rendered ConfigMap: it must contain the dashboard file.
-pub(super) fn rendered(objects: &[Object], dashboard: &str) -> Vec<String> {
+pub(super) fn rendered_dashboard_violations(objects: &[Object], dashboard: &str) -> Vec<String> {
     of_kind(objects, "ConfigMap")
-        .filter(|map| name(map) == "vmpool-dashboard")
+        .filter(|map| object_name(map) == "vmpool-dashboard")
         .filter(|map| {
-            at(map, "data")["vmpool.json"].as_str().map(str::trim_end) != Some(dashboard.trim_end())
+            value_at(map, "data")["vmpool.json"].as_str().map(str::trim_end) != Some(dashboard.trim_end())
         })
         .map(|_| "ConfigMap/vmpool-dashboard differs from files/dashboard.json".to_owned())
         .collect()

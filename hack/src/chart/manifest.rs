@@ -8,7 +8,7 @@ use std::fs;
 use anyhow::{Context, Result, bail};
 use serde_yaml_ng::Value;
 
-use super::objects::text;
+use super::objects::text_at;
 use crate::workspace::Workspace;
 
 /// Where it is stored.
@@ -43,26 +43,26 @@ const KINDS: [&str; 11] = [
 ///
 /// # Errors
 /// When the file cannot be written.
-pub(super) fn write(workspace: &Workspace, rendered: &[Value]) -> Result<()> {
-    fs::write(workspace.path(FILE), manifest(rendered)?).with_context(|| format!("writing {FILE}"))
+pub(super) fn write_stored_manifest(workspace: &Workspace, rendered: &[Value]) -> Result<()> {
+    fs::write(workspace.path(FILE), manifest_text(rendered)?).with_context(|| format!("writing {FILE}"))
 }
 
 /// Compares the stored manifest with these rendered objects.
 ///
 /// # Errors
 /// When the file cannot be read, or is out of date.
-pub(super) fn check(workspace: &Workspace, rendered: &[Value]) -> Result<()> {
+pub(super) fn check_stored_manifest(workspace: &Workspace, rendered: &[Value]) -> Result<()> {
     let stored = fs::read_to_string(workspace.path(FILE)).with_context(|| format!("reading {FILE}"))?;
-    if stored != manifest(rendered)? {
+    if stored != manifest_text(rendered)? {
         bail!("{FILE} is out of date: run `cargo xtask chart --write`");
     }
     Ok(())
 }
 
 /// The text of the manifest: the objects that local processes need, in the order of the chart.
-pub(super) fn manifest(rendered: &[Value]) -> Result<String> {
+pub(super) fn manifest_text(rendered: &[Value]) -> Result<String> {
     let mut manifest = HEADER.to_owned();
-    for object in rendered.iter().filter(|object| KINDS.contains(&text(object, "kind"))) {
+    for object in rendered.iter().filter(|object| KINDS.contains(&text_at(object, "kind"))) {
         manifest.push_str("---\n");
         manifest.push_str(&serde_yaml_ng::to_string(object).with_context(|| format!("writing {FILE}"))?);
     }

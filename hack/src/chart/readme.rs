@@ -22,7 +22,7 @@ const END: &str = "<!-- End of what is made. -->\n";
 ///
 /// # Errors
 /// A value has no comment, the README has no markers for the table, or with `check` the table is out of date.
-pub(crate) fn generate(workspace: &Workspace, check: bool) -> Result<()> {
+pub(crate) fn generate_values_table(workspace: &Workspace, check: bool) -> Result<()> {
     let read =
         |file: &str| fs::read_to_string(workspace.path(file)).with_context(|| format!("reading {file}"));
     let current = read(README)?;

@@ -8,29 +8,29 @@ use std::collections::BTreeSet;
 
 use serde_yaml_ng::Value;
 
-use super::objects::{at, id, matches, name, of_kind, text, texts};
+use super::objects::{kind_and_name, labels_match, object_name, of_kind, text_at, texts_at, value_at};
 use super::variants::Variant;
 
 /// All violations in a rendered variant.
-pub(super) fn violations(variant: &Variant, objects: &[Value]) -> Vec<String> {
+pub(super) fn variant_violations(variant: &Variant, objects: &[Value]) -> Vec<String> {
     let mut found = unexpected_objects(variant, objects);
     for object in objects {
-        let id = id(object);
-        let mut broken = match text(object, "kind") {
-            "ClusterRole" | "Role" => roles::role(variant, object),
-            "ClusterRoleBinding" | "RoleBinding" => roles::binding(object, objects),
-            "Deployment" => pods::deployment(object, objects),
+        let id = kind_and_name(object);
+        let mut broken = match text_at(object, "kind") {
+            "ClusterRole" | "Role" => roles::check_role(variant, object),
+            "ClusterRoleBinding" | "RoleBinding" => roles::check_role_binding(object, objects),
+            "Deployment" => pods::check_deployment(object, objects),
             "PodDisruptionBudget" => pods::own_pods(object, objects, "spec.selector.matchLabels"),
             "NetworkPolicy" if of_job(object, objects) => Vec::new(),
-            "NetworkPolicy" => serving::policy(object, objects),
-            "Service" => serving::service(object, objects),
+            "NetworkPolicy" => serving::check_network_policy(object, objects),
+            "Service" => serving::check_service(object, objects),
             "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => {
-                serving::webhooks(variant, object, objects)
+                serving::check_webhook_configuration(variant, object, objects)
             }
             "APIService" => serving::api_service(variant, object, objects),
-            "PodMonitor" | "ServiceMonitor" => serving::monitor(object, objects),
+            "PodMonitor" | "ServiceMonitor" => serving::check_metrics_monitor(object, objects),
             "CustomResourceDefinition" => definition(object),
-            "Job" => pods::job(object, objects),
+            "Job" => pods::check_finalizer_job(object, objects),
             _ => Vec::new(),
         };
         broken.extend(namespace(variant, object));
@@ -40,7 +40,7 @@ pub(super) fn violations(variant: &Variant, objects: &[Value]) -> Vec<String> {
 }
 
 fn unexpected_objects(variant: &Variant, objects: &[Value]) -> Vec<String> {
-    let rendered: Vec<String> = objects.iter().map(id).collect();
+    let rendered: Vec<String> = objects.iter().map(kind_and_name).collect();
     let unique: BTreeSet<String> = rendered.iter().cloned().collect();
     let expected = variant.objects();
     let mut found: Vec<String> = expected.difference(&unique).map(|id| format!("{id} is missing")).collect();
@@ -53,8 +53,8 @@ fn unexpected_objects(variant: &Variant, objects: &[Value]) -> Vec<String> {
 
 /// Checks the namespace of an object; cluster-scoped objects must have none.
 fn namespace(variant: &Variant, object: &Value) -> Option<String> {
-    let role = matches!(text(object, "kind"), "Role" | "RoleBinding");
-    let expected = match (text(object, "kind"), name(object)) {
+    let role = matches!(text_at(object, "kind"), "Role" | "RoleBinding");
+    let expected = match (text_at(object, "kind"), object_name(object)) {
         (
             "ClusterRole"
             | "ClusterRoleBinding"
@@ -72,18 +72,19 @@ fn namespace(variant: &Variant, object: &Value) -> Option<String> {
         }
         _ => Variant::NAMESPACE,
     };
-    let actual = text(object, "metadata.namespace");
+    let actual = text_at(object, "metadata.namespace");
     (actual != expected).then(|| format!("is in namespace {actual:?} instead of {expected:?}"))
 }
 
 /// Whether a network policy selects the pods of a job. No program connects to them, and the rule for jobs checks the policy.
 fn of_job(policy: &Value, objects: &[Value]) -> bool {
-    let labels = |job| at(job, "spec.template.metadata.labels");
-    of_kind(objects, "Job").any(|job| matches(at(policy, "spec.podSelector.matchLabels"), labels(job)))
+    let labels = |job| value_at(job, "spec.template.metadata.labels");
+    of_kind(objects, "Job")
+        .any(|job| labels_match(value_at(policy, "spec.podSelector.matchLabels"), labels(job)))
 }
 
 fn definition(definition: &Value) -> Vec<String> {
-    let annotations = at(definition, "metadata.annotations");
+    let annotations = value_at(definition, "metadata.annotations");
     if annotations["helm.sh/resource-policy"].as_str() == Some("keep") {
         Vec::new()
     } else {
@@ -99,9 +100,9 @@ pub(super) fn unknown_flags(program: &str, objects: &[Value], help: &str) -> Vec
         .collect();
     objects
         .iter()
-        .filter(|object| matches!(text(object, "kind"), "Deployment" | "Job"))
-        .filter(|object| text(object, "spec.template.spec.serviceAccountName") == program)
-        .flat_map(|object| texts(object, "spec.template.spec.containers.0.args"))
+        .filter(|object| matches!(text_at(object, "kind"), "Deployment" | "Job"))
+        .filter(|object| text_at(object, "spec.template.spec.serviceAccountName") == program)
+        .flat_map(|object| texts_at(object, "spec.template.spec.containers.0.args"))
         .map(|arg| arg.split('=').next().unwrap_or(arg))
         .filter(|flag| !known.contains(flag))
         .map(|flag| format!("passes {flag}, which {program} does not know"))

@@ -11,7 +11,7 @@ const OPEN: &[&str] =
 ///
 /// # Errors
 /// If the schema is not JSON.
-pub(super) fn violations(schema: &str) -> Result<Vec<String>> {
+pub(super) fn values_schema_violations(schema: &str) -> Result<Vec<String>> {
     let schema: Value = serde_json::from_str(schema).context("reading values.schema.json")?;
     let mut found = Vec::new();
     walk(&schema, "", &mut found);

@@ -1,8 +1,8 @@
 use rstest::rstest;
 
-use super::manifest::manifest;
-use super::objects::parse;
-use super::rules::{unknown_flags, violations};
+use super::manifest::manifest_text;
+use super::objects::parse_rendered_chart;
+use super::rules::{unknown_flags, variant_violations};
 use super::schema;
 use super::variants::Variant;
 
@@ -91,14 +91,14 @@ spec:
 
 /// The violations, without the objects that the minimal chart lacks.
 fn broken(text: &str) -> Vec<String> {
-    let mut found = violations(&Variant::defaults(), &parse(text).unwrap());
+    let mut found = variant_violations(&Variant::defaults(), &parse_rendered_chart(text).unwrap());
     found.retain(|line| !line.ends_with(" is missing"));
     found
 }
 
 #[test]
 fn the_manifest_of_the_demo_changes_with_the_objects_that_local_processes_need_and_with_no_others() {
-    let of = |text: &str| manifest(&parse(text).unwrap()).unwrap();
+    let of = |text: &str| manifest_text(&parse_rendered_chart(text).unwrap()).unwrap();
     assert_eq!(of(SOUND), of(&of(SOUND)), "it reads back as the objects it was made of");
     assert_ne!(of(SOUND), of(&SOUND.replace("verbs: [create]", "verbs: [create, list]")), "a role");
     assert_ne!(of(SOUND), of(&SOUND.replace("--feature-gates=A", "--feature-gates=B")), "an argument");
@@ -319,8 +319,8 @@ fn the_job_that_removes_the_finalizers_can_do_so(
 
 #[test]
 fn missing_objects_are_reported() {
-    let objects = parse(SOUND).unwrap();
-    let found = violations(&Variant::defaults(), &objects);
+    let objects = parse_rendered_chart(SOUND).unwrap();
+    let found = variant_violations(&Variant::defaults(), &objects);
     for missing in ["Deployment/vmpool-apiserver", "APIService/v1alpha1.subresources.vmpool.dev"] {
         assert!(found.contains(&format!("{missing} is missing")), "{found:?}");
     }
@@ -331,8 +331,8 @@ fn missing_objects_are_reported() {
 fn without_the_feature_gate_webhook_group_and_pool_rules_are_unexpected() {
     let role = "\n---\nkind: ClusterRole\nmetadata: {name: vmpool-controller}\nrules: [{apiGroups: [virtualization.deckhouse.io], resources: [virtualmachinepools], verbs: [get]}]\n";
     let group = "\n---\nkind: APIService\nmetadata: {name: v1alpha1.subresources.vmpool.dev}\n";
-    let objects = parse(&format!("{SOUND}{role}{group}")).unwrap();
-    let found = violations(&Variant::defaults().gate_off(), &objects);
+    let objects = parse_rendered_chart(&format!("{SOUND}{role}{group}")).unwrap();
+    let found = variant_violations(&Variant::defaults().gate_off(), &objects);
     assert!(found.iter().any(|line| line.contains("although the feature gate is off")), "{found:?}");
     for surplus in [
         "ClusterRole/vmpool-controller",
@@ -401,7 +401,7 @@ spec: {selector: {matchLabels: {part-of: vmpool}}, podMetricsEndpoints: [{port: 
 
 #[test]
 fn an_unknown_flag_is_reported() {
-    let objects = parse(SOUND).unwrap();
+    let objects = parse_rendered_chart(SOUND).unwrap();
     let help = "      --feature-gates <A=B>\n      --ca-bundle-of <R/N>  [env: X=]";
     assert_eq!(unknown_flags("vmpool-webhook", &objects, help), Vec::<String>::new());
     let found = unknown_flags("vmpool-webhook", &objects, "--feature-gates <A=B>, --ca-bundle-of-all");
@@ -418,7 +418,7 @@ fn every_combination_of_the_main_values_is_rendered() {
 
 #[test]
 fn a_schema_that_accepts_unknown_fields_is_reported() {
-    let found = schema::violations(
+    let found = schema::values_schema_violations(
         r#"{"properties": {"a": {"type": "object", "additionalProperties": false}, "b": {"type": "object"}}}"#,
     );
     assert_eq!(found.unwrap(), [r#"values.schema.json accepts unknown fields at "/properties/b""#]);

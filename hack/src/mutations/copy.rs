@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::list::{Guard, Location};
+use super::list::{CodeGuard, GuardLocation};
 
 /// The copy. Unchanged files keep their modification time, so that cargo rebuilds little.
 pub(super) struct WorkingCopy {
@@ -60,13 +60,13 @@ impl WorkingCopy {
     ///
     /// # Errors
     /// If a file is in no package.
-    pub(super) fn packages(&self, guard: &Guard) -> Result<BTreeSet<PathBuf>> {
+    pub(super) fn packages(&self, guard: &CodeGuard) -> Result<BTreeSet<PathBuf>> {
         let package = |file: &Path| {
             let folders = file.ancestors().skip(1).take_while(|folder| *folder != Path::new(""));
             let mut manifests = folders.map(|folder| self.root.join(folder).join("Cargo.toml"));
             manifests.find(|manifest| manifest.is_file())
         };
-        let found = guard.locations.iter().map(|Location { file, .. }| {
+        let found = guard.locations.iter().map(|GuardLocation { file, .. }| {
             package(file).with_context(|| format!("{} is in no package", file.display()))
         });
         found.collect()
@@ -76,7 +76,7 @@ impl WorkingCopy {
     ///
     /// # Errors
     /// The code does not exist, or the file cannot be written.
-    pub(super) fn change(&self, guard: &Guard) -> Result<Mutated> {
+    pub(super) fn change(&self, guard: &CodeGuard) -> Result<Mutated> {
         let mut mutated = Mutated::default();
         for location in &guard.locations {
             let file = self.root.join(&location.file);

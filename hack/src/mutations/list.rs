@@ -13,19 +13,19 @@ const LIST: &str = "hack/mutations.yaml";
 /// Code in the programs that prevents a violation.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Guard {
+pub(crate) struct CodeGuard {
     /// The name.
     pub(crate) name: String,
     /// What it prevents.
     pub(crate) why: String,
     /// Its locations. There are several if one would be enough to prevent the violation.
-    pub(crate) locations: Vec<Location>,
+    pub(crate) locations: Vec<GuardLocation>,
 }
 
 /// One location of a guard, and its replacement.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Location {
+pub(crate) struct GuardLocation {
     /// The file.
     pub(crate) file: PathBuf,
     /// The code of the guard; it must occur exactly once.
@@ -34,7 +34,7 @@ pub(crate) struct Location {
     pub(crate) replace: String,
 }
 
-impl Location {
+impl GuardLocation {
     /// The text of the file without the guard.
     ///
     /// # Errors
@@ -69,9 +69,9 @@ fn locations<'a>(text: &'a str, find: &'a str) -> impl Iterator<Item = Range<usi
 ///
 /// # Errors
 /// The list cannot be read, or code that it lists does not exist.
-pub(crate) fn read(root: &Path) -> Result<Vec<Guard>> {
+pub(crate) fn read_code_guards(root: &Path) -> Result<Vec<CodeGuard>> {
     let text = fs::read_to_string(root.join(LIST)).with_context(|| format!("reading {LIST}"))?;
-    let guards: Vec<Guard> = serde_yaml_ng::from_str(&text).with_context(|| format!("reading {LIST}"))?;
+    let guards: Vec<CodeGuard> = serde_yaml_ng::from_str(&text).with_context(|| format!("reading {LIST}"))?;
     for guard in &guards {
         for location in &guard.locations {
             let file = root.join(&location.file);
@@ -83,7 +83,7 @@ pub(crate) fn read(root: &Path) -> Result<Vec<Guard>> {
 }
 
 /// The violation in a line of the schedules' output.
-pub(super) fn violation(line: &str) -> Option<String> {
+pub(super) fn violation_in_line(line: &str) -> Option<String> {
     let violation = line.strip_prefix("violation: ");
     // A scenario that fails without faults, or a panic.
     let other = || (line.contains(", without faults: ") || line.contains(" panicked at ")).then_some(line);

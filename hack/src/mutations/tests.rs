@@ -3,12 +3,12 @@ use std::collections::BTreeSet;
 use rstest::rstest;
 
 use super::copy::WorkingCopy;
-use super::list::{Guard, Location, read, violation};
+use super::list::{CodeGuard, GuardLocation, read_code_guards, violation_in_line};
 use crate::workspace::Workspace;
 
 #[test]
 fn every_listed_guard_exists_and_the_list_is_long() {
-    let guards = read(Workspace::locate().unwrap().root()).unwrap();
+    let guards = read_code_guards(Workspace::locate().unwrap().root()).unwrap();
     assert!(guards.len() >= 20, "{}", guards.len());
     let names: BTreeSet<_> = guards.iter().map(|guard| &guard.name).collect();
     assert_eq!(names.len(), guards.len(), "the names of guards are unique");
@@ -18,8 +18,8 @@ fn every_listed_guard_exists_and_the_list_is_long() {
     );
 }
 
-fn location(file: &str, find: &str, replace: &str) -> Location {
-    Location { file: file.into(), find: find.to_owned(), replace: replace.to_owned() }
+fn location(file: &str, find: &str, replace: &str) -> GuardLocation {
+    GuardLocation { file: file.into(), find: find.to_owned(), replace: replace.to_owned() }
 }
 
 #[rstest]
@@ -40,7 +40,7 @@ fn a_guard_is_found_regardless_of_line_breaks(#[case] text: &str, #[case] withou
 #[case("up: 12 writes of the controller", None)]
 #[case("faults: 600 schedules, 0 violations, in 30.0s", None)]
 fn violations_are_distinguished_from_other_lines(#[case] line: &str, #[case] expected: Option<&str>) {
-    assert_eq!(violation(line).as_deref(), expected);
+    assert_eq!(violation_in_line(line).as_deref(), expected);
 }
 
 #[test]
@@ -54,10 +54,10 @@ fn a_mutation_is_reverted_and_the_working_tree_is_unchanged() {
 
     let locations =
         vec![location("Makefile", first, "first and"), location("Makefile", "first and", "second")];
-    let guard = Guard { name: String::new(), why: String::new(), locations };
+    let guard = CodeGuard { name: String::new(), why: String::new(), locations };
     let elsewhere =
         vec![location("controller/engine/src/ledger.rs", "", ""), location("webhook/src/lib.rs", "", "")];
-    let elsewhere = Guard { name: String::new(), why: String::new(), locations: elsewhere };
+    let elsewhere = CodeGuard { name: String::new(), why: String::new(), locations: elsewhere };
     let packages = ["controller/engine/Cargo.toml", "webhook/Cargo.toml"].map(|name| copy.root().join(name));
     assert_eq!(copy.packages(&elsewhere).unwrap(), packages.into());
     assert!(copy.packages(&guard).is_err(), "the Makefile is in no package");

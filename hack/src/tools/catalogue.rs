@@ -7,13 +7,13 @@ use anyhow::{Context, Result};
 
 /// One folder below `hack/tools`, with its own go.mod.
 #[derive(Debug)]
-pub(super) struct Module {
+pub(super) struct GoModule {
     /// The folder's name.
     pub(super) name: &'static str,
     /// The Go module whose version the programs report.
     pub(super) main: &'static str,
     /// The programs, in the order in which they are built.
-    pub(super) tools: &'static [Tool],
+    pub(super) tools: &'static [GoTool],
     /// Go variables that contain the version, as `(variable, part of the version)`.
     versions: &'static [(&'static str, Part)],
     /// The value of `-tags`, if the programs are built with build tags.
@@ -22,7 +22,7 @@ pub(super) struct Module {
 
 /// One program.
 #[derive(Debug)]
-pub(super) struct Tool {
+pub(super) struct GoTool {
     /// The name in messages.
     pub(super) name: &'static str,
     /// Its file name below `bin`, as `go build` would choose it.
@@ -47,34 +47,34 @@ const KUBERNETES: &[(&str, Part)] = &[
 ];
 
 /// Every module. A test compares the programs with the `tool` lines of each go.mod.
-pub(super) const MODULES: &[Module] = &[
-    Module {
+pub(super) const MODULES: &[GoModule] = &[
+    GoModule {
         name: "control-plane",
         main: "k8s.io/kubernetes",
         tools: &[
-            Tool { name: "etcd", file: "server", package: "go.etcd.io/etcd/server/v3" },
-            Tool {
+            GoTool { name: "etcd", file: "server", package: "go.etcd.io/etcd/server/v3" },
+            GoTool {
                 name: "kube-apiserver",
                 file: "kube-apiserver",
                 package: "k8s.io/kubernetes/cmd/kube-apiserver",
             },
-            Tool {
+            GoTool {
                 name: "kube-controller-manager",
                 file: "kube-controller-manager",
                 package: "k8s.io/kubernetes/cmd/kube-controller-manager",
             },
-            Tool { name: "kubectl", file: "kubectl", package: "k8s.io/kubernetes/cmd/kubectl" },
+            GoTool { name: "kubectl", file: "kubectl", package: "k8s.io/kubernetes/cmd/kubectl" },
         ],
         versions: KUBERNETES,
         tags: "",
     },
-    Module {
+    GoModule {
         name: "node",
         main: "k8s.io/kubernetes",
         tools: &[
-            Tool { name: "kubelet", file: "kubelet", package: "k8s.io/kubernetes/cmd/kubelet" },
-            Tool { name: "kube-proxy", file: "kube-proxy", package: "k8s.io/kubernetes/cmd/kube-proxy" },
-            Tool {
+            GoTool { name: "kubelet", file: "kubelet", package: "k8s.io/kubernetes/cmd/kubelet" },
+            GoTool { name: "kube-proxy", file: "kube-proxy", package: "k8s.io/kubernetes/cmd/kube-proxy" },
+            GoTool {
                 name: "kube-scheduler",
                 file: "kube-scheduler",
                 package: "k8s.io/kubernetes/cmd/kube-scheduler",
@@ -83,37 +83,37 @@ pub(super) const MODULES: &[Module] = &[
         versions: KUBERNETES,
         tags: "",
     },
-    Module {
+    GoModule {
         name: "containerd",
         main: "github.com/containerd/containerd/v2",
         tools: &[
-            Tool {
+            GoTool {
                 name: "containerd",
                 file: "containerd",
                 package: "github.com/containerd/containerd/v2/cmd/containerd",
             },
-            Tool {
+            GoTool {
                 name: "its shim for runc",
                 file: "containerd-shim-runc-v2",
                 package: "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
             },
-            Tool { name: "ctr", file: "ctr", package: "github.com/containerd/containerd/v2/cmd/ctr" },
+            GoTool { name: "ctr", file: "ctr", package: "github.com/containerd/containerd/v2/cmd/ctr" },
         ],
         // Without it the kubelet reports no version for the container runtime.
         versions: &[("github.com/containerd/containerd/v2/version.Version", Part::Whole)],
         tags: "",
     },
-    Module {
+    GoModule {
         name: "helm",
         main: "helm.sh/helm/v4",
-        tools: &[Tool { name: "helm", file: "helm", package: "helm.sh/helm/v4/cmd/helm" }],
+        tools: &[GoTool { name: "helm", file: "helm", package: "helm.sh/helm/v4/cmd/helm" }],
         versions: &[("helm.sh/helm/v4/internal/version.version", Part::Whole)],
         tags: "",
     },
-    Module {
+    GoModule {
         name: "promtool",
         main: "github.com/prometheus/prometheus",
-        tools: &[Tool {
+        tools: &[GoTool {
             name: "promtool",
             file: "promtool",
             package: "github.com/prometheus/prometheus/cmd/promtool",
@@ -124,12 +124,12 @@ pub(super) const MODULES: &[Module] = &[
     },
 ];
 
-impl Module {
+impl GoModule {
     /// The value of `-ldflags`: no symbol tables, which double the size, and the version that the program reports.
     ///
     /// # Errors
     /// go.mod does not require the main module in a `vMAJOR.MINOR.PATCH` version.
-    pub(super) fn link_flags(&self, pins: &Pins) -> Result<String> {
+    pub(super) fn link_flags(&self, pins: &GoModFile) -> Result<String> {
         let version =
             pins.version(self.main).with_context(|| format!("go.mod does not require {}", self.main))?;
         let mut parts = version.trim_start_matches('v').split('.');
@@ -154,13 +154,13 @@ impl Module {
 
 /// The parts of a go.mod that a build needs.
 #[derive(Debug)]
-pub(super) struct Pins {
+pub(super) struct GoModFile {
     /// The `go` line: the oldest Go that may build the module.
     pub(super) go: String,
     text: String,
 }
 
-impl Pins {
+impl GoModFile {
     /// # Errors
     /// The file cannot be read or has no `go` line.
     pub(super) fn read(path: &Path) -> Result<Self> {

@@ -18,7 +18,7 @@ const TAIL: usize = 20;
 
 /// Counters over the standard error of `go`.
 #[derive(Debug, Default)]
-pub(super) struct Progress {
+pub(super) struct BuildProgress {
     /// Modules whose download started.
     pub(super) downloaded: usize,
     /// Packages whose compilation started.
@@ -27,9 +27,9 @@ pub(super) struct Progress {
     pub(super) messages: Vec<String>,
 }
 
-impl Progress {
+impl BuildProgress {
     /// Reads one line of `go build -v` or `go list`.
-    pub(super) fn take(&mut self, line: &str) {
+    pub(super) fn count_line(&mut self, line: &str) {
         if line.starts_with("go: downloading ") {
             self.downloaded += 1;
         } else if line.is_empty() || line.contains([' ', '\t', ':', '#']) {
@@ -45,11 +45,11 @@ impl Progress {
 ///
 /// # Errors
 /// The command cannot be started or fails. After a failure the end of the log has been printed.
-pub(super) fn run(
+pub(super) fn run_with_progress(
     command: &mut Command,
     title: &str,
     log: &Path,
-    describe: impl Fn(&Progress) -> String,
+    describe: impl Fn(&BuildProgress) -> String,
 ) -> Result<String> {
     let begun = Instant::now();
     let mut file = File::create(log).with_context(|| format!("creating {}", log.display()))?;
@@ -72,19 +72,19 @@ pub(super) fn run(
     let stdout = child.stdout.take().context("a piped standard output is missing")?;
     let output = thread::spawn(move || std::io::read_to_string(stdout));
 
-    let mut progress = Progress::default();
+    let mut progress = BuildProgress::default();
     let mut next = begun + INTERVAL;
     loop {
         match lines.recv_timeout(next.saturating_duration_since(Instant::now())) {
             Ok(line) => {
                 writeln!(file, "{line}").with_context(|| format!("writing {}", log.display()))?;
-                progress.take(&line);
+                progress.count_line(&line);
             }
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {}
         }
         if Instant::now() >= next {
-            eprintln!("  {title}: {}, {}", describe(&progress), elapsed(begun));
+            eprintln!("  {title}: {}, {}", describe(&progress), format_elapsed_time(begun));
             next = Instant::now() + INTERVAL;
         }
     }
@@ -101,7 +101,7 @@ pub(super) fn run(
 }
 
 /// The elapsed time: `42s`, `3m07s`.
-pub(crate) fn elapsed(since: Instant) -> String {
+pub(crate) fn format_elapsed_time(since: Instant) -> String {
     let seconds = since.elapsed().as_secs();
     if seconds < 60 { format!("{seconds}s") } else { format!("{}m{:02}s", seconds / 60, seconds % 60) }
 }

@@ -11,9 +11,9 @@ use super::go::{GOFLAGS, Go};
 
 /// A hash of all inputs of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Key(String);
+pub(super) struct BuildKey(String);
 
-impl Key {
+impl BuildKey {
     /// # Errors
     /// When go.mod or go.sum cannot be read.
     pub(super) fn of(mod_file: &Path, sum_file: &Path, flags: &str, go: &Go) -> Result<Self> {
@@ -37,7 +37,7 @@ impl Key {
 }
 
 /// Whether the program exists and was built with this key.
-pub(super) fn is_current(output: &Path, tool: &str, key: &Key) -> bool {
+pub(super) fn is_current(output: &Path, tool: &str, key: &BuildKey) -> bool {
     output.join("bin").join(tool).is_file()
         && fs::read_to_string(file(output, tool)).is_ok_and(|text| text.trim() == key.0)
 }
@@ -47,7 +47,7 @@ pub(super) fn is_current(output: &Path, tool: &str, key: &Key) -> bool {
 ///
 /// # Errors
 /// When the stamp cannot be written.
-pub(super) fn write(output: &Path, tool: &str, key: &Key) -> Result<()> {
+pub(super) fn write_build_stamp(output: &Path, tool: &str, key: &BuildKey) -> Result<()> {
     let path = file(output, tool);
     fs::write(&path, format!("{}\n", key.0)).with_context(|| format!("writing {}", path.display()))
 }

@@ -3,18 +3,18 @@ use std::process::Command;
 
 use rstest::rstest;
 
-use super::catalogue::{MODULES, Pins};
-use super::disk::{MIB, judge};
+use super::catalogue::{GoModFile, MODULES};
+use super::disk::{MIB, check_free_space};
 use super::go::{Go, is_at_least};
-use super::monitor::Progress;
-use super::stamp::{self, Key};
+use super::monitor::BuildProgress;
+use super::stamp::{self, BuildKey};
 use crate::workspace::Workspace;
 
 #[test]
 fn every_tool_of_a_go_mod_is_built_and_no_other() {
     let workspace = Workspace::locate().unwrap();
     for module in MODULES {
-        let pins = Pins::read(&workspace.path("hack/tools").join(module.name).join("go.mod")).unwrap();
+        let pins = GoModFile::read(&workspace.path("hack/tools").join(module.name).join("go.mod")).unwrap();
         let mut built: Vec<&str> = module.tools.iter().map(|tool| tool.package).collect();
         built.sort_unstable();
         assert_eq!(pins.tools(), built, "{}", module.name);
@@ -41,7 +41,7 @@ fn make_builds_the_control_plane_and_no_other_go_program(#[case] target: &str) {
 
 #[test]
 fn the_version_flags_follow_the_required_version() {
-    let pins = Pins::parse(
+    let pins = GoModFile::parse(
         "module m\n\ngo 1.26.0\n\nrequire (\n\tk8s.io/kubernetes v1.36.3 // indirect\n)\n\nreplace k8s.io/api => k8s.io/api v0.36.3\n".to_owned(),
     )
     .unwrap();
@@ -66,17 +66,18 @@ fn go_is_new_enough(#[case] version: &str, #[case] wanted: &str, #[case] enough:
 
 #[test]
 fn too_little_disk_space_is_one_line() {
-    let error = judge(100 * MIB, 4096 * MIB, "building control-plane", Path::new("/cache")).unwrap_err();
+    let error =
+        check_free_space(100 * MIB, 4096 * MIB, "building control-plane", Path::new("/cache")).unwrap_err();
     assert_eq!(
         error.to_string(),
         "not enough disk space: building control-plane needs about 4096 MiB in /cache, 100 MiB are free"
     );
-    judge(4096 * MIB, 4096 * MIB, "building control-plane", Path::new("/cache")).unwrap();
+    check_free_space(4096 * MIB, 4096 * MIB, "building control-plane", Path::new("/cache")).unwrap();
 }
 
 #[test]
 fn output_of_go_is_classified() {
-    let mut progress = Progress::default();
+    let mut progress = BuildProgress::default();
     for line in [
         "go: downloading k8s.io/api v0.36.3",
         "golang.org/x/sys/unix",
@@ -84,7 +85,7 @@ fn output_of_go_is_classified() {
         "# k8s.io/api/core/v1",
         "api/core/v1/types.go:12:3: undefined: x",
     ] {
-        progress.take(line);
+        progress.count_line(line);
     }
     assert_eq!((progress.downloaded, progress.compiled, progress.messages.len()), (1, 2, 2));
 }
@@ -97,17 +98,17 @@ fn a_tool_is_rebuilt_when_anything_it_depends_on_changes() {
     std::fs::write(&sum_file, "sums").unwrap();
     std::fs::create_dir(folder.path().join("bin")).unwrap();
     let go = Go::stub("go1.26.8");
-    let key = Key::of(&mod_file, &sum_file, "-s", &go).unwrap();
+    let key = BuildKey::of(&mod_file, &sum_file, "-s", &go).unwrap();
 
     assert!(!stamp::is_current(folder.path(), "etcd", &key), "no program exists");
-    stamp::write(folder.path(), "etcd", &key).unwrap();
+    stamp::write_build_stamp(folder.path(), "etcd", &key).unwrap();
     assert!(!stamp::is_current(folder.path(), "etcd", &key), "the stamp exists, but the program does not");
     std::fs::write(folder.path().join("bin/etcd"), "").unwrap();
     assert!(stamp::is_current(folder.path(), "etcd", &key));
     assert!(!stamp::is_current(folder.path(), "kubectl", &key), "the stamp belongs to another program");
 
-    assert_ne!(key, Key::of(&mod_file, &sum_file, "-s -w", &go).unwrap(), "other flags");
-    assert_ne!(key, Key::of(&mod_file, &sum_file, "-s", &Go::stub("go1.26.9")).unwrap(), "another Go");
+    assert_ne!(key, BuildKey::of(&mod_file, &sum_file, "-s -w", &go).unwrap(), "other flags");
+    assert_ne!(key, BuildKey::of(&mod_file, &sum_file, "-s", &Go::stub("go1.26.9")).unwrap(), "another Go");
     std::fs::write(&sum_file, "other sums").unwrap();
-    assert_ne!(key, Key::of(&mod_file, &sum_file, "-s", &go).unwrap(), "another go.sum");
+    assert_ne!(key, BuildKey::of(&mod_file, &sum_file, "-s", &go).unwrap(), "another go.sum");
 }

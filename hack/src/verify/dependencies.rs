@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::packages::list;
+use super::packages::json_list;
 use crate::workspace::Workspace;
 
 /// The only source of crates besides the workspace, as cargo names it.
@@ -53,7 +53,7 @@ struct Ban {
 
 /// # Errors
 /// One error after all violations were listed.
-pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+pub(crate) fn check_dependency_policy(workspace: &Workspace) -> Result<()> {
     let text = fs::read_to_string(workspace.path("deny.toml")).context("reading deny.toml")?;
     let policy: Policy = toml::from_str(&text).context("reading deny.toml")?;
     let mut command = workspace.cargo();
@@ -79,12 +79,12 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
 /// What the packages of a workspace violate.
 fn violations(policy: &Policy, metadata: &Value) -> Vec<String> {
     let mut found = Vec::new();
-    for package in list(metadata, "packages") {
+    for package in json_list(metadata, "packages") {
         let text = |key: &str| package[key].as_str().unwrap_or_default();
         let shown = format!("{} {}", text("name"), text("version"));
         // Members of the workspace have no source.
         let Some(source) = package["source"].as_str() else {
-            let wild = list(package, "dependencies")
+            let wild = json_list(package, "dependencies")
                 .iter()
                 .filter(|used| used["req"] == "*" && used["path"].is_null());
             let names = wild.filter_map(|used| used["name"].as_str());
@@ -112,13 +112,13 @@ fn violations(policy: &Policy, metadata: &Value) -> Vec<String> {
 
 /// The names of the packages that depend on the one with this id.
 fn users<'a>(metadata: &'a Value, id: &str) -> BTreeSet<&'a str> {
-    let uses = |node: &&Value| list(node, "dependencies").iter().any(|used| used == id);
-    let users: BTreeSet<&str> = list(&metadata["resolve"], "nodes")
+    let uses = |node: &&Value| json_list(node, "dependencies").iter().any(|used| used == id);
+    let users: BTreeSet<&str> = json_list(&metadata["resolve"], "nodes")
         .iter()
         .filter(uses)
         .filter_map(|node| node["id"].as_str())
         .collect();
-    let packages = list(metadata, "packages").iter();
+    let packages = json_list(metadata, "packages").iter();
     let named = packages.filter(|package| package["id"].as_str().is_some_and(|id| users.contains(id)));
     named.filter_map(|package| package["name"].as_str()).collect()
 }

@@ -50,7 +50,7 @@ const METHODS: [&str; 12] = [
 
 /// # Errors
 /// One error after all such branches were listed.
-pub(super) fn check(workspace: &Workspace) -> Result<()> {
+pub(super) fn check_foreign_text(workspace: &Workspace) -> Result<()> {
     let mut found = Vec::new();
     for file in files(workspace)? {
         let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;

@@ -21,7 +21,7 @@ const DOCKERIGNORE: &str = ".dockerignore";
 
 /// # Errors
 /// One error after all problems were listed.
-pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+pub(crate) fn check_test_sources(workspace: &Workspace) -> Result<()> {
     let mut found = Vec::new();
     let sent = read(&workspace.path(DOCKERIGNORE))?;
     for Package { folder: package, roots, untested } in packages(workspace)? {
@@ -32,7 +32,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
                 package_path.display()
             ));
         }
-        for file in declared(&untested)? {
+        for file in declared_source_files(&untested)? {
             if has_tests(&read(&file)?) {
                 found.push(format!("{}: tests of a target that does not run them", file.display()));
             }
@@ -45,10 +45,12 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
         for file in &files {
             let text = read(file)?;
             found.extend(
-                ignored(&text).into_iter().map(|line| format!("{}:{line}: an ignored test", file.display())),
+                ignored_test_lines(&text)
+                    .into_iter()
+                    .map(|line| format!("{}:{line}: an ignored test", file.display())),
             );
         }
-        let declared = declared(&roots)?;
+        let declared = declared_source_files(&roots)?;
         let lost = files.iter().filter(|file| !declared.contains(*file));
         found.extend(lost.map(|file| format!("{}: no module declares this file", file.display())));
     }
@@ -78,13 +80,13 @@ struct Package {
 }
 
 fn packages(workspace: &Workspace) -> Result<Vec<Package>> {
-    let metadata = packages::metadata(workspace)?;
+    let metadata = packages::workspace_metadata(workspace)?;
     let path = |value: &Value| value.as_str().map(PathBuf::from);
-    Ok(packages::list(&metadata, "packages")
+    Ok(packages::json_list(&metadata, "packages")
         .iter()
         .filter_map(|package| {
             let folder = path(&package["manifest_path"])?.parent()?.to_owned();
-            let targets = packages::list(package, "targets");
+            let targets = packages::json_list(package, "targets");
             let untested = targets.iter().filter(|target| match target["kind"][0].as_str() {
                 Some("bin") => target["test"] == false,
                 Some("test") => path(&target["src_path"]).is_some_and(|root| has_main(&root)),
@@ -122,7 +124,7 @@ pub(super) fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// The root files and all files that they declare, directly or indirectly.
-pub(super) fn declared(roots: &[PathBuf]) -> Result<BTreeSet<PathBuf>> {
+pub(super) fn declared_source_files(roots: &[PathBuf]) -> Result<BTreeSet<PathBuf>> {
     let mut declared = BTreeSet::new();
     let mut open: Vec<(PathBuf, bool)> = roots.iter().map(|root| (root.clone(), true)).collect();
     while let Some((file, is_root)) = open.pop() {
@@ -134,12 +136,12 @@ pub(super) fn declared(roots: &[PathBuf]) -> Result<BTreeSet<PathBuf>> {
         // file's name.
         let own = is_root || file.file_name().is_some_and(|name| name == "mod.rs");
         let folder = if own { parent.to_owned() } else { file.with_extension("") };
-        for module in modules(&read(&file)?) {
+        for module in declared_modules(&read(&file)?) {
             let places = match &module {
-                Module::Named(name) => {
+                ModuleLocation::Named(name) => {
                     vec![folder.join(format!("{name}.rs")), folder.join(name).join("mod.rs")]
                 }
-                Module::At(path) => vec![parent.join(path)],
+                ModuleLocation::At(path) => vec![parent.join(path)],
             };
             open.extend(places.into_iter().filter(|place| place.is_file()).map(|place| (place, false)));
         }
@@ -149,7 +151,7 @@ pub(super) fn declared(roots: &[PathBuf]) -> Result<BTreeSet<PathBuf>> {
 
 /// A module in another file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Module {
+pub(super) enum ModuleLocation {
     /// `mod name;`
     Named(String),
     /// `#[path = "..."] mod name;`
@@ -157,7 +159,7 @@ pub(super) enum Module {
 }
 
 /// The modules that a file declares.
-pub(super) fn modules(text: &str) -> Vec<Module> {
+pub(super) fn declared_modules(text: &str) -> Vec<ModuleLocation> {
     let mut path = None;
     let mut modules = Vec::new();
     for line in text.lines().map(str::trim) {
@@ -175,14 +177,15 @@ pub(super) fn modules(text: &str) -> Vec<Module> {
         };
         let attribute = path.take();
         if let Some(name) = name.filter(|_| !line.starts_with("//")) {
-            modules.push(attribute.map_or_else(|| Module::Named(name.to_owned()), Module::At));
+            modules
+                .push(attribute.map_or_else(|| ModuleLocation::Named(name.to_owned()), ModuleLocation::At));
         }
     }
     modules
 }
 
 /// The line numbers of ignored tests: by attribute, or in the header of a documentation example.
-pub(super) fn ignored(text: &str) -> Vec<usize> {
+pub(super) fn ignored_test_lines(text: &str) -> Vec<usize> {
     let ignores = |line: &str| {
         let attribute =
             line.starts_with("#[ignore") || (line.starts_with("#[cfg_attr(") && line.contains(", ignore"));

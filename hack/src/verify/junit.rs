@@ -10,7 +10,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::output::{Case, CaseOutcome};
+use super::output::{CaseOutcome, TestResult};
 
 #[cfg(test)]
 mod tests;
@@ -19,7 +19,7 @@ mod tests;
 ///
 /// # Errors
 /// If the file cannot be written.
-pub(super) fn write(path: &Path, cases: &[Case]) -> Result<()> {
+pub(super) fn write_junit_report(path: &Path, cases: &[TestResult]) -> Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
     }
@@ -27,8 +27,8 @@ pub(super) fn write(path: &Path, cases: &[Case]) -> Result<()> {
 }
 
 /// The content of the file: one suite for each test binary.
-fn xml(cases: &[Case]) -> String {
-    let mut suites: BTreeMap<&str, Vec<&Case>> = BTreeMap::new();
+fn xml(cases: &[TestResult]) -> String {
+    let mut suites: BTreeMap<&str, Vec<&TestResult>> = BTreeMap::new();
     for case in cases {
         suites.entry(&case.suite).or_default().push(case);
     }
@@ -61,7 +61,7 @@ fn xml(cases: &[Case]) -> String {
 }
 
 /// The counts of a suite as attributes.
-fn totals(cases: &[&Case]) -> String {
+fn totals(cases: &[&TestResult]) -> String {
     let count =
         |selected: fn(&CaseOutcome) -> bool| cases.iter().filter(|case| selected(&case.outcome)).count();
     let failures = count(|outcome| matches!(outcome, CaseOutcome::Failed(_)));

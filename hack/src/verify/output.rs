@@ -10,7 +10,7 @@ pub(super) const STARVED: &str = "the machine was starved";
 
 /// The result of one test.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Case {
+pub(super) struct TestResult {
     /// The test binary, without the hash in its file name.
     pub(super) suite: String,
     /// The name of the test.
@@ -51,7 +51,7 @@ pub(super) struct TestOutput {
     /// The reports about failed tests.
     pub(super) failure_report: String,
     /// The results so far, without the reports of failures.
-    cases: Vec<Case>,
+    cases: Vec<TestResult>,
     /// The name of the running binary, as cargo prints it.
     suite: String,
     running: Option<Binary>,
@@ -105,7 +105,7 @@ impl TestOutput {
             binary.ended += 1;
             binary.slow.remove(name);
         }
-        self.cases.push(Case { suite: self.suite.clone(), name: name.to_owned(), outcome });
+        self.cases.push(TestResult { suite: self.suite.clone(), name: name.to_owned(), outcome });
     }
 
     /// The names of the failed tests.
@@ -158,7 +158,7 @@ impl TestOutput {
         self.crashed += usize::from(binary.ended + binary.slow.len() != binary.tests);
         for name in &binary.slow {
             let outcome = CaseOutcome::Failed("the test did not end, and was killed".to_owned());
-            self.cases.push(Case { suite: self.suite.clone(), name: name.clone(), outcome });
+            self.cases.push(TestResult { suite: self.suite.clone(), name: name.clone(), outcome });
         }
         binary.slow.into_iter().collect()
     }
@@ -173,7 +173,7 @@ impl TestOutput {
     }
 
     /// The results of all tests, with the reports of failures.
-    pub(super) fn into_cases(mut self) -> Vec<Case> {
+    pub(super) fn into_cases(mut self) -> Vec<TestResult> {
         let mut cases = std::mem::take(&mut self.cases);
         for case in &mut cases {
             if let CaseOutcome::Failed(report) | CaseOutcome::Flaky(report) = &mut case.outcome

@@ -11,7 +11,7 @@ use crate::workspace::Workspace;
 ///
 /// # Errors
 /// Cargo cannot be started or cannot read a manifest.
-pub(super) fn metadata(workspace: &Workspace) -> Result<Value> {
+pub(super) fn workspace_metadata(workspace: &Workspace) -> Result<Value> {
     let output = workspace
         .cargo()
         .args(["metadata", "--no-deps", "--format-version", "1"])
@@ -24,13 +24,13 @@ pub(super) fn metadata(workspace: &Workspace) -> Result<Value> {
 }
 
 /// The names of the tested targets of a kind, such as `test` or `bin`.
-pub(super) fn tested(metadata: &Value, kind: &str) -> BTreeSet<String> {
-    let targets = list(metadata, "packages").iter().flat_map(|package| list(package, "targets"));
+pub(super) fn tested_target_names(metadata: &Value, kind: &str) -> BTreeSet<String> {
+    let targets = json_list(metadata, "packages").iter().flat_map(|package| json_list(package, "targets"));
     let tested = targets.filter(|target| target["test"] == true && target["kind"][0] == kind);
     tested.filter_map(|target| target["name"].as_str().map(str::to_owned)).collect()
 }
 
 /// The list under a key.
-pub(super) fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+pub(super) fn json_list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value[key].as_array().map_or(&[], Vec::as_slice)
 }

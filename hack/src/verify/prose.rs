@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use self::text::{Syntax, prose};
+use self::text::{Syntax, extract_prose};
 use crate::workspace::Workspace;
 
 /// The refused words and phrases, in lower case. Each stands where a sentence must name a component, an object or a user.
@@ -27,13 +27,13 @@ const SKIPPED: &[&str] = &[".git", "target"];
 ///
 /// # Errors
 /// One error after all refused words were listed.
-pub(super) fn check(workspace: &Workspace) -> Result<()> {
+pub(super) fn check_prose(workspace: &Workspace) -> Result<()> {
     let mut found = Vec::new();
     for path in files(workspace.root())? {
         let relative = path.strip_prefix(workspace.root()).unwrap_or(&path);
         let Some(syntax) = Syntax::of(relative) else { continue };
         let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-        let refused = refused(&prose(syntax, &text));
+        let refused = refused(&extract_prose(syntax, &text));
         found.extend(refused.iter().map(|(line, word)| format!("{}:{line}: {word:?}", relative.display())));
     }
     if found.is_empty() {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::output::{Case, STARVED, TestOutput};
+use super::output::{STARVED, TestOutput, TestResult};
 use super::stall;
 
 #[cfg(test)]
@@ -42,11 +42,11 @@ pub(super) type Track = Box<dyn Fn(&[&str]) -> Command + Sync>;
 ///
 /// # Errors
 /// The tests cannot be run, or fail and are not repeated, or fail twice.
-pub(super) fn run(
+pub(super) fn run_test_phases(
     phases: &[Vec<Track>],
     patience: Duration,
     out: &mut dyn Write,
-    cases: &mut Vec<Case>,
+    cases: &mut Vec<TestResult>,
 ) -> Result<()> {
     let mut outcomes = Vec::new();
     for tracks in phases {

@@ -7,12 +7,12 @@ use anyhow::{Result, bail};
 use super::{junit, packages, runner};
 use crate::chart;
 use crate::generate;
-use crate::tools::{self, Selection};
-use crate::workspace::{Workspace, succeed};
+use crate::tools::{self, ToolSelection};
+use crate::workspace::{Workspace, run_command};
 
 /// One check.
 #[derive(Debug)]
-pub(super) struct Step {
+pub(super) struct VerificationStep {
     /// The name.
     pub(super) name: &'static str,
     /// The command that repeats it.
@@ -23,7 +23,7 @@ pub(super) struct Step {
     pub(super) run: fn(&Workspace) -> Result<()>,
 }
 
-impl Step {
+impl VerificationStep {
     /// Whether it is the last of [`STEPS`].
     pub(super) fn is_last(&self) -> bool {
         STEPS.last().is_some_and(|last| last.name == self.name)
@@ -31,22 +31,32 @@ impl Step {
 }
 
 /// All steps, in their order.
-pub(super) const STEPS: &[Step] = &[
-    Step {
+pub(super) const STEPS: &[VerificationStep] = &[
+    VerificationStep {
         name: "format",
         command: "cargo fmt --all --check",
         needs: &[],
         run: |workspace| cargo(workspace, &["fmt", "--all", "--check"]),
     },
-    Step { name: "hygiene", command: "cargo xtask hygiene", needs: &[], run: super::hygiene },
-    Step { name: "dependencies", command: "cargo xtask dependencies", needs: &[], run: super::dependencies },
-    Step {
+    VerificationStep {
+        name: "hygiene",
+        command: "cargo xtask hygiene",
+        needs: &[],
+        run: super::verify_hygiene,
+    },
+    VerificationStep {
+        name: "dependencies",
+        command: "cargo xtask dependencies",
+        needs: &[],
+        run: super::verify_dependencies,
+    },
+    VerificationStep {
         name: "tools",
         command: "cargo xtask tools",
         needs: &[],
-        run: |workspace| tools::ensure(workspace, Selection::All),
+        run: |workspace| tools::ensure_tools(workspace, ToolSelection::All),
     },
-    Step {
+    VerificationStep {
         name: "clippy",
         command: "cargo clippy --workspace --all-targets -- -D warnings",
         needs: &[],
@@ -54,12 +64,12 @@ pub(super) const STEPS: &[Step] = &[
             cargo(workspace, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
         },
     },
-    Step {
+    VerificationStep {
         name: "docs",
         command: "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps",
         needs: &[],
         run: |workspace| {
-            succeed(
+            run_command(
                 workspace
                     .cargo()
                     .args(["doc", "--workspace", "--no-deps"])
@@ -67,7 +77,7 @@ pub(super) const STEPS: &[Step] = &[
             )
         },
     },
-    Step {
+    VerificationStep {
         name: "build",
         // The same targets and features as the tests, so that nothing is built twice. It also builds the programs that
         // the end-to-end tests start; `cargo test` builds them only for the tests of their own packages.
@@ -75,29 +85,38 @@ pub(super) const STEPS: &[Step] = &[
         needs: &[],
         run: |workspace| cargo(workspace, &["build", "--workspace", "--bins", "--tests", "--examples"]),
     },
-    Step {
+    VerificationStep {
         name: "generated",
         command: "cargo xtask generate --check",
         needs: &["build"],
         run: generate::check_with_built,
     },
-    Step { name: "chart", command: "cargo xtask chart", needs: &["tools", "build"], run: chart::check },
-    Step {
+    VerificationStep {
+        name: "chart",
+        command: "cargo xtask chart",
+        needs: &["tools", "build"],
+        run: chart::check_chart,
+    },
+    VerificationStep {
         name: "tests",
         command: "cargo test --workspace --no-fail-fast",
         needs: &["tools", "build"],
         run: |workspace| {
             let mut cases = Vec::new();
-            let result =
-                runner::run(&phases(workspace)?, runner::PATIENCE, &mut std::io::stdout(), &mut cases);
-            junit::write(&workspace.junit(), &cases)?;
+            let result = runner::run_test_phases(
+                &phases(workspace)?,
+                runner::PATIENCE,
+                &mut std::io::stdout(),
+                &mut cases,
+            );
+            junit::write_junit_report(&workspace.junit(), &cases)?;
             result
         },
     },
 ];
 
 /// The named steps with all that they need, or all steps if there are no names, in their order.
-pub(super) fn chosen(names: &[String]) -> Vec<&'static Step> {
+pub(super) fn select_steps(names: &[String]) -> Vec<&'static VerificationStep> {
     let mut wanted: BTreeSet<&str> = names.iter().map(String::as_str).collect();
     // A needed step always comes earlier in the list.
     for step in STEPS.iter().rev() {
@@ -118,8 +137,8 @@ const TIMED: &[&str] = &["node", "timed"];
 /// All tests, in phases of groups that run in parallel. Each group selects targets of the whole workspace: a selection of
 /// packages would change the features and rebuild most dependencies.
 fn phases(workspace: &Workspace) -> Result<Vec<Vec<runner::Track>>> {
-    let metadata = packages::metadata(workspace)?;
-    let mut busy = packages::tested(&metadata, "test");
+    let metadata = packages::workspace_metadata(workspace)?;
+    let mut busy = packages::tested_target_names(&metadata, "test");
     for name in WAITING.iter().chain(TIMED) {
         if !busy.remove(*name) {
             bail!("the test target {name} does not exist");
@@ -130,7 +149,7 @@ fn phases(workspace: &Workspace) -> Result<Vec<Vec<runner::Track>>> {
     };
     let listed = |names: &[&str]| names.iter().map(ToString::to_string).collect();
     // Not `--bins`, which would also link programs without tests.
-    let programs = packages::tested(&metadata, "bin").into_iter().collect();
+    let programs = packages::tested_target_names(&metadata, "bin").into_iter().collect();
     let busy =
         [vec!["--lib".to_owned()], named("--bin", programs), named("--test", busy.into_iter().collect())];
     let together = [busy.concat(), named("--test", listed(WAITING)), vec!["--doc".to_owned()]];
@@ -149,5 +168,5 @@ fn track(workspace: Workspace, selection: Vec<String>, threads: Option<usize>) -
 }
 
 fn cargo(workspace: &Workspace, arguments: &[&str]) -> Result<()> {
-    succeed(workspace.cargo().args(arguments))
+    run_command(workspace.cargo().args(arguments))
 }

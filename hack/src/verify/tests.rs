@@ -3,10 +3,12 @@ use std::time::Duration;
 
 use rstest::rstest;
 
-use super::hygiene::{Module, declared, has_tests, ignored, modules, rust_files};
-use super::report::Report;
+use super::crate_boundaries::forbidden_dependencies;
+use super::hygiene::{
+    ModuleLocation, declared_modules, declared_source_files, has_tests, ignored_test_lines, rust_files,
+};
+use super::report::VerificationReport;
 use super::steps::STEPS;
-use super::walls::breaches;
 
 #[test]
 fn a_file_that_no_module_declares_is_found() {
@@ -24,7 +26,7 @@ fn a_file_that_no_module_declares_is_found() {
     let tests = write("tests.rs", "");
     let lost = write("lost.rs", "");
 
-    let found = declared(std::slice::from_ref(&root)).unwrap();
+    let found = declared_source_files(std::slice::from_ref(&root)).unwrap();
 
     assert!(!found.contains(&lost), "{found:?}");
     assert_eq!(found.into_iter().collect::<Vec<_>>(), [deeper, deep, a, root, tests]);
@@ -48,10 +50,10 @@ fn nested_packages_are_skipped() {
 #[test]
 fn module_declarations_are_parsed() {
     let text = "mod a;\npub mod b;\npub(in crate::x) mod c;\nmod inline {\n}\n#[path = \"other/d.rs\"]\nmod d;\n#[cfg(test)]\nmod e;\n";
-    let named = |name: &str| Module::Named(name.to_owned());
+    let named = |name: &str| ModuleLocation::Named(name.to_owned());
     assert_eq!(
-        modules(text),
-        [named("a"), named("b"), named("c"), Module::At("other/d.rs".to_owned()), named("e")]
+        declared_modules(text),
+        [named("a"), named("b"), named("c"), ModuleLocation::At("other/d.rs".to_owned()), named("e")]
     );
 }
 
@@ -65,7 +67,7 @@ fn ignored_tests_and_examples_are_found() {
         "#[cfg_attr(windows, ignore)]",
         "// ignore",
     ];
-    assert_eq!(ignored(&text.join("\n")), [2, 3, 5]);
+    assert_eq!(ignored_test_lines(&text.join("\n")), [2, 3, 5]);
 }
 
 #[rstest]
@@ -91,7 +93,7 @@ fn every_need_is_an_earlier_step_and_the_tests_come_last() {
 fn a_step_is_selected_with_all_that_it_needs() {
     let names = |chosen: &[&str]| -> Vec<&str> {
         let chosen: Vec<String> = chosen.iter().map(ToString::to_string).collect();
-        super::steps::chosen(&chosen).iter().map(|step| step.name).collect()
+        super::steps::select_steps(&chosen).iter().map(|step| step.name).collect()
     };
     assert_eq!(names(&["docs", "format"]), ["format", "docs"]);
     assert_eq!(names(&["chart"]), ["tools", "build", "chart"]);
@@ -100,7 +102,7 @@ fn a_step_is_selected_with_all_that_it_needs() {
 
 #[test]
 fn all_failures_and_unrun_steps_are_reported() {
-    let mut report = Report::default();
+    let mut report = VerificationReport::default();
     report.succeeded(&STEPS[0], Duration::ZERO);
     report.failed(&STEPS[1], Duration::ZERO, &anyhow::anyhow!("lost.rs"));
     report.skipped(&STEPS[2], "needs hygiene");
@@ -150,5 +152,5 @@ fn the_engine_must_not_depend_on_a_runtime(
     #[case] kind: Option<&str>,
     #[case] found: usize,
 ) {
-    assert_eq!(breaches(&engine_with(&[(name, kind)])).len(), found);
+    assert_eq!(forbidden_dependencies(&engine_with(&[(name, kind)])).len(), found);
 }

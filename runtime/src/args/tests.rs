@@ -6,7 +6,7 @@ use rstest::rstest;
 use super::{GateArgs, LeaseArgs, ProgramArgs};
 use crate::lease::LeaseConfig;
 use crate::telemetry::LogFormat;
-use crate::testing::{ManualClock, env};
+use crate::testing::{ManualClock, test_env};
 
 #[derive(Debug, Parser)]
 #[command(name = "vmpool-test")]
@@ -24,7 +24,7 @@ fn parse(flags: &str) -> Result<Cli, clap::Error> {
 }
 
 fn config(flags: &str) -> Result<LeaseConfig, String> {
-    let environment = env(&ManualClock::new(), 1);
+    let environment = test_env(&ManualClock::new(), 1);
     parse(flags).unwrap().lease.config(&environment, "from-client").map_err(|error| error.to_string())
 }
 
@@ -58,7 +58,7 @@ fn every_flag_has_a_variable() {
 #[test]
 fn the_default_identity_contains_the_host_name_and_differs_between_processes() {
     let cli = parse("").unwrap();
-    let identity = |seed| cli.lease.config(&env(&ManualClock::new(), seed), "ns").unwrap().identity;
+    let identity = |seed| cli.lease.config(&test_env(&ManualClock::new(), seed), "ns").unwrap().identity;
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     assert!(identity(1).starts_with(&format!("{}_", host.trim())), "{}", identity(1));
     assert_ne!(identity(1), identity(2));

@@ -13,7 +13,7 @@ pub(crate) const SLOW: Duration = Duration::from_secs(1);
 
 /// The requests of a connection.
 #[derive(Debug)]
-pub(crate) struct Activity(Mutex<State>);
+pub(crate) struct ConnectionActivity(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
@@ -32,7 +32,7 @@ struct State {
 
 /// What a connection is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum ConnectionProgress {
     /// A request has arrived in full and has no response yet.
     Busy,
     /// The client owes bytes since this uptime: of the handshake, of its first request, or of a body.
@@ -43,7 +43,7 @@ pub(crate) enum Standing {
 
 /// How much a client has shown that it is not a slow one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Trust {
+pub(crate) enum ClientTrust {
     /// It has completed no request, or owes bytes for a long time.
     None,
     /// It has completed a request.
@@ -52,7 +52,7 @@ pub(crate) enum Trust {
     Verified,
 }
 
-impl Activity {
+impl ConnectionActivity {
     pub(crate) fn new(env: &Env) -> Arc<Self> {
         Arc::new(Self(Mutex::new(State {
             verified: false,
@@ -78,23 +78,23 @@ impl Activity {
         env.uptime().saturating_sub(state.last)
     }
 
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn progress(&self) -> ConnectionProgress {
         let state = self.0.lock();
         match state.arriving.values().min() {
-            _ if state.handled > 0 => Standing::Busy,
-            Some(&since) => Standing::Unfinished(since),
-            None if state.completed => Standing::Idle(state.last),
-            None => Standing::Unfinished(state.last),
+            _ if state.handled > 0 => ConnectionProgress::Busy,
+            Some(&since) => ConnectionProgress::Unfinished(since),
+            None if state.completed => ConnectionProgress::Idle(state.last),
+            None => ConnectionProgress::Unfinished(state.last),
         }
     }
 
-    pub(super) fn trust(&self, now: Duration) -> Trust {
+    pub(super) fn trust(&self, now: Duration) -> ClientTrust {
         let state = self.0.lock();
         let is_slow = state.arriving.values().any(|&since| now.saturating_sub(since) >= SLOW);
         match (state.verified, state.completed && !is_slow) {
-            (true, _) => Trust::Verified,
-            (false, true) => Trust::Proven,
-            (false, false) => Trust::None,
+            (true, _) => ClientTrust::Verified,
+            (false, true) => ClientTrust::Proven,
+            (false, false) => ClientTrust::None,
         }
     }
 }
@@ -102,12 +102,12 @@ impl Activity {
 /// A request in flight. It counts as unfinished until it has arrived.
 pub(crate) struct ActiveRequest {
     number: u64,
-    activity: Arc<Activity>,
+    activity: Arc<ConnectionActivity>,
     env: Env,
 }
 
 impl ActiveRequest {
-    pub(crate) fn new(activity: &Arc<Activity>, env: &Env) -> Self {
+    pub(crate) fn new(activity: &Arc<ConnectionActivity>, env: &Env) -> Self {
         let mut state = activity.0.lock();
         let number = state.next;
         state.next += 1;

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::activity::{Activity, SLOW, Standing, Trust};
+use super::activity::{ClientTrust, ConnectionActivity, ConnectionProgress, SLOW};
 use crate::env::Env;
 
 /// The idle time after which a client at its limit loses a connection.
@@ -46,7 +46,7 @@ struct Table {
 #[derive(Debug)]
 struct Connection {
     client: IpAddr,
-    activity: Arc<Activity>,
+    activity: Arc<ConnectionActivity>,
     eviction: Eviction,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct ConnectionSlot {
     number: u64,
     open: Arc<Open>,
     /// The requests of the connection.
-    pub(crate) activity: Arc<Activity>,
+    pub(crate) activity: Arc<ConnectionActivity>,
     /// Whether the connection must close.
     pub(crate) eviction: Eviction,
 }
@@ -81,7 +81,7 @@ enum Attempt {
 
 impl Eviction {
     /// Waits until the connection must close.
-    pub(crate) async fn ordered(&self) {
+    pub(crate) async fn wait_until_ordered(&self) {
         self.closes.cancelled().await;
     }
 
@@ -92,7 +92,7 @@ impl Eviction {
 
     /// Waits until the connection must close without a goodbye: its client has sent no request in full, or many connections
     /// are closing.
-    pub(crate) async fn cut(&self) {
+    pub(crate) async fn wait_until_cut(&self) {
         self.cuts.cancelled().await;
     }
 
@@ -150,14 +150,14 @@ impl ConnectionSlots {
         {
             return Attempt::Refused;
         }
-        let unproven = table.count(|connection| connection.activity.trust(now) == Trust::None);
+        let unproven = table.count(|connection| connection.activity.trust(now) == ClientTrust::None);
         if unproven >= self.max - self.max / RESERVE {
-            table.evict(now, |connection, _| connection.activity.trust(now) == Trust::None);
+            table.evict(now, |connection, _| connection.activity.trust(now) == ClientTrust::None);
         }
         if table.count(|_| true) >= self.max && !table.evict(now, |_, _| true) {
             return Attempt::Full;
         }
-        let (activity, eviction) = (Activity::new(&self.env), Eviction::default());
+        let (activity, eviction) = (ConnectionActivity::new(&self.env), Eviction::default());
         let number = table.next;
         table.next += 1;
         let connection = Connection { client, activity: Arc::clone(&activity), eviction: eviction.clone() };
@@ -168,19 +168,19 @@ impl ConnectionSlots {
 
 /// How long a connection has been slow or idle.
 #[derive(Debug, Clone, Copy)]
-enum Waited {
+enum StalledTime {
     /// The client owes bytes for this time.
     Unfinished(Duration),
     /// There is no request for this time.
     Idle(Duration),
 }
 
-impl Waited {
-    fn of(standing: Standing, now: Duration) -> Option<Self> {
+impl StalledTime {
+    fn of(standing: ConnectionProgress, now: Duration) -> Option<Self> {
         match standing {
-            Standing::Busy => None,
-            Standing::Unfinished(since) => Some(Self::Unfinished(now.saturating_sub(since))),
-            Standing::Idle(since) => Some(Self::Idle(now.saturating_sub(since))),
+            ConnectionProgress::Busy => None,
+            ConnectionProgress::Unfinished(since) => Some(Self::Unfinished(now.saturating_sub(since))),
+            ConnectionProgress::Idle(since) => Some(Self::Idle(now.saturating_sub(since))),
         }
     }
 
@@ -209,24 +209,24 @@ impl Table {
     /// Evicts a connection with this property, if one can be evicted: first those whose client owes bytes for [`SLOW`], the
     /// longest first, then those of the client with the most connections, the longest without a request first. Connections
     /// of clients with a verified certificate are last.
-    fn evict(&self, now: Duration, is_evictable: impl Fn(&Connection, Waited) -> bool) -> bool {
+    fn evict(&self, now: Duration, is_evictable: impl Fn(&Connection, StalledTime) -> bool) -> bool {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
         for connection in self.by_number.values().filter(|connection| !connection.eviction.is_ordered()) {
             *counts.entry(connection.client).or_default() += 1;
         }
         let candidates = self.by_number.iter().filter_map(|(number, connection)| {
-            let waited = Waited::of(connection.activity.standing(), now)?;
+            let waited = StalledTime::of(connection.activity.progress(), now)?;
             if connection.eviction.is_ordered() || !is_evictable(connection, waited) {
                 return None;
             }
             let trust = connection.activity.trust(now);
-            let is_slow = trust == Trust::None && waited.duration() >= SLOW;
+            let is_slow = trust == ClientTrust::None && waited.duration() >= SLOW;
             let share = if is_slow { 0 } else { counts.get(&connection.client).copied().unwrap_or_default() };
-            let order = (trust != Trust::Verified, is_slow, share, waited.duration(), number);
+            let order = (trust != ClientTrust::Verified, is_slow, share, waited.duration(), number);
             Some((order, connection, trust))
         });
         let Some((_, victim, trust)) = candidates.max_by_key(|&(order, ..)| order) else { return false };
-        if trust == Trust::None {
+        if trust == ClientTrust::None {
             victim.eviction.cuts.cancel();
         }
         victim.eviction.closes.cancel();

@@ -6,7 +6,7 @@ use super::activity::SLOW;
 use super::connections::IDLE;
 use super::{ActiveRequest, ConnectionSlot, ConnectionSlots, RequestSlots};
 use crate::env::Env;
-use crate::testing::{ManualClock, env};
+use crate::testing::{ManualClock, test_env};
 
 fn client(last: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 0, 0, last))
@@ -21,7 +21,7 @@ struct World {
 impl World {
     fn new(connections: usize, per_client: usize) -> Self {
         let clock = ManualClock::new();
-        let env = env(&clock, 0);
+        let env = test_env(&clock, 0);
         Self { slots: ConnectionSlots::new(connections, per_client, env.clone()), clock, env }
     }
 

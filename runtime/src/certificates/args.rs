@@ -34,7 +34,7 @@ pub struct ServingArgs {
 
     /// Validity of a self-signed certificate. It is replaced when a third of this time is left. Less than an hour is suitable
     /// for tests only
-    #[arg(long, env = "VMPOOL_TLS_VALIDITY", value_name = "DURATION", default_value = "2160h", value_parser = duration::parse)]
+    #[arg(long, env = "VMPOOL_TLS_VALIDITY", value_name = "DURATION", default_value = "2160h", value_parser = duration::parse_duration)]
     pub tls_validity: Duration,
 
     /// Maintain the caBundle of `validatingwebhookconfigurations/NAME`, `mutatingwebhookconfigurations/NAME` or
@@ -53,7 +53,7 @@ pub struct ServingArgs {
 
 /// The source of the certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum CertificateSource {
     /// The replicas create the certificate.
     SelfSigned {
         /// Namespace and name of the Secret.
@@ -79,8 +79,8 @@ pub enum Source {
 pub struct ServingConfig {
     /// The address to listen on.
     pub address: SocketAddr,
-    /// The source of the certificate, for [`maintain`](super::maintain).
-    pub source: Source,
+    /// The source of the certificate, for [`maintain_certificate`](super::maintain_certificate).
+    pub source: CertificateSource,
 }
 
 /// An object with a `caBundle`.
@@ -143,7 +143,7 @@ impl ServingArgs {
                 if !self.ca_bundle_of.is_empty() {
                     return Err(Error::BundlesOfFiles);
                 }
-                Source::Files { certificate: certificate.clone(), key: key.clone() }
+                CertificateSource::Files { certificate: certificate.clone(), key: key.clone() }
             }
             (None, Some(_), None) => {
                 return Err(Error::Incomplete { present: "tls-cert-file", missing: "tls-private-key-file" });
@@ -156,7 +156,7 @@ impl ServingArgs {
         Ok(ServingConfig { address: self.listen_address, source })
     }
 
-    fn self_signed(&self, secret: &str) -> Result<Source, ServingArgsError> {
+    fn self_signed(&self, secret: &str) -> Result<CertificateSource, ServingArgsError> {
         let invalid = || ServingArgsError::Secret(secret.to_owned());
         let (namespace, name) = secret.split_once('/').ok_or_else(invalid)?;
         if namespace.is_empty() || name.is_empty() || name.contains('/') {
@@ -164,7 +164,8 @@ impl ServingArgs {
         }
         let mut names = Vec::new();
         for given in self.tls_dns_names.iter().map(|name| name.trim()).filter(|name| !name.is_empty()) {
-            let canonical = canonical(given).ok_or_else(|| ServingArgsError::Name(given.to_owned()))?;
+            let canonical =
+                canonical_server_name(given).ok_or_else(|| ServingArgsError::Name(given.to_owned()))?;
             if !names.contains(&canonical) {
                 names.push(canonical);
             }
@@ -175,7 +176,7 @@ impl ServingArgs {
         if self.tls_validity < MIN_VALIDITY || self.tls_validity > MAX_VALIDITY {
             return Err(ServingArgsError::Validity(self.tls_validity));
         }
-        Ok(Source::SelfSigned {
+        Ok(CertificateSource::SelfSigned {
             secret: (namespace.to_owned(), name.to_owned()),
             names,
             validity: self.tls_validity,
@@ -185,7 +186,7 @@ impl ServingArgs {
 }
 
 /// A name in the form of certificates: lower case, and addresses in their canonical form.
-fn canonical(name: &str) -> Option<String> {
+fn canonical_server_name(name: &str) -> Option<String> {
     if let Ok(address) = IpAddr::from_str(name) {
         return Some(address.to_string());
     }

@@ -15,18 +15,18 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::args::BundleOf;
-use super::secret::{RequestError, bounded};
+use super::secret::{RequestError, send_with_deadline};
 use crate::env::Env;
 
 /// An object as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Observed {
+pub(super) enum BundleObjectState {
     /// The object does not exist.
     Missing,
     /// The object calls other programs only.
-    Foreign,
+    CallsOtherPrograms,
     /// The object calls this program.
-    Own { uid: String, version: String, fields: Vec<BundleField> },
+    CallsThisProgram { uid: String, version: String, fields: Vec<BundleField> },
 }
 
 /// A `caBundle` field of an object.
@@ -39,20 +39,20 @@ pub(super) struct BundleField {
     test: Option<(String, Value)>,
 }
 
-impl Observed {
+impl BundleObjectState {
     /// Whether all fields for this program contain `bundle`.
     pub(super) fn trusts(&self, bundle: &[u8]) -> bool {
         match self {
-            Self::Missing | Self::Foreign => true,
-            Self::Own { fields, .. } => fields.iter().all(|field| field.bundle == bundle),
+            Self::Missing | Self::CallsOtherPrograms => true,
+            Self::CallsThisProgram { fields, .. } => fields.iter().all(|field| field.bundle == bundle),
         }
     }
 
     /// The resource version; empty if the object does not call this program.
     pub(super) fn version(&self) -> &str {
         match self {
-            Self::Missing | Self::Foreign => "",
-            Self::Own { version, .. } => version,
+            Self::Missing | Self::CallsOtherPrograms => "",
+            Self::CallsThisProgram { version, .. } => version,
         }
     }
 }
@@ -71,7 +71,7 @@ impl Bundles {
         Self { client, env, objects, names }
     }
 
-    pub(super) async fn read(&self, object: &BundleOf) -> Result<Observed, RequestError> {
+    pub(super) async fn read(&self, object: &BundleOf) -> Result<BundleObjectState, RequestError> {
         match object {
             BundleOf::Webhooks(name) => self.read_webhooks::<ValidatingWebhookConfiguration>(name).await,
             BundleOf::MutatingWebhooks(name) => {
@@ -79,7 +79,7 @@ impl Bundles {
             }
             BundleOf::ApiService(name) => {
                 let found: Option<APIService> = self.get(name).await?;
-                Ok(found.map_or(Observed::Missing, |found| self.api_service(found)))
+                Ok(found.map_or(BundleObjectState::Missing, |found| self.api_service(found)))
             }
         }
     }
@@ -90,10 +90,10 @@ impl Bundles {
     pub(super) async fn patch(
         &self,
         object: &BundleOf,
-        observed: &Observed,
+        observed: &BundleObjectState,
         bundle: &[u8],
     ) -> Result<bool, RequestError> {
-        let Observed::Own { uid, version, fields } = observed else { return Ok(true) };
+        let BundleObjectState::CallsThisProgram { uid, version, fields } = observed else { return Ok(true) };
         let patch = json_patch(uid, version, fields, bundle);
         let parameters =
             PatchParams { field_manager: Some("vmpool-certificates".to_owned()), ..PatchParams::default() };
@@ -131,16 +131,16 @@ impl Bundles {
         K: Clone + std::fmt::Debug + DeserializeOwned,
     {
         let api: Api<K> = Api::all(self.client.clone());
-        bounded(&self.env, api.get_opt(name)).await
+        send_with_deadline(&self.env, api.get_opt(name)).await
     }
 
-    async fn read_webhooks<K>(&self, name: &str) -> Result<Observed, RequestError>
+    async fn read_webhooks<K>(&self, name: &str) -> Result<BundleObjectState, RequestError>
     where
         K: Webhooks + kube::Resource<Scope = k8s_openapi::ClusterResourceScope, DynamicType = ()>,
         K: Clone + std::fmt::Debug + DeserializeOwned,
     {
         let found: Option<K> = self.get(name).await?;
-        Ok(found.map_or(Observed::Missing, |found| self.webhooks(found)))
+        Ok(found.map_or(BundleObjectState::Missing, |found| self.webhooks(found)))
     }
 
     async fn send<K>(
@@ -154,39 +154,39 @@ impl Bundles {
         K: Clone + std::fmt::Debug + DeserializeOwned,
     {
         let api: Api<K> = Api::all(self.client.clone());
-        bounded(&self.env, api.patch(name, parameters, patch)).await.map(drop)
+        send_with_deadline(&self.env, api.patch(name, parameters, patch)).await.map(drop)
     }
 
-    fn webhooks(&self, found: impl Webhooks) -> Observed {
+    fn webhooks(&self, found: impl Webhooks) -> BundleObjectState {
         let (metadata, webhooks) = found.into_parts();
         let fields = webhooks.into_iter().enumerate().filter_map(|(index, (name, config))| {
             let service = config.service.as_ref().map(|service| (&*service.name, &*service.namespace));
             self.is_called(service, config.url.as_deref()).then(|| BundleField {
                 path: format!("/webhooks/{index}/clientConfig/caBundle"),
-                bundle: bytes(config.ca_bundle),
+                bundle: bundle_bytes(config.ca_bundle),
                 test: Some((format!("/webhooks/{index}/name"), json!(name))),
             })
         });
-        observed(metadata, fields.collect())
+        bundle_object_state(metadata, fields.collect())
     }
 
-    fn api_service(&self, found: APIService) -> Observed {
-        let Some(spec) = found.spec else { return Observed::Foreign };
+    fn api_service(&self, found: APIService) -> BundleObjectState {
+        let Some(spec) = found.spec else { return BundleObjectState::CallsOtherPrograms };
         let service = spec.service.as_ref();
         let service = service.and_then(|service| service.name.as_deref().zip(service.namespace.as_deref()));
         let field = self.is_called(service, None).then(|| BundleField {
             path: "/spec/caBundle".to_owned(),
-            bundle: bytes(spec.ca_bundle),
+            bundle: bundle_bytes(spec.ca_bundle),
             test: None,
         });
-        observed(found.metadata, field.into_iter().collect())
+        bundle_object_state(found.metadata, field.into_iter().collect())
     }
 
     /// Whether a service or a URL has one of the names of this program.
     fn is_called(&self, service: Option<(&str, &str)>, url: Option<&str>) -> bool {
         let called = |host: &str| self.names.iter().any(|name| name.eq_ignore_ascii_case(host));
         service.is_some_and(|(name, namespace)| called(&format!("{name}.{namespace}.svc")))
-            || url.and_then(host).is_some_and(|host| called(&host))
+            || url.and_then(url_host).is_some_and(|host| called(&host))
     }
 }
 
@@ -209,19 +209,23 @@ macro_rules! webhooks {
 
 webhooks!(ValidatingWebhookConfiguration, MutatingWebhookConfiguration);
 
-fn observed(metadata: ObjectMeta, fields: Vec<BundleField>) -> Observed {
+fn bundle_object_state(metadata: ObjectMeta, fields: Vec<BundleField>) -> BundleObjectState {
     if fields.is_empty() {
-        return Observed::Foreign;
+        return BundleObjectState::CallsOtherPrograms;
     }
     let uid = metadata.uid.unwrap_or_default();
-    Observed::Own { uid, version: metadata.resource_version.unwrap_or_default(), fields }
+    BundleObjectState::CallsThisProgram {
+        uid,
+        version: metadata.resource_version.unwrap_or_default(),
+        fields,
+    }
 }
 
-fn bytes(bundle: Option<ByteString>) -> Vec<u8> {
+fn bundle_bytes(bundle: Option<ByteString>) -> Vec<u8> {
     bundle.map(|ByteString(bytes)| bytes).unwrap_or_default()
 }
 
-fn host(url: &str) -> Option<String> {
+fn url_host(url: &str) -> Option<String> {
     let host = url.parse::<Uri>().ok()?.host()?.to_owned();
     Some(host.trim_start_matches('[').trim_end_matches(']').to_owned())
 }

@@ -16,14 +16,14 @@ const VALID_RANGE: (Timestamp, Timestamp) =
     (Timestamp::constant(31_536_000, 0), Timestamp::constant(7_258_118_400, 0));
 
 /// Selects the clock to use, and logs differences between clocks.
-pub(super) struct Clock {
+pub(super) struct CertificateClock {
     env: Env,
     /// Wall clock and uptime at the last call.
     last: Option<(Timestamp, Duration)>,
     log_once: LogOnce,
 }
 
-impl Clock {
+impl CertificateClock {
     pub(super) fn new(env: Env) -> Self {
         Self { env, last: None, log_once: LogOnce::default() }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::metrics::{CertificateMetrics, Rotated, Stage};
 use crate::env::Env;
 use crate::telemetry::with_causes;
-use crate::tls::{Identity, TlsError};
+use crate::tls::{ServingIdentity, TlsError};
 
 /// The interval between reads of the files. The content is compared, because a mounted Secret changes by renaming a link to
 /// its directory.
@@ -25,7 +25,7 @@ enum FilesError {
 pub(super) struct FileReader {
     certificate: PathBuf,
     key: PathBuf,
-    identity: Identity,
+    identity: ServingIdentity,
     metrics: CertificateMetrics,
     env: Env,
     served: Option<(Vec<u8>, Vec<u8>)>,
@@ -37,7 +37,7 @@ impl FileReader {
     pub(super) fn new(
         certificate: PathBuf,
         key: PathBuf,
-        identity: Identity,
+        identity: ServingIdentity,
         metrics: CertificateMetrics,
         env: Env,
     ) -> Self {

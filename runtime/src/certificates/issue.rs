@@ -31,26 +31,26 @@ pub(super) struct Issued {
 }
 
 /// Issues a self-signed authority. Its name contains `id`, to distinguish it from other authorities.
-pub(super) fn authority(now: Timestamp, timing: &Timing, id: u64) -> Result<Issued, IssueError> {
+pub(super) fn issue_authority(now: Timestamp, timing: &Timing, id: u64) -> Result<Issued, IssueError> {
     let mut params = CertificateParams::default();
-    params.distinguished_name = named(&format!("vmpool CA {id:016x}"));
+    params.distinguished_name = distinguished_name(&format!("vmpool CA {id:016x}"));
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     set_validity(&mut params, now, timing, now + timing.authority);
     let key = KeyPair::generate()?;
     let der = params.self_signed(&key)?.der().clone();
-    issued(der, key)
+    issued_certificate(der, key)
 }
 
 /// Issues a serving certificate for `names`, signed by `authority`. It expires no later than the authority.
-pub(super) fn serving(
+pub(super) fn issue_serving_certificate(
     now: Timestamp,
     timing: &Timing,
     names: &[String],
     authority: (&Certificate, &KeyPair),
 ) -> Result<Issued, IssueError> {
     let mut params = CertificateParams::new(names)?;
-    params.distinguished_name = named("vmpool");
+    params.distinguished_name = distinguished_name("vmpool");
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params.use_authority_key_identifier_extension = true;
@@ -58,14 +58,14 @@ pub(super) fn serving(
     let key = KeyPair::generate()?;
     let issuer = Issuer::from_ca_cert_der(&authority.0.der, authority.1)?;
     let der = params.signed_by(&key, &issuer)?.der().clone();
-    issued(der, key)
+    issued_certificate(der, key)
 }
 
-fn issued(der: CertificateDer<'static>, key: KeyPair) -> Result<Issued, IssueError> {
+fn issued_certificate(der: CertificateDer<'static>, key: KeyPair) -> Result<Issued, IssueError> {
     Ok(Issued { certificate: Certificate::new(der).map_err(IssueError::Parse)?, key })
 }
 
-fn named(common_name: &str) -> DistinguishedName {
+fn distinguished_name(common_name: &str) -> DistinguishedName {
     let mut name = DistinguishedName::new();
     name.push(DnType::CommonName, common_name);
     name

@@ -15,7 +15,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::tls::{Identity, certificates, provider};
+use crate::tls::{ServingIdentity, crypto_provider, parse_certificates};
 
 /// Keys of the data of the Secret. The first two belong to the type `kubernetes.io/tls`.
 pub(super) const TLS_CRT: &str = "tls.crt";
@@ -62,7 +62,8 @@ impl Certificate {
         let not_before = moment(parsed.validity().not_before.timestamp())?;
         let not_after = moment(parsed.validity().not_after.timestamp())?;
         let names = parsed.subject_alternative_name().map_err(|error| error.to_string())?;
-        let names = names.map(|extension| extension.value.general_names.iter().filter_map(text).collect());
+        let names = names
+            .map(|extension| extension.value.general_names.iter().filter_map(general_name_text).collect());
         let public_key = parsed.public_key().raw.to_vec();
         Ok(Self { not_before, not_after, names: names.unwrap_or_default(), public_key, der })
     }
@@ -80,7 +81,7 @@ impl Certificate {
     }
 }
 
-fn text(name: &GeneralName<'_>) -> Option<String> {
+fn general_name_text(name: &GeneralName<'_>) -> Option<String> {
     match name {
         GeneralName::DNSName(name) => Some((*name).to_owned()),
         GeneralName::IPAddress(bytes) => {
@@ -96,9 +97,9 @@ impl Material {
     /// Reads the valid parts. [`Material::problems`] lists the invalid parts.
     pub(super) fn read(secret: &Secret) -> Self {
         let mut material = Self::default();
-        material.read_bundle(data(secret, CA_CRT));
-        material.read_signer(data(secret, CA_KEY));
-        material.read_serving(data(secret, TLS_CRT), data(secret, TLS_KEY));
+        material.read_bundle(secret_data(secret, CA_CRT));
+        material.read_signer(secret_data(secret, CA_KEY));
+        material.read_serving(secret_data(secret, TLS_CRT), secret_data(secret, TLS_KEY));
         material
     }
 
@@ -109,8 +110,8 @@ impl Material {
 
     fn read_bundle(&mut self, pem: &[u8]) {
         // Each authority is read separately, so that an invalid one does not affect the others.
-        for section in sections(pem) {
-            let read = certificates("CA bundle", section).map_err(|error| error.to_string());
+        for section in pem_sections(pem) {
+            let read = parse_certificates("CA bundle", section).map_err(|error| error.to_string());
             let read =
                 read.and_then(|ders| ders.into_iter().map(Certificate::new).collect::<Result<Vec<_>, _>>());
             match read {
@@ -135,10 +136,11 @@ impl Material {
 
     fn read_serving(&mut self, chain: &[u8], key: &[u8]) {
         // The same checks as for serving.
-        if let Err(error) = Identity::new().replace(chain, key) {
+        if let Err(error) = ServingIdentity::new().replace(chain, key) {
             return self.problems.push(format!("{TLS_CRT}: {error}"));
         }
-        let first = certificates("serving certificate", chain).ok().and_then(|ders| ders.into_iter().next());
+        let first =
+            parse_certificates("serving certificate", chain).ok().and_then(|ders| ders.into_iter().next());
         match first.map(Certificate::new) {
             Some(Ok(certificate)) => {
                 self.issuer = self.bundle.iter().position(|authority| has_signed(authority, &certificate));
@@ -154,12 +156,12 @@ impl Material {
 }
 
 /// The bytes of a key of the data; empty if the key is missing.
-pub(super) fn data<'a>(secret: &'a Secret, key: &str) -> &'a [u8] {
+pub(super) fn secret_data<'a>(secret: &'a Secret, key: &str) -> &'a [u8] {
     secret.data.as_ref().and_then(|data| data.get(key)).map_or(&[], |ByteString(bytes)| bytes.as_slice())
 }
 
 /// Encodes certificates as PEM.
-pub(super) fn encode<'a>(all: impl Iterator<Item = &'a Certificate>) -> Vec<u8> {
+pub(super) fn encode_certificates<'a>(all: impl Iterator<Item = &'a Certificate>) -> Vec<u8> {
     let sections: Vec<_> =
         all.map(|certificate| pem::Pem::new("CERTIFICATE", certificate.der.to_vec())).collect();
     let config = pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF);
@@ -167,7 +169,7 @@ pub(super) fn encode<'a>(all: impl Iterator<Item = &'a Certificate>) -> Vec<u8> 
 }
 
 /// The sections of a PEM text, each from the beginning of a certificate to the next.
-fn sections(pem: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn pem_sections(pem: &[u8]) -> impl Iterator<Item = &[u8]> {
     const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
     let starts: Vec<usize> = (0..pem.len()).filter(|&at| pem[at..].starts_with(BEGIN)).collect();
     let ends: Vec<usize> = starts.iter().copied().skip(1).chain([pem.len()]).collect();
@@ -183,7 +185,7 @@ fn has_signed(authority: &Certificate, serving: &Certificate) -> bool {
     if roots.add(authority.der.clone()).is_err() {
         return false;
     }
-    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider()).build();
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), crypto_provider()).build();
     let moment = authority.not_before.max(serving.not_before).as_second();
     let moment = UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(moment).unwrap_or_default()));
     verifier.is_ok_and(|verifier| verifier.verify_server_cert(&serving.der, &[], &name, &[], moment).is_ok())

@@ -5,7 +5,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
-use crate::metrics::Registry;
+use crate::metrics::MetricsRegistry;
 use crate::{label_set, label_values};
 
 /// Expiry, rotations and failures of the certificates of a process.
@@ -48,7 +48,7 @@ label_set!(FailureLabels { stage: Stage });
 
 impl CertificateMetrics {
     /// Registers the metrics.
-    pub fn new(registry: &mut Registry) -> Self {
+    pub fn new(registry: &mut MetricsRegistry) -> Self {
         let (rotations, failures) = (Family::default(), Family::default());
         // Every series exists from the start, so that an alert sees its first increase.
         for certificate in Rotated::ALL {

@@ -19,7 +19,7 @@ pub(super) struct Inputs<'a> {
 
 /// Why a serving certificate is issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reason {
+pub(super) enum IssueReason {
     /// Clients would not accept the existing certificate, or there is none.
     Unusable,
     /// Less than a third of its validity is left.
@@ -32,18 +32,18 @@ pub(super) enum Reason {
 
 /// The changes to write.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Plan {
+pub(super) struct CertificatePlan {
     /// Whether to issue a new authority, which becomes the first in the bundle.
     pub(super) authority: bool,
     /// Why to issue a serving certificate of the newest authority; `None` for no new certificate.
-    pub(super) serving: Option<Reason>,
+    pub(super) serving: Option<IssueReason>,
     /// The authorities that stay in the bundle, as indexes.
     pub(super) retained: Vec<usize>,
     /// Whether a serving certificate of the newest authority waits until the objects contain the bundle.
     pub(super) is_waiting: bool,
 }
 
-impl Plan {
+impl CertificatePlan {
     /// Whether certificates are issued.
     pub(super) fn issues(&self) -> bool {
         self.authority || self.serving.is_some()
@@ -51,30 +51,30 @@ impl Plan {
 }
 
 /// Plans the changes. After they are applied, the plan for the Secret is empty.
-pub(super) fn plan(material: &Material, inputs: Inputs<'_>) -> Plan {
+pub(super) fn plan_certificates(material: &Material, inputs: Inputs<'_>) -> CertificatePlan {
     let Inputs { now, spread, names } = inputs;
     let authority = material.authority().is_none_or(|signer| !signer.is_valid(now) || signer.is_due(now));
     let usable = material.serving.as_ref().filter(|serving| serving.is_valid(now));
     let usable = usable.zip(material.issuer).filter(|(_, issuer)| material.bundle[*issuer].is_valid(now));
     let signer = material.signer.as_ref().map(|(index, _)| *index);
     let (serving, is_waiting) = match usable {
-        None => (Some(Reason::Unusable), false),
+        None => (Some(IssueReason::Unusable), false),
         Some(_) if authority => (None, true),
-        Some((_, issuer)) if Some(issuer) != signer => (spread.then_some(Reason::Authority), !spread),
-        Some((serving, _)) if serving.is_due(now) => (Some(Reason::Due), false),
-        Some((serving, _)) if lacks(&serving.names, names) => (Some(Reason::Names), false),
+        Some((_, issuer)) if Some(issuer) != signer => (spread.then_some(IssueReason::Authority), !spread),
+        Some((serving, _)) if serving.is_due(now) => (Some(IssueReason::Due), false),
+        Some((serving, _)) if is_name_missing(&serving.names, names) => (Some(IssueReason::Names), false),
         Some(_) => (None, false),
     };
-    Plan { authority, serving, retained: retained(material, now), is_waiting }
+    CertificatePlan { authority, serving, retained: retained_authorities(material, now), is_waiting }
 }
 
 /// Whether a required name is missing. Additional names are accepted until the next certificate. Otherwise replicas of two
 /// versions with different names would replace the certificate alternately during an upgrade.
-fn lacks(present: &[String], wanted: &[String]) -> bool {
+fn is_name_missing(present: &[String], wanted: &[String]) -> bool {
     wanted.iter().any(|name| !present.contains(name))
 }
 
-fn retained(material: &Material, now: Timestamp) -> Vec<usize> {
+fn retained_authorities(material: &Material, now: Timestamp) -> Vec<usize> {
     let signer = material.signer.as_ref().map(|(index, _)| *index);
     let is_in_use = |index: usize| Some(index) == signer || Some(index) == material.issuer;
     let mut retained: Vec<usize> =

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::args::BundleOf;
-use super::bundles::{Bundles, Observed};
+use super::bundles::{BundleObjectState, Bundles};
 use super::log_once::LogOnce;
 use super::metrics::{CertificateMetrics, Stage};
 use crate::env::Env;
@@ -19,7 +19,7 @@ pub(super) enum PassResult {
 }
 
 /// The objects as one pass has read them; `None` for an object that could not be read.
-pub(super) struct Observation(Vec<(BundleOf, Option<Observed>)>);
+pub(super) struct BundleObservation(Vec<(BundleOf, Option<BundleObjectState>)>);
 
 /// Maintains the bundles of the objects.
 pub(super) struct Publisher {
@@ -46,7 +46,7 @@ impl Publisher {
     }
 
     /// Reads all objects.
-    pub(super) async fn observe(&mut self) -> Observation {
+    pub(super) async fn observe(&mut self) -> BundleObservation {
         let mut all = Vec::new();
         for object in self.bundles.objects.clone() {
             let observed = match self.bundles.read(&object).await {
@@ -62,12 +62,16 @@ impl Publisher {
             };
             all.push((object, observed));
         }
-        Observation(all)
+        BundleObservation(all)
     }
 
     /// How long all objects have contained `bundle`, as far as this process has read them. `None` if an object does not
     /// contain it.
-    pub(super) fn published_for(&mut self, bundle: &[u8], observation: &Observation) -> Option<Duration> {
+    pub(super) fn published_for(
+        &mut self,
+        bundle: &[u8],
+        observation: &BundleObservation,
+    ) -> Option<Duration> {
         let all = || observation.0.iter().map(|(_, observed)| observed.as_ref());
         if !all().all(|observed| observed.is_some_and(|observed| observed.trusts(bundle))) {
             self.published = None;
@@ -87,14 +91,14 @@ impl Publisher {
     }
 
     /// Writes `bundle` into the objects that do not contain it.
-    pub(super) async fn publish(&self, observation: &Observation, bundle: &[u8]) -> PassResult {
+    pub(super) async fn publish(&self, observation: &BundleObservation, bundle: &[u8]) -> PassResult {
         let mut result = PassResult::Settled;
         for (object, observed) in &observation.0 {
             let Some(observed) = observed else {
                 result = PassResult::Unsettled;
                 continue;
             };
-            if *observed == Observed::Missing {
+            if *observed == BundleObjectState::Missing {
                 result = PassResult::Unsettled;
             }
             if observed.trusts(bundle) {
@@ -114,16 +118,16 @@ impl Publisher {
         result
     }
 
-    fn log_state(&mut self, object: &BundleOf, observed: &Observed) {
+    fn log_state(&mut self, object: &BundleOf, observed: &BundleObjectState) {
         let name = object.to_string();
         match observed {
-            Observed::Missing if self.log_once.is_new(&name, "missing") => {
+            BundleObjectState::Missing if self.log_once.is_new(&name, "missing") => {
                 tracing::warn!(%object, "the object of --ca-bundle-of does not exist; waiting for it");
             }
-            Observed::Foreign if self.log_once.is_new(&name, "foreign") => {
+            BundleObjectState::CallsOtherPrograms if self.log_once.is_new(&name, "foreign") => {
                 tracing::warn!(%object, "the object of --ca-bundle-of calls none of the names in --tls-dns-names; not changing it");
             }
-            Observed::Own { .. } if self.log_once.is_new(&name, "own") => {
+            BundleObjectState::CallsThisProgram { .. } if self.log_once.is_new(&name, "own") => {
                 tracing::info!(%object, "maintaining the caBundle");
             }
             _ => {}

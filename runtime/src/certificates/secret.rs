@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{GetParams, PostParams};
 use kube::{Api, Client};
 
-use crate::env::{Elapsed, Env};
+use crate::env::{Env, TimeoutElapsed};
 
 /// The deadline of each request.
 pub(super) const DEADLINE: Duration = Duration::from_secs(10);
@@ -31,19 +31,19 @@ pub(crate) enum RequestError {
 }
 
 /// Sends a request with [`DEADLINE`].
-pub(super) async fn bounded<T>(
+pub(super) async fn send_with_deadline<T>(
     env: &Env,
     request: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, RequestError> {
     match env.timeout(DEADLINE, request).await {
         Ok(response) => Ok(response?),
-        Err(Elapsed(limit)) => Err(RequestError::Deadline(limit)),
+        Err(TimeoutElapsed(limit)) => Err(RequestError::Deadline(limit)),
     }
 }
 
 /// A Secret on the API server.
 #[derive(Clone)]
-pub(super) struct Store {
+pub(super) struct SecretStore {
     client: Client,
     namespace: String,
     name: String,
@@ -61,14 +61,14 @@ pub(super) struct Read {
 
 /// The result of a write.
 #[derive(Debug)]
-pub(super) enum Written {
+pub(super) enum SecretWriteResult {
     /// The API server stored the Secret.
     Stored,
     /// Another client changed the Secret, which must be read again.
     Stale,
 }
 
-impl Store {
+impl SecretStore {
     pub(super) fn new(client: Client, (namespace, name): (String, String), env: Env) -> Self {
         Self { client, namespace, name, env }
     }
@@ -86,9 +86,10 @@ impl Store {
             let body = axum::body::to_bytes(Body::new(body), MAX_SIZE).await;
             Ok((head, body))
         };
-        let (head, body) = bounded(&self.env, exchange).await?;
+        let (head, body) = send_with_deadline(&self.env, exchange).await?;
         let body = body.map_err(|error| RequestError::Decode(error.to_string()))?;
-        let date = head.headers.get(header::DATE).and_then(|date| date.to_str().ok()).and_then(moment);
+        let date =
+            head.headers.get(header::DATE).and_then(|date| date.to_str().ok()).and_then(parse_http_date);
         if head.status.is_success() {
             let secret =
                 serde_json::from_slice(&body).map_err(|error| RequestError::Decode(error.to_string()))?;
@@ -109,7 +110,7 @@ impl Store {
     }
 
     /// Creates the Secret if it has no resource version. Otherwise replaces the version that was read.
-    pub(super) async fn write(&self, mut secret: Secret) -> Result<Written, RequestError> {
+    pub(super) async fn write(&self, mut secret: Secret) -> Result<SecretWriteResult, RequestError> {
         secret.metadata.name = Some(self.name.clone());
         secret.metadata.namespace = Some(self.namespace.clone());
         secret.metadata.managed_fields = None;
@@ -118,16 +119,16 @@ impl Store {
             PostParams { field_manager: Some("vmpool-certificates".to_owned()), ..PostParams::default() };
         let replaces = secret.metadata.resource_version.is_some();
         let result = if replaces {
-            bounded(&self.env, api.replace(&self.name, &parameters, &secret)).await
+            send_with_deadline(&self.env, api.replace(&self.name, &parameters, &secret)).await
         } else {
-            bounded(&self.env, api.create(&parameters, &secret)).await
+            send_with_deadline(&self.env, api.create(&parameters, &secret)).await
         };
         match result {
-            Ok(_) => Ok(Written::Stored),
+            Ok(_) => Ok(SecretWriteResult::Stored),
             Err(RequestError::Kube(kube::Error::Api(status)))
                 if status.code == 409 || (replaces && status.code == 404) =>
             {
-                Ok(Written::Stale)
+                Ok(SecretWriteResult::Stale)
             }
             Err(error) => Err(error),
         }
@@ -140,6 +141,6 @@ impl Store {
 }
 
 /// A time in the format of HTTP headers, such as `Sun, 06 Nov 1994 08:49:37 GMT`.
-fn moment(date: &str) -> Option<Timestamp> {
+fn parse_http_date(date: &str) -> Option<Timestamp> {
     jiff::fmt::rfc2822::parse(date).ok().map(|zoned| zoned.timestamp())
 }

@@ -11,18 +11,18 @@ use kube::Client;
 
 use super::args::BundleOf;
 use super::bundles::Bundles;
-use super::clock::Clock;
+use super::clock::CertificateClock;
 use super::issue::{self, IssueError};
 use super::log_once::LogOnce;
-use super::material::{CA_CRT, CA_KEY, Material, TLS_CRT, TLS_KEY, data, encode};
+use super::material::{CA_CRT, CA_KEY, Material, TLS_CRT, TLS_KEY, encode_certificates, secret_data};
 use super::metrics::{CertificateMetrics, Rotated, Stage};
-use super::plan::{Inputs, Plan, Reason, plan};
+use super::plan::{CertificatePlan, Inputs, IssueReason, plan_certificates};
 use super::publisher::{PassResult, Publisher};
-use super::secret::{RequestError, Store, Written};
+use super::secret::{RequestError, SecretStore, SecretWriteResult};
 use super::timing::Timing;
 use crate::env::Env;
 use crate::telemetry::with_causes;
-use crate::tls::{Identity, TlsError};
+use crate::tls::{ServingIdentity, TlsError};
 
 /// The pause after the first pass that failed or is not settled. It doubles up to [`Timing::period`].
 const PAUSE: Duration = Duration::from_secs(1);
@@ -37,16 +37,16 @@ pub(super) struct Desired {
 
 /// Maintains the desired state.
 pub(super) struct Maintainer {
-    store: Store,
+    store: SecretStore,
     publisher: Publisher,
-    clock: Clock,
+    clock: CertificateClock,
     names: Vec<String>,
     timing: Timing,
-    identity: Identity,
+    identity: ServingIdentity,
     metrics: CertificateMetrics,
     env: Env,
     /// The last content of the Secret and its parsed material, because parsing verifies several signatures.
-    known: Option<(Contents, Arc<Material>)>,
+    parsed_secret: Option<(Contents, Arc<Material>)>,
     /// The served chain and key.
     served: Option<(Vec<u8>, Vec<u8>)>,
     log_once: LogOnce,
@@ -72,22 +72,22 @@ impl Maintainer {
     pub(super) fn new(
         client: Client,
         desired: Desired,
-        identity: Identity,
+        identity: ServingIdentity,
         metrics: CertificateMetrics,
         env: Env,
     ) -> Self {
         let Desired { secret, names, bundles, timing } = desired;
         let bundles = Bundles::new(client.clone(), env.clone(), bundles, names.clone());
         Self {
-            store: Store::new(client, secret, env.clone()),
+            store: SecretStore::new(client, secret, env.clone()),
             publisher: Publisher::new(bundles, metrics.clone(), env.clone()),
-            clock: Clock::new(env.clone()),
+            clock: CertificateClock::new(env.clone()),
             names,
             timing,
             identity,
             metrics,
             env,
-            known: None,
+            parsed_secret: None,
             served: None,
             log_once: LogOnce::default(),
         }
@@ -101,11 +101,11 @@ impl Maintainer {
                     pause = PAUSE.min(self.timing.period);
                     self.timing.period
                 }
-                Ok(PassResult::Unsettled) => next(&mut pause, self.timing.period),
+                Ok(PassResult::Unsettled) => next_backoff(&mut pause, self.timing.period),
                 Err(error) => {
-                    self.metrics.failed(stage(&error));
+                    self.metrics.failed(failed_stage(&error));
                     tracing::warn!(error = with_causes(&error), "maintaining certificates failed, retrying");
-                    next(&mut pause, self.timing.period)
+                    next_backoff(&mut pause, self.timing.period)
                 }
             };
             // Jitter, so that replicas that started together do not run passes at the same time.
@@ -121,17 +121,17 @@ impl Maintainer {
         let mut secret = read.secret.unwrap_or_default();
         let mut material = self.material(&secret);
         let now = self.clock.now(read.date, &material);
-        let published_for = self.publisher.published_for(data(&secret, CA_CRT), &observation);
+        let published_for = self.publisher.published_for(secret_data(&secret, CA_CRT), &observation);
         let spread = published_for.is_some_and(|time| time >= self.timing.spread);
 
-        let plan = plan(&material, Inputs { now, spread, names: &self.names });
+        let plan = plan_certificates(&material, Inputs { now, spread, names: &self.names });
         self.log_plan(&plan, &material);
         let issued = |source| PassError::Issue { object: object.clone(), source };
         if self.apply(&plan, &material, &mut secret, now).map_err(issued)? {
             let write = self.store.write(secret.clone()).await;
             match write.map_err(|source| PassError::Write { object: object.clone(), source })? {
-                Written::Stored => self.count(&plan),
-                Written::Stale => {
+                SecretWriteResult::Stored => self.count(&plan),
+                SecretWriteResult::Stale => {
                     tracing::info!(secret = object, "another client changed the Secret; retrying");
                     return Ok(PassResult::Unsettled);
                 }
@@ -139,24 +139,24 @@ impl Maintainer {
             material = self.material(&secret);
         }
         self.serve(&secret, &material).map_err(|source| PassError::Load { object, source })?;
-        Ok(self.publisher.publish(&observation, data(&secret, CA_CRT)).await)
+        Ok(self.publisher.publish(&observation, secret_data(&secret, CA_CRT)).await)
     }
 
     fn material(&mut self, secret: &Secret) -> Arc<Material> {
-        if let Some((contents, material)) = &self.known
+        if let Some((contents, material)) = &self.parsed_secret
             && *contents == secret.data
         {
             return Arc::clone(material);
         }
         let material = Arc::new(Material::read(secret));
-        self.known = Some((secret.data.clone(), Arc::clone(&material)));
+        self.parsed_secret = Some((secret.data.clone(), Arc::clone(&material)));
         material
     }
 
     /// Applies the plan to `secret`. Returns whether `secret` has changed.
     fn apply(
         &self,
-        plan: &Plan,
+        plan: &CertificatePlan,
         material: &Material,
         secret: &mut Secret,
         now: Timestamp,
@@ -164,20 +164,31 @@ impl Maintainer {
         let mut changed: BTreeMap<String, ByteString> = BTreeMap::new();
         let mut put = |key: &str, bytes: Vec<u8>| changed.insert(key.to_owned(), ByteString(bytes));
         let retained = plan.retained.iter().map(|&index| &material.bundle[index]);
-        let authority =
-            if plan.authority { Some(issue::authority(now, &self.timing, self.env.random())?) } else { None };
+        let authority = if plan.authority {
+            Some(issue::issue_authority(now, &self.timing, self.env.random())?)
+        } else {
+            None
+        };
         if let Some(authority) = &authority {
             put(CA_KEY, authority.key.serialize_pem().into_bytes());
         }
-        put(CA_CRT, encode(authority.iter().map(|authority| &authority.certificate).chain(retained)));
+        put(
+            CA_CRT,
+            encode_certificates(authority.iter().map(|authority| &authority.certificate).chain(retained)),
+        );
         if plan.serving.is_some() {
             let stored = material.signer.as_ref().map(|(index, key)| (&material.bundle[*index], key));
             let signer =
                 authority.as_ref().map(|authority| (&authority.certificate, &authority.key)).or(stored);
             // If there is no authority, the plan contains a new one.
             if let Some(signer) = signer {
-                let serving = issue::serving(now, &self.timing, &self.names_for(plan, material), signer)?;
-                put(TLS_CRT, encode(std::iter::once(&serving.certificate)));
+                let serving = issue::issue_serving_certificate(
+                    now,
+                    &self.timing,
+                    &self.names_for(plan, material),
+                    signer,
+                )?;
+                put(TLS_CRT, encode_certificates(std::iter::once(&serving.certificate)));
                 put(TLS_KEY, serving.key.serialize_pem().into_bytes());
             }
         }
@@ -193,9 +204,9 @@ impl Maintainer {
     }
 
     /// The names of a new certificate. If it is issued for a missing name, it keeps the existing names.
-    fn names_for(&self, plan: &Plan, material: &Material) -> Vec<String> {
+    fn names_for(&self, plan: &CertificatePlan, material: &Material) -> Vec<String> {
         let mut names = self.names.clone();
-        if plan.serving == Some(Reason::Names) {
+        if plan.serving == Some(IssueReason::Names) {
             let present = material.serving.iter().flat_map(|serving| &serving.names);
             names.extend(present.filter(|name| !self.names.contains(name)).cloned());
         }
@@ -203,7 +214,7 @@ impl Maintainer {
     }
 
     fn serve(&mut self, secret: &Secret, material: &Material) -> Result<(), TlsError> {
-        let pair = (data(secret, TLS_CRT).to_vec(), data(secret, TLS_KEY).to_vec());
+        let pair = (secret_data(secret, TLS_CRT).to_vec(), secret_data(secret, TLS_KEY).to_vec());
         if self.served.as_ref() != Some(&pair) {
             self.identity.replace(&pair.0, &pair.1)?;
             self.served = Some(pair);
@@ -216,7 +227,7 @@ impl Maintainer {
         Ok(())
     }
 
-    fn count(&self, plan: &Plan) {
+    fn count(&self, plan: &CertificatePlan) {
         if plan.authority {
             self.metrics.rotated(Rotated::Authority);
         }
@@ -225,7 +236,7 @@ impl Maintainer {
         }
     }
 
-    fn log_plan(&mut self, plan: &Plan, material: &Material) {
+    fn log_plan(&mut self, plan: &CertificatePlan, material: &Material) {
         let secret = self.store.object();
         if plan.issues() {
             let problems = material.problems.join("; ");
@@ -239,7 +250,7 @@ impl Maintainer {
     }
 }
 
-fn stage(error: &PassError) -> Stage {
+fn failed_stage(error: &PassError) -> Stage {
     match error {
         PassError::Read { .. } | PassError::Write { .. } => Stage::Secret,
         PassError::Issue { .. } | PassError::Load { .. } => Stage::Certificate,
@@ -247,7 +258,7 @@ fn stage(error: &PassError) -> Stage {
 }
 
 /// Returns the pause and doubles it for the next call, up to `max`.
-fn next(pause: &mut Duration, max: Duration) -> Duration {
+fn next_backoff(pause: &mut Duration, max: Duration) -> Duration {
     let delay = *pause;
     *pause = (delay * 2).min(max);
     delay

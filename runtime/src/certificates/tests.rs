@@ -13,9 +13,9 @@ use http::{Method, StatusCode};
 use super::metrics::Rotated;
 use super::timing::Timing;
 use crate::testing::ManualClock;
-use crate::tls::certificates;
+use crate::tls::parse_certificates;
 use server::{HOOKS, SECRET};
-use world::{NAME, World, accepts};
+use world::{CertificateWorld, NAME, accepts};
 
 const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
@@ -28,7 +28,7 @@ fn default_timing() -> Timing {
 
 #[tokio::test]
 async fn the_first_start_creates_the_secret_and_publishes_the_bundle() {
-    let mut world = World::new(default_timing());
+    let mut world = CertificateWorld::new(default_timing());
     world.start(&[NAME, "10.1.2.3"]);
     assert!(!world.replicas[0].identity.is_ready());
     world.pass(MINUTE).await;
@@ -58,7 +58,7 @@ async fn the_first_start_creates_the_secret_and_publishes_the_bundle() {
 #[tokio::test]
 async fn replicas_that_start_together_agree() {
     for round in 0..20 {
-        let mut world = World::new(default_timing());
+        let mut world = CertificateWorld::new(default_timing());
         world.latency = Duration::from_millis(20);
         // Each round has other random numbers, and therefore another order of events.
         world.skip(round * 10);
@@ -83,7 +83,7 @@ async fn replicas_that_start_together_agree() {
 
 #[tokio::test]
 async fn a_settled_pass_reads_each_object_once_a_minute_and_writes_nothing() {
-    let mut world = World::settled(default_timing()).await;
+    let mut world = CertificateWorld::settled(default_timing()).await;
     world.server.take_log();
     world.pass(6 * HOUR).await;
     let log = world.server.take_log();
@@ -96,7 +96,7 @@ async fn a_settled_pass_reads_each_object_once_a_minute_and_writes_nothing() {
 
 #[tokio::test]
 async fn the_certificate_stays_in_use_while_the_api_server_is_unavailable() {
-    let mut world = World::settled(default_timing()).await;
+    let mut world = CertificateWorld::settled(default_timing()).await;
     world.server.down(true);
     world.pass_checking(HOUR, 10 * MINUTE).await;
     assert!(world.replicas[0].metrics.failures(super::metrics::Stage::Secret) > 10);
@@ -108,7 +108,7 @@ async fn the_certificate_stays_in_use_while_the_api_server_is_unavailable() {
 
 #[tokio::test]
 async fn type_and_other_data_of_an_existing_secret_are_kept() {
-    let mut world = World::new(default_timing());
+    let mut world = CertificateWorld::new(default_timing());
     world.server.put(
         SECRET,
         serde_json::json!({ "metadata": { "name": "hook-tls", "namespace": "ns", "labels": { "a": "b" } },
@@ -120,5 +120,5 @@ async fn type_and_other_data_of_an_existing_secret_are_kept() {
     let secret = world.server.get(SECRET).unwrap();
     assert_eq!((&secret["type"], &secret["metadata"]["labels"]["a"]), (&"Opaque".into(), &"b".into()));
     assert_eq!(world.server.secret("more"), b"x");
-    assert_eq!(certificates("bundle", &world.server.secret("ca.crt")).unwrap().len(), 1);
+    assert_eq!(parse_certificates("bundle", &world.server.secret("ca.crt")).unwrap().len(), 1);
 }

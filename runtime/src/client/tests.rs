@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use axum::http::header::USER_AGENT;
 
-use super::{ConnectError, READ_TIMEOUT, WATCH_TIMEOUT_LIMIT, configure};
+use super::{ConnectError, READ_TIMEOUT, WATCH_TIMEOUT_LIMIT, client_config};
 use crate::args::ClientArgs;
 use crate::telemetry::with_causes;
 
@@ -24,7 +24,7 @@ fn kubeconfig(directory: &tempfile::TempDir, text: &str) -> ClientArgs {
 #[tokio::test]
 async fn a_given_kubeconfig_is_used_with_the_policies_of_this_module() {
     let directory = tempfile::tempdir().unwrap();
-    let config = configure(&kubeconfig(&directory, KUBECONFIG), "vmpool-test/1").await.unwrap();
+    let config = client_config(&kubeconfig(&directory, KUBECONFIG), "vmpool-test/1").await.unwrap();
     assert_eq!(config.cluster_url, "https://127.0.0.1:6443");
     assert_eq!(config.default_namespace, "machines");
     assert!(!config.default_retry, "kube would retry creates");
@@ -36,14 +36,14 @@ async fn a_given_kubeconfig_is_used_with_the_policies_of_this_module() {
 #[tokio::test]
 async fn a_client_is_created_from_a_kubeconfig() {
     let directory = tempfile::tempdir().unwrap();
-    let client = super::connect(&kubeconfig(&directory, KUBECONFIG), "vmpool-test/1").await.unwrap();
+    let client = super::connect_client(&kubeconfig(&directory, KUBECONFIG), "vmpool-test/1").await.unwrap();
     assert_eq!(client.default_namespace(), "machines");
 }
 
 #[tokio::test]
 async fn the_error_for_a_missing_kubeconfig_names_the_file() {
     let args = ClientArgs { kubeconfig: Some(PathBuf::from("/nowhere/config")) };
-    let error = configure(&args, "vmpool-test/1").await.unwrap_err();
+    let error = client_config(&args, "vmpool-test/1").await.unwrap_err();
     let line = with_causes(&error);
     assert!(
         line.starts_with("loading kubeconfig /nowhere/config: ") && line.contains("No such file"),
@@ -54,13 +54,13 @@ async fn the_error_for_a_missing_kubeconfig_names_the_file() {
 #[tokio::test]
 async fn the_error_for_an_invalid_kubeconfig_names_the_file() {
     let directory = tempfile::tempdir().unwrap();
-    let error = configure(&kubeconfig(&directory, "clusters: 7"), "vmpool-test/1").await.unwrap_err();
+    let error = client_config(&kubeconfig(&directory, "clusters: 7"), "vmpool-test/1").await.unwrap_err();
     assert!(matches!(error, ConnectError::Kubeconfig { .. }), "{error:?}");
 }
 
 #[tokio::test]
 async fn a_user_agent_of_two_lines_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let error = configure(&kubeconfig(&directory, KUBECONFIG), "vm\npool").await.unwrap_err();
+    let error = client_config(&kubeconfig(&directory, KUBECONFIG), "vm\npool").await.unwrap_err();
     assert!(matches!(error, ConnectError::UserAgent(_)), "{error:?}");
 }

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
-use super::{Clock as _, Elapsed, Entropy as _, Env, SystemClock, TaskError};
-use crate::testing::{Idle, ManualClock, SeededEntropy, env};
+use super::{Clock as _, Entropy as _, Env, SystemClock, TaskError, TimeoutElapsed};
+use crate::testing::{Idle, ManualClock, SeededEntropy, test_env};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test]
 async fn sleepers_wake_in_the_order_of_their_times() {
     let clock = ManualClock::new();
-    let env = env(&clock, 0);
+    let env = test_env(&clock, 0);
     let woken = Arc::<parking_lot::Mutex<Vec<(u64, Duration)>>>::default();
     for seconds in [3, 1, 2, 9] {
         let (env, woken) = (env.clone(), Arc::clone(&woken));
@@ -29,13 +29,13 @@ async fn sleepers_wake_in_the_order_of_their_times() {
 }
 
 fn clock_task(clock: &ManualClock, future: impl Future<Output = ()> + Send + 'static) {
-    env(clock, 0).spawn("sleeper", future).detach();
+    test_env(clock, 0).spawn("sleeper", future).detach();
 }
 
 #[tokio::test]
 async fn reactions_of_a_sleeper_complete_before_the_clock_advances() {
     let clock = ManualClock::new();
-    let env = env(&clock, 0);
+    let env = test_env(&clock, 0);
     let ticks = Arc::new(AtomicUsize::new(0));
     let (counted, sleeping) = (Arc::clone(&ticks), env.clone());
     let _ticker = env.spawn("ticker", async move {
@@ -53,7 +53,7 @@ async fn reactions_of_a_sleeper_complete_before_the_clock_advances() {
 fn a_clock_of_a_runtime_waits_for_reactions_of_any_length() {
     let (runtime, idle) = Idle::runtime().unwrap();
     let clock = ManualClock::of(idle);
-    let env = env(&clock, 0);
+    let env = test_env(&clock, 0);
     let ended = Arc::new(parking_lot::Mutex::new(None));
     let (slow, seen) = (env.clone(), Arc::clone(&ended));
     runtime.block_on(async {
@@ -78,7 +78,7 @@ async fn the_three_clocks_of_a_machine_are_independent() {
     clock.step_wall(SignedDuration::from_secs(-100));
     assert_eq!(clock.uptime().saturating_sub(up), 11 * SECOND);
     assert_eq!(clock.now().duration_since(wall), SignedDuration::from_secs(-89));
-    let other = clock.with_own_wall();
+    let other = clock.with_separate_wall_clock();
     other.step_wall(SignedDuration::from_secs(1));
     assert_eq!(other.now().duration_since(clock.now()), SignedDuration::from_secs(1));
     assert_eq!(other.uptime(), clock.uptime());
@@ -87,11 +87,11 @@ async fn the_three_clocks_of_a_machine_are_independent() {
 #[tokio::test]
 async fn a_timeout_drops_a_future_that_takes_too_long() {
     let clock = ManualClock::new();
-    let env = env(&clock, 0);
+    let env = test_env(&clock, 0);
     let sleeping = env.clone();
     let task = env.clone().spawn("waiting", async move {
         let outcome = sleeping.timeout(2 * SECOND, sleeping.sleep(3 * SECOND)).await;
-        assert_eq!(outcome, Err(Elapsed(2 * SECOND)));
+        assert_eq!(outcome, Err(TimeoutElapsed(2 * SECOND)));
         assert_eq!(sleeping.timeout(2 * SECOND, sleeping.sleep(SECOND)).await, Ok(()));
         assert_eq!(
             sleeping.timeout(Duration::ZERO, async { 1 }).await,
@@ -107,7 +107,7 @@ async fn a_timeout_drops_a_future_that_takes_too_long() {
 #[tokio::test]
 async fn a_dropped_task_ends() {
     let clock = ManualClock::new();
-    let env = env(&clock, 0);
+    let env = test_env(&clock, 0);
     let held = Arc::new(());
     let inside = Arc::clone(&held);
     let task = env.spawn("forever", async move {
@@ -125,7 +125,7 @@ async fn a_dropped_task_ends() {
 #[tokio::test]
 async fn a_detached_task_keeps_running() {
     let clock = ManualClock::new();
-    let env = env(&clock, 0);
+    let env = test_env(&clock, 0);
     let done = Arc::new(AtomicUsize::new(0));
     let (counted, sleeping) = (Arc::clone(&done), env.clone());
     env.spawn("detached", async move {
@@ -168,7 +168,7 @@ fn a_seed_determines_the_numbers() {
 
 #[test]
 fn jitter_covers_the_whole_range() {
-    let env = env(&ManualClock::new(), 7);
+    let env = test_env(&ManualClock::new(), 7);
     let nanos: Vec<_> = (0..100).map(|_| env.jitter(Duration::from_nanos(3)).as_nanos()).collect();
     assert_eq!((nanos.iter().min(), nanos.iter().max()), (Some(&0), Some(&3)));
     assert_eq!(env.jitter(Duration::ZERO), Duration::ZERO);

@@ -16,7 +16,7 @@ use super::metrics_access::MetricsAccess;
 /// If a liveness check fails, a restart may help. If a readiness check fails, the process cannot do its work now. Without
 /// checks, the process is live and ready.
 #[derive(Clone, Default)]
-pub struct Health(Arc<RwLock<Probes>>);
+pub struct HealthEndpoints(Arc<RwLock<Probes>>);
 
 #[derive(Default)]
 struct Probes {
@@ -39,7 +39,7 @@ type Detail = (&'static str, Arc<dyn Fn() -> String + Send + Sync>);
 /// The media type of the output of prometheus-client.
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-impl Health {
+impl HealthEndpoints {
     /// Health without checks.
     pub fn new() -> Self {
         Self::default()
@@ -77,12 +77,19 @@ impl Health {
         Router::new()
             .route(
                 "/livez",
-                get(async move |uri: Uri| respond("livez", &live.checks(|probes| &probes.live), &[], &uri)),
+                get(async move |uri: Uri| {
+                    health_check_response("livez", &live.checks(|probes| &probes.live), &[], &uri)
+                }),
             )
             .route(
                 "/readyz",
                 get(async move |uri: Uri| {
-                    respond("readyz", &ready.checks(|probes| &probes.ready), &details(&ready), &uri)
+                    health_check_response(
+                        "readyz",
+                        &ready.checks(|probes| &probes.ready),
+                        &details(&ready),
+                        &uri,
+                    )
                 }),
             )
             .route("/metrics", get(async move |headers: HeaderMap| metrics.metrics_page(&headers).await))
@@ -110,7 +117,7 @@ impl Health {
 }
 
 /// The text `ok`. If a check fails or the query contains `verbose`, the text lists all checks and details.
-fn respond(endpoint: &str, checks: &[Check], details: &[Detail], uri: &Uri) -> Response {
+fn health_check_response(endpoint: &str, checks: &[Check], details: &[Detail], uri: &Uri) -> Response {
     let verbose = uri.query().is_some_and(|query| query.split('&').any(is_verbose));
     let mut text = String::new();
     let mut failed = Vec::new();

@@ -56,13 +56,13 @@ pub struct MetricsAccess {
 
 #[derive(Debug, Clone, Copy)]
 struct Remembered {
-    verdict: Verdict,
+    verdict: MetricsAccessVerdict,
     /// The uptime before the review.
     reviewed_at: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum MetricsAccessVerdict {
     Allowed,
     Unauthenticated,
     Forbidden,
@@ -78,20 +78,20 @@ impl MetricsAccess {
 
     /// The response to a client that may not read the metrics.
     pub(super) async fn refuse(&self, headers: &HeaderMap) -> Option<Response> {
-        let token = token(headers).filter(|token| token.len() <= MAX_TOKEN);
+        let token = bearer_token(headers).filter(|token| token.len() <= MAX_TOKEN);
         let verdict = match token {
             Some(token) => self.env.timeout(DEADLINE, self.check(token)).await,
-            None => Ok(Ok(Verdict::Unauthenticated)),
+            None => Ok(Ok(MetricsAccessVerdict::Unauthenticated)),
         };
         let unavailable = (StatusCode::SERVICE_UNAVAILABLE, "the token cannot be reviewed now; try again\n");
         match verdict {
-            Ok(Ok(Verdict::Allowed)) => None,
-            Ok(Ok(Verdict::Unauthenticated)) => {
+            Ok(Ok(MetricsAccessVerdict::Allowed)) => None,
+            Ok(Ok(MetricsAccessVerdict::Unauthenticated)) => {
                 let message = "send a bearer token of a user who may get the URL /metrics\n";
                 let bearer = [(header::WWW_AUTHENTICATE, "Bearer")];
                 Some((StatusCode::UNAUTHORIZED, bearer, message).into_response())
             }
-            Ok(Ok(Verdict::Forbidden)) => {
+            Ok(Ok(MetricsAccessVerdict::Forbidden)) => {
                 let message = "the user of the token may not get the URL /metrics; bind the ClusterRole \
                                vmpool-metrics-reader\n";
                 Some((StatusCode::FORBIDDEN, message).into_response())
@@ -107,12 +107,15 @@ impl MetricsAccess {
         }
     }
 
-    async fn check(&self, token: &str) -> kube::Result<Verdict> {
+    async fn check(&self, token: &str) -> kube::Result<MetricsAccessVerdict> {
         if let Some(verdict) = self.remembered(token) {
             return Ok(verdict);
         }
-        let was_accepted =
-            self.remembered.lock().get(token).is_some_and(|last| last.verdict == Verdict::Allowed);
+        let was_accepted = self
+            .remembered
+            .lock()
+            .get(token)
+            .is_some_and(|last| last.verdict == MetricsAccessVerdict::Allowed);
         let permits = if was_accepted { &self.accepted } else { &self.unknown };
         let _permit = permits.acquire().await.expect("this semaphore is never closed");
         // Another request may have reviewed it in the meantime.
@@ -132,7 +135,7 @@ impl MetricsAccess {
         Ok(verdict)
     }
 
-    fn remembered(&self, token: &str) -> Option<Verdict> {
+    fn remembered(&self, token: &str) -> Option<MetricsAccessVerdict> {
         let last = self.remembered.lock().get(token).copied()?;
         last.is_valid(self.env.uptime()).then_some(last.verdict)
     }
@@ -140,10 +143,10 @@ impl MetricsAccess {
     fn remember(&self, token: &str, verdict: Remembered) {
         let (mut remembered, now) = (self.remembered.lock(), self.env.uptime());
         if remembered.len() >= TOKENS && !remembered.contains_key(token) {
-            remembered.retain(|_, last| last.verdict == Verdict::Allowed || last.is_valid(now));
+            remembered.retain(|_, last| last.verdict == MetricsAccessVerdict::Allowed || last.is_valid(now));
         }
         if remembered.len() >= TOKENS && !remembered.contains_key(token) {
-            let order = |last: &Remembered| (last.verdict == Verdict::Allowed, last.reviewed_at);
+            let order = |last: &Remembered| (last.verdict == MetricsAccessVerdict::Allowed, last.reviewed_at);
             let oldest =
                 remembered.iter().min_by_key(|(_, last)| order(last)).map(|(token, _)| token.clone());
             oldest.map(|oldest| remembered.remove(&oldest));
@@ -151,13 +154,13 @@ impl MetricsAccess {
         remembered.insert(token.to_owned(), verdict);
     }
 
-    async fn review(&self, token: &str) -> kube::Result<Verdict> {
+    async fn review(&self, token: &str) -> kube::Result<MetricsAccessVerdict> {
         let spec = TokenReviewSpec { token: token.to_owned(), audiences: None };
         let review = TokenReview { spec, ..TokenReview::default() };
         let reviews: Api<TokenReview> = Api::all(self.client.clone());
         let status = reviews.create(&PostParams::default(), &review).await?.status.unwrap_or_default();
         let Some(user) = status.user.filter(|_| status.authenticated == Some(true)) else {
-            return Ok(Verdict::Unauthenticated);
+            return Ok(MetricsAccessVerdict::Unauthenticated);
         };
         let attributes = NonResourceAttributes { path: Some(PATH.to_owned()), verb: Some("get".to_owned()) };
         let spec = SubjectAccessReviewSpec {
@@ -172,13 +175,13 @@ impl MetricsAccess {
         let reviews: Api<SubjectAccessReview> = Api::all(self.client.clone());
         let status = reviews.create(&PostParams::default(), &review).await?.status.unwrap_or_default();
         let is_allowed = status.allowed && status.denied != Some(true);
-        Ok(if is_allowed { Verdict::Allowed } else { Verdict::Forbidden })
+        Ok(if is_allowed { MetricsAccessVerdict::Allowed } else { MetricsAccessVerdict::Forbidden })
     }
 }
 
 impl Remembered {
     fn is_valid(self, now: Duration) -> bool {
-        let limit = if self.verdict == Verdict::Allowed { ACCEPTED } else { REFUSED };
+        let limit = if self.verdict == MetricsAccessVerdict::Allowed { ACCEPTED } else { REFUSED };
         now.saturating_sub(self.reviewed_at) < limit
     }
 }
@@ -190,7 +193,7 @@ impl fmt::Debug for MetricsAccess {
 }
 
 /// The bearer token of a request.
-fn token(headers: &HeaderMap) -> Option<&str> {
+fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     let token = token.trim();
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)

@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use super::endpoints::Health;
+use super::endpoints::HealthEndpoints;
 use crate::capacity::{ActiveRequest, ConnectionSlot, ConnectionSlots};
 use crate::env::Env;
 use crate::https::HyperClock;
@@ -54,12 +54,12 @@ pub enum HealthError {
 
 /// A server that listens and does not respond yet.
 #[derive(Debug)]
-pub struct Server {
+pub struct HealthServer {
     listener: TcpListener,
     address: SocketAddr,
 }
 
-impl Server {
+impl HealthServer {
     /// Listens on `address`, and logs the address. Port 0 selects a free port.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ impl Server {
     /// [`HealthError::Serve`].
     pub async fn run(
         self,
-        health: Health,
+        health: HealthEndpoints,
         env: &Env,
         shutdown: CancellationToken,
     ) -> Result<(), HealthError> {
@@ -103,7 +103,8 @@ impl Server {
                     tracing::debug!(%address, "a client has too many connections for health checks");
                     continue;
                 };
-                let connection = connection(stream, slot, router.clone(), env.clone(), shutdown.clone());
+                let connection =
+                    serve_health_connection(stream, slot, router.clone(), env.clone(), shutdown.clone());
                 // The task ends with the connection, or after `shutdown` is cancelled.
                 env.spawn("health-connection", connection).detach();
             }
@@ -117,7 +118,7 @@ impl Server {
 }
 
 /// Serves one connection until it is idle for too long, is evicted, or the server ends.
-async fn connection(
+async fn serve_health_connection(
     stream: TcpStream,
     slot: ConnectionSlot,
     router: Router,
@@ -148,14 +149,15 @@ async fn connection(
     let connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
     let mut connection = connection;
     let ending = std::pin::pin!(async {
-        select(std::pin::pin!(shutdown.cancelled()), std::pin::pin!(slot.eviction.ordered())).await;
+        select(std::pin::pin!(shutdown.cancelled()), std::pin::pin!(slot.eviction.wait_until_ordered()))
+            .await;
     });
     let ended = match select(connection.as_mut(), ending).await {
         Either::Left((ended, _)) => ended,
         Either::Right(((), _)) => {
             connection.as_mut().graceful_shutdown();
             let closed = std::pin::pin!(env.timeout(CLOSE_DEADLINE, connection));
-            match select(std::pin::pin!(slot.eviction.cut()), closed).await {
+            match select(std::pin::pin!(slot.eviction.wait_until_cut()), closed).await {
                 Either::Right((closed, _)) => closed.unwrap_or(Ok(())),
                 Either::Left(_) => Ok(()),
             }
@@ -166,7 +168,7 @@ async fn connection(
     }
 }
 
-impl Health {
+impl HealthEndpoints {
     /// Listens on `address` and responds until `shutdown` is cancelled.
     ///
     /// # Errors
@@ -177,6 +179,6 @@ impl Health {
         env: &Env,
         shutdown: CancellationToken,
     ) -> Result<(), HealthError> {
-        Server::bind(address).await?.run(self, env, shutdown).await
+        HealthServer::bind(address).await?.run(self, env, shutdown).await
     }
 }

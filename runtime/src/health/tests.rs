@@ -9,11 +9,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use super::{Health, HealthError, Heartbeat, Server};
+use super::{HealthEndpoints, HealthError, HealthServer, Heartbeat};
 use crate::env::Env;
-use crate::testing::{ManualClock, env};
+use crate::testing::{ManualClock, test_env};
 
-async fn get(health: &Health, path: &str) -> (StatusCode, String) {
+async fn get(health: &HealthEndpoints, path: &str) -> (StatusCode, String) {
     let request = Request::get(path).body(Body::empty()).unwrap();
     let response = health.router().oneshot(request).await.unwrap();
     let status = response.status();
@@ -21,8 +21,8 @@ async fn get(health: &Health, path: &str) -> (StatusCode, String) {
     (status, String::from_utf8(body.to_vec()).unwrap())
 }
 
-fn failing() -> Health {
-    let health = Health::new();
+fn failing() -> HealthEndpoints {
+    let health = HealthEndpoints::new();
     health.ready("caches", || Ok(()));
     health.ready("lease", || Err("no answer for 20 s".to_owned()));
     health
@@ -30,7 +30,7 @@ fn failing() -> Health {
 
 #[tokio::test]
 async fn without_checks_the_process_is_live_and_ready() {
-    let health = Health::new();
+    let health = HealthEndpoints::new();
     assert_eq!(get(&health, "/livez").await, (StatusCode::OK, "ok".to_owned()));
     assert_eq!(get(&health, "/readyz?verbose").await, (StatusCode::OK, "readyz check passed\n".to_owned()));
 }
@@ -43,7 +43,7 @@ async fn a_failed_check_is_listed_with_its_reason() {
 
 #[tokio::test]
 async fn readiness_lists_details_without_failing() {
-    let health = Health::new();
+    let health = HealthEndpoints::new();
     health.ready("caches", || Ok(()));
     health.detail("platforms", || "dvp is reconciling".to_owned());
     let expected = "[+]caches ok\n[+]platforms ok: dvp is reconciling\nreadyz check passed\n";
@@ -60,7 +60,7 @@ async fn liveness_and_readiness_have_separate_checks() {
 
 #[tokio::test]
 async fn only_the_parameter_verbose_lists_all_checks() {
-    let health = Health::new();
+    let health = HealthEndpoints::new();
     health.live("heart", || Ok(()));
     for (query, answer) in [
         ("verbose=true", "[+]heart ok\nlivez check passed\n"),
@@ -74,7 +74,7 @@ async fn only_the_parameter_verbose_lists_all_checks() {
 
 #[tokio::test]
 async fn checks_run_for_each_request() {
-    let (health, broken) = (Health::new(), Arc::new(AtomicBool::new(false)));
+    let (health, broken) = (HealthEndpoints::new(), Arc::new(AtomicBool::new(false)));
     let probe = Arc::clone(&broken);
     health.live("mood", move || if probe.load(Ordering::Relaxed) { Err("sad".to_owned()) } else { Ok(()) });
     assert_eq!(get(&health, "/livez").await.0, StatusCode::OK);
@@ -84,7 +84,7 @@ async fn checks_run_for_each_request() {
 
 #[tokio::test]
 async fn the_metrics_path_exists_after_a_function_is_set() {
-    let health = Health::new();
+    let health = HealthEndpoints::new();
     assert_eq!(get(&health, "/metrics").await.0, StatusCode::NOT_FOUND);
     health.metrics(|| "# EOF\n".to_owned());
     assert_eq!(get(&health, "/metrics").await, (StatusCode::OK, "# EOF\n".to_owned()));
@@ -93,7 +93,7 @@ async fn the_metrics_path_exists_after_a_function_is_set() {
 #[tokio::test]
 async fn a_missing_heartbeat_fails_the_check_until_the_next_beat() {
     let clock = ManualClock::new();
-    let heartbeat = Heartbeat::new(&env(&clock, 0));
+    let heartbeat = Heartbeat::new(&test_env(&clock, 0));
     let check = heartbeat.younger_than(Duration::from_secs(30));
     clock.advance(Duration::from_millis(29_999)).await;
     assert_eq!(check(), Ok(()));
@@ -105,7 +105,7 @@ async fn a_missing_heartbeat_fails_the_check_until_the_next_beat() {
 
 #[tokio::test]
 async fn the_server_responds_until_it_is_shut_down() {
-    let server = Server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let server = HealthServer::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let address = server.address();
     assert_ne!(address.port(), 0);
     let shutdown = CancellationToken::new();
@@ -125,9 +125,11 @@ async fn the_server_responds_until_it_is_shut_down() {
 
 #[tokio::test]
 async fn an_address_in_use_is_reported() {
-    let taken = Server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
-    let error =
-        Health::new().serve(taken.address(), &Env::system(), CancellationToken::new()).await.unwrap_err();
+    let taken = HealthServer::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let error = HealthEndpoints::new()
+        .serve(taken.address(), &Env::system(), CancellationToken::new())
+        .await
+        .unwrap_err();
     assert!(matches!(error, HealthError::Listen { .. }));
     assert_eq!(error.to_string(), format!("listening on {} for health checks", taken.address()));
 }
@@ -149,10 +151,10 @@ async fn closed(address: std::net::SocketAddr, count: usize) -> usize {
 
 #[tokio::test]
 async fn idle_connections_cannot_use_all_slots() {
-    let server = Server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let server = HealthServer::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let address = server.address();
     let (clock, stop) = (ManualClock::new(), CancellationToken::new());
-    let (own, stopped) = (env(&clock, 0), stop.clone());
+    let (own, stopped) = (test_env(&clock, 0), stop.clone());
     let task =
         Env::system().spawn("health", async move { server.run(failing(), &own, stopped).await.unwrap() });
     assert_eq!(closed(address, 20).await, 4, "one client may have 16 connections");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::metrics::TrafficMetrics;
 use crate::env::Env;
-use crate::tls::{ClientCas, Identity, PeerCertificate};
+use crate::tls::{ClientCas, PeerCertificate, ServingIdentity};
 
 /// The limits of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct Limits {
     /// it, the handler is dropped and the response is 504.
     pub request_deadline: Duration,
     /// How fast a body must arrive.
-    pub body_pace: Pace,
+    pub body_rate_limit: BodyRateLimit,
     /// The deadline from the connection to the end of the TLS handshake.
     pub handshake_deadline: Duration,
     /// The maximum size of the headers of a request in bytes, at least 8 KiB. Larger headers get a 431 response.
@@ -38,7 +38,7 @@ pub struct Limits {
 
 /// How fast the body of a request must arrive. kube-apiserver sends a body without a delay.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pace {
+pub struct BodyRateLimit {
     /// The time after which the rate is checked.
     pub grace: Duration,
     /// The minimum rate after `grace`, in bytes per second.
@@ -47,14 +47,14 @@ pub struct Pace {
     pub deadline: Duration,
 }
 
-impl Default for Pace {
+impl Default for BodyRateLimit {
     /// 2 s, 64 KiB per second, 15 s.
     fn default() -> Self {
         Self { grace: Duration::from_secs(2), bytes_per_second: 64 << 10, deadline: Duration::from_secs(15) }
     }
 }
 
-impl Pace {
+impl BodyRateLimit {
     /// The time from its start at which a body of this length so far is too slow.
     pub(super) fn limit(&self, received: u64) -> Duration {
         let earned = Duration::from_millis(received.saturating_mul(1000) / self.bytes_per_second.max(1));
@@ -69,7 +69,7 @@ impl Default for Limits {
         Self {
             body_bytes: 4 << 20,
             request_deadline: Duration::from_secs(30),
-            body_pace: Pace::default(),
+            body_rate_limit: BodyRateLimit::default(),
             handshake_deadline: Duration::from_secs(10),
             header_bytes: 64 << 10,
             connections: 512,
@@ -91,17 +91,17 @@ pub struct Peer {
 
 /// A configured server that does not listen yet.
 #[derive(Debug, Clone)]
-pub struct Server {
-    pub(super) identity: Identity,
+pub struct HttpsServer {
+    pub(super) identity: ServingIdentity,
     pub(super) clients: ClientCas,
     pub(super) limits: Limits,
     pub(super) metrics: TrafficMetrics,
     pub(super) env: Env,
 }
 
-impl Server {
+impl HttpsServer {
     /// A server with the serving certificate `identity`, which requests certificates of `clients`.
-    pub fn new(identity: Identity, clients: ClientCas, limits: Limits, env: Env) -> Self {
+    pub fn new(identity: ServingIdentity, clients: ClientCas, limits: Limits, env: Env) -> Self {
         Self { identity, clients, limits, metrics: TrafficMetrics::default(), env }
     }
 

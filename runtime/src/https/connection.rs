@@ -16,12 +16,12 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use super::config::Server;
+use super::config::HttpsServer;
 use super::hyper_env::{HyperClock, HyperTasks};
 use super::metrics::Refusal;
-use super::origin::Origin;
+use super::origin::ConnectionClient;
 use super::request::RequestHandler;
-use crate::capacity::{Activity, ConnectionSlot, Eviction, RequestSlots};
+use crate::capacity::{ConnectionActivity, ConnectionSlot, Eviction, RequestSlots};
 
 /// The deadline for the headers of an HTTP/1.1 request, including the idle time before it.
 pub(super) const HEAD_DEADLINE: Duration = Duration::from_secs(30);
@@ -41,7 +41,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The phases of the shutdown of the server.
 #[derive(Debug, Clone)]
-pub(super) struct Shutdown {
+pub(super) struct ShutdownPhases {
     /// The server lingers: an HTTP/1.1 connection closes with its next response. If it were closed while a client sends a
     /// request, the request would fail, because clients do not retry a POST without a response.
     pub(super) lingering: CancellationToken,
@@ -50,23 +50,23 @@ pub(super) struct Shutdown {
 }
 
 /// Serves one connection until it ends, or until it must close and has no request in flight.
-pub(super) async fn run(
-    server: Server,
+pub(super) async fn serve_https_connection(
+    server: HttpsServer,
     router: axum::Router,
     (config, generation): (Arc<ServerConfig>, u64),
     accepted: (TcpStream, SocketAddr),
     slot: &ConnectionSlot,
     requests: Arc<RequestSlots>,
-    shutdown: Shutdown,
+    shutdown: ShutdownPhases,
 ) {
     let (stream, address) = accepted;
     let _open = server.metrics.connected();
     let handshake = async {
-        prepare(&stream, server.limits.request_deadline)?;
+        configure_socket(&stream, server.limits.request_deadline)?;
         TlsAcceptor::from(config).accept(stream).await
     };
     let handshake = std::pin::pin!(server.env.timeout(server.limits.handshake_deadline, handshake));
-    let stream = match select(handshake, std::pin::pin!(slot.eviction.ordered())).await {
+    let stream = match select(handshake, std::pin::pin!(slot.eviction.wait_until_ordered())).await {
         Either::Left((handshake, _)) => handshake,
         Either::Right(((), _)) => {
             server.metrics.refused(Refusal::Evicted);
@@ -90,7 +90,7 @@ pub(super) async fn run(
     let http2 = session.alpn_protocol() == Some(b"h2");
     let chain = session.peer_certificates().unwrap_or_default();
     let chain = chain.iter().map(|der| der.clone().into_owned()).collect();
-    let origin = Arc::new(Origin::new(address, chain, &server.clients, &server.env));
+    let origin = Arc::new(ConnectionClient::new(address, chain, &server.clients, &server.env));
     let activity = Arc::clone(&slot.activity);
     if origin.peer(&server.env).certificate.is_some() {
         activity.verify();
@@ -109,7 +109,7 @@ pub(super) async fn run(
         let handler = handler.clone();
         async move { Ok::<Response<Body>, std::convert::Infallible>(handler.handle(request).await) }
     });
-    let builder = builder(&server, http2);
+    let builder = connection_builder(&server, http2);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let ending = until_close(&server, generation, &activity, &shutdown.draining, &slot.eviction);
@@ -128,7 +128,7 @@ pub(super) async fn run(
                 server.limits.request_deadline + server.limits.handshake_deadline
             };
             let closed = server.env.timeout(deadline, connection);
-            match select(std::pin::pin!(slot.eviction.cut()), std::pin::pin!(closed)).await {
+            match select(std::pin::pin!(slot.eviction.wait_until_cut()), std::pin::pin!(closed)).await {
                 Either::Right((Ok(result), _)) => result,
                 Either::Right((Err(_), _)) | Either::Left(_) => Ok(()),
             }
@@ -141,9 +141,9 @@ pub(super) async fn run(
 
 /// Waits until the connection must close.
 async fn until_close(
-    server: &Server,
+    server: &HttpsServer,
     generation: u64,
-    activity: &Activity,
+    activity: &ConnectionActivity,
     draining: &CancellationToken,
     eviction: &Eviction,
 ) {
@@ -153,11 +153,12 @@ async fn until_close(
             env.sleep(CHECK_INTERVAL).await;
         }
     };
-    let (draining, evicted) = (std::pin::pin!(draining.cancelled()), std::pin::pin!(eviction.ordered()));
+    let (draining, evicted) =
+        (std::pin::pin!(draining.cancelled()), std::pin::pin!(eviction.wait_until_ordered()));
     select(select(draining, evicted), std::pin::pin!(check)).await;
 }
 
-fn builder(server: &Server, http2: bool) -> auto::Builder<HyperTasks> {
+fn connection_builder(server: &HttpsServer, http2: bool) -> auto::Builder<HyperTasks> {
     let mut builder = auto::Builder::new(HyperTasks(server.env.clone()));
     let clock = HyperClock::new(&server.env);
     let header_bytes = server.limits.header_bytes;
@@ -180,7 +181,7 @@ fn builder(server: &Server, http2: bool) -> auto::Builder<HyperTasks> {
 }
 
 /// Configures the socket so that the system closes connections whose peer is unreachable or does not receive data.
-fn prepare(stream: &TcpStream, limit: Duration) -> io::Result<()> {
+fn configure_socket(stream: &TcpStream, limit: Duration) -> io::Result<()> {
     use rustix::net::sockopt;
     stream.set_nodelay(true)?;
     sockopt::set_socket_keepalive(stream, true)?;

@@ -12,18 +12,18 @@ use rustls::server::NoServerSessionStorage;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::config::{Limits, Server};
-use super::connection::{self, Shutdown};
+use super::config::{HttpsServer, Limits};
+use super::connection::{self, ShutdownPhases};
 use super::hyper_env::RustlsClock;
 use super::metrics::Refusal;
 use crate::capacity::{ConnectionSlots, RequestSlots};
 use crate::env::Env;
-use crate::tls::{ClientCas, Identity, Snapshot, provider};
+use crate::tls::{ClientCas, ClientCasSnapshot, ServingIdentity, crypto_provider};
 
 /// The pause after an error that does not concern a single connection, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(500);
 
-impl Server {
+impl HttpsServer {
     /// Serves `router` until `shutdown` completes, and then until all requests in flight are answered, for at most
     /// [`Limits::request_deadline`].
     ///
@@ -37,28 +37,28 @@ impl Server {
         router: Router,
         shutdown: impl Future<Output = ()> + Send,
     ) -> io::Result<()> {
-        run(self, listener, router, shutdown).await
+        run_https_server(self, listener, router, shutdown).await
     }
 }
 
-/// Runs a server without metrics, see [`Server::serve`].
+/// Runs a server without metrics, see [`HttpsServer::serve`].
 ///
 /// # Errors
-/// As [`Server::serve`].
-pub async fn serve(
+/// As [`HttpsServer::serve`].
+pub async fn serve_https(
     listener: TcpListener,
-    identity: Identity,
+    identity: ServingIdentity,
     clients: ClientCas,
     router: Router,
     limits: Limits,
     env: &Env,
     shutdown: impl Future<Output = ()> + Send,
 ) -> io::Result<()> {
-    Server::new(identity, clients, limits, env.clone()).serve(listener, router, shutdown).await
+    HttpsServer::new(identity, clients, limits, env.clone()).serve(listener, router, shutdown).await
 }
 
-async fn run(
-    server: Server,
+async fn run_https_server(
+    server: HttpsServer,
     listener: TcpListener,
     router: Router,
     shutdown: impl Future<Output = ()> + Send,
@@ -77,8 +77,8 @@ async fn run(
         lingering.cancel();
         env.sleep(server.limits.linger).await;
     };
-    let phases = Shutdown { lingering: lingering.clone(), draining: draining.clone() };
-    let accepting = accept(&server, &listener, &router, &slots, &phases, &stop);
+    let phases = ShutdownPhases { lingering: lingering.clone(), draining: draining.clone() };
+    let accepting = accept_connections(&server, &listener, &router, &slots, &phases, &stop);
     match select(std::pin::pin!(shutdown), std::pin::pin!(accepting)).await {
         Either::Left(((), _)) => {}
         Either::Right((ended, _)) => return ended,
@@ -94,16 +94,16 @@ async fn run(
 }
 
 /// Accepts connections and never returns. Each connection holds one of the slots.
-async fn accept(
-    server: &Server,
+async fn accept_connections(
+    server: &HttpsServer,
     listener: &TcpListener,
     router: &Router,
     slots: &ConnectionSlots,
-    shutdown: &Shutdown,
+    shutdown: &ShutdownPhases,
     stop: &CancellationToken,
 ) -> io::Result<()> {
     let mut snapshot = server.clients.snapshot();
-    let mut config = Arc::new(configure(server, &snapshot)?);
+    let mut config = Arc::new(tls_server_config(server, &snapshot)?);
     let requests = RequestSlots::new(server.limits.requests);
     loop {
         let accepted = match listener.accept().await {
@@ -122,15 +122,22 @@ async fn accept(
         };
         if snapshot.generation != server.clients.generation() {
             snapshot = server.clients.snapshot();
-            config = Arc::new(configure(server, &snapshot)?);
+            config = Arc::new(tls_server_config(server, &snapshot)?);
         }
         let (connection_server, router) = (server.clone(), router.clone());
         let (config, requests) = ((Arc::clone(&config), snapshot.generation), Arc::clone(&requests));
         let shutdown = shutdown.clone();
         let stop = stop.clone();
         let task = async move {
-            let connection =
-                connection::run(connection_server, router, config, accepted, &slot, requests, shutdown);
+            let connection = connection::serve_https_connection(
+                connection_server,
+                router,
+                config,
+                accepted,
+                &slot,
+                requests,
+                shutdown,
+            );
             select(std::pin::pin!(connection), std::pin::pin!(stop.cancelled())).await;
         };
         // The task ends with the connection, or when the server is dropped, which cancels `stop`.
@@ -144,8 +151,8 @@ fn concerns_one_connection(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-fn configure(server: &Server, clients: &Snapshot) -> io::Result<ServerConfig> {
-    let mut config = ServerConfig::builder_with_details(provider(), RustlsClock::shared(&server.env))
+fn tls_server_config(server: &HttpsServer, clients: &ClientCasSnapshot) -> io::Result<ServerConfig> {
+    let mut config = ServerConfig::builder_with_details(crypto_provider(), RustlsClock::shared(&server.env))
         .with_safe_default_protocol_versions()
         .map_err(io::Error::other)?
         .with_client_cert_verifier(Arc::clone(&clients.verifier))

@@ -4,7 +4,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
-use crate::metrics::Registry;
+use crate::metrics::MetricsRegistry;
 use crate::{label_set, label_values};
 
 /// Connections of a server, and the connections and requests that it refused.
@@ -40,7 +40,7 @@ label_set!(RefusedLabels { reason: Refusal });
 
 impl TrafficMetrics {
     /// Registers the metrics.
-    pub fn new(registry: &mut Registry) -> Self {
+    pub fn new(registry: &mut MetricsRegistry) -> Self {
         let refused = Family::default();
         for &reason in Refusal::ALL {
             // Every series exists from the start, so that an alert sees its first increase.

@@ -12,7 +12,7 @@ use crate::tls::{ClientCas, PeerCertificate};
 
 /// The client of a connection.
 #[derive(Debug)]
-pub(super) struct Origin {
+pub(super) struct ConnectionClient {
     address: SocketAddr,
     chain: Vec<CertificateDer<'static>>,
     clients: ClientCas,
@@ -20,7 +20,7 @@ pub(super) struct Origin {
     verified: Mutex<(u64, Option<PeerCertificate>)>,
 }
 
-impl Origin {
+impl ConnectionClient {
     pub(super) fn new(
         address: SocketAddr,
         chain: Vec<CertificateDer<'static>>,

@@ -10,7 +10,7 @@ use axum::body::Bytes;
 use futures::future::BoxFuture;
 use hyper::body::{Body, Frame, SizeHint};
 
-use super::config::Pace;
+use super::config::BodyRateLimit;
 use crate::capacity::{ActiveRequest, RequestSlot};
 use crate::env::Env;
 
@@ -22,9 +22,9 @@ pub(super) struct Arrival {
 }
 
 /// A body with a minimum rate. The time counts from the first attempt to read the body.
-pub(super) struct PacedBody<B> {
+pub(super) struct RateLimitedBody<B> {
     body: B,
-    pace: Pace,
+    rate_limit: BodyRateLimit,
     env: Env,
     arrival: Arrival,
     /// The uptime of the first attempt to read.
@@ -45,12 +45,12 @@ pub(super) enum BodyError<E> {
     Slow,
 }
 
-impl<B: Body<Data = Bytes>> PacedBody<B> {
-    pub(super) fn new(body: B, pace: Pace, env: Env, arrival: Arrival) -> Self {
+impl<B: Body<Data = Bytes>> RateLimitedBody<B> {
+    pub(super) fn new(body: B, pace: BodyRateLimit, env: Env, arrival: Arrival) -> Self {
         if body.is_end_stream() {
             arrival.arrive();
         }
-        Self { body, pace, env, arrival, started: None, received: 0, limit: None }
+        Self { body, rate_limit: pace, env, arrival, started: None, received: 0, limit: None }
     }
 }
 
@@ -61,7 +61,7 @@ impl Arrival {
     }
 }
 
-impl<B: Body<Data = Bytes> + Unpin> Body for PacedBody<B> {
+impl<B: Body<Data = Bytes> + Unpin> Body for RateLimitedBody<B> {
     type Data = Bytes;
     type Error = BodyError<B::Error>;
 
@@ -80,14 +80,14 @@ impl<B: Body<Data = Bytes> + Unpin> Body for PacedBody<B> {
             }
             if frame.is_none() || this.body.is_end_stream() {
                 this.arrival.arrive();
-            } else if elapsed >= this.pace.limit(this.received) {
+            } else if elapsed >= this.rate_limit.limit(this.received) {
                 // A body that always has some bytes is never awaited.
                 this.arrival.slow.store(true, Ordering::SeqCst);
                 return Poll::Ready(Some(Err(BodyError::Slow)));
             }
             return Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Connection)));
         }
-        let left = this.pace.limit(this.received).saturating_sub(elapsed);
+        let left = this.rate_limit.limit(this.received).saturating_sub(elapsed);
         let limit = this.limit.get_or_insert_with(|| this.env.sleep(left));
         ready!(limit.as_mut().poll(cx));
         this.arrival.slow.store(true, Ordering::SeqCst);

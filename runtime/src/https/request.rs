@@ -16,11 +16,11 @@ use tower::ServiceExt as _;
 
 use super::config::Limits;
 use super::metrics::{Refusal, TrafficMetrics};
-use super::origin::Origin;
-use super::paced_body::{Arrival, PacedBody};
-use super::status::failure;
-use crate::capacity::{ActiveRequest, Activity, RequestSlots};
-use crate::env::{Elapsed, Env};
+use super::origin::ConnectionClient;
+use super::paced_body::{Arrival, RateLimitedBody};
+use super::status::failure_response;
+use crate::capacity::{ActiveRequest, ConnectionActivity, RequestSlots};
+use crate::env::{Env, TimeoutElapsed};
 
 /// The header value of a response that closes its connection.
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
@@ -32,8 +32,8 @@ pub(super) struct RequestHandler {
     pub(super) limits: Limits,
     pub(super) metrics: TrafficMetrics,
     pub(super) env: Env,
-    pub(super) origin: Arc<Origin>,
-    pub(super) activity: Arc<Activity>,
+    pub(super) origin: Arc<ConnectionClient>,
+    pub(super) activity: Arc<ConnectionActivity>,
     pub(super) requests: Arc<RequestSlots>,
     /// If cancelled, each HTTP/1.1 response closes its connection.
     pub(super) lingering: CancellationToken,
@@ -54,14 +54,14 @@ impl RequestHandler {
         let Some(slot) = self.requests.acquire(self.origin.address().ip(), &self.env) else {
             self.metrics.refused(Refusal::TooManyRequests);
             let message = "too many requests are in flight; try again later";
-            let mut response = failure(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message);
+            let mut response = failure_response(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message);
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             return response;
         };
         let limit = self.limits.body_bytes;
-        if exceeds(&request, limit) {
+        if is_body_too_large(&request, limit) {
             self.metrics.refused(Refusal::BodyTooLarge);
-            let mut response = failure(
+            let mut response = failure_response(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "RequestEntityTooLarge",
                 &format!("the body is longer than {limit} bytes, the maximum"),
@@ -75,9 +75,9 @@ impl RequestHandler {
         let (slot, slow) = (Arc::new(slot), Arc::new(AtomicBool::new(false)));
         let arrival =
             Arrival { active: Arc::clone(&active), slot: Arc::clone(&slot), slow: Arc::clone(&slow) };
-        let pace = self.limits.body_pace.clone();
+        let pace = self.limits.body_rate_limit.clone();
         let mut request = request.map(|body| {
-            let body = PacedBody::new(body, pace, self.env.clone(), arrival);
+            let body = RateLimitedBody::new(body, pace, self.env.clone(), arrival);
             Body::new(Limited::new(body, limit))
         });
         request.extensions_mut().insert(self.origin.peer(&self.env));
@@ -104,13 +104,13 @@ impl RequestHandler {
                 // The panic hook prints the message. It may contain information that clients must not see.
                 tracing::error!(%method, path, "a handler panicked");
                 let message = "the request handler failed unexpectedly; see the log of the server";
-                failure(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
+                failure_response(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
             }
-            Err(Elapsed(limit)) => {
+            Err(TimeoutElapsed(limit)) => {
                 self.metrics.refused(Refusal::Deadline);
                 tracing::warn!(%method, path, ?limit, "a request timed out");
                 let message = format!("the request was not handled within {limit:?}; try again");
-                failure(StatusCode::GATEWAY_TIMEOUT, "Timeout", &message)
+                failure_response(StatusCode::GATEWAY_TIMEOUT, "Timeout", &message)
             }
         }
     }
@@ -119,7 +119,7 @@ impl RequestHandler {
 /// The response to a request whose body has not arrived in time.
 fn slow_body(version: Version) -> Response<Body> {
     let message = "the body of the request did not arrive in time; try again";
-    let mut response = failure(StatusCode::REQUEST_TIMEOUT, "Timeout", message);
+    let mut response = failure_response(StatusCode::REQUEST_TIMEOUT, "Timeout", message);
     // With HTTP/1.1, the server would have to read the body before the next request.
     if version < Version::HTTP_2 {
         response.headers_mut().insert(header::CONNECTION, CLOSE);
@@ -128,6 +128,6 @@ fn slow_body(version: Version) -> Response<Body> {
 }
 
 /// Whether the declared length of the body exceeds the limit.
-fn exceeds(request: &Request<Incoming>, limit: usize) -> bool {
+fn is_body_too_large(request: &Request<Incoming>, limit: usize) -> bool {
     request.body().size_hint().lower() > limit as u64
 }

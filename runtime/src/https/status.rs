@@ -5,7 +5,7 @@ use axum::http::{Response, StatusCode, header};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 
 /// A failure in the format of kube-apiserver.
-pub(super) fn failure(code: StatusCode, reason: &str, message: &str) -> Response<Body> {
+pub(super) fn failure_response(code: StatusCode, reason: &str, message: &str) -> Response<Body> {
     let status = Status {
         code: Some(code.as_u16().into()),
         status: Some("Failure".to_owned()),

@@ -11,15 +11,15 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use super::metrics::Refusal;
 use super::{Limits, connection};
 use crate::tls::pki::Ca;
-use crate::tls::{ClientCas, Identity};
-use world::{H1, H2, World};
+use crate::tls::{ClientCas, ServingIdentity};
+use world::{H1, H2, HttpsWorld};
 
 /// A deadline for operations on the loopback interface.
 const SOON: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn both_protocols_are_served_with_the_peer() {
-    let world = World::new(Limits::default()).await;
+    let world = HttpsWorld::new(Limits::default()).await;
     for alpn in [H1, H2] {
         let mut client = world.connect(alpn, None).await.unwrap();
         let (status, body) = client.get("/peer").await.unwrap();
@@ -29,7 +29,7 @@ async fn both_protocols_are_served_with_the_peer() {
 
 #[tokio::test]
 async fn a_body_at_the_limit_is_accepted_and_a_longer_one_is_refused() {
-    let world = World::new(Limits { body_bytes: 1000, ..Limits::default() }).await;
+    let world = HttpsWorld::new(Limits { body_bytes: 1000, ..Limits::default() }).await;
     for alpn in [H1, H2] {
         for chunked in [false, true] {
             let mut client = world.connect(alpn, None).await.unwrap();
@@ -44,7 +44,7 @@ async fn a_body_at_the_limit_is_accepted_and_a_longer_one_is_refused() {
 
 #[tokio::test]
 async fn a_refusal_is_a_status_object() {
-    let world = World::new(Limits { body_bytes: 10, ..Limits::default() }).await;
+    let world = HttpsWorld::new(Limits { body_bytes: 10, ..Limits::default() }).await;
     let mut client = world.connect(H2, None).await.unwrap();
     let (_, body) = client.post("/echo", vec![7; 11], false).await.unwrap();
     let status: kube::core::Status = serde_json::from_str(&body).unwrap();
@@ -54,7 +54,7 @@ async fn a_refusal_is_a_status_object() {
 
 #[tokio::test]
 async fn headers_that_are_too_large_are_refused() {
-    let world = World::new(Limits { header_bytes: 8192, ..Limits::default() }).await;
+    let world = HttpsWorld::new(Limits { header_bytes: 8192, ..Limits::default() }).await;
     for alpn in [H1, H2] {
         let mut client = world.connect(alpn, None).await.unwrap();
         let answer = client.get_with("/peer", &"x".repeat(20_000)).await;
@@ -65,7 +65,8 @@ async fn headers_that_are_too_large_are_refused() {
 
 #[tokio::test]
 async fn a_handler_that_takes_too_long_times_out() {
-    let world = World::new(Limits { request_deadline: Duration::from_millis(50), ..Limits::default() }).await;
+    let world =
+        HttpsWorld::new(Limits { request_deadline: Duration::from_millis(50), ..Limits::default() }).await;
     let mut client = world.connect(H2, None).await.unwrap();
     let (status, body) = client.get("/never").await.unwrap();
     assert_eq!(status, StatusCode::GATEWAY_TIMEOUT);
@@ -76,7 +77,7 @@ async fn a_handler_that_takes_too_long_times_out() {
 #[tokio::test]
 async fn a_body_that_does_not_end_times_out() {
     let limits = Limits { request_deadline: Duration::from_millis(50), ..Limits::default() };
-    let world = World::new(limits).await;
+    let world = HttpsWorld::new(limits).await;
     let mut stream = world.tls(H1, None).await.unwrap();
     stream
         .write_all(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\nConnection: close\r\n\r\ndrip")
@@ -89,7 +90,7 @@ async fn a_body_that_does_not_end_times_out() {
 
 #[tokio::test]
 async fn a_panic_is_answered_and_counted_and_affects_no_other_request() {
-    let world = World::new(Limits::default()).await;
+    let world = HttpsWorld::new(Limits::default()).await;
     for alpn in [H1, H2] {
         let mut client = world.connect(alpn, None).await.unwrap();
         let (status, body) = client.get("/panic").await.unwrap();
@@ -103,7 +104,7 @@ async fn a_panic_is_answered_and_counted_and_affects_no_other_request() {
 #[tokio::test]
 async fn a_missing_handshake_times_out() {
     let limits = Limits { handshake_deadline: Duration::from_millis(50), ..Limits::default() };
-    let world = World::new(limits).await;
+    let world = HttpsWorld::new(limits).await;
     let mut stream = tokio::net::TcpStream::connect(world.address).await.unwrap();
     let read = world.env.timeout(SOON, stream.read(&mut [0; 1])).await.unwrap();
     assert_eq!(read.unwrap_or(0), 0);
@@ -112,7 +113,7 @@ async fn a_missing_handshake_times_out() {
 
 #[tokio::test]
 async fn slow_headers_time_out_by_the_clock_of_the_environment() {
-    let world = World::manual(Limits::default()).await;
+    let world = HttpsWorld::manual(Limits::default()).await;
     let mut stream = world.tls(H1, None).await.unwrap();
     stream.write_all(b"GET /peer HTTP/1.1\r\nHost:").await.unwrap();
     world.pass(connection::HEAD_DEADLINE.saturating_sub(Duration::from_secs(1))).await;
@@ -125,7 +126,7 @@ async fn slow_headers_time_out_by_the_clock_of_the_environment() {
 
 #[tokio::test]
 async fn an_idle_connection_is_closed_gracefully() {
-    let world = World::manual(Limits::default()).await;
+    let world = HttpsWorld::manual(Limits::default()).await;
     let mut client = world.connect(H2, None).await.unwrap();
     assert_eq!(client.get("/peer").await.unwrap().0, StatusCode::OK);
     world.pass(connection::IDLE.saturating_sub(Duration::from_secs(10))).await;
@@ -138,7 +139,7 @@ async fn an_idle_connection_is_closed_gracefully() {
 
 #[tokio::test]
 async fn more_connections_than_allowed_wait_while_all_have_requests() {
-    let world = World::new(Limits { connections: 2, ..Limits::default() }).await;
+    let world = HttpsWorld::new(Limits { connections: 2, ..Limits::default() }).await;
     let mut clients = Vec::new();
     for _ in 0..2 {
         let mut client = world.connect(H2, None).await.unwrap();
@@ -161,8 +162,8 @@ async fn more_connections_than_allowed_wait_while_all_have_requests() {
 
 #[tokio::test]
 async fn without_a_certificate_handshakes_fail_and_with_one_they_succeed() {
-    let (identity, clients) = (Identity::new(), ClientCas::none());
-    let world = World::with(Limits::default(), identity.clone(), clients).await;
+    let (identity, clients) = (ServingIdentity::new(), ClientCas::none());
+    let world = HttpsWorld::with(Limits::default(), identity.clone(), clients).await;
     assert!(world.connect(H2, None).await.is_err());
     let leaf = world.ca.serving("localhost");
     identity.replace(leaf.chain.as_bytes(), leaf.key.as_bytes()).unwrap();
@@ -172,7 +173,7 @@ async fn without_a_certificate_handshakes_fail_and_with_one_they_succeed() {
 #[tokio::test]
 async fn client_certificates_are_verified_and_missing_ones_are_marked() {
     let (ours, theirs) = (Ca::new("ours"), Ca::new("theirs"));
-    let world = World::new(Limits::default()).await;
+    let world = HttpsWorld::new(Limits::default()).await;
     world.clients.replace(ours.pem().as_bytes()).unwrap();
     for alpn in [H1, H2] {
         let mut without = world.connect(alpn, None).await.unwrap();
@@ -198,7 +199,7 @@ async fn client_certificates_are_verified_and_missing_ones_are_marked() {
 #[tokio::test]
 async fn replaced_authorities_apply_to_existing_connections() {
     let (old, new) = (Ca::new("old"), Ca::new("new"));
-    let world = World::manual(Limits::default()).await;
+    let world = HttpsWorld::manual(Limits::default()).await;
     world.clients.replace(old.pem().as_bytes()).unwrap();
     let mut client = world.connect(H2, Some(&old.client(&["front-proxy"]))).await.unwrap();
     let mut anonymous = world.connect(H2, None).await.unwrap();
@@ -223,7 +224,7 @@ async fn replaced_authorities_apply_to_existing_connections() {
 
 #[tokio::test]
 async fn idle_connections_are_evicted_when_all_slots_are_in_use() {
-    let world = World::new(Limits { connections: 2, ..Limits::default() }).await;
+    let world = HttpsWorld::new(Limits { connections: 2, ..Limits::default() }).await;
     let mut silent = vec![world.connect(H2, None).await.unwrap(), world.connect(H2, None).await.unwrap()];
     let third = async { world.connect(H2, None).await.unwrap().get("/peer").await };
     let third =
@@ -234,7 +235,7 @@ async fn idle_connections_are_evicted_when_all_slots_are_in_use() {
 
 #[tokio::test]
 async fn the_connections_of_one_client_are_limited() {
-    let world = World::new(Limits { connections_per_client: 2, ..Limits::default() }).await;
+    let world = HttpsWorld::new(Limits { connections_per_client: 2, ..Limits::default() }).await;
     let mut first = world.connect(H2, None).await.unwrap();
     let _second = world.connect(H2, None).await.unwrap();
     assert!(world.connect(H2, None).await.is_err(), "the third connection is closed");
@@ -244,7 +245,7 @@ async fn the_connections_of_one_client_are_limited() {
 
 #[tokio::test]
 async fn requests_beyond_the_limit_are_refused_immediately() {
-    let world = World::new(Limits { requests: 2, ..Limits::default() }).await;
+    let world = HttpsWorld::new(Limits { requests: 2, ..Limits::default() }).await;
     let mut first = world.connect(H2, None).await.unwrap();
     let (waiting, refused) = futures::join!(first.get("/wait"), async {
         world.until(|| *world.waiting.lock() == 1).await;
@@ -260,7 +261,7 @@ async fn requests_beyond_the_limit_are_refused_immediately() {
 #[tokio::test]
 async fn a_required_certificate_is_requested_in_the_handshake() {
     let (ours, clients) = (Ca::new("ours"), ClientCas::requiring());
-    let world = World::with(Limits::default(), Identity::new(), clients).await;
+    let world = HttpsWorld::with(Limits::default(), ServingIdentity::new(), clients).await;
     let leaf = world.ca.serving("localhost");
     world.identity.replace(leaf.chain.as_bytes(), leaf.key.as_bytes()).unwrap();
     world.clients.replace(ours.pem().as_bytes()).unwrap();

@@ -14,9 +14,9 @@ use super::error::LeaseError;
 use super::fence::Instant;
 use super::health::LeaseHealth;
 use super::leadership::{Acquisition, Leadership};
-use super::observation::Observation;
+use super::observation::LeaseObservation;
 use super::record;
-use super::store::{Store, Written};
+use super::store::{LeaseStore, LeaseWriteResult};
 use crate::env::Env;
 
 /// The maximum pause after another candidate acquired the Lease first.
@@ -24,8 +24,8 @@ const COLLISION_PAUSE: Duration = Duration::from_millis(100);
 
 /// A candidate for a Lease, for one process.
 pub struct Candidate {
-    store: Arc<Store>,
-    observation: Observation,
+    store: Arc<LeaseStore>,
+    observation: LeaseObservation,
     /// The acquireTime of the latest attempt to acquire the Lease. A Lease with it belongs to this process, even if the
     /// response to the attempt was lost.
     acquired_at: Option<Timestamp>,
@@ -49,8 +49,8 @@ impl Candidate {
     ///
     /// `client` must not retry requests by itself, because a retry could exceed the deadline.
     pub fn new(client: Client, config: LeaseConfig, env: Env) -> Self {
-        let observation = Observation::new(config.duration);
-        Self { store: Arc::new(Store::new(client, config, env)), observation, acquired_at: None }
+        let observation = LeaseObservation::new(config.duration);
+        Self { store: Arc::new(LeaseStore::new(client, config, env)), observation, acquired_at: None }
     }
 
     /// The state of the lease for readiness checks and metrics.
@@ -100,9 +100,9 @@ impl Candidate {
 
     async fn observe(&mut self) -> Result<Step, LeaseError> {
         let lease = self.store.read().await?;
-        let Store { config, env, health, .. } = &*self.store;
+        let LeaseStore { config, env, health, .. } = &*self.store;
         let now = env.uptime();
-        let holder = lease.as_ref().and_then(record::holder);
+        let holder = lease.as_ref().and_then(record::lease_holder);
         let is_own = self.owns(lease.as_ref());
         if self.observation.record(lease.as_ref(), now) && !is_own {
             self.acquired_at = None;
@@ -125,18 +125,18 @@ impl Candidate {
         &mut self,
         current: Option<&Lease>,
     ) -> Result<Result<Leadership, Duration>, LeaseError> {
-        let Store { config, env, .. } = &*self.store;
+        let LeaseStore { config, env, .. } = &*self.store;
         let sent = Instant::now(env);
         let acquired_at = *self.acquired_at.get_or_insert(sent.wall());
-        let lease = record::held(current, config, acquired_at, sent.wall());
+        let lease = record::held_lease(current, config, acquired_at, sent.wall());
         match self.store.write(&lease).await? {
-            Written::Stored(lease) => {
+            LeaseWriteResult::Stored(lease) => {
                 // The observation must contain a holder, even if it was only this process.
                 self.observation.record(Some(&lease), env.uptime());
                 let acquisition = Acquisition { store: Arc::clone(&self.store), acquired_at };
                 Ok(Ok(Leadership::begin(acquisition, *lease, sent)))
             }
-            Written::Stale => {
+            LeaseWriteResult::Stale => {
                 self.observation.record_conflict();
                 Ok(Err(env.jitter(COLLISION_PAUSE)))
             }
@@ -145,8 +145,10 @@ impl Candidate {
 
     /// Creates a deleted Lease again without a holder. Returns the pause before the next read.
     async fn restore(&mut self, longest: Duration) -> Result<Duration, LeaseError> {
-        let Store { config, env, .. } = &*self.store;
-        if let Written::Stored(_) = self.store.write(&record::placeholder(config, longest)).await? {
+        let LeaseStore { config, env, .. } = &*self.store;
+        if let LeaseWriteResult::Stored(_) =
+            self.store.write(&record::placeholder_lease(config, longest)).await?
+        {
             tracing::warn!("restored the deleted lease; waiting until its last holder can no longer lead");
         }
         Ok(env.jitter(COLLISION_PAUSE))

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::env::Env;
 
-/// The interval at which [`Fence::lost`] reads the clocks, because sleeping does not detect suspension or a jump of the wall
+/// The interval at which [`Fence::wait_until_ended`] reads the clocks, because sleeping does not detect suspension or a jump of the wall
 /// clock.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -105,7 +105,7 @@ impl Fence {
     }
 
     /// Waits until the permission has ended.
-    pub fn lost(&self) -> impl Future<Output = ()> + Send + 'static {
+    pub fn wait_until_ended(&self) -> impl Future<Output = ()> + Send + 'static {
         let fence = self.clone();
         async move {
             loop {

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::error::LeaseError;
 use super::fence::{Fence, Instant};
 use super::record;
-use super::store::{Store, Written};
+use super::store::{LeaseStore, LeaseWriteResult};
 use crate::env::Task;
 
 /// The maximum number of immediate retries of a write if another client changes the Lease without acquiring it.
@@ -31,7 +31,7 @@ pub struct Leadership {
 
 /// A successful acquisition of the Lease.
 pub(super) struct Acquisition {
-    pub(super) store: Arc<Store>,
+    pub(super) store: Arc<LeaseStore>,
     /// The acquireTime, which identifies the Lease of this acquisition.
     pub(super) acquired_at: Timestamp,
 }
@@ -48,7 +48,7 @@ impl Leadership {
     /// Starts the leadership. `lease` is the response to the acquisition that was sent at `sent`.
     pub(super) fn begin(acquisition: Acquisition, lease: Lease, sent: Instant) -> Self {
         let acquisition = Arc::new(acquisition);
-        let Store { config, env, health, .. } = &*acquisition.store;
+        let LeaseStore { config, env, health, .. } = &*acquisition.store;
         let fence = Fence::new(env.clone(), config.duration, sent);
         health.set_fence(&fence);
         let transitions = lease.spec.as_ref().and_then(|spec| spec.lease_transitions);
@@ -60,8 +60,8 @@ impl Leadership {
     }
 
     /// Waits until the leadership has ended. All components that write must then stop.
-    pub fn lost(&self) -> impl Future<Output = ()> + Send + 'static {
-        self.fence.lost()
+    pub fn wait_until_lost(&self) -> impl Future<Output = ()> + Send + 'static {
+        self.fence.wait_until_ended()
     }
 
     /// Ends the fence and releases the Lease, so that the next candidate can acquire it immediately.
@@ -73,16 +73,16 @@ impl Leadership {
     pub async fn release(mut self) -> Result<(), LeaseError> {
         self.fence.end();
         self.renewal = None;
-        let Store { config, env, .. } = &*self.acquisition.store;
+        let LeaseStore { config, env, .. } = &*self.acquisition.store;
         let mut current = self.held.lock().clone();
         for _ in 0..ATTEMPTS {
-            let lease = record::released(&current, env.now());
+            let lease = record::released_lease(&current, env.now());
             match self.acquisition.store.write(&lease).await? {
-                Written::Stored(_) => {
+                LeaseWriteResult::Stored(_) => {
                     tracing::info!(identity = config.identity, "released the lease");
                     return Ok(());
                 }
-                Written::Stale => match self.acquisition.store.read().await? {
+                LeaseWriteResult::Stale => match self.acquisition.store.read().await? {
                     Some(lease) if self.acquisition.owns(&lease) => current = lease,
                     _ => return Ok(()),
                 },
@@ -112,21 +112,21 @@ impl Acquisition {
 
     /// Writes a new renewTime. Retries if another client changed the Lease without another holder, or deleted it.
     async fn renew(&self, held: &Mutex<Lease>) -> Result<Renewed, LeaseError> {
-        let Store { config, env, health, .. } = &*self.store;
+        let LeaseStore { config, env, health, .. } = &*self.store;
         let mut current = Some(held.lock().clone());
         for _ in 0..ATTEMPTS {
             let sent = Instant::now(env);
-            let lease = record::held(current.as_ref(), config, self.acquired_at, sent.wall());
+            let lease = record::held_lease(current.as_ref(), config, self.acquired_at, sent.wall());
             match self.store.write(&lease).await? {
-                Written::Stored(stored) => {
+                LeaseWriteResult::Stored(stored) => {
                     *held.lock() = *stored;
                     return Ok(Renewed::Accepted(sent));
                 }
                 // This includes an earlier, unconfirmed renewal: this process holds the Lease at an unknown version.
-                Written::Stale => match self.store.read().await? {
+                LeaseWriteResult::Stale => match self.store.read().await? {
                     // If the Lease has no holder, no other process leads, and the fence of this process is still valid.
                     Some(lease) if !self.owns(&lease) && !record::is_orphaned(&lease) => {
-                        health.set_holder(record::holder(&lease));
+                        health.set_holder(record::lease_holder(&lease));
                         return Ok(Renewed::Superseded);
                     }
                     found => current = found,
@@ -144,14 +144,14 @@ async fn renew_until_lost(
     fence: Fence,
     mut sent: Instant,
 ) {
-    let Store { config, env, .. } = &*acquisition.store;
+    let LeaseStore { config, env, .. } = &*acquisition.store;
     let mut pause = config.renew_interval.saturating_sub(sent.elapsed(env));
     loop {
         let renewal = async {
             env.sleep(pause).await;
             acquisition.renew(&held).await
         };
-        let renewed = match select(std::pin::pin!(renewal), std::pin::pin!(fence.lost())).await {
+        let renewed = match select(std::pin::pin!(renewal), std::pin::pin!(fence.wait_until_ended())).await {
             Either::Left((renewed, _)) => renewed,
             Either::Right(_) => {
                 tracing::warn!("lost leadership: no renewal succeeded before the lease expired");

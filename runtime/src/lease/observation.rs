@@ -8,7 +8,7 @@ use super::record::{self, Version};
 
 /// The observations of the Lease by one candidate.
 #[derive(Debug)]
-pub(super) struct Observation {
+pub(super) struct LeaseObservation {
     /// The version in the last read; `None` before the first read.
     version: Option<Version>,
     /// The uptime until which a holder may still lead.
@@ -19,7 +19,7 @@ pub(super) struct Observation {
     default: Duration,
 }
 
-impl Observation {
+impl LeaseObservation {
     pub(super) fn new(default: Duration) -> Self {
         Self { version: None, free_at: Duration::ZERO, longest: None, default }
     }
@@ -62,7 +62,7 @@ impl Observation {
     }
 
     fn validity(&self, lease: &Lease) -> Option<Duration> {
-        let held = record::holder(lease).map(|_| self.default);
-        record::duration(lease).or(held)
+        let held = record::lease_holder(lease).map(|_| self.default);
+        record::lease_duration(lease).or(held)
     }
 }

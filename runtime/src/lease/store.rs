@@ -8,10 +8,10 @@ use super::config::LeaseConfig;
 use super::error::LeaseError;
 use super::health::LeaseHealth;
 use super::record;
-use crate::env::{Elapsed, Env};
+use crate::env::{Env, TimeoutElapsed};
 
 /// The Lease on the server.
-pub(super) struct Store {
+pub(super) struct LeaseStore {
     api: Api<Lease>,
     pub(super) config: LeaseConfig,
     pub(super) env: Env,
@@ -19,14 +19,14 @@ pub(super) struct Store {
 }
 
 /// The result of a write.
-pub(super) enum Written {
+pub(super) enum LeaseWriteResult {
     /// The API server stored this Lease.
     Stored(Box<Lease>),
     /// The Lease differs from the one that was read and must be read again.
     Stale,
 }
 
-impl Store {
+impl LeaseStore {
     pub(super) fn new(client: Client, config: LeaseConfig, env: Env) -> Self {
         let health = LeaseHealth::new(env.clone());
         Self { api: Api::namespaced(client, &config.namespace), config, env, health }
@@ -44,7 +44,7 @@ impl Store {
     /// Creates the Lease if it has no resource version. Otherwise replaces the version that was read.
     ///
     /// A replace carries the UID, because the API server creates a missing Lease on a replace without a UID.
-    pub(super) async fn write(&self, lease: &Lease) -> Result<Written, LeaseError> {
+    pub(super) async fn write(&self, lease: &Lease) -> Result<LeaseWriteResult, LeaseError> {
         let parameters =
             PostParams { field_manager: Some(self.config.name.clone()), ..PostParams::default() };
         let response = if lease.metadata.resource_version.is_some() {
@@ -55,14 +55,14 @@ impl Store {
         match response {
             Ok(stored) => {
                 self.health.record_contact();
-                self.health.set_holder(record::holder(&stored));
-                Ok(Written::Stored(stored.into()))
+                self.health.set_holder(record::lease_holder(&stored));
+                Ok(LeaseWriteResult::Stored(stored.into()))
             }
             // A replace that is not found: the Lease was deleted. A create that is not found: the namespace is missing, which
             // is an error.
             Err(kube::Error::Api(status)) if status.code == 409 || is_gone(&status, lease) => {
                 self.health.record_contact();
-                Ok(Written::Stale)
+                Ok(LeaseWriteResult::Stale)
             }
             Err(source) => Err(LeaseError::Write { lease: self.object(), source: source.into() }),
         }
@@ -78,7 +78,7 @@ impl Store {
         self.env
             .timeout(limit, request)
             .await
-            .map_err(|Elapsed(limit)| LeaseError::Deadline { lease: self.object(), limit })
+            .map_err(|TimeoutElapsed(limit)| LeaseError::Deadline { lease: self.object(), limit })
     }
 }
 

@@ -10,8 +10,8 @@ use http::{Method, StatusCode};
 use jiff::SignedDuration;
 use rstest::rstest;
 
-use server::Fault;
-use world::World;
+use server::LinkFault;
+use world::LeaseWorld;
 
 const LEASE: Duration = LeaseConfig::DURATION;
 /// The maximum time from the expiry of the lease to the next leadership.
@@ -20,8 +20,8 @@ const FAILOVER: Duration = Duration::from_secs(2);
 use super::LeaseConfig;
 
 /// A leader with index 0 and a standby with index 1.
-async fn two() -> World {
-    let mut world = World::new(0);
+async fn two() -> LeaseWorld {
+    let mut world = LeaseWorld::new(0);
     world.start();
     world.until_led(FAILOVER).await;
     world.start();
@@ -30,13 +30,13 @@ async fn two() -> World {
     world
 }
 
-fn transitions(world: &World) -> Option<i32> {
+fn transitions(world: &LeaseWorld) -> Option<i32> {
     world.server.lease()?.spec?.lease_transitions
 }
 
 #[tokio::test]
 async fn the_first_candidate_creates_the_lease_and_leads_at_once() {
-    let mut world = World::new(0);
+    let mut world = LeaseWorld::new(0);
     world.start();
     world.clock.settle().await;
     assert_eq!(world.leaders(), ["process-1"]);
@@ -47,7 +47,7 @@ async fn the_first_candidate_creates_the_lease_and_leads_at_once() {
 
 #[tokio::test]
 async fn one_of_two_processes_that_start_together_leads() {
-    let mut world = World::new(0);
+    let mut world = LeaseWorld::new(0);
     world.start();
     world.start();
     world.seconds(60).await;
@@ -90,7 +90,7 @@ async fn a_released_lease_is_acquired_within_two_seconds() {
 
 #[tokio::test]
 async fn a_released_lease_has_no_holder_and_keeps_the_transitions() {
-    let mut world = World::new(0);
+    let mut world = LeaseWorld::new(0);
     world.start();
     world.seconds(1).await;
     world.processes[0].stop.cancel();
@@ -119,9 +119,9 @@ async fn stopping_a_standby_writes_nothing() {
 
 #[tokio::test]
 async fn stopping_during_an_acquisition_releases_the_lease() {
-    let mut world = World::new(0);
+    let mut world = LeaseWorld::new(0);
     world.start();
-    world.processes[0].fault(Fault::Late(Duration::from_secs(1)));
+    world.processes[0].fault(LinkFault::Late(Duration::from_secs(1)));
     world.pass(Duration::from_millis(1500)).await;
     world.processes[0].stop.cancel();
     world.seconds(3).await;
@@ -163,10 +163,10 @@ async fn a_standby_that_was_paused_does_not_use_old_observations() {
 }
 
 #[rstest]
-#[case::refused(Fault::Refused)]
-#[case::lost(Fault::Lost)]
+#[case::refused(LinkFault::Refused)]
+#[case::lost(LinkFault::Lost)]
 #[tokio::test]
-async fn a_disconnected_leader_loses_leadership_before_the_next_one_leads(#[case] fault: Fault) {
+async fn a_disconnected_leader_loses_leadership_before_the_next_one_leads(#[case] fault: LinkFault) {
     let world = two().await;
     world.processes[0].fault(fault);
     world.until_followed().await;
@@ -178,9 +178,9 @@ async fn a_disconnected_leader_loses_leadership_before_the_next_one_leads(#[case
 #[tokio::test]
 async fn a_short_outage_does_not_end_leadership() {
     let world = two().await;
-    world.processes.iter().for_each(|process| process.fault(Fault::Refused));
+    world.processes.iter().for_each(|process| process.fault(LinkFault::Refused));
     world.seconds(8).await;
-    world.processes.iter().for_each(|process| process.fault(Fault::None));
+    world.processes.iter().for_each(|process| process.fault(LinkFault::None));
     world.seconds(30).await;
     assert_eq!((world.leaders(), transitions(&world)), (vec!["process-1"], Some(0)));
 }
@@ -188,9 +188,9 @@ async fn a_short_outage_does_not_end_leadership() {
 #[tokio::test]
 async fn an_unconfirmed_renewal_is_recognized() {
     let world = two().await;
-    world.processes[0].fault(Fault::AnswerLost);
+    world.processes[0].fault(LinkFault::AnswerLost);
     world.seconds(7).await;
-    world.processes[0].fault(Fault::None);
+    world.processes[0].fault(LinkFault::None);
     world.seconds(30).await;
     assert_eq!((world.leaders(), transitions(&world)), (vec!["process-1"], Some(0)));
 }
@@ -198,7 +198,7 @@ async fn an_unconfirmed_renewal_is_recognized() {
 #[tokio::test]
 async fn the_fence_ends_if_all_renewals_stay_unconfirmed() {
     let world = two().await;
-    world.processes[0].fault(Fault::AnswerLost);
+    world.processes[0].fault(LinkFault::AnswerLost);
     world.seconds(15).await;
     assert_eq!(world.leaders(), Vec::<&str>::new());
     assert_eq!(world.server.holder().as_deref(), Some("process-1"));
@@ -207,22 +207,22 @@ async fn the_fence_ends_if_all_renewals_stay_unconfirmed() {
 #[tokio::test]
 async fn validity_counts_from_before_the_request() {
     let world = two().await;
-    world.processes[0].fault(Fault::AnswerLate(Duration::from_millis(2900)));
+    world.processes[0].fault(LinkFault::AnswerLate(Duration::from_millis(2900)));
     // The last renewal with a response was sent 3 s after the start of the leadership, of which 2 s have passed.
     world.seconds(4).await;
-    world.processes[0].fault(Fault::Lost);
+    world.processes[0].fault(LinkFault::Lost);
     let fence = world.processes[0].fence.lock().clone().unwrap();
     assert!(fence.remaining() + Duration::from_millis(2900) < LEASE, "{:?}", fence.remaining());
 }
 
 #[tokio::test]
 async fn an_unconfirmed_acquisition_is_recognized() {
-    let mut world = World::new(0);
+    let mut world = LeaseWorld::new(0);
     world.start();
-    world.processes[0].fault(Fault::Late(Duration::from_millis(3500)));
+    world.processes[0].fault(LinkFault::Late(Duration::from_millis(3500)));
     // The read is late, too. The first acquisition arrives after its deadline.
     world.seconds(4).await;
-    world.processes[0].fault(Fault::None);
+    world.processes[0].fault(LinkFault::None);
     world.clock.settle().await;
     world.seconds(5).await;
     assert_eq!((world.leaders(), transitions(&world)), (vec!["process-1"], Some(0)));
@@ -238,7 +238,7 @@ async fn a_wall_clock_that_jumps_ahead_ends_the_fence() {
 #[tokio::test]
 async fn a_wall_clock_that_jumps_back_does_not_extend_the_fence() {
     let world = two().await;
-    world.processes[0].fault(Fault::Lost);
+    world.processes[0].fault(LinkFault::Lost);
     world.processes[0].clock.step_wall(SignedDuration::from_hours(-1));
     world.until_followed().await;
     assert_eq!(world.leaders(), ["process-2"]);
@@ -304,22 +304,22 @@ async fn standbys_wait_for_a_cleared_holder() {
 
 #[tokio::test]
 async fn a_candidate_waits_for_a_holder_that_it_knows_only_from_a_conflict() {
-    let mut world = World::new(0);
+    let mut world = LeaseWorld::new(0);
     // Given a candidate that has read no Lease, and another candidate that creates the Lease first,
     world.start();
-    world.processes[0].fault(Fault::AnswerLate(Duration::from_secs(1)));
+    world.processes[0].fault(LinkFault::AnswerLate(Duration::from_secs(1)));
     world.clock.settle().await;
     world.start();
     world.pass(Duration::from_millis(1500)).await;
     assert_eq!(world.leaders(), ["process-2"]);
     // and the candidate receives only this conflict,
-    world.processes[0].fault(Fault::Refused);
+    world.processes[0].fault(LinkFault::Refused);
     world.seconds(1).await;
     assert!(world.server.take_log().contains(&(Method::POST, StatusCode::CONFLICT)));
     // when the Lease of the other candidate is deleted,
     world.processes[1].pause();
     world.server.delete();
-    world.processes[0].fault(Fault::None);
+    world.processes[0].fault(LinkFault::None);
     // then the candidate waits until the other can no longer lead.
     world.seconds(10).await;
     assert_eq!(world.leaders(), ["process-2"]);
@@ -360,7 +360,7 @@ async fn changes_of_another_client_that_keep_the_holder_are_kept() {
 #[tokio::test]
 async fn a_second_process_with_the_same_identity_is_distinguished() {
     let mut world = two().await;
-    let twin = world::Process::start("process-1", 99, &world.clock, &world.server);
+    let twin = world::LeaseProcess::start("process-1", 99, &world.clock, &world.server);
     world.processes.push(twin);
     world.seconds(60).await;
     assert_eq!(world.leaders().len(), 1);
@@ -391,9 +391,9 @@ async fn health_reports_the_leader() {
 
 #[tokio::test]
 async fn a_candidate_without_a_response_is_not_healthy() {
-    let mut world = World::new(0);
+    let mut world = LeaseWorld::new(0);
     world.start();
-    world.processes[0].fault(Fault::Refused);
+    world.processes[0].fault(LinkFault::Refused);
     world.seconds(5).await;
     let health = &world.processes[0].health;
     assert_eq!(
@@ -403,7 +403,7 @@ async fn a_candidate_without_a_response_is_not_healthy() {
     assert_eq!(world.server.take_log(), [] as [(Method, StatusCode); 0]);
 }
 
-impl World {
+impl LeaseWorld {
     /// Advances the clock until the leader with index 0 has lost leadership and another process leads. Checks that the fence
     /// ended first.
     async fn until_followed(&self) {

@@ -12,7 +12,7 @@ use prometheus_client::metrics::info::Info;
 
 /// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// The value only increases. It starts at zero when the process starts.
     Counter,
     /// The value increases and decreases.
@@ -23,7 +23,7 @@ pub enum Kind {
     Info,
 }
 
-impl Kind {
+impl MetricKind {
     /// The suffix of the name of a metric of this kind.
     pub fn suffix(self) -> &'static str {
         match self {
@@ -34,7 +34,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for MetricKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Counter => "counter",
@@ -51,7 +51,7 @@ pub struct Description {
     /// The full name.
     pub name: &'static str,
     /// The kind.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// What the metric counts or measures, such as `seconds` or `pools`.
     pub unit: &'static str,
     /// The labels.
@@ -85,7 +85,7 @@ pub trait LabelValue: Clone + 'static {
 }
 
 /// A set of labels with a bounded number of values.
-pub trait Labels: EncodeLabelSet + Clone + fmt::Debug + Eq + Hash + Send + Sync + 'static {
+pub trait MetricLabels: EncodeLabelSet + Clone + fmt::Debug + Eq + Hash + Send + Sync + 'static {
     /// The labels, in their order.
     fn labels() -> Vec<Label>;
 }
@@ -93,7 +93,7 @@ pub trait Labels: EncodeLabelSet + Clone + fmt::Debug + Eq + Hash + Send + Sync 
 /// A metric with a description.
 pub trait Describe: EncodeMetric + Clone + fmt::Debug + Send + Sync + 'static {
     /// The kind.
-    const KIND: Kind;
+    const KIND: MetricKind;
     /// The labels, in their order.
     fn labels() -> Vec<Label> {
         Vec::new()
@@ -106,7 +106,7 @@ where
     A: counter::Atomic<N> + fmt::Debug + Send + Sync + 'static,
     Self: EncodeMetric,
 {
-    const KIND: Kind = Kind::Counter;
+    const KIND: MetricKind = MetricKind::Counter;
 }
 
 impl<N, A> Describe for Gauge<N, A>
@@ -115,19 +115,19 @@ where
     A: gauge::Atomic<N> + fmt::Debug + Send + Sync + 'static,
     Self: EncodeMetric,
 {
-    const KIND: Kind = Kind::Gauge;
+    const KIND: MetricKind = MetricKind::Gauge;
 }
 
 impl Describe for Histogram {
-    const KIND: Kind = Kind::Histogram;
+    const KIND: MetricKind = MetricKind::Histogram;
 }
 
-impl<S: Labels, M: Describe, C> Describe for Family<S, M, C>
+impl<S: MetricLabels, M: Describe, C> Describe for Family<S, M, C>
 where
     C: MetricConstructor<M> + Clone + Send + Sync + 'static,
     Self: EncodeMetric + fmt::Debug,
 {
-    const KIND: Kind = M::KIND;
+    const KIND: MetricKind = M::KIND;
     fn labels() -> Vec<Label> {
         S::labels()
     }
@@ -135,16 +135,16 @@ where
 
 /// An [`Info`] metric that can be cloned, as [`Describe`] requires.
 #[derive(Clone, Debug)]
-pub struct About<S>(S);
+pub struct InfoMetric<S>(S);
 
-impl<S: Labels> About<S> {
+impl<S: MetricLabels> InfoMetric<S> {
     /// An info metric with these labels.
     pub fn new(labels: S) -> Self {
         Self(labels)
     }
 }
 
-impl<S: Labels> EncodeMetric for About<S> {
+impl<S: MetricLabels> EncodeMetric for InfoMetric<S> {
     fn encode(&self, encoder: prometheus_client::encoding::MetricEncoder<'_>) -> fmt::Result {
         Info::new(self.0.clone()).encode(encoder)
     }
@@ -153,8 +153,8 @@ impl<S: Labels> EncodeMetric for About<S> {
     }
 }
 
-impl<S: Labels> Describe for About<S> {
-    const KIND: Kind = Kind::Info;
+impl<S: MetricLabels> Describe for InfoMetric<S> {
+    const KIND: MetricKind = MetricKind::Info;
     fn labels() -> Vec<Label> {
         S::labels()
     }

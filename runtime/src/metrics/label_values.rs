@@ -47,7 +47,7 @@ macro_rules! label_set {
         #[derive(Clone, Debug, PartialEq, Eq, Hash, ::prometheus_client::encoding::EncodeLabelSet)]
         $vis struct $name { $($vis $label: $value),+ }
 
-        impl $crate::metrics::Labels for $name {
+        impl $crate::metrics::MetricLabels for $name {
             fn labels() -> Vec<$crate::metrics::Label> {
                 vec![$($crate::metrics::Label {
                     name: stringify!($label),

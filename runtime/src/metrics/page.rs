@@ -3,14 +3,14 @@
 use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 
-use super::describe::{About, Description, Label, Labels, Values};
+use super::describe::{Description, InfoMetric, Label, MetricLabels, Values};
 use super::process::ProcessMetrics;
-use super::registry::Registry;
+use super::registry::MetricsRegistry;
 
 /// The metrics of a program, including those that all programs have.
 #[derive(Debug)]
-pub struct Page {
-    registry: Registry,
+pub struct MetricsPage {
+    registry: MetricsRegistry,
     process: ProcessMetrics,
     /// Allows one encoding at a time: two would mix the values that they refresh.
     encoding: Mutex<()>,
@@ -21,18 +21,18 @@ struct BuildLabels {
     version: &'static str,
 }
 
-impl Labels for BuildLabels {
+impl MetricLabels for BuildLabels {
     fn labels() -> Vec<Label> {
         vec![Label { name: "version", values: Values::Open("the version of this program") }]
     }
 }
 
-impl Page {
+impl MetricsPage {
     /// The page of the registered metrics, of process metrics and of the program's `version`.
-    pub fn new(mut registry: Registry, version: &'static str) -> Self {
+    pub fn new(mut registry: MetricsRegistry, version: &'static str) -> Self {
         let process = ProcessMetrics::new(&mut registry);
         let help = "The running program; the value is always 1";
-        registry.register("vmpool_build_info", "", help, About::new(BuildLabels { version }));
+        registry.register("vmpool_build_info", "", help, InfoMetric::new(BuildLabels { version }));
         Self { registry, process, encoding: Mutex::default() }
     }
 

@@ -1,6 +1,6 @@
 //! Metrics that the operating system reports about this process. On systems other than Linux they stay zero.
 
-use super::registry::{FloatCounter, Registry};
+use super::registry::{FloatCounter, MetricsRegistry};
 use prometheus_client::metrics::gauge::Gauge;
 
 /// Memory, processor time, open descriptors and tasks of this process.
@@ -17,7 +17,7 @@ pub struct ProcessMetrics {
 
 impl ProcessMetrics {
     /// Registers the metrics.
-    pub fn new(registry: &mut Registry) -> Self {
+    pub fn new(registry: &mut MetricsRegistry) -> Self {
         Self {
             cpu: registry.register(
                 "process_cpu_seconds_total",
@@ -48,11 +48,11 @@ impl ProcessMetrics {
 
     /// Reads the current values. Call it before the metrics are encoded, on the runtime whose tasks are counted.
     pub fn refresh(&self) {
-        if let Some(bytes) = read("/proc/self/statm").as_deref().and_then(resident_pages) {
+        if let Some(bytes) = read_proc_file("/proc/self/statm").as_deref().and_then(resident_pages) {
             let bytes = bytes.saturating_mul(rustix::param::page_size() as u64);
             self.resident.set(i64::try_from(bytes).unwrap_or(i64::MAX));
         }
-        if let Some(ticks) = read("/proc/self/stat").as_deref().and_then(cpu_ticks) {
+        if let Some(ticks) = read_proc_file("/proc/self/stat").as_deref().and_then(cpu_ticks) {
             #[expect(
                 clippy::cast_precision_loss,
                 reason = "ticks of hundredths stay below 2^53 for a million years"
@@ -70,7 +70,7 @@ impl ProcessMetrics {
     }
 }
 
-fn read(path: &str) -> Option<String> {
+fn read_proc_file(path: &str) -> Option<String> {
     std::fs::read_to_string(path).ok()
 }
 
@@ -107,7 +107,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn this_process_uses_memory_and_time() {
-        let process = ProcessMetrics::new(&mut Registry::new());
+        let process = ProcessMetrics::new(&mut MetricsRegistry::new());
         let busy: u64 = (0..20_000_000_u64).fold(1, |sum, i| std::hint::black_box(sum ^ i));
         std::hint::black_box(busy);
         process.refresh();
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn open_files_and_waiting_tasks_are_counted() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let process = ProcessMetrics::new(&mut Registry::new());
+        let process = ProcessMetrics::new(&mut MetricsRegistry::new());
         runtime.block_on(async {
             // Other tests open and close a few files at the same time.
             const MANY: i64 = 500;

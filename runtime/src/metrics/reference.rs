@@ -8,14 +8,14 @@ use super::describe::{Description, Label, Values};
 pub type Section = (&'static str, &'static [&'static str]);
 
 /// The title of the first section with a prefix of the metric's name.
-pub fn section(sections: &[Section], metric: &Description) -> Option<&'static str> {
+pub fn section_title(sections: &[Section], metric: &Description) -> Option<&'static str> {
     let belongs = |prefixes: &[&str]| prefixes.iter().any(|prefix| metric.name.starts_with(prefix));
     sections.iter().find(|(_, prefixes)| belongs(prefixes)).map(|(title, _)| *title)
 }
 
 /// The sections with their metrics. Each metric has its kind, unit, labels and meaning, and the meanings of its label
 /// values. Metrics without a section are omitted.
-pub fn tables(sections: &[Section], catalogue: &[Description]) -> String {
+pub fn metric_tables(sections: &[Section], catalogue: &[Description]) -> String {
     let mut page = String::new();
     for (title, _) in sections {
         // Writing to a String cannot fail.
@@ -25,8 +25,8 @@ pub fn tables(sections: &[Section], catalogue: &[Description]) -> String {
         );
         let mut explained: Vec<&Label> = Vec::new();
         let mut meanings = String::new();
-        for metric in catalogue.iter().filter(|metric| section(sections, metric) == Some(title)) {
-            page.push_str(&row(metric));
+        for metric in catalogue.iter().filter(|metric| section_title(sections, metric) == Some(title)) {
+            page.push_str(&metric_row(metric));
             for label in &metric.labels {
                 // Several metrics share a label: its values are explained once.
                 if !explained.contains(&label) {
@@ -43,13 +43,13 @@ pub fn tables(sections: &[Section], catalogue: &[Description]) -> String {
     page
 }
 
-fn row(metric: &Description) -> String {
+fn metric_row(metric: &Description) -> String {
     let Description { name, kind, unit, labels, help } = metric;
     let labels: Vec<String> = labels
         .iter()
         .map(|label| match &label.values {
             Values::Open(text) => format!("`{}`: {text}", label.name),
-            Values::Fixed(values) => format!("`{}`: {}", label.name, listed(values)),
+            Values::Fixed(values) => format!("`{}`: {}", label.name, list_label_values(values)),
         })
         .collect();
     format!("| `{name}` | {kind} | {unit} | {} | {help}. |\n", labels.join("; "))
@@ -67,17 +67,17 @@ fn value_rows(metric: &Description, label: &Label) -> String {
     values.iter().map(row).collect()
 }
 
-fn listed(values: &[(&str, &str)]) -> String {
+fn list_label_values(values: &[(&str, &str)]) -> String {
     values.iter().map(|(value, _)| format!("`{value}`")).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::Kind;
+    use crate::metrics::MetricKind;
 
     fn metric(name: &'static str, labels: Vec<Label>) -> Description {
-        Description { name, kind: Kind::Counter, unit: "things", help: "Things", labels }
+        Description { name, kind: MetricKind::Counter, unit: "things", help: "Things", labels }
     }
 
     #[test]
@@ -93,7 +93,7 @@ mod tests {
             metric("b_total", vec![]),
             metric("c_total", vec![]),
         ];
-        let page = tables(&[("First", &["a_"]), ("Second", &["b_", "a_two"])], &catalogue);
+        let page = metric_tables(&[("First", &["a_"]), ("Second", &["b_", "a_two"])], &catalogue);
         let expected = "
 ## First
 
@@ -114,6 +114,6 @@ mod tests {
 | `b_total` | counter | things |  | Things. |
 ";
         assert_eq!(page, expected);
-        assert_eq!(section(&[("First", &["a_"])], &catalogue[3]), None);
+        assert_eq!(section_title(&[("First", &["a_"])], &catalogue[3]), None);
     }
 }

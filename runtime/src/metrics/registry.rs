@@ -13,12 +13,12 @@ pub type FloatCounter = prometheus_client::metrics::counter::Counter<f64, std::s
 
 /// The metrics of a process.
 #[derive(Debug, Default)]
-pub struct Registry {
+pub struct MetricsRegistry {
     registry: prometheus_client::registry::Registry,
     catalogue: Vec<Description>,
 }
 
-impl Registry {
+impl MetricsRegistry {
     /// A registry without metrics.
     pub fn new() -> Self {
         Self::default()
@@ -41,9 +41,11 @@ impl Registry {
         let registry = &mut self.registry;
         match unit {
             "seconds" => {
-                registry.register_with_unit(without(stem, "_seconds"), help, Unit::Seconds, metric);
+                registry.register_with_unit(strip_name_suffix(stem, "_seconds"), help, Unit::Seconds, metric);
             }
-            "bytes" => registry.register_with_unit(without(stem, "_bytes"), help, Unit::Bytes, metric),
+            "bytes" => {
+                registry.register_with_unit(strip_name_suffix(stem, "_bytes"), help, Unit::Bytes, metric);
+            }
             _ => registry.register(stem, help, metric),
         }
         self.catalogue.push(Description { name, kind: M::KIND, unit, labels: M::labels(), help });
@@ -64,6 +66,6 @@ impl Registry {
     }
 }
 
-fn without<'a>(stem: &'a str, suffix: &str) -> &'a str {
+fn strip_name_suffix<'a>(stem: &'a str, suffix: &str) -> &'a str {
     stem.strip_suffix(suffix).unwrap_or(stem)
 }

@@ -4,14 +4,14 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
-use super::{About, FloatGauge, Kind, Label, Labels, Page, Registry, Values};
+use super::{FloatGauge, InfoMetric, Label, MetricKind, MetricLabels, MetricsPage, MetricsRegistry, Values};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Color {
     color: &'static str,
 }
 
-impl Labels for Color {
+impl MetricLabels for Color {
     fn labels() -> Vec<Label> {
         vec![Label {
             name: "color",
@@ -22,14 +22,14 @@ impl Labels for Color {
 
 #[test]
 fn metrics_are_encoded_under_their_registered_names() {
-    let mut registry = Registry::new();
+    let mut registry = MetricsRegistry::new();
     let cars =
         registry.register("road_cars_total", "cars", "Cars that passed", Family::<Color, Counter>::default());
     cars.get_or_create(&Color { color: "red" }).inc();
     registry.register("road_free", "lanes", "Lanes that are free", Gauge::<i64>::default()).set(2);
     registry.register("road_age_seconds", "seconds", "Age", FloatGauge::default()).set(1.5);
     registry.register("road_gap_seconds", "seconds", "Gaps", Histogram::new([1.0])).observe(0.5);
-    registry.register("road_info", "", "Which road", About::new(Color { color: "blue" }));
+    registry.register("road_info", "", "Which road", InfoMetric::new(Color { color: "blue" }));
     let page = registry.encode();
     for line in [
         "# HELP road_cars Cars that passed.",
@@ -49,9 +49,9 @@ fn metrics_are_encoded_under_their_registered_names() {
 
 #[test]
 fn a_page_contains_process_metrics_and_refreshed_gauges() {
-    let mut registry = Registry::new();
+    let mut registry = MetricsRegistry::new();
     let lanes = registry.register("road_free", "lanes", "Lanes that are free", Gauge::<i64>::default());
-    let page = Page::new(registry, "1.2.3");
+    let page = MetricsPage::new(registry, "1.2.3");
     let text = page.encode(|| {
         lanes.set(3);
     });
@@ -68,11 +68,11 @@ fn a_page_contains_process_metrics_and_refreshed_gauges() {
 
 #[test]
 fn the_catalogue_describes_the_registered_metrics() {
-    let mut registry = Registry::new();
+    let mut registry = MetricsRegistry::new();
     registry.register("cars_total", "cars", "Cars", Family::<Color, Counter>::default());
     registry.register("gap_seconds", "seconds", "Gaps", Histogram::new([1.0]));
     let [cars, gap] = registry.catalogue() else { panic!("{:?}", registry.catalogue()) };
-    assert_eq!((cars.name, cars.kind, cars.unit), ("cars_total", Kind::Counter, "cars"));
+    assert_eq!((cars.name, cars.kind, cars.unit), ("cars_total", MetricKind::Counter, "cars"));
     assert_eq!(cars.labels, Color::labels());
-    assert_eq!((gap.kind, gap.labels.len(), gap.help), (Kind::Histogram, 0, "Gaps"));
+    assert_eq!((gap.kind, gap.labels.len(), gap.help), (MetricKind::Histogram, 0, "Gaps"));
 }

@@ -26,7 +26,8 @@ fn kubeconfig(folder: &Path) -> ClientArgs {
 }
 
 fn files(folder: &Path) -> ServingConfig {
-    let source = Source::Files { certificate: folder.join("tls.crt"), key: folder.join("tls.key") };
+    let source =
+        CertificateSource::Files { certificate: folder.join("tls.crt"), key: folder.join("tls.key") };
     ServingConfig { address: "127.0.0.1:0".parse().unwrap(), source }
 }
 
@@ -54,7 +55,7 @@ impl World {
             std::fs::write(folder.path().join("tls.crt"), leaf.chain).unwrap();
             std::fs::write(folder.path().join("tls.key"), leaf.key).unwrap();
         }
-        let program = Program::open("test/1", files(folder.path()), &client, &health).await.unwrap();
+        let program = BoundProgram::open("test/1", files(folder.path()), &client, &health).await.unwrap();
         let mut config = Config::new(format!("https://{}", program.address()).parse().unwrap());
         (config.accept_invalid_certs, config.default_retry) = (true, false);
         let requests = Client::try_from(config).unwrap();
@@ -69,7 +70,7 @@ impl World {
                 "done"
             })
         });
-        let service = Service {
+        let service = ProgramService {
             router,
             clients: ClientCas::none(),
             limits: Limits { linger: Duration::ZERO, ..Limits::default() },
@@ -144,7 +145,7 @@ async fn a_port_in_use_is_reported(#[case] of_probes: bool, #[case] what: &str) 
     } else {
         serving.address = address;
     }
-    let error = Program::open("test/1", serving, &kubeconfig(folder.path()), &health).await.unwrap_err();
+    let error = BoundProgram::open("test/1", serving, &kubeconfig(folder.path()), &health).await.unwrap_err();
     assert_eq!(error.to_string(), format!("listening on {address} for {what}"));
 }
 
@@ -152,6 +153,6 @@ async fn a_port_in_use_is_reported(#[case] of_probes: bool, #[case] what: &str) 
 async fn a_missing_kubeconfig_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let client = ClientArgs { kubeconfig: Some(folder.path().join("nothing")) };
-    let error = Program::open("test/1", files(folder.path()), &client, &probes()).await.unwrap_err();
+    let error = BoundProgram::open("test/1", files(folder.path()), &client, &probes()).await.unwrap_err();
     assert_eq!(error.to_string(), "connecting to the API server");
 }

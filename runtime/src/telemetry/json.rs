@@ -14,7 +14,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFi
 use tracing_subscriber::registry::{LookupSpan, Scope};
 
 /// The layer `lines` with JSON output.
-pub(crate) fn layer<S, W>(
+pub(crate) fn json_layer<S, W>(
     lines: Layer<
         S,
         tracing_subscriber::fmt::format::DefaultFields,

@@ -12,11 +12,11 @@ use parking_lot::Mutex;
 use super::idle::Idle;
 use crate::env::Clock;
 
-/// How often [`ManualClock::settle`] yields to other tasks of a runtime without [`Idle`]. A request through a client takes
+/// How often [`ManualClock::settle`] yields to other tasks of a runtime without [`NoTarget`]. A request through a client takes
 /// about ten yields, so a task that needs more than this is in a loop.
 const YIELDS: usize = 100;
 
-/// A clock that only a test advances. Clones share the time. A clone by [`ManualClock::with_own_wall`] has a separate wall
+/// A clock that only a test advances. Clones share the time. A clone by [`ManualClock::with_separate_wall_clock`] has a separate wall
 /// clock.
 ///
 /// It simulates the three clocks of a machine: sleepers wait while the machine runs, the uptime includes suspension, and the
@@ -65,7 +65,7 @@ impl ManualClock {
 
     /// A clock with the same time and a separate wall clock, for another machine.
     #[must_use]
-    pub fn with_own_wall(&self) -> Self {
+    pub fn with_separate_wall_clock(&self) -> Self {
         let offset = *self.wall_offset.lock();
         Self {
             shared: Arc::clone(&self.shared),

@@ -32,6 +32,6 @@ impl Entropy for SeededEntropy {
 /// An environment with this clock and seed, which spawns on the current tokio runtime.
 ///
 /// Tests use a current-thread runtime, so that tasks run in the same order in every run.
-pub fn env(clock: &ManualClock, seed: u64) -> Env {
+pub fn test_env(clock: &ManualClock, seed: u64) -> Env {
     Env::new(Arc::new(clock.clone()), Arc::new(SeededEntropy::new(seed)), Arc::new(TokioSpawner))
 }

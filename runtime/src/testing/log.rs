@@ -43,7 +43,7 @@ impl Recording {
         SUBSCRIBER.call_once(|| {
             let text =
                 fmt::layer().with_ansi(false).without_time().with_writer(|| Sink(|lines| &mut lines.text));
-            let json = json::layer(fmt::layer().with_writer(|| Sink(|lines| &mut lines.json)));
+            let json = json::json_layer(fmt::layer().with_writer(|| Sink(|lines| &mut lines.json)));
             tracing_subscriber::registry().with(LevelFilter::INFO).with(text).with(json).init();
             // Enables the events that other threads reached before the subscriber existed.
             tracing::callsite::rebuild_interest_cache();

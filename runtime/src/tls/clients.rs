@@ -11,8 +11,8 @@ use rustls::server::danger::ClientCertVerifier;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::error::TlsError;
-use super::pem::certificates;
-use super::provider::provider;
+use super::pem::parse_certificates;
+use super::provider::crypto_provider;
 
 /// The certificate authorities whose client certificates a server accepts. They can be replaced while the server runs.
 /// Clones share them.
@@ -22,13 +22,13 @@ use super::provider::provider;
 /// authorities, the server does not request client certificates.
 #[derive(Clone)]
 pub struct ClientCas {
-    current: Arc<RwLock<Snapshot>>,
+    current: Arc<RwLock<ClientCasSnapshot>>,
     required: bool,
 }
 
 /// The authorities at a point in time.
 #[derive(Clone)]
-pub(crate) struct Snapshot {
+pub(crate) struct ClientCasSnapshot {
     /// Increases with every replacement.
     pub(crate) generation: u64,
     pub(crate) verifier: Arc<dyn ClientCertVerifier>,
@@ -46,7 +46,7 @@ impl ClientCas {
     /// No authorities. The server does not request client certificates.
     pub fn none() -> Self {
         let verifier = WebPkiClientVerifier::no_client_auth();
-        let snapshot = Snapshot { generation: 0, verifier, pem: Arc::default() };
+        let snapshot = ClientCasSnapshot { generation: 0, verifier, pem: Arc::default() };
         Self { current: Arc::new(RwLock::new(snapshot)), required: false }
     }
 
@@ -68,19 +68,19 @@ impl ClientCas {
             return Ok(false);
         }
         let mut roots = RootCertStore::empty();
-        for (index, der) in certificates(CAS, pem)?.into_iter().enumerate() {
+        for (index, der) in parse_certificates(CAS, pem)?.into_iter().enumerate() {
             roots.add(der).map_err(|error| TlsError::Certificate {
                 what: CAS,
                 position: index + 1,
                 problem: error.to_string(),
             })?;
         }
-        let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
+        let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), crypto_provider());
         let builder = if self.required { builder } else { builder.allow_unauthenticated() };
         let verifier =
             builder.build().map_err(|error| TlsError::Pem { what: CAS, problem: error.to_string() })?;
         let mut snapshot = self.current.write();
-        *snapshot = Snapshot { generation: snapshot.generation + 1, verifier, pem: pem.into() };
+        *snapshot = ClientCasSnapshot { generation: snapshot.generation + 1, verifier, pem: pem.into() };
         Ok(true)
     }
 
@@ -89,7 +89,7 @@ impl ClientCas {
         self.snapshot().generation > 0
     }
 
-    pub(crate) fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&self) -> ClientCasSnapshot {
         self.current.read().clone()
     }
 
@@ -98,7 +98,7 @@ impl ClientCas {
     }
 }
 
-impl Snapshot {
+impl ClientCasSnapshot {
     /// The first certificate of `chain`, if it is valid at `now` and an authority signed it.
     pub(crate) fn verify(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Option<PeerCertificate> {
         let (own, others) = chain.split_first()?;

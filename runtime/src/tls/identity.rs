@@ -10,22 +10,22 @@ use rustls::sign::CertifiedKey;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::error::TlsError;
-use super::pem::{certificates, private_key};
-use super::provider::provider;
+use super::pem::{parse_certificates, private_key};
+use super::provider::crypto_provider;
 
 /// The serving certificate and its key. They can be replaced while the server runs. Clones share them.
 ///
 /// Handshakes after a replacement use the new certificate. Existing connections are not affected. Without a certificate,
 /// handshakes fail.
 #[derive(Clone, Default)]
-pub struct Identity(Arc<RwLock<Option<Served>>>);
+pub struct ServingIdentity(Arc<RwLock<Option<Served>>>);
 
 struct Served {
     key: Arc<CertifiedKey>,
     expires: Timestamp,
 }
 
-impl Identity {
+impl ServingIdentity {
     /// An identity without a certificate.
     pub fn new() -> Self {
         Self::default()
@@ -40,7 +40,7 @@ impl Identity {
     /// [`TlsError`] if certificate or key are unusable or do not belong together. The certificate then stays unchanged.
     pub fn replace(&self, chain_pem: &[u8], key_pem: &[u8]) -> Result<(), TlsError> {
         const CHAIN: &str = "serving certificate";
-        let chain = certificates(CHAIN, chain_pem)?;
+        let chain = parse_certificates(CHAIN, chain_pem)?;
         let mut expires = Timestamp::MAX;
         for (index, der) in chain.iter().enumerate() {
             let invalid =
@@ -52,7 +52,7 @@ impl Identity {
             expires = expires.min(end);
         }
         let key = private_key("private key", key_pem)?;
-        let key = provider()
+        let key = crypto_provider()
             .key_provider
             .load_private_key(key)
             .map_err(|error| TlsError::Key(error.to_string()))?;
@@ -82,13 +82,13 @@ impl Identity {
     }
 }
 
-impl ResolvesServerCert for Identity {
+impl ResolvesServerCert for ServingIdentity {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.0.read().as_ref().map(|shown| Arc::clone(&shown.key))
     }
 }
 
-impl fmt::Debug for Identity {
+impl fmt::Debug for ServingIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The output must not contain the key.
         f.debug_struct("Identity").field("expires", &self.expires()).finish_non_exhaustive()

@@ -6,13 +6,13 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use super::error::TlsError;
 
 /// All certificates in a text, at least one, in their order. Sections of other kinds are ignored.
-pub(crate) fn certificates(
+pub(crate) fn parse_certificates(
     what: &'static str,
     text: &[u8],
 ) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let found: Vec<_> = CertificateDer::pem_slice_iter(text)
         .collect::<Result<_, _>>()
-        .map_err(|error| invalid(what, &error))?;
+        .map_err(|error| invalid_pem_error(what, &error))?;
     if found.is_empty() { Err(TlsError::Missing { what, label: "CERTIFICATE" }) } else { Ok(found) }
 }
 
@@ -20,11 +20,11 @@ pub(crate) fn certificates(
 pub(crate) fn private_key(what: &'static str, text: &[u8]) -> Result<PrivateKeyDer<'static>, TlsError> {
     PrivateKeyDer::from_pem_slice(text).map_err(|error| match error {
         Error::NoItemsFound => TlsError::Missing { what, label: "PRIVATE KEY" },
-        error => invalid(what, &error),
+        error => invalid_pem_error(what, &error),
     })
 }
 
-fn invalid(what: &'static str, error: &Error) -> TlsError {
+fn invalid_pem_error(what: &'static str, error: &Error) -> TlsError {
     let problem = match error {
         Error::MissingSectionEnd { end_marker } => {
             format!("the line `-----END {}-----` is missing", String::from_utf8_lossy(end_marker).trim())

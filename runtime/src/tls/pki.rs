@@ -10,7 +10,7 @@ use rcgen::{
 use rustls::{ClientConfig, RootCertStore};
 
 use super::pem::private_key;
-use super::{certificates, provider};
+use super::{crypto_provider, parse_certificates};
 
 pub(crate) struct Ca(CertifiedIssuer<'static, KeyPair>);
 
@@ -63,19 +63,19 @@ impl Ca {
 }
 
 /// The configuration of a client that trusts the authorities in `bundle` and has the certificate `own`.
-pub(crate) fn client(bundle: &[u8], own: Option<&Leaf>, alpn: &[&[u8]]) -> Arc<ClientConfig> {
+pub(crate) fn client_tls_config(bundle: &[u8], own: Option<&Leaf>, alpn: &[&[u8]]) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
-    for der in certificates("bundle", bundle).unwrap() {
+    for der in parse_certificates("bundle", bundle).unwrap() {
         roots.add(der).unwrap();
     }
-    let builder = ClientConfig::builder_with_provider(provider())
+    let builder = ClientConfig::builder_with_provider(crypto_provider())
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots);
     let mut config = match own {
         None => builder.with_no_client_auth(),
         Some(own) => {
-            let chain = certificates("own", own.chain.as_bytes()).unwrap();
+            let chain = parse_certificates("own", own.chain.as_bytes()).unwrap();
             builder.with_client_auth_cert(chain, private_key("own", own.key.as_bytes()).unwrap()).unwrap()
         }
     };

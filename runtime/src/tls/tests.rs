@@ -2,19 +2,19 @@ use jiff::Timestamp;
 use rstest::rstest;
 
 use super::pki::Ca;
-use super::{ClientCas, Identity, TlsError};
+use super::{ClientCas, ServingIdentity, TlsError};
 
-fn identity() -> (Identity, Ca) {
+fn identity() -> (ServingIdentity, Ca) {
     let ca = Ca::new("ca");
     let leaf = ca.serving("localhost");
-    let identity = Identity::new();
+    let identity = ServingIdentity::new();
     identity.replace(leaf.chain.as_bytes(), leaf.key.as_bytes()).unwrap();
     (identity, ca)
 }
 
 #[test]
 fn an_identity_is_ready_once_it_has_a_certificate() {
-    let identity = Identity::new();
+    let identity = ServingIdentity::new();
     assert_eq!((identity.is_ready(), identity.expires()), (false, None));
     let end: Timestamp = "2031-05-06T07:08:09Z".parse().unwrap();
     let leaf = Ca::new("ca").serving_until("localhost", end);
@@ -26,7 +26,7 @@ fn an_identity_is_ready_once_it_has_a_certificate() {
 fn a_chain_expires_with_its_first_certificate() {
     let (ca, end) = (Ca::new("ca"), "2031-05-06T07:08:09Z".parse().unwrap());
     let (own, early) = (ca.serving("localhost"), ca.serving_until("x", end));
-    let identity = Identity::new();
+    let identity = ServingIdentity::new();
     identity.replace(format!("{}{}", own.chain, early.chain).as_bytes(), own.key.as_bytes()).unwrap();
     assert_eq!(identity.expires(), Some(end));
 }
@@ -72,7 +72,7 @@ fn a_key_must_exist_and_belong_to_the_certificate() {
 
 #[test]
 fn keys_are_not_in_debug_output() {
-    assert_eq!(format!("{:?}", Identity::new()), "Identity { expires: None, .. }");
+    assert_eq!(format!("{:?}", ServingIdentity::new()), "Identity { expires: None, .. }");
 }
 
 #[test]

@@ -7,18 +7,20 @@ use serde_json::Value;
 use vmpool_api::Quantity;
 use vmpool_api::diskimage::{API_VERSION, VmDiskImageGrant, WRAPPERS};
 use vmpool_api::kubevirt::{DATA_VOLUME_API_VERSION, POOL_API_VERSION};
-use vmpool_diskimage::admission::{Facts, FoundImage, Holder, HolderKind, Question};
+use vmpool_diskimage::admission::{
+    FoundImage, ReferenceHolder, ReferenceHolderKind, WrapperReview, WrapperReviewFacts,
+};
 use vmpool_diskimage::aliases::Aliases;
-use vmpool_diskimage::model::{Key, NamedSource, SourceKind};
+use vmpool_diskimage::model::{NamedSource, NamedSourceKind, ObjectKey};
 use vmpool_diskimage::read;
-use vmpool_engine::admission::{Found, Lookup, Subject};
+use vmpool_engine::admission::{LookupOutcome, LookupSubject, ObjectLookup};
 
 use crate::reads::Reader;
 
 /// The image with this key.
-pub(super) async fn image(reader: &Reader, key: &Key) -> Found<FoundImage> {
-    let lookup = Lookup {
-        subject: Subject::Image,
+pub(super) async fn read_image(reader: &Reader, key: &ObjectKey) -> LookupOutcome<FoundImage> {
+    let lookup = ObjectLookup {
+        subject: LookupSubject::Image,
         api_version: API_VERSION,
         plural: "vmdiskimages",
         namespaced: true,
@@ -26,7 +28,7 @@ pub(super) async fn image(reader: &Reader, key: &Key) -> Found<FoundImage> {
         fields: &["metadata.uid", "metadata.deletionTimestamp", "spec.diskSize"],
         reveals: true,
     };
-    reader.one(&key.namespace, lookup).await.map(|image| FoundImage {
+    reader.read_lookup(&key.namespace, lookup).await.map(|image| FoundImage {
         uid: image["metadata"]["uid"].as_str().unwrap_or_default().to_owned(),
         deleting: !image["metadata"]["deletionTimestamp"].is_null(),
         disk_size: image["spec"]["diskSize"].as_str().map(Quantity::new),
@@ -34,10 +36,10 @@ pub(super) async fn image(reader: &Reader, key: &Key) -> Found<FoundImage> {
 }
 
 /// The names of the images that a DataSource may lead to.
-pub(super) async fn images_behind(reader: &Reader, source: &Key) -> BTreeSet<Key> {
+pub(super) async fn images_behind(reader: &Reader, source: &ObjectKey) -> BTreeSet<ObjectKey> {
     let mut aliases = Aliases::default();
     let direct = read_targets(reader, source).await;
-    for next in direct.iter().filter(|target| target.kind == SourceKind::DataSource) {
+    for next in direct.iter().filter(|target| target.kind == NamedSourceKind::DataSource) {
         aliases.set(&next.key, read_targets(reader, &next.key).await);
     }
     aliases.set(source, direct);
@@ -45,9 +47,9 @@ pub(super) async fn images_behind(reader: &Reader, source: &Key) -> BTreeSet<Key
 }
 
 /// What a DataSource points to. One that cannot be read is the controllers' business.
-async fn read_targets(reader: &Reader, key: &Key) -> BTreeSet<NamedSource> {
-    let lookup = Lookup {
-        subject: Subject::Volume,
+async fn read_targets(reader: &Reader, key: &ObjectKey) -> BTreeSet<NamedSource> {
+    let lookup = ObjectLookup {
+        subject: LookupSubject::Volume,
         api_version: DATA_VOLUME_API_VERSION,
         plural: "datasources",
         namespaced: true,
@@ -55,53 +57,60 @@ async fn read_targets(reader: &Reader, key: &Key) -> BTreeSet<NamedSource> {
         fields: &["spec.source", "status.source"],
         reveals: true,
     };
-    match reader.one(&key.namespace, lookup).await {
-        Found::There(source) => read::source_targets(&key.namespace, &source),
-        Found::Absent | Found::Failed(_) => BTreeSet::new(),
+    match reader.read_lookup(&key.namespace, lookup).await {
+        LookupOutcome::There(source) => read::source_targets(&key.namespace, &source),
+        LookupOutcome::Absent | LookupOutcome::Failed(_) => BTreeSet::new(),
     }
 }
 
 /// The stored object that a new machine names as its controller, as far as it refers to images.
-pub(super) async fn read_holder(reader: &Reader, namespace: &str, holder: &Holder) -> Found<Value> {
+pub(super) async fn read_holder(
+    reader: &Reader,
+    namespace: &str,
+    holder: &ReferenceHolder,
+) -> LookupOutcome<Value> {
     let (subject, api_version, plural) = match holder.kind {
-        HolderKind::Wrapper => (Subject::Wrapper, API_VERSION, WRAPPERS),
-        HolderKind::Pool => (Subject::Pool, POOL_API_VERSION, "virtualmachinepools"),
-        HolderKind::Revision => (Subject::Revision, "apps/v1", "controllerrevisions"),
+        ReferenceHolderKind::Wrapper => (LookupSubject::Wrapper, API_VERSION, WRAPPERS),
+        ReferenceHolderKind::Pool => (LookupSubject::Pool, POOL_API_VERSION, "virtualmachinepools"),
+        ReferenceHolderKind::Revision => (LookupSubject::Revision, "apps/v1", "controllerrevisions"),
     };
     let (name, fields) = (Some(holder.name.clone()), holder.kind.fields());
-    let lookup = Lookup { subject, api_version, plural, namespaced: true, name, fields, reveals: true };
-    reader.one(namespace, lookup).await
+    let lookup = ObjectLookup { subject, api_version, plural, namespaced: true, name, fields, reveals: true };
+    reader.read_lookup(namespace, lookup).await
 }
 
 /// What a question about a wrapper needs.
 ///
 /// Grants and labels are read first. Without a permission nothing else is read, so that also the duration of the review does
 /// not depend on the image.
-pub(super) async fn facts(
+pub(super) async fn read_question_facts(
     reader: &Reader,
     namespace: &str,
-    question: &Question<'_>,
-) -> Result<Facts, String> {
-    let mut facts = Facts::default();
+    question: &WrapperReview<'_>,
+) -> Result<WrapperReviewFacts, String> {
+    let mut facts = WrapperReviewFacts::default();
     let key = &question.image;
     if question.crosses_namespaces() {
-        facts.grants = grants(reader, &key.namespace).await?;
-        facts.labels = labels(reader, namespace).await?;
+        facts.grants = read_grants(reader, &key.namespace).await?;
+        facts.labels = read_namespace_labels(reader, namespace).await?;
         if !question.is_permitted(&facts) {
             return Ok(facts);
         }
     }
-    facts.image = match image(reader, key).await {
-        Found::There(image) => Some(image),
-        Found::Absent => None,
-        Found::Failed(error) => return Err(format!("reading the image {key}: {error}")),
+    facts.image = match read_image(reader, key).await {
+        LookupOutcome::There(image) => Some(image),
+        LookupOutcome::Absent => None,
+        LookupOutcome::Failed(error) => return Err(format!("reading the image {key}: {error}")),
     };
     Ok(facts)
 }
 
-async fn grants(reader: &Reader, namespace: &str) -> Result<Vec<vmpool_diskimage::grants::Grant>, String> {
-    let lookup = Lookup {
-        subject: Subject::Grant,
+async fn read_grants(
+    reader: &Reader,
+    namespace: &str,
+) -> Result<Vec<vmpool_diskimage::grants::Grant>, String> {
+    let lookup = ObjectLookup {
+        subject: LookupSubject::Grant,
         api_version: API_VERSION,
         plural: "vmdiskimagegrants",
         namespaced: true,
@@ -109,8 +118,8 @@ async fn grants(reader: &Reader, namespace: &str) -> Result<Vec<vmpool_diskimage
         fields: &["items"],
         reveals: true,
     };
-    match reader.one(namespace, lookup).await {
-        Found::There(list) => {
+    match reader.read_lookup(namespace, lookup).await {
+        LookupOutcome::There(list) => {
             let items = list["items"].as_array().into_iter().flatten();
             // A grant that cannot be read permits nothing.
             let grants = items.filter_map(|item| {
@@ -120,16 +129,19 @@ async fn grants(reader: &Reader, namespace: &str) -> Result<Vec<vmpool_diskimage
                 VmDiskImageGrant::deserialize(&item).ok()
             });
             // References of existing objects are not reviewed again, so a grant that is being deleted permits nothing here.
-            Ok(grants.map(|grant| read::grant(&grant)).filter(|grant| grant.is_in_effect(None)).collect())
+            Ok(grants
+                .map(|grant| read::read_grant(&grant))
+                .filter(|grant| grant.is_in_effect(None))
+                .collect())
         }
-        Found::Absent => Ok(Vec::new()),
-        Found::Failed(error) => Err(format!("reading the grants of namespace {namespace}: {error}")),
+        LookupOutcome::Absent => Ok(Vec::new()),
+        LookupOutcome::Failed(error) => Err(format!("reading the grants of namespace {namespace}: {error}")),
     }
 }
 
-async fn labels(reader: &Reader, namespace: &str) -> Result<BTreeMap<String, String>, String> {
-    let lookup = Lookup {
-        subject: Subject::Namespace,
+async fn read_namespace_labels(reader: &Reader, namespace: &str) -> Result<BTreeMap<String, String>, String> {
+    let lookup = ObjectLookup {
+        subject: LookupSubject::Namespace,
         api_version: "v1",
         plural: "namespaces",
         namespaced: false,
@@ -137,9 +149,11 @@ async fn labels(reader: &Reader, namespace: &str) -> Result<BTreeMap<String, Str
         fields: &["metadata.labels"],
         reveals: true,
     };
-    match reader.one(namespace, lookup).await {
-        Found::There(object) => Ok(BTreeMap::deserialize(&object["metadata"]["labels"]).unwrap_or_default()),
-        Found::Absent => Ok(BTreeMap::new()),
-        Found::Failed(error) => Err(format!("reading the namespace {namespace}: {error}")),
+    match reader.read_lookup(namespace, lookup).await {
+        LookupOutcome::There(object) => {
+            Ok(BTreeMap::deserialize(&object["metadata"]["labels"]).unwrap_or_default())
+        }
+        LookupOutcome::Absent => Ok(BTreeMap::new()),
+        LookupOutcome::Failed(error) => Err(format!("reading the namespace {namespace}: {error}")),
     }
 }

@@ -2,7 +2,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use vmpool_runtime::testing::{ManualClock, env};
+use vmpool_runtime::testing::{ManualClock, test_env};
 
 use super::{INTERVAL, MemoryLimit, MemoryPermit, PATIENCE, UNIT};
 
@@ -12,7 +12,7 @@ fn client(last: u8) -> IpAddr {
 
 fn memory(units: usize) -> (MemoryLimit, ManualClock) {
     let clock = ManualClock::new();
-    (MemoryLimit::new(units * UNIT, env(&clock, 0)), clock)
+    (MemoryLimit::new(units * UNIT, test_env(&clock, 0)), clock)
 }
 
 /// The permit of a client that does not wait. `None` if it would.

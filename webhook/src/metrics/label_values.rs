@@ -1,6 +1,6 @@
 //! Label values. Each set is fixed.
 
-use vmpool_engine::admission::Subject;
+use vmpool_engine::admission::LookupSubject;
 use vmpool_runtime::label_values;
 
 label_values!(
@@ -122,20 +122,20 @@ impl Operation {
 
 impl Resource {
     /// The value for the subject of a lookup.
-    pub(crate) fn of(subject: Subject) -> Self {
+    pub(crate) fn of(subject: LookupSubject) -> Self {
         match subject {
-            Subject::Class => Self::Class,
-            Subject::Image => Self::Image,
-            Subject::Snapshot => Self::Snapshot,
-            Subject::Revision => Self::Revision,
-            Subject::StorageClass => Self::StorageClass,
-            Subject::Grant => Self::Grant,
-            Subject::Wrapper => Self::Wrapper,
-            Subject::Namespace => Self::Namespace,
-            Subject::Pool => Self::Pool,
-            Subject::Machine => Self::Machine,
-            Subject::Instancetype => Self::Instancetype,
-            Subject::Volume => Self::Volume,
+            LookupSubject::Class => Self::Class,
+            LookupSubject::Image => Self::Image,
+            LookupSubject::Snapshot => Self::Snapshot,
+            LookupSubject::Revision => Self::Revision,
+            LookupSubject::StorageClass => Self::StorageClass,
+            LookupSubject::Grant => Self::Grant,
+            LookupSubject::Wrapper => Self::Wrapper,
+            LookupSubject::Namespace => Self::Namespace,
+            LookupSubject::Pool => Self::Pool,
+            LookupSubject::Machine => Self::Machine,
+            LookupSubject::Instancetype => Self::Instancetype,
+            LookupSubject::Volume => Self::Volume,
         }
     }
 }

@@ -4,25 +4,25 @@ use vmpool_runtime::testing::flags::{flag_differences, help_gaps};
 
 use super::*;
 
-fn parse(arguments: &[&str]) -> Result<Options, clap::Error> {
-    Options::try_parse_from(std::iter::once("vmpool-webhook").chain(arguments.iter().copied()))
+fn parse(arguments: &[&str]) -> Result<WebhookOptions, clap::Error> {
+    WebhookOptions::try_parse_from(std::iter::once("vmpool-webhook").chain(arguments.iter().copied()))
 }
 
 #[test]
 fn the_command_line_is_well_formed() {
-    Options::command().debug_assert();
+    WebhookOptions::command().debug_assert();
 }
 
 #[test]
 fn by_default_no_user_is_exempt_and_capabilities_are_unknown() {
     let options = parse(&[]).unwrap();
-    assert_eq!(options.settings().unwrap(), Settings::default());
+    assert_eq!(options.settings().unwrap(), AdmissionSettings::default());
     assert!(options.gates.gates().is_ok());
 }
 
 #[test]
 fn help_lists_every_flag_with_its_variable_and_every_gate() {
-    assert_eq!(help_gaps(Options::command()), [""; 0]);
+    assert_eq!(help_gaps(WebhookOptions::command()), [""; 0]);
 }
 
 #[test]
@@ -38,11 +38,11 @@ fn flags_become_settings() {
     ])
     .unwrap();
     let settings = options.settings().unwrap();
-    let cluster = Cluster {
-        sdn: Known::Yes,
-        machine_cidrs: Known::No,
-        gpus: Known::No,
-        in_place_resize: Known::Unknown,
+    let cluster = ClusterCapabilities {
+        sdn: CapabilityState::Yes,
+        machine_cidrs: CapabilityState::No,
+        gpus: CapabilityState::No,
+        in_place_resize: CapabilityState::Unknown,
     };
     assert_eq!(settings.cluster, cluster);
     assert_eq!(settings.users.removal_handler.as_deref(), Some("system:serviceaccount:a:b"));
@@ -83,5 +83,5 @@ fn the_two_servers_need_different_addresses() {
 #[test]
 fn the_documentation_lists_every_flag_with_variable_and_default() {
     let page = include_str!("../../../docs/admission.md");
-    assert_eq!(flag_differences(&Options::command(), page), [""; 0]);
+    assert_eq!(flag_differences(&WebhookOptions::command(), page), [""; 0]);
 }

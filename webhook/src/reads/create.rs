@@ -3,52 +3,53 @@
 use kube::Client;
 use kube::client::Body;
 use serde_json::Value;
-use vmpool_engine::admission::{Cause, DryRun, DryRunResult};
+use vmpool_engine::admission::{DryRun, DryRunCause, DryRunResult};
 
-use super::exchange::{MAX_SIZE, body, error, send};
+use super::exchange::{MAX_SIZE, read_response_body, send_request, status_message};
 use crate::bounded_json;
 
 /// Creates the object in the collection at a path.
-pub(super) async fn create(client: &Client, dry_run: &DryRun, path: &str) -> DryRunResult {
-    validate(client, dry_run, path).await.unwrap_or_else(DryRunResult::Failed)
+pub(super) async fn send_dry_run(client: &Client, dry_run: &DryRun, path: &str) -> DryRunResult {
+    try_send_dry_run(client, dry_run, path).await.unwrap_or_else(DryRunResult::Failed)
 }
 
-async fn validate(client: &Client, dry_run: &DryRun, path: &str) -> Result<DryRunResult, String> {
+async fn try_send_dry_run(client: &Client, dry_run: &DryRun, path: &str) -> Result<DryRunResult, String> {
     let object = serde_json::to_vec(&dry_run.object).map_err(|error| error.to_string())?;
     let request = http::Request::post(format!("{path}?dryRun=All&fieldValidation=Ignore"))
         .header(http::header::CONTENT_TYPE, "application/json")
         .body(Body::from(object))
         .map_err(|error| error.to_string())?;
-    let response = send(client, request).await?;
+    let response = send_request(client, request).await?;
     let code = response.status();
     // The object is valid, or its kind does not exist.
     if code.is_success() || code == http::StatusCode::NOT_FOUND {
         return Ok(DryRunResult::Accepted);
     }
-    let body = body(response, MAX_SIZE).await?;
-    let status = bounded_json::read(&body, &["reason", "message", "details.causes"], MAX_SIZE);
-    Ok(result(code, &status.unwrap_or_default()))
+    let body = read_response_body(response, MAX_SIZE).await?;
+    let status =
+        bounded_json::decode_selected_fields(&body, &["reason", "message", "details.causes"], MAX_SIZE);
+    Ok(rejected_dry_run_result(code, &status.unwrap_or_default()))
 }
 
 /// The result of a rejected request.
-fn result(code: http::StatusCode, status: &Value) -> DryRunResult {
+fn rejected_dry_run_result(code: http::StatusCode, status: &Value) -> DryRunResult {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     match text(&status["reason"]).as_str() {
         // The API server looks for an object with the name after it has validated the new one.
         "AlreadyExists" => DryRunResult::Accepted,
         "Invalid" => {
             let causes = status["details"]["causes"].as_array().map(Vec::as_slice).unwrap_or_default();
-            let mut causes: Vec<Cause> = causes
+            let mut causes: Vec<DryRunCause> = causes
                 .iter()
-                .map(|cause| Cause { field: text(&cause["field"]), message: text(&cause["message"]) })
+                .map(|cause| DryRunCause { field: text(&cause["field"]), message: text(&cause["message"]) })
                 .collect();
             if causes.is_empty() {
-                causes.push(Cause { field: String::new(), message: text(&status["message"]) });
+                causes.push(DryRunCause { field: String::new(), message: text(&status["message"]) });
             }
             DryRunResult::Invalid(causes)
         }
         // For example an exhausted quota, or a missing permission of the webhook: the pool may still be valid.
-        _ => DryRunResult::Failed(error(code, status)),
+        _ => DryRunResult::Failed(status_message(code, status)),
     }
 }
 
@@ -61,7 +62,7 @@ mod tests {
     use super::*;
 
     fn invalid(field: &str, message: &str) -> DryRunResult {
-        DryRunResult::Invalid(vec![Cause { field: field.to_owned(), message: message.to_owned() }])
+        DryRunResult::Invalid(vec![DryRunCause { field: field.to_owned(), message: message.to_owned() }])
     }
 
     #[rstest]
@@ -79,6 +80,6 @@ mod tests {
         500, Value::Null, DryRunResult::Failed("the API server returned 500 Internal Server Error".into())
     )]
     fn a_rejected_request_is(#[case] code: u16, #[case] status: Value, #[case] expected: DryRunResult) {
-        assert_eq!(result(StatusCode::from_u16(code).unwrap(), &status), expected);
+        assert_eq!(rejected_dry_run_result(StatusCode::from_u16(code).unwrap(), &status), expected);
     }
 }

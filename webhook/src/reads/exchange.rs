@@ -14,7 +14,7 @@ pub(super) const MAX_SIZE: usize = 2 << 20;
 ///
 /// # Errors
 /// There is none.
-pub(super) async fn send(client: &Client, request: Request<Body>) -> Result<Response<Body>, String> {
+pub(super) async fn send_request(client: &Client, request: Request<Body>) -> Result<Response<Body>, String> {
     client.send(request).await.map_err(|error| telemetry::with_causes(&error))
 }
 
@@ -22,14 +22,17 @@ pub(super) async fn send(client: &Client, request: Request<Body>) -> Result<Resp
 ///
 /// # Errors
 /// It is larger than `limit`, or incomplete.
-pub(super) async fn body(response: Response<Body>, limit: usize) -> Result<axum::body::Bytes, String> {
+pub(super) async fn read_response_body(
+    response: Response<Body>,
+    limit: usize,
+) -> Result<axum::body::Bytes, String> {
     let body =
         Limited::new(response.into_body(), limit).collect().await.map_err(|error| error.to_string())?;
     Ok(body.to_bytes())
 }
 
 /// What a response with this code and status says.
-pub(super) fn error(code: StatusCode, status: &Value) -> String {
+pub(super) fn status_message(code: StatusCode, status: &Value) -> String {
     let message = status["message"].as_str().filter(|message| !message.is_empty());
     message.map_or_else(|| format!("the API server returned {code}"), str::to_owned)
 }

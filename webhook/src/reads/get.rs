@@ -2,9 +2,9 @@
 
 use kube::Client;
 use serde_json::Value;
-use vmpool_engine::admission::Found;
+use vmpool_engine::admission::LookupOutcome;
 
-use super::exchange::{MAX_SIZE, body, error, send};
+use super::exchange::{MAX_SIZE, read_response_body, send_request, status_message};
 use crate::bounded_json;
 
 /// The maximum size of a list in bytes, as text and in memory.
@@ -12,7 +12,7 @@ const MAX_SIZE_OF_LIST: usize = 8 << 20;
 
 /// What is decoded of a response.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Selection<'a> {
+pub(super) struct FieldSelection<'a> {
     /// Paths of fields.
     pub(super) fields: &'a [&'a str],
     /// Whether it is a list of objects.
@@ -20,24 +20,35 @@ pub(super) struct Selection<'a> {
 }
 
 /// Reads the object at a path.
-pub(super) async fn get(client: &Client, selection: Selection<'_>, path: &str) -> Found<Value> {
-    read(client, selection, path).await.unwrap_or_else(Found::Failed)
+pub(super) async fn get_object(
+    client: &Client,
+    selection: FieldSelection<'_>,
+    path: &str,
+) -> LookupOutcome<Value> {
+    try_get_object(client, selection, path).await.unwrap_or_else(LookupOutcome::Failed)
 }
 
-async fn read(client: &Client, selection: Selection<'_>, path: &str) -> Result<Found<Value>, String> {
+async fn try_get_object(
+    client: &Client,
+    selection: FieldSelection<'_>,
+    path: &str,
+) -> Result<LookupOutcome<Value>, String> {
     let limit = if selection.is_list { MAX_SIZE_OF_LIST } else { MAX_SIZE };
     let request =
         http::Request::get(path).body(kube::client::Body::empty()).map_err(|error| error.to_string())?;
-    let response = send(client, request).await?;
+    let response = send_request(client, request).await?;
     let status = response.status();
-    let body = body(response, limit).await?;
+    let body = read_response_body(response, limit).await?;
     if status == http::StatusCode::NOT_FOUND {
-        Ok(Found::Absent)
+        Ok(LookupOutcome::Absent)
     } else if status.is_success() {
-        let value = bounded_json::read(&body, selection.fields, limit)
+        let value = bounded_json::decode_selected_fields(&body, selection.fields, limit)
             .map_err(|error| format!("decoding the response: {error}"))?;
-        Ok(Found::There(value))
+        Ok(LookupOutcome::There(value))
     } else {
-        Err(error(status, &bounded_json::read(&body, &["message"], limit).unwrap_or_default()))
+        Err(status_message(
+            status,
+            &bounded_json::decode_selected_fields(&body, &["message"], limit).unwrap_or_default(),
+        ))
     }
 }

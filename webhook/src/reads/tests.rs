@@ -1,6 +1,6 @@
 use rstest::rstest;
 
-use super::path;
+use super::resource_path;
 
 #[rstest]
 #[case::cluster_scoped(None, Some("small"), Some("/apis/a/v1/things/small"))]
@@ -20,11 +20,11 @@ fn names_cannot_change_the_path(
     #[case] name: Option<&str>,
     #[case] expected: Option<&str>,
 ) {
-    assert_eq!(path("a/v1", namespace, "things", name).as_deref(), expected);
+    assert_eq!(resource_path("a/v1", namespace, "things", name).as_deref(), expected);
 }
 
 #[test]
 fn names_have_a_maximum_length() {
-    assert!(path("a/v1", None, "things", Some(&"a".repeat(253))).is_some());
-    assert!(path("a/v1", None, "things", Some(&"a".repeat(254))).is_none());
+    assert!(resource_path("a/v1", None, "things", Some(&"a".repeat(253))).is_some());
+    assert!(resource_path("a/v1", None, "things", Some(&"a".repeat(254))).is_none());
 }

@@ -5,41 +5,41 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
-use super::request::Request;
+use super::request::ReviewRequest;
 use crate::bounded_json::Fields;
 
 /// A decoded review.
 #[derive(Debug, Default)]
-pub(super) struct Review {
+pub(super) struct ReviewEnvelope {
     pub(super) api_version: String,
     pub(super) kind: String,
-    pub(super) request: Option<Request>,
+    pub(super) request: Option<ReviewRequest>,
 }
 
-/// Decodes a [`Review`], with these fields of `object` and `oldObject`.
+/// Decodes a [`ReviewEnvelope`], with these fields of `object` and `oldObject`.
 pub(super) struct ReviewSeed<'a>(pub(super) [Fields<'a>; 2]);
 
 /// Decodes the request of a review, which may be missing.
 struct RequestSeed<'a>([Fields<'a>; 2]);
 
 impl<'de> DeserializeSeed<'de> for ReviewSeed<'_> {
-    type Value = Review;
+    type Value = ReviewEnvelope;
 
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Review, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<ReviewEnvelope, D::Error> {
         json.deserialize_map(self)
     }
 }
 
 impl<'de> Visitor<'de> for ReviewSeed<'_> {
-    type Value = Review;
+    type Value = ReviewEnvelope;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an AdmissionReview")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Review, A::Error> {
-        let mut review = Review::default();
-        let mut seen = Seen::default();
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ReviewEnvelope, A::Error> {
+        let mut review = ReviewEnvelope::default();
+        let mut seen = DecodedFields::default();
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "apiVersion" => review.api_version = seen.once("apiVersion", &mut map)?,
@@ -56,36 +56,36 @@ impl<'de> Visitor<'de> for ReviewSeed<'_> {
 }
 
 impl<'de> DeserializeSeed<'de> for RequestSeed<'_> {
-    type Value = Option<Request>;
+    type Value = Option<ReviewRequest>;
 
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Option<Request>, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Option<ReviewRequest>, D::Error> {
         json.deserialize_option(self)
     }
 }
 
 impl<'de> Visitor<'de> for RequestSeed<'_> {
-    type Value = Option<Request>;
+    type Value = Option<ReviewRequest>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the request of an AdmissionReview")
     }
 
-    fn visit_none<E>(self) -> Result<Option<Request>, E> {
+    fn visit_none<E>(self) -> Result<Option<ReviewRequest>, E> {
         Ok(None)
     }
 
-    fn visit_unit<E>(self) -> Result<Option<Request>, E> {
+    fn visit_unit<E>(self) -> Result<Option<ReviewRequest>, E> {
         Ok(None)
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, json: D) -> Result<Option<Request>, D::Error> {
+    fn visit_some<D: Deserializer<'de>>(self, json: D) -> Result<Option<ReviewRequest>, D::Error> {
         json.deserialize_map(self)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Option<Request>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Option<ReviewRequest>, A::Error> {
         let Self([object, old_object]) = self;
-        let mut request = Request::default();
-        let mut seen = Seen::default();
+        let mut request = ReviewRequest::default();
+        let mut seen = DecodedFields::default();
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "uid" => request.uid = seen.once("uid", &mut map)?,
@@ -105,9 +105,9 @@ impl<'de> Visitor<'de> for RequestSeed<'_> {
 
 /// The fields that were decoded.
 #[derive(Default)]
-struct Seen(Vec<&'static str>);
+struct DecodedFields(Vec<&'static str>);
 
-impl Seen {
+impl DecodedFields {
     fn add<E: Error>(&mut self, field: &'static str) -> Result<(), E> {
         if self.0.contains(&field) {
             return Err(E::duplicate_field(field));

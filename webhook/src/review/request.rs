@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// The request of a review. Missing fields are empty.
 #[derive(Debug, Default)]
-pub(crate) struct Request {
+pub(crate) struct ReviewRequest {
     /// Identifies the request in the response.
     pub(crate) uid: String,
     pub(crate) operation: String,
@@ -28,7 +28,7 @@ pub(crate) struct UserInfo {
     pub(crate) username: String,
 }
 
-impl Request {
+impl ReviewRequest {
     /// The first string that is longer than in any review of kube-apiserver, and its maximum length in bytes.
     pub(super) fn too_long(&self) -> Option<(&'static str, usize)> {
         let strings = [

@@ -75,7 +75,7 @@ async fn start(gate: bool) -> Program {
     let stop = CancellationToken::new();
     let task = env.spawn("webhook", {
         let (env, stop) = (env.clone(), stop.clone());
-        async move { run(Options::parse_from(flags), env, stop).await.unwrap() }
+        async move { run_webhook(WebhookOptions::parse_from(flags), env, stop).await.unwrap() }
     });
     let mut config = Config::new(format!("https://127.0.0.1:{port}").parse().unwrap());
     config.root_cert = Some(vec![authority]);

@@ -2,7 +2,7 @@ use clap::Parser;
 
 use super::*;
 
-fn options(flags: &[&str]) -> Options {
+fn options(flags: &[&str]) -> WebhookOptions {
     let always = [
         "vmpool-webhook",
         "--health-address=127.0.0.1:0",
@@ -11,20 +11,20 @@ fn options(flags: &[&str]) -> Options {
         "--tls-dns-names=localhost",
         "--kubeconfig=/nonexistent/kubeconfig",
     ];
-    Options::parse_from(always.iter().chain(flags))
+    WebhookOptions::parse_from(always.iter().chain(flags))
 }
 
 /// Runs the program with a stop token that is already cancelled.
-async fn outcome(flags: &[&str]) -> Result<(), RunError> {
+async fn outcome(flags: &[&str]) -> Result<(), WebhookRunError> {
     let stop = CancellationToken::new();
     stop.cancel();
-    run(options(flags), Env::system(), stop).await
+    run_webhook(options(flags), Env::system(), stop).await
 }
 
 #[tokio::test]
 async fn without_a_connection_to_the_api_server_it_does_not_start() {
     let error = outcome(&["--feature-gates=VirtualMachinePool=true"]).await.unwrap_err();
-    assert!(matches!(error, RunError::Serve(ServeError::Connect(_))), "{error}");
+    assert!(matches!(error, WebhookRunError::Serve(ServeError::Connect(_))), "{error}");
     assert!(telemetry::with_causes(&error).contains("/nonexistent/kubeconfig"), "{error}");
 }
 

@@ -6,8 +6,10 @@ use std::path::PathBuf;
 
 use serde::Deserialize as _;
 use vmpool_api::crds::POOL_CRD;
-use vmpool_engine::admission::{Found, Outcome, Request, Verdict};
-use vmpool_platforms::dvp::admission::{Evaluation, Facts, Revision, Rule, begin};
+use vmpool_engine::admission::{AdmissionDecision, AdmissionVerdict, LookupOutcome, PoolRequest};
+use vmpool_platforms::dvp::admission::{
+    DvpAdmissionFacts, DvpEvaluation, Rule, StoredRevisionFacts, evaluate_request,
+};
 
 use super::*;
 
@@ -116,16 +118,17 @@ fn samples(kind: &str) -> Vec<(String, Option<String>, Vec<Value>)> {
 }
 
 /// The verdict for the last state. The state before it is the old object, if it belongs to the same pool.
-fn verdict(states: &[Value]) -> Verdict {
-    let settings = Settings::default();
+fn verdict(states: &[Value]) -> AdmissionVerdict {
+    let settings = AdmissionSettings::default();
     let new = states.last().expect("a sample has a pool");
     let old = states.iter().rev().nth(1).filter(|old| old["metadata"]["name"] == new["metadata"]["name"]);
-    match begin(&settings, Request { user: "alice", old, new }) {
-        Evaluation::Decided(verdict) => verdict,
+    match evaluate_request(&settings, PoolRequest { user: "alice", old, new }) {
+        DvpEvaluation::Decided(verdict) => verdict,
         // The CRD cannot check whether a revision exists, so every revision that a sample names exists.
-        Evaluation::NeedsFacts(look) => {
-            look.finish(&Facts { revisions: vec![Found::There(Revision::default())], ..Facts::default() })
-        }
+        DvpEvaluation::NeedsFacts(look) => look.finish(&DvpAdmissionFacts {
+            revisions: vec![LookupOutcome::There(StoredRevisionFacts::default())],
+            ..DvpAdmissionFacts::default()
+        }),
     }
 }
 
@@ -134,7 +137,7 @@ fn the_rules_accept_all_samples_that_the_crd_accepts() {
     let samples = samples("accepted");
     assert!(samples.len() >= 10);
     for (name, _, states) in samples {
-        assert_eq!(verdict(&states).outcome, Outcome::Allowed, "{name}");
+        assert_eq!(verdict(&states).outcome, AdmissionDecision::Allowed, "{name}");
     }
 }
 
@@ -147,13 +150,15 @@ fn a_rule_refuses_each_sample_that_a_validation_refuses() {
         let rules =
             EQUIVALENTS.iter().find(|(begin, _)| begin.starts_with(reason) || reason.starts_with(begin));
         match (verdict(states).outcome, rules) {
-            (Outcome::Refused(refusal), Some((_, rules))) => {
+            (AdmissionDecision::Refused(refusal), Some((_, rules))) => {
                 let broken = refusal.first().rule;
                 assert!(rules.iter().any(|rule| broken == *rule), "{name}: {refusal}");
             }
-            (Outcome::Refused(_), None) => {}
-            (Outcome::Allowed, _) => drop(by_schema.insert(name.as_str())),
-            (Outcome::Malformed(reason) | Outcome::Undecided(reason), _) => panic!("{name}: {reason}"),
+            (AdmissionDecision::Refused(_), None) => {}
+            (AdmissionDecision::Allowed, _) => drop(by_schema.insert(name.as_str())),
+            (AdmissionDecision::Malformed(reason) | AdmissionDecision::Undecided(reason), _) => {
+                panic!("{name}: {reason}")
+            }
         }
     }
     assert_eq!(by_schema, SCHEMA.iter().copied().collect());

@@ -1,7 +1,7 @@
 //! The webhooks for images, wrappers and grants.
 
 use rstest::rstest;
-use vmpool_diskimage::admission::{Rule, Severity};
+use vmpool_diskimage::admission::{FindingSeverity, ImageRule};
 use vmpool_diskimage::source::SourceUrl;
 
 use super::*;
@@ -13,10 +13,10 @@ impl World {
     /// A webhook that reviews images.
     fn of_images(callers: Callers, allowed: &[&str]) -> Self {
         let clock = ManualClock::new();
-        let (server, metrics) = (Server::default(), Metrics::new());
+        let (server, metrics) = (Server::default(), WebhookMetrics::new());
         let allowed = allowed.iter().map(|url| SourceUrl::parse(url).unwrap()).collect();
-        let state = State::new(Vec::new(), server.client(), metrics.clone(), env(&clock, 0));
-        let router = router(&state.accepting(callers).with_images(allowed));
+        let state = ReviewState::new(Vec::new(), server.client(), metrics.clone(), test_env(&clock, 0));
+        let router = webhook_router(&state.accepting(callers).with_images(allowed));
         let world = Self { server, metrics, clock, router, certificate: Some(API_SERVER) };
         world.store(
             "/api/v1/namespaces/team-a",
@@ -283,11 +283,11 @@ async fn a_failed_read_is_an_error_and_no_permission() {
 fn the_documentation_lists_the_rules() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/disk-images.md");
     let page = std::fs::read_to_string(path).unwrap();
-    for rule in Rule::ALL {
+    for rule in ImageRule::ALL {
         let effect = match rule.severity() {
-            Severity::Invalid => "refused",
-            Severity::Forbidden => "forbidden",
-            Severity::Warning => "warning",
+            FindingSeverity::Invalid => "refused",
+            FindingSeverity::Forbidden => "forbidden",
+            FindingSeverity::Warning => "warning",
         };
         let row = format!("| {} | {} | {effect} |", rule.id(), rule.text());
         assert!(page.contains(&row), "no row {row}");

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::*;
-use crate::{MAX_LENGTH, closed};
+use crate::{MAX_LENGTH, empty_router};
 
 #[rstest]
 #[case::get(Method::GET)]
@@ -109,7 +109,7 @@ async fn with_the_gate_off_no_path_exists() {
     for path in [POOL_PATH, SCALE_PATH, "/"] {
         let body = Body::from(review("CREATE", "", &Value::Null, &pool()).to_string());
         let request = Request::post(path).header("content-type", "application/json").body(body).unwrap();
-        assert_eq!(closed().oneshot(request).await.unwrap().status(), StatusCode::NOT_FOUND);
+        assert_eq!(empty_router().oneshot(request).await.unwrap().status(), StatusCode::NOT_FOUND);
     }
     assert_eq!(World::new().post("/validate", "").await.0, StatusCode::NOT_FOUND);
 }

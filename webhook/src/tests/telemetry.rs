@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::json;
-use vmpool_runtime::metrics::Kind;
+use vmpool_runtime::metrics::MetricKind;
 use vmpool_runtime::testing::Recording;
 
 use super::*;
@@ -54,23 +54,24 @@ async fn requests_do_not_add_series() {
 
 #[test]
 fn metric_names_contain_kind_and_unit() {
-    let metrics = Metrics::new();
+    let metrics = WebhookMetrics::new();
     let mut names = BTreeSet::new();
     for metric in metrics.catalogue() {
         let name = metric.name;
         assert!(names.insert(name), "{name} is registered twice");
         assert!(name.starts_with("vmpool_") || name.starts_with("process_"), "{name}");
-        assert_eq!(name.ends_with("_total"), metric.kind == Kind::Counter, "{name}");
+        assert_eq!(name.ends_with("_total"), metric.kind == MetricKind::Counter, "{name}");
         assert!(!metric.help.ends_with('.') && metric.help.starts_with(char::is_uppercase), "{name}");
     }
 }
 
 #[test]
 fn the_documentation_lists_every_metric() {
-    let (page, part) = (include_str!("../../../docs/metrics.md"), crate::metrics::reference::part());
+    let (page, part) =
+        (include_str!("../../../docs/metrics.md"), crate::metrics::reference::metrics_reference());
     assert!(page.contains(&part), "docs/metrics.md is out of date: run `cargo xtask generate`");
     // Other parts of the page contain the metrics that all programs have.
-    for metric in Metrics::new().catalogue() {
+    for metric in WebhookMetrics::new().catalogue() {
         assert!(page.contains(&format!("| `{}` | {} |", metric.name, metric.kind)), "{}", metric.name);
     }
 }

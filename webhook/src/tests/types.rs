@@ -13,9 +13,9 @@ impl World {
     /// A webhook that reviews instance types.
     fn of_types(callers: Callers) -> Self {
         let clock = ManualClock::new();
-        let (server, metrics) = (Server::default(), Metrics::new());
-        let state = State::new(Vec::new(), server.client(), metrics.clone(), env(&clock, 0));
-        let router = router(&state.accepting(callers).with_types());
+        let (server, metrics) = (Server::default(), WebhookMetrics::new());
+        let state = ReviewState::new(Vec::new(), server.client(), metrics.clone(), test_env(&clock, 0));
+        let router = webhook_router(&state.accepting(callers).with_types());
         Self { server, metrics, clock, router, certificate: Some(API_SERVER) }
     }
 

@@ -2,7 +2,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use rstest::rstest;
 
-use super::{find, is_true, pool};
+use super::{find_condition, is_true, pool};
 
 fn available(status: &str) -> Condition {
     Condition {
@@ -28,6 +28,6 @@ fn only_the_status_true_is_true(#[case] status: Option<&str>, #[case] expected: 
 #[test]
 fn a_condition_is_found_by_its_type() {
     let conditions = [available("False")];
-    assert_eq!(find(&conditions, pool::AVAILABLE), conditions.first());
-    assert_eq!(find(&conditions, pool::PROGRESSING), None);
+    assert_eq!(find_condition(&conditions, pool::AVAILABLE), conditions.first());
+    assert_eq!(find_condition(&conditions, pool::PROGRESSING), None);
 }

@@ -22,7 +22,7 @@ async fn a_claim_protects_the_oldest_machine_and_its_repetition_renews_it() {
     assert_eq!((machine(&first), &first.body["id"]), ("web-0".to_owned(), &json!("job-1")));
     assert_eq!(first.body["machine"]["addresses"], json!(["10.0.0.0"]));
     assert_eq!(first.body["kind"], "VirtualMachinePoolClaim");
-    let annotations = |world: &crate::testing::World| {
+    let annotations = |world: &crate::testing::ApiServerWorld| {
         world.server.store(|store| store.machine("web-0").unwrap()["metadata"]["annotations"].clone())
     };
     let written = annotations(&world);
@@ -214,7 +214,7 @@ async fn an_invalid_body_is_refused(#[case] request: Value, #[case] text: &str) 
     assert!(answer.body["message"].as_str().unwrap().contains(text), "{}", answer.body);
 }
 
-fn then(answer: &crate::testing::Answer, then: &str) -> Value {
+fn then(answer: &crate::testing::TestResponse, then: &str) -> Value {
     json!({ "id": answer.body["id"], "machineUID": answer.body["machine"]["uid"], "then": then })
 }
 

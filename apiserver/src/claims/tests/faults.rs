@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 use vmpool_engine::protection::CLAIM;
 
 use super::{assert_refused, body, claim, claimed, machine, release, running, send};
-use crate::testing::{Fault, MERGE_PATCH, Verb, World};
+use crate::testing::{ApiServerWorld, MERGE_PATCH, RequestFault, Verb};
 
 #[tokio::test]
 async fn a_lost_response_does_not_take_a_second_machine() {
-    for fault in [Fault::ResponseLost, Fault::Unreachable] {
+    for fault in [RequestFault::ResponseLost, RequestFault::Unreachable] {
         let world = running(1, 3);
         let mut fault = Some(fault);
         world.server.intercept(move |call, _| {
             let is_claim = call.is(MERGE_PATCH, "virtualmachines");
-            fault.take_if(|_| is_claim).unwrap_or(Fault::None)
+            fault.take_if(|_| is_claim).unwrap_or(RequestFault::None)
         });
         let answer = claim(&world, &world.process(1), body("job-1")).await;
         assert_eq!((answer.code.as_u16(), machine(&answer)), (201, "web-0".to_owned()));
@@ -34,7 +34,7 @@ async fn a_claim_outlasts_slow_webhooks() {
         let world = running(1, 3);
         world.server.intercept(move |call, _| {
             let is_claim = call.is(MERGE_PATCH, "virtualmachines");
-            if is_claim { Fault::Slow(Duration::from_secs(seconds)) } else { Fault::None }
+            if is_claim { RequestFault::Slow(Duration::from_secs(seconds)) } else { RequestFault::None }
         });
         let answer = claim(&world, &world.process(1), body("job-1")).await;
         assert_eq!((answer.code.as_u16(), machine(&answer)), (201, "web-0".to_owned()));
@@ -50,20 +50,20 @@ async fn a_machine_that_changes_is_left_to_the_other_client() {
         if call.is(MERGE_PATCH, "virtualmachines") && std::mem::take(&mut once) {
             store.edit_machine("web-0", |machine| machine["metadata"]["labels"]["edited"] = json!("yes"));
         }
-        Fault::None
+        RequestFault::None
     });
     assert_eq!(machine(&claim(&world, &world.process(1), body("job-1")).await), "web-1");
 }
 
 #[tokio::test]
 async fn a_claim_of_a_killed_process_is_found_by_its_id() {
-    for fault in [Fault::KilledBefore, Fault::KilledAfter] {
+    for fault in [RequestFault::KilledBefore, RequestFault::KilledAfter] {
         let world = running(1, 3);
         let process = world.process(1);
         let mut fault = Some(fault);
         world.server.intercept(move |call, _| {
             let is_claim = call.is(MERGE_PATCH, "virtualmachines");
-            fault.take_if(|_| is_claim).unwrap_or(Fault::None)
+            fault.take_if(|_| is_claim).unwrap_or(RequestFault::None)
         });
         let victim = process.clone();
         world.server.on_kill(move || victim.kill());
@@ -77,7 +77,7 @@ async fn a_claim_of_a_killed_process_is_found_by_its_id() {
 }
 
 /// Another client changes `web-0` before each of this number of patches of the machine.
-fn change_before_patches(world: &World, patches: usize) {
+fn change_before_patches(world: &ApiServerWorld, patches: usize) {
     let mut left = patches;
     world.server.intercept(move |call, store| {
         if call.is(MERGE_PATCH, "virtualmachines") && left > 0 {
@@ -86,7 +86,7 @@ fn change_before_patches(world: &World, patches: usize) {
                 machine["metadata"]["labels"]["edit"] = json!(left.to_string());
             });
         }
-        Fault::None
+        RequestFault::None
     });
 }
 
@@ -155,7 +155,7 @@ async fn a_release_of_a_machine_that_other_clients_keep_changing_succeeds(#[case
                 machine["metadata"]["labels"]["edit"] = json!(left.to_string());
             });
         }
-        Fault::None
+        RequestFault::None
     });
     let request = json!({ "id": "job-1", "machineUID": uid, "then": then });
     let answer = release(&world, &process, request).await;
@@ -191,7 +191,7 @@ async fn of_several_claims_with_one_id_one_stays() {
 #[tokio::test]
 async fn a_pool_that_is_gone_or_being_deleted_has_no_claims() {
     let world = running(1, 1);
-    world.server.store(crate::testing::Store::delete_pool);
+    world.server.store(crate::testing::FaultyServerStore::delete_pool);
     assert_refused(&claim(&world, &world.process(1), body("job-1")).await, 404, "NotFound");
 }
 
@@ -218,7 +218,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 
 /// Each machine has at most one claim by construction. So each confirmed claim must be the only one of its id, and no two
 /// callers may have been told the same machine.
-fn check(world: &World, told: &[(String, String)]) {
+fn check(world: &ApiServerWorld, told: &[(String, String)]) {
     let machines: BTreeSet<&String> = told.iter().map(|(_, machine)| machine).collect();
     assert_eq!(machines.len(), told.len(), "two callers got one machine: {told:?}");
     world.server.store(|store| {
@@ -243,15 +243,15 @@ proptest! {
             let victim = processes[0].clone();
             world.server.on_kill(move || victim.kill());
             world.server.intercept(move |_, store| match events.next().unwrap_or(Event::None) {
-                Event::None => Fault::None,
-                Event::Lost => Fault::ResponseLost,
-                Event::Unreachable => Fault::Unreachable,
+                Event::None => RequestFault::None,
+                Event::Lost => RequestFault::ResponseLost,
+                Event::Unreachable => RequestFault::Unreachable,
                 Event::Touch(which) => {
                     let name = format!("web-{which}");
                     store.edit_machine(&name, |machine| machine["metadata"]["labels"]["touched"] = json!("x"));
-                    Fault::None
+                    RequestFault::None
                 }
-                Event::Kill => Fault::KilledAfter,
+                Event::Kill => RequestFault::KilledAfter,
             });
             let requests: Vec<_> = (0..callers).map(|number| body(&format!("job-{number}"))).collect();
             let calls = requests.iter().enumerate().map(|(number, body)| {
@@ -259,7 +259,7 @@ proptest! {
             });
             let answers = world.through(join_all(calls)).await;
             world.server.clear_faults();
-            let told = |answers: &[Option<crate::testing::Answer>]| -> Vec<(String, String)> {
+            let told = |answers: &[Option<crate::testing::TestResponse>]| -> Vec<(String, String)> {
                 let named = answers.iter().enumerate().filter_map(|(number, answer)| {
                     let answer = answer.as_ref().filter(|answer| answer.code.as_u16() < 300)?;
                     Some((format!("job-{number}"), machine(answer)))

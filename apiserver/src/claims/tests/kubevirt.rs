@@ -4,7 +4,9 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{assert_refused, body, machine};
-use crate::testing::{Answer, Fault, NAMESPACE, Process, Verb, World, ask};
+use crate::testing::{
+    ApiServerProcess, ApiServerWorld, NAMESPACE, RequestFault, TestResponse, Verb, request_as_alice,
+};
 
 const POOLS: &str = "virtualmachinepools.pool.kubevirt.io";
 const MACHINES: &str = "virtualmachines.kubevirt.io";
@@ -20,7 +22,7 @@ fn template(strategy: &str) -> Value {
 /// A pool `web` at generation 4. Its template is that of revision `web-1`, which the user restored; the one of `web-2` is
 /// another one, and `web-4` was stored for a change of the replicas. Each machine, the oldest first, has a revision in its
 /// spec, and one in its instance.
-fn pool(world: &World, machines: &[(&str, &str)]) {
+fn pool(world: &ApiServerWorld, machines: &[(&str, &str)]) {
     world.server.store(|store| {
         let model = store.model();
         let metadata = json!({ "name": "web", "namespace": NAMESPACE, "generation": 4 });
@@ -56,7 +58,7 @@ fn pool(world: &World, machines: &[(&str, &str)]) {
 }
 
 /// What the controller says of the pool.
-fn status(world: &World, updated: usize, replicas: usize) {
+fn status(world: &ApiServerWorld, updated: usize, replicas: usize) {
     world.server.store(|store| {
         let set = |pool: &mut Value| {
             let generation = pool["metadata"]["generation"].clone();
@@ -68,17 +70,22 @@ fn status(world: &World, updated: usize, replicas: usize) {
     });
 }
 
-async fn post(world: &World, process: &Process, subresource: &str, body: &Value) -> Answer {
+async fn post(
+    world: &ApiServerWorld,
+    process: &ApiServerProcess,
+    subresource: &str,
+    body: &Value,
+) -> TestResponse {
     let group = "kubevirt.subresources.vmpool.dev/v1alpha1";
     let path = format!("/apis/{group}/namespaces/{NAMESPACE}/virtualmachinepools/web/{subresource}");
-    world.through(process.call(ask("POST", &path, &body.to_string()))).await.unwrap()
+    world.through(process.call(request_as_alice("POST", &path, &body.to_string()))).await.unwrap()
 }
 
-async fn claim(world: &World, process: &Process, id: &str) -> Answer {
+async fn claim(world: &ApiServerWorld, process: &ApiServerProcess, id: &str) -> TestResponse {
     post(world, process, "claim", &body(id)).await
 }
 
-async fn order(world: &World, process: &Process, machines: usize) -> Vec<String> {
+async fn order(world: &ApiServerWorld, process: &ApiServerProcess, machines: usize) -> Vec<String> {
     let mut names = Vec::new();
     for id in 0..machines {
         names.push(machine(&claim(world, process, &format!("job-{id}")).await));
@@ -88,7 +95,7 @@ async fn order(world: &World, process: &Process, machines: usize) -> Vec<String>
 
 #[tokio::test]
 async fn a_machine_whose_guest_has_the_current_template_is_claimed_first() {
-    let world = World::new(1);
+    let world = ApiServerWorld::new(1);
     // The template of web-0 is updated and not in effect yet. Names do not tell which revision is current.
     pool(&world, &[("web-4", "web-2"), ("web-2", "web-2"), ("web-1", "web-1"), ("web-4", "web-4")]);
     status(&world, 2, 4);
@@ -98,14 +105,14 @@ async fn a_machine_whose_guest_has_the_current_template_is_claimed_first() {
 
 #[tokio::test]
 async fn without_the_fields_of_vmpool_in_the_status_the_revisions_are_read() {
-    let world = World::new(1);
+    let world = ApiServerWorld::new(1);
     pool(&world, &[("web-2", "web-2"), ("web-1", "web-1")]);
     assert_eq!(order(&world, &world.process(1), 2).await, ["web-1", "web-0"]);
 }
 
 #[tokio::test]
 async fn a_revision_of_another_pool_is_not_current() {
-    let world = World::new(1);
+    let world = ApiServerWorld::new(1);
     pool(&world, &[("web-1", "web-1"), ("web-4", "web-4")]);
     world.server.store(|store| {
         let set = |revision: &mut Value| revision["metadata"]["ownerReferences"][0]["uid"] = json!("another");
@@ -116,7 +123,7 @@ async fn a_revision_of_another_pool_is_not_current() {
 
 #[tokio::test]
 async fn while_all_guests_have_the_current_template_a_claim_reads_neither_instances_nor_revisions() {
-    let world = World::new(1);
+    let world = ApiServerWorld::new(1);
     pool(&world, &[("web-1", "web-1"), ("web-4", "web-4")]);
     status(&world, 2, 2);
     let process = world.process(1);
@@ -136,11 +143,11 @@ async fn without_the_right_to_read_them_the_oldest_machine_is_claimed(
     #[case] resource: &'static str,
     #[case] verb: Verb,
 ) {
-    let world = World::new(1);
+    let world = ApiServerWorld::new(1);
     pool(&world, &[("web-2", "web-2"), ("web-1", "web-1")]);
     world.server.intercept(move |call, _| {
         let is_refused = call.resource == resource && call.verb == verb;
-        if is_refused { Fault::Refuse(403, "Forbidden") } else { Fault::None }
+        if is_refused { RequestFault::Refuse(403, "Forbidden") } else { RequestFault::None }
     });
     assert_eq!(machine(&claim(&world, &world.process(1), "job").await), "web-0");
 }
@@ -148,7 +155,7 @@ async fn without_the_right_to_read_them_the_oldest_machine_is_claimed(
 /// The platform stops or restarts the guest in a moment, on the request of a user or of the controller.
 #[tokio::test]
 async fn a_machine_whose_guest_is_about_to_stop_is_not_claimed() {
-    let world = World::new(1);
+    let world = ApiServerWorld::new(1);
     pool(&world, &[("web-1", "web-1")]);
     let request = |requests: Value| {
         let set = |machine: &mut Value| {
@@ -167,7 +174,7 @@ async fn a_machine_whose_guest_is_about_to_stop_is_not_claimed() {
 /// A pool with state preservation would give it to the next machine with this ordinal.
 #[tokio::test]
 async fn a_replaced_machine_takes_its_storage_along() {
-    let world = World::new(1);
+    let world = ApiServerWorld::new(1);
     pool(&world, &[("web-1", "web-1")]);
     let process = world.process(1);
     let first = claim(&world, &process, "job").await;

@@ -6,7 +6,7 @@ use vmpool_engine::ObjectId;
 use vmpool_engine::removal::RemovalRecord;
 
 use super::{assert_refused, body, claim, claimed, machine, protect, running};
-use crate::testing::{Fault, MERGE_PATCH, Verb};
+use crate::testing::{MERGE_PATCH, RequestFault, Verb};
 
 #[tokio::test]
 async fn a_removal_of_a_protected_machine_is_refused_completely() {
@@ -34,7 +34,8 @@ async fn a_removal_of_a_protected_machine_is_refused_completely() {
 #[tokio::test]
 async fn a_machine_that_is_protected_after_its_reservation_is_not_removed() {
     let world = running(1, 3);
-    let until = vmpool_engine::protection::text_of(world.env.now() + std::time::Duration::from_mins(10));
+    let until =
+        vmpool_engine::protection::timestamp_text(world.env.now() + std::time::Duration::from_mins(10));
     let mut once = true;
     world.server.intercept(move |call, store| {
         // The reservation is the first write of the pool.
@@ -43,7 +44,7 @@ async fn a_machine_that_is_protected_after_its_reservation_is_not_removed() {
                 machine["metadata"]["annotations"][super::UNTIL] = json!(until);
             });
         }
-        Fault::None
+        RequestFault::None
     });
     let answer = world.through(world.process(1).remove(&["web-1"])).await.unwrap();
     assert_refused(&answer, 409, "Conflict");
@@ -108,7 +109,7 @@ async fn a_claimed_machine_that_is_found_in_the_record_is_given_back() {
                 pool["metadata"]["annotations"][SCALE_DOWN_TARGETS] = json!(record.to_string());
             });
         }
-        Fault::None
+        RequestFault::None
     });
     assert_eq!(machine(&claim(&world, &world.process(1), body("a")).await), "web-1");
     assert_eq!(claimed(&world), ["web-1"]);

@@ -1,10 +1,10 @@
 use rstest::rstest;
 
-use vmpool_platforms::removal::{APIS, Stored};
+use vmpool_platforms::removal::{APIS, StoredApi};
 
 use super::*;
 
-const STORED: &Stored = APIS.removal[0].stored;
+const STORED: &StoredApi = APIS.removal[0].stored;
 
 fn pool_not_found() -> Error {
     Error::PoolNotFound { plural: STORED.pools.plural, group: STORED.pools.group, pool: "web".into() }

@@ -24,7 +24,7 @@ fn inferring(target: &str, source: &str) -> Value {
 }
 
 /// The namespace `images` with a DataSource `debian`, which names the type, and `plain`, which names none.
-fn world_with_images() -> World {
+fn world_with_images() -> ApiServerWorld {
     let world = world();
     world.server.store(|store| {
         for (name, labels) in [
@@ -49,7 +49,7 @@ fn world_with_images() -> World {
     world
 }
 
-async fn put(world: &World, process: &Process, target: &str, source: &str) -> Answer {
+async fn put(world: &ApiServerWorld, process: &ApiServerProcess, target: &str, source: &str) -> TestResponse {
     call(world, process, "PUT", target, &inferring(target, source).to_string()).await
 }
 

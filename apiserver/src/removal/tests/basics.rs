@@ -5,13 +5,15 @@ use serde_json::json;
 use vmpool_api::annotations::SCALE_DOWN_TARGETS;
 use vmpool_engine::removal::RemovalRecord;
 
-use crate::testing::{Answer, MERGE_PATCH, Process, ROUND_TRIP, Verb, World, is_write, results_of};
+use crate::testing::{
+    ApiServerProcess, ApiServerWorld, MERGE_PATCH, ROUND_TRIP, TestResponse, Verb, is_write, results_of,
+};
 
-async fn remove(world: &World, process: &Process, targets: &[&str]) -> Answer {
+async fn remove(world: &ApiServerWorld, process: &ApiServerProcess, targets: &[&str]) -> TestResponse {
     world.through(process.remove(targets)).await.unwrap()
 }
 
-fn assert_error(answer: &Answer, code: u16, reason: &str, text: &str) {
+fn assert_error(answer: &TestResponse, code: u16, reason: &str, text: &str) {
     assert_eq!(answer.code.as_u16(), code, "{}", answer.body);
     assert_eq!(answer.body["reason"], reason, "{}", answer.body);
     assert_eq!(answer.body["code"], code, "{}", answer.body);
@@ -20,7 +22,7 @@ fn assert_error(answer: &Answer, code: u16, reason: &str, text: &str) {
     assert!(message.contains(text), "{message}");
 }
 
-fn assert_unchanged(world: &World, replicas: i64) {
+fn assert_unchanged(world: &ApiServerWorld, replicas: i64) {
     world.server.store(|store| {
         assert_eq!(store.replicas(), replicas);
         assert!(store.pool()["metadata"]["annotations"][SCALE_DOWN_TARGETS].is_null(), "{}", store.pool());
@@ -30,7 +32,7 @@ fn assert_unchanged(world: &World, replicas: i64) {
 
 #[tokio::test]
 async fn targets_are_deleted_and_replicas_is_decremented() {
-    let world = World::with_pool(1, 5);
+    let world = ApiServerWorld::with_pool(1, 5);
     let process = world.process(1);
     let answer = remove(&world, &process, &["web-3", "web-1"]).await;
     assert_eq!(answer.code, StatusCode::CREATED, "{}", answer.body);
@@ -55,7 +57,7 @@ async fn targets_are_deleted_and_replicas_is_decremented() {
 
 #[tokio::test]
 async fn the_record_contains_the_caller() {
-    let world = World::with_pool(1, 5);
+    let world = ApiServerWorld::with_pool(1, 5);
     let process = world.process(1);
     remove(&world, &process, &["web-3", "web-1"]).await;
     let entries = world.server.store(|store| {
@@ -68,7 +70,7 @@ async fn the_record_contains_the_caller() {
 
 #[tokio::test]
 async fn one_target_takes_at_most_eight_sequential_round_trips() {
-    let world = World::with_pool(1, 5);
+    let world = ApiServerWorld::with_pool(1, 5);
     let process = world.process(1);
     let start = world.env.uptime();
     let answer = remove(&world, &process, &["web-0"]).await;
@@ -94,7 +96,7 @@ async fn one_target_takes_at_most_eight_sequential_round_trips() {
 
 #[tokio::test]
 async fn a_repeated_name_counts_once() {
-    let world = World::with_pool(1, 3);
+    let world = ApiServerWorld::with_pool(1, 3);
     let answer = remove(&world, &world.process(1), &["web-0", "web-0", "web-0"]).await;
     assert_eq!(answer.code, StatusCode::CREATED);
     assert_eq!(world.server.store(|store| store.replicas()), 2);
@@ -102,7 +104,7 @@ async fn a_repeated_name_counts_once() {
 
 #[tokio::test]
 async fn a_repeated_request_does_not_decrement_replicas_again() {
-    let world = World::with_pool(1, 3);
+    let world = ApiServerWorld::with_pool(1, 3);
     let process = world.process(1);
     remove(&world, &process, &["web-0"]).await;
     let again = remove(&world, &process, &["web-0", "web-1"]).await;
@@ -118,7 +120,7 @@ async fn a_repeated_request_does_not_decrement_replicas_again() {
 
 #[tokio::test]
 async fn a_deleted_target_counts_as_removed_while_the_record_contains_it() {
-    let world = World::new(1);
+    let world = ApiServerWorld::new(1);
     world.server.store(|store| {
         store.vanishing = true;
         store.create_pool("web", 3);
@@ -136,7 +138,7 @@ async fn a_deleted_target_counts_as_removed_while_the_record_contains_it() {
 
 #[tokio::test]
 async fn a_terminating_target_is_counted_once_and_not_replaced() {
-    let world = World::with_pool(1, 3);
+    let world = ApiServerWorld::with_pool(1, 3);
     let process = world.process(1);
     world.server.store(|store| {
         store.delete_machine("web-0", None);
@@ -154,7 +156,7 @@ async fn a_terminating_target_is_counted_once_and_not_replaced() {
 
 #[tokio::test]
 async fn replicas_is_never_negative() {
-    let world = World::with_pool(1, 3);
+    let world = ApiServerWorld::with_pool(1, 3);
     world.server.store(|store| {
         store.edit_pool(|pool| pool["spec"]["replicas"] = json!(1));
     });
@@ -165,7 +167,7 @@ async fn replicas_is_never_negative() {
 
 #[tokio::test]
 async fn one_invalid_target_fails_the_request_and_nothing_changes() {
-    let world = World::with_pool(1, 3);
+    let world = ApiServerWorld::with_pool(1, 3);
     let process = world.process(1);
     let foreign = json!("uid-of-another-pool");
     world.server.store(|store| store.create_machine("guest", &foreign));
@@ -185,7 +187,7 @@ async fn one_invalid_target_fails_the_request_and_nothing_changes() {
 
 #[tokio::test]
 async fn uids_are_preconditions_of_targets_and_pool() {
-    let world = World::with_pool(1, 3);
+    let world = ApiServerWorld::with_pool(1, 3);
     let process = world.process(1);
     let uid = world.server.store(|store| store.machine("web-0").unwrap()["metadata"]["uid"].clone());
     let pool_uid = world.server.store(|store| store.pool()["metadata"]["uid"].clone());
@@ -203,7 +205,7 @@ async fn uids_are_preconditions_of_targets_and_pool() {
 
 #[tokio::test]
 async fn a_dry_run_checks_everything_and_changes_nothing() {
-    let world = World::with_pool(1, 3);
+    let world = ApiServerWorld::with_pool(1, 3);
     let process = world.process(1);
     let post = async |query: &str, body: &str| world.through(process.post(query, body)).await.unwrap();
     for (query, body) in [
@@ -229,7 +231,7 @@ async fn a_dry_run_checks_everything_and_changes_nothing() {
 
 #[tokio::test]
 async fn a_missing_or_terminating_pool_is_refused() {
-    let world = World::with_pool(1, 2);
+    let world = ApiServerWorld::with_pool(1, 2);
     let process = world.process(1);
     world.server.store(|store| {
         store.edit_pool(|pool| pool["metadata"]["finalizers"] = json!(["example.com/hold"]));
@@ -250,7 +252,7 @@ async fn a_missing_or_terminating_pool_is_refused() {
 
 #[tokio::test]
 async fn a_full_record_is_refused_with_a_retry_time() {
-    let world = World::with_pool(1, 2);
+    let world = ApiServerWorld::with_pool(1, 2);
     let process = world.process(1);
     let entries: Vec<_> =
         (0..1000).map(|i| json!({ "name": format!("m{i}"), "uid": format!("u{i}") })).collect();
@@ -275,7 +277,7 @@ async fn a_full_record_is_refused_with_a_retry_time() {
 
 #[tokio::test]
 async fn an_invalid_record_is_not_changed() {
-    let world = World::with_pool(1, 2);
+    let world = ApiServerWorld::with_pool(1, 2);
     let process = world.process(1);
     world.server.store(|store| {
         store.edit_pool(|pool| {
@@ -289,7 +291,7 @@ async fn an_invalid_record_is_not_changed() {
 
 #[tokio::test]
 async fn one_request_removes_a_thousand_machines() {
-    let world = World::with_pool(1, 1000);
+    let world = ApiServerWorld::with_pool(1, 1000);
     let process = world.process(1);
     let names: Vec<String> = (0..1000).map(|index| format!("web-{index}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::testing::{Answer, Fault, Process, Verb, World, results_of};
+use crate::testing::{ApiServerProcess, ApiServerWorld, RequestFault, TestResponse, Verb, results_of};
 
 const TARGETS: [&str; 2] = ["web-0", "web-2"];
 
@@ -23,8 +23,8 @@ const CONDITIONS: [Conditions; 4] = [
     Conditions { vanishing: true, busy: true },
 ];
 
-fn world(conditions: Conditions) -> World {
-    let world = World::new(1);
+fn world(conditions: Conditions) -> ApiServerWorld {
+    let world = ApiServerWorld::new(1);
     world.server.store(|store| {
         store.vanishing = conditions.vanishing;
         store.create_pool("web", 5);
@@ -33,7 +33,12 @@ fn world(conditions: Conditions) -> World {
 }
 
 /// Injects a fault into request number `n`. Authorization is not counted.
-fn inject(world: &World, conditions: Conditions, n: usize, fault: impl FnOnce() -> Fault + Send + 'static) {
+fn inject(
+    world: &ApiServerWorld,
+    conditions: Conditions,
+    n: usize,
+    fault: impl FnOnce() -> RequestFault + Send + 'static,
+) {
     let env = world.env.clone();
     let (mut count, mut fault) = (0, Some(fault));
     world.server.intercept(move |call, store| {
@@ -41,33 +46,43 @@ fn inject(world: &World, conditions: Conditions, n: usize, fault: impl FnOnce() 
             store.reconcile(env.uptime());
         }
         if call.verb == Verb::Create {
-            return Fault::None;
+            return RequestFault::None;
         }
         count += 1;
         match fault.take_if(|_| count == n + 1) {
             Some(fault) => fault(),
-            None => Fault::None,
+            None => RequestFault::None,
         }
     });
 }
 
 /// Sends a removal to a process that is killed before or after its request number `n`, if it sends that many.
-async fn killed(world: &World, conditions: Conditions, n: usize, after: bool) -> Option<Answer> {
+async fn killed(
+    world: &ApiServerWorld,
+    conditions: Conditions,
+    n: usize,
+    after: bool,
+) -> Option<TestResponse> {
     let process = world.process(100 + n as u64);
     let victim = process.clone();
     world.server.on_kill(move || victim.kill());
-    inject(world, conditions, n, move || if after { Fault::KilledAfter } else { Fault::KilledBefore });
+    inject(
+        world,
+        conditions,
+        n,
+        move || if after { RequestFault::KilledAfter } else { RequestFault::KilledBefore },
+    );
     let answer = world.through(process.remove(&TARGETS)).await;
     process.kill();
     answer
 }
 
-async fn repeat(world: &World, seed: u64) -> Answer {
+async fn repeat(world: &ApiServerWorld, seed: u64) -> TestResponse {
     world.server.clear_faults();
     world.through(world.process(seed).remove(&TARGETS)).await.unwrap()
 }
 
-fn assert_applied_once(world: &World, what: &str) {
+fn assert_applied_once(world: &ApiServerWorld, what: &str) {
     world.server.store(|store| {
         assert_eq!(store.replicas(), 3, "{what}");
         assert_eq!(store.names(), ["web-1", "web-3", "web-4"], "{what}");
@@ -153,14 +168,14 @@ async fn a_second_crash_does_not_change_the_result() {
 
 #[tokio::test]
 async fn unconfirmed_and_late_requests_are_applied_exactly_once() {
-    type Make = fn() -> Fault;
+    type Make = fn() -> RequestFault;
     let faults: [(&str, Make); 6] = [
-        ("response lost", || Fault::ResponseLost),
-        ("unreachable", || Fault::Unreachable),
-        ("refused with 503", || Fault::Refuse(503, "ServiceUnavailable")),
-        ("refused with 429", || Fault::Refuse(429, "TooManyRequests")),
-        ("late by 3 ms", || Fault::Late(Duration::from_millis(3))),
-        ("late by 9 ms", || Fault::Late(Duration::from_millis(9))),
+        ("response lost", || RequestFault::ResponseLost),
+        ("unreachable", || RequestFault::Unreachable),
+        ("refused with 503", || RequestFault::Refuse(503, "ServiceUnavailable")),
+        ("refused with 429", || RequestFault::Refuse(429, "TooManyRequests")),
+        ("late by 3 ms", || RequestFault::Late(Duration::from_millis(3))),
+        ("late by 9 ms", || RequestFault::Late(Duration::from_millis(9))),
     ];
     for conditions in CONDITIONS {
         for n in 0..REQUESTS {
@@ -180,8 +195,8 @@ async fn unconfirmed_and_late_requests_are_applied_exactly_once() {
 
 #[tokio::test]
 async fn a_removal_that_has_started_continues_if_the_caller_disconnects() {
-    let world = World::with_pool(1, 5);
-    let process: Process = world.process(1);
+    let world = ApiServerWorld::with_pool(1, 5);
+    let process: ApiServerProcess = world.process(1);
     let call = process.remove(&TARGETS);
     // The first two reads are in flight.
     let impatient = world.env.timeout(Duration::from_millis(4), call);
@@ -192,7 +207,7 @@ async fn a_removal_that_has_started_continues_if_the_caller_disconnects() {
 
 #[tokio::test]
 async fn a_queued_request_is_dropped_if_the_caller_disconnects() {
-    let world = World::with_pool(1, 5);
+    let world = ApiServerWorld::with_pool(1, 5);
     let process = world.process(1);
     let patient = process.remove(&["web-1"]);
     // The first batch runs from the second to the eighth millisecond.

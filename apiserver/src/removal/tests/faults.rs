@@ -6,7 +6,9 @@ use http::StatusCode;
 use serde_json::json;
 use vmpool_api::annotations::SCALE_DOWN_TARGETS;
 
-use crate::testing::{Answer, Call, Fault, MERGE_PATCH, Store, Verb, World};
+use crate::testing::{
+    ApiServerWorld, Call, FaultyServerStore, MERGE_PATCH, RequestFault, TestResponse, Verb,
+};
 
 fn is_patch(call: &Call) -> bool {
     call.is(MERGE_PATCH, "virtualmachinepools")
@@ -17,14 +19,14 @@ fn is_acceptance(call: &Call) -> bool {
     is_patch(call) && call.body["spec"]["replicas"].is_i64()
 }
 
-fn change_pool(store: &mut Store) {
+fn change_pool(store: &mut FaultyServerStore) {
     store.edit_pool(|pool| {
         let count = pool["status"]["count"].as_i64().unwrap_or(0);
         pool["status"]["count"] = json!(count + 1);
     });
 }
 
-fn assert_withdrawn(world: &World, replicas: i64) {
+fn assert_withdrawn(world: &ApiServerWorld, replicas: i64) {
     world.server.store(|store| {
         assert_eq!(store.replicas(), replicas);
         let record = store.pool()["metadata"]["annotations"][SCALE_DOWN_TARGETS].clone();
@@ -32,19 +34,19 @@ fn assert_withdrawn(world: &World, replicas: i64) {
     });
 }
 
-async fn remove(world: &World, targets: &[&str]) -> Answer {
+async fn remove(world: &ApiServerWorld, targets: &[&str]) -> TestResponse {
     world.through(world.process(1).remove(targets)).await.unwrap()
 }
 
 #[tokio::test]
 async fn conflicts_are_retried_for_at_least_five_seconds() {
-    let world = World::with_pool(1, 3);
+    let world = ApiServerWorld::with_pool(1, 3);
     let (env, start) = (world.env.clone(), world.env.uptime());
     world.server.intercept(move |call, store| {
         if is_patch(call) && env.uptime().saturating_sub(start) < Duration::from_secs(5) {
             change_pool(store);
         }
-        Fault::None
+        RequestFault::None
     });
     let answer = remove(&world, &["web-0"]).await;
     assert_eq!(answer.code, StatusCode::CREATED, "{}", answer.body);
@@ -55,14 +57,14 @@ async fn conflicts_are_retried_for_at_least_five_seconds() {
 
 #[tokio::test]
 async fn a_pool_that_keeps_changing_ends_in_a_conflict_within_the_deadline() {
-    let world = World::with_pool(1, 3);
+    let world = ApiServerWorld::with_pool(1, 3);
     let start = world.env.uptime();
     world.server.intercept(move |call, store| {
         // Only the acceptance conflicts.
         if is_acceptance(call) {
             change_pool(store);
         }
-        Fault::None
+        RequestFault::None
     });
     let answer = remove(&world, &["web-0"]).await;
     assert_eq!(answer.code, StatusCode::CONFLICT, "{}", answer.body);
@@ -76,9 +78,11 @@ async fn a_pool_that_keeps_changing_ends_in_a_conflict_within_the_deadline() {
 async fn an_unavailable_webhook_is_named_and_is_not_a_conflict() {
     let stages: [fn(&Call) -> bool; 2] = [is_patch, is_acceptance];
     for stage in stages {
-        let world = World::with_pool(1, 3);
+        let world = ApiServerWorld::with_pool(1, 3);
         let start = world.env.uptime();
-        world.server.intercept(move |call, _| if stage(call) { Fault::WebhookDown } else { Fault::None });
+        world.server.intercept(
+            move |call, _| if stage(call) { RequestFault::WebhookDown } else { RequestFault::None },
+        );
         let answer = remove(&world, &["web-0"]).await;
         assert_eq!(answer.code, StatusCode::SERVICE_UNAVAILABLE, "{}", answer.body);
         assert_eq!(answer.body["reason"], "ServiceUnavailable");
@@ -95,11 +99,11 @@ async fn an_unavailable_webhook_is_named_and_is_not_a_conflict() {
 
 #[tokio::test]
 async fn a_webhook_that_recovers_in_time_does_not_fail_the_removal() {
-    let world = World::with_pool(1, 3);
+    let world = ApiServerWorld::with_pool(1, 3);
     let (env, start) = (world.env.clone(), world.env.uptime());
     world.server.intercept(move |call, _| {
         let down = is_patch(call) && env.uptime().saturating_sub(start) < Duration::from_secs(5);
-        if down { Fault::WebhookDown } else { Fault::None }
+        if down { RequestFault::WebhookDown } else { RequestFault::None }
     });
     let answer = remove(&world, &["web-0"]).await;
     assert_eq!(answer.code, StatusCode::CREATED, "{}", answer.body);
@@ -108,9 +112,9 @@ async fn a_webhook_that_recovers_in_time_does_not_fail_the_removal() {
 
 #[tokio::test]
 async fn server_errors_of_writes_are_not_reported_as_conflict() {
-    let world = World::with_pool(1, 3);
+    let world = ApiServerWorld::with_pool(1, 3);
     world.server.intercept(|call, _| {
-        if is_patch(call) { Fault::Refuse(503, "ServiceUnavailable") } else { Fault::None }
+        if is_patch(call) { RequestFault::Refuse(503, "ServiceUnavailable") } else { RequestFault::None }
     });
     let answer = remove(&world, &["web-0"]).await;
     assert_eq!(answer.code, StatusCode::SERVICE_UNAVAILABLE, "{}", answer.body);
@@ -123,12 +127,12 @@ async fn server_errors_of_writes_are_not_reported_as_conflict() {
 
 #[tokio::test]
 async fn a_target_that_vanishes_before_verification_fails_the_request() {
-    let world = World::with_pool(1, 3);
+    let world = ApiServerWorld::with_pool(1, 3);
     world.server.intercept(|call, store| {
         if is_patch(call) && !is_acceptance(call) {
             store.finish("web-0");
         }
-        Fault::None
+        RequestFault::None
     });
     let answer = remove(&world, &["web-0", "web-1"]).await;
     assert_eq!(answer.code, StatusCode::BAD_REQUEST, "{}", answer.body);
@@ -144,14 +148,14 @@ async fn a_target_that_vanishes_before_verification_fails_the_request() {
 
 #[tokio::test]
 async fn a_target_that_vanishes_after_verification_is_not_replaced() {
-    let world = World::with_pool(1, 3);
+    let world = ApiServerWorld::with_pool(1, 3);
     let env = world.env.clone();
     world.server.intercept(move |call, store| {
         if is_acceptance(call) {
             store.finish("web-0");
             store.reconcile(env.uptime());
         }
-        Fault::None
+        RequestFault::None
     });
     let answer = remove(&world, &["web-0"]).await;
     assert_eq!(answer.code, StatusCode::CREATED, "{}", answer.body);
@@ -165,12 +169,10 @@ async fn a_target_that_vanishes_after_verification_is_not_replaced() {
 #[tokio::test]
 async fn a_refusal_of_admission_is_forwarded_and_the_reservation_withdrawn() {
     for (code, reason) in [(403, "Forbidden"), (422, "Invalid")] {
-        let world = World::with_pool(1, 3);
-        world.server.intercept(
-            move |call, _| {
-                if is_acceptance(call) { Fault::Refuse(code, reason) } else { Fault::None }
-            },
-        );
+        let world = ApiServerWorld::with_pool(1, 3);
+        world.server.intercept(move |call, _| {
+            if is_acceptance(call) { RequestFault::Refuse(code, reason) } else { RequestFault::None }
+        });
         let answer = remove(&world, &["web-0"]).await;
         assert_eq!(answer.code.as_u16(), code);
         assert_eq!(answer.body["reason"], reason);
@@ -180,11 +182,11 @@ async fn a_refusal_of_admission_is_forwarded_and_the_reservation_withdrawn() {
 
 #[tokio::test]
 async fn requests_whose_shared_write_is_refused_are_retried_separately() {
-    let world = World::with_pool(1, 4);
+    let world = ApiServerWorld::with_pool(1, 4);
     // An admission policy requires at least two replicas.
     world.server.intercept(|call, _| {
         let low = call.body["spec"]["replicas"].as_i64().is_some_and(|replicas| replicas < 2);
-        if low { Fault::Refuse(403, "Forbidden") } else { Fault::None }
+        if low { RequestFault::Refuse(403, "Forbidden") } else { RequestFault::None }
     });
     let process = world.process(1);
     let ask = async |name: &'static str| process.remove(&[name]).await.unwrap().code.as_u16();
@@ -207,7 +209,7 @@ async fn requests_whose_shared_write_is_refused_are_retried_separately() {
 #[tokio::test]
 async fn a_pool_that_goes_or_is_made_anew_meanwhile_is_not_found() {
     for anew in [false, true] {
-        let world = World::with_pool(1, 3);
+        let world = ApiServerWorld::with_pool(1, 3);
         world.server.intercept(move |call, store| {
             if is_acceptance(call) {
                 store.delete_pool();
@@ -216,7 +218,7 @@ async fn a_pool_that_goes_or_is_made_anew_meanwhile_is_not_found() {
                     store.create_pool("web", 3);
                 }
             }
-            Fault::None
+            RequestFault::None
         });
         let answer = remove(&world, &["web-0"]).await;
         assert_eq!(answer.code, StatusCode::NOT_FOUND, "{}", answer.body);
@@ -227,13 +229,13 @@ async fn a_pool_that_goes_or_is_made_anew_meanwhile_is_not_found() {
 
 #[tokio::test]
 async fn a_pool_that_begins_to_go_meanwhile_loses_nothing_to_us() {
-    let world = World::with_pool(1, 3);
+    let world = ApiServerWorld::with_pool(1, 3);
     world.server.intercept(move |call, store| {
         if is_acceptance(call) {
             store.edit_pool(|pool| pool["metadata"]["finalizers"] = json!(["example.com/hold"]));
             store.delete_pool();
         }
-        Fault::None
+        RequestFault::None
     });
     let answer = remove(&world, &["web-0"]).await;
     assert_eq!(answer.code, StatusCode::CONFLICT, "{}", answer.body);
@@ -242,13 +244,13 @@ async fn a_pool_that_begins_to_go_meanwhile_loses_nothing_to_us() {
 
 #[tokio::test]
 async fn a_reservation_that_somebody_takes_away_is_made_again() {
-    let world = World::with_pool(1, 3);
+    let world = ApiServerWorld::with_pool(1, 3);
     let mut taken = false;
     world.server.intercept(move |call, store| {
         if is_acceptance(call) && !std::mem::replace(&mut taken, true) {
             store.edit_pool(|pool| pool["metadata"]["annotations"] = json!({}));
         }
-        Fault::None
+        RequestFault::None
     });
     let answer = remove(&world, &["web-0"]).await;
     assert_eq!(answer.code, StatusCode::CREATED, "{}", answer.body);
@@ -258,7 +260,7 @@ async fn a_reservation_that_somebody_takes_away_is_made_again() {
 #[tokio::test]
 async fn two_processes_count_the_same_target_once() {
     for delay in 0..16 {
-        let world = World::with_pool(delay, 4);
+        let world = ApiServerWorld::with_pool(delay, 4);
         let (one, two) = (world.process(1), world.process(2));
         let late = async {
             world.env.sleep(Duration::from_millis(delay)).await;
@@ -278,7 +280,7 @@ async fn two_processes_count_the_same_target_once() {
 #[tokio::test]
 async fn two_processes_can_remove_the_same_vanishing_target() {
     for delay in 0..16 {
-        let world = World::new(delay);
+        let world = ApiServerWorld::new(delay);
         world.server.store(|store| {
             store.vanishing = true;
             store.create_pool("web", 4);
@@ -302,18 +304,18 @@ async fn two_processes_can_remove_the_same_vanishing_target() {
 
 #[tokio::test]
 async fn delete_requests_are_retried_and_their_failure_is_reported() {
-    let world = World::with_pool(1, 3);
+    let world = ApiServerWorld::with_pool(1, 3);
     let mut failures = 5;
     world.server.intercept(move |call, _| {
         if call.verb == Verb::Delete && failures > 0 {
             failures -= 1;
-            return Fault::Refuse(500, "InternalError");
+            return RequestFault::Refuse(500, "InternalError");
         }
-        Fault::None
+        RequestFault::None
     });
     assert_eq!(remove(&world, &["web-0"]).await.code, StatusCode::CREATED);
     world.server.intercept(|call, _| {
-        if call.verb == Verb::Delete { Fault::Refuse(403, "Forbidden") } else { Fault::None }
+        if call.verb == Verb::Delete { RequestFault::Refuse(403, "Forbidden") } else { RequestFault::None }
     });
     let answer = remove(&world, &["web-1"]).await;
     assert_eq!(answer.code, StatusCode::INTERNAL_SERVER_ERROR);
@@ -326,14 +328,14 @@ async fn delete_requests_are_retried_and_their_failure_is_reported() {
 
 #[tokio::test]
 async fn a_conflict_of_a_delete_is_no_proof_that_the_machine_is_gone() {
-    let world = World::with_pool(1, 3);
+    let world = ApiServerWorld::with_pool(1, 3);
     let mut failures = 3;
     world.server.intercept(move |call, _| {
         if call.verb == Verb::Delete && failures > 0 {
             failures -= 1;
-            return Fault::Refuse(409, "Conflict");
+            return RequestFault::Refuse(409, "Conflict");
         }
-        Fault::None
+        RequestFault::None
     });
     assert_eq!(remove(&world, &["web-0"]).await.code, StatusCode::CREATED);
     let deletes = world.server.take_log().iter().filter(|call| call.verb == Verb::Delete).count();
@@ -344,9 +346,13 @@ async fn a_conflict_of_a_delete_is_no_proof_that_the_machine_is_gone() {
 #[tokio::test]
 async fn a_failed_read_is_an_internal_error_and_changes_nothing() {
     for resource in ["virtualmachinepools", "virtualmachines"] {
-        let world = World::with_pool(1, 3);
+        let world = ApiServerWorld::with_pool(1, 3);
         world.server.intercept(move |call, _| {
-            if call.is(Verb::Get, resource) { Fault::Refuse(500, "InternalError") } else { Fault::None }
+            if call.is(Verb::Get, resource) {
+                RequestFault::Refuse(500, "InternalError")
+            } else {
+                RequestFault::None
+            }
         });
         let answer = remove(&world, &["web-0"]).await;
         assert_eq!(answer.code, StatusCode::INTERNAL_SERVER_ERROR);
@@ -359,11 +365,11 @@ async fn a_failed_read_is_an_internal_error_and_changes_nothing() {
 
 #[tokio::test]
 async fn a_server_that_never_responds_ends_in_a_timeout() {
-    let world = World::with_pool(1, 3);
+    let world = ApiServerWorld::with_pool(1, 3);
     let start = world.env.uptime();
     world.server.intercept(|call, _| {
         // The request gets no response. Without a kill function the process is not killed.
-        if is_patch(call) { Fault::KilledBefore } else { Fault::None }
+        if is_patch(call) { RequestFault::KilledBefore } else { RequestFault::None }
     });
     let answer = remove(&world, &["web-0"]).await;
     assert!(answer.code.is_server_error(), "{}", answer.body);

@@ -6,15 +6,17 @@ use serde_json::{Value, json};
 use vmpool_api::annotations;
 use vmpool_api::kubevirt::annotations::{REMOVED_MACHINES, SCALE_IN_TARGETS};
 
-use crate::testing::{Answer, NAMESPACE, Process, World, ask, results_of};
+use crate::testing::{
+    ApiServerProcess, ApiServerWorld, NAMESPACE, TestResponse, request_as_alice, results_of,
+};
 
 const POOLS: &str = "virtualmachinepools.pool.kubevirt.io";
 const MACHINES: &str = "virtualmachines.kubevirt.io";
 const GROUP: &str = "kubevirt.subresources.vmpool.dev/v1alpha1";
 
 /// A world with a DVP pool `web` of three machines, and a KubeVirt pool of the same name with machines of the same names.
-fn both(replicas: &Value) -> World {
-    let world = World::with_pool(1, 3);
+fn both(replicas: &Value) -> ApiServerWorld {
+    let world = ApiServerWorld::with_pool(1, 3);
     world.server.store(|store| {
         let metadata = json!({ "name": "web", "namespace": NAMESPACE });
         let pool = json!({ "metadata": metadata, "spec": { "replicas": replicas } });
@@ -31,9 +33,9 @@ fn both(replicas: &Value) -> World {
     world
 }
 
-async fn remove(world: &World, process: &Process, body: &str) -> Answer {
+async fn remove(world: &ApiServerWorld, process: &ApiServerProcess, body: &str) -> TestResponse {
     let path = format!("/apis/{GROUP}/namespaces/{NAMESPACE}/virtualmachinepools/web/scaledownwith");
-    world.through(process.call(ask("POST", &path, body))).await.unwrap()
+    world.through(process.call(request_as_alice("POST", &path, body))).await.unwrap()
 }
 
 #[tokio::test]
@@ -57,7 +59,7 @@ async fn a_removal_concerns_only_the_kubevirt_pool_of_the_name() {
 }
 
 /// Deletes the machine `web-1`, and creates another machine of its name. Returns the UIDs of both.
-fn replace_web_1(world: &World) -> [String; 2] {
+fn replace_web_1(world: &ApiServerWorld) -> [String; 2] {
     world.server.store(|store| {
         let model = store.model();
         let old = model.get(MACHINES, NAMESPACE, "web-1").unwrap();
@@ -71,7 +73,7 @@ fn replace_web_1(world: &World) -> [String; 2] {
 }
 
 /// The controller removes the entries of the record.
-fn prune_record(world: &World, removed: &str) {
+fn prune_record(world: &ApiServerWorld, removed: &str) {
     world.server.store(|store| {
         let list = json!([{ "name": "web-1", "uid": removed }]).to_string();
         let change = |pool: &mut Value| {
@@ -178,7 +180,8 @@ async fn a_machine_is_removed_and_claimed_only_if(#[case] flags: &Value, #[case]
     assert_eq!(answer.code, expected, "{}", answer.body);
     let path = format!("/apis/{GROUP}/namespaces/{NAMESPACE}/virtualmachinepools/web");
     let body = r#"{"id":"job-1","ttlSeconds":60}"#;
-    let claim = world.through(process.call(ask("POST", &format!("{path}/claim"), body))).await.unwrap();
+    let claim =
+        world.through(process.call(request_as_alice("POST", &format!("{path}/claim"), body))).await.unwrap();
     if expected == StatusCode::CREATED {
         assert_ne!(claim.code, StatusCode::SERVICE_UNAVAILABLE, "{}", claim.body);
         return;

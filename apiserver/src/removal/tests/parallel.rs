@@ -6,12 +6,12 @@ use std::time::Duration;
 use futures::future::join_all;
 use proptest::prelude::*;
 
-use crate::testing::{Fault, MERGE_PATCH, World};
+use crate::testing::{ApiServerWorld, MERGE_PATCH, RequestFault};
 
 #[tokio::test]
 async fn fifty_concurrent_callers_of_one_pool_succeed_within_two_seconds() {
     for processes in [1, 2, 5] {
-        let world = World::with_pool(1, 60);
+        let world = ApiServerWorld::with_pool(1, 60);
         let processes: Vec<_> = (0..processes).map(|seed| world.process(seed)).collect();
         let env = world.env.clone();
         let mut requests = 0;
@@ -21,7 +21,7 @@ async fn fifty_concurrent_callers_of_one_pool_succeed_within_two_seconds() {
             if requests % 5 == 0 {
                 store.reconcile(env.uptime());
             }
-            Fault::None
+            RequestFault::None
         });
         let start = world.env.uptime();
         let names: Vec<String> = (0..50).map(|index| format!("web-{index}")).collect();
@@ -115,7 +115,7 @@ async fn run(
     vanishing: bool,
     seed: u64,
 ) -> Result<(), TestCaseError> {
-    let world = World::new(seed);
+    let world = ApiServerWorld::new(seed);
     world.server.store(|store| {
         store.vanishing = vanishing;
         store.create_pool("web", MACHINES);
@@ -125,17 +125,17 @@ async fn run(
     let env = world.env.clone();
     let mut events = events.into_iter();
     world.server.intercept(move |_, store| match events.next().unwrap_or(Event::None) {
-        Event::None => Fault::None,
+        Event::None => RequestFault::None,
         Event::Reconcile => {
             store.reconcile(env.uptime());
-            Fault::None
+            RequestFault::None
         }
-        Event::Lost => Fault::ResponseLost,
-        Event::Late => Fault::Late(Duration::from_millis(7)),
-        Event::Unreachable => Fault::Unreachable,
+        Event::Lost => RequestFault::ResponseLost,
+        Event::Late => RequestFault::Late(Duration::from_millis(7)),
+        Event::Unreachable => RequestFault::Unreachable,
         Event::Kill => {
             victim.kill();
-            Fault::None
+            RequestFault::None
         }
     });
     let calls = callers.iter().map(|caller| {

@@ -7,14 +7,17 @@ use kube::api::Patch;
 use vmpool_diskimage::backup::{IMAGE, PARTS, adoption_patches};
 
 use crate::arguments::AdoptImageArguments;
-use crate::cluster::Cluster;
-use crate::output::write;
+use crate::cluster::UserClusterClient;
+use crate::output::print_text;
 
 /// Gives the image the objects with its data.
 ///
 /// # Errors
 /// An object belongs to something else, the data is not complete, or a request failed.
-pub(crate) async fn run(cluster: &Cluster, arguments: &AdoptImageArguments) -> Result<()> {
+pub(crate) async fn adopt_image_objects(
+    cluster: &UserClusterClient,
+    arguments: &AdoptImageArguments,
+) -> Result<()> {
     let name = &arguments.image;
     let image = cluster.get_of_kind(IMAGE, name).await?;
     let image = image.with_context(|| {
@@ -32,9 +35,9 @@ pub(crate) async fn run(cluster: &Cluster, arguments: &AdoptImageArguments) -> R
             cluster.patch_of_kind(part, name, &Patch::Merge(patch)).await?;
         }
         let done = if arguments.dry_run { "would be adopted" } else { "adopted" };
-        write(&format!("{} {name}: {done}\n", part.kind))?;
+        print_text(&format!("{} {name}: {done}\n", part.kind))?;
     }
     let end =
         if arguments.dry_run { "nothing was changed" } else { "the controller manages its data from now on" };
-    write(&format!("image {name}: {end}\n"))
+    print_text(&format!("image {name}: {end}\n"))
 }

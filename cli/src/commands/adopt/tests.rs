@@ -43,7 +43,7 @@ fn disk(name: &str, template: &str) -> Value {
 
 #[test]
 fn the_pool_becomes_the_controller_and_other_owners_stay() {
-    let facts = read::<Dvp>(&pool()).unwrap().1;
+    let facts = decode_pool::<Dvp>(&pool()).unwrap().1;
     let mut object = machine();
     let other = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "other" });
     let former =
@@ -70,7 +70,7 @@ fn a_disk_gets_the_owner_that_its_template_says(
     #[case] is_machine_restored: bool,
     #[case] owner: Option<&str>,
 ) {
-    let object = read::<Dvp>(&pool()).unwrap().0;
+    let object = decode_pool::<Dvp>(&pool()).unwrap().0;
     let machines = if is_machine_restored { vec![machine()] } else { Vec::new() };
     let patch = disk_ownership_patch::<Dvp>(&disk(name, template), &object, &machines).unwrap();
     let found = patch.as_ref().map(|patch| &patch["metadata"]["ownerReferences"][0]["uid"]);
@@ -83,7 +83,7 @@ fn a_disk_gets_the_owner_that_its_template_says(
 #[case::with_an_owner_that_is_no_controller(json!([{ "apiVersion": "a", "kind": "A", "name": "web", "uid": "u" }]), true)]
 #[case::of_another_controller(json!([{ "apiVersion": "a", "kind": "A", "name": "web", "uid": "u", "controller": true }]), false)]
 fn only_what_nothing_controls_is_adopted(#[case] owners: Value, #[case] is_adopted: bool) {
-    let facts = read::<Dvp>(&pool()).unwrap().1;
+    let facts = decode_pool::<Dvp>(&pool()).unwrap().1;
     let mut object = machine();
     object["metadata"]["ownerReferences"] = owners;
     let found = filter_ownerless::<Dvp>(vec![object], &facts, &"former".into(), PoolPart::Machine);

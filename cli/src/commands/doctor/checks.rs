@@ -10,13 +10,13 @@ use kube::api::{Api, ListParams, PostParams};
 use serde_json::Value;
 use vmpool_engine::condition::{FAILING, READY, STALLED};
 use vmpool_platforms::{
-    ApiObject, DiskOf, Disks, Dvp, InstanceOf, Instances, KubeVirt, OtherController, View,
+    ApiObject, ClientPlatform, DiskOf, Disks, Dvp, InstanceOf, Instances, KubeVirt, OtherController,
 };
 
-use super::finding::{Finding, Verdict};
-use crate::age::age;
-use crate::cluster::{Cluster, full_name};
-use crate::pool::read;
+use super::finding::{CheckFinding, CheckVerdict};
+use crate::age::format_age;
+use crate::cluster::{UserClusterClient, full_name};
+use crate::pool::decode_pool;
 
 /// The label of all objects of the chart.
 const PART_OF: &str = "app.kubernetes.io/part-of=vmpool";
@@ -25,40 +25,40 @@ const PART_OF: &str = "app.kubernetes.io/part-of=vmpool";
 const LEASE: &str = "vmpool-controller";
 
 /// Runs all checks.
-pub(super) async fn all(cluster: &Cluster, system: &str) -> Vec<Finding> {
-    let mut findings = vec![server(cluster).await];
-    if !matches!(findings[0].verdict, Verdict::Ok) {
+pub(super) async fn run_all_checks(cluster: &UserClusterClient, system: &str) -> Vec<CheckFinding> {
+    let mut findings = vec![check_api_server(cluster).await];
+    if !matches!(findings[0].verdict, CheckVerdict::Ok) {
         return findings;
     }
-    let dvp = served::<Dvp>(cluster).await;
-    let kubevirt = served::<KubeVirt>(cluster).await;
+    let dvp = is_platform_served::<Dvp>(cluster).await;
+    let kubevirt = is_platform_served::<KubeVirt>(cluster).await;
     if !dvp && !kubevirt {
-        findings.push(Finding::new(
+        findings.push(CheckFinding::new(
             "pools",
-            Verdict::Failed,
+            CheckVerdict::Failed,
             "the cluster serves pools of no platform",
             "install the chart of vmpool, which contains the CustomResourceDefinition, or KubeVirt",
         ));
     }
     if dvp {
-        platform::<Dvp>(cluster, &mut findings).await;
+        check_platform::<Dvp>(cluster, &mut findings).await;
     }
     if kubevirt {
-        platform::<KubeVirt>(cluster, &mut findings).await;
+        check_platform::<KubeVirt>(cluster, &mut findings).await;
     }
-    findings.push(webhook(cluster).await);
-    findings.push(programs(cluster, system).await);
-    findings.push(lease(cluster, system).await);
+    findings.push(check_webhook(cluster).await);
+    findings.push(check_programs(cluster, system).await);
+    findings.push(check_leader_lease(cluster, system).await);
     findings
 }
 
-async fn server(cluster: &Cluster) -> Finding {
+async fn check_api_server(cluster: &UserClusterClient) -> CheckFinding {
     const CHECK: &str = "API server";
     match cluster.client.apiserver_version().await {
-        Ok(version) => Finding::new(CHECK, Verdict::Ok, version.git_version, ""),
-        Err(error) => Finding::new(
+        Ok(version) => CheckFinding::new(CHECK, CheckVerdict::Ok, version.git_version, ""),
+        Err(error) => CheckFinding::new(
             CHECK,
-            Verdict::Failed,
+            CheckVerdict::Failed,
             error.to_string(),
             "check the kubeconfig, and whether the cluster runs",
         ),
@@ -66,49 +66,49 @@ async fn server(cluster: &Cluster) -> Finding {
 }
 
 /// Whether the cluster serves the pools of a platform.
-async fn served<P: View>(cluster: &Cluster) -> bool {
-    serves::<P::Pool>(cluster).await
+async fn is_platform_served<P: ClientPlatform>(cluster: &UserClusterClient) -> bool {
+    is_resource_served::<P::Pool>(cluster).await
 }
 
-async fn serves<K: ApiObject>(cluster: &Cluster) -> bool {
+async fn is_resource_served<K: ApiObject>(cluster: &UserClusterClient) -> bool {
     let listed = cluster.client.list_api_group_resources(&K::api_version(&())).await;
     listed.is_ok_and(|listed| listed.resources.iter().any(|resource| resource.name == K::plural(&())))
 }
 
 /// The checks of one platform.
-async fn platform<P: View>(cluster: &Cluster, findings: &mut Vec<Finding>) {
+async fn check_platform<P: ClientPlatform>(cluster: &UserClusterClient, findings: &mut Vec<CheckFinding>) {
     let title = P::TITLE;
-    findings.push(Finding::new(
+    findings.push(CheckFinding::new(
         &format!("{title} pools"),
-        Verdict::Ok,
+        CheckVerdict::Ok,
         format!("the cluster serves {}", full_name::<P::Pool>()),
         "",
     ));
-    if !serves::<P::Machine>(cluster).await {
-        findings.push(Finding::new(
+    if !is_resource_served::<P::Machine>(cluster).await {
+        findings.push(CheckFinding::new(
             &format!("{title} machines"),
-            Verdict::Failed,
+            CheckVerdict::Failed,
             format!("the cluster does not serve {}", full_name::<P::Machine>()),
             "install the platform: the controller cannot create machines without it",
         ));
     }
-    findings.push(removal::<P>(cluster).await);
-    findings.push(rights::<P>(cluster).await);
+    findings.push(check_removal_api::<P>(cluster).await);
+    findings.push(check_user_rights::<P>(cluster).await);
     if P::OtherController::EXISTS {
-        findings.push(other_controller::<P>(cluster).await);
+        findings.push(check_other_controller::<P>(cluster).await);
     }
-    findings.push(pools::<P>(cluster).await);
+    findings.push(check_pools::<P>(cluster).await);
 }
 
 /// Whether the aggregated API of targeted removal answers.
-async fn removal<P: View>(cluster: &Cluster) -> Finding {
+async fn check_removal_api<P: ClientPlatform>(cluster: &UserClusterClient) -> CheckFinding {
     let check = format!("{} API service", P::TITLE);
     let group_version = P::REMOVAL.api_version();
     match cluster.client.list_api_group_resources(&group_version).await {
-        Ok(_) => Finding::new(&check, Verdict::Ok, format!("{group_version} answers"), ""),
-        Err(error) => Finding::new(
+        Ok(_) => CheckFinding::new(&check, CheckVerdict::Ok, format!("{group_version} answers"), ""),
+        Err(error) => CheckFinding::new(
             &check,
-            Verdict::Failed,
+            CheckVerdict::Failed,
             format!("{group_version} does not answer, so machines cannot be removed by name: {error}"),
             "run `kubectl get apiservices | grep vmpool`, and check the vmpool-apiserver and its registration in the chart",
         ),
@@ -116,21 +116,21 @@ async fn removal<P: View>(cluster: &Cluster) -> Finding {
 }
 
 /// The rights of the user in the namespace.
-async fn rights<P: View>(cluster: &Cluster) -> Finding {
+async fn check_user_rights<P: ClientPlatform>(cluster: &UserClusterClient) -> CheckFinding {
     let check = format!("{} rights", P::TITLE);
     let mut wanted = vec![
-        right::<P::Pool>("get", ""),
-        right::<P::Pool>("list", ""),
-        right::<P::Pool>("patch", ""),
-        right::<P::Pool>("patch", "scale"),
-        right::<P::Machine>("get", ""),
-        right::<P::Machine>("list", ""),
+        required_right::<P::Pool>("get", ""),
+        required_right::<P::Pool>("list", ""),
+        required_right::<P::Pool>("patch", ""),
+        required_right::<P::Pool>("patch", "scale"),
+        required_right::<P::Machine>("get", ""),
+        required_right::<P::Machine>("list", ""),
     ];
     if P::Disks::EXIST {
-        wanted.push(right::<DiskOf<P>>("list", ""));
+        wanted.push(required_right::<DiskOf<P>>("list", ""));
     }
     if P::Instances::EXIST {
-        wanted.push(right::<InstanceOf<P>>("list", ""));
+        wanted.push(required_right::<InstanceOf<P>>("list", ""));
     }
     let removal = P::REMOVAL;
     wanted.push(Right {
@@ -151,9 +151,9 @@ async fn rights<P: View>(cluster: &Cluster) -> Finding {
             Ok(true) => {}
             Ok(false) => missing.push(right.to_string()),
             Err(error) => {
-                return Finding::new(
+                return CheckFinding::new(
                     &check,
-                    Verdict::Unknown,
+                    CheckVerdict::Unknown,
                     format!("the rights cannot be read: {error}"),
                     "",
                 );
@@ -162,11 +162,16 @@ async fn rights<P: View>(cluster: &Cluster) -> Finding {
     }
     let namespace = &cluster.namespace;
     if missing.is_empty() {
-        return Finding::new(&check, Verdict::Ok, format!("all rights in namespace {namespace}"), "");
+        return CheckFinding::new(
+            &check,
+            CheckVerdict::Ok,
+            format!("all rights in namespace {namespace}"),
+            "",
+        );
     }
-    Finding::new(
+    CheckFinding::new(
         &check,
-        Verdict::Warning,
+        CheckVerdict::Warning,
         format!("in namespace {namespace} you may not {}", missing.join(", ")),
         "ask an administrator for the ClusterRole vmpool-editor and the platform's role for machines, if you need them",
     )
@@ -180,12 +185,12 @@ struct Right {
     subresource: &'static str,
 }
 
-fn right<K: ApiObject>(verb: &'static str, subresource: &'static str) -> Right {
+fn required_right<K: ApiObject>(verb: &'static str, subresource: &'static str) -> Right {
     Right { verb, group: K::group(&()).into_owned(), resource: K::plural(&()).into_owned(), subresource }
 }
 
 impl Right {
-    async fn is_granted(&self, cluster: &Cluster) -> kube::Result<bool> {
+    async fn is_granted(&self, cluster: &UserClusterClient) -> kube::Result<bool> {
         let review = SelfSubjectAccessReview {
             spec: SelfSubjectAccessReviewSpec {
                 resource_attributes: Some(ResourceAttributes {
@@ -214,43 +219,45 @@ impl std::fmt::Display for Right {
 }
 
 /// Whether another controller reconciles the same pools.
-async fn other_controller<P: View>(cluster: &Cluster) -> Finding {
+async fn check_other_controller<P: ClientPlatform>(cluster: &UserClusterClient) -> CheckFinding {
     let check = format!("{} controllers", P::TITLE);
     let listed =
         match cluster.list_everywhere::<<P::OtherController as OtherController>::Installation>().await {
             Ok(listed) => listed,
-            Err(error) => return Finding::new(&check, Verdict::Unknown, format!("{error:#}"), ""),
+            Err(error) => return CheckFinding::new(&check, CheckVerdict::Unknown, format!("{error:#}"), ""),
         };
     let installations: Vec<_> =
         listed.into_iter().filter_map(|object| serde_json::from_value(object).ok()).collect();
     match P::OtherController::blocker(&installations) {
-        None => Finding::new(&check, Verdict::Ok, "no other controller reconciles the pools", ""),
-        Some(why) => Finding::new(&check, Verdict::Failed, "another controller may reconcile the pools", why),
+        None => CheckFinding::new(&check, CheckVerdict::Ok, "no other controller reconciles the pools", ""),
+        Some(why) => {
+            CheckFinding::new(&check, CheckVerdict::Failed, "another controller may reconcile the pools", why)
+        }
     }
 }
 
 /// Whether the pools of the namespace are in order.
-async fn pools<P: View>(cluster: &Cluster) -> Finding {
+async fn check_pools<P: ClientPlatform>(cluster: &UserClusterClient) -> CheckFinding {
     let check = format!("{} pools in {}", P::TITLE, cluster.namespace);
     let pools = match cluster.list::<P::Pool>(None).await {
         Ok(pools) => pools,
-        Err(error) => return Finding::new(&check, Verdict::Unknown, format!("{error:#}"), ""),
+        Err(error) => return CheckFinding::new(&check, CheckVerdict::Unknown, format!("{error:#}"), ""),
     };
-    let bad: Vec<String> = pools.iter().filter_map(trouble::<P>).collect();
+    let bad: Vec<String> = pools.iter().filter_map(pool_problem::<P>).collect();
     if bad.is_empty() {
-        return Finding::new(
+        return CheckFinding::new(
             &check,
-            Verdict::Ok,
+            CheckVerdict::Ok,
             format!("none of {} is blocked or failing", pools.len()),
             "",
         );
     }
-    Finding::new(&check, Verdict::Warning, bad.join("; "), "run `kubectl vmpool status POOL`")
+    CheckFinding::new(&check, CheckVerdict::Warning, bad.join("; "), "run `kubectl vmpool status POOL`")
 }
 
 /// What is wrong with a pool.
-fn trouble<P: View>(pool: &Value) -> Option<String> {
-    let (_, facts) = read::<P>(pool).ok()?;
+fn pool_problem<P: ClientPlatform>(pool: &Value) -> Option<String> {
+    let (_, facts) = decode_pool::<P>(pool).ok()?;
     let condition = |kind: &str| facts.published.conditions.iter().find(|condition| condition.kind == kind);
     let Some(ready) = condition(READY) else {
         return Some(format!("{}: no controller has written its status", facts.id.name));
@@ -261,19 +268,19 @@ fn trouble<P: View>(pool: &Value) -> Option<String> {
 }
 
 /// Whether the webhook is registered and has a CA.
-async fn webhook(cluster: &Cluster) -> Finding {
+async fn check_webhook(cluster: &UserClusterClient) -> CheckFinding {
     const CHECK: &str = "webhook";
     let api: Api<ValidatingWebhookConfiguration> = Api::all(cluster.client.clone());
     let registered = match api.list(&ListParams::default().labels(PART_OF)).await {
         Ok(registered) => registered.items,
-        Err(error) => return unknown(CHECK, "listing webhook configurations", &error),
+        Err(error) => return unknown_finding(CHECK, "listing webhook configurations", &error),
     };
     let webhooks: Vec<_> =
         registered.into_iter().flat_map(|configuration| configuration.webhooks.unwrap_or_default()).collect();
     if webhooks.is_empty() {
-        return Finding::new(
+        return CheckFinding::new(
             CHECK,
-            Verdict::Failed,
+            CheckVerdict::Failed,
             "not registered: invalid pools and shrinks of Explicit pools are accepted",
             "install the chart with featureGates.VirtualMachinePool=true",
         );
@@ -284,28 +291,35 @@ async fn webhook(cluster: &Cluster) -> Finding {
         .map(|webhook| &*webhook.name)
         .collect();
     if without_ca.is_empty() {
-        return Finding::new(CHECK, Verdict::Ok, format!("{} webhooks are registered", webhooks.len()), "");
+        return CheckFinding::new(
+            CHECK,
+            CheckVerdict::Ok,
+            format!("{} webhooks are registered", webhooks.len()),
+            "",
+        );
     }
-    Finding::new(
+    CheckFinding::new(
         CHECK,
-        Verdict::Failed,
+        CheckVerdict::Failed,
         format!("no CA in {}: the API server rejects writes of pools", without_ca.join(", ")),
         "check the logs of vmpool-webhook, or cert-manager",
     )
 }
 
 /// Whether the programs run, all with the version of the plugin.
-async fn programs(cluster: &Cluster, system: &str) -> Finding {
+async fn check_programs(cluster: &UserClusterClient, system: &str) -> CheckFinding {
     const CHECK: &str = "programs";
     let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), system);
     let deployments = match api.list(&ListParams::default().labels(PART_OF)).await {
         Ok(deployments) => deployments.items,
-        Err(error) => return unknown(CHECK, &format!("listing deployments in namespace {system}"), &error),
+        Err(error) => {
+            return unknown_finding(CHECK, &format!("listing deployments in namespace {system}"), &error);
+        }
     };
     if deployments.is_empty() {
-        return Finding::new(
+        return CheckFinding::new(
             CHECK,
-            Verdict::Warning,
+            CheckVerdict::Warning,
             format!("namespace {system} has no deployments of the chart"),
             "set --system-namespace to the namespace of the release",
         );
@@ -328,33 +342,45 @@ async fn programs(cluster: &Cluster, system: &str) -> Finding {
     }
     if !down.is_empty() {
         let what = format!("without an available replica: {}", down.join(", "));
-        return Finding::new(CHECK, Verdict::Failed, what, format!("run `kubectl get pods -n {system}`"));
+        return CheckFinding::new(
+            CHECK,
+            CheckVerdict::Failed,
+            what,
+            format!("run `kubectl get pods -n {system}`"),
+        );
     }
     if !versions.is_empty() {
         let what = format!("the plugin has version {own}, and other versions run: {}", versions.join(", "));
-        return Finding::new(CHECK, Verdict::Warning, what, "use the plugin of the installed release");
+        return CheckFinding::new(
+            CHECK,
+            CheckVerdict::Warning,
+            what,
+            "use the plugin of the installed release",
+        );
     }
-    Finding::new(
+    CheckFinding::new(
         CHECK,
-        Verdict::Ok,
+        CheckVerdict::Ok,
         format!("{} deployments of version {own} are available", deployments.len()),
         "",
     )
 }
 
 /// Whether a controller holds the lease.
-async fn lease(cluster: &Cluster, system: &str) -> Finding {
+async fn check_leader_lease(cluster: &UserClusterClient, system: &str) -> CheckFinding {
     const CHECK: &str = "leader";
     let api: Api<Lease> = Api::namespaced(cluster.client.clone(), system);
     let lease = match api.get_opt(LEASE).await {
         Ok(lease) => lease,
-        Err(error) => return unknown(CHECK, &format!("reading lease {LEASE} in namespace {system}"), &error),
+        Err(error) => {
+            return unknown_finding(CHECK, &format!("reading lease {LEASE} in namespace {system}"), &error);
+        }
     };
     let remedy = format!("run `kubectl logs -n {system} deployment/vmpool-controller`");
     let Some(spec) = lease.and_then(|lease| lease.spec) else {
-        return Finding::new(
+        return CheckFinding::new(
             CHECK,
-            Verdict::Failed,
+            CheckVerdict::Failed,
             format!("no lease {LEASE} in namespace {system}"),
             remedy,
         );
@@ -365,23 +391,28 @@ async fn lease(cluster: &Cluster, system: &str) -> Finding {
     let duration = i64::from(spec.lease_duration_seconds.unwrap_or_default());
     match (holder, renewed) {
         (Some(holder), Some(renewed)) if now.duration_since(renewed).as_secs() <= duration => {
-            Finding::new(CHECK, Verdict::Ok, format!("{holder}, renewed {} ago", age(renewed, now)), "")
+            CheckFinding::new(
+                CHECK,
+                CheckVerdict::Ok,
+                format!("{holder}, renewed {} ago", format_age(renewed, now)),
+                "",
+            )
         }
-        (Some(holder), Some(renewed)) => Finding::new(
+        (Some(holder), Some(renewed)) => CheckFinding::new(
             CHECK,
-            Verdict::Failed,
-            format!("{holder} renewed the lease {} ago, so no controller works", age(renewed, now)),
+            CheckVerdict::Failed,
+            format!("{holder} renewed the lease {} ago, so no controller works", format_age(renewed, now)),
             remedy,
         ),
-        _ => Finding::new(CHECK, Verdict::Failed, "no controller holds the lease", remedy),
+        _ => CheckFinding::new(CHECK, CheckVerdict::Failed, "no controller holds the lease", remedy),
     }
 }
 
-fn unknown(check: &str, attempt: &str, error: &kube::Error) -> Finding {
+fn unknown_finding(check: &str, attempt: &str, error: &kube::Error) -> CheckFinding {
     let why = match error {
         kube::Error::Api(status) => status.message.clone(),
         other => other.to_string(),
     };
     let remedy = "run the command with the rights of an administrator to check this";
-    Finding::new(check, Verdict::Unknown, format!("{attempt}: {why}"), remedy)
+    CheckFinding::new(check, CheckVerdict::Unknown, format!("{attempt}: {why}"), remedy)
 }

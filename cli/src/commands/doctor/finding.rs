@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(super) enum Verdict {
+pub(super) enum CheckVerdict {
     /// In order.
     Ok,
     /// Cannot be checked with the rights of the user.
@@ -17,18 +17,18 @@ pub(super) enum Verdict {
 
 /// The result of a check with its remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Finding {
+pub(super) struct CheckFinding {
     pub(super) check: String,
-    pub(super) verdict: Verdict,
+    pub(super) verdict: CheckVerdict,
     pub(super) what: String,
     /// What to do; empty if everything is in order.
     pub(super) remedy: String,
 }
 
-impl Finding {
+impl CheckFinding {
     pub(super) fn new(
         check: &str,
-        verdict: Verdict,
+        verdict: CheckVerdict,
         what: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Self {

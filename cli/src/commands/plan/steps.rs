@@ -7,15 +7,15 @@ use vmpool_controller::Preview;
 use vmpool_engine::model::{Naming, Restarts, ScaleDownPolicy};
 use vmpool_engine::plan::{DeleteReason, DiskDeleteReason, Disruption};
 use vmpool_engine::revision::RevisionId;
-use vmpool_engine::{Action, Plan};
+use vmpool_engine::{Plan, PoolAction};
 use vmpool_platforms::TemplateEffect;
 
 use crate::table::Tone;
-use crate::visible::{visible, visible_lines};
+use crate::visible::{escape_except_lines, escape_to_one_line};
 
 /// One write of the controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Step {
+pub(super) struct PlannedStep {
     /// What the controller does: `create`, `delete`, `update` and so on.
     pub(super) verb: &'static str,
     /// The object: kind and name. The name of a new machine is unknown if the controller chooses it later.
@@ -24,7 +24,7 @@ pub(super) struct Step {
     pub(super) why: String,
 }
 
-impl Step {
+impl PlannedStep {
     /// The step in one line.
     pub(super) fn text(&self) -> String {
         let tone = match self.verb {
@@ -33,10 +33,10 @@ impl Step {
             "update" => Tone::Notice,
             _ => Tone::Plain,
         };
-        let mut text = format!("{} {}", tone.paint(self.verb), visible(&self.object));
+        let mut text = format!("{} {}", tone.paint(self.verb), escape_to_one_line(&self.object));
         if !self.why.is_empty() {
             text.push_str(": ");
-            text.push_str(&visible_lines(&self.why));
+            text.push_str(&escape_except_lines(&self.why));
         }
         text
     }
@@ -46,8 +46,8 @@ impl Step {
 /// controller are omitted.
 ///
 /// `effects` says, for the revisions that machines have now, what the change to the planned template takes.
-pub(super) fn list_steps(preview: &Preview, plan: &Plan, effects: &TemplateEffects) -> Vec<Step> {
-    let mut actions: Vec<&Action> = plan.actions.iter().collect();
+pub(super) fn list_steps(preview: &Preview, plan: &Plan, effects: &TemplateEffects) -> Vec<PlannedStep> {
+    let mut actions: Vec<&PoolAction> = plan.actions.iter().collect();
     actions.sort_by_key(|action| action.stage());
     actions.into_iter().filter_map(|action| describe_step(preview, action, effects)).collect()
 }
@@ -55,21 +55,21 @@ pub(super) fn list_steps(preview: &Preview, plan: &Plan, effects: &TemplateEffec
 /// What the change from a revision takes.
 pub(super) type TemplateEffects = HashMap<RevisionId, TemplateEffect>;
 
-fn describe_step(preview: &Preview, action: &Action, effects: &TemplateEffects) -> Option<Step> {
+fn describe_step(preview: &Preview, action: &PoolAction, effects: &TemplateEffects) -> Option<PlannedStep> {
     let machine = |name: &str| format!("machine {name}");
     let disk = |name: &str| format!("disk {name}");
     let (verb, object, why) = match action {
-        Action::Create { draft } => {
+        PoolAction::Create { draft } => {
             let name = match preview.pool.naming {
                 Naming::Ordinal => machine(&draft.name),
                 Naming::Random => "a machine, with a new name".to_owned(),
             };
             ("create", name, format!("revision {}", draft.revision))
         }
-        Action::Delete { machine: id, reason } => {
+        PoolAction::Delete { machine: id, reason } => {
             ("delete", machine(&id.name), delete_reason(preview, *reason))
         }
-        Action::Update { machine: id, base, to, disruption, .. } => {
+        PoolAction::Update { machine: id, base, to, disruption, .. } => {
             let change = base.as_ref().and_then(|base| effects.get(base));
             (
                 "update",
@@ -77,49 +77,49 @@ fn describe_step(preview: &Preview, action: &Action, effects: &TemplateEffects) 
                 format!("to revision {to}, {}", describe_effect(preview, *disruption, change)),
             )
         }
-        Action::Restart { machine: id, .. } => {
+        PoolAction::Restart { machine: id, .. } => {
             ("restart", machine(&id.name), "so that its update takes effect".to_owned())
         }
-        Action::ShortenProtection { machine: id, .. } => (
+        PoolAction::ShortenProtection { machine: id, .. } => (
             "shorten",
             format!("the protection of machine {}", id.name),
             "it exceeds the maximum of the pool, or cannot be read".to_owned(),
         ),
-        Action::Release { machine: id, .. } => {
+        PoolAction::Release { machine: id, .. } => {
             ("release", machine(&id.name), "the pool no longer owns it".to_owned())
         }
-        Action::CreateDisk { machine: id, disk: draft } => {
+        PoolAction::CreateDisk { machine: id, disk: draft } => {
             ("create", disk(&draft.name), format!("machine {} lacks it", id.name))
         }
-        Action::AdoptDisk { machine: id, disk: restored, .. } => {
+        PoolAction::AdoptDisk { machine: id, disk: restored, .. } => {
             ("adopt", disk(&restored.name), format!("the platform restored it for machine {}", id.name))
         }
-        Action::Repoint { machine: id, from, to, .. } => (
+        PoolAction::Repoint { machine: id, from, to, .. } => (
             "change",
             machine(&id.name),
             format!("it uses disk {} instead of {from}, which it cannot use", to.name),
         ),
-        Action::Detach { machine: id, disk, .. } => {
+        PoolAction::Detach { machine: id, disk, .. } => {
             ("detach", format!("disk {disk} from machine {}", id.name), "another machine uses it".to_owned())
         }
-        Action::DeleteDisk { disk: id, reason } => ("delete", disk(&id.name), disk_reason(*reason)),
-        Action::ExpandDisk { disk: id, to } => ("expand", disk(&id.name), format!("to {to} bytes")),
-        Action::Relabel { .. }
-        | Action::AddPoolFinalizer
-        | Action::RemovePoolFinalizer
-        | Action::AddFinalizer { .. }
-        | Action::RemoveFinalizer { .. }
-        | Action::RecordRevision { .. }
-        | Action::EndRestart { .. }
-        | Action::AnnotateDisk { .. }
-        | Action::OpenNameBlock { .. }
-        | Action::StoreRevision { .. }
-        | Action::RestoreCopies { .. }
-        | Action::PruneRevision { .. }
-        | Action::DeleteCopy { .. }
-        | Action::PruneRecord { .. } => return None,
+        PoolAction::DeleteDisk { disk: id, reason } => ("delete", disk(&id.name), disk_reason(*reason)),
+        PoolAction::ExpandDisk { disk: id, to } => ("expand", disk(&id.name), format!("to {to} bytes")),
+        PoolAction::Relabel { .. }
+        | PoolAction::AddPoolFinalizer
+        | PoolAction::RemovePoolFinalizer
+        | PoolAction::AddFinalizer { .. }
+        | PoolAction::RemoveFinalizer { .. }
+        | PoolAction::RecordRevision { .. }
+        | PoolAction::EndRestart { .. }
+        | PoolAction::AnnotateDisk { .. }
+        | PoolAction::OpenNameBlock { .. }
+        | PoolAction::StoreRevision { .. }
+        | PoolAction::RestoreCopies { .. }
+        | PoolAction::PruneRevision { .. }
+        | PoolAction::DeleteCopy { .. }
+        | PoolAction::PruneRecord { .. } => return None,
     };
-    Some(Step { verb, object, why })
+    Some(PlannedStep { verb, object, why })
 }
 
 fn delete_reason(preview: &Preview, reason: DeleteReason) -> String {

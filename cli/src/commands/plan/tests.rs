@@ -2,8 +2,8 @@ use super::*;
 
 #[test]
 fn a_plan_lists_its_steps_with_their_reasons() {
-    let step = |verb, object: &str, why: &str| Step { verb, object: object.into(), why: why.into() };
-    let outlook = Outlook {
+    let step = |verb, object: &str, why: &str| PlannedStep { verb, object: object.into(), why: why.into() };
+    let outlook = PlanOutlook {
         pool: "web".into(),
         namespace: "team-a".into(),
         replicas: 5,
@@ -17,7 +17,7 @@ fn a_plan_lists_its_steps_with_their_reasons() {
         )],
         blocked: vec!["machine web-c is reserved by a targeted removal".into()],
     };
-    let plain = anstream::adapter::strip_str(&text(&outlook)).to_string();
+    let plain = anstream::adapter::strip_str(&render_outlook(&outlook)).to_string();
     insta::assert_snapshot!(plain, @r"
     Pool web in namespace team-a: 5 -> 3 replicas
     Now:
@@ -31,7 +31,7 @@ fn a_plan_lists_its_steps_with_their_reasons() {
 
 #[test]
 fn a_plan_without_steps_says_so() {
-    let outlook = Outlook {
+    let outlook = PlanOutlook {
         pool: "web".into(),
         namespace: "team-a".into(),
         replicas: 3,
@@ -41,6 +41,6 @@ fn a_plan_without_steps_says_so() {
         later: vec![],
         blocked: vec![],
     };
-    let plain = anstream::adapter::strip_str(&text(&outlook)).to_string();
+    let plain = anstream::adapter::strip_str(&render_outlook(&outlook)).to_string();
     assert_eq!(plain, "Pool web in namespace team-a: 3 replicas\nThe controller would change nothing.\n");
 }

@@ -8,19 +8,20 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::api::{Api, ListParams};
 use serde_json::Value;
-use vmpool_controller::{Preview, preview};
-use vmpool_engine::activity::Entry;
-use vmpool_engine::condition::{Condition, READY};
-use vmpool_engine::model::{Activity, DiskState, StoredTime};
+use vmpool_controller::{Preview, preview_pool};
+use vmpool_engine::activity::ActivityEntry;
+use vmpool_engine::condition::{READY, StatusCondition};
+use vmpool_engine::model::{DiskState, MachineActivity, StoredTime};
 use vmpool_engine::{Disk, Machine, ParsedPool, Pool};
-use vmpool_platforms::{InstanceOf, Instances, View};
+use vmpool_platforms::{ClientPlatform, InstanceOf, Instances};
 
 use super::view::{
-    ActivityStatus, ConditionStatus, DiskStatus, EventStatus, MachineStatus, PoolStatus, ProtectionStatus,
+    ActivityStatus, ConditionStatus, DiskOverview, EventStatus, MachineOverview, PoolOverview,
+    ProtectionStatus,
 };
-use crate::cluster::Cluster;
-use crate::explain::{Attempt, explain, explain_read};
-use crate::pool::read;
+use crate::cluster::UserClusterClient;
+use crate::explain::{RequestAttempt, explain_read_error, explain_request_error};
+use crate::pool::decode_pool;
 
 /// Number of events to show.
 const EVENTS: usize = 8;
@@ -29,17 +30,20 @@ const EVENTS: usize = 8;
 ///
 /// # Errors
 /// A request failed for another reason than a missing right.
-pub(super) async fn collect<P: View>(cluster: &Cluster, stored: &Value) -> Result<PoolStatus> {
-    let (object, facts) = read::<P>(stored)?;
-    let mut status = of_pool::<P>(&facts, stored);
-    match preview::<P>(&cluster.env, cluster.client.clone(), object).await {
-        Ok(preview) => match objects::<P>(cluster).await {
+pub(super) async fn collect_pool_overview<P: ClientPlatform>(
+    cluster: &UserClusterClient,
+    stored: &Value,
+) -> Result<PoolOverview> {
+    let (object, facts) = decode_pool::<P>(stored)?;
+    let mut status = pool_overview::<P>(&facts, stored);
+    match preview_pool::<P>(&cluster.env, cluster.client.clone(), object).await {
+        Ok(preview) => match list_stored_objects::<P>(cluster).await {
             Ok(objects) => add_machines::<P>(&mut status, &preview, &objects, cluster.env.now()),
             Err(error) => status.unreadable.push(format!("{error:#}")),
         },
-        Err(error) => status.unreadable.push(format!("machines and disks: {}", explain_read(&error))),
+        Err(error) => status.unreadable.push(format!("machines and disks: {}", explain_read_error(&error))),
     }
-    match events(cluster, facts.id.uid.as_str()).await {
+    match list_pool_events(cluster, facts.id.uid.as_str()).await {
         Ok(events) => status.events = events,
         Err(error) => status.unreadable.push(format!("events: {error:#}")),
     }
@@ -47,13 +51,13 @@ pub(super) async fn collect<P: View>(cluster: &Cluster, stored: &Value) -> Resul
 }
 
 /// What the object shows by itself.
-fn of_pool<P: View>(pool: &ParsedPool, stored: &Value) -> PoolStatus {
+fn pool_overview<P: ClientPlatform>(pool: &ParsedPool, stored: &Value) -> PoolOverview {
     let count = |field: &str| {
         let count = stored["status"][field].as_u64().unwrap_or_default();
         usize::try_from(count).unwrap_or_default()
     };
     let summary = pool.published.summary.as_ref();
-    PoolStatus {
+    PoolOverview {
         platform: P::TITLE,
         namespace: pool.namespace.to_string(),
         pool: pool.id.name.to_string(),
@@ -64,20 +68,20 @@ fn of_pool<P: View>(pool: &ParsedPool, stored: &Value) -> PoolStatus {
         restart_pending: summary.map_or(0, |summary| summary.restart_pending),
         revision: summary.map(|summary| summary.revision.to_string()).unwrap_or_default(),
         paused: P::is_paused(pool),
-        state: phase(&pool.published.conditions),
-        conditions: pool.published.conditions.iter().map(condition).collect(),
-        activity: pool.published.activity.iter().map(activity).collect(),
-        ..PoolStatus::default()
+        state: published_phase(&pool.published.conditions),
+        conditions: pool.published.conditions.iter().map(condition_status).collect(),
+        activity: pool.published.activity.iter().map(activity_status).collect(),
+        ..PoolOverview::default()
     }
 }
 
 /// The phase of the pool; empty if no controller has published it.
-fn phase(conditions: &[Condition]) -> String {
+fn published_phase(conditions: &[StatusCondition]) -> String {
     let ready = conditions.iter().find(|condition| condition.kind == READY);
     ready.map(|condition| condition.reason.clone()).unwrap_or_default()
 }
 
-fn activity(entry: &Entry) -> ActivityStatus {
+fn activity_status(entry: &ActivityEntry) -> ActivityStatus {
     let text = |text: &Option<Arc<str>>| text.as_deref().map(str::to_owned);
     ActivityStatus {
         time: entry.time,
@@ -88,7 +92,7 @@ fn activity(entry: &Entry) -> ActivityStatus {
     }
 }
 
-fn condition(condition: &Condition) -> ConditionStatus {
+fn condition_status(condition: &StatusCondition) -> ConditionStatus {
     ConditionStatus {
         kind: condition.kind.clone(),
         status: condition.status.clone(),
@@ -103,7 +107,7 @@ struct Objects {
     instances: HashMap<String, Value>,
 }
 
-async fn objects<P: View>(cluster: &Cluster) -> Result<Objects> {
+async fn list_stored_objects<P: ClientPlatform>(cluster: &UserClusterClient) -> Result<Objects> {
     let by_name = |objects: Vec<Value>| -> HashMap<String, Value> {
         let name = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         objects.into_iter().map(|object| (name(&object), object)).collect()
@@ -118,7 +122,12 @@ async fn objects<P: View>(cluster: &Cluster) -> Result<Objects> {
 }
 
 /// Adds what the controller sees.
-fn add_machines<P: View>(status: &mut PoolStatus, preview: &Preview, objects: &Objects, now: Timestamp) {
+fn add_machines<P: ClientPlatform>(
+    status: &mut PoolOverview,
+    preview: &Preview,
+    objects: &Objects,
+    now: Timestamp,
+) {
     let pool = &preview.pool;
     let summary = &preview.status.summary;
     status.replicas = summary.replicas;
@@ -133,7 +142,7 @@ fn add_machines<P: View>(status: &mut PoolStatus, preview: &Preview, objects: &O
     machines.sort_by(|a, b| a.id.cmp(&b.id));
     for machine in machines {
         held.extend(machine.held_disks().map(ToString::to_string));
-        let mut shown = of_machine(pool, machine);
+        let mut shown = machine_overview(pool, machine);
         shown.protection = machine.protection.as_ref().filter(|known| known.protects(now)).map(|known| {
             let claim = known.claim_of(pool.id.uid.as_str());
             ProtectionStatus {
@@ -151,12 +160,12 @@ fn add_machines<P: View>(status: &mut PoolStatus, preview: &Preview, objects: &O
             .disks
             .iter()
             .map(|device| {
-                let missing = || DiskStatus {
+                let missing = || DiskOverview {
                     name: device.disk.to_string(),
                     state: "Missing".into(),
                     ..Default::default()
                 };
-                let mut disk = disks.get(&*device.disk).map_or_else(missing, |disk| of_disk(disk));
+                let mut disk = disks.get(&*device.disk).map_or_else(missing, |disk| disk_overview(disk));
                 disk.template = device.template.as_ref().map(ToString::to_string).or(disk.template);
                 disk
             })
@@ -164,25 +173,25 @@ fn add_machines<P: View>(status: &mut PoolStatus, preview: &Preview, objects: &O
         status.machines.push(shown);
     }
     let is_free = |disk: &&std::sync::Arc<Disk>| disk.belongs_to(&pool.id) && !held.contains(&*disk.id.name);
-    status.free_disks = preview.disks.iter().filter(is_free).map(|disk| of_disk(disk)).collect();
+    status.free_disks = preview.disks.iter().filter(is_free).map(|disk| disk_overview(disk)).collect();
 }
 
-fn of_machine(pool: &Pool, machine: &Machine) -> MachineStatus {
+fn machine_overview(pool: &Pool, machine: &Machine) -> MachineOverview {
     let revision = machine.revision.as_ref();
-    MachineStatus {
+    MachineOverview {
         name: machine.id.name.to_string(),
-        ready: machine.activity == Activity::Running && !machine.terminating,
+        ready: machine.activity == MachineActivity::Running && !machine.terminating,
         terminating: machine.terminating,
         current: revision.is_some_and(|id| pool.revision.is_current(id)),
         revision: revision.map(ToString::to_string),
         restart_pending: machine.restart_pending,
         created: Some(machine.created),
         problem: machine.problem.as_ref().map(ToString::to_string),
-        ..MachineStatus::default()
+        ..MachineOverview::default()
     }
 }
 
-fn of_disk(disk: &Disk) -> DiskStatus {
+fn disk_overview(disk: &Disk) -> DiskOverview {
     let state = match disk.state {
         _ if disk.terminating => "Terminating",
         DiskState::Ready => "Ready",
@@ -196,7 +205,7 @@ fn of_disk(disk: &Disk) -> DiskStatus {
         Some(StoredTime::At(time)) => Some(time),
         Some(StoredTime::Unreadable) | None => None,
     };
-    DiskStatus {
+    DiskOverview {
         name: disk.id.name.to_string(),
         template: disk.template.as_ref().map(ToString::to_string),
         state: state.to_owned(),
@@ -208,23 +217,23 @@ fn of_disk(disk: &Disk) -> DiskStatus {
 }
 
 /// The last events about the pool, newest last.
-async fn events(cluster: &Cluster, uid: &str) -> Result<Vec<EventStatus>> {
+async fn list_pool_events(cluster: &UserClusterClient, uid: &str) -> Result<Vec<EventStatus>> {
     let api: Api<Event> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
     let params = ListParams::default().fields(&format!("involvedObject.uid={uid}"));
-    let attempt = Attempt {
+    let attempt = RequestAttempt {
         verb: "list",
         resource: "events".to_owned(),
         name: String::new(),
         namespace: cluster.namespace.clone(),
     };
-    let listed = api.list(&params).await.map_err(|error| explain(&attempt, &error))?;
-    let mut events: Vec<EventStatus> = listed.items.into_iter().map(event).collect();
+    let listed = api.list(&params).await.map_err(|error| explain_request_error(&attempt, &error))?;
+    let mut events: Vec<EventStatus> = listed.items.into_iter().map(event_status).collect();
     events.sort_by_key(|event| event.time);
     let surplus = events.len().saturating_sub(EVENTS);
     Ok(events.split_off(surplus))
 }
 
-fn event(event: Event) -> EventStatus {
+fn event_status(event: Event) -> EventStatus {
     let series: Option<Timestamp> =
         event.series.and_then(|series| series.last_observed_time).map(|time| time.0);
     let time = series

@@ -5,42 +5,44 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 use vmpool_engine::condition::PAUSED;
 
-use super::view::{ActivityStatus, ConditionStatus, DiskStatus, MachineStatus, PoolStatus, ProtectionStatus};
-use crate::age::age;
-use crate::table::{Cell, Tone, table};
-use crate::visible::{visible, visible_lines};
+use super::view::{
+    ActivityStatus, ConditionStatus, DiskOverview, MachineOverview, PoolOverview, ProtectionStatus,
+};
+use crate::age::format_age;
+use crate::table::{Cell, Tone, render_table};
+use crate::visible::{escape_except_lines, escape_to_one_line};
 
 /// The status as text.
-pub(super) fn text(status: &PoolStatus, now: Timestamp) -> String {
-    let mut text = header(status);
+pub(super) fn render_pool_overview(status: &PoolOverview, now: Timestamp) -> String {
+    let mut text = render_pool_header(status);
     if !status.machines.is_empty() {
         text.push('\n');
-        text.push_str(&machines(status, now));
+        text.push_str(&render_machine_table(status, now));
     }
     if !status.free_disks.is_empty() {
         text.push('\n');
         text.push_str(&free_disks(&status.free_disks, now));
     }
-    section(&mut text, "Conditions", status.conditions.iter().map(condition));
-    section(&mut text, "Waiting for", status.blocked.iter().map(|why| Tone::Notice.paint(why)));
+    append_section(&mut text, "Conditions", status.conditions.iter().map(describe_condition));
+    append_section(&mut text, "Waiting for", status.blocked.iter().map(|why| Tone::Notice.paint(why)));
     let events = status.events.iter().map(|event| {
-        let since = event.time.map(|time| age(time, now)).unwrap_or_default();
+        let since = event.time.map(|time| format_age(time, now)).unwrap_or_default();
         let tone = if event.warning { Tone::Bad } else { Tone::Plain };
         format!(
             "{} {} {}",
             Tone::Faint.paint(&since),
             tone.paint(&event.reason),
-            visible_lines(&event.message)
+            escape_except_lines(&event.message)
         )
     });
-    section(&mut text, "Events", events);
-    let activity = status.activity.iter().map(|entry| change(entry, now));
-    section(&mut text, "Activity", activity);
-    section(&mut text, "Not shown", status.unreadable.iter().map(|why| Tone::Bad.paint(why)));
+    append_section(&mut text, "Events", events);
+    let activity = status.activity.iter().map(|entry| describe_activity(entry, now));
+    append_section(&mut text, "Activity", activity);
+    append_section(&mut text, "Not shown", status.unreadable.iter().map(|why| Tone::Bad.paint(why)));
     text
 }
 
-fn section(text: &mut String, heading: &str, lines: impl Iterator<Item = String>) {
+fn append_section(text: &mut String, heading: &str, lines: impl Iterator<Item = String>) {
     let mut lines = lines.peekable();
     if lines.peek().is_none() {
         return;
@@ -53,10 +55,10 @@ fn section(text: &mut String, heading: &str, lines: impl Iterator<Item = String>
     }
 }
 
-fn header(status: &PoolStatus) -> String {
-    let PoolStatus { pool, namespace, platform, state, desired, replicas, ready, updated, .. } = status;
+fn render_pool_header(status: &PoolOverview) -> String {
+    let PoolOverview { pool, namespace, platform, state, desired, replicas, ready, updated, .. } = status;
     let title = Tone::Heading.paint(&format!("Pool {pool}"));
-    let mut text = format!("{title} in namespace {} ({platform})", visible(namespace));
+    let mut text = format!("{title} in namespace {} ({platform})", escape_to_one_line(namespace));
     if !state.is_empty() {
         text.push_str(": ");
         text.push_str(&state_tone(state).paint(state));
@@ -68,7 +70,7 @@ fn header(status: &PoolStatus) -> String {
     }
     text.push('\n');
     if !status.revision.is_empty() {
-        let _ = writeln!(text, "  Revision  {}", visible(&status.revision));
+        let _ = writeln!(text, "  Revision  {}", escape_to_one_line(&status.revision));
     }
     if status.paused {
         let _ = writeln!(text, "  {}", Tone::Notice.paint(PAUSED));
@@ -85,7 +87,7 @@ pub(super) fn state_tone(state: &str) -> Tone {
     }
 }
 
-fn machines(status: &PoolStatus, now: Timestamp) -> String {
+fn render_machine_table(status: &PoolOverview, now: Timestamp) -> String {
     let mut rows = Vec::new();
     for machine in &status.machines {
         rows.push(machine_row(machine, now));
@@ -94,15 +96,15 @@ fn machines(status: &PoolStatus, now: Timestamp) -> String {
             rows.push(disk_row(branch, disk, now));
         }
     }
-    table(&["MACHINE", "STATE", "REVISION", "AGE", "NODE", "ADDRESS", "NOTE"], &rows)
+    render_table(&["MACHINE", "STATE", "REVISION", "AGE", "NODE", "ADDRESS", "NOTE"], &rows)
 }
 
-fn machine_row(machine: &MachineStatus, now: Timestamp) -> Vec<Cell> {
+fn machine_row(machine: &MachineOverview, now: Timestamp) -> Vec<Cell> {
     let state = match machine {
-        MachineStatus { terminating: true, .. } => Cell::toned("Terminating", Tone::Notice),
-        MachineStatus { ready: true, state, .. } => Cell::toned(state.clone(), Tone::Good),
-        MachineStatus { problem: Some(_), state, .. } => Cell::toned(state.clone(), Tone::Bad),
-        MachineStatus { state, .. } => Cell::toned(state.clone(), Tone::Notice),
+        MachineOverview { terminating: true, .. } => Cell::toned("Terminating", Tone::Notice),
+        MachineOverview { ready: true, state, .. } => Cell::toned(state.clone(), Tone::Good),
+        MachineOverview { problem: Some(_), state, .. } => Cell::toned(state.clone(), Tone::Bad),
+        MachineOverview { state, .. } => Cell::toned(state.clone(), Tone::Notice),
     };
     let revision = match &machine.revision {
         Some(_) if machine.current => Cell::toned("current", Tone::Good),
@@ -114,12 +116,12 @@ fn machine_row(machine: &MachineStatus, now: Timestamp) -> Vec<Cell> {
         notes.push("needs a restart".to_owned());
     }
     notes.extend(machine.problem.clone());
-    notes.extend(machine.protection.as_ref().map(|protection| protected(protection, now)));
+    notes.extend(machine.protection.as_ref().map(|protection| describe_protection(protection, now)));
     vec![
         machine.name.clone().into(),
         state,
         revision,
-        machine.created.map(|created| age(created, now)).unwrap_or_default().into(),
+        machine.created.map(|created| format_age(created, now)).unwrap_or_default().into(),
         machine.node.clone().unwrap_or_default().into(),
         machine.addresses.join(",").into(),
         Cell::toned(notes.join("; "), Tone::Notice),
@@ -127,12 +129,12 @@ fn machine_row(machine: &MachineStatus, now: Timestamp) -> Vec<Cell> {
 }
 
 /// The protection of a machine in one sentence.
-fn protected(protection: &ProtectionStatus, now: Timestamp) -> String {
+fn describe_protection(protection: &ProtectionStatus, now: Timestamp) -> String {
     let ProtectionStatus { until, by, reason, claimed } = protection;
     let mut text = if *claimed { "claimed" } else { "protected" }.to_owned();
     match until {
         Some(until) => {
-            let _ = write!(text, " until {until} ({})", age(now, *until));
+            let _ = write!(text, " until {until} ({})", format_age(now, *until));
         }
         None => text.push_str(", and the end cannot be read"),
     }
@@ -145,20 +147,20 @@ fn protected(protection: &ProtectionStatus, now: Timestamp) -> String {
     text
 }
 
-fn disk_row(branch: &str, disk: &DiskStatus, now: Timestamp) -> Vec<Cell> {
+fn disk_row(branch: &str, disk: &DiskOverview, now: Timestamp) -> Vec<Cell> {
     let tone = match &*disk.state {
         "Ready" => Tone::Faint,
         "Failed" | "Lost" | "Missing" => Tone::Bad,
         _ => Tone::Notice,
     };
-    let size = disk.size.map(bytes).unwrap_or_default();
+    let size = disk.size.map(format_bytes).unwrap_or_default();
     let template = disk.template.as_ref().map(|template| format!("disk {template}")).unwrap_or_default();
     let note = [template, size, disk.problem.clone().unwrap_or_default()];
     vec![
         Cell::toned(format!("{branch} {}", disk.name), Tone::Faint),
         Cell::toned(disk.state.clone(), tone),
         "".into(),
-        Cell::toned(disk.created.map(|created| age(created, now)).unwrap_or_default(), Tone::Faint),
+        Cell::toned(disk.created.map(|created| format_age(created, now)).unwrap_or_default(), Tone::Faint),
         "".into(),
         "".into(),
         Cell::toned(
@@ -168,7 +170,7 @@ fn disk_row(branch: &str, disk: &DiskStatus, now: Timestamp) -> Vec<Cell> {
     ]
 }
 
-fn free_disks(disks: &[DiskStatus], now: Timestamp) -> String {
+fn free_disks(disks: &[DiskOverview], now: Timestamp) -> String {
     let rows: Vec<Vec<Cell>> = disks
         .iter()
         .map(|disk| {
@@ -176,16 +178,16 @@ fn free_disks(disks: &[DiskStatus], now: Timestamp) -> String {
                 disk.name.clone().into(),
                 disk.state.clone().into(),
                 disk.template.clone().unwrap_or_default().into(),
-                disk.size.map(bytes).unwrap_or_default().into(),
-                disk.free_since.map(|since| age(since, now)).unwrap_or_default().into(),
+                disk.size.map(format_bytes).unwrap_or_default().into(),
+                disk.free_since.map(|since| format_age(since, now)).unwrap_or_default().into(),
             ]
         })
         .collect();
-    table(&["FREE DISK", "STATE", "TEMPLATE", "SIZE", "FREE FOR"], &rows)
+    render_table(&["FREE DISK", "STATE", "TEMPLATE", "SIZE", "FREE FOR"], &rows)
 }
 
 /// A size with the largest unit of which it is at least one.
-fn bytes(size: u64) -> String {
+fn format_bytes(size: u64) -> String {
     const UNITS: [(&str, u32); 4] = [("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)];
     let unit = UNITS.iter().find(|(_, shift)| size >> shift > 0);
     match unit {
@@ -199,25 +201,25 @@ fn bytes(size: u64) -> String {
 }
 
 /// A change of the pool in one line.
-fn change(entry: &ActivityStatus, now: Timestamp) -> String {
+fn describe_activity(entry: &ActivityStatus, now: Timestamp) -> String {
     let ActivityStatus { time, reason, actor, from, to } = entry;
-    let mut text = format!("{} {}", Tone::Faint.paint(&age(*time, now)), visible(reason));
+    let mut text = format!("{} {}", Tone::Faint.paint(&format_age(*time, now)), escape_to_one_line(reason));
     match (from, to) {
         (Some(from), Some(to)) => {
-            let _ = write!(text, " {} -> {}", visible(from), visible(to));
+            let _ = write!(text, " {} -> {}", escape_to_one_line(from), escape_to_one_line(to));
         }
         (None, Some(to)) => {
-            let _ = write!(text, " {}", visible(to));
+            let _ = write!(text, " {}", escape_to_one_line(to));
         }
         _ => {}
     }
     if let Some(actor) = actor {
-        let _ = write!(text, " by {}", visible(actor));
+        let _ = write!(text, " by {}", escape_to_one_line(actor));
     }
     text
 }
 
-fn condition(condition: &ConditionStatus) -> String {
+fn describe_condition(condition: &ConditionStatus) -> String {
     let ConditionStatus { kind, status, reason, message } = condition;
     let tone = match (&**kind, &**status) {
         ("Available" | "Synced" | "Ready", "True") => Tone::Good,
@@ -227,7 +229,7 @@ fn condition(condition: &ConditionStatus) -> String {
         _ => Tone::Faint,
     };
     let name = tone.paint(&format!("{kind}={status}"));
-    format!("{name} {}: {}", visible(reason), visible_lines(message))
+    format!("{name} {}: {}", escape_to_one_line(reason), escape_except_lines(message))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use serde::Serialize;
 /// A pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct PoolStatus {
+pub(super) struct PoolOverview {
     pub(super) platform: &'static str,
     pub(super) namespace: String,
     pub(super) pool: String,
@@ -26,9 +26,9 @@ pub(super) struct PoolStatus {
     pub(super) revision: String,
     /// Whether the pool or its rollout is paused.
     pub(super) paused: bool,
-    pub(super) machines: Vec<MachineStatus>,
+    pub(super) machines: Vec<MachineOverview>,
     /// Disks of the pool that no machine refers to.
-    pub(super) free_disks: Vec<DiskStatus>,
+    pub(super) free_disks: Vec<DiskOverview>,
     pub(super) conditions: Vec<ConditionStatus>,
     /// What the pool waits for.
     pub(super) blocked: Vec<String>,
@@ -43,7 +43,7 @@ pub(super) struct PoolStatus {
 #[expect(clippy::struct_excessive_bools, reason = "independent facts: any of them may come with any other")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct MachineStatus {
+pub(super) struct MachineOverview {
     pub(super) name: String,
     /// The state in the words of the platform.
     pub(super) state: String,
@@ -57,7 +57,7 @@ pub(super) struct MachineStatus {
     pub(super) created: Option<Timestamp>,
     pub(super) node: Option<String>,
     pub(super) addresses: Vec<String>,
-    pub(super) disks: Vec<DiskStatus>,
+    pub(super) disks: Vec<DiskOverview>,
     /// Why it does not start.
     pub(super) problem: Option<String>,
     pub(super) protection: Option<ProtectionStatus>,
@@ -78,7 +78,7 @@ pub(super) struct ProtectionStatus {
 /// A disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct DiskStatus {
+pub(super) struct DiskOverview {
     pub(super) name: String,
     pub(super) template: Option<String>,
     pub(super) state: String,

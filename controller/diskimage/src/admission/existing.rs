@@ -13,7 +13,7 @@ use vmpool_api::diskimage::{GROUP, WRAPPER_KIND};
 use vmpool_api::kubevirt::POOL_GROUP;
 use vmpool_api::kubevirt::labels::REVISION;
 
-use crate::model::Key;
+use crate::model::ObjectKey;
 use crate::read::named_images;
 
 /// The kind of pools in owner references.
@@ -21,9 +21,9 @@ const POOL_KIND: &str = "VirtualMachinePool";
 
 /// An object that a machine names as its controller, and that may refer to images.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holder {
+pub struct ReferenceHolder {
     /// What it is.
-    pub kind: HolderKind,
+    pub kind: ReferenceHolderKind,
     /// Its name. Its namespace is that of the machine.
     pub name: String,
     uid: String,
@@ -31,7 +31,7 @@ pub struct Holder {
 
 /// The kinds of objects that create machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HolderKind {
+pub enum ReferenceHolderKind {
     /// A wrapper.
     Wrapper,
     /// A KubeVirt pool.
@@ -40,7 +40,7 @@ pub enum HolderKind {
     Revision,
 }
 
-impl HolderKind {
+impl ReferenceHolderKind {
     /// The paths of the fields that say which images an object of the kind refers to, and whose it is.
     pub fn fields(self) -> &'static [&'static str] {
         match self {
@@ -54,27 +54,34 @@ impl HolderKind {
 }
 
 /// The objects that a machine names, and that may refer to images for it. The first one that does is enough.
-pub fn find_holders(machine: &Value) -> Vec<Holder> {
+pub fn find_reference_holders(machine: &Value) -> Vec<ReferenceHolder> {
     let owners = machine["metadata"]["ownerReferences"].as_array().into_iter().flatten();
     let Some(owner) = owners.into_iter().find(|owner| owner["controller"] == true) else { return Vec::new() };
     let text = |field: &str| owner[field].as_str().unwrap_or_default();
     let group = text("apiVersion").split_once('/').map_or("", |(group, _)| group);
-    let holder = |kind, name: &str| Holder { kind, name: name.to_owned(), uid: text("uid").to_owned() };
+    let holder =
+        |kind, name: &str| ReferenceHolder { kind, name: name.to_owned(), uid: text("uid").to_owned() };
     match (group, text("kind")) {
-        (GROUP, WRAPPER_KIND) => vec![holder(HolderKind::Wrapper, text("name"))],
+        (GROUP, WRAPPER_KIND) => vec![holder(ReferenceHolderKind::Wrapper, text("name"))],
         (POOL_GROUP, POOL_KIND) => {
             let revision = machine["metadata"]["labels"][REVISION].as_str();
-            let revision = revision.map(|name| holder(HolderKind::Revision, name));
-            [holder(HolderKind::Pool, text("name"))].into_iter().chain(revision).collect()
+            let revision = revision.map(|name| holder(ReferenceHolderKind::Revision, name));
+            [holder(ReferenceHolderKind::Pool, text("name"))].into_iter().chain(revision).collect()
         }
         _ => Vec::new(),
     }
 }
 
-impl Holder {
+impl ReferenceHolder {
     /// Whether this is the object, as it is stored in the namespace of the machine, and refers to the image. `uid` is that of the
     /// image, and `aliases` are the DataSources that lead to it.
-    pub fn refers(&self, stored: &Value, image: &Key, uid: &str, aliases: &BTreeSet<Key>) -> bool {
+    pub fn refers(
+        &self,
+        stored: &Value,
+        image: &ObjectKey,
+        uid: &str,
+        aliases: &BTreeSet<ObjectKey>,
+    ) -> bool {
         let namespace = image.namespace.as_str();
         let is_owned = || {
             let mut owners = stored["metadata"]["ownerReferences"].as_array().into_iter().flatten();
@@ -86,13 +93,13 @@ impl Holder {
         };
         let has_uid = !self.uid.is_empty() && stored["metadata"]["uid"] == self.uid.as_str();
         match self.kind {
-            HolderKind::Wrapper => {
+            ReferenceHolderKind::Wrapper => {
                 let mark = &stored["status"]["vmDiskImage"];
                 let is_marked = mark["namespace"] == namespace && mark["name"] == image.name.as_str();
                 has_uid && is_marked && mark["uid"] == uid && !uid.is_empty() && mark["bound"] == true
             }
-            HolderKind::Pool => has_uid && names(stored),
-            HolderKind::Revision => {
+            ReferenceHolderKind::Pool => has_uid && names(stored),
+            ReferenceHolderKind::Revision => {
                 let pool = json!({ "spec": stored["data"] });
                 !self.uid.is_empty() && is_owned() && names(&pool)
             }

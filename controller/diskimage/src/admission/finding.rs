@@ -2,7 +2,7 @@
 
 /// The effect of breaking a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Severity {
+pub enum FindingSeverity {
     /// The request is rejected, because a value is invalid.
     Invalid,
     /// The request is rejected, because it is not permitted.
@@ -15,11 +15,11 @@ macro_rules! rules {
     ($($name:ident $id:literal $severity:ident $text:literal;)+) => {
         /// A rule about images, wrappers and grants.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Rule {
+        pub enum ImageRule {
             $(#[doc = $text] $name,)+
         }
 
-        impl Rule {
+        impl ImageRule {
             /// All rules.
             pub const ALL: &'static [Self] = &[$(Self::$name),+];
 
@@ -29,8 +29,8 @@ macro_rules! rules {
             }
 
             /// The effect of breaking the rule.
-            pub const fn severity(self) -> Severity {
-                match self { $(Self::$name => Severity::$severity),+ }
+            pub const fn severity(self) -> FindingSeverity {
+                match self { $(Self::$name => FindingSeverity::$severity),+ }
             }
 
             /// The rule as a sentence.
@@ -53,9 +53,9 @@ rules! {
 
 /// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct AdmissionFinding {
     /// The rule.
-    pub rule: Rule,
+    pub rule: ImageRule,
     /// Path of the field in the object.
     pub field: String,
     /// Why the value is refused.
@@ -64,8 +64,8 @@ pub struct Finding {
     pub way_out: &'static str,
 }
 
-impl Finding {
-    pub(super) fn new(rule: Rule, field: &str, reason: String, way_out: &'static str) -> Self {
+impl AdmissionFinding {
+    pub(super) fn new(rule: ImageRule, field: &str, reason: String, way_out: &'static str) -> Self {
         Self { rule, field: field.to_owned(), reason, way_out }
     }
 }

@@ -36,7 +36,7 @@ fn a_grant(spec: &Value) -> VmDiskImageGrant {
     .unwrap()
 }
 
-fn rules(findings: &[Finding]) -> Vec<&'static str> {
+fn rules(findings: &[AdmissionFinding]) -> Vec<&'static str> {
     findings.iter().map(|finding| finding.rule.id()).collect()
 }
 
@@ -60,14 +60,14 @@ fn template(change: &Value) -> Value {
 #[case::dots("https://images.example.com/a/../b", &["V1"])]
 #[case::another_scheme("ftp://images.example.com/disk", &["V1"])]
 fn the_url_of_an_image(#[case] url: &str, #[case] broken: &[&str]) {
-    assert_eq!(rules(&image(None, &an_image(url), &[])), broken);
+    assert_eq!(rules(&review_image(None, &an_image(url), &[])), broken);
 }
 
 #[test]
 fn no_message_contains_the_url() {
     let secret = "https://images.example.com/disk?signature=hunter2";
     let allowed = [SourceUrl::parse("https://other.example.com/").unwrap()];
-    let findings = image(None, &an_image(secret), &allowed);
+    let findings = review_image(None, &an_image(secret), &allowed);
     assert_eq!(rules(&findings), ["V1"]);
     assert!(!format!("{findings:?}").contains("hunter2"));
 }
@@ -77,7 +77,7 @@ fn an_unrelated_update_of_a_refused_image_is_allowed() {
     let old = an_image("http://127.0.0.1/disk.qcow2");
     let mut new = old.clone();
     new.spec.ttl_after_unreferenced = Some("24h".to_owned());
-    assert!(image(Some(&old), &new, &[]).is_empty());
+    assert!(review_image(Some(&old), &new, &[]).is_empty());
 }
 
 #[test]
@@ -85,16 +85,16 @@ fn an_image_that_is_being_deleted_is_not_checked() {
     let mut deleted = an_image("http://127.0.0.1/disk.qcow2");
     deleted.metadata.deletion_timestamp =
         Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
-    assert!(image(None, &deleted, &[]).is_empty());
+    assert!(review_image(None, &deleted, &[]).is_empty());
 }
 
 #[test]
 fn the_deletion_of_an_image_in_use_warns_with_the_counts() {
     let mut used = an_image(TEMPLATE);
-    assert!(deletion(&used).is_none());
+    assert!(review_image_deletion(&used).is_none());
     used.status =
         Some(serde_json::from_value(json!({"referenceCount": 3, "poolReferenceCount": 1})).unwrap());
-    let warning = deletion(&used).unwrap();
+    let warning = review_image_deletion(&used).unwrap();
     assert_eq!(warning.reason, "3 machines, 1 pools and 0 unfinished clones use the image");
 }
 
@@ -104,18 +104,18 @@ fn the_deletion_of_an_image_in_use_warns_with_the_counts() {
 #[case::a_backslash("https://mirror.example.com\\@evil.example.com/", &["V2"])]
 fn the_prefixes_of_a_grant(#[case] prefix: &str, #[case] broken: &[&str]) {
     let new = a_grant(&json!({"from": [], "create": {"allowed": true, "urlPrefixes": [prefix]}}));
-    assert_eq!(rules(&grant(None, &new)), broken);
-    assert!(grant(Some(&new), &new).is_empty());
+    assert_eq!(rules(&review_grant(None, &new)), broken);
+    assert!(review_grant(Some(&new), &new).is_empty());
 }
 
 /// The broken rules of a new wrapper in `team-a`.
-fn review(wrapper: &VirtualMachine, grants: &[Value], image: Option<FoundImage>) -> Vec<Finding> {
-    match begin("team-a", None, wrapper, &[]) {
+fn review(wrapper: &VirtualMachine, grants: &[Value], image: Option<FoundImage>) -> Vec<AdmissionFinding> {
+    match begin_wrapper_review("team-a", None, wrapper, &[]) {
         Err(findings) => findings,
         Ok(None) => Vec::new(),
         Ok(Some(question)) => {
-            let grants = grants.iter().map(|spec| read::grant(&a_grant(spec))).collect();
-            question.finish(&Facts { grants, image, ..Facts::default() })
+            let grants = grants.iter().map(|spec| read::read_grant(&a_grant(spec))).collect();
+            question.finish(&WrapperReviewFacts { grants, image, ..WrapperReviewFacts::default() })
         }
     }
 }
@@ -150,7 +150,7 @@ fn a_terminating_image_is_refused_to_new_wrappers_only() {
     let wrapper = a_wrapper(&json!({}));
     let terminating = Some(FoundImage { uid: "image-1".to_owned(), deleting: true, disk_size: None });
     assert_eq!(rules(&review(&wrapper, &[permitted()], terminating)), ["V5"]);
-    assert!(begin("team-a", Some(&wrapper), &wrapper, &[]).unwrap().is_none());
+    assert!(begin_wrapper_review("team-a", Some(&wrapper), &wrapper, &[]).unwrap().is_none());
 }
 
 #[rstest]
@@ -205,15 +205,15 @@ fn a_wrapper_that_does_not_create_needs_no_permission_to_create() {
 fn a_changed_template_is_reviewed_again() {
     let old = a_wrapper(&template(&json!({})));
     let new = a_wrapper(&template(&json!({"url": "http://169.254.169.254/"})));
-    let refused = begin("team-a", Some(&old), &new, &[]).unwrap_err();
+    let refused = begin_wrapper_review("team-a", Some(&old), &new, &[]).unwrap_err();
     assert_eq!(rules(&refused), ["V1"]);
     let other = a_wrapper(&template(&json!({"secretRef": "s"})));
-    assert!(begin("team-a", Some(&old), &other, &[]).unwrap().is_some());
+    assert!(begin_wrapper_review("team-a", Some(&old), &other, &[]).unwrap().is_some());
 }
 
 #[test]
 fn identifiers_are_unique() {
-    let mut ids: Vec<_> = Rule::ALL.iter().map(|rule| rule.id()).collect();
+    let mut ids: Vec<_> = ImageRule::ALL.iter().map(|rule| rule.id()).collect();
     ids.dedup();
-    assert_eq!(ids.len(), Rule::ALL.len());
+    assert_eq!(ids.len(), ImageRule::ALL.len());
 }

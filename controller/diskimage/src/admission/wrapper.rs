@@ -7,17 +7,17 @@ use vmpool_api::Quantity;
 use vmpool_api::diskimage::VirtualMachine;
 use vmpool_api::diskimage::values::Mode;
 
-use super::finding::{Finding, Rule};
-use super::url;
-use crate::grants::{Grant, Origin, Proposed, may_create, may_refer};
-use crate::model::{Key, ReferrerKind};
+use super::finding::{AdmissionFinding, ImageRule};
+use super::review_image_url;
+use crate::grants::{Grant, ProposedImage, ReferrerNamespace, may_create, may_refer};
+use crate::model::{ObjectKey, ReferrerKind};
 use crate::source::SourceUrl;
 
 /// What must be read to review a wrapper.
 #[derive(Clone, Debug)]
-pub struct Question<'a> {
+pub struct WrapperReview<'a> {
     /// The image that the wrapper names.
-    pub image: Key,
+    pub image: ObjectKey,
     namespace: &'a str,
     wrapper: &'a VirtualMachine,
     is_new: bool,
@@ -37,7 +37,7 @@ pub struct FoundImage {
 
 /// What was read.
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub struct WrapperReviewFacts {
     /// The grants of the namespace of the image.
     pub grants: Vec<Grant>,
     /// The labels of the namespace of the wrapper.
@@ -53,50 +53,51 @@ pub struct Facts {
 ///
 /// # Errors
 /// The broken rules.
-pub fn begin<'a>(
+pub fn begin_wrapper_review<'a>(
     namespace: &'a str,
     old: Option<&VirtualMachine>,
     new: &'a VirtualMachine,
     allowed: &'a [SourceUrl],
-) -> Result<Option<Question<'a>>, Vec<Finding>> {
+) -> Result<Option<WrapperReview<'a>>, Vec<AdmissionFinding>> {
     let template = new.spec.vm_disk_image_template.as_ref();
     let unchanged = old.is_some_and(|old| old.spec.vm_disk_image_template == new.spec.vm_disk_image_template);
     if new.metadata.deletion_timestamp.is_some() || unchanged {
         return Ok(None);
     }
     let field = "spec.vmDiskImageTemplate.url";
-    let refused =
-        template.and_then(|template| url(field, &template.source_type, template.url.as_deref(), allowed));
+    let refused = template.and_then(|template| {
+        review_image_url(field, &template.source_type, template.url.as_deref(), allowed)
+    });
     if let Some(refused) = refused {
         return Err(vec![refused]);
     }
     let reference = &new.spec.vm_disk_image_ref;
-    let image = Key::new(reference.namespace.as_deref().unwrap_or(namespace), &reference.name);
-    Ok(Some(Question { image, namespace, wrapper: new, is_new: old.is_none(), allowed }))
+    let image = ObjectKey::new(reference.namespace.as_deref().unwrap_or(namespace), &reference.name);
+    Ok(Some(WrapperReview { image, namespace, wrapper: new, is_new: old.is_none(), allowed }))
 }
 
-impl Question<'_> {
+impl WrapperReview<'_> {
     /// Whether the image is in another namespace than the wrapper, so that grants decide.
     pub fn crosses_namespaces(&self) -> bool {
         self.image.namespace != self.namespace
     }
 
     /// Whether the wrapper may refer to the image.
-    pub fn is_permitted(&self, facts: &Facts) -> bool {
-        let origin = Origin { namespace: self.namespace, labels: Some(&facts.labels) };
+    pub fn is_permitted(&self, facts: &WrapperReviewFacts) -> bool {
+        let origin = ReferrerNamespace { namespace: self.namespace, labels: Some(&facts.labels) };
         may_refer(&facts.grants, &self.image, origin, ReferrerKind::Wrapper)
     }
 
     /// The broken rules. Without a grant the answer does not depend on the image.
-    pub fn finish(&self, facts: &Facts) -> Vec<Finding> {
-        let origin = Origin { namespace: self.namespace, labels: Some(&facts.labels) };
+    pub fn finish(&self, facts: &WrapperReviewFacts) -> Vec<AdmissionFinding> {
+        let origin = ReferrerNamespace { namespace: self.namespace, labels: Some(&facts.labels) };
         if !self.is_permitted(facts) {
             let reason = format!(
                 "no VMDiskImageGrant in the namespace {} permits the reference",
                 self.image.namespace
             );
-            return vec![Finding::new(
-                Rule::Reference,
+            return vec![AdmissionFinding::new(
+                ImageRule::Reference,
                 "spec.vmDiskImageRef",
                 reason,
                 "ask the owner of that namespace for a grant",
@@ -109,12 +110,17 @@ impl Question<'_> {
         }
     }
 
-    fn existing(&self, image: &FoundImage) -> Vec<Finding> {
+    fn existing(&self, image: &FoundImage) -> Vec<AdmissionFinding> {
         let mut findings = Vec::new();
         if image.deleting {
             let reason = format!("the image {} is being deleted", self.image);
             let way_out = "wait until it is gone, or use another image";
-            findings.push(Finding::new(Rule::Terminating, "spec.vmDiskImageRef", reason, way_out));
+            findings.push(AdmissionFinding::new(
+                ImageRule::Terminating,
+                "spec.vmDiskImageRef",
+                reason,
+                way_out,
+            ));
         }
         let wanted = self.wrapper.spec.resources.as_ref().and_then(|resources| resources.disk_size.as_ref());
         if let (Some(wanted), Some(needed)) = (wanted, &image.disk_size)
@@ -123,19 +129,24 @@ impl Question<'_> {
             let reason =
                 format!("{} is smaller than the image, which has {}", wanted.as_str(), needed.as_str());
             let way_out = "use at least the size of the image";
-            findings.push(Finding::new(Rule::DiskSize, "spec.resources.diskSize", reason, way_out));
+            findings.push(AdmissionFinding::new(
+                ImageRule::DiskSize,
+                "spec.resources.diskSize",
+                reason,
+                way_out,
+            ));
         }
         findings
     }
 
-    fn creation(&self, facts: &Facts, origin: Origin<'_>) -> Vec<Finding> {
+    fn creation(&self, facts: &WrapperReviewFacts, origin: ReferrerNamespace<'_>) -> Vec<AdmissionFinding> {
         let spec = &self.wrapper.spec;
         let creates = spec.mode.as_deref() != Some(&Mode::FailIfNotExist.to_string());
         let Some(template) = spec.vm_disk_image_template.as_ref().filter(|_| creates) else {
             return Vec::new();
         };
         let Ok(source) = template.source_type.parse() else { return Vec::new() };
-        let proposed = Proposed {
+        let proposed = ProposedImage {
             source,
             url: template.url.as_deref(),
             secret: template.secret_ref.as_deref(),
@@ -145,7 +156,7 @@ impl Question<'_> {
         let refused = may_create(&facts.grants, &self.image, origin, &proposed, self.allowed).err();
         let finding = refused.map(|refused| {
             let way_out = "ask the owner of that namespace for a grant, or let it create the image";
-            Finding::new(Rule::Create, "spec.vmDiskImageTemplate", refused.to_string(), way_out)
+            AdmissionFinding::new(ImageRule::Create, "spec.vmDiskImageTemplate", refused.to_string(), way_out)
         });
         finding.into_iter().collect()
     }

@@ -1,18 +1,18 @@
 use rstest::rstest;
 
-use super::SourceKind::{Claim, DataSource, Snapshot};
+use super::NamedSourceKind::{Claim, DataSource, Snapshot};
 use super::*;
 
-fn key(name: &str) -> Key {
-    Key::new("images", name)
+fn key(name: &str) -> ObjectKey {
+    ObjectKey::new("images", name)
 }
 
-fn target(kind: SourceKind, name: &str) -> NamedSource {
+fn target(kind: NamedSourceKind, name: &str) -> NamedSource {
     NamedSource { kind, key: key(name) }
 }
 
 /// DataSources by their names, each with what it points to.
-fn aliases(all: &[(&str, SourceKind, &str)]) -> Aliases {
+fn aliases(all: &[(&str, NamedSourceKind, &str)]) -> Aliases {
     let mut aliases = Aliases::default();
     for (name, kind, to) in all {
         aliases.set(&key(name), BTreeSet::from([target(*kind, to)]));
@@ -29,7 +29,10 @@ fn aliases(all: &[(&str, SourceKind, &str)]) -> Aliases {
 #[case::to_another_object(&[("latest", Snapshot, "fedora")], false)]
 #[case::to_a_claim_with_the_name_of_an_alias(&[("latest", Claim, "stable"), ("stable", Snapshot, "debian")], false)]
 #[case::in_a_circle(&[("latest", DataSource, "stable"), ("stable", DataSource, "latest")], false)]
-fn an_alias_leads_as_far_as_cdi_follows_it(#[case] all: &[(&str, SourceKind, &str)], #[case] expected: bool) {
+fn an_alias_leads_as_far_as_cdi_follows_it(
+    #[case] all: &[(&str, NamedSourceKind, &str)],
+    #[case] expected: bool,
+) {
     let aliases = aliases(all);
     assert_eq!(aliases.leads_to(&key("latest"), &key("debian")), expected);
     assert_eq!(aliases.leading_to(&key("debian")).contains(&key("latest")), expected);

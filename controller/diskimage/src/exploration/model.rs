@@ -22,7 +22,7 @@ pub(super) struct WrapperObject {
 
 /// A write in flight.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Write {
+pub(super) enum InFlightWrite {
     DeleteData { uid: u8 },
     Unprotect { uid: u8 },
     Expire { uid: u8, version: u8 },
@@ -38,20 +38,20 @@ pub(super) struct ImageController {
     pub(super) machine: bool,
     /// The plan of the pass needs a list.
     pub(super) lists: bool,
-    pub(super) writes: Vec<Write>,
+    pub(super) writes: Vec<InFlightWrite>,
 }
 
 /// A leader of wrappers. It reads the image live.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct WrapperController {
     pub(super) wrapper: Option<WrapperObject>,
-    pub(super) writes: Vec<Write>,
+    pub(super) writes: Vec<InFlightWrite>,
 }
 
 /// The world.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
-pub(super) struct State {
+pub(super) struct ImageExplorationState {
     pub(super) image: Option<ImageObject>,
     pub(super) wrapper: Option<WrapperObject>,
     /// A machine without a wrapper, and the UID of the image that existed when it was created.
@@ -71,7 +71,7 @@ pub(super) struct State {
     pub(super) exits: u8,
 }
 
-impl State {
+impl ImageExplorationState {
     /// A ready image, and leaders that have read everything. Without a leader of wrappers, there is no wrapper, and users can
     /// create a machine that names the image itself.
     pub(super) fn new(images: usize, wrappers: usize, ttl: bool) -> Self {

@@ -1,17 +1,17 @@
 use rstest::rstest;
 
 use super::*;
-use crate::testing::at;
+use crate::testing::test_time;
 
 fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-fn image() -> Key {
-    Key::new("images", "debian")
+fn image() -> ObjectKey {
+    ObjectKey::new("images", "debian")
 }
 
-fn grant(namespaces: Namespaces) -> Grant {
+fn grant(namespaces: GrantedNamespaces) -> Grant {
     let from = vec![Grantee { namespaces, kinds: Vec::new() }];
     Grant {
         namespace: "images".to_owned(),
@@ -24,17 +24,17 @@ fn grant(namespaces: Namespaces) -> Grant {
 }
 
 fn named(namespace: &str) -> Grant {
-    grant(Namespaces::Name(namespace.to_owned()))
+    grant(GrantedNamespaces::Name(namespace.to_owned()))
 }
 
 fn permits(grants: &[Grant], kind: ReferrerKind) -> bool {
     let labels = labels(&[("tenant", "a")]);
-    may_refer(grants, &image(), Origin { namespace: "team-a", labels: Some(&labels) }, kind)
+    may_refer(grants, &image(), ReferrerNamespace { namespace: "team-a", labels: Some(&labels) }, kind)
 }
 
 #[test]
 fn in_its_own_namespace_every_object_may_refer() {
-    let origin = Origin { namespace: "images", labels: None };
+    let origin = ReferrerNamespace { namespace: "images", labels: None };
     assert!(may_refer(&[], &image(), origin, ReferrerKind::Pool));
 }
 
@@ -43,19 +43,19 @@ fn in_its_own_namespace_every_object_may_refer() {
 #[case::by_name(vec![named("team-a")], true)]
 #[case::another_name(vec![named("team-b")], false)]
 #[case::one_of_several(vec![named("team-b"), named("team-a")], true)]
-#[case::neither_name_nor_selector(vec![grant(Namespaces::None)], false)]
-#[case::every_namespace(vec![grant(Namespaces::Selected(vec![]))], true)]
-#[case::in_values(vec![grant(Namespaces::Selected(vec![Requirement::In("tenant".into(), vec!["a".into()])]))], true)]
-#[case::in_other_values(vec![grant(Namespaces::Selected(vec![Requirement::In("tenant".into(), vec!["b".into()])]))], false)]
-#[case::not_in(vec![grant(Namespaces::Selected(vec![Requirement::NotIn("tenant".into(), vec!["a".into()])]))], false)]
-#[case::not_in_absent(vec![grant(Namespaces::Selected(vec![Requirement::NotIn("zone".into(), vec!["a".into()])]))], true)]
-#[case::exists(vec![grant(Namespaces::Selected(vec![Requirement::Exists("tenant".into())]))], true)]
-#[case::does_not_exist(vec![grant(Namespaces::Selected(vec![Requirement::DoesNotExist("tenant".into())]))], false)]
+#[case::neither_name_nor_selector(vec![grant(GrantedNamespaces::None)], false)]
+#[case::every_namespace(vec![grant(GrantedNamespaces::Selected(vec![]))], true)]
+#[case::in_values(vec![grant(GrantedNamespaces::Selected(vec![NamespaceRequirement::In("tenant".into(), vec!["a".into()])]))], true)]
+#[case::in_other_values(vec![grant(GrantedNamespaces::Selected(vec![NamespaceRequirement::In("tenant".into(), vec!["b".into()])]))], false)]
+#[case::not_in(vec![grant(GrantedNamespaces::Selected(vec![NamespaceRequirement::NotIn("tenant".into(), vec!["a".into()])]))], false)]
+#[case::not_in_absent(vec![grant(GrantedNamespaces::Selected(vec![NamespaceRequirement::NotIn("zone".into(), vec!["a".into()])]))], true)]
+#[case::exists(vec![grant(GrantedNamespaces::Selected(vec![NamespaceRequirement::Exists("tenant".into())]))], true)]
+#[case::does_not_exist(vec![grant(GrantedNamespaces::Selected(vec![NamespaceRequirement::DoesNotExist("tenant".into())]))], false)]
 #[case::both_must_hold(
-    vec![grant(Namespaces::Selected(vec![Requirement::Exists("tenant".into()), Requirement::Exists("zone".into())]))],
+    vec![grant(GrantedNamespaces::Selected(vec![NamespaceRequirement::Exists("tenant".into()), NamespaceRequirement::Exists("zone".into())]))],
     false
 )]
-#[case::unreadable(vec![grant(Namespaces::Selected(vec![Requirement::Unreadable]))], false)]
+#[case::unreadable(vec![grant(GrantedNamespaces::Selected(vec![NamespaceRequirement::Unreadable]))], false)]
 #[case::in_another_namespace(vec![Grant { namespace: "team-a".into(), ..named("team-a") }], false)]
 #[case::for_another_image(vec![Grant { to: vec!["fedora".into()], ..named("team-a") }], false)]
 #[case::for_this_image(vec![Grant { to: vec!["fedora".into(), "debian".into()], ..named("team-a") }], true)]
@@ -77,7 +77,7 @@ fn a_grant_is_for_its_kinds(#[case] granted: GrantKind, #[case] kind: ReferrerKi
 }
 
 fn creation() -> Grant {
-    let create = Create {
+    let create = ImageCreationGrant {
         urls: vec![SourceUrl::parse("https://images.example.com/public/").unwrap()],
         secrets: vec!["download".to_owned()],
         storage_classes: vec!["fast".to_owned()],
@@ -93,17 +93,17 @@ fn create(
     secret: &str,
     class: &str,
     size: &str,
-) -> Result<(), Refused> {
+) -> Result<(), ImageCreationRefusal> {
     let labels = BTreeMap::new();
     let size = Quantity::new(size);
-    let proposed = Proposed {
+    let proposed = ProposedImage {
         source: SourceType::Http,
         url: Some(url),
         secret: Some(secret).filter(|secret| !secret.is_empty()),
         storage_class: Some(class).filter(|class| !class.is_empty()),
         disk_size: &size,
     };
-    may_create(grants, &image(), Origin { namespace, labels: Some(&labels) }, &proposed, &[])
+    may_create(grants, &image(), ReferrerNamespace { namespace, labels: Some(&labels) }, &proposed, &[])
 }
 
 const GOOD: &str = "https://images.example.com/public/a.raw";
@@ -124,7 +124,7 @@ fn a_creation_must_meet_all_limits(
     #[case] size: &str,
     #[case] permitted: bool,
 ) {
-    let expected = if permitted { Ok(()) } else { Err(Refused::NoGrant("images".to_owned())) };
+    let expected = if permitted { Ok(()) } else { Err(ImageCreationRefusal::NoGrant("images".to_owned())) };
     assert_eq!(create(&[creation()], "team-a", url, secret, class, size), expected);
 }
 
@@ -156,14 +156,14 @@ fn an_unreadable_limit_permits_no_size() {
 fn in_its_own_namespace_only_the_url_is_checked() {
     assert!(create(&[], "images", GOOD, "admin", "slow", "1Ti").is_ok());
     let refused = create(&[], "images", "http://127.0.0.1/a", "", "", "1Gi");
-    assert_eq!(refused, Err(Refused::Url(UrlError::LocalAddress)));
+    assert_eq!(refused, Err(ImageCreationRefusal::Url(UrlError::LocalAddress)));
 }
 
 #[rstest]
-#[case::not_in(Requirement::NotIn("team".to_owned(), vec!["b".to_owned()]))]
-#[case::does_not_exist(Requirement::DoesNotExist("blocked".to_owned()))]
-fn a_namespace_whose_labels_are_not_known_is_not_selected(#[case] requirement: Requirement) {
-    let from = Grantee { namespaces: Namespaces::Selected(vec![requirement]), kinds: Vec::new() };
+#[case::not_in(NamespaceRequirement::NotIn("team".to_owned(), vec!["b".to_owned()]))]
+#[case::does_not_exist(NamespaceRequirement::DoesNotExist("blocked".to_owned()))]
+fn a_namespace_whose_labels_are_not_known_is_not_selected(#[case] requirement: NamespaceRequirement) {
+    let from = Grantee { namespaces: GrantedNamespaces::Selected(vec![requirement]), kinds: Vec::new() };
     let grant = Grant {
         namespace: "images".to_owned(),
         from: vec![from],
@@ -173,7 +173,7 @@ fn a_namespace_whose_labels_are_not_known_is_not_selected(#[case] requirement: R
         protected: true,
     };
     let permits = |labels| {
-        let origin = Origin { namespace: "team-a", labels };
+        let origin = ReferrerNamespace { namespace: "team-a", labels };
         may_refer(std::slice::from_ref(&grant), &image(), origin, ReferrerKind::Wrapper)
     };
     assert!(!permits(None));
@@ -182,13 +182,13 @@ fn a_namespace_whose_labels_are_not_known_is_not_selected(#[case] requirement: R
 
 #[rstest]
 #[case::not_deleted(None, true, None, true)]
-#[case::of_a_terminating_namespace(None, true, Some(at(10)), true)]
+#[case::of_a_terminating_namespace(None, true, Some(test_time(10)), true)]
 #[case::without_a_finalizer(None, false, None, true)]
-#[case::deleted_by_a_user(Some(at(10)), true, None, false)]
-#[case::deleted_with_its_namespace(Some(at(11)), true, Some(at(10)), true)]
-#[case::in_the_same_second(Some(at(10)), true, Some(at(10)), true)]
-#[case::deleted_by_a_user_before_its_namespace(Some(at(9)), true, Some(at(10)), false)]
-#[case::released(Some(at(11)), false, Some(at(10)), false)]
+#[case::deleted_by_a_user(Some(test_time(10)), true, None, false)]
+#[case::deleted_with_its_namespace(Some(test_time(11)), true, Some(test_time(10)), true)]
+#[case::in_the_same_second(Some(test_time(10)), true, Some(test_time(10)), true)]
+#[case::deleted_by_a_user_before_its_namespace(Some(test_time(9)), true, Some(test_time(10)), false)]
+#[case::released(Some(test_time(11)), false, Some(test_time(10)), false)]
 fn a_deleted_grant_is_in_effect_only_if_its_namespace_was_deleted(
     #[case] deleted: Option<Timestamp>,
     #[case] protected: bool,
@@ -199,43 +199,43 @@ fn a_deleted_grant_is_in_effect_only_if_its_namespace_was_deleted(
 }
 
 #[rstest]
-#[case::new(None, false, Surroundings::default(), Step::Protect)]
-#[case::protected(None, true, Surroundings::default(), Step::None)]
-#[case::with_images(None, true, Surroundings { has_images: true, ..Surroundings::default() }, Step::None)]
-#[case::deleted_by_a_user(Some(at(10)), true, Surroundings { has_images: true, ..Surroundings::default() }, Step::Release)]
-#[case::deleted_without_a_finalizer(Some(at(10)), false, Surroundings::default(), Step::None)]
+#[case::new(None, false, GrantContext::default(), GrantAction::Protect)]
+#[case::protected(None, true, GrantContext::default(), GrantAction::None)]
+#[case::with_images(None, true, GrantContext { has_images: true, ..GrantContext::default() }, GrantAction::None)]
+#[case::deleted_by_a_user(Some(test_time(10)), true, GrantContext { has_images: true, ..GrantContext::default() }, GrantAction::Release)]
+#[case::deleted_without_a_finalizer(Some(test_time(10)), false, GrantContext::default(), GrantAction::None)]
 #[case::held(
-    Some(at(10)), true, Surroundings { terminating: Some(at(10)), has_images: true, ..Surroundings::default() },
-    Step::Hold
+    Some(test_time(10)), true, GrantContext { terminating: Some(test_time(10)), has_images: true, ..GrantContext::default() },
+    GrantAction::Hold
 )]
 #[case::without_images(
-    Some(at(10)), true, Surroundings { terminating: Some(at(10)), ..Surroundings::default() }, Step::Release
+    Some(test_time(10)), true, GrantContext { terminating: Some(test_time(10)), ..GrantContext::default() }, GrantAction::Release
 )]
 #[case::revoked_before_the_namespace_was_deleted(
-    Some(at(9)), true, Surroundings { terminating: Some(at(10)), has_images: true, ..Surroundings::default() },
-    Step::Release
+    Some(test_time(9)), true, GrantContext { terminating: Some(test_time(10)), has_images: true, ..GrantContext::default() },
+    GrantAction::Release
 )]
 fn the_finalizer_keeps_a_grant_while_its_terminating_namespace_has_images(
     #[case] deleted: Option<Timestamp>,
     #[case] protected: bool,
-    #[case] surroundings: Surroundings,
-    #[case] expected: Step,
+    #[case] surroundings: GrantContext,
+    #[case] expected: GrantAction,
 ) {
     let grant = Grant { deleted, protected, ..named("team-a") };
-    assert_eq!(step(&grant, Surroundings { serves_others: true, ..surroundings }), expected);
+    assert_eq!(plan_grant(&grant, GrantContext { serves_others: true, ..surroundings }), expected);
 }
 
 #[rstest]
-#[case::new(None, false, Step::None)]
-#[case::deleted(Some(at(10)), true, Step::Release)]
+#[case::new(None, false, GrantAction::None)]
+#[case::deleted(Some(test_time(10)), true, GrantAction::Release)]
 fn a_controller_of_one_namespace_holds_no_grant(
     #[case] deleted: Option<Timestamp>,
     #[case] protected: bool,
-    #[case] expected: Step,
+    #[case] expected: GrantAction,
 ) {
     let grant = Grant { deleted, protected, ..named("team-a") };
-    let surroundings = Surroundings { serves_others: false, terminating: None, has_images: true };
-    assert_eq!(step(&grant, surroundings), expected);
+    let surroundings = GrantContext { serves_others: false, terminating: None, has_images: true };
+    assert_eq!(plan_grant(&grant, surroundings), expected);
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn a_finalizer_alone_does_not_change_what_a_grant_permits() {
     let grant = named("team-a");
     assert!(grant.permits_as(&Grant { protected: false, ..grant.clone() }));
     assert!(!grant.permits_as(&named("team-b")));
-    assert!(!grant.permits_as(&Grant { deleted: Some(at(1)), ..grant.clone() }));
-    let deleted = Grant { deleted: Some(at(1)), ..grant };
+    assert!(!grant.permits_as(&Grant { deleted: Some(test_time(1)), ..grant.clone() }));
+    let deleted = Grant { deleted: Some(test_time(1)), ..grant };
     assert!(!deleted.permits_as(&Grant { protected: false, ..deleted.clone() }));
 }

@@ -5,7 +5,7 @@ use rstest::rstest;
 use super::*;
 use crate::clone_permission::Account;
 use crate::model::{DataKind, Transfer};
-use crate::read::backing::{self, Owned};
+use crate::read::backing::{self, OwnedObject};
 
 const OWNER: &str = "uid-image";
 const OTHER: &str = "uid-other";
@@ -44,12 +44,12 @@ fn copied() -> Vec<String> {
 )]
 #[case::blank(image(&json!({ "sourceType": "blank", "diskSize": "1Gi" })), json!({ "blank": {} }))]
 fn each_source_type_has_its_source(#[case] image: VmDiskImage, #[case] source: Value) {
-    assert_eq!(data_volume(&image, &[])["spec"]["source"], source);
+    assert_eq!(data_volume_object(&image, &[])["spec"]["source"], source);
 }
 
 #[test]
 fn the_objects_get_the_class_and_the_labels_that_are_copied() {
-    let volume = data_volume(&http(), &copied());
+    let volume = data_volume_object(&http(), &copied());
     assert_eq!(volume["spec"]["storage"]["resources"]["requests"]["storage"], "10Gi");
     assert_eq!(volume["spec"]["storage"]["storageClassName"], "fast");
     let annotations = &volume["metadata"]["annotations"];
@@ -58,26 +58,26 @@ fn the_objects_get_the_class_and_the_labels_that_are_copied() {
         (&json!("true"), &json!("false"))
     );
     let labels = json!({ "instancetype.kubevirt.io/default-preference": "linux", IMAGE_UID: "uid-image" });
-    let snapshot = snapshot(&http(), &copied());
+    let snapshot = snapshot_object(&http(), &copied());
     assert_eq!(snapshot["spec"]["volumeSnapshotClassName"], "snap");
-    for object in [volume, snapshot, data_source(&http(), DataTarget::Snapshot, &copied())] {
+    for object in [volume, snapshot, data_source_object(&http(), DataTarget::Snapshot, &copied())] {
         assert_eq!(object["metadata"]["labels"], labels, "other tools track by label");
     }
 }
 
 #[test]
 fn what_is_created_is_recognized() {
-    let volume = serde_json::from_value(data_volume(&http(), &[])).unwrap();
-    let volume = backing::data_volume(&volume);
+    let volume = serde_json::from_value(data_volume_object(&http(), &[])).unwrap();
+    let volume = backing::read_data_volume(&volume);
     assert!(volume.is_of("uid-image") && !volume.is_of("uid-other"));
     assert_eq!(volume.controller(), None, "the image controls nothing");
     assert_eq!(volume.object.transfer, Transfer::InProgress);
-    let snapshot = serde_json::from_value(snapshot(&http(), &[])).unwrap();
-    let snapshot = backing::snapshot(&snapshot).0;
+    let snapshot = serde_json::from_value(snapshot_object(&http(), &[])).unwrap();
+    let snapshot = backing::read_snapshot(&snapshot).0;
     assert!(snapshot.is_of("uid-image") && snapshot.controller().is_none());
     for target in [DataTarget::Snapshot, DataTarget::Claim] {
-        let source = serde_json::from_value(data_source(&http(), target, &[])).unwrap();
-        let source = backing::data_source(&source);
+        let source = serde_json::from_value(data_source_object(&http(), target, &[])).unwrap();
+        let source = backing::read_data_source(&source);
         assert_eq!(source.object.target, Some(target));
         assert!(source.is_of("uid-image") && source.controller().is_none());
     }
@@ -110,7 +110,7 @@ fn the_object_that_the_status_names_belongs_to_the_image(
 
 /// Whether a DataVolume belongs to the image, whose status has this UID, and whether the image owns it.
 fn found(labels: Value, owners: &Value, recorded: &str) -> (bool, bool) {
-    let mut object = data_volume(&http(), &[]);
+    let mut object = data_volume_object(&http(), &[]);
     object["metadata"]["labels"] = labels;
     object["metadata"]["uid"] = json!("uid-volume");
     let owners = owners.as_array().unwrap().iter().map(|owner| {
@@ -118,11 +118,11 @@ fn found(labels: Value, owners: &Value, recorded: &str) -> (bool, bool) {
             "uid": owner[0], "controller": owner[1] })
     });
     object["metadata"]["ownerReferences"] = owners.collect();
-    let stored = backing::data_volume(&serde_json::from_value(object).unwrap());
-    let mut image = crate::read::image::image(&http(), &[]);
+    let stored = backing::read_data_volume(&serde_json::from_value(object).unwrap());
+    let mut image = crate::read::image::read_image(&http(), &[]);
     image.status.data_volume = Some(recorded.to_owned());
-    let found = Owned::found(Some(&stored), &image, DataKind::DataVolume);
-    let owned = Owned::owned(Some(&stored), &image, DataKind::DataVolume);
+    let found = OwnedObject::found(Some(&stored), &image, DataKind::DataVolume);
+    let owned = OwnedObject::owned(Some(&stored), &image, DataKind::DataVolume);
     assert!(owned.as_ref().is_none_or(|(_, uid)| uid == "uid-volume"), "{owned:?}");
     (found.ours().is_some(), owned.is_some())
 }
@@ -167,15 +167,19 @@ fn objects_keep_the_labels_of_the_image(
     #[case] expected: Option<Value>,
 ) {
     let mut image = http();
-    let mut object = data_source(&image, DataTarget::Snapshot, &copied())["metadata"].take();
+    let mut object = data_source_object(&image, DataTarget::Snapshot, &copied())["metadata"].take();
     change(&mut image, &mut object);
     let stored: ObjectMeta = serde_json::from_value(object.clone()).unwrap();
-    let patch = relabel(&image, &copied(), Labels::read(&stored).as_deref());
+    let patch = label_patch(&image, &copied(), ImageObjectLabels::read(&stored).as_deref());
     assert_eq!(patch, expected.map(|metadata| json!({ "metadata": metadata })));
     if let Some(patch) = patch {
         json_patch::merge(&mut object, &patch["metadata"]);
         let stored: ObjectMeta = serde_json::from_value(object).unwrap();
-        assert_eq!(relabel(&image, &copied(), Labels::read(&stored).as_deref()), None, "it writes once");
+        assert_eq!(
+            label_patch(&image, &copied(), ImageObjectLabels::read(&stored).as_deref()),
+            None,
+            "it writes once"
+        );
     }
 }
 
@@ -206,7 +210,8 @@ fn an_object_loses_its_owner_and_stays_an_object_of_the_image(
         object["metadata"]["labels"] = labels.clone();
     }
     let metadata: ObjectMeta = serde_json::from_value(object["metadata"].clone()).unwrap();
-    let operations: json_patch::Patch = serde_json::from_value(disown(&metadata, OWNER).unwrap()).unwrap();
+    let operations: json_patch::Patch =
+        serde_json::from_value(owner_removal_patch(&metadata, OWNER).unwrap()).unwrap();
     // What other clients have changed meanwhile stays.
     object["metadata"]["annotations"] = json!({ "c": "d" });
     json_patch::patch(&mut object, &operations).unwrap();
@@ -217,7 +222,7 @@ fn an_object_loses_its_owner_and_stays_an_object_of_the_image(
     expected[IMAGE_UID] = json!("uid-image");
     assert_eq!(object["metadata"]["labels"], expected);
     // An object of another one, and one whose owners have changed, stays.
-    assert_eq!(disown(&metadata, "uid-next"), None);
+    assert_eq!(owner_removal_patch(&metadata, "uid-next"), None);
     for changed in [json!({ "uid": "uid-next" }), json!({ "ownerReferences": [] })] {
         let mut object = json!({ "metadata": { "uid": "uid-volume", "labels": {}, "ownerReferences": [] } });
         json_patch::merge(&mut object, &json!({ "metadata": changed }));
@@ -227,10 +232,10 @@ fn an_object_loses_its_owner_and_stays_an_object_of_the_image(
 
 #[test]
 fn a_data_source_of_other_data_points_to_nothing_of_the_image() {
-    let mut source = data_source(&http(), DataTarget::Snapshot, &[]);
+    let mut source = data_source_object(&http(), DataTarget::Snapshot, &[]);
     source["spec"]["source"]["snapshot"]["name"] = json!("other");
     let source = serde_json::from_value(source).unwrap();
-    assert_eq!(backing::data_source(&source).object.target, None);
+    assert_eq!(backing::read_data_source(&source).object.target, None);
 }
 
 #[test]

@@ -3,21 +3,21 @@
 use std::time::Duration;
 
 use super::pass::Pass;
-use super::types::Action;
-use crate::failure::Reason;
+use super::types::ImageAction;
+use crate::failure::DiskImageReason;
 use crate::model::{DeletionBlocked, Transfer, name_references};
 
 /// How often a deletion looks at references that no event announced.
 const RECHECK: Duration = Duration::from_mins(1);
 
-pub(super) fn plan(pass: &mut Pass<'_>) {
+pub(super) fn plan_deletion(pass: &mut Pass<'_>) {
     let image = pass.world.image;
     if !image.protected {
         // The API server deletes the image as soon as it has no finalizer. A user who removed the finalizer keeps the data.
         return;
     }
     observe_import(pass);
-    pass.status.reason = Some(Reason::Terminating);
+    pass.status.reason = Some(DiskImageReason::Terminating);
     pass.status.unreferenced_since = None;
     pass.status.expires_at = None;
     if image.force_release {
@@ -64,19 +64,19 @@ fn clean_up(pass: &mut Pass<'_>) {
     if let Some(source) = backing.data_source.ours() {
         left.push("DataSource");
         if !source.deleting {
-            pass.act(Action::DeleteDataSource { uid: source.uid.clone() });
+            pass.act(ImageAction::DeleteDataSource { uid: source.uid.clone() });
         }
     }
     if let Some(snapshot) = backing.snapshot.ours() {
         left.push("VolumeSnapshot");
         if !snapshot.deleting {
-            pass.act(Action::DeleteSnapshot { uid: snapshot.uid.clone() });
+            pass.act(ImageAction::DeleteSnapshot { uid: snapshot.uid.clone() });
         }
     }
     if let Some(volume) = backing.data_volume.ours() {
         left.push("DataVolume");
         if !volume.deleting {
-            pass.act(Action::DeleteDataVolume { uid: volume.uid.clone() });
+            pass.act(ImageAction::DeleteDataVolume { uid: volume.uid.clone() });
         }
     }
     if backing.claim_is_leaving() {
@@ -93,7 +93,7 @@ fn clean_up(pass: &mut Pass<'_>) {
             );
             pass.warn("ClaimKept", message);
         }
-        return pass.act(Action::Unprotect);
+        return pass.act(ImageAction::Unprotect);
     }
     pass.status.deletion = Some(DeletionBlocked::CleanupPending);
     if left.is_empty() {

@@ -4,9 +4,9 @@ use jiff::Timestamp;
 use vmpool_api::diskimage::values::ImagePhase;
 
 use super::pass::Pass;
-use super::types::Action;
+use super::types::ImageAction;
 
-pub(super) fn plan(pass: &mut Pass<'_>) {
+pub(super) fn plan_expiry(pass: &mut Pass<'_>) {
     let image = pass.world.image;
     if !pass.status.counts.is_zero() {
         pass.status.unreferenced_since = None;
@@ -18,7 +18,7 @@ pub(super) fn plan(pass: &mut Pass<'_>) {
     if settled && pass.status.unreferenced_since.is_none() {
         pass.status.unreferenced_since = Some(pass.now());
     }
-    pass.status.expires_at = expiry(pass);
+    pass.status.expires_at = expiry_time(pass);
     let Some(at) = pass.status.expires_at.filter(|_| settled) else { return };
     if pass.now() < at {
         let left = at.duration_since(pass.now());
@@ -30,10 +30,13 @@ pub(super) fn plan(pass: &mut Pass<'_>) {
         return;
     }
     pass.event("Expired", "no object has referred to the image for ttlAfterUnreferenced");
-    pass.act(Action::Expire { uid: image.uid.clone(), resource_version: image.resource_version.clone() });
+    pass.act(ImageAction::Expire {
+        uid: image.uid.clone(),
+        resource_version: image.resource_version.clone(),
+    });
 }
 
 /// The end of the time to live. A time beyond the calendar is no end.
-fn expiry(pass: &Pass<'_>) -> Option<Timestamp> {
+fn expiry_time(pass: &Pass<'_>) -> Option<Timestamp> {
     pass.status.unreferenced_since?.checked_add(pass.world.image.ttl?).ok()
 }

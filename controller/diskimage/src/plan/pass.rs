@@ -5,13 +5,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use vmpool_api::diskimage::values::ImagePhase;
 
-use super::types::{Action, Event, Plan, Reads, World};
-use crate::failure::Reason;
-use crate::model::{DataVolume, DeletionBlocked, Status, name_references};
+use super::types::{ImageAction, ImagePassInput, ImagePlan, PlannedEvent, RequiredReads};
+use crate::failure::DiskImageReason;
+use crate::model::{BackingDataVolume, DeletionBlocked, DiskImageStatus, name_references};
 
 /// The UID of the claim of the current import, as stored. While an image is queued, it is that of an earlier import: a leader that
 /// exits after it has created the next DataVolume leaves it.
-fn stored_claim<'a>(world: &World<'a>) -> Option<&'a String> {
+fn stored_claim<'a>(world: &ImagePassInput<'a>) -> Option<&'a String> {
     let status = &world.image.status;
     let volume = world.backing.data_volume.ours();
     let is_earlier = status.phase == Some(ImagePhase::Queued)
@@ -24,19 +24,19 @@ fn stored_claim<'a>(world: &World<'a>) -> Option<&'a String> {
 pub(super) const WAITS: &str = "as many images as diskImage.maxConcurrentSyncs, or of the namespace diskImage.maxConcurrentSyncsPerNamespace, allows are imported; the import waits for its turn";
 
 pub(super) struct Pass<'a> {
-    pub(super) world: &'a World<'a>,
-    pub(super) status: Status,
-    pub(super) reads: Reads,
-    actions: Vec<Action>,
+    pub(super) world: &'a ImagePassInput<'a>,
+    pub(super) status: DiskImageStatus,
+    pub(super) reads: RequiredReads,
+    actions: Vec<ImageAction>,
     again: Option<Duration>,
-    events: Vec<Event>,
+    events: Vec<PlannedEvent>,
 }
 
 impl<'a> Pass<'a> {
     /// Begins with the stored status, the counted references and the UIDs of the objects.
-    pub(super) fn begin(world: &'a World<'a>) -> Self {
+    pub(super) fn begin(world: &'a ImagePassInput<'a>) -> Self {
         let mut status = world.image.status.clone();
-        status.bring_to_the_past(world.now);
+        status.clamp_future_times(world.now);
         let backing = world.backing;
         status.counts = world.references.counts;
         status.references = world.references.list.iter().take(20).cloned().collect();
@@ -48,19 +48,26 @@ impl<'a> Pass<'a> {
         status.claim = or_stored(stored_claim(world).cloned(), found);
         status.snapshot = backing.snapshot.ours().map(|found| found.uid.clone());
         status.data_source = backing.data_source.ours().map(|found| found.uid.clone());
-        Self { world, status, reads: Reads::default(), actions: Vec::new(), again: None, events: Vec::new() }
+        Self {
+            world,
+            status,
+            reads: RequiredReads::default(),
+            actions: Vec::new(),
+            again: None,
+            events: Vec::new(),
+        }
     }
 
-    pub(super) fn act(&mut self, action: Action) {
+    pub(super) fn act(&mut self, action: ImageAction) {
         self.actions.push(action);
     }
 
     /// Whether the plan deletes the object with this UID.
     pub(super) fn deletes(&self, object: &str) -> bool {
         self.actions.iter().any(|action| match action {
-            Action::DeleteDataVolume { uid }
-            | Action::DeleteSnapshot { uid }
-            | Action::DeleteDataSource { uid } => uid == object,
+            ImageAction::DeleteDataVolume { uid }
+            | ImageAction::DeleteSnapshot { uid }
+            | ImageAction::DeleteDataSource { uid } => uid == object,
             _ => false,
         })
     }
@@ -73,11 +80,11 @@ impl<'a> Pass<'a> {
     }
 
     pub(super) fn event(&mut self, reason: &'static str, message: impl Into<String>) {
-        self.events.push(Event { warning: false, reason, message: message.into() });
+        self.events.push(PlannedEvent { warning: false, reason, message: message.into() });
     }
 
     pub(super) fn warn(&mut self, reason: &'static str, message: impl Into<String>) {
-        self.events.push(Event { warning: true, reason, message: message.into() });
+        self.events.push(PlannedEvent { warning: true, reason, message: message.into() });
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -92,7 +99,7 @@ impl<'a> Pass<'a> {
     }
 
     /// The DataVolume, if all data is in its claim, and the claim is that of the import.
-    pub(super) fn complete(&self) -> Option<&'a DataVolume> {
+    pub(super) fn complete(&self) -> Option<&'a BackingDataVolume> {
         self.world.backing.complete().filter(|_| self.claim_is_known())
     }
 
@@ -114,16 +121,16 @@ impl<'a> Pass<'a> {
     }
 
     /// Sets phase, reason and message.
-    pub(super) fn set(&mut self, phase: ImagePhase, reason: Reason, message: impl Into<String>) {
+    pub(super) fn set(&mut self, phase: ImagePhase, reason: DiskImageReason, message: impl Into<String>) {
         self.status.phase = Some(phase);
         self.status.reason = Some(reason);
         self.status.message = message.into();
     }
 
     /// The plan, with the events that follow from the change of the status.
-    pub(super) fn end(mut self) -> Plan {
+    pub(super) fn end(mut self) -> ImagePlan {
         self.add_transitions();
-        Plan {
+        ImagePlan {
             actions: self.actions,
             status: self.status,
             reads: self.reads,
@@ -138,7 +145,7 @@ impl<'a> Pass<'a> {
         let entered = |phase| self.status.phase == Some(phase) && before.phase != Some(phase);
         let new_reason = |wanted| reason == Some(wanted) && before.reason != Some(wanted);
         let mut events: Vec<(bool, &'static str, String)> = Vec::new();
-        if entered(ImagePhase::Queued) && reason == Some(Reason::Queued) {
+        if entered(ImagePhase::Queued) && reason == Some(DiskImageReason::Queued) {
             events.push((false, "Queued", message.clone()));
         }
         if message == WAITS && before.message != WAITS {
@@ -148,15 +155,14 @@ impl<'a> Pass<'a> {
             events.push((false, "SyncStarted", message.clone()));
         }
         if self.status.is_ready() && !before.is_ready() {
-            let healed = before
-                .reason
-                .is_some_and(|reason| matches!(reason, Reason::SnapshotLost | Reason::BackingDataLost))
-                || (before.ready_at.is_none() && before.heal_count > 0);
+            let healed = before.reason.is_some_and(|reason| {
+                matches!(reason, DiskImageReason::SnapshotLost | DiskImageReason::BackingDataLost)
+            }) || (before.ready_at.is_none() && before.heal_count > 0);
             let name = if healed { "Healed" } else { "SyncCompleted" };
             events.push((false, name, message.clone()));
         }
         if self.status.failures > before.failures {
-            let creation = reason == Some(Reason::ResourceCreationFailed);
+            let creation = reason == Some(DiskImageReason::ResourceCreationFailed);
             let name = if creation { "ResourceCreationFailed" } else { "SyncErrorOccurred" };
             events.push((true, name, message.clone()));
         }
@@ -166,7 +172,7 @@ impl<'a> Pass<'a> {
         if self.status.heal_count > before.heal_count {
             events.push((true, "Healing", message.clone()));
         }
-        if new_reason(Reason::NameConflict) {
+        if new_reason(DiskImageReason::NameConflict) {
             events.push((true, "NameConflict", message));
         }
         let in_use = Some(DeletionBlocked::InUse);
@@ -179,7 +185,7 @@ impl<'a> Pass<'a> {
         if before.deletion == in_use && self.status.deletion != in_use {
             events.push((false, "DeletionUnblocked", "no object refers to the image".to_owned()));
         }
-        self.events.extend(events.into_iter().map(|(warning, reason, message)| Event {
+        self.events.extend(events.into_iter().map(|(warning, reason, message)| PlannedEvent {
             warning,
             reason,
             message,

@@ -5,26 +5,26 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::corrections::Corrections;
-use crate::model::{Backing, DataKind, DataTarget, Image, References, Status};
-use crate::settings::Settings;
+use crate::model::{BackingObjects, DataKind, DataTarget, DiskImage, DiskImageStatus, ReferenceList};
+use crate::settings::ImportLimits;
 
 /// All that one pass may know.
 #[derive(Clone, Copy, Debug)]
-pub struct World<'a> {
+pub struct ImagePassInput<'a> {
     /// When the pass began.
     pub now: Timestamp,
     /// The limits.
-    pub settings: &'a Settings,
+    pub settings: &'a ImportLimits,
     /// The image.
-    pub image: &'a Image,
+    pub image: &'a DiskImage,
     /// The objects with its data.
-    pub backing: &'a Backing,
+    pub backing: &'a BackingObjects,
     /// Whether these objects were read from the API server in this pass, and not from a cache.
     pub backing_is_live: bool,
     /// The references to the image.
-    pub references: &'a References,
+    pub references: &'a ReferenceList,
     /// Whether the queue lets the image start its import.
-    pub turn: Turn,
+    pub queue_decision: QueueDecision,
     /// How often objects were corrected that another client changes.
     pub corrections: &'a Corrections,
     /// The uptime of the leader, for the corrections.
@@ -33,18 +33,18 @@ pub struct World<'a> {
 
 /// The answer of the queue of imports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum QueueDecision {
     /// The queue was not asked: the stored status does not show that the image waits.
-    Unasked,
+    NotAsked,
     /// Other images go first.
-    Waits,
+    MustWait,
     /// The image may start.
-    Given,
+    MayStart,
 }
 
 /// One write. Deletes have the UID as a precondition, so that they cannot hit a successor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum ImageAction {
     /// Adds the finalizer.
     Protect,
     /// Removes the finalizer.
@@ -104,7 +104,7 @@ pub enum Action {
 
 /// What the shell must read from the API server before the next plan of this pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reads {
+pub struct RequiredReads {
     /// All objects that may refer to the image. A list that fails is no answer: the pass then ends with this plan.
     pub references: bool,
     /// The objects with the data of the image.
@@ -113,7 +113,7 @@ pub struct Reads {
 
 /// An event on the image.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct PlannedEvent {
     /// Whether it is a warning.
     pub warning: bool,
     /// The reason.
@@ -124,15 +124,15 @@ pub struct Event {
 
 /// What a pass does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct ImagePlan {
     /// The writes, in their order. If one fails, the shell leaves out the rest.
-    pub actions: Vec<Action>,
+    pub actions: Vec<ImageAction>,
     /// The status to publish after the writes.
-    pub status: Status,
+    pub status: DiskImageStatus,
     /// What to read before the writes. If anything, `actions` contains only writes that do not depend on it.
-    pub reads: Reads,
+    pub reads: RequiredReads,
     /// After which time to look again, if no event comes earlier.
     pub again: Option<Duration>,
     /// The events.
-    pub events: Vec<Event>,
+    pub events: Vec<PlannedEvent>,
 }

@@ -15,18 +15,19 @@ use vmpool_api::diskimage::labels::{IMAGE_UID, WRAPPER_UID};
 use vmpool_api::kubevirt;
 
 use crate::model::{
-    Claim, DataKind, DataSource, DataTarget, DataVolume, Found, Image, Key, NotRunning, Snapshot, Transfer,
+    BackingClaim, BackingDataSource, BackingDataVolume, BackingSnapshot, DataKind, DataTarget, DiskImage,
+    FoundObject, NotRunning, ObjectKey, Transfer,
 };
-use crate::objects::{self, Labels, PREPOPULATED};
-use crate::owner::OwnerKind;
-use crate::wrapper::DiskName;
+use crate::objects::{self, ImageObjectLabels, PREPOPULATED};
+use crate::owner::ObjectOwnerKind;
+use crate::wrapper::DiskNameOwner;
 
 /// Reason of the condition `Bound` of a DataVolume whose claim a quota refuses.
 pub(super) const OVER_QUOTA: &str = "ErrExceededQuota";
 
 /// An object, and whose it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owned<T> {
+pub struct OwnedObject<T> {
     /// Its controller.
     controller: Option<Controller>,
     /// UID of the wrapper whose machine it was made for, as its label names it.
@@ -38,32 +39,32 @@ pub struct Owned<T> {
     /// UID of an image, as its label names it.
     pub label: Option<String>,
     /// What it has of the labels of an image.
-    labels: Option<Box<Labels>>,
+    labels: Option<Box<ImageObjectLabels>>,
     /// The object.
     pub object: T,
 }
 
-impl<T: Clone> Owned<T> {
+impl<T: Clone> OwnedObject<T> {
     fn new(metadata: &ObjectMeta, object: T) -> Self {
         let owners = metadata.owner_references.iter().flatten().map(OwnerIdentity::of);
-        let images = owners.filter(|owner| OwnerKind::Image.is_kind_of(*owner));
+        let images = owners.filter(|owner| ObjectOwnerKind::Image.is_kind_of(*owner));
         Self {
             controller: OwnerIdentity::of_controller(metadata).map(Controller::of),
             wrapper: metadata.labels.as_ref().and_then(|labels| labels.get(WRAPPER_UID)).cloned(),
             owners: images.map(|owner| owner.uid.to_owned()).collect(),
-            uid: uid(metadata),
+            uid: object_uid(metadata),
             label: metadata.labels.as_ref().and_then(|labels| labels.get(IMAGE_UID)).cloned(),
-            labels: Labels::read(metadata),
+            labels: ImageObjectLabels::read(metadata),
             object,
         }
     }
 
     /// The object of this kind with the name of the image, if it belongs to the image.
-    pub fn found(stored: Option<&Self>, image: &Image, kind: DataKind) -> Found<T> {
+    pub fn found(stored: Option<&Self>, image: &DiskImage, kind: DataKind) -> FoundObject<T> {
         match stored {
-            None => Found::Missing,
-            Some(stored) if stored.belongs(image, kind) => Found::Ours(stored.object.clone()),
-            Some(_) => Found::Foreign,
+            None => FoundObject::Missing,
+            Some(stored) if stored.belongs(image, kind) => FoundObject::Ours(stored.object.clone()),
+            Some(_) => FoundObject::Foreign,
         }
     }
 
@@ -75,12 +76,12 @@ impl<T: Clone> Owned<T> {
     /// Whether the object says that it belongs to the image. One that another object controls does not, whatever its label says.
     pub fn is_of(&self, image_uid: &str) -> bool {
         match &self.controller {
-            Some(controller) => controller.is(OwnerKind::Image, image_uid),
+            Some(controller) => controller.is(ObjectOwnerKind::Image, image_uid),
             None => self.label.as_deref() == Some(image_uid),
         }
     }
 
-    fn belongs(&self, image: &Image, kind: DataKind) -> bool {
+    fn belongs(&self, image: &DiskImage, kind: DataKind) -> bool {
         self.is_of(&image.uid) || self.is_recorded(image.status.recorded(kind))
     }
 
@@ -90,7 +91,7 @@ impl<T: Clone> Owned<T> {
     }
 
     /// Kind and UID of the object, if it belongs to the image and has an owner reference to it.
-    pub fn owned(stored: Option<&Self>, image: &Image, kind: DataKind) -> Option<(DataKind, String)> {
+    pub fn owned(stored: Option<&Self>, image: &DiskImage, kind: DataKind) -> Option<(DataKind, String)> {
         let owned = stored.filter(|stored| stored.belongs(image, kind));
         let owned = owned.filter(|stored| stored.owners.contains(&image.uid));
         owned.map(|stored| (kind, stored.uid.clone()))
@@ -100,7 +101,7 @@ impl<T: Clone> Owned<T> {
     /// objects get from the image.
     pub fn mislabeled(
         stored: Option<&Self>,
-        (image, object): (&Image, &VmDiskImage),
+        (image, object): (&DiskImage, &VmDiskImage),
         prefixes: &[String],
         kind: DataKind,
     ) -> Option<(DataKind, String)> {
@@ -110,14 +111,14 @@ impl<T: Clone> Owned<T> {
 
     /// A merge patch that gives the object the labels of its image again. `None` if it has them.
     pub fn relabel(&self, image: &VmDiskImage, prefixes: &[String]) -> Option<Value> {
-        objects::relabel(image, prefixes, self.labels.as_deref())
+        objects::label_patch(image, prefixes, self.labels.as_deref())
     }
 }
 
-impl<T> Owned<T> {
+impl<T> OwnedObject<T> {
     /// Whether its controller is the DataVolume with this UID.
     fn is_of_volume(&self, uid: &str) -> bool {
-        self.controller.as_ref().is_some_and(|controller| controller.is(OwnerKind::DataVolume, uid))
+        self.controller.as_ref().is_some_and(|controller| controller.is(ObjectOwnerKind::DataVolume, uid))
     }
 }
 
@@ -125,82 +126,82 @@ impl<T> Owned<T> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Controller {
     /// Group and kind; `None` for one that owns nothing of images.
-    kind: Option<OwnerKind>,
+    kind: Option<ObjectOwnerKind>,
     name: String,
     uid: String,
 }
 
 impl Controller {
     fn of(owner: OwnerIdentity<'_>) -> Self {
-        let kinds = [OwnerKind::Image, OwnerKind::DataVolume, OwnerKind::Machine];
+        let kinds = [ObjectOwnerKind::Image, ObjectOwnerKind::DataVolume, ObjectOwnerKind::Machine];
         let kind = kinds.into_iter().find(|kind| kind.is_kind_of(owner));
         Self { kind, name: owner.name.to_owned(), uid: owner.uid.to_owned() }
     }
 
-    fn is(&self, kind: OwnerKind, uid: &str) -> bool {
+    fn is(&self, kind: ObjectOwnerKind, uid: &str) -> bool {
         self.kind == Some(kind) && self.uid == uid
     }
 }
 
-impl Owned<Claim> {
+impl OwnedObject<BackingClaim> {
     /// The claim of this image, which has this DataVolume.
     pub fn found_claim(
         stored: Option<&Self>,
-        image: &Image,
-        data_volume: &Found<DataVolume>,
-    ) -> Found<Claim> {
-        let Some(claim) = stored else { return Found::Missing };
+        image: &DiskImage,
+        data_volume: &FoundObject<BackingDataVolume>,
+    ) -> FoundObject<BackingClaim> {
+        let Some(claim) = stored else { return FoundObject::Missing };
         let by_owner = data_volume.ours().is_some_and(|volume| claim.is_of_volume(&volume.uid));
         let by_label = claim.label.as_deref() == Some(&*image.uid);
         if by_owner || by_label || claim.is_recorded(image.status.claim.as_ref()) {
-            return Found::Ours(claim.object.clone());
+            return FoundObject::Ours(claim.object.clone());
         }
-        Found::Foreign
+        FoundObject::Foreign
     }
 }
 
 /// Who has the name of the disk of a wrapper's machine, according to the DataVolume and the claim with this name. KubeVirt would
 /// use them as they are, and delete them with the machine.
-pub fn disk_name(
-    (wrapper, uid): (&Key, &str),
-    volume: Option<&Owned<DataVolume>>,
-    claim: Option<&Owned<Claim>>,
-) -> DiskName {
+pub fn find_disk_name_owner(
+    (wrapper, uid): (&ObjectKey, &str),
+    volume: Option<&OwnedObject<BackingDataVolume>>,
+    claim: Option<&OwnedObject<BackingClaim>>,
+) -> DiskNameOwner {
     let is_own = |label: Option<&String>| label.is_some_and(|label| label == uid);
     if let Some(volume) = volume {
         match &volume.controller {
             // The wrapper has no machine, so this one is gone or will be, and the garbage collector deletes the disk. Disks of
             // machines that no wrapper created lack the label.
-            Some(Controller { kind: Some(OwnerKind::Machine), name, .. })
+            Some(Controller { kind: Some(ObjectOwnerKind::Machine), name, .. })
                 if *name == wrapper.name && volume.wrapper.is_some() =>
             {
-                return DiskName::Former;
+                return DiskNameOwner::Former;
             }
             // The machine was deleted without its disk, which the next one continues to use.
             None if is_own(volume.wrapper.as_ref()) => {}
-            _ => return DiskName::Taken("DataVolume"),
+            _ => return DiskNameOwner::Taken("DataVolume"),
         }
     }
-    let Some(claim) = claim else { return DiskName::Free };
+    let Some(claim) = claim else { return DiskNameOwner::Free };
     match &claim.controller {
-        Some(_) if volume.is_some_and(|volume| claim.is_of_volume(&volume.uid)) => DiskName::Free,
+        Some(_) if volume.is_some_and(|volume| claim.is_of_volume(&volume.uid)) => DiskNameOwner::Free,
         // Its DataVolume is gone, so that the garbage collector deletes it.
-        Some(Controller { kind: Some(OwnerKind::DataVolume), .. }) => DiskName::Former,
-        None if is_own(claim.wrapper.as_ref()) => DiskName::Free,
-        _ => DiskName::Taken("PersistentVolumeClaim"),
+        Some(Controller { kind: Some(ObjectOwnerKind::DataVolume), .. }) => DiskNameOwner::Former,
+        None if is_own(claim.wrapper.as_ref()) => DiskNameOwner::Free,
+        _ => DiskNameOwner::Taken("PersistentVolumeClaim"),
     }
 }
 
-fn uid(metadata: &ObjectMeta) -> String {
+fn object_uid(metadata: &ObjectMeta) -> String {
     metadata.uid.clone().unwrap_or_default()
 }
 
-fn created(metadata: &ObjectMeta) -> Timestamp {
+fn creation_time(metadata: &ObjectMeta) -> Timestamp {
     metadata.creation_timestamp.as_ref().map(|time| time.0).unwrap_or_default()
 }
 
 /// A stored DataVolume.
-pub fn data_volume(stored: &kubevirt::DataVolume) -> Owned<DataVolume> {
+pub fn read_data_volume(stored: &kubevirt::DataVolume) -> OwnedObject<BackingDataVolume> {
     let metadata = &stored.metadata;
     let status = stored.status.clone().unwrap_or_default();
     // Other conditions contain messages such as "not found" in harmless situations. Only that about a quota has a reason of
@@ -211,9 +212,9 @@ pub fn data_volume(stored: &kubevirt::DataVolume) -> Owned<DataVolume> {
         let found = NotRunning { reason: text(&condition.reason), message: text(&condition.message) };
         Some(found).filter(|found| *found != NotRunning::default())
     };
-    let volume = DataVolume {
-        uid: uid(metadata),
-        created: created(metadata),
+    let volume = BackingDataVolume {
+        uid: object_uid(metadata),
+        created: creation_time(metadata),
         deleting: metadata.deletion_timestamp.is_some(),
         transfer: match status.phase.as_deref() {
             Some("Succeeded") => Transfer::Succeeded,
@@ -230,30 +231,30 @@ pub fn data_volume(stored: &kubevirt::DataVolume) -> Owned<DataVolume> {
         .filter(|message| !message.is_empty()),
         prepopulated: metadata.annotations.as_ref().is_some_and(|all| all.contains_key(PREPOPULATED)),
     };
-    Owned::new(metadata, volume)
+    OwnedObject::new(metadata, volume)
 }
 
 /// A stored claim.
-pub fn claim(stored: &PersistentVolumeClaim) -> Owned<Claim> {
+pub fn read_claim(stored: &PersistentVolumeClaim) -> OwnedObject<BackingClaim> {
     let metadata = &stored.metadata;
     let phase = stored.status.as_ref().and_then(|status| status.phase.as_deref());
-    let claim = Claim {
-        uid: uid(metadata),
+    let claim = BackingClaim {
+        uid: object_uid(metadata),
         deleting: metadata.deletion_timestamp.is_some(),
         bound: phase == Some("Bound"),
         lost: phase == Some("Lost"),
         owned: metadata.owner_references.as_ref().is_some_and(|owners| !owners.is_empty()),
     };
-    Owned::new(metadata, claim)
+    OwnedObject::new(metadata, claim)
 }
 
 /// A stored snapshot, and the name of its content.
-pub fn snapshot(stored: &kubevirt::VolumeSnapshot) -> (Owned<Snapshot>, Option<String>) {
+pub fn read_snapshot(stored: &kubevirt::VolumeSnapshot) -> (OwnedObject<BackingSnapshot>, Option<String>) {
     let metadata = &stored.metadata;
     let status = stored.status.clone().unwrap_or_default();
-    let snapshot = Snapshot {
-        uid: uid(metadata),
-        created: created(metadata),
+    let snapshot = BackingSnapshot {
+        uid: object_uid(metadata),
+        created: creation_time(metadata),
         deleting: metadata.deletion_timestamp.is_some(),
         ready: status.ready_to_use == Some(true),
         unready_for: None,
@@ -263,11 +264,11 @@ pub fn snapshot(stored: &kubevirt::VolumeSnapshot) -> (Owned<Snapshot>, Option<S
         content_lost: false,
         restore_size: status.restore_size,
     };
-    (Owned::new(metadata, snapshot), status.bound_volume_snapshot_content_name)
+    (OwnedObject::new(metadata, snapshot), status.bound_volume_snapshot_content_name)
 }
 
 /// A stored DataSource.
-pub fn data_source(stored: &kubevirt::DataSource) -> Owned<DataSource> {
+pub fn read_data_source(stored: &kubevirt::DataSource) -> OwnedObject<BackingDataSource> {
     let metadata = &stored.metadata;
     let source = &stored.spec.source;
     let is_own = |namespace: &String, name: &String| {
@@ -281,8 +282,12 @@ pub fn data_source(stored: &kubevirt::DataSource) -> Owned<DataSource> {
         (None, Some(claim)) if is_own(&claim.namespace, &claim.name) => Some(DataTarget::Claim),
         _ => None,
     };
-    let source = DataSource { uid: uid(metadata), deleting: metadata.deletion_timestamp.is_some(), target };
-    Owned::new(metadata, source)
+    let source = BackingDataSource {
+        uid: object_uid(metadata),
+        deleting: metadata.deletion_timestamp.is_some(),
+        target,
+    };
+    OwnedObject::new(metadata, source)
 }
 
 #[cfg(test)]
@@ -312,7 +317,7 @@ mod tests {
             "apiVersion": "cdi.kubevirt.io/v1beta1", "kind": "DataVolume", "metadata": { "name": "debian" }, "spec": {},
             "status": { "phase": "Pending", "conditions": [condition] },
         });
-        let volume = data_volume(&serde_json::from_value(stored).unwrap()).object;
+        let volume = read_data_volume(&serde_json::from_value(stored).unwrap()).object;
         let stopped = volume.not_running.as_ref();
         let stopped = stopped.map(|stopped| (stopped.reason.as_str(), stopped.message.as_str()));
         assert_eq!((stopped, volume.over_quota.as_deref()), expected);
@@ -358,36 +363,36 @@ mod tests {
     const OWN: Option<&str> = Some("uid-web");
 
     #[rstest]
-    #[case::nothing(None, None, DiskName::Free)]
-    #[case::a_data_volume_of_a_user(disk(None, None), None, DiskName::Taken("DataVolume"))]
-    #[case::of_another_wrapper(disk(Some("uid-other"), None), None, DiskName::Taken("DataVolume"))]
-    #[case::of_another_machine(disk(OWN, Some(("VirtualMachine", "db", "u"))), None, DiskName::Taken("DataVolume"))]
-    #[case::of_the_former_machine(disk(OWN, Some(("VirtualMachine", "web", "u"))), None, DiskName::Former)]
+    #[case::nothing(None, None, DiskNameOwner::Free)]
+    #[case::a_data_volume_of_a_user(disk(None, None), None, DiskNameOwner::Taken("DataVolume"))]
+    #[case::of_another_wrapper(disk(Some("uid-other"), None), None, DiskNameOwner::Taken("DataVolume"))]
+    #[case::of_another_machine(disk(OWN, Some(("VirtualMachine", "db", "u"))), None, DiskNameOwner::Taken("DataVolume"))]
+    #[case::of_the_former_machine(disk(OWN, Some(("VirtualMachine", "web", "u"))), None, DiskNameOwner::Former)]
     #[case::of_the_machine_of_a_former_wrapper(
-        disk(Some("uid-other"), Some(("VirtualMachine", "web", "u"))), None, DiskName::Former
+        disk(Some("uid-other"), Some(("VirtualMachine", "web", "u"))), None, DiskNameOwner::Former
     )]
     #[case::of_a_machine_of_a_user(
-        disk(None, Some(("VirtualMachine", "web", "u"))), None, DiskName::Taken("DataVolume")
+        disk(None, Some(("VirtualMachine", "web", "u"))), None, DiskNameOwner::Taken("DataVolume")
     )]
-    #[case::of_a_machine_that_was_deleted_without_it(disk(OWN, None), None, DiskName::Free)]
-    #[case::with_its_claim(disk(OWN, None), its_claim(OWN, Some(("DataVolume", "web-root", "uid-disk"))), DiskName::Free)]
+    #[case::of_a_machine_that_was_deleted_without_it(disk(OWN, None), None, DiskNameOwner::Free)]
+    #[case::with_its_claim(disk(OWN, None), its_claim(OWN, Some(("DataVolume", "web-root", "uid-disk"))), DiskNameOwner::Free)]
     #[case::with_the_claim_of_a_user(
         disk(OWN, None),
         its_claim(None, None),
-        DiskName::Taken("PersistentVolumeClaim")
+        DiskNameOwner::Taken("PersistentVolumeClaim")
     )]
-    #[case::a_claim_of_a_user(None, its_claim(None, None), DiskName::Taken("PersistentVolumeClaim"))]
-    #[case::a_claim_of_a_set(None, its_claim(None, Some(("Set", "web", "u"))), DiskName::Taken("PersistentVolumeClaim"))]
-    #[case::a_claim_without_its_data_volume(None, its_claim(OWN, Some(("DataVolume", "web-root", "u"))), DiskName::Former)]
-    #[case::a_claim_that_stayed(None, its_claim(OWN, None), DiskName::Free)]
+    #[case::a_claim_of_a_user(None, its_claim(None, None), DiskNameOwner::Taken("PersistentVolumeClaim"))]
+    #[case::a_claim_of_a_set(None, its_claim(None, Some(("Set", "web", "u"))), DiskNameOwner::Taken("PersistentVolumeClaim"))]
+    #[case::a_claim_without_its_data_volume(None, its_claim(OWN, Some(("DataVolume", "web-root", "u"))), DiskNameOwner::Former)]
+    #[case::a_claim_that_stayed(None, its_claim(OWN, None), DiskNameOwner::Free)]
     fn the_name_of_a_disk_has_an_owner(
         #[case] volume: Option<kubevirt::DataVolume>,
         #[case] claimed: Option<PersistentVolumeClaim>,
-        #[case] expected: DiskName,
+        #[case] expected: DiskNameOwner,
     ) {
-        let wrapper = Key::new("team-a", "web");
-        let volume = volume.as_ref().map(data_volume);
-        let claimed = claimed.as_ref().map(claim);
-        assert_eq!(disk_name((&wrapper, "uid-web"), volume.as_ref(), claimed.as_ref()), expected);
+        let wrapper = ObjectKey::new("team-a", "web");
+        let volume = volume.as_ref().map(read_data_volume);
+        let claimed = claimed.as_ref().map(read_claim);
+        assert_eq!(find_disk_name_owner((&wrapper, "uid-web"), volume.as_ref(), claimed.as_ref()), expected);
     }
 }

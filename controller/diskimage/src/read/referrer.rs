@@ -8,15 +8,15 @@ use vmpool_api::OwnerIdentity;
 use vmpool_api::diskimage::VirtualMachine;
 use vmpool_api::kubevirt::clone_account;
 
-use super::{key, named_source, named_sources};
-use crate::model::{Key, NamedSource, ReferrerKind, SourceKind};
-use crate::owner::OwnerKind;
-use crate::references::{Mark, Owner, Referrer};
+use super::{named_source, named_sources, object_key};
+use crate::model::{NamedSource, NamedSourceKind, ObjectKey, ReferrerKind};
+use crate::owner::ObjectOwnerKind;
+use crate::references::{ImageMark, Referrer, ReferrerOwner};
 
-fn begin(kind: ReferrerKind, metadata: &ObjectMeta) -> Referrer {
+fn new_referrer(kind: ReferrerKind, metadata: &ObjectMeta) -> Referrer {
     Referrer {
         kind,
-        key: key(metadata),
+        key: object_key(metadata),
         uid: metadata.uid.clone().unwrap_or_default(),
         created: metadata.creation_timestamp.as_ref().map(|time| time.0),
         images: BTreeSet::new(),
@@ -31,7 +31,7 @@ fn begin(kind: ReferrerKind, metadata: &ObjectMeta) -> Referrer {
 impl Referrer {
     fn add_sources(&mut self, sources: impl IntoIterator<Item = NamedSource>) {
         for source in sources {
-            if source.kind == SourceKind::DataSource {
+            if source.kind == NamedSourceKind::DataSource {
                 self.data_sources.insert(source.key.clone());
             }
             self.images.insert(source.key);
@@ -40,10 +40,10 @@ impl Referrer {
 }
 
 /// The owner of a referrer, if it has the kind that owners of such objects have.
-fn expected_owner(kind: ReferrerKind, metadata: &ObjectMeta) -> Option<Owner> {
+fn expected_owner(kind: ReferrerKind, metadata: &ObjectMeta) -> Option<ReferrerOwner> {
     let expected = match kind {
-        ReferrerKind::Machine => OwnerKind::Wrapper,
-        ReferrerKind::DataVolume => OwnerKind::Machine,
+        ReferrerKind::Machine => ObjectOwnerKind::Wrapper,
+        ReferrerKind::DataVolume => ObjectOwnerKind::Machine,
         // They count for themselves, whatever owns them.
         ReferrerKind::Wrapper | ReferrerKind::Pool => return None,
     };
@@ -51,49 +51,51 @@ fn expected_owner(kind: ReferrerKind, metadata: &ObjectMeta) -> Option<Owner> {
 }
 
 /// The controller of an object, if it has this kind.
-fn controller_of(metadata: &ObjectMeta, kind: OwnerKind) -> Option<Owner> {
+fn controller_of(metadata: &ObjectMeta, kind: ObjectOwnerKind) -> Option<ReferrerOwner> {
     let owner = OwnerIdentity::of_controller(metadata).filter(|owner| kind.is_kind_of(*owner))?;
     let namespace = metadata.namespace.clone().unwrap_or_default();
-    Some(Owner { key: Key::new(namespace, owner.name), uid: owner.uid.to_owned() })
+    Some(ReferrerOwner { key: ObjectKey::new(namespace, owner.name), uid: owner.uid.to_owned() })
 }
 
 /// A wrapper.
-pub fn wrapper(stored: &VirtualMachine) -> Referrer {
-    let mut referrer = begin(ReferrerKind::Wrapper, &stored.metadata);
+pub fn read_wrapper_referrer(stored: &VirtualMachine) -> Referrer {
+    let mut referrer = new_referrer(ReferrerKind::Wrapper, &stored.metadata);
     let named = &stored.spec.vm_disk_image_ref;
     let namespace = named.namespace.clone().unwrap_or_else(|| referrer.key.namespace.clone());
-    referrer.images.insert(Key::new(namespace, &named.name));
+    referrer.images.insert(ObjectKey::new(namespace, &named.name));
     let mark = stored.status.as_ref().and_then(|status| status.vm_disk_image.as_ref());
-    referrer.mark =
-        mark.map(|mark| Mark { image: Key::new(&mark.namespace, &mark.name), uid: mark.uid.clone() });
-    referrer.service_account = Some(account(&stored.spec.virtual_machine_template.spec["template"]["spec"]));
+    referrer.mark = mark
+        .map(|mark| ImageMark { image: ObjectKey::new(&mark.namespace, &mark.name), uid: mark.uid.clone() });
+    referrer.service_account =
+        Some(clone_account_name(&stored.spec.virtual_machine_template.spec["template"]["spec"]));
     referrer
 }
 
 /// A machine, of which only the spec is read.
-pub fn machine(metadata: &ObjectMeta, spec: &Value) -> Referrer {
-    let mut referrer = begin(ReferrerKind::Machine, metadata);
+pub fn read_machine_referrer(metadata: &ObjectMeta, spec: &Value) -> Referrer {
+    let mut referrer = new_referrer(ReferrerKind::Machine, metadata);
     let namespace = referrer.key.namespace.clone();
     referrer.add_sources(named_sources(&namespace, &of_spec(spec)));
-    referrer.service_account = Some(account(&spec["template"]["spec"]));
+    referrer.service_account = Some(clone_account_name(&spec["template"]["spec"]));
     referrer
 }
 
 /// A pool, of which only the spec is read.
-pub fn pool(metadata: &ObjectMeta, spec: &Value) -> Referrer {
-    let mut referrer = begin(ReferrerKind::Pool, metadata);
+pub fn read_pool_referrer(metadata: &ObjectMeta, spec: &Value) -> Referrer {
+    let mut referrer = new_referrer(ReferrerKind::Pool, metadata);
     let namespace = referrer.key.namespace.clone();
     referrer.add_sources(named_sources(&namespace, &of_spec(spec)));
-    referrer.service_account = Some(account(&spec["virtualMachineTemplate"]["spec"]["template"]["spec"]));
+    referrer.service_account =
+        Some(clone_account_name(&spec["virtualMachineTemplate"]["spec"]["template"]["spec"]));
     referrer
 }
 
 /// A stored revision of a pool. It has the name of the pool. `None` if the object is no revision of a pool.
 ///
 /// While the rollout of a template is held, new machines come from the last stored revision, so its images are in use, too.
-pub fn revision(metadata: &ObjectMeta, data: &Value) -> Option<Referrer> {
-    let owner = controller_of(metadata, OwnerKind::Pool)?;
-    let mut referrer = pool(metadata, data);
+pub fn read_revision_referrer(metadata: &ObjectMeta, data: &Value) -> Option<Referrer> {
+    let owner = controller_of(metadata, ObjectOwnerKind::Pool)?;
+    let mut referrer = read_pool_referrer(metadata, data);
     referrer.key.name.clone_from(&owner.key.name);
     referrer.owner = Some(owner);
     Some(referrer)
@@ -109,8 +111,8 @@ fn of_spec(spec: &Value) -> Value {
 }
 
 /// A DataVolume, of which spec and phase are read.
-pub fn data_volume(metadata: &ObjectMeta, spec: &Value, phase: Option<&str>) -> Referrer {
-    let mut referrer = begin(ReferrerKind::DataVolume, metadata);
+pub fn read_data_volume_referrer(metadata: &ObjectMeta, spec: &Value, phase: Option<&str>) -> Referrer {
+    let mut referrer = new_referrer(ReferrerKind::DataVolume, metadata);
     let namespace = referrer.key.namespace.clone();
     referrer.add_sources(named_source(&namespace, spec));
     referrer.finished = matches!(phase, Some("Succeeded" | "Failed"));
@@ -118,7 +120,7 @@ pub fn data_volume(metadata: &ObjectMeta, spec: &Value, phase: Option<&str>) -> 
 }
 
 /// The account on whose behalf KubeVirt clones.
-pub(crate) fn account(spec: &Value) -> String {
+pub(crate) fn clone_account_name(spec: &Value) -> String {
     clone_account(spec).to_owned()
 }
 
@@ -147,9 +149,9 @@ mod tests {
     #[case::templates_are_of_machines(
         json!({"dataVolumeTemplates": [{"spec": {"source": {"pvc": {"name": "debian"}}}}]}), None)]
     fn a_data_volume_names_the_image_in_its_own_source(#[case] spec: Value, #[case] namespace: Option<&str>) {
-        let expected: BTreeSet<Key> =
-            namespace.map(|namespace| Key::new(namespace, "debian")).into_iter().collect();
-        assert_eq!(data_volume(&metadata(), &spec, Some("CloneScheduled")).images, expected);
+        let expected: BTreeSet<ObjectKey> =
+            namespace.map(|namespace| ObjectKey::new(namespace, "debian")).into_iter().collect();
+        assert_eq!(read_data_volume_referrer(&metadata(), &spec, Some("CloneScheduled")).images, expected);
     }
 
     #[test]
@@ -162,13 +164,13 @@ mod tests {
             ObjectMeta { owner_references: serde_json::from_value(owner).unwrap(), ..metadata() }
         };
         let owner = |kind: &str| owner_in("pool.kubevirt.io", kind);
-        let found = revision(&owner("VirtualMachinePool"), &spec).unwrap();
-        assert_eq!(found.key, Key::new("team-a", "farm"));
-        assert_eq!(found.owner, Some(Owner { key: found.key.clone(), uid: "uid-farm".to_owned() }));
-        assert_eq!(found.images, BTreeSet::from([Key::new("team-a", "debian")]));
-        assert_eq!(revision(&owner("StatefulSet"), &spec), None);
-        assert_eq!(revision(&owner_in("no.such.group", "VirtualMachinePool"), &spec), None);
-        assert_eq!(revision(&metadata(), &spec), None);
+        let found = read_revision_referrer(&owner("VirtualMachinePool"), &spec).unwrap();
+        assert_eq!(found.key, ObjectKey::new("team-a", "farm"));
+        assert_eq!(found.owner, Some(ReferrerOwner { key: found.key.clone(), uid: "uid-farm".to_owned() }));
+        assert_eq!(found.images, BTreeSet::from([ObjectKey::new("team-a", "debian")]));
+        assert_eq!(read_revision_referrer(&owner("StatefulSet"), &spec), None);
+        assert_eq!(read_revision_referrer(&owner_in("no.such.group", "VirtualMachinePool"), &spec), None);
+        assert_eq!(read_revision_referrer(&metadata(), &spec), None);
     }
 
     #[rstest]
@@ -179,7 +181,7 @@ mod tests {
     #[case::succeeded(Some("Succeeded"), true)]
     #[case::failed(Some("Failed"), true)]
     fn a_clone_refers_to_its_image_until_it_ends(#[case] phase: Option<&str>, #[case] finished: bool) {
-        assert_eq!(data_volume(&metadata(), &json!({}), phase).finished, finished);
+        assert_eq!(read_data_volume_referrer(&metadata(), &json!({}), phase).finished, finished);
     }
 
     #[rstest]
@@ -196,10 +198,12 @@ mod tests {
         json!({"serviceAccountName": "builder", "volumes": [{"serviceAccount": {"serviceAccountName": "mounted"}}]}),
         "builder")]
     fn kubevirt_clones_with_the_account_of_the_machine(#[case] spec: Value, #[case] expected: &str) {
-        let found = machine(&metadata(), &json!({"template": {"spec": spec}}));
+        let found = read_machine_referrer(&metadata(), &json!({"template": {"spec": spec}}));
         assert_eq!(found.service_account.as_deref(), Some(expected));
-        let found =
-            pool(&metadata(), &json!({"virtualMachineTemplate": {"spec": {"template": {"spec": spec}}}}));
+        let found = read_pool_referrer(
+            &metadata(),
+            &json!({"virtualMachineTemplate": {"spec": {"template": {"spec": spec}}}}),
+        );
         assert_eq!(found.service_account.as_deref(), Some(expected));
     }
 }

@@ -12,43 +12,45 @@ use vmpool_api::diskimage::{VirtualMachine, VmDiskImage};
 use vmpool_api::kubevirt::{self, values::RunStrategy};
 
 use super::backing::OVER_QUOTA;
-use super::{image, key};
-use crate::grants::Proposed;
-use crate::model::{Found, Key};
-use crate::owner::OwnerKind;
-use crate::wrapper::{SeenDisk, SeenImage, SeenMachine, Source, Wrapper, objects, status};
+use super::{image, object_key};
+use crate::grants::ProposedImage;
+use crate::model::{FoundObject, ObjectKey};
+use crate::owner::ObjectOwnerKind;
+use crate::wrapper::{
+    ImageTemplateFields, Wrapper, WrapperDisk, WrapperImage, WrapperMachine, objects, status,
+};
 
 #[cfg(test)]
 mod tests;
 
 /// The image that a wrapper names.
-pub fn image_of(stored: &VirtualMachine) -> Key {
+pub fn wrapper_image_key(stored: &VirtualMachine) -> ObjectKey {
     let named = &stored.spec.vm_disk_image_ref;
     let namespace = named.namespace.as_ref().or(stored.metadata.namespace.as_ref());
-    Key::new(namespace.cloned().unwrap_or_default(), &named.name)
+    ObjectKey::new(namespace.cloned().unwrap_or_default(), &named.name)
 }
 
 /// A stored wrapper.
-pub fn wrapper(stored: &VirtualMachine) -> Wrapper {
+pub fn read_wrapper(stored: &VirtualMachine) -> Wrapper {
     let spec = &stored.spec;
     let template = spec.vm_disk_image_template.as_ref();
     let default = if template.is_some() { Mode::CreateIfNotExist } else { Mode::FailIfNotExist };
     Wrapper {
-        key: key(&stored.metadata),
+        key: object_key(&stored.metadata),
         uid: stored.metadata.uid.clone().unwrap_or_default(),
         deleting: stored.metadata.deletion_timestamp.is_some(),
-        image: image_of(stored),
-        template: template.map(source),
+        image: wrapper_image_key(stored),
+        template: template.map(read_template_fields),
         // A mode that cannot be read creates nothing.
         mode: spec.mode.as_ref().map_or(default, |mode| mode.parse().unwrap_or(Mode::FailIfNotExist)),
         disk_size: spec.resources.as_ref().and_then(|resources| resources.disk_size.clone()),
-        unusable: objects::unusable(stored),
-        status: stored.status.as_ref().map(status::read).unwrap_or_default(),
+        unusable: objects::template_validation_error(stored),
+        status: stored.status.as_ref().map(status::read_wrapper_status).unwrap_or_default(),
     }
 }
 
-fn source(template: &VirtualMachineVmDiskImageTemplate) -> Source {
-    Source {
+fn read_template_fields(template: &VirtualMachineVmDiskImageTemplate) -> ImageTemplateFields {
+    ImageTemplateFields {
         name: template.name.clone(),
         url: template.url.clone(),
         source_type: template.source_type.clone(),
@@ -62,9 +64,9 @@ fn source(template: &VirtualMachineVmDiskImageTemplate) -> Source {
 }
 
 /// The image that a wrapper would create. `None` without a template, or if its kind of source is unknown.
-pub fn proposed(stored: &VirtualMachine) -> Option<Proposed<'_>> {
+pub fn read_proposed_image(stored: &VirtualMachine) -> Option<ProposedImage<'_>> {
     let template = stored.spec.vm_disk_image_template.as_ref()?;
-    Some(Proposed {
+    Some(ProposedImage {
         source: template.source_type.parse().ok()?,
         url: template.url.as_deref(),
         secret: template.secret_ref.as_deref(),
@@ -74,10 +76,10 @@ pub fn proposed(stored: &VirtualMachine) -> Option<Proposed<'_>> {
 }
 
 /// An image, as wrappers see it.
-pub fn seen_image(stored: &VmDiskImage) -> SeenImage {
-    let read = image::image(stored, &[]);
+pub fn read_wrapper_image(stored: &VmDiskImage) -> WrapperImage {
+    let read = image::read_image(stored, &[]);
     let spec = &stored.spec;
-    SeenImage {
+    WrapperImage {
         uid: read.uid,
         deleting: read.deleting,
         protected: read.protected,
@@ -85,7 +87,7 @@ pub fn seen_image(stored: &VmDiskImage) -> SeenImage {
         usable: read.status.is_usable(),
         message: read.status.message,
         generation: read.generation,
-        source: Source {
+        source: ImageTemplateFields {
             name: spec.name.clone(),
             url: spec.url.clone(),
             source_type: spec.source_type.clone(),
@@ -101,22 +103,23 @@ pub fn seen_image(stored: &VmDiskImage) -> SeenImage {
 
 /// A stored machine, and whose it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredMachine {
+pub struct StoredWrapperMachine {
     /// UID of the wrapper of the same name that controls it.
     owner: Option<String>,
     /// The digest of the template that was written to it last.
     applied: Option<String>,
-    machine: SeenMachine,
+    machine: WrapperMachine,
 }
 
 /// The wrapper that controls a machine. It has the name of the machine.
 fn wrapper_of(machine: &ObjectMeta) -> Option<OwnerIdentity<'_>> {
     let owner = OwnerIdentity::of_controller(machine)?;
-    (OwnerKind::Wrapper.is_kind_of(owner) && Some(owner.name) == machine.name.as_deref()).then_some(owner)
+    (ObjectOwnerKind::Wrapper.is_kind_of(owner) && Some(owner.name) == machine.name.as_deref())
+        .then_some(owner)
 }
 
 /// A stored machine.
-pub fn machine(metadata: &ObjectMeta, spec: &Value, status: &Value) -> StoredMachine {
+pub fn read_wrapper_machine(metadata: &ObjectMeta, spec: &Value, status: &Value) -> StoredWrapperMachine {
     let applied = metadata.annotations.as_ref().and_then(|all| all.get(APPLIED_TEMPLATE));
     let printable = status["printableStatus"].as_str().unwrap_or_default();
     let ready = status["ready"] == true;
@@ -126,10 +129,10 @@ pub fn machine(metadata: &ObjectMeta, spec: &Value, status: &Value) -> StoredMac
         Some(RunStrategy::Manual | RunStrategy::RerunOnFailure | RunStrategy::Once) => is_stopped,
         _ => false,
     };
-    StoredMachine {
+    StoredWrapperMachine {
         owner: wrapper_of(metadata).map(|owner| owner.uid.to_owned()),
-        applied: applied.map(|text| objects::digest(text)),
-        machine: SeenMachine {
+        applied: applied.map(|text| objects::template_digest(text)),
+        machine: WrapperMachine {
             uid: metadata.uid.clone().unwrap_or_default(),
             deleting: metadata.deletion_timestamp.is_some(),
             current: false,
@@ -140,44 +143,44 @@ pub fn machine(metadata: &ObjectMeta, spec: &Value, status: &Value) -> StoredMac
     }
 }
 
-impl StoredMachine {
+impl StoredWrapperMachine {
     /// Remembers that the machine has started, if the former version of the object says so.
     pub fn remember(&mut self, former: &Self) {
         self.machine.started |= self.machine.uid == former.machine.uid && former.machine.started;
     }
 
     /// The machine of the wrapper with this UID, which wants the template with this digest.
-    pub fn found(stored: Option<&Self>, wrapper_uid: &str, wanted: &str) -> Found<SeenMachine> {
+    pub fn found(stored: Option<&Self>, wrapper_uid: &str, wanted: &str) -> FoundObject<WrapperMachine> {
         match stored {
-            None => Found::Missing,
+            None => FoundObject::Missing,
             Some(stored) if stored.owner.as_deref() == Some(wrapper_uid) => {
                 let current = stored.applied.as_deref() == Some(wanted);
-                Found::Ours(SeenMachine { current, ..stored.machine.clone() })
+                FoundObject::Ours(WrapperMachine { current, ..stored.machine.clone() })
             }
-            Some(_) => Found::Foreign,
+            Some(_) => FoundObject::Foreign,
         }
     }
 }
 
 /// A DataVolume with the disk of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredDisk {
+pub struct StoredWrapperDisk {
     /// The machine that controls it. It has the name of its wrapper.
-    pub machine: Key,
+    pub machine: ObjectKey,
     machine_uid: String,
-    disk: SeenDisk,
+    disk: WrapperDisk,
 }
 
 /// The DataVolume of a machine of a wrapper; `None` if it is another one.
-pub fn disk(stored: &kubevirt::DataVolume, now: Timestamp) -> Option<StoredDisk> {
+pub fn read_wrapper_disk(stored: &kubevirt::DataVolume, now: Timestamp) -> Option<StoredWrapperDisk> {
     let metadata = &stored.metadata;
     metadata.labels.as_ref()?.get(WRAPPER_UID)?;
     let owner =
-        OwnerIdentity::of_controller(metadata).filter(|owner| OwnerKind::Machine.is_kind_of(*owner))?;
+        OwnerIdentity::of_controller(metadata).filter(|owner| ObjectOwnerKind::Machine.is_kind_of(*owner))?;
     let phase = stored.status.as_ref().and_then(|status| status.phase.as_deref());
     let waits = matches!(phase, Some("Pending" | "CloneScheduled" | "Unknown"));
     let waits_since = if waits { waits_since(stored, now) } else { None };
-    let disk = SeenDisk {
+    let disk = WrapperDisk {
         uid: metadata.uid.clone().unwrap_or_default(),
         deleting: metadata.deletion_timestamp.is_some(),
         populated: matches!(phase, Some("Succeeded" | "WaitForFirstConsumer" | "PendingPopulation")),
@@ -186,8 +189,8 @@ pub fn disk(stored: &kubevirt::DataVolume, now: Timestamp) -> Option<StoredDisk>
         stuck_since: waits_since.map(|since| since.min(now)),
         claim: None,
     };
-    Some(StoredDisk {
-        machine: Key::new(metadata.namespace.clone().unwrap_or_default(), owner.name),
+    Some(StoredWrapperDisk {
+        machine: ObjectKey::new(metadata.namespace.clone().unwrap_or_default(), owner.name),
         machine_uid: owner.uid.to_owned(),
         disk,
     })
@@ -214,7 +217,7 @@ fn waits_since(stored: &kubevirt::DataVolume, now: Timestamp) -> Option<Timestam
     Some(changed.max().unwrap_or(now))
 }
 
-impl StoredDisk {
+impl StoredWrapperDisk {
     /// Keeps the time since when the disk waits for its source, if the former version of the object waits, too.
     pub fn remember(&mut self, former: &Self) {
         if let (Some(now), Some(before), true) =
@@ -225,7 +228,7 @@ impl StoredDisk {
     }
 
     /// The disk, if it belongs to this machine.
-    pub fn of(&self, machine: &Found<SeenMachine>) -> Option<&SeenDisk> {
+    pub fn of(&self, machine: &FoundObject<WrapperMachine>) -> Option<&WrapperDisk> {
         machine.ours().filter(|machine| machine.uid == self.machine_uid).map(|_| &self.disk)
     }
 }

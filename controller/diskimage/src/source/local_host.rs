@@ -85,24 +85,24 @@ struct Embedding {
     inverted: bool,
 }
 
-const fn embedding(first: [u16; 8], prefix: u32, after: u32) -> Embedding {
+const fn ipv4_embedding(first: [u16; 8], prefix: u32, after: u32) -> Embedding {
     Embedding { range: Range::new(first, prefix), after, inverted: false }
 }
 
 /// The ranges whose addresses stand for IPv4 addresses.
 const EMBEDDINGS: [Embedding; 7] = [
     // IPv4-compatible.
-    embedding([0; 8], 96, 0),
+    ipv4_embedding([0; 8], 96, 0),
     // IPv4-mapped.
-    embedding([0, 0, 0, 0, 0, 0xffff, 0, 0], 96, 0),
+    ipv4_embedding([0, 0, 0, 0, 0, 0xffff, 0, 0], 96, 0),
     // IPv4-translated (RFC 2765).
-    embedding([0, 0, 0, 0, 0xffff, 0, 0, 0], 96, 0),
+    ipv4_embedding([0, 0, 0, 0, 0xffff, 0, 0, 0], 96, 0),
     // NAT64 (RFC 6052).
-    embedding([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96, 0),
+    ipv4_embedding([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96, 0),
     // 6to4 (RFC 3056).
-    embedding([0x2002, 0, 0, 0, 0, 0, 0, 0], 16, 80),
+    ipv4_embedding([0x2002, 0, 0, 0, 0, 0, 0, 0], 16, 80),
     // Teredo (RFC 4380): its server, and the client behind it.
-    embedding([0x2001, 0, 0, 0, 0, 0, 0, 0], 32, 64),
+    ipv4_embedding([0x2001, 0, 0, 0, 0, 0, 0, 0], 32, 64),
     Embedding { range: Range::new([0x2001, 0, 0, 0, 0, 0, 0, 0], 32), after: 0, inverted: true },
 ];
 
@@ -134,11 +134,11 @@ fn is_local_v4(address: Ipv4Addr) -> bool {
 fn is_local_v6(address: Ipv6Addr) -> bool {
     LOCAL_V6.iter().any(|range| range.contains(address))
         || METADATA_V6.contains(&address)
-        || embedded(address).any(is_local_v4)
+        || embedded_ipv4_addresses(address).any(is_local_v4)
 }
 
 /// The IPv4 addresses that an IPv6 address stands for.
-fn embedded(address: Ipv6Addr) -> impl Iterator<Item = Ipv4Addr> {
+fn embedded_ipv4_addresses(address: Ipv6Addr) -> impl Iterator<Item = Ipv4Addr> {
     let bits = address.to_bits();
     // The lower half of what is left is the address.
     let at = move |after: u32| {
@@ -162,11 +162,11 @@ fn legacy_ipv4(host: &str) -> Option<Ipv4Addr> {
     }
     let mut value: u32 = 0;
     for part in first {
-        let byte = u8::try_from(number(part)?).ok()?;
+        let byte = u8::try_from(parse_ipv4_number(part)?).ok()?;
         value = (value << 8) | u32::from(byte);
     }
     let bits = 32 - 8 * u32::try_from(first.len()).ok()?;
-    let rest = number(last)?;
+    let rest = parse_ipv4_number(last)?;
     if bits < 32 && rest >= 1 << bits {
         return None;
     }
@@ -174,7 +174,7 @@ fn legacy_ipv4(host: &str) -> Option<Ipv4Addr> {
     Some(Ipv4Addr::from_bits(u32::try_from(high | rest).ok()?))
 }
 
-fn number(text: &str) -> Option<u64> {
+fn parse_ipv4_number(text: &str) -> Option<u64> {
     let (digits, radix) = match text.strip_prefix("0x") {
         Some(digits) => (digits, 16),
         None if text.len() > 1 && text.starts_with('0') => (&text[1..], 8),

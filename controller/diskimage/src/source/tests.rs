@@ -78,7 +78,7 @@ fn a_url_is_refused_for_its_reason(
     #[case] url: &str,
     #[case] expected: Result<(), UrlError>,
 ) {
-    assert_eq!(check(source, url, &[]), expected);
+    assert_eq!(check_source_url(source, url, &[]), expected);
 }
 
 #[rstest]
@@ -97,7 +97,11 @@ fn a_prefix_ends_at_a_slash(#[case] url: &str, #[case] allowed: bool) {
     for prefix in ["https://h.example.com/public", "https://h.example.com/public/"] {
         let prefix = SourceUrl::parse(prefix).unwrap();
         let expected = if allowed { Ok(()) } else { Err(UrlError::NotAllowed) };
-        assert_eq!(check(SourceType::Http, url, std::slice::from_ref(&prefix)), expected, "{prefix:?}");
+        assert_eq!(
+            check_source_url(SourceType::Http, url, std::slice::from_ref(&prefix)),
+            expected,
+            "{prefix:?}"
+        );
     }
 }
 
@@ -112,5 +116,8 @@ fn a_prefix_without_a_path_allows_the_whole_host(#[case] prefix: &str) {
 #[test]
 fn an_archive_in_the_importer_is_below_no_prefix() {
     let prefix = SourceUrl::parse("docker://registry.example.com").unwrap();
-    assert_eq!(check(SourceType::Registry, "oci-archive:disk.tar", &[prefix]), Err(UrlError::NotAllowed));
+    assert_eq!(
+        check_source_url(SourceType::Registry, "oci-archive:disk.tar", &[prefix]),
+        Err(UrlError::NotAllowed)
+    );
 }

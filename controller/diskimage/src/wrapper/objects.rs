@@ -12,7 +12,7 @@ use vmpool_api::kubevirt;
 use crate::clone_permission::Account;
 use crate::limits::NESTING;
 use crate::objects::DELETE_AFTER_COMPLETION;
-use crate::read::referrer::account;
+use crate::read::referrer::clone_account_name;
 
 #[cfg(test)]
 mod tests;
@@ -20,7 +20,7 @@ mod tests;
 /// Name of the disk if the wrapper names none.
 const DEFAULT_DISK: &str = "root";
 
-fn name(wrapper: &VirtualMachine) -> &str {
+fn wrapper_name(wrapper: &VirtualMachine) -> &str {
     wrapper.metadata.name.as_deref().unwrap_or_default()
 }
 
@@ -31,13 +31,13 @@ pub fn disk_name(wrapper: &VirtualMachine) -> &str {
 
 /// Name of the DataVolume with the disk of the machine.
 pub fn data_volume_name(wrapper: &VirtualMachine) -> String {
-    format!("{}-{}", name(wrapper), disk_name(wrapper))
+    format!("{}-{}", wrapper_name(wrapper), disk_name(wrapper))
 }
 
 /// The image that the template of a wrapper describes. `None` if it has no template.
 ///
 /// The image has no owner: machines never delete images, and an owner in another namespace is not possible.
-pub fn image(wrapper: &VirtualMachine) -> Option<Value> {
+pub fn image_object(wrapper: &VirtualMachine) -> Option<Value> {
     let template = wrapper.spec.vm_disk_image_template.as_ref()?;
     let reference = &wrapper.spec.vm_disk_image_ref;
     let mut spec = serde_json::to_value(template).ok()?;
@@ -55,8 +55,8 @@ pub fn image(wrapper: &VirtualMachine) -> Option<Value> {
 }
 
 /// Whether lists and maps are nested in more than this number of levels.
-fn exceeds(value: &Value, levels: usize) -> bool {
-    let deeper = |inner: &Value| levels.checked_sub(1).is_none_or(|levels| exceeds(inner, levels));
+fn exceeds_nesting(value: &Value, levels: usize) -> bool {
+    let deeper = |inner: &Value| levels.checked_sub(1).is_none_or(|levels| exceeds_nesting(inner, levels));
     match value {
         Value::Array(items) => levels == 0 || items.iter().any(deeper),
         Value::Object(fields) => levels == 0 || fields.values().any(deeper),
@@ -65,9 +65,9 @@ fn exceeds(value: &Value, levels: usize) -> bool {
 }
 
 /// Why no machine can be made from the template of a wrapper. The schema refuses most such templates.
-pub fn unusable(wrapper: &VirtualMachine) -> Option<String> {
+pub fn template_validation_error(wrapper: &VirtualMachine) -> Option<String> {
     let spec = &wrapper.spec.virtual_machine_template.spec;
-    if exceeds(spec, NESTING) {
+    if exceeds_nesting(spec, NESTING) {
         return Some(format!(
             "virtualMachineTemplate.spec is nested more than {NESTING} levels deep; remove the innermost lists and maps"
         ));
@@ -89,7 +89,9 @@ pub fn unusable(wrapper: &VirtualMachine) -> Option<String> {
                 .to_owned(),
         );
     }
-    if items(&spec["dataVolumeTemplates"]).any(|template| template["metadata"]["name"] == volume.as_str()) {
+    if list_items(&spec["dataVolumeTemplates"])
+        .any(|template| template["metadata"]["name"] == volume.as_str())
+    {
         return Some(format!(
             "virtualMachineTemplate has a DataVolume template {volume}, which is the name of the disk that the controller \
              adds; rename it"
@@ -97,7 +99,7 @@ pub fn unusable(wrapper: &VirtualMachine) -> Option<String> {
     }
     let account = Account {
         namespace: wrapper.metadata.namespace.clone().unwrap_or_default(),
-        name: account(instance),
+        name: clone_account_name(instance),
     };
     if !account.has_valid_name() {
         return Some(
@@ -106,7 +108,7 @@ pub fn unusable(wrapper: &VirtualMachine) -> Option<String> {
         );
     }
     let other = |found: &Value| found["name"] == disk && found["dataVolume"]["name"] != volume.as_str();
-    items(&instance["volumes"]).any(other).then(|| {
+    list_items(&instance["volumes"]).any(other).then(|| {
         format!(
             "virtualMachineTemplate has a volume {disk} with another source than the DataVolume {volume}; remove it, or \
              create a wrapper with another diskName"
@@ -114,23 +116,26 @@ pub fn unusable(wrapper: &VirtualMachine) -> Option<String> {
     })
 }
 
-fn items(list: &Value) -> impl Iterator<Item = &Value> {
+fn list_items(list: &Value) -> impl Iterator<Item = &Value> {
     list.as_array().into_iter().flatten()
 }
 
 /// The object in this field, which is created if it is absent.
-fn object<'v>(parent: &'v mut Map<String, Value>, field: &str) -> Option<&'v mut Map<String, Value>> {
+fn object_field_mut<'v>(
+    parent: &'v mut Map<String, Value>,
+    field: &str,
+) -> Option<&'v mut Map<String, Value>> {
     parent.entry(field).or_insert_with(|| json!({})).as_object_mut()
 }
 
 /// The list in this field, which is created if it is absent.
-fn list<'v>(parent: &'v mut Map<String, Value>, field: &str) -> Option<&'v mut Vec<Value>> {
+fn list_field_mut<'v>(parent: &'v mut Map<String, Value>, field: &str) -> Option<&'v mut Vec<Value>> {
     parent.entry(field).or_insert_with(|| json!([])).as_array_mut()
 }
 
 /// What the controller writes of the machine: labels, annotations and spec, without the template of its own DataVolume, which
 /// is written once.
-pub fn template(wrapper: &VirtualMachine) -> Value {
+pub fn machine_template(wrapper: &VirtualMachine) -> Value {
     let template = &wrapper.spec.virtual_machine_template;
     let metadata = template.metadata.as_ref();
     let mut labels = metadata.and_then(|metadata| metadata.labels.clone()).unwrap_or_default();
@@ -138,28 +143,28 @@ pub fn template(wrapper: &VirtualMachine) -> Value {
     let mut annotations = metadata.and_then(|metadata| metadata.annotations.clone()).unwrap_or_default();
     annotations.remove(APPLIED_TEMPLATE);
     let mut spec = template.spec.clone();
-    if let Some(instance) = instance(&mut spec) {
+    if let Some(instance) = instance_spec_mut(&mut spec) {
         add_disk(instance, disk_name(wrapper), &data_volume_name(wrapper));
         add_resources(instance, wrapper);
     }
     json!({ "metadata": { "labels": labels, "annotations": annotations }, "spec": spec })
 }
 
-fn instance(spec: &mut Value) -> Option<&mut Map<String, Value>> {
-    object(object(spec.as_object_mut()?, "template")?, "spec")
+fn instance_spec_mut(spec: &mut Value) -> Option<&mut Map<String, Value>> {
+    object_field_mut(object_field_mut(spec.as_object_mut()?, "template")?, "spec")
 }
 
 fn add_disk(instance: &mut Map<String, Value>, disk: &str, data_volume: &str) {
-    let volumes = list(instance, "volumes");
+    let volumes = list_field_mut(instance, "volumes");
     if let Some(volumes) = volumes.filter(|volumes| volumes.iter().all(|volume| volume["name"] != disk)) {
         volumes.push(json!({ "name": disk, "dataVolume": { "name": data_volume } }));
     }
-    let devices = object(instance, "domain").and_then(|domain| object(domain, "devices"));
+    let devices = object_field_mut(instance, "domain").and_then(|domain| object_field_mut(domain, "devices"));
     let Some(devices) = devices else { return };
     // KubeVirt refuses one boot order for two devices, also for a disk and a network interface.
     let interfaces =
-        devices.get("interfaces").map(|all| items(all).cloned().collect::<Vec<_>>()).unwrap_or_default();
-    let Some(disks) = list(devices, "disks") else { return };
+        devices.get("interfaces").map(|all| list_items(all).cloned().collect::<Vec<_>>()).unwrap_or_default();
+    let Some(disks) = list_field_mut(devices, "disks") else { return };
     if disks.iter().any(|known| known["name"] == disk) {
         return;
     }
@@ -172,15 +177,15 @@ fn add_disk(instance: &mut Map<String, Value>, disk: &str, data_volume: &str) {
 
 fn add_resources(instance: &mut Map<String, Value>, wrapper: &VirtualMachine) {
     let Some(resources) = &wrapper.spec.resources else { return };
-    let Some(domain) = object(instance, "domain") else { return };
+    let Some(domain) = object_field_mut(instance, "domain") else { return };
     // The schema accepts whole numbers only.
     if let Some(sockets) = resources.cpu.as_ref().and_then(|cpu| cpu.bytes().ok())
-        && let Some(cpu) = object(domain, "cpu")
+        && let Some(cpu) = object_field_mut(domain, "cpu")
     {
         cpu.insert("sockets".to_owned(), json!(sockets));
     }
     if let Some(size) = &resources.memory
-        && let Some(memory) = object(domain, "memory")
+        && let Some(memory) = object_field_mut(domain, "memory")
     {
         memory.insert("guest".to_owned(), json!(size));
     }
@@ -206,25 +211,25 @@ fn disk_template(wrapper: &VirtualMachine, size: &Quantity) -> Value {
 }
 
 /// The machine of a wrapper. `image_size` is the size of the image, which its disk has if the wrapper sets no other.
-pub fn machine(wrapper: &VirtualMachine, image_size: &Quantity) -> Value {
-    let template = template(wrapper);
+pub fn machine_object(wrapper: &VirtualMachine, image_size: &Quantity) -> Value {
+    let template = machine_template(wrapper);
     let applied = template.to_string();
     let own = wrapper.spec.resources.as_ref().and_then(|resources| resources.disk_size.as_ref());
     let mut machine = template;
     if let Some(spec) = machine["spec"].as_object_mut()
-        && let Some(templates) = list(spec, "dataVolumeTemplates")
+        && let Some(templates) = list_field_mut(spec, "dataVolumeTemplates")
     {
         templates.push(disk_template(wrapper, own.unwrap_or(image_size)));
     }
     machine["apiVersion"] = json!(kubevirt::API_VERSION);
     machine["kind"] = json!("VirtualMachine");
-    machine["metadata"]["name"] = json!(name(wrapper));
+    machine["metadata"]["name"] = json!(wrapper_name(wrapper));
     machine["metadata"]["namespace"] = json!(wrapper.metadata.namespace);
     machine["metadata"]["annotations"][APPLIED_TEMPLATE] = json!(applied);
     machine["metadata"]["ownerReferences"] = json!([{
         "apiVersion": API_VERSION,
         "kind": WRAPPER_KIND,
-        "name": name(wrapper),
+        "name": wrapper_name(wrapper),
         "uid": wrapper.metadata.uid,
         "controller": true,
         "blockOwnerDeletion": true,
@@ -235,7 +240,7 @@ pub fn machine(wrapper: &VirtualMachine, image_size: &Quantity) -> Value {
 /// An update of a machine: the template that was written to it last, and the one of the wrapper. Both contain the template of
 /// the machine's own DataVolume as it is now, because a list is written as a whole and that template never changes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Update {
+pub struct MachineTemplateUpdate {
     /// What was written last. `None` if that cannot be read: then nothing is removed.
     pub from: Option<Value>,
     /// What the wrapper wants.
@@ -243,18 +248,18 @@ pub struct Update {
 }
 
 /// The update of a machine.
-pub fn update(wrapper: &VirtualMachine, live: &Value) -> Update {
+pub fn machine_template_update(wrapper: &VirtualMachine, live: &Value) -> MachineTemplateUpdate {
     let volume = data_volume_name(wrapper);
     let applied = live["metadata"]["annotations"][APPLIED_TEMPLATE].as_str();
     let mut from: Option<Value> = applied.and_then(|text| serde_json::from_str(text).ok());
-    let mut to = template(wrapper);
+    let mut to = machine_template(wrapper);
     let text = to.to_string();
-    let own = items(&live["spec"]["dataVolumeTemplates"]);
+    let own = list_items(&live["spec"]["dataVolumeTemplates"]);
     let own: Vec<Value> =
         own.filter(|template| template["metadata"]["name"] == volume.as_str()).cloned().collect();
     for template in from.iter_mut().chain([&mut to]) {
         if let Some(templates) =
-            template["spec"].as_object_mut().and_then(|spec| list(spec, "dataVolumeTemplates"))
+            template["spec"].as_object_mut().and_then(|spec| list_field_mut(spec, "dataVolumeTemplates"))
         {
             templates.extend(own.iter().cloned());
         }
@@ -263,11 +268,11 @@ pub fn update(wrapper: &VirtualMachine, live: &Value) -> Update {
         to["metadata"]["annotations"] = json!({});
     }
     to["metadata"]["annotations"][APPLIED_TEMPLATE] = json!(text);
-    Update { from, to }
+    MachineTemplateUpdate { from, to }
 }
 
 /// A short form of an applied template, to compare it.
-pub fn digest(applied: &str) -> String {
+pub fn template_digest(applied: &str) -> String {
     let digest = Sha256::digest(applied.as_bytes());
     let number = digest.iter().take(16).fold(0, |number: u128, byte| (number << 8) | u128::from(*byte));
     format!("{number:032x}")

@@ -8,12 +8,12 @@ use vmpool_api::diskimage::virtual_machine::{
 use vmpool_api::diskimage::{VirtualMachine, VirtualMachineStatus};
 
 use super::objects::data_volume_name;
-use super::types::{ImageReason, KnownDisk, MachineReason, Status};
-use crate::conditions::{Conditions, find};
+use super::types::{RecordedDisk, WrapperImageReason, WrapperMachineReason, WrapperStatus};
+use crate::conditions::{ConditionBuilder, find_condition};
 use crate::limits;
-use crate::model::Key;
-use crate::plan::Event;
-use crate::references::Mark;
+use crate::model::ObjectKey;
+use crate::plan::PlannedEvent;
+use crate::references::ImageMark;
 
 #[cfg(test)]
 mod tests;
@@ -27,48 +27,55 @@ const MISMATCH: &str = "TemplateMismatch";
 pub const DISK_RECREATED: &str = "DiskRecreated";
 
 /// The stored status. The differences of template and image are not read: each pass compares them.
-pub fn read(stored: &VirtualMachineStatus) -> Status {
-    let reason = |kind: &str| condition(stored, kind).map(|condition| condition.reason.as_str());
+pub fn read_wrapper_status(stored: &VirtualMachineStatus) -> WrapperStatus {
+    let reason = |kind: &str| wrapper_condition(stored, kind).map(|condition| condition.reason.as_str());
     let mark = stored.vm_disk_image.as_ref();
-    Status {
+    WrapperStatus {
         phase: stored.phase.as_ref().and_then(|phase| phase.parse().ok()),
         message: stored.message.clone().unwrap_or_default(),
-        mark: mark.map(|mark| Mark { image: Key::new(&mark.namespace, &mark.name), uid: mark.uid.clone() }),
+        mark: mark.map(|mark| ImageMark {
+            image: ObjectKey::new(&mark.namespace, &mark.name),
+            uid: mark.uid.clone(),
+        }),
         bound: mark.is_some_and(|mark| mark.bound),
         machine: stored.virtual_machine.as_ref().map(|machine| machine.uid.clone()),
         started: stored.machine_started == Some(true),
         disk: stored
             .disk
             .as_ref()
-            .map(|disk| KnownDisk { volume: disk.data_volume_uid.clone(), claim: disk.claim_uid.clone() }),
+            .map(|disk| RecordedDisk { volume: disk.data_volume_uid.clone(), claim: disk.claim_uid.clone() }),
         kicks: stored.kicks.and_then(|kicks| kicks.try_into().ok()).unwrap_or_default(),
         last_kick: stored.last_kick_time.as_ref().and_then(|time| time.parse().ok()),
-        image: reason(IMAGE_READY).and_then(ImageReason::parse),
-        virtual_machine: reason(MACHINE_READY).and_then(MachineReason::parse),
+        image: reason(IMAGE_READY).and_then(WrapperImageReason::parse),
+        virtual_machine: reason(MACHINE_READY).and_then(WrapperMachineReason::parse),
         differences: None,
         compared: 0,
-        ready: condition(stored, READY).is_some_and(|ready| ready.status == "True"),
+        ready: wrapper_condition(stored, READY).is_some_and(|ready| ready.status == "True"),
     }
 }
 
-fn condition<'s>(stored: &'s VirtualMachineStatus, kind: &str) -> Option<&'s Condition> {
-    find(stored.conditions.as_ref(), kind)
+fn wrapper_condition<'s>(stored: &'s VirtualMachineStatus, kind: &str) -> Option<&'s Condition> {
+    find_condition(stored.conditions.as_ref(), kind)
 }
 
 /// Since when the image is ready; `None` if it is not.
 pub fn image_ready_since(stored: &VirtualMachineStatus) -> Option<Timestamp> {
-    let ready = condition(stored, IMAGE_READY).filter(|ready| ready.status == "True")?;
+    let ready = wrapper_condition(stored, IMAGE_READY).filter(|ready| ready.status == "True")?;
     Some(ready.last_transition_time.0)
 }
 
 /// Whether the template differs from the image.
 pub fn is_mismatch(stored: &VirtualMachineStatus) -> bool {
-    condition(stored, TEMPLATE_MATCHES).is_some_and(|matches| matches.status == "False")
+    wrapper_condition(stored, TEMPLATE_MATCHES).is_some_and(|matches| matches.status == "False")
 }
 
 /// The status to store. A status that did not change is equal to the stored one.
-pub fn render(wrapper: &VirtualMachine, planned: &Status, now: Timestamp) -> VirtualMachineStatus {
-    let planned = &Status { message: limits::message(&planned.message), ..planned.clone() };
+pub fn render_wrapper_status(
+    wrapper: &VirtualMachine,
+    planned: &WrapperStatus,
+    now: Timestamp,
+) -> VirtualMachineStatus {
+    let planned = &WrapperStatus { message: limits::shorten_message(&planned.message), ..planned.clone() };
     let stored = wrapper.status.as_ref();
     let name = wrapper.metadata.name.clone().unwrap_or_default();
     let machine = planned.machine.clone();
@@ -76,7 +83,8 @@ pub fn render(wrapper: &VirtualMachine, planned: &Status, now: Timestamp) -> Vir
         phase: planned.phase.map(|phase| phase.to_string()),
         message: Some(planned.message.clone()).filter(|message| !message.is_empty()),
         observed_generation: wrapper.metadata.generation,
-        conditions: Some(conditions(wrapper, stored, planned, now)).filter(|all| !all.is_empty()),
+        conditions: Some(render_wrapper_conditions(wrapper, stored, planned, now))
+            .filter(|all| !all.is_empty()),
         vm_disk_image: planned.mark.as_ref().map(|mark| VirtualMachineStatusVmDiskImage {
             namespace: mark.image.namespace.clone(),
             name: mark.image.name.clone(),
@@ -95,22 +103,22 @@ pub fn render(wrapper: &VirtualMachine, planned: &Status, now: Timestamp) -> Vir
     }
 }
 
-fn conditions(
+fn render_wrapper_conditions(
     wrapper: &VirtualMachine,
     stored: Option<&VirtualMachineStatus>,
-    planned: &Status,
+    planned: &WrapperStatus,
     now: Timestamp,
 ) -> Vec<Condition> {
     let stored = stored.and_then(|stored| stored.conditions.as_ref());
-    let all = Conditions { stored, generation: wrapper.metadata.generation, now };
+    let all = ConditionBuilder { stored, generation: wrapper.metadata.generation, now };
     let condition =
         |kind: &str, holds: bool, reason: &str, message: String| all.condition(kind, holds, reason, message);
     let mut conditions = Vec::new();
-    let image_is_ready = planned.image == Some(ImageReason::ImageReady);
-    let machine_is_ready = planned.virtual_machine == Some(MachineReason::MachineReady);
+    let image_is_ready = planned.image == Some(WrapperImageReason::ImageReady);
+    let machine_is_ready = planned.virtual_machine == Some(WrapperMachineReason::MachineReady);
     let cause = match (planned.image, planned.virtual_machine) {
         (Some(image), _) if !image_is_ready => Some(image.as_str()),
-        (_, machine) => machine.map(MachineReason::as_str),
+        (_, machine) => machine.map(WrapperMachineReason::as_str),
     };
     if let Some(cause) = cause {
         conditions.push(condition(READY, planned.ready, cause, planned.message.clone()));
@@ -161,17 +169,20 @@ fn lost_its_disk(stored: &VirtualMachineStatus, rendered: &VirtualMachineStatus)
 }
 
 /// The events about a changed status, and no event about a repeated one.
-pub fn events(stored: Option<&VirtualMachineStatus>, rendered: &VirtualMachineStatus) -> Vec<Event> {
+pub fn wrapper_events(
+    stored: Option<&VirtualMachineStatus>,
+    rendered: &VirtualMachineStatus,
+) -> Vec<PlannedEvent> {
     let mut events = Vec::new();
     let reason = |status: Option<&VirtualMachineStatus>, kind: &str| {
-        status.and_then(|status| condition(status, kind)).map(|condition| condition.reason.clone())
+        status.and_then(|status| wrapper_condition(status, kind)).map(|condition| condition.reason.clone())
     };
     let bound = |status: Option<&VirtualMachineStatus>| {
         status.and_then(|status| status.vm_disk_image.clone()).filter(|mark| mark.bound)
     };
     if let Some(mark) = bound(Some(rendered)).filter(|mark| bound(stored).as_ref() != Some(mark)) {
         let message = format!("the wrapper uses the image {}/{}", mark.namespace, mark.name);
-        events.push(Event { warning: false, reason: "ImageBound", message });
+        events.push(PlannedEvent { warning: false, reason: "ImageBound", message });
     }
     for (kind, warnings) in [
         (IMAGE_READY, &["ImageNotFound", "ImageTerminating", "RefNotPermitted", "CreateNotPermitted"][..]),
@@ -179,16 +190,16 @@ pub fn events(stored: Option<&VirtualMachineStatus>, rendered: &VirtualMachineSt
     ] {
         let now = reason(Some(rendered), kind).filter(|now| reason(stored, kind).as_ref() != Some(now));
         let warning = warnings.iter().find(|warning| now.as_deref() == Some(**warning));
-        if let Some((reason, found)) = warning.zip(condition(rendered, kind)) {
-            events.push(Event { warning: true, reason, message: found.message.clone() });
+        if let Some((reason, found)) = warning.zip(wrapper_condition(rendered, kind)) {
+            events.push(PlannedEvent { warning: true, reason, message: found.message.clone() });
         }
     }
     if stored.is_some_and(|stored| lost_its_disk(stored, rendered)) {
         let text = "the disk of the machine was lost and made again from the image: all data that the guest wrote is gone";
-        events.push(Event { warning: true, reason: DISK_RECREATED, message: text.to_owned() });
+        events.push(PlannedEvent { warning: true, reason: DISK_RECREATED, message: text.to_owned() });
     }
-    let mismatch = condition(rendered, TEMPLATE_MATCHES).filter(|now| now.status == "False");
-    let before = stored.and_then(|stored| condition(stored, TEMPLATE_MATCHES));
+    let mismatch = wrapper_condition(rendered, TEMPLATE_MATCHES).filter(|now| now.status == "False");
+    let before = stored.and_then(|stored| wrapper_condition(stored, TEMPLATE_MATCHES));
     let same_image = stored.and_then(|stored| stored.vm_disk_image.as_ref()).map(|mark| &mark.uid)
         == rendered.vm_disk_image.as_ref().map(|mark| &mark.uid);
     let is_known = |now: &Condition| {
@@ -199,7 +210,7 @@ pub fn events(stored: Option<&VirtualMachineStatus>, rendered: &VirtualMachineSt
         same_image && before.is_some_and(same)
     };
     if let Some(mismatch) = mismatch.filter(|now| !is_known(now)) {
-        events.push(Event { warning: true, reason: MISMATCH, message: mismatch.message.clone() });
+        events.push(PlannedEvent { warning: true, reason: MISMATCH, message: mismatch.message.clone() });
     }
     events
 }

@@ -4,17 +4,21 @@ use vmpool_api::Quantity;
 use vmpool_api::diskimage::values::Mode;
 
 use super::*;
-use crate::grants::Refused;
-use crate::testing::at;
+use crate::grants::ImageCreationRefusal;
+use crate::testing::test_time;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-fn source() -> Source {
-    Source { source_type: "blank".to_owned(), disk_size: Quantity::new("10Gi"), ..Source::default() }
+fn source() -> ImageTemplateFields {
+    ImageTemplateFields {
+        source_type: "blank".to_owned(),
+        disk_size: Quantity::new("10Gi"),
+        ..ImageTemplateFields::default()
+    }
 }
 
-fn image() -> SeenImage {
-    SeenImage {
+fn image() -> WrapperImage {
+    WrapperImage {
         uid: "uid-image".to_owned(),
         deleting: false,
         protected: true,
@@ -26,8 +30,8 @@ fn image() -> SeenImage {
     }
 }
 
-fn machine() -> SeenMachine {
-    SeenMachine {
+fn machine() -> WrapperMachine {
+    WrapperMachine {
         uid: "uid-machine".to_owned(),
         deleting: false,
         current: true,
@@ -37,8 +41,8 @@ fn machine() -> SeenMachine {
     }
 }
 
-fn disk() -> SeenDisk {
-    SeenDisk {
+fn disk() -> WrapperDisk {
+    WrapperDisk {
         uid: "uid-disk".to_owned(),
         deleting: false,
         populated: true,
@@ -48,21 +52,21 @@ fn disk() -> SeenDisk {
     }
 }
 
-fn mark(uid: &str) -> Mark {
-    Mark { image: Key::new("images", "debian"), uid: uid.to_owned() }
+fn mark(uid: &str) -> ImageMark {
+    ImageMark { image: ObjectKey::new("images", "debian"), uid: uid.to_owned() }
 }
 
 #[derive(Clone)]
 struct Case {
     now: Timestamp,
     wrapper: Wrapper,
-    image: Option<SeenImage>,
+    image: Option<WrapperImage>,
     live: bool,
     may_refer: bool,
-    may_create: Result<(), Refused>,
-    machine: Found<SeenMachine>,
-    disk: Option<SeenDisk>,
-    disk_name: DiskName,
+    may_create: Result<(), ImageCreationRefusal>,
+    machine: FoundObject<WrapperMachine>,
+    disk: Option<WrapperDisk>,
+    disk_name: DiskNameOwner,
     disk_name_is_live: bool,
 }
 
@@ -70,26 +74,26 @@ impl Case {
     /// A wrapper that the controller sees for the first time, and a ready image.
     fn new() -> Self {
         let wrapper = Wrapper {
-            key: Key::new("team-a", "web"),
+            key: ObjectKey::new("team-a", "web"),
             uid: "uid-wrapper".to_owned(),
             deleting: false,
-            image: Key::new("images", "debian"),
+            image: ObjectKey::new("images", "debian"),
             template: Some(source()),
             mode: Mode::CreateIfNotExist,
             disk_size: None,
             unusable: None,
-            status: Status::default(),
+            status: WrapperStatus::default(),
         };
         Self {
-            now: at(10_000),
+            now: test_time(10_000),
             wrapper,
             image: Some(image()),
             live: true,
             may_refer: true,
             may_create: Ok(()),
-            machine: Found::Missing,
+            machine: FoundObject::Missing,
             disk: None,
-            disk_name: DiskName::Free,
+            disk_name: DiskNameOwner::Free,
             disk_name_is_live: true,
         }
     }
@@ -107,23 +111,23 @@ impl Case {
     /// A wrapper with a running machine.
     fn ready() -> Self {
         let mut case = Self::bound();
-        case.machine = Found::Ours(machine());
+        case.machine = FoundObject::Ours(machine());
         case.disk = Some(disk());
         case.wrapper.status = case.plan().status;
         case
     }
 
     /// A wrapper whose machine waits for its disk.
-    fn with_disk(disk: SeenDisk) -> Self {
+    fn with_disk(disk: WrapperDisk) -> Self {
         let mut case = Self::bound();
-        case.machine = Found::Ours(SeenMachine { ready: false, started: false, ..machine() });
+        case.machine = FoundObject::Ours(WrapperMachine { ready: false, started: false, ..machine() });
         case.wrapper.status.machine = Some("uid-machine".to_owned());
         case.disk = Some(disk);
         case
     }
 
-    fn plan(&self) -> Plan {
-        plan(&World {
+    fn plan(&self) -> WrapperPlan {
+        plan_wrapper(&WrapperPassInput {
             now: self.now,
             wrapper: &self.wrapper,
             image: self.image.as_ref(),
@@ -137,15 +141,15 @@ impl Case {
         })
     }
 
-    fn step(&mut self) -> Plan {
+    fn step(&mut self) -> WrapperPlan {
         let plan = self.plan();
         self.wrapper.status = plan.status.clone();
         plan
     }
 }
 
-fn failed(change: impl FnOnce(&mut SeenDisk)) -> SeenDisk {
-    let mut disk = SeenDisk { populated: false, ..disk() };
+fn failed(change: impl FnOnce(&mut WrapperDisk)) -> WrapperDisk {
+    let mut disk = WrapperDisk { populated: false, ..disk() };
     change(&mut disk);
     disk
 }
@@ -168,27 +172,27 @@ fn a_wrapper_marks_the_image_reads_it_again_and_then_creates_the_machine() {
     case.live = true;
     let plan = case.step();
     assert!(plan.status.bound);
-    assert_eq!(plan.actions, [Action::CreateMachine]);
+    assert_eq!(plan.actions, [WrapperAction::CreateMachine]);
 }
 
 #[rstest]
 #[case::before_the_mark(None)]
 #[case::after_the_mark(Some(mark("uid-image")))]
-fn an_image_that_is_being_deleted_is_not_used(#[case] before: Option<Mark>) {
+fn an_image_that_is_being_deleted_is_not_used(#[case] before: Option<ImageMark>) {
     let mut case = Case::new();
     case.wrapper.status.mark = before;
-    case.image = Some(SeenImage { deleting: true, ..image() });
+    case.image = Some(WrapperImage { deleting: true, ..image() });
     let plan = case.plan();
     assert_eq!((plan.status.mark, plan.actions), (None, vec![]));
-    assert_eq!(plan.status.image, Some(ImageReason::ImageTerminating));
+    assert_eq!(plan.status.image, Some(WrapperImageReason::ImageTerminating));
 }
 
 #[test]
 fn a_bound_wrapper_uses_an_image_whose_deletion_waits_for_it() {
     let mut case = Case::bound();
-    case.image = Some(SeenImage { deleting: true, ..image() });
+    case.image = Some(WrapperImage { deleting: true, ..image() });
     let plan = case.plan();
-    assert_eq!((plan.status.bound, plan.actions), (true, vec![Action::CreateMachine]));
+    assert_eq!((plan.status.bound, plan.actions), (true, vec![WrapperAction::CreateMachine]));
 }
 
 /// The message of an image names objects of its namespace, and of the namespaces of other references.
@@ -199,7 +203,7 @@ fn a_bound_wrapper_uses_an_image_whose_deletion_waits_for_it() {
 fn a_wrapper_shows_no_message_of_an_image_of_another_namespace(#[case] phase: Option<ImagePhase>) {
     let message = "the deletion waits for VirtualMachine team-b/hidden".to_owned();
     let mut case = Case::bound();
-    case.image = Some(SeenImage { phase, usable: false, message, ..image() });
+    case.image = Some(WrapperImage { phase, usable: false, message, ..image() });
     let shown = |case: &Case| format!("{:?}", case.plan().status);
     assert!(shown(&case).contains("images/debian") && !shown(&case).contains("hidden"), "{}", shown(&case));
     case.wrapper.key.namespace = "images".to_owned();
@@ -218,24 +222,28 @@ fn another_image_of_that_name_is_bound_anew() {
 }
 
 #[rstest]
-#[case::syncing(Some(ImagePhase::Syncing), ImageReason::ImageSyncing, WrapperPhase::Provisioning)]
-#[case::queued(Some(ImagePhase::Queued), ImageReason::ImageSyncing, WrapperPhase::Provisioning)]
-#[case::retried(Some(ImagePhase::RetryableFailure), ImageReason::ImageSyncing, WrapperPhase::Provisioning)]
-#[case::new(None, ImageReason::ImageSyncing, WrapperPhase::Provisioning)]
-#[case::failed(Some(ImagePhase::Failed), ImageReason::ImageFailed, WrapperPhase::Failed)]
+#[case::syncing(Some(ImagePhase::Syncing), WrapperImageReason::ImageSyncing, WrapperPhase::Provisioning)]
+#[case::queued(Some(ImagePhase::Queued), WrapperImageReason::ImageSyncing, WrapperPhase::Provisioning)]
+#[case::retried(
+    Some(ImagePhase::RetryableFailure),
+    WrapperImageReason::ImageSyncing,
+    WrapperPhase::Provisioning
+)]
+#[case::new(None, WrapperImageReason::ImageSyncing, WrapperPhase::Provisioning)]
+#[case::failed(Some(ImagePhase::Failed), WrapperImageReason::ImageFailed, WrapperPhase::Failed)]
 fn no_machine_is_created_before_the_image_is_ready(
     #[case] phase: Option<ImagePhase>,
-    #[case] reason: ImageReason,
+    #[case] reason: WrapperImageReason,
     #[case] expected: WrapperPhase,
 ) {
     let mut case = Case::bound();
-    case.image = Some(SeenImage { phase, usable: false, ..image() });
+    case.image = Some(WrapperImage { phase, usable: false, ..image() });
     let plan = case.step();
     assert_eq!(plan.actions, []);
     assert_eq!((plan.status.image, plan.status.phase), (Some(reason), Some(expected)));
     // It recovers with the image.
     case.image = Some(image());
-    assert_eq!(case.plan().actions, [Action::CreateMachine]);
+    assert_eq!(case.plan().actions, [WrapperAction::CreateMachine]);
 }
 
 #[test]
@@ -245,8 +253,8 @@ fn a_missing_image_is_created_from_the_template() {
     case.live = false;
     let plan = case.plan();
     assert!(!plan.read_image, "an image that exists is a success of the create");
-    assert_eq!(plan.actions, [Action::CreateImage]);
-    assert_eq!(plan.status.image, Some(ImageReason::ImageCreated));
+    assert_eq!(plan.actions, [WrapperAction::CreateImage]);
+    assert_eq!(plan.status.image, Some(WrapperImageReason::ImageCreated));
     assert_eq!(plan.status.phase, Some(WrapperPhase::Provisioning));
 }
 
@@ -264,24 +272,24 @@ fn a_mark_is_removed_only_after_a_read_that_finds_no_image() {
 #[case::without_a_template(Mode::CreateIfNotExist, None)]
 fn a_missing_image_is_a_failure_that_ends_with_the_image(
     #[case] mode: Mode,
-    #[case] template: Option<Source>,
+    #[case] template: Option<ImageTemplateFields>,
 ) {
     let mut case = Case::new();
     (case.wrapper.mode, case.wrapper.template, case.image) = (mode, template, None);
     let plan = case.step();
     assert_eq!((plan.actions, plan.status.phase), (vec![], Some(WrapperPhase::Failed)));
-    assert_eq!(plan.status.image, Some(ImageReason::ImageNotFound));
+    assert_eq!(plan.status.image, Some(WrapperImageReason::ImageNotFound));
     case.image = Some(image());
     assert_eq!(case.plan().status.phase, Some(WrapperPhase::Provisioning));
 }
 
 #[rstest]
-#[case::creates(Mode::CreateIfNotExist, vec![Action::CreateImage], ImageReason::ImageCreated)]
-#[case::waits(Mode::FailIfNotExist, vec![], ImageReason::ImageNotFound)]
+#[case::creates(Mode::CreateIfNotExist, vec![WrapperAction::CreateImage], WrapperImageReason::ImageCreated)]
+#[case::waits(Mode::FailIfNotExist, vec![], WrapperImageReason::ImageNotFound)]
 fn a_provisioned_wrapper_stays_ready_without_its_image(
     #[case] mode: Mode,
-    #[case] actions: Vec<Action>,
-    #[case] reason: ImageReason,
+    #[case] actions: Vec<WrapperAction>,
+    #[case] reason: WrapperImageReason,
 ) {
     let mut case = Case::ready();
     (case.wrapper.mode, case.image, case.live) = (mode, None, true);
@@ -294,26 +302,26 @@ fn a_provisioned_wrapper_stays_ready_without_its_image(
 #[rstest]
 #[case::the_image_exists(Some(image()))]
 #[case::it_does_not(None)]
-fn without_a_grant_the_answer_does_not_tell_whether_the_image_exists(#[case] found: Option<SeenImage>) {
+fn without_a_grant_the_answer_does_not_tell_whether_the_image_exists(#[case] found: Option<WrapperImage>) {
     let mut case = Case::new();
     case.may_refer = false;
-    case.may_create = Err(Refused::NoGrant("images".to_owned()));
+    case.may_create = Err(ImageCreationRefusal::NoGrant("images".to_owned()));
     case.image = found;
     let plan = case.plan();
     assert_eq!((plan.actions.clone(), plan.read_image), (vec![], false));
     let mut expected = Case { image: None, ..case }.plan();
     expected.status.message.clone_from(&plan.status.message);
     assert_eq!(plan, expected);
-    assert_eq!(plan.status.image, Some(ImageReason::RefNotPermitted));
+    assert_eq!(plan.status.image, Some(WrapperImageReason::RefNotPermitted));
     assert_eq!(plan.status.phase, Some(WrapperPhase::Provisioning));
 }
 
 #[test]
 fn without_a_grant_to_create_nothing_is_created() {
     let mut case = Case::new();
-    (case.image, case.may_create) = (None, Err(Refused::NoGrant("images".to_owned())));
+    (case.image, case.may_create) = (None, Err(ImageCreationRefusal::NoGrant("images".to_owned())));
     let plan = case.plan();
-    assert_eq!((plan.actions, plan.status.image), (vec![], Some(ImageReason::CreateNotPermitted)));
+    assert_eq!((plan.actions, plan.status.image), (vec![], Some(WrapperImageReason::CreateNotPermitted)));
 }
 
 #[test]
@@ -322,30 +330,30 @@ fn after_a_grant_is_removed_the_machine_runs_on() {
     case.may_refer = false;
     let plan = case.plan();
     assert_eq!((plan.actions, plan.status.phase), (vec![], Some(WrapperPhase::Ready)));
-    assert_eq!(plan.status.image, Some(ImageReason::RefNotPermitted));
-    case.machine = Found::Missing;
+    assert_eq!(plan.status.image, Some(WrapperImageReason::RefNotPermitted));
+    case.machine = FoundObject::Missing;
     assert_eq!(case.plan().actions, [], "but no machine is created");
 }
 
 #[rstest]
 #[case::equal(source(), vec![])]
-#[case::size_by_value(Source { disk_size: Quantity::new("10240Mi"), ..source() }, vec![])]
-#[case::size(Source { disk_size: Quantity::new("11Gi"), ..source() }, vec!["diskSize"])]
-#[case::unset(Source { checksum: None, ..source() }, vec![])]
+#[case::size_by_value(ImageTemplateFields { disk_size: Quantity::new("10240Mi"), ..source() }, vec![])]
+#[case::size(ImageTemplateFields { disk_size: Quantity::new("11Gi"), ..source() }, vec!["diskSize"])]
+#[case::unset(ImageTemplateFields { checksum: None, ..source() }, vec![])]
 #[case::several(
-    Source { url: Some("http://h/a".into()), storage_class: Some("fast".into()), ..source() },
+    ImageTemplateFields { url: Some("http://h/a".into()), storage_class: Some("fast".into()), ..source() },
     vec!["url", "storageClass"]
 )]
-#[case::type_of_the_source(Source { source_type: "http".into(), ..source() }, vec!["sourceType"])]
+#[case::type_of_the_source(ImageTemplateFields { source_type: "http".into(), ..source() }, vec!["sourceType"])]
 fn an_existing_image_wins_over_the_template(
-    #[case] template: Source,
+    #[case] template: ImageTemplateFields,
     #[case] differences: Vec<&'static str>,
 ) {
     let mut case = Case::bound();
     case.wrapper.template = Some(template);
     let plan = case.plan();
     assert_eq!(plan.status.differences, Some(differences));
-    assert_eq!(plan.actions, [Action::CreateMachine]);
+    assert_eq!(plan.actions, [WrapperAction::CreateMachine]);
 }
 
 #[rstest]
@@ -370,63 +378,63 @@ fn a_wrapper_is_ready_with_its_machine_and_stays_in_that_phase() {
     assert_eq!((case.wrapper.status.phase, case.wrapper.status.ready), (Some(WrapperPhase::Ready), true));
     let settled = case.plan();
     assert_eq!((settled.actions, settled.status, settled.again), (vec![], case.wrapper.status.clone(), None));
-    case.machine = Found::Ours(SeenMachine { ready: false, ..machine() });
+    case.machine = FoundObject::Ours(WrapperMachine { ready: false, ..machine() });
     let plan = case.plan();
     assert_eq!((plan.status.phase, plan.status.ready), (Some(WrapperPhase::Ready), false));
-    assert_eq!(plan.status.virtual_machine, Some(MachineReason::MachineNotReady));
+    assert_eq!(plan.status.virtual_machine, Some(WrapperMachineReason::MachineNotReady));
 }
 
 #[test]
 fn a_machine_that_is_meant_to_be_off_is_ready_with_its_disk() {
     let mut case = Case::ready();
-    case.machine = Found::Ours(SeenMachine { ready: false, off: true, ..machine() });
+    case.machine = FoundObject::Ours(WrapperMachine { ready: false, off: true, ..machine() });
     assert!(case.plan().status.ready);
-    case.disk = Some(SeenDisk { populated: false, ..disk() });
-    assert_eq!(case.plan().status.virtual_machine, Some(MachineReason::DiskNotReady));
+    case.disk = Some(WrapperDisk { populated: false, ..disk() });
+    assert_eq!(case.plan().status.virtual_machine, Some(WrapperMachineReason::DiskNotReady));
 }
 
 #[test]
 fn a_deleted_machine_is_created_again() {
     let mut case = Case::ready();
-    case.machine = Found::Missing;
+    case.machine = FoundObject::Missing;
     let plan = case.plan();
-    assert_eq!(plan.actions, [Action::CreateMachine]);
+    assert_eq!(plan.actions, [WrapperAction::CreateMachine]);
     assert_eq!((plan.status.machine, plan.status.started, plan.status.kicks), (None, false, 0));
 }
 
 #[test]
 fn a_foreign_machine_is_left_alone() {
     let mut case = Case::bound();
-    case.machine = Found::Foreign;
+    case.machine = FoundObject::Foreign;
     let plan = case.plan();
     assert_eq!((plan.actions, plan.status.phase), (vec![], Some(WrapperPhase::Failed)));
-    assert_eq!(plan.status.virtual_machine, Some(MachineReason::NameConflict));
+    assert_eq!(plan.status.virtual_machine, Some(WrapperMachineReason::NameConflict));
 }
 
 #[test]
 fn a_changed_template_is_applied() {
     let mut case = Case::ready();
-    case.machine = Found::Ours(SeenMachine { current: false, ..machine() });
-    assert_eq!(case.plan().actions, [Action::UpdateMachine { uid: "uid-machine".to_owned() }]);
-    case.machine = Found::Ours(SeenMachine { current: false, deleting: true, ..machine() });
+    case.machine = FoundObject::Ours(WrapperMachine { current: false, ..machine() });
+    assert_eq!(case.plan().actions, [WrapperAction::UpdateMachine { uid: "uid-machine".to_owned() }]);
+    case.machine = FoundObject::Ours(WrapperMachine { current: false, deleting: true, ..machine() });
     assert_eq!(case.plan().actions, []);
 }
 
 #[test]
 fn a_wrapper_that_is_being_deleted_keeps_its_mark_and_writes_nothing() {
     let mut case = Case::ready();
-    (case.wrapper.deleting, case.machine, case.image) = (true, Found::Missing, None);
+    (case.wrapper.deleting, case.machine, case.image) = (true, FoundObject::Missing, None);
     let plan = case.plan();
     assert_eq!((plan.actions, plan.status), (vec![], case.wrapper.status.clone()));
 }
 
 #[rstest]
 #[case::failed(failed(|disk| disk.failed = true), true)]
-#[case::stuck(failed(|disk| disk.stuck_since = Some(at(10_000 - 300))), true)]
-#[case::not_long_enough(failed(|disk| disk.stuck_since = Some(at(10_000 - 299))), false)]
+#[case::stuck(failed(|disk| disk.stuck_since = Some(test_time(10_000 - 300))), true)]
+#[case::not_long_enough(failed(|disk| disk.stuck_since = Some(test_time(10_000 - 299))), false)]
 #[case::in_progress(failed(|_| ()), false)]
 #[case::being_deleted(failed(|disk| (disk.failed, disk.deleting) = (true, true)), false)]
-fn a_disk_whose_clone_does_not_begin_is_made_again(#[case] disk: SeenDisk, #[case] kicked: bool) {
+fn a_disk_whose_clone_does_not_begin_is_made_again(#[case] disk: WrapperDisk, #[case] kicked: bool) {
     let plan = Case::with_disk(disk).plan();
     assert_eq!(plan.actions.len(), usize::from(kicked));
     assert_eq!(plan.status.kicks, u32::from(kicked));
@@ -437,7 +445,7 @@ fn a_disk_whose_clone_does_not_begin_is_made_again(#[case] disk: SeenDisk, #[cas
 #[case::seen_earlier(false, true)]
 fn the_disk_of_a_machine_that_has_ever_started_is_never_deleted(#[case] now: bool, #[case] earlier: bool) {
     let mut case = Case::with_disk(failed(|disk| disk.failed = true));
-    case.machine = Found::Ours(SeenMachine { ready: false, started: now, ..machine() });
+    case.machine = FoundObject::Ours(WrapperMachine { ready: false, started: now, ..machine() });
     case.wrapper.status.started = earlier;
     let plan = case.plan();
     assert_eq!(plan.actions, []);
@@ -447,30 +455,30 @@ fn the_disk_of_a_machine_that_has_ever_started_is_never_deleted(#[case] now: boo
 #[test]
 fn the_disk_of_a_started_machine_is_noted_with_the_start() {
     let known = |volume: &str, claim: Option<&str>| {
-        Some(KnownDisk { volume: volume.to_owned(), claim: claim.map(str::to_owned) })
+        Some(RecordedDisk { volume: volume.to_owned(), claim: claim.map(str::to_owned) })
     };
     let mut case = Case::with_disk(disk());
     assert_eq!(case.step().status.disk, None, "it contains no data of a guest");
-    case.machine = Found::Ours(machine());
+    case.machine = FoundObject::Ours(machine());
     let plan = case.step();
     assert_eq!((plan.status.started, plan.status.disk), (true, known("uid-disk", Some("uid-claim"))));
     // Until another one is there, the known one stays.
-    case.disk = Some(SeenDisk { claim: None, ..disk() });
+    case.disk = Some(WrapperDisk { claim: None, ..disk() });
     assert_eq!(case.step().status.disk, known("uid-disk", Some("uid-claim")));
-    case.disk = Some(SeenDisk { deleting: true, uid: "uid-new".to_owned(), ..disk() });
+    case.disk = Some(WrapperDisk { deleting: true, uid: "uid-new".to_owned(), ..disk() });
     assert_eq!(case.step().status.disk, known("uid-disk", Some("uid-claim")));
     case.disk = None;
     assert_eq!(case.step().status.disk, known("uid-disk", Some("uid-claim")));
-    case.disk = Some(SeenDisk { uid: "uid-new".to_owned(), claim: None, ..disk() });
+    case.disk = Some(WrapperDisk { uid: "uid-new".to_owned(), claim: None, ..disk() });
     assert_eq!(case.step().status.disk, known("uid-new", None));
-    case.machine = Found::Missing;
+    case.machine = FoundObject::Missing;
     assert_eq!(case.step().status.disk, None);
 }
 
 #[test]
 fn no_disk_is_made_again_while_the_image_is_not_ready() {
     let mut case = Case::with_disk(failed(|disk| disk.failed = true));
-    case.image = Some(SeenImage { usable: false, phase: Some(ImagePhase::Syncing), ..image() });
+    case.image = Some(WrapperImage { usable: false, phase: Some(ImagePhase::Syncing), ..image() });
     assert_eq!(case.plan().actions, []);
 }
 
@@ -478,7 +486,7 @@ fn no_disk_is_made_again_while_the_image_is_not_ready() {
 fn three_kicks_ten_minutes_apart_are_enough() {
     let mut case = Case::with_disk(failed(|disk| disk.failed = true));
     for kicks in 1..=3 {
-        assert_eq!(case.step().actions, [Action::Kick { uid: "uid-disk".to_owned() }]);
+        assert_eq!(case.step().actions, [WrapperAction::Kick { uid: "uid-disk".to_owned() }]);
         assert_eq!(case.wrapper.status.kicks, kicks);
         case.now = case.now.checked_add(9 * MINUTE).unwrap();
         assert_eq!(case.plan().actions, []);
@@ -494,10 +502,14 @@ fn another_machine_of_the_wrapper_gets_no_further_kicks() {
     let mut case = Case::with_disk(failed(|disk| disk.failed = true));
     assert_eq!(case.step().actions.len(), 1);
     let renew = |case: &mut Case, uid: &str| {
-        case.machine = Found::Missing;
+        case.machine = FoundObject::Missing;
         case.step();
-        case.machine =
-            Found::Ours(SeenMachine { uid: uid.to_owned(), ready: false, started: false, ..machine() });
+        case.machine = FoundObject::Ours(WrapperMachine {
+            uid: uid.to_owned(),
+            ready: false,
+            started: false,
+            ..machine()
+        });
     };
     // The ten minutes hold,
     renew(&mut case, "uid-second");
@@ -515,22 +527,22 @@ fn another_machine_of_the_wrapper_gets_no_further_kicks() {
     assert_eq!((plan.actions, plan.status.phase), (vec![], Some(WrapperPhase::Failed)));
     // A disk that is cloned at last is used.
     case.disk = Some(disk());
-    case.machine = Found::Ours(machine());
+    case.machine = FoundObject::Ours(machine());
     assert_eq!(case.step().status.phase, Some(WrapperPhase::Ready));
 }
 
 #[test]
 fn a_wrapper_without_a_machine_gives_up_an_image_that_is_deleted_before_it_is_usable() {
     let mut case = Case::bound();
-    case.image = Some(SeenImage { deleting: true, usable: false, ..image() });
+    case.image = Some(WrapperImage { deleting: true, usable: false, ..image() });
     assert!(case.plan().read_image, "a cache may be behind");
     case.live = true;
     let plan = case.step();
     assert_eq!((plan.status.mark, plan.status.bound), (None, false));
-    assert_eq!(plan.status.image, Some(ImageReason::ImageTerminating));
+    assert_eq!(plan.status.image, Some(WrapperImageReason::ImageTerminating));
     // When it is gone, its successor is created.
     case.image = None;
-    assert_eq!(case.step().actions, [Action::CreateImage]);
+    assert_eq!(case.step().actions, [WrapperAction::CreateImage]);
 }
 
 #[rstest]
@@ -544,24 +556,27 @@ fn a_machine_whose_image_loses_its_data_has_a_wrapper_that_says_what_to_do(
     let mut case = Case::bound();
     case.wrapper.mode = mode;
     case.wrapper.status.phase = Some(WrapperPhase::Ready);
-    case.machine = Found::Ours(machine());
-    case.image = Some(SeenImage { deleting: true, usable: false, phase: Some(phase), ..image() });
+    case.machine = FoundObject::Ours(machine());
+    case.image = Some(WrapperImage { deleting: true, usable: false, phase: Some(phase), ..image() });
     let status = case.plan().status;
     assert_eq!(
         (status.image, status.phase),
-        (Some(ImageReason::ImageTerminating), Some(WrapperPhase::Ready))
+        (Some(WrapperImageReason::ImageTerminating), Some(WrapperPhase::Ready))
     );
     assert!(status.message.contains(expected), "{}", status.message);
 }
 
 #[rstest]
-#[case::a_usable_image(true, Found::Missing)]
-#[case::a_machine(false, Found::Ours(machine()))]
-fn a_wrapper_that_uses_the_data_keeps_its_mark(#[case] usable: bool, #[case] machine: Found<SeenMachine>) {
+#[case::a_usable_image(true, FoundObject::Missing)]
+#[case::a_machine(false, FoundObject::Ours(machine()))]
+fn a_wrapper_that_uses_the_data_keeps_its_mark(
+    #[case] usable: bool,
+    #[case] machine: FoundObject<WrapperMachine>,
+) {
     let mut case = Case::bound();
     case.live = true;
     case.machine = machine;
-    case.image = Some(SeenImage { deleting: true, usable, ..image() });
+    case.image = Some(WrapperImage { deleting: true, usable, ..image() });
     let plan = case.plan();
     assert_eq!((plan.status.mark, plan.status.bound), (Some(mark("uid-image")), true));
 }
@@ -569,7 +584,7 @@ fn a_wrapper_that_uses_the_data_keeps_its_mark(#[case] usable: bool, #[case] mac
 #[test]
 fn a_wrapper_is_bound_to_an_image_after_the_image_has_its_finalizer() {
     let mut case = Case::new();
-    case.image = Some(SeenImage { protected: false, ..image() });
+    case.image = Some(WrapperImage { protected: false, ..image() });
     for _ in 0..3 {
         let plan = case.step();
         assert_eq!((plan.status.mark, plan.status.bound), (Some(mark("uid-image")), false));
@@ -578,7 +593,7 @@ fn a_wrapper_is_bound_to_an_image_after_the_image_has_its_finalizer() {
     case.image = Some(image());
     let plan = case.step();
     assert!(plan.status.bound);
-    assert_eq!(plan.actions, [Action::CreateMachine]);
+    assert_eq!(plan.actions, [WrapperAction::CreateMachine]);
 }
 
 #[test]
@@ -593,17 +608,21 @@ fn the_name_of_the_disk_is_read_before_the_machine_is_created() {
     );
     case.disk_name_is_live = true;
     let plan = case.plan();
-    assert_eq!((plan.actions, plan.read_disk), (vec![Action::CreateMachine], false));
+    assert_eq!((plan.actions, plan.read_disk), (vec![WrapperAction::CreateMachine], false));
 }
 
 #[rstest]
-#[case::taken(DiskName::Taken("DataVolume"), WrapperPhase::Failed, MachineReason::NameConflict)]
-#[case::of_another_wrapper(DiskName::Wrapper("a".to_owned()), WrapperPhase::Failed, MachineReason::NameConflict)]
-#[case::of_the_former_machine(DiskName::Former, WrapperPhase::Provisioning, MachineReason::NotCreated)]
+#[case::taken(DiskNameOwner::Taken("DataVolume"), WrapperPhase::Failed, WrapperMachineReason::NameConflict)]
+#[case::of_another_wrapper(DiskNameOwner::Wrapper("a".to_owned()), WrapperPhase::Failed, WrapperMachineReason::NameConflict)]
+#[case::of_the_former_machine(
+    DiskNameOwner::Former,
+    WrapperPhase::Provisioning,
+    WrapperMachineReason::NotCreated
+)]
 fn no_machine_is_created_over_the_disk_of_another_one(
-    #[case] found: DiskName,
+    #[case] found: DiskNameOwner,
     #[case] phase: WrapperPhase,
-    #[case] reason: MachineReason,
+    #[case] reason: WrapperMachineReason,
     #[values(false, true)] live: bool,
 ) {
     let mut case = Case::bound();
@@ -613,7 +632,7 @@ fn no_machine_is_created_over_the_disk_of_another_one(
     assert_eq!((plan.actions, plan.read_disk), (vec![], false), "a conflict that waits causes no requests");
     assert_eq!((plan.status.phase, plan.status.virtual_machine), (Some(phase), Some(reason)));
     assert_ne!(plan.status.message, "");
-    case.disk_name = DiskName::Free;
+    case.disk_name = DiskNameOwner::Free;
     case.disk_name_is_live = true;
-    assert_eq!(case.plan().actions, [Action::CreateMachine]);
+    assert_eq!(case.plan().actions, [WrapperAction::CreateMachine]);
 }

@@ -6,13 +6,13 @@ use jiff::Timestamp;
 use vmpool_api::Quantity;
 use vmpool_api::diskimage::values::{ImagePhase, Mode, WrapperPhase};
 
-use crate::grants::Refused;
-use crate::model::{Found, Key};
-use crate::references::Mark;
+use crate::grants::ImageCreationRefusal;
+use crate::model::{FoundObject, ObjectKey};
+use crate::references::ImageMark;
 
 /// The fields of an image that a template can set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Source {
+pub struct ImageTemplateFields {
     /// `name`.
     pub name: Option<String>,
     /// `url`.
@@ -33,7 +33,7 @@ pub struct Source {
     pub checksum: Option<String>,
 }
 
-impl Source {
+impl ImageTemplateFields {
     /// The names of the fields that the template sets and the image has with another value. Sizes are compared by value.
     pub fn differences(template: &Self, image: &Self) -> Vec<&'static str> {
         let differs = |wanted: &Option<String>, found: &Option<String>| wanted.is_some() && wanted != found;
@@ -58,7 +58,7 @@ impl Source {
 
 /// The image that the wrapper names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SeenImage {
+pub struct WrapperImage {
     /// Its UID.
     pub uid: String,
     /// Whether it has a deletion timestamp.
@@ -74,13 +74,13 @@ pub struct SeenImage {
     /// Its generation.
     pub generation: i64,
     /// Its fields.
-    pub source: Source,
+    pub source: ImageTemplateFields,
 }
 
 /// The machine of the wrapper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
-pub struct SeenMachine {
+pub struct WrapperMachine {
     /// Its UID.
     pub uid: String,
     /// Whether it has a deletion timestamp.
@@ -97,7 +97,7 @@ pub struct SeenMachine {
 
 /// The DataVolume with the disk of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SeenDisk {
+pub struct WrapperDisk {
     /// Its UID.
     pub uid: String,
     /// Whether it has a deletion timestamp.
@@ -114,7 +114,7 @@ pub struct SeenDisk {
 
 /// The disk of a machine that has started, by its UIDs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KnownDisk {
+pub struct RecordedDisk {
     /// UID of the DataVolume.
     pub volume: String,
     /// UID of the claim, if it was seen.
@@ -123,7 +123,7 @@ pub struct KnownDisk {
 
 /// Who has the name of the disk of a machine that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DiskName {
+pub enum DiskNameOwner {
     /// No object, or the disk of a former machine that was deleted without it.
     Free,
     /// The disk of the former machine, which the garbage collector deletes.
@@ -138,15 +138,15 @@ pub enum DiskName {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrapper {
     /// Namespace and name. The machine has the same.
-    pub key: Key,
+    pub key: ObjectKey,
     /// The UID.
     pub uid: String,
     /// Whether it has a deletion timestamp.
     pub deleting: bool,
     /// The image that it names.
-    pub image: Key,
+    pub image: ObjectKey,
     /// The image that the controller creates.
-    pub template: Option<Source>,
+    pub template: Option<ImageTemplateFields>,
     /// Whether it creates a missing image.
     pub mode: Mode,
     /// Size of the machine's disk, if the wrapper sets it.
@@ -154,7 +154,7 @@ pub struct Wrapper {
     /// Why no machine can be made from its template, if none can.
     pub unusable: Option<String>,
     /// The stored status.
-    pub status: Status,
+    pub status: WrapperStatus,
 }
 
 impl Wrapper {
@@ -166,7 +166,7 @@ impl Wrapper {
 
 /// Reason of the condition `ImageReady`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ImageReason {
+pub enum WrapperImageReason {
     /// The condition is True.
     ImageReady,
     /// The image does not exist.
@@ -185,7 +185,7 @@ pub enum ImageReason {
     CreateNotPermitted,
 }
 
-impl ImageReason {
+impl WrapperImageReason {
     const ALL: [Self; 8] = [
         Self::ImageReady,
         Self::ImageNotFound,
@@ -224,7 +224,7 @@ impl ImageReason {
 
 /// Reason of the condition `VirtualMachineReady`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum MachineReason {
+pub enum WrapperMachineReason {
     /// The condition is True.
     MachineReady,
     /// The machine does not exist.
@@ -237,7 +237,7 @@ pub enum MachineReason {
     MachineNotReady,
 }
 
-impl MachineReason {
+impl WrapperMachineReason {
     const ALL: [Self; 5] =
         [Self::MachineReady, Self::NotCreated, Self::NameConflict, Self::DiskNotReady, Self::MachineNotReady];
 
@@ -271,13 +271,13 @@ impl MachineReason {
 
 /// The status of a wrapper.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Status {
+pub struct WrapperStatus {
     /// The phase. None before the first pass.
     pub phase: Option<WrapperPhase>,
     /// Details for users.
     pub message: String,
     /// The image that it holds on to, and whether it was read again since.
-    pub mark: Option<Mark>,
+    pub mark: Option<ImageMark>,
     /// Whether the wrapper is bound to that image.
     pub bound: bool,
     /// UID of the machine.
@@ -285,15 +285,15 @@ pub struct Status {
     /// Whether this machine has ever started.
     pub started: bool,
     /// The disk of the machine, if it has started. Another one in its place lacks the data of the guest.
-    pub disk: Option<KnownDisk>,
+    pub disk: Option<RecordedDisk>,
     /// How often its disk was deleted because the clone did not begin.
     pub kicks: u32,
     /// When that was done last.
     pub last_kick: Option<Timestamp>,
     /// Reason of the condition `ImageReady`.
-    pub image: Option<ImageReason>,
+    pub image: Option<WrapperImageReason>,
     /// Reason of the condition `VirtualMachineReady`.
-    pub virtual_machine: Option<MachineReason>,
+    pub virtual_machine: Option<WrapperMachineReason>,
     /// The fields in which template and image differ. None without a template or image.
     pub differences: Option<Vec<&'static str>>,
     /// The generation of the image that was compared.
@@ -304,32 +304,32 @@ pub struct Status {
 
 /// All that one pass may know.
 #[derive(Clone, Copy, Debug)]
-pub struct World<'a> {
+pub struct WrapperPassInput<'a> {
     /// When the pass began.
     pub now: Timestamp,
     /// The wrapper.
     pub wrapper: &'a Wrapper,
     /// The image that it names. None if it does not exist.
-    pub image: Option<&'a SeenImage>,
+    pub image: Option<&'a WrapperImage>,
     /// Whether the image was read from the API server in this pass, after the wrapper.
     pub image_is_live: bool,
     /// Whether the wrapper may refer to the image.
     pub may_refer: bool,
     /// Whether the wrapper may create the image.
-    pub may_create: &'a Result<(), Refused>,
+    pub may_create: &'a Result<(), ImageCreationRefusal>,
     /// The machine of that name.
-    pub machine: &'a Found<SeenMachine>,
+    pub machine: &'a FoundObject<WrapperMachine>,
     /// The DataVolume of the machine.
-    pub disk: Option<&'a SeenDisk>,
+    pub disk: Option<&'a WrapperDisk>,
     /// Who has the name of the disk.
-    pub disk_name: &'a DiskName,
+    pub disk_name: &'a DiskNameOwner,
     /// Whether this was read from the API server in this pass.
     pub disk_name_is_live: bool,
 }
 
 /// One write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum WrapperAction {
     /// Creates the image from the template. An existing one is a success.
     CreateImage,
     /// Creates the machine.
@@ -348,11 +348,11 @@ pub enum Action {
 
 /// What a pass does. The status is written before the actions if its mark differs from the stored one, else after them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct WrapperPlan {
     /// The writes, in their order.
-    pub actions: Vec<Action>,
+    pub actions: Vec<WrapperAction>,
     /// The status to publish.
-    pub status: Status,
+    pub status: WrapperStatus,
     /// Whether the image must be read from the API server, and the pass planned again.
     pub read_image: bool,
     /// Whether the objects with the name of the disk must be read from the API server, and the pass planned again. KubeVirt uses

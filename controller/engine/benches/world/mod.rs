@@ -7,12 +7,16 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use vmpool_engine::model::{
-    Activity, CurrentRevision, DiskAnnotations, DiskRef, DiskTemplate, Lifetime, Owner, Published, StoredTime,
+    CurrentRevision, DiskAnnotations, DiskRef, Lifetime, MachineActivity, Owner, PoolDiskTemplate,
+    PublishedStatus, StoredTime,
 };
 use vmpool_engine::names::{MIN_BLOCK, NameBlock, Namer};
-use vmpool_engine::plan::{NamesInUse, Settings, Snapshot};
+use vmpool_engine::plan::{NamesInUse, PlanSettings, PoolSnapshot};
 use vmpool_engine::revision::RevisionId;
-use vmpool_engine::{Disk, Machine, Memory, ObjectId, Observed, Plan, Pool, Status, Uid, plan, status};
+use vmpool_engine::{
+    ComputedStatus, Disk, Machine, ObjectId, ObservedPool, PassMemory, Plan, Pool, Uid, compute_status,
+    plan_pass,
+};
 
 const POOL_UID: &str = "6b1e3f0a-5d8c-4f7e-9a21-3c4d5e6f7081";
 
@@ -24,7 +28,7 @@ pub(crate) const ONE_IN: usize = 100;
 
 /// The work of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Case {
+pub(crate) enum PassWorkload {
     /// Nothing: all desired machines run, and no others exist.
     Settled,
     /// [`STEP`] machines are missing.
@@ -40,7 +44,7 @@ pub(crate) enum Case {
 /// Templates of the retained disks of a machine, in the case with retained disks.
 const RETAINED: [&str; 2] = ["cache", "layers"];
 
-impl Case {
+impl PassWorkload {
     /// All cases.
     pub(crate) const ALL: [Self; 5] =
         [Self::Settled, Self::Grow, Self::Shrink, Self::LostDisks, Self::KeptDisks];
@@ -67,32 +71,32 @@ impl Case {
 }
 
 /// A pool with one disk per machine, whose machines run.
-pub(crate) struct World {
+pub(crate) struct BenchWorld {
     pool: Pool,
     machines: Vec<Arc<Machine>>,
     disks: BTreeMap<Arc<str>, Arc<Disk>>,
     pool_disks: Vec<Arc<Disk>>,
-    memory: Memory,
+    memory: PassMemory,
     names: BTreeSet<Arc<str>>,
 }
 
-impl World {
+impl BenchWorld {
     /// A pool of `count` machines with the work of `case`.
     ///
     /// # Panics
     /// If a pass over the pool does not plan exactly the writes of the case, because the benchmark would then measure
     /// other work.
-    pub(crate) fn new(count: usize, case: Case) -> Self {
+    pub(crate) fn new(count: usize, case: PassWorkload) -> Self {
         let namer = Namer::new(&"web".into(), &Uid::from(POOL_UID));
         let numbers = u64::try_from(count).expect("a pool of a benchmark");
-        let templates: &[&str] = if case == Case::KeptDisks { &RETAINED } else { &[] };
+        let templates: &[&str] = if case == PassWorkload::KeptDisks { &RETAINED } else { &[] };
         let machines: Vec<_> =
             (0..numbers).map(|number| Arc::new(machine(&namer.name(number), number, templates))).collect();
         let owned = |machine: &Arc<Machine>| {
             let disk = &machine.disks[0].disk;
             (disk.clone(), Arc::new(disk_of(machine, disk)))
         };
-        let lost = |index: usize| case == Case::LostDisks && index.is_multiple_of(ONE_IN);
+        let lost = |index: usize| case == PassWorkload::LostDisks && index.is_multiple_of(ONE_IN);
         let disks =
             machines.iter().enumerate().filter(|(index, _)| !lost(*index)).map(|(_, machine)| owned(machine));
         let used = machines.iter().flat_map(|machine| {
@@ -106,40 +110,40 @@ impl World {
         let pool_disks: Vec<Arc<Disk>> = used.chain(free).map(Arc::new).collect();
         let disks = disks.chain(pool_disks.iter().map(|disk| (disk.id.name.clone(), disk.clone())));
         let desired = match case {
-            Case::Grow => count + STEP,
-            Case::Shrink => count - STEP,
-            Case::Settled | Case::LostDisks | Case::KeptDisks => count,
+            PassWorkload::Grow => count + STEP,
+            PassWorkload::Shrink => count - STEP,
+            PassWorkload::Settled | PassWorkload::LostDisks | PassWorkload::KeptDisks => count,
         };
         let disks = disks.collect();
         let names = machines.iter().map(|machine| machine.id.name.clone()).collect();
         let mut pool = pool(desired, NameBlock { first: 0, end: numbers + MIN_BLOCK });
-        pool.disks.extend(templates.iter().map(|name| DiskTemplate {
+        pool.disks.extend(templates.iter().map(|name| PoolDiskTemplate {
             keep_free: 1,
             ttl: Some(Duration::from_hours(1)),
             size: Some(1 << 30),
-            ..DiskTemplate::new(name, Lifetime::Retained)
+            ..PoolDiskTemplate::new(name, Lifetime::Retained)
         }));
-        let mut memory = Memory::default();
+        let mut memory = PassMemory::default();
         memory.next_number = numbers;
         memory.observe(&pool, Duration::from_secs(1000));
         let mut world = Self { pool, machines, disks, pool_disks, memory, names };
         // An existing pool has a status, and the comparison with it is part of the cost.
         let snapshot = world.snapshot();
-        let published = status(&world.observed(&snapshot), None);
-        world.pool.published = Published {
+        let published = compute_status(&world.observed(&snapshot), None);
+        world.pool.published = PublishedStatus {
             conditions: published.conditions,
             summary: Some(published.summary),
             desired_revision: None,
             activity: published.activity,
         };
-        let (planned, _) = pass(&world.observed(&snapshot));
+        let (planned, _) = run_engine_pass(&world.observed(&snapshot));
         assert_eq!(planned.actions.len(), case.writes(count), "{case:?} over {count} machines");
         world
     }
 
     /// The objects that a pass reads.
-    pub(crate) fn snapshot(&self) -> Snapshot {
-        Snapshot {
+    pub(crate) fn snapshot(&self) -> PoolSnapshot {
+        PoolSnapshot {
             now: Timestamp::from_second(1_900_000_000).expect("in range"),
             uptime: Duration::from_secs(1000),
             machines: self.machines.clone(),
@@ -152,12 +156,12 @@ impl World {
     }
 
     /// The input of a pass with this snapshot.
-    pub(crate) fn observed<'a>(&'a self, snapshot: &'a Snapshot) -> Observed<'a> {
-        Observed::new(snapshot, &self.pool, &[], Settings::default(), &self.memory, self)
+    pub(crate) fn observed<'a>(&'a self, snapshot: &'a PoolSnapshot) -> ObservedPool<'a> {
+        ObservedPool::new(snapshot, &self.pool, &[], PlanSettings::default(), &self.memory, self)
     }
 }
 
-impl NamesInUse for World {
+impl NamesInUse for BenchWorld {
     fn has_machine(&self, name: &str) -> bool {
         self.names.contains(name)
     }
@@ -167,14 +171,14 @@ impl NamesInUse for World {
 }
 
 /// The engine's part of one pass.
-pub(crate) fn pass(observed: &Observed<'_>) -> (Plan, Status) {
-    (plan(observed), status(observed, observed.memory.failure().as_ref()))
+pub(crate) fn run_engine_pass(observed: &ObservedPool<'_>) -> (Plan, ComputedStatus) {
+    (plan_pass(observed), compute_status(observed, observed.memory.failure().as_ref()))
 }
 
 fn pool(desired: usize, block: NameBlock) -> Pool {
     Pool {
         desired,
-        disks: vec![DiskTemplate::new("root", Lifetime::Ephemeral)],
+        disks: vec![PoolDiskTemplate::new("root", Lifetime::Ephemeral)],
         name_block: Some(block),
         ..Pool::new(
             ObjectId::new("web", POOL_UID),
@@ -201,7 +205,7 @@ fn machine(name: &str, number: u64, pool_disks: &[&str]) -> Machine {
         revision: Some(RevisionId::from("5d8c4f7e9a")),
         written: Some(RevisionId::from("5d8c4f7e9a")),
         evaluated: true,
-        activity: Activity::Running,
+        activity: MachineActivity::Running,
         disks: devices.collect(),
         boot_disk: Some(format!("{name}-root").into()),
         devices_ready: true,

@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use super::finding::{Checked, Warning, refuse};
-use super::request::Users;
-use super::rule::Rule;
+use super::finding::{RuleResult, Warning, refuse_value};
+use super::request::PrivilegedUsers;
+use super::rule::AdmissionRule;
 
 /// The names of a pool API for count and policy, for messages.
 #[derive(Clone, Copy, Debug)]
-pub struct Terms {
+pub struct ReplicasTerms {
     /// The path of the scale-down policy, such as `spec.scaleDownPolicy`.
     pub policy: &'static str,
     /// The field and the value of the explicit policy, such as `scaleDownPolicy Explicit`.
@@ -19,7 +19,7 @@ pub struct Terms {
 
 /// The count in one state of a pool.
 #[derive(Clone, Copy, Debug)]
-pub struct Count<'a> {
+pub struct ReplicasState<'a> {
     /// `spec.replicas` of the object; null if it is absent.
     pub replicas: &'a Value,
     /// The number of machines that it stands for.
@@ -30,13 +30,13 @@ pub struct Count<'a> {
 
 /// The change of the count in an update of a pool.
 #[derive(Clone, Copy, Debug)]
-pub struct Change<'a> {
+pub struct ReplicasChange<'a> {
     /// The name of the pool.
     pub pool: &'a str,
     /// The stored state.
-    pub old: Count<'a>,
+    pub old: ReplicasState<'a>,
     /// The requested state.
-    pub new: Count<'a>,
+    pub new: ReplicasState<'a>,
     /// The number of machines in the status, if the controller has published one.
     pub current: Option<i64>,
 }
@@ -44,9 +44,14 @@ pub struct Change<'a> {
 /// Checks whether `user` may lower the count.
 ///
 /// # Errors
-/// [`Rule::EXPLICIT_COUNT`].
-pub fn check(terms: &Terms, users: &Users, user: &str, change: &Change<'_>) -> Checked {
-    let Change { pool, old, new, .. } = *change;
+/// [`AdmissionRule::EXPLICIT_COUNT`].
+pub fn check_replicas_change(
+    terms: &ReplicasTerms,
+    users: &PrivilegedUsers,
+    user: &str,
+    change: &ReplicasChange<'_>,
+) -> RuleResult {
+    let ReplicasChange { pool, old, new, .. } = *change;
     let (before, after) = (old.desired, new.desired);
     if after >= before || !new.explicit || users.removal_handler.as_deref() == Some(user) {
         return Ok(());
@@ -54,8 +59,8 @@ pub fn check(terms: &Terms, users: &Users, user: &str, change: &Change<'_>) -> C
     let explicit = terms.explicit;
     let lost =
         if new.replicas.is_null() { format!(", and leaving it out means {after}") } else { String::new() };
-    refuse(
-        Rule::EXPLICIT_COUNT,
+    refuse_value(
+        AdmissionRule::EXPLICIT_COUNT,
         "spec.replicas",
         new.replicas,
         format_args!("it was {before}{lost}; under {explicit} only targeted removals delete machines"),
@@ -67,8 +72,12 @@ pub fn check(terms: &Terms, users: &Users, user: &str, change: &Change<'_>) -> C
 }
 
 /// Warns if an allowed update makes the controller delete more machines than its author may expect.
-pub fn warn(terms: &Terms, change: &Change<'_>, warnings: &mut Vec<Warning>) {
-    let Change { old, new, current, .. } = *change;
+pub fn warn_about_replicas_change(
+    terms: &ReplicasTerms,
+    change: &ReplicasChange<'_>,
+    warnings: &mut Vec<Warning>,
+) {
+    let ReplicasChange { old, new, current, .. } = *change;
     let (before, after) = (old.desired, new.desired);
     if before > 0 && after <= 0 {
         let lost = if terms.absent == 0 {
@@ -77,7 +86,7 @@ pub fn warn(terms: &Terms, change: &Change<'_>, warnings: &mut Vec<Warning>) {
             ""
         };
         let detail = format!("goes from {before} to 0, so every machine of the pool is removed{lost}");
-        warnings.push(Warning::new(Rule::EMPTIED_POOL, "spec.replicas", detail));
+        warnings.push(Warning::new(AdmissionRule::EMPTIED_POOL, "spec.replicas", detail));
     }
     if let Some(current) = current.filter(|current| old.explicit && !new.explicit && *current > after) {
         let detail = format!(
@@ -85,7 +94,7 @@ pub fn warn(terms: &Terms, change: &Change<'_>, warnings: &mut Vec<Warning>) {
              surplus now. \
              Raise replicas to {current} first to keep them"
         );
-        warnings.push(Warning::new(Rule::LEAVING_EXPLICIT, terms.policy, detail));
+        warnings.push(Warning::new(AdmissionRule::LEAVING_EXPLICIT, terms.policy, detail));
     }
     if let Some(current) = current.filter(|current| !old.explicit && new.explicit && *current > after) {
         let surplus = current - after;
@@ -93,6 +102,6 @@ pub fn warn(terms: &Terms, change: &Change<'_>, warnings: &mut Vec<Warning>) {
             "the pool has {current} machines and replicas is {after}: with Explicit the controller keeps the surplus of \
              {surplus}. Remove machines by name, and then raise replicas to the number that you want"
         );
-        warnings.push(Warning::new(Rule::BECOMING_EXPLICIT, terms.policy, detail));
+        warnings.push(Warning::new(AdmissionRule::BECOMING_EXPLICIT, terms.policy, detail));
     }
 }

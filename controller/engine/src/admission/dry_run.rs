@@ -15,7 +15,7 @@ pub struct DryRun {
 
 /// One reason why an object is invalid.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cause {
+pub struct DryRunCause {
     /// Path of the field in the object; empty if the cause names none.
     pub field: String,
     /// The problem.
@@ -28,7 +28,7 @@ pub enum DryRunResult {
     /// The object is valid, or the cluster does not have its kind.
     Accepted,
     /// The object is invalid.
-    Invalid(Vec<Cause>),
+    Invalid(Vec<DryRunCause>),
     /// The object could not be validated. Contains the error.
     Failed(String),
 }

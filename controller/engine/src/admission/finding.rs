@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::rule::{Rule, Severity};
+use super::rule::{AdmissionRule, RuleSeverity};
 
 /// Maximum length of a warning, in bytes. The API server can truncate longer ones.
 const LONGEST_WARNING: usize = 256;
@@ -16,7 +16,7 @@ const LONGEST_VALUE: usize = 80;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The rule.
-    pub rule: Rule,
+    pub rule: AdmissionRule,
     /// Path of the field in the object, such as `spec.replicas`.
     pub field: String,
     /// The value of the field as JSON, shortened.
@@ -28,29 +28,34 @@ pub struct Refusal {
 impl Refusal {
     /// Creates a refusal of the value at `field`. `reason` is the error, and `way_out` is what to do.
     pub fn new(
-        rule: impl Into<Rule>,
+        rule: impl Into<AdmissionRule>,
         field: impl Into<String>,
         value: &Value,
         reason: impl fmt::Display,
         way_out: impl fmt::Display,
     ) -> Self {
         let rule = rule.into();
-        debug_assert!(rule.severity() != Severity::Warning, "{rule} only warns");
-        Self { rule, field: field.into(), value: quoted(value), detail: format!("{reason}; {way_out}") }
+        debug_assert!(rule.severity() != RuleSeverity::Warning, "{rule} only warns");
+        Self {
+            rule,
+            field: field.into(),
+            value: quote_json_value(value),
+            detail: format!("{reason}; {way_out}"),
+        }
     }
 
     /// Whether the user is not permitted to send the request, rather than the request being invalid.
     pub fn is_forbidden(&self) -> bool {
-        self.rule.severity() == Severity::Forbidden
+        self.rule.severity() == RuleSeverity::Forbidden
     }
 
     /// The reason in the causes of a Kubernetes `Status`.
     pub fn reason(&self) -> &'static str {
         match self.rule.severity() {
-            Severity::Invalid | Severity::Warning => "FieldValueInvalid",
-            Severity::Required => "FieldValueRequired",
-            Severity::NotSupported => "FieldValueNotSupported",
-            Severity::Forbidden => "FieldValueForbidden",
+            RuleSeverity::Invalid | RuleSeverity::Warning => "FieldValueInvalid",
+            RuleSeverity::Required => "FieldValueRequired",
+            RuleSeverity::NotSupported => "FieldValueNotSupported",
+            RuleSeverity::Forbidden => "FieldValueForbidden",
         }
     }
 
@@ -58,12 +63,12 @@ impl Refusal {
     pub fn cause(&self) -> String {
         let Self { value, detail, rule, .. } = self;
         match rule.severity() {
-            Severity::Invalid | Severity::Warning => {
+            RuleSeverity::Invalid | RuleSeverity::Warning => {
                 format!("Invalid value: {value}: {detail} (rule {rule})")
             }
-            Severity::Required => format!("Required value: {detail} (rule {rule})"),
-            Severity::NotSupported => format!("Unsupported value: {value}: {detail} (rule {rule})"),
-            Severity::Forbidden => format!("Forbidden: {value}: {detail} (rule {rule})"),
+            RuleSeverity::Required => format!("Required value: {detail} (rule {rule})"),
+            RuleSeverity::NotSupported => format!("Unsupported value: {value}: {detail} (rule {rule})"),
+            RuleSeverity::Forbidden => format!("Forbidden: {value}: {detail} (rule {rule})"),
         }
     }
 }
@@ -124,7 +129,7 @@ impl fmt::Display for Refusals {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// The rule.
-    pub rule: Rule,
+    pub rule: AdmissionRule,
     /// Path of the field in the object.
     pub field: String,
     /// The problem, and what to do.
@@ -133,9 +138,9 @@ pub struct Warning {
 
 impl Warning {
     /// Creates a warning about the value at `field`. `detail` is the problem, and what to do.
-    pub fn new(rule: impl Into<Rule>, field: impl Into<String>, detail: impl Into<String>) -> Self {
+    pub fn new(rule: impl Into<AdmissionRule>, field: impl Into<String>, detail: impl Into<String>) -> Self {
         let rule = rule.into();
-        debug_assert!(rule.severity() == Severity::Warning, "{rule} refuses");
+        debug_assert!(rule.severity() == RuleSeverity::Warning, "{rule} refuses");
         Self { rule, field: field.into(), detail: detail.into() }
     }
 }
@@ -148,27 +153,27 @@ impl fmt::Display for Warning {
             .chars()
             .map(|letter| if letter.is_control() { ' ' } else { letter })
             .collect();
-        let text = shortened(&text, LONGEST_WARNING - end.len());
+        let text = shorten_text(&text, LONGEST_WARNING - end.len());
         write!(f, "{text}{end}")
     }
 }
 
 /// A value for a message: one line of JSON with a limited length, and `null` if it is absent.
-pub fn quoted(value: &Value) -> String {
+pub fn quote_json_value(value: &Value) -> String {
     match value {
         // A large value is not serialized completely before it is shortened.
         Value::Array(list) if list.len() > LONGEST_VALUE => format!("[{} entries]", list.len()),
         Value::Object(map) if map.len() > LONGEST_VALUE => format!("{{{} entries}}", map.len()),
         Value::String(text) if text.len() > 4 * LONGEST_VALUE => {
             let begin: String = text.chars().take(LONGEST_VALUE).collect();
-            shortened(&Value::from(format!("{begin}...")).to_string(), LONGEST_VALUE)
+            shorten_text(&Value::from(format!("{begin}...")).to_string(), LONGEST_VALUE)
         }
-        other => shortened(&other.to_string(), LONGEST_VALUE),
+        other => shorten_text(&other.to_string(), LONGEST_VALUE),
     }
 }
 
 /// `text`, truncated at a character boundary to `limit` bytes.
-pub fn shortened(text: &str, limit: usize) -> String {
+pub fn shorten_text(text: &str, limit: usize) -> String {
     if text.len() <= limit {
         return text.to_owned();
     }
@@ -176,7 +181,7 @@ pub fn shortened(text: &str, limit: usize) -> String {
 }
 
 /// The result of a rule. The error is boxed, because it is large and rare.
-pub type Checked<T = ()> = Result<T, Box<Refusal>>;
+pub type RuleResult<T = ()> = Result<T, Box<Refusal>>;
 
 /// The refusals of checks that do not depend on each other, so that one response names all of them.
 #[derive(Clone, Debug, Default)]
@@ -186,7 +191,7 @@ impl RefusalCollector {
     /// Adds a refusal of the value at `field`. `reason` is the error, and `way_out` is what to do.
     pub fn refuse(
         &mut self,
-        rule: impl Into<Rule>,
+        rule: impl Into<AdmissionRule>,
         field: impl Into<String>,
         value: &Value,
         reason: impl fmt::Display,
@@ -201,7 +206,7 @@ impl RefusalCollector {
     }
 
     /// Keeps the refusal of a check, or returns its value.
-    pub fn note<T>(&mut self, checked: Checked<T>) -> Option<T> {
+    pub fn note<T>(&mut self, checked: RuleResult<T>) -> Option<T> {
         checked.map_err(|refusal| self.0.push(*refusal)).ok()
     }
 
@@ -218,12 +223,12 @@ impl RefusalCollector {
 ///
 /// # Errors
 /// Always.
-pub fn refuse<T>(
-    rule: impl Into<Rule>,
+pub fn refuse_value<T>(
+    rule: impl Into<AdmissionRule>,
     field: impl Into<String>,
     value: &Value,
     reason: impl fmt::Display,
     way_out: impl fmt::Display,
-) -> Checked<T> {
+) -> RuleResult<T> {
     Err(Box::new(Refusal::new(rule, field, value, reason, way_out)))
 }

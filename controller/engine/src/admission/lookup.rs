@@ -4,7 +4,7 @@ use serde_json::Value;
 
 /// What an object is to the rules. The metrics of reads have it as a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Subject {
+pub enum LookupSubject {
     /// A machine class.
     Class,
     /// An image.
@@ -33,9 +33,9 @@ pub enum Subject {
 
 /// One read. Equal lookups read the same object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Lookup {
+pub struct ObjectLookup {
     /// What the object is.
-    pub subject: Subject,
+    pub subject: LookupSubject,
     /// Group and version of the object, such as `apps/v1`.
     pub api_version: &'static str,
     /// The plural name of the resource.
@@ -53,7 +53,7 @@ pub struct Lookup {
 
 /// The result of reading an object.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Found<T> {
+pub enum LookupOutcome<T> {
     /// The object.
     There(T),
     /// The object does not exist.
@@ -62,16 +62,16 @@ pub enum Found<T> {
     Failed(String),
 }
 
-impl<T> Found<T> {
+impl<T> LookupOutcome<T> {
     /// The same result with another object.
-    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Found<U> {
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> LookupOutcome<U> {
         match self {
-            Self::There(value) => Found::There(change(value)),
-            Self::Absent => Found::Absent,
-            Self::Failed(reason) => Found::Failed(reason),
+            Self::There(value) => LookupOutcome::There(change(value)),
+            Self::Absent => LookupOutcome::Absent,
+            Self::Failed(reason) => LookupOutcome::Failed(reason),
         }
     }
 }
 
 /// A lookup and its result; `None` if the webhook does not read the object for this client.
-pub type LookupResult = (Lookup, Option<Found<Value>>);
+pub type LookupResult = (ObjectLookup, Option<LookupOutcome<Value>>);

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::finding::{Checked, refuse};
-use super::request::Users;
-use super::rule::Rule;
+use super::finding::{RuleResult, refuse_value};
+use super::request::PrivilegedUsers;
+use super::rule::AdmissionRule;
 use crate::removal::RemovalRecord;
 
 /// Checks the removal record in a request of `user`: `after`, where `before` is stored. Both are null if there is no
@@ -17,8 +17,14 @@ use crate::removal::RemovalRecord;
 /// the pool can therefore remove such a record: otherwise, only the end of admission would be a way out.
 ///
 /// # Errors
-/// [`Rule::REMOVAL_RECORD`] if the record changes, and `user` is neither the API server for removals nor the controller.
-pub fn check(users: &Users, user: &str, annotation: &str, before: &Value, after: &Value) -> Checked {
+/// [`AdmissionRule::REMOVAL_RECORD`] if the record changes, and `user` is neither the API server for removals nor the controller.
+pub fn check_removal_record(
+    users: &PrivilegedUsers,
+    user: &str,
+    annotation: &str,
+    before: &Value,
+    after: &Value,
+) -> RuleResult {
     let writers = [&users.removal_handler, &users.controller];
     if before == after || writers.into_iter().flatten().any(|writer| writer == user) {
         return Ok(());
@@ -28,8 +34,8 @@ pub fn check(users: &Users, user: &str, annotation: &str, before: &Value, after:
         if !is_readable(before) {
             return Ok(());
         }
-        return refuse(
-            Rule::REMOVAL_RECORD,
+        return refuse_value(
+            AdmissionRule::REMOVAL_RECORD,
             field,
             after,
             "a targeted removal of this pool is in progress, and the request drops its removal record",
@@ -37,8 +43,8 @@ pub fn check(users: &Users, user: &str, annotation: &str, before: &Value, after:
              and keep its annotations",
         );
     }
-    refuse(
-        Rule::REMOVAL_RECORD,
+    refuse_value(
+        AdmissionRule::REMOVAL_RECORD,
         field,
         after,
         "only the API server for removals and the controller may write this annotation",
@@ -69,8 +75,11 @@ mod tests {
         #[case] after: Value,
         #[case] allowed: bool,
     ) {
-        let users = Users { removal_handler: Some("handler".into()), controller: Some("controller".into()) };
-        assert_eq!(check(&users, "jo", "targets", &before, &after).is_ok(), allowed);
-        assert!(check(&users, "controller", "targets", &before, &after).is_ok());
+        let users = PrivilegedUsers {
+            removal_handler: Some("handler".into()),
+            controller: Some("controller".into()),
+        };
+        assert_eq!(check_removal_record(&users, "jo", "targets", &before, &after).is_ok(), allowed);
+        assert!(check_removal_record(&users, "controller", "targets", &before, &after).is_ok());
     }
 }

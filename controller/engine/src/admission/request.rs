@@ -4,7 +4,7 @@ use serde_json::Value;
 
 /// A create or an update of a pool.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
+pub struct PoolRequest<'a> {
     /// The full name of the requesting user.
     pub user: &'a str,
     /// The stored pool; `None` for a create.
@@ -15,7 +15,7 @@ pub struct Request<'a> {
 
 /// The users with more permissions than other users, by their full names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Users {
+pub struct PrivilegedUsers {
     /// The API server for removals.
     pub removal_handler: Option<String>,
     /// The controller.

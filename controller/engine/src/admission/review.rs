@@ -8,25 +8,25 @@
 //!                                           └──────────────────────────────────────┘
 //! ```
 //!
-//! Before the verdict, the program creates the object of [`Pending::dry_run`], if there is one, as a dry run.
+//! Before the verdict, the program creates the object of [`UndecidedReview::dry_run`], if there is one, as a dry run.
 
 use std::fmt;
 
 use serde_json::Value;
 
-use super::count::Terms;
+use super::count::ReplicasTerms;
 use super::dry_run::{DryRun, DryRunResult};
-use super::lookup::{Lookup, LookupResult};
-use super::request::Request;
-use super::verdict::Verdict;
+use super::lookup::{LookupResult, ObjectLookup};
+use super::request::PoolRequest;
+use super::verdict::AdmissionVerdict;
 
 /// The rules of one platform.
 pub trait Rules: fmt::Debug + Send + Sync {
     /// The kind of pools that the rules are about.
-    fn kind(&self) -> Kind;
+    fn kind(&self) -> PoolKind;
 
     /// Evaluates a create or an update as far as possible without reads.
-    fn review<'a>(&'a self, request: Request<'a>) -> Review<'a>;
+    fn review<'a>(&'a self, request: PoolRequest<'a>) -> RuleReview<'a>;
 
     /// The guard of the scale subresource; `None` if every user with permission to scale may lower the number of
     /// machines. The program then serves no webhook for it.
@@ -35,7 +35,7 @@ pub trait Rules: fmt::Debug + Send + Sync {
 
 /// The kind of pools of one platform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind {
+pub struct PoolKind {
     /// The API group.
     pub group: &'static str,
     /// The kind, such as `VirtualMachinePool`.
@@ -52,17 +52,17 @@ pub struct Kind {
 }
 
 /// The result of evaluating a request without reads.
-pub enum Review<'a> {
+pub enum RuleReview<'a> {
     /// The verdict is complete.
-    Decided(Verdict),
+    Decided(AdmissionVerdict),
     /// The verdict depends on objects of the cluster.
-    NeedsFacts(Box<dyn Pending + Send + 'a>),
+    NeedsFacts(Box<dyn UndecidedReview + Send + 'a>),
 }
 
 /// A request whose verdict depends on objects of the cluster.
-pub trait Pending {
-    /// The objects that are still to be read, in a fixed order. After [`Pending::add`] there can be others.
-    fn lookups(&self) -> Vec<Lookup>;
+pub trait UndecidedReview {
+    /// The objects that are still to be read, in a fixed order. After [`UndecidedReview::add`] there can be others.
+    fn lookups(&self) -> Vec<ObjectLookup>;
 
     /// Adds the results of reads.
     fn add(&mut self, results: Vec<LookupResult>);
@@ -76,7 +76,7 @@ pub trait Pending {
     fn add_dry_run(&mut self, _: DryRunResult) {}
 
     /// The verdict, given the results so far. An object without a result counts as not read.
-    fn verdict(self: Box<Self>) -> Verdict;
+    fn verdict(self: Box<Self>) -> AdmissionVerdict;
 }
 
 /// How the guard of the scale subresource finds the policy of a pool.
@@ -85,9 +85,9 @@ pub struct ScaleGuard {
     /// The path of the webhook for updates of the scale subresource.
     pub path: &'static str,
     /// The names of count and policy in messages.
-    pub terms: Terms,
+    pub terms: ReplicasTerms,
     /// The lookup of the pool with a name.
-    pub lookup: fn(name: &str) -> Lookup,
+    pub lookup: fn(name: &str) -> ObjectLookup,
     /// Whether only targeted removals lower the number of machines of a pool.
     pub is_explicit: fn(pool: &Value) -> bool,
 }

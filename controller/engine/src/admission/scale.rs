@@ -2,22 +2,22 @@
 
 use serde_json::Value;
 
-use super::count::Terms;
+use super::count::ReplicasTerms;
 use super::finding::Refusal;
-use super::rule::Rule;
+use super::rule::AdmissionRule;
 
 /// The change of a Scale request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ScaleChange {
     /// The count is unchanged or raised, which is always allowed.
     Allow,
     /// The count is lowered. Whether this is allowed depends on the current policy of the pool.
-    AskPolicy(Shrink),
+    AskPolicy(LoweredReplicas),
 }
 
 /// A count that is lowered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shrink {
+pub struct LoweredReplicas {
     /// The count before.
     pub from: i64,
     /// The requested count.
@@ -36,17 +36,22 @@ pub struct NotAScale {
 ///
 /// # Errors
 /// [`NotAScale`].
-pub fn compare(old: &Value, new: &Value) -> Result<Step, NotAScale> {
-    let (from, to) = (replicas("oldObject", old)?, replicas("object", new)?);
-    Ok(if to < from { Step::AskPolicy(Shrink { from, to }) } else { Step::Allow })
+pub fn compare_scales(old: &Value, new: &Value) -> Result<ScaleChange, NotAScale> {
+    let (from, to) = (parse_scale_replicas("oldObject", old)?, parse_scale_replicas("object", new)?);
+    Ok(if to < from { ScaleChange::AskPolicy(LoweredReplicas { from, to }) } else { ScaleChange::Allow })
 }
 
 /// Checks a lowered count of a pool; `explicit` if only targeted removals may lower it.
-pub fn judge(terms: &Terms, pool: &str, explicit: bool, shrink: Shrink) -> Option<Refusal> {
-    let Shrink { from, to } = shrink;
+pub fn scale_guard_refusal(
+    terms: &ReplicasTerms,
+    pool: &str,
+    explicit: bool,
+    shrink: LoweredReplicas,
+) -> Option<Refusal> {
+    let LoweredReplicas { from, to } = shrink;
     explicit.then(|| {
         Refusal::new(
-            Rule::SCALE_GUARD,
+            AdmissionRule::SCALE_GUARD,
             "spec.replicas",
             &Value::from(to),
             format_args!(
@@ -61,7 +66,7 @@ pub fn judge(terms: &Terms, pool: &str, explicit: bool, shrink: Shrink) -> Optio
     })
 }
 
-fn replicas(which: &'static str, scale: &Value) -> Result<i64, NotAScale> {
+fn parse_scale_replicas(which: &'static str, scale: &Value) -> Result<i64, NotAScale> {
     let wrong = |what: String| NotAScale { which, what };
     if !scale.is_object() {
         return Err(wrong("it is not an object".to_owned()));

@@ -4,7 +4,7 @@ use super::finding::{Refusal, Refusals, Warning};
 
 /// The decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum AdmissionDecision {
     /// It is allowed.
     Allowed,
     /// It is rejected, because it breaks these rules.
@@ -17,15 +17,15 @@ pub enum Outcome {
 
 /// The verdict about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct AdmissionVerdict {
     /// The decision.
-    pub outcome: Outcome,
+    pub outcome: AdmissionDecision,
     /// Warnings in the order of the rules. For a rejected request, only those before the rejection.
     pub warnings: Vec<Warning>,
 }
 
-impl From<Box<Refusal>> for Box<Outcome> {
+impl From<Box<Refusal>> for Box<AdmissionDecision> {
     fn from(refusal: Box<Refusal>) -> Self {
-        Self::new(Outcome::Refused((*refusal).into()))
+        Self::new(AdmissionDecision::Refused((*refusal).into()))
     }
 }

@@ -3,18 +3,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use rstest::rstest;
 
 use super::*;
-use crate::testing::{machine, own_disk};
+use crate::testing::{own_disk, running_machine};
 
 /// The cache content that a test sets.
 #[derive(Default)]
 struct Shown {
-    objects: BTreeMap<String, Seen<Machine>>,
+    objects: BTreeMap<String, VersionedFacts<Machine>>,
     deleted: BTreeSet<Uid>,
     relist_began: Option<Duration>,
 }
 
-impl Cache<Machine> for Shown {
-    fn get(&self, name: &str) -> Option<Seen<Machine>> {
+impl LedgerCache<Machine> for Shown {
+    fn get(&self, name: &str) -> Option<VersionedFacts<Machine>> {
         self.objects.get(name).cloned()
     }
     fn saw_deleted(&self, uid: &Uid) -> bool {
@@ -30,22 +30,22 @@ const AT: Duration = Duration::from_secs(10);
 const VERSION: u64 = 50;
 
 fn web_a(uid: &str, terminating: bool) -> Machine {
-    Machine { id: ObjectId::new("web-a", uid), terminating, ..machine("web-a", 1) }
+    Machine { id: ObjectId::new("web-a", uid), terminating, ..running_machine("web-a", 1) }
 }
 
-fn seen(uid: &str, version: u64) -> Seen<Machine> {
-    Seen { facts: Arc::new(web_a(uid, false)), version }
+fn seen(uid: &str, version: u64) -> VersionedFacts<Machine> {
+    VersionedFacts { facts: Arc::new(web_a(uid, false)), version }
 }
 
-fn dying(uid: &str, version: u64) -> Seen<Machine> {
-    Seen { facts: Arc::new(web_a(uid, true)), version }
+fn dying(uid: &str, version: u64) -> VersionedFacts<Machine> {
+    VersionedFacts { facts: Arc::new(web_a(uid, true)), version }
 }
 
 fn nothing() -> Shown {
     Shown::default()
 }
 
-fn showing(object: Seen<Machine>) -> Shown {
+fn showing(object: VersionedFacts<Machine>) -> Shown {
     Shown { objects: [("web-a".into(), object)].into(), ..nothing() }
 }
 
@@ -131,7 +131,7 @@ fn what_the_cache_settles(#[case] mut ledger: Ledger<Machine>, #[case] cache: Sh
 }
 
 /// `(uid, terminating)` of the objects of a snapshot with the ledger applied.
-fn overlaid(ledger: &Ledger<Machine>, snapshot: &[Seen<Machine>]) -> Vec<(String, bool)> {
+fn overlaid(ledger: &Ledger<Machine>, snapshot: &[VersionedFacts<Machine>]) -> Vec<(String, bool)> {
     let mut snapshot: Vec<Arc<Machine>> = snapshot.iter().map(|seen| seen.facts.clone()).collect();
     ledger.overlay(&mut snapshot);
     snapshot.iter().map(|facts| (facts.id.uid.to_string(), facts.terminating)).collect()
@@ -149,7 +149,7 @@ fn overlaid(ledger: &Ledger<Machine>, snapshot: &[Seen<Machine>]) -> Vec<(String
 #[case::another_object_of_the_name_is_not(gone(), &[seen("u2", VERSION)], &[("u2", false)])]
 fn what_is_laid_over_a_snapshot(
     #[case] ledger: Ledger<Machine>,
-    #[case] snapshot: &[Seen<Machine>],
+    #[case] snapshot: &[VersionedFacts<Machine>],
     #[case] expected: &[(&str, bool)],
 ) {
     let expected: Vec<(String, bool)> = expected.iter().map(|(uid, dying)| ((*uid).into(), *dying)).collect();
@@ -223,8 +223,8 @@ const LATER: Duration = Duration::from_secs(100);
 #[case::something_gone_is_still_shown(gone(), None, &[seen("u1", VERSION)], &[])]
 fn how_a_live_read_settles(
     #[case] mut ledger: Ledger<Machine>,
-    #[case] live: Option<Seen<Machine>>,
-    #[case] snapshot: &[Seen<Machine>],
+    #[case] live: Option<VersionedFacts<Machine>>,
+    #[case] snapshot: &[VersionedFacts<Machine>],
     #[case] expected: &[(&str, bool)],
 ) {
     ledger.resolve("web-a", live, LATER);
@@ -254,11 +254,11 @@ fn a_live_read_of_a_settled_name_changes_nothing() {
 
 #[test]
 fn disks_are_tracked_like_machines() {
-    let disk = own_disk("web-a-root", &machine("web-a", 1));
+    let disk = own_disk("web-a-root", &running_machine("web-a", 1));
     let mut ledger = Ledger::default();
-    ledger.written(Seen { facts: Arc::new(disk.clone()), version: VERSION }, AT);
+    ledger.written(VersionedFacts { facts: Arc::new(disk.clone()), version: VERSION }, AT);
     assert_eq!(ledger.get("web-a-root").map(|disk| disk.terminating), Some(false));
-    assert!(!Fact::is_terminating(&disk));
+    assert!(!LedgerFacts::is_terminating(&disk));
     ledger.deleted(&disk, AT);
     assert_eq!(ledger.get("web-a-root").map(|disk| disk.terminating), Some(true));
     assert!(
@@ -270,8 +270,8 @@ fn disks_are_tracked_like_machines() {
 fn reports_when_its_first_entry_is_due() {
     let mut ledger = Ledger::default();
     assert_eq!(ledger.due_in(Duration::ZERO), None);
-    let machine = crate::testing::machine("web-a", 1);
-    ledger.written(Seen { facts: Arc::new(machine), version: 5 }, Duration::from_secs(10));
+    let machine = crate::testing::running_machine("web-a", 1);
+    ledger.written(VersionedFacts { facts: Arc::new(machine), version: 5 }, Duration::from_secs(10));
     ledger.create_unconfirmed(&"web-b".into(), 7, Duration::from_secs(1));
     assert_eq!(ledger.due_in(Duration::from_secs(20)), Some(Duration::from_secs(20)));
     assert_eq!(ledger.due_in(Duration::from_secs(40)), Some(Duration::ZERO));

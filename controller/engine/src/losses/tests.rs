@@ -59,9 +59,12 @@ fn a_pool_that_loses_machines_later_tries_one_after_ten_minutes_and_goes_on_if_i
     assert_eq!(losses.allowance(3, later), Allowance::Trial(Rehearsal::IfSupported));
     losses.created(&id("a"), 3, later);
     assert_eq!(losses.allowance(3, later), Allowance::Stopped(TRIAL_KEPT));
-    assert_eq!(losses.observe(|_, _| Fate::Kept, (later + TRIAL_KEPT).saturating_sub(SOON)), []);
+    assert_eq!(
+        losses.observe(|_, _| CreatedObjectState::Kept, (later + TRIAL_KEPT).saturating_sub(SOON)),
+        []
+    );
     assert!(losses.is_stopped(3));
-    assert_eq!(losses.observe(|_, _| Fate::Kept, later + TRIAL_KEPT), []);
+    assert_eq!(losses.observe(|_, _| CreatedObjectState::Kept, later + TRIAL_KEPT), []);
     assert_eq!(losses.allowance(3, later + TRIAL_KEPT), Allowance::Unlimited);
 }
 
@@ -70,10 +73,10 @@ fn a_trial_that_is_taken_away_stops_the_pool_again_and_one_that_is_deleted_is_re
     let mut losses = stopped(LossKind::Later, 3);
     let later = NOW + RETRY;
     losses.created(&id("a"), 3, later);
-    assert_eq!(losses.observe(|_, _| Fate::Gone, later), []);
+    assert_eq!(losses.observe(|_, _| CreatedObjectState::Gone, later), []);
     assert_eq!(losses.allowance(3, later), Allowance::Trial(Rehearsal::IfSupported));
     losses.created(&id("b"), 3, later);
-    assert_eq!(losses.observe(|_, _| Fate::Lost, later), [id("b")]);
+    assert_eq!(losses.observe(|_, _| CreatedObjectState::Lost, later), [id("b")]);
     losses.lost(loss(LossKind::Later), later);
     assert_eq!(losses.allowance(3, later), Allowance::Stopped(RETRY));
 }
@@ -94,10 +97,16 @@ fn a_machine_that_stays_for_ten_minutes_ends_the_row() {
     let mut losses = stopped(LossKind::Later, 2);
     losses.created(&id("a"), 3, NOW);
     losses.created(&id("b"), 3, NOW);
-    assert_eq!(losses.observe(|name, _| if &**name == "a" { Fate::Kept } else { Fate::Unknown }, NOW), []);
+    assert_eq!(
+        losses.observe(
+            |name, _| if &**name == "a" { CreatedObjectState::Kept } else { CreatedObjectState::Unknown },
+            NOW
+        ),
+        []
+    );
     losses.lost(loss(LossKind::Later), NOW);
     assert!(losses.is_stopped(3));
-    assert_eq!(losses.observe(|_, _| Fate::Kept, NOW + KEPT), []);
+    assert_eq!(losses.observe(|_, _| CreatedObjectState::Kept, NOW + KEPT), []);
     assert!(!losses.is_stopped(3));
 }
 
@@ -106,8 +115,8 @@ fn an_object_of_a_lost_response_is_watched_and_proves_nothing() {
     let mut losses = stopped(LossKind::AtBirth, 3);
     losses.watch(&id("a"), NOW);
     assert!(losses.is_stopped(3));
-    assert_eq!(losses.observe(|_, _| Fate::Lost, NOW), [id("a")]);
-    assert_eq!(losses.observe(|_, _| Fate::Lost, NOW), [], "it is reported once");
+    assert_eq!(losses.observe(|_, _| CreatedObjectState::Lost, NOW), [id("a")]);
+    assert_eq!(losses.observe(|_, _| CreatedObjectState::Lost, NOW), [], "it is reported once");
 }
 
 #[test]
@@ -128,7 +137,7 @@ fn a_trial_whose_fate_stays_unknown_ends() {
     let mut losses = stopped(LossKind::Later, 3);
     losses.created(&id("a"), 1, NOW);
     let later = NOW + TRIAL_KEPT;
-    assert_eq!(losses.observe(|_, _| Fate::Unknown, later), []);
+    assert_eq!(losses.observe(|_, _| CreatedObjectState::Unknown, later), []);
     assert_eq!(losses.allowance(1, later), Allowance::Stopped(RETRY.saturating_sub(TRIAL_KEPT)));
     assert_eq!(losses.allowance(1, NOW + RETRY), Allowance::Trial(Rehearsal::IfSupported));
 }

@@ -5,26 +5,30 @@ use rstest::rstest;
 
 use super::*;
 use crate::failure::FailureReason;
-use crate::model::Summary;
+use crate::model::StatusSummary;
 use crate::names::NameBlock;
-use crate::testing::{World, machine};
+use crate::testing::{PoolWorld, running_machine};
 
 const NOW: Duration = Duration::from_secs(10);
 
-fn failure(reason: FailureReason) -> Failure {
-    Failure { reason, message: "denied".into() }
+fn failure(reason: FailureReason) -> PoolFailure {
+    PoolFailure { reason, message: "denied".into() }
 }
 
 /// A memory in which every kind of write failed.
-fn failing() -> Memory {
-    let mut memory = World::desiring(1).memory;
-    for stage in Stage::ALL {
+fn failing() -> PassMemory {
+    let mut memory = PoolWorld::desiring(1).memory;
+    for stage in ApplyStage::ALL {
         let reason = match stage {
-            Stage::Prepare | Stage::Create => FailureReason::FailedCreate,
-            Stage::Remove => FailureReason::FailedDelete,
-            Stage::Repair | Stage::CollectDisks | Stage::ExpandDisks => FailureReason::DiskFailure,
-            Stage::Update | Stage::Restart => FailureReason::FailedTemplateUpdate,
-            Stage::Relabel | Stage::RecordRevision | Stage::CleanUp => FailureReason::FailedRepair,
+            ApplyStage::Prepare | ApplyStage::Create => FailureReason::FailedCreate,
+            ApplyStage::Remove => FailureReason::FailedDelete,
+            ApplyStage::Repair | ApplyStage::CollectDisks | ApplyStage::ExpandDisks => {
+                FailureReason::DiskFailure
+            }
+            ApplyStage::Update | ApplyStage::Restart => FailureReason::FailedTemplateUpdate,
+            ApplyStage::Relabel | ApplyStage::RecordRevision | ApplyStage::CleanUp => {
+                FailureReason::FailedRepair
+            }
         };
         memory.backoff_mut(stage).failed(failure(reason), NOW, None, 0.0);
     }
@@ -32,23 +36,23 @@ fn failing() -> Memory {
 }
 
 /// The stages with a recorded failure.
-fn causes(memory: &mut Memory) -> Vec<Stage> {
-    Stage::ALL.into_iter().filter(|stage| memory.backoff_mut(*stage).cause().is_some()).collect()
+fn causes(memory: &mut PassMemory) -> Vec<ApplyStage> {
+    ApplyStage::ALL.into_iter().filter(|stage| memory.backoff_mut(*stage).cause().is_some()).collect()
 }
 
 #[rstest]
-#[case::nothing(Wants::default(), &[])]
-#[case::creation(Wants { create: true, ..Wants::default() }, &[Stage::Prepare, Stage::Create])]
-#[case::removal(Wants { remove: true, ..Wants::default() }, &[Stage::Remove])]
-#[case::relabel(Wants { relabel: true, ..Wants::default() }, &[Stage::Relabel])]
-#[case::repair(Wants { repair: true, ..Wants::default() }, &[Stage::Repair])]
-#[case::the_record(Wants { clean_up: true, ..Wants::default() }, &[Stage::CleanUp])]
-#[case::a_rollout(Wants { update: true, ..Wants::default() }, &[Stage::Update])]
-#[case::its_restarts(Wants { restart: true, ..Wants::default() }, &[Stage::Restart])]
-#[case::its_end(Wants { record_revision: true, ..Wants::default() }, &[Stage::RecordRevision])]
-#[case::kept_disks(Wants { collect_disks: true, ..Wants::default() }, &[Stage::CollectDisks])]
-#[case::larger_disks(Wants { expand_disks: true, ..Wants::default() }, &[Stage::ExpandDisks])]
-fn failures_of_what_is_not_wanted_are_forgotten(#[case] wants: Wants, #[case] kept: &[Stage]) {
+#[case::nothing(WantedWrites::default(), &[])]
+#[case::creation(WantedWrites { create: true, ..WantedWrites::default() }, &[ApplyStage::Prepare, ApplyStage::Create])]
+#[case::removal(WantedWrites { remove: true, ..WantedWrites::default() }, &[ApplyStage::Remove])]
+#[case::relabel(WantedWrites { relabel: true, ..WantedWrites::default() }, &[ApplyStage::Relabel])]
+#[case::repair(WantedWrites { repair: true, ..WantedWrites::default() }, &[ApplyStage::Repair])]
+#[case::the_record(WantedWrites { clean_up: true, ..WantedWrites::default() }, &[ApplyStage::CleanUp])]
+#[case::a_rollout(WantedWrites { update: true, ..WantedWrites::default() }, &[ApplyStage::Update])]
+#[case::its_restarts(WantedWrites { restart: true, ..WantedWrites::default() }, &[ApplyStage::Restart])]
+#[case::its_end(WantedWrites { record_revision: true, ..WantedWrites::default() }, &[ApplyStage::RecordRevision])]
+#[case::kept_disks(WantedWrites { collect_disks: true, ..WantedWrites::default() }, &[ApplyStage::CollectDisks])]
+#[case::larger_disks(WantedWrites { expand_disks: true, ..WantedWrites::default() }, &[ApplyStage::ExpandDisks])]
+fn failures_of_what_is_not_wanted_are_forgotten(#[case] wants: WantedWrites, #[case] kept: &[ApplyStage]) {
     let mut memory = failing();
     memory.reset_unwanted(wants);
     assert_eq!(causes(&mut memory), kept);
@@ -58,7 +62,7 @@ fn failures_of_what_is_not_wanted_are_forgotten(#[case] wants: Wants, #[case] ke
 fn the_width_that_grows_after_a_failure_is_not_forgotten_with_it() {
     let mut memory = failing();
     memory.creating.succeeded();
-    memory.reset_unwanted(Wants::default());
+    memory.reset_unwanted(WantedWrites::default());
     assert_eq!(memory.creating.batch_size(NOW), Ok(2));
 }
 
@@ -67,8 +71,8 @@ fn the_width_that_grows_after_a_failure_is_not_forgotten_with_it() {
 #[case::the_same_generation_is_not(1, true)]
 fn a_new_generation_starts_afresh(#[case] generation: i64, #[case] pauses: bool) {
     let mut memory = failing();
-    memory.observe(&World::desiring(1).pool(|pool| pool.generation = generation).pool, NOW);
-    assert_eq!(causes(&mut memory), if pauses { Stage::ALL.to_vec() } else { Vec::new() });
+    memory.observe(&PoolWorld::desiring(1).pool(|pool| pool.generation = generation).pool, NOW);
+    assert_eq!(causes(&mut memory), if pauses { ApplyStage::ALL.to_vec() } else { Vec::new() });
     assert_eq!(memory.creating.batch_size(NOW).is_err(), pauses);
 }
 
@@ -78,9 +82,9 @@ fn a_new_generation_starts_afresh(#[case] generation: i64, #[case] pauses: bool)
 #[case::numbers_never_fall(70, Some((64, 128)), 70)]
 #[case::a_block_of_another_leader_may_be_ahead(70, Some((100, 164)), 100)]
 fn the_next_number(#[case] next: u64, #[case] block: Option<(u64, u64)>, #[case] expected: u64) {
-    let mut memory = Memory { next_number: next, ..Memory::default() };
+    let mut memory = PassMemory { next_number: next, ..PassMemory::default() };
     let block = block.map(|(first, end)| NameBlock { first, end });
-    memory.observe(&World::desiring(1).pool(|pool| pool.name_block = block).pool, NOW);
+    memory.observe(&PoolWorld::desiring(1).pool(|pool| pool.name_block = block).pool, NOW);
     assert_eq!(memory.next_number, expected);
 }
 
@@ -91,12 +95,12 @@ fn the_next_number(#[case] next: u64, #[case] block: Option<(u64, u64)>, #[case]
 #[case::another_client_wrote_a_smaller_one(Some(3), 64)]
 #[case::another_client_wrote_a_greater_one(Some(1 << 40), 128)]
 fn a_new_leader_goes_on_from_the_number_in_the_status(#[case] published: Option<u64>, #[case] expected: u64) {
-    let world = World::desiring(1).block(64, 128);
-    let summary = crate::status(&world.observed(&world.snapshot()), None).summary;
+    let world = PoolWorld::desiring(1).block(64, 128);
+    let summary = crate::compute_status(&world.observed(&world.snapshot()), None).summary;
     assert_eq!(summary.next_number, Some(64), "what this leader publishes");
-    let published = Some(Summary { next_number: published, ..summary });
+    let published = Some(StatusSummary { next_number: published, ..summary });
     let world = world.pool(|pool| pool.published.summary = published);
-    let mut memory = Memory::default();
+    let mut memory = PassMemory::default();
     memory.observe(&world.pool, NOW);
     assert_eq!(memory.next_number, expected);
 }
@@ -107,7 +111,7 @@ fn the_gravest_failure_shows() {
     let mut shown = Vec::new();
     while let Some(failure) = memory.failure() {
         let reason = failure.reason;
-        for stage in Stage::ALL {
+        for stage in ApplyStage::ALL {
             if memory.backoff_mut(stage).cause().is_some_and(|cause| cause.reason == reason) {
                 memory.backoff_mut(stage).reset();
             }
@@ -128,12 +132,12 @@ fn the_gravest_failure_shows() {
 
 #[test]
 fn a_reservation_is_as_old_as_it_is_known_and_forgotten_when_it_leaves() {
-    let world = World::desiring(1).reserved("r", &["a"]);
-    let mut memory = Memory::default();
+    let world = PoolWorld::desiring(1).reserved("r", &["a"]);
+    let mut memory = PassMemory::default();
     memory.observe(&world.pool, NOW);
     let later = NOW + Duration::from_secs(7);
     memory.observe(&world.pool, later);
-    let left = |memory: &Memory, request, seconds| {
+    let left = |memory: &PassMemory, request, seconds| {
         memory.reservation_left(request, Duration::from_secs(seconds), later)
     };
     assert_eq!(left(&memory, "r", 30), Some(Duration::from_secs(23)));
@@ -141,7 +145,7 @@ fn a_reservation_is_as_old_as_it_is_known_and_forgotten_when_it_leaves() {
     assert_eq!(left(&memory, "r", 8), Some(Duration::from_secs(1)));
     assert_eq!(left(&memory, "r", 7), None);
 
-    memory.observe(&World::desiring(1).pool, later);
+    memory.observe(&PoolWorld::desiring(1).pool, later);
     memory.observe(&world.pool, later);
     assert_eq!(
         left(&memory, "r", 7),
@@ -153,14 +157,14 @@ fn a_reservation_is_as_old_as_it_is_known_and_forgotten_when_it_leaves() {
 #[test]
 fn another_revision_is_a_reason_to_bring_it_to_machines_at_once() {
     let mut memory = failing();
-    memory.observe(&World::desiring(1).pool(|pool| pool.revision.id = "r2".into()).pool, NOW);
+    memory.observe(&PoolWorld::desiring(1).pool(|pool| pool.revision.id = "r2".into()).pool, NOW);
     assert_eq!(memory.updating.batch_size(NOW), Ok(crate::backoff::MAX_BATCH));
     assert!(memory.creating.batch_size(NOW).is_err());
 }
 
 #[test]
 fn the_wait_for_a_disk_ends_with_the_first_plan_without_it() {
-    let (mut memory, later) = (Memory::default(), NOW + Duration::from_secs(7));
+    let (mut memory, later) = (PassMemory::default(), NOW + Duration::from_secs(7));
     memory.await_disks(&["a".into(), "b".into()], NOW);
     memory.await_disks(&["a".into(), "c".into()], later);
     let ages = ["a", "b", "c"].map(|disk| memory.awaited(disk, later).as_secs());
@@ -172,7 +176,7 @@ fn the_wait_for_a_disk_ends_with_the_first_plan_without_it() {
 
 #[test]
 fn a_disk_of_a_rejected_machine_is_not_allocated_for_a_while() {
-    let mut memory = Memory::default();
+    let mut memory = PassMemory::default();
     memory.refuse_disk(&"a".into(), NOW);
     assert_eq!(memory.disk_refusal("a", NOW), Some(REFUSAL_AGE));
     assert_eq!(memory.disk_refusal("b", NOW), None);
@@ -183,7 +187,7 @@ fn a_disk_of_a_rejected_machine_is_not_allocated_for_a_while() {
 
 #[test]
 fn the_first_pause_to_end_is_the_one_to_wait_for() {
-    let mut memory = Memory::default();
+    let mut memory = PassMemory::default();
     assert_eq!(memory.remaining_backoff(NOW), None);
     memory.expanding_disks.failed(
         failure(FailureReason::DiskFailure),
@@ -204,7 +208,7 @@ fn the_first_pause_to_end_is_the_one_to_wait_for() {
 
 #[test]
 fn a_disk_is_suspected_until_a_machine_is_accepted_with_it_and_refused_after_a_few_times() {
-    let mut memory = Memory::default();
+    let mut memory = PassMemory::default();
     let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
     for _ in 1..SUSPICIONS {
         assert_eq!(memory.suspected_disks().count(), 0);
@@ -219,7 +223,7 @@ fn a_disk_is_suspected_until_a_machine_is_accepted_with_it_and_refused_after_a_f
 
 #[test]
 fn creates_start_slowly_until_one_succeeded_in_the_last_half_minute() {
-    let mut memory = Memory::default();
+    let mut memory = PassMemory::default();
     let at = Duration::from_secs;
     assert!(memory.creates_start_slowly(at(100)));
     memory.machine_created(at(100));
@@ -230,11 +234,11 @@ fn creates_start_slowly_until_one_succeeded_in_the_last_half_minute() {
 
 #[test]
 fn the_number_of_healed_machines_continues_from_the_status() {
-    let mut world = World::desiring(1);
+    let mut world = PoolWorld::desiring(1);
     world.pool.published.summary =
-        Some(crate::status::status(&world.observed(&world.snapshot()), None).summary);
+        Some(crate::status::compute_status(&world.observed(&world.snapshot()), None).summary);
     world.pool.published.summary.as_mut().unwrap().healed = 4;
-    let mut memory = Memory::default();
+    let mut memory = PassMemory::default();
     memory.observe(&world.pool, NOW);
     let machine = ObjectId::new("web-0", "u");
     memory.heal(&machine, NOW);
@@ -245,8 +249,8 @@ fn the_number_of_healed_machines_continues_from_the_status() {
 
 #[test]
 fn machines_that_were_replaced_are_forgotten_when_they_are_gone() {
-    let mut memory = Memory::default();
-    let [gone, terminating] = ["web-0", "web-1"].map(|name| Arc::new(machine(name, 0)));
+    let mut memory = PassMemory::default();
+    let [gone, terminating] = ["web-0", "web-1"].map(|name| Arc::new(running_machine(name, 0)));
     for machine in [&gone, &terminating] {
         memory.heal(&machine.id, Duration::ZERO);
     }

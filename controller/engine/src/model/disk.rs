@@ -105,7 +105,7 @@ pub enum DiskState {
     /// Its volume was deleted.
     Lost,
     /// It is being provisioned from a source that its disk template no longer names, and contains no data. A disk alone does not
-    /// show this: [`Snapshot::mark_superseded_disks`](crate::plan::Snapshot::mark_superseded_disks) compares it with the pool.
+    /// show this: [`Snapshot::mark_superseded_disks`](crate::plan::PoolSnapshot::mark_superseded_disks) compares it with the pool.
     Superseded,
 }
 

@@ -8,11 +8,11 @@ use crate::ids::{ObjectId, Uid};
 use crate::owner::Owner;
 use crate::protection::Protection;
 use crate::revision::{LiveParts, RevisionId};
-use crate::selector::Labels;
+use crate::selector::LabelMap;
 
 /// What a machine is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Activity {
+pub enum MachineActivity {
     /// Its guest runs, or is being live-migrated.
     Running,
     /// It is stopped until a user starts it. An update of a stopped machine disrupts no workload.
@@ -50,18 +50,18 @@ pub struct DetachedDisk {
 pub struct Selectable {
     /// The labels of the machine object; `None` if they are too large to be kept. The machine then counts as selected,
     /// because to release it would be the destructive error.
-    pub labels: Option<Labels>,
+    pub labels: Option<LabelMap>,
     /// The labels that its instances get; `None` if they are too large to be kept. The machine is then not selected.
-    pub instance_labels: Option<Labels>,
+    pub instance_labels: Option<LabelMap>,
     /// The node selector that its instances get; `None` if it is too large to be kept. The machine is then not selected.
-    pub node_selector: Option<Labels>,
+    pub node_selector: Option<LabelMap>,
 }
 
 impl Selectable {
     /// Without labels, for platforms whose pools have no selectors.
     pub fn none() -> Arc<Self> {
         static NONE: LazyLock<Arc<Selectable>> = LazyLock::new(|| {
-            let none = || Some(Labels::new());
+            let none = || Some(LabelMap::new());
             Arc::new(Selectable { labels: none(), instance_labels: none(), node_selector: none() })
         });
         NONE.clone()
@@ -70,17 +70,17 @@ impl Selectable {
 
 /// The objects outside the pool that a machine refers to. Machines of one revision share it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct References {
+pub struct MachineReferences {
     /// All references, in one spelling; empty if there are none.
     pub text: Arc<str>,
     /// The names of the pinned copies among them.
     pub copies: Vec<Arc<str>>,
 }
 
-impl References {
+impl MachineReferences {
     /// Without references.
     pub fn none() -> Arc<Self> {
-        static NONE: LazyLock<Arc<References>> = LazyLock::new(Arc::default);
+        static NONE: LazyLock<Arc<MachineReferences>> = LazyLock::new(Arc::default);
         NONE.clone()
     }
 }
@@ -142,7 +142,7 @@ pub struct Machine {
     /// Whether the platform has evaluated its current spec.
     pub evaluated: bool,
     /// Its state.
-    pub activity: Activity,
+    pub activity: MachineActivity,
     /// Whether it has been ready before this state, as far as the platform shows it or this leader has seen it. No write records
     /// it.
     pub been_ready: bool,
@@ -185,7 +185,7 @@ pub struct Machine {
     /// What its annotations say about protection; `None` if they say nothing.
     pub protection: Option<Arc<Protection>>,
     /// What it refers to outside the pool, such as pinned copies.
-    pub references: Arc<References>,
+    pub references: Arc<MachineReferences>,
     /// Names of its volumes, on a platform that creates storage from templates in the machine. Machines of one revision
     /// share the list.
     pub volumes: Arc<[Arc<str>]>,
@@ -221,7 +221,7 @@ impl Machine {
             written: None,
             storage_revision: None,
             evaluated: false,
-            activity: Activity::NotRunning,
+            activity: MachineActivity::NotRunning,
             been_ready: false,
             restart_pending: false,
             stop_requested: false,
@@ -241,7 +241,7 @@ impl Machine {
             problem: None,
             waits_for_storage: false,
             protection: None,
-            references: References::none(),
+            references: MachineReferences::none(),
             volumes: Arc::default(),
         }
     }
@@ -264,7 +264,7 @@ impl Machine {
     /// Whether a client can claim it at this time, if no removal names it: its guest is ready, and neither a protection nor a
     /// restart concerns it.
     pub fn is_claimable(&self, now: Timestamp) -> bool {
-        self.activity == Activity::Running
+        self.activity == MachineActivity::Running
             && !self.is_protected(now)
             && !self.is_restarting()
             && !self.stop_requested
@@ -273,18 +273,18 @@ impl Machine {
     /// Whether a user has stopped it, so that it needs nothing until it is started, and its deletion stops no guest. A machine that
     /// waits for a guest of another cluster has an instance.
     pub(crate) fn is_off(&self) -> bool {
-        self.activity == Activity::Stopped && self.instance.is_none()
+        self.activity == MachineActivity::Stopped && self.instance.is_none()
     }
 
     /// Whether its guest runs.
     pub(crate) fn runs(&self) -> bool {
-        self.activity == Activity::Running
+        self.activity == MachineActivity::Running
     }
 
     /// Whether the spec that was last written is in effect: the platform has evaluated it, and the machine neither needs
     /// a restart for it nor stops for that restart.
     pub fn has_spec_in_effect(&self) -> bool {
-        self.evaluated && !self.restart_pending && self.activity != Activity::Stopping
+        self.evaluated && !self.restart_pending && self.activity != MachineActivity::Stopping
     }
 
     /// The disks that are not free while the machine exists: those of its devices, those that only its disk map names,

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::activity::{Entry, Writers};
-use crate::condition::Condition;
-use crate::failure::{Failure, FailureReason, summarize};
+use crate::activity::{ActivityEntry, Writers};
+use crate::condition::StatusCondition;
+use crate::failure::{FailureReason, PoolFailure, summarize_messages};
 use crate::ids::ObjectId;
 use crate::model::disk::{Disk, DiskState};
 use crate::model::exclusion::Exclusion;
@@ -15,7 +15,7 @@ use crate::names::{NameBlock, ordinal_name, ordinal_of};
 use crate::protection;
 use crate::removal::{RemovalRecord, RemovedMachines};
 use crate::revision::{Fingerprint, RevisionId, TemplateParts};
-use crate::selector::{Labels, Selector};
+use crate::selector::{LabelMap, Selector};
 
 /// How the machines of a pool are named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,18 +54,18 @@ impl ScaleDownPolicy {
 
 /// Which machines of a pool a scale-down or a rollout considers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Selection {
+pub struct MachineFilter {
     /// On the labels that the instances of a machine get.
     pub labels: Selector,
     /// On the node selector that the instances of a machine get.
     pub nodes: Selector,
 }
 
-impl Selection {
+impl MachineFilter {
     /// Whether the machine is considered.
     pub fn includes(&self, machine: &Machine) -> bool {
         let Selectable { instance_labels, node_selector, .. } = &*machine.selectable;
-        let fits = |selector: &Selector, labels: &Option<Labels>| {
+        let fits = |selector: &Selector, labels: &Option<LabelMap>| {
             selector.0.is_empty() || labels.as_ref().is_some_and(|labels| selector.matches(labels))
         };
         fits(&self.labels, instance_labels) && fits(&self.nodes, node_selector)
@@ -108,7 +108,7 @@ pub enum Restarts {
 
 /// What the controller publishes in the status of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StatusScope {
+pub enum StatusContent {
     /// All conditions. Only live machines count as ready.
     #[default]
     Complete,
@@ -119,7 +119,7 @@ pub enum StatusScope {
 
 /// When the controller replaces machines that do not start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Autohealing {
+pub struct AutohealingPolicy {
     /// Number of failed starts in a row, at least 1.
     pub failed_starts: u32,
     /// How long the platform must report a failure.
@@ -154,14 +154,14 @@ impl StorageTemplate {
 
 /// One disk template of the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DiskTemplate {
+pub struct PoolDiskTemplate {
     /// Name of the template, unique within the pool.
     pub name: Arc<str>,
     /// What happens to its disks when their machine is deleted.
     pub lifetime: Lifetime,
     /// Number of its free disks that garbage collection keeps regardless of their age.
     pub keep_free: usize,
-    /// Age at which garbage collection deletes a free disk beyond [`DiskTemplate::keep_free`]. With `None` it deletes
+    /// Age at which garbage collection deletes a free disk beyond [`PoolDiskTemplate::keep_free`]. With `None` it deletes
     /// none.
     pub ttl: Option<Duration>,
     /// Minimum size of its disks, in bytes. With `None` the controller does not expand them.
@@ -173,7 +173,7 @@ pub struct DiskTemplate {
     pub used: bool,
 }
 
-impl DiskTemplate {
+impl PoolDiskTemplate {
     /// A template of the current revision with a device, no free disks to keep, no time to live and no minimum size.
     pub fn new(name: &str, lifetime: Lifetime) -> Self {
         Self { name: name.into(), lifetime, keep_free: 0, ttl: None, size: None, source: None, used: true }
@@ -182,11 +182,11 @@ impl DiskTemplate {
 
 /// How the controller applies a changed template to existing machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rollout {
+pub struct RolloutPolicy {
     /// Whether the rollout is paused: the controller updates no further machine.
     pub paused: bool,
     /// The disruption budget: how many machines may be unavailable at the same time because of the rollout.
-    pub budget: Budget,
+    pub budget: DisruptionBudget,
     /// Number of revisions to keep besides the current one and those that machines refer to.
     pub history: usize,
     /// Whether existing machines stay as they are: the controller updates none.
@@ -199,41 +199,41 @@ pub struct Rollout {
     /// The order in which the controller restarts machines; `None` for the order of their age.
     pub order: Option<ScaleDownPolicy>,
     /// The machines that are updated. The others stay as they are.
-    pub selection: Selection,
+    pub selection: MachineFilter,
 }
 
-impl Default for Rollout {
+impl Default for RolloutPolicy {
     fn default() -> Self {
         Self {
             paused: false,
-            budget: Budget::default(),
+            budget: DisruptionBudget::default(),
             history: 10,
             disabled: false,
             restarts: Restarts::default(),
             live_updates: false,
             order: None,
-            selection: Selection::default(),
+            selection: MachineFilter::default(),
         }
     }
 }
 
 /// A number of machines, or a share of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Budget {
+pub enum DisruptionBudget {
     /// A number of machines, at least one.
     Machines(usize),
     /// A percentage of the desired machines, rounded down, but at least one machine.
     Percent(u8),
 }
 
-impl Default for Budget {
+impl Default for DisruptionBudget {
     /// A quarter.
     fn default() -> Self {
         Self::Percent(25)
     }
 }
 
-impl Budget {
+impl DisruptionBudget {
     /// How many of `desired` machines it allows: at least one.
     pub fn of(self, desired: usize) -> usize {
         match self {
@@ -246,7 +246,7 @@ impl Budget {
 
 /// What it takes to bring the instance of a machine to the revision of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Transition {
+pub(crate) enum InstanceTransition {
     /// Nothing: it has that revision.
     None,
     /// The revision is recorded on the instance, because the template of the instance is the same.
@@ -281,7 +281,7 @@ impl Preservation {
 
 /// Why the template of a pool cannot be used now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unresolved {
+pub struct UnusableTemplate {
     /// The reason in the condition: one CamelCase word of the platform.
     pub reason: &'static str,
     /// A sentence with the object that is missing or does not fit, and what to do.
@@ -354,7 +354,7 @@ pub struct CurrentRevision {
     pub pins_unavailable: bool,
     /// How the copies of this revision differ from the objects as they are now; `None` if they do not, or this is unknown.
     pub pins_outdated: Option<PinReport>,
-    /// What machines of the stored revisions refer to, in the spelling of [`References::text`](super::References). Revisions
+    /// What machines of the stored revisions refer to, in the spelling of [`MachineReferences::text`](super::MachineReferences). Revisions
     /// without copies are absent, because the platform may complete the references of their machines.
     pub references: BTreeMap<RevisionId, Arc<str>>,
     /// The copies that machines of this revision use, without those of a revision that is not stored.
@@ -414,7 +414,7 @@ pub struct Pool<R = CurrentRevision> {
     /// Which machines a scale-down deletes first.
     pub scale_down_policy: ScaleDownPolicy,
     /// Which machines a scale-down may delete.
-    pub scale_down_selection: Selection,
+    pub scale_down_selection: MachineFilter,
     /// When the storage of a machine that leaves is preserved for the next machine with its name.
     pub preservation: Preservation,
     /// What happens if the labels of a machine change.
@@ -422,7 +422,7 @@ pub struct Pool<R = CurrentRevision> {
     /// The finalizer of the controller on the pool.
     pub finalizer: Finalizer,
     /// When the controller replaces machines that do not start; `None` for never.
-    pub autohealing: Option<Autohealing>,
+    pub autohealing: Option<AutohealingPolicy>,
     /// The longest time for which a machine can be protected.
     pub max_protection: Duration,
     /// How the controller names machines.
@@ -430,9 +430,9 @@ pub struct Pool<R = CurrentRevision> {
     /// The revision: the requested one, or, in a resolved pool, the current one.
     pub revision: R,
     /// How the controller applies it to existing machines.
-    pub rollout: Rollout,
+    pub rollout: RolloutPolicy,
     /// The disk templates. The list is empty if the platform stores disks inside the machine object.
-    pub disks: Vec<DiskTemplate>,
+    pub disks: Vec<PoolDiskTemplate>,
     /// The templates of the storage that the platform creates for each machine.
     pub storage_templates: Vec<StorageTemplate>,
     /// The storage that new machines use instead of that of a template, because a user moved a volume of an earlier machine to it.
@@ -447,20 +447,20 @@ pub struct Pool<R = CurrentRevision> {
     /// The clients that last wrote fields of the pool.
     pub writers: Writers,
     /// The last published status.
-    pub published: Published,
+    pub published: PublishedStatus,
     /// What the status contains.
-    pub status_scope: StatusScope,
+    pub status_content: StatusContent,
     /// Messages about fields that cannot be read and that the controller needs to create machines.
     pub validation_errors: Vec<String>,
     /// Messages about settings that cannot be read. The controller uses the safe value of each, and continues to
     /// reconcile the pool.
     pub invalid_settings: Vec<String>,
     /// Why machines cannot be created from the current template, or updated to it.
-    pub unresolved: Option<Unresolved>,
+    pub unresolved: Option<UnusableTemplate>,
     /// What annotations of the pool add to its template. A change of it is a change of the template.
     pub template_variant: Option<Arc<str>>,
     /// Why the disk images that the template names cannot be cloned now.
-    pub images: Option<Unresolved>,
+    pub images: Option<UnusableTemplate>,
 }
 
 impl<R> Pool<R> {
@@ -474,7 +474,7 @@ impl<R> Pool<R> {
             desired: 0,
             paused: false,
             scale_down_policy: ScaleDownPolicy::NewestFirst,
-            scale_down_selection: Selection::default(),
+            scale_down_selection: MachineFilter::default(),
             preservation: Preservation::Never,
             membership: Membership::default(),
             finalizer: Finalizer::default(),
@@ -482,7 +482,7 @@ impl<R> Pool<R> {
             max_protection: protection::DEFAULT_MAXIMUM,
             naming: Naming::Random,
             revision,
-            rollout: Rollout::default(),
+            rollout: RolloutPolicy::default(),
             disks: Vec::new(),
             storage_templates: Vec::new(),
             storage_moves: BTreeMap::new(),
@@ -490,8 +490,8 @@ impl<R> Pool<R> {
             record: RemovalRecord::default(),
             removed: RemovedMachines::default(),
             writers: Writers::default(),
-            published: Published::default(),
-            status_scope: StatusScope::default(),
+            published: PublishedStatus::default(),
+            status_content: StatusContent::default(),
             validation_errors: Vec::new(),
             invalid_settings: Vec::new(),
             unresolved: None,
@@ -501,13 +501,15 @@ impl<R> Pool<R> {
     }
 
     /// The validation errors that prevent the controller from creating machines of this pool, as one failure.
-    pub(crate) fn invalid_spec(&self) -> Option<Failure> {
+    pub(crate) fn invalid_spec(&self) -> Option<PoolFailure> {
         if self.validation_errors.is_empty() {
             return None;
         }
-        let message =
-            format!("no machine is created, updated or removed: {}", summarize(&self.validation_errors));
-        Some(Failure { reason: FailureReason::FailedCreate, message })
+        let message = format!(
+            "no machine is created, updated or removed: {}",
+            summarize_messages(&self.validation_errors)
+        );
+        Some(PoolFailure { reason: FailureReason::FailedCreate, message })
     }
 
     /// Whether the machine belongs to the pool: the pool owns it, and the controller does not release it because of its
@@ -595,7 +597,7 @@ impl<R> Pool<R> {
             removed,
             writers,
             published,
-            status_scope,
+            status_content: status_scope,
             validation_errors,
             invalid_settings,
             unresolved,
@@ -627,7 +629,7 @@ impl<R> Pool<R> {
             removed,
             writers,
             published,
-            status_scope,
+            status_content: status_scope,
             validation_errors,
             invalid_settings,
             unresolved,
@@ -659,37 +661,37 @@ impl Pool {
 
     /// What it takes to bring a machine whose instance has revision `from` to revision `to`, if the controller restarts
     /// machines.
-    pub(crate) fn transition(&self, from: Option<&RevisionId>, to: &RevisionId) -> Transition {
-        let Some(wanted) = self.revision.template_parts.get(to) else { return Transition::Unknown };
+    pub(crate) fn transition(&self, from: Option<&RevisionId>, to: &RevisionId) -> InstanceTransition {
+        let Some(wanted) = self.revision.template_parts.get(to) else { return InstanceTransition::Unknown };
         match from.map(|from| (from, self.revision.template_parts.get(from))) {
-            Some((from, _)) if from == to => Transition::None,
+            Some((from, _)) if from == to => InstanceTransition::None,
             // Only the names differ.
-            Some((from, None)) if self.is_current(from) && self.is_current(to) => Transition::Record,
+            Some((from, None)) if self.is_current(from) && self.is_current(to) => InstanceTransition::Record,
             // What the instance was started from cannot be compared any more.
-            None | Some((_, None)) => Transition::Restart,
-            Some((_, Some(current))) if current.storage != wanted.storage => Transition::Recreation,
-            Some((_, Some(current))) if current.instance != wanted.instance => Transition::Restart,
-            Some((_, Some(current))) if current.live != wanted.live => Transition::LiveUpdate,
-            Some(_) => Transition::Record,
+            None | Some((_, None)) => InstanceTransition::Restart,
+            Some((_, Some(current))) if current.storage != wanted.storage => InstanceTransition::Recreation,
+            Some((_, Some(current))) if current.instance != wanted.instance => InstanceTransition::Restart,
+            Some((_, Some(current))) if current.live != wanted.live => InstanceTransition::LiveUpdate,
+            Some(_) => InstanceTransition::Record,
         }
     }
 }
 
 /// The status that the pool object shows now.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Published {
+pub struct PublishedStatus {
     /// All conditions, including those of other controllers.
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<StatusCondition>,
     /// The counters and identities; `None` while the status is incomplete.
-    pub summary: Option<Summary>,
+    pub summary: Option<StatusSummary>,
     /// The desired template hash in the status, and the generation that the status observed. It can be present without
     /// a summary, because another controller may omit counters.
     pub desired_revision: Option<(RevisionId, i64)>,
     /// The activity log. A difference in it alone causes no write.
-    pub activity: Vec<Entry>,
+    pub activity: Vec<ActivityEntry>,
 }
 
-impl Published {
+impl PublishedStatus {
     /// Whether two statuses are equal, apart from the activity log.
     pub fn shows_the_same(&self, other: &Self) -> bool {
         let Self { conditions, summary, desired_revision, activity: _ } = self;
@@ -700,12 +702,12 @@ impl Published {
 
 /// The counters and identities of a status.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Summary {
+pub struct StatusSummary {
     /// The generation that the pass used.
     pub observed_generation: i64,
     /// Machines that exist, including terminating and stopped ones, because they still use resources.
     pub replicas: usize,
-    /// Live machines that run; depending on [`StatusScope`], terminating ones, too.
+    /// Live machines that run; depending on [`StatusContent`], terminating ones, too.
     pub ready: usize,
     /// Live machines that run.
     pub available: usize,

@@ -12,7 +12,7 @@ use crate::revision::RevisionId;
 
 /// One write. It contains every decision that the write needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum PoolAction {
     /// Restore the managed labels of a machine.
     Relabel {
         /// The machine.
@@ -243,7 +243,7 @@ pub enum DiskDeleteReason {
 
 /// The stages of apply, which run in sequence. The actions of one stage run in parallel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Stage {
+pub enum ApplyStage {
     /// Labels, finalizers and protection of machines. This is a stage of its own, so that a rejected write delays no other stage.
     Relabel,
     /// Disks of machines.
@@ -269,7 +269,7 @@ pub enum Stage {
     CleanUp,
 }
 
-impl Stage {
+impl ApplyStage {
     /// All stages in the order in which apply runs them.
     pub const ALL: [Self; 11] = [
         Self::Relabel,
@@ -286,37 +286,37 @@ impl Stage {
     ];
 }
 
-impl Action {
+impl PoolAction {
     /// The stage that it belongs to.
-    pub fn stage(&self) -> Stage {
+    pub fn stage(&self) -> ApplyStage {
         match self {
             Self::Relabel { .. }
             | Self::Release { .. }
             | Self::AddFinalizer { .. }
-            | Self::ShortenProtection { .. } => Stage::Relabel,
+            | Self::ShortenProtection { .. } => ApplyStage::Relabel,
             Self::RemoveFinalizer { .. }
             | Self::CreateDisk { .. }
             | Self::AdoptDisk { .. }
             | Self::Repoint { .. }
-            | Self::Detach { .. } => Stage::Repair,
+            | Self::Detach { .. } => ApplyStage::Repair,
             // The rollout plans such a deletion instead of a restart, and with the same backoff.
             Self::Restart { .. } | Self::Delete { reason: DeleteReason::StorageChanged { .. }, .. } => {
-                Stage::Restart
+                ApplyStage::Restart
             }
-            Self::Delete { .. } => Stage::Remove,
+            Self::Delete { .. } => ApplyStage::Remove,
             Self::OpenNameBlock { .. }
             | Self::StoreRevision { .. }
             | Self::RestoreCopies { .. }
-            | Self::AddPoolFinalizer => Stage::Prepare,
-            Self::Create { .. } => Stage::Create,
-            Self::Update { .. } => Stage::Update,
-            Self::RecordRevision { .. } | Self::EndRestart { .. } => Stage::RecordRevision,
-            Self::AnnotateDisk { .. } | Self::DeleteDisk { .. } => Stage::CollectDisks,
-            Self::ExpandDisk { .. } => Stage::ExpandDisks,
+            | Self::AddPoolFinalizer => ApplyStage::Prepare,
+            Self::Create { .. } => ApplyStage::Create,
+            Self::Update { .. } => ApplyStage::Update,
+            Self::RecordRevision { .. } | Self::EndRestart { .. } => ApplyStage::RecordRevision,
+            Self::AnnotateDisk { .. } | Self::DeleteDisk { .. } => ApplyStage::CollectDisks,
+            Self::ExpandDisk { .. } => ApplyStage::ExpandDisks,
             Self::PruneRecord { .. }
             | Self::PruneRevision { .. }
             | Self::DeleteCopy { .. }
-            | Self::RemovePoolFinalizer => Stage::CleanUp,
+            | Self::RemovePoolFinalizer => ApplyStage::CleanUp,
         }
     }
 
@@ -395,7 +395,7 @@ impl Action {
 /// Which kinds of writes the plan wants, including blocked ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "a plan may want any combination of them")]
-pub struct Wants {
+pub struct WantedWrites {
     /// Machines are missing.
     pub create: bool,
     /// There is a surplus of machines that the controller may delete.

@@ -1,12 +1,12 @@
 //! Machines of other controllers: how the planners recognize them and their disks.
 
-use super::observed::Observed;
-use crate::model::{DiskRef, DiskTemplate, Lifetime, Machine};
+use super::observed::ObservedPool;
+use crate::model::{DiskRef, Lifetime, Machine, PoolDiskTemplate};
 use crate::names::DISK_LENGTH;
 use crate::revision::RevisionId;
 
 /// Whether another controller created the machine: no known revision of the pool was written to it.
-pub(super) fn is_anothers(observed: &Observed<'_>, machine: &Machine) -> bool {
+pub(super) fn is_anothers(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
     let ours =
         |written: &RevisionId| *written == observed.pool.revision.id || observed.stored.contains(written);
     !machine.written.as_ref().is_some_and(ours)
@@ -14,22 +14,24 @@ pub(super) fn is_anothers(observed: &Observed<'_>, machine: &Machine) -> bool {
 
 /// The devices and disk templates of a machine that another controller created, as far as its disk map does not contain
 /// them.
-pub(super) fn recognised<'a>(
-    observed: &'a Observed<'_>,
+pub(super) fn recognized_devices<'a>(
+    observed: &'a ObservedPool<'_>,
     machine: &'a Machine,
-) -> impl Iterator<Item = (&'a DiskRef, &'a DiskTemplate)> {
+) -> impl Iterator<Item = (&'a DiskRef, &'a PoolDiskTemplate)> {
     let templates = if is_anothers(observed, machine) { &observed.pool.disks[..] } else { &[] };
     let used = templates.iter().filter(|template| template.used);
-    used.filter_map(|template| unmapped(observed, machine, template).map(|device| (device, template)))
+    used.filter_map(|template| {
+        find_unmapped_device(observed, machine, template).map(|device| (device, template))
+    })
 }
 
 /// The device that fills `template` in a machine whose disk map does not contain it, because another controller created
 /// the machine: a disk of the machine or the pool with the label of the template, or with the name that such a disk
 /// gets. A disk that does not exist is recognized only by its name.
-pub(super) fn unmapped<'a>(
-    observed: &Observed<'_>,
+pub(super) fn find_unmapped_device<'a>(
+    observed: &ObservedPool<'_>,
     machine: &'a Machine,
-    template: &DiskTemplate,
+    template: &PoolDiskTemplate,
 ) -> Option<&'a DiskRef> {
     let mapped = |device: &DiskRef| device.template.as_ref() == Some(&template.name);
     if machine.disks.iter().all(|device| device.template.is_some()) || machine.disks.iter().any(mapped) {
@@ -64,11 +66,11 @@ pub(super) fn unmapped<'a>(
 /// Whether the machine refers to a disk with the name of a disk template, and no device fills that template. Another
 /// controller that resolves such names later created the machine and exited before it did. That name must not be used
 /// as the name of a disk.
-pub(super) fn has_placeholder(observed: &Observed<'_>, machine: &Machine) -> bool {
+pub(super) fn has_placeholder(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
     machine.disks.iter().any(|device| {
         let template = || observed.pool.disks.iter().find(|template| template.name == device.disk);
         device.template.is_none()
-            && template().is_some_and(|template| unmapped(observed, machine, template).is_none())
+            && template().is_some_and(|template| find_unmapped_device(observed, machine, template).is_none())
             && !machine.disks.iter().any(|other| other.template.as_ref() == Some(&device.disk))
     })
 }

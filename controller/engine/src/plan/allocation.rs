@@ -23,22 +23,22 @@ use std::sync::Arc;
 
 use super::blocker::Blocker;
 use super::disk_names::free_name;
-use super::observed::Observed;
+use super::observed::ObservedPool;
 use crate::ids::ObjectId;
-use crate::model::{DiskDraft, DiskSource, DiskTemplate, Lifetime, Machine, Naming};
+use crate::model::{DiskDraft, DiskSource, Lifetime, Machine, Naming, PoolDiskTemplate};
 use crate::names::{Namer, SUFFIXES};
-use candidates::Candidates;
-pub(super) use candidates::PATIENCE;
+use candidates::AllocationCandidates;
+pub(super) use candidates::UNMOUNT_TIMEOUT;
 use usage::DiskUses;
 pub(super) use usage::{DiskUsage, PoolDisk};
 
 /// The free disks of one pass. See the module documentation.
 pub(super) struct FreeDisks<'a> {
-    observed: &'a Observed<'a>,
+    observed: &'a ObservedPool<'a>,
     disks: DiskUses<'a>,
     namer: Namer,
     /// The candidates of each disk template, computed at the first request.
-    candidates: BTreeMap<Arc<str>, Candidates>,
+    candidates: BTreeMap<Arc<str>, AllocationCandidates>,
     /// Names of disks that this pass creates.
     made: BTreeSet<Arc<str>>,
     /// Machines whose devices this pass changes.
@@ -56,7 +56,7 @@ pub(super) struct Recipient<'n> {
 
 impl<'a> FreeDisks<'a> {
     /// Determines the usage of every disk of the pool.
-    pub(super) fn new(observed: &'a Observed<'a>) -> Self {
+    pub(super) fn new(observed: &'a ObservedPool<'a>) -> Self {
         Self {
             observed,
             disks: DiskUses::read(observed),
@@ -75,7 +75,7 @@ impl<'a> FreeDisks<'a> {
     pub(super) fn disk_for(
         &mut self,
         machine: &Machine,
-        template: &DiskTemplate,
+        template: &PoolDiskTemplate,
     ) -> Result<DiskDraft, Blocker> {
         let device = machine.disks.iter().find(|device| device.template.as_ref() == Some(&template.name));
         if let Some(device) = device {
@@ -92,7 +92,7 @@ impl<'a> FreeDisks<'a> {
     /// As for [`FreeDisks::disk_for`].
     pub(super) fn replacement(
         &mut self,
-        template: &DiskTemplate,
+        template: &PoolDiskTemplate,
         machine: &Machine,
     ) -> Result<DiskDraft, Blocker> {
         match template.lifetime {
@@ -181,7 +181,7 @@ impl<'a> FreeDisks<'a> {
 
     /// Whether `machine` must detach this disk, because another machine keeps it.
     pub(super) fn must_detach(&self, machine: &str, disk: &str) -> bool {
-        self.disks.losers.contains(&(machine, disk))
+        self.disks.required_detachments.contains(&(machine, disk))
     }
 
     /// All disks of the pool.
@@ -228,10 +228,10 @@ impl<'a> FreeDisks<'a> {
         DiskDraft::new(name, template.clone())
     }
 
-    fn candidates(&mut self, template: &Arc<str>) -> &mut Candidates {
+    fn candidates(&mut self, template: &Arc<str>) -> &mut AllocationCandidates {
         self.candidates
             .entry(template.clone())
-            .or_insert_with(|| Candidates::of(self.observed, &self.disks.all, template))
+            .or_insert_with(|| AllocationCandidates::of(self.observed, &self.disks.all, template))
     }
 
     /// The recipient of this name. A machine whose name was not issued by the pool gets a number that is a hash of its
@@ -250,6 +250,6 @@ impl<'a> FreeDisks<'a> {
 }
 
 #[cfg(test)]
-mod laws;
+mod properties;
 #[cfg(test)]
 mod tests;

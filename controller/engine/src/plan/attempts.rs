@@ -75,8 +75,8 @@ impl RolloutAttempts {
         }
         self.unevaluated = unevaluated;
         self.unconfirmed.retain(|_, since| uptime.saturating_sub(*since) < REQUEST_TIMEOUT);
-        forget(&mut self.refused, machines.clone());
-        forget(&mut self.differing, machines);
+        drop_obsolete_attempts(&mut self.refused, machines.clone());
+        drop_obsolete_attempts(&mut self.differing, machines);
     }
 
     /// Whether an earlier attempt found that the spec of the machine differs from `revision`.
@@ -124,7 +124,7 @@ impl RolloutAttempts {
 }
 
 /// Removes entries of machines that are gone or that have the revision by now.
-fn forget<'a>(
+fn drop_obsolete_attempts<'a>(
     known: &mut BTreeMap<Uid, (RevisionId, Duration)>,
     machines: impl Iterator<Item = &'a Arc<Machine>>,
 ) {

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::action::Stage;
+use super::action::ApplyStage;
 use crate::ids::ObjectId;
-use crate::protection::text_of;
+use crate::protection::timestamp_text;
 
 /// A step that waits until a machine is no longer protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,7 +27,7 @@ pub enum Blocker {
     /// The stage is in backoff after a failure.
     Backoff {
         /// The stage.
-        stage: Stage,
+        stage: ApplyStage,
         /// The remaining delay.
         left: Duration,
     },
@@ -105,7 +105,7 @@ impl fmt::Display for Blocker {
                     ProtectedStep::Rollout => "restarted or updated",
                 };
                 write!(f, "machine {machine} is not {what} while it is protected")?;
-                until.map_or(Ok(()), |until| write!(f, ", until {}", text_of(until)))
+                until.map_or(Ok(()), |until| write!(f, ", until {}", timestamp_text(until)))
             }
             Self::UnconfirmedCreate { name } => {
                 write!(

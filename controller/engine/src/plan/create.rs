@@ -4,22 +4,27 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::action::{Action, Stage};
+use super::action::{ApplyStage, PoolAction};
 use super::allocation::{FreeDisks, Recipient};
 use super::blocker::Blocker;
 use super::disk_names::disk_name;
 use super::loss_limits;
-use super::observed::Observed;
+use super::observed::ObservedPool;
 use super::reservations;
 use super::result::{Plan, Repairs};
 use crate::backoff::MAX_BATCH;
 use crate::failure::FailureReason;
 use crate::ledger::{REQUEST_TIMEOUT, UnconfirmedCreate};
 use crate::losses::Rehearsal;
-use crate::model::{DiskDraft, DiskTemplate, Draft, Lifetime, Naming};
+use crate::model::{DiskDraft, Draft, Lifetime, Naming, PoolDiskTemplate};
 use crate::names::{MIN_BLOCK, NameBlock, Namer, ordinal_name};
 
-pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, disks: Repairs, plan: &mut Plan) {
+pub(super) fn plan_creates(
+    observed: &ObservedPool<'_>,
+    free_disks: &mut FreeDisks<'_>,
+    disks: Repairs,
+    plan: &mut Plan,
+) {
     // A reserved machine that is already gone is not replaced.
     let held = reservations::hold_vanished(observed, plan);
     let machines = observed.pool_machines().count() + held;
@@ -42,26 +47,31 @@ pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, disk
     match disks {
         Repairs::Complete => {}
         Repairs::Truncated => return,
-        Repairs::Paused(left) => return plan.back_off(Stage::Create, left),
+        Repairs::Paused(left) => return plan.back_off(ApplyStage::Create, left),
     }
     let Some((limit, rehearsal)) = loss_limits::limit_machines(observed, plan) else { return };
     let width = match observed.memory.creating.batch_size(observed.uptime) {
         Ok(width) => width.min(limit),
-        Err(left) => return plan.back_off(Stage::Create, left),
+        Err(left) => return plan.back_off(ApplyStage::Create, left),
     };
     let fresh = missing.min(width.saturating_sub(repeated.len()));
     let numbers = match observed.pool.naming {
-        Naming::Random => scattered(observed, free_disks, plan, fresh, missing),
-        Naming::Ordinal => ordinal(observed, plan, fresh, missing),
+        Naming::Random => draw_random_names(observed, free_disks, plan, fresh, missing),
+        Naming::Ordinal => draw_ordinal_names(observed, plan, fresh, missing),
     };
     let others = plan.actions.len();
     for unconfirmed in repeated.iter().take(width) {
         let disks = repeated_disks(observed, free_disks, unconfirmed);
-        plan.actions.push(create(observed, (unconfirmed.name.clone(), unconfirmed.number), disks, rehearsal));
+        plan.actions.push(create_machine_action(
+            observed,
+            (unconfirmed.name.clone(), unconfirmed.number),
+            disks,
+            rehearsal,
+        ));
     }
     for (name, number) in numbers {
         match disks_for(observed, free_disks, Recipient { name: &name, number }) {
-            Ok(disks) => plan.actions.push(create(observed, (name, number), disks, rehearsal)),
+            Ok(disks) => plan.actions.push(create_machine_action(observed, (name, number), disks, rehearsal)),
             Err(blocker) => plan.blockers.push(blocker),
         }
     }
@@ -72,19 +82,19 @@ pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, disk
     }
 }
 
-fn create(
-    observed: &Observed<'_>,
+fn create_machine_action(
+    observed: &ObservedPool<'_>,
     (name, number): (Arc<str>, u64),
     disks: Vec<DiskDraft>,
     rehearsal: Rehearsal,
-) -> Action {
+) -> PoolAction {
     let revision = observed.pool.revision.id.clone();
-    Action::Create { draft: Draft { name, number, revision, disks, rehearsal } }
+    PoolAction::Create { draft: Draft { name, number, revision, disks, rehearsal } }
 }
 
 /// The unconfirmed creates that the plan repeats, and those that the pool no longer needs.
 fn split_unconfirmed<'a>(
-    observed: &'a Observed<'_>,
+    observed: &'a ObservedPool<'_>,
     machines: usize,
 ) -> (&'a [UnconfirmedCreate], &'a [UnconfirmedCreate]) {
     let wanted = observed.pool.desired.saturating_sub(machines).min(observed.unconfirmed_creates.len());
@@ -93,8 +103,8 @@ fn split_unconfirmed<'a>(
 
 /// The numbers of the current name block that disks are allocated to, then the next numbers. If they exceed the block,
 /// the plan opens a new one.
-fn scattered(
-    observed: &Observed<'_>,
+fn draw_random_names(
+    observed: &ObservedPool<'_>,
     free_disks: &FreeDisks<'_>,
     plan: &mut Plan,
     fresh: usize,
@@ -117,7 +127,7 @@ fn scattered(
         .copied()
         .chain(unclaimed)
         .map(|number| (Arc::from(namer.name(number)), number))
-        .filter(|(name, _)| !former.contains(&**name) && is_free(observed, name))
+        .filter(|(name, _)| !former.contains(&**name) && is_machine_name_free(observed, name))
         .take(fresh)
         .collect();
     let past = drawn.iter().map(|(_, number)| number + 1).fold(next, u64::max);
@@ -128,14 +138,19 @@ fn scattered(
         // As small as the batch allows, because a new leader starts at the beginning of the block again.
         let size = u64::try_from(missing.min(MAX_BATCH)).unwrap_or(u64::MAX).max(MIN_BLOCK);
         let end = past.max(next.saturating_add(size));
-        plan.actions.push(Action::OpenNameBlock { block: NameBlock { first, end } });
+        plan.actions.push(PoolAction::OpenNameBlock { block: NameBlock { first, end } });
     }
     drawn
 }
 
 /// The smallest ordinals that no object uses, without those whose storage belongs to another machine. No greater ordinal
 /// replaces these. The ordinals whose last create was rejected come last, so that they delay no other.
-fn ordinal(observed: &Observed<'_>, plan: &mut Plan, fresh: usize, missing: usize) -> Vec<(Arc<str>, u64)> {
+fn draw_ordinal_names(
+    observed: &ObservedPool<'_>,
+    plan: &mut Plan,
+    fresh: usize,
+    missing: usize,
+) -> Vec<(Arc<str>, u64)> {
     let memory = observed.memory;
     if memory.has_no_storage_conflicts() && memory.has_no_refusals() {
         return free_ordinals(observed).take(fresh).collect();
@@ -163,26 +178,28 @@ fn ordinal(observed: &Observed<'_>, plan: &mut Plan, fresh: usize, missing: usiz
 }
 
 /// The ordinals that no object uses.
-fn free_ordinals(observed: &Observed<'_>) -> impl Iterator<Item = (Arc<str>, u64)> {
+fn free_ordinals(observed: &ObservedPool<'_>) -> impl Iterator<Item = (Arc<str>, u64)> {
     let existing: BTreeSet<&str> = observed
         .machines
         .iter()
         .map(|machine| &*machine.id.name)
         .chain(observed.unconfirmed_creates.iter().map(|unconfirmed| &*unconfirmed.name))
         .collect();
-    (0..)
-        .map(|number| (Arc::from(ordinal_name(&observed.pool.id.name, number)), number))
-        .filter(move |(name, _): &(Arc<str>, u64)| !existing.contains(&**name) && is_free(observed, name))
+    (0..).map(|number| (Arc::from(ordinal_name(&observed.pool.id.name, number)), number)).filter(
+        move |(name, _): &(Arc<str>, u64)| {
+            !existing.contains(&**name) && is_machine_name_free(observed, name)
+        },
+    )
 }
 
-fn is_free(observed: &Observed<'_>, name: &str) -> bool {
-    let own = templates(observed).filter(|template| template.lifetime == Lifetime::Ephemeral);
+fn is_machine_name_free(observed: &ObservedPool<'_>, name: &str) -> bool {
+    let own = used_disk_templates(observed).filter(|template| template.lifetime == Lifetime::Ephemeral);
     !observed.names_in_use.has_machine(name)
         && own.into_iter().all(|template| !observed.names_in_use.has_disk(&disk_name(name, &template.name)))
 }
 
 /// The disk templates that a new machine gets a disk of, in the order of the pool.
-fn templates<'a>(observed: &'a Observed<'_>) -> impl Iterator<Item = &'a DiskTemplate> {
+fn used_disk_templates<'a>(observed: &'a ObservedPool<'_>) -> impl Iterator<Item = &'a PoolDiskTemplate> {
     observed.pool.disks.iter().filter(|template| template.used)
 }
 
@@ -191,14 +208,14 @@ fn templates<'a>(observed: &'a Observed<'_>) -> impl Iterator<Item = &'a DiskTem
 /// # Errors
 /// A disk that will become free soon. The disks that were already allocated to the machine are free again.
 fn disks_for(
-    observed: &Observed<'_>,
+    observed: &ObservedPool<'_>,
     free_disks: &mut FreeDisks<'_>,
     machine: Recipient<'_>,
 ) -> Result<Vec<DiskDraft>, Blocker> {
     let mut disks = Vec::new();
-    for template in templates(observed) {
+    for template in used_disk_templates(observed) {
         match template.lifetime {
-            Lifetime::Ephemeral => disks.push(own_disk(machine.name, template)),
+            Lifetime::Ephemeral => disks.push(ephemeral_disk_draft(machine.name, template)),
             Lifetime::Retained => match free_disks.allocate(&template.name, machine) {
                 Ok(disk) => disks.push(disk),
                 Err(blocker) => {
@@ -213,20 +230,20 @@ fn disks_for(
 
 /// The disks of a machine with an unconfirmed create: the same as in the first attempt.
 fn repeated_disks(
-    observed: &Observed<'_>,
+    observed: &ObservedPool<'_>,
     free_disks: &mut FreeDisks<'_>,
     unconfirmed: &UnconfirmedCreate,
 ) -> Vec<DiskDraft> {
     let machine = Recipient { name: &unconfirmed.name, number: unconfirmed.number };
-    templates(observed)
+    used_disk_templates(observed)
         .map(|template| match template.lifetime {
-            Lifetime::Ephemeral => own_disk(machine.name, template),
+            Lifetime::Ephemeral => ephemeral_disk_draft(machine.name, template),
             Lifetime::Retained => free_disks.repeat(&template.name, machine),
         })
         .collect()
 }
 
-fn own_disk(machine: &str, template: &DiskTemplate) -> DiskDraft {
+fn ephemeral_disk_draft(machine: &str, template: &PoolDiskTemplate) -> DiskDraft {
     DiskDraft::new(disk_name(machine, &template.name), template.name.clone())
 }
 

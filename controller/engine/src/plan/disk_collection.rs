@@ -16,40 +16,42 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::action::{Action, DiskDeleteReason, Stage};
-use super::allocation::{DiskUsage, FreeDisks, PATIENCE, PoolDisk};
+use super::action::{ApplyStage, DiskDeleteReason, PoolAction};
+use super::allocation::{DiskUsage, FreeDisks, PoolDisk, UNMOUNT_TIMEOUT};
 use super::blocker::Blocker;
-use super::observed::Observed;
+use super::observed::ObservedPool;
 use super::result::Plan;
-use super::stored_time::{current_time, elapsed, since, valid_time};
+use super::stored_time::{current_time, elapsed_time, valid_free_since, valid_time};
 use crate::failure::FailureReason;
 use crate::ledger::REQUEST_TIMEOUT;
-use crate::model::{Disk, DiskAnnotations, DiskTemplate, Lifetime};
+use crate::model::{Disk, DiskAnnotations, Lifetime, PoolDiskTemplate};
 
 /// Age at which a free disk without data is deleted, if its template has no `ttl`.
 pub(super) const BROKEN_AGE: Duration = Duration::from_mins(10);
 
 /// Minimum time until a pass that only checks the age of disks.
-const SHORTEST_LOOK: Duration = Duration::from_secs(1);
+const SHORTEST_REQUEUE: Duration = Duration::from_secs(1);
 
 /// Plans the annotations of all disks of the pool, and the deletion of those that are not needed.
-pub(super) fn plan(observed: &Observed<'_>, free_disks: &FreeDisks<'_>, plan: &mut Plan) {
+pub(super) fn plan_disk_collection(observed: &ObservedPool<'_>, free_disks: &FreeDisks<'_>, plan: &mut Plan) {
     let mut actions = Vec::new();
-    let mut free: BTreeMap<&str, Vec<Free<'_>>> = BTreeMap::new();
+    let mut free: BTreeMap<&str, Vec<FreeDisk<'_>>> = BTreeMap::new();
     for PoolDisk { disk, usage } in free_disks.all() {
         let Some(template) = &disk.template else { continue };
         match usage {
-            DiskUsage::InUse | DiskUsage::Allocated => actions.extend(used(disk)),
+            DiskUsage::InUse | DiskUsage::Allocated => actions.extend(clear_collection_annotations(disk)),
             DiskUsage::AllocatedInPass => {}
-            DiskUsage::Unmounting => leaving(observed, disk, plan),
-            DiskUsage::AwaitingMachine => actions.extend(open(observed, disk, plan)),
+            DiskUsage::Unmounting => await_unmount(observed, disk, plan),
+            DiskUsage::AwaitingMachine => actions.extend(end_stale_allocation(observed, disk, plan)),
             DiskUsage::Free => {
-                if let Some(since) = since(observed.now, disk) {
-                    free.entry(template).or_default().push(Free { disk, since });
+                if let Some(since) = valid_free_since(observed.now, disk) {
+                    free.entry(template).or_default().push(FreeDisk { disk, since });
                 } else {
                     let free_since = Some(current_time(observed, disk));
-                    actions
-                        .push(annotate(disk, DiskAnnotations { free_since, ..DiskAnnotations::default() }));
+                    actions.push(annotate_disk_action(
+                        disk,
+                        DiskAnnotations { free_since, ..DiskAnnotations::default() },
+                    ));
                 }
             }
         }
@@ -57,27 +59,27 @@ pub(super) fn plan(observed: &Observed<'_>, free_disks: &FreeDisks<'_>, plan: &m
     if observed.pool.validation_errors.is_empty() {
         for (template, free) in free {
             let known = observed.pool.disks.iter().find(|known| *known.name == *template);
-            collect(observed, known, free, plan, &mut actions);
+            collect_template_disks(observed, known, free, plan, &mut actions);
         }
     }
     if !actions.is_empty() {
         plan.wants.collect_disks = true;
         let pace = observed.memory.collecting_disks.batch_size(observed.uptime);
-        plan.extend_by(observed, Stage::CollectDisks, pace, actions);
+        plan.extend_by(observed, ApplyStage::CollectDisks, pace, actions);
     }
 }
 
 /// A free disk, and since when it is free.
-struct Free<'a> {
+struct FreeDisk<'a> {
     disk: &'a Disk,
     since: Timestamp,
 }
 
 /// A used disk has neither the time since when it is free nor the mark for deletion.
-fn used(disk: &Disk) -> Option<Action> {
+fn clear_collection_annotations(disk: &Disk) -> Option<PoolAction> {
     let annotations = &disk.annotations;
     (annotations.free_since.is_some() || annotations.collecting_since.is_some()).then(|| {
-        annotate(
+        annotate_disk_action(
             disk,
             DiskAnnotations { claimed_by: annotations.claimed_by.clone(), ..DiskAnnotations::default() },
         )
@@ -85,17 +87,17 @@ fn used(disk: &Disk) -> Option<Action> {
 }
 
 /// A deleted machine still mounts it. Machines wait for it for a limited time.
-fn leaving(observed: &Observed<'_>, disk: &Disk, plan: &mut Plan) {
+fn await_unmount(observed: &ObservedPool<'_>, disk: &Disk, plan: &mut Plan) {
     plan.awaited.push(disk.id.name.clone());
     let age = observed.memory.awaited(&disk.id.name, observed.uptime);
-    if let Some(left) = PATIENCE.checked_sub(age).filter(|left| !left.is_zero()) {
+    if let Some(left) = UNMOUNT_TIMEOUT.checked_sub(age).filter(|left| !left.is_zero()) {
         plan.requeue_in(left);
     }
 }
 
 /// Its machine does not exist. While the API server may still commit the create of that machine, the disk stays
 /// allocated to it.
-fn open(observed: &Observed<'_>, disk: &Disk, plan: &mut Plan) -> Option<Action> {
+fn end_stale_allocation(observed: &ObservedPool<'_>, disk: &Disk, plan: &mut Plan) -> Option<PoolAction> {
     plan.awaited.push(disk.id.name.clone());
     let age = observed.memory.awaited(&disk.id.name, observed.uptime);
     match REQUEST_TIMEOUT.checked_sub(age) {
@@ -103,7 +105,7 @@ fn open(observed: &Observed<'_>, disk: &Disk, plan: &mut Plan) -> Option<Action>
             plan.requeue_in(left);
             None
         }
-        _ => Some(Action::AnnotateDisk {
+        _ => Some(PoolAction::AnnotateDisk {
             disk: disk.id.clone(),
             annotations: DiskAnnotations {
                 free_since: Some(current_time(observed, disk)),
@@ -114,33 +116,35 @@ fn open(observed: &Observed<'_>, disk: &Disk, plan: &mut Plan) -> Option<Action>
     }
 }
 
-fn annotate(disk: &Disk, annotations: DiskAnnotations) -> Action {
-    Action::AnnotateDisk { disk: disk.id.clone(), annotations, absent: None }
+fn annotate_disk_action(disk: &Disk, annotations: DiskAnnotations) -> PoolAction {
+    PoolAction::AnnotateDisk { disk: disk.id.clone(), annotations, absent: None }
 }
 
 /// Plans the next step of garbage collection for every free disk of a template. `template` is `None` if it was removed
 /// from the pool.
-fn collect(
-    observed: &Observed<'_>,
-    template: Option<&DiskTemplate>,
-    free: Vec<Free<'_>>,
+fn collect_template_disks(
+    observed: &ObservedPool<'_>,
+    template: Option<&PoolDiskTemplate>,
+    free: Vec<FreeDisk<'_>>,
     plan: &mut Plan,
-    actions: &mut Vec<Action>,
+    actions: &mut Vec<PoolAction>,
 ) {
     let Some(template) = template else {
         let (free, relabeled): (Vec<_>, Vec<_>) =
             free.into_iter().partition(|free| is_named(observed, free.disk));
         keep_relabeled(observed, &relabeled, plan, actions);
-        let ends = free
-            .iter()
-            .filter_map(|free| step(observed, free, Some(DiskDeleteReason::TemplateRemoved), plan));
+        let ends = free.iter().filter_map(|free| {
+            next_collection_step(observed, free, Some(DiskDeleteReason::TemplateRemoved), plan)
+        });
         return actions.extend(ends);
     };
     // A disk that a machine owns and does not refer to was replaced, because it could not be provisioned.
-    let is_kept = |free: &Free<'_>| free.disk.belongs_to(&observed.pool.id);
+    let is_kept = |free: &FreeDisk<'_>| free.disk.belongs_to(&observed.pool.id);
     let (free, replaced): (Vec<_>, Vec<_>) = free.into_iter().partition(is_kept);
     actions.extend(
-        replaced.iter().filter_map(|free| step(observed, free, Some(DiskDeleteReason::Broken), plan)),
+        replaced
+            .iter()
+            .filter_map(|free| next_collection_step(observed, free, Some(DiskDeleteReason::Broken), plan)),
     );
     if free.is_empty() {
         return;
@@ -154,7 +158,8 @@ fn collect(
         );
         plan.report_failure(FailureReason::DiskFailure, &message);
         plan.blockers.push(Blocker::UserAction(message));
-        return actions.extend(free.iter().filter_map(|free| step(observed, free, None, plan)));
+        return actions
+            .extend(free.iter().filter_map(|free| next_collection_step(observed, free, None, plan)));
     }
     let (mut usable, broken): (Vec<_>, Vec<_>) = free.into_iter().partition(|free| free.disk.is_usable());
     if template.ttl.is_some() {
@@ -164,27 +169,26 @@ fn collect(
     }
     let patience = template.ttl.unwrap_or(BROKEN_AGE);
     for free in broken {
-        let end = due(observed, &free, patience, plan).then_some(DiskDeleteReason::Broken);
-        actions.extend(step(observed, &free, end, plan));
+        let end = has_been_free_for(observed, &free, patience, plan).then_some(DiskDeleteReason::Broken);
+        actions.extend(next_collection_step(observed, &free, end, plan));
     }
     // The newest disks are kept. The rest is not sorted, so that the pass stays linear.
     let keep = template.keep_free.min(usable.len());
     if keep < usable.len() {
-        let newest_first = |free: &Free<'_>| (Reverse(free.since), free.disk.id.name.clone());
+        let newest_first = |free: &FreeDisk<'_>| (Reverse(free.since), free.disk.id.name.clone());
         usable.select_nth_unstable_by_key(keep, newest_first);
     }
     for (position, free) in usable.iter().enumerate() {
-        let end = template
-            .ttl
-            .filter(|_| template.used && position >= keep)
-            .and_then(|ttl| due(observed, free, ttl, plan).then_some(DiskDeleteReason::Expired));
-        actions.extend(step(observed, free, end, plan));
+        let end = template.ttl.filter(|_| template.used && position >= keep).and_then(|ttl| {
+            has_been_free_for(observed, free, ttl, plan).then_some(DiskDeleteReason::Expired)
+        });
+        actions.extend(next_collection_step(observed, free, end, plan));
     }
 }
 
 /// Whether the name of a disk is one that the pool gives to disks of the template in its label. The name cannot be edited. A label
 /// alone decides about no data: with another one, the disk would be deleted by the rules of another template.
-fn is_named(observed: &Observed<'_>, disk: &Disk) -> bool {
+fn is_named(observed: &ObservedPool<'_>, disk: &Disk) -> bool {
     let Some(template) = &disk.template else { return false };
     let owner = disk.owner.as_ref().and_then(|owner| owner.as_machine());
     let prefix = owner.map_or(&*observed.pool.id.name, |machine| &*machine.name);
@@ -194,7 +198,12 @@ fn is_named(observed: &Observed<'_>, disk: &Disk) -> bool {
 }
 
 /// Disks with the label of another template stay, and the pool reports them.
-fn keep_relabeled(observed: &Observed<'_>, disks: &[Free<'_>], plan: &mut Plan, actions: &mut Vec<Action>) {
+fn keep_relabeled(
+    observed: &ObservedPool<'_>,
+    disks: &[FreeDisk<'_>],
+    plan: &mut Plan,
+    actions: &mut Vec<PoolAction>,
+) {
     let Some(first) = disks.iter().map(|free| free.disk).min_by_key(|disk| &disk.id.name) else { return };
     let message = format!(
         "{} free disks have the label of a disk template that does not agree with their names, so the controller does not delete \
@@ -205,38 +214,43 @@ fn keep_relabeled(observed: &Observed<'_>, disks: &[Free<'_>], plan: &mut Plan, 
     );
     plan.report_failure(FailureReason::DiskFailure, &message);
     plan.blockers.push(Blocker::UserAction(message));
-    actions.extend(disks.iter().filter_map(|free| step(observed, free, None, plan)));
+    actions.extend(disks.iter().filter_map(|free| next_collection_step(observed, free, None, plan)));
 }
 
 /// Whether a disk has been free for longer than `limit`. If not, the plan requests a pass for the time when it will be.
-fn due(observed: &Observed<'_>, free: &Free<'_>, limit: Duration, plan: &mut Plan) -> bool {
-    let left = limit.checked_sub(elapsed(observed.now, free.since));
+fn has_been_free_for(
+    observed: &ObservedPool<'_>,
+    free: &FreeDisk<'_>,
+    limit: Duration,
+    plan: &mut Plan,
+) -> bool {
+    let left = limit.checked_sub(elapsed_time(observed.now, free.since));
     if let Some(left) = left {
-        plan.requeue_in(left.max(SHORTEST_LOOK));
+        plan.requeue_in(left.max(SHORTEST_REQUEUE));
     }
     left.is_none()
 }
 
 /// One step for one disk: a disk to delete is marked, and deleted after the grace period. A disk to keep loses its
 /// mark.
-fn step(
-    observed: &Observed<'_>,
-    free: &Free<'_>,
+fn next_collection_step(
+    observed: &ObservedPool<'_>,
+    free: &FreeDisk<'_>,
     end: Option<DiskDeleteReason>,
     plan: &mut Plan,
-) -> Option<Action> {
+) -> Option<PoolAction> {
     let disk = free.disk;
     let collecting = disk.annotations.collecting_since.map(|stored| valid_time(observed.now, disk, stored));
     let annotated = |collecting_since| {
-        Some(annotate(disk, DiskAnnotations { collecting_since, ..disk.annotations.clone() }))
+        Some(annotate_disk_action(disk, DiskAnnotations { collecting_since, ..disk.annotations.clone() }))
     };
     match (end, collecting) {
         (None, None) => None,
         (None, Some(_)) => annotated(None),
         (Some(reason), Some(Some(since))) => {
-            let left = observed.settings.collection_grace.saturating_sub(elapsed(observed.now, since));
+            let left = observed.settings.collection_grace.saturating_sub(elapsed_time(observed.now, since));
             if left.is_zero() {
-                return Some(Action::DeleteDisk { disk: disk.id.clone(), reason });
+                return Some(PoolAction::DeleteDisk { disk: disk.id.clone(), reason });
             }
             plan.requeue_in(left);
             None

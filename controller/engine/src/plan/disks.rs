@@ -5,16 +5,16 @@
 //! never created has no object. Users may have edited both ([`edited`]). A machine of another controller has no disk
 //! map before its first update. Its disks are recognized by their owners, labels and names, so that it is repaired
 //! while the rollout is paused, too.
-use super::action::Action;
+use super::action::PoolAction;
 use super::adoption;
 use super::allocation::FreeDisks;
 use super::blocker::Blocker;
-use super::disk_size::expansion;
-use super::observed::Observed;
+use super::disk_size::disk_expansion;
+use super::observed::ObservedPool;
 use super::result::{Plan, Repairs};
 use crate::failure::FailureReason;
 use crate::ids::ObjectId;
-use crate::model::{Disk, DiskDraft, DiskRef, DiskRestore, DiskTemplate, Lifetime, Machine, Owner};
+use crate::model::{Disk, DiskDraft, DiskRef, DiskRestore, Lifetime, Machine, Owner, PoolDiskTemplate};
 
 mod edited;
 mod failed;
@@ -23,29 +23,33 @@ mod restored;
 use std::sync::Arc;
 
 /// The result of checking the disks of all machines.
-pub(super) struct Found {
+pub(super) struct DiskCheckResult {
     /// Whether the plan contains all necessary repairs.
     pub(super) repairs: Repairs,
     /// Expansions of ephemeral disks.
-    pub(super) growth: Vec<Action>,
+    pub(super) growth: Vec<PoolAction>,
 }
 
 /// A device of a machine whose disk is not as it should be.
-struct Odd<'a> {
+struct DeviceToRepair<'a> {
     machine: &'a Machine,
     device: &'a DiskRef,
     /// Name of the disk template that it fills.
     name: &'a Arc<str>,
-    template: Option<&'a DiskTemplate>,
+    template: Option<&'a PoolDiskTemplate>,
     disk: Option<&'a Disk>,
 }
 
 /// Plans the repairs.
-pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, plan: &mut Plan) -> Found {
+pub(super) fn plan_disk_repairs(
+    observed: &ObservedPool<'_>,
+    free_disks: &mut FreeDisks<'_>,
+    plan: &mut Plan,
+) -> DiskCheckResult {
     let (mut growth, mut odd, mut strays) = (Vec::new(), Vec::new(), Vec::new());
     for machine in observed.pool_machines().filter(|machine| !machine.terminating) {
         let mapped = machine.disks.iter().filter_map(|device| Some((device, device.template.as_ref()?)));
-        let recognised = adoption::recognised(observed, machine);
+        let recognised = adoption::recognized_devices(observed, machine);
         let recognised: Vec<_> = recognised.map(|(device, template)| (device, &template.name)).collect();
         let is_known = |device: &DiskRef| recognised.iter().any(|(known, _)| known.disk == device.disk);
         let unknown = machine.disks.iter().filter(|device| device.template.is_none() && !is_known(device));
@@ -55,22 +59,24 @@ pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, plan
             let disk = observed.disks.get(&device.disk).map(|disk| &**disk);
             match (template, disk) {
                 (Some(template), Some(disk))
-                    if disk.is_of_machine(&machine.id) && !failed::strands(machine, disk) =>
+                    if disk.is_of_machine(&machine.id) && !failed::disk_prevents_start(machine, disk) =>
                 {
-                    growth.extend(expansion(template, disk));
+                    growth.extend(disk_expansion(template, disk));
                 }
-                _ => odd.push(Odd { machine, device, name, template, disk }),
+                _ => odd.push(DeviceToRepair { machine, device, name, template, disk }),
             }
         }
     }
-    odd.retain(|odd| !odd.disk.is_some_and(|disk| is_kept_well(observed, free_disks, odd.machine, disk)));
+    odd.retain(|odd| {
+        !odd.disk.is_some_and(|disk| is_usable_pool_disk(observed, free_disks, odd.machine, disk))
+    });
     // Sorted, so that the allocation of disks does not depend on the order of the input.
     odd.sort_unstable_by_key(|odd| (&odd.machine.id.name, odd.device.position));
     let mut repairs = Vec::new();
     let mut looks = Vec::new();
     let mut note = |free_disks: &mut FreeDisks<'_>,
                     machine: &Machine,
-                    repair: Option<Result<Action, Blocker>>| match repair {
+                    repair: Option<Result<PoolAction, Blocker>>| match repair {
         Some(Ok(action)) => {
             free_disks.mark_repaired(&machine.id.name);
             repairs.push(action);
@@ -85,18 +91,18 @@ pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, plan
     };
     let mut failures = Vec::new();
     for odd in odd {
-        if let Some(disk) = odd.disk.filter(|disk| failed::strands(odd.machine, disk)) {
+        if let Some(disk) = odd.disk.filter(|disk| failed::disk_prevents_start(odd.machine, disk)) {
             failures.extend(failed::failure_message(odd.machine, disk));
         }
         let repair = match (odd.template, odd.disk) {
             (Some(template), Some(disk)) if disk.is_of_machine(&odd.machine.id) => {
-                match failed::replaced(observed, odd.machine, (odd.device, template, disk)) {
-                    failed::Next::Now(action) => Some(Ok(action)),
-                    failed::Next::After(left) => {
+                match failed::plan_disk_replacement(observed, odd.machine, (odd.device, template, disk)) {
+                    failed::DiskReplacement::Now(action) => Some(Ok(action)),
+                    failed::DiskReplacement::After(left) => {
                         looks.push(left);
                         None
                     }
-                    failed::Next::Never => None,
+                    failed::DiskReplacement::Never => None,
                 }
             }
             (Some(_), None) if odd.machine.restoring => {
@@ -106,7 +112,7 @@ pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, plan
                 looks.push(left);
                 Some(Err(restored::await_disk(odd.machine, odd.device)))
             }
-            _ => repair(observed, free_disks, &odd),
+            _ => repair_template_device(observed, free_disks, &odd),
         };
         note(free_disks, odd.machine, repair);
     }
@@ -115,7 +121,7 @@ pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, plan
     for (machine, device) in strays {
         // One repair of a machine at a time, because a repair can change the positions of the other devices.
         if !free_disks.is_repaired(&machine.id.name) {
-            let repair = edited::device(observed, &machines, free_disks, (machine, device));
+            let repair = edited::repair_edited_device(observed, &machines, free_disks, (machine, device));
             note(free_disks, machine, repair);
         }
     }
@@ -123,63 +129,72 @@ pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, plan
         observed.pool_machines().filter(|machine| !(machine.terminating || machine.detached.is_empty()))
     {
         if !free_disks.is_repaired(&machine.id.name) {
-            let repair = edited::map(observed, free_disks, machine);
+            let repair = edited::correct_disk_map(observed, free_disks, machine);
             note(free_disks, machine, repair.map(Ok));
         }
     }
     for left in looks {
         plan.requeue_in(left);
     }
-    failures.extend(failed::replacing(observed, free_disks, &machines));
+    failures.extend(failed::replaced_disk_failures(observed, free_disks, &machines));
     if let Some(failure) = failures.into_iter().min() {
         plan.report_failure(FailureReason::DiskFailure, &failure);
     }
-    Found { repairs: plan.repair(observed, repairs), growth }
+    DiskCheckResult { repairs: plan.repair(observed, repairs), growth }
 }
 
 /// Whether a disk belongs to the pool, can be used, and stays with this machine.
-fn is_kept_well(observed: &Observed<'_>, free_disks: &FreeDisks<'_>, machine: &Machine, disk: &Disk) -> bool {
+fn is_usable_pool_disk(
+    observed: &ObservedPool<'_>,
+    free_disks: &FreeDisks<'_>,
+    machine: &Machine,
+    disk: &Disk,
+) -> bool {
     let ours = disk.belongs_to(&observed.pool.id);
     ours && disk.is_usable() && !free_disks.must_detach(&machine.id.name, &disk.id.name)
 }
 
-fn repair(
-    observed: &Observed<'_>,
+fn repair_template_device(
+    observed: &ObservedPool<'_>,
     free_disks: &mut FreeDisks<'_>,
-    odd: &Odd<'_>,
-) -> Option<Result<Action, Blocker>> {
-    let Odd { machine, device, name, template, disk } = *odd;
+    odd: &DeviceToRepair<'_>,
+) -> Option<Result<PoolAction, Blocker>> {
+    let DeviceToRepair { machine, device, name, template, disk } = *odd;
     match (template, disk) {
-        (Some(template), Some(disk)) => misplaced(observed, free_disks, machine, device, template, disk),
-        (Some(_), None) => Some(Ok(missing(free_disks, machine, device, name))),
+        (Some(template), Some(disk)) => {
+            repair_misplaced_disk(observed, free_disks, machine, device, template, disk)
+        }
+        (Some(_), None) => Some(Ok(create_missing_disk(free_disks, machine, device, name))),
         (None, Some(_)) => None,
-        (None, None) => orphaned(observed, machine, device, name),
+        (None, None) => report_orphaned_disk(observed, machine, device, name),
     }
 }
 
 /// Creates a disk that does not exist. If an existing disk is allocated to the machine, the machine gets that disk: it
 /// was created by a client that did not know of the allocation.
-fn missing(
+fn create_missing_disk(
     free_disks: &mut FreeDisks<'_>,
     machine: &Machine,
     device: &DiskRef,
     template: &Arc<str>,
-) -> Action {
+) -> PoolAction {
     let (machine, from) = (&machine.id, device.disk.clone());
     match free_disks.allocated_to(template, &machine.name) {
-        Some(to) => Action::Repoint { machine: machine.clone(), position: device.position, from, to },
-        None => Action::CreateDisk { machine: machine.clone(), disk: DiskDraft::new(from, template.clone()) },
+        Some(to) => PoolAction::Repoint { machine: machine.clone(), position: device.position, from, to },
+        None => {
+            PoolAction::CreateDisk { machine: machine.clone(), disk: DiskDraft::new(from, template.clone()) }
+        }
     }
 }
 
 /// A disk that does not exist and cannot be created, because its template was removed. The next update of the machine
 /// detaches it. If the machine is already updated, the plan reports it.
-fn orphaned(
-    observed: &Observed<'_>,
+fn report_orphaned_disk(
+    observed: &ObservedPool<'_>,
     machine: &Machine,
     device: &DiskRef,
     template: &str,
-) -> Option<Result<Action, Blocker>> {
+) -> Option<Result<PoolAction, Blocker>> {
     (machine.written.as_ref() == Some(&observed.pool.revision.id)).then(|| {
         Err(Blocker::UserAction(format!(
             "machine {} refers to disk {}, which does not exist, and the pool has no disk template {template} to \
@@ -190,17 +205,17 @@ fn orphaned(
 }
 
 /// The repair of a disk that exists and that the machine does not own.
-fn misplaced(
-    observed: &Observed<'_>,
+fn repair_misplaced_disk(
+    observed: &ObservedPool<'_>,
     free_disks: &mut FreeDisks<'_>,
     machine: &Machine,
     device: &DiskRef,
-    template: &DiskTemplate,
+    template: &PoolDiskTemplate,
     disk: &Disk,
-) -> Option<Result<Action, Blocker>> {
+) -> Option<Result<PoolAction, Blocker>> {
     let repoint = |to| {
         let from = device.disk.clone();
-        Some(Ok(Action::Repoint { machine: machine.id.clone(), position: device.position, from, to }))
+        Some(Ok(PoolAction::Repoint { machine: machine.id.clone(), position: device.position, from, to }))
     };
     let pool = &observed.pool.id;
     match &disk.owner {
@@ -255,7 +270,7 @@ fn misplaced(
 
 /// Whether the owner of a disk is an earlier machine of the same name or, for a retained disk, an earlier
 /// pool.
-fn is_predecessor(owner: &Owner, pool: &ObjectId, machine: &Machine, template: &DiskTemplate) -> bool {
+fn is_predecessor(owner: &Owner, pool: &ObjectId, machine: &Machine, template: &PoolDiskTemplate) -> bool {
     let of_machine = || owner.as_machine().is_some_and(|owner| owner.name == machine.id.name);
     let of_pool = || owner.as_pool().is_some_and(|owner| owner.name == pool.name);
     of_machine() || template.lifetime == Lifetime::Retained && of_pool()

@@ -1,16 +1,16 @@
 //! Disk expansion: disks that are smaller than their template requires.
 
-use super::action::{Action, Stage};
+use super::action::{ApplyStage, PoolAction};
 use super::allocation::FreeDisks;
-use super::disk_size::expansion;
-use super::observed::Observed;
+use super::disk_size::disk_expansion;
+use super::observed::ObservedPool;
 use super::result::Plan;
 
 /// Plans the expansion of ephemeral disks, which `of_machines` contains, and of all disks of the pool.
-pub(super) fn plan(
-    observed: &Observed<'_>,
+pub(super) fn plan_disk_expansions(
+    observed: &ObservedPool<'_>,
     free_disks: &FreeDisks<'_>,
-    of_machines: Vec<Action>,
+    of_machines: Vec<PoolAction>,
     plan: &mut Plan,
 ) {
     // A field that cannot be read may be a size.
@@ -21,14 +21,14 @@ pub(super) fn plan(
     for pool_disk in free_disks.all() {
         let template =
             observed.pool.disks.iter().find(|known| Some(&known.name) == pool_disk.disk.template.as_ref());
-        growth.extend(template.and_then(|template| expansion(template, pool_disk.disk)));
+        growth.extend(template.and_then(|template| disk_expansion(template, pool_disk.disk)));
     }
     if growth.is_empty() {
         return;
     }
     plan.wants.expand_disks = true;
     let pace = observed.memory.expanding_disks.batch_size(observed.uptime);
-    plan.extend_by(observed, Stage::ExpandDisks, pace, growth);
+    plan.extend_by(observed, ApplyStage::ExpandDisks, pace, growth);
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Finalizers of the controller: on the pool before its first machine, and on every machine until the controller has
 //! released it.
 
-use super::action::Action;
-use super::observed::Observed;
+use super::action::PoolAction;
+use super::observed::ObservedPool;
 use super::result::Plan;
 use super::revisions;
 use crate::ledger::REQUEST_TIMEOUT;
@@ -10,20 +10,22 @@ use crate::model::{Finalizer, Machine};
 
 /// Adds the finalizer to the pool, and releases the machines that are being deleted, independent of the number of machines
 /// and of a pause.
-pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
+pub(super) fn plan_finalizers(observed: &ObservedPool<'_>, plan: &mut Plan) {
     match observed.pool.finalizer {
         Finalizer::Unused => return,
-        Finalizer::Missing => plan.actions.push(Action::AddPoolFinalizer),
+        Finalizer::Missing => plan.actions.push(PoolAction::AddPoolFinalizer),
         Finalizer::Present => {}
     }
-    let terminating = holders(observed).filter(|machine| machine.terminating);
-    let releases = terminating.map(|machine| remove(machine, preserves_storage(observed, machine))).collect();
+    let terminating = machines_with_finalizer(observed).filter(|machine| machine.terminating);
+    let releases = terminating
+        .map(|machine| remove_finalizer_action(machine, preserves_storage(observed, machine)))
+        .collect();
     plan.repair(observed, releases);
 }
 
 /// The machines with the finalizer: those of the pool, and those that a user removed from it. The finalizer holds the
 /// deletion of both.
-fn holders<'a>(observed: &'a Observed<'_>) -> impl Iterator<Item = &'a Machine> {
+fn machines_with_finalizer<'a>(observed: &'a ObservedPool<'_>) -> impl Iterator<Item = &'a Machine> {
     let is_of_pool =
         |machine: &Machine| machine.owner.as_ref().is_none_or(|owner| owner.is_pool(&observed.pool.id));
     let machines = observed.machines.iter().map(AsRef::as_ref);
@@ -33,15 +35,16 @@ fn holders<'a>(observed: &'a Observed<'_>) -> impl Iterator<Item = &'a Machine> 
 /// Removes the finalizer from the machines of a deleted pool, and then from the pool. The garbage collector deletes the
 /// machines, or keeps them with `--cascade=orphan`. It would also keep all revisions, so those that no machine refers to
 /// are deleted.
-pub(super) fn plan_deletion(observed: &Observed<'_>, plan: &mut Plan) {
+pub(super) fn plan_pool_deletion(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let pool = observed.pool;
     if pool.finalizer == Finalizer::Unused {
         return;
     }
-    let releases: Vec<_> = holders(observed).map(|machine| remove(machine, false)).collect();
+    let releases: Vec<_> =
+        machines_with_finalizer(observed).map(|machine| remove_finalizer_action(machine, false)).collect();
     // Released machines without an owner are not observed any more, and may refer to revisions.
     if !releases.is_empty() || pool.published.summary.as_ref().is_none_or(|status| status.replicas == 0) {
-        revisions::plan_deletion(observed, plan);
+        revisions::plan_unneeded_revisions(observed, plan);
     }
     if releases.is_empty() {
         let settled = observed.unconfirmed_creates.is_empty();
@@ -52,7 +55,7 @@ pub(super) fn plan_deletion(observed: &Observed<'_>, plan: &mut Plan) {
         if pool.finalizer == Finalizer::Present && settled {
             plan.wants.clean_up = true;
             match observed.memory.cleaning_up.batch_size(observed.uptime) {
-                Ok(_) => plan.actions.push(Action::RemovePoolFinalizer),
+                Ok(_) => plan.actions.push(PoolAction::RemovePoolFinalizer),
                 Err(left) => plan.requeue_in(left),
             }
         }
@@ -61,15 +64,15 @@ pub(super) fn plan_deletion(observed: &Observed<'_>, plan: &mut Plan) {
     plan.repair(observed, releases);
 }
 
-fn remove(machine: &Machine, preserve_storage: bool) -> Action {
-    Action::RemoveFinalizer { machine: machine.id.clone(), preserve_storage }
+fn remove_finalizer_action(machine: &Machine, preserve_storage: bool) -> PoolAction {
+    PoolAction::RemoveFinalizer { machine: machine.id.clone(), preserve_storage }
 }
 
 /// Whether the storage of a machine that leaves is preserved. The exceptions are machines that the controller deleted
 /// because the next machine with the name needs new storage. Their objects record that, so a new leader and a late watch
 /// change nothing. The current template does not count: it may have changed after the deletion. Machines that a user
 /// removed from the pool while they were being deleted are included: the pool had promised to preserve their storage.
-fn preserves_storage(observed: &Observed<'_>, machine: &Machine) -> bool {
+fn preserves_storage(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
     observed.pool.preserves_storage_of(machine) && !observed.memory.is_healed(&machine.id.uid)
 }
 

@@ -10,18 +10,18 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::action::{Action, DeleteReason, Stage};
+use super::action::{ApplyStage, DeleteReason, PoolAction};
 use super::blocker::ProtectedStep;
-use super::observed::Observed;
+use super::observed::ObservedPool;
 use super::protected;
 use super::result::Plan;
 use crate::ids::Uid;
-use crate::model::{Activity, Autohealing, Machine};
+use crate::model::{AutohealingPolicy, Machine, MachineActivity};
 
 /// How long a replacement that neither runs nor fails uses budget, at least. An image can take long to import.
 const LONGEST_START: Duration = Duration::from_mins(10);
 
-pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
+pub(super) fn plan_autohealing(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let (pool, failures) = (observed.pool, &observed.memory.start_failures);
     let Some(healing) = pool.autohealing else { return };
     // The controller could create no machine in the place of a deleted one.
@@ -41,7 +41,7 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
             continue;
         }
         staying += 1;
-        let Some(left) = remaining(observed, healing, machine, failed_for) else { continue };
+        let Some(left) = time_until_replacement(observed, healing, machine, failed_for) else { continue };
         if left.is_zero() {
             due.push(machine);
         } else {
@@ -57,14 +57,14 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     replacing += failures.replaced_count().saturating_sub(replaced).min(missing);
     let (protected, mut due): (Vec<_>, Vec<_>) =
         due.into_iter().partition(|machine| machine.is_protected(observed.now));
-    protected::block(observed, plan, ProtectedStep::Replacement, &protected);
+    protected::block_protected_step(observed, plan, ProtectedStep::Replacement, &protected);
     if due.is_empty() {
         return;
     }
     plan.wants.remove = true;
     let width = match observed.memory.removing.batch_size(observed.uptime) {
         Ok(width) => width,
-        Err(left) => return plan.back_off(Stage::Remove, left),
+        Err(left) => return plan.back_off(ApplyStage::Remove, left),
     };
     due.sort_unstable_by(|a, b| {
         let times = |machine: &Machine| failures.replacements(&machine.id.name);
@@ -72,29 +72,29 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     });
     let budget = pool.rollout.budget.of(pool.desired).saturating_sub(replacing);
     plan.actions.extend(
-        due.into_iter()
-            .take(budget)
-            .take(width)
-            .map(|machine| Action::Delete { machine: machine.id.clone(), reason: DeleteReason::Unhealthy }),
+        due.into_iter().take(budget).take(width).map(|machine| PoolAction::Delete {
+            machine: machine.id.clone(),
+            reason: DeleteReason::Unhealthy,
+        }),
     );
 }
 
 /// Whether the replacement of a machine is not complete. After a change of leaders, only the deletion shows that the
 /// controller replaces a machine.
 fn is_being_replaced(
-    observed: &Observed<'_>,
-    healing: Autohealing,
+    observed: &ObservedPool<'_>,
+    healing: AutohealingPolicy,
     machine: &Machine,
     failed_for: Option<Duration>,
 ) -> bool {
     let failures = &observed.memory.start_failures;
     let is_replacement = failures.is_replacement(&machine.id.name);
     if machine.terminating {
-        return machine.discards_storage || is_replacement && machine.activity != Activity::Running;
+        return machine.discards_storage || is_replacement && machine.activity != MachineActivity::Running;
     }
     // A user may stop it for ever, and a machine that failed again waits for its backoff.
     if !is_replacement
-        || matches!(machine.activity, Activity::Running | Activity::Stopped)
+        || matches!(machine.activity, MachineActivity::Running | MachineActivity::Stopped)
         || failed_for.is_some_and(|failed| failed >= healing.after)
     {
         return false;
@@ -104,7 +104,11 @@ fn is_being_replaced(
 }
 
 /// How long the machine has failed; `None` if it does not fail. A machine with too many failed starts has failed for ever.
-fn failed_for(observed: &Observed<'_>, healing: Autohealing, machine: &Machine) -> Option<Duration> {
+fn failed_for(
+    observed: &ObservedPool<'_>,
+    healing: AutohealingPolicy,
+    machine: &Machine,
+) -> Option<Duration> {
     let (health, failures) = (&machine.start_health, &observed.memory.start_failures);
     if health.failed_starts >= healing.failed_starts {
         return Some(Duration::MAX);
@@ -119,9 +123,9 @@ fn failed_for(observed: &Observed<'_>, healing: Autohealing, machine: &Machine) 
 }
 
 /// The time until the machine is replaced; `None` if it does not fail.
-fn remaining(
-    observed: &Observed<'_>,
-    healing: Autohealing,
+fn time_until_replacement(
+    observed: &ObservedPool<'_>,
+    healing: AutohealingPolicy,
     machine: &Machine,
     failed_for: Option<Duration>,
 ) -> Option<Duration> {

@@ -1,8 +1,8 @@
 //! The limits of creation while other clients take away what the pool creates.
 
-use super::action::Action;
+use super::action::PoolAction;
 use super::blocker::Blocker;
-use super::observed::Observed;
+use super::observed::ObservedPool;
 use super::result::Plan;
 use crate::failure::FailureReason;
 use crate::losses::{Allowance, Losses, Rehearsal};
@@ -10,10 +10,10 @@ use crate::model::DiskSource;
 
 /// How many machines may be created, and whether their creates are rehearsed; `None` if the pool is stopped, which the plan
 /// then reports.
-pub(super) fn limit_machines(observed: &Observed<'_>, plan: &mut Plan) -> Option<(usize, Rehearsal)> {
+pub(super) fn limit_machines(observed: &ObservedPool<'_>, plan: &mut Plan) -> Option<(usize, Rehearsal)> {
     let losses = &observed.memory.machine_losses;
     let limit = observed.pool.machine_loss_limit();
-    match report(observed, losses, limit, FailureReason::MachineLost, plan) {
+    match report_allowance(observed, losses, limit, FailureReason::MachineLost, plan) {
         Allowance::Unlimited => Some((usize::MAX, Rehearsal::None)),
         Allowance::Trial(rehearsal) => Some((1, rehearsal)),
         Allowance::Stopped(_) => None,
@@ -21,10 +21,10 @@ pub(super) fn limit_machines(observed: &Observed<'_>, plan: &mut Plan) -> Option
 }
 
 /// Removes the writes that create disks, as far as the losses of disks require it.
-pub(super) fn limit_disks(observed: &Observed<'_>, plan: &mut Plan) {
-    let creates_disks = |action: &Action| match action {
-        Action::CreateDisk { .. } => true,
-        Action::Create { draft } => draft.disks.iter().any(|disk| disk.source == DiskSource::New),
+pub(super) fn limit_disks(observed: &ObservedPool<'_>, plan: &mut Plan) {
+    let creates_disks = |action: &PoolAction| match action {
+        PoolAction::CreateDisk { .. } => true,
+        PoolAction::Create { draft } => draft.disks.iter().any(|disk| disk.source == DiskSource::New),
         _ => false,
     };
     if !plan.actions.iter().any(creates_disks) {
@@ -32,7 +32,7 @@ pub(super) fn limit_disks(observed: &Observed<'_>, plan: &mut Plan) {
     }
     let limit = observed.pool.disk_loss_limit();
     let losses = &observed.memory.disk_losses;
-    let mut allowed = match report(observed, losses, limit, FailureReason::DiskLost, plan) {
+    let mut allowed = match report_allowance(observed, losses, limit, FailureReason::DiskLost, plan) {
         Allowance::Unlimited => return,
         Allowance::Trial(_) => 1,
         Allowance::Stopped(_) => 0,
@@ -45,15 +45,15 @@ pub(super) fn limit_disks(observed: &Observed<'_>, plan: &mut Plan) {
 }
 
 /// Removes the deletions of machines that would be created again, while no machine is created.
-pub(super) fn keep_irreplaceable(observed: &Observed<'_>, plan: &mut Plan) {
+pub(super) fn keep_irreplaceable(observed: &ObservedPool<'_>, plan: &mut Plan) {
     if observed.memory.machine_losses.is_stopped(observed.pool.machine_loss_limit()) {
         plan.actions.retain(|action| !action.is_recreation());
     }
 }
 
 /// What these losses allow. While they stop the pool, the plan says why.
-fn report(
-    observed: &Observed<'_>,
+fn report_allowance(
+    observed: &ObservedPool<'_>,
     losses: &Losses,
     limit: usize,
     reason: FailureReason,

@@ -2,48 +2,51 @@
 
 use std::sync::Arc;
 
-use super::action::{Action, Stage};
+use super::action::{ApplyStage, PoolAction};
 use super::adoption;
-use super::observed::Observed;
+use super::observed::ObservedPool;
 use super::result::Plan;
 use crate::model::{Finalizer, Machine, Membership, Naming, Pool};
 use crate::names::Namer;
 
-pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
+pub(super) fn plan_membership(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let namer = Namer::new(&observed.pool.id.name, &observed.pool.id.uid);
-    let repairs: Vec<Action> = observed
+    let repairs: Vec<PoolAction> = observed
         .machines
         .iter()
         .filter(|machine| !machine.terminating)
-        .filter_map(|machine| repair(observed, &namer, machine))
+        .filter_map(|machine| repair_membership(observed, &namer, machine))
         .collect();
     // A failure here does not block creates.
     plan.wants.relabel = !repairs.is_empty();
     if plan.wants.relabel {
         plan.extend_by(
             observed,
-            Stage::Relabel,
+            ApplyStage::Relabel,
             observed.memory.relabeling.batch_size(observed.uptime),
             repairs,
         );
     }
 }
 
-fn repair(observed: &Observed<'_>, namer: &Namer, machine: &Machine) -> Option<Action> {
+fn repair_membership(observed: &ObservedPool<'_>, namer: &Namer, machine: &Machine) -> Option<PoolAction> {
     let pool = observed.pool;
     let labelled = machine.pool_uid_label.as_ref() == Some(&pool.id.uid);
     if let Membership::Selector(_) = &pool.membership {
-        return selected(pool, machine);
+        return repair_selector_membership(pool, machine);
     }
     if machine.belongs_to(&pool.id) {
         let complete = labelled && machine.pool_label.as_ref() == Some(&pool.id.name);
-        return (!complete).then(|| Action::Relabel { machine: machine.id.clone() });
+        return (!complete).then(|| PoolAction::Relabel { machine: machine.id.clone() });
     }
     // A machine without a controller owner that has the pool's label was released, or a user copied the label to it.
     (machine.owner.is_none()
         && labelled
         && (has_issued_name(pool, namer, machine) || has_disk_of_pool(observed, machine)))
-    .then(|| Action::Release { machine: machine.id.clone(), shared: shared(observed, machine) })
+    .then(|| PoolAction::Release {
+        machine: machine.id.clone(),
+        shared: disks_shared_with_pool(observed, machine),
+    })
 }
 
 /// Whether this pool has issued the name of the machine. A foreign machine has no such name.
@@ -55,7 +58,7 @@ fn has_issued_name(pool: &Pool, namer: &Namer, machine: &Machine) -> bool {
 /// Whether the machine has an ephemeral disk of this pool, or has a revision of this pool and mounts a retained disk.
 /// Another controller chose the name of a migrated machine, so only its disks show that it was in the pool. The disks of
 /// a machine that a user copied belong to the original.
-fn has_disk_of_pool(observed: &Observed<'_>, machine: &Machine) -> bool {
+fn has_disk_of_pool(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
     let pool = &observed.pool.id;
     machine.held_disks().filter_map(|disk| observed.disks.get(disk)).any(|disk| {
         let is_ephemeral = disk.is_of_machine(&machine.id) && disk.pool_uid_label.as_ref() == Some(&pool.uid);
@@ -66,13 +69,13 @@ fn has_disk_of_pool(observed: &Observed<'_>, machine: &Machine) -> bool {
 
 /// What a machine of a pool with a selector needs: its release if the labels do not match, or the finalizer. A machine
 /// without a controller owner that still has the finalizer was released by a user.
-fn selected(pool: &Pool, machine: &Machine) -> Option<Action> {
-    let release = || Some(Action::Release { machine: machine.id.clone(), shared: Vec::new() });
+fn repair_selector_membership(pool: &Pool, machine: &Machine) -> Option<PoolAction> {
+    let release = || Some(PoolAction::Release { machine: machine.id.clone(), shared: Vec::new() });
     match &machine.owner {
         Some(owner) if !owner.is_pool(&pool.id) => None,
         Some(_) if !pool.includes(machine) => release(),
         Some(_) if pool.finalizer != Finalizer::Unused && !machine.has_finalizer => {
-            Some(Action::AddFinalizer { machine: machine.id.clone() })
+            Some(PoolAction::AddFinalizer { machine: machine.id.clone() })
         }
         None if machine.has_finalizer => release(),
         Some(_) | None => None,
@@ -81,7 +84,7 @@ fn selected(pool: &Pool, machine: &Machine) -> Option<Action> {
 
 /// The disks of a released machine that a machine of the pool refers to as well, except those that the released machine
 /// mounts. A mounted disk goes with the released machine, and the other machine gets another disk.
-fn shared(observed: &Observed<'_>, machine: &Machine) -> Vec<Arc<str>> {
+fn disks_shared_with_pool(observed: &ObservedPool<'_>, machine: &Machine) -> Vec<Arc<str>> {
     let mounts = |disk: &Arc<str>| {
         let known = observed.disks.get(disk);
         known.is_some_and(|known| known.mounted_by.as_ref() == Some(&machine.id.name))

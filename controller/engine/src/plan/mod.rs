@@ -36,13 +36,13 @@ mod rollout;
 pub(crate) mod start_failures;
 mod stored_time;
 
-pub use action::{Action, DeleteReason, DiskDeleteReason, Disruption, Stage, Wants};
+pub use action::{ApplyStage, DeleteReason, DiskDeleteReason, Disruption, PoolAction, WantedWrites};
 pub use attempts::{EVALUATION_AGE, RolloutAttempts, UpdateOutcome};
 pub use blocker::{Blocker, ProtectedStep};
 pub use observed::{
-    COLLECTION_GRACE, NamesInUse, Observed, START_TIMEOUT, Settings, Snapshot, mark_superseded,
+    COLLECTION_GRACE, NamesInUse, ObservedPool, PlanSettings, PoolSnapshot, START_TIMEOUT, mark_superseded,
 };
-pub use overridden::{OverriddenFields, Paths};
+pub use overridden::{FieldPaths, OverriddenFields};
 pub use requested_restarts::RequestedRestarts;
 pub use result::Plan;
 pub use start_failures::StartFailures;
@@ -50,37 +50,38 @@ pub use start_failures::StartFailures;
 /// Decides what to write. If the pool has converged, the plan is empty.
 ///
 /// Cost: linear in the number of machines and disks.
-pub fn plan(observed: &Observed<'_>) -> Plan {
+pub fn plan_pass(observed: &ObservedPool<'_>) -> Plan {
     let mut plan = Plan::default();
     // The garbage collector deletes the machines of a deleted pool. With `--cascade=orphan` they stay unchanged.
     if observed.pool.deleting {
-        finalizers::plan_deletion(observed, &mut plan);
+        finalizers::plan_pool_deletion(observed, &mut plan);
         return plan;
     }
-    membership::plan(observed, &mut plan);
-    finalizers::plan(observed, &mut plan);
+    membership::plan_membership(observed, &mut plan);
+    finalizers::plan_finalizers(observed, &mut plan);
     if observed.pool.paused {
         // A marked machine cannot be claimed, and no machine is restarted.
         restart::end_restarts(observed, &mut plan);
-        revisions::plan_at_rest(observed, &mut plan);
-        record::plan(observed, &mut plan);
+        revisions::plan_inactive_revisions(observed, &mut plan);
+        record::plan_removal_record(observed, &mut plan);
         return plan;
     }
-    protection::plan(observed, &mut plan);
+    protection::plan_protection(observed, &mut plan);
     // All planners share one `FreeDisks`, so that no disk is allocated twice.
     let mut free_disks = allocation::FreeDisks::new(observed);
-    let disks::Found { repairs, growth } = disks::plan(observed, &mut free_disks, &mut plan);
-    remove::plan(observed, &mut plan);
-    heal::plan(observed, &mut plan);
-    create::plan(observed, &mut free_disks, repairs, &mut plan);
-    rollout::plan(observed, &mut free_disks, &mut plan);
-    restart::plan(observed, &mut plan);
+    let disks::DiskCheckResult { repairs, growth } =
+        disks::plan_disk_repairs(observed, &mut free_disks, &mut plan);
+    remove::plan_removals(observed, &mut plan);
+    heal::plan_autohealing(observed, &mut plan);
+    create::plan_creates(observed, &mut free_disks, repairs, &mut plan);
+    rollout::plan_rollout(observed, &mut free_disks, &mut plan);
+    restart::plan_restarts(observed, &mut plan);
     loss_limits::keep_irreplaceable(observed, &mut plan);
     loss_limits::limit_disks(observed, &mut plan);
-    disk_collection::plan(observed, &free_disks, &mut plan);
-    expand::plan(observed, &free_disks, growth, &mut plan);
-    revisions::plan(observed, &mut plan);
-    record::plan(observed, &mut plan);
+    disk_collection::plan_disk_collection(observed, &free_disks, &mut plan);
+    expand::plan_disk_expansions(observed, &free_disks, growth, &mut plan);
+    revisions::plan_revisions(observed, &mut plan);
+    record::plan_removal_record(observed, &mut plan);
     // The status then reports the problem.
     if let Some(left) = observed.memory.next_problem(observed.uptime) {
         plan.requeue_in(left);

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use crate::ids::{ObjectId, Uid};
 use crate::ledger::UnconfirmedCreate;
-use crate::memory::Memory;
+use crate::memory::PassMemory;
 use crate::model::{Disk, DiskState, Machine, Pool};
 use crate::removal::RESERVATION_AGE;
 use crate::revision::RevisionId;
@@ -26,12 +26,12 @@ pub trait NamesInUse {
 /// How long a machine may take from its creation until it is ready for the first time.
 pub const START_TIMEOUT: Duration = Duration::from_mins(30);
 
-/// The usual [`Settings::collection_grace`].
+/// The usual [`PlanSettings::collection_grace`].
 pub const COLLECTION_GRACE: Duration = Duration::from_secs(30);
 
 /// The time and the objects that a pass reads once. The ledger is already overlaid on the cache.
 #[derive(Clone, Debug)]
-pub struct Snapshot {
+pub struct PoolSnapshot {
     /// When it was taken. The engine has no other clock.
     pub now: Timestamp,
     /// The same time on the monotonic clock.
@@ -43,7 +43,7 @@ pub struct Snapshot {
     pub disks: HashMap<Arc<str>, Arc<Disk>>,
     /// The disks that the pool owns or that have its UID as a label. Disks that a machine owns may be omitted.
     pub pool_disks: Vec<Arc<Disk>>,
-    /// Other users of [`Snapshot::pool_disks`], by disk: machines that do not belong to the pool, and attachments that
+    /// Other users of [`PoolSnapshot::pool_disks`], by disk: machines that do not belong to the pool, and attachments that
     /// users created.
     #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
     pub other_users: HashMap<Arc<str>, Vec<Arc<str>>>,
@@ -60,7 +60,7 @@ pub fn mark_superseded(pool: &Pool, disk: &mut Arc<Disk>) {
     }
 }
 
-impl Snapshot {
+impl PoolSnapshot {
     /// Marks the disks that wait for a source which their disk template in `pool` no longer names.
     pub fn mark_superseded_disks(&mut self, pool: &Pool) {
         for disk in self.disks.values_mut().chain(&mut self.pool_disks) {
@@ -82,59 +82,59 @@ impl Snapshot {
 
 /// The settings of the controller that plans depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct PlanSettings {
     /// Time between the mark and the deletion of a disk. In this time, a use that has just begun becomes visible.
     pub collection_grace: Duration,
     /// Age at which the controller drops a reservation that is not accepted.
     pub reservation_timeout: Duration,
 }
 
-impl Default for Settings {
+impl Default for PlanSettings {
     fn default() -> Self {
         Self { collection_grace: COLLECTION_GRACE, reservation_timeout: RESERVATION_AGE }
     }
 }
 
 /// All inputs of a plan.
-pub struct Observed<'a> {
-    /// [`Snapshot::now`].
+pub struct ObservedPool<'a> {
+    /// [`PoolSnapshot::now`].
     pub now: Timestamp,
-    /// [`Snapshot::uptime`].
+    /// [`PoolSnapshot::uptime`].
     pub uptime: Duration,
     /// The pool.
     pub pool: &'a Pool,
-    /// [`Snapshot::machines`].
+    /// [`PoolSnapshot::machines`].
     pub machines: &'a [Arc<Machine>],
-    /// [`Snapshot::disks`].
+    /// [`PoolSnapshot::disks`].
     #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
     pub disks: &'a HashMap<Arc<str>, Arc<Disk>>,
-    /// [`Snapshot::pool_disks`].
+    /// [`PoolSnapshot::pool_disks`].
     pub pool_disks: &'a [Arc<Disk>],
-    /// [`Snapshot::other_users`].
+    /// [`PoolSnapshot::other_users`].
     #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
     pub other_users: &'a HashMap<Arc<str>, Vec<Arc<str>>>,
-    /// [`Snapshot::replaced_disks`].
+    /// [`PoolSnapshot::replaced_disks`].
     pub replaced_disks: &'a BTreeMap<Arc<str>, Duration>,
-    /// [`Snapshot::unconfirmed_creates`].
+    /// [`PoolSnapshot::unconfirmed_creates`].
     pub unconfirmed_creates: &'a [UnconfirmedCreate],
     /// The revisions that are stored, oldest first.
     pub stored: &'a [RevisionId],
     /// The settings.
-    pub settings: Settings,
+    pub settings: PlanSettings,
     /// The memory of the pool.
-    pub memory: &'a Memory,
+    pub memory: &'a PassMemory,
     /// Names in use.
     pub names_in_use: &'a dyn NamesInUse,
 }
 
-impl<'a> Observed<'a> {
+impl<'a> ObservedPool<'a> {
     /// The inputs with this snapshot.
     pub fn new(
-        snapshot: &'a Snapshot,
+        snapshot: &'a PoolSnapshot,
         pool: &'a Pool,
         stored: &'a [RevisionId],
-        settings: Settings,
-        memory: &'a Memory,
+        settings: PlanSettings,
+        memory: &'a PassMemory,
         names_in_use: &'a dyn NamesInUse,
     ) -> Self {
         Self {

@@ -8,17 +8,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::condition::{Condition, TEMPLATE_OVERRIDDEN};
+use crate::condition::{StatusCondition, TEMPLATE_OVERRIDDEN};
 use crate::ids::Uid;
 use crate::model::{Machine, Pool};
 
 /// The paths of fields, in the spelling of admission messages.
-pub type Paths = Arc<[Arc<str>]>;
+pub type FieldPaths = Arc<[Arc<str>]>;
 
 /// The machines in which fields of the current template are not in effect.
 #[derive(Clone, Debug, Default)]
 pub struct OverriddenFields {
-    machines: BTreeMap<Uid, Paths>,
+    machines: BTreeMap<Uid, FieldPaths>,
     /// What the former leader published for this generation, and the machines of that time. `None` after they are gone.
     published: Option<(String, BTreeSet<Uid>)>,
     /// The generation that [`OverriddenFields::published`] belongs to.
@@ -28,7 +28,7 @@ pub struct OverriddenFields {
 impl OverriddenFields {
     /// Records the fields of a machine whose values in the response differ from those that were sent. None means that the
     /// template is in effect.
-    pub fn record(&mut self, machine: &Uid, fields: Paths) {
+    pub fn record(&mut self, machine: &Uid, fields: FieldPaths) {
         if fields.is_empty() {
             self.machines.remove(machine);
         } else {
@@ -48,7 +48,7 @@ impl OverriddenFields {
 
     /// Takes over what the former leader published.
     pub(crate) fn restore(&mut self, pool: &Pool) {
-        let is_it = |condition: &&Condition| {
+        let is_it = |condition: &&StatusCondition| {
             condition.kind == TEMPLATE_OVERRIDDEN
                 && condition.status == "True"
                 && condition.observed_generation.is_none_or(|known| known == pool.generation)

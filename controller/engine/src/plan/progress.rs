@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::observed::Observed;
-use crate::model::{Activity, DiskRef, Machine, Pool, Restarts, Transition};
+use super::observed::ObservedPool;
+use crate::model::{DiskRef, InstanceTransition, Machine, MachineActivity, Pool, Restarts};
 use crate::revision::RevisionId;
 
 /// The rollout state of a live machine.
@@ -29,18 +29,18 @@ impl RolloutState {
             return Self::Outdated;
         };
         if pool.rollout.restarts != Restarts::ByPlatform {
-            return match transition(pool, machine, written) {
-                Transition::None => Self::Current,
-                Transition::Record => Self::Unrecorded,
-                Transition::LiveUpdate
-                | Transition::Restart
-                | Transition::Recreation
-                | Transition::Unknown => Self::InProgress,
+            return match required_transition(pool, machine, written) {
+                InstanceTransition::None => Self::Current,
+                InstanceTransition::Record => Self::Unrecorded,
+                InstanceTransition::LiveUpdate
+                | InstanceTransition::Restart
+                | InstanceTransition::Recreation
+                | InstanceTransition::Unknown => Self::InProgress,
             };
         }
-        let mut leftovers = leftovers(pool, machine).peekable();
+        let mut leftovers = leftover_devices(pool, machine).peekable();
         if leftovers.peek().is_some() {
-            let kept = leftovers.all(|device| keeps(machine, device));
+            let kept = leftovers.all(|device| keeps_leftover_device(machine, device));
             return match (kept, in_effect(machine)) {
                 (false, _) => Self::Outdated,
                 (true, true) => Self::Stranded,
@@ -51,9 +51,9 @@ impl RolloutState {
         match (says_so, in_effect(machine)) {
             (true, true) => Self::Current,
             // The platform restarts it to apply the revision, and it still runs with the earlier one.
-            (false, true) if machine.activity == Activity::Stopping => Self::InProgress,
+            (false, true) if machine.activity == MachineActivity::Stopping => Self::InProgress,
             // A machine that does not run yet and was created from this revision has never had another one.
-            (true, false) if machine.activity != Activity::Running && !machine.restart_pending => {
+            (true, false) if machine.activity != MachineActivity::Running && !machine.restart_pending => {
                 Self::Current
             }
             (false, true) => Self::Unrecorded,
@@ -64,20 +64,24 @@ impl RolloutState {
 
 /// What it takes to bring a machine and its instance to revision `written`. A machine without an instance starts with it, but
 /// with the storage that it has.
-pub(crate) fn transition(pool: &Pool, machine: &Machine, written: &RevisionId) -> Transition {
+pub(crate) fn required_transition(
+    pool: &Pool,
+    machine: &Machine,
+    written: &RevisionId,
+) -> InstanceTransition {
     let has_its_storage = has_storage_of(pool, machine, written);
     if has_its_storage == Some(false) && !machine.is_off() {
-        return Transition::Recreation;
+        return InstanceTransition::Recreation;
     }
-    let Some(instance) = &machine.instance else { return Transition::None };
+    let Some(instance) = &machine.instance else { return InstanceTransition::None };
     match pool.transition(instance.revision.as_ref(), written) {
         // The instance was started after an update that a later one took back.
-        Transition::Recreation if has_its_storage == Some(true) => Transition::Restart,
+        InstanceTransition::Recreation if has_its_storage == Some(true) => InstanceTransition::Restart,
         // The platform does not apply it, or reports that it cannot.
-        Transition::LiveUpdate if !pool.rollout.live_updates || machine.restart_pending => {
-            Transition::Restart
+        InstanceTransition::LiveUpdate if !pool.rollout.live_updates || machine.restart_pending => {
+            InstanceTransition::Restart
         }
-        Transition::LiveUpdate => {
+        InstanceTransition::LiveUpdate => {
             let live = |id: &RevisionId| pool.revision.template_parts.get(id).map(|parts| &parts.live);
             // Parts that the change leaves as they were may have other values, because users can hot-plug, too.
             let started = instance.revision.as_ref().and_then(live);
@@ -85,7 +89,7 @@ pub(crate) fn transition(pool: &Pool, machine: &Machine, written: &RevisionId) -
                 let (added, removed) = (wanted.without(started), started.without(wanted));
                 instance.live.include(&added) && instance.live.exclude(&removed)
             });
-            if is_applied { Transition::Record } else { Transition::LiveUpdate }
+            if is_applied { InstanceTransition::Record } else { InstanceTransition::LiveUpdate }
         }
         other => other,
     }
@@ -111,10 +115,13 @@ fn in_effect(machine: &Machine) -> bool {
 }
 
 /// The devices of a machine for disk templates that the revision does not have.
-pub(super) fn leftovers<'a>(pool: &'a Pool, machine: &'a Machine) -> impl Iterator<Item = &'a DiskRef> {
+pub(super) fn leftover_devices<'a>(
+    pool: &'a Pool,
+    machine: &'a Machine,
+) -> impl Iterator<Item = &'a DiskRef> {
     let used = |index: usize, name: &Arc<str>| {
         // Usually the devices are in the order of the templates.
-        let is = |template: &crate::model::DiskTemplate| template.used && template.name == *name;
+        let is = |template: &crate::model::PoolDiskTemplate| template.used && template.name == *name;
         pool.disks.get(index).is_some_and(is) || pool.disks.iter().any(is)
     };
     machine.disks.iter().enumerate().filter_map(move |(index, device)| {
@@ -125,17 +132,19 @@ pub(super) fn leftovers<'a>(pool: &'a Pool, machine: &'a Machine) -> impl Iterat
 
 /// Whether a machine keeps this device although its template was removed. The disk that a machine booted from stays
 /// attached until the machine is stopped.
-pub(super) fn keeps(machine: &Machine, device: &DiskRef) -> bool {
-    machine.activity != Activity::Stopped && machine.boot_disk.as_ref() == Some(&device.disk)
+pub(super) fn keeps_leftover_device(machine: &Machine, device: &DiskRef) -> bool {
+    machine.activity != MachineActivity::Stopped && machine.boot_disk.as_ref() == Some(&device.disk)
 }
 
 /// Whether an existing machine is unavailable, as far as the disruption budget goes. A stopped one is not: a user stopped
 /// it on purpose.
 pub(super) fn is_unavailable(machine: &Machine) -> bool {
     match machine.activity {
-        Activity::Stopped => false,
-        Activity::Stopping | Activity::NotRunning => true,
-        Activity::Running => !machine.evaluated || (machine.restart_pending && machine.restarts_itself),
+        MachineActivity::Stopped => false,
+        MachineActivity::Stopping | MachineActivity::NotRunning => true,
+        MachineActivity::Running => {
+            !machine.evaluated || (machine.restart_pending && machine.restarts_itself)
+        }
     }
 }
 
@@ -144,7 +153,7 @@ pub(super) fn is_unavailable(machine: &Machine) -> bool {
 /// instances are not equally fresh.
 fn lacks_an_instance(pool: &Pool, machine: &Machine) -> bool {
     pool.rollout.restarts != Restarts::ByPlatform
-        && machine.activity != Activity::Stopped
+        && machine.activity != MachineActivity::Stopped
         && machine.instance.as_ref().is_none_or(|instance| instance.terminating || !instance.ready)
 }
 
@@ -169,7 +178,7 @@ impl RolloutProgress {
     ///
     /// If the controller restarts the machines, surplus machines add no budget: the pool may keep them for ever, and
     /// `maxUnavailable` limits the machines that are unavailable at the same time.
-    pub(crate) fn of(observed: &Observed<'_>) -> Self {
+    pub(crate) fn of(observed: &ObservedPool<'_>) -> Self {
         let (pool, attempts) = (observed.pool, &observed.memory.rollout_attempts);
         let mut progress = Self {
             budget: pool.rollout.budget.of(pool.desired),
@@ -181,7 +190,7 @@ impl RolloutProgress {
         for machine in observed.pool_machines().filter(|machine| !machine.terminating) {
             existing += 1;
             available_or_stopped += usize::from(!progress.uses_budget(observed, machine));
-            let runs = machine.activity == Activity::Running;
+            let runs = machine.activity == MachineActivity::Running;
             progress.outdated +=
                 usize::from(runs && RolloutState::of(pool, machine) == RolloutState::Outdated);
             progress.refusing += usize::from(attempts.refuses(&machine.id.uid, &pool.revision.id));
@@ -196,7 +205,7 @@ impl RolloutProgress {
 
     /// Whether the machine uses disruption budget, so that updating it uses no more.
     #[expect(clippy::unused_self, reason = "the count and the question must not drift apart")]
-    pub(super) fn uses_budget(&self, observed: &Observed<'_>, machine: &Machine) -> bool {
+    pub(super) fn uses_budget(&self, observed: &ObservedPool<'_>, machine: &Machine) -> bool {
         is_unavailable(machine)
             || lacks_an_instance(observed.pool, machine)
             || machine.instance.as_ref().is_some_and(|instance| {

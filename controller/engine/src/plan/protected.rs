@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::blocker::{Blocker, ProtectedStep};
-use super::observed::Observed;
+use super::observed::ObservedPool;
 use super::result::Plan;
 use crate::model::Machine;
-use crate::protection::{CLOCK_SKEW, after};
+use crate::protection::{CLOCK_SKEW, time_after};
 
 /// Records that `step` waits for the protection of these machines to end, and plans again when the first one ends.
-pub(super) fn block(
-    observed: &Observed<'_>,
+pub(super) fn block_protected_step(
+    observed: &ObservedPool<'_>,
     plan: &mut Plan,
     step: ProtectedStep,
     machines: &[&Arc<Machine>],
@@ -20,7 +20,7 @@ pub(super) fn block(
         let until = machine.protection.as_ref().and_then(|protection| protection.end());
         plan.blockers.push(Blocker::Protection { machine: machine.id.name.clone(), step, until });
         if let Some(until) = until {
-            let left = after(until, CLOCK_SKEW).duration_since(observed.now);
+            let left = time_after(until, CLOCK_SKEW).duration_since(observed.now);
             plan.requeue_in(Duration::try_from(left).unwrap_or_default());
         }
     }

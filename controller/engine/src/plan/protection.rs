@@ -1,21 +1,21 @@
 //! Protection whose time is not valid: the controller writes a valid one, so that no machine stays protected for ever.
 
-use super::action::{Action, Stage};
-use super::observed::Observed;
+use super::action::{ApplyStage, PoolAction};
+use super::observed::ObservedPool;
 use super::result::Plan;
 
-pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
+pub(super) fn plan_protection(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let shortened = observed.pool_machines().filter(|machine| !machine.terminating).filter_map(|machine| {
         let until = machine.protection.as_ref()?.shortened(observed.now, observed.pool.max_protection)?;
-        Some(Action::ShortenProtection { machine: machine.id.clone(), until })
+        Some(PoolAction::ShortenProtection { machine: machine.id.clone(), until })
     });
-    let shortened: Vec<Action> = shortened.collect();
+    let shortened: Vec<PoolAction> = shortened.collect();
     if shortened.is_empty() {
         return;
     }
     plan.wants.relabel = true;
     let pace = observed.memory.relabeling.batch_size(observed.uptime);
-    plan.extend_by(observed, Stage::Relabel, pace, shortened);
+    plan.extend_by(observed, ApplyStage::Relabel, pace, shortened);
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use super::action::{Action, Stage};
-use super::observed::Observed;
+use super::action::{ApplyStage, PoolAction};
+use super::observed::ObservedPool;
 use super::reservations::machine_uids;
 use super::result::Plan;
 use crate::backoff::MAX_BATCH;
@@ -17,10 +17,10 @@ use crate::names::{NameBlock, Namer};
 
 /// While a target of an accepted removal still exists, the controller collects up to this number of entries of deleted
 /// targets and removes them with one write. A large removal therefore needs few writes of the pool.
-pub(super) const TOGETHER: usize = 100;
+pub(super) const PRUNE_BATCH: usize = 100;
 
 /// Removes finished entries: accepted targets that are gone, and reservations that were not accepted in time.
-pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
+pub(super) fn plan_removal_record(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let record = &observed.pool.record;
     if record.is_empty() {
         return;
@@ -39,10 +39,10 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     let present = machine_uids(observed);
     let (here, mut gone): (Vec<&ObjectId>, Vec<&ObjectId>) =
         record.may_leave().partition(|target| present.contains(&target.uid));
-    if !here.is_empty() && gone.len() < TOGETHER {
+    if !here.is_empty() && gone.len() < PRUNE_BATCH {
         gone.clear();
     }
-    let numbers = Numbers::of(observed);
+    let numbers = PrunableNumbers::of(observed);
     if let Some(numbers) = &numbers {
         let before = gone.len();
         gone.retain(|target| numbers.may_leave(target));
@@ -57,22 +57,22 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     }
     plan.wants.clean_up = true;
     if let Err(left) = observed.memory.cleaning_up.batch_size(observed.uptime) {
-        return plan.back_off(Stage::CleanUp, left);
+        return plan.back_off(ApplyStage::CleanUp, left);
     }
     // Both writes require the version of the pool that was read, so the second would be rejected.
-    let opens = plan.actions.iter().any(|action| matches!(action, Action::OpenNameBlock { .. }));
+    let opens = plan.actions.iter().any(|action| matches!(action, PoolAction::OpenNameBlock { .. }));
     if opens || gone.len() > MAX_BATCH {
         plan.requeue_in(Duration::ZERO);
     }
     if !opens {
         let gone: Vec<ObjectId> = gone.into_iter().take(MAX_BATCH).cloned().collect();
         let block = numbers.and_then(|numbers| numbers.block_behind(&gone));
-        plan.actions.push(Action::PruneRecord { gone, expired, block });
+        plan.actions.push(PoolAction::PruneRecord { gone, expired, block });
     }
 }
 
 /// The numbers of a pool with random names.
-struct Numbers {
+struct PrunableNumbers {
     namer: Namer,
     block: NameBlock,
     /// The number from which this leader goes on.
@@ -81,9 +81,9 @@ struct Numbers {
     settled: u64,
 }
 
-impl Numbers {
+impl PrunableNumbers {
     /// `None` without a name block, or if names are ordinals.
-    fn of(observed: &Observed<'_>) -> Option<Self> {
+    fn of(observed: &ObservedPool<'_>) -> Option<Self> {
         let pool = observed.pool;
         let block = pool.name_block.filter(|_| pool.naming == Naming::Random)?;
         let next = observed.settled_numbers();

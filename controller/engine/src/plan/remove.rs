@@ -4,9 +4,9 @@
 //! again would otherwise lose its serving machines. Only then the policy decides. With an order by ordinals, only the ordinal
 //! decides.
 
-use super::action::{Action, DeleteReason, Stage};
+use super::action::{ApplyStage, DeleteReason, PoolAction};
 use super::blocker::{Blocker, ProtectedStep};
-use super::observed::Observed;
+use super::observed::ObservedPool;
 use super::order::leaving_order;
 use super::protected;
 use super::result::Plan;
@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
+pub(super) fn plan_removals(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let record = &observed.pool.record;
     let accepted: BTreeSet<&Uid> = record.accepted().map(|target| &target.uid).collect();
     // A target that is already terminating needs no deletion. `replicas` was lowered for it, so it is not replaced.
@@ -25,14 +25,14 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     let (mut targets, others): (Vec<_>, Vec<_>) =
         live.partition(|machine| accepted.contains(&machine.id.uid));
     targets.sort_unstable_by(|a, b| a.id.cmp(&b.id));
-    let surplus = surplus(observed, plan, others);
+    let surplus = surplus_machines(observed, plan, others);
     if targets.is_empty() && surplus.is_empty() {
         return;
     }
     plan.wants.remove = true;
     let width = match observed.memory.removing.batch_size(observed.uptime) {
         Ok(width) => width,
-        Err(left) => return plan.back_off(Stage::Remove, left),
+        Err(left) => return plan.back_off(ApplyStage::Remove, left),
     };
     if width < targets.len() + surplus.len() {
         // The next pass, which starts at once, plans the rest.
@@ -47,13 +47,13 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
         leaving
             .into_iter()
             .take(width)
-            .map(|(machine, reason)| Action::Delete { machine: machine.id.clone(), reason }),
+            .map(|(machine, reason)| PoolAction::Delete { machine: machine.id.clone(), reason }),
     );
 }
 
 /// The surplus machines in the order of their deletion. `live` are the live machines that are not accepted targets.
-fn surplus<'a>(
-    observed: &Observed<'_>,
+fn surplus_machines<'a>(
+    observed: &ObservedPool<'_>,
     plan: &mut Plan,
     mut live: Vec<&'a Arc<Machine>>,
 ) -> Vec<&'a Arc<Machine>> {
@@ -79,7 +79,7 @@ fn surplus<'a>(
         live.into_iter().partition(|machine| machine.is_protected(observed.now));
     // Otherwise all machines leave that must, and the protection blocks nothing.
     if victims > live.len() && policy != ScaleDownPolicy::StoppedOnly {
-        protected::block(observed, plan, ProtectedStep::ScaleDown, &protected);
+        protected::block_protected_step(observed, plan, ProtectedStep::ScaleDown, &protected);
     }
     // Machines with an unconfirmed deletion come first.
     let sure = |machine: &Machine| !observed.memory.is_delete_unconfirmed(&machine.id.uid, observed.uptime);

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use super::blocker::Blocker;
-use super::observed::Observed;
+use super::observed::ObservedPool;
 use super::result::Plan;
 use crate::ids::Uid;
 
 /// The number of reserved targets that are no longer machines of the pool. They count as present, and the plan reports
 /// them as blockers.
-pub(super) fn hold_vanished(observed: &Observed<'_>, plan: &mut Plan) -> usize {
+pub(super) fn hold_vanished(observed: &ObservedPool<'_>, plan: &mut Plan) -> usize {
     let record = &observed.pool.record;
     if record.is_empty() {
         return 0;
@@ -21,6 +21,6 @@ pub(super) fn hold_vanished(observed: &Observed<'_>, plan: &mut Plan) -> usize {
     plan.blockers.len() - before
 }
 
-pub(super) fn machine_uids<'a>(observed: &'a Observed<'_>) -> BTreeSet<&'a Uid> {
+pub(super) fn machine_uids<'a>(observed: &'a ObservedPool<'_>) -> BTreeSet<&'a Uid> {
     observed.pool_machines().map(|machine| &machine.id.uid).collect()
 }

@@ -14,17 +14,17 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::action::{Action, DeleteReason, Stage};
+use super::action::{ApplyStage, DeleteReason, PoolAction};
 use super::blocker::ProtectedStep;
-use super::observed::Observed;
+use super::observed::ObservedPool;
 use super::order::leaving_order;
-use super::progress::{RolloutProgress, transition};
+use super::progress::{RolloutProgress, required_transition};
 use super::protected;
 use super::result::Plan;
 use crate::ids::Uid;
-use crate::model::{Activity, Instance, Machine, Pool, Restarts, Transition};
+use crate::model::{Instance, InstanceTransition, Machine, MachineActivity, Pool, Restarts};
 
-pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
+pub(super) fn plan_restarts(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let (pool, memory) = (observed.pool, observed.memory);
     let rollout = &pool.rollout;
     end_restarts(observed, plan);
@@ -42,31 +42,36 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
             instance.terminating || memory.restarts.is_requested(&instance.id.uid, observed.uptime)
         });
         // A machine whose guest has ended runs with the template after its next start.
-        let stopped = machine.activity == Activity::Stopped;
+        let stopped = machine.activity == MachineActivity::Stopped;
         let skipped = leaving.contains(&machine.id.uid) || is_being_restarted || stopped;
         if skipped || !rollout.selection.includes(machine) {
             continue;
         }
-        match transition(pool, machine, written) {
+        match required_transition(pool, machine, written) {
             // It is deleted at the version that the plan used, so a mark does not commit the controller to it.
-            Transition::Recreation if machine.is_protected(observed.now) => protected.push(machine),
-            Transition::Restart if machine.is_protected(observed.now) && !machine.is_restarting() => {
+            InstanceTransition::Recreation if machine.is_protected(observed.now) => protected.push(machine),
+            InstanceTransition::Restart if machine.is_protected(observed.now) && !machine.is_restarting() => {
                 protected.push(machine);
             }
             // It has the template after its next start.
-            Transition::Restart if !machine.restartable => {}
-            Transition::Restart => {
+            InstanceTransition::Restart if !machine.restartable => {}
+            InstanceTransition::Restart => {
                 let instance = machine.instance.as_deref();
                 waiting.extend(
                     instance.map(|instance| OutdatedMachine { machine, remedy: Remedy::Restart(instance) }),
                 );
             }
-            Transition::Recreation => waiting.push(OutdatedMachine { machine, remedy: Remedy::Recreation }),
+            InstanceTransition::Recreation => {
+                waiting.push(OutdatedMachine { machine, remedy: Remedy::Recreation });
+            }
             // The platform applies a live update.
-            Transition::None | Transition::Record | Transition::LiveUpdate | Transition::Unknown => {}
+            InstanceTransition::None
+            | InstanceTransition::Record
+            | InstanceTransition::LiveUpdate
+            | InstanceTransition::Unknown => {}
         }
     }
-    protected::block(observed, plan, ProtectedStep::Rollout, &protected);
+    protected::block_protected_step(observed, plan, ProtectedStep::Rollout, &protected);
     if let Some(left) = memory.restarts.next_expiry(observed.uptime) {
         plan.requeue_in(left);
     }
@@ -76,7 +81,7 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     plan.wants.restart = true;
     let width = match memory.restarting.batch_size(observed.uptime) {
         Ok(width) => width,
-        Err(left) => return plan.back_off(Stage::Restart, left),
+        Err(left) => return plan.back_off(ApplyStage::Restart, left),
     };
     let mut budget = RolloutProgress::of(observed).remaining_budget();
     waiting.sort_by(|one, other| {
@@ -84,7 +89,11 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
         // A lost request is repeated before another machine uses the budget.
         let marked = b.is_restarting().cmp(&a.is_restarting());
         let refused = memory.was_refused(&a.id.name).cmp(&memory.was_refused(&b.id.name));
-        one.is_ready().cmp(&other.is_ready()).then(marked).then(refused).then_with(|| order(observed, a, b))
+        one.is_ready()
+            .cmp(&other.is_ready())
+            .then(marked)
+            .then(refused)
+            .then_with(|| compare_restart_order(observed, a, b))
     });
     let mut chosen = Vec::new();
     for outdated in waiting {
@@ -103,7 +112,7 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     plan.actions.extend(chosen.into_iter().take(width));
 }
 
-fn order(observed: &Observed<'_>, a: &Machine, b: &Machine) -> Ordering {
+fn compare_restart_order(observed: &ObservedPool<'_>, a: &Machine, b: &Machine) -> Ordering {
     match observed.pool.rollout.order {
         Some(policy) => leaving_order(policy, a, b),
         None => a.created.cmp(&b.created).then_with(|| a.id.cmp(&b.id)),
@@ -130,14 +139,14 @@ impl OutdatedMachine<'_> {
         self.machine.instance.as_ref().is_some_and(|instance| instance.ready)
     }
 
-    fn action(&self, pool: &Pool) -> Action {
+    fn action(&self, pool: &Pool) -> PoolAction {
         let machine = self.machine.id.clone();
         match self.remedy {
             Remedy::Recreation => {
                 let preserved = pool.preservation.includes_changed_storage();
-                Action::Delete { machine, reason: DeleteReason::StorageChanged { preserved } }
+                PoolAction::Delete { machine, reason: DeleteReason::StorageChanged { preserved } }
             }
-            Remedy::Restart(instance) => Action::Restart {
+            Remedy::Restart(instance) => PoolAction::Restart {
                 machine,
                 instance: instance.id.uid.clone(),
                 revision: pool.revision.id.clone(),
@@ -148,18 +157,18 @@ impl OutdatedMachine<'_> {
 
 /// Removes the marks of machines that are not being restarted any more: the revision is in effect, the machine is stopped,
 /// or the rollout no longer restarts it.
-pub(super) fn end_restarts(observed: &Observed<'_>, plan: &mut Plan) {
+pub(super) fn end_restarts(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let marked = observed.pool_machines().filter(|machine| !machine.terminating && machine.is_restarting());
-    let ended: Vec<Action> = marked
+    let ended: Vec<PoolAction> = marked
         .filter(|machine| !may_restart(observed, machine))
-        .map(|machine| Action::EndRestart { machine: machine.id.clone() })
+        .map(|machine| PoolAction::EndRestart { machine: machine.id.clone() })
         .collect();
     if ended.is_empty() {
         return;
     }
     plan.wants.record_revision = true;
     let pace = observed.memory.recording_revisions.batch_size(observed.uptime);
-    plan.extend_by(observed, Stage::RecordRevision, pace, ended);
+    plan.extend_by(observed, ApplyStage::RecordRevision, pace, ended);
 }
 
 /// Whether the rollout of the pool restarts guests. For an invalid pool, the controller could create no machine in the place of
@@ -173,21 +182,20 @@ fn restarts_guests(pool: &Pool) -> bool {
 }
 
 /// Whether the instance of the machine is being restarted, or will be.
-fn may_restart(observed: &Observed<'_>, machine: &Machine) -> bool {
+fn may_restart(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
     let (pool, rollout) = (observed.pool, &observed.pool.rollout);
     let Some(instance) = &machine.instance else {
         // Between two instances.
-        return machine.activity != Activity::Stopped;
+        return machine.activity != MachineActivity::Stopped;
     };
     let requested = observed.memory.restarts.is_requested(&instance.id.uid, observed.uptime);
     if requested || instance.terminating {
         return true;
     }
     let restarts = machine.restartable && restarts_guests(pool) && rollout.selection.includes(machine);
-    let outdated = machine
-        .written
-        .as_ref()
-        .is_some_and(|written| matches!(transition(pool, machine, written), Transition::Restart));
+    let outdated = machine.written.as_ref().is_some_and(|written| {
+        matches!(required_transition(pool, machine, written), InstanceTransition::Restart)
+    });
     restarts && outdated
 }
 

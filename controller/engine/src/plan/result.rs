@@ -3,27 +3,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::action::{Action, DeleteReason, Stage, Wants};
+use super::action::{ApplyStage, DeleteReason, PoolAction, WantedWrites};
 use super::blocker::Blocker;
-use super::observed::Observed;
-use crate::failure::{Failure, FailureReason};
+use super::observed::ObservedPool;
+use crate::failure::{FailureReason, PoolFailure};
 use crate::ids::Uid;
 
 /// What to write now, when to plan again, and which steps are blocked.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// The writes, by stage.
-    pub actions: Vec<Action>,
+    pub actions: Vec<PoolAction>,
     /// When to plan again, even without an event.
     pub requeue_after: Option<Duration>,
     /// The blocked steps, each with its reason.
     pub blockers: Vec<Blocker>,
     /// The kinds of writes that the plan wants.
-    pub wants: Wants,
+    pub wants: WantedWrites,
     /// The first failure that only a user can correct.
-    pub failure: Option<Failure>,
+    pub failure: Option<PoolFailure>,
     /// Disks that are neither free nor in use yet, for example a disk that a deleted machine still mounts.
-    /// [`Memory::await_disks`](crate::Memory::await_disks) records since when.
+    /// [`PassMemory::await_disks`](crate::PassMemory::await_disks) records since when.
     pub awaited: Vec<Arc<str>>,
 }
 
@@ -43,50 +43,50 @@ impl Plan {
     /// machines can be newer than the cached pool.
     pub fn needs_live_pool(&self) -> bool {
         self.actions.iter().any(|action| match action {
-            Action::Create { .. }
-            | Action::Delete { .. }
+            PoolAction::Create { .. }
+            | PoolAction::Delete { .. }
             // The templates determine which disks may be deleted.
-            | Action::DeleteDisk { .. }
-            | Action::OpenNameBlock { .. }
+            | PoolAction::DeleteDisk { .. }
+            | PoolAction::OpenNameBlock { .. }
             // Storage that is not preserved is lost, and the user may have required it before the deletion of the machine.
-            | Action::RemoveFinalizer { preserve_storage: false, .. }
+            | PoolAction::RemoveFinalizer { preserve_storage: false, .. }
             // A guest that ended does not come back, so a pause must hold even if the cache does not show it yet.
-            | Action::Restart { .. }
-            | Action::PruneRecord { .. } => true,
-            Action::Relabel { .. }
-            | Action::Release { .. }
-            | Action::CreateDisk { .. }
-            | Action::Repoint { .. }
-            | Action::Detach { .. }
-            | Action::AdoptDisk { .. }
-            | Action::Update { .. }
-            | Action::RecordRevision { .. }
-            | Action::AddPoolFinalizer
-            | Action::RemovePoolFinalizer
-            | Action::AddFinalizer { .. }
-            | Action::RemoveFinalizer { preserve_storage: true, .. }
-            | Action::EndRestart { .. }
-            | Action::ShortenProtection { .. }
-            | Action::AnnotateDisk { .. }
-            | Action::ExpandDisk { .. }
-            | Action::StoreRevision { .. }
-            | Action::RestoreCopies { .. }
-            | Action::PruneRevision { .. }
-            | Action::DeleteCopy { .. } => false,
+            | PoolAction::Restart { .. }
+            | PoolAction::PruneRecord { .. } => true,
+            PoolAction::Relabel { .. }
+            | PoolAction::Release { .. }
+            | PoolAction::CreateDisk { .. }
+            | PoolAction::Repoint { .. }
+            | PoolAction::Detach { .. }
+            | PoolAction::AdoptDisk { .. }
+            | PoolAction::Update { .. }
+            | PoolAction::RecordRevision { .. }
+            | PoolAction::AddPoolFinalizer
+            | PoolAction::RemovePoolFinalizer
+            | PoolAction::AddFinalizer { .. }
+            | PoolAction::RemoveFinalizer { preserve_storage: true, .. }
+            | PoolAction::EndRestart { .. }
+            | PoolAction::ShortenProtection { .. }
+            | PoolAction::AnnotateDisk { .. }
+            | PoolAction::ExpandDisk { .. }
+            | PoolAction::StoreRevision { .. }
+            | PoolAction::RestoreCopies { .. }
+            | PoolAction::PruneRevision { .. }
+            | PoolAction::DeleteCopy { .. } => false,
         })
     }
 
     /// Whether the plan deletes surplus machines. If so, the controller must first list the machines live, call
-    /// [`Snapshot::count_live`](super::Snapshot::count_live) and plan again. Otherwise a machine that another client has just deleted, and that the
+    /// [`PoolSnapshot::count_live`](super::PoolSnapshot::count_live) and plan again. Otherwise a machine that another client has just deleted, and that the
     /// snapshot still shows, would count as one that stays.
     pub fn deletes_surplus(&self) -> bool {
         let mut actions = self.actions.iter();
-        actions.any(|action| matches!(action, Action::Delete { reason: DeleteReason::Surplus, .. }))
+        actions.any(|action| matches!(action, PoolAction::Delete { reason: DeleteReason::Surplus, .. }))
     }
 
     /// Whether the plan stores the current revision, which fixes what its template refers to.
     pub fn stores_revision(&self) -> bool {
-        self.actions.iter().any(|action| matches!(action, Action::StoreRevision { .. }))
+        self.actions.iter().any(|action| matches!(action, PoolAction::StoreRevision { .. }))
     }
 
     /// Removes all writes that need the current template, because it cannot be used now. Machines that could not be
@@ -94,8 +94,9 @@ impl Plan {
     /// what it copies is being deleted.
     pub fn withhold_template(&mut self, keeps_copies: bool) {
         self.actions.retain(|action| {
-            !(matches!(action, Action::Create { .. } | Action::Update { .. }) || action.is_recreation())
-                && (keeps_copies || !matches!(action, Action::StoreRevision { .. }))
+            !(matches!(action, PoolAction::Create { .. } | PoolAction::Update { .. })
+                || action.is_recreation())
+                && (keeps_copies || !matches!(action, PoolAction::StoreRevision { .. }))
         });
     }
 
@@ -103,20 +104,20 @@ impl Plan {
     #[must_use]
     pub fn revision_only(self) -> Self {
         let mut actions = self.actions;
-        actions.retain(|action| matches!(action, Action::StoreRevision { .. }));
+        actions.retain(|action| matches!(action, PoolAction::StoreRevision { .. }));
         Self { actions, wants: self.wants, ..Self::default() }
     }
 
     /// The machines that the plan deletes.
     pub(super) fn leaving(&self) -> impl Iterator<Item = &Uid> {
         self.actions.iter().filter_map(|action| match action {
-            Action::Delete { machine, .. } => Some(&machine.uid),
+            PoolAction::Delete { machine, .. } => Some(&machine.uid),
             _ => None,
         })
     }
 
     /// Plans as many of `repairs` as their backoff allows. Repairs of objects that rejected the last write come last.
-    pub(super) fn repair(&mut self, observed: &Observed<'_>, mut repairs: Vec<Action>) -> Repairs {
+    pub(super) fn repair(&mut self, observed: &ObservedPool<'_>, mut repairs: Vec<PoolAction>) -> Repairs {
         if repairs.is_empty() {
             return Repairs::Complete;
         }
@@ -129,7 +130,7 @@ impl Plan {
                 outcome
             }
             Err(left) => {
-                self.back_off(Stage::Repair, left);
+                self.back_off(ApplyStage::Repair, left);
                 Repairs::Paused(left)
             }
         }
@@ -139,16 +140,16 @@ impl Plan {
     /// come last.
     pub(super) fn extend_by(
         &mut self,
-        observed: &Observed<'_>,
-        stage: Stage,
+        observed: &ObservedPool<'_>,
+        stage: ApplyStage,
         pace: Result<usize, Duration>,
-        mut actions: Vec<Action>,
+        mut actions: Vec<PoolAction>,
     ) {
         let width = match pace {
             Ok(width) => width,
             Err(left) => return self.back_off(stage, left),
         };
-        let refused = |action: &Action| observed.memory.was_refused(action.object());
+        let refused = |action: &PoolAction| observed.memory.was_refused(action.object());
         actions.sort_by(|a, b| refused(a).cmp(&refused(b)).then_with(|| a.object().cmp(b.object())));
         if actions.len() > width {
             // The next pass, which starts at once, plans the rest.
@@ -158,14 +159,14 @@ impl Plan {
     }
 
     pub(super) fn report_failure(&mut self, reason: FailureReason, message: &str) {
-        self.failure.get_or_insert_with(|| Failure { reason, message: message.to_owned() });
+        self.failure.get_or_insert_with(|| PoolFailure { reason, message: message.to_owned() });
     }
 
     pub(super) fn requeue_in(&mut self, after: Duration) {
         self.requeue_after = Some(self.requeue_after.map_or(after, |sooner| sooner.min(after)));
     }
 
-    pub(super) fn back_off(&mut self, stage: Stage, left: Duration) {
+    pub(super) fn back_off(&mut self, stage: ApplyStage, left: Duration) {
         let blocker = Blocker::Backoff { stage, left };
         if !self.blockers.contains(&blocker) {
             self.blockers.push(blocker);

@@ -2,26 +2,26 @@
 
 use std::collections::BTreeSet;
 
-use super::action::{Action, Stage};
-use super::observed::Observed;
+use super::action::{ApplyStage, PoolAction};
+use super::observed::ObservedPool;
 use super::result::Plan;
 use crate::revision::RevisionId;
 
-pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
+pub(super) fn plan_revisions(observed: &ObservedPool<'_>, plan: &mut Plan) {
     if !observed.pool.validation_errors.is_empty() {
-        return plan_at_rest(observed, plan);
+        return plan_inactive_revisions(observed, plan);
     }
-    let stores = store(observed, plan);
-    restore(observed, plan);
-    prune(observed, plan);
+    let stores = store_current_revision(observed, plan);
+    restore_other_copies(observed, plan);
+    prune_old_revisions(observed, plan);
     delete_copies(observed, plan, stores);
 }
 
 /// A pool whose machines the controller leaves as they are: it is paused, or its spec is invalid. Such a pool does not keep an object
 /// that its template refers to from being deleted either.
-pub(super) fn plan_at_rest(observed: &Observed<'_>, plan: &mut Plan) {
+pub(super) fn plan_inactive_revisions(observed: &ObservedPool<'_>, plan: &mut Plan) {
     if observed.pool.revision.copies_wanted {
-        store(observed, plan);
+        store_current_revision(observed, plan);
     }
 }
 
@@ -30,13 +30,14 @@ pub(super) fn plan_at_rest(observed: &Observed<'_>, plan: &mut Plan) {
 /// the same template use, and for an object that is being deleted.
 ///
 /// Returns whether the revision is to be stored, also if that must wait.
-fn store(observed: &Observed<'_>, plan: &mut Plan) -> bool {
+fn store_current_revision(observed: &ObservedPool<'_>, plan: &mut Plan) -> bool {
     let pool = observed.pool;
     let is_lost = pool.revision.copies_lost;
     if pool.revision.stored && !is_lost {
         return false;
     }
-    let rests_on_it = |action: &Action| matches!(action, Action::Create { .. } | Action::Update { .. });
+    let rests_on_it =
+        |action: &PoolAction| matches!(action, PoolAction::Create { .. } | PoolAction::Update { .. });
     let first = plan.actions.iter().position(rests_on_it);
     // A client deleted it, or an earlier version of vmpool did not store it.
     let is_it = |written: &RevisionId| *written == pool.revision.id || is_lost && pool.is_current(written);
@@ -47,16 +48,16 @@ fn store(observed: &Observed<'_>, plan: &mut Plan) -> bool {
     plan.wants.create = true;
     if let Err(left) = observed.memory.creating.batch_size(observed.uptime) {
         plan.actions.retain(|action| !rests_on_it(action));
-        plan.back_off(Stage::Prepare, left);
+        plan.back_off(ApplyStage::Prepare, left);
         return true;
     }
-    let store = Action::StoreRevision { revision: pool.revision.id.clone() };
+    let store = PoolAction::StoreRevision { revision: pool.revision.id.clone() };
     plan.actions.insert(first.unwrap_or(plan.actions.len()), store);
     true
 }
 
 /// Restores the copies of objects that machines with other templates use. The current template need not be known for this.
-fn restore(observed: &Observed<'_>, plan: &mut Plan) {
+fn restore_other_copies(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let is_used = |id: &RevisionId| {
         observed.pool_machines().any(|machine| machine.revisions().any(|named| named == id))
     };
@@ -65,19 +66,19 @@ fn restore(observed: &Observed<'_>, plan: &mut Plan) {
         return;
     }
     if let Err(left) = observed.memory.creating.batch_size(observed.uptime) {
-        return plan.back_off(Stage::Prepare, left);
+        return plan.back_off(ApplyStage::Prepare, left);
     }
-    let restores = lost.into_iter().map(|id| Action::RestoreCopies { revision: id.clone() });
+    let restores = lost.into_iter().map(|id| PoolAction::RestoreCopies { revision: id.clone() });
     plan.actions.splice(0..0, restores);
 }
 
 /// Deletes the oldest revisions beyond the limit, but not the current one and none that a machine refers to.
-fn prune(observed: &Observed<'_>, plan: &mut Plan) {
+fn prune_old_revisions(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let (pool, limit) = (observed.pool, observed.pool.rollout.history);
     let current = usize::from(pool.revision.stored);
     // A machine may still appear that refers to an older revision: from an unconfirmed create, or from a create of a
     // former leader with the name that this pass creates.
-    let creates = plan.actions.iter().any(|action| matches!(action, Action::Create { .. }));
+    let creates = plan.actions.iter().any(|action| matches!(action, PoolAction::Create { .. }));
     if observed.stored.len() <= limit.saturating_add(current)
         || creates
         || !observed.unconfirmed_creates.is_empty()
@@ -88,16 +89,16 @@ fn prune(observed: &Observed<'_>, plan: &mut Plan) {
     if let Some(left) = observed.memory.rollout_attempts.next_confirmed(observed.uptime) {
         return plan.requeue_in(left);
     }
-    let unneeded = unneeded(observed, Some(&pool.revision.id));
+    let unneeded = unneeded_revisions(observed, Some(&pool.revision.id));
     let Some(surplus @ 1..) = unneeded.len().checked_sub(limit) else { return };
-    delete(observed, plan, unneeded, surplus);
+    delete_revisions(observed, plan, unneeded, surplus);
 }
 
 /// Deletes the copies of objects that nothing refers to. As with revisions, a machine may still appear that does. So may the
 /// revision that is to be stored, if its create is not confirmed.
-fn delete_copies(observed: &Observed<'_>, plan: &mut Plan, stores: bool) {
+fn delete_copies(observed: &ObservedPool<'_>, plan: &mut Plan, stores: bool) {
     let unused = &observed.pool.revision.unused_copies;
-    let refers = |action: &Action| matches!(action, Action::Create { .. });
+    let refers = |action: &PoolAction| matches!(action, PoolAction::Create { .. });
     if unused.is_empty()
         || stores
         || plan.actions.iter().any(refers)
@@ -111,27 +112,27 @@ fn delete_copies(observed: &Observed<'_>, plan: &mut Plan, stores: bool) {
     plan.wants.clean_up = true;
     match observed.memory.cleaning_up.batch_size(observed.uptime) {
         Ok(width) => {
-            let deleted = unused.iter().take(width).map(|copy| Action::DeleteCopy { copy: copy.clone() });
+            let deleted = unused.iter().take(width).map(|copy| PoolAction::DeleteCopy { copy: copy.clone() });
             plan.actions.extend(deleted);
         }
-        Err(left) => plan.back_off(Stage::CleanUp, left),
+        Err(left) => plan.back_off(ApplyStage::CleanUp, left),
     }
 }
 
 /// Deletes the revisions of a deleted pool that no machine refers to.
-pub(super) fn plan_deletion(observed: &Observed<'_>, plan: &mut Plan) {
+pub(super) fn plan_unneeded_revisions(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let attempts = &observed.memory.rollout_attempts;
     if observed.unconfirmed_creates.is_empty() && attempts.next_confirmed(observed.uptime).is_none() {
-        let unneeded = unneeded(observed, None);
+        let unneeded = unneeded_revisions(observed, None);
         let all = unneeded.len();
         if all > 0 {
-            delete(observed, plan, unneeded, all);
+            delete_revisions(observed, plan, unneeded, all);
         }
     }
 }
 
 /// The stored revisions, oldest first, except `current`, the one whose copies it gets, and those that a machine refers to.
-fn unneeded<'a>(observed: &Observed<'a>, current: Option<&RevisionId>) -> Vec<&'a RevisionId> {
+fn unneeded_revisions<'a>(observed: &ObservedPool<'a>, current: Option<&RevisionId>) -> Vec<&'a RevisionId> {
     let ids = observed.machines.iter().flat_map(|machine| machine.revisions());
     let inherited = observed.pool.revision.inherits.as_ref().filter(|_| current.is_some());
     let named: BTreeSet<&RevisionId> = ids.chain(current).chain(inherited).collect();
@@ -139,14 +140,19 @@ fn unneeded<'a>(observed: &Observed<'a>, current: Option<&RevisionId>) -> Vec<&'
 }
 
 /// Deletes the first `surplus` of these revisions.
-fn delete(observed: &Observed<'_>, plan: &mut Plan, unneeded: Vec<&RevisionId>, surplus: usize) {
+fn delete_revisions(
+    observed: &ObservedPool<'_>,
+    plan: &mut Plan,
+    unneeded: Vec<&RevisionId>,
+    surplus: usize,
+) {
     plan.wants.clean_up = true;
     let width = match observed.memory.cleaning_up.batch_size(observed.uptime) {
         Ok(width) => width,
-        Err(left) => return plan.back_off(Stage::CleanUp, left),
+        Err(left) => return plan.back_off(ApplyStage::CleanUp, left),
     };
     let pruned = unneeded.into_iter().take(surplus.min(width));
-    plan.actions.extend(pruned.map(|revision| Action::PruneRevision { revision: revision.clone() }));
+    plan.actions.extend(pruned.map(|revision| PoolAction::PruneRevision { revision: revision.clone() }));
 }
 
 #[cfg(test)]

@@ -25,19 +25,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::action::{Action, Disruption, Stage};
+use super::action::{ApplyStage, Disruption, PoolAction};
 use super::adoption;
 use super::allocation::FreeDisks;
 use super::blocker::ProtectedStep;
-use super::observed::Observed;
+use super::observed::ObservedPool;
 use super::progress::{RolloutProgress, RolloutState};
 use super::protected;
 use super::result::Plan;
 use crate::ids::Uid;
-use crate::model::{Activity, Machine, Restarts, Transition};
+use crate::model::{InstanceTransition, Machine, MachineActivity, Restarts};
 use crate::revision::RevisionId;
 
-pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, plan: &mut Plan) {
+pub(super) fn plan_rollout(observed: &ObservedPool<'_>, free_disks: &mut FreeDisks<'_>, plan: &mut Plan) {
     let pool = observed.pool;
     if let Some(left) = observed.memory.rollout_attempts.next_overdue(observed.uptime) {
         plan.requeue_in(left);
@@ -62,23 +62,27 @@ pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, plan
     let leaving: BTreeSet<Uid> = plan.leaving().cloned().collect();
     outdated.retain(|machine| !leaving.contains(&machine.id.uid));
     unrecorded.retain(|machine| !leaving.contains(&machine.id.uid));
-    advance(observed, unrecorded, plan);
+    record_effective_revision(observed, unrecorded, plan);
     if !outdated.is_empty() {
-        update(observed, free_disks, outdated, plan);
+        update_outdated_machines(observed, free_disks, outdated, plan);
     }
 }
 
 /// Records the revision on machines in which it is in effect.
-fn advance(observed: &Observed<'_>, mut unrecorded: Vec<&Arc<Machine>>, plan: &mut Plan) {
+fn record_effective_revision(
+    observed: &ObservedPool<'_>,
+    mut unrecorded: Vec<&Arc<Machine>>,
+    plan: &mut Plan,
+) {
     if unrecorded.is_empty() {
         return;
     }
     plan.wants.record_revision = true;
     let width = match observed.memory.recording_revisions.batch_size(observed.uptime) {
         Ok(width) => width,
-        Err(left) => return plan.back_off(Stage::RecordRevision, left),
+        Err(left) => return plan.back_off(ApplyStage::RecordRevision, left),
     };
-    if first(&mut unrecorded, width, |a, b| a.id.cmp(&b.id)) {
+    if truncate_to_batch(&mut unrecorded, width, |a, b| a.id.cmp(&b.id)) {
         plan.requeue_in(Duration::ZERO);
     }
     let (current, by_platform) =
@@ -87,7 +91,7 @@ fn advance(observed: &Observed<'_>, mut unrecorded: Vec<&Arc<Machine>>, plan: &m
         // The name of the current revision also changes with settings that machines do not have. The instance gets the name
         // that its machine has.
         let written = machine.written.as_ref().filter(|_| !by_platform);
-        Action::RecordRevision {
+        PoolAction::RecordRevision {
             machine: machine.id.clone(),
             instance: machine.instance.as_ref().map(|instance| instance.id.uid.clone()),
             to: written.unwrap_or(current).clone(),
@@ -96,8 +100,8 @@ fn advance(observed: &Observed<'_>, mut unrecorded: Vec<&Arc<Machine>>, plan: &m
 }
 
 /// Writes the revision to as many outdated machines as the budget and the backoff allow.
-fn update(
-    observed: &Observed<'_>,
+fn update_outdated_machines(
+    observed: &ObservedPool<'_>,
     free_disks: &mut FreeDisks<'_>,
     outdated: Vec<&Arc<Machine>>,
     plan: &mut Plan,
@@ -105,11 +109,11 @@ fn update(
     let (pool, attempts) = (observed.pool, &observed.memory.rollout_attempts);
     let progress = RolloutProgress::of(observed);
     let (held, outdated): (Vec<_>, Vec<_>) =
-        outdated.into_iter().partition(|machine| is_held(observed, machine));
+        outdated.into_iter().partition(|machine| is_held_by_protection(observed, machine));
     let (marked, held): (Vec<_>, Vec<_>) =
         held.into_iter().partition(|machine| may_differ_in_metadata_only(observed, machine));
     if !pool.rollout_stands_still() {
-        protected::block(observed, plan, ProtectedStep::Rollout, &held);
+        protected::block_protected_step(observed, plan, ProtectedStep::Rollout, &held);
     }
     let (outdated, mut waiting): (Vec<_>, Vec<_>) = outdated.into_iter().partition(|machine| {
         adoption::has_placeholder(observed, machine)
@@ -117,21 +121,21 @@ fn update(
                 || progress.stopped() && !attempts.refuses(&machine.id.uid, &pool.revision.id))
     });
     waiting.extend(marked);
-    waiting.retain(|machine| takes_markers(observed, machine));
+    waiting.retain(|machine| may_need_metadata_only(observed, machine));
     if outdated.is_empty() && waiting.is_empty() {
         return;
     }
     plan.wants.update = true;
     let width = match observed.memory.updating.batch_size(observed.uptime) {
         Ok(width) => width,
-        Err(left) => return plan.back_off(Stage::Update, left),
+        Err(left) => return plan.back_off(ApplyStage::Update, left),
     };
     let mut remaining_budget = progress.remaining_budget();
     let (free, costly): (Vec<_>, Vec<_>) =
-        outdated.into_iter().partition(|machine| is_free(observed, machine));
+        outdated.into_iter().partition(|machine| needs_no_budget(observed, machine));
     // The first order decides which running machines get budget, the second one which of all machines are updated
     // first.
-    let order = |a: &&Arc<Machine>, b: &&Arc<Machine>| turn(observed, a, b);
+    let order = |a: &&Arc<Machine>, b: &&Arc<Machine>| compare_update_order(observed, a, b);
     let (same_spec, mut costly): (Vec<_>, Vec<_>) =
         costly.into_iter().partition(|machine| differs_in_metadata_only(observed, machine));
     waiting.extend(same_spec);
@@ -145,22 +149,22 @@ fn update(
         remaining_budget -= usize::from(fits);
         fits
     });
-    waiting.extend(left.into_iter().filter(|machine| takes_markers(observed, machine)));
+    waiting.extend(left.into_iter().filter(|machine| may_need_metadata_only(observed, machine)));
     let marked: BTreeSet<&Uid> = waiting.iter().map(|machine| &machine.id.uid).collect();
     let mut chosen = [free, placed, waiting].concat();
-    let more = first(&mut chosen, width, order);
+    let more = truncate_to_batch(&mut chosen, width, order);
     let others = plan.actions.len();
     for machine in chosen {
         let disruption = match machine.activity {
             _ if marked.contains(&machine.id.uid) => Disruption::MetadataOnly,
-            Activity::Stopped => Disruption::NotRunning,
+            MachineActivity::Stopped => Disruption::NotRunning,
             _ if machine.is_protected(observed.now) && pool.rollout.restarts == Restarts::ByPlatform => {
                 Disruption::ForApproval
             }
-            Activity::Running => Disruption::Budgeted,
-            Activity::Stopping | Activity::NotRunning => Disruption::NotRunning,
+            MachineActivity::Running => Disruption::Budgeted,
+            MachineActivity::Stopping | MachineActivity::NotRunning => Disruption::NotRunning,
         };
-        write(observed, free_disks, machine, disruption, plan);
+        plan_machine_update(observed, free_disks, machine, disruption, plan);
     }
     if more && plan.actions.len() > others {
         // The next pass, which starts at once, plans the rest. If all of these are blocked, the rest is blocked as
@@ -175,39 +179,42 @@ fn update(
 /// Whether a machine without budget may need only labels and annotations: another controller created it or it is
 /// protected, its disks are those of the revision, and no read has shown another difference. A paused rollout does not
 /// update these machines either.
-fn takes_markers(observed: &Observed<'_>, machine: &Machine) -> bool {
+fn may_need_metadata_only(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
     !observed.pool.rollout_stands_still()
-        && (adoption::is_anothers(observed, machine) || is_held(observed, machine))
+        && (adoption::is_anothers(observed, machine) || is_held_by_protection(observed, machine))
         && may_differ_in_metadata_only(observed, machine)
 }
 
-fn may_differ_in_metadata_only(observed: &Observed<'_>, machine: &Machine) -> bool {
+fn may_differ_in_metadata_only(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
     !observed.memory.rollout_attempts.differs(&machine.id.uid, &observed.pool.revision.id)
         && devices::are_complete(observed, machine)
 }
 
 /// Whether an update changes only labels and annotations of the machine, because its revision has the spec of the current one.
 /// Apply compares the machine itself, which a user may have changed.
-fn differs_in_metadata_only(observed: &Observed<'_>, machine: &Machine) -> bool {
+fn differs_in_metadata_only(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
     let pool = observed.pool;
     let is_same = |written: &RevisionId| {
-        matches!(pool.transition(Some(written), &pool.revision.id), Transition::None | Transition::Record)
+        matches!(
+            pool.transition(Some(written), &pool.revision.id),
+            InstanceTransition::None | InstanceTransition::Record
+        )
     };
     machine.written.as_ref().is_some_and(is_same) && may_differ_in_metadata_only(observed, machine)
 }
 
 /// Whether the spec of the machine must not change, because it is protected and the platform would restart it. An update
 /// can also make the platform restart a machine that needed an approval before; only a read finds that out.
-fn is_held(observed: &Observed<'_>, machine: &Machine) -> bool {
+fn is_held_by_protection(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
     let attempts = &observed.memory.rollout_attempts;
     observed.pool.rollout.restarts == Restarts::ByPlatform
-        && machine.activity != Activity::Stopped
+        && machine.activity != MachineActivity::Stopped
         && machine.is_protected(observed.now)
         && (machine.restarts_itself || attempts.differs(&machine.id.uid, &observed.pool.revision.id))
 }
 
-fn write(
-    observed: &Observed<'_>,
+fn plan_machine_update(
+    observed: &ObservedPool<'_>,
     free_disks: &mut FreeDisks<'_>,
     machine: &Arc<Machine>,
     disruption: Disruption,
@@ -221,10 +228,10 @@ fn write(
         }
         return;
     }
-    match devices::drafts(observed, free_disks, machine) {
-        Ok(disks) => plan.actions.push(Action::Update {
+    match devices::draft_machine_disks(observed, free_disks, machine) {
+        Ok(disks) => plan.actions.push(PoolAction::Update {
             machine: machine.id.clone(),
-            base: base(observed, machine),
+            base: merge_base(observed, machine),
             to: observed.pool.revision.id.clone(),
             disks,
             disruption,
@@ -234,7 +241,7 @@ fn write(
 }
 
 /// The merge base of a machine: the revision that was last written to it, or else the one in effect.
-fn base(observed: &Observed<'_>, machine: &Machine) -> Option<RevisionId> {
+fn merge_base(observed: &ObservedPool<'_>, machine: &Machine) -> Option<RevisionId> {
     machine
         .written
         .as_ref()
@@ -244,21 +251,21 @@ fn base(observed: &Observed<'_>, machine: &Machine) -> Option<RevisionId> {
 }
 
 /// Whether an update of the machine uses no budget, because it does not run, or because only a later restart disrupts it.
-fn is_free(observed: &Observed<'_>, machine: &Machine) -> bool {
+fn needs_no_budget(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
     observed.pool.rollout.restarts != Restarts::ByPlatform
-        || machine.activity != Activity::Running
+        || machine.activity != MachineActivity::Running
         || adoption::has_placeholder(observed, machine)
 }
 
 /// The order of updates: first machines with an unresolved disk reference, which may refer to a foreign disk, then
 /// machines that have not rejected the revision or whose rejection is the oldest, then machines that do not run, then
 /// the oldest.
-fn turn(observed: &Observed<'_>, a: &Machine, b: &Machine) -> Ordering {
+fn compare_update_order(observed: &ObservedPool<'_>, a: &Machine, b: &Machine) -> Ordering {
     let key = |machine: &Machine| {
         (
             !adoption::has_placeholder(observed, machine),
             observed.memory.rollout_attempts.refused_at(&machine.id.uid, &observed.pool.revision.id),
-            machine.activity == Activity::Running,
+            machine.activity == MachineActivity::Running,
             machine.created,
         )
     };
@@ -267,7 +274,7 @@ fn turn(observed: &Observed<'_>, a: &Machine, b: &Machine) -> Ordering {
 
 /// Reduces `machines` to the first `width` in the given order. Returns whether any was left out. Only the remaining
 /// machines are sorted, so that the pass stays linear.
-fn first<'a>(
+fn truncate_to_batch<'a>(
     machines: &mut Vec<&'a Arc<Machine>>,
     width: usize,
     order: impl Fn(&&'a Arc<Machine>, &&'a Arc<Machine>) -> Ordering,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ids::Uid;
-use crate::model::{Activity, Machine};
+use crate::model::{Machine, MachineActivity};
 
 /// The delay of the second replacement of the same ordinal. It doubles with every further one.
 const FIRST_DELAY: Duration = Duration::from_secs(20);
@@ -43,7 +43,7 @@ impl StartFailures {
                 failing.insert(machine.id.uid.clone(), since);
             }
             if let Some(replacements) = self.replacements.get_mut(&machine.id.name) {
-                let runs = machine.activity == Activity::Running;
+                let runs = machine.activity == MachineActivity::Running;
                 replacements.running = runs.then(|| replacements.running.unwrap_or(uptime));
                 if replacements.running.is_some_and(|since| uptime.saturating_sub(since) >= RECOVERED) {
                     self.replacements.remove(&machine.id.name);

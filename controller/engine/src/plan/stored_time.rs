@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::observed::Observed;
+use super::observed::ObservedPool;
 use crate::model::{Disk, StoredTime};
 
 /// A stored time that is at most this far in the future counts as now, because the clocks of two leaders can differ.
@@ -12,7 +12,7 @@ use crate::model::{Disk, StoredTime};
 const SKEW: Duration = Duration::from_mins(1);
 
 /// Since when the disk is free; `None` if the disk has no such annotation, or if its time is not plausible.
-pub(super) fn since(now: Timestamp, disk: &Disk) -> Option<Timestamp> {
+pub(super) fn valid_free_since(now: Timestamp, disk: &Disk) -> Option<Timestamp> {
     if disk.annotations.claimed_by.is_some() {
         return None;
     }
@@ -23,23 +23,27 @@ pub(super) fn since(now: Timestamp, disk: &Disk) -> Option<Timestamp> {
 /// unreadable: a user has edited the annotation, and the controller must not delete a disk because of it.
 pub(super) fn valid_time(now: Timestamp, disk: &Disk, stored: StoredTime) -> Option<Timestamp> {
     match stored {
-        StoredTime::At(at) if at >= disk.created && elapsed(at, latest(now, disk)) <= SKEW => Some(at),
+        StoredTime::At(at)
+            if at >= disk.created && elapsed_time(at, now_or_creation_time(now, disk)) <= SKEW =>
+        {
+            Some(at)
+        }
         StoredTime::At(_) | StoredTime::Unreadable => None,
     }
 }
 
 /// Now, or the creation time of the disk if it is later. The creation time comes from the clock of the API server,
 /// which can be ahead, and a stored time must not be before the creation of the disk.
-fn latest(now: Timestamp, disk: &Disk) -> Timestamp {
+fn now_or_creation_time(now: Timestamp, disk: &Disk) -> Timestamp {
     now.max(disk.created)
 }
 
 /// The time from `earlier` to `later`; zero if `later` is before `earlier`.
-pub(super) fn elapsed(later: Timestamp, earlier: Timestamp) -> Duration {
+pub(super) fn elapsed_time(later: Timestamp, earlier: Timestamp) -> Duration {
     Duration::try_from(later.duration_since(earlier)).unwrap_or_default()
 }
 
 /// The current time, to store in an annotation.
-pub(super) fn current_time(observed: &Observed<'_>, disk: &Disk) -> StoredTime {
-    StoredTime::At(latest(observed.now, disk))
+pub(super) fn current_time(observed: &ObservedPool<'_>, disk: &Disk) -> StoredTime {
+    StoredTime::At(now_or_creation_time(observed.now, disk))
 }

@@ -9,74 +9,74 @@ use crate::backoff::MAX_BATCH;
 use crate::losses::Rehearsal;
 use crate::model::ObjectId;
 use crate::model::{
-    Activity, DiskAnnotations, DiskDraft, DiskTemplate, Draft, Lifetime, Machine, Naming, ScaleDownPolicy,
-    Uid,
+    DiskAnnotations, DiskDraft, Draft, Lifetime, Machine, MachineActivity, Naming, PoolDiskTemplate,
+    ScaleDownPolicy, Uid,
 };
 use crate::names::NameBlock;
-use crate::testing::{World, another_pool, created, deleted, name};
+use crate::testing::{PoolWorld, another_pool, created_machines, deleted_machines, numbered_machine_name};
 
 #[rstest]
-#[case::with_missing_machines(World::desiring(3).with_machines(1))]
-#[case::with_a_surplus(World::desiring(0).with_machines(2))]
+#[case::with_missing_machines(PoolWorld::desiring(3).with_machines(1))]
+#[case::with_a_surplus(PoolWorld::desiring(0).with_machines(2))]
 #[case::with_machines_to_repair(
-    World::desiring(1).with_machines(1).edit(&name(0), |machine| machine.pool_label = None)
+    PoolWorld::desiring(1).with_machines(1).edit(&numbered_machine_name(0), |machine| machine.pool_label = None)
 )]
-#[case::with_a_lost_answer(World::desiring(0).block(0, 64).with_unconfirmed([0]))]
-fn a_pool_on_its_way_out_is_left_to_the_garbage_collector(#[case] world: World) {
+#[case::with_a_lost_answer(PoolWorld::desiring(0).block(0, 64).with_unconfirmed([0]))]
+fn a_pool_on_its_way_out_is_left_to_the_garbage_collector(#[case] world: PoolWorld) {
     assert_ne!(world.plan(), Plan::default());
     assert_eq!(world.pool(|pool| pool.deleting = true).plan(), Plan::default());
 }
 
 #[test]
 fn the_stages_come_in_their_order() {
-    let world = World::desiring(4)
+    let world = PoolWorld::desiring(4)
         .with_machines(3)
-        .edit(&name(0), |machine| machine.pool_label = None)
-        .disk(&format!("{}-root", name(1)), |_| None)
+        .edit(&numbered_machine_name(0), |machine| machine.pool_label = None)
+        .disk(&format!("{}-root", numbered_machine_name(1)), |_| None)
         .pool(|pool| pool.name_block = None);
-    let stages: Vec<Stage> = world.plan().actions.iter().map(Action::stage).collect();
-    assert_eq!(stages, [Stage::Relabel, Stage::Repair, Stage::Prepare, Stage::Create]);
+    let stages: Vec<ApplyStage> = world.plan().actions.iter().map(PoolAction::stage).collect();
+    assert_eq!(stages, [ApplyStage::Relabel, ApplyStage::Repair, ApplyStage::Prepare, ApplyStage::Create]);
     assert!(
-        Stage::Repair < Stage::Remove
-            && Stage::Remove < Stage::Prepare
-            && Stage::Prepare < Stage::Create
-            && Stage::Create < Stage::CleanUp
+        ApplyStage::Repair < ApplyStage::Remove
+            && ApplyStage::Remove < ApplyStage::Prepare
+            && ApplyStage::Prepare < ApplyStage::Create
+            && ApplyStage::Create < ApplyStage::CleanUp
     );
 }
 
 #[rstest]
-#[case::creating(World::desiring(1), true)]
-#[case::deleting(World::desiring(0).with_machines(1), true)]
-#[case::settling(World::desiring(1).accepted("r", &["web-gone"]), true)]
-#[case::repairing(World::desiring(1).with_machines(1).edit(&name(0), |machine| machine.pool_label = None), false)]
+#[case::creating(PoolWorld::desiring(1), true)]
+#[case::deleting(PoolWorld::desiring(0).with_machines(1), true)]
+#[case::settling(PoolWorld::desiring(1).accepted("r", &["web-gone"]), true)]
+#[case::repairing(PoolWorld::desiring(1).with_machines(1).edit(&numbered_machine_name(0), |machine| machine.pool_label = None), false)]
 #[case::deleting_a_disk(
-    World::desiring(0).keeping(|template| template.ttl = Some(Duration::from_secs(1))).free("web-data-1", 60)
-        .edit_disk("web-data-1", |disk| disk.annotations.collecting_since = Some(crate::testing::ago(50))),
+    PoolWorld::desiring(0).keeping(|template| template.ttl = Some(Duration::from_secs(1))).free("web-data-1", 60)
+        .edit_disk("web-data-1", |disk| disk.annotations.collecting_since = Some(crate::testing::seconds_ago(50))),
     true
 )]
 #[case::marking_a_disk(
-    World::desiring(0).keeping(|template| template.ttl = Some(Duration::from_secs(1))).free("web-data-1", 60), false
+    PoolWorld::desiring(0).keeping(|template| template.ttl = Some(Duration::from_secs(1))).free("web-data-1", 60), false
 )]
-#[case::settled(World::desiring(1).with_machines(1), false)]
-fn a_plan_knows_whether_it_rests_on_the_count(#[case] world: World, #[case] expected: bool) {
+#[case::settled(PoolWorld::desiring(1).with_machines(1), false)]
+fn a_plan_knows_whether_it_rests_on_the_count(#[case] world: PoolWorld, #[case] expected: bool) {
     assert_eq!(world.plan().needs_live_pool(), expected);
 }
 
 #[rstest]
-#[case(Action::Relabel { machine: id() }, Stage::Relabel, "FailedRepair")]
-#[case(Action::Release { machine: id(), shared: Vec::new() }, Stage::Relabel, "FailedRepair")]
-#[case(Action::CreateDisk { machine: id(), disk: disk() }, Stage::Repair, "DiskFailure")]
-#[case(Action::Repoint { machine: id(), position: 0, from: "a".into(), to: disk() }, Stage::Repair, "DiskFailure")]
-#[case(Action::AdoptDisk { machine: id(), disk: id(), template: "t".into() }, Stage::Repair, "DiskFailure")]
-#[case(Action::Detach { machine: id(), position: 0, disk: "a".into() }, Stage::Repair, "DiskFailure")]
-#[case(Action::Delete { machine: id(), reason: DeleteReason::Surplus }, Stage::Remove, "FailedDelete")]
-#[case(Action::OpenNameBlock { block: NameBlock { first: 0, end: 1 } }, Stage::Prepare, "FailedCreate")]
-#[case(Action::AnnotateDisk { disk: id(), annotations: DiskAnnotations::default(), absent: None }, Stage::CollectDisks, "DiskFailure")]
-#[case(Action::DeleteDisk { disk: id(), reason: DiskDeleteReason::Expired }, Stage::CollectDisks, "DiskFailure")]
-#[case(Action::ExpandDisk { disk: id(), to: 1 }, Stage::ExpandDisks, "DiskFailure")]
-#[case(Action::PruneRecord { gone: vec![id()], expired: vec![], block: None }, Stage::CleanUp, "FailedRepair")]
+#[case(PoolAction::Relabel { machine: id() }, ApplyStage::Relabel, "FailedRepair")]
+#[case(PoolAction::Release { machine: id(), shared: Vec::new() }, ApplyStage::Relabel, "FailedRepair")]
+#[case(PoolAction::CreateDisk { machine: id(), disk: disk() }, ApplyStage::Repair, "DiskFailure")]
+#[case(PoolAction::Repoint { machine: id(), position: 0, from: "a".into(), to: disk() }, ApplyStage::Repair, "DiskFailure")]
+#[case(PoolAction::AdoptDisk { machine: id(), disk: id(), template: "t".into() }, ApplyStage::Repair, "DiskFailure")]
+#[case(PoolAction::Detach { machine: id(), position: 0, disk: "a".into() }, ApplyStage::Repair, "DiskFailure")]
+#[case(PoolAction::Delete { machine: id(), reason: DeleteReason::Surplus }, ApplyStage::Remove, "FailedDelete")]
+#[case(PoolAction::OpenNameBlock { block: NameBlock { first: 0, end: 1 } }, ApplyStage::Prepare, "FailedCreate")]
+#[case(PoolAction::AnnotateDisk { disk: id(), annotations: DiskAnnotations::default(), absent: None }, ApplyStage::CollectDisks, "DiskFailure")]
+#[case(PoolAction::DeleteDisk { disk: id(), reason: DiskDeleteReason::Expired }, ApplyStage::CollectDisks, "DiskFailure")]
+#[case(PoolAction::ExpandDisk { disk: id(), to: 1 }, ApplyStage::ExpandDisks, "DiskFailure")]
+#[case(PoolAction::PruneRecord { gone: vec![id()], expired: vec![], block: None }, ApplyStage::CleanUp, "FailedRepair")]
 #[case(
-    Action::Create {
+    PoolAction::Create {
         draft: Draft {
             name: "a".into(),
             number: 0,
@@ -85,11 +85,11 @@ fn a_plan_knows_whether_it_rests_on_the_count(#[case] world: World, #[case] expe
             rehearsal: Rehearsal::None,
         },
     },
-    Stage::Create, "FailedCreate"
+    ApplyStage::Create, "FailedCreate"
 )]
 fn every_action_has_a_stage_and_a_word_for_its_failure(
-    #[case] action: Action,
-    #[case] stage: Stage,
+    #[case] action: PoolAction,
+    #[case] stage: ApplyStage,
     #[case] reason: &str,
 ) {
     assert_eq!((action.stage(), action.failure_reason().as_str()), (stage, reason));
@@ -105,7 +105,7 @@ fn disk() -> DiskDraft {
 
 #[rstest]
 #[case(
-    Blocker::Backoff { stage: Stage::Create, left: Duration::from_secs(2) },
+    Blocker::Backoff { stage: ApplyStage::Create, left: Duration::from_secs(2) },
     "stage Create is in backoff for 2s after a failure"
 )]
 #[case(
@@ -174,15 +174,22 @@ const REMOVALS: [ScaleDownPolicy; 5] = [
     ScaleDownPolicy::Explicit,
 ];
 
-fn world(sketches: &[Sketch], desired: usize, policy: ScaleDownPolicy, naming: Naming, lost: u64) -> World {
+fn world(
+    sketches: &[Sketch],
+    desired: usize,
+    policy: ScaleDownPolicy,
+    naming: Naming,
+    lost: u64,
+) -> PoolWorld {
     let numbered = (0..).zip(sketches).map(|(number, sketch): (u64, _)| match naming {
-        Naming::Random => (name(number), sketch),
+        Naming::Random => (numbered_machine_name(number), sketch),
         Naming::Ordinal => (format!("web-{number}"), sketch),
     });
-    let world = numbered.fold(World::desiring(desired), |world, (name, sketch)| {
-        let created = crate::testing::now().as_second() - 10 + sketch.created;
+    let world = numbered.fold(PoolWorld::desiring(desired), |world, (name, sketch)| {
+        let created = crate::testing::observation_time().as_second() - 10 + sketch.created;
         let world = world.with_machine(&name, created).edit(&name, |machine| {
-            machine.activity = if sketch.running { Activity::Running } else { Activity::NotRunning };
+            machine.activity =
+                if sketch.running { MachineActivity::Running } else { MachineActivity::NotRunning };
             machine.been_ready = sketch.been_ready;
             machine.terminating = sketch.terminating;
             if sketch.foreign {
@@ -198,11 +205,11 @@ fn world(sketches: &[Sketch], desired: usize, policy: ScaleDownPolicy, naming: N
     let world = world.memory(|memory| memory.next_number = count).pool(|pool| {
         pool.scale_down_policy = policy;
         pool.naming = naming;
-        pool.disks.push(DiskTemplate::new("scratch", Lifetime::Ephemeral));
+        pool.disks.push(PoolDiskTemplate::new("scratch", Lifetime::Ephemeral));
     });
     (count..count + lost).fold(world, |mut world, number| {
         let name = match naming {
-            Naming::Random => name(number),
+            Naming::Random => numbered_machine_name(number),
             Naming::Ordinal => format!("web-{number}"),
         };
         world.memory.machines.create_unconfirmed(&name.into(), number, world.uptime);
@@ -225,7 +232,7 @@ prop_compose! {
 }
 
 /// Adds up to three removal requests, some of them accepted, with targets some of which do not exist.
-fn with_names(mut world: World, names: &[(usize, u8, bool)]) -> World {
+fn with_names(mut world: PoolWorld, names: &[(usize, u8, bool)]) -> PoolWorld {
     for (which, request, _) in names {
         let name =
             world.machines.get(*which).map_or_else(|| format!("web-gone-{which}"), |m| m.id.name.to_string());
@@ -241,13 +248,13 @@ fn with_names(mut world: World, names: &[(usize, u8, bool)]) -> World {
 }
 
 /// The number of targets that are only reserved and whose machines are not in the pool.
-fn held(observed: &Observed<'_>) -> usize {
+fn held(observed: &ObservedPool<'_>) -> usize {
     let is_pool_machine = |uid: &Uid| observed.pool_machines().any(|machine| machine.id.uid == *uid);
     observed.pool.record.reserved().filter(|target| !is_pool_machine(&target.uid)).count()
 }
 
 /// A world that a failing test can print.
-struct Shown(World);
+struct Shown(PoolWorld);
 
 impl fmt::Debug for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -290,10 +297,10 @@ proptest! {
         snapshot.machines.sort_by_key(|machine| {
             machine.id.name.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
         });
-        let shuffled = crate::plan(&world.observed(&snapshot));
+        let shuffled = crate::plan_pass(&world.observed(&snapshot));
         prop_assert_eq!(set(&shuffled), set(&plan));
-        prop_assert_eq!(deleted(&shuffled), deleted(&plan));
-        prop_assert_eq!(created(&shuffled), created(&plan));
+        prop_assert_eq!(deleted_machines(&shuffled), deleted_machines(&plan));
+        prop_assert_eq!(created_machines(&shuffled), created_machines(&plan));
     }
 
     #[test]
@@ -301,16 +308,16 @@ proptest! {
         let snapshot = world.snapshot();
         let observed = world.observed(&snapshot);
         let machines = observed.pool_machines().count() + held(&observed);
-        let plan = crate::plan(&observed);
-        prop_assert!(created(&plan).len() <= world.pool.desired.saturating_sub(machines));
+        let plan = crate::plan_pass(&observed);
+        prop_assert!(created_machines(&plan).len() <= world.pool.desired.saturating_sub(machines));
         // With unconfirmed creates, machines never exceed the desired number, unless they already did.
-        let repeated = created(&plan)
+        let repeated = created_machines(&plan)
             .iter()
             .filter(|name| observed.unconfirmed_creates.iter().any(|lost| *lost.name == ***name))
             .count();
-        let possible = machines + observed.unconfirmed_creates.len() + created(&plan).len() - repeated;
+        let possible = machines + observed.unconfirmed_creates.len() + created_machines(&plan).len() - repeated;
         prop_assert!(possible <= world.pool.desired.max(machines + observed.unconfirmed_creates.len()));
-        prop_assert!(created(&plan).len() <= MAX_BATCH);
+        prop_assert!(created_machines(&plan).len() <= MAX_BATCH);
     }
 
     #[test]
@@ -322,10 +329,10 @@ proptest! {
         let record = &world.pool.record;
         let live = observed.pool_machines().filter(|machine| !machine.terminating);
         let (named, others): (Vec<_>, Vec<_>) = live.partition(|machine| record.is_accepted(&machine.id.uid));
-        let plan = crate::plan(&observed);
+        let plan = crate::plan_pass(&observed);
         let chosen = |wanted| {
             let of = plan.actions.iter().filter_map(move |action| match action {
-                Action::Delete { machine, reason } if *reason == wanted => Some(machine.clone()),
+                PoolAction::Delete { machine, reason } if *reason == wanted => Some(machine.clone()),
                 _ => None,
             });
             of.collect::<std::collections::BTreeSet<_>>()
@@ -349,9 +356,9 @@ proptest! {
     fn no_machine_that_has_been_ready_leaves_while_another_stays(Shown(world) in any_world()) {
         let snapshot = world.snapshot();
         let observed = world.observed(&snapshot);
-        let plan = crate::plan(&observed);
+        let plan = crate::plan_pass(&observed);
         let leaves = |machine: &Machine| plan.actions.iter().any(|action| {
-            matches!(action, Action::Delete { machine: id, reason: DeleteReason::Surplus } if *id == machine.id)
+            matches!(action, PoolAction::Delete { machine: id, reason: DeleteReason::Surplus } if *id == machine.id)
         });
         let record = &world.pool.record;
         let is_named = |machine: &Machine| record.entries().iter().any(|entry| entry.target == machine.id);
@@ -367,8 +374,8 @@ proptest! {
     fn only_live_machines_are_deleted_and_never_twice(Shown(world) in any_world()) {
         let snapshot = world.snapshot();
         let observed = world.observed(&snapshot);
-        let plan = crate::plan(&observed);
-        let victims = deleted(&plan);
+        let plan = crate::plan_pass(&observed);
+        let victims = deleted_machines(&plan);
         for victim in &victims {
             prop_assert!(observed.pool_machines().any(|machine| *machine.id.name == **victim && !machine.terminating));
         }
@@ -380,8 +387,8 @@ proptest! {
     fn a_new_name_is_unused(Shown(world) in any_world()) {
         let snapshot = world.snapshot();
         let observed = world.observed(&snapshot);
-        let plan = crate::plan(&observed);
-        let names = created(&plan);
+        let plan = crate::plan_pass(&observed);
+        let names = created_machines(&plan);
         for name in &names {
             prop_assert!(!observed.machines.iter().any(|machine| *machine.id.name == **name));
         }
@@ -392,14 +399,14 @@ proptest! {
     #[test]
     fn a_surplus_and_a_lack_exclude_each_other(Shown(world) in any_world()) {
         let plan = world.plan();
-        let surplus = |action: &Action| matches!(action, Action::Delete { reason: DeleteReason::Surplus, .. });
-        prop_assert!(created(&plan).is_empty() || !plan.actions.iter().any(surplus));
+        let surplus = |action: &PoolAction| matches!(action, PoolAction::Delete { reason: DeleteReason::Surplus, .. });
+        prop_assert!(created_machines(&plan).is_empty() || !plan.actions.iter().any(surplus));
     }
 
     #[test]
     fn the_same_world_gives_the_same_plan(Shown(world) in any_world()) {
         let snapshot = world.snapshot();
         let observed = world.observed(&snapshot);
-        prop_assert_eq!(crate::plan(&observed), crate::plan(&observed));
+        prop_assert_eq!(crate::plan_pass(&observed), crate::plan_pass(&observed));
     }
 }

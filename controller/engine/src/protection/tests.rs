@@ -39,7 +39,10 @@ fn a_machine_without_these_annotations_has_no_protection() {
 #[case::empty("", None)]
 fn until_is_a_time_or_unreadable(#[case] text: &str, #[case] expected: Option<&str>) {
     let read = read(&[(UNTIL, text)]).expect("it is about protection");
-    assert_eq!(read.until, Some(expected.map_or(Until::Unreadable, |text| Until::At(time(text)))));
+    assert_eq!(
+        read.until,
+        Some(expected.map_or(ProtectionEnd::Unreadable, |text| ProtectionEnd::At(time(text))))
+    );
 }
 
 #[test]
@@ -87,7 +90,7 @@ fn an_unreadable_maximum_is_the_default(
 ) {
     let annotations = annotation.map(|text| BTreeMap::from([(MAX_PROTECTION.to_owned(), text.to_owned())]));
     let mut invalid = Vec::new();
-    assert_eq!(maximum(&field, annotations.as_ref(), &mut invalid), Duration::from_hours(hours));
+    assert_eq!(read_max_protection(&field, annotations.as_ref(), &mut invalid), Duration::from_hours(hours));
     assert_eq!(invalid.len(), messages, "{invalid:?}");
 }
 

@@ -24,13 +24,13 @@ pub const RESERVATION_AGE: Duration = Duration::from_secs(30);
 
 /// Age up to which a reservation cannot have been dropped, counted from before it was sent, if the controller drops it
 /// at `reservation_age`. The difference allows for clocks that run at different speeds.
-pub fn accept_within(reservation_age: Duration) -> Duration {
+pub fn acceptance_window(reservation_age: Duration) -> Duration {
     reservation_age / 6 * 5
 }
 
 /// The state of one target.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum State {
+pub enum TargetState {
     /// A request has reserved it. If the machine disappears, the controller does not replace it.
     Reserved {
         /// Identity of the request, chosen by its client.
@@ -42,11 +42,11 @@ pub enum State {
 
 /// One target of one request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Entry {
+pub struct RecordedTarget {
     /// The machine.
     pub target: ObjectId,
     /// The state of its removal.
-    pub state: State,
+    pub state: TargetState,
     /// The user who requested the removal, if known.
     pub by: Option<Arc<str>>,
 }
@@ -54,7 +54,7 @@ pub struct Entry {
 /// The entries of one pool, in the order in which they were added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RemovalRecord {
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<RecordedTarget>,
 }
 
 /// The record has no space for further entries. Try again after some were removed.
@@ -63,7 +63,7 @@ pub struct RemovalRecord {
     "the removal record would have {entries} entries and {bytes} bytes, more than the limit of {LIMIT} entries and \
      {LIMIT_BYTES} bytes"
 )]
-pub struct Full {
+pub struct RemovalRecordFull {
     /// Number of entries that the record would have.
     pub entries: usize,
     /// Size that the stored record would have, in bytes.
@@ -72,7 +72,7 @@ pub struct Full {
 
 impl RemovalRecord {
     /// The entries.
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[RecordedTarget] {
         &self.entries
     }
 
@@ -83,7 +83,7 @@ impl RemovalRecord {
 
     /// The accepted targets, each once.
     pub fn accepted(&self) -> impl Iterator<Item = &ObjectId> {
-        self.entries.iter().filter(|entry| entry.state == State::Accepted).map(|entry| &entry.target)
+        self.entries.iter().filter(|entry| entry.state == TargetState::Accepted).map(|entry| &entry.target)
     }
 
     /// The targets that are reserved and not accepted, each once. They count as present.
@@ -97,8 +97,8 @@ impl RemovalRecord {
         self.entries
             .iter()
             .filter_map(|entry| match &entry.state {
-                State::Reserved { request } => Some(request),
-                State::Accepted => None,
+                TargetState::Reserved { request } => Some(request),
+                TargetState::Accepted => None,
             })
             .collect()
     }
@@ -117,11 +117,11 @@ impl RemovalRecord {
     /// occur twice are reserved once. The entries contain no user.
     ///
     /// # Errors
-    /// [`Full`] beyond [`LIMIT`] entries or [`LIMIT_BYTES`]; the record is unchanged then.
+    /// [`RemovalRecordFull`] beyond [`LIMIT`] entries or [`LIMIT_BYTES`]; the record is unchanged then.
     ///
     /// # Panics
     /// If `request` is empty.
-    pub fn reserve(&mut self, request: &str, targets: &[ObjectId]) -> Result<(), Full> {
+    pub fn reserve(&mut self, request: &str, targets: &[ObjectId]) -> Result<(), RemovalRecordFull> {
         self.enter(request, None, targets)
     }
 
@@ -134,13 +134,23 @@ impl RemovalRecord {
     ///
     /// # Panics
     /// If `request` is empty.
-    pub fn reserve_for(&mut self, user: &str, request: &str, targets: &[ObjectId]) -> Result<(), Full> {
+    pub fn reserve_for(
+        &mut self,
+        user: &str,
+        request: &str,
+        targets: &[ObjectId],
+    ) -> Result<(), RemovalRecordFull> {
         let user = &user[..user.floor_char_boundary(LIMIT_NAME)];
         let by = (!user.is_empty()).then(|| user.into());
         self.enter(request, by.as_ref(), targets).or_else(|_| self.enter(request, None, targets))
     }
 
-    fn enter(&mut self, request: &str, by: Option<&Arc<str>>, targets: &[ObjectId]) -> Result<(), Full> {
+    fn enter(
+        &mut self,
+        request: &str,
+        by: Option<&Arc<str>>,
+        targets: &[ObjectId],
+    ) -> Result<(), RemovalRecordFull> {
         assert!(!request.is_empty(), "a request has an identity");
         let mut known: BTreeSet<Uid> = self
             .entries
@@ -151,13 +161,13 @@ impl RemovalRecord {
         let before = self.entries.len();
         let request: Arc<str> = request.into();
         self.entries.extend(targets.iter().filter(|target| known.insert(target.uid.clone())).map(|target| {
-            Entry {
+            RecordedTarget {
                 target: target.clone(),
-                state: State::Reserved { request: request.clone() },
+                state: TargetState::Reserved { request: request.clone() },
                 by: by.cloned(),
             }
         }));
-        let full = Full { entries: self.entries.len(), bytes: self.to_string().len() };
+        let full = RemovalRecordFull { entries: self.entries.len(), bytes: self.to_string().len() };
         let room = match by {
             Some(_) => LIMIT_BYTES - LIMIT.saturating_sub(full.entries) * PLAIN_BYTES,
             None => LIMIT_BYTES,
@@ -186,7 +196,7 @@ impl RemovalRecord {
             if !entry.is_of(request) {
                 return true;
             }
-            entry.state = State::Accepted;
+            entry.state = TargetState::Accepted;
             accepted.insert(entry.target.uid.clone())
         });
         accepted.len() - before
@@ -197,7 +207,7 @@ impl RemovalRecord {
         let held: BTreeSet<&Uid> = self
             .entries
             .iter()
-            .filter(|entry| entry.state != State::Accepted)
+            .filter(|entry| entry.state != TargetState::Accepted)
             .map(|entry| &entry.target.uid)
             .collect();
         self.accepted().filter(move |target| !held.contains(&target.uid))
@@ -215,10 +225,10 @@ impl RemovalRecord {
     }
 }
 
-impl Entry {
+impl RecordedTarget {
     /// Whether it is a reservation of this request.
     fn is_of(&self, request: &str) -> bool {
-        matches!(&self.state, State::Reserved { request: known } if **known == *request)
+        matches!(&self.state, TargetState::Reserved { request: known } if **known == *request)
     }
 }
 

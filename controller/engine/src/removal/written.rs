@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::record::{Entry, RemovalRecord, State};
+use super::record::{RecordedTarget, RemovalRecord, TargetState};
 use crate::ids::ObjectId;
 
 /// The annotation is not a valid removal record.
@@ -15,7 +15,7 @@ use crate::ids::ObjectId;
 /// Another client has written it. The targets are then unknown, so the controller must not create or delete machines to
 /// reach `replicas`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ParseError {
+pub enum RemovalRecordError {
     /// It is not a JSON list of entries.
     #[error("the removal record is not a JSON list of {{\"name\", \"uid\"}}: {0}")]
     NotAList(String),
@@ -26,20 +26,20 @@ pub enum ParseError {
 
 /// An entry in its stored form.
 #[derive(Serialize, Deserialize)]
-struct Written<'a> {
+struct StoredTarget<'a> {
     #[serde(borrow)]
     name: Cow<'a, str>,
     #[serde(borrow)]
     uid: Cow<'a, str>,
     // An explicit null is an error and not a missing reservation, so that a client does not accept a target by mistake.
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "deserialize_present", skip_serializing_if = "Option::is_none")]
     reserved: Option<String>,
     /// If it is absent, the user of the preceding entry; if it is empty, no user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     by: Option<Cow<'a, str>>,
 }
 
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+fn deserialize_present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     String::deserialize(deserializer).map(Some)
 }
 
@@ -48,25 +48,25 @@ impl RemovalRecord {
     /// entries.
     ///
     /// # Errors
-    /// [`ParseError`] if it is not a list of complete entries.
-    pub fn parse(text: &str) -> Result<Self, ParseError> {
+    /// [`RemovalRecordError`] if it is not a list of complete entries.
+    pub fn parse(text: &str) -> Result<Self, RemovalRecordError> {
         if text.trim_ascii().is_empty() {
             return Ok(Self::default());
         }
-        let written: Vec<Written<'_>> =
-            serde_json::from_str(text).map_err(|error| ParseError::NotAList(error.to_string()))?;
+        let written: Vec<StoredTarget<'_>> =
+            serde_json::from_str(text).map_err(|error| RemovalRecordError::NotAList(error.to_string()))?;
         let (mut record, mut known) = (Self::default(), BTreeSet::new());
         let mut asking: Option<Arc<str>> = None;
-        for (index, Written { name, uid, reserved, by }) in written.into_iter().enumerate() {
+        for (index, StoredTarget { name, uid, reserved, by }) in written.into_iter().enumerate() {
             if let Some(by) = by {
                 asking = (!by.is_empty()).then(|| by.into());
             }
             if name.is_empty() || uid.is_empty() || reserved.as_deref() == Some("") {
-                return Err(ParseError::EmptyPart(index));
+                return Err(RemovalRecordError::EmptyPart(index));
             }
-            let state =
-                reserved.map_or(State::Accepted, |request| State::Reserved { request: request.into() });
-            let entry = Entry { target: ObjectId::new(&name, &uid), state, by: asking.clone() };
+            let state = reserved
+                .map_or(TargetState::Accepted, |request| TargetState::Reserved { request: request.into() });
+            let entry = RecordedTarget { target: ObjectId::new(&name, &uid), state, by: asking.clone() };
             if known.insert((entry.target.uid.clone(), entry.state.clone())) {
                 record.entries.push(entry);
             }
@@ -79,15 +79,15 @@ impl RemovalRecord {
 impl fmt::Display for RemovalRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut asking = None;
-        let written: Vec<Written<'_>> = self
+        let written: Vec<StoredTarget<'_>> = self
             .entries
             .iter()
-            .map(|Entry { target, state, by }| Written {
+            .map(|RecordedTarget { target, state, by }| StoredTarget {
                 name: (&*target.name).into(),
                 uid: target.uid.as_str().into(),
                 reserved: match state {
-                    State::Reserved { request } => Some(request.to_string()),
-                    State::Accepted => None,
+                    TargetState::Reserved { request } => Some(request.to_string()),
+                    TargetState::Accepted => None,
                 },
                 by: (std::mem::replace(&mut asking, by.as_deref()) != by.as_deref())
                     .then(|| by.as_deref().unwrap_or_default().into()),

@@ -39,20 +39,20 @@ pub struct TemplateParts {
 /// that is structurally equal to a stored revision *is* that revision, even if a later version computes another hash or
 /// a later schema has other defaults.
 #[derive(Clone, Debug, Default)]
-pub struct History {
+pub struct RevisionHistory {
     stored: Vec<StoredRevision>,
 }
 
 /// The current revision of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resolved {
+pub struct ResolvedRevision {
     /// Its identity.
     pub id: RevisionId,
     /// Whether it is stored, so that its identity is fixed.
     pub stored: bool,
 }
 
-impl History {
+impl RevisionHistory {
     /// Creates a history from revisions in any order. Of two revisions with the same identity, the later one counts.
     pub fn new(stored: impl IntoIterator<Item = StoredRevision>) -> Self {
         let mut history = Self::default();
@@ -112,16 +112,16 @@ impl History {
         content: &Fingerprint,
         number: i64,
         mut names: impl Iterator<Item = RevisionId>,
-    ) -> Resolved {
+    ) -> ResolvedRevision {
         let is_it = |stored: &StoredRevision| stored.content == *content && !stored.lacks_copies;
         // An earlier name can be free again.
         let known = self.stored.iter().rfind(|stored| stored.number == number && is_it(stored));
         if let Some(known) = known {
-            return Resolved { id: known.id.clone(), stored: true };
+            return ResolvedRevision { id: known.id.clone(), stored: true };
         }
         let found = names.find_map(|id| match self.stored.iter().find(|stored| stored.id == id) {
-            None => Some(Resolved { id, stored: false }),
-            Some(stored) if is_it(stored) => Some(Resolved { id, stored: true }),
+            None => Some(ResolvedRevision { id, stored: false }),
+            Some(stored) if is_it(stored) => Some(ResolvedRevision { id, stored: true }),
             Some(_) => None,
         });
         found.expect("the names do not end")
@@ -141,17 +141,17 @@ impl History {
     ///
     /// After a schema got another default, two stored revisions can be the same template. Then the result is the one in
     /// the status of the pool, or else the latest.
-    pub fn resolve(&self, content: &Fingerprint, shown: Option<&RevisionId>) -> Resolved {
+    pub fn resolve(&self, content: &Fingerprint, shown: Option<&RevisionId>) -> ResolvedRevision {
         let equal = || self.stored.iter().filter(|stored| stored.content == *content);
         let known = equal().find(|stored| Some(&stored.id) == shown).or_else(|| equal().next_back());
         if let Some(known) = known {
-            return Resolved { id: known.id.clone(), stored: true };
+            return ResolvedRevision { id: known.id.clone(), stored: true };
         }
         let mut attempt = 1;
         while self.contains(&content.id(attempt)) {
             attempt += 1;
         }
-        Resolved { id: content.id(attempt), stored: false }
+        ResolvedRevision { id: content.id(attempt), stored: false }
     }
 
     /// The last current revision that is stored: the one in the status of the pool, or else the latest.

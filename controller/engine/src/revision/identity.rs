@@ -78,7 +78,7 @@ impl Fingerprint {
     /// The fingerprint of a value in a canonical form in which empty objects are significant, for example a binding such as
     /// `masquerade: {}`. Only the order of keys does not count.
     pub fn of_exact(value: &Value) -> Self {
-        Self(Sha256::digest(sorted(value).to_string().as_bytes()).into())
+        Self(Sha256::digest(sort_json_keys(value).to_string().as_bytes()).into())
     }
 
     /// An identity for this content. If another content has the first identity, the next `attempt` yields another one.
@@ -117,13 +117,13 @@ fn without_empty(value: &Value) -> Option<Value> {
 
 /// The same value with sorted keys, by an ordered map on purpose: any dependency can enable the feature of serde_json that
 /// disables sorting.
-fn sorted(value: &Value) -> Value {
+fn sort_json_keys(value: &Value) -> Value {
     match value {
         Value::Object(map) => {
             let map: std::collections::BTreeMap<&String, &Value> = map.iter().collect();
-            map.into_iter().map(|(key, value)| (key.clone(), sorted(value))).collect()
+            map.into_iter().map(|(key, value)| (key.clone(), sort_json_keys(value))).collect()
         }
-        Value::Array(items) => items.iter().map(sorted).collect(),
+        Value::Array(items) => items.iter().map(sort_json_keys).collect(),
         other => other.clone(),
     }
 }

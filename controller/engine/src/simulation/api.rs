@@ -6,25 +6,25 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::admission_policy::{AdmissionPolicy, Taken};
-use super::instances::Storage;
+use super::admission_policy::{ModelAdmissionPolicy, TakenObjects};
+use super::instances::ModelStorage;
 use super::retained_disks::RetainedDisks;
-use super::revisions::Revisions;
+use super::revisions::ModelRevisions;
 use super::targeted_removals::TargetedRemovals;
-use crate::ledger::{Fact, Seen};
+use crate::ledger::{LedgerFacts, VersionedFacts};
 use crate::model::{
-    Activity, Disk, DiskDraft, DiskRef, DiskTemplate, Draft, Finalizer, Machine, Naming, ObjectId, Owner,
-    Pool, ScaleDownPolicy, Uid,
+    Disk, DiskDraft, DiskRef, Draft, Finalizer, Machine, MachineActivity, Naming, ObjectId, Owner, Pool,
+    PoolDiskTemplate, ScaleDownPolicy, Uid,
 };
 use crate::names::NameBlock;
-use crate::protection::Until;
+use crate::protection::ProtectionEnd;
 
 /// The description of a broken invariant.
-pub(super) type Broken = String;
+pub(super) type BrokenInvariant = String;
 
 /// Why the server rejected a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum RequestRefusal {
     AlreadyExists,
     Conflict,
     NotFound,
@@ -36,7 +36,7 @@ pub(super) enum Refusal {
 
 /// The state that a request is based on: what its sender had seen and planned with.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Basis {
+pub(super) struct RequestBasis {
     /// Number of watch events of machines that the sender had seen.
     pub(super) seen: usize,
     /// Number of changes of the pool that it had read. For a create, those that the sender of the oldest unconfirmed
@@ -50,13 +50,13 @@ pub(super) struct Basis {
 
 /// One state of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct PoolHistoryEntry {
     desired: usize,
     scale_down_policy: ScaleDownPolicy,
     name_block: Option<NameBlock>,
 }
 
-impl Wanted {
+impl PoolHistoryEntry {
     pub(super) fn of(pool: &Pool) -> Self {
         Self { desired: pool.desired, scale_down_policy: pool.scale_down_policy, name_block: pool.name_block }
     }
@@ -79,38 +79,38 @@ impl Wanted {
 
 /// One event of a watch.
 #[derive(Clone, Debug)]
-pub(super) enum Event<T> {
-    Put(Seen<T>),
+pub(super) enum ModelWatchEvent<T> {
+    Put(VersionedFacts<T>),
     Gone(ObjectId),
 }
 
 /// The objects of one resource, and all events.
 #[derive(Clone)]
-pub(super) struct Table<T> {
-    pub(super) objects: BTreeMap<Arc<str>, Seen<T>>,
-    pub(super) log: Vec<Event<T>>,
+pub(super) struct ModelTable<T> {
+    pub(super) objects: BTreeMap<Arc<str>, VersionedFacts<T>>,
+    pub(super) log: Vec<ModelWatchEvent<T>>,
 }
 
-impl<T: Fact> Table<T> {
+impl<T: LedgerFacts> ModelTable<T> {
     fn new() -> Self {
         Self { objects: BTreeMap::new(), log: Vec::new() }
     }
 
-    pub(super) fn put(&mut self, facts: T, version: u64) -> Seen<T> {
-        let seen = Seen { facts: Arc::new(facts), version };
+    pub(super) fn put(&mut self, facts: T, version: u64) -> VersionedFacts<T> {
+        let seen = VersionedFacts { facts: Arc::new(facts), version };
         self.objects.insert(seen.facts.id().name.clone(), seen.clone());
-        self.log.push(Event::Put(seen.clone()));
+        self.log.push(ModelWatchEvent::Put(seen.clone()));
         seen
     }
 
     pub(super) fn remove(&mut self, name: &str) {
         let gone = self.objects.remove(name).expect("only what exists is removed");
-        self.log.push(Event::Gone(gone.facts.id().clone()));
+        self.log.push(ModelWatchEvent::Gone(gone.facts.id().clone()));
     }
 
-    pub(super) fn find(&self, id: &ObjectId) -> Result<T, Refusal> {
+    pub(super) fn find(&self, id: &ObjectId) -> Result<T, RequestRefusal> {
         let found = self.objects.get(&id.name).filter(|seen| seen.facts.id().uid == id.uid);
-        found.map(|seen| (*seen.facts).clone()).ok_or(Refusal::NotFound)
+        found.map(|seen| (*seen.facts).clone()).ok_or(RequestRefusal::NotFound)
     }
 }
 
@@ -121,31 +121,31 @@ pub(super) struct Api {
     pub(super) pool: Pool,
     /// All states of the fields of the pool that plans use. The last one is the current state, and the index is the
     /// version of the pool.
-    pub(super) history: Vec<Wanted>,
+    pub(super) history: Vec<PoolHistoryEntry>,
     /// The state of targeted removals.
     pub(super) removals: TargetedRemovals,
-    pub(super) machines: Table<Machine>,
-    pub(super) disks: Table<Disk>,
+    pub(super) machines: ModelTable<Machine>,
+    pub(super) disks: ModelTable<Disk>,
     pub(super) quota: Option<usize>,
     /// The stored revisions.
-    pub(super) revisions: Revisions,
+    pub(super) revisions: ModelRevisions,
     /// The state of retained disks.
     pub(super) retained: RetainedDisks,
     /// The storage of machines, on a platform where it belongs to them.
-    pub(super) storage: Storage,
+    pub(super) storage: ModelStorage,
     /// All lists of disk templates that the pool ever had.
-    pub(super) templates_ever: Vec<Vec<DiskTemplate>>,
+    pub(super) templates_ever: Vec<Vec<PoolDiskTemplate>>,
     version: u64,
     /// UIDs of all machines that the pool ever had.
     machines_ever: BTreeSet<Uid>,
     /// Positions in the machines' log where a former leader's create was committed.
-    pub(super) strays: Vec<usize>,
+    pub(super) former_leader_creates: Vec<usize>,
     /// The machines that these creates produced.
-    pub(super) stray_uids: BTreeSet<Uid>,
+    pub(super) former_leader_machines: BTreeSet<Uid>,
     /// What an admission policy does to created objects.
-    pub(super) policy: AdmissionPolicy,
+    pub(super) policy: ModelAdmissionPolicy,
     /// Objects that a policy or a client took away from the pool.
-    pub(super) taken: Taken,
+    pub(super) taken: TakenObjects,
     /// Whether the controller counts losses. The exhaustive exploration has no policies, and the time since each create would
     /// multiply its states.
     pub(super) counts_losses: bool,
@@ -157,21 +157,21 @@ impl Api {
     pub(super) fn new(pool: Pool) -> Self {
         Self {
             now: Duration::from_secs(1000),
-            history: vec![Wanted::of(&pool)],
+            history: vec![PoolHistoryEntry::of(&pool)],
             templates_ever: vec![pool.disks.clone()],
             removals: TargetedRemovals::default(),
-            machines: Table::new(),
-            disks: Table::new(),
+            machines: ModelTable::new(),
+            disks: ModelTable::new(),
             quota: None,
-            revisions: Revisions::new(&pool.revision.id),
+            revisions: ModelRevisions::new(&pool.revision.id),
             retained: RetainedDisks::default(),
-            storage: Storage::default(),
+            storage: ModelStorage::default(),
             version: 0,
             machines_ever: BTreeSet::new(),
-            strays: Vec::new(),
-            stray_uids: BTreeSet::new(),
-            policy: AdmissionPolicy::default(),
-            taken: Taken::default(),
+            former_leader_creates: Vec::new(),
+            former_leader_machines: BTreeSet::new(),
+            policy: ModelAdmissionPolicy::default(),
+            taken: TakenObjects::default(),
             counts_losses: true,
             others_removals: Vec::new(),
             pool,
@@ -192,7 +192,7 @@ impl Api {
         self.machines
             .log
             .iter()
-            .any(|event| matches!(event, Event::Put(seen) if *seen.facts.id.name == *name))
+            .any(|event| matches!(event, ModelWatchEvent::Put(seen) if *seen.facts.id.name == *name))
     }
 
     pub(super) fn next_version(&mut self) -> u64 {
@@ -204,7 +204,7 @@ impl Api {
         &mut self,
         id: &ObjectId,
         edit: impl FnOnce(&mut Machine),
-    ) -> Result<Seen<Machine>, Refusal> {
+    ) -> Result<VersionedFacts<Machine>, RequestRefusal> {
         let mut machine = self.machines.find(id)?;
         edit(&mut machine);
         let version = self.next_version();
@@ -218,22 +218,24 @@ impl Api {
     pub(super) fn create(
         &mut self,
         draft: &Draft,
-        basis: Basis,
-    ) -> Result<Result<Seen<Machine>, Refusal>, Broken> {
+        basis: RequestBasis,
+    ) -> Result<Result<VersionedFacts<Machine>, RequestRefusal>, BrokenInvariant> {
         if self.machines.objects.contains_key(&draft.name) {
-            return Ok(Err(Refusal::AlreadyExists));
+            return Ok(Err(RequestRefusal::AlreadyExists));
         }
         if self.quota.is_some_and(|quota| self.machines.objects.len() >= quota) {
-            return Ok(Err(Refusal::QuotaExceeded));
+            return Ok(Err(RequestRefusal::QuotaExceeded));
         }
         if basis.current && self.pool.naming == Naming::Random {
             // A name block of a former leader does not invalidate the block that was read.
             let mut blocks = self.history[basis.pool..].iter().filter_map(|pool| pool.name_block);
             let open = blocks.any(|block| block.first <= draft.number && draft.number < block.end);
-            check(open, || format!("{} has number {} outside every open block", draft.name, draft.number))?;
+            check_invariant(open, || {
+                format!("{} has number {} outside every open block", draft.name, draft.number)
+            })?;
         }
         self.check_disks(draft, basis)?;
-        check(self.pool.finalizer != Finalizer::Missing || self.pool.deleting, || {
+        check_invariant(self.pool.finalizer != Finalizer::Missing || self.pool.deleting, || {
             format!("{} is created before the pool has the finalizer", draft.name)
         })?;
         let version = self.next_version();
@@ -267,19 +269,20 @@ impl Api {
         }
         if basis.current {
             let largest = self.history[basis.pool..].iter().map(|pool| pool.desired).max();
-            let strays = self.strays.iter().filter(|position| **position >= basis.seen).count();
+            let strays =
+                self.former_leader_creates.iter().filter(|position| **position >= basis.seen).count();
             let strays = strays + self.returned_since(basis);
             let (machines, bound) = (self.pool_machines().count(), largest.unwrap_or_default() + strays);
-            check(machines <= bound, || {
+            check_invariant(machines <= bound, || {
                 format!("I2: {machines} machines where at most {bound} were desired")
             })?;
             let held = self.held(&draft.name, basis);
-            check(machines + held <= bound, || {
+            check_invariant(machines + held <= bound, || {
                 format!("I6: {} takes the place of one of {held} machines that are being removed", draft.name)
             })?;
         } else {
-            self.strays.push(self.machines.log.len() - 1);
-            self.stray_uids.insert(seen.facts.id.uid.clone());
+            self.former_leader_creates.push(self.machines.log.len() - 1);
+            self.former_leader_machines.insert(seen.facts.id.uid.clone());
         }
         Ok(Ok(seen))
     }
@@ -292,15 +295,15 @@ impl Api {
         &mut self,
         id: &ObjectId,
         planned: Option<u64>,
-        basis: Basis,
+        basis: RequestBasis,
         late: bool,
-    ) -> Result<Result<Seen<Machine>, Refusal>, Broken> {
-        let Wanted { desired, scale_down_policy, .. } = self.history[basis.pool];
+    ) -> Result<Result<VersionedFacts<Machine>, RequestRefusal>, BrokenInvariant> {
+        let PoolHistoryEntry { desired, scale_down_policy, .. } = self.history[basis.pool];
         let named = self.removals.is_accepted(&id.uid);
-        check(named || scale_down_policy != ScaleDownPolicy::Explicit, || {
+        check_invariant(named || scale_down_policy != ScaleDownPolicy::Explicit, || {
             format!("I5: {id} was deleted from an Explicit pool")
         })?;
-        check(self.machines_ever.contains(&id.uid), || {
+        check_invariant(self.machines_ever.contains(&id.uid), || {
             format!("{id} was deleted and never was in the pool")
         })?;
         match self.machines.find(id) {
@@ -310,13 +313,14 @@ impl Api {
             }
             Ok(machine) => {
                 if planned.is_some_and(|version| self.machines.objects[&id.name].version != version) {
-                    return Ok(Err(Refusal::Conflict));
+                    return Ok(Err(RequestRefusal::Conflict));
                 }
                 let stopped_only = scale_down_policy == ScaleDownPolicy::StoppedOnly && planned.is_some();
-                check(named || !stopped_only || machine.activity == Activity::Stopped, || {
-                    format!("I5: {id} was deleted although it is not stopped")
-                })?;
-                check(named || !machine.is_protected(self.timestamp()), || {
+                check_invariant(
+                    named || !stopped_only || machine.activity == MachineActivity::Stopped,
+                    || format!("I5: {id} was deleted although it is not stopped"),
+                )?;
+                check_invariant(named || !machine.is_protected(self.timestamp()), || {
                     format!("I12: {id} was deleted while it is protected")
                 })?;
             }
@@ -327,7 +331,7 @@ impl Api {
         if late || !basis.current {
             self.others_removals.push(self.machines.log.len());
         } else if !named {
-            check(live + unseen > desired, || {
+            check_invariant(live + unseen > desired, || {
                 format!("I1, I6: {id} was deleted while {live} live machines did not exceed {desired}")
             })?;
         }
@@ -340,12 +344,12 @@ impl Api {
         machine: &ObjectId,
         draft: &DiskDraft,
         late: bool,
-    ) -> Result<Result<Seen<Disk>, Refusal>, Broken> {
-        check(self.machines_ever.contains(&machine.uid), || {
+    ) -> Result<Result<VersionedFacts<Disk>, RequestRefusal>, BrokenInvariant> {
+        check_invariant(self.machines_ever.contains(&machine.uid), || {
             format!("disk {} was created for {machine}", draft.name)
         })?;
         if self.disks.objects.contains_key(&draft.name) {
-            return Ok(Err(Refusal::AlreadyExists));
+            return Ok(Err(RequestRefusal::AlreadyExists));
         }
         if self.retained_template(&draft.template).is_some() {
             return self.create_retained(draft, late).map(Ok);
@@ -354,7 +358,7 @@ impl Api {
         Ok(Ok(self.put_disk(&draft.name, owner.as_ref().map(Owner::machine))))
     }
 
-    pub(super) fn put_disk(&mut self, name: &str, owner: Option<Owner>) -> Seen<Disk> {
+    pub(super) fn put_disk(&mut self, name: &str, owner: Option<Owner>) -> VersionedFacts<Disk> {
         self.put_disk_as(name, owner, |_| {})
     }
 
@@ -363,7 +367,7 @@ impl Api {
         name: &str,
         owner: Option<Owner>,
         edit: impl FnOnce(&mut Disk),
-    ) -> Seen<Disk> {
+    ) -> VersionedFacts<Disk> {
         let version = self.next_version();
         let ours = |owner: &Owner| owner.is_pool(&self.pool.id) || self.machines_ever.contains(&owner.id.uid);
         let ours = owner.as_ref().is_some_and(ours);
@@ -380,29 +384,29 @@ impl Api {
     }
 
     /// Whether a former leader created it.
-    pub(super) fn is_stray(&self, uid: &Uid) -> bool {
-        self.stray_uids.contains(uid)
+    pub(super) fn is_from_former_leader(&self, uid: &Uid) -> bool {
+        self.former_leader_machines.contains(uid)
     }
 
     /// Records a name block at the version of the pool that was read. Numbers never decrease.
     pub(super) fn open_block(
         &mut self,
         block: NameBlock,
-        basis: Basis,
-    ) -> Result<Result<(), Refusal>, Broken> {
+        basis: RequestBasis,
+    ) -> Result<Result<(), RequestRefusal>, BrokenInvariant> {
         if basis.pool + 1 != self.history.len() {
-            return Ok(Err(Refusal::Conflict));
+            return Ok(Err(RequestRefusal::Conflict));
         }
         if let Some(old) = self.pool.name_block {
             let forward = block.first >= old.first && block.first <= block.end && block.end > old.end;
-            check(forward, || format!("block {block} follows {old}"))?;
+            check_invariant(forward, || format!("block {block} follows {old}"))?;
         }
         self.pool.name_block = Some(block);
-        self.history.push(Wanted::of(&self.pool));
+        self.history.push(PoolHistoryEntry::of(&self.pool));
         Ok(Ok(()))
     }
 
-    pub(super) fn relabel(&mut self, id: &ObjectId) -> Result<Seen<Machine>, Refusal> {
+    pub(super) fn relabel(&mut self, id: &ObjectId) -> Result<VersionedFacts<Machine>, RequestRefusal> {
         let (name, uid) = (self.pool.id.name.clone(), self.pool.id.uid.clone());
         self.change(id, |machine| {
             machine.pool_label = Some(name);
@@ -414,15 +418,15 @@ impl Api {
         &mut self,
         id: &ObjectId,
         shared: &[Arc<str>],
-    ) -> Result<Result<Seen<Machine>, Refusal>, Broken> {
-        check(self.machines_ever.contains(&id.uid), || {
+    ) -> Result<Result<VersionedFacts<Machine>, RequestRefusal>, BrokenInvariant> {
+        check_invariant(self.machines_ever.contains(&id.uid), || {
             format!("{id} was released and never was in the pool")
         })?;
         self.give_disks_away(id, shared);
         let has_instances = self.has_instances();
         // The controller reads the machine first: a user may have given it back.
         if has_instances && self.machines.find(id).is_ok_and(|machine| machine.owner.is_some()) {
-            return Ok(Err(Refusal::Conflict));
+            return Ok(Err(RequestRefusal::Conflict));
         }
         Ok(self.change(id, |machine| {
             machine.has_finalizer &= !has_instances;
@@ -436,12 +440,12 @@ impl Api {
         &mut self,
         id: &ObjectId,
         until: Timestamp,
-    ) -> Result<Seen<Machine>, Refusal> {
+    ) -> Result<VersionedFacts<Machine>, RequestRefusal> {
         let (now, maximum) = (self.timestamp(), self.pool.max_protection);
         let machine = self.machines.find(id)?;
         let protection = machine.protection.filter(|known| known.shortened(now, maximum).is_some());
-        let mut protection = Arc::unwrap_or_clone(protection.ok_or(Refusal::Conflict)?);
-        protection.until = Some(Until::At(until));
+        let mut protection = Arc::unwrap_or_clone(protection.ok_or(RequestRefusal::Conflict)?);
+        protection.until = Some(ProtectionEnd::At(until));
         self.change(id, |machine| machine.protection = Some(Arc::new(protection)))
     }
 
@@ -451,10 +455,10 @@ impl Api {
         position: usize,
         from: &str,
         to: &DiskDraft,
-    ) -> Result<Seen<Machine>, Refusal> {
+    ) -> Result<VersionedFacts<Machine>, RequestRefusal> {
         let machine = self.machines.find(id)?;
         let index = machine.disks.iter().position(|disk| disk.position == position && *disk.disk == *from);
-        let index = index.ok_or(Refusal::Conflict)?;
+        let index = index.ok_or(RequestRefusal::Conflict)?;
         self.change(id, |machine| {
             machine.disks[index].disk = to.name.clone();
             machine.disks[index].template = Some(to.template.clone());
@@ -467,15 +471,18 @@ impl Api {
         id: &ObjectId,
         position: usize,
         disk: &str,
-    ) -> Result<Seen<Machine>, Refusal> {
+    ) -> Result<VersionedFacts<Machine>, RequestRefusal> {
         let machine = self.machines.find(id)?;
         let index =
             machine.disks.iter().position(|device| device.position == position && *device.disk == *disk);
-        let index = index.ok_or(Refusal::Conflict)?;
+        let index = index.ok_or(RequestRefusal::Conflict)?;
         self.change(id, |machine| drop(machine.disks.remove(index)))
     }
 }
 
-pub(super) fn check(holds: bool, broken: impl FnOnce() -> Broken) -> Result<(), Broken> {
+pub(super) fn check_invariant(
+    holds: bool,
+    broken: impl FnOnce() -> BrokenInvariant,
+) -> Result<(), BrokenInvariant> {
     if holds { Ok(()) } else { Err(broken()) }
 }

@@ -4,21 +4,23 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::api::{Api, Basis, Broken, Refusal};
-use super::request::{InFlight, commit, users, with_held};
-use super::revisions::Written;
-use super::watch_cache::{Names, WatchCache};
-use crate::failure::Failure;
-use crate::ledger::Cache;
-use crate::losses::{Fate as ObjectFate, Loss, LossKind, Rehearsal};
+use super::api::{Api, BrokenInvariant, RequestBasis, RequestRefusal};
+use super::request::{InFlight, commit_unconfirmed_request, machines_by_disk, with_held};
+use super::revisions::MachineUpdate;
+use super::watch_cache::{NamesInCaches, WatchCache};
+use crate::failure::PoolFailure;
+use crate::ledger::LedgerCache;
+use crate::losses::{CreatedObjectState as ObjectFate, Loss, LossKind, Rehearsal};
 use crate::model::{Disk, DiskAnnotations, DiskSource, Draft, Finalizer, Machine, ObjectId};
 use crate::names::NameBlock;
-use crate::plan::{DeleteReason, Disruption, NamesInUse, Observed, Settings, Snapshot, Stage, UpdateOutcome};
-use crate::{Action, Memory, Plan, Status};
+use crate::plan::{
+    ApplyStage, DeleteReason, Disruption, NamesInUse, ObservedPool, PlanSettings, PoolSnapshot, UpdateOutcome,
+};
+use crate::{ComputedStatus, PassMemory, Plan, PoolAction};
 
 /// The fate of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum RequestDelivery {
     Answered,
     /// Committed, and the response is lost.
     AnswerLost,
@@ -29,20 +31,20 @@ pub(super) enum Fate {
 }
 
 /// The result of a request.
-pub(super) struct Sent {
-    pub(super) action: Action,
+pub(super) struct SentRequest {
+    pub(super) action: PoolAction,
     pub(super) outcome: &'static str,
     /// The request, if it is still in flight.
     pub(super) in_flight: Option<InFlight>,
 }
 
 #[derive(Clone)]
-pub(super) struct Controller {
-    pub(super) memory: Memory,
+pub(super) struct SimulatedController {
+    pub(super) memory: PassMemory,
     pub(super) machines: WatchCache<Machine>,
     pub(super) disks: WatchCache<Disk>,
-    pub(super) pending: VecDeque<Action>,
-    pub(super) basis: Basis,
+    pub(super) pending: VecDeque<PoolAction>,
+    pub(super) basis: RequestBasis,
     /// The machines of the last pass, by name.
     pub(super) known: BTreeMap<Arc<str>, Arc<Machine>>,
     /// The versions of the disks of the last pass, by name.
@@ -50,17 +52,17 @@ pub(super) struct Controller {
     /// The versions of the machines of the last pass, by name.
     pub(super) machine_versions: BTreeMap<Arc<str>, u64>,
     /// The basis of the first attempt of every unconfirmed create.
-    pub(super) first_basis: BTreeMap<Arc<str>, Basis>,
+    pub(super) first_basis: BTreeMap<Arc<str>, RequestBasis>,
 }
 
-impl Controller {
+impl SimulatedController {
     pub(super) fn start(api: &Api) -> Self {
         Self {
-            memory: Memory::default(),
+            memory: PassMemory::default(),
             machines: WatchCache::list(&api.machines, api.now),
             disks: WatchCache::list(&api.disks, api.now),
             pending: VecDeque::new(),
-            basis: Basis { seen: 0, pool: 0, planned: 0, current: true },
+            basis: RequestBasis { seen: 0, pool: 0, planned: 0, current: true },
             known: BTreeMap::new(),
             versions: BTreeMap::new(),
             machine_versions: BTreeMap::new(),
@@ -69,8 +71,8 @@ impl Controller {
     }
 
     /// Observes and plans.
-    pub(super) fn pass(&mut self, api: &Api) -> (Plan, Status) {
-        let Memory { machines, disks, .. } = &mut self.memory;
+    pub(super) fn pass(&mut self, api: &Api) -> (Plan, ComputedStatus) {
+        let PassMemory { machines, disks, .. } = &mut self.memory;
         for name in machines.overdue(api.now) {
             machines.resolve(&name, api.machines.objects.get(&name).cloned(), api.now);
         }
@@ -86,7 +88,7 @@ impl Controller {
         {
             self.memory.machine_losses.watch(&seen.facts.id, api.now);
         }
-        let Memory { machines, disks, .. } = &mut self.memory;
+        let PassMemory { machines, disks, .. } = &mut self.memory;
         disks.settle(&self.disks);
         let (mut machine_snapshot, mut disk_snapshot) = (self.machines.snapshot(), self.disks.snapshot());
         machines.overlay(&mut machine_snapshot);
@@ -113,7 +115,7 @@ impl Controller {
             .filter(|disk| disk.belongs_to(id) || disk.pool_uid_label.as_ref() == Some(uid));
         let pool_disks = pool_disks.cloned().collect();
         let read = api.history.len() - 1;
-        self.basis = Basis { seen: self.machines.position, pool: read, planned: read, current: true };
+        self.basis = RequestBasis { seen: self.machines.position, pool: read, planned: read, current: true };
         self.known = machines.iter().map(|machine| (machine.id.name.clone(), machine.clone())).collect();
         self.memory.observe(&api.pool, api.now);
         if api.has_instances() {
@@ -122,31 +124,33 @@ impl Controller {
         let own = machines.iter().filter(|machine| machine.belongs_to(id));
         self.memory.observe_machines(own, api.now);
         self.observe_losses(api);
-        let mut snapshot = Snapshot {
+        let mut snapshot = PoolSnapshot {
             now: api.timestamp(),
             uptime: api.now,
             machines,
             disks: disk_snapshot.into_iter().map(|disk| (disk.id.name.clone(), disk)).collect(),
             pool_disks,
-            other_users: users(&foreign),
+            other_users: machines_by_disk(&foreign),
             // The model has no operations that restore disks.
             replaced_disks: BTreeMap::new(),
             unconfirmed_creates: self.memory.machines.unconfirmed_creates(),
         };
-        let mut plan = crate::plan(&self.observed(api, &snapshot, &Names(&self.machines, &self.disks)));
+        let mut plan =
+            crate::plan_pass(&self.observed(api, &snapshot, &NamesInCaches(&self.machines, &self.disks)));
         if plan.deletes_surplus() {
             let staying = api.pool_machines().filter(|machine| !machine.terminating);
             snapshot.count_live(id, &staying.map(|machine| machine.id.uid.clone()).collect());
             self.basis.seen = api.machines.log.len();
-            plan = crate::plan(&self.observed(api, &snapshot, &Names(&self.machines, &self.disks)));
+            plan =
+                crate::plan_pass(&self.observed(api, &snapshot, &NamesInCaches(&self.machines, &self.disks)));
         }
         // A failure of a write that the plan no longer contains must not be reported, because nothing else would clear
         // it.
         let mut memory = self.memory.clone();
         memory.reset_unwanted(plan.wants);
         memory.await_disks(&plan.awaited, api.now);
-        let names = Names(&self.machines, &self.disks);
-        let status = crate::status(&self.observed(api, &snapshot, &names), memory.failure().as_ref());
+        let names = NamesInCaches(&self.machines, &self.disks);
+        let status = crate::compute_status(&self.observed(api, &snapshot, &names), memory.failure().as_ref());
         let lost = snapshot.unconfirmed_creates;
         self.first_basis.retain(|name, _| lost.iter().any(|lost| lost.name == *name));
         self.memory = memory;
@@ -157,45 +161,53 @@ impl Controller {
     fn observed<'a>(
         &'a self,
         api: &'a Api,
-        snapshot: &'a Snapshot,
+        snapshot: &'a PoolSnapshot,
         names: &'a dyn NamesInUse,
-    ) -> Observed<'a> {
+    ) -> ObservedPool<'a> {
         let stored = &api.revisions.stored;
-        Observed::new(snapshot, &api.pool, stored, Settings::default(), &self.memory, names)
+        ObservedPool::new(snapshot, &api.pool, stored, PlanSettings::default(), &self.memory, names)
     }
 
     /// Sends the next request of the plan.
-    pub(super) fn act(&mut self, api: &mut Api, fate: Fate) -> Result<Option<Sent>, Broken> {
+    pub(super) fn act(
+        &mut self,
+        api: &mut Api,
+        fate: RequestDelivery,
+    ) -> Result<Option<SentRequest>, BrokenInvariant> {
         let Some(action) = self.pending.pop_front().map(|action| self.claim_first(action)) else {
             return Ok(None);
         };
         if !self.confirm(api, &action) {
             self.pending.clear();
-            return Ok(Some(Sent { action, outcome: "a live read disagrees", in_flight: None }));
+            return Ok(Some(SentRequest { action, outcome: "a live read disagrees", in_flight: None }));
         }
         let basis = self.reach(&action);
         let version = match &action {
-            Action::Update { machine, .. }
-            | Action::RecordRevision { machine, .. }
-            | Action::AddFinalizer { machine }
-            | Action::Restart { machine, .. }
-            | Action::EndRestart { machine } => {
+            PoolAction::Update { machine, .. }
+            | PoolAction::RecordRevision { machine, .. }
+            | PoolAction::AddFinalizer { machine }
+            | PoolAction::Restart { machine, .. }
+            | PoolAction::EndRestart { machine } => {
                 api.machines.objects.get(&machine.name).map(|seen| seen.version)
             }
-            Action::Delete { machine, reason } => self.planned(machine, *reason),
+            PoolAction::Delete { machine, reason } => self.planned(machine, *reason),
             action => self.versions.get(action.object()).copied(),
         };
-        let marks = matches!(&action, Action::Restart { machine, .. } if !api.is_restarting(machine));
+        let marks = matches!(&action, PoolAction::Restart { machine, .. } if !api.is_restarting(machine));
         let answer = match fate {
-            Fate::Answered => Some(self.send(api, &action, basis)?),
-            Fate::AnswerLost => {
-                commit(api, &action, basis, version, false)?;
+            RequestDelivery::Answered => Some(self.send(api, &action, basis)?),
+            RequestDelivery::AnswerLost => {
+                commit_unconfirmed_request(api, &action, basis, version, false)?;
                 None
             }
-            Fate::RequestLost | Fate::Late => None,
+            RequestDelivery::RequestLost | RequestDelivery::Late => None,
         };
-        let in_flight =
-            (fate == Fate::Late).then(|| InFlight { action: action.clone(), basis, sent: api.now, version });
+        let in_flight = (fate == RequestDelivery::Late).then(|| InFlight {
+            action: action.clone(),
+            basis,
+            sent: api.now,
+            version,
+        });
         let outcome = match answer {
             Some(Ok(())) => {
                 self.succeed(action.stage());
@@ -203,7 +215,7 @@ impl Controller {
             }
             Some(Err(refusal)) => self.refused(api, &action, refusal),
             None => {
-                if let Action::Restart { instance, .. } = &action
+                if let PoolAction::Restart { instance, .. } = &action
                     && !marks
                 {
                     self.memory.restarts.request_unconfirmed(instance, api.now);
@@ -212,15 +224,15 @@ impl Controller {
                 "no answer"
             }
         };
-        Ok(Some(Sent { action, outcome, in_flight }))
+        Ok(Some(SentRequest { action, outcome, in_flight }))
     }
 
     /// A free disk is allocated in a separate write before an object refers to it.
-    fn claim_first(&mut self, action: Action) -> Action {
+    fn claim_first(&mut self, action: PoolAction) -> PoolAction {
         let (machine, disks) = match &action {
-            Action::Create { draft } => (draft.name.clone(), draft.disks.clone()),
-            Action::Repoint { machine, to, .. } => (machine.name.clone(), vec![to.clone()]),
-            Action::Update { machine, disks, .. } => (machine.name.clone(), disks.clone()),
+            PoolAction::Create { draft } => (draft.name.clone(), draft.disks.clone()),
+            PoolAction::Repoint { machine, to, .. } => (machine.name.clone(), vec![to.clone()]),
+            PoolAction::Update { machine, disks, .. } => (machine.name.clone(), disks.clone()),
             _ => return action,
         };
         let Some(free) = disks.iter().find_map(|disk| match &disk.source {
@@ -231,13 +243,14 @@ impl Controller {
         };
         self.pending.push_front(with_held(action, &free));
         let annotations = DiskAnnotations { claimed_by: Some(machine), ..DiskAnnotations::default() };
-        Action::AnnotateDisk { disk: free, annotations, absent: None }
+        PoolAction::AnnotateDisk { disk: free, annotations, absent: None }
     }
 
     /// The live reads before a write. Their results are recorded.
-    fn confirm(&mut self, api: &Api, action: &Action) -> bool {
+    fn confirm(&mut self, api: &Api, action: &PoolAction) -> bool {
         match action {
-            Action::AnnotateDisk { absent: Some(machine), .. } => match api.machines.objects.get(machine) {
+            PoolAction::AnnotateDisk { absent: Some(machine), .. } => match api.machines.objects.get(machine)
+            {
                 Some(seen) => {
                     if seen.facts.belongs_to(&api.pool.id) {
                         self.memory.machines.written(seen.clone(), api.now);
@@ -246,53 +259,58 @@ impl Controller {
                 }
                 None => true,
             },
-            Action::DeleteDisk { disk, .. } => !api.is_referred_to(&disk.name),
+            PoolAction::DeleteDisk { disk, .. } => !api.is_referred_to(&disk.name),
             _ => true,
         }
     }
 
     /// A create has the basis of the oldest unconfirmed create, because the server may carry out that one first.
-    fn reach(&self, action: &Action) -> Basis {
-        let oldest = |basis: Basis, other: &Basis| Basis {
+    fn reach(&self, action: &PoolAction) -> RequestBasis {
+        let oldest = |basis: RequestBasis, other: &RequestBasis| RequestBasis {
             seen: basis.seen.min(other.seen),
             pool: basis.pool.min(other.pool),
             ..basis
         };
         match action {
-            Action::Create { .. } => self.first_basis.values().fold(self.basis, oldest),
+            PoolAction::Create { .. } => self.first_basis.values().fold(self.basis, oldest),
             _ => self.basis,
         }
     }
 
-    fn send(&mut self, api: &mut Api, action: &Action, basis: Basis) -> Result<Result<(), Refusal>, Broken> {
+    fn send(
+        &mut self,
+        api: &mut Api,
+        action: &PoolAction,
+        basis: RequestBasis,
+    ) -> Result<Result<(), RequestRefusal>, BrokenInvariant> {
         let now = api.now;
         let planned = self.required_version(action);
-        let Memory { machines, disks, next_number, .. } = &mut self.memory;
+        let PassMemory { machines, disks, next_number, .. } = &mut self.memory;
         let answer = match action {
-            Action::AddPoolFinalizer
-            | Action::RemovePoolFinalizer
-            | Action::AddFinalizer { .. }
-            | Action::RemoveFinalizer { .. }
-            | Action::Restart { .. }
-            | Action::EndRestart { .. }
-            | Action::RecordRevision { instance: Some(_), .. }
-            | Action::Delete { reason: DeleteReason::StorageChanged { .. }, .. } => {
+            PoolAction::AddPoolFinalizer
+            | PoolAction::RemovePoolFinalizer
+            | PoolAction::AddFinalizer { .. }
+            | PoolAction::RemoveFinalizer { .. }
+            | PoolAction::Restart { .. }
+            | PoolAction::EndRestart { .. }
+            | PoolAction::RecordRevision { instance: Some(_), .. }
+            | PoolAction::Delete { reason: DeleteReason::StorageChanged { .. }, .. } => {
                 return self.send_for_instances(api, action, planned);
             }
-            Action::Relabel { machine } => api.relabel(machine).map(|seen| machines.written(seen, now)),
-            Action::Release { machine, shared } => {
+            PoolAction::Relabel { machine } => api.relabel(machine).map(|seen| machines.written(seen, now)),
+            PoolAction::Release { machine, shared } => {
                 api.release(machine, shared)?.map(|seen| machines.written(seen, now))
             }
-            Action::ShortenProtection { machine, until } => {
+            PoolAction::ShortenProtection { machine, until } => {
                 api.shorten_protection(machine, *until).map(|seen| machines.written(seen, now))
             }
-            Action::Repoint { machine, position, from, to } => {
+            PoolAction::Repoint { machine, position, from, to } => {
                 api.repoint(machine, *position, from, to).map(|seen| machines.written(seen, now))
             }
-            Action::Detach { machine, position, disk } => {
+            PoolAction::Detach { machine, position, disk } => {
                 api.detach(machine, *position, disk).map(|seen| machines.written(seen, now))
             }
-            Action::CreateDisk { machine, disk } => match api.create_disk(machine, disk, false)? {
+            PoolAction::CreateDisk { machine, disk } => match api.create_disk(machine, disk, false)? {
                 Ok(seen) => {
                     let (id, is_lost) = (seen.facts.id.clone(), seen.facts.owner.is_none());
                     disks.written(seen, now);
@@ -300,52 +318,54 @@ impl Controller {
                 }
                 Err(refusal) => Err(refusal),
             },
-            Action::AnnotateDisk { disk, annotations, .. } => {
+            PoolAction::AnnotateDisk { disk, annotations, .. } => {
                 let version = self.versions.get(&disk.name).copied().unwrap_or_default();
                 api.annotate_disk(disk, version, annotations)?.map(|seen| disks.written(seen, now))
             }
-            Action::ExpandDisk { disk, to } => api.grow(disk, *to).map(|seen| disks.written(seen, now)),
-            Action::DeleteDisk { disk, reason } => {
+            PoolAction::ExpandDisk { disk, to } => api.grow(disk, *to).map(|seen| disks.written(seen, now)),
+            PoolAction::DeleteDisk { disk, reason } => {
                 let version = self.versions.get(&disk.name).copied().unwrap_or_default();
                 api.delete_disk(disk, version, *reason)?.map(|seen| disks.deleted(&seen.facts, now))
             }
-            Action::Update { machine, base, to, disks, disruption } => {
-                let write = Written { base: base.as_ref(), to, disks, disruption: *disruption };
+            PoolAction::Update { machine, base, to, disks, disruption } => {
+                let write = MachineUpdate { base: base.as_ref(), to, disks, disruption: *disruption };
                 let answer = api.update(machine, &write, None)?;
                 if answer.is_ok() {
                     self.memory.rollout_attempts.record(&machine.uid, to, UpdateOutcome::Accepted, now);
                 }
                 answer.map(|seen| self.memory.machines.written(seen, now))
             }
-            Action::RecordRevision { machine, to, .. } => {
+            PoolAction::RecordRevision { machine, to, .. } => {
                 api.advance(machine, to, None).map(|seen| machines.written(seen, now))
             }
-            Action::StoreRevision { revision } => {
+            PoolAction::StoreRevision { revision } => {
                 api.store(revision);
                 Ok(())
             }
             // The model has neither copies nor restored disks.
-            Action::RestoreCopies { .. } | Action::DeleteCopy { .. } | Action::AdoptDisk { .. } => Ok(()),
-            Action::PruneRevision { revision } => {
+            PoolAction::RestoreCopies { .. }
+            | PoolAction::DeleteCopy { .. }
+            | PoolAction::AdoptDisk { .. } => Ok(()),
+            PoolAction::PruneRevision { revision } => {
                 api.prune(revision, false)?;
                 Ok(())
             }
-            Action::Delete { machine, .. } => {
+            PoolAction::Delete { machine, .. } => {
                 api.delete(machine, planned, basis, false)?.map(|seen| machines.deleted(&seen.facts, now))
             }
-            Action::OpenNameBlock { block } => {
+            PoolAction::OpenNameBlock { block } => {
                 let opened = api.open_block(*block, basis)?;
                 self.basis.pool = api.history.len() - 1;
                 opened
             }
-            Action::PruneRecord { gone, expired, block } => {
+            PoolAction::PruneRecord { gone, expired, block } => {
                 return self.prune_record(api, gone, expired, *block, basis);
             }
-            Action::Create { draft } if draft.rehearsal != Rehearsal::None && api.policy.machines => {
+            PoolAction::Create { draft } if draft.rehearsal != Rehearsal::None && api.policy.machines => {
                 self.memory.machine_losses.rehearsal_lost("a policy".into(), now);
-                Err(Refusal::Lost)
+                Err(RequestRefusal::Lost)
             }
-            Action::Create { draft } => match api.create(draft, basis)? {
+            PoolAction::Create { draft } => match api.create(draft, basis)? {
                 Ok(seen) => {
                     *next_number = (draft.number + 1).max(*next_number);
                     let (id, is_kept) = (seen.facts.id.clone(), api.pool.includes(&seen.facts));
@@ -365,14 +385,14 @@ impl Controller {
         gone: &[ObjectId],
         expired: &[Arc<str>],
         block: Option<NameBlock>,
-        basis: Basis,
-    ) -> Result<Result<(), Refusal>, Broken> {
+        basis: RequestBasis,
+    ) -> Result<Result<(), RequestRefusal>, BrokenInvariant> {
         let (gone, here) = api.confirm(gone);
         for seen in here {
             self.memory.machines.written(seen, api.now);
         }
         if gone.is_empty() && expired.is_empty() {
-            return Ok(Err(Refusal::Conflict));
+            return Ok(Err(RequestRefusal::Conflict));
         }
         let settled = api.settle(&gone, expired, block, basis)?;
         if settled.is_ok() {
@@ -387,27 +407,27 @@ impl Controller {
     fn send_for_instances(
         &mut self,
         api: &mut Api,
-        action: &Action,
+        action: &PoolAction,
         planned: Option<u64>,
-    ) -> Result<Result<(), Refusal>, Broken> {
+    ) -> Result<Result<(), RequestRefusal>, BrokenInvariant> {
         let now = api.now;
         let machines = &mut self.memory.machines;
         let answer = match action {
-            Action::AddPoolFinalizer => {
+            PoolAction::AddPoolFinalizer => {
                 api.set_pool_finalizer(Finalizer::Present)?;
                 Ok(())
             }
-            Action::RemovePoolFinalizer => {
+            PoolAction::RemovePoolFinalizer => {
                 api.set_pool_finalizer(Finalizer::Missing)?;
                 Ok(())
             }
-            Action::AddFinalizer { machine } => {
+            PoolAction::AddFinalizer { machine } => {
                 api.add_finalizer(machine, None).map(|seen| machines.written(seen, now))
             }
-            Action::RemoveFinalizer { machine, preserve_storage } => {
+            PoolAction::RemoveFinalizer { machine, preserve_storage } => {
                 api.remove_finalizer(machine, *preserve_storage)?.map(|seen| machines.written(seen, now))
             }
-            Action::Restart { machine, instance, revision } => {
+            PoolAction::Restart { machine, instance, revision } => {
                 match api.mark_restarting(machine, instance, revision, None) {
                     Ok(Some(seen)) => {
                         machines.written(seen, now);
@@ -425,13 +445,13 @@ impl Controller {
                     Err(refusal) => Err(refusal),
                 }
             }
-            Action::EndRestart { machine } => {
+            PoolAction::EndRestart { machine } => {
                 api.end_restart(machine, None).map(|seen| machines.written(seen, now))
             }
-            Action::RecordRevision { machine, instance: Some(instance), to } => {
+            PoolAction::RecordRevision { machine, instance: Some(instance), to } => {
                 api.record_on_instance(machine, instance, to).map(|seen| machines.written(seen, now))
             }
-            Action::Delete { machine, reason: reason @ DeleteReason::StorageChanged { .. } } => {
+            PoolAction::Delete { machine, reason: reason @ DeleteReason::StorageChanged { .. } } => {
                 api.recreate(machine, planned, *reason)?.map(|seen| machines.deleted(&seen.facts, now))
             }
             _ => unreachable!("not of instances"),
@@ -446,7 +466,7 @@ impl Controller {
         machine: &ObjectId,
         is_kept: bool,
         draft: &Draft,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RequestRefusal> {
         if is_kept {
             if api.counts_losses {
                 self.memory.machine_losses.created(machine, api.pool.machine_loss_limit(), api.now);
@@ -454,14 +474,14 @@ impl Controller {
             self.queue_disks(machine, draft);
             return Ok(());
         }
-        self.memory.machine_losses.lost(at_birth(), api.now);
-        Err(Refusal::Lost)
+        self.memory.machine_losses.lost(loss_at_birth(), api.now);
+        Err(RequestRefusal::Lost)
     }
 
-    fn disk_created(&mut self, api: &Api, disk: &ObjectId, is_lost: bool) -> Result<(), Refusal> {
+    fn disk_created(&mut self, api: &Api, disk: &ObjectId, is_lost: bool) -> Result<(), RequestRefusal> {
         if is_lost {
-            self.memory.disk_losses.lost(at_birth(), api.now);
-            return Err(Refusal::Lost);
+            self.memory.disk_losses.lost(loss_at_birth(), api.now);
+            return Err(RequestRefusal::Lost);
         }
         if api.counts_losses {
             self.memory.disk_losses.created(disk, api.pool.disk_loss_limit(), api.now);
@@ -500,9 +520,9 @@ impl Controller {
     }
 
     /// The version that a write of this action requires, if it is a deletion.
-    fn required_version(&self, action: &Action) -> Option<u64> {
+    fn required_version(&self, action: &PoolAction) -> Option<u64> {
         match action {
-            Action::Delete { machine, reason } => self.planned(machine, *reason),
+            PoolAction::Delete { machine, reason } => self.planned(machine, *reason),
             _ => None,
         }
     }
@@ -516,26 +536,26 @@ impl Controller {
     /// The disks of a machine are created after it.
     fn queue_disks(&mut self, machine: &ObjectId, draft: &Draft) {
         for disk in draft.disks.iter().rev().filter(|disk| disk.source == DiskSource::New) {
-            self.pending.push_front(Action::CreateDisk { machine: machine.clone(), disk: disk.clone() });
+            self.pending.push_front(PoolAction::CreateDisk { machine: machine.clone(), disk: disk.clone() });
         }
     }
 
-    fn succeed(&mut self, stage: Stage) {
+    fn succeed(&mut self, stage: ApplyStage) {
         if self.pending.front().is_none_or(|next| next.stage() != stage) {
             self.memory.backoff_mut(stage).succeeded();
         }
     }
 
-    fn fail(&mut self, action: &Action, message: &str, now: Duration) {
-        let cause = Failure { reason: action.failure_reason(), message: message.into() };
+    fn fail(&mut self, action: &PoolAction, message: &str, now: Duration) {
+        let cause = PoolFailure { reason: action.failure_reason(), message: message.into() };
         self.memory.backoff_mut(action.stage()).failed(cause, now, None, 0.0);
         self.pending.clear();
     }
 
-    fn refused(&mut self, api: &Api, action: &Action, refusal: Refusal) -> &'static str {
+    fn refused(&mut self, api: &Api, action: &PoolAction, refusal: RequestRefusal) -> &'static str {
         let now = api.now;
         match (action, refusal) {
-            (Action::Create { draft }, Refusal::AlreadyExists) => {
+            (PoolAction::Create { draft }, RequestRefusal::AlreadyExists) => {
                 self.memory.next_number = self.memory.next_number.max(draft.number + 1);
                 let live = &api.machines.objects[&draft.name];
                 if live.facts.belongs_to(&api.pool.id) {
@@ -549,45 +569,48 @@ impl Controller {
                 self.memory.machines.written(live.clone(), now);
                 "the object of this name is not the pool's"
             }
-            (Action::CreateDisk { disk, .. }, Refusal::AlreadyExists) => {
+            (PoolAction::CreateDisk { disk, .. }, RequestRefusal::AlreadyExists) => {
                 // The next pass decides about the existing disk.
                 self.memory.disks.written(api.disks.objects[&disk.name].clone(), now);
                 "was there already"
             }
-            (Action::Delete { machine, .. } | Action::RemoveFinalizer { machine, .. }, Refusal::NotFound) => {
+            (
+                PoolAction::Delete { machine, .. } | PoolAction::RemoveFinalizer { machine, .. },
+                RequestRefusal::NotFound,
+            ) => {
                 self.deleted(&machine.name, now);
                 "was gone already"
             }
-            (_, Refusal::Lost) => {
+            (_, RequestRefusal::Lost) => {
                 self.fail(action, "the object does not belong to the pool", now);
                 "lost"
             }
-            (Action::ExpandDisk { disk, .. }, Refusal::Invalid) => {
+            (PoolAction::ExpandDisk { disk, .. }, RequestRefusal::Invalid) => {
                 self.memory.record_result(&disk.name, true);
                 self.fail(action, "the platform refuses it", now);
                 "refused"
             }
-            (Action::Create { .. }, Refusal::QuotaExceeded) => {
+            (PoolAction::Create { .. }, RequestRefusal::QuotaExceeded) => {
                 self.fail(action, "exceeded quota", now);
                 "refused: exceeded quota"
             }
             _ => {
                 // The state differs from the plan. A write of a machine includes a live read.
-                if let Action::Update { machine, to, disruption, .. } = action
+                if let PoolAction::Update { machine, to, disruption, .. } = action
                     && matches!(disruption, Disruption::MetadataOnly | Disruption::ForApproval)
                 {
                     let outcome = UpdateOutcome::Differs;
                     self.memory.rollout_attempts.record(&machine.uid, to, outcome, now);
                 }
-                if let Action::Update { machine, .. }
-                | Action::RecordRevision { machine, .. }
-                | Action::ShortenProtection { machine, .. }
-                | Action::AddFinalizer { machine }
-                | Action::Release { machine, .. }
-                | Action::RemoveFinalizer { machine, .. }
-                | Action::Restart { machine, .. }
-                | Action::EndRestart { machine }
-                | Action::Delete { machine, .. } = action
+                if let PoolAction::Update { machine, .. }
+                | PoolAction::RecordRevision { machine, .. }
+                | PoolAction::ShortenProtection { machine, .. }
+                | PoolAction::AddFinalizer { machine }
+                | PoolAction::Release { machine, .. }
+                | PoolAction::RemoveFinalizer { machine, .. }
+                | PoolAction::Restart { machine, .. }
+                | PoolAction::EndRestart { machine }
+                | PoolAction::Delete { machine, .. } = action
                     && let Some(seen) = api.machines.objects.get(&machine.name)
                     && seen.facts.id == *machine
                 {
@@ -605,20 +628,20 @@ impl Controller {
         self.memory.machines.deleted(&known.expect("only what is known is deleted"), now);
     }
 
-    fn response_lost(&mut self, action: &Action, basis: Basis, now: Duration, keeps: bool) {
+    fn response_lost(&mut self, action: &PoolAction, basis: RequestBasis, now: Duration, keeps: bool) {
         match action {
-            Action::Create { draft } => {
+            PoolAction::Create { draft } => {
                 self.memory.next_number = self.memory.next_number.max(draft.number + 1);
                 self.memory.machines.create_unconfirmed(&draft.name, draft.number, now);
                 self.first_basis.entry(draft.name.clone()).or_insert(basis);
             }
-            Action::Delete { machine, .. } => {
+            PoolAction::Delete { machine, .. } => {
                 self.deleted(&machine.name, now);
             }
-            Action::Update { machine, to, .. } => {
+            PoolAction::Update { machine, to, .. } => {
                 self.memory.rollout_attempts.record(&machine.uid, to, UpdateOutcome::Unconfirmed, now);
             }
-            Action::CreateDisk { disk, .. } if keeps => {
+            PoolAction::CreateDisk { disk, .. } if keeps => {
                 self.memory.disks.create_unconfirmed(&disk.name, 0, now);
             }
             _ => {}
@@ -627,6 +650,6 @@ impl Controller {
     }
 }
 
-fn at_birth() -> Loss {
+fn loss_at_birth() -> Loss {
     Loss { kind: LossKind::AtBirth, message: "a policy".into() }
 }

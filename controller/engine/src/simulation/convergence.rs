@@ -2,50 +2,50 @@
 
 use std::time::Duration;
 
-use super::admission_policy::AdmissionPolicy;
-use super::api::{Broken, check};
-use super::controller::Fate;
+use super::admission_policy::ModelAdmissionPolicy;
+use super::api::{BrokenInvariant, check_invariant};
+use super::controller::RequestDelivery;
 use super::disk_steps::DiskStep;
-use super::step::Step;
-use super::world::{World, summary};
+use super::step::SimulationStep;
+use super::world::{EngineSimulation, summarize_plan};
 use crate::condition;
-use crate::model::{Activity, Naming, ObjectId, ScaleDownPolicy};
-use crate::{Plan, Status};
+use crate::model::{MachineActivity, Naming, ObjectId, ScaleDownPolicy};
+use crate::{ComputedStatus, Plan};
 
-impl World {
+impl EngineSimulation {
     /// Ends all faults and lets all components work until nothing changes; I8.
-    pub(super) fn settle(&mut self) -> Result<(), Broken> {
+    pub(super) fn settle(&mut self) -> Result<(), BrokenInvariant> {
         self.tell(format_args!("from here on nothing fails"));
         self.api.quota = None;
-        self.api.policy = AdmissionPolicy::default();
+        self.api.policy = ModelAdmissionPolicy::default();
         if self.api.retains_disks() {
             self.disk_step(DiskStep::Detach);
             self.disk_step(DiskStep::Refuse(false));
         }
         self.in_flight.clear();
         while !self.removal_clients.is_empty() {
-            self.step(Step::RemovalClient(0))?;
+            self.step(SimulationStep::RemovalClient(0))?;
         }
-        self.step(Step::Relist)?;
+        self.step(SimulationStep::Relist)?;
         let mut again = Duration::ZERO;
         for _ in 0..100 {
-            while !self.shell.pending.is_empty() {
-                self.act(Fate::Answered)?;
+            while !self.controller.pending.is_empty() {
+                self.act(RequestDelivery::Answered)?;
             }
             self.api.now += again.max(Duration::from_secs(1));
             while self.api.machines.objects.values().any(|seen| seen.facts.terminating) {
-                self.others(Step::Finish(0));
+                self.others(SimulationStep::Finish(0));
             }
-            self.others(Step::Collect);
+            self.others(SimulationStep::Collect);
             self.start_idle();
             self.settle_disks();
             self.api.record_disk_use();
-            self.step(Step::WatchMachines(usize::MAX - self.api.machines.log.len()))?;
-            self.step(Step::WatchDisks(usize::MAX - self.api.disks.log.len()))?;
-            let (plan, status) = self.shell.pass(&self.api);
+            self.step(SimulationStep::WatchMachines(usize::MAX - self.api.machines.log.len()))?;
+            self.step(SimulationStep::WatchDisks(usize::MAX - self.api.disks.log.len()))?;
+            let (plan, status) = self.controller.pass(&self.api);
             let desired = self.api.pool.desired;
-            self.tell(format_args!("pass for {desired}: {}", summary(&plan)));
-            if plan == Plan::default() && self.unseen() == 0 {
+            self.tell(format_args!("pass for {desired}: {}", summarize_plan(&plan)));
+            if plan == Plan::default() && self.pending_write_count() == 0 {
                 self.is_settled(&status)?;
                 return self.stays_settled();
             }
@@ -55,19 +55,19 @@ impl World {
     }
 
     fn start_idle(&mut self) {
-        let idle = self.api.pool_machines().filter(|machine| machine.activity != Activity::Running);
+        let idle = self.api.pool_machines().filter(|machine| machine.activity != MachineActivity::Running);
         let ids: Vec<ObjectId> = idle.map(|machine| machine.id.clone()).collect();
         for id in ids {
             self.api.start(&id);
         }
     }
 
-    pub(super) fn is_settled(&self, status: &Status) -> Result<(), Broken> {
+    pub(super) fn is_settled(&self, status: &ComputedStatus) -> Result<(), BrokenInvariant> {
         let (pool, machines) = (&self.api.pool, self.api.pool_machines().count());
         let keeps =
             matches!(pool.scale_down_policy, ScaleDownPolicy::Explicit | ScaleDownPolicy::StoppedOnly);
         let may_exceed = keeps && machines > pool.desired;
-        check(machines == pool.desired || may_exceed, || {
+        check_invariant(machines == pool.desired || may_exceed, || {
             format!("{machines} machines, {} desired", pool.desired)
         })?;
         self.api.names_are_settled()?;
@@ -76,19 +76,20 @@ impl World {
         for machine in self.api.pool_machines().filter(|_| !self.api.has_instances()) {
             let disk = machine.disks.first().and_then(|disk| self.api.disks.objects.get(&disk.disk));
             let is_own = disk.is_some_and(|disk| disk.facts.is_of_machine(&machine.id));
-            check(is_own, || format!("{} has not got its own disk", machine.id))?;
-            check(machine.pool_uid_label.as_ref() == Some(&pool.id.uid), || {
+            check_invariant(is_own, || format!("{} has not got its own disk", machine.id))?;
+            check_invariant(machine.pool_uid_label.as_ref() == Some(&pool.id.uid), || {
                 format!("{} lacks labels", machine.id)
             })?;
         }
         let foreign = self.api.machines.objects.values().filter(|seen| seen.facts.owner.is_none());
         for machine in foreign.map(|seen| &seen.facts) {
             let labelled = machine.pool_uid_label.is_some();
-            check(labelled == (&*machine.id.name == "web-batch") || pool.naming == Naming::Ordinal, || {
-                format!("{} is not in the pool and has the wrong labels", machine.id)
-            })?;
+            check_invariant(
+                labelled == (&*machine.id.name == "web-batch") || pool.naming == Naming::Ordinal,
+                || format!("{} is not in the pool and has the wrong labels", machine.id),
+            )?;
         }
-        check(status.summary.ready == machines && status.summary.replicas == machines, || {
+        check_invariant(status.summary.ready == machines && status.summary.replicas == machines, || {
             format!("{:?} of {machines} machines", status.summary)
         })?;
         let failures: Vec<_> = status
@@ -103,19 +104,19 @@ impl World {
                 _ => condition.status != "True",
             })
             .collect();
-        check(failures.is_empty(), || format!("settled, and still {failures:?}"))
+        check_invariant(failures.is_empty(), || format!("settled, and still {failures:?}"))
     }
 
     /// Number of writes that the caches do not show yet.
-    pub(super) fn unseen(&self) -> usize {
-        self.shell.memory.machines.len() + self.shell.memory.disks.len()
+    pub(super) fn pending_write_count(&self) -> usize {
+        self.controller.memory.machines.len() + self.controller.memory.disks.len()
     }
 
-    fn stays_settled(&mut self) -> Result<(), Broken> {
+    fn stays_settled(&mut self) -> Result<(), BrokenInvariant> {
         for _ in 0..3 {
             self.api.now += Duration::from_mins(2);
-            let (plan, _) = self.shell.pass(&self.api);
-            check(plan == Plan::default(), || format!("I8: not settled for good: {plan:?}"))?;
+            let (plan, _) = self.controller.pass(&self.api);
+            check_invariant(plan == Plan::default(), || format!("I8: not settled for good: {plan:?}"))?;
         }
         self.tell(format_args!("settled"));
         Ok(())

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::api::Api;
-use super::world::{World, pick};
-use crate::model::{Activity, DiskRef, DiskState, DiskTemplate, Lifetime, Machine, ObjectId};
+use super::world::{EngineSimulation, pick_by_number};
+use crate::model::{DiskRef, DiskState, Lifetime, Machine, MachineActivity, ObjectId, PoolDiskTemplate};
 use crate::testing::RETAINED;
 
 /// One step on disks. The argument selects an object.
@@ -45,7 +45,7 @@ impl DiskStep {
 }
 
 /// The foreign machine that disks are attached to.
-fn stranger(api: &Api) -> Option<&Machine> {
+fn foreign_machine(api: &Api) -> Option<&Machine> {
     let unlabelled = |machine: &&Arc<Machine>| machine.owner.is_none() && machine.pool_uid_label.is_none();
     let machines = api.machines.objects.values().map(|seen| &seen.facts);
     machines
@@ -54,11 +54,11 @@ fn stranger(api: &Api) -> Option<&Machine> {
         .map(|machine| &**machine)
 }
 
-impl World {
+impl EngineSimulation {
     /// A pool whose machines have one disk of each lifetime.
-    pub(super) fn keeping(desired: usize, opened: u64, edit: impl FnOnce(&mut DiskTemplate)) -> Self {
+    pub(super) fn keeping(desired: usize, opened: u64, edit: impl FnOnce(&mut PoolDiskTemplate)) -> Self {
         let mut world = Self::new(crate::model::Naming::Random, desired, opened);
-        let mut template = DiskTemplate::new(RETAINED, Lifetime::Retained);
+        let mut template = PoolDiskTemplate::new(RETAINED, Lifetime::Retained);
         edit(&mut template);
         world.api.edit_pool(|pool| pool.disks.push(template));
         world
@@ -71,7 +71,7 @@ impl World {
     pub(super) fn disk_step(&mut self, step: DiskStep) {
         match step {
             DiskStep::Tell(which) => {
-                if let Some(disk) = pick(&self.api.stale_disks(), which) {
+                if let Some(disk) = pick_by_number(&self.api.stale_disks(), which) {
                     self.api.tell_status(disk);
                     self.tell(format_args!("the platform tells what {disk} is"));
                 }
@@ -79,14 +79,15 @@ impl World {
             DiskStep::Stop(which) => {
                 let machines: Vec<ObjectId> =
                     self.api.pool_machines().map(|machine| machine.id.clone()).collect();
-                if let Some(id) = pick(&machines, which) {
-                    self.api.stop(id, Activity::Stopped);
+                if let Some(id) = pick_by_number(&machines, which) {
+                    self.api.stop(id, MachineActivity::Stopped);
                     self.tell(format_args!("{id} is stopped"));
                 }
             }
             DiskStep::Attach(which) => {
-                let stranger = stranger(&self.api).map(|machine| machine.id.clone());
-                if let Some((disk, id)) = pick(&self.retained_disks(), which).cloned().zip(stranger) {
+                let stranger = foreign_machine(&self.api).map(|machine| machine.id.clone());
+                if let Some((disk, id)) = pick_by_number(&self.retained_disks(), which).cloned().zip(stranger)
+                {
                     self.api.retained.excused += 1;
                     self.api.edit_machine(&id, |machine| {
                         machine.disks.push(DiskRef { template: None, disk: disk.name.clone(), position: 9 });
@@ -97,15 +98,15 @@ impl World {
                 }
             }
             DiskStep::Detach => {
-                if let Some(id) = stranger(&self.api).map(|machine| machine.id.clone()) {
-                    self.api.stop(&id, Activity::NotRunning);
+                if let Some(id) = foreign_machine(&self.api).map(|machine| machine.id.clone()) {
+                    self.api.stop(&id, MachineActivity::NotRunning);
                     let own = |device: &DiskRef| device.template.is_some();
                     self.api.edit_machine(&id, |machine| machine.disks.retain(own));
                     self.tell(format_args!("{id} has no disk of the pool"));
                 }
             }
             DiskStep::Break(which) => {
-                if let Some(disk) = pick(&self.retained_disks(), which) {
+                if let Some(disk) = pick_by_number(&self.retained_disks(), which) {
                     let state = if which.is_multiple_of(2) { DiskState::Failed } else { DiskState::Lost };
                     self.api.break_disk(disk, state);
                     self.tell(format_args!("{disk} is {state:?}, unless a machine runs on it"));
@@ -130,7 +131,7 @@ impl World {
         }
     }
 
-    fn edit_kept_template(&mut self, edit: impl Fn(&mut DiskTemplate)) {
+    fn edit_kept_template(&mut self, edit: impl Fn(&mut PoolDiskTemplate)) {
         self.api.edit_pool(|pool| {
             let retained = pool.disks.iter_mut().filter(|template| template.lifetime == Lifetime::Retained);
             retained.for_each(edit);

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::api::{Api, Basis, Broken, Refusal, check};
-use crate::ledger::Seen;
+use super::api::{Api, BrokenInvariant, RequestBasis, RequestRefusal, check_invariant};
+use crate::ledger::VersionedFacts;
 use crate::model::{
-    Activity, Finalizer, Instance, Machine, Membership, ObjectId, Owner, Pool, Preservation, Restarts,
-    StatusScope, TemplateParts, Uid,
+    Finalizer, Instance, Machine, MachineActivity, Membership, ObjectId, Owner, Pool, Preservation, Restarts,
+    StatusContent, TemplateParts, Uid,
 };
 use crate::plan::DeleteReason;
 use crate::protection::Protection;
@@ -19,7 +19,7 @@ use crate::selector::Selector;
 
 /// What distinguishes the templates of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Changes {
+pub(super) enum TemplateDifference {
     /// A change needs other instances.
     Instances,
     /// A change needs other storage, and therefore other machines.
@@ -28,13 +28,13 @@ pub(super) enum Changes {
 
 /// The storage of the machines.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Storage {
+pub(super) struct ModelStorage {
     /// The machine that owns the storage of each name; `None` if it is preserved.
     pub(super) owners: BTreeMap<Arc<str>, Option<Uid>>,
     /// Machines that a user has returned to the pool, and the positions in the log of machines at which that happened.
     pub(super) returned: Vec<usize>,
     /// What distinguishes the templates; `None` on a platform without instances.
-    changes: Option<Changes>,
+    changes: Option<TemplateDifference>,
 }
 
 /// Whether the platform can complete the deletion of the machine.
@@ -43,23 +43,24 @@ pub(super) fn can_finish(machine: &Machine) -> bool {
 }
 
 /// Makes the pool one whose machines have instances.
-pub(super) fn prepare(pool: &mut Pool, changes: Changes) {
+pub(super) fn enable_instances(pool: &mut Pool, changes: TemplateDifference) {
     pool.disks.clear();
     pool.finalizer = Finalizer::Missing;
     pool.membership = Membership::Selector(Selector::default());
     pool.preservation = Preservation::UnlessChanged;
-    pool.status_scope = StatusScope::FailureAndPause;
+    pool.status_content = StatusContent::FailureAndPause;
     pool.rollout.restarts = Restarts::ByController;
-    pool.revision.template_parts = [(pool.revision.id.clone(), parts(&pool.revision.id, changes))].into();
+    pool.revision.template_parts =
+        [(pool.revision.id.clone(), parts_of_revision(&pool.revision.id, changes))].into();
 }
 
 /// The parts of the template of a revision.
-fn parts(revision: &RevisionId, changes: Changes) -> TemplateParts {
+fn parts_of_revision(revision: &RevisionId, changes: TemplateDifference) -> TemplateParts {
     let varying = Fingerprint::of(&json!({ "revision": revision.as_str() }));
     let fixed = Fingerprint::of(&json!({}));
     let (instance, storage) = match changes {
-        Changes::Instances => (varying, fixed),
-        Changes::Storage => (fixed, varying),
+        TemplateDifference::Instances => (varying, fixed),
+        TemplateDifference::Storage => (fixed, varying),
     };
     TemplateParts { instance, live: LiveParts::default(), storage }
 }
@@ -76,7 +77,7 @@ impl Api {
     }
 
     /// Sets what distinguishes the templates.
-    pub(super) fn set_changes(&mut self, changes: Changes) {
+    pub(super) fn set_changes(&mut self, changes: TemplateDifference) {
         self.storage.changes = Some(changes);
     }
 
@@ -84,15 +85,17 @@ impl Api {
     pub(super) fn compare_templates(&mut self) {
         let Some(changes) = self.storage.changes else { return };
         let known = self.revisions.stored.iter().chain([&self.pool.revision.id]);
-        self.pool.revision.template_parts = known.map(|id| (id.clone(), parts(id, changes))).collect();
+        self.pool.revision.template_parts =
+            known.map(|id| (id.clone(), parts_of_revision(id, changes))).collect();
     }
 
     /// Adds or removes the finalizer of the pool.
-    pub(super) fn set_pool_finalizer(&mut self, finalizer: Finalizer) -> Result<(), Broken> {
+    pub(super) fn set_pool_finalizer(&mut self, finalizer: Finalizer) -> Result<(), BrokenInvariant> {
         if finalizer == Finalizer::Missing {
-            let held =
-                self.pool_machines().find(|machine| machine.has_finalizer && !self.is_stray(&machine.id.uid));
-            check(held.is_none(), || {
+            let held = self
+                .pool_machines()
+                .find(|machine| machine.has_finalizer && !self.is_from_former_leader(&machine.id.uid));
+            check_invariant(held.is_none(), || {
                 format!("I9: the pool is gone, and {} keeps its finalizer", held.expect("found").id)
             })?;
         }
@@ -106,10 +109,10 @@ impl Api {
         &mut self,
         id: &ObjectId,
         read: Option<u64>,
-    ) -> Result<Seen<Machine>, Refusal> {
+    ) -> Result<VersionedFacts<Machine>, RequestRefusal> {
         let machine = self.as_read(id, read)?;
         if machine.terminating || !machine.belongs_to(&self.pool.id) {
-            return Err(Refusal::Conflict);
+            return Err(RequestRefusal::Conflict);
         }
         self.change(id, |machine| machine.has_finalizer = true)
     }
@@ -120,18 +123,18 @@ impl Api {
         &mut self,
         id: &ObjectId,
         preserve: bool,
-    ) -> Result<Result<Seen<Machine>, Refusal>, Broken> {
+    ) -> Result<Result<VersionedFacts<Machine>, RequestRefusal>, BrokenInvariant> {
         let machine = match self.machines.find(id) {
             Ok(machine) => machine,
             Err(refusal) => return Ok(Err(refusal)),
         };
         // The controller reads the machine first. What it reads about the storage decides.
         if !machine.terminating && !self.pool.deleting {
-            return Ok(Err(Refusal::Conflict));
+            return Ok(Err(RequestRefusal::Conflict));
         }
         let preserve = preserve && !machine.discards_storage;
         let discarded = machine.discards_storage || self.pool.deleting;
-        check(preserve || discarded, || format!("I4: the storage of {id} is deleted with it"))?;
+        check_invariant(preserve || discarded, || format!("I4: the storage of {id} is deleted with it"))?;
         if preserve
             && let Some(owner) = self.storage.owners.get_mut(&id.name)
             && owner.as_ref() == Some(&id.uid)
@@ -164,14 +167,14 @@ impl Api {
         instance: &Uid,
         revision: &RevisionId,
         read: Option<u64>,
-    ) -> Result<Option<Seen<Machine>>, Refusal> {
+    ) -> Result<Option<VersionedFacts<Machine>>, RequestRefusal> {
         let machine = self.restartable(id, instance)?;
         if machine.is_restarting() {
             return Ok(None);
         }
         self.as_read(id, read)?;
         if machine.is_protected(self.timestamp()) {
-            return Err(Refusal::Conflict);
+            return Err(RequestRefusal::Conflict);
         }
         let mut protection = machine.protection.map(Arc::unwrap_or_clone).unwrap_or_default();
         protection.restarting = Some(revision.clone());
@@ -184,29 +187,33 @@ impl Api {
         &mut self,
         id: &ObjectId,
         instance: &Uid,
-    ) -> Result<Result<(), Refusal>, Broken> {
+    ) -> Result<Result<(), RequestRefusal>, BrokenInvariant> {
         let found = self.machines.objects.get(&id.name).and_then(|seen| seen.facts.instance.clone());
         let Some(found) = found.filter(|found| found.id.uid == *instance && !found.terminating) else {
-            return Ok(Err(Refusal::NotFound));
+            return Ok(Err(RequestRefusal::NotFound));
         };
         let machine = self.machines.objects[&id.name].facts.clone();
-        check(machine.is_restarting() || machine.terminating, || {
+        check_invariant(machine.is_restarting() || machine.terminating, || {
             format!("I12: the instance of {id} is deleted, and the machine is not marked")
         })?;
         let stopping = Instance { terminating: true, ready: false, ..(*found).clone() };
         let id = machine.id.clone();
         self.edit_machine(&id, |machine| {
             machine.instance = Some(Arc::new(stopping));
-            machine.activity = Activity::Stopping;
+            machine.activity = MachineActivity::Stopping;
         });
         Ok(Ok(()))
     }
 
     /// Removes the mark of a machine.
-    pub(super) fn end_restart(&mut self, id: &ObjectId, read: Option<u64>) -> Result<Seen<Machine>, Refusal> {
+    pub(super) fn end_restart(
+        &mut self,
+        id: &ObjectId,
+        read: Option<u64>,
+    ) -> Result<VersionedFacts<Machine>, RequestRefusal> {
         let machine = self.as_read(id, read)?;
         let marked =
-            machine.protection.filter(|known| known.restarting.is_some()).ok_or(Refusal::Conflict)?;
+            machine.protection.filter(|known| known.restarting.is_some()).ok_or(RequestRefusal::Conflict)?;
         let left = Protection { restarting: None, ..(*marked).clone() };
         let protection = (left != Protection::default()).then(|| Arc::new(left));
         self.change(id, |machine| machine.protection = protection)
@@ -218,7 +225,7 @@ impl Api {
         id: &ObjectId,
         instance: &Uid,
         revision: &RevisionId,
-    ) -> Result<Seen<Machine>, Refusal> {
+    ) -> Result<VersionedFacts<Machine>, RequestRefusal> {
         let machine = self.restartable(id, instance)?;
         let recorded = machine
             .instance
@@ -228,11 +235,11 @@ impl Api {
     }
 
     /// The machine of this instance, as apply reads it before a restart.
-    fn restartable(&self, id: &ObjectId, instance: &Uid) -> Result<Machine, Refusal> {
+    fn restartable(&self, id: &ObjectId, instance: &Uid) -> Result<Machine, RequestRefusal> {
         let machine = self.machines.find(id)?;
         let same = machine.instance.as_ref().is_some_and(|found| found.id.uid == *instance);
         let fits = same && !machine.terminating && machine.belongs_to(&self.pool.id);
-        if fits { Ok(machine) } else { Err(Refusal::Conflict) }
+        if fits { Ok(machine) } else { Err(RequestRefusal::Conflict) }
     }
 
     /// The platform creates the instance of a machine, and the guest starts.
@@ -248,13 +255,15 @@ impl Api {
                 live: LiveParts::default(),
                 ready: true,
             }));
-            machine.activity = Activity::Running;
+            machine.activity = MachineActivity::Running;
         });
     }
 
     /// The instance of a machine is gone.
     pub(super) fn end_instance(&mut self, id: &ObjectId) {
-        self.edit_machine(id, |machine| (machine.instance, machine.activity) = (None, Activity::NotRunning));
+        self.edit_machine(id, |machine| {
+            (machine.instance, machine.activity) = (None, MachineActivity::NotRunning);
+        });
     }
 
     /// A user gives a detached machine back to the pool.
@@ -265,7 +274,7 @@ impl Api {
     }
 
     /// Number of machines that a user returned after what the sender had seen.
-    pub(super) fn returned_since(&self, basis: Basis) -> usize {
+    pub(super) fn returned_since(&self, basis: RequestBasis) -> usize {
         self.storage.returned.iter().filter(|position| **position >= basis.seen).count()
     }
 
@@ -276,7 +285,7 @@ impl Api {
         id: &ObjectId,
         planned: Option<u64>,
         reason: DeleteReason,
-    ) -> Result<Result<Seen<Machine>, Refusal>, Broken> {
+    ) -> Result<Result<VersionedFacts<Machine>, RequestRefusal>, BrokenInvariant> {
         let machine = match self.machines.find(id) {
             Ok(machine) => machine,
             Err(refusal) => return Ok(Err(refusal)),
@@ -284,12 +293,12 @@ impl Api {
         if machine.terminating
             || planned.is_some_and(|version| self.machines.objects[&id.name].version != version)
         {
-            return Ok(Err(Refusal::Conflict));
+            return Ok(Err(RequestRefusal::Conflict));
         }
-        check(self.storage.changes == Some(Changes::Storage), || {
+        check_invariant(self.storage.changes == Some(TemplateDifference::Storage), || {
             format!("I1: {id} is deleted, and no template has other storage")
         })?;
-        check(!machine.is_protected(self.timestamp()), || {
+        check_invariant(!machine.is_protected(self.timestamp()), || {
             format!("I12: {id} was deleted while it is protected")
         })?;
         let discards = reason == DeleteReason::StorageChanged { preserved: false };
@@ -301,26 +310,28 @@ impl Api {
     }
 
     /// Every machine of a settled pool has the finalizer, its storage and an instance of the current revision, and no mark.
-    pub(super) fn instances_are_settled(&self) -> Result<(), Broken> {
+    pub(super) fn instances_are_settled(&self) -> Result<(), BrokenInvariant> {
         if !self.has_instances() {
             return Ok(());
         }
         for machine in self.pool_machines() {
             let id = &machine.id;
-            check(machine.has_finalizer, || format!("{id} lacks the finalizer"))?;
-            check(!machine.is_restarting(), || format!("{id} is still marked"))?;
+            check_invariant(machine.has_finalizer, || format!("{id} lacks the finalizer"))?;
+            check_invariant(!machine.is_restarting(), || format!("{id} is still marked"))?;
             let instance = machine.instance.as_ref();
             let has_template =
                 |found: &Arc<Instance>| found.revision.as_ref().is_some_and(|id| self.pool.is_current(id));
-            check(instance.is_some_and(has_template), || format!("{id} does not run with the template"))?;
-            check(self.storage.owners.get(&id.name) == Some(&Some(id.uid.clone())), || {
+            check_invariant(instance.is_some_and(has_template), || {
+                format!("{id} does not run with the template")
+            })?;
+            check_invariant(self.storage.owners.get(&id.name) == Some(&Some(id.uid.clone())), || {
                 format!("{id} does not have the storage of its name")
             })?;
         }
         let free =
             self.machines.objects.values().map(|seen| &seen.facts).filter(|machine| machine.owner.is_none());
         for machine in free {
-            check(!machine.has_finalizer, || {
+            check_invariant(!machine.has_finalizer, || {
                 format!("{} has left the pool and keeps its finalizer", machine.id)
             })?;
         }

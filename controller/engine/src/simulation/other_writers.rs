@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::api::{Api, Wanted};
+use super::api::{Api, PoolHistoryEntry};
 use crate::model::{Disk, Machine, ObjectId, Owner, Pool, Uid};
-use crate::protection::{Protection, Until};
+use crate::protection::{Protection, ProtectionEnd};
 
 impl Api {
     pub(super) fn edit_pool(&mut self, edit: impl FnOnce(&mut Pool)) {
@@ -14,7 +14,7 @@ impl Api {
         if self.templates_ever.last() != Some(&self.pool.disks) {
             self.templates_ever.push(self.pool.disks.clone());
         }
-        self.history.push(Wanted::of(&self.pool));
+        self.history.push(PoolHistoryEntry::of(&self.pool));
     }
 
     pub(super) fn put_machine(&mut self, machine: Machine) {
@@ -27,7 +27,7 @@ impl Api {
     }
 
     /// A user protects a machine until this time, or takes the protection off.
-    pub(super) fn protect(&mut self, id: &ObjectId, until: Option<Until>) {
+    pub(super) fn protect(&mut self, id: &ObjectId, until: Option<ProtectionEnd>) {
         let protection = Protection { until, ..Protection::default() };
         let protection = until.map(|_| Arc::new(protection));
         self.edit_machine(id, |machine| machine.protection = protection);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::api::Api;
-use crate::model::{Activity, Disk, DiskRef, DiskState, Machine, ObjectId, Uid};
+use crate::model::{Disk, DiskRef, DiskState, Machine, MachineActivity, ObjectId, Uid};
 
 impl Api {
     /// The platform tries to start a machine. Its disks must exist, contain data and not be mounted by another machine.
@@ -11,11 +11,13 @@ impl Api {
         let Ok(machine) = self.machines.find(id) else { return false };
         let starts = self.can_start(&machine);
         if starts {
-            let kept =
-                self.kept_devices(&machine).map(|disk| (disk.clone(), id.uid.clone())).collect::<Vec<_>>();
+            let kept = self
+                .retained_devices(&machine)
+                .map(|disk| (disk.clone(), id.uid.clone()))
+                .collect::<Vec<_>>();
             self.retained.mounts.extend(kept);
         }
-        let activity = if starts { Activity::Running } else { Activity::NotRunning };
+        let activity = if starts { MachineActivity::Running } else { MachineActivity::NotRunning };
         if machine.activity != activity || machine.devices_ready != starts {
             self.edit_machine(id, |machine| (machine.activity, machine.devices_ready) = (activity, starts));
         }
@@ -24,7 +26,7 @@ impl Api {
 
     /// Whether all disks of a machine can be mounted.
     pub(super) fn can_start(&self, machine: &Machine) -> bool {
-        self.kept_devices(machine).all(|disk| {
+        self.retained_devices(machine).all(|disk| {
             let there = self.disks.objects.get(disk).is_some_and(|seen| {
                 !seen.facts.terminating && !matches!(seen.facts.state, DiskState::Failed | DiskState::Lost)
             });
@@ -33,7 +35,7 @@ impl Api {
     }
 
     /// The retained disks of a machine.
-    fn kept_devices<'a>(&'a self, machine: &'a Machine) -> impl Iterator<Item = &'a Arc<str>> {
+    fn retained_devices<'a>(&'a self, machine: &'a Machine) -> impl Iterator<Item = &'a Arc<str>> {
         let kept = |device: &&DiskRef| {
             device.template.as_ref().is_none_or(|name| self.retained_template(name).is_some())
         };
@@ -49,7 +51,7 @@ impl Api {
     }
 
     /// The platform stops a machine and unmounts its disks.
-    pub(super) fn stop(&mut self, id: &ObjectId, activity: Activity) {
+    pub(super) fn stop(&mut self, id: &ObjectId, activity: MachineActivity) {
         self.unmount(&id.uid);
         if self.machines.find(id).is_ok_and(|machine| machine.activity != activity) {
             self.edit_machine(id, |machine| machine.activity = activity);
@@ -88,7 +90,8 @@ impl Api {
             return Some(runs.id.name.clone());
         }
         let refers = |machine: &&Arc<Machine>| machine.disks.iter().any(|device| device.disk == disk.id.name);
-        let waiting = machines.filter(|machine| machine.activity == Activity::NotRunning).filter(refers);
+        let waiting =
+            machines.filter(|machine| machine.activity == MachineActivity::NotRunning).filter(refers);
         let names: Vec<&Arc<str>> = waiting.map(|machine| &machine.id.name).collect();
         let same = names.iter().find(|name| disk.mounted_by.as_ref() == Some(**name));
         same.or(names.first()).map(|name| (*name).clone())

@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use super::api::{Api, Broken};
+use super::api::{Api, BrokenInvariant};
 use crate::model::ObjectId;
 
 /// One targeted removal.
 #[derive(Clone, Debug)]
-pub(super) struct RemovalClient {
+pub(super) struct ModelRemovalClient {
     pub(super) request: Arc<str>,
     pub(super) targets: Vec<ObjectId>,
-    next: Next,
+    next: RemovalStep,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Next {
+enum RemovalStep {
     Reserve,
     Verify,
     Withdraw,
@@ -23,14 +23,14 @@ enum Next {
 }
 
 /// The description of a step, and whether it was the last one.
-pub(super) struct Went {
+pub(super) struct RemovalStepResult {
     pub(super) what: String,
     pub(super) done: bool,
 }
 
-impl RemovalClient {
+impl ModelRemovalClient {
     pub(super) fn new(request: &str, targets: Vec<ObjectId>) -> Self {
-        Self { request: request.into(), targets, next: Next::Reserve }
+        Self { request: request.into(), targets, next: RemovalStep::Reserve }
     }
 
     /// The names of the targets.
@@ -39,31 +39,31 @@ impl RemovalClient {
     }
 
     /// Takes the next step.
-    pub(super) fn step(&mut self, api: &mut Api) -> Result<Went, Broken> {
+    pub(super) fn step(&mut self, api: &mut Api) -> Result<RemovalStepResult, BrokenInvariant> {
         let (what, next) = match self.next {
-            Next::Reserve => match api.reserve(&self.request, &self.targets) {
-                Ok(()) => ("reserves".to_owned(), Some(Next::Verify)),
+            RemovalStep::Reserve => match api.reserve(&self.request, &self.targets) {
+                Ok(()) => ("reserves".to_owned(), Some(RemovalStep::Verify)),
                 Err(full) => (format!("finds no room: {full}"), None),
             },
-            Next::Verify if api.verify(&self.request, &self.targets) => {
-                ("finds them all".to_owned(), Some(Next::Accept))
+            RemovalStep::Verify if api.verify(&self.request, &self.targets) => {
+                ("finds them all".to_owned(), Some(RemovalStep::Accept))
             }
-            Next::Verify => ("misses one".to_owned(), Some(Next::Withdraw)),
-            Next::Withdraw => {
+            RemovalStep::Verify => ("misses one".to_owned(), Some(RemovalStep::Withdraw)),
+            RemovalStep::Withdraw => {
                 api.withdraw(&self.request);
                 ("withdraws".to_owned(), None)
             }
-            Next::Accept => match api.accept(&self.request, &self.targets)? {
-                Some(count) => (format!("lowers replicas by {count}"), Some(Next::Delete(0))),
+            RemovalStep::Accept => match api.accept(&self.request, &self.targets)? {
+                Some(count) => (format!("lowers replicas by {count}"), Some(RemovalStep::Delete(0))),
                 None => ("comes too late".to_owned(), None),
             },
-            Next::Delete(index) => {
+            RemovalStep::Delete(index) => {
                 let target = &self.targets[index];
-                let next = (index + 1 < self.targets.len()).then_some(Next::Delete(index + 1));
+                let next = (index + 1 < self.targets.len()).then_some(RemovalStep::Delete(index + 1));
                 (format!("deletes {target}: {}", api.delete_named(target)?), next)
             }
         };
         self.next = next.unwrap_or(self.next);
-        Ok(Went { what, done: next.is_none() })
+        Ok(RemovalStepResult { what, done: next.is_none() })
     }
 }

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::api::{Api, Basis, Broken, Refusal, Wanted, check};
-use crate::ledger::Seen;
+use super::api::{Api, BrokenInvariant, PoolHistoryEntry, RequestBasis, RequestRefusal, check_invariant};
+use crate::ledger::VersionedFacts;
 use crate::model::{
-    Disk, DiskAnnotations, DiskDraft, DiskSource, DiskState, DiskTemplate, Lifetime, Machine, ObjectId,
-    Owner, Uid,
+    Disk, DiskAnnotations, DiskDraft, DiskSource, DiskState, Lifetime, Machine, ObjectId, Owner,
+    PoolDiskTemplate, Uid,
 };
 use crate::plan::DiskDeleteReason;
 
@@ -32,9 +32,9 @@ pub(super) struct RetainedDisks {
 
 impl Api {
     /// The disk template of this name, if its disks are retained.
-    pub(super) fn retained_template(&self, name: &str) -> Option<&DiskTemplate> {
+    pub(super) fn retained_template(&self, name: &str) -> Option<&PoolDiskTemplate> {
         let is =
-            |template: &&DiskTemplate| *template.name == *name && template.lifetime == Lifetime::Retained;
+            |template: &&PoolDiskTemplate| *template.name == *name && template.lifetime == Lifetime::Retained;
         self.pool.disks.iter().find(is)
     }
 
@@ -93,7 +93,11 @@ impl Api {
 
     /// Creates a retained disk. There must never be more retained disks of a template than the pool ever had or
     /// requested machines.
-    pub(super) fn create_retained(&mut self, draft: &DiskDraft, late: bool) -> Result<Seen<Disk>, Broken> {
+    pub(super) fn create_retained(
+        &mut self,
+        draft: &DiskDraft,
+        late: bool,
+    ) -> Result<VersionedFacts<Disk>, BrokenInvariant> {
         let size = self.retained_template(&draft.template).and_then(|template| template.size);
         let owner = Owner::pool(&self.pool.id);
         let seen = self.put_disk_as(&draft.name, Some(owner), |disk| {
@@ -110,9 +114,9 @@ impl Api {
             self.retained_disks().filter(|disk| disk.template.as_ref() == Some(&draft.template));
         let lent = |disk: &Disk| self.users(&disk.id.name).any(|machine| !machine.belongs_to(&self.pool.id));
         let disks = of_template.filter(|disk| !broken(disk) && !gone(disk) && !lent(disk)).count();
-        let wanted = self.history.iter().map(Wanted::desired).max().unwrap_or_default();
+        let wanted = self.history.iter().map(PoolHistoryEntry::desired).max().unwrap_or_default();
         let bound = self.retained.most_machines.max(wanted) + self.retained.excused;
-        check(disks <= bound, || {
+        check_invariant(disks <= bound, || {
             format!("{disks} disks for at most {bound} machines: {} is one too many", draft.name)
         })?;
         Ok(seen)
@@ -124,19 +128,20 @@ impl Api {
         id: &ObjectId,
         version: u64,
         annotations: &DiskAnnotations,
-    ) -> Result<Result<Seen<Disk>, Refusal>, Broken> {
+    ) -> Result<Result<VersionedFacts<Disk>, RequestRefusal>, BrokenInvariant> {
         let disk = match self.guarded(id, version)? {
             Ok(disk) => disk,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        check(disk.annotations != *annotations, || format!("a mark on {id} that changes nothing"))?;
+        check_invariant(disk.annotations != *annotations, || format!("a mark on {id} that changes nothing"))?;
         if let Some(claimer) = &annotations.claimed_by
             && disk.annotations.claimed_by.as_ref() != Some(claimer)
         {
             let mounted = self.retained.mounts.get(&id.name);
             // A late request of a former leader is not prevented but repaired.
-            let by_machine = mounted.is_some_and(|uid| self.is_pool_machine(uid) && !self.is_stray(uid));
-            check(!by_machine, || format!("I3: {id} is claimed for {claimer} and mounted"))?;
+            let by_machine =
+                mounted.is_some_and(|uid| self.is_pool_machine(uid) && !self.is_from_former_leader(uid));
+            check_invariant(!by_machine, || format!("I3: {id} is claimed for {claimer} and mounted"))?;
         }
         let version = self.next_version();
         Ok(Ok(self.disks.put(Disk { annotations: annotations.clone(), ..disk }, version)))
@@ -149,7 +154,7 @@ impl Api {
         id: &ObjectId,
         version: u64,
         reason: DiskDeleteReason,
-    ) -> Result<Result<Seen<Disk>, Refusal>, Broken> {
+    ) -> Result<Result<VersionedFacts<Disk>, RequestRefusal>, BrokenInvariant> {
         let disk = match self.guarded(id, version)? {
             Ok(disk) => disk,
             Err(refusal) => return Ok(Err(refusal)),
@@ -163,15 +168,19 @@ impl Api {
             let since = self.retained.references.get(&(machine.id.uid.clone(), id.name.clone()));
             self.is_pool_machine(&machine.id.uid) || since.is_none_or(|since| *since <= marked)
         });
-        check(user.is_none(), || format!("I4: {id} is deleted, and {} has it", user.expect("found").id))?;
+        check_invariant(user.is_none(), || {
+            format!("I4: {id} is deleted, and {} has it", user.expect("found").id)
+        })?;
         let mounted = self.retained.mounts.get(&id.name).is_some_and(|uid| self.is_pool_machine(uid));
-        check(!mounted, || format!("I4: {id} is deleted while it is mounted"))?;
+        check_invariant(!mounted, || format!("I4: {id} is deleted while it is mounted"))?;
         if reason == DiskDeleteReason::Expired {
             // The plan may have used a template with a shorter time to live.
             let ttl = disk.template.as_ref().and_then(|name| self.shortest_ttl(name));
             let idle =
                 self.now.saturating_sub(self.retained.last_used.get(&id.uid).copied().unwrap_or_default());
-            check(ttl.is_some_and(|ttl| idle > ttl), || format!("I10: {id} is deleted after {idle:?}"))?;
+            check_invariant(ttl.is_some_and(|ttl| idle > ttl), || {
+                format!("I10: {id} is deleted after {idle:?}")
+            })?;
         }
         let version = self.next_version();
         Ok(Ok(self.disks.put(Disk { terminating: true, ..disk }, version)))
@@ -179,37 +188,41 @@ impl Api {
 
     /// The shortest time to live that the template ever had.
     fn shortest_ttl(&self, template: &str) -> Option<Duration> {
-        let of = |disks: &Vec<DiskTemplate>| disks.iter().find(|known| *known.name == *template)?.ttl;
+        let of = |disks: &Vec<PoolDiskTemplate>| disks.iter().find(|known| *known.name == *template)?.ttl;
         self.templates_ever.iter().filter_map(of).min()
     }
 
     /// The disk at the version that the sender knew. The controller must write only to disks that the pool owns.
-    fn guarded(&self, id: &ObjectId, version: u64) -> Result<Result<Disk, Refusal>, Broken> {
+    fn guarded(&self, id: &ObjectId, version: u64) -> Result<Result<Disk, RequestRefusal>, BrokenInvariant> {
         let disk = match self.disks.find(id) {
             Ok(disk) => disk,
             Err(refusal) => return Ok(Err(refusal)),
         };
         if self.disks.objects[&id.name].version != version {
-            return Ok(Err(Refusal::Conflict));
+            return Ok(Err(RequestRefusal::Conflict));
         }
         let ours = disk.belongs_to(&self.pool.id);
-        check(ours, || format!("I4: {id} is written to and is not the pool's"))?;
+        check_invariant(ours, || format!("I4: {id} is written to and is not the pool's"))?;
         Ok(Ok(disk))
     }
 
     /// Expands a disk. The platform rejects a smaller size, which a late request may contain.
-    pub(super) fn grow(&mut self, id: &ObjectId, to: u64) -> Result<Seen<Disk>, Refusal> {
+    pub(super) fn grow(&mut self, id: &ObjectId, to: u64) -> Result<VersionedFacts<Disk>, RequestRefusal> {
         let disk = self.disks.find(id)?;
         let shrinks = disk.size.is_some_and(|size| size > to);
         if self.retained.refuses_growth || shrinks || disk.state != DiskState::Ready {
-            return Err(Refusal::Invalid);
+            return Err(RequestRefusal::Invalid);
         }
         let version = self.next_version();
         Ok(self.disks.put(Disk { size: Some(to), ..disk }, version))
     }
 
     /// A machine of the current leader must be the only user of its disks, and the disks must be allocated to it.
-    pub(super) fn check_disks(&self, draft: &crate::model::Draft, basis: Basis) -> Result<(), Broken> {
+    pub(super) fn check_disks(
+        &self,
+        draft: &crate::model::Draft,
+        basis: RequestBasis,
+    ) -> Result<(), BrokenInvariant> {
         if !basis.current {
             return Ok(());
         }
@@ -221,13 +234,13 @@ impl Api {
             let other = self.users(&wanted.name).find(|machine| {
                 self.is_pool_machine(&machine.id.uid)
                     && machine.id.name != draft.name
-                    && !self.is_stray(&machine.id.uid)
+                    && !self.is_from_former_leader(&machine.id.uid)
             });
-            check(other.is_none(), || {
+            check_invariant(other.is_none(), || {
                 format!("I3: {} gets {}, which {} has", draft.name, wanted.name, other.expect("found").id)
             })?;
             let claimed = seen.facts.annotations.claimed_by.as_ref() == Some(&draft.name);
-            check(claimed, || format!("{} gets {} without a claim", draft.name, wanted.name))?;
+            check_invariant(claimed, || format!("{} gets {} without a claim", draft.name, wanted.name))?;
         }
         Ok(())
     }
@@ -248,7 +261,7 @@ impl Api {
 
     /// After convergence, every machine mounts its retained disks as the only user. Free disks have their annotation
     /// and the size of their template, and there are no more of them than `keep`.
-    pub(super) fn retained_disks_are_settled(&self) -> Result<(), Broken> {
+    pub(super) fn retained_disks_are_settled(&self) -> Result<(), BrokenInvariant> {
         for template in self.pool.disks.iter().filter(|template| template.lifetime == Lifetime::Retained) {
             for machine in self.pool_machines() {
                 let device =
@@ -259,11 +272,12 @@ impl Api {
                     format!("{} has no disk of {} that is the pool's", machine.id, template.name)
                 })?;
                 let mounts = self.retained.mounts.get(&disk.id.name) == Some(&machine.id.uid);
-                check(mounts, || format!("I3: {} does not run on {}", machine.id, disk.id))?;
+                check_invariant(mounts, || format!("I3: {} does not run on {}", machine.id, disk.id))?;
                 let annotations = &disk.annotations;
-                check(annotations.free_since.is_none() && annotations.collecting_since.is_none(), || {
-                    format!("{} is in use and says {annotations:?}", disk.id)
-                })?;
+                check_invariant(
+                    annotations.free_since.is_none() && annotations.collecting_since.is_none(),
+                    || format!("{} is in use and says {annotations:?}", disk.id),
+                )?;
             }
             let of_template =
                 self.retained_disks().filter(|disk| disk.template.as_ref() == Some(&template.name));
@@ -271,18 +285,19 @@ impl Api {
             for disk in of_template {
                 all += 1;
                 let broken = matches!(disk.state, DiskState::Failed | DiskState::Lost);
-                check(broken || disk.size.or(disk.capacity) >= template.size, || {
+                check_invariant(broken || disk.size.or(disk.capacity) >= template.size, || {
                     format!("{} is too small", disk.id)
                 })?;
                 if !self.is_referred_to(&disk.id.name) {
                     free += 1;
                     let annotations = &disk.annotations;
-                    check(annotations.free_since.is_some() && annotations.claimed_by.is_none(), || {
-                        format!("{} is free and has annotations {annotations:?}", disk.id)
-                    })?;
+                    check_invariant(
+                        annotations.free_since.is_some() && annotations.claimed_by.is_none(),
+                        || format!("{} is free and has annotations {annotations:?}", disk.id),
+                    )?;
                 }
             }
-            check(template.ttl.is_none() || free <= template.keep_free, || {
+            check_invariant(template.ttl.is_none() || free <= template.keep_free, || {
                 format!(
                     "I10: {free} of {all} disks of {} are free and {} are kept",
                     template.name, template.keep_free

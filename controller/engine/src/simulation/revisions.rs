@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use super::api::{Api, Broken, Refusal, check};
-use crate::ledger::Seen;
-use crate::model::{Activity, DiskDraft, DiskRef, DiskSource, Machine, ObjectId, Uid};
+use super::api::{Api, BrokenInvariant, RequestRefusal, check_invariant};
+use crate::ledger::VersionedFacts;
+use crate::model::{DiskDraft, DiskRef, DiskSource, Machine, MachineActivity, ObjectId, Uid};
 use crate::plan::Disruption;
 use crate::revision::RevisionId;
 
 /// The revisions of the pool.
 #[derive(Clone)]
-pub(super) struct Revisions {
+pub(super) struct ModelRevisions {
     /// The stored revisions, oldest first.
     pub(super) stored: Vec<RevisionId>,
     /// Revisions that a late request deleted.
@@ -19,14 +19,14 @@ pub(super) struct Revisions {
     pub(super) late: BTreeSet<Uid>,
 }
 
-impl Revisions {
+impl ModelRevisions {
     pub(super) fn new(first: &RevisionId) -> Self {
         Self { stored: vec![first.clone()], lost: BTreeSet::new(), late: BTreeSet::new() }
     }
 }
 
 /// An update of a machine.
-pub(super) struct Written<'a> {
+pub(super) struct MachineUpdate<'a> {
     pub(super) base: Option<&'a RevisionId>,
     pub(super) to: &'a RevisionId,
     pub(super) disks: &'a [DiskDraft],
@@ -56,10 +56,10 @@ impl Api {
 
     /// Deletes a stored revision. Returns whether it existed. A revision that a machine refers to must never be
     /// deleted, unless this request or the update of that machine came late, or the machine came from a former leader.
-    pub(super) fn prune(&mut self, revision: &RevisionId, late: bool) -> Result<bool, Broken> {
+    pub(super) fn prune(&mut self, revision: &RevisionId, late: bool) -> Result<bool, BrokenInvariant> {
         let names = |machine: &Machine| machine.revisions().any(|named| named == revision);
         // A deleted pool does not wait for what a former leader creates.
-        let excused = |machine: &Machine| self.pool.deleting && self.is_stray(&machine.id.uid);
+        let excused = |machine: &Machine| self.pool.deleting && self.is_from_former_leader(&machine.id.uid);
         let machine = self.pool_machines().find(|machine| {
             !machine.terminating
                 && names(machine)
@@ -67,7 +67,7 @@ impl Api {
                 && !self.revisions.late.contains(&machine.id.uid)
         });
         let surplus = self.pool_machines().count() > self.pool.desired;
-        check(machine.is_none() || surplus || late, || {
+        check_invariant(machine.is_none() || surplus || late, || {
             format!("revision {revision} is deleted, and {} names it", machine.expect("found").id)
         })?;
         let before = self.revisions.stored.len();
@@ -84,14 +84,14 @@ impl Api {
     pub(super) fn update(
         &mut self,
         id: &ObjectId,
-        write: &Written<'_>,
+        write: &MachineUpdate<'_>,
         read: Option<u64>,
-    ) -> Result<Result<Seen<Machine>, Refusal>, Broken> {
+    ) -> Result<Result<VersionedFacts<Machine>, RequestRefusal>, BrokenInvariant> {
         let machine = match self.as_read(id, read) {
             Ok(machine) => machine,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        let Written { base, to, disks, disruption } = *write;
+        let MachineUpdate { base, to, disks, disruption } = *write;
         let is_other = |written: &RevisionId| {
             base != Some(written) && (written == to || self.revisions.stored.contains(written))
         };
@@ -99,20 +99,21 @@ impl Api {
         let gone = machine.terminating || !machine.belongs_to(&self.pool.id);
         let unfit = match disruption {
             Disruption::Budgeted => false,
-            Disruption::NotRunning => machine.activity == Activity::Running,
+            Disruption::NotRunning => machine.activity == MachineActivity::Running,
             // Every revision here changes the spec.
             Disruption::MetadataOnly => true,
             Disruption::ForApproval => machine.restarts_itself,
         };
         // The controller reads the machine, and a late request requires the version that was read.
         let protected = machine.is_protected(self.timestamp());
-        let unfit = unfit || machine.activity != Activity::Stopped && protected && machine.restarts_itself;
+        let unfit =
+            unfit || machine.activity != MachineActivity::Stopped && protected && machine.restarts_itself;
         if changed || gone || unfit {
-            return Ok(Err(Refusal::Conflict));
+            return Ok(Err(RequestRefusal::Conflict));
         }
         let stored = self.revisions.stored.contains(to);
         let excused = read.is_some() || self.revisions.lost.contains(to);
-        check(stored || excused, || format!("{id} gets revision {to}, which is not stored"))?;
+        check_invariant(stored || excused, || format!("{id} gets revision {to}, which is not stored"))?;
         self.check_held(id, disks)?;
         let device = |(position, disk): (usize, &DiskDraft)| DiskRef {
             template: Some(disk.template.clone()),
@@ -135,13 +136,15 @@ impl Api {
     }
 
     /// I3: a machine that gets a disk of the pool is its only user.
-    fn check_held(&self, id: &ObjectId, disks: &[DiskDraft]) -> Result<(), Broken> {
+    fn check_held(&self, id: &ObjectId, disks: &[DiskDraft]) -> Result<(), BrokenInvariant> {
         for disk in disks.iter().filter(|disk| disk.source != DiskSource::New) {
             let holder = self.retained.mounts.get(&disk.name);
             let other = holder.is_some_and(|holder| {
-                *holder != id.uid && self.is_pool_machine(holder) && !self.is_stray(holder)
+                *holder != id.uid && self.is_pool_machine(holder) && !self.is_from_former_leader(holder)
             });
-            check(!other, || format!("I3: {id} gets {}, which is mounted by another machine", disk.name))?;
+            check_invariant(!other, || {
+                format!("I3: {id} gets {}, which is mounted by another machine", disk.name)
+            })?;
         }
         Ok(())
     }
@@ -152,26 +155,26 @@ impl Api {
         id: &ObjectId,
         to: &RevisionId,
         read: Option<u64>,
-    ) -> Result<Seen<Machine>, Refusal> {
+    ) -> Result<VersionedFacts<Machine>, RequestRefusal> {
         let machine = self.as_read(id, read)?;
         let in_effect = machine.written.as_ref() == Some(to) && machine.evaluated && !machine.restart_pending;
         if machine.terminating || !machine.belongs_to(&self.pool.id) || !in_effect {
-            return Err(Refusal::Conflict);
+            return Err(RequestRefusal::Conflict);
         }
         self.change(id, |machine| machine.revision = Some(to.clone()))
     }
 
-    pub(super) fn as_read(&self, id: &ObjectId, read: Option<u64>) -> Result<Machine, Refusal> {
+    pub(super) fn as_read(&self, id: &ObjectId, read: Option<u64>) -> Result<Machine, RequestRefusal> {
         let machine = self.machines.find(id)?;
         let current = read.is_none_or(|version| self.machines.objects[&id.name].version == version);
-        if current { Ok(machine) } else { Err(Refusal::Conflict) }
+        if current { Ok(machine) } else { Err(RequestRefusal::Conflict) }
     }
 
     /// The platform evaluates the spec of a machine. A running machine needs a restart.
     pub(super) fn evaluate(&mut self, id: &ObjectId) {
         self.edit_machine(id, |machine| {
             machine.evaluated = true;
-            machine.restart_pending = machine.activity == Activity::Running;
+            machine.restart_pending = machine.activity == MachineActivity::Running;
             machine.restarts_itself = true;
         });
     }

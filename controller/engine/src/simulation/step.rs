@@ -1,6 +1,6 @@
 //! The steps of a simulation.
 
-use super::controller::Fate;
+use super::controller::RequestDelivery;
 use super::disk_steps::DiskStep;
 
 /// Maximum number of requests of a failed leader in flight.
@@ -8,9 +8,9 @@ const IN_FLIGHT: usize = 3;
 
 /// One step. The argument selects an object. A step without a suitable object has no effect.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Step {
+pub(super) enum SimulationStep {
     Pass,
-    Act(Fate),
+    Act(RequestDelivery),
     WatchMachines(usize),
     WatchDisks(usize),
     Land(usize),
@@ -46,7 +46,7 @@ pub(super) enum Step {
     Disk(DiskStep),
 }
 
-impl Step {
+impl SimulationStep {
     /// Decodes a step from a random number: its kind from the remainder, its argument from the quotient.
     pub(super) fn from_number(number: u32) -> Self {
         Self::of(number % 120, usize::try_from(number / 120).expect("small"))
@@ -64,10 +64,10 @@ impl Step {
     fn of(kind: u32, argument: usize) -> Self {
         match kind {
             0..=9 => Self::Pass,
-            10..=44 => Self::Act(Fate::Answered),
-            45..=47 => Self::Act(Fate::AnswerLost),
-            48..=49 => Self::Act(Fate::RequestLost),
-            50..=52 => Self::Act(Fate::Late),
+            10..=44 => Self::Act(RequestDelivery::Answered),
+            45..=47 => Self::Act(RequestDelivery::AnswerLost),
+            48..=49 => Self::Act(RequestDelivery::RequestLost),
+            50..=52 => Self::Act(RequestDelivery::Late),
             53..=60 => Self::WatchMachines(1 + argument % 8),
             61..=65 => Self::WatchDisks(1 + argument % 8),
             66..=68 => Self::Land(argument),

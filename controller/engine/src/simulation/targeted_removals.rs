@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::api::{Api, Basis, Broken, Refusal, Wanted, check};
-use crate::ledger::Seen;
+use super::api::{Api, BrokenInvariant, PoolHistoryEntry, RequestBasis, RequestRefusal, check_invariant};
+use crate::ledger::VersionedFacts;
 use crate::model::{Machine, Naming, ObjectId, Uid};
 use crate::names::{NameBlock, Namer};
-use crate::removal::{Full, RESERVATION_AGE};
+use crate::removal::{RESERVATION_AGE, RemovalRecordFull};
 
 /// State besides the removal record that the invariant needs.
 #[derive(Clone, Default)]
@@ -38,13 +38,13 @@ impl TargetedRemovals {
 
 impl Api {
     fn write_pool(&mut self) {
-        self.history.push(Wanted::of(&self.pool));
+        self.history.push(PoolHistoryEntry::of(&self.pool));
     }
 
     /// Number of deleted machines that a request has verified and may still accept, and that a create of `name` must
     /// not replace. A former machine of that name does not count if it was reserved after the create was planned: the
     /// name belongs to one create, so this one repeats it.
-    pub(super) fn held(&self, name: &str, basis: Basis) -> usize {
+    pub(super) fn held(&self, name: &str, basis: RequestBasis) -> usize {
         let machines: BTreeSet<&Uid> = self.pool_machines().map(|machine| &machine.id.uid).collect();
         let record = &self.pool.record;
         let mut pending = BTreeSet::new();
@@ -57,7 +57,11 @@ impl Api {
         pending.len()
     }
 
-    pub(super) fn reserve(&mut self, request: &Arc<str>, targets: &[ObjectId]) -> Result<(), Full> {
+    pub(super) fn reserve(
+        &mut self,
+        request: &Arc<str>,
+        targets: &[ObjectId],
+    ) -> Result<(), RemovalRecordFull> {
         self.pool.record.reserve(request, targets)?;
         self.removals.reserved.insert(request.clone(), self.now);
         self.write_pool();
@@ -86,7 +90,11 @@ impl Api {
 
     /// Lowers `replicas` by the targets for which it was not lowered yet. I6: exactly once. `None` if a reservation was
     /// dropped.
-    pub(super) fn accept(&mut self, request: &str, targets: &[ObjectId]) -> Result<Option<usize>, Broken> {
+    pub(super) fn accept(
+        &mut self,
+        request: &str,
+        targets: &[ObjectId],
+    ) -> Result<Option<usize>, BrokenInvariant> {
         if !targets.iter().all(|target| self.pool.record.holds(request, &target.uid)) {
             return Ok(None);
         }
@@ -94,7 +102,7 @@ impl Api {
         let fresh: Vec<Uid> =
             uids.into_iter().filter(|uid| !self.removals.is_accepted(uid)).cloned().collect();
         let count = self.pool.record.accept(request);
-        check(count == fresh.len(), || {
+        check_invariant(count == fresh.len(), || {
             format!("I6: {request} lowers the count by {count} for {} machines: {fresh:?}", fresh.len())
         })?;
         self.pool.desired = self.pool.desired.saturating_sub(count);
@@ -106,8 +114,10 @@ impl Api {
     }
 
     /// The client of a targeted removal deletes a target.
-    pub(super) fn delete_named(&mut self, id: &ObjectId) -> Result<&'static str, Broken> {
-        check(self.removals.is_accepted(&id.uid), || format!("I5: {id} was deleted and not accepted"))?;
+    pub(super) fn delete_named(&mut self, id: &ObjectId) -> Result<&'static str, BrokenInvariant> {
+        check_invariant(self.removals.is_accepted(&id.uid), || {
+            format!("I5: {id} was deleted and not accepted")
+        })?;
         Ok(match self.machines.find(id) {
             Err(_) => "was gone already",
             Ok(machine) if machine.terminating => "was leaving already",
@@ -119,7 +129,7 @@ impl Api {
     }
 
     /// Live reads of targets: those that do not belong to the pool, and the others.
-    pub(super) fn confirm(&self, targets: &[ObjectId]) -> (BTreeSet<Uid>, Vec<Seen<Machine>>) {
+    pub(super) fn confirm(&self, targets: &[ObjectId]) -> (BTreeSet<Uid>, Vec<VersionedFacts<Machine>>) {
         let (mut gone, mut here) = (BTreeSet::new(), Vec::new());
         for target in targets {
             match self.machines.objects.get(&target.name) {
@@ -139,42 +149,44 @@ impl Api {
         gone: &BTreeSet<Uid>,
         expired: &[Arc<str>],
         block: Option<NameBlock>,
-        basis: Basis,
-    ) -> Result<Result<(), Refusal>, Broken> {
+        basis: RequestBasis,
+    ) -> Result<Result<(), RequestRefusal>, BrokenInvariant> {
         if basis.pool + 1 != self.history.len() {
-            return Ok(Err(Refusal::Conflict));
+            return Ok(Err(RequestRefusal::Conflict));
         }
         let before = self.pool.record.clone();
         for request in expired {
             let age = self.now.saturating_sub(self.removals.reserved[request]);
-            check(age >= RESERVATION_AGE, || format!("I6: {request} was dropped after {age:?}"))?;
+            check_invariant(age >= RESERVATION_AGE, || format!("I6: {request} was dropped after {age:?}"))?;
             self.pool.record.withdraw(request);
         }
         self.pool.record.prune(gone);
         if let Some(block) = block {
             let old = self.pool.name_block.replace(block);
             let forward = old.is_some_and(|old| block.first > old.first && block.end == old.end);
-            check(forward, || format!("block {block} follows {old:?} in a write of the record"))?;
+            check_invariant(forward, || format!("block {block} follows {old:?} in a write of the record"))?;
         }
         let namer = Namer::new(&self.pool.id.name, &self.pool.id.uid);
         for target in before.accepted().filter(|target| !self.pool.record.is_accepted(&target.uid)) {
             let there = self.pool_machines().any(|machine| machine.id.uid == target.uid);
-            check(!there, || format!("I6: {target} is still there, and its entry has left"))?;
+            check_invariant(!there, || format!("I6: {target} is still there, and its entry has left"))?;
             let number = namer.number_of(&target.name).zip(self.pool.name_block);
             let returns = number.is_some_and(|(number, block)| block.first <= number && number < block.end);
-            check(self.pool.naming == Naming::Ordinal || !returns, || {
+            check_invariant(self.pool.naming == Naming::Ordinal || !returns, || {
                 format!("I6: the name of {target} can return, and its entry has left")
             })?;
         }
-        check(self.pool.record != before, || "a write on the record that changes nothing".into())?;
+        check_invariant(self.pool.record != before, || "a write on the record that changes nothing".into())?;
         self.write_pool();
         Ok(Ok(()))
     }
 
     /// I6 after convergence: accepted targets are gone, and the record is empty.
-    pub(super) fn names_are_settled(&self) -> Result<(), Broken> {
+    pub(super) fn names_are_settled(&self) -> Result<(), BrokenInvariant> {
         let left = self.pool_machines().find(|machine| self.removals.is_accepted(&machine.id.uid));
-        check(left.is_none(), || format!("I6: {} was to be removed and stays", left.expect("found").id))?;
-        check(self.pool.record.is_empty(), || format!("the record keeps {}", self.pool.record))
+        check_invariant(left.is_none(), || {
+            format!("I6: {} was to be removed and stays", left.expect("found").id)
+        })?;
+        check_invariant(self.pool.record.is_empty(), || format!("the record keeps {}", self.pool.record))
     }
 }

@@ -1,9 +1,9 @@
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use super::controller::Fate;
-use super::step::Step;
-use super::world::World;
+use super::controller::RequestDelivery;
+use super::step::SimulationStep;
+use super::world::EngineSimulation;
 use crate::model::Naming;
 use crate::testing::sequence_config;
 
@@ -11,16 +11,16 @@ mod repeated_creates;
 mod retained_disks;
 
 /// The argument of `Policy` for Explicit.
-const EXPLICIT: Step = Step::Policy(2);
+const EXPLICIT: SimulationStep = SimulationStep::Policy(2);
 
 /// Runs a simulation until it converges. The transcript explains a failure.
 fn run(
     naming: Naming,
     desired: usize,
     opened: u64,
-    steps: impl IntoIterator<Item = Step>,
-) -> Result<World, String> {
-    let mut world = World::new(naming, desired, opened);
+    steps: impl IntoIterator<Item = SimulationStep>,
+) -> Result<EngineSimulation, String> {
+    let mut world = EngineSimulation::new(naming, desired, opened);
     let end = steps.into_iter().try_for_each(|step| world.step(step)).and_then(|()| world.settle());
     match end {
         Ok(()) => Ok(world),
@@ -42,7 +42,7 @@ proptest! {
         opened in 0u64..12,
         numbers in prop::collection::vec(any::<u32>(), 0..300),
     ) {
-        run(naming, desired, opened, numbers.into_iter().map(Step::from_number)).map_err(TestCaseError::fail)?;
+        run(naming, desired, opened, numbers.into_iter().map(SimulationStep::from_number)).map_err(TestCaseError::fail)?;
     }
 
     #[test]
@@ -50,29 +50,29 @@ proptest! {
         desired in 1usize..9,
         numbers in prop::collection::vec(any::<u32>(), 0..300),
     ) {
-        let steps = numbers.into_iter().map(Step::from_number).filter(|step| !matches!(step, Step::Policy(_)));
+        let steps = numbers.into_iter().map(SimulationStep::from_number).filter(|step| !matches!(step, SimulationStep::Policy(_)));
         run(Naming::Random, desired, 0, std::iter::once(EXPLICIT).chain(steps)).map_err(TestCaseError::fail)?;
     }
 }
 
 /// A pool of four running machines for simulations of targeted removals.
-fn four(policy: usize) -> Vec<Step> {
-    let mut steps = vec![Step::Policy(policy), Step::Pass];
-    steps.extend([Step::Act(Fate::Answered); 12]);
-    steps.extend([Step::WatchMachines(99), Step::WatchDisks(99)]);
+fn four(policy: usize) -> Vec<SimulationStep> {
+    let mut steps = vec![SimulationStep::Policy(policy), SimulationStep::Pass];
+    steps.extend([SimulationStep::Act(RequestDelivery::Answered); 12]);
+    steps.extend([SimulationStep::WatchMachines(99), SimulationStep::WatchDisks(99)]);
     steps
 }
 
 /// All components except clients of removals work once, and terminating machines are deleted.
-const ROUND: [Step; 8] = [
-    Step::Finish(0),
-    Step::Finish(0),
-    Step::WatchMachines(99),
-    Step::Pass,
-    Step::Act(Fate::Answered),
-    Step::Act(Fate::Answered),
-    Step::Act(Fate::Answered),
-    Step::Act(Fate::Answered),
+const ROUND: [SimulationStep; 8] = [
+    SimulationStep::Finish(0),
+    SimulationStep::Finish(0),
+    SimulationStep::WatchMachines(99),
+    SimulationStep::Pass,
+    SimulationStep::Act(RequestDelivery::Answered),
+    SimulationStep::Act(RequestDelivery::Answered),
+    SimulationStep::Act(RequestDelivery::Answered),
+    SimulationStep::Act(RequestDelivery::Answered),
 ];
 
 #[test]
@@ -84,18 +84,18 @@ fn a_removal_of_two_machines_survives_every_death_between_two_of_its_steps() {
         {
             for crashes in positions.clone() {
                 let mut steps = four(policy);
-                steps.push(Step::Call(1));
+                steps.push(SimulationStep::Call(1));
                 for position in positions.clone() {
                     if position == vanishes {
-                        steps.push(Step::DeleteByHand(0));
+                        steps.push(SimulationStep::DeleteByHand(0));
                     }
                     if position == crashes {
-                        steps.push(Step::Crash(1));
+                        steps.push(SimulationStep::Crash(1));
                     }
                     if position == dies {
-                        steps.push(Step::RemovalClientExits(0));
+                        steps.push(SimulationStep::RemovalClientExits(0));
                     }
-                    steps.push(Step::RemovalClient(0));
+                    steps.push(SimulationStep::RemovalClient(0));
                     if rounds {
                         steps.extend(ROUND);
                     }
@@ -118,9 +118,9 @@ fn a_removal_of_two_machines_survives_every_death_between_two_of_its_steps() {
 fn two_removals_of_the_same_machines_count_once_in_any_order() {
     for (policy, order) in [0, 2].into_iter().flat_map(|policy| (0..1024).map(move |order| (policy, order))) {
         let mut steps = four(policy);
-        steps.extend([Step::Call(1), Step::Call(4)]);
+        steps.extend([SimulationStep::Call(1), SimulationStep::Call(4)]);
         for position in 0..10 {
-            steps.push(Step::RemovalClient(order >> position & 1));
+            steps.push(SimulationStep::RemovalClient(order >> position & 1));
             steps.extend(ROUND);
         }
         let world = run(Naming::Random, 4, 0, steps).unwrap();
@@ -146,6 +146,6 @@ fn seeded(mut seed: u64) -> impl Iterator<Item = u32> {
 
 #[test]
 fn the_transcript_of_one_seed_is_stable() {
-    let world = run(Naming::Random, 5, 6, seeded(606).take(120).map(Step::from_number)).unwrap();
+    let world = run(Naming::Random, 5, 6, seeded(606).take(120).map(SimulationStep::from_number)).unwrap();
     insta::assert_snapshot!(world.transcript);
 }

@@ -4,24 +4,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::api::{Event, Table};
-use crate::ledger::{Cache, Fact, Seen, keep_history};
+use super::api::{ModelTable, ModelWatchEvent};
+use crate::ledger::{LedgerCache, LedgerFacts, VersionedFacts, keep_history};
 use crate::model::Uid;
 use crate::plan::NamesInUse;
 
 /// The state that a watch has shown.
 #[derive(Clone)]
 pub(super) struct WatchCache<T> {
-    pub(super) objects: BTreeMap<Arc<str>, Seen<T>>,
+    pub(super) objects: BTreeMap<Arc<str>, VersionedFacts<T>>,
     pub(super) deleted: BTreeSet<Uid>,
     /// Number of events that were shown.
     pub(super) position: usize,
     listed: Duration,
 }
 
-impl<T: Fact> WatchCache<T> {
+impl<T: LedgerFacts> WatchCache<T> {
     /// A new list. Kubernetes guarantees that it is not older than its request.
-    pub(super) fn list(table: &Table<T>, now: Duration) -> Self {
+    pub(super) fn list(table: &ModelTable<T>, now: Duration) -> Self {
         Self {
             objects: table.objects.clone(),
             deleted: BTreeSet::new(),
@@ -31,11 +31,11 @@ impl<T: Fact> WatchCache<T> {
     }
 
     /// Shows up to `events` more events. Returns the number of shown events.
-    pub(super) fn advance(&mut self, table: &Table<T>, events: usize) -> usize {
+    pub(super) fn advance(&mut self, table: &ModelTable<T>, events: usize) -> usize {
         let end = table.log.len().min(self.position + events);
         for event in &table.log[self.position..end] {
             match event {
-                Event::Put(seen) => {
+                ModelWatchEvent::Put(seen) => {
                     let name = &seen.facts.id().name;
                     let seen = match self.objects.get(name) {
                         Some(earlier) => keep_history(seen.clone(), &earlier.facts),
@@ -43,7 +43,7 @@ impl<T: Fact> WatchCache<T> {
                     };
                     self.objects.insert(name.clone(), seen);
                 }
-                Event::Gone(id) => {
+                ModelWatchEvent::Gone(id) => {
                     self.objects.remove(&id.name);
                     self.deleted.insert(id.uid.clone());
                 }
@@ -57,8 +57,8 @@ impl<T: Fact> WatchCache<T> {
     }
 }
 
-impl<T: Fact> Cache<T> for WatchCache<T> {
-    fn get(&self, name: &str) -> Option<Seen<T>> {
+impl<T: LedgerFacts> LedgerCache<T> for WatchCache<T> {
+    fn get(&self, name: &str) -> Option<VersionedFacts<T>> {
         self.objects.get(name).cloned()
     }
     fn saw_deleted(&self, uid: &Uid) -> bool {
@@ -70,9 +70,9 @@ impl<T: Fact> Cache<T> for WatchCache<T> {
 }
 
 /// The names that two caches show.
-pub(super) struct Names<'a, M, D>(pub(super) &'a WatchCache<M>, pub(super) &'a WatchCache<D>);
+pub(super) struct NamesInCaches<'a, M, D>(pub(super) &'a WatchCache<M>, pub(super) &'a WatchCache<D>);
 
-impl<M, D> NamesInUse for Names<'_, M, D> {
+impl<M, D> NamesInUse for NamesInCaches<'_, M, D> {
     fn has_machine(&self, name: &str) -> bool {
         self.0.objects.contains_key(name)
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::ids::Uid;
-use crate::plan::observed::Observed;
-use crate::protection::{CLOCK_SKEW, after};
+use crate::plan::observed::ObservedPool;
+use crate::protection::{CLOCK_SKEW, time_after};
 
 /// Counts of the live machines of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Availability {
 
 impl Availability {
     /// Counts the machines.
-    pub fn of(observed: &Observed<'_>) -> Self {
+    pub fn of(observed: &ObservedPool<'_>) -> Self {
         let record = &observed.pool.record;
         let targets: BTreeSet<&Uid> =
             record.reserved().chain(record.accepted()).map(|target| &target.uid).collect();
@@ -34,7 +34,7 @@ impl Availability {
             counts.protected += usize::from(protected);
             let end =
                 machine.protection.as_ref().filter(|_| protected).and_then(|protection| protection.end());
-            let left = end.map(|end| after(end, CLOCK_SKEW).duration_since(observed.now));
+            let left = end.map(|end| time_after(end, CLOCK_SKEW).duration_since(observed.now));
             let left = left.and_then(|left| Duration::try_from(left).ok());
             counts.first_end = counts.first_end.into_iter().chain(left).min();
             counts.claimed += usize::from(protected && claim.is_some());

@@ -3,24 +3,24 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::text::names;
+use super::text::list_some_names;
 use crate::model::Machine;
 use crate::plan::Blocker;
-use crate::plan::observed::Observed;
+use crate::plan::observed::ObservedPool;
 
 /// Maximum number of waiting machines in one message.
 const LISTED: usize = 3;
 
 /// The blocked steps.
-pub(super) struct Blocked {
+pub(super) struct BlockedSteps {
     /// Those of creates and deletions, without backoff.
     count: Vec<String>,
     /// Those of existing machines.
     pub(super) machines: Vec<String>,
 }
 
-impl Blocked {
-    pub(super) fn of(observed: &Observed<'_>) -> Self {
+impl BlockedSteps {
+    pub(super) fn of(observed: &ObservedPool<'_>) -> Self {
         let blockers = &observed.memory.blockers;
         if blockers.is_empty() {
             return Self { count: Vec::new(), machines: Vec::new() };
@@ -39,18 +39,18 @@ impl Blocked {
                 Blocker::UserAction(_) | Blocker::Backoff { .. } | Blocker::Protection { .. } => {}
             }
         }
-        let existing = existing(observed, &waiting);
+        let existing = existing_waiting_machines(observed, &waiting);
         let (of_machines, of_creates) =
             waiting.into_iter().partition(|(machine, _)| existing.contains(*machine));
         let mut count: Vec<String> = Vec::new();
-        count.extend(reservations(reserved.into_iter().collect()));
+        count.extend(describe_reservations(reserved.into_iter().collect()));
         count.extend(unconfirmed_creates(unconfirmed.into_iter().collect()));
-        count.extend(sentences(of_creates));
-        Self { count, machines: sentences(of_machines) }
+        count.extend(summarize_waiting_machines(of_creates));
+        Self { count, machines: summarize_waiting_machines(of_machines) }
     }
 
     /// Why the number of machines is not the desired one yet.
-    pub(super) fn count(&self, observed: &Observed<'_>, machines: usize) -> Vec<String> {
+    pub(super) fn count(&self, observed: &ObservedPool<'_>, machines: usize) -> Vec<String> {
         let (memory, desired) = (observed.memory, observed.pool.desired);
         let mut parts = self.count.clone();
         if machines < desired && memory.repairing.cause().is_some() {
@@ -68,17 +68,20 @@ impl Blocked {
 }
 
 /// The names of those waiting machines that exist.
-fn existing(observed: &Observed<'_>, waiting: &[(&Arc<str>, String)]) -> BTreeSet<Arc<str>> {
+fn existing_waiting_machines(
+    observed: &ObservedPool<'_>,
+    waiting: &[(&Arc<str>, String)],
+) -> BTreeSet<Arc<str>> {
     let names: BTreeSet<&Arc<str>> = waiting.iter().map(|(machine, _)| *machine).collect();
     let is_waiting = |machine: &&Arc<Machine>| names.contains(&machine.id.name);
     observed.pool_machines().filter(is_waiting).map(|machine| machine.id.name.clone()).collect()
 }
 
-fn reservations(machines: Vec<&str>) -> Option<String> {
+fn describe_reservations(machines: Vec<&str>) -> Option<String> {
     let subject = match machines.len() {
         0 => return None,
-        1 => format!("machine {} is reserved by a targeted removal", names(machines)),
-        _ => format!("machines {} are reserved by targeted removals", names(machines)),
+        1 => format!("machine {} is reserved by a targeted removal", list_some_names(machines)),
+        _ => format!("machines {} are reserved by targeted removals", list_some_names(machines)),
     };
     Some(format!(
         "{subject}, so no machine is created or deleted instead until the removal completes or expires"
@@ -90,17 +93,17 @@ fn unconfirmed_creates(machines: Vec<&str>) -> Option<String> {
         0 => None,
         1 => Some(format!(
             "the create of machine {} is unconfirmed, and the API server may still carry it out",
-            names(machines)
+            list_some_names(machines)
         )),
         _ => Some(format!(
             "the creates of machines {} are unconfirmed, and the API server may still carry them out",
-            names(machines)
+            list_some_names(machines)
         )),
     }
 }
 
 /// Some of these sentences in the order of the machines, and the number of the other machines.
-fn sentences(mut waiting: Vec<(&Arc<str>, String)>) -> Vec<String> {
+fn summarize_waiting_machines(mut waiting: Vec<(&Arc<str>, String)>) -> Vec<String> {
     waiting.sort_unstable();
     let more = waiting.len().saturating_sub(LISTED);
     let mut sentences: Vec<String> = waiting.into_iter().take(LISTED).map(|(_, sentence)| sentence).collect();

@@ -1,14 +1,14 @@
 //! Counts of a pool's machines.
 
-use crate::model::{Activity, Machine, Pool, Restarts, StatusScope, Transition};
-use crate::plan::observed::Observed;
-use crate::plan::progress::{RolloutState, transition};
+use crate::model::{InstanceTransition, Machine, MachineActivity, Pool, Restarts, StatusContent};
+use crate::plan::observed::ObservedPool;
+use crate::plan::progress::{RolloutState, required_transition};
 
 /// Counts of the pool's machines.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MachineCounts {
     pub(super) total: usize,
-    /// Live machines. The following counts include only these, and depending on [`StatusScope`] terminating ones.
+    /// Live machines. The following counts include only these, and depending on [`StatusContent`] terminating ones.
     pub(super) live: usize,
     pub(super) ready: usize,
     /// Live machines that run.
@@ -28,14 +28,14 @@ pub(super) struct MachineCounts {
 }
 
 impl MachineCounts {
-    pub(super) fn of(observed: &Observed<'_>) -> Self {
+    pub(super) fn of(observed: &ObservedPool<'_>) -> Self {
         let pool = observed.pool;
         let mut counts = Self::default();
         for machine in observed.pool_machines() {
             counts.total += 1;
             if machine.terminating {
-                let counts_as_ready = pool.status_scope == StatusScope::FailureAndPause;
-                counts.ready += usize::from(counts_as_ready && machine.activity == Activity::Running);
+                let counts_as_ready = pool.status_content == StatusContent::FailureAndPause;
+                counts.ready += usize::from(counts_as_ready && machine.activity == MachineActivity::Running);
             } else {
                 counts.count(observed, machine);
             }
@@ -43,14 +43,14 @@ impl MachineCounts {
         counts
     }
 
-    fn count(&mut self, observed: &Observed<'_>, machine: &Machine) {
+    fn count(&mut self, observed: &ObservedPool<'_>, machine: &Machine) {
         let pool = observed.pool;
         let state = RolloutState::of(pool, machine);
         let waits = match pool.rollout.restarts {
             Restarts::ByPlatform => machine.restart_pending && state != RolloutState::Outdated,
             Restarts::ByController | Restarts::ByUser => needs_restart(pool, machine),
         };
-        let runs = usize::from(machine.activity == Activity::Running);
+        let runs = usize::from(machine.activity == MachineActivity::Running);
         self.live += 1;
         self.ready += runs;
         self.available += runs;
@@ -59,7 +59,7 @@ impl MachineCounts {
         self.overridden += usize::from(state == RolloutState::Current && is_overridden);
         self.restart_pending += usize::from(waits);
         // After the approval the machine stops, and the platform may still report the pending restart.
-        let stopping = machine.activity == Activity::Stopping;
+        let stopping = machine.activity == MachineActivity::Stopping;
         self.for_approval += usize::from(waits && !machine.restarts_itself && !stopping);
         let restarts = stopping && state == RolloutState::InProgress;
         self.restarting += usize::from(restarts || waits && machine.restarts_itself);
@@ -71,6 +71,9 @@ impl MachineCounts {
 fn needs_restart(pool: &Pool, machine: &Machine) -> bool {
     let current = machine.written.as_ref().filter(|written| pool.is_current(written));
     current.is_some_and(|written| {
-        matches!(transition(pool, machine, written), Transition::Restart | Transition::Recreation)
+        matches!(
+            required_transition(pool, machine, written),
+            InstanceTransition::Restart | InstanceTransition::Recreation
+        )
     })
 }

@@ -8,14 +8,14 @@ use vmpool_api::annotations;
 
 use crate::ids::ObjectId;
 use crate::model::{Machine, Pool};
-use crate::plan::observed::Observed;
+use crate::plan::observed::ObservedPool;
 
 /// Maximum number of disks that the condition lists.
 const LISTED: usize = 3;
 
 /// A disk that a live machine should have, and that a user removed from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Detached {
+pub struct DetachedDiskReport {
     /// The machine.
     pub machine: ObjectId,
     /// The disk template, or the storage template, that the disk fills.
@@ -23,12 +23,12 @@ pub struct Detached {
     /// Name of the disk.
     pub disk: Arc<str>,
     /// How the machine would refer to it.
-    pub link: Link,
+    pub link: DetachedDiskLink,
 }
 
 /// How a machine refers to a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Link {
+pub enum DetachedDiskLink {
     /// By a device. The disk map of the machine still names the disk.
     Device {
         /// Another machine that refers to the disk.
@@ -38,24 +38,24 @@ pub enum Link {
     Volume(Arc<str>),
 }
 
-impl Detached {
+impl DetachedDiskReport {
     /// A message that says what happened and what to do.
     pub fn advice(&self) -> String {
         let Self { machine, template, disk, link } = self;
         let map = annotations::DISKS;
         match link {
-            Link::Volume(volume) => format!(
+            DetachedDiskLink::Volume(volume) => format!(
                 "volume {volume} was removed from machine {machine} by hand: the controller neither adds it again nor \
                  deletes storage {disk} while the machine exists; to get it back, add the volume and the template of its \
                  storage to the machine as the pool has them; to get a machine with all volumes, delete this one"
             ),
-            Link::Device { user: None } => format!(
+            DetachedDiskLink::Device { user: None } => format!(
                 "disk {disk} of disk template {template} was detached from machine {machine} by hand: the controller \
                  neither attaches it again nor frees it; to attach it again, add it to spec.blockDeviceRefs of the \
                  machine; \
                  to free it, remove {template} from annotation {map} of the machine"
             ),
-            Link::Device { user: Some(user) } => format!(
+            DetachedDiskLink::Device { user: Some(user) } => format!(
                 "disk {disk} of disk template {template} was detached from machine {machine} by hand, and machine {user} \
                  refers to it: remove it from machine {user} and add it to spec.blockDeviceRefs of machine {machine}, or \
                  remove {template} from annotation {map} of machine {machine}"
@@ -65,45 +65,53 @@ impl Detached {
 }
 
 /// All detached disks, ordered by machine.
-pub fn detached(observed: &Observed<'_>) -> Vec<Detached> {
+pub fn find_detached_disks(observed: &ObservedPool<'_>) -> Vec<DetachedDiskReport> {
     let machines = observed.pool_machines().filter(|machine| !machine.terminating);
-    let mut detached: Vec<Detached> = machines
-        .flat_map(|machine| devices(observed, machine).chain(volumes(observed.pool, machine)))
+    let mut detached: Vec<DetachedDiskReport> = machines
+        .flat_map(|machine| {
+            disks_without_device(observed, machine).chain(storage_without_volume(observed.pool, machine))
+        })
         .collect();
     detached.sort_unstable_by(|a, b| (&a.machine, &a.template).cmp(&(&b.machine, &b.template)));
     detached
 }
 
 /// The disks that the disk map of the machine names, and that no device refers to.
-fn devices<'a>(observed: &'a Observed<'_>, machine: &'a Machine) -> impl Iterator<Item = Detached> + 'a {
+fn disks_without_device<'a>(
+    observed: &'a ObservedPool<'_>,
+    machine: &'a Machine,
+) -> impl Iterator<Item = DetachedDiskReport> + 'a {
     let vacant = machine.detached.iter().filter(|vacant| {
         observed.pool.disks.iter().any(|template| template.used && template.name == vacant.template)
     });
-    vacant.map(|vacant| Detached {
+    vacant.map(|vacant| DetachedDiskReport {
         machine: machine.id.clone(),
         template: vacant.template.clone(),
         disk: vacant.disk.clone(),
-        link: Link::Device { user: user(observed, &vacant.disk) },
+        link: DetachedDiskLink::Device { user: find_disk_user(observed, &vacant.disk) },
     })
 }
 
 /// The storage whose volume the machine lacks, although the current revision was written to the machine.
-fn volumes<'a>(pool: &'a Pool, machine: &'a Machine) -> impl Iterator<Item = Detached> + 'a {
+fn storage_without_volume<'a>(
+    pool: &'a Pool,
+    machine: &'a Machine,
+) -> impl Iterator<Item = DetachedDiskReport> + 'a {
     let is_current = machine.written.as_ref().is_some_and(|written| pool.is_current(written));
     let templates = if is_current { &pool.storage_templates[..] } else { &[] };
     templates.iter().filter_map(|template| {
         let volume = template.volume.as_ref().filter(|volume| !machine.volumes.contains(volume))?;
         let disk = template.storage_of(&pool.id.name, &machine.id.name)?;
-        Some(Detached {
+        Some(DetachedDiskReport {
             machine: machine.id.clone(),
             template: template.name.clone(),
             disk,
-            link: Link::Volume(volume.clone()),
+            link: DetachedDiskLink::Volume(volume.clone()),
         })
     })
 }
 
-fn user(observed: &Observed<'_>, disk: &Arc<str>) -> Option<Arc<str>> {
+fn find_disk_user(observed: &ObservedPool<'_>, disk: &Arc<str>) -> Option<Arc<str>> {
     let refers =
         observed.machines.iter().filter(|machine| machine.disks.iter().any(|device| device.disk == *disk));
     let machines = refers.map(|machine| &machine.id.name);
@@ -117,7 +125,7 @@ fn user(observed: &Observed<'_>, disk: &Arc<str>) -> Option<Arc<str>> {
 }
 
 /// One message about all detached disks.
-pub(super) fn sentence(detached: &[Detached]) -> String {
+pub(super) fn describe_detached_disks(detached: &[DetachedDiskReport]) -> String {
     let mut text = String::new();
     for (index, detached) in detached.iter().take(LISTED).enumerate() {
         let separator = if index == 0 { "" } else { "; " };

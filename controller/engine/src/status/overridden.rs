@@ -1,14 +1,14 @@
 //! Fields of the template that have other values in machines.
 
 use super::counts::MachineCounts;
-use super::text::{join, machines, names};
-use crate::plan::observed::Observed;
+use super::text::{join_message_parts, list_some_names, machine_count_text};
+use crate::plan::observed::ObservedPool;
 
 /// Maximum number of fields in the message.
 const LISTED: usize = 5;
 
 /// The fields and the machines, and what to do; `None` if the template is in effect as it is.
-pub(super) fn describe_overridden(observed: &Observed<'_>, counts: &MachineCounts) -> Option<String> {
+pub(super) fn describe_overridden(observed: &ObservedPool<'_>, counts: &MachineCounts) -> Option<String> {
     let overridden = &observed.memory.overridden;
     if counts.overridden == 0 {
         return None;
@@ -24,12 +24,12 @@ pub(super) fn describe_overridden(observed: &Observed<'_>, counts: &MachineCount
     let listed = listed.join(", ");
     let more = fields.len().saturating_sub(LISTED);
     let more = if more > 0 { format!(" and {more} more fields") } else { String::new() };
-    Some(join([
+    Some(join_message_parts([
         format!(
             "{} ({}) did not keep the values of the template in {listed}{more}: an admission policy or the platform \
              changed them when the controller wrote them",
-            machines(concerned.len()),
-            names(concerned),
+            machine_count_text(concerned.len()),
+            list_some_names(concerned),
         ),
         "correct the policy and then the template, or set these values in the template".to_owned(),
     ]))

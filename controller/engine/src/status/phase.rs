@@ -4,19 +4,19 @@
 use std::fmt;
 
 use super::counts::MachineCounts;
-use super::problem::problems;
-use super::surplus::{explicit_surplus, staying};
-use super::text::{are, join, machines};
-use crate::condition::{self, Wanted};
-use crate::failure::{Failure, FailureReason};
-use crate::model::{Pool, Restarts, ScaleDownPolicy, StatusScope};
+use super::problem::list_start_problems;
+use super::surplus::{count_staying_machines, explicit_surplus};
+use super::text::{join_message_parts, machine_count_text, verb_for_count};
+use crate::condition::{self, ComputedCondition};
+use crate::failure::{FailureReason, PoolFailure};
+use crate::model::{Pool, Restarts, ScaleDownPolicy, StatusContent};
 use crate::plan::blocker::Blocker;
-use crate::plan::observed::Observed;
+use crate::plan::observed::ObservedPool;
 use crate::plan::progress::{RolloutProgress, RolloutState};
 
 /// The phase of a pool, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Phase {
+pub enum PoolPhase {
     /// The controller cannot continue until a user corrects something.
     Blocked,
     /// A write failed, which the controller repeats, or a machine does not start.
@@ -31,7 +31,7 @@ pub enum Phase {
     Ready,
 }
 
-impl Phase {
+impl PoolPhase {
     /// The phase as the reason of a condition.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -45,7 +45,7 @@ impl Phase {
     }
 }
 
-impl fmt::Display for Phase {
+impl fmt::Display for PoolPhase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -53,65 +53,76 @@ impl fmt::Display for Phase {
 
 /// The three conditions. `failure` is the failure that the condition `ReplicaFailure` reports, `overridden` the message of the
 /// condition `TemplateOverridden`, and `waits` says which steps wait.
-pub(super) fn conditions(
-    observed: &Observed<'_>,
+pub(super) fn phase_conditions(
+    observed: &ObservedPool<'_>,
     counts: &MachineCounts,
-    failure: Option<&Failure>,
+    failure: Option<&PoolFailure>,
     overridden: Option<String>,
     waits: Vec<String>,
-) -> [Wanted; 3] {
+) -> [ComputedCondition; 3] {
     let pool = observed.pool;
-    let outdated = outdated(observed);
-    let mut blocked = blocked(observed, counts, failure);
+    let outdated = count_outdated_machines(observed);
+    let mut blocked = required_user_actions(observed, counts, failure);
     // Nothing that the controller does brings the template into effect.
     blocked.extend(overridden.filter(|_| outdated == 0));
-    let mut failing = failing(observed, counts, failure);
+    let mut failing = failure_messages(observed, counts, failure);
     failing.retain(|message| !blocked.contains(message));
     let has_all = counts.total == pool.desired || keeps_surplus(pool) && counts.total > pool.desired;
     let is_complete = has_all && counts.ready >= pool.desired;
     let phase = match () {
-        () if !blocked.is_empty() => Phase::Blocked,
-        () if !failing.is_empty() => Phase::Failing,
-        () if pool.paused => Phase::Paused,
-        () if outdated > 0 && !pool.rollout.paused => Phase::RollingOut,
-        () if !is_complete => Phase::Scaling,
-        () if pool.rollout.paused => Phase::Paused,
-        () => Phase::Ready,
+        () if !blocked.is_empty() => PoolPhase::Blocked,
+        () if !failing.is_empty() => PoolPhase::Failing,
+        () if pool.paused => PoolPhase::Paused,
+        () if outdated > 0 && !pool.rollout.paused => PoolPhase::RollingOut,
+        () if !is_complete => PoolPhase::Scaling,
+        () if pool.rollout.paused => PoolPhase::Paused,
+        () => PoolPhase::Ready,
     };
     let is_ready = blocked.is_empty() && failing.is_empty() && is_complete && outdated == 0;
     let message = if is_ready {
         ready_message(counts)
     } else {
-        join(blocked.iter().cloned().chain(failing).chain(progress(observed, counts, outdated)).chain(waits))
+        join_message_parts(
+            blocked
+                .iter()
+                .cloned()
+                .chain(failing)
+                .chain(progress_messages(observed, counts, outdated))
+                .chain(waits),
+        )
     };
-    let reconciling = matches!(phase, Phase::Failing | Phase::RollingOut | Phase::Scaling);
-    let wanted = |kind, holds, message| Wanted { kind, holds, reason: phase.as_str(), message };
+    let reconciling = matches!(phase, PoolPhase::Failing | PoolPhase::RollingOut | PoolPhase::Scaling);
+    let wanted = |kind, holds, message| ComputedCondition { kind, holds, reason: phase.as_str(), message };
     [
         wanted(condition::READY, is_ready, message),
-        wanted(condition::RECONCILING, reconciling, work(phase).to_owned()),
+        wanted(condition::RECONCILING, reconciling, describe_phase(phase).to_owned()),
         wanted(
             condition::STALLED,
-            phase == Phase::Blocked,
-            if blocked.is_empty() { "the controller needs no user action".to_owned() } else { join(blocked) },
+            phase == PoolPhase::Blocked,
+            if blocked.is_empty() {
+                "the controller needs no user action".to_owned()
+            } else {
+                join_message_parts(blocked)
+            },
         ),
     ]
 }
 
 /// What the controller does in this phase.
-fn work(phase: Phase) -> &'static str {
+fn describe_phase(phase: PoolPhase) -> &'static str {
     match phase {
-        Phase::Blocked => "the controller waits for a user action, which the condition Stalled describes",
-        Phase::Failing => "the controller repeats what failed",
-        Phase::RollingOut => "the controller applies the current template",
-        Phase::Scaling => "the controller works toward the desired number of ready machines",
-        Phase::Paused => "the controller does not work while the pool or its rollout is paused",
-        Phase::Ready => "the pool is as its spec describes it",
+        PoolPhase::Blocked => "the controller waits for a user action, which the condition Stalled describes",
+        PoolPhase::Failing => "the controller repeats what failed",
+        PoolPhase::RollingOut => "the controller applies the current template",
+        PoolPhase::Scaling => "the controller works toward the desired number of ready machines",
+        PoolPhase::Paused => "the controller does not work while the pool or its rollout is paused",
+        PoolPhase::Ready => "the pool is as its spec describes it",
     }
 }
 
 /// Number of live machines that the rollout includes and in which the current revision is not in effect. A rollout that
 /// leaves existing machines as they are has none, and one that leaves the restarts to users ends with the write.
-fn outdated(observed: &Observed<'_>) -> usize {
+fn count_outdated_machines(observed: &ObservedPool<'_>) -> usize {
     let pool = observed.pool;
     if pool.rollout.disabled {
         return 0;
@@ -131,11 +142,15 @@ fn outdated(observed: &Observed<'_>) -> usize {
 fn keeps_surplus(pool: &Pool) -> bool {
     let is_explicit = pool.scale_down_policy == ScaleDownPolicy::Explicit;
     pool.scale_down_policy == ScaleDownPolicy::StoppedOnly
-        || is_explicit && pool.status_scope == StatusScope::FailureAndPause
+        || is_explicit && pool.status_content == StatusContent::FailureAndPause
 }
 
 /// What only a user can correct.
-fn blocked(observed: &Observed<'_>, counts: &MachineCounts, failure: Option<&Failure>) -> Vec<String> {
+fn required_user_actions(
+    observed: &ObservedPool<'_>,
+    counts: &MachineCounts,
+    failure: Option<&PoolFailure>,
+) -> Vec<String> {
     let pool = observed.pool;
     let mut blocked: Vec<String> = pool.invalid_spec().into_iter().map(|failure| failure.message).collect();
     let disputed = failure.filter(|failure| failure.reason == FailureReason::StatusDisputed);
@@ -150,7 +165,7 @@ fn blocked(observed: &Observed<'_>, counts: &MachineCounts, failure: Option<&Fai
                 .to_owned(),
         );
     }
-    let staying = staying(observed, counts);
+    let staying = count_staying_machines(observed, counts);
     let is_explicit = pool.scale_down_policy == ScaleDownPolicy::Explicit && !keeps_surplus(pool);
     if is_explicit && staying > pool.desired && !pool.paused {
         blocked.push(explicit_surplus(staying, pool.desired));
@@ -166,16 +181,20 @@ fn blocked(observed: &Observed<'_>, counts: &MachineCounts, failure: Option<&Fai
 }
 
 /// What failed, and which machines do not start.
-fn failing(observed: &Observed<'_>, counts: &MachineCounts, failure: Option<&Failure>) -> Vec<String> {
-    let known = |failure: &&Failure| failure.reason != FailureReason::StatusDisputed;
+fn failure_messages(
+    observed: &ObservedPool<'_>,
+    counts: &MachineCounts,
+    failure: Option<&PoolFailure>,
+) -> Vec<String> {
+    let known = |failure: &&PoolFailure| failure.reason != FailureReason::StatusDisputed;
     let mut failing: Vec<String> =
         failure.filter(known).map(|failure| failure.message.clone()).into_iter().collect();
     if counts.ready < observed.pool.desired {
-        failing.extend(problems(observed));
+        failing.extend(list_start_problems(observed));
     }
     let (overdue, _) = observed.memory.rollout_attempts.overdue(observed.uptime);
     if overdue > 0 {
-        failing.push(format!("the platform has not evaluated changes of {}", machines(overdue)));
+        failing.push(format!("the platform has not evaluated changes of {}", machine_count_text(overdue)));
     }
     failing
 }
@@ -183,29 +202,39 @@ fn failing(observed: &Observed<'_>, counts: &MachineCounts, failure: Option<&Fai
 fn ready_message(counts: &MachineCounts) -> String {
     match counts.total {
         0 => "no machines are desired".to_owned(),
-        total => format!("{} {} ready and up to date", machines(total), are(total)),
+        total => format!("{} {} ready and up to date", machine_count_text(total), verb_for_count(total)),
     }
 }
 
 /// How far the pool is from its spec.
-fn progress(observed: &Observed<'_>, counts: &MachineCounts, outdated: usize) -> Vec<String> {
+fn progress_messages(observed: &ObservedPool<'_>, counts: &MachineCounts, outdated: usize) -> Vec<String> {
     let pool = observed.pool;
     let mut parts = Vec::new();
     if counts.total != pool.desired {
-        parts.push(format!("{} of {} desired {} exist", counts.total, pool.desired, plural(pool.desired)));
+        parts.push(format!(
+            "{} of {} desired {} exist",
+            counts.total,
+            pool.desired,
+            machine_noun(pool.desired)
+        ));
     }
     if counts.ready < pool.desired {
-        parts.push(format!("{} of {} {} ready", counts.ready, machines(pool.desired), are(pool.desired)));
+        parts.push(format!(
+            "{} of {} {} ready",
+            counts.ready,
+            machine_count_text(pool.desired),
+            verb_for_count(pool.desired)
+        ));
     }
     if outdated > 0 {
         let paused = if pool.paused || pool.rollout.paused { ", and the rollout is paused" } else { "" };
         let is_not = if outdated == 1 { "is" } else { "are" };
-        parts.push(format!("{} {is_not} not up to date{paused}", machines(outdated)));
+        parts.push(format!("{} {is_not} not up to date{paused}", machine_count_text(outdated)));
     }
     parts
 }
 
-fn plural(count: usize) -> &'static str {
+fn machine_noun(count: usize) -> &'static str {
     if count == 1 { "machine" } else { "machines" }
 }
 

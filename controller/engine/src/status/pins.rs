@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use crate::condition::{self, Wanted};
+use crate::condition::{self, ComputedCondition};
 use crate::model::Machine;
-use crate::plan::observed::Observed;
+use crate::plan::observed::ObservedPool;
 
 /// The conditions that hold. Each is True, and absent otherwise.
-pub(super) fn conditions(observed: &Observed<'_>) -> Vec<Wanted> {
+pub(super) fn pin_conditions(observed: &ObservedPool<'_>) -> Vec<ComputedCondition> {
     let revision = &observed.pool.revision;
     let mut wanted = Vec::new();
-    let mut add = |kind, reason, message| wanted.push(Wanted { kind, holds: true, reason, message });
+    let mut add =
+        |kind, reason, message| wanted.push(ComputedCondition { kind, holds: true, reason, message });
     if revision.pins_unavailable {
         let message = "the KubeVirt object has the reference policy expand or expandAll, so machines cannot share copies of \
              instance types; the controller writes instance type and preference into the machines";
@@ -19,7 +20,7 @@ pub(super) fn conditions(observed: &Observed<'_>) -> Vec<Wanted> {
     if let Some(outdated) = &revision.pins_outdated {
         add(condition::INSTANCETYPE_OUTDATED, outdated.reason, outdated.message.clone());
     }
-    let drifted = drifted(observed);
+    let drifted = drifted_machines(observed);
     if !drifted.is_empty() {
         let names = summarize_names(&drifted);
         let message = format!(
@@ -37,7 +38,7 @@ pub(super) fn conditions(observed: &Observed<'_>) -> Vec<Wanted> {
 }
 
 /// The machines of the pool that refer to other objects than the revision that was written to them, by name.
-pub(crate) fn drifted<'a>(observed: &Observed<'a>) -> Vec<&'a str> {
+pub(crate) fn drifted_machines<'a>(observed: &ObservedPool<'a>) -> Vec<&'a str> {
     let references = &observed.pool.revision.references;
     if references.is_empty() {
         return Vec::new();

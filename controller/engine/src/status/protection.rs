@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::text::{are, join, machines, names};
-use crate::condition::{self, Wanted};
-use crate::plan::observed::Observed;
+use super::text::{join_message_parts, list_some_names, machine_count_text, verb_for_count};
+use crate::condition::{self, ComputedCondition};
+use crate::plan::observed::ObservedPool;
 use crate::plan::{Blocker, ProtectedStep};
-use crate::protection::text_of;
+use crate::protection::timestamp_text;
 
 /// The condition; `None` if protection blocks no step.
-pub(super) fn blocked(observed: &Observed<'_>) -> Option<Wanted> {
+pub(super) fn blocked_by_protection_condition(observed: &ObservedPool<'_>) -> Option<ComputedCondition> {
     let mut steps: BTreeMap<ProtectedStep, (Vec<&str>, Option<Timestamp>)> = BTreeMap::new();
     for blocker in &observed.memory.blockers {
         if let Blocker::Protection { machine, step, until } = blocker {
@@ -23,9 +23,10 @@ pub(super) fn blocked(observed: &Observed<'_>) -> Option<Wanted> {
     if steps.is_empty() || observed.pool.paused {
         return None;
     }
-    let message =
-        join(steps.into_iter().map(|(step, (names, first))| sentence(observed, step, names, first)));
-    Some(Wanted {
+    let message = join_message_parts(
+        steps.into_iter().map(|(step, (names, first))| describe_protected_step(observed, step, names, first)),
+    );
+    Some(ComputedCondition {
         kind: condition::BLOCKED_BY_PROTECTION,
         holds: true,
         reason: condition::PROTECTED_MACHINES,
@@ -34,13 +35,13 @@ pub(super) fn blocked(observed: &Observed<'_>) -> Option<Wanted> {
 }
 
 /// What waits, for which machines, and when the first protection ends.
-fn sentence(
-    observed: &Observed<'_>,
+fn describe_protected_step(
+    observed: &ObservedPool<'_>,
     step: ProtectedStep,
     protected: Vec<&str>,
     first: Option<Timestamp>,
 ) -> String {
-    let (count, which) = (protected.len(), names(protected));
+    let (count, which) = (protected.len(), list_some_names(protected));
     let one = count == 1;
     let machine = if one { "machine" } else { "machines" };
     let what = match step {
@@ -51,21 +52,25 @@ fn sentence(
         ProtectedStep::Replacement => {
             format!(
                 "protected {machine} {which} {} not replaced, although {} not start",
-                are(count),
-                does(one)
+                verb_for_count(count),
+                pronoun_with_do(one)
             )
         }
         ProtectedStep::Rollout => {
-            format!("the rollout waits for {} ({which}), which {} protected", machines(count), are(count))
+            format!(
+                "the rollout waits for {} ({which}), which {} protected",
+                machine_count_text(count),
+                verb_for_count(count)
+            )
         }
     };
     match first {
-        Some(first) if one => format!("{what}; its protection ends at {}", text_of(first)),
-        Some(first) => format!("{what}; the first protection ends at {}", text_of(first)),
+        Some(first) if one => format!("{what}; its protection ends at {}", timestamp_text(first)),
+        Some(first) => format!("{what}; the first protection ends at {}", timestamp_text(first)),
         None => what,
     }
 }
 
-fn does(one: bool) -> &'static str {
+fn pronoun_with_do(one: bool) -> &'static str {
     if one { "it does" } else { "they do" }
 }

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::counts::MachineCounts;
-use super::text::machines;
+use super::text::machine_count_text;
 use crate::ids::Uid;
 use crate::model::Machine;
-use crate::plan::observed::Observed;
+use crate::plan::observed::ObservedPool;
 
 /// Number of live machines that are no targets of accepted removals.
-pub(super) fn staying(observed: &Observed<'_>, counts: &MachineCounts) -> usize {
+pub(super) fn count_staying_machines(observed: &ObservedPool<'_>, counts: &MachineCounts) -> usize {
     let named: BTreeSet<&Uid> = observed.pool.record.accepted().map(|target| &target.uid).collect();
     let leaving = |machine: &&Arc<Machine>| !machine.terminating && named.contains(&machine.id.uid);
     counts.live - observed.pool_machines().filter(leaving).count()
@@ -28,7 +28,7 @@ pub(super) fn explicit_surplus(staying: usize, desired: usize) -> String {
     format!(
         "{} {exceed} replicas: {desired}, and with scaleDownPolicy Explicit the controller deletes only the targets of \
          targeted removals: remove {} by name{again}; or set replicas to {staying} to keep {all}",
-        machines(staying),
-        machines(surplus)
+        machine_count_text(staying),
+        machine_count_text(surplus)
     )
 }

@@ -1,29 +1,34 @@
 //! The condition `Synced`: whether the current revision is in effect in all machines, and if not, why.
 
 use super::counts::MachineCounts;
-use super::detached::{Detached, detached, sentence};
+use super::detached::{DetachedDiskReport, describe_detached_disks, find_detached_disks};
 use super::overridden;
-use super::text::{are, join, machines, names};
-use crate::condition::{self, Wanted};
-use crate::failure::{Failure, FailureReason};
+use super::text::{join_message_parts, list_some_names, machine_count_text, verb_for_count};
+use crate::condition::{self, ComputedCondition};
+use crate::failure::{FailureReason, PoolFailure};
 use crate::ids::Uid;
-use crate::plan::observed::Observed;
+use crate::plan::observed::ObservedPool;
 use crate::plan::progress::RolloutProgress;
 
 /// The condition. `waits` says which machines wait for a disk.
-pub(super) fn synced(
-    observed: &Observed<'_>,
+pub(super) fn synced_condition(
+    observed: &ObservedPool<'_>,
     counts: &MachineCounts,
     waits: &[String],
-    failure: Option<&Failure>,
-) -> Wanted {
+    failure: Option<&PoolFailure>,
+) -> ComputedCondition {
     if let Some(unread) = failure.filter(|failure| failure.reason == FailureReason::FailedRead) {
         let message =
             format!("unknown whether the current template is in effect in all machines: {}", unread.message);
-        return Wanted { kind: condition::SYNCED, holds: false, reason: condition::FAILED_READ, message };
+        return ComputedCondition {
+            kind: condition::SYNCED,
+            holds: false,
+            reason: condition::FAILED_READ,
+            message,
+        };
     }
     let (overdue, first) = observed.memory.rollout_attempts.overdue(observed.uptime);
-    let detached = detached(observed);
+    let detached = find_detached_disks(observed);
     let holds = counts.updated == counts.live && overdue == 0 && detached.is_empty();
     let reason = if holds {
         condition::POOL_SYNCED
@@ -41,31 +46,35 @@ pub(super) fn synced(
         condition::ROLLOUT_IN_PROGRESS
     };
     let message = if holds {
-        count(observed, counts)
+        describe_updated_count(observed, counts)
     } else {
-        let causes = causes(observed, counts, (overdue, first), &detached);
-        join(std::iter::once(count(observed, counts)).chain(causes).chain(waits.iter().cloned()))
+        let causes = unsynced_causes(observed, counts, (overdue, first), &detached);
+        join_message_parts(
+            std::iter::once(describe_updated_count(observed, counts))
+                .chain(causes)
+                .chain(waits.iter().cloned()),
+        )
     };
-    Wanted { kind: condition::SYNCED, holds, reason, message }
+    ComputedCondition { kind: condition::SYNCED, holds, reason, message }
 }
 
 /// In how many machines the current revision is in effect.
-fn count(observed: &Observed<'_>, counts: &MachineCounts) -> String {
+fn describe_updated_count(observed: &ObservedPool<'_>, counts: &MachineCounts) -> String {
     let revision = &observed.pool.revision;
     let what = if revision.pinned {
-        format!("revision {}, {}, is in effect in", revision.id, because(observed))
+        format!("revision {}, {}, is in effect in", revision.id, stored_revision_reason(observed))
     } else {
         "the current template is in effect in".to_owned()
     };
     match (counts.updated, counts.live) {
         (_, 0) => "the pool has no machines".to_owned(),
         (updated, live) if updated == live && live > 1 => format!("{what} all {live} machines"),
-        (updated, live) => format!("{what} {updated} of {}", machines(live)),
+        (updated, live) => format!("{what} {updated} of {}", machine_count_text(live)),
     }
 }
 
 /// Why the pool uses a stored revision instead of its template.
-fn because(observed: &Observed<'_>) -> &'static str {
+fn stored_revision_reason(observed: &ObservedPool<'_>) -> &'static str {
     if observed.pool.revision.held {
         "the last current one, because the requested revision cannot be used"
     } else {
@@ -74,11 +83,11 @@ fn because(observed: &Observed<'_>) -> &'static str {
 }
 
 /// All causes that a user can influence.
-fn causes(
-    observed: &Observed<'_>,
+fn unsynced_causes(
+    observed: &ObservedPool<'_>,
     counts: &MachineCounts,
     (overdue, first): (usize, Option<&Uid>),
-    detached: &[Detached],
+    detached: &[DetachedDiskReport],
 ) -> Vec<String> {
     let pool = observed.pool;
     let mut causes = Vec::new();
@@ -86,20 +95,20 @@ fn causes(
         causes.push(format!(
             "the platform has not evaluated changes of {}{} for more than 10 minutes: check whether its controller \
              runs",
-            machines(overdue),
-            named(observed, first)
+            machine_count_text(overdue),
+            name_in_parentheses(observed, first)
         ));
     }
     if counts.for_approval > 0 {
         let need = if counts.for_approval == 1 { "needs" } else { "need" };
         causes.push(format!(
             "{} {need} a restart for it, which you must approve",
-            machines(counts.for_approval)
+            machine_count_text(counts.for_approval)
         ));
     }
     if counts.restarting > 0 {
         let restart = if counts.restarting == 1 { "restarts" } else { "restart" };
-        causes.push(format!("{} {restart} to apply it", machines(counts.restarting)));
+        causes.push(format!("{} {restart} to apply it", machine_count_text(counts.restarting)));
     }
     match counts.stranded {
         0 => {}
@@ -115,7 +124,7 @@ fn causes(
     }
     causes.extend(overridden::describe_overridden(observed, counts));
     if !detached.is_empty() {
-        causes.push(sentence(detached));
+        causes.push(describe_detached_disks(detached));
     }
     if pool.revision.held {
         causes.push(
@@ -125,13 +134,13 @@ fn causes(
     } else if pool.rollout.paused && counts.updated < counts.live {
         causes.push("paused: the controller updates no further machine".to_owned());
     } else {
-        causes.extend(limits(observed));
+        causes.extend(rollout_limits(observed));
     }
     causes
 }
 
 /// What keeps the controller from updating further machines.
-fn limits(observed: &Observed<'_>) -> Vec<String> {
+fn rollout_limits(observed: &ObservedPool<'_>) -> Vec<String> {
     let (pool, memory) = (observed.pool, observed.memory);
     let progress = RolloutProgress::of(observed);
     let mut limits = Vec::new();
@@ -141,7 +150,7 @@ fn limits(observed: &Observed<'_>) -> Vec<String> {
         let refusing = live.filter(|machine| attempts.refuses(&machine.id.uid, &pool.revision.id));
         let refusing: Vec<&str> = refusing.map(|machine| &*machine.id.name).collect();
         let of = if refusing.len() == 1 { "the update of machine" } else { "the updates of machines" };
-        limits.push(format!("the API server rejected {of} {}", names(refusing)));
+        limits.push(format!("the API server rejected {of} {}", list_some_names(refusing)));
         if progress.stopped() {
             limits.push(
                 "stopped: the controller updates no other machine until the API server accepts one of these updates"
@@ -152,8 +161,8 @@ fn limits(observed: &Observed<'_>) -> Vec<String> {
     if progress.outdated > 0 && progress.remaining_budget() == 0 {
         limits.push(format!(
             "waiting: {} {} unavailable, and the disruption budget is {}",
-            machines(progress.unavailable),
-            are(progress.unavailable),
+            machine_count_text(progress.unavailable),
+            verb_for_count(progress.unavailable),
             progress.budget
         ));
     }
@@ -165,7 +174,7 @@ fn limits(observed: &Observed<'_>) -> Vec<String> {
 }
 
 /// The name of one of the machines, in parentheses.
-fn named(observed: &Observed<'_>, uid: Option<&Uid>) -> String {
+fn name_in_parentheses(observed: &ObservedPool<'_>, uid: Option<&Uid>) -> String {
     let machine = observed.pool_machines().find(|machine| Some(&machine.id.uid) == uid);
     machine.map_or(String::new(), |machine| format!(" ({})", machine.id.name))
 }

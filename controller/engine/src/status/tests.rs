@@ -5,9 +5,9 @@ use rstest::rstest;
 
 use super::*;
 use crate::failure::FailureReason;
-use crate::model::{Activity, StatusScope};
-use crate::plan::Snapshot;
-use crate::testing::{World, name};
+use crate::model::{MachineActivity, StatusContent};
+use crate::plan::PoolSnapshot;
+use crate::testing::{PoolWorld, numbered_machine_name};
 
 mod blocked;
 mod detached;
@@ -15,68 +15,68 @@ mod pins;
 mod problem;
 mod synced;
 
-fn shown(world: &World) -> Status {
-    status(&world.observed(&world.snapshot()), None)
+fn shown(world: &PoolWorld) -> ComputedStatus {
+    compute_status(&world.observed(&world.snapshot()), None)
 }
 
 /// `status reason: message` of one condition.
-fn condition(status: &Status, kind: &str) -> Option<String> {
+fn condition(status: &ComputedStatus, kind: &str) -> Option<String> {
     let found = status.conditions.iter().find(|condition| condition.kind == kind)?;
     Some(format!("{} {}: {}", found.status, found.reason, found.message))
 }
 
-fn terminating(world: World, numbers: impl IntoIterator<Item = u64>) -> World {
-    numbers
-        .into_iter()
-        .fold(world, |world, number| world.edit(&name(number), |machine| machine.terminating = true))
+fn terminating(world: PoolWorld, numbers: impl IntoIterator<Item = u64>) -> PoolWorld {
+    numbers.into_iter().fold(world, |world, number| {
+        world.edit(&numbered_machine_name(number), |machine| machine.terminating = true)
+    })
 }
 
-fn idle(world: World, number: u64) -> World {
-    world.edit(&name(number), |machine| machine.activity = Activity::NotRunning)
+fn idle(world: PoolWorld, number: u64) -> PoolWorld {
+    world.edit(&numbered_machine_name(number), |machine| machine.activity = MachineActivity::NotRunning)
 }
 
 #[rstest]
-#[case::all_run(World::desiring(2).with_machines(2), "True AllReplicasReady: 2 of 2 machines are ready")]
-#[case::none_is_desired(World::desiring(0), "True AllReplicasReady: no machines are desired")]
-#[case::the_only_one_runs(World::desiring(1).with_machines(1), "True AllReplicasReady: 1 of 1 machine is ready")]
-#[case::more_run_than_desired(World::desiring(1).with_machines(2), "True AllReplicasReady: 2 machines are ready, 1 desired")]
+#[case::all_run(PoolWorld::desiring(2).with_machines(2), "True AllReplicasReady: 2 of 2 machines are ready")]
+#[case::none_is_desired(PoolWorld::desiring(0), "True AllReplicasReady: no machines are desired")]
+#[case::the_only_one_runs(PoolWorld::desiring(1).with_machines(1), "True AllReplicasReady: 1 of 1 machine is ready")]
+#[case::more_run_than_desired(PoolWorld::desiring(1).with_machines(2), "True AllReplicasReady: 2 machines are ready, 1 desired")]
 #[case::one_is_missing(
-    World::desiring(2).with_machines(1), "False InsufficientReadyReplicas: 1 of 2 machines are ready"
+    PoolWorld::desiring(2).with_machines(1), "False InsufficientReadyReplicas: 1 of 2 machines are ready"
 )]
 #[case::one_is_stopped(
-    idle(World::desiring(2).with_machines(2), 0),
+    idle(PoolWorld::desiring(2).with_machines(2), 0),
     "False InsufficientReadyReplicas: 1 of 2 machines are ready"
 )]
 #[case::one_is_terminating(
-    terminating(World::desiring(2).with_machines(2), [0]),
+    terminating(PoolWorld::desiring(2).with_machines(2), [0]),
     "False InsufficientReadyReplicas: 1 of 2 machines are ready"
 )]
-fn available(#[case] world: World, #[case] expected: &str) {
+fn available(#[case] world: PoolWorld, #[case] expected: &str) {
     assert_eq!(condition(&shown(&world), condition::AVAILABLE).as_deref(), Some(expected));
 }
 
 #[rstest]
-#[case::the_count_is_right(World::desiring(2).with_machines(2), None)]
-#[case::the_count_is_right_while_one_leaves(terminating(World::desiring(2).with_machines(2), [0]), None)]
-#[case::expanding_disks(World::desiring(3).with_machines(1), Some("creating machines: 1 of 3 exist"))]
-#[case::shrinking(World::desiring(1).with_machines(3), Some("deleting machines: 3 exist, 1 desired"))]
+#[case::the_count_is_right(PoolWorld::desiring(2).with_machines(2), None)]
+#[case::the_count_is_right_while_one_leaves(terminating(PoolWorld::desiring(2).with_machines(2), [0]), None)]
+#[case::expanding_disks(PoolWorld::desiring(3).with_machines(1), Some("creating machines: 1 of 3 exist"))]
+#[case::shrinking(PoolWorld::desiring(1).with_machines(3), Some("deleting machines: 3 exist, 1 desired"))]
 #[case::waiting_for_those_that_leave(
-    terminating(World::desiring(1).with_machines(3), [1, 2]), Some("2 of 3 machines are terminating, 1 desired")
+    terminating(PoolWorld::desiring(1).with_machines(3), [1, 2]), Some("2 of 3 machines are terminating, 1 desired")
 )]
 #[case::an_explicit_pool_waits_for_its_owner(
-    World::desiring(1).with_machines(3).pool(|pool| pool.scale_down_policy = ScaleDownPolicy::Explicit),
+    PoolWorld::desiring(1).with_machines(3).pool(|pool| pool.scale_down_policy = ScaleDownPolicy::Explicit),
     Some("3 machines exceed replicas: 1, and with scaleDownPolicy Explicit the controller deletes only the targets of \
           targeted removals: remove 2 machines by name, which lowers replicas, and then set replicas to 1 again; or set \
           replicas to 3 to keep all")
 )]
 #[case::an_explicit_pool_of_which_no_machine_is_desired(
-    World::desiring(0).with_machines(1).pool(|pool| pool.scale_down_policy = ScaleDownPolicy::Explicit),
+    PoolWorld::desiring(0).with_machines(1).pool(|pool| pool.scale_down_policy = ScaleDownPolicy::Explicit),
     Some("1 machine exceeds replicas: 0, and with scaleDownPolicy Explicit the controller deletes only the targets of \
           targeted removals: remove 1 machine by name; or set replicas to 1 to keep it")
 )]
 #[case::targets_count_as_removed_in_the_message(
     terminating(
-        World::desiring(5).with_machines(5).accepted("r", &[&name(0), &name(1), &name(2)]).pool(|pool| {
+        PoolWorld::desiring(5).with_machines(5).accepted("r", &[&numbered_machine_name(0), &numbered_machine_name(1), &numbered_machine_name(2)]).pool(|pool| {
             pool.scale_down_policy = ScaleDownPolicy::Explicit;
             pool.desired = 1;
         }),
@@ -87,10 +87,10 @@ fn available(#[case] world: World, #[case] expected: &str) {
           replicas to 2 to keep all")
 )]
 #[case::an_explicit_pool_whose_surplus_leaves(
-    terminating(World::desiring(1).with_machines(2).pool(|pool| pool.scale_down_policy = ScaleDownPolicy::Explicit), [1]),
+    terminating(PoolWorld::desiring(1).with_machines(2).pool(|pool| pool.scale_down_policy = ScaleDownPolicy::Explicit), [1]),
     Some("1 of 2 machines is terminating, 1 desired")
 )]
-fn progressing(#[case] world: World, #[case] message: Option<&str>) {
+fn progressing(#[case] world: PoolWorld, #[case] message: Option<&str>) {
     let expected = message.map(|message| format!("True ReplicasProgressing: {message}"));
     assert_eq!(condition(&shown(&world), condition::PROGRESSING), expected);
 }
@@ -102,9 +102,9 @@ fn progressing(#[case] world: World, #[case] message: Option<&str>) {
 #[case::a_repair(FailureReason::FailedRepair, "FailedRepair")]
 #[case::a_template(FailureReason::FailedTemplateUpdate, "FailedTemplateUpdate")]
 fn the_last_failure_shows(#[case] reason: FailureReason, #[case] word: &str) {
-    let world = World::desiring(2).with_machines(2);
-    let failure = Failure { reason, message: "exceeded quota: pods".into() };
-    let status = status(&world.observed(&world.snapshot()), Some(&failure));
+    let world = PoolWorld::desiring(2).with_machines(2);
+    let failure = PoolFailure { reason, message: "exceeded quota: pods".into() };
+    let status = compute_status(&world.observed(&world.snapshot()), Some(&failure));
     assert_eq!(
         condition(&status, condition::REPLICA_FAILURE),
         Some(format!("True {word}: exceeded quota: pods"))
@@ -114,11 +114,11 @@ fn the_last_failure_shows(#[case] reason: FailureReason, #[case] word: &str) {
 
 #[test]
 fn a_failure_that_becomes_another_one_is_shown_with_its_reason_and_message() {
-    let world = World::desiring(2).with_machines(2).pool(|pool| {
+    let world = PoolWorld::desiring(2).with_machines(2).pool(|pool| {
         pool.published.conditions = vec![dated(condition::REPLICA_FAILURE, "True", "FailedCreate")];
     });
-    let failure = Failure { reason: FailureReason::FailedDelete, message: "not now".into() };
-    let status = status(&world.observed(&world.snapshot()), Some(&failure));
+    let failure = PoolFailure { reason: FailureReason::FailedDelete, message: "not now".into() };
+    let status = compute_status(&world.observed(&world.snapshot()), Some(&failure));
     let shown =
         status.conditions.iter().find(|condition| condition.kind == condition::REPLICA_FAILURE).unwrap();
     assert_eq!((&*shown.reason, &*shown.message), ("FailedDelete", "not now"));
@@ -127,18 +127,18 @@ fn a_failure_that_becomes_another_one_is_shown_with_its_reason_and_message() {
 
 #[test]
 fn what_only_the_owner_can_mend_comes_before_the_last_failure() {
-    let world = World::desiring(1)
+    let world = PoolWorld::desiring(1)
         .with_machines(1)
         .pool(|pool| pool.validation_errors.push("spec.replicas is -1".into()));
-    let failure = Failure { reason: FailureReason::FailedDelete, message: "not now".into() };
-    let status = status(&world.observed(&world.snapshot()), Some(&failure));
+    let failure = PoolFailure { reason: FailureReason::FailedDelete, message: "not now".into() };
+    let status = compute_status(&world.observed(&world.snapshot()), Some(&failure));
     let shown = condition(&status, condition::REPLICA_FAILURE).expect("shown");
     assert!(shown.contains("spec.replicas is -1"), "{shown}");
 }
 
 #[test]
 fn a_flaw_shows_as_a_failure_to_create() {
-    let world = World::desiring(1).pool(|pool| pool.validation_errors.push("spec.replicas is -1".into()));
+    let world = PoolWorld::desiring(1).pool(|pool| pool.validation_errors.push("spec.replicas is -1".into()));
     assert_eq!(
         condition(&shown(&world), condition::REPLICA_FAILURE).as_deref(),
         Some("True FailedCreate: no machine is created, updated or removed: spec.replicas is -1")
@@ -149,13 +149,13 @@ fn a_flaw_shows_as_a_failure_to_create() {
 fn every_counter_counts_its_own() {
     // Machine 0 runs, 1 is stopped, 2 is terminating, 3 has an older revision, 4 waits for its restart, 5 is not in the
     // pool.
-    let world = idle(terminating(World::desiring(9).with_machines(6), [2]), 1)
-        .edit(&name(3), |machine| machine.revision = Some("r0".into()))
-        .edit(&name(4), |machine| machine.restart_pending = true)
-        .edit(&name(5), |machine| machine.owner = None)
+    let world = idle(terminating(PoolWorld::desiring(9).with_machines(6), [2]), 1)
+        .edit(&numbered_machine_name(3), |machine| machine.revision = Some("r0".into()))
+        .edit(&numbered_machine_name(4), |machine| machine.restart_pending = true)
+        .edit(&numbered_machine_name(5), |machine| machine.owner = None)
         .with_unconfirmed([6])
         .pool(|pool| pool.generation = 12);
-    let summary = Summary {
+    let summary = StatusSummary {
         observed_generation: 12,
         replicas: 5,
         ready: 3,
@@ -172,14 +172,14 @@ fn every_counter_counts_its_own() {
 
 #[test]
 fn a_platform_can_count_machines_that_are_being_deleted_as_ready() {
-    let world = terminating(World::desiring(3).with_machines(3), [2]);
+    let world = terminating(PoolWorld::desiring(3).with_machines(3), [2]);
     assert_eq!(shown(&world).summary.ready, 2);
-    let world = world.pool(|pool| pool.status_scope = StatusScope::FailureAndPause);
+    let world = world.pool(|pool| pool.status_content = StatusContent::FailureAndPause);
     assert_eq!(shown(&world).summary.ready, 3);
 }
 
 /// The status of a pool that has published these conditions before.
-fn after(world: World, published: Vec<Condition>) -> Status {
+fn after(world: PoolWorld, published: Vec<StatusCondition>) -> ComputedStatus {
     shown(&world.pool(|pool| pool.published.conditions = published))
 }
 
@@ -187,8 +187,8 @@ fn second(second: i64) -> Timestamp {
     Timestamp::from_second(second).expect("in range")
 }
 
-fn dated(kind: &str, status: &str, reason: &str) -> Condition {
-    Condition {
+fn dated(kind: &str, status: &str, reason: &str) -> StatusCondition {
+    StatusCondition {
         kind: kind.into(),
         status: status.into(),
         reason: reason.into(),
@@ -203,10 +203,10 @@ fn dated(kind: &str, status: &str, reason: &str) -> Condition {
 #[case::another_status_gets_the_time_of_the_pass("False", 1_000_000)]
 #[case::an_unknown_one_too("Unknown", 1_000_000)]
 fn a_transition_is_a_change_of_the_status(#[case] published: &str, #[case] expected: i64) {
-    let world = World::desiring(1).with_machines(1).pool(|pool| pool.generation = 2);
+    let world = PoolWorld::desiring(1).with_machines(1).pool(|pool| pool.generation = 2);
     let status = after(world, vec![dated(condition::AVAILABLE, published, "AnEarlierReason")]);
     let condition = status.conditions.iter().find(|condition| condition.kind == condition::AVAILABLE);
-    let expected = Condition {
+    let expected = StatusCondition {
         kind: "Available".into(),
         status: "True".into(),
         reason: "AllReplicasReady".into(),
@@ -219,7 +219,7 @@ fn a_transition_is_a_change_of_the_status(#[case] published: &str, #[case] expec
 
 #[test]
 fn a_first_status_is_dated_now() {
-    let status = shown(&World::desiring(3).with_machines(1));
+    let status = shown(&PoolWorld::desiring(3).with_machines(1));
     let times: Vec<Timestamp> = status.conditions.iter().map(|condition| condition.last_transition).collect();
     assert_eq!(times, [second(1_000_000); 6]);
 }
@@ -228,7 +228,7 @@ fn a_first_status_is_dated_now() {
 fn conditions_of_others_are_kept_and_ours_that_ended_are_removed() {
     let foreign = dated("example.com/Audited", "Unknown", "NotYet");
     let status = after(
-        World::desiring(1).with_machines(1),
+        PoolWorld::desiring(1).with_machines(1),
         vec![
             foreign.clone(),
             dated(condition::PROGRESSING, "True", "ReplicasProgressing"),
@@ -249,14 +249,14 @@ fn conditions_of_others_are_kept_and_ours_that_ended_are_removed() {
 
 #[test]
 fn a_status_that_was_published_is_not_news() {
-    let world = idle(World::desiring(3).with_machines(2), 0);
+    let world = idle(PoolWorld::desiring(3).with_machines(2), 0);
     let first = shown(&world);
-    let Status { summary, conditions, activity } = first.clone();
+    let ComputedStatus { summary, conditions, activity } = first.clone();
     let mut later = world.pool(|pool| {
         pool.published.summary = Some(summary);
         (pool.published.conditions, pool.published.activity) = (conditions, activity);
     });
     later.uptime += std::time::Duration::from_hours(1);
-    let snapshot = Snapshot { now: second(2_000_000), ..later.snapshot() };
-    assert_eq!(status(&later.observed(&snapshot), None), first);
+    let snapshot = PoolSnapshot { now: second(2_000_000), ..later.snapshot() };
+    assert_eq!(compute_status(&later.observed(&snapshot), None), first);
 }

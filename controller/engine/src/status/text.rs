@@ -1,12 +1,12 @@
 //! Parts of messages.
 
 /// `count` machines.
-pub(super) fn machines(count: usize) -> String {
+pub(super) fn machine_count_text(count: usize) -> String {
     if count == 1 { "1 machine".to_owned() } else { format!("{count} machines") }
 }
 
 /// The verb for `count` objects.
-pub(super) fn are(count: usize) -> &'static str {
+pub(super) fn verb_for_count(count: usize) -> &'static str {
     if count == 1 { "is" } else { "are" }
 }
 
@@ -14,7 +14,7 @@ pub(super) fn are(count: usize) -> &'static str {
 const NAMED: usize = 3;
 
 /// Some of these names in ascending order, and the number of the others.
-pub(super) fn names(mut names: Vec<&str>) -> String {
+pub(super) fn list_some_names(mut names: Vec<&str>) -> String {
     names.sort_unstable();
     match (names.len().checked_sub(NAMED), &names[..]) {
         (None | Some(0), [first]) => (*first).to_owned(),
@@ -25,6 +25,6 @@ pub(super) fn names(mut names: Vec<&str>) -> String {
 }
 
 /// These parts as one message.
-pub(super) fn join(parts: impl IntoIterator<Item = String>) -> String {
+pub(super) fn join_message_parts(parts: impl IntoIterator<Item = String>) -> String {
     parts.into_iter().collect::<Vec<_>>().join("; ")
 }

@@ -2,31 +2,36 @@
 
 use serde_json::Value;
 
-use crate::model::{Cpu, InstanceTemplate, InstancetypeSpec, Memory};
+use crate::model::{InstanceTemplate, InstanceTypeCpu, InstanceTypeMemory, InstancetypeSpec};
 use crate::topology::{Layout, Topology};
 use crate::tree::{self, Malformed};
 
 /// Writes the fields of the instance type. Errors have paths relative to the template.
-pub(super) fn apply(
+pub(super) fn apply_instancetype(
     instancetype: &InstancetypeSpec,
     topology: Topology,
     template: &mut InstanceTemplate,
 ) -> Result<(), Malformed> {
-    fields(instancetype, topology, template.spec_mut()).map_err(|error| error.below("spec"))?;
+    write_instancetype_fields(instancetype, topology, template.spec_mut())
+        .map_err(|error| error.below("spec"))?;
     for (key, value) in &instancetype.annotations {
         template.annotations_mut()?.insert(key.clone(), value.clone().into());
     }
     Ok(())
 }
 
-fn fields(instancetype: &InstancetypeSpec, topology: Topology, spec: &mut Value) -> Result<(), Malformed> {
+fn write_instancetype_fields(
+    instancetype: &InstancetypeSpec,
+    topology: Topology,
+    spec: &mut Value,
+) -> Result<(), Malformed> {
     if let Some(selector) = &instancetype.node_selector {
         let selector: Value = selector.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
-        tree::set(spec, "nodeSelector", selector)?;
+        tree::set_value(spec, "nodeSelector", selector)?;
     }
     tree::set_given(spec, "schedulerName", instancetype.scheduler_name.as_deref())?;
-    cpu(&instancetype.cpu, topology, spec)?;
-    memory(&instancetype.memory, spec)?;
+    write_cpu_fields(&instancetype.cpu, topology, spec)?;
+    write_memory_fields(&instancetype.memory, spec)?;
     let threads = "domain.ioThreads.supplementalPoolThreadCount";
     tree::set_given(spec, threads, instancetype.supplemental_pool_thread_count)?;
     tree::set_given(spec, "domain.ioThreadsPolicy", instancetype.io_threads_policy.as_deref())?;
@@ -36,17 +41,17 @@ fn fields(instancetype: &InstancetypeSpec, topology: Topology, spec: &mut Value)
         ("domain.devices.hostDevices", &instancetype.host_devices),
     ] {
         if !devices.is_empty() {
-            tree::set(spec, path, devices.clone())?;
+            tree::set_value(spec, path, devices.clone())?;
         }
     }
     Ok(())
 }
 
-fn cpu(cpu: &Cpu, topology: Topology, spec: &mut Value) -> Result<(), Malformed> {
+fn write_cpu_fields(cpu: &InstanceTypeCpu, topology: Topology, spec: &mut Value) -> Result<(), Malformed> {
     let Layout { sockets, cores, threads } = topology.layout(cpu.guest);
-    tree::set(spec, "domain.cpu.sockets", sockets)?;
-    tree::set(spec, "domain.cpu.cores", cores)?;
-    tree::set(spec, "domain.cpu.threads", threads)?;
+    tree::set_value(spec, "domain.cpu.sockets", sockets)?;
+    tree::set_value(spec, "domain.cpu.cores", cores)?;
+    tree::set_value(spec, "domain.cpu.threads", threads)?;
     tree::set_given(spec, "domain.cpu.model", cpu.model.as_deref())?;
     // The instance type spells it `dedicatedCPUPlacement`.
     tree::set_given(spec, "domain.cpu.dedicatedCpuPlacement", cpu.dedicated_cpu_placement)?;
@@ -56,15 +61,15 @@ fn cpu(cpu: &Cpu, topology: Topology, spec: &mut Value) -> Result<(), Malformed>
     tree::set_given(spec, "domain.cpu.maxSockets", cpu.max_sockets)
 }
 
-fn memory(memory: &Memory, spec: &mut Value) -> Result<(), Malformed> {
-    tree::set(spec, "domain.memory.guest", &memory.guest)?;
+fn write_memory_fields(memory: &InstanceTypeMemory, spec: &mut Value) -> Result<(), Malformed> {
+    tree::set_value(spec, "domain.memory.guest", &memory.guest)?;
     tree::set_given(spec, "domain.memory.hugepages", memory.hugepages.clone())?;
     tree::set_given(spec, "domain.memory.maxGuest", memory.max_guest.as_ref())?;
     // Admission keeps the percentage in 0 to 100. What is outside was stored without admission, and counts as the
     // nearest limit.
     let percent = u8::try_from(memory.overcommit_percent.clamp(0, 100)).unwrap_or(0);
     if percent > 0 {
-        tree::set(spec, "domain.resources.requests.memory", &memory.guest.lowered_by(percent))?;
+        tree::set_value(spec, "domain.resources.requests.memory", &memory.guest.lowered_by(percent))?;
     }
     Ok(())
 }

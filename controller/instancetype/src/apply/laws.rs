@@ -4,7 +4,9 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::testing::worlds::{World, instance_spec, instancetype_spec, pointers_of, preference_spec, world};
+use crate::testing::worlds::{
+    ExpansionWorld, arbitrary_expansion_world, instance_spec, instancetype_spec, pointers_of, preference_spec,
+};
 
 /// Fields of a machine that an instance type or a preference overwrites.
 const OVERWRITTEN: [&str; 3] =
@@ -32,25 +34,30 @@ fn is_chosen(pointer: &str, value: &Value) -> bool {
     !empty && !OVERWRITTEN.iter().any(|overwritten| pointer.starts_with(overwritten))
 }
 
-fn template(world: &World) -> InstanceTemplate {
+fn world_template(world: &ExpansionWorld) -> InstanceTemplate {
     InstanceTemplate::new(world.template()).unwrap()
 }
 
-fn applied(world: &World) -> Result<InstanceTemplate, ApplyError> {
+fn apply_world_types(world: &ExpansionWorld) -> Result<InstanceTemplate, ApplyError> {
     let (instancetype, preference) = (world.types.instancetype_spec(), world.types.preference_spec());
-    apply(&template(world), instancetype, preference, Location::VirtualMachine)
+    apply_instancetype_and_preference(
+        &world_template(world),
+        instancetype,
+        preference,
+        MachineLocation::VirtualMachine,
+    )
 }
 
 /// The same document with the keys of every object in the opposite order of insertion.
-fn reversed(value: &Value) -> Value {
+fn reverse_key_order(value: &Value) -> Value {
     match value {
         Value::Object(fields) => fields
             .iter()
             .rev()
-            .map(|(key, value)| (key.clone(), reversed(value)))
+            .map(|(key, value)| (key.clone(), reverse_key_order(value)))
             .collect::<Map<_, _>>()
             .into(),
-        Value::Array(items) => items.iter().map(reversed).collect(),
+        Value::Array(items) => items.iter().map(reverse_key_order).collect(),
         value => value.clone(),
     }
 }
@@ -58,8 +65,8 @@ fn reversed(value: &Value) -> Value {
 proptest! {
     /// Property 1 of the specification.
     #[test]
-    fn no_choice_of_the_user_changes(world in world()) {
-        let (before, Ok(after)) = (template(&world).into_value(), applied(&world)) else { return Ok(()) };
+    fn no_choice_of_the_user_changes(world in arbitrary_expansion_world()) {
+        let (before, Ok(after)) = (world_template(&world).into_value(), apply_world_types(&world)) else { return Ok(()) };
         let mut pointers = Vec::new();
         pointers_of(&before, "", &mut pointers);
         for pointer in pointers {
@@ -75,8 +82,8 @@ proptest! {
 
     /// Property 2 of the specification.
     #[test]
-    fn an_applied_instance_type_has_all_vcpus(world in world()) {
-        let (Some(instancetype), Ok(after)) = (world.types.instancetype_spec(), applied(&world)) else { return Ok(()) };
+    fn an_applied_instance_type_has_all_vcpus(world in arbitrary_expansion_world()) {
+        let (Some(instancetype), Ok(after)) = (world.types.instancetype_spec(), apply_world_types(&world)) else { return Ok(()) };
         let cpu = &after.spec()["domain"]["cpu"];
         let count = |dimension: &str| cpu[dimension].as_u64().unwrap();
         prop_assert_eq!(count("sockets") * count("cores") * count("threads"), u64::from(instancetype.cpu.guest));
@@ -88,23 +95,23 @@ proptest! {
         let result = |order: fn(&Value) -> Value| {
             let annotations = json!({"size": "large", "team": "mine", "os": "mine"});
             let template = order(&json!({"metadata": {"annotations": annotations}, "spec": spec}));
-            apply(
+            apply_instancetype_and_preference(
                 &InstanceTemplate::new(template).unwrap(),
                 Some(&InstancetypeSpec::read(&order(&instancetype)).unwrap()),
                 Some(&PreferenceSpec::read(&order(&preference)).unwrap()),
-                Location::Pool,
+                MachineLocation::Pool,
             )
         };
-        prop_assert_eq!(result(Value::clone), result(reversed));
+        prop_assert_eq!(result(Value::clone), result(reverse_key_order));
     }
 
     #[test]
-    fn a_preference_applied_twice_changes_nothing(world in world()) {
-        let (preference, Ok(once)) = (world.types.preference_spec(), applied(&world)) else { return Ok(()) };
+    fn a_preference_applied_twice_changes_nothing(world in arbitrary_expansion_world()) {
+        let (preference, Ok(once)) = (world.types.preference_spec(), apply_world_types(&world)) else { return Ok(()) };
         // The one exception, which is KubeVirt's: EFI of the preference ends the choice of firmware, but EFI that the machine
         // has already gets the deprecated setting.
         let firmware = preference.map(|preference| preference.firmware.clone()).unwrap_or_default();
         prop_assume!(firmware.efi.is_none() || firmware.use_secure_boot.is_none());
-        prop_assert_eq!(apply(&once, None, preference, Location::VirtualMachine), Ok(once));
+        prop_assert_eq!(apply_instancetype_and_preference(&once, None, preference, MachineLocation::VirtualMachine), Ok(once));
     }
 }

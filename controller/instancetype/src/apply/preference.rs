@@ -10,30 +10,33 @@ mod firmware;
 
 use serde_json::Value;
 
-pub(crate) use devices::autoattach;
+pub(crate) use devices::fill_autoattach_settings;
 
 use crate::model::{ClockPreferences, CpuPreferences, FeaturePreferences, InstanceTemplate, PreferenceSpec};
 use crate::tree::{self, Malformed};
 
 /// Fills the fields of the preference. Errors have paths relative to the template.
-pub(super) fn apply(preference: &PreferenceSpec, template: &mut InstanceTemplate) -> Result<(), Malformed> {
-    fields(preference, template.spec_mut()).map_err(|error| error.below("spec"))?;
+pub(super) fn apply_preference(
+    preference: &PreferenceSpec,
+    template: &mut InstanceTemplate,
+) -> Result<(), Malformed> {
+    fill_preference_fields(preference, template.spec_mut()).map_err(|error| error.below("spec"))?;
     for (key, value) in &preference.annotations {
         template.annotations_mut()?.entry(key).or_insert_with(|| value.clone().into());
     }
     Ok(())
 }
 
-fn fields(preference: &PreferenceSpec, spec: &mut Value) -> Result<(), Malformed> {
+fn fill_preference_fields(preference: &PreferenceSpec, spec: &mut Value) -> Result<(), Malformed> {
     cpu_features(&preference.cpu, spec)?;
     if let Some(preferred) = &preference.devices {
-        devices::apply(preferred, spec)?;
-        disks::apply(preferred, spec)?;
+        devices::apply_device_preferences(preferred, spec)?;
+        disks::apply_disk_preferences(preferred, spec)?;
     }
-    features(&preference.features, spec)?;
-    firmware::apply(&preference.firmware, spec)?;
+    fill_features(&preference.features, spec)?;
+    firmware::apply_firmware_preferences(&preference.firmware, spec)?;
     tree::set_default_text(spec, "domain.machine.type", preference.machine_type.as_deref())?;
-    clock(&preference.clock, spec)?;
+    fill_clock(&preference.clock, spec)?;
     tree::set_default_text(spec, "subdomain", preference.subdomain.as_deref())?;
     let period = preference.termination_grace_period_seconds;
     tree::set_default(spec, "terminationGracePeriodSeconds", period)?;
@@ -45,7 +48,7 @@ fn fields(preference: &PreferenceSpec, spec: &mut Value) -> Result<(), Malformed
 fn cpu_features(preferred: &CpuPreferences, spec: &mut Value) -> Result<(), Malformed> {
     let path = "domain.cpu.features";
     for feature in &preferred.features {
-        let listed = tree::items(spec, path)?;
+        let listed = tree::items_at(spec, path)?;
         if !listed.iter().any(|listed| listed.get("name") == feature.get("name")) {
             tree::items_mut(spec, path)?.push(feature.clone());
         }
@@ -53,7 +56,7 @@ fn cpu_features(preferred: &CpuPreferences, spec: &mut Value) -> Result<(), Malf
     Ok(())
 }
 
-fn features(preferred: &FeaturePreferences, spec: &mut Value) -> Result<(), Malformed> {
+fn fill_features(preferred: &FeaturePreferences, spec: &mut Value) -> Result<(), Malformed> {
     tree::set_given(spec, "domain.features.acpi", preferred.acpi.clone())?;
     for (feature, value) in &preferred.others {
         tree::set_default(spec, &format!("domain.features.{feature}"), Some(value.clone()))?;
@@ -67,12 +70,12 @@ fn features(preferred: &FeaturePreferences, spec: &mut Value) -> Result<(), Malf
     Ok(())
 }
 
-fn clock(preferred: &ClockPreferences, spec: &mut Value) -> Result<(), Malformed> {
-    let chosen = tree::get(spec, "domain.clock.utc")?.is_some()
-        || tree::text(spec, "domain.clock.timezone")?.is_some();
+fn fill_clock(preferred: &ClockPreferences, spec: &mut Value) -> Result<(), Malformed> {
+    let chosen = tree::value_at(spec, "domain.clock.utc")?.is_some()
+        || tree::text_at(spec, "domain.clock.timezone")?.is_some();
     if let Some(offset) = preferred.offset.as_ref().filter(|_| !chosen) {
         for field in ["utc", "timezone"] {
-            tree::set_given(spec, &format!("domain.clock.{field}"), tree::get(offset, field)?.cloned())?;
+            tree::set_given(spec, &format!("domain.clock.{field}"), tree::value_at(offset, field)?.cloned())?;
         }
     }
     // Timers of the user and of the preference are not mixed.

@@ -9,13 +9,19 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::{instancetype, preference};
+use crate::testing::{typed_instancetype_spec, typed_preference_spec};
 
 /// The spec of an instance after a preference was applied.
 fn preferred(spec: Value, preferences: Value) -> Value {
     let template = InstanceTemplate::new(json!({ "spec": spec })).unwrap();
-    let preference = preference(preferences);
-    let applied = apply(&template, None, Some(&preference), Location::VirtualMachine).unwrap();
+    let preference = typed_preference_spec(preferences);
+    let applied = apply_instancetype_and_preference(
+        &template,
+        None,
+        Some(&preference),
+        MachineLocation::VirtualMachine,
+    )
+    .unwrap();
     applied.spec().clone()
 }
 
@@ -23,20 +29,30 @@ fn preferred(spec: Value, preferences: Value) -> Value {
 fn without_instance_type_and_preference_nothing_changes() {
     let template =
         InstanceTemplate::new(json!({"spec": {"domain": {"devices": {"disks": [{"name": "a"}]}}}})).unwrap();
-    assert_eq!(apply(&template, None, None, Location::Instance), Ok(template));
+    assert_eq!(
+        apply_instancetype_and_preference(&template, None, None, MachineLocation::Instance),
+        Ok(template)
+    );
 }
 
 #[test]
 fn the_instance_type_is_applied_before_the_preference() {
     let template = InstanceTemplate::new(json!({"spec": {}})).unwrap();
-    let instancetype =
-        instancetype(json!({"annotations": {"a": "type", "b": "type"}, "launchSecurity": {"sev": {}}}));
-    let preference = preference(json!({
+    let instancetype = typed_instancetype_spec(
+        json!({"annotations": {"a": "type", "b": "type"}, "launchSecurity": {"sev": {}}}),
+    );
+    let preference = typed_preference_spec(json!({
         "annotations": {"b": "preference", "c": "preference"},
         "preferredLaunchSecurity": {"tdx": {}},
         "cpu": {"preferredCPUTopology": "cores"},
     }));
-    let applied = apply(&template, Some(&instancetype), Some(&preference), Location::Instance).unwrap();
+    let applied = apply_instancetype_and_preference(
+        &template,
+        Some(&instancetype),
+        Some(&preference),
+        MachineLocation::Instance,
+    )
+    .unwrap();
     let annotations = json!({"a": "type", "b": "type", "c": "preference"});
     assert_eq!(applied.as_value()["metadata"]["annotations"], annotations);
     assert_eq!(applied.spec()["domain"]["launchSecurity"], json!({"sev": {}}));
@@ -46,9 +62,14 @@ fn the_instance_type_is_applied_before_the_preference() {
 #[test]
 fn a_conflict_applies_nothing() {
     let template = InstanceTemplate::new(json!({"spec": {"domain": {"memory": {"guest": "1Gi"}}}})).unwrap();
-    let preference = preference(json!({"preferredSubdomain": "sub"}));
-    let error =
-        apply(&template, Some(&instancetype(json!({}))), Some(&preference), Location::Instance).unwrap_err();
+    let preference = typed_preference_spec(json!({"preferredSubdomain": "sub"}));
+    let error = apply_instancetype_and_preference(
+        &template,
+        Some(&typed_instancetype_spec(json!({}))),
+        Some(&preference),
+        MachineLocation::Instance,
+    )
+    .unwrap_err();
     let ApplyError::Conflicts(conflicts) = &error else { panic!("{error}") };
     assert_eq!(conflicts.paths(), ["spec.domain.memory.guest"]);
     assert_eq!(error.causes()[0].field, "spec.domain.memory.guest");
@@ -57,9 +78,15 @@ fn a_conflict_applies_nothing() {
 #[test]
 fn an_uneven_spread_is_an_error_before_conflicts() {
     let template = InstanceTemplate::new(json!({"spec": {"domain": {"memory": {"guest": "1Gi"}}}})).unwrap();
-    let instancetype = instancetype(json!({"cpu": {"guest": 3}}));
-    let preference = preference(json!({"cpu": {"preferredCPUTopology": "spread"}}));
-    let error = apply(&template, Some(&instancetype), Some(&preference), Location::Instance).unwrap_err();
+    let instancetype = typed_instancetype_spec(json!({"cpu": {"guest": 3}}));
+    let preference = typed_preference_spec(json!({"cpu": {"preferredCPUTopology": "spread"}}));
+    let error = apply_instancetype_and_preference(
+        &template,
+        Some(&instancetype),
+        Some(&preference),
+        MachineLocation::Instance,
+    )
+    .unwrap_err();
     assert_eq!(error, ApplyError::Topology(TopologyError::Indivisible { guest: 3, divisor: 2 }));
     assert_eq!(error.causes()[0].field, "instancetype.spec.cpu.guest");
 }
@@ -69,8 +96,14 @@ fn an_uneven_spread_is_an_error_before_conflicts() {
 #[case::in_an_item(json!({"spec": {"domain": {"devices": {"disks": [{"disk": 1}]}}}}), "spec.template.spec.domain.devices.disks[0].disk")]
 fn a_malformed_machine_is_an_error_with_the_whole_path(#[case] template: Value, #[case] path: &str) {
     let template = InstanceTemplate::new(template).unwrap();
-    let preference = preference(json!({"devices": {}}));
-    let error = apply(&template, None, Some(&preference), Location::VirtualMachine).unwrap_err();
+    let preference = typed_preference_spec(json!({"devices": {}}));
+    let error = apply_instancetype_and_preference(
+        &template,
+        None,
+        Some(&preference),
+        MachineLocation::VirtualMachine,
+    )
+    .unwrap_err();
     assert_eq!(error.causes()[0].field, path);
 }
 
@@ -79,14 +112,14 @@ fn unknown_fields_are_kept() {
     let template = json!({"future": 1, "metadata": {"labels": {"a": "b"}}, "spec": {"future": [1], "domain": {
         "future": {}, "cpu": {"future": true}, "devices": {"disks": [{"name": "a", "future": "x", "disk": {"future": 1}}]},
     }}});
-    let applied = apply(
+    let applied = apply_instancetype_and_preference(
         &InstanceTemplate::new(template).unwrap(),
-        Some(&instancetype(json!({"gpus": [{"name": "a", "future": 1}]}))),
-        Some(&preference(
+        Some(&typed_instancetype_spec(json!({"gpus": [{"name": "a", "future": 1}]}))),
+        Some(&typed_preference_spec(
             json!({"devices": {"preferredTPM": {"future": 2}, "preferredDiskBus": "sata"}, "features": {
             "preferredHyperv": {"futureEnlightenment": {}}}}),
         )),
-        Location::VirtualMachine,
+        MachineLocation::VirtualMachine,
     );
     let expected = json!({"future": 1, "metadata": {"labels": {"a": "b"}}, "spec": {"future": [1], "domain": {
         "future": {},
@@ -112,9 +145,11 @@ fn annotations_name_what_was_used(
     #[case] preference: &str,
     #[case] expected: Value,
 ) {
-    let types =
-        crate::testing::types(Some((instancetype, "u1", json!({}))), Some((preference, "linux", json!({}))));
+    let types = crate::testing::types_from_sketches(
+        Some((instancetype, "u1", json!({}))),
+        Some((preference, "linux", json!({}))),
+    );
     let mut template = InstanceTemplate::new(json!({"spec": {}})).unwrap();
-    annotate(&mut template, &types).unwrap();
+    add_name_annotations(&mut template, &types).unwrap();
     assert_eq!(template.into_value(), json!({"metadata": {"annotations": expected}, "spec": {}}));
 }

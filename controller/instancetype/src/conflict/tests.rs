@@ -2,12 +2,12 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::instancetype;
 use crate::testing::kubevirt::unknown_fields;
+use crate::testing::typed_instancetype_spec;
 
-fn found(instancetype: &InstancetypeSpec, spec: Value, location: Location) -> Vec<String> {
+fn found(instancetype: &InstancetypeSpec, spec: Value, location: MachineLocation) -> Vec<String> {
     let template = InstanceTemplate::new(json!({"spec": spec})).unwrap();
-    let conflicts = conflicts(instancetype, &template, location).unwrap();
+    let conflicts = find_conflicts(instancetype, &template, location).unwrap();
     conflicts.map(|conflicts| conflicts.paths().to_vec()).unwrap_or_default()
 }
 
@@ -38,8 +38,8 @@ fn found(instancetype: &InstancetypeSpec, spec: Value, location: Location) -> Ve
 fn a_field_of_both_conflicts(#[case] more: Value, #[case] spec: Value, #[case] path: &str) {
     assert_eq!(unknown_fields(&spec), [""; 0]);
     let path = format!("spec.template.spec.{path}");
-    assert_eq!(found(&instancetype(more), spec.clone(), Location::VirtualMachine), [path]);
-    assert!(found(&instancetype(json!({})), spec, Location::VirtualMachine).is_empty());
+    assert_eq!(found(&typed_instancetype_spec(more), spec.clone(), MachineLocation::VirtualMachine), [path]);
+    assert!(found(&typed_instancetype_spec(json!({})), spec, MachineLocation::VirtualMachine).is_empty());
 }
 
 #[rstest]
@@ -53,7 +53,8 @@ fn a_field_of_both_conflicts(#[case] more: Value, #[case] spec: Value, #[case] p
 #[case::memory_limit(json!({"resources": {"limits": {"memory": "1Gi"}}}), "domain.resources.limits.memory")]
 fn a_size_of_the_machine_always_conflicts(#[case] domain: Value, #[case] path: &str) {
     assert_eq!(unknown_fields(&json!({ "domain": domain })), [""; 0]);
-    let paths = found(&instancetype(json!({})), json!({"domain": domain}), Location::Instance);
+    let paths =
+        found(&typed_instancetype_spec(json!({})), json!({"domain": domain}), MachineLocation::Instance);
     assert_eq!(paths, [format!("spec.{path}")]);
 }
 
@@ -71,7 +72,10 @@ fn an_unset_field_does_not_conflict(#[case] domain: Value) {
         "cpu": {"model": "a", "dedicatedCPUPlacement": true, "isolateEmulatorThread": true, "numa": {}, "maxSockets": 4},
         "gpus": [{"name": "a"}], "hostDevices": [{"name": "a"}],
     });
-    assert!(found(&instancetype(everything), json!({"domain": domain}), Location::Instance).is_empty());
+    assert!(
+        found(&typed_instancetype_spec(everything), json!({"domain": domain}), MachineLocation::Instance)
+            .is_empty()
+    );
 }
 
 #[rstest]
@@ -80,7 +84,8 @@ fn an_unset_field_does_not_conflict(#[case] domain: Value) {
 #[case::then_the_maximum(&["maxGuest", "requests", "limits"], "domain.memory.maxGuest")]
 #[case::then_the_request(&["requests", "limits"], "domain.resources.requests.memory")]
 fn only_the_first_conflict_about_memory_is_reported(#[case] set: &[&str], #[case] path: &str) {
-    let instancetype = instancetype(json!({"memory": {"maxGuest": "4Gi", "hugepages": {"pageSize": "2Mi"}}}));
+    let instancetype =
+        typed_instancetype_spec(json!({"memory": {"maxGuest": "4Gi", "hugepages": {"pageSize": "2Mi"}}}));
     let mut domain = json!({"memory": {}, "resources": {}});
     for field in set {
         match *field {
@@ -88,12 +93,15 @@ fn only_the_first_conflict_about_memory_is_reported(#[case] set: &[&str], #[case
             field => domain["memory"][field] = json!("1Gi"),
         }
     }
-    assert_eq!(found(&instancetype, json!({"domain": domain}), Location::Instance), [format!("spec.{path}")]);
+    assert_eq!(
+        found(&instancetype, json!({"domain": domain}), MachineLocation::Instance),
+        [format!("spec.{path}")]
+    );
 }
 
 #[test]
 fn all_other_conflicts_are_reported_together_in_the_order_of_application() {
-    let instancetype = instancetype(json!({"nodeSelector": {"a": "b"}, "gpus": [{"name": "a"}]}));
+    let instancetype = typed_instancetype_spec(json!({"nodeSelector": {"a": "b"}, "gpus": [{"name": "a"}]}));
     let spec = json!({
         "nodeSelector": {"c": "d"},
         "domain": {
@@ -112,15 +120,15 @@ fn all_other_conflicts_are_reported_together_in_the_order_of_application() {
         "domain.devices.gpus",
     ];
     let expected = paths.map(|path| format!("spec.virtualMachineTemplate.spec.template.spec.{path}"));
-    assert_eq!(found(&instancetype, spec, Location::Pool), expected);
+    assert_eq!(found(&instancetype, spec, MachineLocation::Pool), expected);
 }
 
 #[test]
 fn annotations_with_another_value_conflict_in_the_order_of_their_keys() {
-    let instancetype = instancetype(json!({"annotations": {"c": "1", "b": "1", "a": "1"}}));
+    let instancetype = typed_instancetype_spec(json!({"annotations": {"c": "1", "b": "1", "a": "1"}}));
     let template = json!({"metadata": {"annotations": {"b": "2", "a": "2", "c": "1", "d": "1"}}, "spec": {}});
     let template = InstanceTemplate::new(template).unwrap();
-    let conflicts = conflicts(&instancetype, &template, Location::Pool).unwrap().unwrap();
+    let conflicts = find_conflicts(&instancetype, &template, MachineLocation::Pool).unwrap().unwrap();
     assert_eq!(conflicts.paths(), ["annotations.a", "annotations.b"]);
     assert!(conflicts.to_string().ends_with(": annotations.a, annotations.b"), "{conflicts}");
     let causes = conflicts.causes();
@@ -131,6 +139,8 @@ fn annotations_with_another_value_conflict_in_the_order_of_their_keys() {
 #[test]
 fn a_malformed_machine_is_an_error_with_the_whole_path() {
     let template = InstanceTemplate::new(json!({"spec": {"domain": {"cpu": "all"}}})).unwrap();
-    let error = conflicts(&instancetype(json!({})), &template, Location::VirtualMachine).unwrap_err();
+    let error =
+        find_conflicts(&typed_instancetype_spec(json!({})), &template, MachineLocation::VirtualMachine)
+            .unwrap_err();
     assert_eq!(error.path, "spec.template.spec.domain.cpu");
 }

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::testing::kubevirt::unknown_fields;
 
-fn defaults() -> Defaults {
-    Defaults {
+fn defaults() -> InstanceDefaults {
+    InstanceDefaults {
         architecture: "amd64".to_owned(),
         machine_types: [("amd64", "q35"), ("arm64", "virt")]
             .map(|(architecture, machine)| (architecture.to_owned(), machine.to_owned()))
@@ -38,7 +38,7 @@ fn an_empty_instance_gets_all_defaults() {
 #[test]
 fn without_configuration_only_the_topology_is_filled() {
     let mut spec = json!({});
-    Defaults::default().fill(&mut spec).unwrap();
+    InstanceDefaults::default().fill(&mut spec).unwrap();
     assert_eq!(spec, json!({"domain": {"cpu": {"sockets": 1, "cores": 1, "threads": 1}}}));
 }
 

@@ -4,29 +4,31 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::copy::{CopyOwner, InstanceTypeCopy, decode_copy};
 use crate::inference;
-use crate::machine::{self, Named};
-use crate::model::{Kind, Object};
-use crate::start::instance;
-use crate::stash::{Owner, Stash, decode};
+use crate::machine::{self, NamedTypes};
+use crate::model::{InstanceTypeKind, InstanceTypeObject};
+use crate::start::build_instance;
 use crate::status_ref::StatusRef;
-use crate::testing::object;
-use crate::testing::worlds::{World, instancetype_spec, preference_spec, spoiled, world};
+use crate::testing::instancetype_document;
+use crate::testing::worlds::{
+    ExpansionWorld, arbitrary_expansion_world, instancetype_spec, preference_spec, with_arbitrary_values,
+};
 
-const VM: Location = Location::VirtualMachine;
+const VM: MachineLocation = MachineLocation::VirtualMachine;
 
-fn named(types: &Types) -> Named {
-    Named { types: types.clone(), unusable: Vec::new() }
+fn named_types(types: &InstanceTypeAndPreference) -> NamedTypes {
+    NamedTypes { types: types.clone(), unusable: Vec::new() }
 }
 
-fn expanded(world: &World) -> Option<Value> {
-    expand(&world.machine, &world.types, &world.settings, VM).ok()
+fn expand_world(world: &ExpansionWorld) -> Option<Value> {
+    expand_machine(&world.machine, &world.types, &world.settings, VM).ok()
 }
 
 /// An instance without the annotations that name what it was made with.
 fn without_names(instance: InstanceTemplate) -> Value {
     let mut instance = instance.into_value();
-    for kind in Kind::ALL {
+    for kind in InstanceTypeKind::ALL {
         if let Some(annotations) =
             instance.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut)
         {
@@ -39,39 +41,39 @@ fn without_names(instance: InstanceTemplate) -> Value {
 proptest! {
     /// Property 5 of the specification.
     #[test]
-    fn an_expanded_machine_is_expanded_already(world in world()) {
-        let Some(expanded) = expanded(&world) else { return Ok(()) };
+    fn an_expanded_machine_is_expanded_already(world in arbitrary_expansion_world()) {
+        let Some(expanded) = expand_world(&world) else { return Ok(()) };
         for field in ["/spec/instancetype", "/spec/preference", "/status/instancetypeRef", "/status/preferenceRef"] {
             prop_assert_eq!(expanded.pointer(field), None);
         }
-        prop_assert_eq!(expand(&expanded, &Types::default(), &world.settings, VM), Ok(expanded));
+        prop_assert_eq!(expand_machine(&expanded, &InstanceTypeAndPreference::default(), &world.settings, VM), Ok(expanded));
     }
 
     /// Property 5 of the specification.
     #[test]
-    fn an_expanded_machine_starts_the_same_instance(world in world()) {
-        let Some(expanded) = expanded(&world) else { return Ok(()) };
-        let started = |machine: &Value, types: &Types| {
-            instance(&template(machine).unwrap(), types, &world.settings, VM).map(without_names)
+    fn an_expanded_machine_starts_the_same_instance(world in arbitrary_expansion_world()) {
+        let Some(expanded) = expand_world(&world) else { return Ok(()) };
+        let started = |machine: &Value, types: &InstanceTypeAndPreference| {
+            build_instance(&machine_instance_template(machine).unwrap(), types, &world.settings, VM).map(without_names)
         };
-        prop_assert_eq!(started(&expanded, &Types::default()), started(&world.machine, &world.types));
+        prop_assert_eq!(started(&expanded, &InstanceTypeAndPreference::default()), started(&world.machine, &world.types));
     }
 
     /// What admission accepts, expansion expands, and the other way round.
     #[test]
-    fn admission_and_expansion_agree(world in world()) {
-        let report = machine::validate(&world.machine, None, &named(&world.types), &world.settings, VM);
-        prop_assert_eq!(report.causes.is_empty(), expanded(&world).is_some(), "{:?}", report);
+    fn admission_and_expansion_agree(world in arbitrary_expansion_world()) {
+        let report = machine::validate_machine(&world.machine, None, &named_types(&world.types), &world.settings, VM);
+        prop_assert_eq!(report.causes.is_empty(), expand_world(&world).is_some(), "{:?}", report);
     }
 
     /// Property 3 of the specification.
     #[test]
     fn a_stash_has_the_same_spec(instancetype in instancetype_spec(), preference in preference_spec()) {
-        for (kind, spec) in [(Kind::ClusterInstancetype, instancetype), (Kind::Preference, preference)] {
-            let object = Object::read(object(kind.as_str(), "u1", spec.clone())).unwrap();
-            let stash = Stash::of(&object, Owner::machine("db0", "uid"), "team-a").unwrap();
+        for (kind, spec) in [(InstanceTypeKind::ClusterInstancetype, instancetype), (InstanceTypeKind::Preference, preference)] {
+            let object = InstanceTypeObject::read(instancetype_document(kind.as_str(), "u1", spec.clone())).unwrap();
+            let stash = InstanceTypeCopy::of(&object, CopyOwner::machine("db0", "uid"), "team-a").unwrap();
             let stored: Value = serde_json::from_str(&stash.to_json().to_string()).unwrap();
-            let decoded = decode(&Stash::read(&stored).unwrap(), kind, "u1").unwrap().object;
+            let decoded = decode_copy(&InstanceTypeCopy::read(&stored).unwrap(), kind, "u1").unwrap().object;
             prop_assert_eq!(decoded.spec().to_string(), spec.to_string());
             prop_assert_eq!(decoded.identity, object.identity);
         }
@@ -79,32 +81,32 @@ proptest! {
 
     /// Documents of any shape are errors, never panics.
     #[test]
-    fn no_machine_makes_it_panic(machine in spoiled(world().prop_map(|world| world.machine)), world in world()) {
-        let _ = expand(&machine, &world.types, &world.settings, Location::Pool).map_err(|error| error.causes(VM));
-        let _ = machine::validate(&machine, None, &named(&world.types), &world.settings, VM);
-        let _ = fill(&mut machine.clone(), &world.types.preference.unwrap().spec, VM);
-        for family in [Family::Instancetype, Family::Preference] {
+    fn no_machine_makes_it_panic(machine in with_arbitrary_values(arbitrary_expansion_world().prop_map(|world| world.machine)), world in arbitrary_expansion_world()) {
+        let _ = expand_machine(&machine, &world.types, &world.settings, MachineLocation::Pool).map_err(|error| error.causes(VM));
+        let _ = machine::validate_machine(&machine, None, &named_types(&world.types), &world.settings, VM);
+        let _ = fill_machine_from_preference(&mut machine.clone(), &world.types.preference.unwrap().spec, VM);
+        for family in [TypeFamily::Instancetype, TypeFamily::Preference] {
             let _ = StatusRef::of_machine(&machine, family);
-            let _ = inference::infer(&machine, "team-a", family);
+            let _ = inference::infer_matcher(&machine, "team-a", family);
         }
     }
 
     #[test]
     fn no_object_makes_it_panic(
-        instancetype in spoiled(instancetype_spec().prop_map(|spec| object("VirtualMachineInstancetype", "u1", spec))),
-        preference in spoiled(preference_spec().prop_map(|spec| object("VirtualMachinePreference", "u1", spec))),
+        instancetype in with_arbitrary_values(instancetype_spec().prop_map(|spec| instancetype_document("VirtualMachineInstancetype", "u1", spec))),
+        preference in with_arbitrary_values(preference_spec().prop_map(|spec| instancetype_document("VirtualMachinePreference", "u1", spec))),
     ) {
         for document in [instancetype, preference] {
             let stash = json!({"metadata": {"name": "a"}, "data": document});
-            let stash = Stash::read(&stash).unwrap();
-            let Ok(decoded) = decode(&stash, Kind::Preference, "u1") else { continue };
-            let _ = validation::object(&decoded.object, None);
-            let types = Types {
+            let stash = InstanceTypeCopy::read(&stash).unwrap();
+            let Ok(decoded) = decode_copy(&stash, InstanceTypeKind::Preference, "u1") else { continue };
+            let _ = validation::validate_object(&decoded.object, None);
+            let types = InstanceTypeAndPreference {
                 instancetype: crate::model::Instancetype::new(decoded.object.clone()).ok(),
                 preference: crate::model::Preference::new(decoded.object.clone()).ok(),
             };
             let machine = json!({"spec": {}});
-            let _ = machine::validate(&machine, None, &named(&types), &Settings::default(), VM);
+            let _ = machine::validate_machine(&machine, None, &named_types(&types), &InstanceSettings::default(), VM);
         }
     }
 }

@@ -4,16 +4,16 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::defaults::Defaults;
+use crate::defaults::InstanceDefaults;
 use crate::start::Binding;
 use crate::testing::kubevirt::{fields_of, unknown_fields};
-use crate::testing::{merge, types};
+use crate::testing::{merge_documents, types_from_sketches};
 
 const INSTANCETYPE: &str = "VirtualMachineInstancetype";
 const PREFERENCE: &str = "VirtualMachinePreference";
 
 /// A machine with a device of each kind that a preference completes.
-fn machine() -> Value {
+fn machine_with_devices() -> Value {
     let devices = json!({
         "disks": [{"name": "root"}, {"name": "fast", "disk": {"bus": "virtio"}}, {"name": "cd", "cdrom": {}}, {"name": "lun", "lun": {}}],
         "interfaces": [{"name": "pod"}], "inputs": [{"name": "mouse"}], "panicDevices": [{}], "sound": {"name": "sound"},
@@ -29,24 +29,30 @@ fn machine() -> Value {
 
 /// The same without devices.
 fn bare_machine() -> Value {
-    let mut machine = machine();
+    let mut machine = machine_with_devices();
     machine["spec"]["template"]["spec"] = json!({"domain": {"devices": {"autoattachInputDevice": true}}});
     machine
 }
 
 /// The machine with an instance type and a preference written out.
-fn written(machine: &Value, instancetype: Value, preference: Value, settings: &Settings) -> Value {
-    let types = types(Some((INSTANCETYPE, "t", instancetype)), Some((PREFERENCE, "p", preference)));
-    expand(machine, &types, settings, Location::VirtualMachine).unwrap()
+fn written_out_machine(
+    machine: &Value,
+    instancetype: Value,
+    preference: Value,
+    settings: &InstanceSettings,
+) -> Value {
+    let types =
+        types_from_sketches(Some((INSTANCETYPE, "t", instancetype)), Some((PREFERENCE, "p", preference)));
+    expand_machine(machine, &types, settings, MachineLocation::VirtualMachine).unwrap()
 }
 
 /// A document with one field.
-fn document(path: &str, value: &Value) -> Value {
+fn document_with_field(path: &str, value: &Value) -> Value {
     path.rsplit('.').fold(value.clone(), |value, field| json!({ (field): value }))
 }
 
 /// The values of fields that allow only some, and of requirements that the machine meets.
-fn allowed(path: &str, value: Value) -> Value {
+fn allowed_value(path: &str, value: Value) -> Value {
     match path {
         "cpu.preferredCPUTopology" => json!("cores"),
         "cpu.spreadOptions.across" => json!("SocketsCoresThreads"),
@@ -58,26 +64,26 @@ fn allowed(path: &str, value: Value) -> Value {
 }
 
 /// All settings that add something.
-fn settings() -> Settings {
-    let defaults = Defaults {
+fn complete_settings() -> InstanceSettings {
+    let defaults = InstanceDefaults {
         architecture: "amd64".to_owned(),
         machine_types: [("amd64".to_owned(), "q35".to_owned())].into(),
         cpu_request: Some("200m".to_owned()),
         eviction_strategy: Some("LiveMigrate".to_owned()),
     };
-    Settings { interface: Some(Binding::Bridge), defaults: Some(defaults) }
+    InstanceSettings { interface: Some(Binding::Bridge), defaults: Some(defaults) }
 }
 
 #[rstest]
-#[case::with_devices(machine())]
+#[case::with_devices(machine_with_devices())]
 #[case::without_devices(bare_machine())]
 fn each_written_field_is_one_of_kubevirt(#[case] machine: Value) {
     for kind in [INSTANCETYPE, PREFERENCE] {
         for (path, value) in fields_of(kind) {
-            let more = document(&path, &allowed(&path, value));
+            let more = document_with_field(&path, &allowed_value(&path, value));
             let (instancetype, preference) =
                 if kind == INSTANCETYPE { (more, json!({})) } else { (json!({}), more) };
-            let written = written(&machine, instancetype, preference, &settings());
+            let written = written_out_machine(&machine, instancetype, preference, &complete_settings());
             assert_eq!(unknown_fields(&written["spec"]["template"]["spec"]), [""; 0], "{kind}: {path}");
         }
     }
@@ -85,7 +91,7 @@ fn each_written_field_is_one_of_kubevirt(#[case] machine: Value) {
 
 /// What a preference must also set, so that a field has an effect, and the only one: any device setting makes a disk without a
 /// target a target of type `disk`.
-fn companion(path: &str) -> Value {
+fn companion_fields(path: &str) -> Value {
     match path {
         "cpu.spreadOptions.across" | "cpu.spreadOptions.ratio" | "preferSpreadSocketToCoreRatio" => {
             json!({"cpu": {"preferredCPUTopology": "spread"}})
@@ -106,16 +112,21 @@ fn each_field_reaches_the_machine() {
     let size = json!({"cpu": {"guest": 12}});
     for kind in [INSTANCETYPE, PREFERENCE] {
         for (path, value) in fields_of(kind) {
-            let more = document(&path, &allowed(&path, value));
-            let others = companion(&path);
+            let more = document_with_field(&path, &allowed_value(&path, value));
+            let others = companion_fields(&path);
             let written = |instancetype, preference| {
-                written(&machine(), instancetype, preference, &Settings::default())
+                written_out_machine(
+                    &machine_with_devices(),
+                    instancetype,
+                    preference,
+                    &InstanceSettings::default(),
+                )
             };
             let without = written(size.clone(), others.clone());
             let with = if kind == INSTANCETYPE {
-                written(merge(size.clone(), more), others)
+                written(merge_documents(size.clone(), more), others)
             } else {
-                written(size.clone(), merge(others, more))
+                written(size.clone(), merge_documents(others, more))
             };
             assert_eq!(with == without, has_no_effect(&path), "{kind}: {path}");
         }

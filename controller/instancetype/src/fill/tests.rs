@@ -2,16 +2,16 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::preference;
+use crate::testing::typed_preference_spec;
 
 fn filled(mut machine: Value) -> Value {
-    let preference = preference(json!({
+    let preference = typed_preference_spec(json!({
         "preferredArchitecture": "arm64",
         "machine": {"preferredMachineType": "virt"},
         "volumes": {"preferredStorageClassName": "fast"},
         "preferredSubdomain": "not-at-admission",
     }));
-    fill(&mut machine, &preference, Location::VirtualMachine).unwrap();
+    fill_machine_from_preference(&mut machine, &preference, MachineLocation::VirtualMachine).unwrap();
     machine
 }
 
@@ -38,7 +38,11 @@ fn storage_classes_are_filled(#[case] before: Value, #[case] after: Value) {
 #[test]
 fn a_malformed_machine_cannot_be_filled() {
     let mut machine = json!({"spec": {"template": []}});
-    let error = fill(&mut machine, &preference(json!({"preferredArchitecture": "arm64"})), Location::Pool)
-        .unwrap_err();
+    let error = fill_machine_from_preference(
+        &mut machine,
+        &typed_preference_spec(json!({"preferredArchitecture": "arm64"})),
+        MachineLocation::Pool,
+    )
+    .unwrap_err();
     assert_eq!(error.path, "spec.virtualMachineTemplate.spec.template");
 }

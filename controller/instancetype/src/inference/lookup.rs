@@ -4,7 +4,7 @@ use crate::tree::Malformed;
 
 /// The kind of an object that inference reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum InferenceSourceKind {
     /// A PersistentVolumeClaim.
     Claim,
     /// A DataVolume.
@@ -15,7 +15,7 @@ pub enum Source {
     Snapshot,
 }
 
-impl Source {
+impl InferenceSourceKind {
     /// The kind of the object.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -29,9 +29,9 @@ impl Source {
 
 /// An object that inference needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lookup {
+pub struct InferenceLookup {
     /// Its kind.
-    pub source: Source,
+    pub source: InferenceSourceKind,
     /// Its namespace.
     pub namespace: String,
     /// Its name.
@@ -46,13 +46,13 @@ pub enum InferenceError {
     NoVolume(String),
     /// An object that the volume leads to does not exist.
     #[error("{kind} {namespace}/{name} was not found", kind = .0.source.as_str(), namespace = .0.namespace, name = .0.name)]
-    NotFound(Lookup),
+    NotFound(InferenceLookup),
     /// An object of another namespace does not exist, or may not be used. Which of the two is no fact for users of this namespace.
     #[error("{kind} {namespace}/{name} does not exist, or machines of namespace {from} may not clone it",
         kind = .lookup.source.as_str(), namespace = .lookup.namespace, name = .lookup.name)]
     NotAvailable {
         /// The object.
-        lookup: Lookup,
+        lookup: InferenceLookup,
         /// The namespace of the machine.
         from: String,
     },

@@ -25,12 +25,12 @@ fn machine(volume: Value, policy: &str) -> Value {
 /// Runs an inference. Objects are `KIND NAMESPACE/NAME`.
 fn run(machine: &Value, objects: &[(&str, Value)]) -> (Vec<String>, Result<Inferred, InferenceError>) {
     let mut asked = Vec::new();
-    let mut step = infer(machine, "team-a", Family::Instancetype).unwrap().unwrap();
+    let mut step = infer_matcher(machine, "team-a", TypeFamily::Instancetype).unwrap().unwrap();
     loop {
         match step {
-            Step::Done(result) => return (asked, result),
-            Step::Lookup(inference) => {
-                let Lookup { source, namespace, name } = inference.lookup();
+            InferenceStep::Done(result) => return (asked, result),
+            InferenceStep::Lookup(inference) => {
+                let InferenceLookup { source, namespace, name } = inference.lookup();
                 let key = format!("{} {namespace}/{name}", source.as_str());
                 let object = objects.iter().find(|(of, _)| *of == key).map(|(_, object)| object);
                 step = inference.found(object);
@@ -106,14 +106,16 @@ fn a_preference_has_labels_of_its_own() {
         "preference": {"inferFromVolume": "root"},
         "template": {"spec": {"volumes": [{"name": "root", "persistentVolumeClaim": {"claimName": "c"}}]}},
     }});
-    let Some(Step::Lookup(inference)) = infer(&machine, "a", Family::Preference).unwrap() else {
+    let Some(InferenceStep::Lookup(inference)) =
+        infer_matcher(&machine, "a", TypeFamily::Preference).unwrap()
+    else {
         panic!("a claim is needed")
     };
     let labels = json!({"metadata": {"labels": {
         "instancetype.kubevirt.io/default-preference": "linux",
         "instancetype.kubevirt.io/default-preference-kind": "VirtualMachinePreference",
     }}});
-    let Step::Done(result) = inference.found(Some(&labels)) else { panic!("the labels are there") };
+    let InferenceStep::Done(result) = inference.found(Some(&labels)) else { panic!("the labels are there") };
     let kind = "VirtualMachinePreference".to_owned();
     assert_eq!(result, Ok(Inferred::Named { name: "linux".to_owned(), kind }));
 }
@@ -158,7 +160,8 @@ fn a_missing_object_is_never_ignored(
     for policy in ["Reject", "Ignore"] {
         let error = run(&machine(volume.clone(), policy), &objects).1.unwrap_err();
         assert_eq!(error.to_string(), message);
-        let field = cause(&error, Family::Instancetype, Location::VirtualMachine).field;
+        let field =
+            inference_error_cause(&error, TypeFamily::Instancetype, MachineLocation::VirtualMachine).field;
         assert_eq!(field, "spec.instancetype.inferFromVolume");
     }
 }
@@ -174,7 +177,7 @@ fn a_missing_volume_is_never_ignored() {
 #[case::no_matcher(json!({"spec": {}}))]
 #[case::a_name(json!({"spec": {"instancetype": {"name": "u1"}}}))]
 fn without_a_volume_nothing_is_inferred(#[case] machine: Value) {
-    assert!(infer(&machine, "team-a", Family::Instancetype).unwrap().is_none());
+    assert!(infer_matcher(&machine, "team-a", TypeFamily::Instancetype).unwrap().is_none());
 }
 
 #[rstest]
@@ -183,7 +186,7 @@ fn without_a_volume_nothing_is_inferred(#[case] machine: Value) {
 fn the_matcher_is_replaced(#[case] policy: &str, #[case] keeps_memory: bool) {
     let mut machine = machine(claim(), policy);
     let inferred = Inferred::Named { name: "u1".to_owned(), kind: "VirtualMachineInstancetype".to_owned() };
-    write(&mut machine, Family::Instancetype, &inferred).unwrap();
+    write_inferred_matcher(&mut machine, TypeFamily::Instancetype, &inferred).unwrap();
     assert_eq!(machine["spec"]["instancetype"], json!({"name": "u1", "kind": "VirtualMachineInstancetype"}));
     assert_eq!(machine.pointer("/spec/template/spec/domain/memory").is_some(), keeps_memory);
 }
@@ -193,7 +196,7 @@ fn a_preference_keeps_the_memory() {
     let mut machine = machine(claim(), "Ignore");
     machine["spec"]["preference"] = machine["spec"]["instancetype"].clone();
     let inferred = Inferred::Named { name: "linux".to_owned(), kind: String::new() };
-    write(&mut machine, Family::Preference, &inferred).unwrap();
+    write_inferred_matcher(&mut machine, TypeFamily::Preference, &inferred).unwrap();
     assert_eq!(machine["spec"]["preference"], json!({"name": "linux"}));
     assert!(machine.pointer("/spec/template/spec/domain/memory").is_some());
 }
@@ -202,7 +205,7 @@ fn a_preference_keeps_the_memory() {
 fn an_ignored_failure_removes_the_matcher_and_keeps_the_memory() {
     let mut machine = machine(json!({"containerDisk": {}}), "Ignore");
     let inferred = run(&machine, &[]).1.unwrap();
-    write(&mut machine, Family::Instancetype, &inferred).unwrap();
+    write_inferred_matcher(&mut machine, TypeFamily::Instancetype, &inferred).unwrap();
     assert_eq!(machine["spec"].get("instancetype"), None);
     assert!(machine.pointer("/spec/template/spec/domain/memory").is_some());
 }

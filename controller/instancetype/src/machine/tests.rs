@@ -2,29 +2,29 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::types;
+use crate::testing::types_from_sketches;
 
 fn machine(instancetype: Value, template: Value) -> Value {
     json!({"spec": {"instancetype": instancetype, "template": {"spec": template}}})
 }
 
-fn u1() -> Types {
-    types(Some(("VirtualMachineClusterInstancetype", "u1", json!({}))), None)
+fn u1() -> InstanceTypeAndPreference {
+    types_from_sketches(Some(("VirtualMachineClusterInstancetype", "u1", json!({}))), None)
 }
 
-fn fields(report: &Report) -> Vec<&str> {
+fn fields(report: &ValidationReport) -> Vec<&str> {
     report.causes.iter().map(|cause| cause.field.as_str()).collect()
 }
 
-fn validated(new: &Value, old: Option<&Value>, types: &Types) -> Report {
-    let named = Named { types: types.clone(), unusable: Vec::new() };
-    validate(new, old, &named, &Settings::default(), Location::VirtualMachine)
+fn validated(new: &Value, old: Option<&Value>, types: &InstanceTypeAndPreference) -> ValidationReport {
+    let named = NamedTypes { types: types.clone(), unusable: Vec::new() };
+    validate_machine(new, old, &named, &InstanceSettings::default(), MachineLocation::VirtualMachine)
 }
 
 #[test]
 fn a_machine_without_conflict_is_accepted() {
     let report = validated(&machine(json!({"name": "u1"}), json!({})), None, &u1());
-    assert_eq!(report, Report::default());
+    assert_eq!(report, ValidationReport::default());
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn a_conflict_is_refused() {
 
 #[test]
 fn an_uneven_spread_is_refused() {
-    let types = types(
+    let types = types_from_sketches(
         Some(("VirtualMachineClusterInstancetype", "u1", json!({"cpu": {"guest": 3}}))),
         Some(("VirtualMachineClusterPreference", "p", json!({"cpu": {"preferredCPUTopology": "spread"}}))),
     );
@@ -46,20 +46,21 @@ fn an_uneven_spread_is_refused() {
 
 #[test]
 fn requirements_are_checked_after_defaults() {
-    let types = types(
+    let types = types_from_sketches(
         None,
         Some(("VirtualMachineClusterPreference", "p", json!({"requirements": {"architecture": "arm64"}}))),
     );
     let machine = json!({"spec": {"preference": {"name": "p"}}});
     let architecture = |name: &str| {
-        let defaults = crate::defaults::Defaults { architecture: name.to_owned(), ..Default::default() };
-        let settings = Settings { interface: None, defaults: Some(defaults) };
-        validate(
+        let defaults =
+            crate::defaults::InstanceDefaults { architecture: name.to_owned(), ..Default::default() };
+        let settings = InstanceSettings { interface: None, defaults: Some(defaults) };
+        validate_machine(
             &machine,
             None,
-            &Named { types: types.clone(), unusable: Vec::new() },
+            &NamedTypes { types: types.clone(), unusable: Vec::new() },
             &settings,
-            Location::VirtualMachine,
+            MachineLocation::VirtualMachine,
         )
     };
     assert_eq!(fields(&architecture("amd64")), ["spec.template.spec.architecture"]);
@@ -70,7 +71,7 @@ fn requirements_are_checked_after_defaults() {
 fn a_missing_object_gives_a_warning() {
     let mut machine = machine(json!({"name": "u1"}), json!({}));
     machine["spec"]["preference"] = json!({"name": "p"});
-    let report = validated(&machine, None, &Types::default());
+    let report = validated(&machine, None, &InstanceTypeAndPreference::default());
     assert!(report.causes.is_empty());
     assert_eq!(report.warnings.len(), 2);
     assert!(report.warnings[0].contains("instance type \"u1\" was not found"), "{:?}", report.warnings);
@@ -80,12 +81,20 @@ fn a_missing_object_gives_a_warning() {
 
 #[test]
 fn an_object_that_was_not_read_gives_a_warning_with_the_reason() {
-    let named =
-        Named { types: Types::default(), unusable: vec![(Family::Instancetype, "etcd is slow".to_owned())] };
+    let named = NamedTypes {
+        types: InstanceTypeAndPreference::default(),
+        unusable: vec![(TypeFamily::Instancetype, "etcd is slow".to_owned())],
+    };
     let machine = machine(json!({"name": "u1"}), json!({"domain": {"memory": {"guest": "1Gi"}}}));
-    let report = validate(&machine, None, &named, &Settings::default(), Location::VirtualMachine);
+    let report = validate_machine(
+        &machine,
+        None,
+        &named,
+        &InstanceSettings::default(),
+        MachineLocation::VirtualMachine,
+    );
     let warning = "the instance type \"u1\" was not checked: etcd is slow".to_owned();
-    assert_eq!(report, Report { causes: Vec::new(), warnings: vec![warning] });
+    assert_eq!(report, ValidationReport { causes: Vec::new(), warnings: vec![warning] });
 }
 
 #[test]
@@ -123,20 +132,23 @@ fn a_found_object_is_checked_although_the_other_is_missing() {
 fn matchers_are_validated_on_update() {
     let old = machine(json!({"name": "u1", "revisionName": "r"}), json!({}));
     let new = machine(json!({"name": "u2", "revisionName": "r"}), json!({}));
-    assert_eq!(fields(&validated(&new, Some(&old), &Types::default())), ["spec.instancetype.revisionName"]);
-    assert!(validated(&new, None, &Types::default()).causes.is_empty());
+    assert_eq!(
+        fields(&validated(&new, Some(&old), &InstanceTypeAndPreference::default())),
+        ["spec.instancetype.revisionName"]
+    );
+    assert!(validated(&new, None, &InstanceTypeAndPreference::default()).causes.is_empty());
 }
 
 #[rstest]
 #[case::added(json!({"spec": {}}), machine(json!({"name": "u1"}), json!({})))]
 #[case::removed(machine(json!({"name": "u1", "revisionName": "r"}), json!({})), json!({"spec": {}}))]
 fn a_matcher_may_be_added_and_removed(#[case] old: Value, #[case] new: Value) {
-    assert!(validated(&new, Some(&old), &Types::default()).causes.is_empty());
+    assert!(validated(&new, Some(&old), &InstanceTypeAndPreference::default()).causes.is_empty());
 }
 
 #[test]
 fn a_malformed_matcher_is_refused() {
-    let report = validated(&machine(json!("u1"), json!({})), None, &Types::default());
+    let report = validated(&machine(json!("u1"), json!({})), None, &InstanceTypeAndPreference::default());
     assert_eq!(fields(&report), ["spec.instancetype"]);
 }
 
@@ -147,5 +159,5 @@ fn a_machine_that_is_being_deleted_bypasses_everything() {
     machine["metadata"] = json!({"deletionTimestamp": null});
     assert!(!bypasses_admission(&machine));
     machine["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    assert_eq!(validated(&machine, None, &u1()), Report::default());
+    assert_eq!(validated(&machine, None, &u1()), ValidationReport::default());
 }

@@ -19,7 +19,7 @@ impl InstanceTemplate {
     /// The document, its metadata, its annotations or its spec have the wrong type.
     pub fn new(document: Value) -> Result<Self, Malformed> {
         let mut document = document;
-        tree::texts(&document, "metadata.annotations")?;
+        tree::text_map_at(&document, "metadata.annotations")?;
         tree::object_mut(&mut document, "spec")?;
         Ok(Self(document))
     }
@@ -38,7 +38,7 @@ impl InstanceTemplate {
     /// # Errors
     /// They are not a map from text to text.
     pub fn annotations(&self) -> Result<BTreeMap<String, String>, Malformed> {
-        Ok(tree::texts(&self.0, "metadata.annotations")?.unwrap_or_default())
+        Ok(tree::text_map_at(&self.0, "metadata.annotations")?.unwrap_or_default())
     }
 
     /// The annotations to write to, created if they are absent.

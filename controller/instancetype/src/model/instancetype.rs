@@ -13,9 +13,9 @@ use crate::tree::{self, Malformed};
 #[derive(Debug, Clone)]
 pub struct InstancetypeSpec {
     /// `cpu`.
-    pub cpu: Cpu,
+    pub cpu: InstanceTypeCpu,
     /// `memory`.
-    pub memory: Memory,
+    pub memory: InstanceTypeMemory,
     /// `gpus`; empty equals absent.
     pub gpus: Vec<Value>,
     /// `hostDevices`; empty equals absent.
@@ -36,7 +36,7 @@ pub struct InstancetypeSpec {
 
 /// `cpu` of an instance type.
 #[derive(Debug, Clone, Default)]
-pub struct Cpu {
+pub struct InstanceTypeCpu {
     /// The number of vCPUs that the guest sees.
     pub guest: u32,
     /// The CPU model.
@@ -55,7 +55,7 @@ pub struct Cpu {
 
 /// `memory` of an instance type.
 #[derive(Debug, Clone)]
-pub struct Memory {
+pub struct InstanceTypeMemory {
     /// The memory that the guest sees.
     pub guest: Amount,
     /// Huge page settings.
@@ -72,41 +72,41 @@ impl InstancetypeSpec {
     /// # Errors
     /// `cpu.guest` or `memory.guest` is missing, or a field has the wrong type. The path is relative to the spec.
     pub fn read(spec: &Value) -> Result<Self, Malformed> {
-        let owned = |path| Ok::<_, Malformed>(tree::text(spec, path)?.map(str::to_owned));
-        let object = |path| Ok::<_, Malformed>(tree::object(spec, path)?.cloned());
+        let owned = |path| Ok::<_, Malformed>(tree::text_at(spec, path)?.map(str::to_owned));
+        let object = |path| Ok::<_, Malformed>(tree::object_at(spec, path)?.cloned());
         Ok(Self {
-            cpu: Cpu {
-                guest: tree::count(spec, "cpu.guest")?
+            cpu: InstanceTypeCpu {
+                guest: tree::u32_at(spec, "cpu.guest")?
                     .ok_or_else(|| Malformed::new("cpu.guest", "set: it is the number of vCPUs"))?,
                 model: owned("cpu.model")?,
-                dedicated_cpu_placement: tree::flag(spec, "cpu.dedicatedCPUPlacement")?,
-                isolate_emulator_thread: tree::flag(spec, "cpu.isolateEmulatorThread")?,
+                dedicated_cpu_placement: tree::flag_at(spec, "cpu.dedicatedCPUPlacement")?,
+                isolate_emulator_thread: tree::flag_at(spec, "cpu.isolateEmulatorThread")?,
                 numa: object("cpu.numa")?,
                 realtime: object("cpu.realtime")?,
-                max_sockets: tree::count(spec, "cpu.maxSockets")?,
+                max_sockets: tree::u32_at(spec, "cpu.maxSockets")?,
             },
-            memory: Memory {
-                guest: amount(spec, "memory.guest")?
+            memory: InstanceTypeMemory {
+                guest: amount_at(spec, "memory.guest")?
                     .ok_or_else(|| Malformed::new("memory.guest", "set: it is the amount of memory"))?,
                 hugepages: object("memory.hugepages")?,
-                overcommit_percent: tree::integer(spec, "memory.overcommitPercent")?.unwrap_or(0),
-                max_guest: amount(spec, "memory.maxGuest")?,
+                overcommit_percent: tree::i64_at(spec, "memory.overcommitPercent")?.unwrap_or(0),
+                max_guest: amount_at(spec, "memory.maxGuest")?,
             },
-            gpus: tree::items(spec, "gpus")?.to_vec(),
-            host_devices: tree::items(spec, "hostDevices")?.to_vec(),
+            gpus: tree::items_at(spec, "gpus")?.to_vec(),
+            host_devices: tree::items_at(spec, "hostDevices")?.to_vec(),
             io_threads_policy: owned("ioThreadsPolicy")?,
-            supplemental_pool_thread_count: tree::count(spec, "ioThreads.supplementalPoolThreadCount")?,
+            supplemental_pool_thread_count: tree::u32_at(spec, "ioThreads.supplementalPoolThreadCount")?,
             launch_security: object("launchSecurity")?,
-            node_selector: tree::texts(spec, "nodeSelector")?,
+            node_selector: tree::text_map_at(spec, "nodeSelector")?,
             scheduler_name: owned("schedulerName")?,
-            annotations: tree::texts(spec, "annotations")?.unwrap_or_default(),
+            annotations: tree::text_map_at(spec, "annotations")?.unwrap_or_default(),
         })
     }
 }
 
 /// The amount of memory at a path.
-pub(crate) fn amount(document: &Value, path: &str) -> Result<Option<Amount>, Malformed> {
-    let Some(value) = tree::get(document, path)? else { return Ok(None) };
+pub(crate) fn amount_at(document: &Value, path: &str) -> Result<Option<Amount>, Malformed> {
+    let Some(value) = tree::value_at(document, path)? else { return Ok(None) };
     let amount = Amount::from_json(value);
     amount.map(Some).ok_or_else(|| Malformed::new(path, "a quantity, for example 512Mi or 2Gi"))
 }

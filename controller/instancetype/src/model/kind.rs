@@ -4,14 +4,14 @@ use std::fmt;
 
 /// What a matcher refers to: an instance type or a preference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Family {
+pub enum TypeFamily {
     /// `spec.instancetype`.
     Instancetype,
     /// `spec.preference`.
     Preference,
 }
 
-impl Family {
+impl TypeFamily {
     /// The name of the matcher's field in the spec of a machine.
     pub const fn field(self) -> &'static str {
         match self {
@@ -39,7 +39,7 @@ impl Family {
 
 /// One of the four kinds of the group `instancetype.kubevirt.io`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum InstanceTypeKind {
     /// `VirtualMachineInstancetype`, in a namespace.
     Instancetype,
     /// `VirtualMachineClusterInstancetype`, without a namespace.
@@ -53,26 +53,26 @@ pub enum Kind {
 /// The kind in a matcher is none of the kinds that the matcher can refer to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown kind {kind:?} of {noun}; use {namespaced} or {cluster}", noun = family.noun(),
-        namespaced = Kind::of(*family, false), cluster = Kind::of(*family, true))]
+        namespaced = InstanceTypeKind::of(*family, false), cluster = InstanceTypeKind::of(*family, true))]
 pub struct UnknownKind {
     /// What the matcher refers to.
-    pub family: Family,
+    pub family: TypeFamily,
     /// The kind that it gives.
     pub kind: String,
 }
 
-impl Kind {
+impl InstanceTypeKind {
     /// All kinds.
     pub const ALL: [Self; 4] =
         [Self::Instancetype, Self::ClusterInstancetype, Self::Preference, Self::ClusterPreference];
 
     /// The kind of a family, for the cluster or for a namespace.
-    pub const fn of(family: Family, cluster: bool) -> Self {
+    pub const fn of(family: TypeFamily, cluster: bool) -> Self {
         match (family, cluster) {
-            (Family::Instancetype, false) => Self::Instancetype,
-            (Family::Instancetype, true) => Self::ClusterInstancetype,
-            (Family::Preference, false) => Self::Preference,
-            (Family::Preference, true) => Self::ClusterPreference,
+            (TypeFamily::Instancetype, false) => Self::Instancetype,
+            (TypeFamily::Instancetype, true) => Self::ClusterInstancetype,
+            (TypeFamily::Preference, false) => Self::Preference,
+            (TypeFamily::Preference, true) => Self::ClusterPreference,
         }
     }
 
@@ -81,7 +81,7 @@ impl Kind {
     ///
     /// # Errors
     /// [`UnknownKind`] for anything else, also for the kinds of the other family.
-    pub fn of_matcher(family: Family, kind: &str) -> Result<Self, UnknownKind> {
+    pub fn of_matcher(family: TypeFamily, kind: &str) -> Result<Self, UnknownKind> {
         if kind.is_empty() {
             return Ok(Self::of(family, true));
         }
@@ -97,10 +97,10 @@ impl Kind {
     }
 
     /// Whether it is an instance type or a preference.
-    pub const fn family(self) -> Family {
+    pub const fn family(self) -> TypeFamily {
         match self {
-            Self::Instancetype | Self::ClusterInstancetype => Family::Instancetype,
-            Self::Preference | Self::ClusterPreference => Family::Preference,
+            Self::Instancetype | Self::ClusterInstancetype => TypeFamily::Instancetype,
+            Self::Preference | Self::ClusterPreference => TypeFamily::Preference,
         }
     }
 
@@ -150,7 +150,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for InstanceTypeKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }

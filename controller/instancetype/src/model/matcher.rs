@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Family, Kind, UnknownKind};
+use super::{InstanceTypeKind, TypeFamily, UnknownKind};
 use crate::tree::{self, Malformed};
 
 /// What happens if inference from a volume fails.
@@ -16,7 +16,7 @@ pub enum FailurePolicy {
 
 /// Names the instance type or the preference of a machine. Fields that are empty in the object are empty here.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Matcher {
+pub struct TypeMatcher {
     /// The object to use.
     pub name: String,
     /// The kind as it is written; [`kind`](Self::kind) normalizes it.
@@ -29,19 +29,19 @@ pub struct Matcher {
     pub infer_from_volume_failure_policy: String,
 }
 
-impl Matcher {
+impl TypeMatcher {
     /// Reads the matcher of a machine, given as an object with a `spec`.
     ///
     /// # Errors
     /// A field has the wrong type.
-    pub fn of_machine(machine: &Value, family: Family) -> Result<Option<Self>, Malformed> {
+    pub fn of_machine(machine: &Value, family: TypeFamily) -> Result<Option<Self>, Malformed> {
         Self::at(machine, &format!("spec.{}", family.field()))
     }
 
     /// Reads a matcher at a path of a document.
     pub(crate) fn at(document: &Value, path: &str) -> Result<Option<Self>, Malformed> {
-        let Some(matcher) = tree::object(document, path)? else { return Ok(None) };
-        let text = |key| match tree::text(matcher, key) {
+        let Some(matcher) = tree::object_at(document, path)? else { return Ok(None) };
+        let text = |key| match tree::text_at(matcher, key) {
             Ok(text) => Ok(text.unwrap_or_default().to_owned()),
             Err(error) => Err(error.below(path)),
         };
@@ -59,8 +59,8 @@ impl Matcher {
     ///
     /// # Errors
     /// [`UnknownKind`] if the text is none of the family's kinds.
-    pub fn kind(&self, family: Family) -> Result<Kind, UnknownKind> {
-        Kind::of_matcher(family, &self.kind)
+    pub fn kind(&self, family: TypeFamily) -> Result<InstanceTypeKind, UnknownKind> {
+        InstanceTypeKind::of_matcher(family, &self.kind)
     }
 
     /// The failure policy. The default is [`FailurePolicy::Reject`]; `None` if the text is neither of the two values.

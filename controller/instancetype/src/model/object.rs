@@ -3,7 +3,7 @@
 use serde_json::Value;
 pub use vmpool_api::instancetype::{GROUP, VERSION};
 
-use super::{Family, InstancetypeSpec, Kind, PreferenceSpec};
+use super::{InstanceTypeKind, InstancetypeSpec, PreferenceSpec, TypeFamily};
 use crate::tree::{self, Malformed};
 
 /// The longest text of a document that a message quotes. A kind is shorter.
@@ -22,15 +22,15 @@ pub enum ObjectError {
     #[error("the object is a {found}, but {wanted} is needed", wanted = wanted.noun())]
     OtherFamily {
         /// What is needed.
-        wanted: Family,
+        wanted: TypeFamily,
         /// The kind of the object.
-        found: Kind,
+        found: InstanceTypeKind,
     },
     /// A field is missing or has the wrong type.
     #[error("{kind} {name}: {source}")]
     Malformed {
         /// The kind of the object.
-        kind: Kind,
+        kind: InstanceTypeKind,
         /// The name of the object; empty if it has none.
         name: String,
         /// The field.
@@ -40,7 +40,7 @@ pub enum ObjectError {
 
 /// What identifies an object, and the version of its spec.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
+pub struct ObjectIdentity {
     /// The name.
     pub name: String,
     /// The namespace; `None` for cluster kinds.
@@ -53,15 +53,15 @@ pub struct Identity {
 
 /// An object of one of the four kinds, with the document that it was read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Object {
+pub struct InstanceTypeObject {
     /// The kind.
-    pub kind: Kind,
+    pub kind: InstanceTypeKind,
     /// Name, namespace, UID and generation.
-    pub identity: Identity,
+    pub identity: ObjectIdentity,
     document: Value,
 }
 
-impl Object {
+impl InstanceTypeObject {
     /// Reads an object. The spec is not examined: [`Instancetype::new`] and [`Preference::new`] do that.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl Object {
     /// except for its kind.
     pub fn read(document: Value) -> Result<Self, ObjectError> {
         let kind = kind_of(&document, VERSION)?;
-        let identity = identity(&document).map_err(|source| ObjectError::Malformed {
+        let identity = read_identity(&document).map_err(|source| ObjectError::Malformed {
             kind,
             name: String::new(),
             source,
@@ -98,7 +98,7 @@ impl Object {
         &self.document["spec"]
     }
 
-    fn expect(&self, wanted: Family) -> Result<(), ObjectError> {
+    fn expect(&self, wanted: TypeFamily) -> Result<(), ObjectError> {
         if self.kind.family() == wanted {
             Ok(())
         } else {
@@ -116,23 +116,23 @@ impl Object {
 }
 
 /// The kind of a document in this version of the group.
-pub(crate) fn kind_of(document: &Value, version: &str) -> Result<Kind, ObjectError> {
+pub(crate) fn kind_of(document: &Value, version: &str) -> Result<InstanceTypeKind, ObjectError> {
     let text = |key| document.get(key).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     let ours = api_version.strip_prefix(GROUP).and_then(|rest| rest.strip_prefix('/')) == Some(version);
-    Kind::of_object(kind).filter(|_| ours).ok_or_else(|| {
+    InstanceTypeKind::of_object(kind).filter(|_| ours).ok_or_else(|| {
         let found = format!("{api_version} {kind}");
         ObjectError::OtherKind { found: found.trim().chars().take(QUOTED).collect() }
     })
 }
 
-fn identity(document: &Value) -> Result<Identity, Malformed> {
-    let owned = |path| Ok::<_, Malformed>(tree::text(document, path)?.map(str::to_owned));
-    Ok(Identity {
+fn read_identity(document: &Value) -> Result<ObjectIdentity, Malformed> {
+    let owned = |path| Ok::<_, Malformed>(tree::text_at(document, path)?.map(str::to_owned));
+    Ok(ObjectIdentity {
         name: owned("metadata.name")?.ok_or_else(|| Malformed::new("metadata.name", "set"))?,
         namespace: owned("metadata.namespace")?,
         uid: owned("metadata.uid")?,
-        generation: tree::integer(document, "metadata.generation")?,
+        generation: tree::i64_at(document, "metadata.generation")?,
     })
 }
 
@@ -140,7 +140,7 @@ fn identity(document: &Value) -> Result<Identity, Malformed> {
 #[derive(Debug, Clone)]
 pub struct Instancetype {
     /// The object.
-    pub object: Object,
+    pub object: InstanceTypeObject,
     /// Its spec.
     pub spec: InstancetypeSpec,
 }
@@ -150,8 +150,8 @@ impl Instancetype {
     ///
     /// # Errors
     /// [`ObjectError::OtherFamily`] for a preference, [`ObjectError::Malformed`] if the spec cannot be read.
-    pub fn new(object: Object) -> Result<Self, ObjectError> {
-        object.expect(Family::Instancetype)?;
+    pub fn new(object: InstanceTypeObject) -> Result<Self, ObjectError> {
+        object.expect(TypeFamily::Instancetype)?;
         let spec = InstancetypeSpec::read(object.spec()).map_err(|error| object.malformed(error))?;
         Ok(Self { object, spec })
     }
@@ -161,7 +161,7 @@ impl Instancetype {
 #[derive(Debug, Clone)]
 pub struct Preference {
     /// The object.
-    pub object: Object,
+    pub object: InstanceTypeObject,
     /// Its spec.
     pub spec: PreferenceSpec,
 }
@@ -171,8 +171,8 @@ impl Preference {
     ///
     /// # Errors
     /// [`ObjectError::OtherFamily`] for an instance type, [`ObjectError::Malformed`] if the spec cannot be read.
-    pub fn new(object: Object) -> Result<Self, ObjectError> {
-        object.expect(Family::Preference)?;
+    pub fn new(object: InstanceTypeObject) -> Result<Self, ObjectError> {
+        object.expect(TypeFamily::Preference)?;
         let spec = PreferenceSpec::read(object.spec()).map_err(|error| object.malformed(error))?;
         Ok(Self { object, spec })
     }
@@ -180,22 +180,22 @@ impl Preference {
 
 /// The instance type and the preference of one machine, as far as it has them.
 #[derive(Debug, Clone, Default)]
-pub struct Types {
+pub struct InstanceTypeAndPreference {
     /// The instance type.
     pub instancetype: Option<Instancetype>,
     /// The preference.
     pub preference: Option<Preference>,
 }
 
-impl Types {
+impl InstanceTypeAndPreference {
     /// Adds an instance type or a preference.
     ///
     /// # Errors
     /// [`ObjectError::Malformed`] if the spec cannot be read.
-    pub fn insert(&mut self, object: Object) -> Result<(), ObjectError> {
+    pub fn insert(&mut self, object: InstanceTypeObject) -> Result<(), ObjectError> {
         match object.kind.family() {
-            Family::Instancetype => self.instancetype = Some(Instancetype::new(object)?),
-            Family::Preference => self.preference = Some(Preference::new(object)?),
+            TypeFamily::Instancetype => self.instancetype = Some(Instancetype::new(object)?),
+            TypeFamily::Preference => self.preference = Some(Preference::new(object)?),
         }
         Ok(())
     }
@@ -211,10 +211,10 @@ impl Types {
     }
 
     /// The object of a family.
-    pub fn object(&self, family: Family) -> Option<&Object> {
+    pub fn object(&self, family: TypeFamily) -> Option<&InstanceTypeObject> {
         match family {
-            Family::Instancetype => self.instancetype.as_ref().map(|instancetype| &instancetype.object),
-            Family::Preference => self.preference.as_ref().map(|preference| &preference.object),
+            TypeFamily::Instancetype => self.instancetype.as_ref().map(|instancetype| &instancetype.object),
+            TypeFamily::Preference => self.preference.as_ref().map(|preference| &preference.object),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::instancetype::amount;
+use super::instancetype::amount_at;
 use crate::quantity::Amount;
 use crate::tree::{self, Malformed};
 
@@ -140,11 +140,11 @@ impl PreferenceSpec {
     /// # Errors
     /// A field has the wrong type. The path is relative to the spec.
     pub fn read(spec: &Value) -> Result<Self, Malformed> {
-        let owned = |path| Ok::<_, Malformed>(tree::text(spec, path)?.map(str::to_owned));
-        let object = |path| Ok::<_, Malformed>(tree::object(spec, path)?.cloned());
-        let flag = |path| tree::flag(spec, path);
+        let owned = |path| Ok::<_, Malformed>(tree::text_at(spec, path)?.map(str::to_owned));
+        let object = |path| Ok::<_, Malformed>(tree::object_at(spec, path)?.cloned());
+        let flag = |path| tree::flag_at(spec, path);
         Ok(Self {
-            annotations: tree::texts(spec, "annotations")?.unwrap_or_default(),
+            annotations: tree::text_map_at(spec, "annotations")?.unwrap_or_default(),
             clock: ClockPreferences {
                 offset: object("clock.preferredClockOffset")?,
                 timer: object("clock.preferredTimer")?,
@@ -152,12 +152,12 @@ impl PreferenceSpec {
             cpu: CpuPreferences {
                 topology: owned("cpu.preferredCPUTopology")?,
                 spread_across: owned("cpu.spreadOptions.across")?,
-                spread_ratio: tree::count(spec, "cpu.spreadOptions.ratio")?,
-                socket_to_core_ratio: tree::count(spec, "preferSpreadSocketToCoreRatio")?
+                spread_ratio: tree::u32_at(spec, "cpu.spreadOptions.ratio")?,
+                socket_to_core_ratio: tree::u32_at(spec, "preferSpreadSocketToCoreRatio")?
                     .filter(|ratio| *ratio > 0),
-                features: tree::items(spec, "cpu.preferredCPUFeatures")?.to_vec(),
+                features: tree::items_at(spec, "cpu.preferredCPUFeatures")?.to_vec(),
             },
-            devices: tree::object(spec, "devices")?.map(DevicePreferences::read).transpose()?,
+            devices: tree::object_at(spec, "devices")?.map(DevicePreferences::read).transpose()?,
             features: FeaturePreferences::read(spec)?,
             firmware: FirmwarePreferences {
                 use_bios: flag("firmware.preferredUseBios")?,
@@ -169,12 +169,12 @@ impl PreferenceSpec {
             machine_type: owned("machine.preferredMachineType")?,
             storage_class_name: owned("volumes.preferredStorageClassName")?,
             subdomain: owned("preferredSubdomain")?,
-            termination_grace_period_seconds: tree::integer(spec, "preferredTerminationGracePeriodSeconds")?,
+            termination_grace_period_seconds: tree::i64_at(spec, "preferredTerminationGracePeriodSeconds")?,
             architecture: owned("preferredArchitecture")?,
             launch_security: object("preferredLaunchSecurity")?,
             requirements: Requirements {
-                cpu: tree::count(spec, "requirements.cpu.guest")?,
-                memory: amount(spec, "requirements.memory.guest")?,
+                cpu: tree::u32_at(spec, "requirements.cpu.guest")?,
+                memory: amount_at(spec, "requirements.memory.guest")?,
                 architecture: owned("requirements.architecture")?,
             },
         })
@@ -187,9 +187,9 @@ impl DevicePreferences {
     }
 
     fn fields(devices: &Value) -> Result<Self, Malformed> {
-        let owned = |path| Ok::<_, Malformed>(tree::text(devices, path)?.map(str::to_owned));
-        let object = |path| Ok::<_, Malformed>(tree::object(devices, path)?.cloned());
-        let flag = |path| tree::flag(devices, path);
+        let owned = |path| Ok::<_, Malformed>(tree::text_at(devices, path)?.map(str::to_owned));
+        let object = |path| Ok::<_, Malformed>(tree::object_at(devices, path)?.cloned());
+        let flag = |path| tree::flag_at(devices, path);
         Ok(Self {
             autoattach_graphics_device: flag("preferredAutoattachGraphicsDevice")?,
             autoattach_mem_balloon: flag("preferredAutoattachMemBalloon")?,
@@ -222,7 +222,7 @@ impl DevicePreferences {
 
 impl FeaturePreferences {
     fn read(spec: &Value) -> Result<Self, Malformed> {
-        let object = |path: &str| Ok::<_, Malformed>(tree::object(spec, path)?.cloned());
+        let object = |path: &str| Ok::<_, Malformed>(tree::object_at(spec, path)?.cloned());
         let mut others = Vec::new();
         for (feature, path) in [
             ("apic", "features.preferredApic"),
@@ -232,7 +232,7 @@ impl FeaturePreferences {
         ] {
             others.extend(object(path)?.map(|value| (feature, value)));
         }
-        let hyperv = tree::object(spec, "features.preferredHyperv")?.and_then(Value::as_object).cloned();
+        let hyperv = tree::object_at(spec, "features.preferredHyperv")?.and_then(Value::as_object).cloned();
         Ok(Self { acpi: object("features.preferredAcpi")?, others, hyperv: hyperv.unwrap_or_default() })
     }
 }

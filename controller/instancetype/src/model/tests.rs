@@ -4,43 +4,46 @@ use serde_json::{Value, json};
 use super::*;
 
 #[rstest]
-#[case::the_kind("VirtualMachineInstancetype", Kind::Instancetype)]
-#[case::the_singular_name("virtualmachineinstancetype", Kind::Instancetype)]
-#[case::the_plural_name("virtualmachineinstancetypes", Kind::Instancetype)]
-#[case::any_case("VIRTUALMACHINECLUSTERINSTANCETYPES", Kind::ClusterInstancetype)]
-#[case::empty_is_the_cluster_kind("", Kind::ClusterInstancetype)]
-fn reads_kinds_of_matchers(#[case] text: &str, #[case] kind: Kind) {
-    assert_eq!(Kind::of_matcher(Family::Instancetype, text), Ok(kind));
-    let matcher = Matcher { kind: text.to_owned(), ..Matcher::default() };
-    assert_eq!(matcher.kind(Family::Instancetype), Ok(kind));
+#[case::the_kind("VirtualMachineInstancetype", InstanceTypeKind::Instancetype)]
+#[case::the_singular_name("virtualmachineinstancetype", InstanceTypeKind::Instancetype)]
+#[case::the_plural_name("virtualmachineinstancetypes", InstanceTypeKind::Instancetype)]
+#[case::any_case("VIRTUALMACHINECLUSTERINSTANCETYPES", InstanceTypeKind::ClusterInstancetype)]
+#[case::empty_is_the_cluster_kind("", InstanceTypeKind::ClusterInstancetype)]
+fn reads_kinds_of_matchers(#[case] text: &str, #[case] kind: InstanceTypeKind) {
+    assert_eq!(InstanceTypeKind::of_matcher(TypeFamily::Instancetype, text), Ok(kind));
+    let matcher = TypeMatcher { kind: text.to_owned(), ..TypeMatcher::default() };
+    assert_eq!(matcher.kind(TypeFamily::Instancetype), Ok(kind));
 }
 
 #[rstest]
-#[case::of_the_other_family(Family::Instancetype, "VirtualMachinePreference")]
-#[case::a_short_name(Family::Preference, "vmp")]
-#[case::another_kind(Family::Preference, "ConfigMap")]
-fn other_kinds_of_matchers_are_errors(#[case] family: Family, #[case] text: &str) {
-    let error = Kind::of_matcher(family, text).unwrap_err();
+#[case::of_the_other_family(TypeFamily::Instancetype, "VirtualMachinePreference")]
+#[case::a_short_name(TypeFamily::Preference, "vmp")]
+#[case::another_kind(TypeFamily::Preference, "ConfigMap")]
+fn other_kinds_of_matchers_are_errors(#[case] family: TypeFamily, #[case] text: &str) {
+    let error = InstanceTypeKind::of_matcher(family, text).unwrap_err();
     assert_eq!(error, UnknownKind { family, kind: text.to_owned() });
-    let (namespaced, cluster) = (Kind::of(family, false), Kind::of(family, true));
+    let (namespaced, cluster) = (InstanceTypeKind::of(family, false), InstanceTypeKind::of(family, true));
     assert!(error.to_string().ends_with(&format!("use {namespaced} or {cluster}")), "{error}");
 }
 
 #[test]
 fn an_empty_preference_kind_is_the_cluster_kind() {
-    assert_eq!(Kind::of_matcher(Family::Preference, ""), Ok(Kind::ClusterPreference));
+    assert_eq!(
+        InstanceTypeKind::of_matcher(TypeFamily::Preference, ""),
+        Ok(InstanceTypeKind::ClusterPreference)
+    );
 }
 
 #[test]
 fn every_kind_is_found_by_each_of_its_names() {
-    for kind in Kind::ALL {
-        assert_eq!(Kind::of_object(kind.as_str()), Some(kind));
-        assert_eq!(Kind::of(kind.family(), kind.is_cluster()), kind);
+    for kind in InstanceTypeKind::ALL {
+        assert_eq!(InstanceTypeKind::of_object(kind.as_str()), Some(kind));
+        assert_eq!(InstanceTypeKind::of(kind.family(), kind.is_cluster()), kind);
         for name in [kind.as_str(), kind.singular(), kind.plural()] {
-            assert_eq!(Kind::of_matcher(kind.family(), name), Ok(kind));
+            assert_eq!(InstanceTypeKind::of_matcher(kind.family(), name), Ok(kind));
         }
     }
-    assert_eq!(Kind::of_object("virtualmachinepreference"), None, "objects have one spelling");
+    assert_eq!(InstanceTypeKind::of_object("virtualmachinepreference"), None, "objects have one spelling");
 }
 
 #[test]
@@ -50,20 +53,20 @@ fn a_matcher_is_read_and_written() {
         "inferFromVolume": "root", "inferFromVolumeFailurePolicy": "Ignore",
     });
     let machine = json!({"spec": {"instancetype": matcher, "preference": {"name": "linux", "kind": ""}}});
-    let read = Matcher::of_machine(&machine, Family::Instancetype).unwrap().unwrap();
+    let read = TypeMatcher::of_machine(&machine, TypeFamily::Instancetype).unwrap().unwrap();
     assert_eq!(read.to_json(), matcher);
-    let preference = Matcher::of_machine(&machine, Family::Preference).unwrap().unwrap();
+    let preference = TypeMatcher::of_machine(&machine, TypeFamily::Preference).unwrap().unwrap();
     assert_eq!(preference.to_json(), json!({"name": "linux"}), "empty fields are absent");
 }
 
 #[test]
 fn a_pinned_matcher_names_the_revision() {
-    let matcher = Matcher {
+    let matcher = TypeMatcher {
         name: "u1".to_owned(),
         kind: "VirtualMachineInstancetype".to_owned(),
         infer_from_volume: "root".to_owned(),
         infer_from_volume_failure_policy: "Ignore".to_owned(),
-        ..Matcher::default()
+        ..TypeMatcher::default()
     };
     let expected = json!({"name": "u1", "kind": "VirtualMachineInstancetype", "revisionName": "web-u1"});
     assert_eq!(matcher.pinned("web-u1").to_json(), expected);
@@ -76,7 +79,7 @@ fn a_pinned_matcher_names_the_revision() {
 #[case::a_text(json!({"spec": {"preference": "linux"}}), Err("spec.preference"))]
 #[case::a_name_of_the_wrong_type(json!({"spec": {"preference": {"name": 1}}}), Err("spec.preference.name"))]
 fn matchers_may_be_absent(#[case] machine: Value, #[case] found: Result<bool, &str>) {
-    let read = Matcher::of_machine(&machine, Family::Preference);
+    let read = TypeMatcher::of_machine(&machine, TypeFamily::Preference);
     assert_eq!(
         read.map(|matcher| matcher.is_some()).map_err(|error| error.path),
         found.map_err(str::to_owned)
@@ -90,7 +93,7 @@ fn matchers_may_be_absent(#[case] machine: Value, #[case] found: Result<bool, &s
 #[case::the_longer_name("IgnoreInferFromVolumeFailure", None)]
 #[case::another_case("ignore", None)]
 fn reads_failure_policies(#[case] text: &str, #[case] policy: Option<FailurePolicy>) {
-    let matcher = Matcher { infer_from_volume_failure_policy: text.to_owned(), ..Matcher::default() };
+    let matcher = TypeMatcher { infer_from_volume_failure_policy: text.to_owned(), ..TypeMatcher::default() };
     assert_eq!(matcher.failure_policy(), policy);
 }
 
@@ -101,14 +104,15 @@ fn document(api_version: &str, kind: &str) -> Value {
 #[test]
 fn an_object_has_its_identity() {
     let object =
-        Object::read(document("instancetype.kubevirt.io/v1beta1", "VirtualMachinePreference")).unwrap();
-    let identity = Identity {
+        InstanceTypeObject::read(document("instancetype.kubevirt.io/v1beta1", "VirtualMachinePreference"))
+            .unwrap();
+    let identity = ObjectIdentity {
         name: "u1".to_owned(),
         namespace: Some("a".to_owned()),
         uid: Some("7f".to_owned()),
         generation: Some(3),
     };
-    assert_eq!((object.kind, &object.identity), (Kind::Preference, &identity));
+    assert_eq!((object.kind, &object.identity), (InstanceTypeKind::Preference, &identity));
     assert_eq!(object.spec(), &Value::Null);
 }
 
@@ -134,13 +138,14 @@ fn other_objects_are_refused_by_their_kind(
     #[case] kind: &str,
     #[case] found: &str,
 ) {
-    let error = Object::read(document(api_version, kind)).unwrap_err();
+    let error = InstanceTypeObject::read(document(api_version, kind)).unwrap_err();
     assert_eq!(error, ObjectError::OtherKind { found: found.chars().take(64).collect() });
 }
 
 #[test]
 fn an_error_quotes_at_most_64_characters() {
-    let Err(ObjectError::OtherKind { found }) = Object::read(document("v1", &"ä".repeat(500))) else {
+    let Err(ObjectError::OtherKind { found }) = InstanceTypeObject::read(document("v1", &"ä".repeat(500)))
+    else {
         panic!("the kind is unknown")
     };
     assert_eq!(found.chars().count(), 64);
@@ -149,9 +154,13 @@ fn an_error_quotes_at_most_64_characters() {
 #[test]
 fn an_object_of_the_other_family_is_an_error() {
     let preference =
-        Object::read(document("instancetype.kubevirt.io/v1beta1", "VirtualMachinePreference")).unwrap();
+        InstanceTypeObject::read(document("instancetype.kubevirt.io/v1beta1", "VirtualMachinePreference"))
+            .unwrap();
     let error = Instancetype::new(preference.clone()).unwrap_err();
-    assert_eq!(error, ObjectError::OtherFamily { wanted: Family::Instancetype, found: Kind::Preference });
+    assert_eq!(
+        error,
+        ObjectError::OtherFamily { wanted: TypeFamily::Instancetype, found: InstanceTypeKind::Preference }
+    );
     assert!(Preference::new(preference).is_ok(), "a preference without a spec is empty");
 }
 
@@ -163,7 +172,7 @@ fn an_object_of_the_other_family_is_an_error() {
 fn a_malformed_spec_names_the_field_only(#[case] spec: Value, #[case] path: &str) {
     let mut document = document("instancetype.kubevirt.io/v1beta1", "VirtualMachineInstancetype");
     document["spec"] = spec;
-    let error = Instancetype::new(Object::read(document).unwrap()).unwrap_err();
+    let error = Instancetype::new(InstanceTypeObject::read(document).unwrap()).unwrap_err();
     assert!(
         error.to_string().starts_with(&format!("VirtualMachineInstancetype u1: spec.{path} must be")),
         "{error}"

@@ -2,19 +2,29 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::{instancetype_json, object};
+use crate::testing::{instancetype_document, instancetype_json};
 
 /// The namespaced instance type `u1` in `team-a`.
-fn u1() -> Object {
-    Object::read(object("VirtualMachineInstancetype", "u1", instancetype_json(json!({})))).unwrap()
+fn u1() -> InstanceTypeObject {
+    InstanceTypeObject::read(instancetype_document(
+        "VirtualMachineInstancetype",
+        "u1",
+        instancetype_json(json!({})),
+    ))
+    .unwrap()
 }
 
 fn machine(matcher: Value) -> Value {
     json!({"metadata": {"name": "db0"}, "spec": {"instancetype": matcher, "template": {"spec": {}}}})
 }
 
-fn user(object: &Value) -> User<'_> {
-    User { object, location: Location::VirtualMachine, namespace: "team-a", is_stashed: false }
+fn user(object: &Value) -> InstanceTypeReferrer<'_> {
+    InstanceTypeReferrer {
+        object,
+        location: MachineLocation::VirtualMachine,
+        namespace: "team-a",
+        has_copy: false,
+    }
 }
 
 #[rstest]
@@ -26,7 +36,7 @@ fn user(object: &Value) -> User<'_> {
 #[case::no_matcher(Value::Null, false)]
 fn a_machine_without_stash_blocks(#[case] matcher: Value, #[case] blocked: bool) {
     let machine = machine(matcher);
-    assert_eq!(blocks(&user(&machine), &u1()), Ok(blocked));
+    assert_eq!(blocks_deletion(&user(&machine), &u1()), Ok(blocked));
 }
 
 #[rstest]
@@ -38,10 +48,16 @@ fn a_machine_infers_the_object(#[case] matcher: Value, #[case] expected: bool) {
     let mut machine = machine(matcher);
     // What conflicts may be removed by the inference.
     machine["spec"]["template"]["spec"] = json!({"domain": {"memory": {"guest": "1Gi"}}});
-    assert_eq!(infers(&user(&machine), &u1()), Ok(expected));
-    assert_eq!(blocks(&user(&machine), &u1()), Ok(expected));
-    assert_eq!(infers(&User { namespace: "team-b", ..user(&machine) }, &u1()), Ok(false));
-    assert_eq!(infers(&User { is_stashed: true, ..user(&machine) }, &u1()), Ok(false));
+    assert_eq!(may_infer_object(&user(&machine), &u1()), Ok(expected));
+    assert_eq!(blocks_deletion(&user(&machine), &u1()), Ok(expected));
+    assert_eq!(
+        may_infer_object(&InstanceTypeReferrer { namespace: "team-b", ..user(&machine) }, &u1()),
+        Ok(false)
+    );
+    assert_eq!(
+        may_infer_object(&InstanceTypeReferrer { has_copy: true, ..user(&machine) }, &u1()),
+        Ok(false)
+    );
 }
 
 fn referring() -> Value {
@@ -50,58 +66,69 @@ fn referring() -> Value {
 
 #[test]
 fn a_machine_of_another_namespace_does_not_block() {
-    assert_eq!(blocks(&User { namespace: "team-b", ..user(&referring()) }, &u1()), Ok(false));
+    assert_eq!(
+        blocks_deletion(&InstanceTypeReferrer { namespace: "team-b", ..user(&referring()) }, &u1()),
+        Ok(false)
+    );
 }
 
 #[test]
 fn machines_of_all_namespaces_block_a_cluster_object() {
-    let cluster = object("VirtualMachineClusterInstancetype", "u1", instancetype_json(json!({})));
+    let cluster =
+        instancetype_document("VirtualMachineClusterInstancetype", "u1", instancetype_json(json!({})));
     let machine = machine(json!({"name": "u1"}));
-    let user = User { namespace: "team-b", ..user(&machine) };
-    assert_eq!(blocks(&user, &Object::read(cluster).unwrap()), Ok(true));
+    let user = InstanceTypeReferrer { namespace: "team-b", ..user(&machine) };
+    assert_eq!(blocks_deletion(&user, &InstanceTypeObject::read(cluster).unwrap()), Ok(true));
 }
 
 #[test]
 fn a_machine_with_a_stash_does_not_block() {
-    assert_eq!(blocks(&User { is_stashed: true, ..user(&referring()) }, &u1()), Ok(false));
+    assert_eq!(
+        blocks_deletion(&InstanceTypeReferrer { has_copy: true, ..user(&referring()) }, &u1()),
+        Ok(false)
+    );
 }
 
 #[test]
 fn what_is_being_deleted_does_not_block() {
     let mut machine = referring();
     machine["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    assert_eq!(blocks(&user(&machine), &u1()), Ok(false));
+    assert_eq!(blocks_deletion(&user(&machine), &u1()), Ok(false));
 }
 
 #[test]
 fn a_machine_in_conflict_does_not_block() {
     let mut machine = referring();
     machine["spec"]["template"]["spec"] = json!({"domain": {"memory": {"guest": "1Gi"}}});
-    assert_eq!(blocks(&user(&machine), &u1()), Ok(false));
+    assert_eq!(blocks_deletion(&user(&machine), &u1()), Ok(false));
 }
 
 #[test]
 fn an_instance_type_that_cannot_be_read_is_not_blocked() {
-    let unreadable = Object::read(object("VirtualMachineInstancetype", "u1", json!({}))).unwrap();
-    assert_eq!(blocks(&user(&referring()), &unreadable), Ok(false));
+    let unreadable =
+        InstanceTypeObject::read(instancetype_document("VirtualMachineInstancetype", "u1", json!({})))
+            .unwrap();
+    assert_eq!(blocks_deletion(&user(&referring()), &unreadable), Ok(false));
 }
 
 #[test]
 fn a_preference_never_conflicts() {
-    let preference = Object::read(object("VirtualMachineClusterPreference", "p", json!({}))).unwrap();
+    let preference =
+        InstanceTypeObject::read(instancetype_document("VirtualMachineClusterPreference", "p", json!({})))
+            .unwrap();
     let machine = json!({"spec": {"preference": {"name": "p"}, "template": {"spec": {"domain": {"memory": {"guest": "1Gi"}}}}}});
-    assert_eq!(blocks(&user(&machine), &preference), Ok(true));
+    assert_eq!(blocks_deletion(&user(&machine), &preference), Ok(true));
 }
 
 #[test]
 fn a_pool_blocks_like_its_machines() {
     let template = json!({"spec": {"virtualMachineTemplate": {"spec": referring()["spec"]}}});
-    let user = User { location: Location::Pool, ..user(&template) };
-    assert_eq!(blocks(&user, &u1()), Ok(true));
-    assert_eq!(blocks(&User { is_stashed: true, ..user }, &u1()), Ok(false));
-    let error = blocks(
-        &User {
-            location: Location::Pool,
+    let user = InstanceTypeReferrer { location: MachineLocation::Pool, ..user(&template) };
+    assert_eq!(blocks_deletion(&user, &u1()), Ok(true));
+    assert_eq!(blocks_deletion(&InstanceTypeReferrer { has_copy: true, ..user }, &u1()), Ok(false));
+    let error = blocks_deletion(
+        &InstanceTypeReferrer {
+            location: MachineLocation::Pool,
             object: &json!({"spec": {"virtualMachineTemplate": {"spec": 1}}}),
             ..user
         },
@@ -113,18 +140,18 @@ fn a_pool_blocks_like_its_machines() {
 #[test]
 fn what_can_never_be_stashed_is_not_blocked() {
     let long = "u".repeat(64);
-    let json = object("VirtualMachineInstancetype", &long, instancetype_json(json!({})));
+    let json = instancetype_document("VirtualMachineInstancetype", &long, instancetype_json(json!({})));
     let named = machine(json!({"name": long, "kind": "VirtualMachineInstancetype"}));
-    assert_eq!(blocks(&user(&named), &Object::read(json).unwrap()), Ok(false));
+    assert_eq!(blocks_deletion(&user(&named), &InstanceTypeObject::read(json).unwrap()), Ok(false));
 
     let preference = |requirements: Value| {
         let spec = json!({"requirements": {"memory": {"guest": requirements}}});
-        Object::read(object("VirtualMachinePreference", "linux", spec)).unwrap()
+        InstanceTypeObject::read(instancetype_document("VirtualMachinePreference", "linux", spec)).unwrap()
     };
     let preferring = json!({
         "metadata": {"name": "db0"},
         "spec": {"preference": {"name": "linux", "kind": "VirtualMachinePreference"}, "template": {"spec": {}}},
     });
-    assert_eq!(blocks(&user(&preferring), &preference(json!("1Gi"))), Ok(true));
-    assert_eq!(blocks(&user(&preferring), &preference(json!(["1Gi"]))), Ok(false));
+    assert_eq!(blocks_deletion(&user(&preferring), &preference(json!("1Gi"))), Ok(true));
+    assert_eq!(blocks_deletion(&user(&preferring), &preference(json!(["1Gi"]))), Ok(false));
 }

@@ -3,15 +3,21 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::fields::CauseReason;
-use crate::testing::{instancetype, preference};
+use crate::testing::{typed_instancetype_spec, typed_preference_spec};
 
 /// The fields of the causes for a machine with this spec.
 fn fields(spec: Value, preferences: Value) -> Vec<String> {
     let template = InstanceTemplate::new(json!({ "spec": spec })).unwrap();
-    let causes =
-        unmet(&template, &template, None, &preference(preferences), Location::VirtualMachine).unwrap();
+    let causes = unmet_requirements(
+        &template,
+        &template,
+        None,
+        &typed_preference_spec(preferences),
+        MachineLocation::VirtualMachine,
+    )
+    .unwrap();
     assert!(causes.iter().all(|cause| cause.reason == CauseReason::FieldValueNotFound));
-    let relative = |cause: Cause| cause.field.strip_prefix("spec.template.spec.").unwrap().to_owned();
+    let relative = |cause: StatusCause| cause.field.strip_prefix("spec.template.spec.").unwrap().to_owned();
     causes.into_iter().map(relative).collect()
 }
 
@@ -94,23 +100,35 @@ fn the_architecture_must_be_equal_if_the_machine_has_one(#[case] architecture: V
 #[case::both(json!({"cpu": {"guest": 3}, "memory": {"guest": "3Gi"}}), 2)]
 fn an_instance_type_is_what_counts(#[case] requirements: Value, #[case] count: usize) {
     let (instancetype, preference) =
-        (instancetype(json!({})), preference(json!({ "requirements": requirements })));
+        (typed_instancetype_spec(json!({})), typed_preference_spec(json!({ "requirements": requirements })));
     // The topology does not matter with an instance type: its vCPUs do.
     let template =
         InstanceTemplate::new(json!({"spec": {"domain": {"cpu": {"sockets": 1, "cores": 2}}}})).unwrap();
-    let causes = unmet(&template, &template, Some(&instancetype), &preference, Location::Pool).unwrap();
+    let causes =
+        unmet_requirements(&template, &template, Some(&instancetype), &preference, MachineLocation::Pool)
+            .unwrap();
     assert_eq!(causes.len(), count, "{causes:?}");
     assert!(causes.iter().all(|cause| cause.field == "spec.virtualMachineTemplate.spec.instancetype"));
 }
 
 #[test]
 fn memory_of_the_machine_counts_before_that_of_its_instance_type() {
-    let (instancetype, preference) =
-        (instancetype(json!({})), preference(json!({"requirements": {"memory": {"guest": "2Gi"}}})));
+    let (instancetype, preference) = (
+        typed_instancetype_spec(json!({})),
+        typed_preference_spec(json!({"requirements": {"memory": {"guest": "2Gi"}}})),
+    );
     let causes = |guest: &str| {
         let template =
             InstanceTemplate::new(json!({"spec": {"domain": {"memory": {"guest": guest}}}})).unwrap();
-        unmet(&template, &template, Some(&instancetype), &preference, Location::VirtualMachine).unwrap().len()
+        unmet_requirements(
+            &template,
+            &template,
+            Some(&instancetype),
+            &preference,
+            MachineLocation::VirtualMachine,
+        )
+        .unwrap()
+        .len()
     };
     assert_eq!((causes("1Gi"), causes("2Gi")), (1, 0));
 }
@@ -123,9 +141,9 @@ fn without_requirements_everything_is_met() {
 #[test]
 fn an_invalid_topology_is_an_error() {
     let template = InstanceTemplate::new(json!({"spec": {"domain": {"cpu": {"sockets": 1}}}})).unwrap();
-    let preference = preference(requiring_cpus("sideways", Value::Null, 1));
+    let preference = typed_preference_spec(requiring_cpus("sideways", Value::Null, 1));
     assert!(matches!(
-        unmet(&template, &template, None, &preference, Location::VirtualMachine),
+        unmet_requirements(&template, &template, None, &preference, MachineLocation::VirtualMachine),
         Err(ApplyError::Topology(_))
     ));
 }

@@ -2,22 +2,23 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::*;
-use crate::testing::types;
+use crate::testing::types_from_sketches;
 
-const NO_TYPES: Types = Types { instancetype: None, preference: None };
+const NO_TYPES: InstanceTypeAndPreference =
+    InstanceTypeAndPreference { instancetype: None, preference: None };
 
-fn preferring(devices: Value) -> Types {
-    types(None, Some(("VirtualMachinePreference", "p", json!({ "devices": devices }))))
+fn preferring(devices: Value) -> InstanceTypeAndPreference {
+    types_from_sketches(None, Some(("VirtualMachinePreference", "p", json!({ "devices": devices }))))
 }
 
 /// The spec of an instance after devices and types were applied.
-fn prepared(spec: Value, types: &Types, settings: &Settings) -> Value {
+fn prepared(spec: Value, types: &InstanceTypeAndPreference, settings: &InstanceSettings) -> Value {
     let template = InstanceTemplate::new(json!({ "spec": spec })).unwrap();
-    prepare(&template, types, settings, Location::VirtualMachine).unwrap().spec().clone()
+    prepare_instance(&template, types, settings, MachineLocation::VirtualMachine).unwrap().spec().clone()
 }
 
-fn with_interface() -> Settings {
-    Settings { interface: Some(Binding::Masquerade), defaults: None }
+fn with_interface() -> InstanceSettings {
+    InstanceSettings { interface: Some(Binding::Masquerade), defaults: None }
 }
 
 /// The table of the specification: the flag in the machine, the preference, the inputs in the machine.
@@ -35,7 +36,7 @@ fn an_input_device_is_added(
 ) {
     let spec = json!({"domain": {"devices": {"autoattachInputDevice": flag, "inputs": inputs}}});
     let types = preferring(json!({ "preferredAutoattachInputDevice": preferred }));
-    assert_eq!(prepared(spec, &types, &Settings::default())["domain"]["devices"]["inputs"], expected);
+    assert_eq!(prepared(spec, &types, &InstanceSettings::default())["domain"]["devices"]["inputs"], expected);
 }
 
 #[test]
@@ -43,7 +44,7 @@ fn preferences_reach_the_added_input_device() {
     let types = preferring(
         json!({"preferredAutoattachInputDevice": true, "preferredInputBus": "virtio", "preferredInputType": "keyboard"}),
     );
-    let spec = prepared(json!({}), &types, &Settings::default());
+    let spec = prepared(json!({}), &types, &InstanceSettings::default());
     let expected = json!([{"name": "default-0", "bus": "virtio", "type": "keyboard"}]);
     assert_eq!(spec["domain"]["devices"]["inputs"], expected);
 }
@@ -55,13 +56,13 @@ fn preferences_reach_the_added_input_device() {
 #[case::another_disk(json!({"disks": [{"name": "data"}]}), json!([{"name": "data"}, {"name": "root"}]))]
 fn a_volume_gets_a_disk(#[case] devices: Value, #[case] disks: Value) {
     let spec = json!({"volumes": [{"name": "root"}], "domain": {"devices": devices}});
-    assert_eq!(prepared(spec, &NO_TYPES, &Settings::default())["domain"]["devices"]["disks"], disks);
+    assert_eq!(prepared(spec, &NO_TYPES, &InstanceSettings::default())["domain"]["devices"]["disks"], disks);
 }
 
 #[test]
 fn preferences_reach_the_added_disk() {
     let types = preferring(json!({"preferredDiskBus": "virtio"}));
-    let spec = prepared(json!({"volumes": [{"name": "root"}]}), &types, &Settings::default());
+    let spec = prepared(json!({"volumes": [{"name": "root"}]}), &types, &InstanceSettings::default());
     assert_eq!(spec["domain"]["devices"]["disks"], json!([{"name": "root", "disk": {"bus": "virtio"}}]));
 }
 
@@ -85,15 +86,17 @@ fn a_default_interface_is_added(#[case] spec: Value, #[case] preferred: Value, #
 #[case::bridge(Some(Binding::Bridge), json!([{"name": "default", "bridge": {}}]))]
 #[case::no_interface(None, json!(null))]
 fn the_settings_choose_the_binding(#[case] interface: Option<Binding>, #[case] expected: Value) {
-    let spec = prepared(json!({}), &NO_TYPES, &Settings { interface, defaults: None });
+    let spec = prepared(json!({}), &NO_TYPES, &InstanceSettings { interface, defaults: None });
     assert_eq!(spec["domain"]["devices"]["interfaces"], expected);
 }
 
 #[test]
 fn an_instance_has_the_names_in_annotations() {
-    let types = types(Some(("VirtualMachineClusterInstancetype", "u1", json!({}))), None);
+    let types = types_from_sketches(Some(("VirtualMachineClusterInstancetype", "u1", json!({}))), None);
     let template = InstanceTemplate::new(json!({"spec": {}})).unwrap();
-    let instance = instance(&template, &types, &Settings::default(), Location::VirtualMachine).unwrap();
+    let instance =
+        build_instance(&template, &types, &InstanceSettings::default(), MachineLocation::VirtualMachine)
+            .unwrap();
     let expected = json!({"kubevirt.io/cluster-instancetype-name": "u1"});
     assert_eq!(instance.as_value()["metadata"]["annotations"], expected);
     assert_eq!(instance.spec()["domain"]["memory"]["guest"], "2Gi");
@@ -101,12 +104,13 @@ fn an_instance_has_the_names_in_annotations() {
 
 #[test]
 fn a_template_without_a_domain_is_prepared() {
-    assert_eq!(prepared(json!({}), &NO_TYPES, &Settings::default()), json!({}));
+    assert_eq!(prepared(json!({}), &NO_TYPES, &InstanceSettings::default()), json!({}));
 }
 
 #[test]
 fn a_malformed_template_is_an_error_with_the_whole_path() {
     let template = InstanceTemplate::new(json!({"spec": {"volumes": {}}})).unwrap();
-    let error = prepare(&template, &NO_TYPES, &Settings::default(), Location::Pool).unwrap_err();
+    let error = prepare_instance(&template, &NO_TYPES, &InstanceSettings::default(), MachineLocation::Pool)
+        .unwrap_err();
     assert_eq!(error.causes()[0].field, "spec.virtualMachineTemplate.spec.template.spec.volumes");
 }

@@ -3,13 +3,15 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn matcher(matcher: Value) -> Matcher {
-    Matcher::of_machine(&json!({"spec": {"instancetype": matcher}}), Family::Instancetype).unwrap().unwrap()
+fn matcher(matcher: Value) -> TypeMatcher {
+    TypeMatcher::of_machine(&json!({"spec": {"instancetype": matcher}}), TypeFamily::Instancetype)
+        .unwrap()
+        .unwrap()
 }
 
 fn status(reference: Value) -> StatusRef {
     let machine = json!({"status": {"instancetypeRef": reference}});
-    StatusRef::of_machine(&machine, Family::Instancetype).unwrap().unwrap()
+    StatusRef::of_machine(&machine, TypeFamily::Instancetype).unwrap().unwrap()
 }
 
 #[test]
@@ -20,7 +22,7 @@ fn a_reference_is_read_and_written() {
     });
     assert_eq!(status(json.clone()).to_json(), json);
     assert_eq!(status(json!({"name": "u1"})).to_json(), json!({"name": "u1"}));
-    assert_eq!(StatusRef::of_machine(&json!({}), Family::Preference), Ok(None));
+    assert_eq!(StatusRef::of_machine(&json!({}), TypeFamily::Preference), Ok(None));
 }
 
 #[rstest]
@@ -33,8 +35,8 @@ fn the_spec_precedes_the_status(
     #[case] of_status: Option<Value>,
     #[case] expected: Option<(&str, bool)>,
 ) {
-    let expected = expected.map(|(revision, by_spec)| Reference { revision: revision.to_owned(), by_spec });
-    assert_eq!(reference(&matcher(of_spec), of_status.map(status).as_ref()), expected);
+    let expected = expected.map(|(revision, by_spec)| MachinePin { revision: revision.to_owned(), by_spec });
+    assert_eq!(machine_pin(&matcher(of_spec), of_status.map(status).as_ref()), expected);
 }
 
 /// A recorded stash stays as long as the matcher means the same object.
@@ -48,15 +50,15 @@ fn the_spec_precedes_the_status(
 #[case::a_revision_with_another_name(json!({"name": "u2", "revisionName": "a"}), Some("a"))]
 fn a_changed_matcher_needs_another_stash(#[case] of_spec: Value, #[case] revision: Option<&str>) {
     let old = status(json!({"name": "u1", "kind": "", "controllerRevisionRef": {"name": "b"}}));
-    let record = record(Family::Instancetype, &matcher(of_spec.clone()), Some(&old));
+    let record = plan_status_ref(TypeFamily::Instancetype, &matcher(of_spec.clone()), Some(&old));
     let mut expected = of_spec;
     expected.as_object_mut().unwrap().remove("revisionName");
     match (record, revision) {
-        (Record::Complete(reference), Some(revision)) => {
+        (StatusRefPlan::Complete(reference), Some(revision)) => {
             expected["controllerRevisionRef"] = json!({ "name": revision });
             assert_eq!(reference.to_json(), expected);
         }
-        (Record::NeedsStash(reference), None) => {
+        (StatusRefPlan::NeedsCopy(reference), None) => {
             assert_eq!(reference.to_json(), expected);
             expected["controllerRevisionRef"] = json!({"name": "new"});
             assert_eq!(reference.with_revision("new").to_json(), expected);
@@ -73,15 +75,15 @@ fn a_changed_matcher_needs_another_stash(#[case] of_spec: Value, #[case] revisio
 fn an_inferred_object_is_named(#[case] of_spec: Value, #[case] is_same: bool) {
     let old =
         status(json!({"name": "u1", "inferFromVolume": "root", "controllerRevisionRef": {"name": "b"}}));
-    let record = record(Family::Instancetype, &matcher(of_spec), Some(&old));
-    assert_eq!(matches!(record, Record::Complete(_)), is_same, "{record:?}");
+    let record = plan_status_ref(TypeFamily::Instancetype, &matcher(of_spec), Some(&old));
+    assert_eq!(matches!(record, StatusRefPlan::Complete(_)), is_same, "{record:?}");
 }
 
 #[test]
 fn a_first_matcher_needs_a_stash() {
     assert!(matches!(
-        record(Family::Instancetype, &matcher(json!({"name": "u1"})), None),
-        Record::NeedsStash(_)
+        plan_status_ref(TypeFamily::Instancetype, &matcher(json!({"name": "u1"})), None),
+        StatusRefPlan::NeedsCopy(_)
     ));
 }
 
@@ -105,13 +107,17 @@ fn a_first_matcher_needs_a_stash() {
     "preferenceRef": {"name": "u1", "controllerRevisionRef": {"name": "b"}}}}), None)]
 fn references_are_one_patch(#[case] machine: Value, #[case] expected: Option<Value>) {
     let reference = status(json!({"name": "u1", "controllerRevisionRef": {"name": "b"}}));
-    let references = [(Family::Instancetype, Some(reference.clone())), (Family::Preference, Some(reference))];
-    assert_eq!(patch(&machine, references), Ok(expected));
+    let references =
+        [(TypeFamily::Instancetype, Some(reference.clone())), (TypeFamily::Preference, Some(reference))];
+    assert_eq!(status_refs_patch(&machine, references), Ok(expected));
 }
 
 #[test]
 fn the_reference_of_a_removed_matcher_is_removed() {
     let machine = json!({"status": {"preferenceRef": {"name": "linux"}}});
-    let none = [(Family::Instancetype, None), (Family::Preference, None)];
-    assert_eq!(patch(&machine, none), Ok(Some(json!([{"op": "remove", "path": "/status/preferenceRef"}]))));
+    let none = [(TypeFamily::Instancetype, None), (TypeFamily::Preference, None)];
+    assert_eq!(
+        status_refs_patch(&machine, none),
+        Ok(Some(json!([{"op": "remove", "path": "/status/preferenceRef"}])))
+    );
 }

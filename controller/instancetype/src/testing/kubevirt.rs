@@ -18,9 +18,9 @@ fn add_unknown(value: &Value, path: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
             for (key, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
-                let field = join(path, key);
+                let field = join_schema_path(path, key);
                 // The keys of a map are free.
-                if is_known(&field) || is_known(&join(path, "*")) {
+                if is_known(&field) || is_known(&join_schema_path(path, "*")) {
                     add_unknown(value, &field, found);
                 } else {
                     found.push(field);
@@ -37,7 +37,7 @@ fn is_known(field: &str) -> bool {
     INSTANCE.lines().any(|line| line == field || below(line))
 }
 
-fn join(path: &str, field: &str) -> String {
+fn join_schema_path(path: &str, field: &str) -> String {
     if path.is_empty() { field.to_owned() } else { format!("{path}.{field}") }
 }
 
@@ -55,7 +55,7 @@ fn add_fields(schema: &Value, path: &str, fields: &mut Vec<(String, Value)>) {
     match schema["properties"].as_object() {
         Some(properties) => {
             for (name, schema) in properties {
-                add_fields(schema, &join(path, name), fields);
+                add_fields(schema, &join_schema_path(path, name), fields);
             }
         }
         None => fields.push((path.to_owned(), value_of(schema))),

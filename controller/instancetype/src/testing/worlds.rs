@@ -4,10 +4,10 @@ use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
 use serde_json::{Value, json};
 
-use super::{instancetype_json, types};
-use crate::defaults::Defaults;
-use crate::model::Types;
-use crate::start::{Binding, Settings};
+use super::{instancetype_json, types_from_sketches};
+use crate::defaults::InstanceDefaults;
+use crate::model::InstanceTypeAndPreference;
+use crate::start::{Binding, InstanceSettings};
 use crate::tree;
 
 /// Fields of a machine that no instance type sets, with possible values. The last value of a path counts.
@@ -59,7 +59,7 @@ fn machine_fields() -> Vec<(&'static str, Value)> {
 }
 
 /// Fields of a machine that conflict with every instance type.
-fn sizes() -> Vec<(&'static str, Value)> {
+fn conflicting_machine_fields() -> Vec<(&'static str, Value)> {
     vec![
         ("domain.cpu.cores", json!(2)),
         ("domain.cpu.sockets", json!(4)),
@@ -152,7 +152,7 @@ fn some_of(fields: Vec<(&'static str, Value)>) -> impl Strategy<Value = Value> {
         let mut document = json!({});
         for (path, value) in fields {
             // A field below one that is a text or a list already is left out.
-            let _ = tree::set(&mut document, path, value);
+            let _ = tree::set_value(&mut document, path, value);
         }
         document
     })
@@ -160,7 +160,7 @@ fn some_of(fields: Vec<(&'static str, Value)>) -> impl Strategy<Value = Value> {
 
 /// The spec of an instance. One of four has sizes of its own.
 pub(crate) fn instance_spec() -> impl Strategy<Value = Value> {
-    let sized = [machine_fields(), sizes()].concat();
+    let sized = [machine_fields(), conflicting_machine_fields()].concat();
     prop_oneof![3 => some_of(machine_fields()), 1 => some_of(sized)]
 }
 
@@ -175,19 +175,19 @@ pub(crate) fn preference_spec() -> impl Strategy<Value = Value> {
 }
 
 /// Annotations of a machine.
-fn annotations() -> impl Strategy<Value = Value> {
+fn arbitrary_annotations() -> impl Strategy<Value = Value> {
     some_of(vec![("team", json!("mine")), ("team", json!("a")), ("other", json!(""))])
 }
 
 /// A machine, what its matchers name, and the settings of the cluster.
 #[derive(Debug, Clone)]
-pub(crate) struct World {
+pub(crate) struct ExpansionWorld {
     pub(crate) machine: Value,
-    pub(crate) types: Types,
-    pub(crate) settings: Settings,
+    pub(crate) types: InstanceTypeAndPreference,
+    pub(crate) settings: InstanceSettings,
 }
 
-impl World {
+impl ExpansionWorld {
     /// `spec.template` of the machine.
     pub(crate) fn template(&self) -> Value {
         self.machine["spec"]["template"].clone()
@@ -195,9 +195,9 @@ impl World {
 }
 
 /// A world whose machine has at least one matcher.
-pub(crate) fn world() -> impl Strategy<Value = World> {
+pub(crate) fn arbitrary_expansion_world() -> impl Strategy<Value = ExpansionWorld> {
     let specs = (proptest::option::weighted(0.7, instancetype_spec()), preference_spec());
-    (instance_spec(), annotations(), specs, settings()).prop_map(
+    (instance_spec(), arbitrary_annotations(), specs, arbitrary_settings()).prop_map(
         |(spec, annotations, (instancetype, preference), settings)| {
             let mut machine = json!({
                 "metadata": {"name": "db0"},
@@ -210,31 +210,31 @@ pub(crate) fn world() -> impl Strategy<Value = World> {
             if instancetype.is_some() {
                 machine["spec"]["instancetype"] = json!({"name": "t"});
             }
-            let types = types(
+            let types = types_from_sketches(
                 instancetype.map(|spec| ("VirtualMachineClusterInstancetype", "t", spec)),
                 Some(("VirtualMachinePreference", "p", preference)),
             );
-            World { machine, types, settings }
+            ExpansionWorld { machine, types, settings }
         },
     )
 }
 
-fn settings() -> impl Strategy<Value = Settings> {
+fn arbitrary_settings() -> impl Strategy<Value = InstanceSettings> {
     let interface = prop_oneof![Just(None), Just(Some(Binding::Masquerade)), Just(Some(Binding::Bridge))];
     (interface, any::<bool>()).prop_map(|(interface, with_defaults)| {
         let machine_types = [("amd64".to_owned(), "q35".to_owned())].into();
-        let defaults = Defaults {
+        let defaults = InstanceDefaults {
             architecture: "amd64".to_owned(),
             machine_types,
             cpu_request: Some("100m".to_owned()),
             eviction_strategy: Some("LiveMigrate".to_owned()),
         };
-        Settings { interface, defaults: with_defaults.then_some(defaults) }
+        InstanceSettings { interface, defaults: with_defaults.then_some(defaults) }
     })
 }
 
 /// A value of any type.
-fn junk() -> impl Strategy<Value = Value> {
+fn arbitrary_json() -> impl Strategy<Value = Value> {
     let values = [
         json!(null),
         json!(true),
@@ -256,8 +256,8 @@ fn junk() -> impl Strategy<Value = Value> {
 }
 
 /// A document in which up to three values are replaced by values of any type.
-pub(crate) fn spoiled(document: impl Strategy<Value = Value>) -> impl Strategy<Value = Value> {
-    (document, proptest::collection::vec((any::<Index>(), junk()), 0..4)).prop_map(
+pub(crate) fn with_arbitrary_values(document: impl Strategy<Value = Value>) -> impl Strategy<Value = Value> {
+    (document, proptest::collection::vec((any::<Index>(), arbitrary_json()), 0..4)).prop_map(
         |(mut document, changes)| {
             for (index, value) in changes {
                 let mut pointers = Vec::new();

@@ -7,11 +7,14 @@ use super::*;
 use crate::fields::CauseReason;
 use crate::testing::{self, instancetype_json};
 
-fn report(kind: &str, spec: Value) -> Report {
-    object(&Object::read(testing::object(kind, "u1", spec)).unwrap(), None)
+fn report(kind: &str, spec: Value) -> ValidationReport {
+    validate_object(
+        &InstanceTypeObject::read(testing::instancetype_document(kind, "u1", spec)).unwrap(),
+        None,
+    )
 }
 
-fn fields(report: &Report) -> Vec<&str> {
+fn fields(report: &ValidationReport) -> Vec<&str> {
     assert!(report.causes.iter().all(|cause| cause.reason == CauseReason::FieldValueInvalid));
     report.causes.iter().map(|cause| cause.field.as_str()).collect()
 }
@@ -72,17 +75,17 @@ fn an_old_topology_gives_one_warning_with_its_replacement(#[case] old: &str, #[c
     assert_eq!(warned.warnings.len(), 1);
     assert!(warned.warnings[0].ends_with(&format!("use {new}")), "{:?}", warned.warnings);
     let current = report("VirtualMachinePreference", json!({"cpu": {"preferredCPUTopology": new}}));
-    assert_eq!(current, Report::default());
+    assert_eq!(current, ValidationReport::default());
 }
 
 #[rstest]
 #[case::the_longest(63, &[])]
 #[case::too_long(64, &["metadata.name"])]
 fn names_fit_into_a_label_value(#[case] length: usize, #[case] expected: &[&str]) {
-    for kind in crate::model::Kind::ALL {
+    for kind in crate::model::InstanceTypeKind::ALL {
         let spec = instancetype_json(json!({}));
-        let document = testing::object(kind.as_str(), &"n".repeat(length), spec);
-        let report = object(&Object::read(document).unwrap(), None);
+        let document = testing::instancetype_document(kind.as_str(), &"n".repeat(length), spec);
+        let report = validate_object(&InstanceTypeObject::read(document).unwrap(), None);
         assert_eq!(fields(&report), expected);
     }
 }
@@ -91,10 +94,18 @@ fn names_fit_into_a_label_value(#[case] length: usize, #[case] expected: &[&str]
 fn an_update_is_validated_if_it_changes_the_spec() {
     let read = |cpus| {
         let spec = instancetype_json(json!({"cpu": {"guest": cpus}}));
-        Object::read(testing::object("VirtualMachineInstancetype", &"n".repeat(64), spec)).unwrap()
+        InstanceTypeObject::read(testing::instancetype_document(
+            "VirtualMachineInstancetype",
+            &"n".repeat(64),
+            spec,
+        ))
+        .unwrap()
     };
     let (stored, mut relabeled) = (read(0), read(0).document().clone());
     relabeled["metadata"]["finalizers"] = json!([]);
-    assert_eq!(object(&Object::read(relabeled).unwrap(), Some(&stored)), Report::default());
-    assert_eq!(fields(&object(&stored, Some(&read(1)))), ["metadata.name", "spec.cpu.guest"]);
+    assert_eq!(
+        validate_object(&InstanceTypeObject::read(relabeled).unwrap(), Some(&stored)),
+        ValidationReport::default()
+    );
+    assert_eq!(fields(&validate_object(&stored, Some(&read(1)))), ["metadata.name", "spec.cpu.guest"]);
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use vmpool_engine::failure::Failure;
+use vmpool_engine::failure::PoolFailure;
 use vmpool_engine::losses::Rehearsal;
 use vmpool_engine::model::{CurrentRevision, DiskDraft, Draft, Lifetime, Membership};
-use vmpool_engine::plan::{NamesInUse, Observed, Settings, Snapshot};
-use vmpool_engine::{Memory, Pool, Status};
+use vmpool_engine::plan::{NamesInUse, ObservedPool, PlanSettings, PoolSnapshot};
+use vmpool_engine::{ComputedStatus, PassMemory, Pool};
 
 use crate::Platform;
 
@@ -16,14 +16,14 @@ use crate::Platform;
 pub(super) const MACHINE_UID: &str = "0b1f2a60-5f2f-4f1e-9c39-7d1c3f8e2b55";
 
 /// The sample pool and its facts.
-pub(super) struct Sample<P: Platform> {
+pub(super) struct SamplePool<P: Platform> {
     pub(super) pool: P::Pool,
     pub(super) facts: Pool,
 }
 
-impl<P: Platform> Sample<P> {
+impl<P: Platform> SamplePool<P> {
     pub(super) fn new(pool: &Value) -> Self {
-        let pool: P::Pool = decode(pool);
+        let pool: P::Pool = decode_body(pool);
         let facts = P::read_pool(&pool);
         let id = P::first_revision(&pool, &facts);
         let facts = facts.with_revision(CurrentRevision::of_template(id, true));
@@ -62,19 +62,19 @@ impl<P: Platform> Sample<P> {
         let mut body = P::machine(&self.pool, &self.template(), draft);
         body["metadata"]["uid"] = json!(MACHINE_UID);
         body["metadata"]["resourceVersion"] = json!("1");
-        body["metadata"]["creationTimestamp"] = json!(created().to_string());
+        body["metadata"]["creationTimestamp"] = json!(sample_creation_time().to_string());
         body
     }
 
     pub(super) fn machine(&self, draft: &Draft) -> P::Machine {
-        decode(&self.body(draft))
+        decode_body(&self.body(draft))
     }
 
     /// The status of the pool without machines.
-    pub(super) fn status(&self, failure: Option<&Failure>) -> Status {
-        let memory = Memory::default();
-        let snapshot = Snapshot {
-            now: created(),
+    pub(super) fn status(&self, failure: Option<&PoolFailure>) -> ComputedStatus {
+        let memory = PassMemory::default();
+        let snapshot = PoolSnapshot {
+            now: sample_creation_time(),
             uptime: std::time::Duration::ZERO,
             machines: Vec::new(),
             disks: [].into(),
@@ -83,8 +83,9 @@ impl<P: Platform> Sample<P> {
             replaced_disks: [].into(),
             unconfirmed_creates: Vec::new(),
         };
-        let observed = Observed::new(&snapshot, &self.facts, &[], Settings::default(), &memory, &Nothing);
-        vmpool_engine::status(&observed, failure)
+        let observed =
+            ObservedPool::new(&snapshot, &self.facts, &[], PlanSettings::default(), &memory, &Nothing);
+        vmpool_engine::compute_status(&observed, failure)
     }
 }
 
@@ -100,11 +101,11 @@ impl NamesInUse for Nothing {
     }
 }
 
-pub(super) fn decode<K: serde::de::DeserializeOwned>(body: &Value) -> K {
+pub(super) fn decode_body<K: serde::de::DeserializeOwned>(body: &Value) -> K {
     serde_json::from_value(body.clone()).expect("the platform reads what it writes")
 }
 
 /// In whole seconds, as the API server stores it.
-pub(super) fn created() -> Timestamp {
+pub(super) fn sample_creation_time() -> Timestamp {
     Timestamp::constant(1_893_456_000, 0)
 }

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use vmpool_engine::model::DiskDraft;
 use vmpool_engine::revision::RevisionId;
 
-use super::sample::{Sample, decode};
-use crate::{Disks, Instances, Platform, Revisions};
+use super::sample::{SamplePool, decode_body};
+use crate::{Disks, Instances, Platform, RevisionObjects};
 
 /// The key of a label and an annotation that a template can set.
 const KEY: &str = "edited";
@@ -15,13 +15,13 @@ const KEY: &str = "edited";
 /// # Panics
 /// If it does not.
 pub fn a_template_is_the_pools<P: Platform>(pool: &Value) {
-    let sample = Sample::<P>::new(pool);
+    let sample = SamplePool::<P>::new(pool);
     let template = sample.template();
     let canonical = P::canonical(&template);
     assert_eq!(P::canonical(&canonical), canonical, "the form of the form is the form");
     let names = P::Revisions::names(&sample.facts.id, sample.facts.generation);
     assert!(names.is_none_or(|mut names| names.next().is_some()), "a generation has a name");
-    assert_ne!(P::fingerprint(&edited::<P>(pool, "yes")), P::fingerprint(&template));
+    assert_ne!(P::fingerprint(&edited_template::<P>(pool, "yes")), P::fingerprint(&template));
     let mut used: Vec<&str> =
         sample.facts.disks.iter().filter(|disk| disk.used).map(|disk| &*disk.name).collect();
     let mut named = P::Disks::templates(&template);
@@ -45,18 +45,18 @@ pub fn a_machine_of_the_same_template_changes_its_marker_only<P: Platform>(pool:
         // The marker is part of the template of the instance, too.
         let mut updated = live.clone();
         json_patch::merge(&mut updated, &patch);
-        assert_eq!(P::read_machine(&decode(&updated)).written.as_ref(), Some(&other));
+        assert_eq!(P::read_machine(&decode_body(&updated)).written.as_ref(), Some(&other));
         assert_eq!(P::update(&updated, Some(&template), (&other, &template), &disks), None);
         return;
     }
     assert_eq!(patch.get("spec"), None, "{patch}");
     let mut updated = live.clone();
     json_patch::merge(&mut updated, &patch);
-    let (before, after) = (P::read_machine(&decode(&live)), P::read_machine(&decode(&updated)));
+    let (before, after) = (P::read_machine(&decode_body(&live)), P::read_machine(&decode_body(&updated)));
     assert_eq!((after.written.as_ref(), &after.revision), (Some(&other), &before.revision));
     assert_eq!(P::update(&updated, Some(&template), (&other, &template), &disks), None);
     json_patch::merge(&mut updated, &P::record_revision(&other));
-    let advanced = P::read_machine(&decode(&updated));
+    let advanced = P::read_machine(&decode_body(&updated));
     assert_eq!(advanced.revision, Some(other), "then it is in effect");
     assert_eq!(advanced.disks, before.disks);
 }
@@ -76,7 +76,7 @@ pub fn a_machine_is_taken_over_as_it_is<P: Platform>(pool: &Value) {
     let patch = P::adopt(&live, (&revision, &template), &disks).expect("the marker differs");
     assert_eq!(patch.get("spec"), None, "{patch}");
     json_patch::merge(&mut live, &patch);
-    assert_eq!(P::read_machine(&decode(&live)).written, Some(revision.clone()));
+    assert_eq!(P::read_machine(&decode_body(&live)).written, Some(revision.clone()));
     assert_eq!(P::adopt(&live, (&revision, &template), &disks), None);
 }
 
@@ -90,8 +90,8 @@ pub fn what_a_template_adds_goes_with_it<P: Platform>(pool: &Value) {
     for field in ["labels", "annotations"] {
         live["metadata"][field]["theirs"] = json!("kept");
     }
-    let (old, new) = (sample.template(), edited::<P>(pool, "yes"));
-    let before = P::read_machine(&decode(&live));
+    let (old, new) = (sample.template(), edited_template::<P>(pool, "yes"));
+    let before = P::read_machine(&decode_body(&live));
     let mut machine = live.clone();
     let there = P::update(&machine, Some(&old), (&"there".into(), &new), &disks).expect("it differs");
     json_patch::merge(&mut machine, &there);
@@ -105,31 +105,31 @@ pub fn what_a_template_adds_goes_with_it<P: Platform>(pool: &Value) {
         assert_eq!(machine["metadata"][field].get(KEY), None);
         assert_eq!(machine["metadata"][field]["theirs"], "kept");
     }
-    let after = P::read_machine(&decode(&machine));
+    let after = P::read_machine(&decode_body(&machine));
     assert_eq!((&after.pool_uid_label, &after.pool_label), (&before.pool_uid_label, &before.pool_label));
     assert_eq!((after.owner, after.disks), (before.owner, before.disks));
     assert_eq!(machine["spec"], live["spec"]);
 }
 
 /// The template of the pool with one more label and annotation of its machines.
-fn edited<P: Platform>(pool: &Value, value: &str) -> Value {
+fn edited_template<P: Platform>(pool: &Value, value: &str) -> Value {
     let mut edited = pool.clone();
     for field in ["labels", "annotations"] {
         edited["spec"]["virtualMachineTemplate"]["metadata"][field][KEY] = json!(value);
     }
-    P::template(&decode(&edited))
+    P::template(&decode_body(&edited))
 }
 
 /// A newly created machine.
 struct Made<P: Platform> {
-    sample: Sample<P>,
+    sample: SamplePool<P>,
     live: Value,
     disks: Vec<DiskDraft>,
 }
 
 impl<P: Platform> Made<P> {
     fn new(pool: &Value) -> Self {
-        let sample = Sample::<P>::new(pool);
+        let sample = SamplePool::<P>::new(pool);
         let draft = sample.draft("7", 7);
         Self { live: sample.body(&draft), disks: draft.disks, sample }
     }

@@ -43,18 +43,20 @@ mod unreadable;
 mod view;
 
 use vmpool_engine::admission::{
-    Kind, Lookup, LookupResult, Pending, Request, Review, Rules, ScaleGuard, Subject, Verdict,
+    AdmissionVerdict, LookupResult, LookupSubject, ObjectLookup, PoolKind, PoolRequest, RuleReview, Rules,
+    ScaleGuard, UndecidedReview,
 };
 
-pub use evaluation::{Evaluation, PendingRequest, TERMS, begin};
+pub use evaluation::{DvpEvaluation, DvpPendingRequest, TERMS, evaluate_request};
 pub use facts::{
-    ClassName, Cluster, Facts, Image, ImageId, ImageKind, Known, Needs, Revision, Settings, Snapshot,
+    AdmissionSettings, CapabilityState, ClassName, ClusterCapabilities, DiskSnapshotFacts, DvpAdmissionFacts,
+    ImageId, ImageKind, NeededObjects, StoredRevisionFacts, VirtualImageFacts,
 };
-pub use rule::{Rule, Scope};
-pub use sizing::{Class, default_class};
+pub use rule::{Rule, RuleScope};
+pub use sizing::{MachineClass, default_class};
 
-use lookups::Gathered;
-use view::Pool;
+use lookups::GatheredObjects;
+use view::ReviewedPool;
 
 /// The path of the webhook for creates and updates of pools.
 pub const POOL_PATH: &str = "/validate-virtualization-deckhouse-io-v1alpha2-virtualmachinepool";
@@ -63,11 +65,11 @@ pub const SCALE_PATH: &str = "/validate-virtualization-deckhouse-io-v1alpha2-vir
 
 /// The rules of DVP for programs.
 #[derive(Clone, Debug, Default)]
-pub struct DvpRules(pub Settings);
+pub struct DvpRules(pub AdmissionSettings);
 
 impl Rules for DvpRules {
-    fn kind(&self) -> Kind {
-        Kind {
+    fn kind(&self) -> PoolKind {
+        PoolKind {
             group: vmpool_api::v1alpha2::GROUP,
             kind: "VirtualMachinePool",
             templates: "spec.virtualMachineTemplate and spec.virtualDiskTemplates",
@@ -86,19 +88,19 @@ impl Rules for DvpRules {
         }
     }
 
-    fn review<'a>(&'a self, request: Request<'a>) -> Review<'a> {
-        match begin(&self.0, request) {
-            Evaluation::Decided(verdict) => Review::Decided(verdict),
-            Evaluation::NeedsFacts(request) => {
-                let gathered = Gathered::new(request.needs().clone());
-                Review::NeedsFacts(Box::new(PendingReview { request: *request, gathered }))
+    fn review<'a>(&'a self, request: PoolRequest<'a>) -> RuleReview<'a> {
+        match evaluate_request(&self.0, request) {
+            DvpEvaluation::Decided(verdict) => RuleReview::Decided(verdict),
+            DvpEvaluation::NeedsFacts(request) => {
+                let gathered = GatheredObjects::new(request.needs().clone());
+                RuleReview::NeedsFacts(Box::new(PendingReview { request: *request, gathered }))
             }
         }
     }
 
     fn scale_guard(&self) -> Option<ScaleGuard> {
-        let lookup = |name: &str| Lookup {
-            subject: Subject::Pool,
+        let lookup = |name: &str| ObjectLookup {
+            subject: LookupSubject::Pool,
             api_version: vmpool_api::v1alpha2::API_VERSION,
             plural: "virtualmachinepools",
             namespaced: true,
@@ -106,18 +108,23 @@ impl Rules for DvpRules {
             fields: &["metadata.uid", "spec.scaleDownPolicy"],
             reveals: false,
         };
-        Some(ScaleGuard { path: SCALE_PATH, terms: TERMS, lookup, is_explicit: |pool| Pool(pool).explicit() })
+        Some(ScaleGuard {
+            path: SCALE_PATH,
+            terms: TERMS,
+            lookup,
+            is_explicit: |pool| ReviewedPool(pool).explicit(),
+        })
     }
 }
 
 /// A request, and the objects that were read for it.
 struct PendingReview<'a> {
-    request: PendingRequest<'a>,
-    gathered: Gathered,
+    request: DvpPendingRequest<'a>,
+    gathered: GatheredObjects,
 }
 
-impl Pending for PendingReview<'_> {
-    fn lookups(&self) -> Vec<Lookup> {
+impl UndecidedReview for PendingReview<'_> {
+    fn lookups(&self) -> Vec<ObjectLookup> {
         self.gathered.lookups()
     }
 
@@ -125,7 +132,7 @@ impl Pending for PendingReview<'_> {
         self.gathered.add(results);
     }
 
-    fn verdict(self: Box<Self>) -> Verdict {
+    fn verdict(self: Box<Self>) -> AdmissionVerdict {
         self.request.finish(&self.gathered.facts())
     }
 }

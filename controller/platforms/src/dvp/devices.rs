@@ -12,28 +12,28 @@ use crate::merge::Schema;
 pub(super) const FIELD: &str = "blockDeviceRefs";
 
 /// The disks for the disk templates before and after a write.
-pub(super) struct Filling<'a> {
+pub(super) struct DiskAssignment<'a> {
     /// The disk map of the machine.
     before: BTreeMap<String, String>,
     /// The disk templates of the new revision with their disks, in its order.
     wanted: Vec<(&'a str, String)>,
     /// Disks of templates that the revision does not have and that the machine keeps.
-    kept: Vec<(&'a str, &'a str)>,
+    remaining: Vec<(&'a str, &'a str)>,
     /// Templates whose disk a user detached, with that disk. It stays detached and stays in the disk map.
     detached: Vec<(&'a str, String)>,
     /// Templates without a disk in the machine yet. A device with the name of such a template is its placeholder.
     unfilled: Vec<&'a str>,
 }
 
-impl<'a> Filling<'a> {
+impl<'a> DiskAssignment<'a> {
     /// Templates that `disks` does not contain keep their disks. A device that a user removed stays removed.
     pub(super) fn new(live: &Value, to: &'a Value, disks: &'a [DiskDraft]) -> Self {
         let before: BTreeMap<String, String> = live["metadata"]["annotations"][annotations::DISKS]
             .as_str()
             .and_then(|text| serde_json::from_str(text).ok())
             .unwrap_or_default();
-        let templates: Vec<&str> = templates(to).collect();
-        let present = of(live);
+        let templates: Vec<&str> = attached_disk_templates(to).collect();
+        let present = machine_devices(live);
         let is_filled = |disk: &str| present.iter().any(|device| is_disk(device, disk));
         let is_drafted = |template: &str| disks.iter().any(|disk| *disk.template == *template);
         let detached = templates.iter().filter(|template| !is_drafted(template)).filter_map(|template| {
@@ -56,14 +56,14 @@ impl<'a> Filling<'a> {
             .collect();
         let kept = disks.iter().filter(|disk| !templates.contains(&&*disk.template));
         let kept = kept.map(|disk| (&*disk.template, &*disk.name)).collect();
-        Self { before, wanted, kept, detached, unfilled }
+        Self { before, wanted, remaining: kept, detached, unfilled }
     }
 
     /// The new disk map of the machine.
     pub(super) fn map(&self) -> BTreeMap<&str, &str> {
         let wanted = self.wanted.iter().map(|(template, disk)| (*template, &**disk));
         let detached = self.detached.iter().map(|(template, disk)| (*template, &**disk));
-        wanted.chain(detached).chain(self.kept.iter().copied()).collect()
+        wanted.chain(detached).chain(self.remaining.iter().copied()).collect()
     }
 
     fn of(&self, template: &str) -> Option<&str> {
@@ -71,7 +71,7 @@ impl<'a> Filling<'a> {
     }
 
     fn keeps(&self, device: &Value) -> bool {
-        self.kept.iter().any(|(_, disk)| is_disk(device, disk))
+        self.remaining.iter().any(|(_, disk)| is_disk(device, disk))
     }
 
     /// Whether the device fills a template: the disk map of the machine contains it, or it is a placeholder with the
@@ -84,35 +84,41 @@ impl<'a> Filling<'a> {
     }
 
     /// Whether the disk was attached because of a template.
-    fn gave(&self, device: &Value) -> bool {
+    fn is_from_template(&self, device: &Value) -> bool {
         self.before.values().any(|disk| is_disk(device, disk))
             || self.wanted.iter().any(|(template, _)| self.is_former(device, template))
     }
 }
 
 /// The devices of a machine.
-pub(super) fn of(machine: &Value) -> Vec<Value> {
+pub(super) fn machine_devices(machine: &Value) -> Vec<Value> {
     machine["spec"][FIELD].as_array().cloned().unwrap_or_default()
 }
 
 /// The devices of a new machine.
-pub(super) fn drafted(template: &Value, disks: &[DiskDraft]) -> Vec<Value> {
-    let filling = Filling::new(&Value::Null, template, disks);
-    resolved(&[], &[], template, &filling)
+pub(super) fn drafted_devices(template: &Value, disks: &[DiskDraft]) -> Vec<Value> {
+    let filling = DiskAssignment::new(&Value::Null, template, disks);
+    resolve_template_devices(&[], &[], template, &filling)
 }
 
 /// The new device list of a machine: the devices of template `to` in its order, between them the disks that it keeps
 /// from earlier templates in their positions, and at the end the devices that do not come from templates.
-pub(super) fn merge(live: &Value, from: Option<&Value>, to: &Value, filling: &Filling<'_>) -> Vec<Value> {
-    let present = of(live);
-    let given = from.map(of).unwrap_or_default();
-    let mut list = resolved(&present, &given, to, filling);
+pub(super) fn merge_devices(
+    live: &Value,
+    from: Option<&Value>,
+    to: &Value,
+    filling: &DiskAssignment<'_>,
+) -> Vec<Value> {
+    let present = machine_devices(live);
+    let given = from.map(machine_devices).unwrap_or_default();
+    let mut list = resolve_template_devices(&present, &given, to, filling);
     for (place, device) in present.iter().enumerate().filter(|(_, device)| filling.keeps(device)) {
         make_room(&mut list, device);
         list.insert(place.min(list.len()), device.clone());
     }
     let is_ours = |device: &Value| {
-        filling.gave(device) || (!is_any_disk(device) && given.iter().any(|given| is_same(given, device)))
+        filling.is_from_template(device)
+            || (!is_any_disk(device) && given.iter().any(|given| is_same(given, device)))
     };
     for device in &present {
         if !is_ours(device) && !list.iter().any(|listed| is_same(listed, device)) {
@@ -129,8 +135,8 @@ pub(super) fn merge(live: &Value, from: Option<&Value>, to: &Value, filling: &Fi
 }
 
 /// The current devices, with a disk instead of every placeholder.
-pub(super) fn filled(live: &Value, filling: &Filling<'_>) -> Vec<Value> {
-    let mut list = of(live);
+pub(super) fn fill_placeholders(live: &Value, filling: &DiskAssignment<'_>) -> Vec<Value> {
+    let mut list = machine_devices(live);
     for device in &mut list {
         let template = filling.unfilled.iter().find(|template| is_disk(device, template));
         if let Some(disk) = template.and_then(|template| filling.of(template)) {
@@ -141,9 +147,14 @@ pub(super) fn filled(live: &Value, filling: &Filling<'_>) -> Vec<Value> {
 }
 
 /// The devices of the template, with disks instead of template names. A device that the machine already has is merged.
-fn resolved(present: &[Value], given: &[Value], to: &Value, filling: &Filling<'_>) -> Vec<Value> {
+fn resolve_template_devices(
+    present: &[Value],
+    given: &[Value],
+    to: &Value,
+    filling: &DiskAssignment<'_>,
+) -> Vec<Value> {
     let mut list = Vec::new();
-    for wanted in &of(to) {
+    for wanted in &machine_devices(to) {
         let mut wanted = wanted.clone();
         let mut was = given.iter().find(|given| is_same(given, &wanted)).cloned();
         let mut device = None;
@@ -159,15 +170,15 @@ fn resolved(present: &[Value], given: &[Value], to: &Value, filling: &Filling<'_
             wanted["name"] = disk;
         }
         let device = present.iter().find(|device| is_same(device, &wanted)).or(device);
-        let mut device = device.cloned().unwrap_or_else(nothing);
+        let mut device = device.cloned().unwrap_or_else(empty_object);
         let change = Schema::default().patch(&device, was.as_ref(), &wanted);
-        json_patch::merge(&mut device, &change.unwrap_or_else(nothing));
+        json_patch::merge(&mut device, &change.unwrap_or_else(empty_object));
         list.push(device);
     }
     list
 }
 
-fn nothing() -> Value {
+fn empty_object() -> Value {
     Value::Object(serde_json::Map::new())
 }
 
@@ -189,7 +200,7 @@ fn make_room(list: &mut [Value], kept: &Value) {
 }
 
 /// The disk templates that a machine template has devices for, in their order.
-pub(super) fn templates(template: &Value) -> impl Iterator<Item = &str> {
+pub(super) fn attached_disk_templates(template: &Value) -> impl Iterator<Item = &str> {
     let devices = template["spec"][FIELD].as_array().into_iter().flatten();
     devices.filter(|device| is_any_disk(device)).filter_map(|device| device["name"].as_str())
 }

@@ -13,19 +13,19 @@ mod write;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
-use vmpool_engine::model::{DiskAnnotations, DiskDraft, Draft, ObjectId, Published};
+use vmpool_engine::model::{DiskAnnotations, DiskDraft, Draft, ObjectId, PublishedStatus};
 use vmpool_engine::names::NameBlock;
 use vmpool_engine::removal::{RemovalRecord, RemovedMachines};
 use vmpool_engine::revision::{Fingerprint, LiveParts, RevisionId, TemplateParts};
-use vmpool_engine::{Disk, Machine, ParsedPool, Status};
+use vmpool_engine::{ComputedStatus, Disk, Machine, ParsedPool};
 
 use super::{
-    Attachment, DefaultWording, Disks, NoFinalizers, NoInstances, NoOtherController, NoPins, NoStorage,
-    PatchBody, Platform, Revisions, StatusFields,
+    DefaultWording, DiskAttachment, Disks, NoFinalizers, NoInstances, NoOtherController, NoStorage,
+    NoTemplateCopies, PatchBody, Platform, RevisionObjects, StatusFields,
 };
 
-pub(crate) use names::selector;
-pub use objects::{AttachmentObject, DiskObject, MachineObject, PoolObject};
+pub(crate) use names::machine_label_selector;
+pub use objects::{DvpAttachmentObject, DvpDiskObject, DvpMachineObject, DvpPoolObject};
 
 /// Deckhouse DVP.
 #[derive(Clone, Copy, Debug)]
@@ -35,31 +35,31 @@ impl Platform for Dvp {
     const NAME: &'static str = "dvp";
     const MACHINES_OF: &'static str = vmpool_api::annotations::MACHINES_OF;
 
-    type Pool = PoolObject;
-    type Machine = MachineObject;
+    type Pool = DvpPoolObject;
+    type Machine = DvpMachineObject;
     type Instances = NoInstances;
     type Disks = Self;
     type Storage = NoStorage;
     type Revisions = Self;
-    type Pins = NoPins;
+    type TemplateCopies = NoTemplateCopies;
     type OtherController = NoOtherController;
     type Finalizers = NoFinalizers;
     type Wording = DefaultWording;
 
-    fn read_pool(pool: &PoolObject) -> ParsedPool {
-        read::pool(pool)
+    fn read_pool(pool: &DvpPoolObject) -> ParsedPool {
+        read::read_pool(pool)
     }
-    fn read_machine(machine: &MachineObject) -> Machine {
-        read::machine(machine)
+    fn read_machine(machine: &DvpMachineObject) -> Machine {
+        read::read_machine(machine)
     }
-    fn template(pool: &PoolObject) -> Value {
-        template::of(&pool.spec().virtual_machine_template)
+    fn template(pool: &DvpPoolObject) -> Value {
+        template::template_content(&pool.spec().virtual_machine_template)
     }
     fn canonical(template: &Value) -> Value {
-        template::canonical(template)
+        template::canonical_template(template)
     }
-    fn machine(pool: &PoolObject, template: &Value, draft: &Draft) -> Value {
-        write::machine(pool, template, draft)
+    fn machine(pool: &DvpPoolObject, template: &Value, draft: &Draft) -> Value {
+        write::machine_object(pool, template, draft)
     }
     fn update(
         live: &Value,
@@ -67,18 +67,18 @@ impl Platform for Dvp {
         to: (&RevisionId, &Value),
         disks: &[DiskDraft],
     ) -> Option<Value> {
-        update::update(live, from, to, disks)
+        update::update_machine(live, from, to, disks)
     }
     fn adopt(live: &Value, to: (&RevisionId, &Value), disks: &[DiskDraft]) -> Option<Value> {
-        update::adopt(live, to, disks)
+        update::adopt_machine(live, to, disks)
     }
     fn record_revision(revision: &RevisionId) -> Value {
         write::record_revision(revision)
     }
-    fn managed_labels(pool: &PoolObject) -> Value {
+    fn managed_labels(pool: &DvpPoolObject) -> Value {
         write::label_patch(pool)
     }
-    fn release(_: &MachineObject) -> PatchBody {
+    fn release(_: &DvpMachineObject) -> PatchBody {
         PatchBody::Merge(write::remove_markers())
     }
     fn name_block(block: NameBlock) -> Value {
@@ -91,31 +91,31 @@ impl Platform for Dvp {
     fn removal_record(record: &RemovalRecord) -> Value {
         write::removal_record(record)
     }
-    fn status(pool: &PoolObject, status: &Status, _: StatusFields) -> Value {
-        write::status(pool, status)
+    fn status(pool: &DvpPoolObject, status: &ComputedStatus, _: StatusFields) -> Value {
+        write::status_object(pool, status)
     }
-    fn published(pool: &PoolObject, status: &Value) -> Published {
+    fn published(pool: &DvpPoolObject, status: &Value) -> PublishedStatus {
         read::published(pool, status)
     }
 }
 
-impl Disks<PoolObject, MachineObject> for Dvp {
+impl Disks<DvpPoolObject, DvpMachineObject> for Dvp {
     const HAS_ATTACHMENTS: bool = true;
 
-    type Disk = DiskObject;
-    type Attachment = AttachmentObject;
+    type Disk = DvpDiskObject;
+    type Attachment = DvpAttachmentObject;
 
-    fn read(disk: &DiskObject) -> Disk {
-        read::disk(disk)
+    fn read(disk: &DvpDiskObject) -> Disk {
+        read::read_disk(disk)
     }
-    fn read_attachment(attachment: &AttachmentObject) -> Attachment {
-        read::attachment(attachment)
+    fn read_attachment(attachment: &DvpAttachmentObject) -> DiskAttachment {
+        read::read_attachment(attachment)
     }
     fn templates(template: &Value) -> Vec<String> {
-        devices::templates(template).map(str::to_owned).collect()
+        devices::attached_disk_templates(template).map(str::to_owned).collect()
     }
-    fn object(pool: &PoolObject, machine: &ObjectId, draft: &DiskDraft) -> Option<Value> {
-        write::disk(pool, machine, draft)
+    fn object(pool: &DvpPoolObject, machine: &ObjectId, draft: &DiskDraft) -> Option<Value> {
+        write::disk_object(pool, machine, draft)
     }
     fn annotations(annotations: &DiskAnnotations) -> Value {
         write::disk_annotations(annotations)
@@ -123,28 +123,33 @@ impl Disks<PoolObject, MachineObject> for Dvp {
     fn expand(bytes: u64) -> Value {
         write::expand_disk(bytes)
     }
-    fn transfer(disk: &DiskObject, machine: &ObjectId) -> Value {
+    fn transfer(disk: &DvpDiskObject, machine: &ObjectId) -> Value {
         write::transfer_disk(disk, machine)
     }
-    fn adopt(pool: &PoolObject, disk: &DiskObject, machine: &ObjectId, draft: &DiskDraft) -> Option<Value> {
+    fn adopt(
+        pool: &DvpPoolObject,
+        disk: &DvpDiskObject,
+        machine: &ObjectId,
+        draft: &DiskDraft,
+    ) -> Option<Value> {
         write::adopt_disk(pool, disk, machine, draft)
     }
-    fn repoint(machine: &MachineObject, position: usize, from: &str, to: &DiskDraft) -> Value {
-        write::repoint(machine, position, from, to)
+    fn repoint(machine: &DvpMachineObject, position: usize, from: &str, to: &DiskDraft) -> Value {
+        write::repoint_disk(machine, position, from, to)
     }
-    fn detach(machine: &MachineObject, position: usize, disk: &str) -> Value {
-        write::detach(machine, position, disk)
+    fn detach(machine: &DvpMachineObject, position: usize, disk: &str) -> Value {
+        write::detach_disk(machine, position, disk)
     }
 }
 
-impl Revisions<PoolObject> for Dvp {
+impl RevisionObjects<DvpPoolObject> for Dvp {
     const LABEL: Option<&'static str> = Some(vmpool_api::labels::TEMPLATE_HASH);
 
     fn id(metadata: &ObjectMeta) -> Option<&str> {
         metadata.labels.as_ref()?.get(vmpool_api::labels::TEMPLATE_HASH).map(String::as_str)
     }
-    fn selector(pool: &PoolObject) -> Option<String> {
-        Some(names::selector(pool.metadata.uid.as_deref().unwrap_or_default()))
+    fn selector(pool: &DvpPoolObject) -> Option<String> {
+        Some(names::machine_label_selector(pool.metadata.uid.as_deref().unwrap_or_default()))
     }
     fn names(_: &ObjectId, _: i64) -> Option<impl Iterator<Item = RevisionId>> {
         None::<std::iter::Empty<RevisionId>>
@@ -152,8 +157,8 @@ impl Revisions<PoolObject> for Dvp {
     fn object_names(pool: &ObjectId, id: &RevisionId) -> Vec<String> {
         id.object_names(&pool.name, pool.uid.as_str()).into()
     }
-    fn object(pool: &PoolObject, name: &str, id: &RevisionId, number: i64, template: &Value) -> Value {
-        write::revision(pool, name, id, number, template)
+    fn object(pool: &DvpPoolObject, name: &str, id: &RevisionId, number: i64, template: &Value) -> Value {
+        write::revision_object(pool, name, id, number, template)
     }
     /// The platform decides what a change of the spec takes, and no instance and no storage is created from a part of it. Only
     /// labels and annotations are known to disrupt nothing.

@@ -10,6 +10,6 @@ pub(super) const RESTORE_CREATED: &str = "virtualization.deckhouse.io/vmoprestor
 
 /// The label selector in the status of a pool. It matches the machines and their pods, because the platform copies the
 /// labels of a machine to its pod.
-pub(crate) fn selector(pool_uid: &str) -> String {
+pub(crate) fn machine_label_selector(pool_uid: &str) -> String {
     format!("{}={pool_uid}", vmpool_api::labels::POOL_UID)
 }

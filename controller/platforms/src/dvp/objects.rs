@@ -15,34 +15,34 @@ use vmpool_engine::protection;
 
 use super::names::{RESTORE_CREATED, RESTORE_DELETES};
 use crate::activity::ManagedFields;
-use crate::decode::{lenient, lenient_list, short, short_status};
-use crate::meta::slim;
+use crate::decode::{lenient_list, lenient_value, short_status, short_text};
+use crate::meta::metadata_with_managed_fields;
 use crate::slim_metadata;
 use crate::spec_text::SpecText;
 
 /// A VirtualMachinePool. Its spec is stored as text in the cache.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "Wire")]
-pub struct PoolObject {
+pub struct DvpPoolObject {
     /// Object metadata.
     pub metadata: ObjectMeta,
     /// The clients that last wrote fields of the spec.
     pub(super) writers: Writers,
     spec: SpecText<Brief>,
-    pub(super) status: PoolStatus,
+    pub(super) status: DvpPoolStatus,
 }
 
 #[derive(Deserialize)]
 struct Wire {
-    #[serde(deserialize_with = "slim")]
+    #[serde(deserialize_with = "metadata_with_managed_fields")]
     metadata: (ObjectMeta, Option<ManagedFields>),
     #[serde(default)]
     spec: SpecText<Brief>,
     #[serde(default, deserialize_with = "short_status")]
-    status: PoolStatus,
+    status: DvpPoolStatus,
 }
 
-impl From<Wire> for PoolObject {
+impl From<Wire> for DvpPoolObject {
     fn from(Wire { metadata: (mut metadata, managed), spec, status }: Wire) -> Self {
         keep_own(&mut metadata);
         let writers = managed.unwrap_or_default().writers(&["rollout", "paused"]);
@@ -50,9 +50,9 @@ impl From<Wire> for PoolObject {
     }
 }
 
-impl PoolObject {
+impl DvpPoolObject {
     /// The fields of the spec that vmpool reads. Of a spec that is too long, only the count and the policy.
-    pub(super) fn spec(&self) -> PoolSpec {
+    pub(super) fn spec(&self) -> DvpPoolSpec {
         serde_json::from_str(self.spec.text()).unwrap_or_default()
     }
 
@@ -66,23 +66,23 @@ impl PoolObject {
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Brief {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     replicas: Option<u64>,
-    #[serde(deserialize_with = "short")]
+    #[serde(deserialize_with = "short_text")]
     scale_down_policy: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct PoolSpec {
+pub(super) struct DvpPoolSpec {
     /// Raw, to distinguish an unreadable count from a missing one.
     pub(super) replicas: Value,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) scale_down_policy: Option<String>,
-    #[serde(deserialize_with = "lenient")]
-    pub(super) virtual_machine_template: MachineTemplate,
+    #[serde(deserialize_with = "lenient_value")]
+    pub(super) virtual_machine_template: DvpMachineTemplate,
     #[serde(deserialize_with = "lenient_list")]
-    pub(super) virtual_disk_templates: Vec<DiskTemplate>,
+    pub(super) virtual_disk_templates: Vec<DvpDiskTemplate>,
     /// Raw, to distinguish an unreadable value from a missing one.
     pub(super) rollout: Value,
     pub(super) revision_history_limit: Value,
@@ -91,22 +91,22 @@ pub(super) struct PoolSpec {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct MachineTemplate {
+pub(super) struct DvpMachineTemplate {
     pub(super) metadata: Value,
     pub(super) spec: Value,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct DiskTemplate {
-    #[serde(deserialize_with = "lenient")]
+pub(super) struct DvpDiskTemplate {
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) name: String,
     /// Raw, to distinguish an unreadable policy from a missing one.
     pub(super) reclaim: Value,
     pub(super) spec: Value,
 }
 
-impl DiskTemplate {
+impl DvpDiskTemplate {
     /// The lifetime of its disks. With an unknown policy, disks are retained.
     pub(super) fn lifetime(&self) -> Lifetime {
         let policy = match &self.reclaim {
@@ -119,22 +119,22 @@ impl DiskTemplate {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct PoolStatus {
-    #[serde(deserialize_with = "lenient")]
+pub(super) struct DvpPoolStatus {
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) observed_generation: Option<i64>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) replicas: Option<usize>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) ready_replicas: Option<usize>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) updated_replicas: Option<usize>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) restart_pending_replicas: Option<usize>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) next_machine_number: Option<u64>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) desired_template_hash: Option<String>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) selector: Option<String>,
     #[serde(deserialize_with = "lenient_list")]
     pub(super) conditions: Vec<PoolCondition>,
@@ -146,61 +146,61 @@ pub(super) struct PoolStatus {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct PoolCondition {
-    #[serde(rename = "type", deserialize_with = "lenient")]
+    #[serde(rename = "type", deserialize_with = "lenient_value")]
     pub(super) kind: String,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) status: String,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) reason: String,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) message: String,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) last_transition_time: Option<Timestamp>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) observed_generation: Option<i64>,
 }
 
 /// The fields of a VirtualMachine that vmpool reads.
 #[derive(Clone, Debug, Deserialize)]
-pub struct MachineObject {
+pub struct DvpMachineObject {
     /// Object metadata.
     #[serde(deserialize_with = "own_metadata")]
     pub metadata: ObjectMeta,
-    #[serde(default, deserialize_with = "lenient")]
-    pub(super) spec: MachineSpec,
-    #[serde(default, deserialize_with = "lenient")]
-    pub(super) status: MachineStatus,
+    #[serde(default, deserialize_with = "lenient_value")]
+    pub(super) spec: DvpMachineSpec,
+    #[serde(default, deserialize_with = "lenient_value")]
+    pub(super) status: DvpMachineStatus,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct MachineSpec {
+pub(super) struct DvpMachineSpec {
     /// A device that cannot be read keeps its position.
     #[serde(deserialize_with = "lenient_list")]
-    pub(super) block_device_refs: Vec<DeviceRef>,
-    #[serde(deserialize_with = "lenient")]
+    pub(super) block_device_refs: Vec<DvpDeviceRef>,
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) disruptions: Disruptions,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Disruptions {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) restart_approval_mode: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct DeviceRef {
-    #[serde(deserialize_with = "lenient")]
+pub(super) struct DvpDeviceRef {
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) kind: String,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) name: String,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) boot_order: Option<i64>,
 }
 
-impl DeviceRef {
+impl DvpDeviceRef {
     /// The name of the disk, if the device is a disk.
     pub(super) fn disk(&self) -> Option<&str> {
         let is_name = !self.name.is_empty() && self.name.len() <= limits::NAME;
@@ -210,16 +210,16 @@ impl DeviceRef {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct MachineStatus {
-    #[serde(deserialize_with = "lenient")]
+pub(super) struct DvpMachineStatus {
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) phase: String,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) observed_generation: Option<i64>,
     #[serde(deserialize_with = "lenient_list")]
-    pub(super) block_device_refs: Vec<DeviceRef>,
+    pub(super) block_device_refs: Vec<DvpDeviceRef>,
     #[serde(deserialize_with = "lenient_list")]
     pub(super) conditions: Vec<PlatformCondition>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) stats: MachineStats,
 }
 
@@ -236,7 +236,7 @@ pub(super) struct MachineStats {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct PhaseTransition {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) phase: String,
 }
 
@@ -244,13 +244,13 @@ pub(super) struct PhaseTransition {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct PlatformCondition {
-    #[serde(rename = "type", deserialize_with = "lenient")]
+    #[serde(rename = "type", deserialize_with = "lenient_value")]
     pub(super) kind: String,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) status: String,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) reason: String,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) message: String,
 }
 
@@ -268,37 +268,37 @@ impl PlatformCondition {
 
 /// The fields of a VirtualDisk that vmpool reads.
 #[derive(Clone, Debug, Deserialize)]
-pub struct DiskObject {
+pub struct DvpDiskObject {
     /// Object metadata.
     #[serde(deserialize_with = "own_metadata")]
     pub metadata: ObjectMeta,
-    #[serde(default, deserialize_with = "lenient")]
-    pub(super) spec: DiskSpec,
-    #[serde(default, deserialize_with = "lenient")]
-    pub(super) status: DiskStatus,
+    #[serde(default, deserialize_with = "lenient_value")]
+    pub(super) spec: DvpDiskSpec,
+    #[serde(default, deserialize_with = "lenient_value")]
+    pub(super) status: DvpDiskStatus,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct DiskSpec {
-    #[serde(deserialize_with = "lenient")]
-    pub(super) persistent_volume_claim: Claim,
+pub(super) struct DvpDiskSpec {
+    #[serde(deserialize_with = "lenient_value")]
+    pub(super) persistent_volume_claim: DvpDiskClaim,
     pub(super) data_source: Value,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Claim {
-    #[serde(deserialize_with = "lenient")]
+pub(super) struct DvpDiskClaim {
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) size: Option<Quantity>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct DiskStatus {
-    #[serde(deserialize_with = "lenient")]
+pub(super) struct DvpDiskStatus {
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) phase: String,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) capacity: Option<Quantity>,
     #[serde(deserialize_with = "lenient_list")]
     pub(super) attached_to_virtual_machines: Vec<Attached>,
@@ -309,27 +309,27 @@ pub(super) struct DiskStatus {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Attached {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) name: String,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(super) mounted: bool,
 }
 
 /// The fields of a VirtualMachineBlockDeviceAttachment that vmpool reads.
 #[derive(Clone, Debug, Deserialize)]
-pub struct AttachmentObject {
+pub struct DvpAttachmentObject {
     /// Object metadata.
     #[serde(deserialize_with = "own_metadata")]
     pub metadata: ObjectMeta,
-    #[serde(default, deserialize_with = "lenient")]
-    pub(super) spec: AttachmentSpec,
+    #[serde(default, deserialize_with = "lenient_value")]
+    pub(super) spec: DvpAttachmentSpec,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct AttachmentSpec {
-    #[serde(deserialize_with = "lenient")]
-    pub(super) block_device_ref: DeviceRef,
+pub(super) struct DvpAttachmentSpec {
+    #[serde(deserialize_with = "lenient_value")]
+    pub(super) block_device_ref: DvpDeviceRef,
 }
 
 /// The metadata that vmpool reads: its own labels and annotations, those of operations that restore disks, and a limited number of
@@ -357,8 +357,8 @@ fn keep_own(metadata: &mut ObjectMeta) {
         owners.shrink_to_fit();
         for OwnerReference { name, uid, .. } in owners {
             for text in [name, uid] {
-                if limits::clip(text).len() < text.len() {
-                    *text = limits::clip(text).to_owned();
+                if limits::clip_name(text).len() < text.len() {
+                    *text = limits::clip_name(text).to_owned();
                 }
             }
         }
@@ -366,22 +366,22 @@ fn keep_own(metadata: &mut ObjectMeta) {
 }
 
 crate::api_object!(
-    PoolObject,
+    DvpPoolObject,
     "virtualization.deckhouse.io",
     "v1alpha2",
     "VirtualMachinePool",
     "virtualmachinepools"
 );
 crate::api_object!(
-    MachineObject,
+    DvpMachineObject,
     "virtualization.deckhouse.io",
     "v1alpha2",
     "VirtualMachine",
     "virtualmachines"
 );
-crate::api_object!(DiskObject, "virtualization.deckhouse.io", "v1alpha2", "VirtualDisk", "virtualdisks");
+crate::api_object!(DvpDiskObject, "virtualization.deckhouse.io", "v1alpha2", "VirtualDisk", "virtualdisks");
 crate::api_object!(
-    AttachmentObject,
+    DvpAttachmentObject,
     "virtualization.deckhouse.io",
     "v1alpha2",
     "VirtualMachineBlockDeviceAttachment",

@@ -3,10 +3,10 @@
 use vmpool_api::annotations::SCALE_DOWN_TARGETS;
 use vmpool_api::v1alpha2::{GROUP, VERSION};
 
-use crate::removal_api::{PlatformOf, RemovalApi, Stored, StoredResource};
+use crate::removal_api::{PlatformKind, RemovalApi, StoredApi, StoredResource};
 
-const STORED: Stored = Stored {
-    platform: PlatformOf::Dvp,
+const STORED: StoredApi = StoredApi {
+    platform: PlatformKind::Dvp,
     pools: StoredResource { group: GROUP, version: VERSION, plural: "virtualmachinepools" },
     machines: StoredResource { group: GROUP, version: VERSION, plural: "virtualmachines" },
     instances: None,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::objects::MachineTemplate;
+use super::objects::DvpMachineTemplate;
 use crate::merge::Schema;
 
 /// The spec of a machine.
@@ -31,7 +31,7 @@ const NAMES: [&str; 3] = ["virtualMachineClassName", "priorityClassName", "virtu
 const NETWORK_NAMES: [&str; 3] = ["name", "virtualMachineMACAddressName", "ipAddressName"];
 
 /// Metadata and spec of the template in a pool, without empty names.
-pub(super) fn of(template: &MachineTemplate) -> Value {
+pub(super) fn template_content(template: &DvpMachineTemplate) -> Value {
     let mut template = json!({ "metadata": template.metadata, "spec": template.spec });
     strip_empty(&mut template["spec"]);
     template
@@ -49,7 +49,7 @@ fn strip_empty(spec: &mut Value) {
 }
 
 /// The template without empty names and without values that equal defaults of the schema.
-pub(super) fn canonical(template: &Value) -> Value {
+pub(super) fn canonical_template(template: &Value) -> Value {
     let mut template = template.clone();
     if let Some(spec) = template.get_mut("spec") {
         strip_empty(spec);

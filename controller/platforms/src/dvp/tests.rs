@@ -4,9 +4,9 @@ use rstest::rstest;
 use serde_json::json;
 use vmpool_api::crds::POOL_CRD;
 use vmpool_engine::losses::Rehearsal;
-use vmpool_engine::model::{Activity, DiskTemplate, Lifetime, ScaleDownPolicy};
+use vmpool_engine::model::{Lifetime, MachineActivity, PoolDiskTemplate, ScaleDownPolicy};
 use vmpool_engine::revision::{Fingerprint, RevisionId};
-use vmpool_engine::status::Summary;
+use vmpool_engine::status::StatusSummary;
 
 use super::names::API_VERSION;
 use super::*;
@@ -55,7 +55,7 @@ fn sample() -> Value {
     })
 }
 
-fn pool_with(edit: impl FnOnce(&mut Value)) -> PoolObject {
+fn pool_with(edit: impl FnOnce(&mut Value)) -> DvpPoolObject {
     let mut pool = sample();
     edit(&mut pool);
     serde_json::from_value(pool).unwrap()
@@ -82,7 +82,7 @@ fn revision(edit: impl FnOnce(&mut Value)) -> RevisionId {
 }
 
 /// The drafted machine, made from the template of the pool.
-fn written(pool: &PoolObject) -> Value {
+fn written(pool: &DvpPoolObject) -> Value {
     Dvp::machine(pool, &Dvp::template(pool), &draft())
 }
 
@@ -95,7 +95,7 @@ fn machine_with(edit: impl FnOnce(&mut Value)) -> Machine {
 
 #[test]
 fn the_contract_is_kept() {
-    contract::all::<Dvp>(&sample());
+    contract::check_platform_contract::<Dvp>(&sample());
 }
 
 #[test]
@@ -104,13 +104,13 @@ fn a_pool_reads_as_its_owner_wrote_it() {
     assert_eq!((&*pool.namespace, &*pool.id.name, pool.id.uid.as_str()), ("team-a", "builders", "9b1c0d4e"));
     assert_eq!((pool.desired, pool.generation, pool.deleting), (4, 3, false));
     assert_eq!(pool.scale_down_policy, ScaleDownPolicy::OldestFirst);
-    let own = |name: &str, source: &serde_json::Value| DiskTemplate {
+    let own = |name: &str, source: &serde_json::Value| PoolDiskTemplate {
         source: Some(Fingerprint::of(source)),
-        ..DiskTemplate::new(name, Lifetime::Ephemeral)
+        ..PoolDiskTemplate::new(name, Lifetime::Ephemeral)
     };
     let image =
         json!({ "type": "ObjectRef", "objectRef": { "kind": "ClusterVirtualImage", "name": "debian" } });
-    let layers = DiskTemplate { size: Some(20 << 30), ..own("layers", &json!(null)) };
+    let layers = PoolDiskTemplate { size: Some(20 << 30), ..own("layers", &json!(null)) };
     assert_eq!(pool.disks, [own("boot", &image), layers]);
     assert!(pool.validation_errors.is_empty());
 }
@@ -191,9 +191,12 @@ fn a_template_without_metadata_makes_a_machine_with_ours() {
 #[test]
 fn a_disk_is_a_copy_of_its_template_and_owned_by_its_machine() {
     let machine = ObjectId::new("builders-7xk2d", "m");
-    let disk =
-        <Dvp as Disks<PoolObject, MachineObject>>::object(&pool_with(|_| {}), &machine, &draft().disks[1])
-            .unwrap();
+    let disk = <Dvp as Disks<DvpPoolObject, DvpMachineObject>>::object(
+        &pool_with(|_| {}),
+        &machine,
+        &draft().disks[1],
+    )
+    .unwrap();
     assert_eq!(
         disk,
         json!({
@@ -304,7 +307,7 @@ fn the_revision_of_a_template_is_for_ever() {
 #[test]
 fn counters_are_published_when_they_are_zero() {
     let revision = RevisionId::from("0123456789abcdef");
-    let summary = Summary {
+    let summary = StatusSummary {
         observed_generation: 3,
         replicas: 0,
         ready: 0,
@@ -318,7 +321,7 @@ fn counters_are_published_when_they_are_zero() {
     };
     let status = Dvp::status(
         &pool_with(|_| {}),
-        &Status { summary, conditions: Vec::new(), activity: Vec::new() },
+        &ComputedStatus { summary, conditions: Vec::new(), activity: Vec::new() },
         StatusFields::All,
     );
     assert_eq!(
@@ -344,7 +347,7 @@ fn counters_are_published_when_they_are_zero() {
 fn a_status_that_lacks_something_is_not_a_published_one(#[case] field: &str) {
     let pool = pool_with(|_| {});
     let revision = RevisionId::from("a");
-    let summary = Summary {
+    let summary = StatusSummary {
         observed_generation: 3,
         replicas: 1,
         ready: 1,
@@ -358,7 +361,7 @@ fn a_status_that_lacks_something_is_not_a_published_one(#[case] field: &str) {
     };
     let status = Dvp::status(
         &pool,
-        &Status { summary: summary.clone(), conditions: Vec::new(), activity: Vec::new() },
+        &ComputedStatus { summary: summary.clone(), conditions: Vec::new(), activity: Vec::new() },
         StatusFields::All,
     );
     let with = |status: Value| facts(|pool| pool["status"] = status).published.summary;
@@ -427,13 +430,13 @@ fn an_absent_count_is_zero() {
 }
 
 #[rstest]
-#[case("Running", Activity::Running)]
-#[case("Migrating", Activity::Running)]
-#[case("Pending", Activity::NotRunning)]
-#[case("Stopped", Activity::Stopped)]
-#[case("Degraded", Activity::NotRunning)]
-#[case("", Activity::NotRunning)]
-fn a_machine_is_ready_while_its_guest_runs(#[case] phase: &str, #[case] activity: Activity) {
+#[case("Running", MachineActivity::Running)]
+#[case("Migrating", MachineActivity::Running)]
+#[case("Pending", MachineActivity::NotRunning)]
+#[case("Stopped", MachineActivity::Stopped)]
+#[case("Degraded", MachineActivity::NotRunning)]
+#[case("", MachineActivity::NotRunning)]
+fn a_machine_is_ready_while_its_guest_runs(#[case] phase: &str, #[case] activity: MachineActivity) {
     let machine = machine_with(|machine| machine["status"] = json!({ "phase": phase }));
     assert_eq!(machine.activity, activity);
 }
@@ -469,7 +472,7 @@ fn a_stored_object_keeps_what_is_read_and_nothing_that_is_large() {
     let mut body = written(&pool);
     body["metadata"]["managedFields"] = sample()["metadata"]["managedFields"].clone();
     body["metadata"]["deletionTimestamp"] = json!("2026-01-02T03:04:05Z");
-    let machine: MachineObject = serde_json::from_value(body).unwrap();
+    let machine: DvpMachineObject = serde_json::from_value(body).unwrap();
     assert_eq!(machine.metadata.managed_fields, None);
     assert!(machine.metadata.owner_references.is_some() && machine.metadata.annotations.is_some());
     assert!(Dvp::read_machine(&machine).terminating);
@@ -564,7 +567,7 @@ fn a_machine_that_makes_no_sense_is_a_machine_that_does_not_run(#[case] body: Va
             machine[key] = body[key].clone();
         }
     });
-    assert_eq!((machine.activity, machine.disks.len()), (Activity::NotRunning, 0));
+    assert_eq!((machine.activity, machine.disks.len()), (MachineActivity::NotRunning, 0));
     assert!(machine.belongs_to(&ObjectId::new("builders", "9b1c0d4e")), "it is in the pool nevertheless");
 }
 

@@ -10,14 +10,14 @@ use vmpool_engine::{ParsedPool, Uid};
 use super::Dvp;
 use super::removal::VMPOOL;
 use crate::removal_api::RemovalApi;
-use crate::{MachineView, PoolPart, TemplateEffect, View};
+use crate::{ClientPlatform, MachineView, PoolPart, TemplateEffect};
 
 /// Fields of a machine that the platform applies while the machine runs. Devices are attached and detached.
 const HOT: [&str; 4] = ["blockDeviceRefs", "disruptions", "liveMigrationPolicy", "runPolicy"];
 /// Fields that it applies to a running machine in some editions, with some feature gates, or in one direction only.
 const DEPENDING: [&str; 6] = ["affinity", "cpu", "memory", "networks", "nodeSelector", "tolerations"];
 
-impl View for Dvp {
+impl ClientPlatform for Dvp {
     const TITLE: &'static str = "DVP";
     const REMOVAL: &'static RemovalApi = &VMPOOL;
     const PAUSES: &'static str = "the rollout";
@@ -74,14 +74,14 @@ impl View for Dvp {
         Vec::new()
     }
 
-    fn pins() -> &'static [&'static str] {
+    fn pinned_revision_pointers() -> &'static [&'static str] {
         &[
             "/spec/rollout/revision",
             "/metadata/annotations/vmpool.virtualization.deckhouse.io~1rollout-revision",
         ]
     }
 
-    fn was_of(_: &ParsedPool, former: &Uid, _: PoolPart, object: &Value) -> bool {
+    fn belonged_to_former_pool(_: &ParsedPool, former: &Uid, _: PoolPart, object: &Value) -> bool {
         object["metadata"]["labels"][labels::POOL_UID] == former.as_str()
     }
 
@@ -118,7 +118,9 @@ mod tests {
 
     #[test]
     fn the_pins_are_the_fields_that_the_rollout_reads() {
-        let key = Dvp::pins()[1].trim_start_matches("/metadata/annotations/").replace("~1", "/");
+        let key = Dvp::pinned_revision_pointers()[1]
+            .trim_start_matches("/metadata/annotations/")
+            .replace("~1", "/");
         assert_eq!(key, ROLLOUT_REVISION);
     }
 
@@ -178,7 +180,7 @@ mod tests {
                 let mut pool =
                     json!({ "metadata": { "name": "p", "namespace": "n", "uid": "u" }, "spec": {} });
                 json_patch::merge(&mut pool, &patch);
-                let pool: crate::dvp::PoolObject = serde_json::from_value(pool).unwrap();
+                let pool: crate::dvp::DvpPoolObject = serde_json::from_value(pool).unwrap();
                 assert_eq!(Dvp::is_paused(&Dvp::read_pool(&pool)), paused, "{patch}");
             }
         }

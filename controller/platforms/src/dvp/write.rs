@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use serde_json::{Map, Value, json};
 use vmpool_api::{annotations, labels};
-use vmpool_engine::Status;
+use vmpool_engine::ComputedStatus;
 use vmpool_engine::model::{DiskAnnotations, DiskDraft, Draft, Lifetime, ObjectId, StoredTime};
 use vmpool_engine::names::NameBlock;
 use vmpool_engine::removal::RemovalRecord;
@@ -15,22 +15,22 @@ use vmpool_engine::revision::RevisionId;
 
 use crate::activity;
 
-use super::names::{API_VERSION, selector};
-use super::objects::{DiskObject, MachineObject, PoolObject};
+use super::names::{API_VERSION, machine_label_selector};
+use super::objects::{DvpDiskObject, DvpMachineObject, DvpPoolObject};
 use super::{devices, update};
 
 /// The object of a new machine, with all labels and annotations and with resolved disks. A machine with the name of a
 /// template as a disk name would refer to any disk of the namespace with that name.
-pub(super) fn machine(pool: &PoolObject, template: &Value, draft: &Draft) -> Value {
-    let mut labels = update::settable(&template["metadata"]["labels"]);
+pub(super) fn machine_object(pool: &DvpPoolObject, template: &Value, draft: &Draft) -> Value {
+    let mut labels = update::settable_entries(&template["metadata"]["labels"]);
     labels.extend(managed_labels(pool));
     labels.insert(labels::TEMPLATE_HASH.into(), draft.revision.as_str().into());
-    let mut annotations = update::settable(&template["metadata"]["annotations"]);
+    let mut annotations = update::settable_entries(&template["metadata"]["annotations"]);
     annotations.insert(annotations::PATCHED_TEMPLATE_HASH.into(), draft.revision.as_str().into());
     annotations.insert(annotations::DISKS.into(), disk_map(&draft.disks).into());
     let mut spec = template["spec"].clone();
     if spec.get(devices::FIELD).is_some() {
-        spec[devices::FIELD] = devices::drafted(template, &draft.disks).into();
+        spec[devices::FIELD] = devices::drafted_devices(template, &draft.disks).into();
     }
     json!({
         "apiVersion": API_VERSION,
@@ -40,15 +40,15 @@ pub(super) fn machine(pool: &PoolObject, template: &Value, draft: &Draft) -> Val
             "namespace": pool.namespace(),
             "labels": labels,
             "annotations": annotations,
-            "ownerReferences": [owner("VirtualMachinePool", &pool.name_any(), &pool.uid().unwrap_or_default())],
+            "ownerReferences": [owner_reference("VirtualMachinePool", &pool.name_any(), &pool.uid().unwrap_or_default())],
         },
         "spec": spec,
     })
 }
 
 /// The object of a new revision.
-pub(super) fn revision(
-    pool: &PoolObject,
+pub(super) fn revision_object(
+    pool: &DvpPoolObject,
     name: &str,
     id: &RevisionId,
     number: i64,
@@ -63,7 +63,7 @@ pub(super) fn revision(
             "name": name,
             "namespace": pool.namespace(),
             "labels": labels,
-            "ownerReferences": [owner("VirtualMachinePool", &pool.name_any(), &pool.uid().unwrap_or_default())],
+            "ownerReferences": [owner_reference("VirtualMachinePool", &pool.name_any(), &pool.uid().unwrap_or_default())],
         },
         "data": template,
         "revision": number,
@@ -71,14 +71,16 @@ pub(super) fn revision(
 }
 
 /// The pool owns retained disks, and the machine owns ephemeral ones.
-pub(super) fn disk(pool: &PoolObject, machine: &ObjectId, draft: &DiskDraft) -> Option<Value> {
+pub(super) fn disk_object(pool: &DvpPoolObject, machine: &ObjectId, draft: &DiskDraft) -> Option<Value> {
     let templates = pool.spec().virtual_disk_templates;
     let template = templates.into_iter().find(|known| known.name == *draft.template)?;
     let mut labels = managed_labels(pool);
     labels.insert(labels::DISK_TEMPLATE.into(), (*draft.template).into());
     let owner = match template.lifetime() {
-        Lifetime::Ephemeral => owner("VirtualMachine", &machine.name, machine.uid.as_str()),
-        Lifetime::Retained => owner("VirtualMachinePool", &pool.name_any(), &pool.uid().unwrap_or_default()),
+        Lifetime::Ephemeral => owner_reference("VirtualMachine", &machine.name, machine.uid.as_str()),
+        Lifetime::Retained => {
+            owner_reference("VirtualMachinePool", &pool.name_any(), &pool.uid().unwrap_or_default())
+        }
     };
     Some(json!({
         "apiVersion": API_VERSION,
@@ -107,7 +109,7 @@ pub(super) fn disk_annotations(stored: &DiskAnnotations) -> Value {
     ] {
         let value = match time {
             None => Value::Null,
-            Some(StoredTime::At(moment)) => timestamp(moment).into(),
+            Some(StoredTime::At(moment)) => format_timestamp(moment).into(),
             Some(StoredTime::Unreadable) => continue,
         };
         annotations.insert(key.to_owned(), value);
@@ -116,14 +118,14 @@ pub(super) fn disk_annotations(stored: &DiskAnnotations) -> Value {
 }
 
 pub(super) fn expand_disk(bytes: u64) -> Value {
-    json!({ "spec": { "persistentVolumeClaim": { "size": quantity(bytes) } } })
+    json!({ "spec": { "persistentVolumeClaim": { "size": format_quantity(bytes) } } })
 }
 
 /// Owners that are not controllers stay. A merge patch replaces the whole list.
-pub(super) fn transfer_disk(disk: &DiskObject, machine: &ObjectId) -> Value {
+pub(super) fn transfer_disk(disk: &DvpDiskObject, machine: &ObjectId) -> Value {
     let others = disk.owner_references().iter().filter(|owner| owner.controller != Some(true));
     let mut owners: Vec<Value> = others.map(|owner| json!(owner)).collect();
-    owners.push(owner("VirtualMachine", &machine.name, machine.uid.as_str()));
+    owners.push(owner_reference("VirtualMachine", &machine.name, machine.uid.as_str()));
     json!({ "metadata": {
         "ownerReferences": owners,
         "labels": { labels::POOL_UID: null, labels::POOL: null, labels::DISK_TEMPLATE: null },
@@ -138,12 +140,12 @@ pub(super) fn transfer_disk(disk: &DiskObject, machine: &ObjectId) -> Value {
 /// The owner and the labels of a disk that the controller creates. Owners that are not controllers stay, but for the owner itself: the
 /// platform may have added it without making it the controller.
 pub(super) fn adopt_disk(
-    pool: &PoolObject,
-    found: &DiskObject,
+    pool: &DvpPoolObject,
+    found: &DvpDiskObject,
     machine: &ObjectId,
     draft: &DiskDraft,
 ) -> Option<Value> {
-    let wanted = disk(pool, machine, draft)?;
+    let wanted = disk_object(pool, machine, draft)?;
     let wanted = &wanted["metadata"];
     let is_other = |owner: &&OwnerReference| wanted["ownerReferences"][0]["uid"] != *owner.uid;
     let others = found.owner_references().iter().filter(|owner| owner.controller != Some(true));
@@ -153,7 +155,7 @@ pub(super) fn adopt_disk(
 }
 
 /// A size in bytes as a quantity in the largest unit without a fraction.
-fn quantity(bytes: u64) -> String {
+fn format_quantity(bytes: u64) -> String {
     let mut rest = bytes;
     let mut units = ["", "Ki", "Mi", "Gi", "Ti", "Pi"].into_iter();
     let mut unit = units.next().unwrap_or_default();
@@ -168,11 +170,11 @@ fn quantity(bytes: u64) -> String {
 }
 
 /// In whole seconds, as the API server stores times.
-fn timestamp(moment: Timestamp) -> String {
+fn format_timestamp(moment: Timestamp) -> String {
     moment.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-pub(super) fn label_patch(pool: &PoolObject) -> Value {
+pub(super) fn label_patch(pool: &DvpPoolObject) -> Value {
     json!({ "metadata": { "labels": managed_labels(pool) } })
 }
 
@@ -183,7 +185,7 @@ pub(super) fn remove_markers() -> Value {
     }})
 }
 
-pub(super) fn repoint(machine: &MachineObject, position: usize, from: &str, to: &DiskDraft) -> Value {
+pub(super) fn repoint_disk(machine: &DvpMachineObject, position: usize, from: &str, to: &DiskDraft) -> Value {
     let old = machine.annotations().get(annotations::DISKS);
     let mut map: BTreeMap<String, String> =
         old.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
@@ -213,7 +215,7 @@ pub(super) fn repoint(machine: &MachineObject, position: usize, from: &str, to: 
     ])
 }
 
-pub(super) fn detach(machine: &MachineObject, position: usize, disk: &str) -> Value {
+pub(super) fn detach_disk(machine: &DvpMachineObject, position: usize, disk: &str) -> Value {
     let device = format!("/spec/blockDeviceRefs/{position}");
     json!([
         { "op": "test", "path": "/metadata/uid", "value": machine.uid() },
@@ -234,7 +236,7 @@ pub(super) fn removal_record(record: &RemovalRecord) -> Value {
 
 /// Counters with the value zero are written as well, so that `kubectl wait --for=jsonpath='{.status.replicas}'=0`
 /// works.
-pub(super) fn status(pool: &PoolObject, status: &Status) -> Value {
+pub(super) fn status_object(pool: &DvpPoolObject, status: &ComputedStatus) -> Value {
     let summary = &status.summary;
     let conditions: Vec<Value> = status
         .conditions
@@ -245,7 +247,7 @@ pub(super) fn status(pool: &PoolObject, status: &Status) -> Value {
                 "status": condition.status,
                 "reason": condition.reason,
                 "message": condition.message,
-                "lastTransitionTime": timestamp(condition.last_transition),
+                "lastTransitionTime": format_timestamp(condition.last_transition),
             });
             if let Some(generation) = condition.observed_generation {
                 object["observedGeneration"] = generation.into();
@@ -260,26 +262,26 @@ pub(super) fn status(pool: &PoolObject, status: &Status) -> Value {
         "updatedReplicas": summary.updated,
         "restartPendingReplicas": summary.restart_pending,
         "desiredTemplateHash": summary.revision.as_str(),
-        "selector": selector(&pool.uid().unwrap_or_default()),
+        "selector": machine_label_selector(&pool.uid().unwrap_or_default()),
         "conditions": conditions,
     });
     if let Some(number) = summary.next_number {
         object["nextMachineNumber"] = number.into();
     }
     if !status.activity.is_empty() {
-        object["activity"] = activity::write(&status.activity);
+        object["activity"] = activity::write_activity_entries(&status.activity);
     }
     object
 }
 
-fn managed_labels(pool: &PoolObject) -> Map<String, Value> {
+fn managed_labels(pool: &DvpPoolObject) -> Map<String, Value> {
     Map::from_iter([
         (labels::POOL_UID.to_owned(), pool.uid().unwrap_or_default().into()),
         (labels::POOL.to_owned(), pool.name_any().into()),
     ])
 }
 
-fn owner(kind: &str, name: &str, uid: &str) -> Value {
+fn owner_reference(kind: &str, name: &str, uid: &str) -> Value {
     json!({
         "apiVersion": API_VERSION,
         "kind": kind,

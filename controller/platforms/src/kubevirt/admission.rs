@@ -34,14 +34,14 @@ mod volumes;
 use serde_json::Value;
 use vmpool_api::kubevirt::POOL_GROUP;
 use vmpool_engine::admission::{
-    DryRun, DryRunResult, Kind, Lookup, LookupResult, Pending, Request, Review, Rules, ScaleGuard, Users,
-    Verdict,
+    AdmissionVerdict, DryRun, DryRunResult, LookupResult, ObjectLookup, PoolKind, PoolRequest,
+    PrivilegedUsers, RuleReview, Rules, ScaleGuard, UndecidedReview,
 };
 
-pub use rule::{Rule, Scope};
+pub use rule::{Rule, RuleScope};
 
 use super::removal::VMPOOL;
-use evaluation::{Evaluation, PendingRequest, begin};
+use evaluation::{KubeVirtEvaluation, KubeVirtPendingRequest, evaluate_request};
 
 /// The path of the webhook for creates and updates of pools.
 pub const POOL_PATH: &str = "/validate-pool-kubevirt-io-v1beta1-virtualmachinepool";
@@ -61,12 +61,12 @@ pub fn with_replicas(pool: &Value) -> Option<Value> {
 #[derive(Clone, Debug, Default)]
 pub struct KubevirtRules {
     /// The users with more permissions than other users.
-    pub users: Users,
+    pub users: PrivilegedUsers,
 }
 
 impl Rules for KubevirtRules {
-    fn kind(&self) -> Kind {
-        Kind {
+    fn kind(&self) -> PoolKind {
+        PoolKind {
             group: POOL_GROUP,
             kind: "VirtualMachinePool",
             templates: "spec.virtualMachineTemplate",
@@ -86,11 +86,11 @@ impl Rules for KubevirtRules {
         }
     }
 
-    fn review<'a>(&'a self, request: Request<'a>) -> Review<'a> {
-        match begin(&self.users, request) {
-            Evaluation::Decided(verdict) => Review::Decided(verdict),
-            Evaluation::NeedsFacts(request) => {
-                Review::NeedsFacts(Box::new(PendingReview { request: *request, is_read: false }))
+    fn review<'a>(&'a self, request: PoolRequest<'a>) -> RuleReview<'a> {
+        match evaluate_request(&self.users, request) {
+            KubeVirtEvaluation::Decided(verdict) => RuleReview::Decided(verdict),
+            KubeVirtEvaluation::NeedsFacts(request) => {
+                RuleReview::NeedsFacts(Box::new(PendingReview { request: *request, is_read: false }))
             }
         }
     }
@@ -102,12 +102,12 @@ impl Rules for KubevirtRules {
 
 /// A request, and whether its lookup is done.
 struct PendingReview<'a> {
-    request: PendingRequest<'a>,
+    request: KubeVirtPendingRequest<'a>,
     is_read: bool,
 }
 
-impl Pending for PendingReview<'_> {
-    fn lookups(&self) -> Vec<Lookup> {
+impl UndecidedReview for PendingReview<'_> {
+    fn lookups(&self) -> Vec<ObjectLookup> {
         if self.is_read { Vec::new() } else { self.request.lookups() }
     }
 
@@ -124,7 +124,7 @@ impl Pending for PendingReview<'_> {
         self.request.add_dry_run(&result);
     }
 
-    fn verdict(self: Box<Self>) -> Verdict {
+    fn verdict(self: Box<Self>) -> AdmissionVerdict {
         self.request.verdict()
     }
 }

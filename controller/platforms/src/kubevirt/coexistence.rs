@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
-use vmpool_instancetype::defaults::Defaults;
+use vmpool_instancetype::defaults::InstanceDefaults;
 use vmpool_instancetype::quantity::Amount;
 
 use crate::{Configuration, DefaultInterface};
@@ -43,19 +43,19 @@ impl From<Installations> for PoolLoop {
 /// Reads all KubeVirt objects of the cluster. Without one, no virt-controller runs. Otherwise the flag must be `0` in
 /// each, and KubeVirt's operator must have applied it: phase `Deployed`, with the generation observed.
 pub fn pool_loop(installations: &[InstallationObject]) -> PoolLoop {
-    installations.iter().find_map(blocker).map_or(PoolLoop::Off, PoolLoop::MayRun)
+    installations.iter().find_map(pool_loop_blocker).map_or(PoolLoop::Off, PoolLoop::MayRun)
 }
 
 /// Whether virt-controller is set to reconcile pools. While its operator applies the setting, vmpool reconciles none, but will again.
 pub fn is_set_to_run(installations: &[InstallationObject]) -> bool {
-    installations.iter().any(|installation| !is_off(installation))
+    installations.iter().any(|installation| !is_pool_loop_off(installation))
 }
 
-fn is_off(installation: &InstallationObject) -> bool {
+fn is_pool_loop_off(installation: &InstallationObject) -> bool {
     installation.controller_flags.get(FLAG).is_some_and(|flag| flag == "0")
 }
 
-fn blocker(installation: &InstallationObject) -> Option<String> {
+fn pool_loop_blocker(installation: &InstallationObject) -> Option<String> {
     let metadata = &installation.metadata;
     let name = format!(
         "KubeVirt {}/{}",
@@ -84,12 +84,12 @@ fn blocker(installation: &InstallationObject) -> Option<String> {
 }
 
 /// What all KubeVirt objects of the cluster configure.
-pub fn configuration(installations: &[InstallationObject]) -> Configuration {
+pub fn kubevirt_configuration(installations: &[InstallationObject]) -> Configuration {
     Configuration {
         updates_live: live_updates(installations),
         expands_references: expands_references(installations),
         interface: default_interface(installations),
-        architecture: Some(defaults(installations).architecture)
+        architecture: Some(machine_defaults(installations).architecture)
             .filter(|name| !name.is_empty())
             .map(Arc::from),
     }
@@ -131,8 +131,8 @@ const CPU_REQUEST: &str = "100m";
 const MACHINE_TYPES: [(&str, &str); 3] = [("amd64", "q35"), ("arm64", "virt"), ("s390x", "s390-ccw-virtio")];
 
 /// The general defaults that KubeVirt gives to machines, as far as its objects show them. Without a KubeVirt object, none is known.
-pub fn defaults(installations: &[InstallationObject]) -> Defaults {
-    let Some(installation) = installations.first() else { return Defaults::default() };
+pub fn machine_defaults(installations: &[InstallationObject]) -> InstanceDefaults {
+    let Some(installation) = installations.first() else { return InstanceDefaults::default() };
     let InstallationObject { architecture, machine_types, cpu_request, eviction_strategy, .. } = installation;
     let constants =
         MACHINE_TYPES.map(|(architecture, machine)| (architecture.to_owned(), machine.to_owned()));
@@ -141,7 +141,7 @@ pub fn defaults(installations: &[InstallationObject]) -> Defaults {
         let (request, constant) = (Amount::parse(request), Amount::parse(CPU_REQUEST));
         matches!((request, constant), (Ok(request), Ok(constant)) if request.compare(&constant).is_ne())
     };
-    Defaults {
+    InstanceDefaults {
         architecture: architecture.clone().unwrap_or_default(),
         machine_types: constants.into_iter().chain(machine_types.clone()).collect(),
         cpu_request: cpu_request.as_ref().filter(is_written).cloned(),

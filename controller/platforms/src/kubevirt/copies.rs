@@ -9,31 +9,33 @@ mod objects;
 
 use kube::Resource as _;
 use serde_json::{Map, Value, json};
-use vmpool_engine::limits::{self, shorten};
+use vmpool_engine::limits::{self, shorten_message};
 use vmpool_instancetype::Malformed;
-use vmpool_instancetype::defaults::Defaults;
+pub use vmpool_instancetype::copy::StoredVersion;
+use vmpool_instancetype::copy::{self, Acceptance, CopyOwner, CopyUpgrade, ExpectedCopy, InstanceTypeCopy};
+use vmpool_instancetype::defaults::InstanceDefaults;
 use vmpool_instancetype::expand::{self, ExpandError};
-use vmpool_instancetype::fields::Location;
-use vmpool_instancetype::model::{Family, Kind, Matcher, Object, Types};
-use vmpool_instancetype::start::{Binding, Settings};
-pub use vmpool_instancetype::stash::StoredVersion;
-use vmpool_instancetype::stash::{self, Acceptance, Owner, Stash, Upgrade, Wanted};
-use vmpool_instancetype::status_ref::{self, Record, StatusRef};
+use vmpool_instancetype::fields::MachineLocation;
+use vmpool_instancetype::model::{
+    InstanceTypeAndPreference, InstanceTypeKind, InstanceTypeObject, TypeFamily, TypeMatcher,
+};
+use vmpool_instancetype::start::{Binding, InstanceSettings};
+use vmpool_instancetype::status_ref::{self, StatusRef, StatusRefPlan};
 use vmpool_instancetype::validation;
 
-pub use super::pins::owners::{Comparison, compare, leave};
-use super::pins::{self, FAMILIES, Open, Problem, Scope};
-use crate::{Found, LookupFailure, LookupReason, Reference};
+pub use super::pins::owners::{PlannedCopyComparison, compare_planned_copy, remove_machine_owner};
+use super::pins::{self, FAMILIES, MatcherProblem, MatcherScope, ResolveError};
+use crate::{FetchedObjects, LookupFailure, LookupReason, ReferencedObject};
 pub use objects::{
     ClusterInstancetype, ClusterPreference, Document, Instancetype, Machine, Pool, Preference, Revision,
 };
 
 /// The label by which copies are watched.
-pub const LABEL: &str = stash::labels::KIND;
+pub const LABEL: &str = copy::labels::KIND;
 
 const FAILED_FIND_INSTANCETYPE: &str = "FailedFindInstancetype";
 const FAILED_FIND_PREFERENCE: &str = "FailedFindPreference";
-/// The reasons of condition `Failure` of a machine that cannot get its copies. `FailedCreate` is the reason of the program that
+/// The reasons of condition `CopyFailure` of a machine that cannot get its copies. `FailedCreate` is the reason of the program that
 /// starts machines: each would remove the condition of the other.
 pub const REASONS: [&str; 5] = [
     FAILED_FIND_INSTANCETYPE,
@@ -47,7 +49,7 @@ const FAILURE: &str = "Failure";
 
 /// What happens to machines that name an instance type or a preference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Policy {
+pub enum CopyPolicy {
     /// They name it, and use a copy.
     #[default]
     Reference,
@@ -59,7 +61,7 @@ pub enum Policy {
 
 /// An event of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct CopyEvent {
     /// Its reason.
     pub reason: &'static str,
     /// Whether it is a warning.
@@ -70,7 +72,7 @@ pub struct Event {
 
 /// A copy that the machine owns.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Owned {
+pub struct OwnedCopy {
     /// The name of the ControllerRevision.
     pub name: String,
     /// Its UID.
@@ -79,7 +81,7 @@ pub struct Owned {
 
 /// What the controller writes for a machine, in this order.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Plan {
+pub struct CopyPlan {
     /// The ControllerRevisions to create.
     pub creates: Vec<Value>,
     /// The JSON patch of the machine into which what its volumes name is written, or instance type and preference themselves. If
@@ -88,9 +90,9 @@ pub struct Plan {
     /// The JSON patch of the status of the machine.
     pub status: Option<Value>,
     /// The copies that the machine does not use any more. They are deleted, unless other objects own or use them.
-    pub deletes: Vec<Owned>,
+    pub deletes: Vec<OwnedCopy>,
     /// Events, after the writes.
-    pub events: Vec<Event>,
+    pub events: Vec<CopyEvent>,
     /// Whether the machine cannot get its copies now. The controller tries again with backoff.
     pub is_blocked: bool,
     /// Why it cannot.
@@ -103,73 +105,79 @@ pub struct Plan {
 
 /// The next step for a machine.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
+pub enum CopyStep {
     /// Read this object.
-    Needs(Reference),
+    Needs(ReferencedObject),
     /// Carry this out.
-    Done(Plan),
+    Done(CopyPlan),
 }
 
 /// Plans the copies of a machine. `owned` are the copies that the machine owns. `now` is the time of a new condition.
-pub fn plan(machine: &Value, owned: &[Owned], found: &Found, (policy, now): (Policy, &str)) -> Step {
+pub fn plan_machine_copies(
+    machine: &Value,
+    owned: &[OwnedCopy],
+    found: &FetchedObjects,
+    (policy, now): (CopyPolicy, &str),
+) -> CopyStep {
     if validation::bypasses_admission(machine) {
-        return Step::Done(Plan::default());
+        return CopyStep::Done(CopyPlan::default());
     }
     let text = |pointer: &str| machine.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let scope = Scope { namespace: text("/metadata/namespace"), location: Location::VirtualMachine };
-    let owner = Owner::machine(text("/metadata/name"), text("/metadata/uid"));
-    let copies = Copies { machine, scope, owner, found };
+    let scope =
+        MatcherScope { namespace: text("/metadata/namespace"), location: MachineLocation::VirtualMachine };
+    let owner = CopyOwner::machine(text("/metadata/name"), text("/metadata/uid"));
+    let copies = CopyPlanner { machine, scope, owner, found };
     match copies.inference() {
-        Ok(Some(inference)) => return Step::Done(inference),
+        Ok(Some(inference)) => return CopyStep::Done(inference),
         Ok(None) => {}
-        Err(Stop::Needs(reference)) => return Step::Needs(reference),
-        Err(Stop::Failed(failure)) => return Step::Done(fail(machine, failure, now)),
+        Err(PlanStop::Needs(reference)) => return CopyStep::Needs(reference),
+        Err(PlanStop::Failed(failure)) => return CopyStep::Done(plan_failed_machine(machine, failure, now)),
     }
     let planned = copies.references().and_then(|planned| Ok((copies.expansion(policy, &planned)?, planned)));
     match planned {
-        Ok((Some(expansion), _)) => Step::Done(expansion),
+        Ok((Some(expansion), _)) => CopyStep::Done(expansion),
         // Both are written into the machine at once, or none.
-        Ok((None, Planned { failure: Some(failure), .. })) if policy != Policy::Reference => {
-            Step::Done(fail(machine, failure, now))
+        Ok((None, PlannedCopies { failure: Some(failure), .. })) if policy != CopyPolicy::Reference => {
+            CopyStep::Done(plan_failed_machine(machine, failure, now))
         }
-        Ok((None, planned)) => Step::Done(finish(machine, owned, planned, now)),
-        Err(Stop::Needs(reference)) => Step::Needs(reference),
-        Err(Stop::Failed(failure)) => Step::Done(fail(machine, failure, now)),
+        Ok((None, planned)) => CopyStep::Done(plan_resolved_machine(machine, owned, planned, now)),
+        Err(PlanStop::Needs(reference)) => CopyStep::Needs(reference),
+        Err(PlanStop::Failed(failure)) => CopyStep::Done(plan_failed_machine(machine, failure, now)),
     }
 }
 
-/// A copy that a machine owns, for [`plan`].
-pub fn owned(copy: &Revision) -> Option<Owned> {
+/// A copy that a machine owns, for [`plan_machine_copies`].
+pub fn owned_copy(copy: &Revision) -> Option<OwnedCopy> {
     let metadata = copy.meta();
-    Some(Owned { name: metadata.name.clone()?, uid: metadata.uid.clone()? })
+    Some(OwnedCopy { name: metadata.name.clone()?, uid: metadata.uid.clone()? })
 }
 
 /// Whether a machine has the condition that it cannot get a copy. It gets none until a user changes the machine or the objects,
 /// which the condition may not show yet.
-pub fn is_failed(machine: &Value) -> bool {
+pub fn has_copy_failure(machine: &Value) -> bool {
     let conditions = machine.pointer("/status/conditions").and_then(Value::as_array);
-    conditions.into_iter().flatten().any(is_ours)
+    conditions.into_iter().flatten().any(is_copy_failure)
 }
 
 /// Whether a condition is that of this module.
-fn is_ours(condition: &Value) -> bool {
+fn is_copy_failure(condition: &Value) -> bool {
     condition["type"] == FAILURE && REASONS.iter().any(|reason| condition["reason"] == *reason)
 }
 
 /// Where a planned copy is.
-pub fn place(namespace: &str, copy: &Value) -> Reference {
+pub fn planned_copy_reference(namespace: &str, copy: &Value) -> ReferencedObject {
     pins::revision_at(namespace, copy["metadata"]["name"].as_str().unwrap_or_default())
 }
 
 /// The kind of the object that a planned copy is of.
-pub fn kind(copy: &Value) -> Option<Kind> {
-    Kind::of_object(copy["data"]["kind"].as_str()?)
+pub fn copied_type_kind(copy: &Value) -> Option<InstanceTypeKind> {
+    InstanceTypeKind::of_object(copy["data"]["kind"].as_str()?)
 }
 
 /// Why a machine gets no copies now.
-struct Failure {
+struct CopyFailure {
     /// The matcher that cannot be used.
-    family: Family,
+    family: TypeFamily,
     /// The reason of the condition and of the event.
     reason: &'static str,
     message: String,
@@ -178,17 +186,17 @@ struct Failure {
     awaits: Option<String>,
 }
 
-impl Failure {
+impl CopyFailure {
     /// The message contains what a user wrote, whose length nothing limits.
-    fn new(family: Family, reason: &'static str, message: String) -> Self {
+    fn new(family: TypeFamily, reason: &'static str, message: String) -> Self {
         let lookup = pins::lookup_reason(reason);
-        Self { family, reason, message: shorten(message), lookup, awaits: None }
+        Self { family, reason, message: shorten_message(message), lookup, awaits: None }
     }
 }
 
-enum Stop {
-    Needs(Reference),
-    Failed(Failure),
+enum PlanStop {
+    Needs(ReferencedObject),
+    Failed(CopyFailure),
 }
 
 /// What is planned of one matcher.
@@ -205,37 +213,37 @@ enum Part {
 
 /// The references of a machine, and the copies that they need.
 #[derive(Default)]
-struct Planned {
+struct PlannedCopies {
     parts: [Part; 2],
     /// The copies to create.
-    creates: Vec<(Family, Value)>,
+    creates: Vec<(TypeFamily, Value)>,
     /// Those of [`Self::creates`] with the content that the machine uses already. It is not compared with the machine again.
-    known: Vec<Family>,
+    already_used: Vec<TypeFamily>,
     /// Why a matcher cannot be used now; of the first one.
-    failure: Option<Failure>,
-    events: Vec<(Family, Event)>,
+    failure: Option<CopyFailure>,
+    events: Vec<(TypeFamily, CopyEvent)>,
     /// The copies that upgrades replace. The watch does not show those without labels.
-    replaced: Vec<(Family, Owned)>,
-    upgrades: Vec<(Family, StoredVersion)>,
-    types: Types,
+    replaced: Vec<(TypeFamily, OwnedCopy)>,
+    upgrades: Vec<(TypeFamily, StoredVersion)>,
+    types: InstanceTypeAndPreference,
     /// The machine, with what was inferred.
     machine: Value,
 }
 
-struct Copies<'a> {
+struct CopyPlanner<'a> {
     machine: &'a Value,
-    scope: Scope<'a>,
-    owner: Owner,
-    found: &'a Found,
+    scope: MatcherScope<'a>,
+    owner: CopyOwner,
+    found: &'a FetchedObjects,
 }
 
-impl Copies<'_> {
-    fn references(&self) -> Result<Planned, Stop> {
-        let mut planned = Planned { machine: self.machine.clone(), ..Planned::default() };
+impl CopyPlanner<'_> {
+    fn references(&self) -> Result<PlannedCopies, PlanStop> {
+        let mut planned = PlannedCopies { machine: self.machine.clone(), ..PlannedCopies::default() };
         for (index, family) in FAMILIES.into_iter().enumerate() {
             planned.parts[index] = match self.part(family, &mut planned) {
                 Ok(part) => part,
-                Err(Stop::Failed(failure)) => {
+                Err(PlanStop::Failed(failure)) => {
                     planned.failure.get_or_insert(failure);
                     Part::Unusable
                 }
@@ -250,16 +258,16 @@ impl Copies<'_> {
     ///
     /// The webhook does so if the API server authenticates itself, and leaves the volume in the machine otherwise. Programs that
     /// start machines compare the copy with the name in the machine.
-    fn inference(&self) -> Result<Option<Plan>, Stop> {
+    fn inference(&self) -> Result<Option<CopyPlan>, PlanStop> {
         let (mut completed, mut events) = (self.machine.clone(), Vec::new());
         for family in FAMILIES {
             let pointer = format!("/spec/{}", family.field());
             let before = completed.pointer(&pointer).cloned();
-            match pins::inferred(&mut completed, self.scope, family, self.found) {
+            match pins::infer_matcher(&mut completed, self.scope, family, self.found) {
                 Ok(_) => {}
-                Err(Open::Needs(reference)) => return Err(Stop::Needs(reference)),
+                Err(ResolveError::Needs(reference)) => return Err(PlanStop::Needs(reference)),
                 // The references say so, and the other matcher is inferred on its own.
-                Err(Open::Unresolved(_)) => continue,
+                Err(ResolveError::Unresolved(_)) => continue,
             }
             let after = completed.pointer(&pointer);
             if before.as_ref() == after {
@@ -274,51 +282,64 @@ impl Copies<'_> {
                     "no {noun} was inferred, and spec.{field} was removed, because inferFromVolumeFailurePolicy is Ignore"
                 ),
             };
-            events.push(Event { reason: "Inferred", is_warning: false, message: shorten(message) });
+            events.push(CopyEvent {
+                reason: "Inferred",
+                is_warning: false,
+                message: shorten_message(message),
+            });
         }
         Ok((!events.is_empty()).then(|| {
             let replace = json!({ "op": "replace", "path": "/spec", "value": completed["spec"] });
-            Plan { spec: Some(versioned(self.machine, vec![replace])), events, ..Plan::default() }
+            CopyPlan {
+                spec: Some(versioned_json_patch(self.machine, vec![replace])),
+                events,
+                ..CopyPlan::default()
+            }
         }))
     }
 
     /// The reference of one matcher.
-    fn part(&self, family: Family, planned: &mut Planned) -> Result<Part, Stop> {
+    fn part(&self, family: TypeFamily, planned: &mut PlannedCopies) -> Result<Part, PlanStop> {
         let of = |machine: &Value| {
-            Matcher::of_machine(machine, family).map_err(|error| failed(family, error.to_string()))
+            TypeMatcher::of_machine(machine, family)
+                .map_err(|error| failed_find_stop(family, error.to_string()))
         };
-        let malformed = |error: Malformed| mismatched(family, error.to_string());
+        let malformed = |error: Malformed| revision_mismatch_stop(family, error.to_string());
         let status = StatusRef::of_machine(self.machine, family).map_err(malformed)?;
         // What was inferred is in the machine already, or a failure.
-        pins::inferred(&mut planned.machine, self.scope, family, self.found)
-            .map_err(|open| stop(family, open))?;
+        pins::infer_matcher(&mut planned.machine, self.scope, family, self.found)
+            .map_err(|open| to_plan_stop(family, open))?;
         let Some(matcher) = of(&planned.machine)? else { return Ok(Part::Absent) };
         self.reference(family, &matcher, status.as_ref(), planned).map(Part::Recorded)
     }
 
     /// Compares the machine with what it gets copies of. What it cannot use is not copied. A preference on its own conflicts with
     /// nothing, and an instance type is compared without a preference that is missing.
-    fn check(&self, planned: &mut Planned) {
+    fn check(&self, planned: &mut PlannedCopies) {
         let [instancetype, _] = &planned.parts;
-        let is_new = |family: Family| !planned.known.contains(&family);
+        let is_new = |family: TypeFamily| !planned.already_used.contains(&family);
         let mut new = planned.creates.iter().filter(|(family, _)| is_new(*family));
         if new.next().is_none() || matches!(instancetype, Part::Unusable) {
             return;
         }
-        let checked =
-            expand::check(&planned.machine, &planned.types, &Settings::default(), self.scope.location);
+        let checked = expand::check_expansion(
+            &planned.machine,
+            &planned.types,
+            &InstanceSettings::default(),
+            self.scope.location,
+        );
         let Err(error) = checked else { return };
         let failure = self.refused(&error);
         let refused = failure.family;
-        let has = |family: Family| is_new(family) && planned.creates.iter().any(|(of, _)| *of == family);
+        let has = |family: TypeFamily| is_new(family) && planned.creates.iter().any(|(of, _)| *of == family);
         // If the machine has a copy of what is refused, it gets none of the other one, or the next pass would not compare them.
-        let is_refused = |family: &Family| is_new(*family) && (*family == refused || !has(refused));
+        let is_refused = |family: &TypeFamily| is_new(*family) && (*family == refused || !has(refused));
         for family in FAMILIES.into_iter().filter(is_refused).collect::<Vec<_>>() {
             planned.creates.retain(|(of, _)| *of != family);
             planned.events.retain(|(of, _)| *of != family);
             planned.upgrades.retain(|(of, _)| *of != family);
             planned.replaced.retain(|(of, _)| *of != family);
-            planned.parts[usize::from(family == Family::Preference)] = Part::Unusable;
+            planned.parts[usize::from(family == TypeFamily::Preference)] = Part::Unusable;
         }
         planned.failure.get_or_insert(failure);
     }
@@ -326,15 +347,15 @@ impl Copies<'_> {
     /// The plan that writes instance type and preference into the machine; `None` if the machine is to name them.
     ///
     /// A machine that names a ControllerRevision itself is left alone: all machines of a pool name those of the pool.
-    fn expansion(&self, policy: Policy, planned: &Planned) -> Result<Option<Plan>, Stop> {
-        let matcher = |family| Matcher::of_machine(&planned.machine, family).ok().flatten();
+    fn expansion(&self, policy: CopyPolicy, planned: &PlannedCopies) -> Result<Option<CopyPlan>, PlanStop> {
+        let matcher = |family| TypeMatcher::of_machine(&planned.machine, family).ok().flatten();
         let recorded = |family| StatusRef::of_machine(self.machine, family).ok().flatten();
-        let matchers: Vec<Matcher> = FAMILIES.into_iter().filter_map(matcher).collect();
+        let matchers: Vec<TypeMatcher> = FAMILIES.into_iter().filter_map(matcher).collect();
         let has_copy = FAMILIES.into_iter().filter_map(recorded).any(|status| !status.revision.is_empty());
         let is_kept = match policy {
-            Policy::Reference => true,
-            Policy::Expand => has_copy,
-            Policy::ExpandAll => false,
+            CopyPolicy::Reference => true,
+            CopyPolicy::Expand => has_copy,
+            CopyPolicy::ExpandAll => false,
         };
         if is_kept
             || matchers.is_empty()
@@ -343,108 +364,118 @@ impl Copies<'_> {
         {
             return Ok(None);
         }
-        let settings = Settings { interface: Some(Binding::Bridge), defaults: Some(Defaults::default()) };
-        let expanded = expand::expand(&planned.machine, &planned.types, &settings, self.scope.location);
-        let expanded = expanded.map_err(|error| Stop::Failed(self.refused(&error)))?;
+        let settings = InstanceSettings {
+            interface: Some(Binding::Bridge),
+            defaults: Some(InstanceDefaults::default()),
+        };
+        let expanded =
+            expand::expand_machine(&planned.machine, &planned.types, &settings, self.scope.location);
+        let expanded = expanded.map_err(|error| PlanStop::Failed(self.refused(&error)))?;
         let replace = json!({ "op": "replace", "path": "/spec", "value": expanded["spec"] });
         let message =
             "wrote the instance type and the preference into the machine, as the reference policy says"
                 .to_owned();
-        Ok(Some(Plan {
-            spec: Some(versioned(self.machine, vec![replace])),
-            events: vec![Event { reason: "Expanded", is_warning: false, message }],
-            ..Plan::default()
+        Ok(Some(CopyPlan {
+            spec: Some(versioned_json_patch(self.machine, vec![replace])),
+            events: vec![CopyEvent { reason: "Expanded", is_warning: false, message }],
+            ..CopyPlan::default()
         }))
     }
 
     /// The failure if both objects exist, and cannot be applied to the machine.
-    fn refused(&self, error: &ExpandError) -> Failure {
+    fn refused(&self, error: &ExpandError) -> CopyFailure {
         let family = match error {
-            ExpandError::Requirements(_) => Family::Preference,
-            _ => Family::Instancetype,
+            ExpandError::Requirements(_) => TypeFamily::Preference,
+            _ => TypeFamily::Instancetype,
         };
-        let reason = pins::refused(error, self.scope.location).reason;
-        Failure::new(family, reason, error.to_string())
+        let reason = pins::expansion_problem(error, self.scope.location).reason;
+        CopyFailure::new(family, reason, error.to_string())
     }
 
     /// The reference of one matcher, which names an object.
     fn reference(
         &self,
-        family: Family,
-        matcher: &Matcher,
+        family: TypeFamily,
+        matcher: &TypeMatcher,
         status: Option<&StatusRef>,
-        planned: &mut Planned,
-    ) -> Result<StatusRef, Stop> {
-        match status_ref::record(family, matcher, status) {
-            Record::NeedsStash(reference) => self.copy(family, matcher, reference, planned),
-            Record::Complete(reference) => self.known(family, matcher, reference, planned),
+        planned: &mut PlannedCopies,
+    ) -> Result<StatusRef, PlanStop> {
+        match status_ref::plan_status_ref(family, matcher, status) {
+            StatusRefPlan::NeedsCopy(reference) => self.copy_live_object(family, matcher, reference, planned),
+            StatusRefPlan::Complete(reference) => self.use_named_copy(family, matcher, reference, planned),
         }
     }
 
     /// A copy of the object as it is now.
-    fn copy(
+    fn copy_live_object(
         &self,
-        family: Family,
-        matcher: &Matcher,
+        family: TypeFamily,
+        matcher: &TypeMatcher,
         reference: StatusRef,
-        planned: &mut Planned,
-    ) -> Result<StatusRef, Stop> {
+        planned: &mut PlannedCopies,
+    ) -> Result<StatusRef, PlanStop> {
         let object = self.live(family, matcher)?;
-        let stash = self.stash(family, &object)?;
+        let stash = self.new_machine_copy(family, &object)?;
         let reference = reference.with_revision(&stash.name);
         planned.create(family, object, &stash)?;
         Ok(reference)
     }
 
     /// The copy that the machine names already.
-    fn known(
+    fn use_named_copy(
         &self,
-        family: Family,
-        matcher: &Matcher,
+        family: TypeFamily,
+        matcher: &TypeMatcher,
         reference: StatusRef,
-        planned: &mut Planned,
-    ) -> Result<StatusRef, Stop> {
+        planned: &mut PlannedCopies,
+    ) -> Result<StatusRef, PlanStop> {
         let revision = &reference.revision;
         let by_spec = !matcher.revision_name.is_empty();
         let place = pins::revision_at(self.scope.namespace, revision);
-        let Some(stored) = pins::read(&place, self.found).map_err(|open| stop(family, open))? else {
+        let Some(stored) =
+            pins::find_read_object(&place, self.found).map_err(|open| to_plan_stop(family, open))?
+        else {
             if by_spec {
                 let message =
                     format!("ControllerRevision {revision:?} does not exist; correct or remove revisionName");
                 let awaits = (revision.len() <= limits::NAME).then(|| revision.clone());
-                return Err(Stop::Failed(Failure { awaits, ..Failure::new(family, find(family), message) }));
+                return Err(PlanStop::Failed(CopyFailure {
+                    awaits,
+                    ..CopyFailure::new(family, failed_find_reason(family), message)
+                }));
             }
-            return self.lost(family, matcher, reference, planned);
+            return self.restore_deleted_copy(family, matcher, reference, planned);
         };
-        let mismatch = |message: String| mismatched(family, message);
+        let mismatch = |message: String| revision_mismatch_stop(family, message);
         let kind = matcher.kind(family).map_err(|error| mismatch(error.to_string()))?;
         let undecoded = |message: String| {
-            let failure = Failure::new(family, pins::REVISION_MISMATCH, message);
-            Stop::Failed(Failure { lookup: LookupReason::Decode, ..failure })
+            let failure = CopyFailure::new(family, pins::REVISION_MISMATCH, message);
+            PlanStop::Failed(CopyFailure { lookup: LookupReason::Decode, ..failure })
         };
-        let stash = Stash::read(stored).map_err(|error| undecoded(error.to_string()))?;
+        let stash = InstanceTypeCopy::read(stored).map_err(|error| undecoded(error.to_string()))?;
         let decoded =
-            stash::decode(&stash, kind, &matcher.name).map_err(|error| undecoded(error.to_string()))?;
+            copy::decode_copy(&stash, kind, &matcher.name).map_err(|error| undecoded(error.to_string()))?;
         let (machine_uid, machine_name) = (&*self.owner.uid, &*self.owner.name);
         let by_status = status_ref::is_recorded(self.machine, family, revision)
             .map_err(|error| mismatch(error.to_string()))?;
-        let wanted = Wanted { kind, name: &matcher.name, by_spec, by_status, machine_uid, machine_name };
-        match stash::accept(&stash, &decoded, &wanted).map_err(|error| mismatch(error.to_string()))? {
-            Acceptance::Stale => self.copy(family, matcher, reference, planned),
+        let wanted =
+            ExpectedCopy { kind, name: &matcher.name, by_spec, by_status, machine_uid, machine_name };
+        match copy::accept_copy(&stash, &decoded, &wanted).map_err(|error| mismatch(error.to_string()))? {
+            Acceptance::Stale => self.copy_live_object(family, matcher, reference, planned),
             Acceptance::Use => {
                 planned.add(family, decoded.object)?;
                 Ok(reference)
             }
             Acceptance::Upgrade => {
-                let upgrade = stash::upgrade(&stash, &decoded, &self.owner);
+                let upgrade = copy::plan_copy_upgrade(&stash, &decoded, &self.owner);
                 let from = decoded.stored;
                 planned.add(family, decoded.object)?;
                 // The copy in a revisionName is the user's, and one that several machines use is its pool's.
-                let Upgrade::Replace(new) = upgrade else { return Ok(reference) };
+                let CopyUpgrade::Replace(new) = upgrade else { return Ok(reference) };
                 if by_spec {
                     return Ok(reference);
                 }
-                planned.known.push(family);
+                planned.already_used.push(family);
                 if new.name == *revision {
                     // It lacks labels.
                     planned.creates.push((family, new.to_json()));
@@ -452,11 +483,13 @@ impl Copies<'_> {
                 }
                 let message =
                     format!("ControllerRevision {} replaces {revision}, which has an old version", new.name);
-                let event = Event { reason: "RevisionUpgraded", is_warning: false, message };
+                let event = CopyEvent { reason: "RevisionUpgraded", is_warning: false, message };
                 planned.events.push((family, event));
                 planned.upgrades.push((family, from));
                 if let Some(uid) = stored["metadata"]["uid"].as_str() {
-                    planned.replaced.push((family, Owned { name: revision.clone(), uid: uid.to_owned() }));
+                    planned
+                        .replaced
+                        .push((family, OwnedCopy { name: revision.clone(), uid: uid.to_owned() }));
                 }
                 let reference = reference.clone().with_revision(&new.name);
                 planned.creates.push((family, new.to_json()));
@@ -466,19 +499,19 @@ impl Copies<'_> {
     }
 
     /// A copy that the status names and that is gone. It is made again if the object has not changed since.
-    fn lost(
+    fn restore_deleted_copy(
         &self,
-        family: Family,
-        matcher: &Matcher,
+        family: TypeFamily,
+        matcher: &TypeMatcher,
         reference: StatusRef,
-        planned: &mut Planned,
-    ) -> Result<StatusRef, Stop> {
+        planned: &mut PlannedCopies,
+    ) -> Result<StatusRef, PlanStop> {
         let mut object = self.live(family, matcher)?;
-        let mut stash = self.stash(family, &object)?;
+        let mut stash = self.new_machine_copy(family, &object)?;
         if stash.name != reference.revision
             && let Some(earlier) = object.before_deletion()
         {
-            stash = self.stash(family, &earlier)?;
+            stash = self.new_machine_copy(family, &earlier)?;
             object = earlier;
         }
         if stash.name != reference.revision {
@@ -487,78 +520,94 @@ impl Copies<'_> {
                 "ControllerRevision {revision:?} was deleted, and the {noun} has changed since, so it cannot be restored; \
                  remove spec.{field} and set it again to use the {noun} as it is now"
             );
-            return Err(failed(family, message));
+            return Err(failed_find_stop(family, message));
         }
         planned.create(family, object, &stash)?;
         Ok(reference)
     }
 
-    fn live(&self, family: Family, matcher: &Matcher) -> Result<Object, Stop> {
-        pins::live(matcher, self.scope, family, self.found).map_err(|open| stop(family, open))
+    fn live(&self, family: TypeFamily, matcher: &TypeMatcher) -> Result<InstanceTypeObject, PlanStop> {
+        pins::find_live_object(matcher, self.scope, family, self.found)
+            .map_err(|open| to_plan_stop(family, open))
     }
 
-    fn stash(&self, family: Family, object: &Object) -> Result<Stash, Stop> {
+    fn new_machine_copy(
+        &self,
+        family: TypeFamily,
+        object: &InstanceTypeObject,
+    ) -> Result<InstanceTypeCopy, PlanStop> {
         let name = &object.identity.name;
         if name.len() > validation::LONGEST_NAME {
             let most = validation::LONGEST_NAME;
             let message = format!("the name of {} {name:?} has more than {most} characters", object.kind);
-            return Err(failed(family, message));
+            return Err(failed_find_stop(family, message));
         }
-        Stash::of(object, self.owner.clone(), self.scope.namespace)
-            .map_err(|error| failed(family, error.to_string()))
+        InstanceTypeCopy::of(object, self.owner.clone(), self.scope.namespace)
+            .map_err(|error| failed_find_stop(family, error.to_string()))
     }
 }
 
-impl Planned {
-    fn add(&mut self, family: Family, object: Object) -> Result<(), Stop> {
-        self.types.insert(object).map_err(|error| failed(family, error.to_string()))
+impl PlannedCopies {
+    fn add(&mut self, family: TypeFamily, object: InstanceTypeObject) -> Result<(), PlanStop> {
+        self.types.insert(object).map_err(|error| failed_find_stop(family, error.to_string()))
     }
 
     /// Plans the creation of a copy.
-    fn create(&mut self, family: Family, object: Object, stash: &Stash) -> Result<(), Stop> {
+    fn create(
+        &mut self,
+        family: TypeFamily,
+        object: InstanceTypeObject,
+        stash: &InstanceTypeCopy,
+    ) -> Result<(), PlanStop> {
         self.add(family, object)?;
-        self.events.push((family, stashed(family, &stash.name)));
+        self.events.push((family, copy_created_event(family, &stash.name)));
         self.creates.push((family, stash.to_json()));
         Ok(())
     }
 }
 
-fn find(family: Family) -> &'static str {
+fn failed_find_reason(family: TypeFamily) -> &'static str {
     match family {
-        Family::Instancetype => FAILED_FIND_INSTANCETYPE,
-        Family::Preference => FAILED_FIND_PREFERENCE,
+        TypeFamily::Instancetype => FAILED_FIND_INSTANCETYPE,
+        TypeFamily::Preference => FAILED_FIND_PREFERENCE,
     }
 }
 
-fn failed(family: Family, message: String) -> Stop {
-    Stop::Failed(Failure::new(family, find(family), message))
+fn failed_find_stop(family: TypeFamily, message: String) -> PlanStop {
+    PlanStop::Failed(CopyFailure::new(family, failed_find_reason(family), message))
 }
 
-fn mismatched(family: Family, message: String) -> Stop {
-    Stop::Failed(Failure::new(family, pins::REVISION_MISMATCH, message))
+fn revision_mismatch_stop(family: TypeFamily, message: String) -> PlanStop {
+    PlanStop::Failed(CopyFailure::new(family, pins::REVISION_MISMATCH, message))
 }
 
-fn stop(family: Family, open: Open) -> Stop {
+fn to_plan_stop(family: TypeFamily, open: ResolveError) -> PlanStop {
     match open {
-        Open::Needs(reference) => Stop::Needs(reference),
-        Open::Unresolved(Problem { message, lookup, .. }) => {
-            Stop::Failed(Failure { lookup, ..Failure::new(family, find(family), message) })
-        }
+        ResolveError::Needs(reference) => PlanStop::Needs(reference),
+        ResolveError::Unresolved(MatcherProblem { message, lookup, .. }) => PlanStop::Failed(CopyFailure {
+            lookup,
+            ..CopyFailure::new(family, failed_find_reason(family), message)
+        }),
     }
 }
 
-fn stashed(family: Family, name: &str) -> Event {
+fn copy_created_event(family: TypeFamily, name: &str) -> CopyEvent {
     let reason = match family {
-        Family::Instancetype => "InstancetypeStashed",
-        Family::Preference => "PreferenceStashed",
+        TypeFamily::Instancetype => "InstancetypeStashed",
+        TypeFamily::Preference => "PreferenceStashed",
     };
     let message = format!("created ControllerRevision {name} with a copy of the {}", family.noun());
-    Event { reason, is_warning: false, message }
+    CopyEvent { reason, is_warning: false, message }
 }
 
 /// The plan of a machine whose matchers are known. It gets the copies of those that it can use.
-fn finish(machine: &Value, owned: &[Owned], planned: Planned, now: &str) -> Plan {
-    let Planned { parts, creates, failure, events, replaced, upgrades, .. } = planned;
+fn plan_resolved_machine(
+    machine: &Value,
+    owned: &[OwnedCopy],
+    planned: PlannedCopies,
+    now: &str,
+) -> CopyPlan {
+    let PlannedCopies { parts, creates, failure, events, replaced, upgrades, .. } = planned;
     let recorded = |part: &Part| match part {
         Part::Recorded(reference) => Some(reference.revision.clone()),
         Part::Absent | Part::Unusable => None,
@@ -568,8 +617,8 @@ fn finish(machine: &Value, owned: &[Owned], planned: Planned, now: &str) -> Plan
     // them.
     let is_kept = machine.pointer("/status/created").and_then(Value::as_bool) == Some(true)
         || parts.iter().any(|part| matches!(part, Part::Unusable));
-    let is_unused = |copy: &&Owned| !is_kept && !used.contains(&copy.name);
-    let mut deletes: Vec<Owned> = owned.iter().filter(is_unused).cloned().collect();
+    let is_unused = |copy: &&OwnedCopy| !is_kept && !used.contains(&copy.name);
+    let mut deletes: Vec<OwnedCopy> = owned.iter().filter(is_unused).cloned().collect();
     // A new copy has the same content, so a running instance does not need the one that it replaces.
     let replaced = replaced.into_iter().map(|(_, copy)| copy);
     deletes.extend(replaced.filter(|copy| !used.contains(&copy.name)));
@@ -581,45 +630,45 @@ fn finish(machine: &Value, owned: &[Owned], planned: Planned, now: &str) -> Plan
         Part::Unusable => None,
     });
     // A status of the wrong type is replaced as a whole.
-    let references = status_ref::patch(machine, references).ok().flatten();
-    let conditions = conditions(machine, failure.as_ref(), now);
-    let blocked =
-        failure.map_or_else(Plan::default, |failure| blocked(machine, failure, conditions.is_some()));
-    let status = patch(machine, references, conditions);
+    let references = status_ref::status_refs_patch(machine, references).ok().flatten();
+    let conditions = changed_conditions(machine, failure.as_ref(), now);
+    let blocked = failure
+        .map_or_else(CopyPlan::default, |failure| blocked_copy_plan(machine, failure, conditions.is_some()));
+    let status = copy_status_patch(machine, references, conditions);
     let creates = creates.into_iter().map(|(_, copy)| copy).collect();
     let upgrades = upgrades.into_iter().map(|(_, from)| from).collect();
     let events = events.into_iter().map(|(_, event)| event).chain(blocked.events).collect();
-    Plan { creates, status, deletes, events, upgrades, ..blocked }
+    CopyPlan { creates, status, deletes, events, upgrades, ..blocked }
 }
 
 /// The plan of a machine that cannot get its copies now.
-fn fail(machine: &Value, failure: Failure, now: &str) -> Plan {
-    let conditions = conditions(machine, Some(&failure), now);
-    let blocked = blocked(machine, failure, conditions.is_some());
-    Plan { status: patch(machine, None, conditions), ..blocked }
+fn plan_failed_machine(machine: &Value, failure: CopyFailure, now: &str) -> CopyPlan {
+    let conditions = changed_conditions(machine, Some(&failure), now);
+    let blocked = blocked_copy_plan(machine, failure, conditions.is_some());
+    CopyPlan { status: copy_status_patch(machine, None, conditions), ..blocked }
 }
 
 /// What a plan says about a failure. The event is that of a new condition.
-fn blocked(machine: &Value, failure: Failure, is_new: bool) -> Plan {
-    let Failure { family, reason, message, lookup, awaits } = failure;
+fn blocked_copy_plan(machine: &Value, failure: CopyFailure, is_new: bool) -> CopyPlan {
+    let CopyFailure { family, reason, message, lookup, awaits } = failure;
     let kind = pins::named_kind(machine, family);
-    let events = is_new.then_some(Event { reason, is_warning: true, message }).into_iter().collect();
-    Plan {
+    let events = is_new.then_some(CopyEvent { reason, is_warning: true, message }).into_iter().collect();
+    CopyPlan {
         events,
         is_blocked: true,
         failure: Some(LookupFailure { reason: lookup, kind }),
         awaits,
-        ..Plan::default()
+        ..CopyPlan::default()
     }
 }
 
 /// The conditions with or without that of this module; `None` if they do not change.
-fn conditions(machine: &Value, failure: Option<&Failure>, now: &str) -> Option<Value> {
+fn changed_conditions(machine: &Value, failure: Option<&CopyFailure>, now: &str) -> Option<Value> {
     let stored = machine.pointer("/status/conditions").and_then(Value::as_array);
-    let mut ours = stored.into_iter().flatten().filter(|condition| is_ours(condition));
+    let mut ours = stored.into_iter().flatten().filter(|condition| is_copy_failure(condition));
     match (ours.next(), failure) {
         (None, None) => return None,
-        (Some(known), Some(Failure { reason, message, .. }))
+        (Some(known), Some(CopyFailure { reason, message, .. }))
             if known["reason"] == **reason && known["message"] == **message =>
         {
             return None;
@@ -627,9 +676,9 @@ fn conditions(machine: &Value, failure: Option<&Failure>, now: &str) -> Option<V
         _ => {}
     }
     // One that another controller wrote stays.
-    let others = stored.into_iter().flatten().filter(|condition| !is_ours(condition));
+    let others = stored.into_iter().flatten().filter(|condition| !is_copy_failure(condition));
     let mut conditions: Vec<Value> = others.cloned().collect();
-    if let Some(Failure { reason, message, .. }) = failure {
+    if let Some(CopyFailure { reason, message, .. }) = failure {
         conditions.push(json!({
             "type": FAILURE,
             "status": "True",
@@ -642,7 +691,7 @@ fn conditions(machine: &Value, failure: Option<&Failure>, now: &str) -> Option<V
 }
 
 /// The JSON patch of the status at the version that was read.
-fn patch(machine: &Value, references: Option<Value>, conditions: Option<Value>) -> Option<Value> {
+fn copy_status_patch(machine: &Value, references: Option<Value>, conditions: Option<Value>) -> Option<Value> {
     let mut operations = references.and_then(|patch| patch.as_array().cloned()).unwrap_or_default();
     let add = |path: &str, value: Value| json!({ "op": "add", "path": path, "value": value });
     if let Some(conditions) = conditions {
@@ -652,11 +701,11 @@ fn patch(machine: &Value, references: Option<Value>, conditions: Option<Value>) 
         }
         operations.push(add("/status/conditions", conditions));
     }
-    (!operations.is_empty()).then(|| versioned(machine, operations))
+    (!operations.is_empty()).then(|| versioned_json_patch(machine, operations))
 }
 
 /// The JSON patch with these operations, at the version of the machine that was read.
-fn versioned(machine: &Value, operations: Vec<Value>) -> Value {
+fn versioned_json_patch(machine: &Value, operations: Vec<Value>) -> Value {
     let test = |field: &str| json!({ "op": "test", "path": format!("/metadata/{field}"), "value": machine["metadata"][field] });
     [test("uid"), test("resourceVersion")].into_iter().chain(operations).collect()
 }

@@ -1,17 +1,17 @@
 //! Events on pools: the reasons and messages of KubeVirt's pool controller.
 
 use vmpool_engine::ObjectId;
-use vmpool_engine::condition::{Condition, REPLICA_FAILURE, REPLICA_PAUSED, SUCCESSFUL_PAUSED};
+use vmpool_engine::condition::{REPLICA_FAILURE, REPLICA_PAUSED, SUCCESSFUL_PAUSED, StatusCondition};
 use vmpool_engine::plan::DeleteReason;
 use vmpool_engine::revision::RevisionId;
 
-use crate::{Transition, Wording};
+use crate::{ConditionEvent, Wording};
 
 /// The words of KubeVirt.
 #[derive(Clone, Copy, Debug)]
-pub struct Words;
+pub struct KubeVirtWording;
 
-impl Wording for Words {
+impl Wording for KubeVirtWording {
     const SOURCE: &'static str = "virtualmachinepool-controller";
 
     /// KubeVirt has no words for what only vmpool does, for example for a reservation that expired.
@@ -55,8 +55,8 @@ impl Wording for Words {
     }
 
     /// A failure is reported when its condition is added, and not when the reason changes.
-    fn transitions(before: &[Condition], after: &[Condition]) -> Vec<Transition> {
-        let find = |conditions: &[Condition], kind: &str| {
+    fn condition_events(before: &[StatusCondition], after: &[StatusCondition]) -> Vec<ConditionEvent> {
+        let find = |conditions: &[StatusCondition], kind: &str| {
             conditions.iter().find(|condition| condition.kind == kind && condition.status == "True").cloned()
         };
         let mut transitions = Vec::new();
@@ -64,10 +64,10 @@ impl Wording for Words {
             // The rejected deletion has an event with this reason and text.
             && failure.reason != FAILED_REVISION_PRUNING
         {
-            let Condition { reason, message, .. } = failure;
-            transitions.push(Transition { reason, is_warning: true, note: message });
+            let StatusCondition { reason, message, .. } = failure;
+            transitions.push(ConditionEvent { reason, is_warning: true, note: message });
         }
-        let normal = |reason: &str, note: &str| Transition {
+        let normal = |reason: &str, note: &str| ConditionEvent {
             reason: reason.to_owned(),
             is_warning: false,
             note: note.to_owned(),
@@ -106,26 +106,26 @@ mod tests {
     }
 
     #[rstest]
-    #[case::created(Words::created("rec", &machine()), "Created VM rec/herd-0")]
+    #[case::created(KubeVirtWording::created("rec", &machine()), "Created VM rec/herd-0")]
     #[case::deleted(
-        Words::deleted("rec", &machine(), DeleteReason::Surplus),
+        KubeVirtWording::deleted("rec", &machine(), DeleteReason::Surplus),
         "Deleted VM rec/herd-0 with uid u"
     )]
     #[case::deleted_with_its_storage(
-        Words::deleted("rec", &machine(), DeleteReason::Unhealthy),
+        KubeVirtWording::deleted("rec", &machine(), DeleteReason::Unhealthy),
         "Deleted VM rec/herd-0 with uid u and its DataVolumes, because it does not start"
     )]
     #[case::created_again(
-        Words::deleted("rec", &machine(), DeleteReason::StorageChanged { preserved: true }),
+        KubeVirtWording::deleted("rec", &machine(), DeleteReason::StorageChanged { preserved: true }),
         "Deleted VM rec/herd-0 with uid u, because dataVolumeTemplates changed; \
          the pool creates it again with the preserved DataVolumes"
     )]
     #[case::removed(
-        Words::removed("rec", &machine(), "as requested by \"alice\""),
+        KubeVirtWording::removed("rec", &machine(), "as requested by \"alice\""),
         "Deleted VM rec/herd-0 with uid u as requested by \"alice\""
     )]
-    #[case::updated(Words::updated("rec", &machine(), &"herd-2".into()), "Updated VM rec/herd-0")]
-    #[case::restarted(Words::restarted("rec", &machine()), "Restarted VM rec/herd-0 to apply the template")]
+    #[case::updated(KubeVirtWording::updated("rec", &machine(), &"herd-2".into()), "Updated VM rec/herd-0")]
+    #[case::restarted(KubeVirtWording::restarted("rec", &machine()), "Restarted VM rec/herd-0 to apply the template")]
     fn messages_have_the_words_of_kubevirt(#[case] message: String, #[case] expected: &str) {
         assert_eq!(message, expected);
     }
@@ -141,7 +141,7 @@ mod tests {
     #[case("FailedRepair", "FailedUpdate")]
     #[case("ReservationExpired", "ReservationExpired")]
     fn reasons_have_the_words_of_kubevirt(#[case] reason: &'static str, #[case] expected: &str) {
-        assert_eq!(Words::reason(reason), expected);
+        assert_eq!(KubeVirtWording::reason(reason), expected);
     }
 
     #[rstest]
@@ -155,8 +155,8 @@ mod tests {
         assert_eq!(failed_step(failure), expected);
     }
 
-    fn condition(kind: &str, reason: &str) -> Condition {
-        Condition {
+    fn condition(kind: &str, reason: &str) -> StatusCondition {
+        StatusCondition {
             kind: kind.to_owned(),
             status: "True".to_owned(),
             reason: reason.to_owned(),
@@ -181,14 +181,15 @@ mod tests {
         &[condition("ReplicaPaused", "SuccessfulPaused")], &[], &["Normal SuccessfulResume Pool is no longer paused"])]
     #[case::a_condition_of_another_controller(&[], &[condition("Audited", "Passed")], &[])]
     fn a_condition_that_is_added_or_removed_is_an_event(
-        #[case] before: &[Condition],
-        #[case] after: &[Condition],
+        #[case] before: &[StatusCondition],
+        #[case] after: &[StatusCondition],
         #[case] expected: &[&str],
     ) {
-        let text = |Transition { reason, is_warning, note }: Transition| {
+        let text = |ConditionEvent { reason, is_warning, note }: ConditionEvent| {
             format!("{} {reason} {note}", if is_warning { "Warning" } else { "Normal" })
         };
-        let transitions: Vec<_> = Words::transitions(before, after).into_iter().map(text).collect();
+        let transitions: Vec<_> =
+            KubeVirtWording::condition_events(before, after).into_iter().map(text).collect();
         assert_eq!(transitions, expected);
     }
 }

@@ -8,43 +8,51 @@ mod schema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use vmpool_api::kubevirt::{API_VERSION, POOL_API_VERSION, VirtualMachine, VirtualMachinePool};
-use vmpool_instancetype::expand::expand;
-use vmpool_instancetype::fields::{Cause, CauseReason, Location};
-use vmpool_instancetype::model::Family;
+use vmpool_instancetype::expand::expand_machine;
+use vmpool_instancetype::fields::{CauseReason, MachineLocation, StatusCause};
+use vmpool_instancetype::model::TypeFamily;
 
 use super::keys::{MACHINE_KIND, POOL_KIND};
-use super::pins::{self, Resolved, Scope};
-use crate::Found;
+use super::pins::{self, MatcherScope, ResolvedMachine};
+use crate::FetchedObjects;
 
-pub use super::pins::Problem;
+pub use super::pins::MatcherProblem;
 pub use defaults::StartDefaults;
 pub use outcome::Expansion;
-pub use pool::{Revision, has_template_of, pool};
+pub use pool::{RevisionToExpand, expand_pool, has_template_of};
 
 /// Checks a machine that a client sends: its kind, and the fields in the definition of vmpool. Returns one cause for each
 /// violation.
-pub fn check_machine(machine: &Value) -> Vec<Cause> {
-    check::<VirtualMachine>(machine, (API_VERSION, MACHINE_KIND), schema::machine)
+pub fn check_machine(machine: &Value) -> Vec<StatusCause> {
+    check_sent_object::<VirtualMachine>(
+        machine,
+        (API_VERSION, MACHINE_KIND),
+        schema::machine_schema_violations,
+    )
 }
 
 /// Checks a pool that a client sends. Returns one cause for each violation.
-pub fn check_pool(pool: &Value) -> Vec<Cause> {
-    check::<VirtualMachinePool>(pool, (POOL_API_VERSION, POOL_KIND), schema::pool)
+pub fn check_pool(pool: &Value) -> Vec<StatusCause> {
+    check_sent_object::<VirtualMachinePool>(
+        pool,
+        (POOL_API_VERSION, POOL_KIND),
+        schema::pool_schema_violations,
+    )
 }
 
-fn check<T: DeserializeOwned>(
+fn check_sent_object<T: DeserializeOwned>(
     object: &Value,
     (api_version, kind): (&str, &str),
-    violations: fn(&Value) -> Vec<Cause>,
-) -> Vec<Cause> {
-    let invalid = |field: &str, message: String| Cause {
+    violations: fn(&Value) -> Vec<StatusCause>,
+) -> Vec<StatusCause> {
+    let invalid = |field: &str, message: String| StatusCause {
         reason: CauseReason::FieldValueInvalid,
         message,
         field: field.to_owned(),
     };
     let kinds = [("apiVersion", api_version), ("kind", kind)];
     let others = kinds.into_iter().filter(|(field, wanted)| object[field] != **wanted);
-    let others: Vec<Cause> =
+    let others: Vec<StatusCause> =
         others.map(|(field, wanted)| invalid(field, format!("must be {wanted:?}"))).collect();
     // Fields of an object of another kind mean something else.
     if !others.is_empty() {
@@ -62,24 +70,24 @@ fn check<T: DeserializeOwned>(
 /// Expands a VirtualMachine of a namespace. A machine without matchers stays as it is.
 ///
 /// `defaults` are read only if they are needed: [`Expansion::NeedsDefaults`].
-pub fn machine(
+pub fn expand_machine_object(
     machine: &Value,
     namespace: &str,
-    (found, defaults): (&Found, Option<&StartDefaults>),
+    (found, defaults): (&FetchedObjects, Option<&StartDefaults>),
 ) -> Expansion {
-    let scope = Scope { namespace, location: Location::VirtualMachine };
-    let has = |family: Family| machine["spec"][family.field()].is_object();
-    if ![Family::Instancetype, Family::Preference].into_iter().any(has) {
+    let scope = MatcherScope { namespace, location: MachineLocation::VirtualMachine };
+    let has = |family: TypeFamily| machine["spec"][family.field()].is_object();
+    if ![TypeFamily::Instancetype, TypeFamily::Preference].into_iter().any(has) {
         return Expansion::Done(machine.clone());
     }
-    let Resolved { machine, types, .. } = match pins::resolve_machine(machine, scope, found) {
+    let ResolvedMachine { machine, types, .. } = match pins::resolve_machine(machine, scope, found) {
         Ok(resolved) => resolved,
         Err(open) => return open.into(),
     };
     let Some(StartDefaults(settings)) = defaults else { return Expansion::NeedsDefaults };
-    match expand(&machine, &types, settings, scope.location) {
+    match expand_machine(&machine, &types, settings, scope.location) {
         Ok(expanded) => Expansion::Done(expanded),
-        Err(error) => Expansion::Refused(pins::refused(&error, scope.location)),
+        Err(error) => Expansion::Refused(pins::expansion_problem(&error, scope.location)),
     }
 }
 

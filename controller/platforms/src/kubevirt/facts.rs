@@ -7,8 +7,9 @@ use vmpool_api::kubevirt::annotations;
 use vmpool_api::kubevirt::values::{PrintableStatus, RunStrategy, SortPolicy, StatePreservation};
 use vmpool_engine::limits;
 use vmpool_engine::model::{
-    Activity, Autohealing, Finalizer, Instance, Membership, Naming, Preservation, References,
-    RequestedRevision, Restarts, Rollout, ScaleDownPolicy, Selectable, StartHealth, StatusScope,
+    AutohealingPolicy, DisruptionBudget, Finalizer, Instance, MachineActivity, MachineFilter,
+    MachineReferences, Membership, Naming, Preservation, RequestedRevision, Restarts, RolloutPolicy,
+    ScaleDownPolicy, Selectable, StartHealth, StatusContent,
 };
 use vmpool_engine::protection::{self, Protection};
 use vmpool_engine::removal::{RemovalRecord, RemovedMachines};
@@ -16,21 +17,23 @@ use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Machine, ObjectId, ParsedPool, Pool};
 
 use super::keys::REVISION_LABEL;
-use super::objects::{Finalizers, InstanceObject, MachineObject, PoolObject};
-use super::read::{self, MachineFacts, PoolFacts, Readiness, ScaleInMode, Selection, Settings, Update};
+use super::objects::{FinalizerSummary, InstanceObject, KubeVirtMachineObject, KubeVirtPoolObject};
+use super::read::{
+    self, MachineFacts, MachineSelection, PoolFacts, PoolSettings, Readiness, ScaleInMode, UpdateMode,
+};
 use super::selectors::MachineSelector;
 use super::{moved_storage, pins, publish, restart, revision};
 use crate::copied_pool::hold_error;
-use crate::intern;
-use crate::intern::Table;
+use crate::intern::InternTable;
+use crate::intern::intern_text;
 
 /// Name and UID of an object.
-pub(super) fn id(metadata: &ObjectMeta) -> ObjectId {
+pub(super) fn object_id(metadata: &ObjectMeta) -> ObjectId {
     ObjectId::new(metadata.name.as_deref().unwrap_or_default(), metadata.uid.as_deref().unwrap_or_default())
 }
 
 /// A pool.
-pub(super) fn pool(object: &PoolObject) -> ParsedPool {
+pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
     let PoolFacts {
         id,
         namespace,
@@ -40,15 +43,15 @@ pub(super) fn pool(object: &PoolObject) -> ParsedPool {
         settings,
         validation_errors,
         invalid_settings,
-    } = read::pool(object);
+    } = read::read_pool_facts(object);
     let (mut validation_errors, mut invalid_settings) = (validation_errors, invalid_settings);
     let annotations_of_pool = object.metadata.annotations.as_ref();
     let max_protection =
-        protection::maximum(&settings.max_protection, annotations_of_pool, &mut invalid_settings);
+        protection::read_max_protection(&settings.max_protection, annotations_of_pool, &mut invalid_settings);
     let policy =
         object.metadata.annotations.as_ref().and_then(|map| map.get(annotations::INSTANCETYPE_POLICY));
     invalid_settings.extend(policy.and_then(|policy| {
-        pins::policy::error(
+        pins::policy::instancetype_policy_error(
             &policy.as_str().into(),
             &format!("annotation {}", annotations::INSTANCETYPE_POLICY),
         )
@@ -56,7 +59,7 @@ pub(super) fn pool(object: &PoolObject) -> ParsedPool {
     invalid_settings.truncate(limits::VALIDATION_ERRORS);
     let text = object.metadata.annotations.as_ref().and_then(|map| map.get(annotations::SCALE_IN_TARGETS));
     let record = RemovalRecord::parse(text.map(String::as_str).unwrap_or_default()).unwrap_or_else(|error| {
-        validation_errors.push(limits::shorten(format!(
+        validation_errors.push(limits::shorten_message(format!(
             "annotation {}: {error}, so no machine is created or removed until it is corrected",
             annotations::SCALE_IN_TARGETS
         )));
@@ -64,7 +67,7 @@ pub(super) fn pool(object: &PoolObject) -> ParsedPool {
     });
     validation_errors.extend(hold_error(&object.metadata, annotations::MACHINES_OF, &id));
     let removed = annotations_of_pool.and_then(|map| map.get(annotations::REMOVED_MACHINES));
-    let Settings {
+    let PoolSettings {
         replicas,
         paused,
         max_unavailable,
@@ -77,24 +80,12 @@ pub(super) fn pool(object: &PoolObject) -> ParsedPool {
         selector,
     } = settings;
     let (scale_down_policy, scale_down_selection) = match scale_in.mode {
-        ScaleInMode::Proactive if validation_errors.is_empty() => selection(scale_in.selection),
+        ScaleInMode::Proactive if validation_errors.is_empty() => order_and_selection(scale_in.selection),
         ScaleInMode::Opportunistic if validation_errors.is_empty() => {
-            (ScaleDownPolicy::StoppedOnly, vmpool_engine::model::Selection::default())
+            (ScaleDownPolicy::StoppedOnly, MachineFilter::default())
         }
-        _ => (ScaleDownPolicy::Explicit, vmpool_engine::model::Selection::default()),
+        _ => (ScaleDownPolicy::Explicit, MachineFilter::default()),
     };
-    let mut rollout =
-        Rollout { budget: max_unavailable, history: 0, restarts: Restarts::ByUser, ..Rollout::default() };
-    match update {
-        Update::Unmanaged => rollout.disabled = true,
-        Update::Opportunistic => {}
-        Update::Proactive(policy) => {
-            rollout.restarts = Restarts::ByController;
-            rollout.disabled = policy.machines == MachineSelector::Nothing;
-            let (order, selection) = selection(policy);
-            (rollout.order, rollout.selection) = (Some(order), selection);
-        }
-    }
     Pool {
         generation,
         deleting,
@@ -109,29 +100,46 @@ pub(super) fn pool(object: &PoolObject) -> ParsedPool {
         },
         membership: Membership::Selector(selector.map(|selector| selector.to_engine()).unwrap_or_default()),
         finalizer: if finalizers.position.is_some() { Finalizer::Present } else { Finalizer::Missing },
-        autohealing: autohealing.map(|healing| Autohealing {
+        autohealing: autohealing.map(|healing| AutohealingPolicy {
             failed_starts: u32::try_from(healing.threshold).unwrap_or(u32::MAX),
             after: healing.failing_time,
         }),
         max_protection,
         naming: Naming::Ordinal,
-        rollout,
+        rollout: rollout_policy(update, max_unavailable),
         storage_templates: data_volume_templates,
         storage_moves: moved_storage::recorded_moves(&object.metadata),
         record,
         removed: removed.map(|text| RemovedMachines::parse(text)).unwrap_or_default(),
         writers: object.writers.clone(),
-        published: publish::stored(object),
-        status_scope: StatusScope::FailureAndPause,
+        published: publish::published_from_pool(object),
+        status_content: StatusContent::FailureAndPause,
         validation_errors,
         invalid_settings,
-        template_variant: policy.map(|policy| intern(limits::clip(policy))),
+        template_variant: policy.map(|policy| intern_text(limits::clip_name(policy))),
         ..Pool::new(id, &namespace, RequestedRevision::default())
     }
 }
 
+/// When the controller updates machines, and which component restarts them.
+fn rollout_policy(update: UpdateMode, budget: DisruptionBudget) -> RolloutPolicy {
+    let mut rollout =
+        RolloutPolicy { budget, history: 0, restarts: Restarts::ByUser, ..RolloutPolicy::default() };
+    match update {
+        UpdateMode::Unmanaged => rollout.disabled = true,
+        UpdateMode::Opportunistic => {}
+        UpdateMode::Proactive(policy) => {
+            rollout.restarts = Restarts::ByController;
+            rollout.disabled = policy.machines == MachineSelector::Nothing;
+            let (order, selection) = order_and_selection(policy);
+            (rollout.order, rollout.selection) = (Some(order), selection);
+        }
+    }
+    rollout
+}
+
 /// The order and the selection of a policy. A selection that cannot be read selects no machine.
-fn selection(policy: Selection) -> (ScaleDownPolicy, vmpool_engine::model::Selection) {
+fn order_and_selection(policy: MachineSelection) -> (ScaleDownPolicy, MachineFilter) {
     let order = match policy.order {
         SortPolicy::AscendingOrder => ScaleDownPolicy::LowestOrdinalFirst,
         SortPolicy::DescendingOrder => ScaleDownPolicy::HighestOrdinalFirst,
@@ -139,24 +147,24 @@ fn selection(policy: Selection) -> (ScaleDownPolicy, vmpool_engine::model::Selec
         SortPolicy::Oldest => ScaleDownPolicy::OldestFirst,
         SortPolicy::Random => ScaleDownPolicy::Random,
     };
-    let none = vmpool_engine::model::Selection::default();
+    let none = MachineFilter::default();
     match policy.machines {
         MachineSelector::All => (order, none),
         MachineSelector::Nothing => (ScaleDownPolicy::Explicit, none),
         MachineSelector::Matching { labels, nodes } => {
-            (order, vmpool_engine::model::Selection { labels: labels.to_engine(), nodes: nodes.to_engine() })
+            (order, MachineFilter { labels: labels.to_engine(), nodes: nodes.to_engine() })
         }
     }
 }
 
 /// A machine.
-pub(super) fn machine(object: &MachineObject) -> Machine {
-    static RECENT: Table<Selectable> = Table::new();
-    static REFERENCES: Table<References> = Table::new();
-    let facts = read::machine(object);
+pub(super) fn read_machine(object: &KubeVirtMachineObject) -> Machine {
+    static RECENT: InternTable<Selectable> = InternTable::new();
+    static REFERENCES: InternTable<MachineReferences> = InternTable::new();
+    let facts = read::read_machine_facts(object);
     let MachineFacts { id, created, terminating, owner, labels, inner_labels, node_selector, .. } = &facts;
-    let Finalizers { position, dependents_first, .. } = facts.finalizers;
-    let kept = |labels: &Option<super::labels::Labels>| labels.as_deref().cloned();
+    let FinalizerSummary { position, dependents_first, .. } = facts.finalizers;
+    let kept = |labels: &Option<super::labels::CachedLabels>| labels.as_deref().cloned();
     let selectable = Selectable {
         labels: kept(labels),
         instance_labels: kept(inner_labels),
@@ -164,24 +172,25 @@ pub(super) fn machine(object: &MachineObject) -> Machine {
     };
     let protection = Protection::read(object.metadata.annotations.as_ref());
     let is_released = owner.is_none() && position.is_some();
-    let former_pool = facts
-        .revision
-        .as_deref()
-        .filter(|_| is_released)
-        .and_then(|name| Some(intern(revision::pool_of(name, id.name.rsplit_once('-')?.0)?)));
+    let former_pool = facts.revision.as_deref().filter(|_| is_released).and_then(|name| {
+        Some(intern_text(revision::pool_name_of_revision(name, id.name.rsplit_once('-')?.0)?))
+    });
     Machine {
         created: *created,
         terminating: *terminating,
         owner: owner.clone(),
         pool_label: former_pool,
         revision: facts.revision.clone().map(Into::into),
-        written: written(&facts),
+        written: written_revision(&facts),
         storage_revision: facts.storage_revision.clone().map(Into::into),
         evaluated: true,
-        activity: activity(&facts, protection.as_ref().is_some_and(|known| known.restarting.is_some())),
+        activity: machine_activity(
+            &facts,
+            protection.as_ref().is_some_and(|known| known.restarting.is_some()),
+        ),
         restart_pending: facts.restart_required,
         stop_requested: facts.state_change_requested,
-        restartable: facts.run_strategy.is_some_and(restart::is_possible),
+        restartable: facts.run_strategy.is_some_and(restart::is_restart_possible),
         devices_ready: true,
         has_finalizer: position.is_some(),
         discards_storage: facts.terminating && dependents_first,
@@ -200,16 +209,16 @@ pub(super) fn machine(object: &MachineObject) -> Machine {
 /// The revision whose template the spec has: the label inside the spec, which KubeVirt copies to the instance. A client that
 /// replaces the spec, such as the restore of a snapshot, replaces this label and not the label of the machine. Without
 /// one of the two labels, it is unknown.
-fn written(facts: &MachineFacts) -> Option<RevisionId> {
+fn written_revision(facts: &MachineFacts) -> Option<RevisionId> {
     let outer = facts.revision.clone()?;
     match &facts.inner_labels {
-        Some(labels) => labels.get(REVISION_LABEL).map(|inner| intern(limits::clip(inner)).into()),
+        Some(labels) => labels.get(REVISION_LABEL).map(|inner| intern_text(limits::clip_name(inner)).into()),
         // Labels that are too large to be kept.
         None => Some(outer.into()),
     }
 }
 
-fn activity(facts: &MachineFacts, is_marked: bool) -> Activity {
+fn machine_activity(facts: &MachineFacts, is_marked: bool) -> MachineActivity {
     let waits = match facts.run_strategy {
         // KubeVirt reports `Stopped` also between two instances.
         Some(strategy) if facts.state_change_requested || strategy.restarts() && is_marked => {
@@ -224,9 +233,9 @@ fn activity(facts: &MachineFacts, is_marked: bool) -> Activity {
         _ => false,
     };
     match facts.readiness {
-        Readiness::Ready => Activity::Running,
-        _ if facts.is_halted() || waits => Activity::Stopped,
-        _ => Activity::NotRunning,
+        Readiness::Ready => MachineActivity::Running,
+        _ if facts.is_halted() || waits => MachineActivity::Stopped,
+        _ => MachineActivity::NotRunning,
     }
 }
 
@@ -245,8 +254,8 @@ fn start_health(facts: &MachineFacts) -> StartHealth {
 }
 
 /// An instance.
-pub(super) fn instance(object: &InstanceObject) -> Instance {
-    let facts = read::instance(object);
+pub(super) fn read_instance(object: &InstanceObject) -> Instance {
+    let facts = read::read_instance_facts(object);
     Instance {
         ready: facts.is_available(),
         machine: facts.machine,

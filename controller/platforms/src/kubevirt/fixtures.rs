@@ -11,7 +11,7 @@ pub(super) fn new_pool() -> Value {
 }
 
 /// The spec of a pool of two machines.
-pub(super) fn spec() -> Value {
+pub(super) fn recorded_pool_spec() -> Value {
     json!({
         "nameGeneration": { "appendIndexToConfigMapRefs": true, "appendIndexToSecretRefs": true },
         "replicas": 2,
@@ -51,7 +51,7 @@ pub(super) fn spec() -> Value {
 }
 
 /// The pool.
-pub(super) fn pool() -> Value {
+pub(super) fn recorded_pool() -> Value {
     json!({
         "apiVersion": "pool.kubevirt.io/v1beta1",
         "kind": "VirtualMachinePool",
@@ -66,13 +66,13 @@ pub(super) fn pool() -> Value {
             "resourceVersion": "12199",
             "uid": POOL_UID,
         },
-        "spec": spec(),
+        "spec": recorded_pool_spec(),
         "status": { "labelSelector": "app=herd", "replicas": 2 },
     })
 }
 
 /// The owner reference of the pool's machines and revisions.
-pub(super) fn owner() -> Value {
+pub(super) fn recorded_owner_reference() -> Value {
     json!({
         "apiVersion": "pool.kubevirt.io/v1beta1",
         "blockOwnerDeletion": true,
@@ -93,7 +93,7 @@ pub(super) fn created_machine() -> Value {
             "labels": { "app": "herd", "kubevirt.io/vm-pool-revision-name": "herd-1" },
             "name": "herd-0",
             "namespace": "rec",
-            "ownerReferences": [owner()],
+            "ownerReferences": [recorded_owner_reference()],
         },
         "spec": {
             "dataVolumeTemplates": [{
@@ -127,7 +127,7 @@ pub(super) fn created_machine() -> Value {
 }
 
 /// The same machine in a cluster: with the fields that the API server, the webhooks and the controllers of KubeVirt set.
-pub(super) fn machine() -> Value {
+pub(super) fn recorded_machine() -> Value {
     let mut machine = created_machine();
     let metadata = &mut machine["metadata"];
     metadata["uid"] = MACHINE_UID.into();
@@ -162,7 +162,7 @@ pub(super) fn machine() -> Value {
 }
 
 /// The VirtualMachineInstance of that machine.
-pub(super) fn instance() -> Value {
+pub(super) fn recorded_instance() -> Value {
     json!({
         "apiVersion": "kubevirt.io/v1",
         "kind": "VirtualMachineInstance",
@@ -201,12 +201,12 @@ pub(super) fn instance() -> Value {
 }
 
 /// The revision of the first generation.
-pub(super) fn revision() -> Value {
+pub(super) fn recorded_revision() -> Value {
     json!({
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",
-        "data": spec(),
-        "metadata": { "name": "herd-1", "namespace": "rec", "ownerReferences": [owner()] },
+        "data": recorded_pool_spec(),
+        "metadata": { "name": "herd-1", "namespace": "rec", "ownerReferences": [recorded_owner_reference()] },
         "revision": 1,
     })
 }

@@ -22,7 +22,7 @@ pub const PREFIX: &str = "vmpool.";
 pub const LABEL_VALUE: usize = 63;
 
 /// The owner reference of machines and revisions to their pool.
-pub fn owner(name: &str, uid: &str) -> Value {
+pub fn pool_owner_reference(name: &str, uid: &str) -> Value {
     json!({
         "apiVersion": POOL_API_VERSION,
         "kind": POOL_KIND,
@@ -34,7 +34,7 @@ pub fn owner(name: &str, uid: &str) -> Value {
 }
 
 /// The ordinal at the end of a machine's name: the number after the last hyphen. `None` if there is none.
-pub fn ordinal(name: &str) -> Option<u64> {
+pub fn parse_machine_ordinal(name: &str) -> Option<u64> {
     let (_, digits) = name.rsplit_once('-')?;
     let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     if plain { digits.parse().ok() } else { None }
@@ -56,6 +56,6 @@ mod tests {
     #[case::a_sign("herd-+1", None)]
     #[case::too_large("herd-99999999999999999999999", None)]
     fn an_ordinal_is_the_number_after_the_last_hyphen(#[case] name: &str, #[case] expected: Option<u64>) {
-        assert_eq!(ordinal(name), expected);
+        assert_eq!(parse_machine_ordinal(name), expected);
     }
 }

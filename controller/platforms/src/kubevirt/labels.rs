@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::intern::Table;
+use crate::intern::InternTable;
 
 /// Maximum size of the labels of one object that a cache keeps: the sum of the lengths of keys and values, in bytes.
 const LONGEST: usize = 16 * 1024;
 
 /// The labels of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Labels(Arc<BTreeMap<String, String>>);
+pub struct CachedLabels(Arc<BTreeMap<String, String>>);
 
-static RECENT: Table<BTreeMap<String, String>> = Table::new();
+static RECENT: InternTable<BTreeMap<String, String>> = InternTable::new();
 
-impl Labels {
+impl CachedLabels {
     /// These labels; `None` if they exceed the size that a cache keeps.
     pub fn of(labels: &BTreeMap<String, String>) -> Option<Self> {
         let size: usize = labels.iter().map(|(key, value)| key.len() + value.len()).sum();
@@ -32,7 +32,7 @@ impl Labels {
     }
 }
 
-impl Deref for Labels {
+impl Deref for CachedLabels {
     type Target = BTreeMap<String, String>;
 
     fn deref(&self) -> &Self::Target {
@@ -48,7 +48,8 @@ mod tests {
 
     #[test]
     fn equal_labels_are_one_allocation() {
-        let labels = || Labels::from_json(&json!({ "app": "herd", "number": 1, "none": null })).unwrap();
+        let labels =
+            || CachedLabels::from_json(&json!({ "app": "herd", "number": 1, "none": null })).unwrap();
         assert!(Arc::ptr_eq(&labels().0, &labels().0));
         assert_eq!(labels().iter().collect::<Vec<_>>(), [(&"app".to_owned(), &"herd".to_owned())]);
     }
@@ -56,6 +57,6 @@ mod tests {
     #[test]
     fn labels_that_are_too_large_are_not_kept() {
         let many = (0..1024).map(|number| (format!("key-{number:04}"), "v".repeat(63))).collect();
-        assert_eq!(Labels::of(&many), None);
+        assert_eq!(CachedLabels::of(&many), None);
     }
 }

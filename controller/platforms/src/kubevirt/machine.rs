@@ -6,17 +6,17 @@ use vmpool_engine::model::ObjectId;
 use vmpool_engine::names::ordinal_name;
 use vmpool_engine::protection;
 
-use super::keys::{API_VERSION, FINALIZER, MACHINE_KIND, REVISION_LABEL, owner};
+use super::keys::{API_VERSION, FINALIZER, MACHINE_KIND, REVISION_LABEL, pool_owner_reference};
 use super::pins;
-use super::read::NameGeneration;
+use super::read::NameGenerationSettings;
 
 /// A template for the machine with one ordinal.
 #[derive(Clone, Copy, Debug)]
-pub struct Template<'a> {
+pub struct RevisionTemplate<'a> {
     /// `virtualMachineTemplate` of a pool or of a stored revision.
     pub content: &'a Value,
     /// Which names get the ordinal, from the same pool or revision.
-    pub names: NameGeneration,
+    pub names: NameGenerationSettings,
     /// The pinned matchers, from the same revision; null if it has none.
     pub pins: &'a Value,
 }
@@ -24,21 +24,21 @@ pub struct Template<'a> {
 /// The VirtualMachine of a pool with this ordinal. Its name is `<pool>-<ordinal>`.
 ///
 /// `revision` is the name of the stored revision of `template`.
-pub fn machine(
+pub fn machine_object(
     namespace: &str,
     pool: &ObjectId,
-    template: Template<'_>,
+    template: RevisionTemplate<'_>,
     ordinal: u64,
     revision: &str,
 ) -> Value {
-    let Metadata { mut labels, annotations } = metadata(template.content);
+    let Metadata { mut labels, annotations } = template_metadata(template.content);
     labels.insert(REVISION_LABEL.to_owned(), revision.into());
     let mut metadata = json!({
         "name": ordinal_name(&pool.name, ordinal),
         "namespace": namespace,
         "labels": labels,
         "finalizers": [FINALIZER],
-        "ownerReferences": [owner(&pool.name, pool.uid.as_str())],
+        "ownerReferences": [pool_owner_reference(&pool.name, pool.uid.as_str())],
     });
     if !annotations.is_empty() {
         metadata["annotations"] = annotations.into();
@@ -47,7 +47,7 @@ pub fn machine(
         "apiVersion": API_VERSION,
         "kind": MACHINE_KIND,
         "metadata": metadata,
-        "spec": spec(template, ordinal, revision),
+        "spec": new_machine_spec(template, ordinal, revision),
     })
 }
 
@@ -63,24 +63,24 @@ pub(super) fn is_reserved(key: &str) -> bool {
 }
 
 /// Labels and annotations of a template, without reserved ones.
-pub(super) fn metadata(template: &Value) -> Metadata {
+pub(super) fn template_metadata(template: &Value) -> Metadata {
     let map = |field: &str| match &template["metadata"][field] {
         Value::Object(map) => {
-            map.iter().filter(|(key, value)| !value.is_null() && !is_reserved(key)).map(owned).collect()
+            map.iter().filter(|(key, value)| !value.is_null() && !is_reserved(key)).map(clone_entry).collect()
         }
         _ => Map::new(),
     };
     Metadata { labels: map("labels"), annotations: map("annotations") }
 }
 
-fn owned((key, value): (&String, &Value)) -> (String, Value) {
+fn clone_entry((key, value): (&String, &Value)) -> (String, Value) {
     (key.clone(), value.clone())
 }
 
 /// The spec of the machine with this ordinal: the spec of the template with names that contain the ordinal, and with
 /// the revision label for the VirtualMachineInstance.
-pub(super) fn spec(template: Template<'_>, ordinal: u64, revision: &str) -> Value {
-    let mut spec = numbered(template, ordinal);
+pub(super) fn new_machine_spec(template: RevisionTemplate<'_>, ordinal: u64, revision: &str) -> Value {
+    let mut spec = numbered_machine_spec(template, ordinal);
     label_instance(&mut spec, revision);
     spec
 }
@@ -102,13 +102,13 @@ fn complete_domain(spec: &mut Value) {
 
 /// Sets the revision label for the VirtualMachineInstance in the spec of a machine.
 pub(super) fn label_instance(spec: &mut Value, revision: &str) {
-    let Some(template) = object(spec, "template") else { return };
-    let metadata = emptied(template.entry("metadata").or_insert(Value::Null));
-    emptied(&mut metadata["labels"])[REVISION_LABEL] = revision.into();
+    let Some(template) = object_field_mut(spec, "template") else { return };
+    let metadata = ensure_json_object(template.entry("metadata").or_insert(Value::Null));
+    ensure_json_object(&mut metadata["labels"])[REVISION_LABEL] = revision.into();
 }
 
 /// The value, as an empty object if it is none.
-fn emptied(value: &mut Value) -> &mut Value {
+fn ensure_json_object(value: &mut Value) -> &mut Value {
     if !value.is_object() {
         *value = json!({});
     }
@@ -119,25 +119,25 @@ fn emptied(value: &mut Value) -> &mut Value {
 ///
 /// A volume refers to a storage object of its own machine if it names one of the DataVolume templates. It refers to a
 /// shared one otherwise, and then stays unchanged.
-pub(super) fn numbered(template: Template<'_>, ordinal: u64) -> Value {
+pub(super) fn numbered_machine_spec(template: RevisionTemplate<'_>, ordinal: u64) -> Value {
     let mut spec = template.content["spec"].clone();
-    pins::apply(&mut spec, template.pins);
+    pins::apply_pins(&mut spec, template.pins);
     complete_domain(&mut spec);
     let mut templates = Vec::new();
-    for template in list(spec.get_mut("dataVolumeTemplates")) {
-        let Some(metadata) = object(template, "metadata") else { continue };
+    for template in list_items_mut(spec.get_mut("dataVolumeTemplates")) {
+        let Some(metadata) = object_field_mut(template, "metadata") else { continue };
         if let Some(Value::String(name)) = metadata.get_mut("name") {
             templates.push(name.clone());
-            append(name, ordinal);
+            append_ordinal(name, ordinal);
         }
     }
     let is_template = |name: &str| templates.iter().any(|template| template == name);
-    for volume in list(spec.pointer_mut("/template/spec/volumes")) {
+    for volume in list_items_mut(spec.pointer_mut("/template/spec/volumes")) {
         for (source, field) in [("dataVolume", "name"), ("persistentVolumeClaim", "claimName")] {
-            if let Some(name) = text(volume, &[source, field])
+            if let Some(name) = nonempty_text_mut(volume, &[source, field])
                 && is_template(name)
             {
-                append(name, ordinal);
+                append_ordinal(name, ordinal);
             }
         }
         let config_map: &[&[&str]] = &[&["configMap", "name"]];
@@ -151,8 +151,8 @@ pub(super) fn numbered(template: Template<'_>, ordinal: u64) -> Value {
         for (enabled, paths) in [(template.names.config_maps, config_map), (template.names.secrets, secrets)]
         {
             for path in paths.iter().filter(|_| enabled) {
-                if let Some(name) = text(volume, path) {
-                    append(name, ordinal);
+                if let Some(name) = nonempty_text_mut(volume, path) {
+                    append_ordinal(name, ordinal);
                 }
             }
         }
@@ -160,20 +160,20 @@ pub(super) fn numbered(template: Template<'_>, ordinal: u64) -> Value {
     spec
 }
 
-fn append(name: &mut String, ordinal: u64) {
+fn append_ordinal(name: &mut String, ordinal: u64) {
     *name = format!("{name}-{ordinal}");
 }
 
-fn list(value: Option<&mut Value>) -> impl Iterator<Item = &mut Value> {
+fn list_items_mut(value: Option<&mut Value>) -> impl Iterator<Item = &mut Value> {
     value.and_then(Value::as_array_mut).into_iter().flatten()
 }
 
-fn object<'a>(value: &'a mut Value, field: &str) -> Option<&'a mut Map<String, Value>> {
+fn object_field_mut<'a>(value: &'a mut Value, field: &str) -> Option<&'a mut Map<String, Value>> {
     value.get_mut(field)?.as_object_mut()
 }
 
 /// The text at this path, unless it is empty.
-fn text<'a>(value: &'a mut Value, path: &[&str]) -> Option<&'a mut String> {
+fn nonempty_text_mut<'a>(value: &'a mut Value, path: &[&str]) -> Option<&'a mut String> {
     let found = path.iter().try_fold(value, |value, field| value.get_mut(*field))?;
     match found {
         Value::String(text) if !text.is_empty() => Some(text),

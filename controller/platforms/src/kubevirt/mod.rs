@@ -22,14 +22,15 @@
 //! `protection`, the finalizer of instance types and preferences. `removal` contains the groups of targeted removal.
 
 pub mod admission;
+mod canonical_values;
 pub mod coexistence;
 pub mod copies;
+pub mod dropped_storage;
 pub mod events;
 pub mod expansion;
 mod facts;
 #[cfg(test)]
 mod fixtures;
-pub mod former_storage;
 pub mod keys;
 pub mod labels;
 pub mod machine;
@@ -45,7 +46,6 @@ pub mod removal;
 pub mod restart;
 pub mod revision;
 pub mod selectors;
-mod spelling;
 pub mod storage;
 pub mod storage_origin;
 pub mod template;
@@ -54,6 +54,6 @@ pub mod update;
 mod view;
 
 pub(crate) use keys::REVISION_LABEL;
-pub use objects::{InstanceObject, MachineObject, PoolObject};
+pub use objects::{InstanceObject, KubeVirtMachineObject, KubeVirtPoolObject};
 pub(crate) use pins::revision_at;
 pub use platform::KubeVirt;

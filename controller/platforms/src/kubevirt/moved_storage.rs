@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use vmpool_api::kubevirt::annotations::MOVED_STORAGE;
 use vmpool_engine::limits;
 
-use super::machine::{Template, numbered};
-use super::objects::{MachineObject, VolumeSource};
-use super::storage::data_volumes_of;
+use super::machine::{RevisionTemplate, numbered_machine_spec};
+use super::objects::{KubeVirtMachineObject, VolumeSource};
+use super::storage::data_volume_names_in;
 use crate::StorageMove;
 
 /// The kinds of sources, as the annotation names them.
@@ -44,9 +44,13 @@ fn read_entries(text: &str) -> impl Iterator<Item = Entry<'_>> {
 }
 
 /// The moves of a machine with this ordinal, as the annotation stores them; `None` if its volumes use the storage of the template.
-pub(super) fn find_moves(template: Template<'_>, ordinal: u64, machine: &MachineObject) -> Option<String> {
-    let spec = numbered(template, ordinal);
-    let templates = data_volumes_of(&spec);
+pub(super) fn find_moves(
+    template: RevisionTemplate<'_>,
+    ordinal: u64,
+    machine: &KubeVirtMachineObject,
+) -> Option<String> {
+    let spec = numbered_machine_spec(template, ordinal);
+    let templates = data_volume_names_in(&spec);
     let volumes = spec.pointer("/template/spec/volumes").and_then(Value::as_array).into_iter().flatten();
     let moves = volumes.filter_map(|volume| {
         let mut named = [OF_DATA_VOLUME, OF_CLAIM].into_iter().map(|(source, field)| &volume[source][field]);

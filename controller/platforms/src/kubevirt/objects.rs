@@ -12,13 +12,13 @@ mod storage;
 
 pub use installation::InstallationObject;
 pub use instance::InstanceObject;
-pub use machine::MachineObject;
-pub use metadata::Finalizers;
-pub use pool::PoolObject;
+pub use machine::KubeVirtMachineObject;
+pub use metadata::FinalizerSummary;
+pub use pool::KubeVirtPoolObject;
 pub use storage::{ClaimObject, DataVolumeObject};
 
-pub(super) use machine::{FAILURE, MachineCondition, MachineStatus, VolumeSource};
-pub(super) use pool::PoolStatus;
+pub(super) use machine::{FAILURE, KubeVirtMachineStatus, MachineCondition, VolumeSource};
+pub(super) use pool::KubeVirtPoolStatus;
 
 #[cfg(test)]
 mod tests;

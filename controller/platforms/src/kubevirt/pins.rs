@@ -15,26 +15,29 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use vmpool_api::kubevirt::{annotations::INSTANCETYPE_POLICY, labels::POOL_UID};
-use vmpool_engine::model::{References, Unresolved, UsedCopy};
+use vmpool_engine::model::{MachineReferences, UnusableTemplate, UsedCopy};
 use vmpool_engine::{ObjectId, limits};
-use vmpool_instancetype::expand::expand;
-use vmpool_instancetype::fields::Location;
-use vmpool_instancetype::model::{Family, Kind, Object, Types};
-use vmpool_instancetype::start::{Binding, Settings};
+use vmpool_instancetype::expand::expand_machine;
+use vmpool_instancetype::fields::MachineLocation;
+use vmpool_instancetype::model::{
+    InstanceTypeAndPreference, InstanceTypeKind, InstanceTypeObject, TypeFamily,
+};
+use vmpool_instancetype::start::{Binding, InstanceSettings};
 
-use super::keys::owner;
-use crate::{Configuration, Existing, Found, LookupFailure, Resolution};
-use policy::Policy;
-pub use resolve::Problem;
+use super::keys::pool_owner_reference;
+use crate::{Configuration, CopyComparison, FetchedObjects, LookupFailure, Resolution};
+use policy::InstancetypePolicy;
+pub use resolve::MatcherProblem;
 pub(crate) use resolve::revision_at;
 pub(super) use resolve::{
-    INFERENCE_FAILED, INSTANCETYPE_CONFLICT, Open, REQUIREMENTS_NOT_MET, REVISION_MISMATCH, Resolved, Scope,
-    binding, inferred, live, lookup_reason, named_kind, object as named_object, objects as resolve_machine,
-    prefers_interface, read, refused,
+    INFERENCE_FAILED, INSTANCETYPE_CONFLICT, MatcherScope, REQUIREMENTS_NOT_MET, REVISION_MISMATCH,
+    ResolveError, ResolvedMachine, expansion_problem, find_live_object, find_read_object, infer_matcher,
+    interface_binding, lookup_reason, named_kind, prefers_interface,
+    resolve_machine_matchers as resolve_machine, resolve_named_object as named_object,
 };
 pub(super) use stored::FAMILIES;
-pub use stored::apply;
-use stored::{EXPANDED, current};
+pub use stored::apply_pins;
+use stored::{EXPANDED, to_current_version};
 
 /// The field of the content of a revision with the pins. Pools do not have it.
 pub const FIELD: &str = "vmpoolPins";
@@ -57,14 +60,14 @@ pub const REASONS: [&str; 6] = [
 
 /// Whether the template in the spec of a pool names an instance type or a preference, and the pool pins them.
 pub fn has_references(spec: &Value) -> bool {
-    has_matchers(spec) && Policy::of(spec) != Policy::PerMember
+    has_matchers(spec) && InstancetypePolicy::of(spec) != InstancetypePolicy::PerMember
 }
 
 /// The same for a pool, which can have its policy in an annotation.
 pub fn has_references_in(pool: &Value) -> bool {
     let (spec, annotations) = (&pool["spec"], &pool["metadata"]["annotations"]);
-    let policy = Policy::of_pool(spec, annotations[INSTANCETYPE_POLICY].as_str());
-    has_matchers(spec) && policy != Policy::PerMember
+    let policy = InstancetypePolicy::of_pool(spec, annotations[INSTANCETYPE_POLICY].as_str());
+    has_matchers(spec) && policy != InstancetypePolicy::PerMember
 }
 
 fn has_matchers(spec: &Value) -> bool {
@@ -75,31 +78,31 @@ fn has_matchers(spec: &Value) -> bool {
 /// The policy, as a part of the canonical form of a template. A template that names nothing has none, and the default is
 /// no part, because revisions of earlier versions do not contain it.
 pub fn canonical_policy(spec: &Value) -> Option<&'static str> {
-    let policy = Policy::of(spec);
-    (policy != Policy::default() && has_matchers(spec)).then(|| policy.as_str())
+    let policy = InstancetypePolicy::of(spec);
+    (policy != InstancetypePolicy::default() && has_matchers(spec)).then(|| policy.as_str())
 }
 
-/// Replaces the policy [`Policy::Pin`] by [`Policy::Expand`], if the template in the spec names anything. Returns whether it
+/// Replaces the policy [`InstancetypePolicy::Pin`] by [`InstancetypePolicy::Expand`], if the template in the spec names anything. Returns whether it
 /// did.
 pub fn write_out(spec: &mut Value) -> bool {
-    let is_pinned = has_references(spec) && Policy::of(spec) == Policy::Pin;
+    let is_pinned = has_references(spec) && InstancetypePolicy::of(spec) == InstancetypePolicy::Pin;
     if is_pinned {
-        spec[policy::FIELD] = Policy::Expand.as_str().into();
+        spec[policy::FIELD] = InstancetypePolicy::Expand.as_str().into();
     }
     is_pinned
 }
 
 /// The spec of a pool with the pins of its template. Pins that it contains already stay. `configuration` says what KubeVirt adds to
 /// machines.
-pub fn resolve(
+pub fn resolve_pool_pins(
     pool: &ObjectId,
     namespace: &str,
     (spec, configuration): (&Value, &Configuration),
-    found: &Found,
+    found: &FetchedObjects,
 ) -> Resolution {
-    let template = resolve::Template {
+    let template = resolve::TemplateToResolve {
         content: &spec[TEMPLATE],
-        policy: Policy::of(spec),
+        policy: InstancetypePolicy::of(spec),
         configuration,
         pins: &spec[FIELD],
     };
@@ -108,18 +111,18 @@ pub fn resolve(
         spec[FIELD] = pins;
         spec
     };
-    let unresolved = |Problem { reason, message, family, lookup, .. }: Problem| {
+    let unresolved = |MatcherProblem { reason, message, family, lookup, .. }: MatcherProblem| {
         let kind = resolve::named_kind(&spec[TEMPLATE], family);
-        (Unresolved { reason, message }, LookupFailure { reason: lookup, kind })
+        (UnusableTemplate { reason, message }, LookupFailure { reason: lookup, kind })
     };
-    match resolve::pins(pool, namespace, &template, found) {
+    match resolve::resolve_template_pins(pool, namespace, &template, found) {
         Ok((pins, None)) => Resolution::Resolved(with(pins)),
         Ok((pins, Some(problem))) => {
             let (unresolved, failure) = unresolved(problem);
             Resolution::Partial(with(pins), unresolved, failure)
         }
-        Err(Open::Needs(reference)) => Resolution::Needs(reference),
-        Err(Open::Unresolved(problem)) => {
+        Err(ResolveError::Needs(reference)) => Resolution::Needs(reference),
+        Err(ResolveError::Unresolved(problem)) => {
             let (unresolved, failure) = unresolved(problem);
             Resolution::Unresolved(unresolved, failure)
         }
@@ -127,7 +130,7 @@ pub fn resolve(
 }
 
 /// The spec of a pool with the pins that the content of a revision contains.
-pub fn inherit(spec: &Value, stored: &Value) -> Option<Value> {
+pub fn inherit_copies(spec: &Value, stored: &Value) -> Option<Value> {
     let pins = stored.get(FIELD).filter(|pins| pins.is_object())?;
     let mut spec = spec.clone();
     spec[FIELD] = pins.clone();
@@ -136,47 +139,48 @@ pub fn inherit(spec: &Value, stored: &Value) -> Option<Value> {
 
 /// Whether the content of a revision has what machines get from a matcher of its template: the copy of an object, or the knowledge
 /// that the volume names none.
-pub fn is_resolved(content: &Value, family: Family) -> bool {
+pub fn is_resolved(content: &Value, family: TypeFamily) -> bool {
     content[FIELD][family.field()].is_object()
 }
 
 /// Whether the content of a revision has a matcher that is not resolved.
 pub fn lacks_copies(content: &Value) -> bool {
-    let lacks = |family: &Family| {
+    let lacks = |family: &TypeFamily| {
         content[TEMPLATE]["spec"][family.field()].is_object() && !is_resolved(content, *family)
     };
     has_references(content) && FAMILIES.iter().any(lacks)
 }
 
 /// The ControllerRevisions in the content of a revision, in the current version of the API.
-pub fn objects(content: &Value) -> Vec<Value> {
+pub fn copy_objects(content: &Value) -> Vec<Value> {
     let pins = FAMILIES.iter().map(|family| &content[FIELD][family.field()]["revision"]);
-    pins.filter(|revision| revision.is_object()).map(current).collect()
+    pins.filter(|revision| revision.is_object()).map(to_current_version).collect()
 }
 
 /// Compares a ControllerRevision with a pin of the same name.
-pub fn existing(pool: &ObjectId, pin: &Value, live: &Value) -> Existing {
-    let upgraded = current(live);
+pub fn compare_pinned_copy(pool: &ObjectId, pin: &Value, live: &Value) -> CopyComparison {
+    let upgraded = to_current_version(live);
     let stored = &pin["data"];
     let is_same = owners::is_same_copy(stored, &upgraded["data"]);
-    let mut owners = owners::owners(live);
-    let was_owned = !owners::add_owner(&mut owners, owner(&pool.name, pool.uid.as_str()));
+    let mut owners = owners::stored_owner_references(live);
+    let was_owned = !owners::add_owner(&mut owners, pool_owner_reference(&pool.name, pool.uid.as_str()));
     let is_ours = was_owned && live["metadata"]["labels"][POOL_UID] == *pool.uid.as_str();
     if !(is_same || is_ours) || !live["metadata"]["deletionTimestamp"].is_null() {
-        return Existing::Other;
+        return CopyComparison::Other;
     }
     if !is_same || live["data"]["apiVersion"] != stored["apiVersion"] {
         // Data of a ControllerRevision cannot change.
         let mut replacement = pin.clone();
         replacement["metadata"]["ownerReferences"] = owners.into();
         let former_version = if is_same { stored::former_version(live) } else { None };
-        return Existing::Replace { object: replacement, former_version };
+        return CopyComparison::Replace { object: replacement, former_version };
     }
-    owners::complete(pin, live, !was_owned, owners).map_or(Existing::Same, Existing::Incomplete)
+    owners::owners_and_labels_patch(pin, live, !was_owned, owners)
+        .map_or(CopyComparison::Same, CopyComparison::Incomplete)
 }
 
 /// What the spec of a machine refers to. Its kinds are normalized, because KubeVirt completes them.
-pub fn references(spec: &Value) -> References {
+pub fn spec_references(spec: &Value) -> MachineReferences {
     let (mut text, mut copies) = (String::new(), Vec::new());
     for family in FAMILIES {
         let matcher = &spec[family.field()];
@@ -184,18 +188,19 @@ pub fn references(spec: &Value) -> References {
             continue;
         }
         let part = |field: &str| matcher[field].as_str().unwrap_or_default();
-        let kind = Kind::of_matcher(family, part("kind")).map_or_else(|_| part("kind"), |kind| kind.as_str());
+        let kind = InstanceTypeKind::of_matcher(family, part("kind"))
+            .map_or_else(|_| part("kind"), |kind| kind.as_str());
         let revision = part("revisionName");
         let _ = write!(text, "{kind}/{}@{revision} ", part("name"));
         add_copy(&mut copies, revision);
     }
-    References { text: limits::clip(&text).into(), copies }
+    MachineReferences { text: limits::clip_name(&text).into(), copies }
 }
 
 /// What a machine refers to. `recorded` are the copies that its status names: the machine uses them while its spec names none,
 /// and its instance may have been started with them.
-pub fn references_with<'a>(spec: &Value, recorded: impl Iterator<Item = &'a Value>) -> References {
-    let mut references = references(spec);
+pub fn machine_references<'a>(spec: &Value, recorded: impl Iterator<Item = &'a Value>) -> MachineReferences {
+    let mut references = spec_references(spec);
     for revision in recorded.filter_map(Value::as_str) {
         add_copy(&mut references.copies, revision);
     }
@@ -210,11 +215,11 @@ fn add_copy(copies: &mut Vec<Arc<str>>, revision: &str) {
 }
 
 /// What machines from the content of a revision refer to; `None` if it has no copies.
-pub fn references_of(content: &Value) -> Option<References> {
+pub fn revision_references(content: &Value) -> Option<MachineReferences> {
     let pins = content.get(FIELD).filter(|pins| pins.is_object())?;
     let mut spec = content[TEMPLATE]["spec"].clone();
-    apply(&mut spec, pins);
-    Some(references(&spec))
+    apply_pins(&mut spec, pins);
+    Some(spec_references(&spec))
 }
 
 /// The copies that the machines from the content of a revision name, with what the template says about their objects. Machines
@@ -227,7 +232,8 @@ pub fn used_copies(content: &Value) -> Vec<UsedCopy> {
     let used = FAMILIES.iter().filter_map(|family| {
         let (matcher, written) =
             (&pins[family.field()]["matcher"], &content[TEMPLATE]["spec"][family.field()]);
-        let text = |value: &Value| -> Arc<str> { limits::clip(value.as_str().unwrap_or_default()).into() };
+        let text =
+            |value: &Value| -> Arc<str> { limits::clip_name(value.as_str().unwrap_or_default()).into() };
         let copy = text(&matcher["revisionName"]);
         (!copy.is_empty()).then(|| UsedCopy {
             field: family.field(),
@@ -243,10 +249,10 @@ pub fn used_copies(content: &Value) -> Vec<UsedCopy> {
 
 /// What the machines from the content of a revision use, for people: each object with the name of its copy, or without one if it is
 /// written into the machines.
-pub fn described(content: &Value) -> Vec<String> {
+pub fn describe_copies(content: &Value) -> Vec<String> {
     let described = FAMILIES.iter().filter_map(|family| {
         let pin = &content[FIELD][family.field()];
-        let object = copied(content, *family);
+        let object = copied_type_object(content, *family);
         let name = object["metadata"]["name"].as_str().or_else(|| pin["matcher"]["name"].as_str())?;
         let revision = pin["matcher"]["revisionName"].as_str();
         let copy = revision.map_or_else(|| "written out".to_owned(), |revision| format!("copy {revision}"));
@@ -257,17 +263,17 @@ pub fn described(content: &Value) -> Vec<String> {
 
 /// The copy of an object that a template names, in the content of a revision: apiVersion, kind, metadata and spec. Null if
 /// the revision has none.
-pub(super) fn copied(content: &Value, family: Family) -> Value {
+pub(super) fn copied_type_object(content: &Value, family: TypeFamily) -> Value {
     let pin = &content[FIELD][family.field()];
     let revision = if pin["data"].is_object() { pin } else { &pin["revision"] };
-    let mut revision = current(revision);
+    let mut revision = to_current_version(revision);
     revision["data"].take()
 }
 
 /// What machines get from their instance type and preference: the copied specs, or else the matchers.
-pub fn effective(content: &Value) -> Value {
-    let part = |family: Family| {
-        let object = copied(content, family);
+pub fn effective_type_specs(content: &Value) -> Value {
+    let part = |family: TypeFamily| {
+        let object = copied_type_object(content, family);
         let spec = &object["spec"];
         if spec.is_null() { content[TEMPLATE]["spec"][family.field()].clone() } else { spec.clone() }
     };
@@ -275,27 +281,27 @@ pub fn effective(content: &Value) -> Value {
 }
 
 /// The `virtualMachineTemplate` in the content of a revision.
-pub(super) enum Pinned {
+pub(super) enum PinnedTemplate {
     /// Instance type and preference are written out in it.
     Written(Value),
     /// It names the copies of these objects.
-    Named(Value, Box<Types>),
+    Named(Value, Box<InstanceTypeAndPreference>),
 }
 
 /// The template in the content of a revision; `None` if the revision has no copies of what its template names.
-pub(super) fn pinned(content: &Value) -> Option<Pinned> {
+pub(super) fn pinned_template(content: &Value) -> Option<PinnedTemplate> {
     let pins = content.get(FIELD).filter(|pins| pins.is_object())?;
     let mut template = content[TEMPLATE].clone();
-    apply(&mut template["spec"], pins);
+    apply_pins(&mut template["spec"], pins);
     if pins.get(EXPANDED).is_some() {
-        return Some(Pinned::Written(template));
+        return Some(PinnedTemplate::Written(template));
     }
-    let mut types = Types::default();
+    let mut types = InstanceTypeAndPreference::default();
     for family in FAMILIES {
         let Value::Object(_) = template["spec"][family.field()] else { continue };
-        types.insert(Object::read(copied(content, family)).ok()?).ok()?;
+        types.insert(InstanceTypeObject::read(copied_type_object(content, family)).ok()?).ok()?;
     }
-    Some(Pinned::Named(template, Box::new(types)))
+    Some(PinnedTemplate::Named(template, Box::new(types)))
 }
 
 /// The template in the content of a revision, with instance type and preference written out, for the comparison with other
@@ -303,13 +309,13 @@ pub(super) fn pinned(content: &Value) -> Option<Pinned> {
 ///
 /// A preference that sets the model of interfaces also changes the interface that KubeVirt adds to a machine that lists none. The
 /// configuration of KubeVirt selects the binding of this interface, so the binding is no part of the template.
-pub fn compared(content: &Value) -> Option<Value> {
-    let mut written = match pinned(content)? {
-        Pinned::Written(template) => template,
-        Pinned::Named(template, types) => {
+pub fn comparable_template(content: &Value) -> Option<Value> {
+    let mut written = match pinned_template(content)? {
+        PinnedTemplate::Written(template) => template,
+        PinnedTemplate::Named(template, types) => {
             let interface = Some(Binding::Bridge).filter(|_| prefers_interface(&types));
-            let settings = Settings { interface, defaults: None };
-            expand(&template, &types, &settings, Location::Pool).ok()?
+            let settings = InstanceSettings { interface, defaults: None };
+            expand_machine(&template, &types, &settings, MachineLocation::Pool).ok()?
         }
     };
     if !lists_interfaces(&content[TEMPLATE])

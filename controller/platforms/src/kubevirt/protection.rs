@@ -10,17 +10,17 @@ use serde_json::{Value, json};
 use vmpool_api::kubevirt::annotations::INSTANCETYPE_POLICY;
 use vmpool_engine::condition::{REPLICA_FAILURE, TEMPLATE_RESOLVED};
 use vmpool_engine::{ObjectId, limits};
-use vmpool_instancetype::fields::Location;
-use vmpool_instancetype::model::{Matcher, Object};
-use vmpool_instancetype::protection::{User, awaits_stash, blocks, infers};
-use vmpool_instancetype::status_ref::{self, Record, StatusRef};
+use vmpool_instancetype::fields::MachineLocation;
+use vmpool_instancetype::model::{InstanceTypeObject, TypeMatcher};
+use vmpool_instancetype::protection::{InstanceTypeReferrer, awaits_copy, blocks_deletion, may_infer_object};
+use vmpool_instancetype::status_ref::{self, StatusRef, StatusRefPlan};
 
-use super::copies::Plan;
-pub use super::copies::is_failed;
-use super::objects::PoolObject;
+use super::copies::CopyPlan;
+pub use super::copies::has_copy_failure;
+use super::objects::KubeVirtPoolObject;
 use super::{pins, template};
-use crate::{Configuration, Found, Resolution};
-pub use vmpool_instancetype::model::Kind;
+use crate::{Configuration, FetchedObjects, Resolution};
+pub use vmpool_instancetype::model::InstanceTypeKind;
 
 /// The finalizer.
 pub const FINALIZER: &str = "vmpool.dev/instancetype-protection";
@@ -31,7 +31,7 @@ const NAMES: usize = 10;
 
 /// The next step for an object.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Next {
+pub enum ProtectionStep {
     /// There is nothing to do.
     Nothing,
     /// Add the finalizer with this merge patch.
@@ -43,28 +43,29 @@ pub enum Next {
 }
 
 /// The next step for an object of the four kinds.
-pub fn next(object: &Value) -> Next {
+pub fn next_protection_step(object: &Value) -> ProtectionStep {
     let metadata = &object["metadata"];
     let is_deleted = !metadata["deletionTimestamp"].is_null();
     match (is_deleted, is_protected(object)) {
-        (false, true) | (true, false) => Next::Nothing,
-        (false, false) => {
-            Next::Protect(with_finalizers(object, &[finalizers(object), vec![FINALIZER]].concat()))
-        }
-        (true, true) if metadata["annotations"][FORCE] == "true" => Next::Force,
-        (true, true) => Next::Examine,
+        (false, true) | (true, false) => ProtectionStep::Nothing,
+        (false, false) => ProtectionStep::Protect(with_finalizers(
+            object,
+            &[finalizer_names(object), vec![FINALIZER]].concat(),
+        )),
+        (true, true) if metadata["annotations"][FORCE] == "true" => ProtectionStep::Force,
+        (true, true) => ProtectionStep::Examine,
     }
 }
 
 /// The merge patch that removes the finalizer.
-pub fn release(object: &Value) -> Value {
-    let mut kept = finalizers(object);
+pub fn finalizer_removal_merge_patch(object: &Value) -> Value {
+    let mut kept = finalizer_names(object);
     kept.retain(|finalizer| *finalizer != FINALIZER);
     with_finalizers(object, &kept)
 }
 
 /// The JSON patch that removes the finalizer in any version of the object; `None` if it has none.
-pub fn removal(finalizers: &[String]) -> Option<Value> {
+pub fn finalizer_removal_json_patch(finalizers: &[String]) -> Option<Value> {
     let index = finalizers.iter().position(|finalizer| finalizer == FINALIZER)?;
     let path = format!("/metadata/finalizers/{index}");
     Some(json!([
@@ -74,10 +75,10 @@ pub fn removal(finalizers: &[String]) -> Option<Value> {
 }
 
 fn is_protected(object: &Value) -> bool {
-    finalizers(object).contains(&FINALIZER)
+    finalizer_names(object).contains(&FINALIZER)
 }
 
-fn finalizers(object: &Value) -> Vec<&str> {
+fn finalizer_names(object: &Value) -> Vec<&str> {
     object["metadata"]["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
@@ -91,14 +92,14 @@ fn with_finalizers(object: &Value, finalizers: &[&str]) -> Value {
     } })
 }
 
-/// An object that is being deleted, for [`Protected::needed_by_machine`] and [`Protected::may_be_needed_by_pool`].
+/// An object that is being deleted, for [`ProtectedType::needed_by_machine`] and [`ProtectedType::may_be_needed_by_pool`].
 #[derive(Clone, Debug)]
-pub struct Protected(Object);
+pub struct ProtectedType(InstanceTypeObject);
 
-impl Protected {
+impl ProtectedType {
     /// Reads an object of the four kinds.
     pub fn read(object: &Value) -> Option<Self> {
-        Object::read(object.clone()).ok().map(Self)
+        InstanceTypeObject::read(object.clone()).ok().map(Self)
     }
 
     /// Whether a machine needs the object, because it names it and its status names no copy. `exists` returns whether a
@@ -106,21 +107,22 @@ impl Protected {
     ///
     /// A copy of an earlier object of the same name is a copy too: the machine never uses the new object.
     pub fn needed_by_machine(&self, machine: &Value, exists: impl Fn(&str) -> bool) -> bool {
-        self.needed(machine, Location::VirtualMachine, self.is_stashed(machine, exists))
+        self.needed(machine, MachineLocation::VirtualMachine, self.has_existing_copy(machine, exists))
     }
 
     /// Whether a machine names only a volume, and the object can be the one that is inferred from it.
     pub fn may_be_inferred_by_machine(&self, machine: &Value) -> bool {
-        infers(&user(machine, Location::VirtualMachine, false), &self.0).unwrap_or(false)
+        may_infer_object(&type_user(machine, MachineLocation::VirtualMachine, false), &self.0)
+            .unwrap_or(false)
     }
 
     /// Whether the plan of a machine makes a copy of the object, or writes it or its name into the machine. The plan decides whether
-    /// the machine needs the object if [`is_failed`], [`Self::may_be_inferred_by_machine`] or [`Self::records_copy`] is true:
+    /// the machine needs the object if [`has_copy_failure`], [`Self::may_be_inferred_by_machine`] or [`Self::records_copy`] is true:
     /// otherwise its user could keep an object of the cluster for ever.
-    pub fn is_copied_by(&self, machine: &Value, plan: &Plan) -> bool {
+    pub fn is_copied_by(&self, machine: &Value, plan: &CopyPlan) -> bool {
         if let Some(spec) = plan.spec.as_ref().and_then(spec_of) {
             let family = self.0.kind.family();
-            let matcher = Matcher::of_machine(&json!({ "spec": spec }), family).ok().flatten();
+            let matcher = TypeMatcher::of_machine(&json!({ "spec": spec }), family).ok().flatten();
             return match matcher {
                 Some(matcher) => {
                     matcher.name == self.0.identity.name && matcher.kind(family) == Ok(self.0.kind)
@@ -139,8 +141,9 @@ impl Protected {
 
     /// Whether a machine will use the object as it is when its copy is made, because its status names none yet.
     pub fn awaited_by_machine(&self, machine: &Value) -> bool {
-        let is_stashed = self.is_stashed(machine, |_| true);
-        awaits_stash(&user(machine, Location::VirtualMachine, is_stashed), &self.0).unwrap_or(false)
+        let is_stashed = self.has_existing_copy(machine, |_| true);
+        awaits_copy(&type_user(machine, MachineLocation::VirtualMachine, is_stashed), &self.0)
+            .unwrap_or(false)
     }
 
     /// Whether a pool will use the object as it is when its copy is made. The status of the pool shows that it has none: the
@@ -151,48 +154,50 @@ impl Protected {
         let mut conditions = pool["status"]["conditions"].as_array().into_iter().flatten();
         let is_pinned = pool["status"]["labelSelector"].is_string() && !conditions.any(is_unresolved);
         pins::has_references_in(pool)
-            && awaits_stash(&user(pool, Location::Pool, is_pinned), &self.0).unwrap_or(false)
+            && awaits_copy(&type_user(pool, MachineLocation::Pool, is_pinned), &self.0).unwrap_or(false)
     }
 
-    fn is_stashed(&self, machine: &Value, exists: impl Fn(&str) -> bool) -> bool {
-        self.recorded(machine).is_some_and(|revision| exists(&revision))
+    fn has_existing_copy(&self, machine: &Value, exists: impl Fn(&str) -> bool) -> bool {
+        self.recorded_copy(machine).is_some_and(|revision| exists(&revision))
     }
 
     /// Whether a machine names a copy that it uses instead of the object. The copy need not exist.
     pub fn records_copy(&self, machine: &Value) -> bool {
-        self.recorded(machine).is_some()
+        self.recorded_copy(machine).is_some()
     }
 
-    fn recorded(&self, machine: &Value) -> Option<String> {
+    fn recorded_copy(&self, machine: &Value) -> Option<String> {
         let family = self.0.kind.family();
         let status = StatusRef::of_machine(machine, family).ok().flatten();
-        let matcher = Matcher::of_machine(machine, family).ok().flatten()?;
-        match status_ref::record(family, &matcher, status.as_ref()) {
-            Record::Complete(reference) => Some(reference.revision),
-            Record::NeedsStash(_) => None,
+        let matcher = TypeMatcher::of_machine(machine, family).ok().flatten()?;
+        match status_ref::plan_status_ref(family, &matcher, status.as_ref()) {
+            StatusRefPlan::Complete(reference) => Some(reference.revision),
+            StatusRefPlan::NeedsCopy(_) => None,
         }
     }
 
     /// Whether a pool may need the object: its template names it or a volume, and machines are to use a copy.
     pub fn may_be_needed_by_pool(&self, pool: &Value) -> bool {
-        pins::has_references_in(pool) && self.needed(pool, Location::Pool, false) && !is_unread(pool)
+        pins::has_references_in(pool)
+            && self.needed(pool, MachineLocation::Pool, false)
+            && !has_unreadable_spec(pool)
     }
 
-    /// Whether the content of a revision, as [`pins_of`] returns it, contains a copy of the object and can be stored.
+    /// Whether the content of a revision, as [`resolve_current_pins`] returns it, contains a copy of the object and can be stored.
     pub fn is_copied_in(&self, content: &Value) -> bool {
-        self.is_data(&pins::copied(content, self.0.kind.family()))
+        self.is_data(&pins::copied_type_object(content, self.0.kind.family()))
             && serde_json::to_string(content).is_ok_and(|text| text.len() <= limits::REVISION)
     }
 
     /// Whether the content of a revision of a pool has a copy for the template that the pool has now, which names the object.
     pub fn is_pinned(&self, pool: &Value, content: &Value) -> bool {
-        let template = |spec: &Value| template::canonical(&spec[pins::TEMPLATE]);
+        let template = |spec: &Value| template::canonical_template(&spec[pins::TEMPLATE]);
         pins::is_resolved(content, self.0.kind.family()) && template(content) == template(&pool["spec"])
     }
 
     /// An object that cannot be read may be corrected, so it counts.
-    fn needed(&self, object: &Value, location: Location, is_stashed: bool) -> bool {
-        blocks(&user(object, location, is_stashed), &self.0).unwrap_or(true)
+    fn needed(&self, object: &Value, location: MachineLocation, is_stashed: bool) -> bool {
+        blocks_deletion(&type_user(object, location, is_stashed), &self.0).unwrap_or(true)
     }
 }
 
@@ -206,8 +211,8 @@ fn spec_of(patch: &Value) -> Option<&Value> {
 }
 
 /// Whether the controller does not read the spec of a pool, so that it makes no copies for it.
-fn is_unread(pool: &Value) -> bool {
-    serde_json::from_value::<PoolObject>(pool.clone()).is_ok_and(|pool| pool.spec_error().is_some())
+fn has_unreadable_spec(pool: &Value) -> bool {
+    serde_json::from_value::<KubeVirtPoolObject>(pool.clone()).is_ok_and(|pool| pool.spec_error().is_some())
 }
 
 /// Whether the status of a pool says that its template cannot be used, or its revision cannot be stored. It may not show yet what a
@@ -222,25 +227,29 @@ pub fn is_failed_pool(pool: &Value) -> bool {
 
 /// The content of the revision that the controller would store now for a pool, with copies of what its template names. The content
 /// of the revision of a pool for which [`is_failed_pool`] is true decides whether it needs an object.
-pub fn pins_of(pool: &Value, configuration: &Configuration, found: &Found) -> Resolution {
+pub fn resolve_current_pins(
+    pool: &Value,
+    configuration: &Configuration,
+    found: &FetchedObjects,
+) -> Resolution {
     let text = |pointer: &str| pool.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let id = ObjectId::new(text("/metadata/name"), text("/metadata/uid"));
     let mut spec = pool["spec"].clone();
     let policy = pool["metadata"]["annotations"][INSTANCETYPE_POLICY].as_str().map(str::to_owned);
-    pins::policy::complete(&mut spec, policy.as_ref());
-    pins::resolve(&id, text("/metadata/namespace"), (&spec, configuration), found)
+    pins::policy::add_annotated_policy(&mut spec, policy.as_ref());
+    pins::resolve_pool_pins(&id, text("/metadata/namespace"), (&spec, configuration), found)
 }
 
-fn user(object: &Value, location: Location, is_stashed: bool) -> User<'_> {
+fn type_user(object: &Value, location: MachineLocation, is_stashed: bool) -> InstanceTypeReferrer<'_> {
     let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
-    User { object, location, namespace, is_stashed }
+    InstanceTypeReferrer { object, location, namespace, has_copy: is_stashed }
 }
 
 /// The warning about an edit of an object, which these machines and pools will use when their copies are made; `None` if there are
 /// none. Names of other namespaces are not shown, because not all users may read them.
-pub fn edit_warning(kind: Kind, awaited_by: &[String]) -> Option<String> {
+pub fn edit_warning(kind: InstanceTypeKind, awaited_by: &[String]) -> Option<String> {
     let noun = kind.family().noun();
-    let of = if kind.is_cluster() { String::new() } else { format!(": {}", names(awaited_by)) };
+    let of = if kind.is_cluster() { String::new() } else { format!(": {}", abbreviate_names(awaited_by)) };
     (!awaited_by.is_empty()).then(|| {
         format!(
             "{} machines or pools have no copy of this {noun} yet, and will use it as it is now, if they fit{of}",
@@ -251,11 +260,11 @@ pub fn edit_warning(kind: Kind, awaited_by: &[String]) -> Option<String> {
 
 /// The message about the objects that keep another one from being deleted. `needed_by` are their kinds and names. An object of
 /// the cluster, and the events about it, can be read by users of all namespaces, so their message contains only a number.
-pub fn blocked(kind: Kind, needed_by: &[String]) -> String {
+pub fn blocked_deletion_message(kind: InstanceTypeKind, needed_by: &[String]) -> String {
     let (named, more) = if kind.is_cluster() {
         (format!("{} have none", needed_by.len()), "; the log of vmpool-controller names them")
     } else {
-        (names(needed_by), "")
+        (abbreviate_names(needed_by), "")
     };
     format!(
         "the object stays until each machine and each pool that names it has a copy: {named}{more}; delete these, let them \
@@ -264,7 +273,7 @@ pub fn blocked(kind: Kind, needed_by: &[String]) -> String {
 }
 
 /// The first names, and the number of the others.
-pub fn names(all: &[String]) -> String {
+pub fn abbreviate_names(all: &[String]) -> String {
     let named = all.iter().take(NAMES).cloned().collect::<Vec<_>>().join(", ");
     match all.len().saturating_sub(NAMES) {
         0 => named,

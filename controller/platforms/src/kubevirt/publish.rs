@@ -3,15 +3,15 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::annotations;
-use vmpool_engine::Status;
-use vmpool_engine::condition::{Condition, OWN, REPLICA_FAILURE};
-use vmpool_engine::model::{Published, Summary, UsedCopy};
+use vmpool_engine::ComputedStatus;
+use vmpool_engine::condition::{CONTROLLER_CONDITIONS, REPLICA_FAILURE, StatusCondition};
+use vmpool_engine::model::{PublishedStatus, StatusSummary, UsedCopy};
 use vmpool_engine::removal::{RemovalRecord, RemovedMachines};
-use vmpool_instancetype::model::{Family, Matcher};
+use vmpool_instancetype::model::{TypeFamily, TypeMatcher};
 use vmpool_instancetype::status_ref::StatusRef;
 
 use super::events::failed_step;
-use super::objects::{PoolObject, PoolStatus};
+use super::objects::{KubeVirtPoolObject, KubeVirtPoolStatus};
 use super::pins::FAMILIES;
 use crate::{StatusFields, activity};
 
@@ -31,8 +31,13 @@ pub(super) fn removed_machines(removed: &RemovedMachines) -> Value {
 ///
 /// Counters with the value zero are written as well, so that `kubectl wait --for=jsonpath='{.status.replicas}'=0`
 /// works.
-pub(super) fn status(pool: &PoolObject, status: &Status, fields: StatusFields) -> Value {
-    let conditions = status.conditions.iter().map(|condition| written(pool, condition)).collect::<Vec<_>>();
+pub(super) fn status_object(
+    pool: &KubeVirtPoolObject,
+    status: &ComputedStatus,
+    fields: StatusFields,
+) -> Value {
+    let conditions =
+        status.conditions.iter().map(|condition| published_condition(pool, condition)).collect::<Vec<_>>();
     let summary = &status.summary;
     let mut object = json!({
         "replicas": summary.replicas,
@@ -48,35 +53,35 @@ pub(super) fn status(pool: &PoolObject, status: &Status, fields: StatusFields) -
         object["healedReplicas"] = summary.healed.into();
         object["currentRevision"] = summary.revision.as_str().into();
         for used in &*summary.used_copies {
-            if let Some((family, reference)) = reference(used) {
+            if let Some((family, reference)) = used_copy_reference(used) {
                 object[family.status_field()] = reference.to_json();
             }
         }
         if !status.activity.is_empty() {
-            object["activity"] = activity::write(&status.activity);
+            object["activity"] = activity::write_activity_entries(&status.activity);
         }
     }
     object
 }
 
 /// The reference in the status of a pool, in the form that references in the status of a machine have.
-fn reference(used: &UsedCopy) -> Option<(Family, StatusRef)> {
+fn used_copy_reference(used: &UsedCopy) -> Option<(TypeFamily, StatusRef)> {
     let UsedCopy { field, name, kind, copy, volume, volume_policy } = used;
     let family = FAMILIES.into_iter().find(|family| family.field() == *field)?;
-    let matcher = Matcher {
+    let matcher = TypeMatcher {
         name: name.to_string(),
         kind: kind.to_string(),
         infer_from_volume: volume.to_string(),
         infer_from_volume_failure_policy: volume_policy.to_string(),
-        ..Matcher::default()
+        ..TypeMatcher::default()
     };
     Some((family, StatusRef { matcher, revision: copy.to_string() }))
 }
 
 /// A condition of another controller stays as it is, with fields that vmpool does not know.
-fn written(pool: &PoolObject, condition: &Condition) -> Value {
+fn published_condition(pool: &KubeVirtPoolObject, condition: &StatusCondition) -> Value {
     let others = || pool.status.conditions.iter().find(|other| other["type"] == *condition.kind);
-    if !OWN.contains(&condition.kind.as_str()) {
+    if !CONTROLLER_CONDITIONS.contains(&condition.kind.as_str()) {
         return others().cloned().unwrap_or_default();
     }
     let reason =
@@ -93,20 +98,20 @@ fn written(pool: &PoolObject, condition: &Condition) -> Value {
 }
 
 /// What a status object shows.
-pub(super) fn published(pool: &PoolObject, status: &Value) -> Published {
-    read(pool, &serde_json::from_value(status.clone()).unwrap_or_default())
+pub(super) fn published_from_status(pool: &KubeVirtPoolObject, status: &Value) -> PublishedStatus {
+    read_published_status(pool, &serde_json::from_value(status.clone()).unwrap_or_default())
 }
 
 /// What the stored pool shows.
-pub(super) fn stored(pool: &PoolObject) -> Published {
-    read(pool, &pool.status)
+pub(super) fn published_from_pool(pool: &KubeVirtPoolObject) -> PublishedStatus {
+    read_published_status(pool, &pool.status)
 }
 
 /// KubeVirt omits counters that are zero. Without the current selector the status is not complete.
-fn read(pool: &PoolObject, status: &PoolStatus) -> Published {
+fn read_published_status(pool: &KubeVirtPoolObject, status: &KubeVirtPoolStatus) -> PublishedStatus {
     let is_complete = status.label_selector.as_ref().is_some_and(|text| **text == *pool.selector);
     // KubeVirt's own definition of pools has no other counters.
-    let summary = is_complete.then(|| Summary {
+    let summary = is_complete.then(|| StatusSummary {
         observed_generation: status.observed_generation.unwrap_or_default(),
         replicas: status.replicas.unwrap_or_default(),
         ready: status.ready_replicas.unwrap_or_default(),
@@ -122,7 +127,7 @@ fn read(pool: &PoolObject, status: &PoolStatus) -> Published {
     let conditions =
         status.conditions.iter().filter(|condition| condition["type"].is_string()).map(|condition| {
             let time = condition["lastTransitionTime"].as_str().and_then(|time| time.parse().ok());
-            Condition {
+            StatusCondition {
                 kind: text(condition, "type"),
                 status: text(condition, "status"),
                 reason: text(condition, "reason"),
@@ -131,6 +136,6 @@ fn read(pool: &PoolObject, status: &PoolStatus) -> Published {
                 observed_generation: None,
             }
         });
-    let activity = activity::read(&status.activity);
-    Published { conditions: conditions.collect(), summary, desired_revision: None, activity }
+    let activity = activity::read_activity_entries(&status.activity);
+    PublishedStatus { conditions: conditions.collect(), summary, desired_revision: None, activity }
 }

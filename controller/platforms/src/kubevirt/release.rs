@@ -11,13 +11,13 @@ use vmpool_engine::copied_pool;
 use vmpool_engine::model::ObjectId;
 use vmpool_engine::protection::RESTARTING;
 
-use super::keys::{FINALIZER, PRESERVED_ORDINAL, PRESERVED_POOL, ordinal};
-use super::objects::{Finalizers, MachineObject, PoolObject};
+use super::keys::{FINALIZER, PRESERVED_ORDINAL, PRESERVED_POOL, parse_machine_ordinal};
+use super::objects::{FinalizerSummary, KubeVirtMachineObject, KubeVirtPoolObject};
 use crate::owner::{is_a, is_owner};
 
 /// An object to patch.
 #[derive(Clone, Copy, Debug)]
-pub struct Target<'a> {
+pub struct PatchTarget<'a> {
     /// `metadata.uid`.
     pub uid: &'a str,
     /// `metadata.resourceVersion`.
@@ -26,7 +26,7 @@ pub struct Target<'a> {
 
 /// The JSON patch that appends the finalizer of the pool to a pool or a machine; `None` if it is there. The finalizers
 /// of other clients stay.
-pub fn add_finalizer(target: Target<'_>, finalizers: Finalizers) -> Option<Value> {
+pub fn add_finalizer(target: PatchTarget<'_>, finalizers: FinalizerSummary) -> Option<Value> {
     if finalizers.position.is_some() {
         return None;
     }
@@ -36,13 +36,13 @@ pub fn add_finalizer(target: Target<'_>, finalizers: Finalizers) -> Option<Value
         json!({ "op": "add", "path": "/metadata/finalizers/-", "value": FINALIZER })
     };
     // Without the version, the first form would replace the finalizer that another client has added meanwhile.
-    Some(json!([test("/metadata/uid", target.uid), version(target), add]))
+    Some(json!([test_operation("/metadata/uid", target.uid), resource_version_test(target), add]))
 }
 
 /// The operation that records on a pool that its machines are its own; `None` if there is a record, also that of a former pool. The
 /// patch must test the version of the pool.
 pub fn record_machines_of(pool: &ObjectMeta) -> Option<Value> {
-    let record = copied_pool::machines_record(&super::facts::id(pool));
+    let record = copied_pool::machines_record(&super::facts::object_id(pool));
     match &pool.annotations {
         Some(map) if map.contains_key(MACHINES_OF) => None,
         Some(map) if !map.is_empty() => {
@@ -56,8 +56,10 @@ pub fn record_machines_of(pool: &ObjectMeta) -> Option<Value> {
 /// The JSON patch that removes the finalizer of the pool from a pool or a machine; `None` if it is not there.
 ///
 /// It does not depend on the version of the object, because a machine that is being deleted changes often.
-pub fn remove_finalizer(uid: &str, finalizers: Finalizers) -> Option<Value> {
-    Some(Value::Array([vec![test("/metadata/uid", uid)], without_finalizer(finalizers)?].concat()))
+pub fn remove_finalizer(uid: &str, finalizers: FinalizerSummary) -> Option<Value> {
+    Some(Value::Array(
+        [vec![test_operation("/metadata/uid", uid)], finalizer_removal_operations(finalizers)?].concat(),
+    ))
 }
 
 /// The JSON patch that releases a machine: it removes the owner reference of the pool and the finalizer of the pool, and
@@ -65,17 +67,18 @@ pub fn remove_finalizer(uid: &str, finalizers: Finalizers) -> Option<Value> {
 ///
 /// The revision labels stay. The one in the template cannot be removed without a change of the template of a running
 /// guest.
-pub fn release(machine: &ObjectMeta, finalizers: Finalizers) -> Option<Value> {
-    let owner = without_controller(machine, is_a::<PoolObject>).unwrap_or_default();
-    let finalizer = without_finalizer(finalizers).unwrap_or_default();
+pub fn release_machine(machine: &ObjectMeta, finalizers: FinalizerSummary) -> Option<Value> {
+    let owner = controller_removal_operations(machine, is_a::<KubeVirtPoolObject>).unwrap_or_default();
+    let finalizer = finalizer_removal_operations(finalizers).unwrap_or_default();
     let changes = [owner, finalizer].concat();
     let uid = machine.uid.as_deref().unwrap_or_default();
-    (!changes.is_empty()).then(|| Value::Array([vec![test("/metadata/uid", uid)], changes].concat()))
+    (!changes.is_empty())
+        .then(|| Value::Array([vec![test_operation("/metadata/uid", uid)], changes].concat()))
 }
 
 /// The operation that removes the mark of a restart from a machine, which no controller would remove any more; `None` if it is
 /// not marked.
-pub fn without_mark(machine: &ObjectMeta) -> Option<Value> {
+pub fn remove_restart_mark(machine: &ObjectMeta) -> Option<Value> {
     let is_marked = machine.annotations.as_ref().is_some_and(|map| map.contains_key(RESTARTING));
     let path = metadata_path("annotations", RESTARTING);
     is_marked.then(|| json!({ "op": "remove", "path": path }))
@@ -86,19 +89,23 @@ pub fn without_mark(machine: &ObjectMeta) -> Option<Value> {
 ///
 /// Send it after the delete of the machine, because KubeVirt would otherwise adopt the object again, and before the
 /// finalizer of the machine is removed.
-pub fn preserve(object: &ObjectMeta, machine: &ObjectId, pool: &ObjectId) -> Option<Value> {
-    let owner = without_controller(object, |owner| is_owner::<MachineObject>(owner, machine))?;
-    let target = Target {
+pub fn preserve_storage(object: &ObjectMeta, machine: &ObjectId, pool: &ObjectId) -> Option<Value> {
+    let owner =
+        controller_removal_operations(object, |owner| is_owner::<KubeVirtMachineObject>(owner, machine))?;
+    let target = PatchTarget {
         uid: object.uid.as_deref().unwrap_or_default(),
         resource_version: object.resource_version.as_deref().unwrap_or_default(),
     };
     let mut labels = Map::new();
     labels.insert(PRESERVED_POOL.to_owned(), (*pool.name).into());
-    if let Some(ordinal) = ordinal(&machine.name) {
+    if let Some(ordinal) = parse_machine_ordinal(&machine.name) {
         labels.insert(PRESERVED_ORDINAL.to_owned(), ordinal.to_string().into());
     }
     let labels = if object.labels.as_ref().is_none_or(BTreeMap::is_empty) {
-        vec![version(target), json!({ "op": "add", "path": "/metadata/labels", "value": labels })]
+        vec![
+            resource_version_test(target),
+            json!({ "op": "add", "path": "/metadata/labels", "value": labels }),
+        ]
     } else {
         let add = |(key, value): (String, Value)| {
             let path = metadata_path("labels", &key);
@@ -106,17 +113,17 @@ pub fn preserve(object: &ObjectMeta, machine: &ObjectId, pool: &ObjectId) -> Opt
         };
         labels.into_iter().map(add).collect()
     };
-    Some(Value::Array([vec![test("/metadata/uid", target.uid)], owner, labels].concat()))
+    Some(Value::Array([vec![test_operation("/metadata/uid", target.uid)], owner, labels].concat()))
 }
 
-fn without_finalizer(finalizers: Finalizers) -> Option<Vec<Value>> {
+fn finalizer_removal_operations(finalizers: FinalizerSummary) -> Option<Vec<Value>> {
     let path = format!("/metadata/finalizers/{}", finalizers.position?);
-    Some(vec![test(&path, FINALIZER), json!({ "op": "remove", "path": path })])
+    Some(vec![test_operation(&path, FINALIZER), json!({ "op": "remove", "path": path })])
 }
 
 /// The operations that remove the controller of an object from its owners; `None` if `is_wanted` does not
 /// accept it.
-fn without_controller(
+fn controller_removal_operations(
     object: &ObjectMeta,
     is_wanted: impl Fn(OwnerIdentity<'_>) -> bool,
 ) -> Option<Vec<Value>> {
@@ -124,8 +131,9 @@ fn without_controller(
     let place = owners.iter().position(|owner| owner.controller == Some(true))?;
     let owner = OwnerIdentity::of(&owners[place]);
     let path = format!("/metadata/ownerReferences/{place}");
-    is_wanted(owner)
-        .then(|| vec![test(&format!("{path}/uid"), owner.uid), json!({ "op": "remove", "path": path })])
+    is_wanted(owner).then(|| {
+        vec![test_operation(&format!("{path}/uid"), owner.uid), json!({ "op": "remove", "path": path })]
+    })
 }
 
 /// The JSON pointer to a key of the labels or the annotations.
@@ -133,11 +141,11 @@ fn metadata_path(map: &str, key: &str) -> String {
     format!("/metadata/{map}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
-fn version(target: Target<'_>) -> Value {
-    test("/metadata/resourceVersion", target.resource_version)
+fn resource_version_test(target: PatchTarget<'_>) -> Value {
+    test_operation("/metadata/resourceVersion", target.resource_version)
 }
 
-fn test(path: &str, value: &str) -> Value {
+fn test_operation(path: &str, value: &str) -> Value {
     json!({ "op": "test", "path": path, "value": value })
 }
 

@@ -6,11 +6,11 @@ use vmpool_api::kubevirt::{GROUP, POOL_GROUP, POOL_VERSION};
 
 use super::keys::MACHINE_KIND;
 use crate::removal_api::{
-    ExpandedPools, ExpansionApi, PlatformOf, ReferenceApis, RemovalApi, Stored, StoredResource,
+    ExpandedPools, ExpansionApi, PlatformKind, ReferenceApis, RemovalApi, StoredApi, StoredResource,
 };
 
-const STORED: Stored = Stored {
-    platform: PlatformOf::KubeVirt,
+const STORED: StoredApi = StoredApi {
+    platform: PlatformKind::KubeVirt,
     pools: StoredResource { group: POOL_GROUP, version: POOL_VERSION, plural: "virtualmachinepools" },
     machines: StoredResource { group: GROUP, version: "v1", plural: "virtualmachines" },
     instances: Some(StoredResource { group: GROUP, version: "v1", plural: "virtualmachineinstances" }),

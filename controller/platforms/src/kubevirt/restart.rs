@@ -8,7 +8,7 @@ use super::read::{InstanceFacts, MachineFacts};
 
 /// How a guest is restarted.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Restart {
+pub enum GuestRestart {
     /// Delete the VirtualMachineInstance with this UID. KubeVirt starts the machine again.
     DeleteInstance {
         /// The precondition of the delete.
@@ -25,16 +25,20 @@ pub enum Restart {
 }
 
 /// How the guest of a machine is restarted. `resource_version` is the version of the machine in `machine`.
-pub fn restart(machine: &MachineFacts, resource_version: &str, instance: &InstanceFacts) -> Restart {
+pub fn restart_guest(
+    machine: &MachineFacts,
+    resource_version: &str,
+    instance: &InstanceFacts,
+) -> GuestRestart {
     match machine.run_strategy {
-        _ if instance.terminating => Restart::InProgress,
+        _ if instance.terminating => GuestRestart::InProgress,
         Some(strategy) if strategy.restarts() => {
-            Restart::DeleteInstance { uid: instance.id.uid.as_str().to_owned() }
+            GuestRestart::DeleteInstance { uid: instance.id.uid.as_str().to_owned() }
         }
         Some(RunStrategy::Manual | RunStrategy::RerunOnFailure) if machine.state_change_requested => {
-            Restart::InProgress
+            GuestRestart::InProgress
         }
-        Some(RunStrategy::Manual | RunStrategy::RerunOnFailure) => Restart::Request(json!({
+        Some(RunStrategy::Manual | RunStrategy::RerunOnFailure) => GuestRestart::Request(json!({
             // The version guards requests of other clients, because a merge patch replaces the list.
             "metadata": { "uid": machine.id.uid.as_str(), "resourceVersion": resource_version },
             "status": { "stateChangeRequests": [
@@ -42,18 +46,18 @@ pub fn restart(machine: &MachineFacts, resource_version: &str, instance: &Instan
                 { "action": "Start" },
             ] },
         })),
-        Some(_) | None => Restart::NotRestarted,
+        Some(_) | None => GuestRestart::NotRestarted,
     }
 }
 
 /// Whether the controller can restart the guest of a machine with this run strategy.
-pub fn is_possible(strategy: RunStrategy) -> bool {
+pub fn is_restart_possible(strategy: RunStrategy) -> bool {
     strategy.restarts() || matches!(strategy, RunStrategy::Manual | RunStrategy::RerunOnFailure)
 }
 
 /// The JSON patch that writes the revision label to a VirtualMachineInstance; `None` if it has this label, or has no such
 /// label, which requires a restart.
-pub fn label(instance: &InstanceFacts, revision: &str) -> Option<Value> {
+pub fn record_instance_revision(instance: &InstanceFacts, revision: &str) -> Option<Value> {
     let current = instance.revision.as_deref().filter(|current| *current != revision)?;
     let path = format!("/metadata/labels/{}", REVISION_LABEL.replace('~', "~0").replace('/', "~1"));
     Some(json!([

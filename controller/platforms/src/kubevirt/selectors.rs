@@ -136,7 +136,7 @@ fn to_engine(requirements: &[Requirement]) -> selector::Selector {
             Operator::Gt(bound) => (selector::Operator::Gt, vec![bound.to_string()]),
             Operator::Lt(bound) => (selector::Operator::Lt, vec![bound.to_string()]),
         };
-        selector::Requirement { key: key.clone(), operator, values }
+        selector::SelectorRequirement { key: key.clone(), operator, values }
     };
     selector::Selector(requirements.iter().map(requirement).collect())
 }

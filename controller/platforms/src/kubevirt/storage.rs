@@ -11,18 +11,18 @@ use vmpool_api::diskimage::labels::IMAGE_UID;
 use vmpool_engine::model::ObjectId;
 
 use super::keys::PRESERVED_POOL;
-use super::machine::{Template, numbered};
-use super::objects::{DataVolumeObject, MachineObject};
+use super::machine::{RevisionTemplate, numbered_machine_spec};
+use super::objects::{DataVolumeObject, KubeVirtMachineObject};
 use crate::VolumeUse;
 use crate::owner::is_a;
 
 /// Names of the DataVolumes that KubeVirt creates for the machine with this ordinal.
-pub fn data_volumes(template: Template<'_>, ordinal: u64) -> Vec<String> {
-    data_volumes_of(&numbered(template, ordinal))
+pub fn new_data_volume_names(template: RevisionTemplate<'_>, ordinal: u64) -> Vec<String> {
+    data_volume_names_in(&numbered_machine_spec(template, ordinal))
 }
 
 /// Names of the DataVolumes that KubeVirt creates for a machine with this spec.
-pub fn data_volumes_of(spec: &Value) -> Vec<String> {
+pub fn data_volume_names_in(spec: &Value) -> Vec<String> {
     let templates = spec["dataVolumeTemplates"].as_array().into_iter().flatten();
     let names = templates.filter_map(|template| template["metadata"]["name"].as_str());
     names.map(str::to_owned).collect()
@@ -36,7 +36,7 @@ pub fn data_volumes_of(spec: &Value) -> Vec<String> {
 /// machine with the same name is deleted with that machine. A new machine may use an object without a controller and
 /// without a record of its pool, because users prepare storage in this way. An existing machine may not: the rollout
 /// deletes the machine together with the storage that it adopted, unless it preserves the storage.
-pub fn conflict(
+pub fn storage_conflict(
     kind: &str,
     object: &ObjectMeta,
     machine: &str,
@@ -52,7 +52,7 @@ pub fn conflict(
     if let Some(owner) = OwnerIdentity::of_controller(object) {
         let of_its_data_volume =
             kind != DataVolumeObject::kind(&()) && is_a::<DataVolumeObject>(owner) && owner.name == name;
-        let of_same_name = is_a::<MachineObject>(owner) && owner.name == machine;
+        let of_same_name = is_a::<KubeVirtMachineObject>(owner) && owner.name == machine;
         return if of_its_data_volume || of_same_name {
             None
         } else {
@@ -83,16 +83,21 @@ mod tests {
     use serde_json::json;
 
     use super::super::fixtures;
-    use super::super::read::NameGeneration;
+    use super::super::read::NameGenerationSettings;
     use super::*;
 
     #[test]
     fn the_names_of_data_volumes_contain_the_ordinal() {
-        let content = &fixtures::spec()["virtualMachineTemplate"];
-        let template = Template { content, names: NameGeneration::default(), pins: &Value::Null };
-        assert_eq!(data_volumes(template, 4), ["root-4"]);
-        let none = Template { content: &Value::Null, names: NameGeneration::default(), pins: &Value::Null };
-        assert!(data_volumes(none, 4).is_empty());
+        let content = &fixtures::recorded_pool_spec()["virtualMachineTemplate"];
+        let template =
+            RevisionTemplate { content, names: NameGenerationSettings::default(), pins: &Value::Null };
+        assert_eq!(new_data_volume_names(template, 4), ["root-4"]);
+        let none = RevisionTemplate {
+            content: &Value::Null,
+            names: NameGenerationSettings::default(),
+            pins: &Value::Null,
+        };
+        assert!(new_data_volume_names(none, 4).is_empty());
     }
 
     fn owned(kind: &str, name: &str, uid: &str) -> Value {
@@ -151,7 +156,7 @@ mod tests {
             // The storage that it adopts is preserved.
             (VolumeUse::Update { preserved: true }, "updated"),
         ] {
-            let conflict = |kind| conflict(kind, &metadata, "herd-0", &pool, volume_use);
+            let conflict = |kind| storage_conflict(kind, &metadata, "herd-0", &pool, volume_use);
             let expected =
                 |what: Option<&str>| what.map(|what| format!("machine herd-0 is not {done}, because {what}"));
             assert_eq!(conflict("DataVolume"), expected(data_volume));
@@ -171,7 +176,7 @@ mod tests {
         metadata.name = Some("root-0".to_owned());
         let pool = ObjectId::new("herd", fixtures::POOL_UID);
         let update = VolumeUse::Update { preserved: false };
-        let found = conflict("DataVolume", &metadata, "herd-0", &pool, update);
+        let found = storage_conflict("DataVolume", &metadata, "herd-0", &pool, update);
         let expected = "machine herd-0 is not updated, because DataVolume root-0 exists: the machine would adopt it, \
                         and the rollout would delete it. Use another name in dataVolumeTemplates, or delete it";
         assert_eq!(found, refused.then(|| expected.to_owned()));

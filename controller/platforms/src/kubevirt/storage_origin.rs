@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     fn template() -> Value {
-        fixtures::spec()["virtualMachineTemplate"].clone()
+        fixtures::recorded_pool_spec()["virtualMachineTemplate"].clone()
     }
 
     fn with_source(url: &str) -> Value {
@@ -61,7 +61,7 @@ mod tests {
         #[case] recorded: Option<&str>,
         #[case] expected: Option<&str>,
     ) {
-        let mut live = fixtures::machine();
+        let mut live = fixtures::recorded_machine();
         live["spec"]["template"]["metadata"]["labels"][REVISION_LABEL] = "herd-1".into();
         if let Some(recorded) = recorded {
             live["metadata"]["annotations"] = json!({ (STORAGE_REVISION): recorded });

@@ -8,21 +8,21 @@
 use serde_json::{Value, json};
 use vmpool_engine::revision::{Fingerprint, TemplateParts};
 
+use super::canonical_values::{canonical_field_value, canonical_value, live_parts, remove_live_parts};
 use super::machine;
-use super::spelling::{live_parts, normal, reduced, remove_live_parts};
 
 /// The canonical form of `virtualMachineTemplate`: what machines are created from, in one spelling. Two templates with
 /// equal forms are the same template.
-pub fn canonical(template: &Value) -> Value {
-    let machine::Metadata { labels, annotations } = machine::metadata(template);
+pub fn canonical_template(template: &Value) -> Value {
+    let machine::Metadata { labels, annotations } = machine::template_metadata(template);
     let whole =
         json!({ "metadata": { "labels": labels, "annotations": annotations }, "spec": template["spec"] });
-    reduced(&whole, "", "").unwrap_or(Value::Null)
+    canonical_value(&whole, "", "").unwrap_or(Value::Null)
 }
 
 /// Whether two values of the field at a path are equal. The path is a JSON pointer into a machine template.
-pub(super) fn is_same(path: &str, one: &Value, other: &Value) -> bool {
-    normal(path, one) == normal(path, other)
+pub(super) fn is_same_field_value(path: &str, one: &Value, other: &Value) -> bool {
+    canonical_field_value(path, one) == canonical_field_value(path, other)
 }
 
 /// The parts of a template that decide what a change of it requires of a running machine. `written` is the same template with
@@ -30,8 +30,8 @@ pub(super) fn is_same(path: &str, one: &Value, other: &Value) -> bool {
 ///
 /// Storage is compared as the template describes it. The preference adds a storage class to new storage only, so it is no reason
 /// to create that of existing machines again.
-pub fn parts(template: &Value, written: &Value, sizes: &Value) -> TemplateParts {
-    let mut instance = canonical(written)["spec"]["template"].clone();
+pub fn template_parts(template: &Value, written: &Value, sizes: &Value) -> TemplateParts {
+    let mut instance = canonical_template(written)["spec"]["template"].clone();
     let live = live_parts(&instance["spec"]);
     remove_live_parts(&mut instance);
     TemplateParts {
@@ -43,7 +43,9 @@ pub fn parts(template: &Value, written: &Value, sizes: &Value) -> TemplateParts 
 
 /// Fingerprint of the part of a template that storage is created from.
 pub(super) fn fingerprint_storage(template: &Value) -> Fingerprint {
-    Fingerprint::of_exact(&json!({ "templates": canonical(template)["spec"]["dataVolumeTemplates"] }))
+    Fingerprint::of_exact(
+        &json!({ "templates": canonical_template(template)["spec"]["dataVolumeTemplates"] }),
+    )
 }
 
 #[cfg(test)]

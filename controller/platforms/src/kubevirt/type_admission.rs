@@ -8,22 +8,24 @@ use std::collections::BTreeMap;
 
 use kube::Resource as _;
 use serde_json::Value;
-use vmpool_engine::admission::Subject;
+use vmpool_engine::admission::LookupSubject;
 use vmpool_instancetype::expand;
-use vmpool_instancetype::fields::Location;
-use vmpool_instancetype::fill::fill;
-use vmpool_instancetype::machine::{self, Named};
-use vmpool_instancetype::model::{Family, Kind, Matcher, Object, Types};
-use vmpool_instancetype::start::Settings;
+use vmpool_instancetype::fields::MachineLocation;
+use vmpool_instancetype::fill::fill_machine_from_preference;
+use vmpool_instancetype::machine::{self, NamedTypes};
+use vmpool_instancetype::model::{
+    InstanceTypeAndPreference, InstanceTypeKind, InstanceTypeObject, TypeFamily, TypeMatcher,
+};
+use vmpool_instancetype::start::InstanceSettings;
 use vmpool_instancetype::validation;
 
 use super::copies::{Machine, Pool};
-use super::pins::{self, FAMILIES, Open, Problem, Resolved, Scope};
-use super::protection::Protected;
-use crate::{Found, Reference};
+use super::pins::{self, FAMILIES, MatcherProblem, MatcherScope, ResolveError, ResolvedMachine};
+use super::protection::ProtectedType;
+use crate::{FetchedObjects, ReferencedObject};
 
-pub use vmpool_instancetype::fields::{Cause, CauseReason};
-pub use vmpool_instancetype::validation::Report;
+pub use vmpool_instancetype::fields::{CauseReason, StatusCause};
+pub use vmpool_instancetype::validation::ValidationReport;
 
 /// The path of the webhook for the four kinds.
 pub const OBJECT_PATH: &str = "/validate-instancetype-kubevirt-io-v1beta1";
@@ -53,11 +55,11 @@ pub const FIELDS: &[&str] = &["apiVersion", "kind", "metadata", "spec", "data"];
 
 /// An object that a rule needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Need {
+pub struct NeededObject {
     /// Which object.
-    pub reference: Reference,
+    pub reference: ReferencedObject,
     /// What it is, for metrics.
-    pub subject: Subject,
+    pub subject: LookupSubject,
     /// Whether the answer shows facts of the object that the requesting user may have no permission to read. All users may
     /// read the kinds of the cluster.
     pub reveals: bool,
@@ -65,7 +67,7 @@ pub struct Need {
 
 /// Why an object was not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum TypeReadFailure {
     /// The client has not authenticated itself as an API server, and the answer would reveal facts.
     NotPermitted,
     /// The object is in another namespace. The webhook does not read it, because the answer would show whether it exists. The
@@ -77,14 +79,14 @@ pub enum Failure {
 
 /// What was read for a request.
 #[derive(Clone, Debug, Default)]
-pub struct Reads {
-    found: Found,
-    failed: BTreeMap<Reference, Failure>,
+pub struct TypeReviewReads {
+    found: FetchedObjects,
+    failed: BTreeMap<ReferencedObject, TypeReadFailure>,
 }
 
-impl Reads {
+impl TypeReviewReads {
     /// Adds the result of a read; `Ok(None)` if the object does not exist.
-    pub fn add(&mut self, reference: Reference, result: Result<Option<Value>, Failure>) {
+    pub fn add(&mut self, reference: ReferencedObject, result: Result<Option<Value>, TypeReadFailure>) {
         match result {
             Ok(object) => drop(self.found.insert(reference, object)),
             Err(failure) => drop(self.failed.insert(reference, failure)),
@@ -94,16 +96,16 @@ impl Reads {
 
 /// The next step of a review.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
+pub enum TypeReviewStep {
     /// Read this object.
-    Needs(Need),
+    Needs(NeededObject),
     /// The review has ended.
-    Done(Decision),
+    Done(TypeReviewDecision),
 }
 
 /// The result of a review.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Decision {
+pub enum TypeReviewDecision {
     /// The request is allowed.
     Allowed {
         /// The completed machine; `None` if it does not change.
@@ -114,19 +116,19 @@ pub enum Decision {
     /// The request is invalid.
     Refused {
         /// What is wrong.
-        causes: Vec<Cause>,
+        causes: Vec<StatusCause>,
         /// What the user should know, too.
         warnings: Vec<String>,
     },
     /// The name of an instance type or a preference could not be inferred.
-    NotInferred(Vec<Cause>),
+    NotInferred(Vec<StatusCause>),
     /// A read failed without which the request cannot be answered.
     Undecided(String),
 }
 
-impl Decision {
-    fn of(report: Report) -> Self {
-        let Report { causes, warnings } = report;
+impl TypeReviewDecision {
+    fn of(report: ValidationReport) -> Self {
+        let ValidationReport { causes, warnings } = report;
         if causes.is_empty() {
             Self::Allowed { machine: None, warnings }
         } else {
@@ -139,17 +141,17 @@ impl Decision {
 ///
 /// # Errors
 /// The document is not of these kinds.
-pub fn object(old: Option<&Value>, new: &Value) -> Result<Decision, String> {
-    let read = |object: &Value| Object::read(object.clone());
+pub fn review_type_object(old: Option<&Value>, new: &Value) -> Result<TypeReviewDecision, String> {
+    let read = |object: &Value| InstanceTypeObject::read(object.clone());
     let new = read(new).map_err(|error| error.to_string())?;
     // An object that was stored by another version may be unreadable. All of the new one is then validated.
     let old = old.and_then(|old| read(old).ok());
-    Ok(Decision::of(validation::object(&new, old.as_ref())))
+    Ok(TypeReviewDecision::of(validation::validate_object(&new, old.as_ref())))
 }
 
 /// A list of machines or pools that may use an edited object when their copies are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Users {
+pub enum TypeUserKind {
     /// Machines.
     Machines,
     /// Pools.
@@ -161,7 +163,7 @@ pub const EXAMINED_USERS: usize = 1000;
 /// The number of them in one response.
 pub const USERS_IN_A_PAGE: usize = 250;
 
-impl Users {
+impl TypeUserKind {
     /// Both lists.
     pub const ALL: [Self; 2] = [Self::Machines, Self::Pools];
 
@@ -194,7 +196,7 @@ impl Users {
     }
 
     /// The path of a page, for an object of this kind and namespace. `after` is the token of the page before.
-    pub fn page(self, kind: Kind, namespace: &str, after: &str) -> String {
+    pub fn page(self, kind: InstanceTypeKind, namespace: &str, after: &str) -> String {
         let namespace = (!kind.is_cluster()).then_some(namespace);
         let path = match self {
             Self::Machines => Machine::url_path(&(), namespace),
@@ -205,7 +207,7 @@ impl Users {
     }
 
     /// Those in a page that will use the object as it is when their copies are made.
-    pub fn awaiting(self, object: &Protected, page: &Value) -> Vec<String> {
+    pub fn awaiting(self, object: &ProtectedType, page: &Value) -> Vec<String> {
         let items = page["items"].as_array().into_iter().flatten();
         let is_awaiting = |user: &&Value| match self {
             Self::Machines => object.awaited_by_machine(user),
@@ -222,53 +224,68 @@ impl Users {
     }
 
     /// What it is, for metrics.
-    pub const fn subject(self) -> Subject {
+    pub const fn subject(self) -> LookupSubject {
         match self {
-            Self::Machines => Subject::Machine,
-            Self::Pools => Subject::Pool,
+            Self::Machines => LookupSubject::Machine,
+            Self::Pools => LookupSubject::Pool,
         }
     }
 }
 
 /// The object of this namespace whose spec an update changes, and its kind; `None` if there is nothing to warn about.
-pub fn edited(namespace: &str, old: Option<&Value>, new: &Value) -> Option<(Kind, Protected)> {
+pub fn find_edited_type(
+    namespace: &str,
+    old: Option<&Value>,
+    new: &Value,
+) -> Option<(InstanceTypeKind, ProtectedType)> {
     let old = old?;
     if old["spec"] == new["spec"] || validation::bypasses_admission(new) {
         return None;
     }
     let mut old = old.clone();
     old["metadata"]["namespace"] = namespace.into();
-    Some((Kind::of_object(old["kind"].as_str()?)?, Protected::read(&old)?))
+    Some((InstanceTypeKind::of_object(old["kind"].as_str()?)?, ProtectedType::read(&old)?))
 }
 
 /// Reviews a create or an update of a machine.
-pub fn validate(namespace: &str, old: Option<&Value>, new: &Value, reads: &Reads) -> Step {
-    let scope = Scope { namespace, location: Location::VirtualMachine };
-    let mut named = Named::default();
+pub fn review_machine(
+    namespace: &str,
+    old: Option<&Value>,
+    new: &Value,
+    reads: &TypeReviewReads,
+) -> TypeReviewStep {
+    let scope = MatcherScope { namespace, location: MachineLocation::VirtualMachine };
+    let mut named = NamedTypes::default();
     if machine::needs_validation(new, old) {
         for family in FAMILIES {
-            match find(new, family, scope, reads) {
+            match find_named_type(new, family, scope, reads) {
                 Ok(None) => {}
-                Ok(Some(object)) => add(&mut named, family, object),
-                Err(Unfound::Needs(need)) => return Step::Needs(need),
-                Err(Unfound::Unusable(why)) => named.unusable.push((family, why)),
+                Ok(Some(object)) => add_named_type(&mut named, family, object),
+                Err(NamedTypeFailure::Needs(need)) => return TypeReviewStep::Needs(need),
+                Err(NamedTypeFailure::Unusable(why)) => named.unusable.push((family, why)),
             }
         }
     }
-    Step::Done(Decision::of(machine::validate(new, old, &named, &Settings::default(), scope.location)))
+    TypeReviewStep::Done(TypeReviewDecision::of(machine::validate_machine(
+        new,
+        old,
+        &named,
+        &InstanceSettings::default(),
+        scope.location,
+    )))
 }
 
 /// Completes a machine: infers the names of instance type and preference from volumes, and fills in what the preference
 /// prefers and must be known before an instance exists.
-pub fn complete(namespace: &str, machine: &Value, reads: &Reads) -> Step {
-    let scope = Scope { namespace, location: Location::VirtualMachine };
+pub fn complete_machine(namespace: &str, machine: &Value, reads: &TypeReviewReads) -> TypeReviewStep {
+    let scope = MatcherScope { namespace, location: MachineLocation::VirtualMachine };
     if validation::bypasses_admission(machine) {
-        return Step::Done(Decision::Allowed { machine: None, warnings: Vec::new() });
+        return TypeReviewStep::Done(TypeReviewDecision::Allowed { machine: None, warnings: Vec::new() });
     }
     let (mut completed, mut warnings) = (machine.clone(), Vec::new());
     for family in FAMILIES {
         let noun = family.noun();
-        match pins::inferred(&mut completed, scope, family, &reads.found) {
+        match pins::infer_matcher(&mut completed, scope, family, &reads.found) {
             Ok(pin) => {
                 let is_removed = pin.is_some_and(|pin| pin.get("matcher").is_some_and(Value::is_null));
                 if is_removed {
@@ -278,129 +295,140 @@ pub fn complete(namespace: &str, machine: &Value, reads: &Reads) -> Step {
                     ));
                 }
             }
-            Err(Open::Needs(reference)) => match reads.failed.get(&reference) {
-                None => return Step::Needs(need(reference)),
-                Some(Failure::NotPermitted) => warnings.push(format!(
+            Err(ResolveError::Needs(reference)) => match reads.failed.get(&reference) {
+                None => return TypeReviewStep::Needs(needed_object(reference)),
+                Some(TypeReadFailure::NotPermitted) => warnings.push(format!(
                     "the {noun} was not inferred from its volume, because the webhook has no client certificate of \
                      the API server"
                 )),
-                Some(Failure::Foreign) => warnings.push(format!(
+                Some(TypeReadFailure::Foreign) => warnings.push(format!(
                     "the {noun} was not inferred from its volume yet, because the volume leads to another namespace: the \
                      controller does it if the service account of the machine may clone the volume"
                 )),
-                Some(Failure::Error(error)) => {
-                    let Reference { kind, name, .. } = &reference;
-                    return Step::Done(Decision::Undecided(format!(
+                Some(TypeReadFailure::Error(error)) => {
+                    let ReferencedObject { kind, name, .. } = &reference;
+                    return TypeReviewStep::Done(TypeReviewDecision::Undecided(format!(
                         "inferring the {noun}: reading {kind} {name}: {error}"
                     )));
                 }
             },
-            Err(Open::Unresolved(Problem { reason: pins::INFERENCE_FAILED, causes, .. })) => {
-                return Step::Done(Decision::NotInferred(causes));
+            Err(ResolveError::Unresolved(MatcherProblem { reason: pins::INFERENCE_FAILED, causes, .. })) => {
+                return TypeReviewStep::Done(TypeReviewDecision::NotInferred(causes));
             }
             // The other webhook refuses a matcher that is not valid.
-            Err(Open::Unresolved(_)) => {}
+            Err(ResolveError::Unresolved(_)) => {}
         }
     }
-    match find(&completed, Family::Preference, scope, reads) {
-        Err(Unfound::Needs(need)) => return Step::Needs(need),
+    match find_named_type(&completed, TypeFamily::Preference, scope, reads) {
+        Err(NamedTypeFailure::Needs(need)) => return TypeReviewStep::Needs(need),
         Ok(Some(object)) => {
-            let mut types = Types::default();
+            let mut types = InstanceTypeAndPreference::default();
             let mut filled = completed.clone();
             // What cannot be read is reported when it is used.
             if types.insert(object).is_ok()
                 && let Some(preference) = types.preference_spec()
-                && fill(&mut filled, preference, scope.location).is_ok()
+                && fill_machine_from_preference(&mut filled, preference, scope.location).is_ok()
             {
                 completed = filled;
             }
         }
-        Ok(None) | Err(Unfound::Unusable(_)) => {}
+        Ok(None) | Err(NamedTypeFailure::Unusable(_)) => {}
     }
     let machine = (completed != *machine).then_some(completed);
-    Step::Done(Decision::Allowed { machine, warnings })
+    TypeReviewStep::Done(TypeReviewDecision::Allowed { machine, warnings })
 }
 
 /// Reviews a create or an update of a pool: whether its template fits the instance type and the preference that it names.
 ///
 /// What cannot be read now is no reason to refuse the pool: it creates no machine before the controller has read it.
-pub fn pool(namespace: &str, old: Option<&Value>, new: &Value, reads: &Reads) -> Step {
+pub fn review_pool_template(
+    namespace: &str,
+    old: Option<&Value>,
+    new: &Value,
+    reads: &TypeReviewReads,
+) -> TypeReviewStep {
     let template = |pool: &Value| pool["spec"]["virtualMachineTemplate"].clone();
-    let allowed = |warnings| Step::Done(Decision::Allowed { machine: None, warnings });
+    let allowed = |warnings| TypeReviewStep::Done(TypeReviewDecision::Allowed { machine: None, warnings });
     let machine = template(new);
     if validation::bypasses_admission(new) || old.is_some_and(|old| template(old) == machine) {
         return allowed(Vec::new());
     }
-    let scope = Scope { namespace, location: Location::Pool };
-    let Resolved { machine, types, .. } = match pins::resolve_machine(&machine, scope, &reads.found) {
+    let scope = MatcherScope { namespace, location: MachineLocation::Pool };
+    let ResolvedMachine { machine, types, .. } = match pins::resolve_machine(&machine, scope, &reads.found) {
         Ok(resolved) => resolved,
-        Err(Open::Needs(reference)) => {
+        Err(ResolveError::Needs(reference)) => {
             return match reads.failed.get(&reference) {
-                None => Step::Needs(need(reference)),
-                Some(Failure::NotPermitted | Failure::Foreign) => allowed(Vec::new()),
-                Some(Failure::Error(error)) => {
-                    let Reference { kind, name, .. } = &reference;
+                None => TypeReviewStep::Needs(needed_object(reference)),
+                Some(TypeReadFailure::NotPermitted | TypeReadFailure::Foreign) => allowed(Vec::new()),
+                Some(TypeReadFailure::Error(error)) => {
+                    let ReferencedObject { kind, name, .. } = &reference;
                     allowed(vec![format!(
                         "the template was not compared with its types: reading {kind} {name}: {error}"
                     )])
                 }
             };
         }
-        Err(Open::Unresolved(Problem { message, .. })) => {
+        Err(ResolveError::Unresolved(MatcherProblem { message, .. })) => {
             return allowed(vec![format!("{message}; until this is corrected, the pool creates no machine")]);
         }
     };
-    match expand::check(&machine, &types, &Settings::default(), scope.location) {
+    match expand::check_expansion(&machine, &types, &InstanceSettings::default(), scope.location) {
         Ok(_) => allowed(Vec::new()),
-        Err(error) => {
-            Step::Done(Decision::Refused { causes: error.causes(scope.location), warnings: Vec::new() })
-        }
+        Err(error) => TypeReviewStep::Done(TypeReviewDecision::Refused {
+            causes: error.causes(scope.location),
+            warnings: Vec::new(),
+        }),
     }
 }
 
-fn add(named: &mut Named, family: Family, object: Object) {
+fn add_named_type(named: &mut NamedTypes, family: TypeFamily, object: InstanceTypeObject) {
     if let Err(error) = named.types.insert(object) {
         named.unusable.push((family, error.to_string()));
     }
 }
 
 /// Why an object was not found.
-enum Unfound {
-    Needs(Need),
+enum NamedTypeFailure {
+    Needs(NeededObject),
     Unusable(String),
 }
 
 /// The object that a matcher of a machine names; `None` if there is no matcher with a name.
-fn find(machine: &Value, family: Family, scope: Scope<'_>, reads: &Reads) -> Result<Option<Object>, Unfound> {
+fn find_named_type(
+    machine: &Value,
+    family: TypeFamily,
+    scope: MatcherScope<'_>,
+    reads: &TypeReviewReads,
+) -> Result<Option<InstanceTypeObject>, NamedTypeFailure> {
     // A matcher that cannot be read is refused without a look at its object.
-    let matcher = Matcher::of_machine(machine, family).ok().flatten();
+    let matcher = TypeMatcher::of_machine(machine, family).ok().flatten();
     let Some(matcher) = matcher.filter(|matcher| !matcher.name.is_empty()) else { return Ok(None) };
     match pins::named_object(machine, &matcher, scope, family, &reads.found) {
         Ok((object, _)) => Ok(Some(object)),
-        Err(Open::Unresolved(problem)) => Err(Unfound::Unusable(problem.message)),
-        Err(Open::Needs(reference)) => Err(match reads.failed.get(&reference) {
-            None => Unfound::Needs(need(reference)),
-            Some(Failure::NotPermitted | Failure::Foreign) => {
+        Err(ResolveError::Unresolved(problem)) => Err(NamedTypeFailure::Unusable(problem.message)),
+        Err(ResolveError::Needs(reference)) => Err(match reads.failed.get(&reference) {
+            None => NamedTypeFailure::Needs(needed_object(reference)),
+            Some(TypeReadFailure::NotPermitted | TypeReadFailure::Foreign) => {
                 let why = "the webhook has no client certificate of the API server";
-                Unfound::Unusable(why.to_owned())
+                NamedTypeFailure::Unusable(why.to_owned())
             }
-            Some(Failure::Error(error)) => {
-                let Reference { kind, name, .. } = &reference;
-                Unfound::Unusable(format!("reading {kind} {name}: {error}"))
+            Some(TypeReadFailure::Error(error)) => {
+                let ReferencedObject { kind, name, .. } = &reference;
+                NamedTypeFailure::Unusable(format!("reading {kind} {name}: {error}"))
             }
         }),
     }
 }
 
-fn need(reference: Reference) -> Need {
-    let kind = Kind::of_object(reference.kind);
+fn needed_object(reference: ReferencedObject) -> NeededObject {
+    let kind = InstanceTypeKind::of_object(reference.kind);
     let subject = match (kind, reference.kind) {
-        (Some(_), _) => Subject::Instancetype,
-        (None, "ControllerRevision") => Subject::Revision,
-        (None, "VolumeSnapshot") => Subject::Snapshot,
-        (None, _) => Subject::Volume,
+        (Some(_), _) => LookupSubject::Instancetype,
+        (None, "ControllerRevision") => LookupSubject::Revision,
+        (None, "VolumeSnapshot") => LookupSubject::Snapshot,
+        (None, _) => LookupSubject::Volume,
     };
-    Need { reference, subject, reveals: !kind.is_some_and(Kind::is_cluster) }
+    NeededObject { reference, subject, reveals: !kind.is_some_and(InstanceTypeKind::is_cluster) }
 }
 
 #[cfg(test)]

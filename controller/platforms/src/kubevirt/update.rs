@@ -10,10 +10,10 @@ mod variants;
 use serde_json::{Map, Value, json};
 use vmpool_api::kubevirt::annotations::FORMER_STORAGE;
 
-use super::former_storage;
+use super::dropped_storage;
 use super::keys::REVISION_LABEL;
-use super::machine::{self, Template};
-use super::storage::data_volumes_of;
+use super::machine::{self, RevisionTemplate};
+use super::storage::data_volume_names_in;
 use super::template;
 use crate::merge::Schema;
 
@@ -44,18 +44,18 @@ const FIRMWARE: &str = "/template/spec/domain/firmware";
 ///
 /// Without `from`, because the revision is not stored, the patch sets all fields of `to` except the run strategy, and
 /// removes none.
-pub fn update(
+pub fn update_machine(
     live: &Value,
-    from: Option<Template<'_>>,
-    to: Template<'_>,
+    from: Option<RevisionTemplate<'_>>,
+    to: RevisionTemplate<'_>,
     ordinal: u64,
     revision: &str,
 ) -> Option<Value> {
-    let mut metadata = metadata(live, from, to, revision);
-    let base = from.map(|from| machine::numbered(from, ordinal));
-    let expected = base.as_ref().map(data_volumes_of).unwrap_or_default();
-    let spec = spec(&live["spec"], from.zip(base), to, ordinal, revision);
-    if let Some(names) = former_storage::annotation(live, spec.as_ref(), expected) {
+    let mut metadata = metadata_patch(live, from, to, revision);
+    let base = from.map(|from| machine::numbered_machine_spec(from, ordinal));
+    let expected = base.as_ref().map(data_volume_names_in).unwrap_or_default();
+    let spec = spec_patch(&live["spec"], from.zip(base), to, ordinal, revision);
+    if let Some(names) = dropped_storage::dropped_storage_annotation(live, spec.as_ref(), expected) {
         let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
         annotations[FORMER_STORAGE] = names;
     }
@@ -69,10 +69,10 @@ pub fn update(
     Some(patch)
 }
 
-fn metadata(
+fn metadata_patch(
     live: &Value,
-    from: Option<Template<'_>>,
-    to: Template<'_>,
+    from: Option<RevisionTemplate<'_>>,
+    to: RevisionTemplate<'_>,
     revision: &str,
 ) -> Map<String, Value> {
     let schema = Schema::default();
@@ -92,7 +92,8 @@ fn metadata(
         }
         schema.patch(live, from.as_ref(), &wanted)
     };
-    let (from, to) = (from.map(|from| machine::metadata(from.content)), machine::metadata(to.content));
+    let (from, to) =
+        (from.map(|from| machine::template_metadata(from.content)), machine::template_metadata(to.content));
     let (from_labels, from_annotations) = from.map(|from| (from.labels, from.annotations)).unzip();
     let labels = merged("labels", from_labels, to.labels);
     let annotations = merged("annotations", from_annotations, to.annotations);
@@ -100,37 +101,38 @@ fn metadata(
     fields.into_iter().filter_map(|(field, patch)| Some((field.to_owned(), patch?))).collect()
 }
 
-fn spec(
+fn spec_patch(
     live: &Value,
-    from: Option<(Template<'_>, Value)>,
-    to: Template<'_>,
+    from: Option<(RevisionTemplate<'_>, Value)>,
+    to: RevisionTemplate<'_>,
     ordinal: u64,
     revision: &str,
 ) -> Option<Value> {
     let (from, base) = from.unzip();
     let mut base = base.unwrap_or_else(|| json!({}));
-    let mut to_spec = machine::numbered(to, ordinal);
+    let mut to_spec = machine::numbered_machine_spec(to, ordinal);
     for spec in [&mut base, &mut to_spec] {
-        run_strategy::remove(spec);
+        run_strategy::remove_run_strategy(spec);
     }
     let mut wanted = match from {
-        Some(_) => SPEC.keep_live(live, &base, &to_spec, template::is_same),
+        Some(_) => SPEC.keep_live(live, &base, &to_spec, template::is_same_field_value),
         None => to_spec.clone(),
     };
-    run_strategy::remove(&mut wanted);
+    run_strategy::remove_run_strategy(&mut wanted);
     machine::label_instance(&mut wanted, revision);
     if to.pins.is_object() {
         restore_references(live, &mut base, &mut wanted, &to_spec);
     }
     keep_identity(live, &mut base, &mut wanted);
-    variants::replace(live, &mut base, &wanted);
+    variants::replace_variants(live, &mut base, &wanted);
     let mut patch = match SPEC.patch(live, Some(&base), &wanted) {
         Some(Value::Object(patch)) => patch,
         _ => Map::new(),
     };
-    let strategy = run_strategy::patch(live, from.map(|from| &from.content["spec"]), &to.content["spec"]);
+    let strategy =
+        run_strategy::run_strategy_patch(live, from.map(|from| &from.content["spec"]), &to.content["spec"]);
     patch.extend(strategy);
-    forget_pins(live, &wanted, &mut patch);
+    remove_stale_pins(live, &wanted, &mut patch);
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
@@ -175,7 +177,7 @@ fn keep_identity(live: &Value, base: &mut Value, wanted: &mut Value) {
 
 /// Removes the name of a captured revision if the machine gets another instance type or preference, or none. It would
 /// otherwise keep the former one.
-fn forget_pins(live: &Value, wanted: &Value, patch: &mut Map<String, Value>) {
+fn remove_stale_pins(live: &Value, wanted: &Value, patch: &mut Map<String, Value>) {
     for field in ["instancetype", "preference"] {
         let (current, next) = (&live[field], &wanted[field]);
         if next.is_null() && patch.contains_key(field) {

@@ -11,11 +11,11 @@ use vmpool_engine::{ParsedPool, Uid};
 
 use super::platform::KubeVirt;
 use super::removal::VMPOOL;
-use super::revision::pool_of;
+use super::revision::pool_name_of_revision;
 use crate::removal_api::RemovalApi;
-use crate::{MachineView, PoolPart, View};
+use crate::{ClientPlatform, MachineView, PoolPart};
 
-impl View for KubeVirt {
+impl ClientPlatform for KubeVirt {
     const TITLE: &'static str = "KubeVirt";
     const REMOVAL: &'static RemovalApi = &VMPOOL;
     const PAUSES: &'static str = "the pool";
@@ -44,20 +44,21 @@ impl View for KubeVirt {
     }
 
     fn copies(content: &Value) -> Vec<String> {
-        super::pins::described(content)
+        super::pins::describe_copies(content)
     }
 
-    fn pins() -> &'static [&'static str] {
+    fn pinned_revision_pointers() -> &'static [&'static str] {
         &[]
     }
 
     /// Machines have no label of their pool. A machine was one of it if its name and the revision in its label are those of a pool of this
     /// name, and if the selector matches.
-    fn was_of(pool: &ParsedPool, former: &Uid, part: PoolPart, object: &Value) -> bool {
+    fn belonged_to_former_pool(pool: &ParsedPool, former: &Uid, part: PoolPart, object: &Value) -> bool {
         let metadata = &object["metadata"];
         let name = metadata["name"].as_str().unwrap_or_default();
         let labels = &metadata["labels"];
-        let is_revision_of_pool = |revision: &str| pool_of(revision, &pool.id.name) == Some(&*pool.id.name);
+        let is_revision_of_pool =
+            |revision: &str| pool_name_of_revision(revision, &pool.id.name) == Some(&*pool.id.name);
         match part {
             PoolPart::Machine => {
                 let is_selected = match &pool.membership {
@@ -127,7 +128,10 @@ mod tests {
         });
         let pool = KubeVirt::read_pool(&serde_json::from_value(pool).unwrap());
         let machine = json!({ "metadata": { "name": name, "labels": { "app": app, REVISION: revision } } });
-        assert_eq!(KubeVirt::was_of(&pool, &"former".into(), PoolPart::Machine, &machine), expected);
+        assert_eq!(
+            KubeVirt::belonged_to_former_pool(&pool, &"former".into(), PoolPart::Machine, &machine),
+            expected
+        );
     }
 
     #[test]
@@ -135,7 +139,7 @@ mod tests {
         for paused in [true, false] {
             let mut pool = json!({ "metadata": { "name": "p", "namespace": "n", "uid": "u" }, "spec": {} });
             json_patch::merge(&mut pool, &KubeVirt::pause(paused)[0]);
-            let pool: super::super::PoolObject = serde_json::from_value(pool).unwrap();
+            let pool: super::super::KubeVirtPoolObject = serde_json::from_value(pool).unwrap();
             assert_eq!(KubeVirt::is_paused(&KubeVirt::read_pool(&pool)), paused);
         }
     }

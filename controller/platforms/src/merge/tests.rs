@@ -185,7 +185,7 @@ fn leaves(path: &str, value: &Value, found: &mut Vec<(String, Value)>) {
     match value {
         Value::Null => {}
         Value::Object(object) => {
-            object.iter().for_each(|(key, value)| leaves(&below(path, key), value, found));
+            object.iter().for_each(|(key, value)| leaves(&path_below(path, key), value, found));
         }
         value => found.push((path.to_owned(), value.clone())),
     }

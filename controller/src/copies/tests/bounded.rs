@@ -2,7 +2,7 @@
 //! copies that the watch does not show.
 
 use serde_json::{Value, json};
-use vmpool_platforms::kubevirt::copies::Policy;
+use vmpool_platforms::kubevirt::copies::CopyPolicy;
 
 use super::*;
 use crate::testing::JSON_PATCH;
@@ -14,7 +14,7 @@ fn inferring() -> Value {
     json!({ "inferFromVolume": "root" })
 }
 
-impl World {
+impl LeaderWorld {
     /// A claim whose labels name an instance type of the namespace.
     pub(super) fn create_claim(&self, instancetype: &str) {
         let labels = json!({
@@ -63,7 +63,7 @@ fn volumes() -> Value {
 
 #[tokio::test]
 async fn a_machine_whose_name_is_not_inferred_yet_gets_its_copy() {
-    let mut world = world(Some(Policy::Reference)).await;
+    let mut world = world(Some(CopyPolicy::Reference)).await;
     world.kill_leader().await;
     world.create_claim("small");
     world.create_inferring("db");
@@ -83,7 +83,7 @@ async fn a_machine_whose_name_is_not_inferred_yet_gets_its_copy() {
 #[case::the_claim_names_another_type(Some("other"))]
 #[tokio::test]
 async fn a_machine_does_not_keep_a_type_that_its_volume_does_not_name_if(#[case] named: Option<&str>) {
-    let world = world(Some(Policy::Reference)).await;
+    let world = world(Some(CopyPolicy::Reference)).await;
     if let Some(named) = named {
         world.create_claim(named);
     }
@@ -183,7 +183,7 @@ async fn a_pool_that_is_not_read_keeps_no_type() {
 
 #[tokio::test]
 async fn a_machine_whose_old_copy_has_no_labels_does_not_keep_its_type() {
-    let world = world(Some(Policy::Reference)).await;
+    let world = world(Some(CopyPolicy::Reference)).await;
     // Given an old copy that another machine owns, too, so that it stays as it is,
     world.create_machine("db");
     world.calm().await;
@@ -209,11 +209,12 @@ async fn a_machine_whose_old_copy_has_no_labels_does_not_keep_its_type() {
 
 #[tokio::test]
 async fn a_copy_that_lost_its_labels_gets_them_back() {
-    let world = world(Some(Policy::Reference)).await;
+    let world = world(Some(CopyPolicy::Reference)).await;
     world.create_machine("db");
     world.calm().await;
     let copy = world.copy_of("db").unwrap();
-    let labels = |world: &World| world.server.get(REVISIONS, &copy).unwrap()["metadata"]["labels"].clone();
+    let labels =
+        |world: &LeaderWorld| world.server.get(REVISIONS, &copy).unwrap()["metadata"]["labels"].clone();
     let stored = labels(&world);
     assert!(!stored["instancetype.kubevirt.io/object-kind"].is_null());
     world.server.edit(REVISIONS, &copy, |copy| copy["metadata"]["labels"] = json!({ "mine": "1" }));
@@ -231,7 +232,7 @@ async fn a_copy_that_lost_its_labels_gets_them_back() {
 
 #[tokio::test]
 async fn a_change_of_metadata_wakes_no_machine_that_waits_for_a_type() {
-    let world = world(Some(Policy::Reference)).await;
+    let world = world(Some(CopyPolicy::Reference)).await;
     // Given machines whose type is missing, and one that conflicts with its type, whose backoff is long,
     for number in 0..20 {
         let name = name(number);
@@ -244,7 +245,7 @@ async fn a_change_of_metadata_wakes_no_machine_that_waits_for_a_type() {
     world.server.edit(MACHINES, "db", |machine| {
         machine["spec"]["template"]["spec"]["domain"]["memory"] = json!({ "guest": "1Gi" });
     });
-    let reads = |world: &World| {
+    let reads = |world: &LeaderWorld| {
         let log = world.server.take_log();
         log.iter().filter(|call| call.is(Verb::Get, "virtualmachineinstancetypes")).count()
     };
@@ -274,7 +275,7 @@ async fn a_change_of_metadata_wakes_no_machine_that_waits_for_a_type() {
 
 #[tokio::test]
 async fn a_rejected_write_of_an_inferred_name_is_an_event() {
-    let world = world(Some(Policy::Reference)).await;
+    let world = world(Some(CopyPolicy::Reference)).await;
     world.create_claim("small");
     world.refuse_changes(403, "a policy denies it");
     world.create_inferring("db");

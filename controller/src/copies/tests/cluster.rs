@@ -7,7 +7,7 @@ use super::*;
 const CLUSTER_TYPES: &str = "virtualmachineclusterinstancetypes.instancetype.kubevirt.io";
 const OTHER: &str = "team-b";
 
-impl World {
+impl LeaderWorld {
     fn create_cluster_type(&self) {
         let metadata = json!({ "name": "shared", "generation": 1, "finalizers": [FINALIZER] });
         let spec = json!({ "cpu": { "guest": 2 }, "memory": { "guest": "1Gi" } });
@@ -47,7 +47,7 @@ async fn a_machine_of_another_namespace_keeps_a_type_of_the_cluster() {
 
 #[tokio::test]
 async fn a_machine_of_another_namespace_gets_a_copy_of_a_type_of_the_cluster_that_is_deleted() {
-    let mut world = world(Some(Policy::Reference)).await;
+    let mut world = world(Some(CopyPolicy::Reference)).await;
     world.create_cluster_type();
     world.calm().await;
     world.kill_leader().await;

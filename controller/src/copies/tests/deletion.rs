@@ -1,11 +1,11 @@
 //! Pins of pools that are deleted.
 
 use serde_json::{Value, json};
-use vmpool_platforms::kubevirt::copies::Policy;
+use vmpool_platforms::kubevirt::copies::CopyPolicy;
 
 use super::*;
 
-impl World {
+impl LeaderWorld {
     /// A user removes a machine from its pool.
     fn detach(&self, machine: &str) {
         self.server.edit(MACHINES, machine, |machine| machine["metadata"]["ownerReferences"] = json!([]));
@@ -28,10 +28,10 @@ impl World {
 
 #[rstest]
 #[case::beside_kubevirt(None)]
-#[case::without_kubevirt(Some(Policy::Reference))]
+#[case::without_kubevirt(Some(CopyPolicy::Reference))]
 #[tokio::test]
 async fn a_machine_that_was_detached_while_the_controller_was_away_keeps_its_copy(
-    #[case] copies: Option<Policy>,
+    #[case] copies: Option<CopyPolicy>,
 ) {
     let mut world = world(copies).await;
     world.run_pool("web").await;

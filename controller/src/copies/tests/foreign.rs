@@ -2,7 +2,7 @@
 
 use super::*;
 
-impl World {
+impl LeaderWorld {
     /// The namespace `images` with a DataSource `debian` that names the type, and an API server that answers reviews.
     fn create_images(&self, is_permitted: bool) {
         let labels = json!({

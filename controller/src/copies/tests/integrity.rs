@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 
-impl World {
+impl LeaderWorld {
     /// Exchanges a ControllerRevision for one with the same metadata and another size.
     fn exchange(&self, name: &str, change: impl FnOnce(&mut Value)) {
         let mut foreign = self.server.get(REVISIONS, name).unwrap();

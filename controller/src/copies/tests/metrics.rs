@@ -6,7 +6,7 @@ use super::*;
 
 const KIND: &str = "VirtualMachineInstancetype";
 
-impl World {
+impl LeaderWorld {
     /// The value of a series; `None` if there is no such series.
     fn value_of(&self, series: &str) -> Option<u64> {
         let page = self.metrics.page();
@@ -27,7 +27,7 @@ impl World {
 
 #[tokio::test]
 async fn copies_of_machines_and_of_pools_are_counted() {
-    let world = world(Some(Policy::Reference)).await;
+    let world = world(Some(CopyPolicy::Reference)).await;
     let created = format!(r#"vmpool_instancetype_stashes_created_total{{kind="{KIND}"}}"#);
     assert_eq!(world.value_of(&created), Some(0));
     world.create_machine("db");
@@ -91,7 +91,7 @@ async fn a_failed_lookup_is_counted_with_its_reason(
     #[case] lookup: Lookup,
     #[case] reason: &str,
 ) {
-    let world = world(Some(Policy::Reference)).await;
+    let world = world(Some(CopyPolicy::Reference)).await;
     if let Some(revision) = lookup.revision() {
         world.server.create(REVISIONS, revision);
     }
@@ -128,7 +128,7 @@ async fn a_preference_that_does_not_exist_is_counted_with_its_kind() {
 }
 
 /// Replaces a ControllerRevision by the same in a former version of the API, with another name.
-fn age(world: &World, name: &str, aged: &str) {
+fn age(world: &LeaderWorld, name: &str, aged: &str) {
     let mut old = world.server.get(REVISIONS, name).unwrap();
     world.server.delete(REVISIONS, name);
     let metadata = old["metadata"].as_object_mut().unwrap();
@@ -144,7 +144,7 @@ fn age(world: &World, name: &str, aged: &str) {
 #[case::of_a_pool(true)]
 #[tokio::test]
 async fn an_upgrade_of_a_copy_is_counted_with_its_version(#[case] of_pool: bool) {
-    let mut world = world(Some(Policy::Reference)).await;
+    let mut world = world(Some(CopyPolicy::Reference)).await;
     let copy = if of_pool {
         world.run_pool("web").await;
         world.pin_of("web-0")

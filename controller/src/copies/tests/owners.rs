@@ -1,11 +1,11 @@
 //! Copies that several objects own or use.
 
 use serde_json::{Value, json};
-use vmpool_platforms::kubevirt::copies::Policy;
+use vmpool_platforms::kubevirt::copies::CopyPolicy;
 
 use super::*;
 
-impl World {
+impl LeaderWorld {
     /// A pool with one machine, whose template names instance type `small`.
     pub(super) async fn run_pool(&self, name: &str) {
         self.create_pool(name);
@@ -68,7 +68,7 @@ impl World {
 
 #[tokio::test]
 async fn a_machine_that_stops_using_a_shared_copy_leaves_it_to_the_other_owners() {
-    let world = world(Some(Policy::Reference)).await;
+    let world = world(Some(CopyPolicy::Reference)).await;
     world.create_machine("a");
     world.calm().await;
     let copy = world.copy_of("a").unwrap();
@@ -90,7 +90,7 @@ async fn a_machine_that_stops_using_a_shared_copy_leaves_it_to_the_other_owners(
 
 #[tokio::test]
 async fn a_copy_that_another_machine_names_is_handed_to_that_machine() {
-    let world = world(Some(Policy::Reference)).await;
+    let world = world(Some(CopyPolicy::Reference)).await;
     world.create_machine("a");
     world.calm().await;
     let copy = world.copy_of("a").unwrap();
@@ -108,7 +108,7 @@ async fn a_copy_that_another_machine_names_is_handed_to_that_machine() {
 
 #[tokio::test]
 async fn a_machine_and_a_pool_of_the_same_name_share_a_copy() {
-    let world = world(Some(Policy::Reference)).await;
+    let world = world(Some(CopyPolicy::Reference)).await;
     // Given a pool, when a machine has its name and names the same instance type,
     world.run_pool("web").await;
     let pin = world.pin_of("web-0");
@@ -129,7 +129,7 @@ async fn a_machine_and_a_pool_of_the_same_name_share_a_copy() {
 
 #[tokio::test]
 async fn the_copy_of_a_machine_stays_for_the_pool_that_shares_it() {
-    let world = world(Some(Policy::Reference)).await;
+    let world = world(Some(CopyPolicy::Reference)).await;
     world.create_machine("web");
     world.calm().await;
     let copy = world.copy_of("web").unwrap();
@@ -149,7 +149,7 @@ async fn the_copy_of_a_machine_stays_for_the_pool_that_shares_it() {
 #[case::of_a_machine_that_is_gone(false)]
 #[tokio::test]
 async fn a_new_machine_uses_the_equal_copy_of_a_former_one(#[case] is_orphan: bool) {
-    let world = world(Some(Policy::Reference)).await;
+    let world = world(Some(CopyPolicy::Reference)).await;
     world.create_machine("db");
     world.calm().await;
     let copy = world.copy_of("db").unwrap();
@@ -170,7 +170,7 @@ async fn a_new_machine_uses_the_equal_copy_of_a_former_one(#[case] is_orphan: bo
 
 #[tokio::test]
 async fn a_copy_that_is_being_deleted_is_made_again() {
-    let world = world(Some(Policy::Reference)).await;
+    let world = world(Some(CopyPolicy::Reference)).await;
     world.create_machine("db");
     world.calm().await;
     let copy = world.copy_of("db").unwrap();
@@ -188,7 +188,7 @@ async fn a_copy_that_is_being_deleted_is_made_again() {
 
 #[tokio::test]
 async fn a_refused_copy_is_an_event_and_the_pauses_grow() {
-    let world = world(Some(Policy::Reference)).await;
+    let world = world(Some(CopyPolicy::Reference)).await;
     let refusal = Refusal::new(403, "Forbidden", "exceeded quota: revisions");
     world.server.intercept(move |call: &Call| {
         if call.is(Verb::Create, "controllerrevisions") { Fate::Refuse(refusal.clone()) } else { Fate::Serve }
@@ -211,7 +211,7 @@ async fn a_refused_copy_is_an_event_and_the_pauses_grow() {
 
 #[tokio::test]
 async fn a_machine_that_waits_for_its_revision_uses_it_at_once() {
-    let world = world(Some(Policy::Reference)).await;
+    let world = world(Some(CopyPolicy::Reference)).await;
     world.create_machine("a");
     world.calm().await;
     let mut copy = world.server.get(REVISIONS, &world.copy_of("a").unwrap()).unwrap();
@@ -231,7 +231,7 @@ async fn a_machine_that_waits_for_its_revision_uses_it_at_once() {
 #[case::of_an_older_template(true)]
 #[tokio::test]
 async fn a_pool_that_is_not_the_controller_of_its_copy_restores_nothing(#[case] is_older: bool) {
-    let world = world(Some(Policy::Reference)).await;
+    let world = world(Some(CopyPolicy::Reference)).await;
     world.run_pool("web").await;
     let pin = world.pin_of("web-0");
     if is_older {

@@ -7,7 +7,7 @@ use super::*;
 /// The label with the revision of a machine.
 const REVISION: &str = "kubevirt.io/vm-pool-revision-name";
 
-impl World {
+impl LeaderWorld {
     /// The pool `web` with this number of replicas, as virt-controller has left it: its revision has no copies, and `web-0` uses
     /// the copy that KubeVirt has made for it. Returns the name of the revision.
     fn create_pool_of_virt_controller(&self, replicas: usize) -> String {
@@ -87,7 +87,7 @@ impl World {
 
 #[tokio::test]
 async fn the_type_of_a_pool_that_virt_controller_ran_is_released_and_no_machine_changes() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     world.create_type(2);
     let revision = world.create_pool_of_virt_controller(1);
     world.lead_all(&[PlatformName::Kubevirt]);
@@ -117,7 +117,7 @@ async fn the_type_of_a_pool_that_virt_controller_ran_is_released_and_no_machine_
 
 #[tokio::test]
 async fn a_machine_beside_those_of_virt_controller_gets_a_revision_with_copies() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     world.create_type(2);
     let revision = world.create_pool_of_virt_controller(3);
     world.lead_all(&[PlatformName::Kubevirt]);
@@ -259,7 +259,7 @@ impl Change {
     }
 
     /// Creates or changes the objects in the cluster.
-    fn objects(self, world: &World) {
+    fn objects(self, world: &LeaderWorld) {
         let metadata = |name: &str| json!({ "name": name, "namespace": NAMESPACE });
         match self {
             Self::Conflict => world.server.edit(TYPES, "small", |small| {
@@ -287,7 +287,7 @@ impl Change {
     }
 
     /// Corrects the objects.
-    fn correct(self, world: &World) {
+    fn correct(self, world: &LeaderWorld) {
         match self {
             Self::Conflict => world.server.edit(TYPES, "small", |small| {
                 small["spec"]["nodeSelector"] = Value::Null;
@@ -330,7 +330,7 @@ async fn a_template_that_cannot_be_used_changes_no_machine(#[case] change: Chang
         change.apply(&mut pool["spec"]["virtualMachineTemplate"]["spec"]);
     });
     world.calm().await;
-    let condition = |world: &World| {
+    let condition = |world: &LeaderWorld| {
         let pool = world.server.get(POOLS, "web").unwrap();
         let conditions = pool["status"]["conditions"].as_array().cloned().unwrap_or_default();
         conditions.into_iter().find(|condition| condition["type"] == "TemplateResolved")

@@ -1,7 +1,7 @@
 //! When instance types are protected, and what keeps them.
 
 use serde_json::{Value, json};
-use vmpool_platforms::kubevirt::copies::Policy;
+use vmpool_platforms::kubevirt::copies::CopyPolicy;
 
 use super::*;
 
@@ -16,9 +16,9 @@ const OTHERS: [&str; 4] = [
 
 #[rstest]
 #[case::beside_kubevirt(None)]
-#[case::without_kubevirt(Some(Policy::Reference))]
+#[case::without_kubevirt(Some(CopyPolicy::Reference))]
 #[tokio::test]
-async fn types_are_released_while_the_definitions_are_being_removed(#[case] copies: Option<Policy>) {
+async fn types_are_released_while_the_definitions_are_being_removed(#[case] copies: Option<CopyPolicy>) {
     let world = world(copies).await;
     for name in OTHERS {
         world.server.delete_of_cluster(DEFINITIONS, name);
@@ -39,7 +39,7 @@ async fn types_are_released_while_the_definitions_are_being_removed(#[case] copi
 
 #[tokio::test]
 async fn types_are_protected_beside_a_controller_that_makes_the_copies() {
-    let world = world(Some(Policy::Reference)).await;
+    let world = world(Some(CopyPolicy::Reference)).await;
     let installation = json!({ "metadata": { "name": "kubevirt", "namespace": NAMESPACE }, "spec": {} });
     world.server.create(INSTALLATIONS, installation);
     world.calm().await;
@@ -93,7 +93,7 @@ async fn a_type_is_released_when_another_controller_takes_over_the_pool_that_kee
 }
 
 /// A world whose machine `db` names a missing preference, 5 seconds after a user deleted its instance type `small`.
-async fn after_the_deletion_of_small(policy: Policy) -> World {
+async fn after_the_deletion_of_small(policy: CopyPolicy) -> LeaderWorld {
     let world = world(Some(policy)).await;
     world.create_machine("db");
     world.server.edit(MACHINES, "db", |machine| {
@@ -107,7 +107,7 @@ async fn after_the_deletion_of_small(policy: Policy) -> World {
 
 #[tokio::test]
 async fn a_machine_that_can_never_use_its_preference_copies_its_instance_type() {
-    let world = after_the_deletion_of_small(Policy::Reference).await;
+    let world = after_the_deletion_of_small(CopyPolicy::Reference).await;
     assert_eq!(world.small(), None, "the machine has a copy of it");
     let machine = world.server.get(MACHINES, "db").unwrap();
     assert_eq!(machine["status"]["conditions"][0]["reason"], "FailedFindPreference");
@@ -236,7 +236,7 @@ async fn a_machine_that_does_not_keep_a_type_causes_no_list() {
 
 const PREFERENCES: &str = "virtualmachinepreferences.instancetype.kubevirt.io";
 
-impl World {
+impl LeaderWorld {
     /// A preference with the finalizer, which requires this number of vCPUs.
     fn create_preference(&self, cpus: u32) {
         let metadata =
@@ -260,7 +260,7 @@ impl World {
 
 #[tokio::test]
 async fn a_machine_that_does_not_fit_does_not_keep_what_it_names() {
-    let world = world(Some(Policy::Reference)).await;
+    let world = world(Some(CopyPolicy::Reference)).await;
     world.create_refused().await;
     world.server.delete(PREFERENCES, "linux");
     world.advance(5 * SECOND).await;
@@ -269,7 +269,7 @@ async fn a_machine_that_does_not_fit_does_not_keep_what_it_names() {
 
 #[tokio::test]
 async fn a_machine_that_fits_by_now_keeps_what_it_names_although_its_condition_is_older() {
-    let mut world = world(Some(Policy::Reference)).await;
+    let mut world = world(Some(CopyPolicy::Reference)).await;
     world.create_refused().await;
     // Given a preference that was corrected and deleted while the controller was away,
     world.kill_leader().await;
@@ -349,7 +349,7 @@ async fn an_operator_that_replaces_a_type_without_the_finalizer_is_not_opposed()
 async fn a_lost_copy_is_restored_from_a_type_that_is_being_deleted_or_does_not_keep_it(
     #[case] is_edited: bool,
 ) {
-    let mut world = world(Some(Policy::Reference)).await;
+    let mut world = world(Some(CopyPolicy::Reference)).await;
     world.create_machine("db");
     world.calm().await;
     let copy = world.copy_of("db").unwrap();
@@ -370,6 +370,6 @@ async fn a_lost_copy_is_restored_from_a_type_that_is_being_deleted_or_does_not_k
 
 #[tokio::test]
 async fn a_machine_that_cannot_be_written_out_does_not_keep_its_type() {
-    let world = after_the_deletion_of_small(Policy::Expand).await;
+    let world = after_the_deletion_of_small(CopyPolicy::Expand).await;
     assert_eq!(world.small(), None);
 }

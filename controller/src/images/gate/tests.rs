@@ -16,7 +16,7 @@ fn key(uid: &str) -> PoolKey {
 #[derive(Default)]
 struct Known {
     unread: AtomicBool,
-    blocked: Mutex<BTreeMap<Key, &'static str>>,
+    blocked: Mutex<BTreeMap<ObjectKey, &'static str>>,
 }
 
 impl Images for Known {
@@ -24,15 +24,15 @@ impl Images for Known {
         !self.unread.load(Ordering::Relaxed)
     }
 
-    fn blocker(&self, _pool: &PoolKey, source: &NamedSource) -> Option<Unresolved> {
+    fn blocker(&self, _pool: &PoolKey, source: &NamedSource) -> Option<UnusableTemplate> {
         let message = self.blocked.lock().get(&source.key).copied()?;
-        Some(Unresolved { reason: IMAGE_SYNCING, message: message.to_owned() })
+        Some(UnusableTemplate { reason: IMAGE_SYNCING, message: message.to_owned() })
     }
 }
 
 impl Known {
     fn set(&self, image: &str, message: Option<&'static str>) {
-        let key = Key::new(TEAM, image);
+        let key = ObjectKey::new(TEAM, image);
         match message {
             Some(message) => drop(self.blocked.lock().insert(key, message)),
             None => drop(self.blocked.lock().remove(&key)),
@@ -71,7 +71,7 @@ impl Setup {
     /// An image changes.
     fn change(&self, image: &str, message: Option<&'static str>) {
         self.known.set(image, message);
-        self.gate.changed(&BTreeSet::from([Key::new(TEAM, image)]));
+        self.gate.changed(&BTreeSet::from([ObjectKey::new(TEAM, image)]));
     }
 
     fn take_woken(&self) -> Vec<String> {

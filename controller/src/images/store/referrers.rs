@@ -11,18 +11,18 @@ use vmpool_api::diskimage::labels::WRAPPER_UID;
 use vmpool_api::diskimage::{VirtualMachine as Wrapper, VmDiskImageGrant};
 use vmpool_api::kubevirt;
 use vmpool_diskimage::grants::Grant;
-use vmpool_diskimage::model::{Key, ReferrerKind};
+use vmpool_diskimage::model::{ObjectKey, ReferrerKind};
 use vmpool_diskimage::read::{self, referrer};
 use vmpool_diskimage::references::Referrer;
 
-use super::super::kinds::Loose;
-use super::super::table::{self, Table, key, version};
-use super::{Changed, Store};
+use super::super::kinds::UntypedObject;
+use super::super::table::{self, VersionedTable, metadata_version, object_key};
+use super::{Changed, ImageStore};
 
-impl Store {
-    pub(in crate::images) fn set_wrapper(&mut self, object: Wrapper, origin: table::Origin) -> Changed {
-        let (key, version) = (key(&object.metadata), version(&object.metadata));
-        let referrer = referrer::wrapper(&object);
+impl ImageStore {
+    pub(in crate::images) fn set_wrapper(&mut self, object: Wrapper, origin: table::ObjectOrigin) -> Changed {
+        let (key, version) = (object_key(&object.metadata), metadata_version(&object.metadata));
+        let referrer = referrer::read_wrapper_referrer(&object);
         if let Some(wrapped) = &mut self.wrapped {
             wrapped.set(origin, key, version, Arc::new(object));
         }
@@ -31,21 +31,36 @@ impl Store {
 
     pub(in crate::images) fn set_machine(
         &mut self,
-        object: &Loose<kubevirt::VirtualMachine>,
-        origin: table::Origin,
+        object: &UntypedObject<kubevirt::VirtualMachine>,
+        origin: table::ObjectOrigin,
     ) -> Changed {
         if let Some(wrapped) = &mut self.wrapped {
             let metadata = &object.metadata;
             let labels = metadata.labels.as_ref();
             let is_labeled = labels.is_some_and(|labels| labels.contains_key(WRAPPER_UID));
-            let machine = read::wrapper::machine(metadata, &object.spec, &object.status);
-            wrapped.set_machine(origin, key(metadata), version(metadata), is_labeled, machine);
+            let machine = read::wrapper::read_wrapper_machine(metadata, &object.spec, &object.status);
+            wrapped.set_machine(
+                origin,
+                object_key(metadata),
+                metadata_version(metadata),
+                is_labeled,
+                machine,
+            );
         }
-        self.set_referrer(version(&object.metadata), referrer::machine(&object.metadata, &object.spec))
+        self.set_referrer(
+            metadata_version(&object.metadata),
+            referrer::read_machine_referrer(&object.metadata, &object.spec),
+        )
     }
 
-    pub(in crate::images) fn set_pool(&mut self, object: &Loose<kubevirt::VirtualMachinePool>) -> Changed {
-        self.set_referrer(version(&object.metadata), referrer::pool(&object.metadata, &object.spec))
+    pub(in crate::images) fn set_pool(
+        &mut self,
+        object: &UntypedObject<kubevirt::VirtualMachinePool>,
+    ) -> Changed {
+        self.set_referrer(
+            metadata_version(&object.metadata),
+            referrer::read_pool_referrer(&object.metadata, &object.spec),
+        )
     }
 
     /// Only objects that name an image are in the index.
@@ -72,22 +87,26 @@ impl Store {
     }
 
     /// Objects of other controllers are ignored.
-    pub(in crate::images) fn set_revision(&mut self, object: &Loose<ControllerRevision>) -> Changed {
-        let Some(referrer) = referrer::revision(&object.metadata, &object.data) else {
+    pub(in crate::images) fn set_revision(&mut self, object: &UntypedObject<ControllerRevision>) -> Changed {
+        let Some(referrer) = referrer::read_revision_referrer(&object.metadata, &object.data) else {
             return Changed::new();
         };
-        let set = self.revisions.set(key(&object.metadata), version(&object.metadata), referrer.uid.clone());
+        let set = self.revisions.set(
+            object_key(&object.metadata),
+            metadata_version(&object.metadata),
+            referrer.uid.clone(),
+        );
         match set {
             Err(_older) => Changed::new(),
             Ok(former) => self.replace(former, referrer),
         }
     }
 
-    pub(in crate::images) fn unset_revision(&mut self, key: &Key, version: Option<u64>) -> Changed {
+    pub(in crate::images) fn unset_revision(&mut self, key: &ObjectKey, version: Option<u64>) -> Changed {
         self.revisions.remove(key, version).map(|uid| self.index.remove(&uid)).unwrap_or_default()
     }
 
-    pub(in crate::images) fn revisions(&self) -> Vec<Key> {
+    pub(in crate::images) fn revisions(&self) -> Vec<ObjectKey> {
         self.revisions.expected()
     }
 
@@ -95,7 +114,7 @@ impl Store {
     pub(in crate::images) fn unset_referrer(
         &mut self,
         kind: ReferrerKind,
-        key: &Key,
+        key: &ObjectKey,
         version: Option<u64>,
     ) -> Changed {
         if let Some(wrapped) = &mut self.wrapped {
@@ -111,17 +130,17 @@ impl Store {
     }
 
     /// The referrers of a kind that a complete list must contain.
-    pub(in crate::images) fn referrers(&self, kind: ReferrerKind) -> Vec<Key> {
-        self.referrers.get(&kind).map(Table::expected).unwrap_or_default()
+    pub(in crate::images) fn referrers(&self, kind: ReferrerKind) -> Vec<ObjectKey> {
+        self.referrers.get(&kind).map(VersionedTable::expected).unwrap_or_default()
     }
 
     pub(in crate::images) fn set_grant(
         &mut self,
         object: VmDiskImageGrant,
-        origin: table::Origin,
+        origin: table::ObjectOrigin,
     ) -> Changed {
-        let (key, version) = (key(&object.metadata), version(&object.metadata));
-        let grant = read::grant(&object);
+        let (key, version) = (object_key(&object.metadata), metadata_version(&object.metadata));
+        let grant = read::read_grant(&object);
         match self.grants.put(origin, key.clone(), version, (grant.clone(), Arc::new(object))) {
             Err(_older) => Changed::new(),
             Ok(former) => {
@@ -133,7 +152,7 @@ impl Store {
         }
     }
 
-    pub(in crate::images) fn unset_grant(&mut self, key: &Key, version: Option<u64>) -> Changed {
+    pub(in crate::images) fn unset_grant(&mut self, key: &ObjectKey, version: Option<u64>) -> Changed {
         if self.grants.remove(key, version).is_some() {
             self.grants_changed(&key.namespace)
         } else {
@@ -141,7 +160,7 @@ impl Store {
         }
     }
 
-    pub(in crate::images) fn grants(&self) -> Vec<Key> {
+    pub(in crate::images) fn grants(&self) -> Vec<ObjectKey> {
         self.grants.expected()
     }
 
@@ -150,7 +169,7 @@ impl Store {
     }
 
     /// A grant, as stored.
-    pub(in crate::images) fn grant(&self, key: &Key) -> Option<Arc<VmDiskImageGrant>> {
+    pub(in crate::images) fn grant(&self, key: &ObjectKey) -> Option<Arc<VmDiskImageGrant>> {
         self.grants.get(key).map(|(_, object)| object.clone())
     }
 
@@ -187,7 +206,7 @@ impl Store {
         exists: bool,
     ) -> Changed {
         let name = object.metadata.name.clone().unwrap_or_default();
-        let deleted = read::deleted(&object.metadata).filter(|_| exists);
+        let deleted = read::deletion_time(&object.metadata).filter(|_| exists);
         let mut changed = self.set_terminating(&name, deleted);
         let labels = object.metadata.labels.clone().filter(|_| exists);
         let before = match &labels {
@@ -220,12 +239,12 @@ impl Store {
     }
 
     /// The namespaces of which something is known.
-    pub(in crate::images) fn namespaces(&self) -> Vec<Key> {
+    pub(in crate::images) fn namespaces(&self) -> Vec<ObjectKey> {
         let names: BTreeSet<&String> = self.labels.keys().chain(self.terminating.keys()).collect();
-        names.into_iter().map(|name| Key::new("", name)).collect()
+        names.into_iter().map(|name| ObjectKey::new("", name)).collect()
     }
 
-    pub(in crate::images) fn unset_namespace(&mut self, key: &Key) -> Changed {
+    pub(in crate::images) fn unset_namespace(&mut self, key: &ObjectKey) -> Changed {
         let mut changed = self.set_terminating(&key.name, None);
         if self.labels.remove(&key.name).is_some() {
             changed.extend(self.all_after_labels());

@@ -13,7 +13,7 @@ fn named(kind: &str, name: &str) -> Value {
     json!({ kind: { "name": name, "namespace": NAMESPACE } })
 }
 
-impl World {
+impl LeaderWorld {
     fn create_alias(&self, name: &str, source: &Value) {
         let metadata = json!({ "name": name, "namespace": NAMESPACE });
         self.server.create(SOURCES, json!({ "metadata": metadata, "spec": { "source": source } }));

@@ -15,7 +15,7 @@ async fn a_permission_to_clone_is_not_written_into_objects_of_another_owner(#[ca
     world.lead_with_image("debian").await;
     // Given a RoleBinding with the name that the controller uses, which gives more,
     let uid = world.server.get(IMAGES, "debian").unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
-    let name = vmpool_diskimage::clone_permission::name(&uid);
+    let name = vmpool_diskimage::clone_permission::clone_permission_name(&uid);
     let labels = if is_labeled { json!({ "vmpool.dev/vmdiskimage-uid": uid }) } else { json!({}) };
     let metadata = json!({ "name": name, "namespace": NAMESPACE, "labels": labels });
     let role = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin" });
@@ -33,7 +33,7 @@ async fn a_permission_to_clone_is_not_written_into_objects_of_another_owner(#[ca
     // then it does not become a subject of it.
     assert_eq!(world.server.get(BINDINGS, &name).unwrap()["subjects"], json!([]));
     // The image says so, once.
-    let clone_permitted = |world: &World| {
+    let clone_permitted = |world: &LeaderWorld| {
         let image = world.server.get(IMAGES, "debian").unwrap();
         let conditions = image["status"]["conditions"].as_array().cloned().unwrap();
         conditions.into_iter().find(|condition| condition["type"] == "ClonePermitted")
@@ -67,7 +67,7 @@ async fn a_deletion_with_any_propagation_policy_keeps_the_permission_to_clone_wh
 ) {
     let mut world = with_images();
     world.with_guest().await;
-    let permission = |world: &World| PERMISSION.map(|resource| world.server.all(resource));
+    let permission = |world: &LeaderWorld| PERMISSION.map(|resource| world.server.all(resource));
     let before = permission(&world);
     assert_eq!(before.each_ref().map(Vec::len), [1, 1]);
     for object in before.iter().flatten() {
@@ -179,7 +179,7 @@ async fn only_the_permission_of_an_image_that_is_gone_is_deleted() {
     let mut world = with_images();
     world.lead_all(&[PlatformName::Kubevirt]);
     world.calm().await;
-    let name = vmpool_diskimage::clone_permission::name;
+    let name = vmpool_diskimage::clone_permission::clone_permission_name;
     let metadata = |name: &str, uid: &str| {
         let labels = json!({ "vmpool.dev/vmdiskimage-uid": uid });
         json!({ "name": name, "namespace": NAMESPACE, "labels": labels })
@@ -240,7 +240,7 @@ async fn an_account_whose_grant_is_gone_leaves_the_permission_of_the_others() {
     world.with_guest().await;
     world.create_guest("team-c");
     world.advance(10 * SECOND).await;
-    let guests = |world: &World| -> Vec<Value> {
+    let guests = |world: &LeaderWorld| -> Vec<Value> {
         let bindings = world.server.all(PERMISSION[0]);
         assert_eq!(bindings.len(), 1, "{bindings:?}");
         let subjects = bindings[0]["subjects"].as_array().unwrap();

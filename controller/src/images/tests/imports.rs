@@ -5,12 +5,12 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 use parking_lot::Mutex;
 use serde_json::json;
-use vmpool_model::{ApiError, Outcome};
-use vmpool_runtime::testing::env;
+use vmpool_model::{ApiError, RequestOutcome};
+use vmpool_runtime::testing::test_env;
 
 use super::*;
 
-impl World {
+impl LeaderWorld {
     fn phase(&self, image: &str) -> String {
         let image = self.server.get(IMAGES, image).unwrap();
         image["status"]["phase"].as_str().unwrap_or_default().to_owned()
@@ -30,9 +30,9 @@ async fn a_long_annotation_does_not_keep_a_place_among_the_imports() {
         let status = &call.body["status"];
         let is_too_long = |field: &str, limit| status[field].as_str().is_some_and(|text| text.len() > limit);
         if is_too_long("retryToken", 1024) || is_too_long("progress", 64) || is_too_long("message", 32768) {
-            return Outcome::Refuse(ApiError::new(422, "Invalid", "the status is too long"));
+            return RequestOutcome::Refuse(ApiError::new(422, "Invalid", "the status is too long"));
         }
-        Outcome::Serve
+        RequestOutcome::Serve
     });
     world.server.edit(IMAGES, "debian", |image| {
         image["metadata"]["annotations"] = json!({ "vmpool.dev/retry": "x".repeat(2000) });
@@ -139,15 +139,15 @@ async fn a_new_leader_heals_a_snapshot_that_is_not_ready_anymore() {
 #[tokio::test]
 async fn a_snapshot_has_the_same_time_by_a_clock_that_is_an_hour_off(#[case] hours: i64) {
     let mut world = with_images();
-    let clock = world.clock.with_own_wall();
-    world.env = env(&clock, 7);
+    let clock = world.clock.with_separate_wall_clock();
+    world.env = test_env(&clock, 7);
     clock.step_wall(SignedDuration::from_hours(hours));
     world.create_image("debian");
     world.lead_all(&[PlatformName::Kubevirt]);
     world.calm().await;
     world.finish_transfer("debian").await;
     let failures =
-        |world: &World| world.server.get(IMAGES, "debian").unwrap()["status"]["failureCount"].clone();
+        |world: &LeaderWorld| world.server.get(IMAGES, "debian").unwrap()["status"]["failureCount"].clone();
     world.advance(Duration::from_mins(29)).await;
     assert_eq!((world.phase("debian").as_str(), failures(&world)), ("Syncing", json!(0)));
     world.advance(Duration::from_mins(2)).await;
@@ -340,7 +340,7 @@ async fn an_object_that_is_created_after_its_image_is_gone_does_not_stop_the_nex
         if call.verb == Verb::Create && resource.starts_with(&*call.resource) {
             seen.lock().get_or_insert(call.body.clone());
         }
-        Outcome::Serve
+        RequestOutcome::Serve
     });
     world.with_guest().await;
     world.server.delete_in("team-b", MACHINES, "guest");
@@ -367,7 +367,7 @@ async fn an_image_is_ready_when_it_does_not_own_its_data_anymore(#[case] resourc
     let mut world = with_images();
     world.create_image("debian");
     world.lead_all(&[PlatformName::Kubevirt]);
-    let owners = |world: &World| {
+    let owners = |world: &LeaderWorld| {
         let object = world.server.get(resource, "debian").unwrap();
         object["metadata"]["ownerReferences"].as_array().map_or(0, Vec::len)
     };
@@ -377,7 +377,7 @@ async fn an_image_is_ready_when_it_does_not_own_its_data_anymore(#[case] resourc
     };
     world.server.intercept(move |call| {
         let refused = ApiError::new(500, "InternalError", "later");
-        if is_removal(call) { Outcome::Refuse(refused) } else { Outcome::Serve }
+        if is_removal(call) { RequestOutcome::Refuse(refused) } else { RequestOutcome::Serve }
     });
     world.calm().await;
     world.finish_import("debian").await;

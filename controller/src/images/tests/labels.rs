@@ -2,7 +2,7 @@
 
 use rstest::rstest;
 use serde_json::{Value, json};
-use vmpool_model::{ApiError, Outcome};
+use vmpool_model::{ApiError, RequestOutcome};
 
 use super::*;
 
@@ -90,7 +90,7 @@ async fn refused_labels_stop_nothing_else() {
     world.server.intercept(|call| {
         let is_label = matches!(call.verb, Verb::Patch(_)) && call.resource == "datasources";
         let refused = ApiError::new(422, "Invalid", "a policy forbids the label");
-        if is_label { Outcome::Refuse(refused) } else { Outcome::Serve }
+        if is_label { RequestOutcome::Refuse(refused) } else { RequestOutcome::Serve }
     });
     world.server.edit(SOURCES, "debian", |source| source["metadata"]["labels"] = Value::Null);
     world.server.delete(SNAPSHOTS, "debian");

@@ -2,7 +2,7 @@
 
 use super::*;
 
-impl World {
+impl LeaderWorld {
     /// Requests the deletion of an image, which the references hold.
     async fn request_deletion(&self, image: &str) {
         self.server.delete(IMAGES, image);

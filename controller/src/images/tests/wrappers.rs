@@ -5,17 +5,17 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rstest::rstest;
 use serde_json::{Value, json};
-use vmpool_model::Outcome;
+use vmpool_model::RequestOutcome;
 
 use super::*;
 
-fn with_wrappers() -> World {
+fn with_wrappers() -> LeaderWorld {
     let mut world = with_images();
     world.images.as_mut().unwrap().wrappers = true;
     world
 }
 
-impl World {
+impl LeaderWorld {
     /// A user creates a wrapper, whose image the controller creates if it is missing.
     fn create_wrapper(&self, name: &str, image: &str, disk: &str) {
         let template = imported();
@@ -81,7 +81,7 @@ fn nested(levels: usize) -> Value {
 #[tokio::test]
 async fn a_template_that_no_decoder_reads_stops_only_its_wrapper(#[case] is_listed: bool) {
     let mut world = with_wrappers();
-    let deep = |world: &World| {
+    let deep = |world: &LeaderWorld| {
         world.create_wrapper("deep", "debian", "root");
         world.server.edit(WRAPPERS, "deep", |wrapper| {
             wrapper["spec"]["virtualMachineTemplate"]["spec"]["unknown"] = nested(150);
@@ -279,7 +279,7 @@ async fn metrics_describe_how_long_wrappers_wait_and_whether_they_match_their_im
     world.calm().await;
     assert_eq!(world.series(mismatch), 0);
     world.clock.advance(Duration::from_mins(1)).await;
-    let starts = async |world: &World, name: &str| {
+    let starts = async |world: &LeaderWorld, name: &str| {
         world.create_disk(name, &json!({ "phase": "Succeeded" }));
         world
             .server
@@ -344,7 +344,7 @@ async fn the_mark_that_another_leader_has_stored_meanwhile_is_not_overwritten() 
             let stored = server.get(WRAPPERS, "web").unwrap();
             seen.lock().push(stored["status"]["vmDiskImage"]["uid"].clone());
         }
-        Outcome::Serve
+        RequestOutcome::Serve
     });
     world.create_wrapper("web", "debian", "root");
     world.advance(10 * SECOND).await;

@@ -2,13 +2,13 @@ use rstest::rstest;
 use vmpool_platforms::Dvp;
 
 use super::*;
-use crate::testing::{Conduct, Fate, Server};
-use vmpool_runtime::testing::{ManualClock, env};
+use crate::testing::{Conduct, Fate, RecordingApiServer};
+use vmpool_runtime::testing::{ManualClock, test_env};
 
 const GROUP: &str = "/apis/virtualization.deckhouse.io/v1alpha2";
 
 fn plurals() -> Vec<(Cow<'static, str>, Resource)> {
-    let metrics = ApiMetrics::new(&mut Registry::new(), &env(&ManualClock::new(), 0));
+    let metrics = ApiMetrics::new(&mut MetricsRegistry::new(), &test_env(&ManualClock::new(), 0));
     metrics.layer::<Dvp>().plurals.to_vec()
 }
 
@@ -50,7 +50,7 @@ fn the_labels_of_a_request_come_from_its_path(
     #[case] resource: Resource,
 ) {
     let uri = format!("{GROUP}{path}").parse().unwrap();
-    assert_eq!(classify(&plurals(), &method, &uri), (verb, resource));
+    assert_eq!(classify_request(&plurals(), &method, &uri), (verb, resource));
 }
 
 #[rstest]
@@ -63,15 +63,15 @@ fn requests_of_other_groups_are_known_too(
     #[case] verb: Verb,
     #[case] resource: Resource,
 ) {
-    assert_eq!(classify(&plurals(), &Method::GET, &path.parse().unwrap()), (verb, resource));
+    assert_eq!(classify_request(&plurals(), &Method::GET, &path.parse().unwrap()), (verb, resource));
 }
 
 /// Reads a missing pool with this conduct of the server, and stops after a second.
 async fn counted(conduct: impl Fn() -> Conduct + Send + 'static) -> (u64, u64) {
     let clock = ManualClock::new();
-    let env = env(&clock, 0);
-    let metrics = ApiMetrics::new(&mut Registry::new(), &env);
-    let server = Server::new(&env);
+    let env = test_env(&clock, 0);
+    let metrics = ApiMetrics::new(&mut MetricsRegistry::new(), &env);
+    let server = RecordingApiServer::new(&env);
     server.intercept(move |_| conduct());
     let client = server.client_through(&metrics.layer::<Dvp>());
     let path = format!("{GROUP}/namespaces/a/virtualmachinepools/web");
@@ -91,7 +91,7 @@ async fn counted(conduct: impl Fn() -> Conduct + Send + 'static) -> (u64, u64) {
             .get_or_create(&RequestLabels { verb: Verb::Get, resource: Resource::Pools, code })
             .get()
     };
-    (of(Code::Status(404)), of(Code::NoResponse))
+    (of(ApiResponseCode::Status(404)), of(ApiResponseCode::NoResponse))
 }
 
 #[tokio::test]

@@ -73,8 +73,8 @@ fn installation(threads: Option<&str>) -> Value {
 
 /// What virt-controller left: a pool that was created with two machines and scaled to three. The first revision has a field
 /// of an old version, and the first machine an owner reference of one.
-fn left_behind() -> World {
-    let world = World::new();
+fn left_behind() -> LeaderWorld {
+    let world = LeaderWorld::new();
     world.server.create(INSTALLATIONS, installation(Some("0")));
     let metadata = json!({ "name": "herd", "namespace": NAMESPACE, "finalizers": [FINALIZER] });
     let pool = world.server.create(KUBEVIRT_POOLS, json!({ "metadata": metadata, "spec": spec(2, "512Mi") }));
@@ -133,7 +133,7 @@ fn left_behind() -> World {
     world
 }
 
-fn writes(world: &World) -> Vec<Call> {
+fn writes(world: &LeaderWorld) -> Vec<Call> {
     world.take_writes().into_iter().filter(|call| call.resource != "leases").collect()
 }
 

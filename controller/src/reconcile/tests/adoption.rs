@@ -4,14 +4,14 @@ use serde_json::{Value, json};
 use serde_yaml_ng::Value as Yaml;
 
 use super::{SECOND, count};
-use crate::testing::{Call, NAMESPACE, Verb, World, machine_names};
+use crate::testing::{Call, LeaderWorld, NAMESPACE, Verb, machine_names};
 
 const PREFIX: &str = "vmpool.virtualization.deckhouse.io";
 const MACHINES: &str = "virtualmachines";
 
 /// The state that the other controller left: three machines run, and one was just created.
-fn left_behind() -> World {
-    let world = World::new();
+fn left_behind() -> LeaderWorld {
+    let world = LeaderWorld::new();
     let mut objects: Yaml = serde_yaml_ng::from_str(include_str!("adoption.yaml")).unwrap();
     objects.apply_merge().unwrap();
     let objects: Vec<Value> = serde_yaml_ng::from_value(objects).unwrap();
@@ -67,7 +67,7 @@ fn devices(machine: &Value) -> Vec<String> {
     devices.map(|device| device["name"].as_str().unwrap().to_owned()).collect()
 }
 
-fn machine(world: &World, name: &str) -> Value {
+fn machine(world: &LeaderWorld, name: &str) -> Value {
     world.server.get(MACHINES, name).unwrap()
 }
 
@@ -83,7 +83,7 @@ fn writes_to<'a>(writes: &'a [Call], name: &str) -> Vec<&'a Call> {
 }
 
 /// The state after the just created machine runs. Until then it counts as unavailable.
-async fn taken_over() -> (World, Vec<Call>) {
+async fn taken_over() -> (LeaderWorld, Vec<Call>) {
     let mut world = left_behind();
     world.lead();
     world.calm().await;
@@ -94,7 +94,7 @@ async fn taken_over() -> (World, Vec<Call>) {
 }
 
 /// The platform evaluates a machine and starts it.
-fn start(world: &World, name: &str) {
+fn start(world: &LeaderWorld, name: &str) {
     world.server.edit(MACHINES, name, |machine| {
         machine["status"]["phase"] = json!("Running");
         machine["status"]["observedGeneration"] = machine["metadata"]["generation"].clone();

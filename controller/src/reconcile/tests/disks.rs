@@ -10,14 +10,16 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::SECOND;
-use crate::testing::{Call, Fate, MERGE_PATCH, NAMESPACE, Refusal, Verb, World, machine_names, pool};
+use crate::testing::{
+    Call, Fate, LeaderWorld, MERGE_PATCH, NAMESPACE, Refusal, Verb, machine_names, pool_manifest,
+};
 
 const PREFIX: &str = "vmpool.virtualization.deckhouse.io";
 const MINUTE: Duration = Duration::from_mins(1);
 
 /// A pool whose machines have one retained disk; `reclaim` is merged into the template's reclaim.
 fn kept(replicas: usize, reclaim: &Value) -> Value {
-    let mut pool = pool("web", replicas);
+    let mut pool = pool_manifest("web", replicas);
     let template = &mut pool["spec"]["virtualDiskTemplates"][0];
     template["reclaim"] = json!({ "onScaleDown": "Retain" });
     json_patch::merge(&mut template["reclaim"], reclaim);
@@ -26,8 +28,8 @@ fn kept(replicas: usize, reclaim: &Value) -> Value {
 }
 
 /// A leader and a pool with running machines and ready disks.
-async fn world(replicas: usize, reclaim: &Value) -> World {
-    let mut world = World::new();
+async fn world(replicas: usize, reclaim: &Value) -> LeaderWorld {
+    let mut world = LeaderWorld::new();
     world.server.create("virtualmachinepools", kept(replicas, reclaim));
     world.lead();
     world.calm().await;
@@ -36,7 +38,7 @@ async fn world(replicas: usize, reclaim: &Value) -> World {
 }
 
 /// The platform runs the machines and prepares the disks.
-async fn run(world: &World) {
+async fn run(world: &LeaderWorld) {
     world.run_machines();
     for disk in world.disks() {
         let users: Vec<Value> = world
@@ -66,24 +68,24 @@ fn annotation<'a>(disk: &'a Value, key: &str) -> Option<&'a str> {
     disk["metadata"]["annotations"][format!("{PREFIX}/{key}")].as_str()
 }
 
-fn events(world: &World, reason: &str) -> usize {
+fn events(world: &LeaderWorld, reason: &str) -> usize {
     world.server.all("events").iter().filter(|event| event["reason"] == reason).count()
 }
 
 /// Writes to machines and disks, in order.
-fn work(world: &World) -> Vec<Call> {
+fn work(world: &LeaderWorld) -> Vec<Call> {
     let work = world.take_writes().into_iter();
     work.filter(|call| ["virtualmachines", "virtualdisks"].contains(&&*call.resource)).collect()
 }
 
-fn shows(world: &World, line: &str) {
+fn shows(world: &LeaderWorld, line: &str) {
     let page = world.metrics.page();
     assert!(page.lines().any(|shown| shown == line), "{line} is not on\n{page}");
 }
 
 #[tokio::test]
 async fn a_retained_disk_is_owned_by_the_pool_and_costs_one_write() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     let written = world.server.create("virtualmachinepools", kept(2, &json!({})));
     world.lead();
     world.calm().await;
@@ -168,7 +170,7 @@ async fn a_disk_that_changes_during_its_claim_is_planned_again() {
 
 /// A free disk that a leader claimed for a machine before it exited, and the name of that machine, which was never
 /// created.
-async fn claimed_by_an_exited_leader() -> (World, String) {
+async fn claimed_by_an_exited_leader() -> (LeaderWorld, String) {
     let mut world = world(1, &json!({})).await;
     world.scale(0);
     world.calm().await;

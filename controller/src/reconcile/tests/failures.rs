@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use super::{SECOND, assert_units_are_complete, count};
 use crate::observe::MOST_SETTLED;
-use crate::testing::{Call, Conduct, Fate, Refusal, Verb, World, pool};
+use crate::testing::{Call, Conduct, Fate, LeaderWorld, Refusal, Verb, pool_manifest};
 
 #[tokio::test]
 async fn a_lost_response_to_a_create_ends_with_the_desired_number() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     let mut lost = 2;
     world.server.intercept(move |call| {
         if call.is(Verb::Create, "virtualmachines") && lost > 0 {
@@ -23,7 +23,7 @@ async fn a_lost_response_to_a_create_ends_with_the_desired_number() {
     });
     // The watch is held, so the result of the write must be found by a live read.
     world.server.hold("virtualmachines");
-    world.server.create("virtualmachinepools", pool("web", 3));
+    world.server.create("virtualmachinepools", pool_manifest("web", 3));
     world.lead();
     world.advance(SECOND * 20).await;
     assert_eq!(world.machines().len(), 3);
@@ -36,7 +36,7 @@ async fn a_lost_response_to_a_create_ends_with_the_desired_number() {
 
 #[tokio::test]
 async fn a_request_that_never_arrived_is_repeated_under_the_same_name() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     let mut refused = 1;
     world.server.intercept(move |call| {
         if call.is(Verb::Create, "virtualmachines") && refused > 0 {
@@ -45,7 +45,7 @@ async fn a_request_that_never_arrived_is_repeated_under_the_same_name() {
         }
         Fate::Serve
     });
-    world.server.create("virtualmachinepools", pool("web", 1));
+    world.server.create("virtualmachinepools", pool_manifest("web", 1));
     world.lead();
     world.calm().await;
     assert_eq!(world.machines().len(), 1);
@@ -59,7 +59,7 @@ async fn a_request_that_never_arrived_is_repeated_under_the_same_name() {
 
 #[tokio::test]
 async fn an_unconfirmed_delete_causes_no_other_deletion() {
-    let world = World::with_pool(3).await;
+    let world = LeaderWorld::with_pool(3).await;
     world.server.hold("virtualmachines");
     let mut lost = 1;
     world.server.intercept(move |call| {
@@ -85,7 +85,7 @@ fn deleted(writes: &[Call]) -> Vec<String> {
 
 #[tokio::test]
 async fn a_delete_that_never_arrived_is_sent_again_without_an_event() {
-    let world = World::with_pool(3).await;
+    let world = LeaderWorld::with_pool(3).await;
     let mut lost = 4;
     world.server.intercept(move |call| {
         if call.verb == Verb::Delete && lost > 0 {
@@ -106,7 +106,7 @@ async fn a_delete_that_never_arrived_is_sent_again_without_an_event() {
 
 #[tokio::test]
 async fn a_machine_whose_deletion_is_rejected_does_not_delay_the_others() {
-    let world = World::with_pool(20).await;
+    let world = LeaderWorld::with_pool(20).await;
     let protected = world.machines()[7]["metadata"]["name"].as_str().unwrap().to_owned();
     let name = protected.clone();
     world.server.intercept(move |call| {
@@ -125,7 +125,7 @@ async fn a_machine_whose_deletion_is_rejected_does_not_delay_the_others() {
 
 #[tokio::test]
 async fn a_disk_that_could_not_be_created_is_retried_before_the_next_machine() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     let mut failures = 3;
     world.server.intercept(move |call| {
         if call.is(Verb::Create, "virtualdisks") && failures > 0 {
@@ -135,7 +135,7 @@ async fn a_disk_that_could_not_be_created_is_retried_before_the_next_machine() {
         Fate::Serve
     });
     world.settings.writes_in_flight = 1;
-    world.server.create("virtualmachinepools", pool("web", 3));
+    world.server.create("virtualmachinepools", pool_manifest("web", 3));
     world.lead();
     world.advance(SECOND / 10).await;
     assert_eq!(world.machines().len(), 1, "the batch stops at the first failure");
@@ -155,14 +155,14 @@ async fn a_disk_that_could_not_be_created_is_retried_before_the_next_machine() {
 
 #[tokio::test]
 async fn a_full_quota_costs_one_request_per_try_with_growing_pauses() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     world.server.intercept(|call| {
         if call.is(Verb::Create, "virtualmachines") {
             return Fate::Refuse(Refusal::new(403, "Forbidden", "exceeded quota: machines"));
         }
         Fate::Serve
     });
-    world.server.create("virtualmachinepools", pool("web", 100));
+    world.server.create("virtualmachinepools", pool_manifest("web", 100));
     world.lead();
     world.advance(SECOND / 10).await;
     let first = count(&world.server.take_log(), Verb::Create, "virtualmachines");
@@ -186,7 +186,7 @@ async fn a_full_quota_costs_one_request_per_try_with_growing_pauses() {
 }
 
 /// Lets the API server reject creates of machines beyond this number.
-fn limit_machines(world: &World, quota: usize) {
+fn limit_machines(world: &LeaderWorld, quota: usize) {
     let mut existing = world.machines().len();
     world.server.intercept(move |call| {
         if !call.is(Verb::Create, "virtualmachines") {
@@ -202,9 +202,9 @@ fn limit_machines(world: &World, quota: usize) {
 
 #[tokio::test]
 async fn a_partial_quota_costs_few_rejections() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     limit_machines(&world, 5);
-    world.server.create("virtualmachinepools", pool("web", 100));
+    world.server.create("virtualmachinepools", pool_manifest("web", 100));
     world.lead();
     world.advance(SECOND / 10).await;
     assert_eq!(world.machines().len(), 5);
@@ -214,9 +214,9 @@ async fn a_partial_quota_costs_few_rejections() {
 
 #[tokio::test]
 async fn after_a_success_in_the_last_half_minute_creates_are_sent_at_full_width() {
-    let width = World::new().settings.writes_in_flight;
+    let width = LeaderWorld::new().settings.writes_in_flight;
     for (pause, least, most) in [(SECOND, width, width), (SECOND * 40, 1, 1)] {
-        let world = World::with_pool(10).await;
+        let world = LeaderWorld::with_pool(10).await;
         world.advance(pause).await;
         world.server.take_log();
         limit_machines(&world, 10);
@@ -229,14 +229,14 @@ async fn after_a_success_in_the_last_half_minute_creates_are_sent_at_full_width(
 
 #[tokio::test]
 async fn an_edit_of_the_spec_ends_the_pause_after_a_failure() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     world.server.intercept(|call| {
         if call.is(Verb::Create, "virtualmachines") {
             return Fate::Refuse(Refusal::new(403, "Forbidden", "bad template"));
         }
         Fate::Serve
     });
-    world.server.create("virtualmachinepools", pool("web", 2));
+    world.server.create("virtualmachinepools", pool_manifest("web", 2));
     world.lead();
     world.advance(SECOND * 40).await;
     world.server.behave();
@@ -249,14 +249,14 @@ async fn an_edit_of_the_spec_ends_the_pause_after_a_failure() {
 
 #[tokio::test]
 async fn writes_in_flight_are_bounded_over_all_pools() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     world.settings.writes_in_flight = 5;
     // A slow server, so that requests accumulate.
     world
         .server
         .intercept(|call| if call.is_write() { Conduct::slow(SECOND / 10) } else { Conduct::default() });
     for name in ["a", "b", "c"] {
-        world.server.create("virtualmachinepools", pool(name, 10));
+        world.server.create("virtualmachinepools", pool_manifest(name, 10));
     }
     world.lead();
     world.advance(SECOND * 10).await;
@@ -267,7 +267,7 @@ async fn writes_in_flight_are_bounded_over_all_pools() {
 #[tokio::test]
 async fn rejected_disks_of_new_machines_are_a_disk_failure() {
     // The creates start at full width, because one has just succeeded.
-    let world = World::with_pool(1).await;
+    let world = LeaderWorld::with_pool(1).await;
     world.server.intercept(|call| {
         if call.is(Verb::Create, "virtualdisks") {
             return Fate::Refuse(Refusal::new(403, "Forbidden", "no storage left"));
@@ -293,8 +293,8 @@ async fn rejected_disks_of_new_machines_are_a_disk_failure() {
 
 #[tokio::test]
 async fn a_machine_that_was_already_gone_causes_no_event() {
-    let world = World::with_pool(2).await;
-    let deletions = |world: &World| {
+    let world = LeaderWorld::with_pool(2).await;
+    let deletions = |world: &LeaderWorld| {
         world.server.all("events").iter().filter(|event| event["reason"] == "SuccessfulDelete").count()
     };
     let server = world.server.clone();
@@ -315,14 +315,14 @@ async fn a_machine_that_was_already_gone_causes_no_event() {
 
 #[tokio::test]
 async fn a_long_refusal_is_cut_in_the_condition() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     world.server.intercept(|call| {
         if call.is(Verb::Create, "virtualmachines") {
             return Fate::Refuse(Refusal::new(403, "Forbidden", "no \u{20ac} ".repeat(10_000)));
         }
         Fate::Serve
     });
-    world.server.create("virtualmachinepools", pool("web", 1));
+    world.server.create("virtualmachinepools", pool_manifest("web", 1));
     world.lead();
     world.calm().await;
     let failure = world.condition("ReplicaFailure").unwrap();
@@ -332,9 +332,9 @@ async fn a_long_refusal_is_cut_in_the_condition() {
 
 #[tokio::test]
 async fn many_overdue_entries_are_settled_in_portions_and_all_of_them() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     world.server.hold("virtualmachines");
-    world.server.create("virtualmachinepools", pool("web", MOST_SETTLED * 2));
+    world.server.create("virtualmachinepools", pool_manifest("web", MOST_SETTLED * 2));
     world.lead();
     world.calm().await;
     assert_eq!(world.machines().len(), MOST_SETTLED * 2);

@@ -14,7 +14,7 @@ const MACHINES: &str = "virtualmachines.kubevirt.io";
 const INSTANCES: &str = "virtualmachineinstances.kubevirt.io";
 
 /// Creates the pool `web`, and starts a leader.
-pub(super) fn lead(world: &mut World, replicas: usize) {
+pub(super) fn lead(world: &mut LeaderWorld, replicas: usize) {
     let labels = json!({ "farm": "web" });
     let template = json!({
         "metadata": { "labels": labels },
@@ -32,8 +32,8 @@ pub(super) fn lead(world: &mut World, replicas: usize) {
 }
 
 /// A pool with one machine that has no instance, and whose guest still seems ready.
-async fn world() -> World {
-    let mut world = World::new();
+async fn world() -> LeaderWorld {
+    let mut world = LeaderWorld::new();
     lead(&mut world, 1);
     world.calm().await;
     world.server.edit(MACHINES, "web-0", |machine| {
@@ -44,7 +44,7 @@ async fn world() -> World {
     world
 }
 
-impl World {
+impl LeaderWorld {
     /// A user scales the pool, and the world settles.
     async fn settle_at(&self, replicas: usize) {
         self.server.edit(POOLS, "web", |pool| pool["spec"]["replicas"] = json!(replicas));
@@ -107,7 +107,7 @@ async fn no_instance_is_deleted_if_the_cache_does_not_show_yet_that_its_machine(
 /// The ordinal of a target returns. The list of removed machines shows what a repeated request is about.
 #[tokio::test]
 async fn a_target_whose_entry_leaves_the_record_is_listed_as_removed() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     lead(&mut world, 3);
     world.calm().await;
     let target = world.server.get(MACHINES, "web-1").unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
@@ -130,7 +130,7 @@ async fn a_target_whose_entry_leaves_the_record_is_listed_as_removed() {
 
 #[tokio::test]
 async fn an_ordinal_whose_create_is_rejected_delays_no_other() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     world.server.intercept(|call| {
         if call.is(Verb::Create, "virtualmachines") && call.name == "web-0" {
             return Fate::Refuse(Refusal::new(403, "Forbidden", "denied by a policy"));
@@ -163,7 +163,7 @@ const VOLUMES: &str = "datavolumes.cdi.kubevirt.io";
 
 #[tokio::test]
 async fn storage_stays_if_a_user_requires_it_before_deleting_a_machine_and_the_cache_does_not_show_it() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     lead(&mut world, 1);
     world.calm().await;
     let owner = world.owner();
@@ -189,7 +189,7 @@ async fn storage_stays_if_a_user_requires_it_before_deleting_a_machine_and_the_c
 #[tokio::test]
 async fn a_pool_that_is_deleted_with_an_unconfirmed_create_ends_when_the_create_cannot_be_carried_out_any_more()
  {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     world.server.intercept(|call| {
         if call.is(Verb::Create, "virtualmachines") && call.name == "web-1" {
             return Fate::Refuse(Refusal::new(500, "InternalError", "failed calling webhook"));
@@ -236,7 +236,7 @@ async fn a_finalizer_that_the_api_server_rejects_for_ever_is_reported(
     #[case] name: &'static str,
     #[case] exists: &str,
 ) {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     let plural = resource.split('.').next().unwrap();
     let refused = move |call: &Call| call.is(JSON_PATCH, plural) && call.name == name;
     if resource == POOLS {
@@ -315,7 +315,7 @@ async fn a_machine_without_an_ordinal_is_reported_and_not_tried_again_in_each_pa
 /// The pass that creates a machine reads the pool live. Later passes see an older one in the cache.
 #[tokio::test]
 async fn a_machine_keeps_its_template_while_the_cache_shows_an_older_pool() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     lead(&mut world, 1);
     world.calm().await;
     world.server.hold(POOLS);
@@ -325,7 +325,7 @@ async fn a_machine_keeps_its_template_while_the_cache_shows_an_older_pool() {
     });
     world.server.delete(MACHINES, "web-0");
     world.calm().await;
-    let grace = |world: &World| {
+    let grace = |world: &LeaderWorld| {
         let machine = world.server.get(MACHINES, "web-0").unwrap();
         machine["spec"]["template"]["spec"]["terminationGracePeriodSeconds"].clone()
     };
@@ -341,7 +341,7 @@ async fn a_machine_keeps_its_template_while_the_cache_shows_an_older_pool() {
 
 #[tokio::test]
 async fn a_machine_that_a_user_returns_to_its_pool_is_a_member_again() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     lead(&mut world, 1);
     world.calm().await;
     let member = world.server.get(MACHINES, "web-0").unwrap();
@@ -367,7 +367,7 @@ async fn a_machine_that_a_user_returns_to_its_pool_is_a_member_again() {
 }
 
 /// Gives the pool a DataVolume template, and lets it preserve the storage of its machines.
-fn preserve_a_data_volume(world: &World) {
+fn preserve_a_data_volume(world: &LeaderWorld) {
     world.server.edit(POOLS, "web", |pool| {
         pool["spec"]["scaleInStrategy"] = json!({ "proactive": { "statePreservation": "Offline" } });
         let spec = &mut pool["spec"]["virtualMachineTemplate"]["spec"];
@@ -377,8 +377,8 @@ fn preserve_a_data_volume(world: &World) {
 }
 
 /// A user moves the volume of a machine to another claim, and removes the DataVolume template.
-async fn with_moved_volume() -> World {
-    let mut world = World::new();
+async fn with_moved_volume() -> LeaderWorld {
+    let mut world = LeaderWorld::new();
     lead(&mut world, 1);
     preserve_a_data_volume(&world);
     world.calm().await;
@@ -405,12 +405,12 @@ async fn with_moved_volume() -> World {
 async fn the_next_machine_uses_the_claim_to_which_a_user_moved_a_volume() {
     const ANNOTATION: &str = "vmpool.dev/moved-storage-0";
     let world = with_moved_volume().await;
-    let annotation = |world: &World| {
+    let annotation = |world: &LeaderWorld| {
         world.server.get(POOLS, "web").unwrap()["metadata"]["annotations"][ANNOTATION].clone()
     };
     assert_eq!(annotation(&world), "root-0=PersistentVolumeClaim/fast-0");
     world.settle_at(1).await;
-    let volumes = |world: &World| {
+    let volumes = |world: &LeaderWorld| {
         let machine = world.server.get(MACHINES, "web-0").unwrap();
         let spec = &machine["spec"];
         (spec["dataVolumeTemplates"].clone(), spec["template"]["spec"]["volumes"][0].clone())
@@ -461,7 +461,7 @@ async fn a_machine_whose_moved_claim_is_gone_is_not_created_with_the_old_data() 
 #[tokio::test]
 async fn a_claim_whose_data_volume_was_collected_is_preserved() {
     const CLAIMS: &str = "persistentvolumeclaims";
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     lead(&mut world, 1);
     preserve_a_data_volume(&world);
     world.calm().await;
@@ -473,7 +473,7 @@ async fn a_claim_whose_data_volume_was_collected_is_preserved() {
     assert_eq!(world.server.all(MACHINES), [Value::Null; 0]);
     let claim = world.server.get(CLAIMS, "root-0").expect("the claim is preserved");
     assert_eq!(claim["metadata"]["ownerReferences"], Value::Null, "{claim}");
-    let preserved = |world: &World, labels: &str| {
+    let preserved = |world: &LeaderWorld, labels: &str| {
         let page = world.metrics.page();
         let series = format!("vmpool_pool_preserved_volumes{{{labels}}} ");
         page.lines().find_map(|line| line.strip_prefix(&series)).map(str::to_owned)
@@ -498,7 +498,7 @@ async fn a_claim_whose_data_volume_was_collected_is_preserved() {
     assert_eq!(preserved(&world, others).as_deref(), Some("1"), "its pool does not exist");
 }
 
-impl World {
+impl LeaderWorld {
     /// The condition of the pool `web` with this type.
     fn pool_condition(&self, kind: &str) -> Option<Value> {
         let pool = self.server.get(POOLS, "web").unwrap();

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use vmpool_engine::names::Namer;
-use vmpool_runtime::testing::{end, fence_for};
+use vmpool_runtime::testing::{end_fence, fence_for};
 
 use super::{SECOND, assert_units_are_complete, count};
-use crate::lead::oversee;
-use crate::testing::{Call, Conduct, Fate, NAMESPACE, Verb, World, machine_names, pool};
+use crate::lead::oversee_workers;
+use crate::testing::{Call, Conduct, Fate, LeaderWorld, NAMESPACE, Verb, machine_names, pool_manifest};
 
 #[tokio::test]
 async fn a_leader_whose_lease_is_lost_half_way_sends_no_further_write() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     world.settings.writes_in_flight = 1;
     let fence = world.fence.clone();
     let mut created = 0;
@@ -21,12 +21,12 @@ async fn a_leader_whose_lease_is_lost_half_way_sends_no_further_write() {
         if call.is(Verb::Create, "virtualmachines") {
             created += 1;
             if created == 3 {
-                end(&fence);
+                end_fence(&fence);
             }
         }
         Fate::Serve
     });
-    world.server.create("virtualmachinepools", pool("web", 10));
+    world.server.create("virtualmachinepools", pool_manifest("web", 10));
     world.lead();
     world.advance(SECOND * 30).await;
     assert_eq!(world.machines().len(), 3);
@@ -38,11 +38,11 @@ async fn a_leader_whose_lease_is_lost_half_way_sends_no_further_write() {
 
 #[tokio::test]
 async fn a_pool_is_retried_soon_after_the_lease_was_too_short() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     // The lease is valid for the whole test, but never long enough for a write.
     world.fence = fence_for(&world.env, SECOND * 60);
     world.settings.request_deadline = SECOND * 120;
-    world.server.create("virtualmachinepools", pool("web", 1));
+    world.server.create("virtualmachinepools", pool_manifest("web", 1));
     world.lead();
     world.calm().await;
     let log = world.server.take_log();
@@ -53,7 +53,7 @@ async fn a_pool_is_retried_soon_after_the_lease_was_too_short() {
 
 #[tokio::test]
 async fn a_repair_is_retried_soon_after_the_lease_was_too_short() {
-    let mut world = World::with_pool(1).await;
+    let mut world = LeaderWorld::with_pool(1).await;
     world.kill_leader().await;
     let name = machine_names(&world.machines()).remove(0);
     world.server.edit("virtualmachines", &name, |machine| {
@@ -73,7 +73,7 @@ async fn a_repair_is_retried_soon_after_the_lease_was_too_short() {
 
 #[tokio::test]
 async fn a_successor_in_a_settled_world_writes_nothing() {
-    let mut world = World::with_pool(2).await;
+    let mut world = LeaderWorld::with_pool(2).await;
     world.kill_leader().await;
     world.lead();
     world.calm().await;
@@ -83,12 +83,12 @@ async fn a_successor_in_a_settled_world_writes_nothing() {
 
 #[tokio::test]
 async fn a_successor_of_a_killed_leader_neither_repeats_nor_omits_writes() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     world.settings.writes_in_flight = 2;
     world
         .server
         .intercept(|call| if call.is_write() { Conduct::slow(SECOND / 10) } else { Conduct::default() });
-    world.server.create("virtualmachinepools", pool("web", 20));
+    world.server.create("virtualmachinepools", pool_manifest("web", 20));
     world.lead();
     world.advance(SECOND).await;
     let before = world.machines().len();
@@ -102,8 +102,8 @@ async fn a_successor_of_a_killed_leader_neither_repeats_nor_omits_writes() {
 
 #[tokio::test]
 async fn a_late_create_of_a_predecessor_causes_no_duplicate() {
-    let mut world = World::new();
-    let written = world.server.create("virtualmachinepools", pool("web", 2));
+    let mut world = LeaderWorld::new();
+    let written = world.server.create("virtualmachinepools", pool_manifest("web", 2));
     // The predecessor reserved a name block and exited while its first create was in flight.
     world.server.edit("virtualmachinepools", "web", |pool| {
         pool["metadata"]["annotations"] = json!({ "vmpool.virtualization.deckhouse.io/names": "0-64" });
@@ -161,12 +161,12 @@ fn machine_of(name: &str, pool_uid: &str) -> Value {
 
 #[tokio::test]
 async fn shutdown_finishes_the_pass_that_has_begun() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     world.settings.writes_in_flight = 1;
     world
         .server
         .intercept(|call| if call.is_write() { Conduct::slow(SECOND / 10) } else { Conduct::default() });
-    world.server.create("virtualmachinepools", pool("web", 10));
+    world.server.create("virtualmachinepools", pool_manifest("web", 10));
     world.lead();
     world.advance(SECOND / 2).await;
     world.stop.cancel();
@@ -180,7 +180,7 @@ async fn shutdown_finishes_the_pass_that_has_begun() {
 
 #[tokio::test]
 async fn a_leader_is_ready_when_its_caches_are_and_a_standby_always() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     assert_eq!(world.leader_health.synced(), Ok(()));
     world
         .server
@@ -194,7 +194,7 @@ async fn a_leader_is_ready_when_its_caches_are_and_a_standby_always() {
 
 #[tokio::test]
 async fn a_leader_that_lost_the_lease_leaves_no_stuck_workers_behind() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     world.lead();
     world.calm().await;
     assert_eq!(world.leader_health.working(SECOND * 30), Ok(()));
@@ -210,7 +210,7 @@ async fn a_leader_that_lost_the_lease_leaves_no_stuck_workers_behind() {
 
 #[tokio::test]
 async fn a_leader_whose_watch_ended_stops_after_the_passes_that_have_begun() {
-    let world = World::new();
+    let world = LeaderWorld::new();
     let (env, stop) = (world.env.clone(), CancellationToken::new());
     let passes = {
         let (env, stop) = (env.clone(), stop.clone());
@@ -222,7 +222,7 @@ async fn a_leader_whose_watch_ended_stops_after_the_passes_that_have_begun() {
     let watch = async { panic!("the watch breaks") };
     let workers = vec![env.spawn("worker", passes)];
     let tasks = vec![env.spawn("events", std::future::pending()), env.spawn("watch", watch)];
-    let overseen = env.spawn("leader", async move { oversee(workers, tasks, &stop).await });
+    let overseen = env.spawn("leader", async move { oversee_workers(workers, tasks, &stop).await });
     world.clock.settle().await;
     assert!(!overseen.is_finished(), "a pass is under way");
     world.advance(SECOND * 2).await;
@@ -231,10 +231,10 @@ async fn a_leader_whose_watch_ended_stops_after_the_passes_that_have_begun() {
 
 #[tokio::test]
 async fn a_write_that_the_fence_stopped_causes_no_event() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     world.fence = fence_for(&world.env, SECOND * 60);
     world.settings.request_deadline = SECOND * 120;
-    world.server.create("virtualmachinepools", pool("web", 1));
+    world.server.create("virtualmachinepools", pool_manifest("web", 1));
     world.lead();
     world.calm().await;
     let page = world.metrics.page();

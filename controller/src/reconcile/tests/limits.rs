@@ -4,13 +4,13 @@ use serde_json::{Value, json};
 
 use super::rollouts::{MACHINES, POOLS, edit, resize};
 use super::{SECOND, count};
-use crate::testing::{MERGE_PATCH, Verb, World, machine_names, pool};
+use crate::testing::{LeaderWorld, MERGE_PATCH, Verb, machine_names, pool_manifest};
 
 fn tolerations(count: usize) -> Value {
     vec![json!({ "key": "a" }); count].into()
 }
 
-fn failure(world: &World, name: &str) -> String {
+fn failure(world: &LeaderWorld, name: &str) -> String {
     let pool = world.server.get(POOLS, name).unwrap();
     let conditions = pool["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let failure = conditions.into_iter().find(|condition| condition["type"] == "ReplicaFailure");
@@ -19,8 +19,8 @@ fn failure(world: &World, name: &str) -> String {
 
 #[tokio::test]
 async fn a_pool_that_is_too_large_gets_a_condition_and_no_machine_and_others_are_served() {
-    let world = World::with_pool(1).await;
-    let mut large = pool("large", 2);
+    let world = LeaderWorld::with_pool(1).await;
+    let mut large = pool_manifest("large", 2);
     large["spec"]["virtualMachineTemplate"]["spec"]["tolerations"] = tolerations(60_000);
     world.server.create(POOLS, large);
     world.scale(3);
@@ -43,7 +43,7 @@ async fn a_pool_that_is_too_large_gets_a_condition_and_no_machine_and_others_are
 
 #[tokio::test]
 async fn a_pool_that_becomes_too_large_keeps_its_machines_until_it_is_corrected() {
-    let world = World::with_pool(3).await;
+    let world = LeaderWorld::with_pool(3).await;
     let (machines, disks) = (machine_names(&world.machines()), world.disks().len());
     edit(&world, |pool| {
         pool["spec"]["replicas"] = json!(1);
@@ -60,7 +60,7 @@ async fn a_pool_that_becomes_too_large_keeps_its_machines_until_it_is_corrected(
 
 #[tokio::test]
 async fn a_machine_that_is_too_large_is_not_updated_and_the_others_are() {
-    let world = World::with_pool(3).await;
+    let world = LeaderWorld::with_pool(3).await;
     let large = machine_names(&world.machines()).remove(0);
     world.server.edit(MACHINES, &large, |machine| machine["spec"]["tolerations"] = tolerations(60_000));
     world.run_machines();

@@ -7,13 +7,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::count;
-use crate::testing::{Call, Fate, MERGE_PATCH, Refusal, Verb, World, machine_names};
+use crate::testing::{Call, Fate, LeaderWorld, MERGE_PATCH, Refusal, Verb, machine_names};
 
 const MACHINES: &str = "virtualmachines";
 
 #[tokio::test]
 async fn a_machine_that_has_its_owner_again_is_not_released() {
-    let world = World::with_pool(2).await;
+    let world = LeaderWorld::with_pool(2).await;
     let machine = world.machines().remove(0);
     let name = machine_names(std::slice::from_ref(&machine)).remove(0);
     let owners = machine["metadata"]["ownerReferences"].clone();
@@ -34,7 +34,7 @@ async fn a_machine_that_has_its_owner_again_is_not_released() {
 
 #[tokio::test]
 async fn a_released_machine_gets_no_labels_back() {
-    let world = World::with_pool(1).await;
+    let world = LeaderWorld::with_pool(1).await;
     let name = machine_names(&world.machines()).remove(0);
     let (server, victim) = (world.server.clone(), name.clone());
     world.server.intercept(move |call| {
@@ -58,7 +58,7 @@ async fn a_released_machine_gets_no_labels_back() {
 
 #[tokio::test]
 async fn a_rejected_label_does_not_delay_creates() {
-    let world = World::with_pool(2).await;
+    let world = LeaderWorld::with_pool(2).await;
     world.server.intercept(|call| {
         if call.is(MERGE_PATCH, MACHINES) {
             return Fate::Refuse(Refusal::new(403, "Forbidden", "labels are protected"));
@@ -86,8 +86,8 @@ async fn a_rejected_label_does_not_delay_creates() {
 /// The response to the last create came too late, so its failure is the last one of a write. The machine was created, and taken away.
 #[tokio::test]
 async fn the_reason_of_a_stopped_pool_is_not_that_of_an_earlier_write() {
-    let world = World::with_pool(2).await;
-    let take_machines = |world: &World| {
+    let world = LeaderWorld::with_pool(2).await;
+    let take_machines = |world: &LeaderWorld| {
         for machine in world.machines() {
             let name = machine["metadata"]["name"].as_str().unwrap().to_owned();
             world.server.edit(MACHINES, &name, |machine| machine["metadata"]["ownerReferences"] = json!([]));

@@ -5,12 +5,13 @@ use vmpool_engine::names::Namer;
 
 use super::{SECOND, assert_units_are_complete, count};
 use crate::testing::{
-    Call, Fate, JSON_PATCH, MERGE_PATCH, NAMESPACE, Refusal, Server, Verb, World, machine_names, pool,
+    Call, Fate, JSON_PATCH, LeaderWorld, MERGE_PATCH, NAMESPACE, RecordingApiServer, Refusal, Verb,
+    machine_names, pool_manifest,
 };
 
 #[tokio::test]
 async fn the_pool_is_read_live_before_a_create() {
-    let world = World::with_pool(3).await;
+    let world = LeaderWorld::with_pool(3).await;
     // A user lowers the count and deletes a machine. The cache shows only the deletion.
     world.server.hold("virtualmachinepools");
     world.scale(2);
@@ -24,7 +25,7 @@ async fn the_pool_is_read_live_before_a_create() {
 
 #[tokio::test]
 async fn the_pool_is_read_live_before_a_delete() {
-    let world = World::with_pool(3).await;
+    let world = LeaderWorld::with_pool(3).await;
     // The count is lowered and raised again. The watch shows the lower count afterwards.
     world.server.hold("virtualmachinepools");
     world.scale(1);
@@ -38,11 +39,11 @@ async fn the_pool_is_read_live_before_a_delete() {
 
 #[tokio::test]
 async fn a_later_pool_of_the_same_name_is_another_pool() {
-    let world = World::with_pool(2).await;
+    let world = LeaderWorld::with_pool(2).await;
     let old = world.machines();
     world.server.hold("virtualmachinepools");
     world.server.delete("virtualmachinepools", "web");
-    world.server.create("virtualmachinepools", pool("web", 1));
+    world.server.create("virtualmachinepools", pool_manifest("web", 1));
     world.server.delete("virtualmachines", &machine_names(&old)[0]);
     world.calm().await;
     assert_eq!(world.machines().len(), 1, "no machine is created for a pool that is gone");
@@ -57,7 +58,7 @@ async fn a_later_pool_of_the_same_name_is_another_pool() {
 
 #[tokio::test]
 async fn a_status_that_the_watch_does_not_show_yet_is_written_once() {
-    let world = World::with_pool(2).await;
+    let world = LeaderWorld::with_pool(2).await;
     let name = machine_names(&world.machines()).remove(0);
     world.server.hold("virtualmachinepools");
     let phase =
@@ -75,9 +76,11 @@ async fn a_status_that_the_watch_does_not_show_yet_is_written_once() {
 
 /// A leader must point the only machine of `web` to another disk, because another client's disk has the name. `meddle`
 /// runs before the first patch arrives.
-async fn repointing(mut meddle: impl FnMut(&Server, &Call) -> Fate + Send + 'static) -> World {
-    let mut world = World::new();
-    let written = world.server.create("virtualmachinepools", pool("web", 1));
+async fn repointing(
+    mut meddle: impl FnMut(&RecordingApiServer, &Call) -> Fate + Send + 'static,
+) -> LeaderWorld {
+    let mut world = LeaderWorld::new();
+    let written = world.server.create("virtualmachinepools", pool_manifest("web", 1));
     let uid = written["metadata"]["uid"].as_str().unwrap();
     let foreign = format!("{}-root", Namer::new(&"web".into(), &uid.into()).name(0));
     let body = json!({ "metadata": { "name": foreign, "namespace": NAMESPACE }, "spec": {} });
@@ -127,8 +130,8 @@ async fn a_rejected_repoint_is_a_failure_with_backoff() {
 
 #[tokio::test]
 async fn a_foreign_disk_with_the_name_of_a_machines_disk_is_unchanged() {
-    let mut world = World::new();
-    let written = world.server.create("virtualmachinepools", pool("web", 1));
+    let mut world = LeaderWorld::new();
+    let written = world.server.create("virtualmachinepools", pool_manifest("web", 1));
     let uid = written["metadata"]["uid"].as_str().unwrap();
     let machine = Namer::new(&"web".into(), &uid.into()).name(0);
     // The disk is created after the name was chosen.
@@ -161,8 +164,8 @@ async fn a_foreign_disk_with_the_name_of_a_machines_disk_is_unchanged() {
 
 #[tokio::test]
 async fn a_foreign_machine_with_the_next_name_is_unchanged() {
-    let mut world = World::new();
-    let written = world.server.create("virtualmachinepools", pool("web", 1));
+    let mut world = LeaderWorld::new();
+    let written = world.server.create("virtualmachinepools", pool_manifest("web", 1));
     let uid = written["metadata"]["uid"].as_str().unwrap();
     let name = Namer::new(&"web".into(), &uid.into()).name(0);
     world.server.hold("virtualmachines");
@@ -194,7 +197,7 @@ async fn a_foreign_machine_with_the_next_name_is_unchanged() {
 
 #[tokio::test]
 async fn a_machine_that_lost_its_labels_gets_them_back() {
-    let world = World::with_pool(2).await;
+    let world = LeaderWorld::with_pool(2).await;
     let name = machine_names(&world.machines()).remove(0);
     let before = world.server.get("virtualmachines", &name).unwrap();
     world.server.edit("virtualmachines", &name, |machine| {
@@ -210,7 +213,7 @@ async fn a_machine_that_lost_its_labels_gets_them_back() {
 
 #[tokio::test]
 async fn a_machine_that_lost_its_owner_is_released_and_replaced() {
-    let world = World::with_pool(2).await;
+    let world = LeaderWorld::with_pool(2).await;
     let name = machine_names(&world.machines()).remove(0);
     world.server.edit("virtualmachines", &name, |machine| {
         machine["metadata"]["ownerReferences"] = json!([]);
@@ -225,7 +228,7 @@ async fn a_machine_that_lost_its_owner_is_released_and_replaced() {
 
 #[tokio::test]
 async fn a_missing_disk_of_a_machine_is_created_again() {
-    let world = World::with_pool(2).await;
+    let world = LeaderWorld::with_pool(2).await;
     let disk = machine_names(&world.disks()).remove(0);
     world.server.delete("virtualdisks", &disk);
     world.calm().await;
@@ -236,7 +239,7 @@ async fn a_missing_disk_of_a_machine_is_created_again() {
 
 #[tokio::test]
 async fn a_pool_that_is_being_deleted_is_not_changed() {
-    let world = World::with_pool(2).await;
+    let world = LeaderWorld::with_pool(2).await;
     world.server.edit("virtualmachinepools", "web", |pool| {
         pool["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
     });
@@ -252,7 +255,7 @@ async fn a_pool_that_is_being_deleted_is_not_changed() {
 
 #[tokio::test]
 async fn conditions_of_other_controllers_stay_in_the_status() {
-    let world = World::with_pool(1).await;
+    let world = LeaderWorld::with_pool(1).await;
     let foreign = json!({
         "type": "BackedUp", "status": "True", "reason": "Nightly", "message": "",
         "lastTransitionTime": "2026-01-02T03:04:05Z",
@@ -267,7 +270,7 @@ async fn conditions_of_other_controllers_stay_in_the_status() {
 }
 
 /// Another controller that overwrites every status of this controller with its own.
-fn interfere(world: &World) -> bool {
+fn interfere(world: &LeaderWorld) -> bool {
     let ours = world.status()["selector"].is_string() && world.status()["desiredTemplateHash"] != "5d3c9a41";
     if ours {
         world.server.edit("virtualmachinepools", "web", |pool| {
@@ -280,7 +283,7 @@ fn interfere(world: &World) -> bool {
 
 #[tokio::test]
 async fn a_pool_whose_status_another_client_overwrites_is_not_changed_until_that_ends() {
-    let world = World::with_pool(2).await;
+    let world = LeaderWorld::with_pool(2).await;
     let mut answers = 0;
     for _ in 0..20 {
         answers += usize::from(interfere(&world));
@@ -305,7 +308,7 @@ async fn a_pool_whose_status_another_client_overwrites_is_not_changed_until_that
 
 #[tokio::test]
 async fn a_manual_edit_of_the_status_is_overwritten_and_stops_nothing() {
-    let world = World::with_pool(2).await;
+    let world = LeaderWorld::with_pool(2).await;
     assert!(interfere(&world));
     world.scale(3);
     world.calm().await;

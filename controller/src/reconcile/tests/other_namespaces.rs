@@ -13,7 +13,7 @@ const MACHINES: &str = "virtualmachines";
 const DISKS: &str = "virtualdisks";
 
 /// The objects of a resource in a namespace.
-fn of(world: &World, namespace: &str, resource: &str) -> Vec<Value> {
+fn of(world: &LeaderWorld, namespace: &str, resource: &str) -> Vec<Value> {
     let mut all = world.server.all(resource);
     all.retain(|object| object["metadata"]["namespace"] == namespace);
     all
@@ -36,7 +36,7 @@ fn forgeries(pool: &Value) -> Vec<Value> {
 }
 
 /// Creates copies of an object in the namespace of the tenant, one for each forged owner.
-fn forge(world: &World, resource: &str, original: &Value, owners: &[Value]) {
+fn forge(world: &LeaderWorld, resource: &str, original: &Value, owners: &[Value]) {
     for (number, owner) in owners.iter().enumerate() {
         let mut copy = original.clone();
         copy["metadata"] = json!({
@@ -54,7 +54,7 @@ fn writes_of_tenant(writes: &[Call]) -> Vec<String> {
 
 #[tokio::test]
 async fn machines_of_another_namespace_are_no_machines_of_the_pool() {
-    let mut world = World::with_pool(3).await;
+    let mut world = LeaderWorld::with_pool(3).await;
     world.run_machines();
     world.calm().await;
     let stored = world.server.get(POOLS, "web").unwrap();
@@ -85,7 +85,7 @@ async fn machines_of_another_namespace_are_no_machines_of_the_pool() {
 
 #[tokio::test]
 async fn the_owner_of_a_machine_is_group_kind_name_and_uid_in_its_own_namespace_too() {
-    let world = World::with_pool(2).await;
+    let world = LeaderWorld::with_pool(2).await;
     let stored = world.server.get(POOLS, "web").unwrap();
     let mut machine = world.machines()[0].clone();
     for (number, owner) in forgeries(&stored).iter().enumerate().filter(|(number, _)| *number != 1) {
@@ -100,7 +100,7 @@ async fn the_owner_of_a_machine_is_group_kind_name_and_uid_in_its_own_namespace_
 
 #[tokio::test]
 async fn disks_of_another_namespace_do_not_stop_a_scale_up() {
-    let world = World::with_pool(1).await;
+    let world = LeaderWorld::with_pool(1).await;
     let stored = world.server.get(POOLS, "web").unwrap();
     forge(&world, DISKS, &world.disks()[0], &forgeries(&stored));
     world.scale(3);
@@ -113,11 +113,11 @@ async fn disks_of_another_namespace_do_not_stop_a_scale_up() {
 
 #[tokio::test]
 async fn changes_of_another_namespace_cause_no_pass_of_the_pool() {
-    let world = World::with_pool(2).await;
+    let world = LeaderWorld::with_pool(2).await;
     let stored = world.server.get(POOLS, "web").unwrap();
     forge(&world, MACHINES, &world.machines()[0], &forgeries(&stored));
     world.calm().await;
-    let passes = |world: &World| {
+    let passes = |world: &LeaderWorld| {
         let page = world.metrics.page();
         let lines = page.lines().filter(|line| line.starts_with("vmpool_passes_total{"));
         lines.filter(|line| !line.contains("\"gone\"")).map(str::to_owned).collect::<Vec<_>>()
@@ -135,7 +135,7 @@ async fn kubevirt_machines_of_another_namespace_are_no_machines_of_the_pool() {
     const POOLS: &str = "virtualmachinepools.pool.kubevirt.io";
     const MACHINES: &str = "virtualmachines.kubevirt.io";
     const REVISIONS: &str = "controllerrevisions";
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     super::kubevirt::lead(&mut world, 3);
     world.calm().await;
     let stored = world.server.get(POOLS, "web").unwrap();
@@ -146,7 +146,8 @@ async fn kubevirt_machines_of_another_namespace_are_no_machines_of_the_pool() {
     revision["data"] = json!({ "virtualMachineTemplate": { "spec": { "forged": true } } });
     forge(&world, REVISIONS, &revision, &owners);
     world.calm().await;
-    let replicas = |world: &World| world.server.get(POOLS, "web").unwrap()["status"]["replicas"].clone();
+    let replicas =
+        |world: &LeaderWorld| world.server.get(POOLS, "web").unwrap()["status"]["replicas"].clone();
     assert_eq!(replicas(&world), 3);
     world.server.delete_in(NAMESPACE, MACHINES, "web-1");
     world.calm().await;
@@ -163,7 +164,7 @@ async fn kubevirt_machines_of_another_namespace_are_no_machines_of_the_pool() {
 /// A list alone does not prove how many machines there are.
 #[tokio::test]
 async fn a_new_leader_counts_live_before_it_deletes_by_count() {
-    let mut world = World::with_pool(3).await;
+    let mut world = LeaderWorld::with_pool(3).await;
     world.kill_leader().await;
     world.scale(2);
     world.server.take_log();

@@ -5,20 +5,20 @@ use serde_json::{Value, json};
 use super::kubevirt::lead;
 use super::rollouts::{MACHINES, POOLS, edit, roll, synced};
 use super::{SECOND, count};
-use crate::testing::{Call, MERGE_PATCH, Verb, World, pool};
+use crate::testing::{Call, LeaderWorld, MERGE_PATCH, Verb, pool_manifest};
 
 const GRACE: &str = "terminationGracePeriodSeconds";
 
 /// A pool of five machines whose grace period a policy sets to 30 seconds.
-async fn pool_with_forced_field() -> World {
-    let mut world = World::new();
+async fn pool_with_forced_field() -> LeaderWorld {
+    let mut world = LeaderWorld::new();
     world.server.mutate(|call: &Call, object: &mut Value| {
         if call.is(Verb::Create, MACHINES) {
             object["spec"][GRACE] = json!(30);
             object["spec"]["nodeSelector"] = json!({ "pool": "gpu" });
         }
     });
-    let mut wanted = pool("web", 5);
+    let mut wanted = pool_manifest("web", 5);
     wanted["spec"]["virtualMachineTemplate"]["spec"][GRACE] = json!(10);
     world.server.create(POOLS, wanted);
     world.lead();
@@ -75,7 +75,7 @@ async fn a_template_without_the_policy_is_in_effect_after_an_update() {
 
 #[tokio::test]
 async fn a_kubevirt_pool_names_the_fields_that_a_policy_forces() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     world.server.mutate(|call: &Call, object: &mut Value| {
         if call.is(Verb::Create, MACHINES) {
             object["spec"]["template"]["metadata"]["labels"]["farm"] = json!("platform");

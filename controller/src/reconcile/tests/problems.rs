@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use super::SECOND;
-use crate::testing::{World, machine_names, pool};
+use crate::testing::{LeaderWorld, machine_names, pool_manifest};
 
 const MISSING: &str = "VirtualMachineClass \"large\" not found";
 
 /// The platform reports that the class of all machines is missing.
-fn miss_class(world: &World) {
+fn miss_class(world: &LeaderWorld) {
     for name in machine_names(&world.machines()) {
         world.server.edit("virtualmachines", &name, |machine| {
             let generation = machine["metadata"]["generation"].clone();
@@ -20,20 +20,20 @@ fn miss_class(world: &World) {
     }
 }
 
-fn warnings(world: &World, reason: &str) -> Vec<String> {
+fn warnings(world: &LeaderWorld, reason: &str) -> Vec<String> {
     let events = world.server.all("events").into_iter().filter(|event| event["reason"] == reason);
     events.map(|event| event["note"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-fn message(world: &World, condition: &str) -> String {
+fn message(world: &LeaderWorld, condition: &str) -> String {
     let condition: Value = world.condition(condition).expect("it is present");
     condition["message"].as_str().unwrap_or_default().to_owned()
 }
 
 #[tokio::test]
 async fn a_missing_class_is_reported_once_in_condition_and_event() {
-    let mut world = World::new();
-    world.server.create("virtualmachinepools", pool("web", 2));
+    let mut world = LeaderWorld::new();
+    world.server.create("virtualmachinepools", pool_manifest("web", 2));
     world.lead();
     world.calm().await;
     miss_class(&world);
@@ -63,14 +63,14 @@ async fn a_missing_class_is_reported_once_in_condition_and_event() {
 #[tokio::test]
 async fn the_message_of_a_pool_in_backoff_is_written_once() {
     use crate::testing::{Fate, Refusal, Verb};
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     world.server.intercept(|call| {
         if call.is(Verb::Create, "virtualmachines") {
             return Fate::Refuse(Refusal::new(403, "Forbidden", "exceeded quota: machines"));
         }
         Fate::Serve
     });
-    world.server.create("virtualmachinepools", pool("web", 2));
+    world.server.create("virtualmachinepools", pool_manifest("web", 2));
     world.lead();
     world.calm().await;
     assert_eq!(

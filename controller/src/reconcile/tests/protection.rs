@@ -4,27 +4,27 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use vmpool_engine::protection::{MAX_PROTECTION, UNTIL, text_of};
+use vmpool_engine::protection::{MAX_PROTECTION, UNTIL, timestamp_text};
 
 use super::rollouts::{MACHINES, edit, label, resize, shown};
 use super::{SECOND, count};
-use crate::testing::{Fate, MERGE_PATCH, Verb, World, machine_names};
+use crate::testing::{Fate, LeaderWorld, MERGE_PATCH, Verb, machine_names};
 
 /// The time this number of seconds after now, as in the annotation.
-fn at(world: &World, seconds: u64) -> String {
-    text_of(world.env.now() + Duration::from_secs(seconds))
+fn at(world: &LeaderWorld, seconds: u64) -> String {
+    timestamp_text(world.env.now() + Duration::from_secs(seconds))
 }
 
-fn annotate(world: &World, machine: &str, key: &str, value: &str) {
+fn annotate(world: &LeaderWorld, machine: &str, key: &str, value: &str) {
     world.server.edit(MACHINES, machine, |machine| machine["metadata"]["annotations"][key] = json!(value));
 }
 
-fn protect(world: &World, machine: &str, seconds: u64) {
+fn protect(world: &LeaderWorld, machine: &str, seconds: u64) {
     annotate(world, machine, UNTIL, &at(world, seconds));
 }
 
 /// The newest machine, which a scale-down deletes first.
-fn newest(world: &World) -> String {
+fn newest(world: &LeaderWorld) -> String {
     let machines = world.machines();
     let created = |machine: &&Value| {
         let metadata = &machine["metadata"];
@@ -34,13 +34,13 @@ fn newest(world: &World) -> String {
     machine_names(std::slice::from_ref(newest)).remove(0)
 }
 
-fn machine(world: &World, name: &str) -> Value {
+fn machine(world: &LeaderWorld, name: &str) -> Value {
     world.server.get(MACHINES, name).expect("it exists")
 }
 
 /// Machines that the platform restarts without approval for a change of memory.
-async fn automatic(replicas: usize) -> World {
-    let world = World::with_pool(replicas).await;
+async fn automatic(replicas: usize) -> LeaderWorld {
+    let world = LeaderWorld::with_pool(replicas).await;
     edit(&world, |pool| {
         pool["spec"]["virtualMachineTemplate"]["spec"]["disruptions"] =
             json!({ "restartApprovalMode": "Automatic" });
@@ -57,7 +57,7 @@ async fn automatic(replicas: usize) -> World {
 
 #[tokio::test]
 async fn a_scale_down_removes_another_machine_and_waits_for_the_last_protected_one() {
-    let world = World::with_pool(3).await;
+    let world = LeaderWorld::with_pool(3).await;
     let kept = newest(&world);
     protect(&world, &kept, 60);
     world.calm().await;
@@ -83,7 +83,7 @@ async fn a_scale_down_removes_another_machine_and_waits_for_the_last_protected_o
 
 #[tokio::test]
 async fn a_machine_that_is_protected_after_the_plan_is_not_deleted() {
-    let world = World::with_pool(3).await;
+    let world = LeaderWorld::with_pool(3).await;
     let (kept, until) = (newest(&world), at(&world, 600));
     let (server, name, mut waits) = (world.server.clone(), kept.clone(), true);
     world.server.intercept(move |call| {
@@ -100,7 +100,7 @@ async fn a_machine_that_is_protected_after_the_plan_is_not_deleted() {
 
 #[tokio::test]
 async fn a_time_that_is_not_valid_is_corrected_once_with_an_event() {
-    let world = World::with_pool(2).await;
+    let world = LeaderWorld::with_pool(2).await;
     edit(&world, |pool| pool["metadata"]["annotations"][MAX_PROTECTION] = json!("30m"));
     world.calm().await;
     let names = machine_names(&world.machines());
@@ -163,7 +163,7 @@ async fn labels_of_a_changed_template_reach_a_protected_machine() {
 
 #[tokio::test]
 async fn a_protected_machine_that_needs_an_approval_is_updated_unless_the_update_takes_it_away() {
-    let world = World::with_pool(1).await;
+    let world = LeaderWorld::with_pool(1).await;
     let kept = newest(&world);
     protect(&world, &kept, 600);
     world.calm().await;

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::SECOND;
-use crate::testing::{Call, Fate, Refusal, Verb, World, machine_names, pool};
+use crate::testing::{Call, Fate, LeaderWorld, Refusal, Verb, machine_names, pool_manifest};
 
 /// Whether this is the list of the revisions of one pool, and not that of the watch.
 fn lists_revisions(call: &Call) -> bool {
@@ -12,7 +12,7 @@ fn lists_revisions(call: &Call) -> bool {
         && selector.is_some_and(|selector| selector.contains("pool-uid"))
 }
 
-fn deny(world: &World, refusal: &Refusal) {
+fn deny(world: &LeaderWorld, refusal: &Refusal) {
     let refusal = refusal.clone();
     world.server.intercept(
         move |call| {
@@ -23,9 +23,9 @@ fn deny(world: &World, refusal: &Refusal) {
 
 #[tokio::test]
 async fn a_denied_list_of_revisions_shows_in_the_status_and_is_retried_with_backoff() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     deny(&world, &Refusal::new(403, "Forbidden", "no right to list"));
-    world.server.create("virtualmachinepools", pool("web", 2));
+    world.server.create("virtualmachinepools", pool_manifest("web", 2));
     world.lead();
     world.advance(SECOND * 65).await;
     let lists = world.server.take_log().iter().filter(|call| lists_revisions(call)).count();
@@ -53,7 +53,7 @@ async fn a_denied_list_of_revisions_shows_in_the_status_and_is_retried_with_back
 
 #[tokio::test]
 async fn after_a_failed_read_the_status_still_counts_machines() {
-    let mut world = World::with_pool(3).await;
+    let mut world = LeaderWorld::with_pool(3).await;
     let generation = world.status()["observedGeneration"].clone();
     world.kill_leader().await;
     deny(&world, &Refusal::new(403, "Forbidden", "no right to list"));
@@ -70,9 +70,9 @@ async fn after_a_failed_read_the_status_still_counts_machines() {
 
 #[tokio::test]
 async fn a_busy_api_server_determines_the_delay_of_the_next_read() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     deny(&world, &Refusal::new(429, "TooManyRequests", "try again later").after(30));
-    world.server.create("virtualmachinepools", pool("web", 1));
+    world.server.create("virtualmachinepools", pool_manifest("web", 1));
     world.lead();
     world.advance(SECOND * 65).await;
     assert_eq!(world.server.take_log().iter().filter(|call| lists_revisions(call)).count(), 3);
@@ -80,7 +80,7 @@ async fn a_busy_api_server_determines_the_delay_of_the_next_read() {
 
 #[tokio::test]
 async fn a_failed_read_of_the_pool_delays_only_what_needs_it() {
-    let world = World::with_pool(2).await;
+    let world = LeaderWorld::with_pool(2).await;
     world.server.intercept(|call| {
         if call.is(Verb::Get, "virtualmachinepools") {
             return Fate::Refuse(Refusal::new(403, "Forbidden", "no right to read"));

@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use super::SECOND;
 use super::rollouts::{MACHINES, POOLS, PREFIX, REVISIONS, edit, label, resize, roll, shown, synced};
-use crate::testing::{Fate, NAMESPACE, Refusal, Verb, World, pool};
+use crate::testing::{Fate, LeaderWorld, NAMESPACE, Refusal, Verb, pool_manifest};
 
 #[tokio::test]
 async fn the_history_keeps_its_limit_and_revisions_of_machines() {
-    let world = World::with_pool(1).await;
+    let world = LeaderWorld::with_pool(1).await;
     edit(&world, |pool| pool["spec"]["revisionHistoryLimit"] = json!(2));
     for size in ["1Gi", "2Gi", "3Gi", "4Gi"] {
         resize(&world, size);
@@ -40,7 +40,7 @@ async fn the_history_keeps_its_limit_and_revisions_of_machines() {
 
 #[tokio::test]
 async fn a_revision_belongs_to_its_pool_and_is_listed_once_per_leadership() {
-    let mut world = World::with_pool(1).await;
+    let mut world = LeaderWorld::with_pool(1).await;
     let stored = world.server.all(REVISIONS).remove(0);
     let pool = world.server.get(POOLS, "web").unwrap();
     assert_eq!(stored["metadata"]["name"], format!("web-{}", shown(&world)));
@@ -61,8 +61,8 @@ async fn a_revision_belongs_to_its_pool_and_is_listed_once_per_leadership() {
 
 #[tokio::test]
 async fn a_template_equal_to_a_stored_one_has_its_identity() {
-    let mut world = World::new();
-    let created = world.server.create(POOLS, pool("web", 0));
+    let mut world = LeaderWorld::new();
+    let created = world.server.create(POOLS, pool_manifest("web", 0));
     let uid = created["metadata"]["uid"].as_str().unwrap();
     // The revision was stored by a version with another hash, before the schema had a default.
     let mut content = created["spec"]["virtualMachineTemplate"].clone();
@@ -94,12 +94,12 @@ fn revision(name: &str, pool: &str, id: &str, content: &Value) -> Value {
 
 #[tokio::test]
 async fn objects_of_an_earlier_pool_of_this_name_are_neither_used_nor_changed() {
-    let world = World::with_pool(1).await;
+    let world = LeaderWorld::with_pool(1).await;
     let name = world.server.all(REVISIONS)[0]["metadata"]["name"].as_str().unwrap().to_owned();
     world.server.delete(POOLS, "web");
     world.calm().await;
     let left = world.server.get(REVISIONS, &name).unwrap();
-    world.server.create(POOLS, pool("web", 1));
+    world.server.create(POOLS, pool_manifest("web", 1));
     world.calm().await;
     assert_eq!(world.server.get(REVISIONS, &name), Some(left));
     let stored = world.server.all(REVISIONS);
@@ -110,7 +110,7 @@ async fn objects_of_an_earlier_pool_of_this_name_are_neither_used_nor_changed() 
 
 #[tokio::test]
 async fn without_the_deleted_revision_no_fields_are_removed() {
-    let world = World::with_pool(1).await;
+    let world = LeaderWorld::with_pool(1).await;
     edit(&world, |pool| pool["spec"]["virtualMachineTemplate"]["metadata"]["labels"]["old"] = json!("x"));
     world.calm().await;
     for stored in world.server.all(REVISIONS) {
@@ -129,7 +129,7 @@ async fn without_the_deleted_revision_no_fields_are_removed() {
 
 #[tokio::test]
 async fn a_revision_that_a_client_deletes_is_stored_again_and_stays_the_merge_base() {
-    let world = World::with_pool(1).await;
+    let world = LeaderWorld::with_pool(1).await;
     edit(&world, |pool| pool["spec"]["virtualMachineTemplate"]["metadata"]["labels"]["old"] = json!("x"));
     roll(&world, 1).await;
     let current = shown(&world);
@@ -150,14 +150,14 @@ async fn a_revision_that_a_client_deletes_is_stored_again_and_stays_the_merge_ba
 
 #[tokio::test]
 async fn no_machine_is_created_or_updated_without_its_stored_revision() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     world.server.intercept(|call| {
         if call.is(Verb::Create, REVISIONS) {
             return Fate::Refuse(Refusal::new(403, "Forbidden", "no right to it"));
         }
         Fate::Serve
     });
-    world.server.create(POOLS, pool("web", 2));
+    world.server.create(POOLS, pool_manifest("web", 2));
     world.lead();
     world.calm().await;
     assert!(world.machines().is_empty());

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{SECOND, count};
-use crate::testing::{Call, Fate, MERGE_PATCH, Refusal, Verb, World, machine_names};
+use crate::testing::{Call, Fate, LeaderWorld, MERGE_PATCH, Refusal, Verb, machine_names};
 
 pub(super) const PREFIX: &str = "vmpool.virtualization.deckhouse.io";
 pub(super) const POOLS: &str = "virtualmachinepools";
@@ -11,11 +11,11 @@ pub(super) const MACHINES: &str = "virtualmachines";
 pub(super) const REVISIONS: &str = "controllerrevisions";
 
 /// A user changes the memory of the machines, which takes effect after the platform has evaluated it.
-pub(super) fn resize(world: &World, size: &str) {
+pub(super) fn resize(world: &LeaderWorld, size: &str) {
     edit(world, |pool| pool["spec"]["virtualMachineTemplate"]["spec"]["memory"]["size"] = json!(size));
 }
 
-pub(super) fn edit(world: &World, change: impl FnOnce(&mut Value)) {
+pub(super) fn edit(world: &LeaderWorld, change: impl FnOnce(&mut Value)) {
     world.server.edit(POOLS, "web", change);
 }
 
@@ -23,7 +23,7 @@ fn size(machine: &Value) -> &str {
     machine["spec"]["memory"]["size"].as_str().unwrap()
 }
 
-fn with_size(world: &World, wanted: &str) -> usize {
+fn with_size(world: &LeaderWorld, wanted: &str) -> usize {
     world.machines().iter().filter(|machine| size(machine) == wanted).count()
 }
 
@@ -36,33 +36,33 @@ fn written(machine: &Value) -> &str {
 }
 
 /// The revision in the status of the pool.
-pub(super) fn shown(world: &World) -> String {
+pub(super) fn shown(world: &LeaderWorld) -> String {
     world.status()["desiredTemplateHash"].as_str().unwrap().to_owned()
 }
 
 /// The number of machines whose spec the platform has not evaluated.
-fn unevaluated(world: &World) -> usize {
+fn unevaluated(world: &LeaderWorld) -> usize {
     let looked =
         |machine: &Value| machine["status"]["observedGeneration"] == machine["metadata"]["generation"];
     world.machines().iter().filter(|machine| !looked(machine)).count()
 }
 
-pub(super) fn synced(world: &World) -> (String, String) {
+pub(super) fn synced(world: &LeaderWorld) -> (String, String) {
     let synced = world.condition("Synced").unwrap();
     (synced["status"].as_str().unwrap().to_owned(), synced["reason"].as_str().unwrap().to_owned())
 }
 
-fn events<'a>(world: &World, reason: &'a str) -> impl Iterator<Item = Value> + use<'a> {
+fn events<'a>(world: &LeaderWorld, reason: &'a str) -> impl Iterator<Item = Value> + use<'a> {
     world.server.all("events").into_iter().filter(move |event| event["reason"] == reason)
 }
 
 /// Writes apart from those of the status.
-fn work(world: &World) -> Vec<Call> {
+fn work(world: &LeaderWorld) -> Vec<Call> {
     world.take_writes().into_iter().filter(|call| call.subresource.is_empty()).collect()
 }
 
 /// Runs the platform until nothing is left to do, and checks that at most `budget` machines change at a time.
-pub(super) async fn roll(world: &World, budget: usize) {
+pub(super) async fn roll(world: &LeaderWorld, budget: usize) {
     for _ in 0..100 {
         world.calm().await;
         let changed = unevaluated(world);
@@ -77,7 +77,7 @@ pub(super) async fn roll(world: &World, budget: usize) {
 
 #[tokio::test]
 async fn a_change_reaches_every_machine_within_the_budget_for_two_writes_each() {
-    let world = World::with_pool(8).await;
+    let world = LeaderWorld::with_pool(8).await;
     let before = shown(&world);
     resize(&world, "1Gi");
     world.calm().await;
@@ -105,7 +105,7 @@ async fn a_change_reaches_every_machine_within_the_budget_for_two_writes_each() 
 
 #[tokio::test]
 async fn a_change_without_a_restart_costs_one_write_per_machine_and_no_budget() {
-    let world = World::with_pool(8).await;
+    let world = LeaderWorld::with_pool(8).await;
     edit(&world, |pool| pool["spec"]["virtualMachineTemplate"]["metadata"]["labels"]["tier"] = json!("one"));
     world.calm().await;
     let revision = shown(&world);
@@ -118,7 +118,7 @@ async fn a_change_without_a_restart_costs_one_write_per_machine_and_no_budget() 
 
 #[tokio::test]
 async fn fields_of_other_clients_on_a_machine_stay() {
-    let world = World::with_pool(1).await;
+    let world = LeaderWorld::with_pool(1).await;
     let name = machine_names(&world.machines()).remove(0);
     edit(&world, |pool| pool["spec"]["virtualMachineTemplate"]["spec"]["runPolicy"] = json!("AlwaysOn"));
     roll(&world, 1).await;
@@ -146,7 +146,7 @@ async fn fields_of_other_clients_on_a_machine_stay() {
 
 #[tokio::test]
 async fn a_concurrent_write_of_another_client_is_not_lost() {
-    let world = World::with_pool(1).await;
+    let world = LeaderWorld::with_pool(1).await;
     let name = machine_names(&world.machines()).remove(0);
     let (server, mut once) = (world.server.clone(), true);
     world.server.intercept(move |call| {
@@ -167,7 +167,7 @@ async fn a_concurrent_write_of_another_client_is_not_lost() {
 
 #[tokio::test]
 async fn the_label_follows_the_restart_and_approvals_use_no_budget() {
-    let world = World::with_pool(8).await;
+    let world = LeaderWorld::with_pool(8).await;
     let before = shown(&world);
     resize(&world, "1Gi");
     let pending = |machine: &mut Value| {
@@ -203,7 +203,7 @@ async fn the_label_follows_the_restart_and_approvals_use_no_budget() {
 
 #[tokio::test]
 async fn a_paused_rollout_goes_no_further_and_new_machines_get_the_new_template() {
-    let world = World::with_pool(4).await;
+    let world = LeaderWorld::with_pool(4).await;
     edit(&world, |pool| pool["metadata"]["annotations"][format!("{PREFIX}/rollout-paused")] = json!("true"));
     resize(&world, "1Gi");
     world.calm().await;
@@ -219,7 +219,7 @@ async fn a_paused_rollout_goes_no_further_and_new_machines_get_the_new_template(
 
 #[tokio::test]
 async fn a_pool_goes_back_to_a_revision_by_its_name_and_makes_its_machines_from_it() {
-    let world = World::with_pool(4).await;
+    let world = LeaderWorld::with_pool(4).await;
     let (old, small) = (shown(&world), size(&world.machines()[0]).to_owned());
     resize(&world, "1Gi");
     roll(&world, 1).await;
@@ -242,7 +242,7 @@ async fn a_pool_goes_back_to_a_revision_by_its_name_and_makes_its_machines_from_
 
 #[tokio::test]
 async fn an_unknown_revision_holds_the_rollout_and_the_count_is_kept() {
-    let world = World::with_pool(3).await;
+    let world = LeaderWorld::with_pool(3).await;
     edit(&world, |pool| pool["spec"]["rollout"] = json!({ "revision": "00000000deadbeef" }));
     resize(&world, "1Gi");
     world.scale(1);
@@ -262,7 +262,7 @@ async fn an_unknown_revision_holds_the_rollout_and_the_count_is_kept() {
 
 #[tokio::test]
 async fn a_rejected_template_stops_the_rollout_until_a_machine_accepts_it() {
-    let world = World::with_pool(20).await;
+    let world = LeaderWorld::with_pool(20).await;
     world.server.intercept(|call| {
         if call.is(MERGE_PATCH, MACHINES) && !call.body["spec"].is_null() {
             return Fate::Refuse(Refusal::new(422, "Invalid", "no such memory"));
@@ -294,7 +294,7 @@ async fn a_rejected_template_stops_the_rollout_until_a_machine_accepts_it() {
 #[tokio::test]
 async fn a_new_leader_continues_an_interrupted_rollout() {
     for killed_after in 1..6 {
-        let mut world = World::with_pool(4).await;
+        let mut world = LeaderWorld::with_pool(4).await;
         resize(&world, "1Gi");
         let (mut left, server) = (killed_after, world.server.clone());
         world.server.intercept(move |call| {
@@ -324,7 +324,7 @@ async fn a_new_leader_continues_an_interrupted_rollout() {
 
 #[tokio::test]
 async fn a_lost_response_to_an_update_is_resolved_by_a_read() {
-    let world = World::with_pool(2).await;
+    let world = LeaderWorld::with_pool(2).await;
     let mut lost = 1;
     world.server.intercept(move |call| {
         if call.is(MERGE_PATCH, MACHINES) && lost > 0 {
@@ -347,7 +347,7 @@ async fn a_lost_response_to_an_update_is_resolved_by_a_read() {
 
 #[tokio::test]
 async fn with_a_crd_that_prunes_fields_annotations_are_used() {
-    let world = World::with_pool(4).await;
+    let world = LeaderWorld::with_pool(4).await;
     let old = shown(&world);
     resize(&world, "1Gi");
     edit(&world, |pool| {
@@ -364,7 +364,7 @@ async fn with_a_crd_that_prunes_fields_annotations_are_used() {
 
 #[tokio::test]
 async fn a_machine_that_was_chosen_as_not_running_is_not_updated_if_it_runs() {
-    let world = World::with_pool(2).await;
+    let world = LeaderWorld::with_pool(2).await;
     let names = machine_names(&world.machines());
     for name in &names {
         world.server.edit(MACHINES, name, |machine| machine["status"]["phase"] = json!("Degraded"));
@@ -379,7 +379,7 @@ async fn a_machine_that_was_chosen_as_not_running_is_not_updated_if_it_runs() {
     });
     resize(&world, "1Gi");
     world.calm().await;
-    let sizes = |world: &World| -> Vec<String> {
+    let sizes = |world: &LeaderWorld| -> Vec<String> {
         world.machines().iter().map(|machine| size(machine).to_owned()).collect()
     };
     assert_eq!(sizes(&world), ["512Mi", "1Gi"], "the other machine is unavailable and uses the whole budget");
@@ -392,7 +392,7 @@ async fn a_machine_that_was_chosen_as_not_running_is_not_updated_if_it_runs() {
 /// The budget counts disruptions, and a label disrupts nothing.
 #[tokio::test]
 async fn a_changed_label_reaches_all_machines_at_once() {
-    let world = World::with_pool(8).await;
+    let world = LeaderWorld::with_pool(8).await;
     // The budget is 2.
     for name in &machine_names(&world.machines())[..3] {
         world.server.edit(MACHINES, name, |machine| machine["status"]["phase"] = json!("Starting"));

@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use rstest::rstest;
 use serde_json::{Value, json};
 use vmpool_engine::model::CurrentRevision;
-use vmpool_engine::plan::{NamesInUse, Observed, Settings, Snapshot};
-use vmpool_engine::{Action, Memory, Pool, plan, status};
+use vmpool_engine::plan::{NamesInUse, ObservedPool, PlanSettings, PoolSnapshot};
+use vmpool_engine::{PassMemory, Pool, PoolAction, compute_status, plan_pass};
 use vmpool_platforms::{Dvp, Platform};
 
 use super::rollouts::{POOLS, PREFIX, REVISIONS, edit, label, resize, roll, shown, synced};
-use crate::testing::{World, pool};
+use crate::testing::{LeaderWorld, pool_manifest};
 
 /// Values of an annotation or a field on a cluster whose pool definition has no checks.
 fn odd_values() -> Vec<Value> {
@@ -100,9 +100,9 @@ impl NamesInUse for Free {
 
 /// The number of machines that a pass creates for a pool without machines. It also computes the status.
 fn created(pool: &Pool) -> usize {
-    let (mut memory, uptime) = (Memory::default(), Duration::from_secs(100));
+    let (mut memory, uptime) = (PassMemory::default(), Duration::from_secs(100));
     memory.observe(pool, uptime);
-    let snapshot = Snapshot {
+    let snapshot = PoolSnapshot {
         now: Timestamp::from_second(1_000_000).unwrap(),
         uptime,
         machines: Vec::new(),
@@ -113,10 +113,10 @@ fn created(pool: &Pool) -> usize {
         unconfirmed_creates: Vec::new(),
     };
     let stored = ["a", "b"].map(Into::into);
-    let observed = Observed::new(&snapshot, pool, &stored, Settings::default(), &memory, &Free);
-    let status = status(&observed, None);
+    let observed = ObservedPool::new(&snapshot, pool, &stored, PlanSettings::default(), &memory, &Free);
+    let status = compute_status(&observed, None);
     assert!(status.conditions.iter().all(|condition| condition.message.len() <= 32_768));
-    plan(&observed).actions.iter().filter(|action| matches!(action, Action::Create { .. })).count()
+    plan_pass(&observed).actions.iter().filter(|action| matches!(action, PoolAction::Create { .. })).count()
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn no_value_of_any_field_or_annotation_panics_and_the_rest_of_the_pool_is_served
     let mut stuck = Vec::new();
     for (place, served) in places {
         for value in odd_values() {
-            let mut object = pool("web", 3);
+            let mut object = pool_manifest("web", 3);
             object["metadata"]["uid"] = json!("u");
             set(&mut object, &place, value.clone());
             // An API server never returns annotations with values that are not strings.
@@ -147,11 +147,11 @@ fn no_value_of_any_field_or_annotation_panics_and_the_rest_of_the_pool_is_served
     assert!(stuck.is_empty(), "{}\n{stuck:#?}", stuck.len());
 }
 
-fn annotate(world: &World, key: &str, value: &str) {
+fn annotate(world: &LeaderWorld, key: &str, value: &str) {
     edit(world, |pool| pool["metadata"]["annotations"][format!("{PREFIX}/{key}")] = json!(value));
 }
 
-fn warnings(world: &World) -> Vec<Value> {
+fn warnings(world: &LeaderWorld) -> Vec<Value> {
     world.server.all("events").into_iter().filter(|event| event["reason"] == "InvalidSettings").collect()
 }
 
@@ -167,7 +167,7 @@ async fn a_pool_with_an_unreadable_setting_is_scaled_and_reported_once(
     #[case] value: &str,
     #[case] instead: &str,
 ) {
-    let mut world = World::with_pool(2).await;
+    let mut world = LeaderWorld::with_pool(2).await;
     annotate(&world, key, value);
     world.scale(4);
     world.calm().await;
@@ -205,7 +205,7 @@ async fn a_pool_with_an_unreadable_setting_is_scaled_and_reported_once(
 
 #[tokio::test]
 async fn an_unreadable_revision_holds_the_rollout_and_new_machines_come_from_the_revision_in_force() {
-    let world = World::with_pool(2).await;
+    let world = LeaderWorld::with_pool(2).await;
     resize(&world, "1Gi");
     roll(&world, 1).await;
     let last = shown(&world);
@@ -233,8 +233,8 @@ async fn an_unreadable_revision_holds_the_rollout_and_new_machines_come_from_the
 
 #[tokio::test]
 async fn a_pool_without_stored_revisions_and_with_an_unreadable_revision_gets_its_machines() {
-    let mut world = World::new();
-    let mut web = pool("web", 2);
+    let mut world = LeaderWorld::new();
+    let mut web = pool_manifest("web", 2);
     web["metadata"]["annotations"] = json!({ format!("{PREFIX}/rollout-revision"): "The_Last" });
     world.server.create(POOLS, web);
     world.lead();
@@ -245,7 +245,7 @@ async fn a_pool_without_stored_revisions_and_with_an_unreadable_revision_gets_it
 
 #[tokio::test]
 async fn only_an_unreadable_removal_record_blocks_creates_and_count_removals() {
-    let world = World::with_pool(3).await;
+    let world = LeaderWorld::with_pool(3).await;
     annotate(&world, "scale-down-targets", "none");
     for replicas in [5, 1] {
         world.scale(replicas);

@@ -9,13 +9,13 @@ use crate::testing::{Conduct, Fate};
 
 /// A pool `web` in another namespace.
 fn pool_in(namespace: &str, replicas: usize) -> Value {
-    let mut pool = pool("web", replicas);
+    let mut pool = pool_manifest("web", replicas);
     pool["metadata"]["namespace"] = json!(namespace);
     pool
 }
 
 /// Delays writes of machines, but not of their status, in namespaces with this prefix.
-fn delay(world: &World, prefix: &'static str, seconds: u32) {
+fn delay(world: &LeaderWorld, prefix: &'static str, seconds: u32) {
     world.server.intercept(move |call| {
         let is_delayed = call.is_write()
             && call.resource == "virtualmachines"
@@ -26,7 +26,7 @@ fn delay(world: &World, prefix: &'static str, seconds: u32) {
     });
 }
 
-fn machines_in(world: &World, namespace: &str) -> usize {
+fn machines_in(world: &LeaderWorld, namespace: &str) -> usize {
     world.machines().iter().filter(|machine| machine["metadata"]["namespace"] == namespace).count()
 }
 
@@ -35,8 +35,8 @@ fn machines_in(world: &World, namespace: &str) -> usize {
 #[case::one_of_thirty_seconds(30)]
 #[tokio::test]
 async fn a_pool_becomes_complete_under_slow_webhooks(#[case] seconds: u32) {
-    let mut world = World::new();
-    world.server.create("virtualmachinepools", pool("web", 3));
+    let mut world = LeaderWorld::new();
+    world.server.create("virtualmachinepools", pool_manifest("web", 3));
     delay(&world, "team-a", seconds);
     world.lead();
     world.advance(SECOND * 10).await;
@@ -61,7 +61,7 @@ async fn a_pool_becomes_complete_under_slow_webhooks(#[case] seconds: u32) {
 
 #[tokio::test]
 async fn slow_machines_of_one_namespace_do_not_delay_another_pool() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     world.server.create("virtualmachinepools", pool_in("slow", 100));
     world.server.create("virtualmachinepools", pool_in("healthy", 3));
     delay(&world, "slow", 30);
@@ -80,7 +80,7 @@ async fn slow_machines_of_one_namespace_do_not_delay_another_pool() {
 
 #[tokio::test]
 async fn slow_pools_do_not_hold_the_workers() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     let slow = world.settings.workers * 2;
     for number in 0..slow {
         world.server.create("virtualmachinepools", pool_in(&format!("slow-{number}"), 4));
@@ -88,7 +88,7 @@ async fn slow_pools_do_not_hold_the_workers() {
     delay(&world, "slow", 30);
     world.lead();
     world.advance(SECOND * 20).await;
-    world.server.create("virtualmachinepools", pool("web", 3));
+    world.server.create("virtualmachinepools", pool_manifest("web", 3));
     world.advance(SECOND * 10).await;
     assert_eq!(machines_in(&world, "team-a"), 3);
     world.advance(SECOND * 150).await;
@@ -99,8 +99,8 @@ async fn slow_pools_do_not_hold_the_workers() {
 
 #[tokio::test]
 async fn a_changed_count_takes_effect_while_creates_are_slow() {
-    let mut world = World::new();
-    world.server.create("virtualmachinepools", pool("web", 60));
+    let mut world = LeaderWorld::new();
+    world.server.create("virtualmachinepools", pool_manifest("web", 60));
     delay(&world, "team-a", 30);
     world.lead();
     world.advance(SECOND * 140).await;
@@ -117,8 +117,8 @@ async fn a_changed_count_takes_effect_while_creates_are_slow() {
 
 #[tokio::test]
 async fn a_stop_does_not_wait_for_slow_writes() {
-    let mut world = World::new();
-    world.server.create("virtualmachinepools", pool("web", 20));
+    let mut world = LeaderWorld::new();
+    world.server.create("virtualmachinepools", pool_manifest("web", 20));
     delay(&world, "team-a", 30);
     world.lead();
     world.advance(SECOND * 60).await;

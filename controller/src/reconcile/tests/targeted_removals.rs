@@ -8,7 +8,7 @@ use vmpool_engine::ObjectId;
 use vmpool_engine::removal::{RESERVATION_AGE, RemovalRecord};
 
 use super::{SECOND, count};
-use crate::testing::{Call, Fate, MERGE_PATCH, Refusal, Verb, World, machine_names, pool};
+use crate::testing::{Call, Fate, LeaderWorld, MERGE_PATCH, Refusal, Verb, machine_names, pool_manifest};
 
 const POOLS: &str = "virtualmachinepools";
 const MACHINES: &str = "virtualmachines";
@@ -18,12 +18,12 @@ fn record_of(pool: &Value) -> RemovalRecord {
     RemovalRecord::parse(text).unwrap()
 }
 
-fn record(world: &World) -> RemovalRecord {
+fn record(world: &LeaderWorld) -> RemovalRecord {
     record_of(&world.server.get(POOLS, "web").unwrap())
 }
 
 /// Edits the removal record like a client of targeted removals.
-fn write(world: &World, edit: impl FnOnce(&mut RemovalRecord) -> usize) {
+fn write(world: &LeaderWorld, edit: impl FnOnce(&mut RemovalRecord) -> usize) {
     world.server.edit(POOLS, "web", |pool| {
         let mut record = record_of(pool);
         let fewer = edit(&mut record);
@@ -32,11 +32,11 @@ fn write(world: &World, edit: impl FnOnce(&mut RemovalRecord) -> usize) {
     });
 }
 
-fn reserve(world: &World, request: &str, names: &[&str]) {
+fn reserve(world: &LeaderWorld, request: &str, names: &[&str]) {
     reserve_for(world, "", request, names);
 }
 
-fn reserve_for(world: &World, user: &str, request: &str, names: &[&str]) {
+fn reserve_for(world: &LeaderWorld, user: &str, request: &str, names: &[&str]) {
     let uid = |name: &str| world.server.get(MACHINES, name).unwrap()["metadata"]["uid"].clone();
     let targets: Vec<ObjectId> =
         names.iter().map(|name| ObjectId::new(name, uid(name).as_str().unwrap())).collect();
@@ -46,12 +46,12 @@ fn reserve_for(world: &World, user: &str, request: &str, names: &[&str]) {
     });
 }
 
-fn accept(world: &World, request: &str) {
+fn accept(world: &LeaderWorld, request: &str) {
     write(world, |record| record.accept(request));
 }
 
-async fn explicit(replicas: usize) -> World {
-    let world = World::with_pool(replicas).await;
+async fn explicit(replicas: usize) -> LeaderWorld {
+    let world = LeaderWorld::with_pool(replicas).await;
     world.server.edit(POOLS, "web", |pool| pool["spec"]["scaleDownPolicy"] = json!("Explicit"));
     world.calm().await;
     world.take_writes();
@@ -62,7 +62,7 @@ fn pool_writes(calls: &[Call]) -> usize {
     count(calls, MERGE_PATCH, POOLS)
 }
 
-fn event_notes(world: &World, reason: &str) -> Vec<String> {
+fn event_notes(world: &LeaderWorld, reason: &str) -> Vec<String> {
     let events = world.server.all("events");
     let events = events.iter().filter(|event| event["reason"] == reason);
     events.map(|event| event["note"].as_str().unwrap().to_owned()).collect()
@@ -212,7 +212,7 @@ async fn the_name_of_a_target_does_not_return_with_a_new_leader() {
 
 #[tokio::test]
 async fn the_name_of_a_deleted_machine_does_not_return_with_a_new_leader() {
-    let mut world = World::with_pool(3).await;
+    let mut world = LeaderWorld::with_pool(3).await;
     let names = machine_names(&world.machines());
     world.server.edit(POOLS, "web", |pool| pool["spec"]["replicas"] = json!(0));
     world.calm().await;
@@ -227,7 +227,7 @@ async fn the_name_of_a_deleted_machine_does_not_return_with_a_new_leader() {
 
 #[tokio::test]
 async fn no_other_machine_is_deleted_with_another_policy() {
-    let world = World::with_pool(4).await;
+    let world = LeaderWorld::with_pool(4).await;
     let names = machine_names(&world.machines());
     reserve(&world, "r", &[&names[1]]);
     accept(&world, "r");
@@ -290,9 +290,9 @@ async fn a_reserved_machine_that_vanishes_is_replaced_only_when_the_reservation_
 
 #[tokio::test]
 async fn reservations_last_for_the_configured_timeout() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     world.settings.reservation_timeout = 3 * SECOND;
-    world.server.create(POOLS, pool("web", 2));
+    world.server.create(POOLS, pool_manifest("web", 2));
     world.lead();
     world.calm().await;
     reserve(&world, "r", &[&machine_names(&world.machines())[0]]);
@@ -348,7 +348,7 @@ async fn an_entry_stays_while_a_live_read_finds_its_machine() {
 
 #[tokio::test]
 async fn an_unreadable_record_blocks_creates_and_deletes_and_is_reported() {
-    let world = World::with_pool(3).await;
+    let world = LeaderWorld::with_pool(3).await;
     world.server.edit(POOLS, "web", |pool| {
         pool["metadata"]["annotations"][SCALE_DOWN_TARGETS] = json!(r#"[{"name":"web-a"}]"#);
     });
@@ -398,8 +398,8 @@ async fn a_rejected_write_of_the_record_is_reported_and_delays_no_other() {
 
 #[tokio::test]
 async fn a_large_removal_costs_few_writes_on_the_pool() {
-    let mut world = World::new();
-    world.server.create(POOLS, pool("web", 300));
+    let mut world = LeaderWorld::new();
+    world.server.create(POOLS, pool_manifest("web", 300));
     world.lead();
     world.calm().await;
     let names = machine_names(&world.machines());
@@ -428,7 +428,7 @@ async fn a_large_removal_costs_few_writes_on_the_pool() {
 }
 
 /// The machine that `web` deletes for a smaller count, found by refusing the delete once.
-async fn victim(world: &World) -> String {
+async fn victim(world: &LeaderWorld) -> String {
     world.server.intercept(|call| match call.verb {
         Verb::Delete => Fate::Refuse(Refusal::new(403, "Forbidden", "not yet")),
         _ => Fate::Serve,
@@ -445,7 +445,7 @@ async fn victim(world: &World) -> String {
 
 #[tokio::test]
 async fn an_unseen_released_machine_is_not_deleted_as_surplus() {
-    let world = World::with_pool(3).await;
+    let world = LeaderWorld::with_pool(3).await;
     let victim = victim(&world).await;
     world.server.hold(MACHINES);
     world.server.edit(MACHINES, &victim, |machine| machine["metadata"]["ownerReferences"] = json!([]));
@@ -457,7 +457,7 @@ async fn an_unseen_released_machine_is_not_deleted_as_surplus() {
 
 #[tokio::test]
 async fn a_machine_released_after_the_live_count_is_not_deleted_as_surplus() {
-    let world = World::with_pool(3).await;
+    let world = LeaderWorld::with_pool(3).await;
     let victim = victim(&world).await;
     let (server, released) = (world.server.clone(), victim.clone());
     world.server.hold(MACHINES);
@@ -478,7 +478,7 @@ async fn a_machine_released_after_the_live_count_is_not_deleted_as_surplus() {
 
 #[tokio::test]
 async fn a_machine_that_another_client_deleted_counts_for_the_surplus() {
-    let world = World::with_pool(3).await;
+    let world = LeaderWorld::with_pool(3).await;
     let victim = victim(&world).await;
     let other = machine_names(&world.machines()).into_iter().find(|name| *name != victim).unwrap();
     world.server.hold(MACHINES);
@@ -503,7 +503,7 @@ async fn a_machine_that_another_client_deleted_counts_for_the_surplus() {
 
 #[tokio::test]
 async fn a_changed_surplus_machine_is_deleted_at_its_new_version() {
-    let world = World::with_pool(3).await;
+    let world = LeaderWorld::with_pool(3).await;
     let victim = victim(&world).await;
     world.server.hold(MACHINES);
     world.server.edit(MACHINES, &victim, |machine| machine["status"]["phase"] = json!("Stopped"));
@@ -515,7 +515,7 @@ async fn a_changed_surplus_machine_is_deleted_at_its_new_version() {
 }
 
 /// The number of lists of machines, and the number of deleted machines.
-fn counted_and_deleted(world: &World) -> (usize, usize) {
+fn counted_and_deleted(world: &LeaderWorld) -> (usize, usize) {
     let log = world.server.take_log();
     (count(&log, Verb::List, MACHINES), count(&log, Verb::Delete, MACHINES))
 }
@@ -523,7 +523,7 @@ fn counted_and_deleted(world: &World) -> (usize, usize) {
 #[tokio::test]
 async fn machines_are_counted_live_unless_the_watch_has_shown_the_last_deletions() {
     const SOON: Duration = Duration::from_millis(300);
-    let world = World::with_pool(6).await;
+    let world = LeaderWorld::with_pool(6).await;
     for name in machine_names(&world.machines()) {
         world
             .server

@@ -1,23 +1,23 @@
 use futures::FutureExt;
-use vmpool_runtime::testing::{ManualClock, env};
+use vmpool_runtime::testing::{ManualClock, test_env};
 
 use super::*;
 
 const LIMIT: usize = 8;
 
-fn slots(clock: &ManualClock) -> Slots {
-    Slots::new(env(clock, 0), LIMIT)
+fn slots(clock: &ManualClock) -> WriteSlots {
+    WriteSlots::new(test_env(clock, 0), LIMIT)
 }
 
 /// The slots that this many new writes get at once.
-fn acquired(slots: &Slots, lane: &str, count: usize) -> Vec<Slot> {
+fn acquired(slots: &WriteSlots, lane: &str, count: usize) -> Vec<WriteSlot> {
     (0..count).filter_map(|_| slots.acquire(lane).now_or_never()).collect()
 }
 
 /// As many slow writes of a collection as it can have.
-fn slow(slots: &Slots, lane: &str) -> Vec<Slot> {
+fn slow(slots: &WriteSlots, lane: &str) -> Vec<WriteSlot> {
     let mut held = acquired(slots, lane, 1);
-    held.iter_mut().for_each(Slot::record_slow);
+    held.iter_mut().for_each(WriteSlot::record_slow);
     held.extend(acquired(slots, lane, LIMIT));
     held
 }
@@ -25,7 +25,7 @@ fn slow(slots: &Slots, lane: &str) -> Vec<Slot> {
 #[test]
 fn ordinary_writes_of_one_collection_use_all_slots() {
     let slots = slots(&ManualClock::new());
-    assert_eq!(slots.room("a"), usize::MAX);
+    assert_eq!(slots.available_slots("a"), usize::MAX);
     let held = acquired(&slots, "a", LIMIT + 3);
     assert_eq!(held.len(), LIMIT);
     assert!(held.iter().all(|slot| !slot.is_slow()));
@@ -38,19 +38,19 @@ fn slow_writes_of_a_collection_hold_no_ordinary_slot() {
     let slots = slots(&ManualClock::new());
     let mut held = acquired(&slots, "slow", LIMIT);
     assert_eq!(acquired(&slots, "other", 1).len(), 0, "before the writes are slow");
-    held.iter_mut().for_each(Slot::record_slow);
+    held.iter_mut().for_each(WriteSlot::record_slow);
     assert_eq!(acquired(&slots, "other", LIMIT).len(), LIMIT);
-    assert_eq!(slots.room("slow"), 0);
+    assert_eq!(slots.available_slots("slow"), 0);
 }
 
 #[test]
 fn a_slow_collection_gets_a_part_of_the_slow_slots() {
     let slots = slots(&ManualClock::new());
     let held = slow(&slots, "a");
-    assert_eq!((held.len(), slots.room("a")), (LIMIT / PARTS, 0));
+    assert_eq!((held.len(), slots.available_slots("a")), (LIMIT / PARTS, 0));
     assert_eq!(slow(&slots, "b").len(), LIMIT / PARTS, "another slow one gets a part, too");
     drop(held);
-    assert_eq!(slots.room("a"), LIMIT / PARTS);
+    assert_eq!(slots.available_slots("a"), LIMIT / PARTS);
     let next = acquired(&slots, "a", 1);
     assert!(next[0].is_slow(), "the next write may take long, too");
 }
@@ -71,7 +71,7 @@ async fn a_collection_is_ordinary_again_after_ten_minutes() {
 #[test]
 fn the_number_of_slow_writes_is_limited() {
     let slots = slots(&ManualClock::new());
-    let held: Vec<Vec<Slot>> = (0..10).map(|number| slow(&slots, &format!("{number}"))).collect();
+    let held: Vec<Vec<WriteSlot>> = (0..10).map(|number| slow(&slots, &format!("{number}"))).collect();
     let used = slots.state.lock().used;
     assert_eq!(held.iter().map(Vec::len).sum::<usize>(), used.total());
     assert_eq!(used.slow, LIMIT, "{used:?}");

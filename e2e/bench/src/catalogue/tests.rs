@@ -4,7 +4,7 @@ use clap::CommandFactory;
 use vmpool_installation::workspace_root;
 
 use super::*;
-use crate::options::Options;
+use crate::options::BenchOptions;
 
 fn page() -> String {
     std::fs::read_to_string(workspace_root().join("docs/benchmarks.md")).unwrap()
@@ -22,7 +22,7 @@ fn rows<'a>(page: &'a str, header: &str) -> Vec<&'a str> {
 #[test]
 fn the_page_has_the_same_tables() {
     let page = page();
-    let unit = |entry: &Entry| if entry.unit.is_empty() { "–" } else { entry.unit };
+    let unit = |entry: &FigureDescription| if entry.unit.is_empty() { "–" } else { entry.unit };
     let expected: Vec<String> = ONE
         .iter()
         .chain(MANY)
@@ -45,7 +45,7 @@ fn the_page_lists_every_variable() {
         .iter()
         .filter_map(|row| row.split('`').nth(1).map(str::to_owned))
         .collect();
-    let taken: BTreeSet<String> = Options::command()
+    let taken: BTreeSet<String> = BenchOptions::command()
         .get_arguments()
         .filter_map(|argument| argument.get_env().map(|name| name.to_string_lossy().into_owned()))
         .collect();

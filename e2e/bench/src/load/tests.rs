@@ -11,7 +11,7 @@ fn a_family_is_a_program_and_its_children() {
 
 #[test]
 fn cpu_time_of_other_programs_is_foreign() {
-    let at = |stat: &str, own: u64| Snapshot {
+    let at = |stat: &str, own: u64| CpuSnapshot {
         machine: machine(stat).unwrap(),
         family: BTreeMap::from([("cat".to_owned(), own)]),
     };
@@ -20,10 +20,10 @@ fn cpu_time_of_other_programs_is_foreign() {
     let load = after.since(&before);
     assert!((load.idle - 0.5).abs() < 1e-9, "waiting for the disk counts as idle: {load:?}");
     assert!((load.foreign - 0.2).abs() < 1e-9, "{load:?}");
-    assert_eq!(load.programs, BTreeMap::from([("cat".to_owned(), ticks(30))]));
+    assert_eq!(load.programs, BTreeMap::from([("cat".to_owned(), ticks_to_duration(30))]));
 }
 
 #[test]
 fn the_running_test_is_part_of_the_snapshot() {
-    assert!(!Snapshot::now().unwrap().family.is_empty());
+    assert!(!CpuSnapshot::now().unwrap().family.is_empty());
 }

@@ -10,7 +10,7 @@ use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use parking_lot::Mutex;
 use serde_json::json;
-use vmpool_invariants::object::Kind;
+use vmpool_invariants::object::TestedKind;
 
 use crate::lab::Lab;
 use crate::tracker::Tracked;
@@ -23,7 +23,7 @@ const SCALE_EVERY: usize = 10;
 
 /// A pool and the state of its changes.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct ChangingPool {
     /// The pool's name.
     pub(super) pool: String,
     machines: Vec<String>,
@@ -37,7 +37,7 @@ pub(super) struct Target {
     is_larger: bool,
 }
 
-impl Target {
+impl ChangingPool {
     /// A pool without running machines.
     pub(super) fn new(pool: String, machines: Vec<String>) -> Self {
         Self { pool, machines, next: 0, starting: true, running: 0, is_larger: false }
@@ -62,10 +62,10 @@ impl Target {
 }
 
 /// The sequence of changes: every pool once per lap, in a different order each lap.
-pub(super) struct Changes {
+pub(super) struct ChangeSequence {
     pools: Api<DynamicObject>,
     machines: Api<DynamicObject>,
-    targets: Vec<Target>,
+    targets: Vec<ChangingPool>,
     tracking: Tracking,
     /// The order of this lap; the next pool is the last element.
     lap: Vec<usize>,
@@ -73,10 +73,10 @@ pub(super) struct Changes {
     order: Order,
 }
 
-impl Changes {
-    pub(super) fn new(lab: &Lab, namespace: &str, targets: Vec<Target>, tracking: Tracking) -> Self {
-        let api = |kind: Kind| kind.api(lab.cluster().admin(), namespace);
-        let (pools, machines) = (api(Kind::Pool), api(Kind::Machine));
+impl ChangeSequence {
+    pub(super) fn new(lab: &Lab, namespace: &str, targets: Vec<ChangingPool>, tracking: Tracking) -> Self {
+        let api = |kind: TestedKind| kind.api(lab.cluster().admin(), namespace);
+        let (pools, machines) = (api(TestedKind::Pool), api(TestedKind::Machine));
         Self { pools, machines, targets, tracking, lap: Vec::new(), made: 0, order: Order(1) }
     }
 
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn machines_start_in_one_lap_and_stop_in_the_next() {
-        let mut target = Target::new("web".to_owned(), vec!["a".to_owned(), "b".to_owned()]);
+        let mut target = ChangingPool::new("web".to_owned(), vec!["a".to_owned(), "b".to_owned()]);
         let flips: Vec<_> = (0..5).map(|_| target.flip()).collect();
         let expected = [("a", "Running", 1), ("b", "Running", 2), ("a", "Stopped", 1), ("b", "Stopped", 0)];
         for (flip, expected) in flips.iter().zip(expected) {

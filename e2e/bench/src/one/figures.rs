@@ -1,15 +1,15 @@
 //! The figures of one large pool.
 
 use serde_json::json;
-use vmpool_invariants::platform::PlatformName;
+use vmpool_invariants::platform::TestedPlatform;
 use vmpool_test_cluster::control_plane::{RequestCounts, RequestKey};
-use vmpool_test_cluster::usage::Memory;
+use vmpool_test_cluster::usage::MemoryUsage;
 
 use crate::bare::{Run, WIDTHS};
 use crate::lab::{is_write_of_controller, of_pools};
-use crate::load::Load;
-use crate::options::Options;
-use crate::report::{Limit, Report, as_f64, lines, whole};
+use crate::load::CpuLoad;
+use crate::options::BenchOptions;
+use crate::report::{BenchReport, Limit, as_f64, count_as_f64, request_count_lines};
 
 /// Scale-up by the controller from 0 to all machines.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(super) struct Up {
     /// From the scale request until the last object is observed.
     pub(super) seconds: f64,
     /// CPU usage during that time.
-    pub(super) load: Load,
+    pub(super) load: CpuLoad,
     /// The controller's CPU time until the last object is observed.
     pub(super) cpu_seconds: f64,
     /// The controller's CPU time until no requests arrive.
@@ -25,7 +25,7 @@ pub(super) struct Up {
     /// All requests during that time.
     pub(super) requests: RequestCounts,
     /// The controller's memory once no requests arrive.
-    pub(super) memory: Memory,
+    pub(super) memory: MemoryUsage,
 }
 
 /// Scale-down by the controller to 0.
@@ -38,7 +38,13 @@ pub(super) struct Down {
 }
 
 /// Adds all figures to the report.
-pub(super) fn add(options: &Options, raw: &[Run], ups: &[Up], downs: &[Down], report: &mut Report) {
+pub(super) fn add_pool_figures(
+    options: &BenchOptions,
+    raw: &[Run],
+    ups: &[Up],
+    downs: &[Down],
+    report: &mut BenchReport,
+) {
     let members = as_f64(options.members());
     let small = options.members() <= 1000;
     // The load of the host varies between runs. Medians are used, because a minimum would favor the side with more runs.
@@ -56,8 +62,10 @@ pub(super) fn add(options: &Options, raw: &[Run], ups: &[Up], downs: &[Down], re
     report.add("ours_seconds", ours_seconds);
     // Machines of KubeVirt have no disks of the controller, so that each of them costs one request.
     let (ratio, ratio_goal, cpu, cpu_goal) = match options.platform() {
-        PlatformName::Dvp => (if small { 0.85 } else { 0.8 }, 0.95, 1.2, 1.0),
-        PlatformName::KubeVirt => (if small { 0.9 } else { 0.85 }, if small { 0.95 } else { 0.9 }, 0.7, 0.5),
+        TestedPlatform::Dvp => (if small { 0.85 } else { 0.8 }, 0.95, 1.2, 1.0),
+        TestedPlatform::KubeVirt => {
+            (if small { 0.9 } else { 0.85 }, if small { 0.95 } else { 0.9 }, 0.7, 0.5)
+        }
     };
     let ratios = [ratio, ratio_goal].map(|ratio| bar(Limit::AtLeast(ratio)));
     report.demand("rate_ratio", raw_seconds / ours_seconds, ratios[0], ratios[1]);
@@ -74,9 +82,9 @@ pub(super) fn add(options: &Options, raw: &[Run], ups: &[Up], downs: &[Down], re
 
     let writes = most(is_write_of_controller);
     let allowed = Limit::AtMost(as_f64(1 + created_disks(options)) + 0.05);
-    report.demand("writes_per_member", whole(writes) / members, bar(allowed), bar(allowed));
+    report.demand("writes_per_member", count_as_f64(writes) / members, bar(allowed), bar(allowed));
     let events = most(|key| key.is_write() && key.resource == "events");
-    report.add("events_per_member", whole(events) / members);
+    report.add("events_per_member", count_as_f64(events) / members);
     let used = mean(|up| up.cpu_seconds_until_quiet) * 1000.0 / members;
     report.demand("cpu_seconds_per_1000", used, bar(Limit::AtMost(cpu)), bar(Limit::AtMost(cpu_goal)));
     let (rss_bar, rss_goal) = match options.members() {
@@ -106,7 +114,7 @@ pub(super) fn add(options: &Options, raw: &[Run], ups: &[Up], downs: &[Down], re
             json!({
                 "seconds": up.seconds, "load": up.load.to_json(), "cpu_seconds": up.cpu_seconds,
                 "cpu_seconds_until_quiet": up.cpu_seconds_until_quiet, "rss_mib": up.memory.now,
-                "peak_rss_mib": up.memory.peak, "requests": lines(&up.requests.only(of_pools)),
+                "peak_rss_mib": up.memory.peak, "requests": request_count_lines(&up.requests.only(of_pools)),
             })
         })
         .collect();
@@ -114,10 +122,10 @@ pub(super) fn add(options: &Options, raw: &[Run], ups: &[Up], downs: &[Down], re
 }
 
 /// The disks of each machine that the controller creates.
-fn created_disks(options: &Options) -> usize {
+fn created_disks(options: &BenchOptions) -> usize {
     match options.platform() {
-        PlatformName::Dvp => options.disks(),
-        PlatformName::KubeVirt => 0,
+        TestedPlatform::Dvp => options.disks(),
+        TestedPlatform::KubeVirt => 0,
     }
 }
 

@@ -1,7 +1,7 @@
 use super::*;
 
-fn report() -> Report {
-    let mut report = Report::default();
+fn report() -> BenchReport {
+    let mut report = BenchReport::default();
     report.add("members", 1000.0);
     report.demand("rate_ratio", 0.9, Some(Limit::AtLeast(0.85)), Some(Limit::AtLeast(0.95)));
     report.demand("rss_mib", 33.25, Some(Limit::AtMost(32.0)), Some(Limit::AtMost(20.0)));

@@ -67,12 +67,12 @@ fn a_later_generation_includes_the_earlier_ones() {
 #[case::the_maximum(&[4, 1, 3, 2], 1.0, 4)]
 fn a_quantile_is_one_of_the_values(#[case] values: &[u64], #[case] share: f64, #[case] expected: u64) {
     let mut values: Vec<_> = values.iter().copied().map(Duration::from_millis).collect();
-    assert_eq!(quantile(&mut values, share), Duration::from_millis(expected));
+    assert_eq!(duration_quantile(&mut values, share), Duration::from_millis(expected));
 }
 
 #[test]
 fn one_in_a_hundred_may_be_slow() {
     let mut values = vec![Duration::from_millis(1); 99];
     values.push(Duration::from_secs(9));
-    assert_eq!(quantile(&mut values, 0.99), Duration::from_millis(1));
+    assert_eq!(duration_quantile(&mut values, 0.99), Duration::from_millis(1));
 }

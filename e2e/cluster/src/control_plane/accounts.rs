@@ -24,7 +24,7 @@ const SILENCE: Duration = Duration::from_secs(90);
 ///
 /// # Errors
 /// [`Error::Kubeconfig`] or [`Error::Api`].
-pub async fn client(kubeconfig: &Path) -> Result<Client> {
+pub async fn client_from_kubeconfig(kubeconfig: &Path) -> Result<Client> {
     let config = config(kubeconfig).await?;
     Client::try_from(config).map_err(Error::api(format!("using {}", kubeconfig.display())))
 }
@@ -91,7 +91,7 @@ impl ControlPlane {
     /// # Errors
     /// As [`ControlPlane::service_account_kubeconfig`].
     pub async fn service_account_client(&self, namespace: &str, name: &str) -> Result<Client> {
-        client(&self.service_account_kubeconfig(namespace, name).await?).await
+        client_from_kubeconfig(&self.service_account_kubeconfig(namespace, name).await?).await
     }
 
     /// A client of the administrator that impersonates a user.

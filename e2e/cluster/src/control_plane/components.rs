@@ -5,12 +5,12 @@ use std::process::Command;
 
 use serde_json::json;
 
-use super::location::command;
+use super::location::component_command;
 use super::options::{AUDIT_LOG, AuditLog};
 use super::pki::Pki;
 use super::ports::Ports;
 use super::tools::Tools;
-use crate::namespaces::{self, Namespaces};
+use crate::namespaces::{self, LinuxNamespaces};
 
 /// The controllers that are needed without a node. Omitting the others saves memory and requests.
 const CONTROLLERS: [&str; 12] = [
@@ -31,8 +31,8 @@ const CONTROLLERS: [&str; 12] = [
 
 /// etcd without fsync, because test data need not survive a crash of the host. `space` limits the size of its store in
 /// bytes; the default is several GiB.
-pub(super) fn etcd(
-    namespaces: Option<&Namespaces>,
+pub(super) fn etcd_command(
+    namespaces: Option<&LinuxNamespaces>,
     tools: &Tools,
     directory: &Path,
     ports: Ports,
@@ -40,7 +40,7 @@ pub(super) fn etcd(
 ) -> Command {
     let client = format!("http://127.0.0.1:{}", ports.etcd);
     let peer = format!("http://127.0.0.1:{}", ports.etcd_peer);
-    let mut command = command(namespaces, &tools.etcd);
+    let mut command = component_command(namespaces, &tools.etcd);
     command
         .arg(format!("--data-dir={}", directory.join("etcd").display()))
         .arg("--unsafe-no-fsync")
@@ -54,7 +54,7 @@ pub(super) fn etcd(
     command
 }
 
-/// Writes the audit policy to the path that [`api_server`] uses.
+/// Writes the audit policy to the path that [`api_server_command`] uses.
 ///
 /// # Errors
 /// The I/O error.
@@ -62,7 +62,7 @@ pub(super) fn write_audit_policy(directory: &Path, policy: &str) -> std::io::Res
     std::fs::write(directory.join("audit-policy.yaml"), policy)
 }
 
-/// Writes the admission configuration of [`api_server`]: it authenticates to webhooks with the front-proxy certificate.
+/// Writes the admission configuration of [`api_server_command`]: it authenticates to webhooks with the front-proxy certificate.
 ///
 /// # Errors
 /// What the system says.
@@ -91,15 +91,15 @@ pub(super) fn write_admission(directory: &Path, pki: &Pki) -> std::io::Result<()
 
 /// kube-apiserver, configured for aggregation: with the front-proxy certificate it proves to an aggregated API server
 /// that the user name in the headers is authentic.
-pub(super) fn api_server(
-    namespaces: Option<&Namespaces>,
+pub(super) fn api_server_command(
+    namespaces: Option<&LinuxNamespaces>,
     tools: &Tools,
     directory: &Path,
     pki: &Pki,
     ports: Ports,
     audit: &AuditLog,
 ) -> Command {
-    let mut command = command(namespaces, &tools.api_server);
+    let mut command = component_command(namespaces, &tools.api_server);
     command
         .arg(format!("--etcd-servers=http://127.0.0.1:{}", ports.etcd))
         .arg(format!("--secure-port={}", ports.api_server))
@@ -153,13 +153,13 @@ pub(super) fn api_server(
 
 /// kube-controller-manager, with a separate account for each controller. It runs the needed controllers, or with a node
 /// all default controllers.
-pub(super) fn controller_manager(
-    namespaces: Option<&Namespaces>,
+pub(super) fn controller_manager_command(
+    namespaces: Option<&LinuxNamespaces>,
     tools: &Tools,
     pki: &Pki,
     kubeconfig: &Path,
 ) -> Command {
-    let mut command = command(namespaces, &tools.controller_manager);
+    let mut command = component_command(namespaces, &tools.controller_manager);
     if namespaces.is_none() {
         command.arg(format!("--controllers={}", CONTROLLERS.join(",")));
     } else {

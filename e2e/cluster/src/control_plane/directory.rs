@@ -14,7 +14,7 @@ const KEPT_FOR: Duration = Duration::from_hours(24);
 ///
 /// # Errors
 /// [`Error::File`].
-pub(super) fn create(name: &str) -> Result<PathBuf> {
+pub(super) fn create_cluster_directory(name: &str) -> Result<PathBuf> {
     let parent = target_directory().join("e2e");
     remove_older_than(&parent, KEPT_FOR);
     create_in(&parent, name)

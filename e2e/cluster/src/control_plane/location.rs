@@ -4,11 +4,11 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::error::Result;
-use crate::namespaces::{Depth, Namespaces};
+use crate::namespaces::{Depth, LinuxNamespaces};
 
 /// Where the components of a control plane run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Location {
+pub enum ComponentLocation {
     /// On the host's loopback address; needs no privileges.
     #[default]
     Loopback,
@@ -16,21 +16,21 @@ pub enum Location {
     Namespaces,
 }
 
-impl Location {
+impl ComponentLocation {
     /// Creates the namespaces, if they are needed.
     ///
     /// # Errors
-    /// As [`Namespaces::create`].
-    pub(super) async fn prepare(self, directory: &Path) -> Result<Option<Namespaces>> {
+    /// As [`LinuxNamespaces::create`].
+    pub(super) async fn prepare(self, directory: &Path) -> Result<Option<LinuxNamespaces>> {
         match self {
             Self::Loopback => Ok(None),
-            Self::Namespaces => Namespaces::create(directory).await.map(Some),
+            Self::Namespaces => LinuxNamespaces::create(directory).await.map(Some),
         }
     }
 }
 
 /// A command that runs a component in its namespaces.
-pub(super) fn command(namespaces: Option<&Namespaces>, program: &Path) -> Command {
+pub(super) fn component_command(namespaces: Option<&LinuxNamespaces>, program: &Path) -> Command {
     match namespaces {
         Some(namespaces) => namespaces.command(Depth::Network, program),
         None => Command::new(program),

@@ -24,7 +24,7 @@ const ESTABLISHED_DEADLINE: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// [`Error::Manifest`] if it is not YAML.
-pub fn documents(origin: &str, text: &str) -> Result<Vec<Value>> {
+pub fn parse_yaml_documents(origin: &str, text: &str) -> Result<Vec<Value>> {
     serde_yaml_ng::Deserializer::from_str(text)
         .map(Value::deserialize)
         // A leading `---` gives an empty document.
@@ -37,7 +37,7 @@ pub fn documents(origin: &str, text: &str) -> Result<Vec<Value>> {
 ///
 /// # Errors
 /// [`Error::File`] and [`Error::Manifest`].
-pub fn documents_in(path: &Path) -> Result<Vec<Value>> {
+pub fn read_yaml_documents(path: &Path) -> Result<Vec<Value>> {
     let mut files = vec![path.to_owned()];
     if path.is_dir() {
         let entries = std::fs::read_dir(path).map_err(Error::file("listing", path))?;
@@ -48,7 +48,7 @@ pub fn documents_in(path: &Path) -> Result<Vec<Value>> {
     let mut all = Vec::new();
     for file in files {
         let text = std::fs::read_to_string(&file).map_err(Error::file("reading", &file))?;
-        all.extend(documents(&file.display().to_string(), &text)?);
+        all.extend(parse_yaml_documents(&file.display().to_string(), &text)?);
     }
     Ok(all)
 }
@@ -57,7 +57,7 @@ pub fn documents_in(path: &Path) -> Result<Vec<Value>> {
 ///
 /// # Errors
 /// [`Error::Untyped`] if an object has no kind, [`Error::Api`] if one is refused, [`Error::Deadline`].
-pub async fn apply(client: &Client, objects: &[Value], namespace: Option<&str>) -> Result<()> {
+pub async fn apply_manifests(client: &Client, objects: &[Value], namespace: Option<&str>) -> Result<()> {
     let (definitions, others): (Vec<_>, Vec<_>) =
         objects.iter().partition(|object| object["kind"] == "CustomResourceDefinition");
     let mut kinds = BTreeMap::new();
@@ -125,7 +125,7 @@ async fn until_served(client: &Client, definition: &Value) -> Result<()> {
         let params = ListParams::default().limit(1);
         // A list returns 404 until the API server serves the resource, which happens shortly after the condition is set.
         let what = || format!("the CRD {plural} is served");
-        poll::until(what, ESTABLISHED_DEADLINE, async || {
+        poll::poll_until(what, ESTABLISHED_DEADLINE, async || {
             Ok(api.list_metadata(&params).await.map(drop).map_err(|error| error.to_string()))
         })
         .await?;

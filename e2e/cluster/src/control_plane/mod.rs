@@ -36,23 +36,23 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Api;
 use parking_lot::Mutex;
 
-pub use accounts::{client as client_of, get_text};
+pub use accounts::{client_from_kubeconfig as client_of, get_text};
 pub use audit::{AuditEntry, AuditMark, by_user};
-pub use location::Location;
-pub use manifests::{apply, documents, documents_in};
+pub use location::ComponentLocation;
+pub use manifests::{apply_manifests, parse_yaml_documents, read_yaml_documents};
 pub use metrics::{RequestCounts, RequestKey};
-pub use options::{AuditLog, Options};
+pub use options::{AuditLog, ControlPlaneOptions};
 pub use pki::Pki;
-pub use ports::{free as free_ports, was_taken as port_was_taken};
+pub use ports::{is_port_conflict as port_was_taken, reserve_free_ports as free_ports};
 pub use running::ControlPlane;
-pub use server::Restart;
-pub use tools::{check as check_tools, kubectl, target_directory};
+pub use server::RestartMethod;
+pub use tools::{check_tools_exist as check_tools, kubectl_path, target_directory};
 
 use self::running::{READY_DEADLINE, STOP_DEADLINE};
 use self::tools::Tools;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
-use crate::process::Process;
+use crate::process::ChildProcess;
 
 /// How often the start is retried if another process takes a selected port.
 const PORT_ATTEMPTS: usize = 3;
@@ -63,7 +63,7 @@ impl ControlPlane {
     /// # Errors
     /// [`Error::MissingTool`] if the programs were not built, [`Error::Exited`] and [`Error::NotInTime`] with the end of the
     /// log of the failed component, and the errors of the manifests.
-    pub async fn start(options: Options) -> Result<Self> {
+    pub async fn start(options: ControlPlaneOptions) -> Result<Self> {
         let tools = Tools::find()?;
         for attempt in 1.. {
             match Self::start_once(&options, &tools).await {
@@ -76,11 +76,11 @@ impl ControlPlane {
         unreachable!("the loop ends with its last attempt")
     }
 
-    async fn start_once(options: &Options, tools: &Tools) -> Result<Self> {
+    async fn start_once(options: &ControlPlaneOptions, tools: &Tools) -> Result<Self> {
         let begin = Instant::now();
         let directory = match &options.directory {
             Some(directory) => directory::create_at(directory)?,
-            None => directory::create(&options.name)?,
+            None => directory::create_cluster_directory(&options.name)?,
         };
         let pki = Pki::create(&directory.join("pki"))?;
         if let Some(policy) = options.audit.policy() {
@@ -97,10 +97,10 @@ impl ControlPlane {
         let ports = ports::Ports { etcd: etcd_port, etcd_peer, api_server };
         let address = format!("https://127.0.0.1:{api_server}");
         let admin_kubeconfig = pki.certificate_kubeconfig("admin", &address)?;
-        let admin = accounts::client(&admin_kubeconfig).await?;
+        let admin = accounts::client_from_kubeconfig(&admin_kubeconfig).await?;
 
-        let etcd = components::etcd(namespaces.as_ref(), tools, &directory, ports, None);
-        let etcd = Process::spawn("etcd", etcd, directory.join("etcd.log"))?;
+        let etcd = components::etcd_command(namespaces.as_ref(), tools, &directory, ports, None);
+        let etcd = ChildProcess::spawn("etcd", etcd, directory.join("etcd.log"))?;
         let cluster = Self {
             directory,
             tools: tools.clone(),
@@ -141,8 +141,8 @@ impl ControlPlane {
     /// # Errors
     /// [`Error::Manifest`] for invalid YAML, [`Error::Api`] for a refused object, [`Error::Deadline`].
     pub async fn apply_path(&self, path: &Path, namespace: Option<&str>) -> Result<()> {
-        let objects = documents_in(path)?;
-        apply(&self.admin, &objects, namespace).await
+        let objects = read_yaml_documents(path)?;
+        apply_manifests(&self.admin, &objects, namespace).await
     }
 
     /// Stops everything in the right order, and removes the directory unless it is to be kept.
@@ -166,9 +166,10 @@ impl ControlPlane {
 
     fn start_controller_manager(&self) -> Result<()> {
         let kubeconfig = self.pki.certificate_kubeconfig("kube-controller-manager", &self.address())?;
-        let command = components::controller_manager(self.namespaces(), &self.tools, &self.pki, &kubeconfig);
+        let command =
+            components::controller_manager_command(self.namespaces(), &self.tools, &self.pki, &kubeconfig);
         let log = self.directory.join("kube-controller-manager.log");
-        *self.controller_manager.lock() = Some(Process::spawn("kube-controller-manager", command, log)?);
+        *self.controller_manager.lock() = Some(ChildProcess::spawn("kube-controller-manager", command, log)?);
         Ok(())
     }
 

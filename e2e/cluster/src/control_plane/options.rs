@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::location::Location;
+use super::location::ComponentLocation;
 
 /// The start of every audit policy.
 ///
@@ -62,7 +62,7 @@ pub(super) const AUDIT_LOG: &str = "audit.log";
 
 /// Options of a new cluster.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct ControlPlaneOptions {
     /// Part of the name of the cluster's directory.
     pub name: String,
     /// YAML files or directories that are applied before kube-controller-manager starts. When the cluster is ready,
@@ -76,5 +76,5 @@ pub struct Options {
     /// remove it after a day if it was kept.
     pub directory: Option<PathBuf>,
     /// Where the components run.
-    pub location: Location,
+    pub location: ComponentLocation,
 }

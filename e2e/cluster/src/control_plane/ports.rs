@@ -42,11 +42,11 @@ fn reserve(port: u16) -> bool {
 
 /// `N` different unused ports.
 ///
-/// Another process may take a port before the program binds it. Callers detect that with [`was_taken`] and start again.
+/// Another process may take a port before the program binds it. Callers detect that with [`is_port_conflict`] and start again.
 ///
 /// # Errors
 /// [`Error::Port`] if there is no free port.
-pub fn free<const N: usize>() -> Result<[u16; N]> {
+pub fn reserve_free_ports<const N: usize>() -> Result<[u16; N]> {
     let mut ports = [0; N];
     // All ports are held until the last is known; otherwise the system could return one twice.
     let mut held = Vec::with_capacity(N);
@@ -65,7 +65,7 @@ pub fn free<const N: usize>() -> Result<[u16; N]> {
 }
 
 /// Whether a child failed because another process took its port.
-pub fn was_taken(error: &Error) -> bool {
+pub fn is_port_conflict(error: &Error) -> bool {
     matches!(error, Error::Exited { log, .. } if log.lines.to_lowercase().contains(TAKEN))
 }
 
@@ -75,13 +75,13 @@ mod tests {
 
     #[test]
     fn a_returned_port_is_reserved() {
-        let [port] = free().unwrap();
+        let [port] = reserve_free_ports().unwrap();
         assert!(!reserve(port));
     }
 
     #[test]
     fn all_ports_differ() {
-        let mut ports = free::<20>().unwrap().to_vec();
+        let mut ports = reserve_free_ports::<20>().unwrap().to_vec();
         ports.sort_unstable();
         ports.dedup();
         assert_eq!(ports.len(), 20);

@@ -12,8 +12,8 @@ use super::pki::Pki;
 use super::ports::Ports;
 use super::tools::Tools;
 use crate::error::Result;
-use crate::namespaces::{Forwarder, Namespaces};
-use crate::process::Process;
+use crate::namespaces::{LinuxNamespaces, NamespaceForwarder};
+use crate::process::ChildProcess;
 
 /// How long a part of the control plane may take to become ready, on a busy host.
 pub(super) const READY_DEADLINE: Duration = Duration::from_mins(1);
@@ -36,12 +36,12 @@ pub struct ControlPlane {
     /// Counter for unique names of kubeconfigs and other files.
     pub(super) serial: AtomicU32,
     pub(super) keep: AtomicBool,
-    pub(super) namespaces: Option<Namespaces>,
-    pub(super) _forwarder: Option<Forwarder>,
+    pub(super) namespaces: Option<LinuxNamespaces>,
+    pub(super) _forwarder: Option<NamespaceForwarder>,
     /// In the order in which they are stopped.
-    pub(super) controller_manager: Mutex<Option<Process>>,
-    pub(super) api_server: Mutex<Option<Process>>,
-    pub(super) etcd: Mutex<Option<Process>>,
+    pub(super) controller_manager: Mutex<Option<ChildProcess>>,
+    pub(super) api_server: Mutex<Option<ChildProcess>>,
+    pub(super) etcd: Mutex<Option<ChildProcess>>,
 }
 
 impl ControlPlane {
@@ -71,7 +71,7 @@ impl ControlPlane {
     }
 
     /// The namespaces in which its parts run, if any.
-    pub fn namespaces(&self) -> Option<&Namespaces> {
+    pub fn namespaces(&self) -> Option<&LinuxNamespaces> {
         self.namespaces.as_ref()
     }
 
@@ -98,7 +98,7 @@ impl ControlPlane {
     /// [`crate::Error::Exited`] with the end of the log of the first part that has exited.
     pub fn check(&self) -> Result<()> {
         [&self.etcd, &self.api_server, &self.controller_manager].into_iter().try_for_each(check_running)?;
-        self.namespaces().map_or(Ok(()), Namespaces::check)
+        self.namespaces().map_or(Ok(()), LinuxNamespaces::check)
     }
 
     /// Kills every part, and removes the directory unless it is to be kept. Drop does the same; this is for owners that
@@ -121,8 +121,8 @@ impl ControlPlane {
 }
 
 /// Fails if a part has exited.
-pub(super) fn check_running(part: &Mutex<Option<Process>>) -> Result<()> {
-    part.lock().as_ref().map_or(Ok(()), Process::check)
+pub(super) fn check_running(part: &Mutex<Option<ChildProcess>>) -> Result<()> {
+    part.lock().as_ref().map_or(Ok(()), ChildProcess::check)
 }
 
 impl std::fmt::Debug for ControlPlane {

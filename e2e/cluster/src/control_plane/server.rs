@@ -8,16 +8,16 @@ use super::accounts::get_text;
 use super::components;
 use super::running::{ControlPlane, READY_DEADLINE, STOP_DEADLINE, check_running};
 use crate::deadline::Deadline;
-use crate::error::{Error, Result, chain};
+use crate::error::{Error, Result, error_with_causes};
 use crate::http_probe;
-use crate::process::Process;
+use crate::process::ChildProcess;
 
 /// Poll interval for readiness.
 const POLL: Duration = Duration::from_millis(50);
 
 /// How the API server is stopped before it restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Restart {
+pub enum RestartMethod {
     /// With SIGTERM: it completes open requests.
     Graceful,
     /// With SIGKILL: connections break, and open requests get no response.
@@ -29,14 +29,14 @@ impl ControlPlane {
     ///
     /// # Errors
     /// [`Error::Exited`] and [`Error::NotInTime`] with the end of its log.
-    pub async fn restart_api_server(&self, how: Restart) -> Result<()> {
+    pub async fn restart_api_server(&self, how: RestartMethod) -> Result<()> {
         let running = self.api_server.lock().take();
         if let Some(running) = running {
             match how {
-                Restart::Graceful => {
+                RestartMethod::Graceful => {
                     running.stop(STOP_DEADLINE).await?;
                 }
-                Restart::Killed => running.kill(),
+                RestartMethod::Killed => running.kill(),
             }
         }
         self.start_api_server().await
@@ -44,7 +44,7 @@ impl ControlPlane {
 
     /// Starts the API server and waits until it is ready.
     pub(super) async fn start_api_server(&self) -> Result<()> {
-        let command = components::api_server(
+        let command = components::api_server_command(
             self.namespaces(),
             &self.tools,
             &self.directory,
@@ -52,13 +52,14 @@ impl ControlPlane {
             self.ports,
             &self.audit,
         );
-        let server = Process::spawn("kube-apiserver", command, self.directory.join("kube-apiserver.log"))?;
+        let server =
+            ChildProcess::spawn("kube-apiserver", command, self.directory.join("kube-apiserver.log"))?;
         *self.api_server.lock() = Some(server);
         let deadline = Deadline::after(READY_DEADLINE);
         loop {
             let last = match get_text(&self.admin, "/readyz").await {
                 Ok(_) => return Ok(()),
-                Err(error) => chain(&error),
+                Err(error) => error_with_causes(&error),
             };
             check_running(&self.etcd)?;
             check_begun(&self.api_server, &deadline, last)?;
@@ -70,7 +71,7 @@ impl ControlPlane {
         let deadline = Deadline::after(READY_DEADLINE);
         loop {
             // A connection alone is not enough, because a forwarder may accept it.
-            let last = match http_probe::get(self.ports.etcd, "/version").await {
+            let last = match http_probe::get_from_port(self.ports.etcd, "/version").await {
                 Ok((200, _)) => return Ok(()),
                 Ok((code, body)) => format!("/version returned {code} {body}"),
                 Err(reason) => reason,
@@ -82,7 +83,11 @@ impl ControlPlane {
 }
 
 /// Fails if a part exited before it was ready, or if its start timed out; `last` is the last observation.
-pub(super) fn check_begun(part: &Mutex<Option<Process>>, deadline: &Deadline, last: String) -> Result<()> {
+pub(super) fn check_begun(
+    part: &Mutex<Option<ChildProcess>>,
+    deadline: &Deadline,
+    last: String,
+) -> Result<()> {
     check_running(part)?;
     if !deadline.is_over() {
         return Ok(());

@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use super::components;
 use super::running::{ControlPlane, STOP_DEADLINE};
-use super::server::Restart;
+use super::server::RestartMethod;
 use crate::error::{Error, Result};
 use crate::http_probe;
-use crate::process::Process;
+use crate::process::ChildProcess;
 
 /// Less than the size of any store, so that the next write fails.
 const NO_SPACE: u64 = 1;
@@ -20,7 +20,7 @@ impl ControlPlane {
     ///
     /// # Errors
     /// [`Error::Exited`] and [`Error::NotInTime`] with the end of its log.
-    pub async fn restart_etcd(&self, how: Restart) -> Result<()> {
+    pub async fn restart_etcd(&self, how: RestartMethod) -> Result<()> {
         self.renew_etcd(how, None).await
     }
 
@@ -30,7 +30,7 @@ impl ControlPlane {
     /// # Errors
     /// As [`ControlPlane::restart_etcd`].
     pub async fn fill_disk(&self) -> Result<()> {
-        self.renew_etcd(Restart::Killed, Some(NO_SPACE)).await
+        self.renew_etcd(RestartMethod::Killed, Some(NO_SPACE)).await
     }
 
     /// Performs an operator's steps after a full disk: gives etcd space, and disarms its alarms. Returns the number of
@@ -39,7 +39,7 @@ impl ControlPlane {
     /// # Errors
     /// As [`ControlPlane::restart_etcd`], and [`Error::Unexpected`] if an alarm remains.
     pub async fn clear_disk(&self) -> Result<usize> {
-        self.renew_etcd(Restart::Killed, None).await?;
+        self.renew_etcd(RestartMethod::Killed, None).await?;
         let raised = self.alarms(&json!({ "action": "GET" })).await?;
         for alarm in &raised {
             // The alarm of the member that raised it.
@@ -60,7 +60,7 @@ impl ControlPlane {
     /// # Errors
     /// [`Error::Signal`].
     pub fn pause_etcd(&self) -> Result<()> {
-        self.etcd.lock().as_ref().map_or(Ok(()), Process::pause)
+        self.etcd.lock().as_ref().map_or(Ok(()), ChildProcess::pause)
     }
 
     /// Resumes etcd.
@@ -68,28 +68,29 @@ impl ControlPlane {
     /// # Errors
     /// [`Error::Signal`].
     pub fn resume_etcd(&self) -> Result<()> {
-        self.etcd.lock().as_ref().map_or(Ok(()), Process::resume)
+        self.etcd.lock().as_ref().map_or(Ok(()), ChildProcess::resume)
     }
 
-    async fn renew_etcd(&self, how: Restart, space: Option<u64>) -> Result<()> {
+    async fn renew_etcd(&self, how: RestartMethod, space: Option<u64>) -> Result<()> {
         let running = self.etcd.lock().take();
         if let Some(running) = running {
             match how {
-                Restart::Graceful => {
+                RestartMethod::Graceful => {
                     running.stop(STOP_DEADLINE).await?;
                 }
-                Restart::Killed => running.kill(),
+                RestartMethod::Killed => running.kill(),
             }
         }
-        let command = components::etcd(self.namespaces(), &self.tools, &self.directory, self.ports, space);
-        let etcd = Process::spawn("etcd", command, self.directory.join("etcd.log"))?;
+        let command =
+            components::etcd_command(self.namespaces(), &self.tools, &self.directory, self.ports, space);
+        let etcd = ChildProcess::spawn("etcd", command, self.directory.join("etcd.log"))?;
         *self.etcd.lock() = Some(etcd);
         self.until_etcd_listens().await
     }
 
     /// Sends an alarm request to etcd, and returns the alarms in the response.
     async fn alarms(&self, request: &Value) -> Result<Vec<Value>> {
-        let answer = http_probe::post(self.ports.etcd, ALARMS, &request.to_string()).await;
+        let answer = http_probe::post_to_port(self.ports.etcd, ALARMS, &request.to_string()).await;
         let refused = |last: String| unexpected("etcd responds to an alarm request", last);
         match answer {
             Ok((200, body)) => {

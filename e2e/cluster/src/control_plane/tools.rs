@@ -53,7 +53,7 @@ impl Tools {
 ///
 /// # Errors
 /// [`Error::MissingTool`] if the control plane was not built.
-pub fn kubectl() -> Result<PathBuf> {
+pub fn kubectl_path() -> Result<PathBuf> {
     Tools::find().map(|tools| tools.kubectl)
 }
 
@@ -61,7 +61,7 @@ pub fn kubectl() -> Result<PathBuf> {
 ///
 /// # Errors
 /// [`Error::MissingTool`] for the first missing program.
-pub fn check() -> Result<()> {
+pub fn check_tools_exist() -> Result<()> {
     Tools::find().map(drop)
 }
 

@@ -14,12 +14,12 @@ use crate::error::{Error, Result};
 
 /// Forwards connections until it is dropped.
 #[derive(Debug)]
-pub struct Forwarder {
+pub struct NamespaceForwarder {
     stop: CancellationToken,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-impl Forwarder {
+impl NamespaceForwarder {
     /// Listens on free loopback ports, and forwards connections into `network`: to the address that `target` returns
     /// for each port.
     ///
@@ -42,7 +42,7 @@ impl Forwarder {
         let thread = std::thread::Builder::new()
             .name("forwarder".to_owned())
             .spawn(move || {
-                let ready = enter(&network)
+                let ready = enter_network_namespace(&network)
                     .and_then(|()| tokio::runtime::Builder::new_current_thread().enable_io().build());
                 match ready {
                     Ok(runtime) => {
@@ -62,7 +62,7 @@ impl Forwarder {
     }
 }
 
-impl Drop for Forwarder {
+impl Drop for NamespaceForwarder {
     fn drop(&mut self) {
         self.stop.cancel();
         if let Some(thread) = self.thread.take() {
@@ -78,7 +78,7 @@ fn listen() -> std::io::Result<std::net::TcpListener> {
 }
 
 #[cfg(target_os = "linux")]
-pub(super) fn enter(network: &File) -> std::io::Result<()> {
+pub(super) fn enter_network_namespace(network: &File) -> std::io::Result<()> {
     use std::os::fd::AsFd;
 
     use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-pub use forwarder::Forwarder;
+pub use forwarder::NamespaceForwarder;
 use rustix::process::Pid;
 use vmpool_process_stat::ProcessStat;
 
@@ -32,7 +32,7 @@ use self::cgroups::Cgroups;
 use crate::binaries;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
-use crate::process::Process;
+use crate::process::ChildProcess;
 
 /// The address of the node on its network. It is reachable only inside.
 pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 123, 0, 1);
@@ -87,21 +87,22 @@ pub enum Depth {
 
 /// Open namespaces. Dropping them kills everything inside.
 #[derive(Debug)]
-pub struct Namespaces {
-    holder: Process,
+pub struct LinuxNamespaces {
+    holder: ChildProcess,
     cgroups: Cgroups,
 }
 
-impl Namespaces {
+impl LinuxNamespaces {
     /// Creates namespaces whose holder logs into `directory`. Requires root on Linux.
     ///
     /// # Errors
     /// [`Error::MissingProgram`] without the holder, [`Error::Exited`] if the setup failed.
     pub async fn create(directory: &Path) -> Result<Self> {
         let cgroups = Cgroups::create()?;
-        let holder = binaries::find("pause", "VMPOOL_PAUSE")?;
+        let holder = binaries::find_program("pause", "VMPOOL_PAUSE")?;
         let command = unshare(&cgroups, &format!("{SET_UP}\n: >{READY}\nexec \"$0\""), &holder);
-        let holder = Process::spawn("the namespaces' holder", command, directory.join("namespaces.log"))?;
+        let holder =
+            ChildProcess::spawn("the namespaces' holder", command, directory.join("namespaces.log"))?;
         let namespaces = Self { holder, cgroups };
         let deadline = Deadline::after(READY_DEADLINE);
         // Before the namespaces exist, the path leads to the host's own directory, which has no such file.
@@ -120,7 +121,7 @@ impl Namespaces {
     /// # Errors
     /// The last line of the error output.
     pub(crate) fn rehearse(script: &str) -> std::result::Result<(), String> {
-        let cgroups = Cgroups::create().map_err(|error| crate::error::chain(&error))?;
+        let cgroups = Cgroups::create().map_err(|error| crate::error::error_with_causes(&error))?;
         let output = unshare(&cgroups, &format!("{SET_UP}\n{script}"), Path::new("sh"))
             .output()
             .map_err(|error| format!("unshare cannot be run: {error}"))?;
@@ -159,16 +160,17 @@ impl Namespaces {
     ///
     /// # Errors
     /// [`Error::Port`], [`Error::File`].
-    pub fn forward<const N: usize>(&self) -> Result<(Forwarder, [u16; N])> {
-        Forwarder::start(self.network()?, |port| (Ipv4Addr::LOCALHOST, port).into())
+    pub fn forward<const N: usize>(&self) -> Result<(NamespaceForwarder, [u16; N])> {
+        NamespaceForwarder::start(self.network()?, |port| (Ipv4Addr::LOCALHOST, port).into())
     }
 
     /// Forwards a port of the host's loopback address to an address inside.
     ///
     /// # Errors
     /// [`Error::Port`], [`Error::File`].
-    pub fn forward_to(&self, target: SocketAddr) -> Result<(Forwarder, u16)> {
-        Forwarder::start(self.network()?, |_port| target).map(|(forwarder, [port])| (forwarder, port))
+    pub fn forward_to(&self, target: SocketAddr) -> Result<(NamespaceForwarder, u16)> {
+        NamespaceForwarder::start(self.network()?, |_port| target)
+            .map(|(forwarder, [port])| (forwarder, port))
     }
 
     fn network(&self) -> Result<File> {
@@ -183,7 +185,7 @@ impl Namespaces {
     pub fn listen(&self) -> Result<std::net::TcpListener> {
         let path = self.handle("net");
         let network = File::open(&path).map_err(Error::file("opening", &path))?;
-        listener::listen(network, ADDRESS)
+        listener::listen_in_network(network, ADDRESS)
     }
 
     /// Checks that the holder is running.
@@ -221,7 +223,7 @@ impl Namespaces {
     }
 }
 
-impl Drop for Namespaces {
+impl Drop for LinuxNamespaces {
     fn drop(&mut self) {
         // Control groups can be removed only if they contain no process.
         self.kill();

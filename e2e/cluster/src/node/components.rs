@@ -8,7 +8,7 @@ use serde_json::json;
 use super::tools::NodeTools;
 use crate::control_plane::Pki;
 use crate::error::{Error, Result};
-use crate::namespaces::{ADDRESS, Depth, Namespaces};
+use crate::namespaces::{ADDRESS, Depth, LinuxNamespaces};
 
 /// The name of the node.
 pub const NODE: &str = "node";
@@ -29,8 +29,8 @@ pub(super) const USED_PLUGINS: [&str; 4] = ["bridge", "host-local", "loopback", 
 ///
 /// # Errors
 /// [`Error::File`].
-pub(super) fn containerd(
-    namespaces: &Namespaces,
+pub(super) fn containerd_command(
+    namespaces: &LinuxNamespaces,
     tools: &NodeTools,
     directory: &Path,
     pause: &str,
@@ -108,8 +108,8 @@ disabled_plugins = [
 ///
 /// # Errors
 /// [`Error::File`].
-pub(super) fn kubelet(
-    namespaces: &Namespaces,
+pub(super) fn kubelet_command(
+    namespaces: &LinuxNamespaces,
     tools: &NodeTools,
     directory: &Path,
     pki: &Pki,
@@ -156,7 +156,12 @@ pub(super) fn kubelet(
 ///
 /// # Errors
 /// [`Error::File`].
-pub(super) fn proxy(namespaces: &Namespaces, tools: &NodeTools, pki: &Pki, server: &str) -> Result<Command> {
+pub(super) fn kube_proxy_command(
+    namespaces: &LinuxNamespaces,
+    tools: &NodeTools,
+    pki: &Pki,
+    server: &str,
+) -> Result<Command> {
     let mut command = namespaces.command(Depth::All, &tools.proxy);
     command
         .arg(flag("--kubeconfig", &pki.certificate_kubeconfig("kube-proxy", server)?))
@@ -174,8 +179,8 @@ pub(super) fn proxy(namespaces: &Namespaces, tools: &NodeTools, pki: &Pki, serve
 ///
 /// # Errors
 /// [`Error::File`].
-pub(super) fn scheduler(
-    namespaces: &Namespaces,
+pub(super) fn scheduler_command(
+    namespaces: &LinuxNamespaces,
     tools: &NodeTools,
     pki: &Pki,
     server: &str,
@@ -188,7 +193,7 @@ pub(super) fn scheduler(
 }
 
 /// containerd's client, in the namespace of the kubelet's images.
-pub(super) fn ctr(namespaces: &Namespaces, tools: &NodeTools) -> Command {
+pub(super) fn ctr_command(namespaces: &LinuxNamespaces, tools: &NodeTools) -> Command {
     let mut command = namespaces.command(Depth::All, &tools.ctr);
     command.args(["--address", SOCKET, "--namespace", "k8s.io"]);
     command

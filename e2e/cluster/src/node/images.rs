@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::UNIX_EPOCH;
 
-use self::archive::Entry;
+use self::archive::LayerFile;
 use crate::binaries::profile_directory;
 use crate::control_plane::target_directory;
 use crate::error::{Error, Result};
@@ -22,7 +22,7 @@ pub const TAG: &str = "test";
 
 /// An image file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Image {
+pub struct ContainerImage {
     /// The reference in Pods, such as `vmpool.local/vmpool-controller:test`.
     pub reference: String,
     /// The file, in the format of `docker save`.
@@ -34,7 +34,7 @@ pub struct Image {
 /// # Errors
 /// [`Error::MissingImage`] if the program was not built, [`Error::Command`] if its libraries cannot be listed,
 /// [`Error::File`].
-pub fn of_program(name: &str) -> Result<Image> {
+pub fn of_program(name: &str) -> Result<ContainerImage> {
     of_file(name, &profile_directory()?.join(name))
 }
 
@@ -42,7 +42,7 @@ pub fn of_program(name: &str) -> Result<Image> {
 ///
 /// # Errors
 /// As [`of_program`].
-pub fn of_file(name: &str, program: &Path) -> Result<Image> {
+pub fn of_file(name: &str, program: &Path) -> Result<ContainerImage> {
     let metadata = match program.metadata() {
         Ok(metadata) if metadata.is_file() => metadata,
         _ => return Err(Error::MissingImage { name: name.to_owned(), program: program.to_owned() }),
@@ -58,22 +58,22 @@ pub fn of_file(name: &str, program: &Path) -> Result<Image> {
         let layer = layer(program, &folder)?;
         // The file is renamed when it is complete, because another test may look for it at the same time.
         let draft = tempfile::NamedTempFile::new_in(&folder).map_err(Error::file("creating", &folder))?;
-        let written = archive::write(draft.as_file(), &reference, &entrypoint(program), &layer);
+        let written = archive::write_image_archive(draft.as_file(), &reference, &entrypoint(program), &layer);
         written.map_err(Error::file("writing", draft.path()))?;
         draft.persist(&archive).map_err(|error| Error::file("writing", &archive)(error.error))?;
     }
-    Ok(Image { reference, archive })
+    Ok(ContainerImage { reference, archive })
 }
 
 /// The files of the only layer: the stripped program, and its libraries at their original paths.
-fn layer(program: &Path, folder: &Path) -> Result<Vec<Entry>> {
+fn layer(program: &Path, folder: &Path) -> Result<Vec<LayerFile>> {
     let stripped = tempfile::NamedTempFile::new_in(folder).map_err(Error::file("creating", folder))?;
     let mut strip = Command::new("strip");
     strip.arg("-o").arg(stripped.path()).arg(program);
     run(strip)?;
-    let mut layer = vec![Entry::read(&entrypoint(program), stripped.path())?];
-    for library in libraries::of(program)? {
-        layer.push(Entry::read(&library, Path::new(&library))?);
+    let mut layer = vec![LayerFile::read(&entrypoint(program), stripped.path())?];
+    for library in libraries::shared_libraries(program)? {
+        layer.push(LayerFile::read(&library, Path::new(&library))?);
     }
     layer.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(layer)

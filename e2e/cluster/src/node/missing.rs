@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use super::components::{CNI_PLUGINS, USED_PLUGINS};
 use crate::control_plane::target_directory;
-use crate::namespaces::{HIDDEN, Namespaces, search_path};
+use crate::namespaces::{HIDDEN, LinuxNamespaces, search_path};
 
 /// Required programs, and their packages in Debian and its derivatives.
 const PROGRAMS: [(&str, &str); 8] = [
@@ -21,7 +21,7 @@ const PROGRAMS: [(&str, &str); 8] = [
 ];
 
 /// A script that tries the remaining requirements in temporary namespaces.
-const REHEARSAL: &str = "
+const NAMESPACE_CHECK_SCRIPT: &str = "
 mkdir /run/lower /run/upper /run/work /run/both
 mount -t overlay overlay -o lowerdir=/run/lower,upperdir=/run/upper,workdir=/run/work /run/both
 ip link add pods0 type bridge
@@ -34,12 +34,12 @@ iptables --wait --table nat --append OUTPUT --match statistic --mode random --pr
 /// One line that describes what this host lacks for a node cluster; `None` if it lacks nothing.
 ///
 /// The first call takes a tenth of a second.
-pub fn missing() -> Option<String> {
+pub fn missing_host_requirement() -> Option<String> {
     static FOUND: OnceLock<Option<String>> = OnceLock::new();
-    FOUND.get_or_init(look).clone()
+    FOUND.get_or_init(find_missing_requirement).clone()
 }
 
-fn look() -> Option<String> {
+fn find_missing_requirement() -> Option<String> {
     if !cfg!(target_os = "linux") {
         return Some("a node cluster needs Linux".to_owned());
     }
@@ -50,16 +50,18 @@ fn look() -> Option<String> {
     let directories: Vec<&Path> = path.iter().map(PathBuf::as_path).collect();
     let plugins = CNI_PLUGINS.map(Path::new);
     let checkout = std::env::current_dir().unwrap_or_default();
-    packages(&directories, &plugins).or_else(|| place(&[&checkout, &target_directory()])).or_else(|| {
-        let tried = Namespaces::rehearse(REHEARSAL);
-        tried
-            .err()
-            .map(|words| format!("a node cluster cannot have namespaces as it needs them here: {words}"))
-    })
+    missing_packages(&directories, &plugins)
+        .or_else(|| hidden_directory_in_use(&[&checkout, &target_directory()]))
+        .or_else(|| {
+            let tried = LinuxNamespaces::rehearse(NAMESPACE_CHECK_SCRIPT);
+            tried
+                .err()
+                .map(|words| format!("a node cluster cannot have namespaces as it needs them here: {words}"))
+        })
 }
 
 /// The missing packages.
-pub(super) fn packages(path: &[&Path], plugins: &[&Path]) -> Option<String> {
+pub(super) fn missing_packages(path: &[&Path], plugins: &[&Path]) -> Option<String> {
     let is_in = |directories: &[&Path], file: &str| directories.iter().any(|path| path.join(file).is_file());
     let mut lacking: Vec<&str> =
         PROGRAMS.iter().filter(|(program, _)| !is_in(path, program)).map(|(_, package)| *package).collect();
@@ -72,7 +74,7 @@ pub(super) fn packages(path: &[&Path], plugins: &[&Path]) -> Option<String> {
 }
 
 /// Whether the current directory or the target directory is inside a directory that the node hides.
-pub(super) fn place(ours: &[&Path]) -> Option<String> {
+pub(super) fn hidden_directory_in_use(ours: &[&Path]) -> Option<String> {
     let hidden = |path: &&&Path| HIDDEN.iter().any(|directory| path.starts_with(directory));
     let path = ours.iter().find(hidden)?;
     Some(format!("a node cluster cannot use {}, since it has a directory of its own there", path.display()))

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Tests on it run the chart as users do, with real Pods, Services, probes and security contexts. It needs root on
-//! Linux and some packages, which [`missing`] lists. Everything runs in [`crate::namespaces`], so the host is not
+//! Linux and some packages, which [`missing_host_requirement`] lists. Everything runs in [`crate::namespaces`], so the host is not
 //! changed and nothing remains. There is no cluster DNS, and network policies are accepted but not enforced.
 
 mod components;
@@ -29,14 +29,14 @@ use kube::Client;
 use parking_lot::Mutex;
 
 pub use components::NODE;
-pub use missing::missing;
+pub use missing::missing_host_requirement;
 
-use self::images::Image;
+use self::images::ContainerImage;
 use self::tools::NodeTools;
-use crate::control_plane::{AuditLog, ControlPlane, Location, Options};
+use crate::control_plane::{AuditLog, ComponentLocation, ControlPlane, ControlPlaneOptions};
 use crate::error::{Error, Result};
-use crate::namespaces::{Forwarder, Namespaces};
-use crate::process::{self, Process};
+use crate::namespaces::{LinuxNamespaces, NamespaceForwarder};
+use crate::process::{self, ChildProcess};
 
 /// How long the import of one image may take on a busy host.
 const IMPORT_DEADLINE: Duration = Duration::from_mins(2);
@@ -47,14 +47,14 @@ pub struct NodeOptions {
     /// Part of the name of the cluster's directory.
     pub name: String,
     /// Images for Pods. Other images cannot be pulled; Pods use `imagePullPolicy: Never`.
-    pub images: Vec<Image>,
+    pub images: Vec<ContainerImage>,
     /// YAML files or directories that are applied before kube-controller-manager starts.
     pub manifests: Vec<PathBuf>,
     /// Whether to keep the directory with logs and data after a success.
     pub keep: bool,
     /// Whether the API server writes an audit log.
     pub audit: AuditLog,
-    /// The cluster's directory, as in [`Options::directory`].
+    /// The cluster's directory, as in [`ControlPlaneOptions::directory`].
     pub directory: Option<PathBuf>,
 }
 
@@ -62,10 +62,10 @@ pub struct NodeOptions {
 pub struct NodeCluster {
     tools: NodeTools,
     // Fields are dropped in this order.
-    kubelet: Mutex<Option<Process>>,
-    proxy: Process,
-    scheduler: Process,
-    containerd: Process,
+    kubelet: Mutex<Option<ChildProcess>>,
+    proxy: ChildProcess,
+    scheduler: ChildProcess,
+    containerd: ChildProcess,
     cluster: ControlPlane,
 }
 
@@ -76,19 +76,19 @@ impl NodeCluster {
     /// [`Error::Unavailable`] if this host cannot run one, [`Error::MissingTool`] and [`Error::MissingProgram`] if a program
     /// was not built, [`Error::Exited`] and [`Error::NotInTime`] with the end of the log of the failed part.
     pub async fn start(options: NodeOptions) -> Result<Self> {
-        if let Some(missing) = missing() {
+        if let Some(missing) = missing_host_requirement() {
             return Err(Error::Unavailable { reason: missing });
         }
         let begin = Instant::now();
         let tools = NodeTools::find()?;
         let pause = images::of_program("pause")?;
-        let cluster = ControlPlane::start(Options {
+        let cluster = ControlPlane::start(ControlPlaneOptions {
             name: if options.name.is_empty() { "node".to_owned() } else { options.name },
             manifests: options.manifests,
             keep: options.keep,
             audit: options.audit,
             directory: options.directory,
-            location: Location::Namespaces,
+            location: ComponentLocation::Namespaces,
         })
         .await?;
         let control_plane = begin.elapsed();
@@ -102,7 +102,12 @@ impl NodeCluster {
         Ok(started)
     }
 
-    async fn on(cluster: ControlPlane, tools: NodeTools, pause: Image, images: &[Image]) -> Result<Self> {
+    async fn on(
+        cluster: ControlPlane,
+        tools: NodeTools,
+        pause: ContainerImage,
+        images: &[ContainerImage],
+    ) -> Result<Self> {
         let parts = Parts::start(&cluster, &tools, &pause);
         let Parts { containerd, scheduler, proxy } = parts.inspect_err(|_| cluster.keep_directory())?;
         let node = Self { tools, kubelet: Mutex::new(None), proxy, scheduler, containerd, cluster };
@@ -160,18 +165,18 @@ impl NodeCluster {
         files.retain(|file| file.file_stem().is_some_and(|stem| stem != "audit"));
         files.sort();
         let name = |file: &Path| file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        files.iter().map(|file| (name(file), process::tail(file, lines))).collect()
+        files.iter().map(|file| (name(file), process::last_lines(file, lines))).collect()
     }
 
     /// Imports images, so that Pods can use them.
     ///
     /// # Errors
     /// [`Error::Command`] with containerd's output.
-    pub async fn load(&self, images: &[Image]) -> Result<()> {
-        let load = async |image: &Image| {
-            let mut command = components::ctr(self.namespaces(), &self.tools);
+    pub async fn load(&self, images: &[ContainerImage]) -> Result<()> {
+        let load = async |image: &ContainerImage| {
+            let mut command = components::ctr_command(self.namespaces(), &self.tools);
             command.args(["images", "import", "--local"]).arg(&image.archive);
-            let output = process::output("ctr", command, IMPORT_DEADLINE).await?;
+            let output = process::command_output("ctr", command, IMPORT_DEADLINE).await?;
             if output.status.success() {
                 return Ok(());
             }
@@ -189,7 +194,7 @@ impl NodeCluster {
     ///
     /// # Errors
     /// [`Error::Port`], [`Error::File`].
-    pub fn reach(&self, address: SocketAddr) -> Result<(Forwarder, u16)> {
+    pub fn reach(&self, address: SocketAddr) -> Result<(NamespaceForwarder, u16)> {
         self.namespaces().forward_to(address)
     }
 
@@ -203,9 +208,14 @@ impl NodeCluster {
         drop(kubelet.take());
         let cluster = &self.cluster;
         let (namespaces, directory) = (self.namespaces(), cluster.directory());
-        let command =
-            components::kubelet(namespaces, &self.tools, directory, cluster.pki(), &cluster.address())?;
-        *kubelet = Some(Process::spawn("kubelet", command, directory.join("kubelet.log"))?);
+        let command = components::kubelet_command(
+            namespaces,
+            &self.tools,
+            directory,
+            cluster.pki(),
+            &cluster.address(),
+        )?;
+        *kubelet = Some(ChildProcess::spawn("kubelet", command, directory.join("kubelet.log"))?);
         Ok(())
     }
 
@@ -215,8 +225,8 @@ impl NodeCluster {
     /// [`Error::Exited`] with the end of the log of the first part that has exited.
     pub fn check(&self) -> Result<()> {
         self.cluster.check()?;
-        [&self.containerd, &self.scheduler, &self.proxy].into_iter().try_for_each(Process::check)?;
-        self.kubelet.lock().as_ref().map_or(Ok(()), Process::check)
+        [&self.containerd, &self.scheduler, &self.proxy].into_iter().try_for_each(ChildProcess::check)?;
+        self.kubelet.lock().as_ref().map_or(Ok(()), ChildProcess::check)
     }
 
     /// Stops everything: the node with its Pods at once, the control plane in order. Nothing remains, except the
@@ -235,34 +245,37 @@ impl NodeCluster {
     /// are never dropped.
     pub fn tear_down(&self) {
         drop(self.kubelet.lock().take());
-        [&self.proxy, &self.scheduler, &self.containerd].into_iter().for_each(Process::kill);
+        [&self.proxy, &self.scheduler, &self.containerd].into_iter().for_each(ChildProcess::kill);
         self.cluster.tear_down();
     }
 
-    fn namespaces(&self) -> &Namespaces {
+    fn namespaces(&self) -> &LinuxNamespaces {
         self.cluster.namespaces().expect("the control plane was started with Location::Namespaces")
     }
 }
 
 /// The parts of the node that are never restarted.
 struct Parts {
-    containerd: Process,
-    scheduler: Process,
-    proxy: Process,
+    containerd: ChildProcess,
+    scheduler: ChildProcess,
+    proxy: ChildProcess,
 }
 
 impl Parts {
-    fn start(cluster: &ControlPlane, tools: &NodeTools, pause: &Image) -> Result<Self> {
+    fn start(cluster: &ControlPlane, tools: &NodeTools, pause: &ContainerImage) -> Result<Self> {
         let namespaces =
             cluster.namespaces().expect("the control plane was started with Location::Namespaces");
         let (directory, pki, server) = (cluster.directory(), cluster.pki(), cluster.address());
         let spawn =
-            |name: &str, command| Process::spawn(name, command, directory.join(format!("{name}.log")));
-        let containerd = components::containerd(namespaces, tools, directory, &pause.reference)?;
+            |name: &str, command| ChildProcess::spawn(name, command, directory.join(format!("{name}.log")));
+        let containerd = components::containerd_command(namespaces, tools, directory, &pause.reference)?;
         Ok(Self {
             containerd: spawn("containerd", containerd)?,
-            scheduler: spawn("kube-scheduler", components::scheduler(namespaces, tools, pki, &server)?)?,
-            proxy: spawn("kube-proxy", components::proxy(namespaces, tools, pki, &server)?)?,
+            scheduler: spawn(
+                "kube-scheduler",
+                components::scheduler_command(namespaces, tools, pki, &server)?,
+            )?,
+            proxy: spawn("kube-proxy", components::kube_proxy_command(namespaces, tools, pki, &server)?)?,
         })
     }
 }

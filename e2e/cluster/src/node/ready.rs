@@ -19,11 +19,11 @@ const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
 impl NodeCluster {
     pub(super) async fn until_containerd_answers(&self) -> Result<()> {
         let what = || "containerd answers".to_owned();
-        poll::until(what, READY_DEADLINE, async || {
+        poll::poll_until(what, READY_DEADLINE, async || {
             self.check()?;
-            let mut command = components::ctr(self.namespaces(), &self.tools);
+            let mut command = components::ctr_command(self.namespaces(), &self.tools);
             command.arg("version");
-            let output = process::output("ctr", command, ANSWER_DEADLINE).await?;
+            let output = process::command_output("ctr", command, ANSWER_DEADLINE).await?;
             let said = || String::from_utf8_lossy(&output.stderr).into_owned();
             Ok(if output.status.success() { Ok(()) } else { Err(said()) })
         })
@@ -32,7 +32,7 @@ impl NodeCluster {
 
     pub(super) async fn until_ready(&self) -> Result<()> {
         let nodes = Api::<Node>::all(self.admin());
-        poll::until(
+        poll::poll_until(
             || "the node is ready".to_owned(),
             READY_DEADLINE,
             async || {

@@ -25,7 +25,7 @@ fn log() -> (tempfile::TempDir, PathBuf) {
 #[tokio::test]
 async fn output_is_written_to_the_log() {
     let (_dir, path) = log();
-    let process = Process::spawn("printer", shell("echo out; echo err >&2"), &path).unwrap();
+    let process = ChildProcess::spawn("printer", shell("echo out; echo err >&2"), &path).unwrap();
     let status = process.wait(Duration::from_secs(10)).await.unwrap();
     assert!(status.success());
     assert_eq!(process.log_tail(5), "out\nerr");
@@ -34,7 +34,7 @@ async fn output_is_written_to_the_log() {
 #[tokio::test]
 async fn drop_kills_the_whole_process_group() {
     let (_dir, path) = log();
-    let process = Process::spawn("parent", shell("sleep 600 & echo $!; wait"), &path).unwrap();
+    let process = ChildProcess::spawn("parent", shell("sleep 600 & echo $!; wait"), &path).unwrap();
     let grandchild = loop {
         if let Ok(pid) = process.log_tail(1).trim().parse::<u32>() {
             break pid;
@@ -53,9 +53,10 @@ async fn drop_kills_the_whole_process_group() {
 #[tokio::test]
 async fn a_child_survives_the_thread_that_spawned_it() {
     let (_dir, path) = log();
-    let process = std::thread::spawn(move || Process::spawn("sleeper", shell("sleep 600"), path).unwrap())
-        .join()
-        .unwrap();
+    let process =
+        std::thread::spawn(move || ChildProcess::spawn("sleeper", shell("sleep 600"), path).unwrap())
+            .join()
+            .unwrap();
     // If the thread's exit sends a signal, it arrives at once.
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(process.exit_status(), None);
@@ -65,7 +66,7 @@ async fn a_child_survives_the_thread_that_spawned_it() {
 async fn a_paused_child_stops_and_resumes() {
     let (_dir, path) = log();
     let script = "while true; do echo tick; sleep 0.01; done";
-    let process = Process::spawn("ticker", shell(script), &path).unwrap();
+    let process = ChildProcess::spawn("ticker", shell(script), &path).unwrap();
     let size = || std::fs::metadata(&path).map_or(0, |m| m.len());
     while size() == 0 {
         tokio::time::sleep(POLL).await;
@@ -87,7 +88,7 @@ async fn a_paused_child_stops_and_resumes() {
 async fn a_child_that_ignores_sigterm_is_killed_after_the_deadline() {
     let (_dir, path) = log();
     let script = "trap '' TERM; echo deaf; while true; do sleep 0.01; done";
-    let process = Process::spawn("deaf", shell(script), &path).unwrap();
+    let process = ChildProcess::spawn("deaf", shell(script), &path).unwrap();
     while process.log_tail(1).is_empty() {
         tokio::time::sleep(POLL).await;
     }
@@ -98,15 +99,15 @@ async fn a_child_that_ignores_sigterm_is_killed_after_the_deadline() {
 
 #[tokio::test]
 async fn a_short_command_is_killed_at_its_deadline() {
-    let error = output("slow", shell("sleep 600"), Duration::from_millis(50)).await.unwrap_err();
-    assert!(crate::error::chain(&error).contains("killed"), "{error}");
+    let error = command_output("slow", shell("sleep 600"), Duration::from_millis(50)).await.unwrap_err();
+    assert!(crate::error::error_with_causes(&error).contains("killed"), "{error}");
 }
 
 /// Not a test on its own: the test below runs it in a process that it kills.
 #[tokio::test]
 async fn harness_in_the_harness() {
     let Some(path) = std::env::var_os("VMPOOL_E2E_VICTIM") else { return };
-    let _child = Process::spawn("orphan", shell("echo $$; exec sleep 600"), path).unwrap();
+    let _child = ChildProcess::spawn("orphan", shell("echo $$; exec sleep 600"), path).unwrap();
     std::future::pending::<()>().await;
 }
 
@@ -116,10 +117,10 @@ async fn a_child_is_killed_with_its_harness() {
     let (dir, path) = log();
     let mut victim = Command::new(std::env::current_exe().unwrap());
     victim.args(["--exact", "process::tests::harness_in_the_harness"]).env("VMPOOL_E2E_VICTIM", &path);
-    let harness = Process::spawn("victim", victim, dir.path().join("victim.log")).unwrap();
+    let harness = ChildProcess::spawn("victim", victim, dir.path().join("victim.log")).unwrap();
     let deadline = Deadline::after(Duration::from_secs(20));
     let orphan = loop {
-        if let Ok(pid) = tail(&path, 1).trim().parse::<u32>() {
+        if let Ok(pid) = last_lines(&path, 1).trim().parse::<u32>() {
             break pid;
         }
         assert!(!deadline.is_over(), "{}", harness.log_tail(20));

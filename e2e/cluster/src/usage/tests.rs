@@ -10,11 +10,11 @@ fn memory_is_in_mib() {
 #[test]
 fn the_usage_of_the_own_process_is_read() {
     let own = std::process::id();
-    assert!(memory(own).unwrap().now > 0.5);
-    cpu(own).unwrap();
-    let own_threads = threads(own).unwrap();
+    assert!(resident_memory(own).unwrap().now > 0.5);
+    cpu_seconds(own).unwrap();
+    let own_threads = thread_count(own).unwrap();
     assert!((1..10_000).contains(&own_threads), "{own_threads}");
-    assert!(descriptors(own).unwrap() >= 3);
+    assert!(open_descriptor_count(own).unwrap() >= 3);
 }
 
 #[test]

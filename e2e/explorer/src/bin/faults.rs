@@ -5,16 +5,16 @@ use std::time::Instant;
 
 use clap::Parser;
 use parking_lot::Mutex;
-use vmpool_explorer::exhaustive::scenarios;
+use vmpool_explorer::exhaustive::all_scenarios;
 use vmpool_explorer::schedule::Schedule;
-use vmpool_invariants::platform::PlatformName;
+use vmpool_invariants::platform::TestedPlatform;
 
 /// Runs the project's programs on a model of the API server with injected faults, and checks the invariants.
 #[derive(Debug, Parser)]
 struct Options {
     /// The platform of the pools: dvp or kubevirt.
     #[arg(long, env = "PLATFORM", default_value_t)]
-    platform: PlatformName,
+    platform: TestedPlatform,
     /// Number of random schedules.
     #[arg(long, env = "SEEDS", default_value_t = 1000)]
     seeds: u64,
@@ -105,15 +105,15 @@ fn print(schedule: &Schedule) -> bool {
 }
 
 /// Runs one seed and prints the transcript.
-fn alone(platform: PlatformName, seed: u64) -> anyhow::Result<()> {
+fn alone(platform: TestedPlatform, seed: u64) -> anyhow::Result<()> {
     anyhow::ensure!(print(&Schedule::random(platform, seed)), "seed {seed} violates an invariant");
     Ok(())
 }
 
 /// Every scenario with every single fault.
-fn with_faults(platform: PlatformName) -> anyhow::Result<Vec<(String, Schedule)>> {
+fn with_faults(platform: TestedPlatform) -> anyhow::Result<Vec<(String, Schedule)>> {
     let mut all = Vec::new();
-    for scenario in scenarios(platform) {
+    for scenario in all_scenarios(platform) {
         let (before, plain) = (scenario.before().run(), scenario.plain().run());
         anyhow::ensure!(
             plain.violations.is_empty(),

@@ -6,23 +6,23 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
-use vmpool_controller::metrics::Metrics;
+use vmpool_controller::metrics::ControllerMetrics;
 use vmpool_controller::options::PlatformName;
-use vmpool_controller::{Dependencies, ImageSettings, LeaderHealth, Settings, serve};
-use vmpool_engine::removal::{RESERVATION_AGE, accept_within};
+use vmpool_controller::{ControllerSettings, Dependencies, ImageSettings, LeaderHealth, run_leader_election};
+use vmpool_engine::removal::{RESERVATION_AGE, acceptance_window};
 use vmpool_model::WatchDelay;
 use vmpool_runtime::Env;
 use vmpool_runtime::env::Task;
-use vmpool_runtime::health::Health;
+use vmpool_runtime::health::HealthEndpoints;
 use vmpool_runtime::lease::{Candidate, LeaseConfig};
 use vmpool_runtime::testing::SeededEntropy;
 use vmpool_runtime::tls::ClientCas;
 
-use super::World;
+use super::SimulatedWorld;
 use crate::aggregation::allow_every_review;
 use crate::fault::PAUSE;
-use crate::instance::{APISERVER, CONTROLLER, Instance, Program, SYSTEM};
-use crate::process::Process;
+use crate::instance::{APISERVER, CONTROLLER, ProgramInstance, SYSTEM, SimulatedProgram};
+use crate::process::SimulatedProcess;
 
 /// How long a request of the aggregated API may take. The default.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(12);
@@ -40,20 +40,20 @@ fn image_settings() -> ImageSettings {
     settings
 }
 
-impl World {
+impl SimulatedWorld {
     /// Starts one more process.
-    pub fn start(&mut self, program: Program) {
-        let process = Process::new();
-        let clock = self.clock.with_own_wall();
+    pub fn start(&mut self, program: SimulatedProgram) {
+        let process = SimulatedProcess::new();
+        let clock = self.clock.with_separate_wall_clock();
         self.started += 1;
         let entropy = SeededEntropy::new(self.options.seed.wrapping_add(self.started));
         let env = process.env(Arc::new(clock.clone()), Arc::new(entropy));
         let (name, main) = match program {
-            Program::Controller => self.controller(&env),
-            Program::Apiserver => self.apiserver(&env, &process),
+            SimulatedProgram::Controller => self.controller(&env),
+            SimulatedProgram::Apiserver => self.apiserver(&env, &process),
         };
         self.log(|| format!("{name} starts"));
-        self.instances.push(Instance { name, program, process, clock, until: None, led: false, main });
+        self.instances.push(ProgramInstance { name, program, process, clock, until: None, led: false, main });
     }
 
     fn controller(&self, env: &Env) -> (String, Task) {
@@ -65,57 +65,64 @@ impl World {
             client: client.clone(),
             namespace: None,
             instance: name.clone(),
-            settings: Settings::default(),
-            metrics: Metrics::new(env),
+            settings: ControllerSettings::default(),
+            metrics: ControllerMetrics::new(env),
             images: self.options.images.then(image_settings),
         };
         let leader_health = LeaderHealth::new(env);
         let platform = match self.options.platform {
-            vmpool_invariants::platform::PlatformName::Dvp => PlatformName::Dvp,
-            vmpool_invariants::platform::PlatformName::KubeVirt => PlatformName::Kubevirt,
+            vmpool_invariants::platform::TestedPlatform::Dvp => PlatformName::Dvp,
+            vmpool_invariants::platform::TestedPlatform::KubeVirt => PlatformName::Kubevirt,
         };
         let mut candidate = Candidate::new(client, lease.clone(), env.clone());
         let main = env.spawn("main", async move {
-            serve(&mut candidate, &lease, dependencies, leader_health, &[platform], CancellationToken::new())
-                .await;
+            run_leader_election(
+                &mut candidate,
+                &lease,
+                dependencies,
+                leader_health,
+                &[platform],
+                CancellationToken::new(),
+            )
+            .await;
         });
         (name, main)
     }
 
-    fn apiserver(&self, env: &Env, process: &Process) -> (String, Task) {
+    fn apiserver(&self, env: &Env, process: &SimulatedProcess) -> (String, Task) {
         let name = format!("{APISERVER}-{}", self.started);
         let client = self.server.client_through(&name, SYSTEM, &tower::layer::layer_fn(allow_every_review));
-        let state = vmpool_apiserver::State::new(
+        let state = vmpool_apiserver::ApiServerState::new(
             client,
             env.clone(),
-            vmpool_apiserver::Settings {
+            vmpool_apiserver::ApiServerSettings {
                 apis: vmpool_platforms::removal::APIS,
                 enabled: true,
-                accept_within: accept_within(RESERVATION_AGE),
+                accept_within: acceptance_window(RESERVATION_AGE),
                 request_timeout: REQUEST_TIMEOUT,
             },
-            Health::new(),
-            vmpool_apiserver::Metrics::new(|_| ()),
+            HealthEndpoints::new(),
+            vmpool_apiserver::ApiServerMetrics::new(|_| ()),
         );
         let main = env.spawn("front proxy", state.follow_front_proxy(ClientCas::none()));
-        self.front.add(&name, process, vmpool_apiserver::router(state));
+        self.front.add(&name, process, vmpool_apiserver::api_router(state));
         (name, main)
     }
 
     /// The indexes of the processes of a program.
-    fn places(&self, program: Program) -> Vec<usize> {
+    fn places(&self, program: SimulatedProgram) -> Vec<usize> {
         let of = |place: &usize| self.instances[*place].program == program;
         (0..self.instances.len()).filter(of).collect()
     }
 
     /// The index of a program's `which`-th process.
-    fn place(&self, program: Program, which: usize) -> Option<usize> {
+    fn place(&self, program: SimulatedProgram, which: usize) -> Option<usize> {
         let places = self.places(program);
         places.get(which.checked_rem(places.len())?).copied()
     }
 
     /// Kills a process, and starts a replacement after a while.
-    pub fn kill(&mut self, program: Program, which: usize) {
+    pub fn kill(&mut self, program: SimulatedProgram, which: usize) {
         if let Some(place) = self.place(program, which) {
             self.kill_at(place);
         }
@@ -134,7 +141,7 @@ impl World {
     }
 
     /// Pauses a process.
-    pub fn pause(&mut self, program: Program, which: usize) {
+    pub fn pause(&mut self, program: SimulatedProgram, which: usize) {
         if let Some(place) = self.place(program, which) {
             self.pause_at(place, None);
         }
@@ -144,7 +151,7 @@ impl World {
     pub fn pause_leader(&mut self) {
         let leader = self.leader();
         let place = self.instances.iter().position(|instance| Some(&instance.name) == leader.as_ref());
-        if let Some(place) = place.or_else(|| self.place(Program::Controller, 0)) {
+        if let Some(place) = place.or_else(|| self.place(SimulatedProgram::Controller, 0)) {
             self.pause_at(place, None);
         }
     }
@@ -164,7 +171,7 @@ impl World {
 
     /// Cuts a controller off: its requests do not arrive, and its watches deliver no events.
     pub fn disconnect(&mut self, which: usize) {
-        let Some(place) = self.place(Program::Controller, which) else { return };
+        let Some(place) = self.place(SimulatedProgram::Controller, which) else { return };
         let name = self.instances[place].name.clone();
         for &resource in self.resources().watched {
             self.server.delay_watches(&name, resource, WatchDelay::Held);
@@ -204,7 +211,7 @@ impl World {
 
     /// Moves the wall clock of a controller's host.
     pub fn jump(&mut self, which: usize, by: SignedDuration) {
-        if let Some(place) = self.place(Program::Controller, which) {
+        if let Some(place) = self.place(SimulatedProgram::Controller, which) {
             let instance = &self.instances[place];
             instance.clock.step_wall(by);
             let ahead = self.clocks.entry(instance.name.clone()).or_default();
@@ -217,7 +224,10 @@ impl World {
 
     /// The names of the running controllers.
     pub fn controllers(&self) -> Vec<String> {
-        self.places(Program::Controller).into_iter().map(|place| self.instances[place].name.clone()).collect()
+        self.places(SimulatedProgram::Controller)
+            .into_iter()
+            .map(|place| self.instances[place].name.clone())
+            .collect()
     }
 
     /// The holder of the lease.
@@ -252,14 +262,14 @@ impl World {
                 self.resume_at(place);
             }
         }
-        let due: Vec<Program> =
+        let due: Vec<SimulatedProgram> =
             self.restarts.extract_if(.., |(time, _)| *time <= now).map(|(_, program)| program).collect();
         for program in due {
             self.start(program);
         }
     }
 
-    /// How long until [`World::update_instances`] has something to do.
+    /// How long until [`SimulatedWorld::update_instances`] has something to do.
     pub(super) fn until_next_instance_event(&self) -> Option<Duration> {
         let restarts = self.restarts.iter().map(|(time, _)| *time);
         let next = restarts.chain(self.instances.iter().filter_map(|instance| instance.until)).min()?;
@@ -267,7 +277,7 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Drop for SimulatedWorld {
     fn drop(&mut self) {
         for instance in &self.instances {
             instance.process.kill();

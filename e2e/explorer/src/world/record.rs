@@ -2,15 +2,15 @@
 
 use jiff::{SignedDuration, Timestamp};
 use vmpool_invariants::image_references::ImageChange;
-use vmpool_invariants::object::{Kind, Object};
+use vmpool_invariants::object::{JsonObject, TestedKind};
 use vmpool_invariants::recorder;
-use vmpool_model::{Call, Change, ChangeKind, Verb};
+use vmpool_model::{Call, ChangeKind, ObjectChange, Verb};
 
-use super::{TENANT, World};
-use crate::attempt::{Attempt, Holding, Release, Target};
+use super::{SimulatedWorld, TENANT};
+use crate::attempt::{ClaimReleaseRequest, ClientRequestEvent, Holding, MachineToRemove};
 use crate::transcript::description_of;
 
-impl World {
+impl SimulatedWorld {
     /// Collects the notes of the referee and the outcomes of the clients.
     pub(super) fn collect_reports(&mut self) {
         let (lines, late, slow) = {
@@ -36,24 +36,27 @@ impl World {
         let attempts = std::mem::take(&mut *self.attempts.lock());
         for attempt in attempts {
             self.log(|| format!("a client: {attempt:?}"));
-            let uids =
-                |targets: &[Target]| targets.iter().map(|target| target.uid.clone()).collect::<Vec<_>>();
+            let uids = |targets: &[MachineToRemove]| {
+                targets.iter().map(|target| target.uid.clone()).collect::<Vec<_>>()
+            };
             match attempt {
-                Attempt::Sent(targets) => self.user_actions.request_removal(&uids(&targets)),
-                Attempt::Rejected(targets, _) => self.user_actions.removal_refused(&uids(&targets)),
-                Attempt::Succeeded(targets) => {
+                ClientRequestEvent::Sent(targets) => self.user_actions.request_removal(&uids(&targets)),
+                ClientRequestEvent::Rejected(targets, _) => {
+                    self.user_actions.removal_refused(&uids(&targets));
+                }
+                ClientRequestEvent::Succeeded(targets) => {
                     let removed = targets.into_iter().map(|target| (target.uid, target.name));
                     self.user_actions.completed_removals.extend(removed);
                 }
-                Attempt::Claimed(holding) => self.record_holding(holding),
-                Attempt::ReleaseSent(Release { holding, then }) => {
+                ClientRequestEvent::Claimed(holding) => self.record_holding(holding),
+                ClientRequestEvent::ReleaseSent(ClaimReleaseRequest { holding, then }) => {
                     if then == "Replace" {
                         self.user_actions.deleted.insert(holding.uid.clone());
                     }
                     self.holdings.retain(|held| held.uid != holding.uid || held.id != holding.id);
                     self.released.insert((holding.id, holding.uid));
                 }
-                Attempt::Unknown(_) => {}
+                ClientRequestEvent::Unknown(_) => {}
             }
         }
         self.callers.retain(|caller| !caller.is_finished());
@@ -77,7 +80,7 @@ impl World {
     }
 
     /// Counts a slow create of a former leader that takes effect now.
-    fn record_slow_create(&mut self, change: &Change) {
+    fn record_slow_create(&mut self, change: &ObjectChange) {
         if change.kind != ChangeKind::Added || !change.key.resource.starts_with("virtualmachines.") {
             return;
         }
@@ -137,7 +140,7 @@ impl World {
                 self.next_garbage = Some(now + self.garbage_collection_delay());
             }
             let platform = self.options.platform;
-            let kind = [Kind::Pool, Kind::Machine, Kind::Disk]
+            let kind = [TestedKind::Pool, TestedKind::Machine, TestedKind::Disk]
                 .into_iter()
                 .find(|kind| platform.resource(*kind).plural == resource);
             if let Some(kind) = kind {
@@ -156,10 +159,10 @@ impl World {
     }
 }
 
-impl World {
+impl SimulatedWorld {
     /// Checks after every change that no image is deleted that is referenced.
-    fn check_images(&mut self, change: &Change) {
-        let object = Object::from(change.object.clone());
+    fn check_images(&mut self, change: &ObjectChange) {
+        let object = JsonObject::from(change.object.clone());
         let change = ImageChange {
             resource: &change.key.resource,
             object: &object,
@@ -174,12 +177,12 @@ impl World {
     }
 }
 
-fn recorded(change: &Change, kind: Kind, at: Timestamp) -> recorder::Change {
-    recorder::Change {
+fn recorded(change: &ObjectChange, kind: TestedKind, at: Timestamp) -> recorder::RecordedChange {
+    recorder::RecordedChange {
         revision: change.version,
         at,
         kind,
-        object: Object::from(change.object.clone()),
+        object: JsonObject::from(change.object.clone()),
         removed: change.kind == ChangeKind::Deleted,
     }
 }

@@ -5,23 +5,23 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::Value;
-use vmpool_invariants::platform::PlatformName;
+use vmpool_invariants::platform::TestedPlatform;
 use vmpool_model::{ApiError, Call, Verb};
 
-use super::{NAMESPACE, World};
-use crate::attempt::{Release, Target};
-use crate::claim_client::{Caller, Claim};
+use super::{NAMESPACE, SimulatedWorld};
+use crate::attempt::{ClaimReleaseRequest, MachineToRemove};
+use crate::claim_client::{AggregatedClaimClient, ClaimParameters};
 use crate::manifest::{POOL, group_version};
-use crate::operation::Removal;
-use crate::removal_client::RemovalClient;
-use crate::transcript::short;
+use crate::operation::RemovalOperation;
+use crate::removal_client::AggregatedRemovalClient;
+use crate::transcript::truncated_json;
 
 /// The user name of all users.
 const USER: &str = "user";
 /// How long a user waits for a response.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-impl World {
+impl SimulatedWorld {
     /// Creates an object as a user.
     pub async fn create(&mut self, resource: &str, object: Value) {
         let call = self.call(Verb::Create, resource, "", "", object);
@@ -48,7 +48,7 @@ impl World {
         let response =
             response.lock().take().unwrap_or_else(|| Err(ApiError::new(504, "Timeout", "no answer")));
         self.log(|| {
-            let body = if call.body.is_null() { String::new() } else { short(&call.body) };
+            let body = if call.body.is_null() { String::new() } else { truncated_json(&call.body) };
             let outcome = response
                 .as_ref()
                 .map_or_else(|no| format!("{} {}", no.code, no.message), |_| "done".to_owned());
@@ -76,41 +76,42 @@ impl World {
     }
 
     /// Starts a client that requests a targeted removal and repeats the request until the outcome is known.
-    pub fn start_removal(&mut self, targets: Vec<Target>, removal: &Removal) {
-        let Removal { first, pinned, forced, dry_run, .. } = *removal;
+    pub fn start_removal(&mut self, targets: Vec<MachineToRemove>, removal: &RemovalOperation) {
+        let RemovalOperation { first, pinned, forced, dry_run, .. } = *removal;
         let path = format!("{}/scaledownwith", self.pool_path(first));
         if !pinned {
             self.unpinned.extend(targets.iter().map(|target| target.name.clone()));
         }
         let (front, env, attempts) = (self.front.clone(), self.env.clone(), self.attempts.clone());
-        let client = RemovalClient { front, env, first, path, targets, pinned, forced, dry_run, attempts };
+        let client =
+            AggregatedRemovalClient { front, env, first, path, targets, pinned, forced, dry_run, attempts };
         self.callers.push(self.env.spawn("caller", client.run()));
     }
 
     /// Starts a caller that claims a machine.
-    pub fn start_claim(&mut self, claim: Claim, first: usize) {
+    pub fn start_claim(&mut self, claim: ClaimParameters, first: usize) {
         let caller = self.caller(first);
         self.callers.push(self.env.spawn("caller", caller.claim(claim)));
     }
 
     /// Starts a caller that releases a machine.
-    pub fn start_release(&mut self, release: Release, first: usize) {
+    pub fn start_release(&mut self, release: ClaimReleaseRequest, first: usize) {
         let caller = self.caller(first);
         self.callers.push(self.env.spawn("caller", caller.release(release)));
     }
 
-    fn caller(&self, first: usize) -> Caller {
+    fn caller(&self, first: usize) -> AggregatedClaimClient {
         let (front, env, attempts) = (self.front.clone(), self.env.clone(), self.attempts.clone());
-        Caller { front, env, first, pool: self.pool_path(first), attempts }
+        AggregatedClaimClient { front, env, first, pool: self.pool_path(first), attempts }
     }
 
     /// The path of the pool in one of the groups of the aggregated API.
     fn pool_path(&self, which: usize) -> String {
         let groups: &[&str] = match self.options.platform {
-            PlatformName::Dvp => {
+            TestedPlatform::Dvp => {
                 &["subresources.vmpool.dev/v1alpha1", "subresources.virtualization.deckhouse.io/v1alpha2"]
             }
-            PlatformName::KubeVirt => &["kubevirt.subresources.vmpool.dev/v1alpha1"],
+            TestedPlatform::KubeVirt => &["kubevirt.subresources.vmpool.dev/v1alpha1"],
         };
         let group = groups[which % groups.len()];
         format!("/apis/{group}/namespaces/{NAMESPACE}/virtualmachinepools/{POOL}")

@@ -364,7 +364,7 @@ fn broken(why: &str) -> Response {
 
 /// The response to a watch that starts before the remembered history.
 fn too_old() -> Response {
-    let mut response = Response::new(Body::from(watch_fault::expired().to_string()));
+    let mut response = Response::new(Body::from(watch_fault::expired_watch_status().to_string()));
     *response.status_mut() = StatusCode::GONE;
     let json = header::HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);

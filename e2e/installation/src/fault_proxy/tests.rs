@@ -3,10 +3,10 @@ use std::time::Duration;
 use futures::stream;
 use rstest::rstest;
 use serde_json::{Value, json};
-use vmpool_model::{Server, platform_resources};
+use vmpool_model::{ApiServerModel, platform_resources};
 use vmpool_runtime::Env;
 
-use super::watch_stream::{Connection, WatchStream};
+use super::watch_stream::{ConnectionState, WatchStream};
 use super::*;
 
 fn write(path: &str) -> RequestLine {
@@ -78,7 +78,7 @@ impl TestWatch {
     }
 
     fn send(&mut self, kind: &str, version: u32) {
-        self.watch_stream.take(line(kind, version).into());
+        self.watch_stream.push_line(line(kind, version).into());
     }
 
     fn release(&self) {
@@ -89,7 +89,7 @@ impl TestWatch {
     fn receive(&mut self) -> Vec<u32> {
         let mut out = Vec::new();
         let connection = self.watch_stream.advance(&self.faults, &mut out);
-        let end = (connection == Connection::Closed).then_some(0);
+        let end = (connection == ConnectionState::Closed).then_some(0);
         out.iter().map(|line| version(line)).chain(end).collect()
     }
 }
@@ -206,7 +206,7 @@ fn a_refused_watch_can_start_again_after_a_list() {
 
 #[tokio::test]
 async fn a_trap_triggers_even_if_the_client_gives_up() {
-    let client = Server::new(&Env::system(), platform_resources()).client("someone", "default");
+    let client = ApiServerModel::new(&Env::system(), platform_resources()).client("someone", "default");
     let (sender, watch) = tokio::sync::oneshot::channel();
     let action = Box::new(move || sender.send(()).unwrap());
     let trap =

@@ -32,7 +32,7 @@ pub enum WatchFault {
 }
 
 /// The Status for an expired watch.
-pub(super) fn expired() -> Value {
+pub(super) fn expired_watch_status() -> Value {
     json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "Expired", "code": 410,
         "message": "too old resource version (fault proxy)",

@@ -8,7 +8,7 @@ use futures::{Stream, StreamExt, stream};
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
-use super::watch_fault::{Delivery, WatchFault, WatchFaults, expired};
+use super::watch_fault::{Delivery, WatchFault, WatchFaults, expired_watch_status};
 
 /// Maximum number of lines for a program that does not read.
 const IN_FLIGHT: usize = 64;
@@ -74,7 +74,7 @@ pub(super) struct WatchStream {
 
 /// Whether the connection stays open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Connection {
+pub(super) enum ConnectionState {
     Open,
     Closed,
 }
@@ -104,7 +104,7 @@ impl WatchStream {
                     return;
                 }
             }
-            if connection == Connection::Closed {
+            if connection == ConnectionState::Closed {
                 return;
             }
             let step = tokio::select! {
@@ -112,7 +112,7 @@ impl WatchStream {
                 () = sender.closed() => return,
             };
             match step {
-                Some(Step::Line(line)) => self.take(line),
+                Some(Step::Line(line)) => self.push_line(line),
                 Some(Step::Ended) => self.end(),
                 Some(Step::FaultChanged) => {}
                 None => return,
@@ -121,7 +121,7 @@ impl WatchStream {
     }
 
     /// Adds a line from the API server.
-    pub(super) fn take(&mut self, line: Bytes) {
+    pub(super) fn push_line(&mut self, line: Bytes) {
         let event = is_event(&line);
         self.waiting.push_back((line, event));
     }
@@ -136,7 +136,7 @@ impl WatchStream {
         &mut self,
         faults: &watch::Sender<WatchFaults>,
         out: &mut Vec<Bytes>,
-    ) -> Connection {
+    ) -> ConnectionState {
         while !self.half_open {
             let events = self.waiting.iter().filter(|(_, event)| *event).count();
             let mut delivery = Delivery::Hold;
@@ -163,11 +163,11 @@ impl WatchStream {
                     self.waiting.pop_front();
                     self.has_lost_events = true;
                 }
-                Delivery::Close => return Connection::Closed,
+                Delivery::Close => return ConnectionState::Closed,
                 Delivery::Expire => {
-                    let error = json!({ "type": "ERROR", "object": expired() });
+                    let error = json!({ "type": "ERROR", "object": expired_watch_status() });
                     out.push(Bytes::from(format!("{error}\n")));
-                    return Connection::Closed;
+                    return ConnectionState::Closed;
                 }
                 Delivery::HoldForever => self.half_open = true,
                 Delivery::Hold => break,
@@ -175,6 +175,6 @@ impl WatchStream {
         }
         // A silent connection does not show that the API server ended it. The next watch delivers the missing events.
         let silent = self.half_open || faults.borrow().of(&self.resource) == WatchFault::Silent;
-        if self.ended && !silent { Connection::Closed } else { Connection::Open }
+        if self.ended && !silent { ConnectionState::Closed } else { ConnectionState::Open }
     }
 }

@@ -7,14 +7,14 @@ use kube::{Api, Client, Resource};
 use serde_json::{Value, json};
 use vmpool_api::annotations;
 use vmpool_api::v1alpha2::{API_VERSION, VirtualMachinePool};
-use vmpool_test_cluster::control_plane::{ControlPlane, apply};
-use vmpool_test_cluster::error::{Error, Result, chain};
+use vmpool_test_cluster::control_plane::{ControlPlane, apply_manifests};
+use vmpool_test_cluster::error::{Error, Result, error_with_causes};
 use vmpool_test_cluster::poll;
 
 use crate::api_service::{REACHED_DEADLINE, until_available};
 use crate::fault_proxy::FaultProxy;
 use crate::metrics_api::MetricsApi;
-use crate::programs::{Chart, Component, SYSTEM_NAMESPACE, Service, ServiceOptions};
+use crate::programs::{Chart, Component, ComponentService, SYSTEM_NAMESPACE, ServiceOptions};
 
 /// The class of the machines in scenarios.
 pub const CLASS: &str = "generic";
@@ -75,17 +75,17 @@ impl GuardOptions {
 }
 
 /// The webhook, the aggregated API, and the metrics server for autoscalers.
-pub struct Guard {
-    services: Vec<Service>,
+pub struct GuardServices {
+    services: Vec<ComponentService>,
     proxies: Vec<(Component, FaultProxy)>,
     metrics: MetricsApi,
 }
 
-impl Guard {
+impl GuardServices {
     /// Starts the deployments of the chart, registers them, and waits until the API server reaches them.
     ///
     /// # Errors
-    /// As [`Service::prepare`] and [`Service::start`], [`Error::Api`], [`Error::Deadline`].
+    /// As [`ComponentService::prepare`] and [`ComponentService::start`], [`Error::Api`], [`Error::Deadline`].
     pub(super) async fn start(cluster: &ControlPlane, chart: &Chart, options: GuardOptions) -> Result<Self> {
         let metrics = MetricsApi::start(cluster).await?;
         let mut guard = Self { services: Vec::new(), proxies: Vec::new(), metrics };
@@ -101,9 +101,9 @@ impl Guard {
                 service.kubeconfig = Some(proxy.kubeconfig(cluster)?);
                 guard.proxies.push((component, proxy));
             }
-            guard.services.push(Service::prepare(cluster, chart, component, service).await?);
+            guard.services.push(ComponentService::prepare(cluster, chart, component, service).await?);
         }
-        connect(cluster, chart, &guard.services, let_pass).await?;
+        connect_services(cluster, chart, &guard.services, let_pass).await?;
         Ok(guard)
     }
 
@@ -111,7 +111,7 @@ impl Guard {
     ///
     /// # Errors
     /// [`Error::Unexpected`] if the chart did not deploy it.
-    pub fn service(&self, component: Component) -> Result<&Service> {
+    pub fn service(&self, component: Component) -> Result<&ComponentService> {
         self.services.iter().find(|service| service.component() == component).ok_or_else(|| {
             Error::Unexpected {
                 what: format!("the chart deploys {}", component.name()),
@@ -142,11 +142,11 @@ impl Guard {
     }
 
     pub(super) fn kill(&self) {
-        self.services.iter().for_each(Service::kill_all);
+        self.services.iter().for_each(ComponentService::kill_all);
     }
 
     pub(super) fn logs(&self, lines: usize) -> Vec<(String, String)> {
-        let replicas = self.services.iter().flat_map(Service::replicas);
+        let replicas = self.services.iter().flat_map(ComponentService::replicas);
         replicas.map(|replica| (replica.log().display().to_string(), replica.log_tail(lines))).collect()
     }
 
@@ -163,19 +163,19 @@ impl Guard {
 /// chart that register them.
 ///
 /// # Errors
-/// As [`Service::start`], [`Error::Api`], [`Error::Deadline`].
-pub async fn connect(
+/// As [`ComponentService::start`], [`Error::Api`], [`Error::Deadline`].
+pub async fn connect_services(
     cluster: &ControlPlane,
     chart: &Chart,
-    services: &[Service],
+    services: &[ComponentService],
     adapt: impl Fn(&mut Value),
 ) -> Result<()> {
     let ports: BTreeMap<&str, &[u16]> =
         services.iter().map(|service| (service.component().name(), service.ports())).collect();
     let mut wiring = chart.wiring(&ports);
     wiring.iter_mut().for_each(adapt);
-    apply(&cluster.admin(), &wiring, None).await?;
-    futures::future::try_join_all(services.iter().map(Service::start)).await?;
+    apply_manifests(&cluster.admin(), &wiring, None).await?;
+    futures::future::try_join_all(services.iter().map(ComponentService::start)).await?;
     if wiring.iter().any(|object| object["kind"] == "ValidatingWebhookConfiguration") {
         until_pools_are_validated(&cluster.admin(), || check(services)).await?;
     }
@@ -186,8 +186,8 @@ pub async fn connect(
 }
 
 /// Whether no replica of these components ended by itself.
-fn check(services: &[Service]) -> Result<()> {
-    services.iter().try_for_each(Service::check)
+fn check(services: &[ComponentService]) -> Result<()> {
+    services.iter().try_for_each(ComponentService::check)
 }
 
 /// Excludes namespaces with the label [`UNGUARDED`] from the webhooks of a configuration.
@@ -212,7 +212,7 @@ pub(crate) async fn until_pools_are_validated(client: &Client, check: impl Fn() 
         "default",
         &ApiResource::erase::<VirtualMachinePool>(&()),
     );
-    poll::until(
+    poll::poll_until(
         || "the webhook validates pools".to_owned(),
         REACHED_DEADLINE,
         async || {
@@ -226,7 +226,7 @@ pub(crate) async fn until_pools_are_validated(client: &Client, check: impl Fn() 
                         last: status.message.clone(),
                     });
                 }
-                Err(error) => Err(chain(&error)),
+                Err(error) => Err(error_with_causes(&error)),
                 Ok(_) => Err("a pool with a removal record was accepted".to_owned()),
             })
         },

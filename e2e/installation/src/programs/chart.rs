@@ -9,7 +9,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use vmpool_test_cluster::control_plane::{ControlPlane, apply, documents, documents_in};
+use vmpool_test_cluster::control_plane::{
+    ControlPlane, apply_manifests, parse_yaml_documents, read_yaml_documents,
+};
 use vmpool_test_cluster::error::{Error, Result};
 use vmpool_test_cluster::process;
 
@@ -58,7 +60,7 @@ impl Chart {
             .arg(workspace_root().join("charts/vmpool"))
             .args(["--namespace", SYSTEM_NAMESPACE])
             .args(values.iter().map(|value| format!("--set={value}")));
-        let output = process::output("helm", command, HELM_DEADLINE).await?;
+        let output = process::command_output("helm", command, HELM_DEADLINE).await?;
         if !output.status.success() {
             return Err(Error::Command {
                 command: "helm template vmpool charts/vmpool".to_owned(),
@@ -66,7 +68,9 @@ impl Chart {
                 stderr: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
             });
         }
-        Ok(Self { documents: documents("charts/vmpool", &String::from_utf8_lossy(&output.stdout))? })
+        Ok(Self {
+            documents: parse_yaml_documents("charts/vmpool", &String::from_utf8_lossy(&output.stdout))?,
+        })
     }
 
     /// The chart with its default values and the platform's group, as it was rendered for the demo and the playground:
@@ -75,7 +79,7 @@ impl Chart {
     /// # Errors
     /// [`Error::File`] if the working tree has no such file, [`Error::Manifest`] if it is not YAML.
     pub fn stored() -> Result<Self> {
-        documents_in(&workspace_root().join(STORED)).map(|documents| Self { documents })
+        read_yaml_documents(&workspace_root().join(STORED)).map(|documents| Self { documents })
     }
 
     /// The documents of this kind.
@@ -196,8 +200,8 @@ impl Accounts {
         rendered.retain(|document| KINDS.iter().any(|kind| document["kind"] == *kind));
         let namespace =
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": SYSTEM_NAMESPACE } });
-        apply(&cluster.admin(), &[namespace], None).await?;
-        apply(&cluster.admin(), &rendered, Some(SYSTEM_NAMESPACE)).await?;
+        apply_manifests(&cluster.admin(), &[namespace], None).await?;
+        apply_manifests(&cluster.admin(), &rendered, Some(SYSTEM_NAMESPACE)).await?;
         Ok(Self { namespaced: controllers_own(&rendered) })
     }
 
@@ -216,7 +220,7 @@ impl Accounts {
                 }
             }
         }
-        apply(&cluster.admin(), &moved, Some(namespace)).await
+        apply_manifests(&cluster.admin(), &moved, Some(namespace)).await
     }
 
     /// The controller's user name.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use vmpool_test_cluster::control_plane::ControlPlane;
 use vmpool_test_cluster::error::Result;
 
-use super::program::{Program, State};
-use super::{CONTROLLER_ACCOUNT, SYSTEM_NAMESPACE, find};
+use super::program::{AwaitedHealth, RestartableProgram};
+use super::{CONTROLLER_ACCOUNT, SYSTEM_NAMESPACE, find_program};
 
 /// Name of the package and binary.
 pub(super) const PROGRAM: &str = "vmpool-controller";
@@ -74,27 +74,27 @@ impl ControllerOptions {
 
 /// A controller that runs with the chart's service account. Dropping it kills it.
 #[derive(Debug)]
-pub struct Controller {
+pub struct ControllerProgram {
     options: ControllerOptions,
     binary: PathBuf,
     kubeconfig: PathBuf,
-    program: Program,
+    program: RestartableProgram,
 }
 
-impl Controller {
+impl ControllerProgram {
     /// Starts a controller and waits until it is live. It acts only once it is the leader.
     ///
     /// # Errors
     /// [`vmpool_test_cluster::Error::MissingProgram`] if it was not built, [`vmpool_test_cluster::Error::Exited`] and
     /// [`vmpool_test_cluster::Error::NotInTime`] with the end of its log.
     pub async fn start(cluster: &ControlPlane, options: ControllerOptions) -> Result<Self> {
-        let binary = find(PROGRAM, VARIABLE)?;
+        let binary = find_program(PROGRAM, VARIABLE)?;
         let kubeconfig = match &options.kubeconfig {
             Some(kubeconfig) => kubeconfig.clone(),
             None => cluster.service_account_kubeconfig(SYSTEM_NAMESPACE, CONTROLLER_ACCOUNT).await?,
         };
         let log = cluster.unique_path(&format!("{}-{}", options.namespace, options.identity), "log");
-        let program = Program::new(format!("{PROGRAM} {}", options.identity), log);
+        let program = RestartableProgram::new(format!("{PROGRAM} {}", options.identity), log);
         let controller = Self { options, binary, kubeconfig, program };
         controller.restart().await?;
         Ok(controller)
@@ -114,9 +114,9 @@ impl Controller {
     /// Restarts the controller with the same identity. If it is running, it is killed first.
     ///
     /// # Errors
-    /// As [`Controller::start`].
+    /// As [`ControllerProgram::start`].
     pub async fn restart(&self) -> Result<()> {
-        self.program.start(State::Live, |[health_port]| self.command(health_port)).await.map(drop)
+        self.program.start(AwaitedHealth::Live, |[health_port]| self.command(health_port)).await.map(drop)
     }
 
     fn command(&self, health_port: u16) -> Command {
@@ -147,10 +147,10 @@ impl Controller {
 }
 
 /// A controller is a program with options.
-impl Deref for Controller {
-    type Target = Program;
+impl Deref for ControllerProgram {
+    type Target = RestartableProgram;
 
-    fn deref(&self) -> &Program {
+    fn deref(&self) -> &RestartableProgram {
         &self.program
     }
 }

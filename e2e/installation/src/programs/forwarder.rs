@@ -17,7 +17,7 @@ use vmpool_test_cluster::error::{Error, Result};
 ///
 /// As with a Service, a removed backend gets no new connections but keeps its open ones.
 #[derive(Debug)]
-pub(super) struct Forwarder {
+pub(super) struct ReplicaForwarder {
     ports: Vec<u16>,
     backends: Arc<Backends>,
     _tasks: Vec<AbortOnDropHandle<()>>,
@@ -36,7 +36,7 @@ impl Backends {
     }
 }
 
-impl Forwarder {
+impl ReplicaForwarder {
     /// Listens on a free loopback port for each replica. No replica is running yet.
     ///
     /// # Errors
@@ -113,7 +113,7 @@ mod tests {
     }
 
     /// The response on each port.
-    async fn ask(forwarder: &Forwarder) -> Vec<String> {
+    async fn ask(forwarder: &ReplicaForwarder) -> Vec<String> {
         let mut answers = Vec::new();
         for port in forwarder.ports() {
             let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).await.unwrap();
@@ -126,7 +126,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_port_of_a_missing_replica_leads_to_the_others() {
-        let forwarder = Forwarder::start(3).await.unwrap();
+        let forwarder = ReplicaForwarder::start(3).await.unwrap();
         assert_eq!(ask(&forwarder).await, ["", "", ""], "no replica is running");
         forwarder.set(0, Some(speaker("a").await));
         forwarder.set(2, Some(speaker("c").await));

@@ -9,20 +9,20 @@ mod simulator;
 
 pub use crate::SYSTEM_NAMESPACE;
 pub use chart::{Accounts, CONTROLLER_ACCOUNT, Chart};
-pub use controller::{Controller, ControllerOptions};
-pub use program::Program;
-pub use service::{Component, Replica, Service, ServiceOptions};
+pub use controller::{ControllerOptions, ControllerProgram};
+pub use program::RestartableProgram;
+pub use service::{Component, ComponentReplica, ComponentService, ServiceOptions};
 pub use simulator::Simulator;
 
-use vmpool_test_cluster::binaries::find;
+use vmpool_test_cluster::binaries::find_program;
 use vmpool_test_cluster::error::Result;
 
 /// Checks that the project's programs were built.
 ///
 /// # Errors
 /// `MissingProgram` for the first missing program.
-pub fn check() -> Result<()> {
-    find(controller::PROGRAM, controller::VARIABLE)?;
-    find(simulator::PROGRAM, simulator::VARIABLE)?;
+pub fn check_programs_built() -> Result<()> {
+    find_program(controller::PROGRAM, controller::VARIABLE)?;
+    find_program(simulator::PROGRAM, simulator::VARIABLE)?;
     Component::ALL.into_iter().try_for_each(|component| component.find().map(drop))
 }

@@ -9,7 +9,7 @@ use vmpool_test_cluster::control_plane::{free_ports, port_was_taken};
 use vmpool_test_cluster::deadline::Deadline;
 use vmpool_test_cluster::error::Result;
 use vmpool_test_cluster::http_probe;
-use vmpool_test_cluster::process::Process;
+use vmpool_test_cluster::process::ChildProcess;
 
 /// How long a program may take until it is live, on a busy host.
 const START_DEADLINE: Duration = Duration::from_secs(30);
@@ -25,7 +25,7 @@ const PORT_ATTEMPTS: usize = 3;
 
 /// A program that can be killed and restarted. Dropping it kills it.
 #[derive(Debug)]
-pub struct Program {
+pub struct RestartableProgram {
     name: String,
     log: PathBuf,
     running: Mutex<Option<Running>>,
@@ -33,20 +33,20 @@ pub struct Program {
 
 #[derive(Debug)]
 struct Running {
-    process: Process,
+    process: ChildProcess,
     health_port: u16,
 }
 
 /// The state to wait for after the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum AwaitedHealth {
     /// `/livez` returns 200.
     Live,
     /// `/readyz` returns 200.
     Ready,
 }
 
-impl State {
+impl AwaitedHealth {
     fn path(self) -> &'static str {
         match self {
             Self::Live => "/livez",
@@ -62,7 +62,7 @@ impl State {
     }
 }
 
-impl Program {
+impl RestartableProgram {
     /// A program that is not running yet.
     pub(super) fn new(name: impl Into<String>, log: PathBuf) -> Self {
         Self { name: name.into(), log, running: Mutex::new(None) }
@@ -75,14 +75,14 @@ impl Program {
     /// [`vmpool_test_cluster::Error::Exited`] and [`vmpool_test_cluster::Error::NotInTime`] with the end of its log, [`vmpool_test_cluster::Error::Port`].
     pub(super) async fn start<const N: usize>(
         &self,
-        state: State,
+        state: AwaitedHealth,
         command: impl Fn([u16; N]) -> Command,
     ) -> Result<[u16; N]> {
         for attempt in 1.. {
             let ports = free_ports()?;
             // Otherwise the new process would conflict with the old one.
             self.kill();
-            let process = Process::spawn(&self.name, command(ports), &self.log)?;
+            let process = ChildProcess::spawn(&self.name, command(ports), &self.log)?;
             *self.running.lock() = Some(Running { process, health_port: ports[0] });
             match self.until(state).await {
                 Err(error) if attempt < PORT_ATTEMPTS && port_was_taken(&error) => {}
@@ -92,7 +92,7 @@ impl Program {
         unreachable!("the loop ends with its last attempt")
     }
 
-    async fn until(&self, state: State) -> Result<()> {
+    async fn until(&self, state: AwaitedHealth) -> Result<()> {
         let deadline = Deadline::after(START_DEADLINE);
         loop {
             let last = match self.probe(state.path()).await {
@@ -118,12 +118,12 @@ impl Program {
     pub async fn probe(&self, path: &str) -> (u16, String) {
         let port = self.running.lock().as_ref().map(|running| running.health_port);
         match port {
-            Some(port) => http_probe::get(port, path).await.unwrap_or_else(|reason| (0, reason)),
+            Some(port) => http_probe::get_from_port(port, path).await.unwrap_or_else(|reason| (0, reason)),
             None => (0, "the program is not running".to_owned()),
         }
     }
 
-    /// As [`Program::probe`], with a bearer token.
+    /// As [`RestartableProgram::probe`], with a bearer token.
     pub async fn probe_with_token(&self, path: &str, token: &str) -> (u16, String) {
         let port = self.running.lock().as_ref().map(|running| running.health_port);
         match port {
@@ -145,7 +145,7 @@ impl Program {
     /// # Errors
     /// [`vmpool_test_cluster::Error::Signal`].
     pub fn pause(&self) -> Result<()> {
-        self.with_process(Process::pause)
+        self.with_process(ChildProcess::pause)
     }
 
     /// Resumes the program (SIGCONT).
@@ -153,7 +153,7 @@ impl Program {
     /// # Errors
     /// [`vmpool_test_cluster::Error::Signal`].
     pub fn resume(&self) -> Result<()> {
-        self.with_process(Process::resume)
+        self.with_process(ChildProcess::resume)
     }
 
     /// Requests the program to exit, and returns its exit status; `None` if it was not running.
@@ -192,7 +192,7 @@ impl Program {
 
     /// The last lines of its log, across restarts.
     pub fn log_tail(&self, lines: usize) -> String {
-        vmpool_test_cluster::process::tail(&self.log, lines)
+        vmpool_test_cluster::process::last_lines(&self.log, lines)
     }
 
     /// The log file, across restarts.
@@ -200,7 +200,7 @@ impl Program {
         &self.log
     }
 
-    fn with_process(&self, act: impl FnOnce(&Process) -> Result<()>) -> Result<()> {
+    fn with_process(&self, act: impl FnOnce(&ChildProcess) -> Result<()>) -> Result<()> {
         self.running.lock().as_ref().map_or(Ok(()), |running| act(&running.process))
     }
 }
@@ -213,7 +213,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn start_returns_if_the_program_is_killed_meanwhile() {
         let folder = tempfile::tempdir().unwrap();
-        let program = std::sync::Arc::new(Program::new("deaf", folder.path().join("log")));
+        let program = std::sync::Arc::new(RestartableProgram::new("deaf", folder.path().join("log")));
         let killer = program.clone();
         tokio::spawn(async move {
             while killer.pid().is_none() {
@@ -223,7 +223,7 @@ mod tests {
             killer.kill();
         });
         let watch = Stopwatch::start();
-        let started = program.start(State::Live, |[_]: [u16; 1]| {
+        let started = program.start(AwaitedHealth::Live, |[_]: [u16; 1]| {
             let mut command = Command::new("sleep");
             command.arg("600");
             command

@@ -9,9 +9,9 @@ use std::process::{Command, ExitStatus};
 use vmpool_test_cluster::control_plane::ControlPlane;
 use vmpool_test_cluster::error::Result;
 
-use super::forwarder::Forwarder;
-use super::program::{Program, State};
-use super::{Chart, SYSTEM_NAMESPACE, find};
+use super::forwarder::ReplicaForwarder;
+use super::program::{AwaitedHealth, RestartableProgram};
+use super::{Chart, SYSTEM_NAMESPACE, find_program};
 
 /// A component of the chart that the API server calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Component {
     /// # Errors
     /// [`vmpool_test_cluster::Error::MissingProgram`] if it was not built.
     pub(super) fn find(self) -> Result<PathBuf> {
-        find(self.name(), self.variable())
+        find_program(self.name(), self.variable())
     }
 }
 
@@ -84,34 +84,34 @@ impl Default for ServiceOptions {
 
 /// A running component. Dropping it kills all replicas.
 #[derive(Debug)]
-pub struct Service {
+pub struct ComponentService {
     component: Component,
     binary: PathBuf,
     arguments: Vec<String>,
-    forwarder: Forwarder,
-    replicas: Vec<Replica>,
+    forwarder: ReplicaForwarder,
+    replicas: Vec<ComponentReplica>,
 }
 
 /// One replica of a component.
 #[derive(Debug)]
-pub struct Replica {
+pub struct ComponentReplica {
     place: usize,
-    program: Program,
+    program: RestartableProgram,
 }
 
-impl std::ops::Deref for Replica {
-    type Target = Program;
+impl std::ops::Deref for ComponentReplica {
+    type Target = RestartableProgram;
 
-    fn deref(&self) -> &Program {
+    fn deref(&self) -> &RestartableProgram {
         &self.program
     }
 }
 
-impl Service {
-    /// Prepares one replica of each component, as [`Service::prepare`].
+impl ComponentService {
+    /// Prepares one replica of each component, as [`ComponentService::prepare`].
     ///
     /// # Errors
-    /// As [`Service::prepare`].
+    /// As [`ComponentService::prepare`].
     pub async fn prepare_all(cluster: &ControlPlane, chart: &Chart) -> Result<Vec<Self>> {
         let services = Component::ALL.map(|component| {
             let options = ServiceOptions { replicas: 1, ..ServiceOptions::default() };
@@ -120,7 +120,7 @@ impl Service {
         futures::future::try_join_all(services).await
     }
 
-    /// Selects the ports and prepares the replicas; none runs until [`Service::start`].
+    /// Selects the ports and prepares the replicas; none runs until [`ComponentService::start`].
     ///
     /// # Errors
     /// [`vmpool_test_cluster::Error::MissingProgram`] if the component was not built, [`vmpool_test_cluster::Error::Unexpected`] if the chart has
@@ -146,11 +146,11 @@ impl Service {
             arguments.push("--client-names=front-proxy-client".to_owned());
         }
         arguments.extend(options.extra);
-        let forwarder = Forwarder::start(options.replicas).await?;
+        let forwarder = ReplicaForwarder::start(options.replicas).await?;
         let replica = |place| {
             let name = format!("{name}-{place}");
             let log = cluster.unique_path(&name, "log");
-            Replica { place, program: Program::new(name, log) }
+            ComponentReplica { place, program: RestartableProgram::new(name, log) }
         };
         let replicas = (0..options.replicas).map(replica).collect();
         Ok(Self { component, binary, arguments, forwarder, replicas })
@@ -167,7 +167,7 @@ impl Service {
     }
 
     /// The replicas, ordered by place.
-    pub fn replicas(&self) -> &[Replica] {
+    pub fn replicas(&self) -> &[ComponentReplica] {
         &self.replicas
     }
 
@@ -188,7 +188,7 @@ impl Service {
     /// Restarts a replica, and sends connections to it once it is ready. If it is running, it is killed first.
     ///
     /// # Errors
-    /// As [`Service::start`].
+    /// As [`ComponentService::start`].
     pub async fn restart(&self, place: usize) -> Result<()> {
         let port = self.launch(place).await?;
         self.forwarder.set(place, Some(port));
@@ -208,7 +208,7 @@ impl Service {
                 .arg(format!("--listen-address=127.0.0.1:{port}"));
             command
         };
-        let [_, port] = self.replicas[place].program.start(State::Ready, command).await?;
+        let [_, port] = self.replicas[place].program.start(AwaitedHealth::Ready, command).await?;
         Ok(port)
     }
 

@@ -6,8 +6,8 @@ use std::process::Command;
 use vmpool_test_cluster::control_plane::ControlPlane;
 use vmpool_test_cluster::error::Result;
 
-use super::program::{Program, State};
-use super::{SYSTEM_NAMESPACE, find};
+use super::program::{AwaitedHealth, RestartableProgram};
+use super::{SYSTEM_NAMESPACE, find_program};
 use crate::workspace_root;
 
 /// Name of the package and binary.
@@ -21,10 +21,10 @@ const ACCOUNT: &str = "vmpool-simulator";
 
 /// The simulator, running with its own service account. Dropping it kills it.
 ///
-/// If it exits, machines and disks do not change anymore, and scenarios fail for that reason: see [`Program::check`].
+/// If it exits, machines and disks do not change anymore, and scenarios fail for that reason: see [`RestartableProgram::check`].
 #[derive(Debug)]
 pub struct Simulator {
-    program: Program,
+    program: RestartableProgram,
 }
 
 impl Simulator {
@@ -42,10 +42,10 @@ impl Simulator {
     /// # Errors
     /// As [`Simulator::start`].
     pub async fn start_with(cluster: &ControlPlane, flags: &[&str]) -> Result<Self> {
-        let binary = find(PROGRAM, VARIABLE)?;
+        let binary = find_program(PROGRAM, VARIABLE)?;
         cluster.apply_path(&workspace_root().join("e2e/simulator/rbac.yaml"), None).await?;
         let kubeconfig = cluster.service_account_kubeconfig(SYSTEM_NAMESPACE, ACCOUNT).await?;
-        let program = Program::new(PROGRAM, cluster.directory().join("simulator.log"));
+        let program = RestartableProgram::new(PROGRAM, cluster.directory().join("simulator.log"));
         let command = |[health_port]: [u16; 1]| {
             let mut command = Command::new(&binary);
             command
@@ -54,16 +54,16 @@ impl Simulator {
                 .args(flags);
             command
         };
-        program.start(State::Ready, command).await?;
+        program.start(AwaitedHealth::Ready, command).await?;
         Ok(Self { program })
     }
 }
 
 /// A simulator is a program without options.
 impl Deref for Simulator {
-    type Target = Program;
+    type Target = RestartableProgram;
 
-    fn deref(&self) -> &Program {
+    fn deref(&self) -> &RestartableProgram {
         &self.program
     }
 }

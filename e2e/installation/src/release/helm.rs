@@ -16,7 +16,7 @@ const DEADLINE: Duration = Duration::from_mins(6);
 ///
 /// # Errors
 /// [`Error::MissingTool`] if it was not built.
-pub fn program() -> Result<PathBuf> {
+pub fn find_helm() -> Result<PathBuf> {
     let directory = target_directory().join("tools/helm/bin");
     let path = directory.join("helm");
     if path.is_file() { Ok(path) } else { Err(Error::MissingTool { tool: "helm", directory }) }
@@ -25,9 +25,9 @@ pub fn program() -> Result<PathBuf> {
 /// Checks that helm was built.
 ///
 /// # Errors
-/// As [`program`].
-pub fn check() -> Result<()> {
-    program().map(drop)
+/// As [`find_helm`].
+pub fn check_helm_built() -> Result<()> {
+    find_helm().map(drop)
 }
 
 /// helm on one cluster.
@@ -41,7 +41,7 @@ impl Helm {
     /// # Errors
     /// [`vmpool_test_cluster::Error::MissingTool`].
     pub(super) fn new(access: Access) -> Result<Self> {
-        Ok(Self { access, program: program()? })
+        Ok(Self { access, program: find_helm()? })
     }
 
     /// Runs helm in the chart's namespace and returns its output.

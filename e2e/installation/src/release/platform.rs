@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use vmpool_test_cluster::access::Access;
-use vmpool_test_cluster::control_plane::{apply, documents_in};
+use vmpool_test_cluster::control_plane::{apply_manifests, read_yaml_documents};
 use vmpool_test_cluster::error::{Error, Result};
 
 use crate::installation::platform_objects;
@@ -26,7 +26,7 @@ const HEALTH_PORT: u16 = 8081;
 ///
 /// # Errors
 /// [`Error::File`].
-pub fn definitions() -> Result<Vec<PathBuf>> {
+pub fn platform_crd_files() -> Result<Vec<PathBuf>> {
     let directory = workspace_root().join("api/crds");
     let entries = std::fs::read_dir(&directory).map_err(Error::file("listing", &directory))?;
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -42,21 +42,21 @@ pub fn definitions() -> Result<Vec<PathBuf>> {
 ///
 /// # Errors
 /// [`Error::File`] and [`Error::Manifest`] for the project's files, [`Error::Api`], [`Error::Deadline`].
-pub async fn install(access: &Access, image: &str) -> Result<()> {
+pub async fn install_platform(access: &Access, image: &str) -> Result<()> {
     let mut objects = Vec::new();
-    for file in definitions()? {
-        objects.extend(documents_in(&file)?);
+    for file in platform_crd_files()? {
+        objects.extend(read_yaml_documents(&file)?);
     }
     objects.extend(platform_objects());
     objects.extend(roles()?);
     objects.push(deployment(image));
-    apply(&access.client, &objects, Some(NAMESPACE)).await
+    apply_manifests(&access.client, &objects, Some(NAMESPACE)).await
 }
 
 /// The simulator's roles, in its namespace.
 fn roles() -> Result<Vec<Value>> {
     let file = workspace_root().join("e2e/simulator/rbac.yaml");
-    let mut roles = documents_in(&file)?;
+    let mut roles = read_yaml_documents(&file)?;
     for object in &mut roles {
         match object["kind"].as_str() {
             Some("Namespace") => {
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn the_pool_crd_is_installed_by_the_chart() {
-        let files = definitions().unwrap();
+        let files = platform_crd_files().unwrap();
         assert!(files.len() > 5, "{files:?}");
         assert!(files.iter().all(|file| !file.ends_with(POOLS)));
         assert!(

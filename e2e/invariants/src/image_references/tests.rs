@@ -35,7 +35,7 @@ impl Checked {
         object["metadata"]["name"] = json!(name);
         object["metadata"]["namespace"] = json!(namespace);
         object["metadata"]["uid"] = json!(format!("uid-{name}"));
-        let object = Object::new(object);
+        let object = JsonObject::new(object);
         let change = ImageChange { resource, object: &object, removed, revision: self.revision };
         let found = self.references.observe(change, &self.by_users);
         self.found.extend(found.iter().map(ToString::to_string));

@@ -1,6 +1,6 @@
 //! Watches a namespace from the start of a scenario and records all changes.
 //!
-//! One watch per kind feeds one [`History`]. Scenarios wait on it instead of polling. A condition is evaluated after
+//! One watch per kind feeds one [`RecordedHistory`]. Scenarios wait on it instead of polling. A condition is evaluated after
 //! every change, so that short-lived states are seen, too.
 
 mod history;
@@ -21,13 +21,13 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
-pub use history::{Change, History, State};
+pub use history::{RecordedChange, RecordedHistory, RecordedState};
 
-use vmpool_test_cluster::deadline::{Deadline, Elapsed};
+use vmpool_test_cluster::deadline::{Deadline, ElapsedTime};
 use vmpool_test_cluster::error::{Error, Result};
 
-use crate::object::{Kind, Object};
-use crate::platform::PlatformName;
+use crate::object::{JsonObject, TestedKind};
+use crate::platform::TestedPlatform;
 
 /// Maximum delay of the watches behind the store on a busy host.
 const CATCH_UP_DEADLINE: Duration = Duration::from_secs(30);
@@ -37,10 +37,10 @@ const WATCH_TIMEOUT_SECONDS: u32 = 30;
 
 /// Records the changes in one namespace until it is dropped.
 pub struct Recorder {
-    platform: PlatformName,
+    platform: TestedPlatform,
     client: Client,
     namespace: String,
-    history: Arc<Mutex<History>>,
+    history: Arc<Mutex<RecordedHistory>>,
     changed: watch::Receiver<u64>,
     _tasks: Vec<AbortOnDropHandle<()>>,
 }
@@ -51,19 +51,19 @@ impl Recorder {
     /// # Errors
     /// [`Error::Api`], [`Error::Deadline`].
     pub async fn start(client: Client, namespace: &str) -> Result<Self> {
-        Self::start_on(PlatformName::Dvp, client, namespace).await
+        Self::start_on(TestedPlatform::Dvp, client, namespace).await
     }
 
     /// As [`Recorder::start`], for a platform.
     ///
     /// # Errors
     /// As [`Recorder::start`].
-    pub async fn start_on(platform: PlatformName, client: Client, namespace: &str) -> Result<Self> {
-        let history = Arc::new(Mutex::new(History::default()));
+    pub async fn start_on(platform: TestedPlatform, client: Client, namespace: &str) -> Result<Self> {
+        let history = Arc::new(Mutex::new(RecordedHistory::default()));
         let (notify, changed) = watch::channel(0);
         let notify = Arc::new(notify);
-        let tasks = Kind::RECORDED.map(|kind| {
-            let sink = Sink { kind, history: history.clone(), notify: notify.clone() };
+        let tasks = TestedKind::RECORDED.map(|kind| {
+            let sink = HistorySink { kind, history: history.clone(), notify: notify.clone() };
             let api = platform.api(kind, client.clone(), namespace);
             let task = follow(api, sink);
             AbortOnDropHandle::new(tokio::spawn(task))
@@ -81,17 +81,17 @@ impl Recorder {
     }
 
     /// The history so far. Do not hold the guard across an await.
-    pub fn history(&self) -> MutexGuard<'_, History> {
+    pub fn history(&self) -> MutexGuard<'_, RecordedHistory> {
         self.history.lock()
     }
 
-    /// As [`History::forget`].
+    /// As [`RecordedHistory::forget`].
     pub fn forget(&self) {
         self.history.lock().forget();
     }
 
     /// A copy of the current state, as far as the watches have shown it.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> RecordedState {
         self.history.lock().state().clone()
     }
 
@@ -107,8 +107,8 @@ impl Recorder {
     pub async fn until(
         &self,
         deadline: Duration,
-        holds: impl Fn(&History) -> bool,
-    ) -> Result<Result<(), Elapsed>> {
+        holds: impl Fn(&RecordedHistory) -> bool,
+    ) -> Result<Result<(), ElapsedTime>> {
         let deadline = Deadline::after(deadline);
         let mut changes = self.changes();
         loop {
@@ -129,9 +129,9 @@ impl Recorder {
     /// # Errors
     /// [`Error::Api`] if a list fails, [`Error::Deadline`] if the watches are too slow.
     pub async fn catch_up(&self) -> Result<()> {
-        for kind in [Kind::Pool, Kind::Machine, Kind::Disk] {
+        for kind in [TestedKind::Pool, TestedKind::Machine, TestedKind::Disk] {
             let (revision, listed) = self.list(kind).await?;
-            let shown = |history: &History| shows(history, kind, revision, &listed);
+            let shown = |history: &RecordedHistory| shows(history, kind, revision, &listed);
             if let Err(after) = self.until(CATCH_UP_DEADLINE, shown).await? {
                 return Err(Error::Deadline {
                     what: format!("the watch of {} shows what a list shows", kind.plural()),
@@ -148,11 +148,11 @@ impl Recorder {
     ///
     /// # Errors
     /// [`Error::Deadline`] if the watch is too slow.
-    pub async fn until_shown(&self, kind: Kind, object: &Object) -> Result<()> {
-        if !Kind::RECORDED.contains(&kind) {
+    pub async fn until_shown(&self, kind: TestedKind, object: &JsonObject) -> Result<()> {
+        if !TestedKind::RECORDED.contains(&kind) {
             return Ok(());
         }
-        let shown = |history: &History| shows_object(history, kind, object.uid(), object.revision());
+        let shown = |history: &RecordedHistory| shows_object(history, kind, object.uid(), object.revision());
         let waited = self.until(CATCH_UP_DEADLINE, shown).await?;
         waited.map_err(|after| Error::Deadline {
             what: format!("the watch of {} shows what was written", kind.plural()),
@@ -162,7 +162,7 @@ impl Recorder {
     }
 
     /// The revision of a list, and the revision of each object in it by UID.
-    async fn list(&self, kind: Kind) -> Result<(u64, BTreeMap<String, u64>)> {
+    async fn list(&self, kind: TestedKind) -> Result<(u64, BTreeMap<String, u64>)> {
         let list = self
             .platform
             .api(kind, self.client.clone(), &self.namespace)
@@ -180,7 +180,7 @@ impl Recorder {
 }
 
 /// Whether everything in a list of this revision is recorded; `listed` maps UIDs to revisions.
-fn shows(history: &History, kind: Kind, revision: u64, listed: &BTreeMap<String, u64>) -> bool {
+fn shows(history: &RecordedHistory, kind: TestedKind, revision: u64, listed: &BTreeMap<String, u64>) -> bool {
     let everything_listed_is_known = listed.iter().all(|(uid, &at)| shows_object(history, kind, uid, at));
     let everything_gone_is_known = history
         .state()
@@ -190,28 +190,28 @@ fn shows(history: &History, kind: Kind, revision: u64, listed: &BTreeMap<String,
 }
 
 /// Whether the object is recorded at this revision or a later one, or was removed again.
-fn shows_object(history: &History, kind: Kind, uid: &str, at: u64) -> bool {
+fn shows_object(history: &RecordedHistory, kind: TestedKind, uid: &str, at: u64) -> bool {
     history.state().get(kind, uid).map_or_else(|| history.was_removed(uid), |known| known.revision() >= at)
 }
 
 /// Receives the events of one watch.
-struct Sink {
-    kind: Kind,
-    history: Arc<Mutex<History>>,
+struct HistorySink {
+    kind: TestedKind,
+    history: Arc<Mutex<RecordedHistory>>,
     notify: Arc<watch::Sender<u64>>,
 }
 
-impl Sink {
-    fn stored(&self, object: Object) {
+impl HistorySink {
+    fn stored(&self, object: JsonObject) {
         let mut history = self.history.lock();
         // A relist repeats known objects.
-        let known = history.state().get(self.kind, object.uid()).map(Object::revision);
+        let known = history.state().get(self.kind, object.uid()).map(JsonObject::revision);
         if known.is_none_or(|known| known < object.revision()) {
             history.push(self.change(object.revision(), object, false));
         }
     }
 
-    fn removed(&self, object: Object) {
+    fn removed(&self, object: JsonObject) {
         // For a removal the watch shows the last state with the revision of the removal.
         self.history.lock().push(self.change(object.revision(), object, true));
     }
@@ -219,7 +219,7 @@ impl Sink {
     /// After a relist: records the removal of objects that are no longer in the list.
     fn relisted(&self, listed: &BTreeSet<String>, revision: u64) {
         let mut history = self.history.lock();
-        let gone: Vec<Object> =
+        let gone: Vec<JsonObject> =
             history.state().all(self.kind).filter(|object| !listed.contains(object.uid())).cloned().collect();
         for object in gone {
             let revision = revision.max(object.revision());
@@ -227,8 +227,8 @@ impl Sink {
         }
     }
 
-    fn change(&self, revision: u64, object: Object, removed: bool) -> Change {
-        Change { revision, at: Timestamp::now(), kind: self.kind, object, removed }
+    fn change(&self, revision: u64, object: JsonObject, removed: bool) -> RecordedChange {
+        RecordedChange { revision, at: Timestamp::now(), kind: self.kind, object, removed }
     }
 
     fn notify(&self) {
@@ -238,9 +238,9 @@ impl Sink {
 
 /// A constant pause before each attempt to watch again. With an exponential backoff, the recorder would be too late
 /// after the third restart of an API server.
-struct Steady;
+struct ConstantBackoff;
 
-impl Iterator for Steady {
+impl Iterator for ConstantBackoff {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
@@ -248,14 +248,14 @@ impl Iterator for Steady {
     }
 }
 
-impl kube::runtime::utils::Backoff for Steady {
+impl kube::runtime::utils::Backoff for ConstantBackoff {
     fn reset(&mut self) {}
 }
 
 /// Follows one kind forever. The watcher reconnects and relists on its own.
-async fn follow(api: Api<DynamicObject>, sink: Sink) {
+async fn follow(api: Api<DynamicObject>, sink: HistorySink) {
     let config = watcher::Config::default().timeout(WATCH_TIMEOUT_SECONDS);
-    let mut stream = watcher(api, config).backoff(Steady).boxed();
+    let mut stream = watcher(api, config).backoff(ConstantBackoff).boxed();
     let mut listed = BTreeSet::new();
     let mut newest = 0;
     loop {
@@ -270,11 +270,11 @@ async fn follow(api: Api<DynamicObject>, sink: Sink) {
 
 fn receive(
     event: watcher::Event<DynamicObject>,
-    sink: &Sink,
+    sink: &HistorySink,
     listed: &mut BTreeSet<String>,
     newest: &mut u64,
 ) {
-    let read = |object: DynamicObject| Object::try_from(object).ok();
+    let read = |object: DynamicObject| JsonObject::try_from(object).ok();
     match event {
         watcher::Event::Init => {
             listed.clear();

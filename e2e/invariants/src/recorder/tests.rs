@@ -5,7 +5,7 @@ use super::*;
 
 /// A watch with simulated events.
 struct Told {
-    sink: Sink,
+    sink: HistorySink,
     listed: BTreeSet<String>,
     newest: u64,
 }
@@ -13,7 +13,8 @@ struct Told {
 impl Told {
     fn new() -> Self {
         let (notify, _) = watch::channel(0);
-        let sink = Sink { kind: Kind::Machine, history: Arc::default(), notify: Arc::new(notify) };
+        let sink =
+            HistorySink { kind: TestedKind::Machine, history: Arc::default(), notify: Arc::new(notify) };
         Self { sink, listed: BTreeSet::new(), newest: 0 }
     }
 
@@ -25,7 +26,7 @@ impl Told {
     /// Every change as `name@revision`, with `-` before a removal.
     fn changes(&self) -> Vec<String> {
         let history = self.sink.history.lock();
-        let line = |change: &Change| {
+        let line = |change: &RecordedChange| {
             format!("{}{}@{}", if change.removed { "-" } else { "" }, change.object.name(), change.revision)
         };
         history.changes().iter().map(line).collect()
@@ -79,8 +80,14 @@ fn forget_keeps_the_last_change_of_each_existing_object() {
         .sees(Event::Delete(machine("b", 5)));
     told.sink.history.lock().forget();
     assert_eq!(told.changes(), ["a@3", "c@4"]);
-    let known: Vec<String> =
-        told.sink.history.lock().state().all(Kind::Machine).map(|object| object.name().to_owned()).collect();
+    let known: Vec<String> = told
+        .sink
+        .history
+        .lock()
+        .state()
+        .all(TestedKind::Machine)
+        .map(|object| object.name().to_owned())
+        .collect();
     assert_eq!(known, ["a", "c"]);
     // Later changes are appended.
     assert_eq!(told.sees(Event::Delete(machine("a", 6))).changes(), ["a@3", "c@4", "-a@6"]);
@@ -88,8 +95,9 @@ fn forget_keeps_the_last_change_of_each_existing_object() {
 
 #[test]
 fn a_write_counts_as_shown_in_the_same_or_a_later_state_or_after_a_removal() {
-    let shows =
-        |told: &Told, revision| shows_object(&told.sink.history.lock(), Kind::Machine, "uid-a", revision);
+    let shows = |told: &Told, revision| {
+        shows_object(&told.sink.history.lock(), TestedKind::Machine, "uid-a", revision)
+    };
     let told = Told::new().sees(Event::Init).sees(Event::InitDone);
     assert!(!shows(&told, 1), "no event was observed");
     let told = told.sees(Event::Apply(machine("b", 7)));

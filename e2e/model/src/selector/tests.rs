@@ -2,13 +2,13 @@ use http::Method;
 use rstest::rstest;
 use serde_json::json;
 
-use super::Selector;
+use super::RequestSelectors;
 use crate::call::Call;
 
-fn selector(query: &str) -> Result<Selector, u16> {
+fn selector(query: &str) -> Result<RequestSelectors, u16> {
     let uri = format!("/apis/apps/v1/namespaces/team/controllerrevisions?{query}");
     let (parts, ()) = http::Request::builder().method(Method::GET).uri(uri).body(()).unwrap().into_parts();
-    Selector::of(&Call::parse("user", &parts, b"").unwrap()).map_err(|refusal| refusal.code.as_u16())
+    RequestSelectors::of(&Call::parse("user", &parts, b"").unwrap()).map_err(|refusal| refusal.code.as_u16())
 }
 
 #[rstest]

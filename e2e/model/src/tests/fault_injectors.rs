@@ -2,23 +2,26 @@
 
 use super::*;
 
-struct Fixed(Vec<Outcome>);
+struct Fixed(Vec<RequestOutcome>);
 
 impl FaultInjector for Fixed {
     fn decide(&mut self, call: &Call) -> Handling {
-        let outcome = if call.is_write() { self.0.pop().unwrap_or_default() } else { Outcome::Serve };
+        let outcome = if call.is_write() { self.0.pop().unwrap_or_default() } else { RequestOutcome::Serve };
         outcome.into()
     }
 }
 
 #[rstest]
-#[case::refused(Outcome::Refuse(ApiError::new(429, "TooManyRequests", "slow down").after(1)), 0)]
-#[case::answer_lost(Outcome::ResponseLost, 1)]
-#[case::served_and_refused(Outcome::ServeAndRefuse(ApiError::new(504, "Timeout", "too slow")), 1)]
-#[case::unreachable(Outcome::Unreachable, 0)]
-#[case::answered_on_the_way(Outcome::Respond(502, json!("who are you?")), 0)]
+#[case::refused(RequestOutcome::Refuse(ApiError::new(429, "TooManyRequests", "slow down").after(1)), 0)]
+#[case::answer_lost(RequestOutcome::ResponseLost, 1)]
+#[case::served_and_refused(RequestOutcome::ServeAndRefuse(ApiError::new(504, "Timeout", "too slow")), 1)]
+#[case::unreachable(RequestOutcome::Unreachable, 0)]
+#[case::answered_on_the_way(RequestOutcome::Respond(502, json!("who are you?")), 0)]
 #[tokio::test]
-async fn a_fault_injector_decides_the_outcome_of_a_request(#[case] outcome: Outcome, #[case] created: usize) {
+async fn a_fault_injector_decides_the_outcome_of_a_request(
+    #[case] outcome: RequestOutcome,
+    #[case] created: usize,
+) {
     let world = world();
     world.server.set_fault_injector(Fixed(vec![outcome]));
     assert!(world.machines().create(&PostParams::default(), &machine("a", &json!({}))).await.is_err());
@@ -29,14 +32,14 @@ async fn a_fault_injector_decides_the_outcome_of_a_request(#[case] outcome: Outc
 #[tokio::test]
 async fn a_response_of_a_proxy_reaches_the_client() {
     let world = world();
-    world.server.set_fault_injector(Fixed(vec![Outcome::Respond(403, json!("who are you?"))]));
+    world.server.set_fault_injector(Fixed(vec![RequestOutcome::Respond(403, json!("who are you?"))]));
     let created = world.machines().create(&PostParams::default(), &machine("a", &json!({}))).await;
     let kube::Error::Api(status) = created.expect_err("a refusal") else { panic!("no answer") };
     assert!(status.code == 403 && status.message.contains("who are you?"), "{status:?}");
 }
 
 /// Creates the object before the request does.
-struct CreatesFirst(Server);
+struct CreatesFirst(ApiServerModel);
 
 impl FaultInjector for CreatesFirst {
     fn decide(&mut self, call: &Call) -> Handling {

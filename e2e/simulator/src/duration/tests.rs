@@ -17,7 +17,7 @@ fn go_durations_are_parsed(#[case] text: &str, #[case] millis: u64) {
 #[case::an_unknown_unit("5d")]
 #[case::only_a_unit("s")]
 fn invalid_go_durations_are_rejected(#[case] text: &str) {
-    assert_eq!(text.parse::<Delay>(), Err(DurationError::NotADuration(text.to_owned())));
+    assert_eq!(text.parse::<Delay>(), Err(DelayError::NotADuration(text.to_owned())));
 }
 
 #[test]
@@ -32,5 +32,5 @@ fn never_is_longer_than_every_duration() {
 
 #[test]
 fn a_duration_of_centuries_is_rejected() {
-    assert!(matches!("99999999h".parse::<Delay>(), Err(DurationError::TooLong(_))));
+    assert!(matches!("99999999h".parse::<Delay>(), Err(DelayError::TooLong(_))));
 }

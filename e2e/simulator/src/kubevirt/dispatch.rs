@@ -1,132 +1,162 @@
 //! Dispatches events to the model, and marks the objects that depend on them.
 
 use super::{
-    model::World,
-    objects::{Id, Kind, Object, volumes_of},
-    slots::{Seen, Source},
+    model::KubeVirtModel,
+    objects::{KubeVirtObjectId, KubeVirtObjectKind, ObservedKubeVirtObject, volumes_of},
+    slots::{ObservationSource, ObservedChange},
 };
-use crate::objects::Key;
+use crate::objects::NamespacedKey;
 use jiff::Timestamp;
 use std::collections::{BTreeSet, HashSet};
 
-impl World {
+impl KubeVirtModel {
     /// Stores an object's state in the model.
-    pub(super) fn see(&mut self, key: &Key, object: Object, source: Source, now: Timestamp) {
+    pub(super) fn see(
+        &mut self,
+        key: &NamespacedKey,
+        object: ObservedKubeVirtObject,
+        source: ObservationSource,
+        now: Timestamp,
+    ) {
         let kind = match &object {
-            Object::Machine(_) => Kind::Machine,
-            Object::Instance(_) => Kind::Instance,
-            Object::DataVolume(_) => Kind::DataVolume,
-            Object::Claim(_) => Kind::Claim,
-            Object::Pod(_) => Kind::Pod,
-            Object::DataSource(_) => Kind::DataSource,
-            Object::Snapshot(_) => Kind::Snapshot,
-            Object::Content(_) => Kind::Content,
-            Object::Revision(_) => Kind::Revision,
+            ObservedKubeVirtObject::Machine(_) => KubeVirtObjectKind::Machine,
+            ObservedKubeVirtObject::Instance(_) => KubeVirtObjectKind::Instance,
+            ObservedKubeVirtObject::DataVolume(_) => KubeVirtObjectKind::DataVolume,
+            ObservedKubeVirtObject::Claim(_) => KubeVirtObjectKind::Claim,
+            ObservedKubeVirtObject::Pod(_) => KubeVirtObjectKind::Pod,
+            ObservedKubeVirtObject::DataSource(_) => KubeVirtObjectKind::DataSource,
+            ObservedKubeVirtObject::Snapshot(_) => KubeVirtObjectKind::Snapshot,
+            ObservedKubeVirtObject::Content(_) => KubeVirtObjectKind::Content,
+            ObservedKubeVirtObject::Revision(_) => KubeVirtObjectKind::Revision,
         };
-        let id = Id::new(kind, key);
-        if source == Source::Watch && self.replaces(key, &object) {
+        let id = KubeVirtObjectId::new(kind, key);
+        if source == ObservationSource::Watch && self.replaces(key, &object) {
             self.lose(&id, now);
         }
         let seen = match object {
-            Object::Machine(view) => self.machines.see(key, *view, source, now),
-            Object::Instance(view) => self.instances.see(key, *view, source, now),
-            Object::DataVolume(view) => self.data_volumes.see(key, *view, source, now),
-            Object::Claim(view) => self.claims.see(key, *view, source, now),
-            Object::Pod(view) => self.pods.see(key, *view, source, now),
-            Object::DataSource(view) => self.data_sources.see(key, *view, source, now),
-            Object::Snapshot(view) => self.snapshots.see(key, *view, source, now),
-            Object::Content(view) => self.contents.see(key, *view, source, now),
-            Object::Revision(view) => self.revisions.see(key, *view, source, now),
+            ObservedKubeVirtObject::Machine(view) => self.machines.see(key, *view, source, now),
+            ObservedKubeVirtObject::Instance(view) => self.instances.see(key, *view, source, now),
+            ObservedKubeVirtObject::DataVolume(view) => self.data_volumes.see(key, *view, source, now),
+            ObservedKubeVirtObject::Claim(view) => self.claims.see(key, *view, source, now),
+            ObservedKubeVirtObject::Pod(view) => self.pods.see(key, *view, source, now),
+            ObservedKubeVirtObject::DataSource(view) => self.data_sources.see(key, *view, source, now),
+            ObservedKubeVirtObject::Snapshot(view) => self.snapshots.see(key, *view, source, now),
+            ObservedKubeVirtObject::Content(view) => self.contents.see(key, *view, source, now),
+            ObservedKubeVirtObject::Revision(view) => self.revisions.see(key, *view, source, now),
         };
-        if seen == Seen::Stale {
+        if seen == ObservedChange::Stale {
             return;
         }
         match kind {
-            Kind::Machine => {
+            KubeVirtObjectKind::Machine => {
                 self.date_machine(key, now);
                 self.index(key);
             }
-            Kind::Instance => self.index(key),
-            Kind::DataVolume => self.suspect_deletion(Kind::DataVolume, key, now),
-            Kind::Claim => self.suspect_deletion(Kind::Claim, key, now),
-            Kind::Pod => self.remember_pod(key),
-            Kind::DataSource | Kind::Snapshot | Kind::Content | Kind::Revision => {}
+            KubeVirtObjectKind::Instance => self.index(key),
+            KubeVirtObjectKind::DataVolume => self.suspect_deletion(KubeVirtObjectKind::DataVolume, key, now),
+            KubeVirtObjectKind::Claim => self.suspect_deletion(KubeVirtObjectKind::Claim, key, now),
+            KubeVirtObjectKind::Pod => self.remember_pod(key),
+            KubeVirtObjectKind::DataSource
+            | KubeVirtObjectKind::Snapshot
+            | KubeVirtObjectKind::Content
+            | KubeVirtObjectKind::Revision => {}
         }
         self.mark_neighbors(&id);
     }
 
     /// Whether an object takes the name of a different one, whose deletion was not reported.
-    fn replaces(&self, key: &Key, object: &Object) -> bool {
+    fn replaces(&self, key: &NamespacedKey, object: &ObservedKubeVirtObject) -> bool {
         let (known, new) = match object {
-            Object::Machine(view) => (self.machines.view(key).map(|known| &known.meta), &view.meta),
-            Object::Instance(view) => (self.instances.view(key).map(|known| &known.meta), &view.meta),
-            Object::DataVolume(view) => (self.data_volumes.view(key).map(|known| &known.meta), &view.meta),
-            Object::Claim(view) => (self.claims.view(key).map(|known| &known.meta), &view.meta),
-            Object::Pod(view) => (self.pods.view(key).map(|known| &known.meta), &view.meta),
-            Object::DataSource(view) => (self.data_sources.view(key).map(|known| &known.meta), &view.meta),
-            Object::Snapshot(view) => (self.snapshots.view(key).map(|known| &known.meta), &view.meta),
-            Object::Content(view) => (self.contents.view(key).map(|known| &known.meta), &view.meta),
-            Object::Revision(view) => (self.revisions.view(key).map(|known| &known.meta), &view.meta),
+            ObservedKubeVirtObject::Machine(view) => {
+                (self.machines.view(key).map(|known| &known.meta), &view.meta)
+            }
+            ObservedKubeVirtObject::Instance(view) => {
+                (self.instances.view(key).map(|known| &known.meta), &view.meta)
+            }
+            ObservedKubeVirtObject::DataVolume(view) => {
+                (self.data_volumes.view(key).map(|known| &known.meta), &view.meta)
+            }
+            ObservedKubeVirtObject::Claim(view) => {
+                (self.claims.view(key).map(|known| &known.meta), &view.meta)
+            }
+            ObservedKubeVirtObject::Pod(view) => (self.pods.view(key).map(|known| &known.meta), &view.meta),
+            ObservedKubeVirtObject::DataSource(view) => {
+                (self.data_sources.view(key).map(|known| &known.meta), &view.meta)
+            }
+            ObservedKubeVirtObject::Snapshot(view) => {
+                (self.snapshots.view(key).map(|known| &known.meta), &view.meta)
+            }
+            ObservedKubeVirtObject::Content(view) => {
+                (self.contents.view(key).map(|known| &known.meta), &view.meta)
+            }
+            ObservedKubeVirtObject::Revision(view) => {
+                (self.revisions.view(key).map(|known| &known.meta), &view.meta)
+            }
         };
         known.is_some_and(|known| known.uid != new.uid && known.version < new.version)
     }
 
     /// An object is gone.
-    pub(super) fn lose(&mut self, id: &Id, now: Timestamp) {
+    pub(super) fn lose(&mut self, id: &KubeVirtObjectId, now: Timestamp) {
         // While the object is known, its neighbors are.
         self.mark_neighbors(id);
         let key = &id.key;
         match id.kind {
-            Kind::Machine => {
-                self.machines.lose(key);
+            KubeVirtObjectKind::Machine => {
+                self.machines.forget_object(key);
                 self.index(key);
             }
-            Kind::Instance => {
-                if let Some((view, memory)) = self.instances.lose(key) {
+            KubeVirtObjectKind::Instance => {
+                if let Some((view, memory)) = self.instances.forget_object(key) {
                     self.index(key);
                     self.abandon_mounts(&view.meta.uid, memory);
                 }
             }
-            Kind::DataVolume => {
-                if let Some((view, memory)) = self.data_volumes.lose(key)
+            KubeVirtObjectKind::DataVolume => {
+                if let Some((view, memory)) = self.data_volumes.forget_object(key)
                     && !view.meta.deleting()
                     && !memory.collected
                 {
                     self.suspect(key, now);
                 }
             }
-            Kind::Claim => {
-                if let Some((view, _)) = self.claims.lose(key)
+            KubeVirtObjectKind::Claim => {
+                if let Some((view, _)) = self.claims.forget_object(key)
                     && !view.meta.deleting()
                 {
                     self.suspect(key, now);
                 }
             }
-            Kind::Pod => self.lose_pod(key),
-            Kind::DataSource => drop(self.data_sources.lose(key)),
-            Kind::Snapshot => drop(self.snapshots.lose(key)),
-            Kind::Content => drop(self.contents.lose(key)),
-            Kind::Revision => drop(self.revisions.lose(key)),
+            KubeVirtObjectKind::Pod => self.lose_pod(key),
+            KubeVirtObjectKind::DataSource => drop(self.data_sources.forget_object(key)),
+            KubeVirtObjectKind::Snapshot => drop(self.snapshots.forget_object(key)),
+            KubeVirtObjectKind::Content => drop(self.contents.forget_object(key)),
+            KubeVirtObjectKind::Revision => drop(self.revisions.forget_object(key)),
         }
     }
 
     /// Objects of a kind that a complete list lacks.
-    pub(super) fn unlisted(&self, kind: Kind, listed: &HashSet<Key>, began: Timestamp) -> Vec<Key> {
+    pub(super) fn unlisted(
+        &self,
+        kind: KubeVirtObjectKind,
+        listed: &HashSet<NamespacedKey>,
+        began: Timestamp,
+    ) -> Vec<NamespacedKey> {
         match kind {
-            Kind::Machine => self.machines.unlisted(listed, began),
-            Kind::Instance => self.instances.unlisted(listed, began),
-            Kind::DataVolume => self.data_volumes.unlisted(listed, began),
-            Kind::Claim => self.claims.unlisted(listed, began),
-            Kind::Pod => self.pods.unlisted(listed, began),
-            Kind::DataSource => self.data_sources.unlisted(listed, began),
-            Kind::Snapshot => self.snapshots.unlisted(listed, began),
-            Kind::Content => self.contents.unlisted(listed, began),
-            Kind::Revision => self.revisions.unlisted(listed, began),
+            KubeVirtObjectKind::Machine => self.machines.unlisted(listed, began),
+            KubeVirtObjectKind::Instance => self.instances.unlisted(listed, began),
+            KubeVirtObjectKind::DataVolume => self.data_volumes.unlisted(listed, began),
+            KubeVirtObjectKind::Claim => self.claims.unlisted(listed, began),
+            KubeVirtObjectKind::Pod => self.pods.unlisted(listed, began),
+            KubeVirtObjectKind::DataSource => self.data_sources.unlisted(listed, began),
+            KubeVirtObjectKind::Snapshot => self.snapshots.unlisted(listed, began),
+            KubeVirtObjectKind::Content => self.contents.unlisted(listed, began),
+            KubeVirtObjectKind::Revision => self.revisions.unlisted(listed, began),
         }
     }
 
     /// Records which DataVolumes and claims the machine and the instance of this name refer to.
-    fn index(&mut self, key: &Key) {
+    fn index(&mut self, key: &NamespacedKey) {
         let used = self.uses(key);
         let before = self.uses_of.remove(key).unwrap_or_default();
         for disk in before.difference(&used) {
@@ -146,7 +176,7 @@ impl World {
     }
 
     /// The DataVolumes and claims that the machine and the instance of this name refer to.
-    pub(super) fn uses(&self, key: &Key) -> BTreeSet<Key> {
+    pub(super) fn uses(&self, key: &NamespacedKey) -> BTreeSet<NamespacedKey> {
         let machine = self.machines.view(key).map(|machine| machine.spec.disks()).unwrap_or_default();
         let instance = self.instances.view(key).map(|instance| {
             let (data_volumes, claims) = volumes_of(&instance.spec);
@@ -156,75 +186,76 @@ impl World {
     }
 
     /// Marks an object and all objects whose controllers look at it.
-    pub(super) fn mark_neighbors(&mut self, id: &Id) {
+    pub(super) fn mark_neighbors(&mut self, id: &KubeVirtObjectId) {
         self.agenda.mark(id.clone());
         let key = &id.key;
         match id.kind {
-            Kind::Machine => {
-                self.mark(Kind::Instance, key);
+            KubeVirtObjectKind::Machine => {
+                self.mark(KubeVirtObjectKind::Instance, key);
                 // Its knobs are those of the instance and its Pod.
                 self.mark_pods_of(key);
                 self.mark_suspects_of(key);
             }
-            Kind::Instance => {
-                self.mark(Kind::Machine, key);
+            KubeVirtObjectKind::Instance => {
+                self.mark(KubeVirtObjectKind::Machine, key);
                 self.mark_pods_of(key);
                 for disk in self.uses(key) {
-                    self.mark(Kind::DataVolume, &disk);
+                    self.mark(KubeVirtObjectKind::DataVolume, &disk);
                 }
                 self.mark_suspects_of(key);
             }
-            Kind::DataVolume | Kind::Claim => {
-                self.mark(Kind::DataVolume, key);
-                self.mark(Kind::Claim, key);
+            KubeVirtObjectKind::DataVolume | KubeVirtObjectKind::Claim => {
+                self.mark(KubeVirtObjectKind::DataVolume, key);
+                self.mark(KubeVirtObjectKind::Claim, key);
                 for user in self.users.get(key).into_iter().flatten() {
-                    self.agenda.mark(Id::new(Kind::Machine, user));
-                    self.agenda.mark(Id::new(Kind::Instance, user));
+                    self.agenda.mark(KubeVirtObjectId::new(KubeVirtObjectKind::Machine, user));
+                    self.agenda.mark(KubeVirtObjectId::new(KubeVirtObjectKind::Instance, user));
                 }
-                if id.kind == Kind::Claim {
+                if id.kind == KubeVirtObjectKind::Claim {
                     self.mark_dependents(id);
                 } else {
                     self.mark_source_of(key);
                     if self.data_volumes.view(key).is_none_or(|view| view.succeeded()) {
-                        self.mark_dependents(&Id::new(Kind::Claim, key));
+                        self.mark_dependents(&KubeVirtObjectId::new(KubeVirtObjectKind::Claim, key));
                     }
                 }
             }
-            Kind::Pod => {
+            KubeVirtObjectKind::Pod => {
                 if let Some(instance) = self.instance_of_pod(key) {
-                    self.mark(Kind::Instance, &instance);
+                    self.mark(KubeVirtObjectKind::Instance, &instance);
                 }
             }
-            Kind::DataSource | Kind::Snapshot => self.mark_dependents(id),
-            Kind::Content => {
+            KubeVirtObjectKind::DataSource | KubeVirtObjectKind::Snapshot => self.mark_dependents(id),
+            KubeVirtObjectKind::Content => {
                 if let Some(content) = self.contents.view(key) {
-                    self.agenda.mark(Id::new(Kind::Snapshot, &content.snapshot.clone()));
+                    self.agenda
+                        .mark(KubeVirtObjectId::new(KubeVirtObjectKind::Snapshot, &content.snapshot.clone()));
                 }
             }
-            Kind::Revision => self.mark_users_of(key),
+            KubeVirtObjectKind::Revision => self.mark_users_of(key),
         }
     }
 
-    pub(super) fn mark(&mut self, kind: Kind, key: &Key) {
-        self.agenda.mark(Id::new(kind, key));
+    pub(super) fn mark(&mut self, kind: KubeVirtObjectKind, key: &NamespacedKey) {
+        self.agenda.mark(KubeVirtObjectId::new(kind, key));
     }
 
     /// Marks every object whose key is wanted.
-    pub(super) fn mark_all(&mut self, wanted: impl Fn(&Key) -> bool) {
-        for kind in Kind::ALL {
+    pub(super) fn mark_all(&mut self, wanted: impl Fn(&NamespacedKey) -> bool) {
+        for kind in KubeVirtObjectKind::ALL {
             let keys = match kind {
-                Kind::Machine => self.machines.keys(),
-                Kind::Instance => self.instances.keys(),
-                Kind::DataVolume => self.data_volumes.keys(),
-                Kind::Claim => self.claims.keys(),
-                Kind::Pod => self.pods.keys(),
-                Kind::DataSource => self.data_sources.keys(),
-                Kind::Snapshot => self.snapshots.keys(),
-                Kind::Content => self.contents.keys(),
-                Kind::Revision => self.revisions.keys(),
+                KubeVirtObjectKind::Machine => self.machines.keys(),
+                KubeVirtObjectKind::Instance => self.instances.keys(),
+                KubeVirtObjectKind::DataVolume => self.data_volumes.keys(),
+                KubeVirtObjectKind::Claim => self.claims.keys(),
+                KubeVirtObjectKind::Pod => self.pods.keys(),
+                KubeVirtObjectKind::DataSource => self.data_sources.keys(),
+                KubeVirtObjectKind::Snapshot => self.snapshots.keys(),
+                KubeVirtObjectKind::Content => self.contents.keys(),
+                KubeVirtObjectKind::Revision => self.revisions.keys(),
             };
             for key in keys.into_iter().filter(&wanted) {
-                self.agenda.mark(Id { kind, key });
+                self.agenda.mark(KubeVirtObjectId { kind, key });
             }
         }
     }

@@ -1,20 +1,21 @@
 //! What the shell reports to the model, and what the model asks it to do.
 
-use super::objects::{Id, Kind, Object};
+use super::objects::{KubeVirtObjectId, KubeVirtObjectKind, ObservedKubeVirtObject};
 use crate::shared;
 use serde_json::Value;
 use std::sync::Arc;
 
 /// An event that the shell has observed.
-pub type Event = shared::Event<Id, Kind, Object>;
+pub type KubeVirtModelEvent =
+    shared::ModelEvent<KubeVirtObjectId, KubeVirtObjectKind, ObservedKubeVirtObject>;
 /// The result of a write.
-pub type Outcome = shared::Outcome<Object>;
+pub type KubeVirtWriteOutcome = shared::ModelWriteOutcome<ObservedKubeVirtObject>;
 /// An action of the shell.
-pub type Action = shared::Action<Id, Write>;
+pub type KubeVirtModelAction = shared::ModelAction<KubeVirtObjectId, KubeVirtWrite>;
 
 /// One write.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Write {
+pub enum KubeVirtWrite {
     /// A merge patch of the object. Instances have no status subresource, so it may contain their status.
     Patch(Value),
     /// A merge patch of the object's status.
@@ -26,7 +27,7 @@ pub enum Write {
         /// The DataVolume.
         body: Value,
         /// What the API server is asked before.
-        review: Review,
+        review: CloneReview,
     },
     /// Download the data of the DataVolume, and record the result in its annotations.
     Fetch(Download),
@@ -41,7 +42,7 @@ pub enum Write {
 
 /// Whether a user may clone a source: a SubjectAccessReview on `datavolumes/source`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Review {
+pub struct CloneReview {
     /// The user, a service account of the machine's namespace.
     pub user: String,
     /// Namespace of the source.
@@ -50,7 +51,7 @@ pub struct Review {
     pub name: String,
 }
 
-impl Review {
+impl CloneReview {
     /// The failure of a clone that is not permitted, in KubeVirt's words.
     pub fn refusal(&self) -> String {
         let (user, namespace) = (&self.user, &self.namespace);
@@ -60,7 +61,7 @@ impl Review {
     }
 }
 
-/// The beginning of [`Review::refusal`].
+/// The beginning of [`CloneReview::refusal`].
 pub(super) const REFUSED: &str = "Authorization failed";
 
 /// A download over HTTP.

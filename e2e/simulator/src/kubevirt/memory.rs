@@ -1,7 +1,7 @@
 //! State of objects that the objects do not show.
 
-use super::{machine::Rerun, objects::Phase};
-use crate::{duration::Delay, objects::Key};
+use super::{machine::Rerun, objects::InstancePhase};
+use crate::{duration::Delay, objects::NamespacedKey};
 use jiff::Timestamp;
 use std::{collections::HashMap, sync::Arc};
 
@@ -29,19 +29,19 @@ pub(super) struct InstanceMemory {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Guest {
     /// Phase, which the status follows.
-    pub(super) phase: Phase,
+    pub(super) phase: InstancePhase,
     /// When the phase began, as far as this run of the simulator knows.
     pub(super) since: Timestamp,
     /// Phases that began since the status was read, and when.
-    pub(super) passed: Vec<(Phase, Timestamp)>,
+    pub(super) passed: Vec<(InstancePhase, Timestamp)>,
     /// The launcher Pod, once it was requested.
-    pub(super) pod: Option<Key>,
+    pub(super) pod: Option<NamespacedKey>,
     /// Node of the guest.
     pub(super) node: String,
     /// Claims that the launcher has open.
-    pub(super) mounted: Vec<Key>,
+    pub(super) mounted: Vec<NamespacedKey>,
     /// Claims in it that were deleted while they were open.
-    pub(super) lost: Vec<Key>,
+    pub(super) lost: Vec<NamespacedKey>,
     /// When the guest was told to shut down.
     pub(super) stopping: Option<Timestamp>,
     /// Whether nothing of a deleted instance runs.
@@ -79,32 +79,32 @@ pub(super) struct ClaimMemory {
 #[derive(Debug, Default)]
 pub(super) struct PodMemory {
     /// The instance and its UID.
-    pub(super) owner: Option<(Key, Arc<str>)>,
+    pub(super) owner: Option<(NamespacedKey, Arc<str>)>,
 }
 
 /// All open claims.
 #[derive(Debug, Default)]
 pub(super) struct Mounts {
     /// UIDs of the instances whose launchers have a claim open, oldest first.
-    pub(super) open: HashMap<Key, Vec<Arc<str>>>,
+    pub(super) open: HashMap<NamespacedKey, Vec<Arc<str>>>,
     /// Claims still open in launchers whose instances are gone.
-    pub(super) abandoned: HashMap<Arc<str>, Vec<Key>>,
+    pub(super) abandoned: HashMap<Arc<str>, Vec<NamespacedKey>>,
     /// Disks that were deleted while they were open, with the instances that have them open.
-    pub(super) suspects: HashMap<Key, Vec<Suspect>>,
+    pub(super) suspects: HashMap<NamespacedKey, Vec<SuspectedViolation>>,
 }
 
 #[cfg(test)]
 impl Mounts {
     /// How many launchers have a claim of the tests' namespace open.
     pub(super) fn holders(&self, claim: &str) -> usize {
-        self.open.get(&Key::new("ns", claim)).map_or(0, Vec::len)
+        self.open.get(&NamespacedKey::new("ns", claim)).map_or(0, Vec::len)
     }
 }
 
 /// A deletion that may be a violation.
 #[derive(Debug)]
-pub(super) struct Suspect {
+pub(super) struct SuspectedViolation {
     pub(super) deleted: Timestamp,
-    pub(super) instance: Key,
+    pub(super) instance: NamespacedKey,
     pub(super) uid: Arc<str>,
 }

@@ -1,7 +1,7 @@
 //! The controllers of KubeVirt and CDI: a pure model that turns events into writes.
 //!
-//! This code does not wait, read a clock, or send requests. The shell passes observations to a [`World`]
-//! ([`World::observe`]), obtains the writes ([`World::step`]), and calls it again no later than [`World::next_due`].
+//! This code does not wait, read a clock, or send requests. The shell passes observations to a [`KubeVirtModel`]
+//! ([`KubeVirtModel::observe`]), obtains the writes ([`KubeVirtModel::step`]), and calls it again no later than [`KubeVirtModel::next_due`].
 //!
 //! ```text
 //!   VirtualMachine ──────────────> VirtualMachineInstance ────────> launcher Pod
@@ -39,42 +39,46 @@ mod storage;
 mod tests;
 mod writes;
 
-pub use events::{Action, Download, Event, Outcome, Review, Write};
-pub use model::World;
+pub use events::{
+    CloneReview, Download, KubeVirtModelAction, KubeVirtModelEvent, KubeVirtWrite, KubeVirtWriteOutcome,
+};
+pub use model::KubeVirtModel;
 pub(crate) use storage::review_body;
 
 use jiff::Timestamp;
-use objects::{Id, Kind};
+use objects::{KubeVirtObjectId, KubeVirtObjectKind};
 
-impl World {
+impl KubeVirtModel {
     /// Processes an event.
-    pub fn observe(&mut self, event: Event, now: Timestamp) {
+    pub fn observe(&mut self, event: KubeVirtModelEvent, now: Timestamp) {
         match event {
-            Event::Seen(key, object) => self.see(&key, object, slots::Source::Watch, now),
-            Event::Gone(id) => self.lose(&id, now),
-            Event::Relisted { kind, keys, began } => {
+            KubeVirtModelEvent::Seen(key, object) => {
+                self.see(&key, object, slots::ObservationSource::Watch, now);
+            }
+            KubeVirtModelEvent::Gone(id) => self.lose(&id, now),
+            KubeVirtModelEvent::Relisted { kind, keys, began } => {
                 for key in self.unlisted(kind, &keys, began) {
-                    self.lose(&Id { kind, key }, now);
+                    self.lose(&KubeVirtObjectId { kind, key }, now);
                 }
             }
-            Event::Knobs(namespace, knobs) => {
+            KubeVirtModelEvent::Knobs(namespace, knobs) => {
                 match knobs {
                     Some(knobs) => self.knobs.insert(namespace.clone(), *knobs),
                     None => self.knobs.remove(&namespace),
                 };
                 self.mark_all(|key| key.namespace == namespace);
             }
-            Event::Class(name, class) => {
+            KubeVirtModelEvent::Class(name, class) => {
                 match class {
                     Some(class) => self.classes.insert(name, class),
                     None => self.classes.remove(&name),
                 };
                 for key in self.data_volumes.keys() {
-                    self.agenda.mark(Id { kind: Kind::DataVolume, key });
+                    self.agenda.mark(KubeVirtObjectId { kind: KubeVirtObjectKind::DataVolume, key });
                 }
             }
-            Event::Written(id, outcome) => self.settle(&id, outcome, now),
-            Event::Synced => {
+            KubeVirtModelEvent::Written(id, outcome) => self.settle(&id, outcome, now),
+            KubeVirtModelEvent::Synced => {
                 self.synced = true;
                 self.mark_all(|_| true);
             }
@@ -82,20 +86,20 @@ impl World {
     }
 
     /// Advances all objects that are due, and returns what is to be done, in this order.
-    pub fn step(&mut self, now: Timestamp) -> Vec<Action> {
+    pub fn step(&mut self, now: Timestamp) -> Vec<KubeVirtModelAction> {
         if !self.synced {
             return Vec::new();
         }
-        while let Some(Id { kind, key }) = self.agenda.next(now) {
+        while let Some(KubeVirtObjectId { kind, key }) = self.agenda.next(now) {
             match kind {
-                Kind::Machine => self.plan_machine(&key, now),
-                Kind::Instance => self.plan_instance(&key, now),
-                Kind::DataVolume => self.plan_data_volume(&key, now),
-                Kind::Claim => self.plan_claim(&key, now),
-                Kind::Pod => self.plan_pod(&key, now),
-                Kind::DataSource => self.plan_data_source(&key, now),
-                Kind::Snapshot => self.plan_snapshot(&key, now),
-                Kind::Content | Kind::Revision => {}
+                KubeVirtObjectKind::Machine => self.plan_machine(&key, now),
+                KubeVirtObjectKind::Instance => self.plan_instance(&key, now),
+                KubeVirtObjectKind::DataVolume => self.plan_data_volume(&key, now),
+                KubeVirtObjectKind::Claim => self.plan_claim(&key, now),
+                KubeVirtObjectKind::Pod => self.plan_pod(&key, now),
+                KubeVirtObjectKind::DataSource => self.plan_data_source(&key, now),
+                KubeVirtObjectKind::Snapshot => self.plan_snapshot(&key, now),
+                KubeVirtObjectKind::Content | KubeVirtObjectKind::Revision => {}
             }
         }
         std::mem::take(&mut self.actions)

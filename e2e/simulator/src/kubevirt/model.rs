@@ -1,17 +1,17 @@
 //! The data of the model.
 
 use super::{
-    events::Action,
+    events::KubeVirtModelAction,
     objects::{
-        ClaimView, ContentView, DataSourceView, DataVolumeView, Id, InstanceView, LauncherView, MachineView,
-        RevisionView, SnapshotView,
+        ClaimView, ContentView, DataSourceView, DataVolumeView, InstanceView, KubeVirtMachineView,
+        KubeVirtObjectId, LauncherView, RevisionView, SnapshotView,
     },
-    slots::Slots,
+    slots::ObjectSlots,
 };
 use crate::{
     knobs::{Effective, Knobs},
-    objects::{ClassView, Key},
-    shared::{Settings, agenda::Agenda},
+    objects::{ClassView, NamespacedKey},
+    shared::{SimulatorSettings, agenda::Agenda},
 };
 use std::{
     collections::{BTreeSet, HashMap},
@@ -20,56 +20,56 @@ use std::{
 
 pub(super) use super::memory::{
     ClaimMemory, DataVolumeMemory, Guest, InstanceMemory, MachineMemory, Mounts, PodMemory, SnapshotMemory,
-    Suspect,
+    SuspectedViolation,
 };
 
 /// The model of all objects of KubeVirt and CDI.
 #[derive(Debug)]
-pub struct World {
-    pub(super) settings: Settings,
-    pub(super) agenda: Agenda<Id>,
+pub struct KubeVirtModel {
+    pub(super) settings: SimulatorSettings,
+    pub(super) agenda: Agenda<KubeVirtObjectId>,
     pub(super) synced: bool,
-    pub(super) machines: Slots<MachineView, MachineMemory>,
-    pub(super) instances: Slots<InstanceView, InstanceMemory>,
-    pub(super) data_volumes: Slots<DataVolumeView, DataVolumeMemory>,
-    pub(super) claims: Slots<ClaimView, ClaimMemory>,
-    pub(super) pods: Slots<LauncherView, PodMemory>,
-    pub(super) data_sources: Slots<DataSourceView, ()>,
-    pub(super) snapshots: Slots<SnapshotView, SnapshotMemory>,
-    pub(super) contents: Slots<ContentView, ()>,
-    pub(super) revisions: Slots<RevisionView, ()>,
+    pub(super) machines: ObjectSlots<KubeVirtMachineView, MachineMemory>,
+    pub(super) instances: ObjectSlots<InstanceView, InstanceMemory>,
+    pub(super) data_volumes: ObjectSlots<DataVolumeView, DataVolumeMemory>,
+    pub(super) claims: ObjectSlots<ClaimView, ClaimMemory>,
+    pub(super) pods: ObjectSlots<LauncherView, PodMemory>,
+    pub(super) data_sources: ObjectSlots<DataSourceView, ()>,
+    pub(super) snapshots: ObjectSlots<SnapshotView, SnapshotMemory>,
+    pub(super) contents: ObjectSlots<ContentView, ()>,
+    pub(super) revisions: ObjectSlots<RevisionView, ()>,
     /// DataVolumes that wait for the source of their clone.
-    pub(super) waiting: BTreeSet<Key>,
+    pub(super) waiting: BTreeSet<NamespacedKey>,
     pub(super) classes: HashMap<String, ClassView>,
     pub(super) knobs: HashMap<Arc<str>, Knobs>,
     /// Machines and instances by the DataVolumes and claims that they refer to.
-    pub(super) users: HashMap<Key, BTreeSet<Key>>,
+    pub(super) users: HashMap<NamespacedKey, BTreeSet<NamespacedKey>>,
     /// The reverse of `users`.
-    pub(super) uses_of: HashMap<Key, BTreeSet<Key>>,
+    pub(super) uses_of: HashMap<NamespacedKey, BTreeSet<NamespacedKey>>,
     /// Pods by the UID of their instance.
-    pub(super) pods_of: HashMap<Arc<str>, BTreeSet<Key>>,
+    pub(super) pods_of: HashMap<Arc<str>, BTreeSet<NamespacedKey>>,
     pub(super) mounts: Mounts,
     /// By namespace: the value of the knob `fail-provisioning`, and how many DataVolumes failed because of it.
     pub(super) failures_spent: HashMap<Arc<str>, (u64, u64)>,
-    pub(super) actions: Vec<Action>,
+    pub(super) actions: Vec<KubeVirtModelAction>,
 }
 
-impl World {
+impl KubeVirtModel {
     /// An empty model.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: SimulatorSettings) -> Self {
         Self {
             settings,
             agenda: Agenda::default(),
             synced: false,
-            machines: Slots::default(),
-            instances: Slots::default(),
-            data_volumes: Slots::default(),
-            claims: Slots::default(),
-            pods: Slots::default(),
-            data_sources: Slots::default(),
-            snapshots: Slots::default(),
-            contents: Slots::default(),
-            revisions: Slots::default(),
+            machines: ObjectSlots::default(),
+            instances: ObjectSlots::default(),
+            data_volumes: ObjectSlots::default(),
+            claims: ObjectSlots::default(),
+            pods: ObjectSlots::default(),
+            data_sources: ObjectSlots::default(),
+            snapshots: ObjectSlots::default(),
+            contents: ObjectSlots::default(),
+            revisions: ObjectSlots::default(),
             waiting: BTreeSet::new(),
             classes: HashMap::new(),
             knobs: HashMap::new(),
@@ -82,7 +82,7 @@ impl World {
         }
     }
 
-    pub(super) fn knobs_for<'a>(&'a self, key: &Key, own: Option<&'a Knobs>) -> Effective<'a> {
+    pub(super) fn knobs_for<'a>(&'a self, key: &NamespacedKey, own: Option<&'a Knobs>) -> Effective<'a> {
         Effective::new(own, self.knobs.get(&key.namespace))
     }
 }

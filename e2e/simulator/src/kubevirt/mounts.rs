@@ -11,13 +11,13 @@
 //! it decides.
 
 use super::{
-    events::Action,
-    model::{Guest, InstanceMemory, Suspect, World},
-    objects::{Id, InstanceView, Kind, claims_of},
+    events::KubeVirtModelAction,
+    model::{Guest, InstanceMemory, KubeVirtModel, SuspectedViolation},
+    objects::{InstanceView, KubeVirtObjectId, KubeVirtObjectKind, claims_of},
 };
 use crate::{
-    objects::Key,
-    shared::{Problem, Violation},
+    objects::NamespacedKey,
+    shared::{DiskViolation, DiskViolationKind},
 };
 use jiff::Timestamp;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -25,11 +25,11 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 /// How much later than the deletion of a disk the model may see the earlier deletion of its machine.
 const LAG: Duration = Duration::from_secs(1);
 
-impl World {
+impl KubeVirtModel {
     /// The launcher opens every claim of its instance. Without a time nothing is reported.
     pub(super) fn mount_all(
         &mut self,
-        key: &Key,
+        key: &NamespacedKey,
         instance: &InstanceView,
         guest: &mut Guest,
         now: Option<Timestamp>,
@@ -43,7 +43,7 @@ impl World {
             holders.push(instance.meta.uid.clone());
             if let Some(now) = now.filter(|_| holders.len() > 1 && !shared) {
                 let holders = holders.iter().map(ToString::to_string).collect();
-                self.report(&claim, Problem::DoubleMount, holders, now);
+                self.report(&claim, DiskViolationKind::DoubleMount, holders, now);
             }
             guest.mounted.push(claim);
         }
@@ -54,7 +54,7 @@ impl World {
         self.unmount(uid, std::mem::take(&mut guest.mounted));
     }
 
-    fn unmount(&mut self, uid: &str, claims: Vec<Key>) {
+    fn unmount(&mut self, uid: &str, claims: Vec<NamespacedKey>) {
         for claim in claims {
             if let Some(holders) = self.mounts.open.get_mut(&claim) {
                 holders.retain(|holder| **holder != *uid);
@@ -82,17 +82,19 @@ impl World {
     }
 
     /// Notes the deletion of a disk that is open, as soon as its deletion timestamp is seen.
-    pub(super) fn suspect_deletion(&mut self, kind: Kind, key: &Key, now: Timestamp) {
+    pub(super) fn suspect_deletion(&mut self, kind: KubeVirtObjectKind, key: &NamespacedKey, now: Timestamp) {
         let deleting = match kind {
-            Kind::DataVolume => self.data_volumes.view(key).is_some_and(|view| view.meta.deleting()),
-            Kind::Claim => self.claims.view(key).is_some_and(|view| view.meta.deleting()),
-            Kind::Machine
-            | Kind::Instance
-            | Kind::Pod
-            | Kind::DataSource
-            | Kind::Snapshot
-            | Kind::Content
-            | Kind::Revision => false,
+            KubeVirtObjectKind::DataVolume => {
+                self.data_volumes.view(key).is_some_and(|view| view.meta.deleting())
+            }
+            KubeVirtObjectKind::Claim => self.claims.view(key).is_some_and(|view| view.meta.deleting()),
+            KubeVirtObjectKind::Machine
+            | KubeVirtObjectKind::Instance
+            | KubeVirtObjectKind::Pod
+            | KubeVirtObjectKind::DataSource
+            | KubeVirtObjectKind::Snapshot
+            | KubeVirtObjectKind::Content
+            | KubeVirtObjectKind::Revision => false,
         };
         if deleting {
             self.suspect(key, now);
@@ -101,7 +103,7 @@ impl World {
 
     /// Notes the deletion of a disk that is open. Later deletions of the same disk under the same instance, such as that
     /// of the claim after that of its DataVolume, are part of it.
-    pub(super) fn suspect(&mut self, key: &Key, now: Timestamp) {
+    pub(super) fn suspect(&mut self, key: &NamespacedKey, now: Timestamp) {
         let users = self.users.get(key).into_iter().flatten();
         for instance in users.cloned().collect::<Vec<_>>() {
             let Some(slot) = self.instances.slot(&instance) else { continue };
@@ -110,14 +112,14 @@ impl World {
                 continue;
             }
             guest.lost.push(key.clone());
-            let suspect = Suspect { deleted: now, instance, uid: view.meta.uid.clone() };
+            let suspect = SuspectedViolation { deleted: now, instance, uid: view.meta.uid.clone() };
             self.mounts.suspects.entry(key.clone()).or_default().push(suspect);
-            self.agenda.wake(Id::new(Kind::Claim, key), now + LAG);
+            self.agenda.wake(KubeVirtObjectId::new(KubeVirtObjectKind::Claim, key), now + LAG);
         }
     }
 
     /// Decides on suspects whose machine or instance is deleted, too, or that are old enough.
-    pub(super) fn judge_suspects(&mut self, key: &Key, now: Timestamp) {
+    pub(super) fn judge_suspects(&mut self, key: &NamespacedKey, now: Timestamp) {
         let Some(suspects) = self.mounts.suspects.remove(key) else { return };
         let mut open = Vec::new();
         let mut guilty = BTreeSet::new();
@@ -130,16 +132,16 @@ impl World {
             }
         }
         if let Some(due) = open.iter().map(|suspect| suspect.deleted + LAG).min() {
-            self.agenda.wake(Id::new(Kind::Claim, key), due);
+            self.agenda.wake(KubeVirtObjectId::new(KubeVirtObjectKind::Claim, key), due);
             self.mounts.suspects.insert(key.clone(), open);
         }
         if !guilty.is_empty() {
-            self.report(key, Problem::DeletedWhileMounted, guilty.into_iter().collect(), now);
+            self.report(key, DiskViolationKind::DeletedWhileMounted, guilty.into_iter().collect(), now);
         }
     }
 
     /// When the instance of a suspect, or its machine, was deleted.
-    fn departure(&self, suspect: &Suspect) -> Departure {
+    fn departure(&self, suspect: &SuspectedViolation) -> Departure {
         let instance = self.instances.view(&suspect.instance).filter(|view| view.meta.uid == suspect.uid);
         let Some(instance) = instance else { return Departure::Gone };
         let machine = self.machines.view(&suspect.instance);
@@ -149,17 +151,23 @@ impl World {
     }
 
     /// Looks again at suspects of this instance.
-    pub(super) fn mark_suspects_of(&mut self, instance: &Key) {
+    pub(super) fn mark_suspects_of(&mut self, instance: &NamespacedKey) {
         if self.mounts.suspects.is_empty() {
             return;
         }
         for disk in self.uses(instance) {
-            self.mark(Kind::Claim, &disk);
+            self.mark(KubeVirtObjectKind::Claim, &disk);
         }
     }
 
-    fn report(&mut self, disk: &Key, problem: Problem, machines: Vec<String>, now: Timestamp) {
-        self.actions.push(Action::Report(Violation {
+    fn report(
+        &mut self,
+        disk: &NamespacedKey,
+        problem: DiskViolationKind,
+        machines: Vec<String>,
+        now: Timestamp,
+    ) {
+        self.actions.push(KubeVirtModelAction::Report(DiskViolation {
             time: now,
             problem,
             namespace: disk.namespace.to_string(),

@@ -1,10 +1,10 @@
 //! The objects of one kind: their last observed state, their pending writes, and the state that they do not show.
 
 use super::objects::{
-    ClaimView, ContentView, DataSourceView, DataVolumeView, InstanceView, LauncherView, MachineView, Meta,
-    RevisionView, SnapshotView,
+    ClaimView, ContentView, DataSourceView, DataVolumeView, InstanceView, KubeVirtMachineView,
+    KubeVirtObjectMetadata, LauncherView, RevisionView, SnapshotView,
 };
-use crate::{objects::Key, shared::outbox::Outbox};
+use crate::{objects::NamespacedKey, shared::outbox::Outbox};
 use jiff::Timestamp;
 use std::{
     collections::{HashMap, HashSet},
@@ -12,19 +12,19 @@ use std::{
 };
 
 /// The last observed state of an object of any kind.
-pub(super) trait View {
-    fn meta(&self) -> &Meta;
+pub(super) trait ObjectView {
+    fn meta(&self) -> &KubeVirtObjectMetadata;
 }
 
 macro_rules! views {
-    ($($view:ty),*) => { $(impl View for $view {
-        fn meta(&self) -> &Meta {
+    ($($view:ty),*) => { $(impl ObjectView for $view {
+        fn meta(&self) -> &KubeVirtObjectMetadata {
             &self.meta
         }
     })* };
 }
 views!(
-    MachineView,
+    KubeVirtMachineView,
     InstanceView,
     DataVolumeView,
     ClaimView,
@@ -37,7 +37,7 @@ views!(
 
 /// The source of an object's state.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum ObservationSource {
     /// A watch: the object may be new.
     Watch,
     /// The response to a write: the watch may have reported the object's deletion already.
@@ -46,7 +46,7 @@ pub(super) enum Source {
 
 /// One object, or the place of one whose creation is under way.
 #[derive(Debug)]
-pub(super) struct Slot<V, M> {
+pub(super) struct ObjectSlot<V, M> {
     pub(super) view: Option<Arc<V>>,
     pub(super) outbox: Outbox,
     pub(super) memory: M,
@@ -56,9 +56,9 @@ pub(super) struct Slot<V, M> {
 
 /// All objects of one kind.
 #[derive(Debug)]
-pub(super) struct Slots<V, M>(HashMap<Key, Slot<V, M>>);
+pub(super) struct ObjectSlots<V, M>(HashMap<NamespacedKey, ObjectSlot<V, M>>);
 
-impl<V, M> Default for Slots<V, M> {
+impl<V, M> Default for ObjectSlots<V, M> {
     fn default() -> Self {
         Self(HashMap::new())
     }
@@ -66,7 +66,7 @@ impl<V, M> Default for Slots<V, M> {
 
 /// What an object's new form means.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum ObservedChange {
     /// It is older than the form that is known.
     Stale,
     /// The object was not known.
@@ -77,75 +77,81 @@ pub(super) enum Seen {
     Changed,
 }
 
-impl<V: View, M: Default> Slots<V, M> {
+impl<V: ObjectView, M: Default> ObjectSlots<V, M> {
     /// The last observed state of the object.
-    pub(super) fn view(&self, key: &Key) -> Option<&Arc<V>> {
+    pub(super) fn view(&self, key: &NamespacedKey) -> Option<&Arc<V>> {
         self.0.get(key)?.view.as_ref()
     }
 
     /// Everything known of one object.
-    pub(super) fn slot(&mut self, key: &Key) -> Option<&mut Slot<V, M>> {
+    pub(super) fn slot(&mut self, key: &NamespacedKey) -> Option<&mut ObjectSlot<V, M>> {
         self.0.get_mut(key)
     }
 
     /// State that the object does not show.
-    pub(super) fn memory(&self, key: &Key) -> Option<&M> {
+    pub(super) fn memory(&self, key: &NamespacedKey) -> Option<&M> {
         Some(&self.0.get(key)?.memory)
     }
 
     /// The place of an object, made if there is none.
-    pub(super) fn place(&mut self, key: &Key) -> &mut Slot<V, M> {
+    pub(super) fn place(&mut self, key: &NamespacedKey) -> &mut ObjectSlot<V, M> {
         // The model's clock decides nothing about an object that was not seen yet.
-        self.0.entry(key.clone()).or_insert_with(|| Slot::new(None, Timestamp::MAX))
+        self.0.entry(key.clone()).or_insert_with(|| ObjectSlot::new(None, Timestamp::MAX))
     }
 
     /// Removes the place of an object that does not exist.
-    pub(super) fn give_up(&mut self, key: &Key) {
+    pub(super) fn remove_empty_slot(&mut self, key: &NamespacedKey) {
         if self.0.get(key).is_some_and(|slot| slot.view.is_none()) {
             self.0.remove(key);
         }
     }
 
     /// Every object that exists.
-    pub(super) fn keys(&self) -> Vec<Key> {
+    pub(super) fn keys(&self) -> Vec<NamespacedKey> {
         self.0.iter().filter(|(_, slot)| slot.view.is_some()).map(|(key, _)| key.clone()).collect()
     }
 
     /// Every object that exists, with its last observed state.
-    pub(super) fn views(&self) -> impl Iterator<Item = (&Key, &Arc<V>)> {
+    pub(super) fn views(&self) -> impl Iterator<Item = (&NamespacedKey, &Arc<V>)> {
         self.0.iter().filter_map(|(key, slot)| Some((key, slot.view.as_ref()?)))
     }
 
     /// Objects that a complete list lacks, although they were last heard of before it began.
-    pub(super) fn unlisted(&self, listed: &HashSet<Key>, began: Timestamp) -> Vec<Key> {
-        let missing = |key: &Key, slot: &Slot<V, M>| {
+    pub(super) fn unlisted(&self, listed: &HashSet<NamespacedKey>, began: Timestamp) -> Vec<NamespacedKey> {
+        let missing = |key: &NamespacedKey, slot: &ObjectSlot<V, M>| {
             slot.view.is_some() && slot.outbox.touched < began && !listed.contains(key)
         };
         self.0.iter().filter(|(key, slot)| missing(key, slot)).map(|(key, _)| key.clone()).collect()
     }
 
     /// Stores an object's state in the model.
-    pub(super) fn see(&mut self, key: &Key, view: V, source: Source, now: Timestamp) -> Seen {
+    pub(super) fn see(
+        &mut self,
+        key: &NamespacedKey,
+        view: V,
+        source: ObservationSource,
+        now: Timestamp,
+    ) -> ObservedChange {
         let Some(slot) = self.0.get_mut(key) else {
-            if source == Source::Response {
-                return Seen::Stale;
+            if source == ObservationSource::Response {
+                return ObservedChange::Stale;
             }
-            self.0.insert(key.clone(), Slot::new(Some(view), now));
-            return Seen::New;
+            self.0.insert(key.clone(), ObjectSlot::new(Some(view), now));
+            return ObservedChange::New;
         };
         let meta = view.meta();
         let seen = match &slot.view {
             Some(known) if known.meta().uid == meta.uid && known.meta().version >= meta.version => {
-                return Seen::Stale;
+                return ObservedChange::Stale;
             }
-            Some(known) if known.meta().uid == meta.uid => Seen::Changed,
-            Some(_) if source == Source::Response => return Seen::Stale,
+            Some(known) if known.meta().uid == meta.uid => ObservedChange::Changed,
+            Some(_) if source == ObservationSource::Response => return ObservedChange::Stale,
             Some(_) => {
                 slot.memory = M::default();
-                Seen::Replaced
+                ObservedChange::Replaced
             }
-            None if slot.gone.as_ref() == Some(&meta.uid) => return Seen::Stale,
-            None => Seen::New,
+            None if slot.gone.as_ref() == Some(&meta.uid) => return ObservedChange::Stale,
+            None => ObservedChange::New,
         };
         slot.outbox.touched = now;
         slot.view = Some(Arc::new(view));
@@ -153,7 +159,7 @@ impl<V: View, M: Default> Slots<V, M> {
     }
 
     /// The object is gone. Returns its last form and what the model remembered of it.
-    pub(super) fn lose(&mut self, key: &Key) -> Option<(Arc<V>, M)> {
+    pub(super) fn forget_object(&mut self, key: &NamespacedKey) -> Option<(Arc<V>, M)> {
         let slot = self.0.get_mut(key)?;
         let view = slot.view.take()?;
         let memory = std::mem::take(&mut slot.memory);
@@ -167,7 +173,7 @@ impl<V: View, M: Default> Slots<V, M> {
     }
 }
 
-impl<V: View, M: Default> Slot<V, M> {
+impl<V: ObjectView, M: Default> ObjectSlot<V, M> {
     fn new(view: Option<V>, now: Timestamp) -> Self {
         Self { view: view.map(Arc::new), outbox: Outbox::new(now), memory: M::default(), gone: None }
     }

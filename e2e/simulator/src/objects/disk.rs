@@ -1,16 +1,16 @@
 //! VirtualDisk.
 
-use super::{Condition, Meta, knobs_of, stored::Stored};
+use super::{DvpObjectMetadata, SimulatedDvpCondition, knobs_of, stored::StoredObject};
 use crate::knobs::Knobs;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// A VirtualDisk.
-pub type StoredDisk = Stored<DiskSpec, DiskStatus>;
+pub type StoredDvpDisk = StoredObject<SimulatedDiskSpec, SimulatedDiskStatus>;
 
 /// The source of a disk's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-pub enum SourceKind {
+pub enum DiskDataSourceKind {
     /// A URL.
     #[serde(rename = "HTTP")]
     Http,
@@ -25,10 +25,10 @@ pub enum SourceKind {
 /// A disk's data source.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct DataSource {
+pub struct DiskDataSource {
     /// Type of the source.
     #[serde(rename = "type")]
-    pub type_: SourceKind,
+    pub type_: DiskDataSourceKind,
     #[serde(default)]
     object_ref: Option<ObjectRef>,
 }
@@ -39,7 +39,7 @@ struct ObjectRef {
     name: String,
 }
 
-impl DataSource {
+impl DiskDataSource {
     /// Kind and name of the copied object.
     pub fn object(&self) -> Option<(&str, &str)> {
         self.object_ref.as_ref().map(|reference| (reference.kind.as_str(), reference.name.as_str()))
@@ -49,10 +49,10 @@ impl DataSource {
 /// What the simulator reads of a disk's spec.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct DiskSpec {
+pub struct SimulatedDiskSpec {
     persistent_volume_claim: Claim,
     /// The source of the content; without a source the disk is blank.
-    pub data_source: Option<DataSource>,
+    pub data_source: Option<DiskDataSource>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -62,7 +62,7 @@ struct Claim {
     storage_class_name: Option<String>,
 }
 
-impl DiskSpec {
+impl SimulatedDiskSpec {
     /// The requested size, a quantity.
     pub fn size(&self) -> Option<String> {
         match self.persistent_volume_claim.size.as_ref()? {
@@ -127,7 +127,7 @@ pub struct DiskTarget {
 /// A disk's status.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct DiskStatus {
+pub struct SimulatedDiskStatus {
     /// Phase.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<DiskPhase>,
@@ -136,7 +136,7 @@ pub struct DiskStatus {
     pub observed_generation: Option<i64>,
     /// Conditions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<SimulatedDvpCondition>,
     /// Size of the volume, a quantity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<String>,
@@ -152,23 +152,23 @@ pub struct DiskStatus {
 #[derive(Clone, Debug)]
 pub struct DiskView {
     /// Metadata.
-    pub meta: Meta,
+    pub meta: DvpObjectMetadata,
     /// Value of the annotation [`super::MOUNT_LOG`].
     pub mount_log: Option<String>,
     /// Its knobs.
     pub knobs: Option<Box<Knobs>>,
     /// Spec.
-    pub spec: DiskSpec,
+    pub spec: SimulatedDiskSpec,
     /// Status.
-    pub status: DiskStatus,
+    pub status: SimulatedDiskStatus,
 }
 
 impl DiskView {
     /// The view of a stored disk.
-    pub fn read(stored: StoredDisk) -> Self {
-        let StoredDisk { metadata, spec, status } = stored;
+    pub fn read(stored: StoredDvpDisk) -> Self {
+        let StoredDvpDisk { metadata, spec, status } = stored;
         Self {
-            meta: Meta::read(&metadata),
+            meta: DvpObjectMetadata::read(&metadata),
             mount_log: metadata.annotations.as_ref().and_then(|a| a.get(super::MOUNT_LOG)).cloned(),
             knobs: knobs_of(&metadata),
             spec,

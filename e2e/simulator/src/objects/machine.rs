@@ -1,13 +1,15 @@
 //! VirtualMachine.
 
-use super::{Condition, Meta, Pairs, annotations_for_pod, knobs_of, stored::Stored};
+use super::{
+    DvpObjectMetadata, Pairs, SimulatedDvpCondition, annotations_for_pod, knobs_of, stored::StoredObject,
+};
 use crate::knobs::Knobs;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// A VirtualMachine.
-pub type StoredMachine = Stored<MachineSpec, MachineStatus>;
+pub type StoredDvpMachine = StoredObject<SimulatedDvpMachineSpec, SimulatedDvpMachineStatus>;
 
 /// The run policy of a machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -37,7 +39,7 @@ pub enum DeviceKind {
 /// A reference to a block device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct DeviceRef {
+pub struct SimulatedDeviceRef {
     /// Kind.
     pub kind: DeviceKind,
     /// Name.
@@ -47,7 +49,7 @@ pub struct DeviceRef {
     pub boot_order: Option<i64>,
 }
 
-impl DeviceRef {
+impl SimulatedDeviceRef {
     /// Whether both refer to the same object.
     pub fn same(&self, other: &Self) -> bool {
         self.kind == other.kind && self.name == other.name
@@ -57,15 +59,15 @@ impl DeviceRef {
 /// What the simulator reads of a machine's spec.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct MachineSpec {
+pub struct SimulatedDvpMachineSpec {
     /// The run policy.
     pub run_policy: RunPolicy,
     /// Its devices.
-    pub block_device_refs: Vec<DeviceRef>,
+    pub block_device_refs: Vec<SimulatedDeviceRef>,
     /// Timeout of the guest's shutdown, in seconds.
     pub termination_grace_period_seconds: Option<u32>,
     disruptions: Disruptions,
-    /// All other fields; after [`MachineView::read`] only those whose changes require a restart.
+    /// All other fields; after [`DvpMachineView::read`] only those whose changes require a restart.
     #[serde(flatten)]
     pub fixed: BTreeMap<String, Value>,
 }
@@ -90,7 +92,7 @@ const TAKES_RESTART: &[&str] = &[
     "virtualMachineIPAddressName",
 ];
 
-impl MachineSpec {
+impl SimulatedDvpMachineSpec {
     /// Whether pending changes restart the machine automatically.
     pub fn restarts_automatically(&self) -> bool {
         self.disruptions.restart_approval_mode.as_deref() == Some("Automatic")
@@ -114,8 +116,8 @@ impl MachineSpec {
     }
 
     /// The boot device.
-    pub fn boot_device(&self) -> Option<&DeviceRef> {
-        let place = |(index, device): &(usize, &DeviceRef)| {
+    pub fn boot_device(&self) -> Option<&SimulatedDeviceRef> {
+        let place = |(index, device): &(usize, &SimulatedDeviceRef)| {
             device.boot_order.unwrap_or_else(|| i64::try_from(*index).unwrap_or(i64::MAX).saturating_add(1))
         };
         self.block_device_refs.iter().enumerate().min_by_key(place).map(|(_, device)| device)
@@ -181,7 +183,7 @@ pub struct DeviceStatus {
 /// A change that will be applied at the next restart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Change {
+pub struct RestartAwaitingChange {
     /// `add`, `remove` or `replace`.
     pub operation: String,
     /// Path below `spec`.
@@ -207,7 +209,7 @@ pub struct PodEntry {
 /// A machine's status.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct MachineStatus {
+pub struct SimulatedDvpMachineStatus {
     /// Phase.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<MachinePhase>,
@@ -216,13 +218,13 @@ pub struct MachineStatus {
     pub observed_generation: Option<i64>,
     /// Conditions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<SimulatedDvpCondition>,
     /// Devices.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub block_device_refs: Vec<DeviceStatus>,
     /// Changes that will be applied at the next restart.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub restart_awaiting_changes: Vec<Change>,
+    pub restart_awaiting_changes: Vec<RestartAwaitingChange>,
     /// Node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
@@ -233,11 +235,11 @@ pub struct MachineStatus {
 
 /// The last observed state of a machine.
 #[derive(Clone, Debug)]
-pub struct MachineView {
+pub struct DvpMachineView {
     /// Namespace.
     pub namespace: Arc<str>,
     /// Metadata.
-    pub meta: Meta,
+    pub meta: DvpObjectMetadata,
     /// Labels, which are copied to its Pod.
     pub labels: Pairs,
     /// Annotations that are copied to its Pod.
@@ -247,20 +249,20 @@ pub struct MachineView {
     /// Its knobs.
     pub knobs: Option<Box<Knobs>>,
     /// Spec.
-    pub spec: Arc<MachineSpec>,
+    pub spec: Arc<SimulatedDvpMachineSpec>,
     /// Status.
-    pub status: MachineStatus,
+    pub status: SimulatedDvpMachineStatus,
 }
 
-impl MachineView {
+impl DvpMachineView {
     /// The view of a stored machine.
-    pub fn read(stored: StoredMachine) -> Self {
-        let StoredMachine { metadata, mut spec, status } = stored;
+    pub fn read(stored: StoredDvpMachine) -> Self {
+        let StoredDvpMachine { metadata, mut spec, status } = stored;
         spec.fixed.retain(|path, _| TAKES_RESTART.contains(&path.as_str()));
         let annotations = metadata.annotations.as_ref();
         Self {
             namespace: Arc::from(metadata.namespace.as_deref().unwrap_or_default()),
-            meta: Meta::read(&metadata),
+            meta: DvpObjectMetadata::read(&metadata),
             bumped: annotations.and_then(|a| a.get(super::BUMPED)?.parse().ok()).unwrap_or_default(),
             knobs: knobs_of(&metadata),
             labels: metadata.labels.unwrap_or_default(),

@@ -6,17 +6,18 @@ mod other;
 mod stored;
 
 pub use disk::{
-    AttachedTo, DataSource, DiskPhase, DiskSpec, DiskStatus, DiskTarget, DiskView, SourceKind, StoredDisk,
+    AttachedTo, DiskDataSource, DiskDataSourceKind, DiskPhase, DiskTarget, DiskView, SimulatedDiskSpec,
+    SimulatedDiskStatus, StoredDvpDisk,
 };
 pub use machine::{
-    Change, DeviceKind, DeviceRef, DeviceStatus, MachinePhase, MachineSpec, MachineStatus, MachineView,
-    PodEntry, RunPolicy, StoredMachine, unknown_size,
+    DeviceKind, DeviceStatus, DvpMachineView, MachinePhase, PodEntry, RestartAwaitingChange, RunPolicy,
+    SimulatedDeviceRef, SimulatedDvpMachineSpec, SimulatedDvpMachineStatus, StoredDvpMachine, unknown_size,
 };
 pub use other::{
     AttachmentView, BindingMode, ClassView, ImageView, OperationPhase, OperationType, OperationView, PodView,
     StoredAttachment, StoredImage, StoredOperation, StoredPod,
 };
-pub use stored::Stored;
+pub use stored::StoredObject;
 
 use crate::knobs::{KnobError, Knobs, PREFIX};
 use jiff::Timestamp;
@@ -41,7 +42,7 @@ pub const POD_LABEL: &str = "simulator.vmpool.dev/vm";
 
 /// The kinds of objects that the simulator watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
+pub enum DvpObjectKind {
     /// VirtualMachine.
     Machine,
     /// VirtualDisk.
@@ -60,14 +61,14 @@ pub enum Kind {
 
 /// Namespace and name of an object. The namespace of a cluster-scoped object is empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key {
+pub struct NamespacedKey {
     /// Namespace.
     pub namespace: Arc<str>,
     /// Name.
     pub name: Arc<str>,
 }
 
-impl Key {
+impl NamespacedKey {
     /// Creates a key.
     pub fn new(namespace: &str, name: &str) -> Self {
         Self { namespace: Arc::from(namespace), name: Arc::from(name) }
@@ -80,7 +81,7 @@ impl Key {
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for NamespacedKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }
@@ -88,23 +89,23 @@ impl fmt::Display for Key {
 
 /// An object's kind and key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Id {
+pub struct DvpObjectId {
     /// Kind.
-    pub kind: Kind,
+    pub kind: DvpObjectKind,
     /// Namespace and name.
-    pub key: Key,
+    pub key: NamespacedKey,
 }
 
-impl Id {
+impl DvpObjectId {
     /// Creates an identity.
-    pub fn new(kind: Kind, key: Key) -> Self {
+    pub fn new(kind: DvpObjectKind, key: NamespacedKey) -> Self {
         Self { kind, key }
     }
 }
 
 /// The metadata that the simulator uses.
 #[derive(Clone, Debug, Default)]
-pub struct Meta {
+pub struct DvpObjectMetadata {
     /// UID.
     pub uid: Arc<str>,
     /// Resource version; they increase within one resource.
@@ -119,7 +120,7 @@ pub struct Meta {
     pub finalizers: Vec<String>,
 }
 
-impl Meta {
+impl DvpObjectMetadata {
     /// The view of an object's metadata.
     pub fn read(meta: &ObjectMeta) -> Self {
         Self {
@@ -168,7 +169,7 @@ fn annotations_for_pod(annotations: Option<Pairs>) -> Pairs {
 /// A condition of the platform's objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Condition {
+pub struct SimulatedDvpCondition {
     /// Type.
     #[serde(rename = "type")]
     pub type_: String,
@@ -184,7 +185,7 @@ pub struct Condition {
     pub last_transition_time: String,
 }
 
-impl Condition {
+impl SimulatedDvpCondition {
     /// A condition that replaces the one of its type in `observed`. If its status is the same, it keeps the transition
     /// time.
     pub fn next(
@@ -198,7 +199,7 @@ impl Condition {
         let last_transition_time = observed
             .iter()
             .find(|old| old.type_ == type_ && old.status == status)
-            .map_or_else(|| seconds(now), |old| old.last_transition_time.clone());
+            .map_or_else(|| format_seconds(now), |old| old.last_transition_time.clone());
         Self {
             type_: type_.to_owned(),
             status: status.to_owned(),
@@ -211,6 +212,6 @@ impl Condition {
 }
 
 /// A time in the API server's format: RFC 3339, in whole seconds.
-pub fn seconds(time: Timestamp) -> String {
+pub fn format_seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -1,19 +1,19 @@
 //! Images, operations, attachments, pods and storage classes.
 
-use super::{DeviceRef, Meta, Pairs, stored::Stored};
+use super::{DvpObjectMetadata, Pairs, SimulatedDeviceRef, stored::StoredObject};
 use k8s_openapi::api::storage::v1::StorageClass;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 
 /// A VirtualImage or ClusterVirtualImage.
-pub type StoredImage = Stored<serde::de::IgnoredAny, ImageStatus>;
+pub type StoredImage = StoredObject<serde::de::IgnoredAny, ImageStatus>;
 /// A VirtualMachineOperation.
-pub type StoredOperation = Stored<OperationSpec, PhaseOnly>;
+pub type StoredOperation = StoredObject<OperationSpec, PhaseOnly>;
 /// A VirtualMachineBlockDeviceAttachment.
-pub type StoredAttachment = Stored<AttachmentSpec, PhaseOnly>;
+pub type StoredAttachment = StoredObject<SimulatedAttachmentSpec, PhaseOnly>;
 /// The Pod of a running machine.
-pub type StoredPod = Stored<PodSpec, PodStatus>;
+pub type StoredPod = StoredObject<PodSpec, PodStatus>;
 
 /// Status of an image.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -27,7 +27,7 @@ pub struct ImageStatus {
 #[derive(Clone, Debug)]
 pub struct ImageView {
     /// Metadata.
-    pub meta: Meta,
+    pub meta: DvpObjectMetadata,
     /// Phase; the simulator sets it only if it is not set.
     pub phase: Option<String>,
     /// Size of the content, a quantity.
@@ -38,7 +38,7 @@ impl ImageView {
     /// The view of a stored image of either kind.
     pub fn read(stored: &StoredImage) -> Self {
         Self {
-            meta: Meta::read(&stored.metadata),
+            meta: DvpObjectMetadata::read(&stored.metadata),
             phase: stored.status.phase.clone(),
             size: ["unpacked", "unpackedBytes"].iter().find_map(|form| match &stored.status.size[form] {
                 Value::String(text) => Some(text.clone()),
@@ -109,7 +109,7 @@ pub struct PhaseOnly {
 #[derive(Clone, Debug)]
 pub struct OperationView {
     /// Metadata.
-    pub meta: Meta,
+    pub meta: DvpObjectMetadata,
     /// Its type.
     pub type_: OperationType,
     /// The name of its machine.
@@ -124,7 +124,7 @@ impl OperationView {
     /// The view of a stored operation.
     pub fn read(stored: StoredOperation) -> Self {
         Self {
-            meta: Meta::read(&stored.metadata),
+            meta: DvpObjectMetadata::read(&stored.metadata),
             type_: stored.spec.type_,
             machine: stored.spec.virtual_machine_name,
             force: stored.spec.force,
@@ -136,20 +136,20 @@ impl OperationView {
 /// Spec of an attachment.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct AttachmentSpec {
+pub struct SimulatedAttachmentSpec {
     virtual_machine_name: String,
-    block_device_ref: Option<DeviceRef>,
+    block_device_ref: Option<SimulatedDeviceRef>,
 }
 
 /// An attachment as last observed.
 #[derive(Clone, Debug)]
 pub struct AttachmentView {
     /// Metadata.
-    pub meta: Meta,
+    pub meta: DvpObjectMetadata,
     /// The machine to which the device is attached.
     pub machine: String,
     /// The device.
-    pub device: Option<DeviceRef>,
+    pub device: Option<SimulatedDeviceRef>,
     /// Phase.
     pub phase: Option<String>,
 }
@@ -158,7 +158,7 @@ impl AttachmentView {
     /// The view of a stored attachment.
     pub fn read(stored: StoredAttachment) -> Self {
         Self {
-            meta: Meta::read(&stored.metadata),
+            meta: DvpObjectMetadata::read(&stored.metadata),
             machine: stored.spec.virtual_machine_name,
             device: stored.spec.block_device_ref,
             phase: stored.status.phase,
@@ -184,7 +184,7 @@ pub struct PodStatus {
 #[derive(Clone, Debug)]
 pub struct PodView {
     /// Metadata.
-    pub meta: Meta,
+    pub meta: DvpObjectMetadata,
     /// UID of the machine that owns it.
     pub owner: Arc<str>,
     /// Name of the machine that owns it.
@@ -202,7 +202,7 @@ pub struct PodView {
 impl PodView {
     /// The view of a stored pod, if a machine owns it.
     pub fn read(stored: StoredPod) -> Option<Self> {
-        let meta = Meta::read(&stored.metadata);
+        let meta = DvpObjectMetadata::read(&stored.metadata);
         let owner = stored.metadata.owner_references?.into_iter().find(|o| o.kind == "VirtualMachine")?;
         Some(Self {
             meta,

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 /// its resource.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(bound(deserialize = "S: Default + Deserialize<'de>, T: Default + Deserialize<'de>"))]
-pub struct Stored<S, T> {
+pub struct StoredObject<S, T> {
     /// Metadata.
     #[serde(default)]
     pub metadata: ObjectMeta,
@@ -21,7 +21,7 @@ pub struct Stored<S, T> {
     pub status: T,
 }
 
-impl<S, T> kube::Resource for Stored<S, T> {
+impl<S, T> kube::Resource for StoredObject<S, T> {
     type DynamicType = ApiResource;
     type Scope = DynamicResourceScope;
 
@@ -54,7 +54,7 @@ impl<S, T> kube::Resource for Stored<S, T> {
     }
 }
 
-impl super::Kind {
+impl super::DvpObjectKind {
     /// The kind's name in the API.
     pub fn resource(self) -> ApiResource {
         let (kind, plural) = match self {

@@ -11,7 +11,7 @@ use rstest::rstest;
 #[case::negative("-1Gi", None)]
 #[case::nonsense("big", None)]
 fn sizes_are_parsed(#[case] text: &str, #[case] expected: Option<u128>) {
-    assert_eq!(bytes(text), expected);
+    assert_eq!(parse_bytes(text), expected);
 }
 
 #[rstest]

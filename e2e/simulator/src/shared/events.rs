@@ -1,18 +1,18 @@
 //! What the shell reports to a model, and what the model asks it to do.
 
-use super::Violation;
+use super::DiskViolation;
 use crate::{
     knobs::Knobs,
-    objects::{ClassView, Key},
+    objects::{ClassView, NamespacedKey},
 };
 use jiff::Timestamp;
 use std::{collections::HashSet, sync::Arc};
 
 /// An event that the shell has observed, for a model with these identities, kinds and objects.
 #[derive(Debug)]
-pub enum Event<I, K, O> {
+pub enum ModelEvent<I, K, O> {
     /// An object was added or changed.
-    Seen(Key, O),
+    Seen(NamespacedKey, O),
     /// An object was deleted.
     Gone(I),
     /// A list that began at that time contains exactly these objects of a kind.
@@ -20,7 +20,7 @@ pub enum Event<I, K, O> {
         /// The listed kind.
         kind: K,
         /// The objects that exist.
-        keys: HashSet<Key>,
+        keys: HashSet<NamespacedKey>,
         /// When the list began. Later events are newer than the list.
         began: Timestamp,
     },
@@ -29,14 +29,14 @@ pub enum Event<I, K, O> {
     /// A storage class was added, changed or deleted.
     Class(String, Option<ClassView>),
     /// A write that the model has requested is complete.
-    Written(I, Outcome<O>),
+    Written(I, ModelWriteOutcome<O>),
     /// All objects have been listed. Before this event the model only observes.
     Synced,
 }
 
 /// The result of a write.
 #[derive(Debug)]
-pub enum Outcome<O> {
+pub enum ModelWriteOutcome<O> {
     /// The write succeeded; this is the object, unless it was deleted.
     Done(Option<O>),
     /// Another client has changed the object.
@@ -49,9 +49,9 @@ pub enum Outcome<O> {
 
 /// An action of the shell.
 #[derive(Clone, Debug)]
-pub enum Action<I, W> {
+pub enum ModelAction<I, W> {
     /// Perform the write, and pass the result to the model.
     Write(I, W),
     /// Report a violation to users.
-    Report(Violation),
+    Report(DiskViolation),
 }

@@ -4,7 +4,7 @@ pub(crate) mod agenda;
 mod events;
 pub(crate) mod outbox;
 
-pub use events::{Action, Event, Outcome};
+pub use events::{ModelAction, ModelEvent, ModelWriteOutcome};
 
 use crate::duration::Delay;
 use jiff::Timestamp;
@@ -12,7 +12,7 @@ use serde::Serialize;
 
 /// The behavior of the simulator without knobs.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct SimulatorSettings {
     /// Time from the creation of a machine's Pod to `Running`; also the duration of a migration.
     pub start_delay: Delay,
     /// Time from the request to stop a machine to its stop.
@@ -33,7 +33,7 @@ pub struct Settings {
 
 /// A forbidden state of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Problem {
+pub enum DiskViolationKind {
     /// Several machines use it at the same time.
     DoubleMount,
     /// It was deleted while a machine that continues to run uses it.
@@ -42,11 +42,11 @@ pub enum Problem {
 
 /// An event that would destroy data of a disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Violation {
+pub struct DiskViolation {
     /// The time.
     pub time: Timestamp,
     /// The kind of violation.
-    pub problem: Problem,
+    pub problem: DiskViolationKind,
     /// Namespace of the disk.
     pub namespace: String,
     /// Name of the disk.
@@ -56,7 +56,7 @@ pub struct Violation {
 }
 
 /// The end of a delay that began at `since`; `None` for [`Delay::Never`].
-pub(crate) fn ends(since: Timestamp, delay: Delay) -> Option<Timestamp> {
+pub(crate) fn delay_end(since: Timestamp, delay: Delay) -> Option<Timestamp> {
     match delay {
         Delay::After(delay) => since.checked_add(delay).ok(),
         Delay::Never => None,

@@ -1,6 +1,6 @@
 //! Pending writes of one object.
 
-use crate::objects::Meta;
+use crate::objects::DvpObjectMetadata;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -113,19 +113,19 @@ impl Outbox {
 
 /// A merge patch of a status that fails if another client has written since. The UID alone is not sufficient: the
 /// status subresource of a custom resource ignores it, and a new object with the same name would receive the status.
-pub(crate) fn locked_status(meta: &Meta, status: &Value) -> Value {
+pub(crate) fn locked_status(meta: &DvpObjectMetadata, status: &Value) -> Value {
     json!({"metadata": {"uid": *meta.uid, "resourceVersion": meta.version.to_string()}, "status": status})
 }
 
 /// A merge patch of metadata with the same precondition.
-pub(crate) fn locked_metadata(meta: &Meta, mut content: Map<String, Value>) -> Value {
+pub(crate) fn locked_metadata(meta: &DvpObjectMetadata, mut content: Map<String, Value>) -> Value {
     content.insert("uid".to_owned(), json!(*meta.uid));
     content.insert("resourceVersion".to_owned(), json!(meta.version.to_string()));
     json!({ "metadata": content })
 }
 
 /// The merge patch from one status to another, or `None` if they are equal.
-pub(crate) fn difference<T: Serialize + PartialEq>(observed: &T, desired: &T) -> Option<Value> {
+pub(crate) fn status_merge_patch<T: Serialize + PartialEq>(observed: &T, desired: &T) -> Option<Value> {
     if observed == desired {
         return None;
     }

@@ -1,7 +1,7 @@
 //! Creates the nodes and storage classes that the simulator needs.
 
 use super::{
-    config::{Config, Error},
+    config::{Error, SimulatorConfig},
     write::FIELD_MANAGER,
 };
 use jiff::Timestamp;
@@ -24,24 +24,31 @@ const SHORTEST_HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// Creates missing nodes and storage classes. While the API server does not respond, or the roles do not exist yet, it
 /// retries.
-pub(super) async fn run(client: &Client, config: &Config, since: Timestamp) -> Result<(), Error> {
+pub(super) async fn create_nodes_and_classes(
+    client: &Client,
+    config: &SimulatorConfig,
+    since: Timestamp,
+) -> Result<(), Error> {
     let deadline = Instant::now() + config.bootstrap_timeout;
     for name in &config.settings.nodes {
         let make = async || {
             create_node(client, name).await?;
-            show_alive(client, name, since).await
+            report_node_ready(client, name, since).await
         };
-        patiently(deadline, format!("Node {name}"), make).await?;
+        retry_until_created(deadline, format!("Node {name}"), make).await?;
     }
     for (name, binding) in CLASSES {
-        patiently(deadline, format!("StorageClass {name}"), || class(client, name, binding)).await?;
+        retry_until_created(deadline, format!("StorageClass {name}"), || {
+            create_storage_class(client, name, binding)
+        })
+        .await?;
     }
     Ok(())
 }
 
 /// Sends heartbeats of the nodes, as a kubelet does. Without heartbeats, a node lifecycle controller would mark the
 /// nodes as not ready, and their Pods as well.
-pub(super) async fn heartbeat(
+pub(super) async fn send_node_heartbeats(
     client: Client,
     nodes: Vec<String>,
     since: Timestamp,
@@ -52,14 +59,14 @@ pub(super) async fn heartbeat(
     loop {
         beats.tick().await;
         for name in &nodes {
-            if let Err(error) = show_alive(&client, name, since).await {
+            if let Err(error) = report_node_ready(&client, name, since).await {
                 tracing::debug!(name, %error, "a heartbeat failed");
             }
         }
     }
 }
 
-async fn patiently(
+async fn retry_until_created(
     deadline: Instant,
     what: String,
     make: impl AsyncFn() -> Result<(), kube::Error>,
@@ -89,13 +96,13 @@ async fn create_node(client: &Client, name: &str) -> Result<(), kube::Error> {
         "spec": {"taints": [{"key": NODE_LABEL, "value": "true", "effect": "NoSchedule"}]},
     }))
     .map_err(kube::Error::SerdeError)?;
-    unless_there(Api::<Node>::all(client.clone()).create(&manager(), &node).await)
+    ignore_already_exists(Api::<Node>::all(client.clone()).create(&manager(), &node).await)
 }
 
 /// Reports that a node has been ready `since` then.
-async fn show_alive(client: &Client, name: &str, since: Timestamp) -> Result<(), kube::Error> {
+async fn report_node_ready(client: &Client, name: &str, since: Timestamp) -> Result<(), kube::Error> {
     let room = json!({"cpu": "100k", "memory": "100Ti", "pods": "100k"});
-    let seconds = crate::objects::seconds;
+    let seconds = crate::objects::format_seconds;
     let status = json!({
         "status": {
             "capacity": room,
@@ -114,7 +121,7 @@ async fn show_alive(client: &Client, name: &str, since: Timestamp) -> Result<(),
     api.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await.map(drop)
 }
 
-async fn class(client: &Client, name: &str, binding: &str) -> Result<(), kube::Error> {
+async fn create_storage_class(client: &Client, name: &str, binding: &str) -> Result<(), kube::Error> {
     let class = serde_json::from_value(json!({
         "metadata": {"name": name},
         "provisioner": "simulator.vmpool.dev/none",
@@ -123,10 +130,10 @@ async fn class(client: &Client, name: &str, binding: &str) -> Result<(), kube::E
         "reclaimPolicy": "Delete",
     }))
     .map_err(kube::Error::SerdeError)?;
-    unless_there(Api::<StorageClass>::all(client.clone()).create(&manager(), &class).await)
+    ignore_already_exists(Api::<StorageClass>::all(client.clone()).create(&manager(), &class).await)
 }
 
-fn unless_there<K>(created: Result<K, kube::Error>) -> Result<(), kube::Error> {
+fn ignore_already_exists<K>(created: Result<K, kube::Error>) -> Result<(), kube::Error> {
     match created {
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
         other => other.map(drop),

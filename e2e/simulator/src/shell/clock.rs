@@ -5,12 +5,12 @@ use tokio::time::Instant;
 
 /// Wall-clock time that does not jump: it is read once and continued with the monotonic clock.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
+pub(super) struct SimulatorClock {
     wall: Timestamp,
     monotonic: Instant,
 }
 
-impl Clock {
+impl SimulatorClock {
     pub(super) fn start() -> Self {
         Self { wall: Timestamp::now(), monotonic: Instant::now() }
     }

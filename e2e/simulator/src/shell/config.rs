@@ -1,6 +1,6 @@
 //! The configuration of the simulator, and why it exits.
 
-use crate::{duration::Delay, shared::Settings};
+use crate::{duration::Delay, shared::SimulatorSettings};
 use std::{net::SocketAddr, time::Duration};
 
 /// The platforms that can be simulated.
@@ -14,13 +14,13 @@ pub struct Platforms {
 
 /// The validated configuration.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct SimulatorConfig {
     /// The platforms to simulate; at least one.
     pub platforms: Platforms,
     /// The only namespace, or all namespaces.
     pub namespace: Option<String>,
     /// The behavior of the simulated controllers.
-    pub settings: Settings,
+    pub settings: SimulatorSettings,
     /// Maximum number of concurrent writes.
     pub max_in_flight: usize,
     /// Interval of the nodes' heartbeats, if they send any.

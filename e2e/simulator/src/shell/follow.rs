@@ -1,7 +1,7 @@
 //! Follows the objects of one kind: reports existing, changed and deleted objects, and reconnects.
 
-use super::clock::Clock;
-use crate::objects::Key;
+use super::clock::SimulatorClock;
+use crate::objects::NamespacedKey;
 use futures::StreamExt;
 use jiff::Timestamp;
 use kube::{
@@ -31,13 +31,13 @@ pub(super) enum Message<E> {
 
 pub(super) type Sender<E> = mpsc::Sender<Message<E>>;
 
-pub(super) fn config() -> watcher::Config {
+pub(super) fn watcher_config() -> watcher::Config {
     // The default list semantic is the most recent state, not any state of the watch cache.
     watcher::Config::default().timeout(WATCH_SECONDS)
 }
 
 /// Converts the objects of one kind to events.
-pub(super) trait Source<K>: Send {
+pub(super) trait EventSource<K>: Send {
     /// Events of the model.
     type Event: Send;
 
@@ -49,19 +49,19 @@ pub(super) trait Source<K>: Send {
     fn seen(&mut self, object: K) -> Option<Self::Event>;
     fn gone(&mut self, object: &K) -> Self::Event;
     /// A list that began at that time is complete.
-    fn relisted(&mut self, keys: HashSet<Key>, began: Timestamp) -> Vec<Self::Event>;
+    fn relisted(&mut self, keys: HashSet<NamespacedKey>, began: Timestamp) -> Vec<Self::Event>;
 }
 
-pub(super) async fn follow<K, S>(
+pub(super) async fn follow_objects<K, S>(
     api: Api<K>,
     config: watcher::Config,
-    clock: Clock,
+    clock: SimulatorClock,
     sender: Sender<S::Event>,
     mut source: S,
 ) -> &'static str
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
-    S: Source<K>,
+    S: EventSource<K>,
 {
     let mut first_list = true;
     let mut began = clock.now();
@@ -113,8 +113,8 @@ fn is_unserved(error: &watcher::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
-pub(super) fn key_of<K: Resource>(object: &K) -> Key {
-    Key::new(object.meta().namespace.as_deref().unwrap_or_default(), &object.name_any())
+pub(super) fn key_of<K: Resource>(object: &K) -> NamespacedKey {
+    NamespacedKey::new(object.meta().namespace.as_deref().unwrap_or_default(), &object.name_any())
 }
 
 /// The backoff of connections to the API server, short enough to reconnect soon after it restarts.

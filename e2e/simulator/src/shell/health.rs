@@ -19,14 +19,14 @@ const MISSED_BEATS: u64 = 6;
 
 /// Whether the loop is alive, and whether it is ready.
 #[derive(Debug)]
-pub(super) struct Health {
+pub(super) struct SimulatorHealth {
     started: Instant,
     last_beat_seconds: AtomicU64,
     /// Platforms whose objects were not all listed yet.
     waiting: AtomicUsize,
 }
 
-impl Health {
+impl SimulatorHealth {
     pub(super) fn new(platforms: usize) -> Self {
         Self {
             started: Instant::now(),
@@ -57,9 +57,9 @@ impl Health {
 }
 
 /// Serves until its task is dropped.
-pub(super) async fn serve(
+pub(super) async fn serve_health(
     address: SocketAddr,
-    health: Arc<Health>,
+    health: Arc<SimulatorHealth>,
     violations: Violations,
     tasks: &mut JoinSet<&'static str>,
 ) -> Result<(), Error> {
@@ -68,8 +68,8 @@ pub(super) async fn serve(
     let local = listener.local_addr().map_err(listen)?;
     let live = health.clone();
     let router = Router::new()
-        .route("/livez", get(move || async move { answer(live.is_alive()) }))
-        .route("/readyz", get(move || async move { answer(health.is_ready()) }))
+        .route("/livez", get(move || async move { health_response(live.is_alive()) }))
+        .route("/readyz", get(move || async move { health_response(health.is_ready()) }))
         .route("/violations", get(move || async move { Json(violations.list()) }));
     tracing::info!(address = %local, "serving /livez, /readyz and /violations");
     tasks.spawn(async move {
@@ -81,6 +81,6 @@ pub(super) async fn serve(
     Ok(())
 }
 
-fn answer(good: bool) -> (StatusCode, &'static str) {
+fn health_response(good: bool) -> (StatusCode, &'static str) {
     if good { (StatusCode::OK, "ok") } else { (StatusCode::SERVICE_UNAVAILABLE, "not yet") }
 }

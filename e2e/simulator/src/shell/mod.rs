@@ -15,21 +15,21 @@ mod report;
 mod watch;
 mod write;
 
-pub use config::{Config, Error, Platforms};
+pub use config::{Error, Platforms, SimulatorConfig};
 pub use report::Violations;
 
 use crate::duration::Delay;
 use crate::{
-    shared::{Action, Event, Settings},
-    world::World,
+    shared::{ModelAction, ModelEvent, SimulatorSettings},
+    world::DvpModel,
 };
-use clock::Clock;
+use clock::SimulatorClock;
 use config::HEARTBEAT;
 use follow::Message;
 use futures::{FutureExt, StreamExt, future::BoxFuture, future::try_join_all, stream::FuturesUnordered};
-use health::Health;
+use health::SimulatorHealth;
 use kube::Client;
-use model::{EventOf, Model, PendingWrite};
+use model::{EventOf, PendingWrite, PlatformModel};
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 use tokio::{sync::mpsc, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -41,32 +41,41 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
 /// Runs until `stop`.
 ///
-/// Guarantees: at most [`Config::max_in_flight`] concurrent writes, and one per object. When no object changes, the
+/// Guarantees: at most [`SimulatorConfig::max_in_flight`] concurrent writes, and one per object. When no object changes, the
 /// only requests are watches and heartbeats of nodes. If the API server does not respond, it retries.
 ///
 /// # Errors
 /// [`Error`], if the simulator cannot run at all.
-pub async fn run(client: Client, config: Config, stop: CancellationToken) -> Result<(), Error> {
-    let clock = Clock::start();
+pub async fn run_simulator(
+    client: Client,
+    config: SimulatorConfig,
+    stop: CancellationToken,
+) -> Result<(), Error> {
+    let clock = SimulatorClock::start();
     let violations = Violations::default();
     let Platforms { dvp, kubevirt } = config.platforms;
-    let health = Arc::new(Health::new(usize::from(dvp) + usize::from(kubevirt)));
+    let health = Arc::new(SimulatorHealth::new(usize::from(dvp) + usize::from(kubevirt)));
     let mut tasks = JoinSet::new();
-    health::serve(config.health_address, health.clone(), violations.clone(), &mut tasks).await?;
+    health::serve_health(config.health_address, health.clone(), violations.clone(), &mut tasks).await?;
     tokio::select! {
-        made = bootstrap::run(&client, &config, clock.now()) => made?,
+        made = bootstrap::create_nodes_and_classes(&client, &config, clock.now()) => made?,
         () = stop.cancelled() => return Ok(()),
     }
     if let Delay::After(every) = config.node_heartbeat {
-        tasks.spawn(bootstrap::heartbeat(client.clone(), config.settings.nodes.clone(), clock.now(), every));
+        tasks.spawn(bootstrap::send_node_heartbeats(
+            client.clone(),
+            config.settings.nodes.clone(),
+            clock.now(),
+            every,
+        ));
     }
     let parts = Parts { client, config, clock, violations, health, stop };
     let mut loops: Vec<BoxFuture<'_, Result<(), Error>>> = Vec::new();
     if dvp {
-        loops.push(parts.simulate(World::new).boxed());
+        loops.push(parts.simulate(DvpModel::new).boxed());
     }
     if kubevirt {
-        loops.push(parts.simulate(crate::kubevirt::World::new).boxed());
+        loops.push(parts.simulate(crate::kubevirt::KubeVirtModel::new).boxed());
     }
     let ended = tokio::select! {
         ended = try_join_all(loops) => ended.map(drop),
@@ -79,16 +88,16 @@ pub async fn run(client: Client, config: Config, stop: CancellationToken) -> Res
 /// State shared by the loops of all platforms.
 struct Parts {
     client: Client,
-    config: Config,
-    clock: Clock,
+    config: SimulatorConfig,
+    clock: SimulatorClock,
     violations: Violations,
-    health: Arc<Health>,
+    health: Arc<SimulatorHealth>,
     stop: CancellationToken,
 }
 
 impl Parts {
     /// Runs one platform until the simulator stops.
-    async fn simulate<M: Model>(&self, new: fn(Settings) -> M) -> Result<(), Error> {
+    async fn simulate<M: PlatformModel>(&self, new: fn(SimulatorSettings) -> M) -> Result<(), Error> {
         let mut tasks = JoinSet::new();
         let (sender, events) = mpsc::channel(EVENT_BUFFER);
         let watches =
@@ -97,7 +106,7 @@ impl Parts {
         let mut event_loop = Loop {
             world: new(self.config.settings.clone()),
             clock: self.clock,
-            writer: write::Writer::new(self.client.clone()),
+            writer: write::DvpWriter::new(self.client.clone()),
             reporter: report::Reporter::new(self.client.clone(), self.violations.clone()),
             queue: VecDeque::new(),
             in_flight: FuturesUnordered::new(),
@@ -111,20 +120,20 @@ impl Parts {
     }
 }
 
-struct Loop<M: Model> {
+struct Loop<M: PlatformModel> {
     world: M,
-    clock: Clock,
-    writer: write::Writer,
+    clock: SimulatorClock,
+    writer: write::DvpWriter,
     reporter: report::Reporter,
-    queue: VecDeque<Action<M::Id, M::Write>>,
+    queue: VecDeque<ModelAction<M::Id, M::Write>>,
     in_flight: FuturesUnordered<PendingWrite<EventOf<M>>>,
     max_in_flight: usize,
     /// Watches that have not completed their first list.
     unsynced: usize,
-    health: Arc<Health>,
+    health: Arc<SimulatorHealth>,
 }
 
-impl<M: Model> Loop<M> {
+impl<M: PlatformModel> Loop<M> {
     async fn run(
         &mut self,
         mut events: mpsc::Receiver<Message<EventOf<M>>>,
@@ -167,7 +176,7 @@ impl<M: Model> Loop<M> {
                 self.unsynced = self.unsynced.saturating_sub(1);
                 if self.unsynced == 0 {
                     tracing::info!(platform = M::NAME, "all objects have been listed; running");
-                    self.world.observe(Event::Synced, now);
+                    self.world.observe(ModelEvent::Synced, now);
                     self.health.ready();
                 }
             }
@@ -193,11 +202,11 @@ impl<M: Model> Loop<M> {
             let (writer, reporter) = (self.writer.clone(), self.reporter.clone());
             let write = async move {
                 match action {
-                    Action::Write(id, write) => {
+                    ModelAction::Write(id, write) => {
                         let outcome = M::perform(&writer, &id, write).await;
-                        Some(Event::Written(id, outcome))
+                        Some(ModelEvent::Written(id, outcome))
                     }
-                    Action::Report(violation) => {
+                    ModelAction::Report(violation) => {
                         reporter.report(violation).await;
                         None
                     }

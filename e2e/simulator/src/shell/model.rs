@@ -1,10 +1,10 @@
 //! The interface between the loop and a platform's model.
 
-use super::{clock::Clock, follow::Sender, watch, write::Writer};
+use super::{clock::SimulatorClock, follow::Sender, watch, write::DvpWriter};
 use crate::{
-    objects::{Id, Kind},
+    objects::{DvpObjectId, DvpObjectKind},
     shared,
-    world::{Action, Event, Object, Outcome, World, Write},
+    world::{DvpModel, DvpModelAction, DvpModelEvent, DvpWrite, DvpWriteOutcome, ObservedDvpObject},
 };
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -16,10 +16,11 @@ use tokio::task::JoinSet;
 pub(super) type PendingWrite<E> = BoxFuture<'static, Option<E>>;
 
 /// The events of a model.
-pub(super) type EventOf<M> = shared::Event<<M as Model>::Id, <M as Model>::Kind, <M as Model>::Object>;
+pub(super) type EventOf<M> =
+    shared::ModelEvent<<M as PlatformModel>::Id, <M as PlatformModel>::Kind, <M as PlatformModel>::Object>;
 
 /// A pure model of a platform, and how its objects are watched and written.
-pub(super) trait Model: Sized + Send + Sync {
+pub(super) trait PlatformModel: Sized + Send + Sync {
     /// Name of the platform, for logs.
     const NAME: &'static str;
     /// Identities of objects.
@@ -34,37 +35,37 @@ pub(super) trait Model: Sized + Send + Sync {
     /// Processes an event.
     fn observe(&mut self, event: EventOf<Self>, now: Timestamp);
     /// Returns the actions that are due.
-    fn step(&mut self, now: Timestamp) -> Vec<shared::Action<Self::Id, Self::Write>>;
+    fn step(&mut self, now: Timestamp) -> Vec<shared::ModelAction<Self::Id, Self::Write>>;
     /// When [`Self::step`] must be called again.
     fn next_due(&self) -> Option<Timestamp>;
     /// Starts the watches, and returns their number.
     fn watch(
         client: &Client,
         namespace: Option<&str>,
-        clock: Clock,
+        clock: SimulatorClock,
         sender: &Sender<EventOf<Self>>,
         tasks: &mut JoinSet<&'static str>,
     ) -> usize;
     /// Performs a write, without retries.
     fn perform(
-        writer: &Writer,
+        writer: &DvpWriter,
         id: &Self::Id,
         write: Self::Write,
-    ) -> impl Future<Output = shared::Outcome<Self::Object>> + Send;
+    ) -> impl Future<Output = shared::ModelWriteOutcome<Self::Object>> + Send;
 }
 
-impl Model for World {
+impl PlatformModel for DvpModel {
     const NAME: &'static str = "dvp";
-    type Id = Id;
-    type Kind = Kind;
-    type Object = Object;
-    type Write = Write;
+    type Id = DvpObjectId;
+    type Kind = DvpObjectKind;
+    type Object = ObservedDvpObject;
+    type Write = DvpWrite;
 
-    fn observe(&mut self, event: Event, now: Timestamp) {
+    fn observe(&mut self, event: DvpModelEvent, now: Timestamp) {
         self.observe(event, now);
     }
 
-    fn step(&mut self, now: Timestamp) -> Vec<Action> {
+    fn step(&mut self, now: Timestamp) -> Vec<DvpModelAction> {
         self.step(now)
     }
 
@@ -75,14 +76,14 @@ impl Model for World {
     fn watch(
         client: &Client,
         namespace: Option<&str>,
-        clock: Clock,
-        sender: &Sender<Event>,
+        clock: SimulatorClock,
+        sender: &Sender<DvpModelEvent>,
         tasks: &mut JoinSet<&'static str>,
     ) -> usize {
-        watch::start(client, namespace, clock, sender, tasks)
+        watch::start_dvp_watches(client, namespace, clock, sender, tasks)
     }
 
-    async fn perform(writer: &Writer, id: &Id, write: Write) -> Outcome {
+    async fn perform(writer: &DvpWriter, id: &DvpObjectId, write: DvpWrite) -> DvpWriteOutcome {
         writer.perform(id, write).await
     }
 }

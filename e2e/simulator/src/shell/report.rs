@@ -1,7 +1,7 @@
 //! Reports violations in the log, in a ConfigMap of the namespace, and over HTTP.
 
 use super::write::FIELD_MANAGER;
-use crate::shared::Violation;
+use crate::shared::DiskViolation;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client,
@@ -21,15 +21,15 @@ const ATTEMPTS: u32 = 6;
 
 /// Every violation of this run, oldest first.
 #[derive(Clone, Debug, Default)]
-pub struct Violations(Arc<Mutex<Vec<Violation>>>);
+pub struct Violations(Arc<Mutex<Vec<DiskViolation>>>);
 
 impl Violations {
     /// A copy of the list.
-    pub fn list(&self) -> Vec<Violation> {
+    pub fn list(&self) -> Vec<DiskViolation> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn add(&self, violation: Violation) {
+    fn add(&self, violation: DiskViolation) {
         let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if list.len() < MOST_KEPT {
             list.push(violation);
@@ -48,7 +48,7 @@ impl Reporter {
         Self { client, violations }
     }
 
-    pub(super) async fn report(&self, violation: Violation) {
+    pub(super) async fn report(&self, violation: DiskViolation) {
         tracing::error!(
             namespace = violation.namespace,
             disk = violation.disk,
@@ -72,7 +72,7 @@ impl Reporter {
         }
     }
 
-    async fn store(&self, violation: &Violation) -> Result<(), kube::Error> {
+    async fn store(&self, violation: &DiskViolation) -> Result<(), kube::Error> {
         let api = Api::<ConfigMap>::namespaced(self.client.clone(), &violation.namespace);
         let key = format!("{}.{}", violation.disk, violation.time.as_millisecond());
         let value = serde_json::to_string(violation).map_err(kube::Error::SerdeError)?;

@@ -2,10 +2,11 @@
 
 use crate::{
     objects::{
-        AttachmentView, DiskView, Id, ImageView, Kind, MachineView, OperationView, PodView, Stored,
-        StoredAttachment, StoredDisk, StoredImage, StoredMachine, StoredOperation, StoredPod,
+        AttachmentView, DiskView, DvpMachineView, DvpObjectId, DvpObjectKind, ImageView, OperationView,
+        PodView, StoredAttachment, StoredDvpDisk, StoredDvpMachine, StoredImage, StoredObject,
+        StoredOperation, StoredPod,
     },
-    world::{Object, Outcome, Write},
+    world::{DvpWrite, DvpWriteOutcome, ObservedDvpObject},
 };
 use kube::{
     Api, Client,
@@ -21,84 +22,92 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(15);
 
 /// Performs writes with one client.
 #[derive(Clone)]
-pub(super) struct Writer {
+pub(super) struct DvpWriter {
     pub(super) client: Client,
 }
 
-impl Writer {
+impl DvpWriter {
     pub(super) fn new(client: Client) -> Self {
         Self { client }
     }
 
     /// Performs one write, without retries.
-    pub(super) async fn perform(&self, id: &Id, write: Write) -> Outcome {
+    pub(super) async fn perform(&self, id: &DvpObjectId, write: DvpWrite) -> DvpWriteOutcome {
         let kind = id.kind;
         let ended = async {
             match kind {
-                Kind::Machine => {
+                DvpObjectKind::Machine => {
+                    let read = |stored: StoredDvpMachine| {
+                        Some(ObservedDvpObject::Machine(Box::new(DvpMachineView::read(stored))))
+                    };
+                    self.patch(id, write, read).await
+                }
+                DvpObjectKind::Disk => {
+                    let read = |stored: StoredDvpDisk| {
+                        Some(ObservedDvpObject::Disk(Box::new(DiskView::read(stored))))
+                    };
+                    self.patch(id, write, read).await
+                }
+                DvpObjectKind::Image | DvpObjectKind::ClusterImage => {
                     let read =
-                        |stored: StoredMachine| Some(Object::Machine(Box::new(MachineView::read(stored))));
+                        |stored: StoredImage| Some(ObservedDvpObject::Image(kind, ImageView::read(&stored)));
                     self.patch(id, write, read).await
                 }
-                Kind::Disk => {
-                    let read = |stored: StoredDisk| Some(Object::Disk(Box::new(DiskView::read(stored))));
+                DvpObjectKind::Operation => {
+                    let read = |stored: StoredOperation| {
+                        Some(ObservedDvpObject::Operation(OperationView::read(stored)))
+                    };
                     self.patch(id, write, read).await
                 }
-                Kind::Image | Kind::ClusterImage => {
-                    let read = |stored: StoredImage| Some(Object::Image(kind, ImageView::read(&stored)));
+                DvpObjectKind::Attachment => {
+                    let read = |stored: StoredAttachment| {
+                        Some(ObservedDvpObject::Attachment(AttachmentView::read(stored)))
+                    };
                     self.patch(id, write, read).await
                 }
-                Kind::Operation => {
-                    let read = |stored: StoredOperation| Some(Object::Operation(OperationView::read(stored)));
-                    self.patch(id, write, read).await
-                }
-                Kind::Attachment => {
-                    let read =
-                        |stored: StoredAttachment| Some(Object::Attachment(AttachmentView::read(stored)));
-                    self.patch(id, write, read).await
-                }
-                Kind::Pod => self.pod(id, write).await,
+                DvpObjectKind::Pod => self.pod(id, write).await,
             }
         };
         match tokio::time::timeout(DEADLINE, ended).await {
-            Ok(Ok(object)) => Outcome::Done(object),
-            Ok(Err(kube::Error::Api(status))) if status.is_not_found() => Outcome::NotFound,
-            Ok(Err(kube::Error::Api(status))) if status.is_conflict() => Outcome::Conflict,
-            Ok(Err(kube::Error::Api(status))) => Outcome::Failed(status.message.clone()),
-            Ok(Err(error)) => Outcome::Failed(error.to_string()),
-            Err(_) => Outcome::Failed(format!("no response within {DEADLINE:?}")),
+            Ok(Ok(object)) => DvpWriteOutcome::Done(object),
+            Ok(Err(kube::Error::Api(status))) if status.is_not_found() => DvpWriteOutcome::NotFound,
+            Ok(Err(kube::Error::Api(status))) if status.is_conflict() => DvpWriteOutcome::Conflict,
+            Ok(Err(kube::Error::Api(status))) => DvpWriteOutcome::Failed(status.message.clone()),
+            Ok(Err(error)) => DvpWriteOutcome::Failed(error.to_string()),
+            Err(_) => DvpWriteOutcome::Failed(format!("no response within {DEADLINE:?}")),
         }
     }
 
     async fn patch<S, T>(
         &self,
-        id: &Id,
-        write: Write,
-        read: impl FnOnce(Stored<S, T>) -> Option<Object>,
-    ) -> Result<Option<Object>, kube::Error>
+        id: &DvpObjectId,
+        write: DvpWrite,
+        read: impl FnOnce(StoredObject<S, T>) -> Option<ObservedDvpObject>,
+    ) -> Result<Option<ObservedDvpObject>, kube::Error>
     where
         S: Default + Clone + Debug + DeserializeOwned,
         T: Default + Clone + Debug + DeserializeOwned,
     {
-        let api = self.api::<Stored<S, T>>(id);
+        let api = self.api::<StoredObject<S, T>>(id);
         let parameters =
             PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let stored = match write {
-            Write::Patch(body) => api.patch(&id.key.name, &parameters, &Patch::Merge(body)).await?,
-            Write::PatchStatus(body) => {
+            DvpWrite::Patch(body) => api.patch(&id.key.name, &parameters, &Patch::Merge(body)).await?,
+            DvpWrite::PatchStatus(body) => {
                 api.patch_status(&id.key.name, &parameters, &Patch::Merge(body)).await?
             }
-            Write::Create(_) | Write::Delete(_) => unreachable!("only Pods are created and deleted"),
+            DvpWrite::Create(_) | DvpWrite::Delete(_) => unreachable!("only Pods are created and deleted"),
         };
         Ok(read(stored))
     }
 
-    async fn pod(&self, id: &Id, write: Write) -> Result<Option<Object>, kube::Error> {
-        let read = |stored: StoredPod| PodView::read(stored).map(|view| Object::Pod(Box::new(view)));
+    async fn pod(&self, id: &DvpObjectId, write: DvpWrite) -> Result<Option<ObservedDvpObject>, kube::Error> {
+        let read =
+            |stored: StoredPod| PodView::read(stored).map(|view| ObservedDvpObject::Pod(Box::new(view)));
         let api = self.api::<StoredPod>(id);
         match write {
-            Write::Patch(_) | Write::PatchStatus(_) => self.patch(id, write, read).await,
-            Write::Create(body) => {
+            DvpWrite::Patch(_) | DvpWrite::PatchStatus(_) => self.patch(id, write, read).await,
+            DvpWrite::Create(body) => {
                 let parameters = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), dry_run: false };
                 let body = serde_json::to_vec(&body).map_err(kube::Error::SerdeError)?;
                 let request = kube::core::Request::new(api.resource_url())
@@ -113,7 +122,7 @@ impl Writer {
                     Err(error) => Err(error),
                 }
             }
-            Write::Delete(uid) => {
+            DvpWrite::Delete(uid) => {
                 let parameters = DeleteParams::default()
                     .grace_period(0)
                     .preconditions(Preconditions { uid: Some(uid.to_string()), resource_version: None });
@@ -126,7 +135,7 @@ impl Writer {
         }
     }
 
-    fn api<K>(&self, id: &Id) -> Api<K>
+    fn api<K>(&self, id: &DvpObjectId) -> Api<K>
     where
         K: kube::Resource<DynamicType = kube::api::ApiResource, Scope = kube::core::DynamicResourceScope>,
     {

@@ -1,22 +1,22 @@
 //! VirtualMachineBlockDeviceAttachment: an object that adds a device to a machine.
 
 use super::{
-    events::{Action, Novelty, Write},
-    model::{Attachment, World},
+    events::{DvpModelAction, DvpObservationSource, DvpWrite},
+    model::{DvpModel, SimulatedAttachment},
 };
 use crate::{
-    objects::{AttachmentView, Id, Key, Kind},
+    objects::{AttachmentView, DvpObjectId, DvpObjectKind, NamespacedKey},
     shared::outbox::{Outbox, Permit, locked_status},
 };
 use jiff::Timestamp;
 use serde_json::json;
 
-impl World {
+impl DvpModel {
     pub(super) fn see_attachment(
         &mut self,
-        key: &Key,
+        key: &NamespacedKey,
         view: AttachmentView,
-        novelty: Novelty,
+        novelty: DvpObservationSource,
         now: Timestamp,
     ) {
         let machine = key.sibling(&view.machine);
@@ -28,18 +28,18 @@ impl World {
                 known.view = view;
                 known.outbox.touched = now;
             }
-            _ if novelty == Novelty::KnownOnly => return,
+            _ if novelty == DvpObservationSource::KnownOnly => return,
             _ => {
                 self.lose_attachment(key);
-                self.attachments.insert(key.clone(), Attachment { view, outbox: Outbox::new(now) });
+                self.attachments.insert(key.clone(), SimulatedAttachment { view, outbox: Outbox::new(now) });
                 self.attachments_of.entry(machine.clone()).or_default().insert(key.clone());
             }
         }
-        self.mark(Kind::Attachment, key);
-        self.mark(Kind::Machine, &machine);
+        self.mark(DvpObjectKind::Attachment, key);
+        self.mark(DvpObjectKind::Machine, &machine);
     }
 
-    pub(super) fn lose_attachment(&mut self, key: &Key) {
+    pub(super) fn lose_attachment(&mut self, key: &NamespacedKey) {
         let Some(attachment) = self.attachments.remove(key) else { return };
         let machine = key.sibling(&attachment.view.machine);
         if let Some(attachments) = self.attachments_of.get_mut(&machine) {
@@ -48,10 +48,10 @@ impl World {
                 self.attachments_of.remove(&machine);
             }
         }
-        self.mark(Kind::Machine, &machine);
+        self.mark(DvpObjectKind::Machine, &machine);
     }
 
-    pub(super) fn plan_attachment(&mut self, key: &Key, now: Timestamp) {
+    pub(super) fn plan_attachment(&mut self, key: &NamespacedKey, now: Timestamp) {
         let Some(attachment) = self.attachments.get(key) else { return };
         if attachment.view.meta.deleting {
             return;
@@ -68,7 +68,7 @@ impl World {
         if attachment.view.phase.as_deref() == Some(phase) {
             return;
         }
-        let id = Id::new(Kind::Attachment, key.clone());
+        let id = DvpObjectId::new(DvpObjectKind::Attachment, key.clone());
         let Some(attachment) = self.attachments.get_mut(key) else { return };
         match attachment.outbox.permit(now) {
             Permit::Open => {}
@@ -78,7 +78,7 @@ impl World {
         let status = json!({"phase": phase, "observedGeneration": attachment.view.meta.generation});
         if attachment.outbox.admit(&status, attachment.view.meta.version) {
             let patch = locked_status(&attachment.view.meta, &status);
-            self.actions.push(Action::Write(id, Write::PatchStatus(patch)));
+            self.actions.push(DvpModelAction::Write(id, DvpWrite::PatchStatus(patch)));
         }
     }
 }

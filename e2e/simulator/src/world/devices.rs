@@ -1,9 +1,9 @@
 //! A machine's devices: those in its spec, those attached to its guest, and whether they can be used.
 
-use super::model::{Device, Machine, Plug, Power, World};
+use super::model::{Device, DvpModel, Plug, Power, SimulatedMachine};
 use crate::{
-    objects::{DeviceKind, DeviceRef, Key, Kind},
-    shared::ends,
+    objects::{DeviceKind, DvpObjectKind, NamespacedKey, SimulatedDeviceRef},
+    shared::delay_end,
 };
 use jiff::Timestamp;
 
@@ -23,13 +23,13 @@ pub(super) enum Assessment {
     TooMany(usize),
 }
 
-impl World {
+impl DvpModel {
     /// Updates the list of devices from the spec and the attachments. Returns when the next device is attached or
     /// detached.
     pub(super) fn sync_devices(
         &mut self,
-        key: &Key,
-        machine: &mut Machine,
+        key: &NamespacedKey,
+        machine: &mut SimulatedMachine,
         now: Timestamp,
     ) -> Option<Timestamp> {
         let wanted = self.wanted_devices(key, machine);
@@ -54,7 +54,11 @@ impl World {
         }
     }
 
-    fn wanted_devices(&self, key: &Key, machine: &Machine) -> Vec<(DeviceRef, Option<String>)> {
+    fn wanted_devices(
+        &self,
+        key: &NamespacedKey,
+        machine: &SimulatedMachine,
+    ) -> Vec<(SimulatedDeviceRef, Option<String>)> {
         let mut wanted: Vec<_> =
             machine.spec().block_device_refs.iter().cloned().map(|device| (device, None)).collect();
         for attachment in self.attachments_of.get(key).into_iter().flatten() {
@@ -71,10 +75,10 @@ impl World {
     /// Adds and removes devices of a running machine. The boot device does not change until a restart.
     fn replug(
         &mut self,
-        key: &Key,
-        machine: &mut Machine,
-        wanted: &[(DeviceRef, Option<String>)],
-        boot_device: Option<&DeviceRef>,
+        key: &NamespacedKey,
+        machine: &mut SimulatedMachine,
+        wanted: &[(SimulatedDeviceRef, Option<String>)],
+        boot_device: Option<&SimulatedDeviceRef>,
         now: Timestamp,
     ) -> Option<Timestamp> {
         for (reference, attachment) in wanted {
@@ -108,7 +112,9 @@ impl World {
         while index < machine.devices.len() {
             let device = machine.devices[index].clone();
             let due = match device.plug {
-                Plug::Attaching(since) | Plug::Detaching(since) => ends(since, self.settings.hot_plug_delay),
+                Plug::Attaching(since) | Plug::Detaching(since) => {
+                    delay_end(since, self.settings.hot_plug_delay)
+                }
                 Plug::Detached | Plug::Cold | Plug::Hot => None,
             };
             let is_due = due.is_some_and(|at| at <= now);
@@ -136,7 +142,13 @@ impl World {
     }
 
     /// Attaches a device to a running guest, if it can be used. A disk that waits for its first consumer is bound.
-    fn plug_in(&mut self, key: &Key, machine: &mut Machine, device: &Device, now: Timestamp) -> bool {
+    fn plug_in(
+        &mut self,
+        key: &NamespacedKey,
+        machine: &mut SimulatedMachine,
+        device: &Device,
+        now: Timestamp,
+    ) -> bool {
         let ready = match self.assess_one(key, machine, &device.reference) {
             Assessment::Ready => true,
             Assessment::WaitsForFirstConsumer(_) => false,
@@ -152,7 +164,7 @@ impl World {
     }
 
     /// The platform's assessment of all devices that are not attached yet.
-    pub(super) fn assess(&self, key: &Key, machine: &Machine) -> Assessment {
+    pub(super) fn assess(&self, key: &NamespacedKey, machine: &SimulatedMachine) -> Assessment {
         if machine.devices.len() > MOST_DEVICES {
             return Assessment::TooMany(machine.devices.len());
         }
@@ -167,11 +179,16 @@ impl World {
         worst
     }
 
-    fn assess_one(&self, key: &Key, machine: &Machine, device: &DeviceRef) -> Assessment {
+    fn assess_one(
+        &self,
+        key: &NamespacedKey,
+        machine: &SimulatedMachine,
+        device: &SimulatedDeviceRef,
+    ) -> Assessment {
         let kind = match device.kind {
             DeviceKind::VirtualDisk => return self.assess_disk(key, machine, &device.name),
-            DeviceKind::VirtualImage => Kind::Image,
-            DeviceKind::ClusterVirtualImage => Kind::ClusterImage,
+            DeviceKind::VirtualImage => DvpObjectKind::Image,
+            DeviceKind::ClusterVirtualImage => DvpObjectKind::ClusterImage,
         };
         match self.image(kind, &key.namespace, &device.name) {
             Some(image) if image.is_ready() => Assessment::Ready,
@@ -180,7 +197,7 @@ impl World {
         }
     }
 
-    fn assess_disk(&self, key: &Key, machine: &Machine, name: &str) -> Assessment {
+    fn assess_disk(&self, key: &NamespacedKey, machine: &SimulatedMachine, name: &str) -> Assessment {
         let Some(disk) = self.disks.get(&key.sibling(name)) else {
             return Assessment::NotReady(format!("VirtualDisk {name} does not exist"));
         };
@@ -203,7 +220,7 @@ impl World {
     }
 
     /// Whether a machine can start with its devices.
-    pub(super) fn may_start(&self, key: &Key, machine: &Machine) -> bool {
+    pub(super) fn may_start(&self, key: &NamespacedKey, machine: &SimulatedMachine) -> bool {
         matches!(self.assess(key, machine), Assessment::Ready | Assessment::WaitsForFirstConsumer(_))
     }
 }

@@ -1,21 +1,27 @@
 //! The stages of a disk, and the transitions between them.
 
 use super::{
-    events::Novelty,
-    model::{Disk, Stage, World},
-    provisioning::Blocker,
+    events::DvpObservationSource,
+    model::{DiskStage, DvpModel, SimulatedDisk},
+    provisioning::ProvisioningBlocker,
 };
 use crate::{
     duration::Delay,
-    objects::{DiskView, Id, Key, Kind},
-    shared::ends,
+    objects::{DiskView, DvpObjectId, DvpObjectKind, NamespacedKey},
+    shared::delay_end,
 };
 use jiff::Timestamp;
 
-impl World {
-    pub(super) fn see_disk(&mut self, key: &Key, view: DiskView, novelty: Novelty, now: Timestamp) {
+impl DvpModel {
+    pub(super) fn see_disk(
+        &mut self,
+        key: &NamespacedKey,
+        view: DiskView,
+        novelty: DvpObservationSource,
+        now: Timestamp,
+    ) {
         let twin = self.disks.get(key).is_some_and(|known| known.view.meta.uid != view.meta.uid);
-        if twin && novelty == Novelty::Any {
+        if twin && novelty == DvpObservationSource::Any {
             self.lose_disk(key);
         }
         match self.disks.get_mut(key) {
@@ -31,18 +37,18 @@ impl World {
                 }
             }
             Some(_) => return,
-            None if novelty == Novelty::KnownOnly => return,
+            None if novelty == DvpObservationSource::KnownOnly => return,
             None => {
-                self.disks.insert(key.clone(), Disk::new(view, now));
+                self.disks.insert(key.clone(), SimulatedDisk::new(view, now));
                 self.mark_users(key);
                 self.restore_mounts(key);
             }
         }
-        self.mark(Kind::Disk, key);
+        self.mark(DvpObjectKind::Disk, key);
     }
 
     /// Guests that used the disk before it was observed, for example when the simulator starts.
-    fn restore_mounts(&mut self, key: &Key) {
+    fn restore_mounts(&mut self, key: &NamespacedKey) {
         let holders = self.users.get(key).into_iter().flatten().filter_map(|user| {
             let machine = self.machines.get(user)?;
             machine.mounted.contains(key).then(|| machine.view.meta.uid.clone())
@@ -53,13 +59,13 @@ impl World {
         }
     }
 
-    pub(super) fn lose_disk(&mut self, key: &Key) {
+    pub(super) fn lose_disk(&mut self, key: &NamespacedKey) {
         if self.disks.remove(key).is_some() {
             self.mark_users(key);
         }
     }
 
-    pub(super) fn plan_disk(&mut self, key: &Key, now: Timestamp) {
+    pub(super) fn plan_disk(&mut self, key: &NamespacedKey, now: Timestamp) {
         let Some(mut disk) = self.disks.remove(key) else { return };
         let mut due = None;
         let mut usable_before = (disk.is_usable(), disk.waits_for_consumer());
@@ -67,10 +73,10 @@ impl World {
             let at = at.unwrap_or(now);
             if at > now {
                 due = Some(at);
-                self.agenda.wake(Id::new(Kind::Disk, key.clone()), at);
+                self.agenda.wake(DvpObjectId::new(DvpObjectKind::Disk, key.clone()), at);
                 break;
             }
-            if matches!(stage, Stage::Failed(_)) {
+            if matches!(stage, DiskStage::Failed(_)) {
                 self.spend_failure(key);
             }
             if let Some(capacity) = capacity {
@@ -78,9 +84,9 @@ impl World {
             }
             // A stage begins at its due time, even if it is processed later.
             disk.stage = match stage {
-                Stage::Provisioning(_) => Stage::Provisioning(now),
-                Stage::Binding(_) => Stage::Binding(now),
-                Stage::Resizing(_) => Stage::Resizing(now),
+                DiskStage::Provisioning(_) => DiskStage::Provisioning(now),
+                DiskStage::Binding(_) => DiskStage::Binding(now),
+                DiskStage::Resizing(_) => DiskStage::Resizing(now),
                 other => other,
             };
         }
@@ -94,40 +100,50 @@ impl World {
     }
 
     /// The transitions: the next stage, when it begins (`None`: immediately), and the new capacity.
-    fn next_stage(&self, key: &Key, disk: &Disk) -> Option<(Option<Timestamp>, Stage, Option<String>)> {
+    fn next_stage(
+        &self,
+        key: &NamespacedKey,
+        disk: &SimulatedDisk,
+    ) -> Option<(Option<Timestamp>, DiskStage, Option<String>)> {
         if disk.view.meta.deleting {
             return None;
         }
         let knobs = self.knobs_for(&key.namespace, disk.view.knobs.as_deref());
         let delay: Delay = knobs.get(|k| k.provisioning_delay).unwrap_or(self.settings.provisioning_delay);
         match &disk.stage {
-            Stage::Pending(waits_for) => match self.blocker(key, disk) {
-                Blocker::None => Some((None, Stage::Provisioning(Timestamp::MIN), None)),
-                Blocker::Upload => Some((None, Stage::Upload, None)),
-                Blocker::Wait(why) if why == *waits_for => None,
-                Blocker::Wait(why) => Some((None, Stage::Pending(why), None)),
-                Blocker::Fatal(why) => Some((None, Stage::Failed(why), None)),
+            DiskStage::Pending(waits_for) => match self.blocker(key, disk) {
+                ProvisioningBlocker::None => Some((None, DiskStage::Provisioning(Timestamp::MIN), None)),
+                ProvisioningBlocker::Upload => Some((None, DiskStage::Upload, None)),
+                ProvisioningBlocker::Wait(why) if why == *waits_for => None,
+                ProvisioningBlocker::Wait(why) => Some((None, DiskStage::Pending(why), None)),
+                ProvisioningBlocker::Fatal(why) => Some((None, DiskStage::Failed(why), None)),
             },
-            Stage::Provisioning(since) => {
-                let at = ends(*since, delay)?;
+            DiskStage::Provisioning(since) => {
+                let at = delay_end(*since, delay)?;
                 let stage = if self.must_fail(key, disk) {
-                    return Some((Some(at), Stage::Failed("requested by a knob".to_owned()), None));
+                    return Some((Some(at), DiskStage::Failed("requested by a knob".to_owned()), None));
                 } else if self.waits_for_first_consumer(disk) {
-                    Stage::Waiting
+                    DiskStage::Waiting
                 } else {
-                    Stage::Ready
+                    DiskStage::Ready
                 };
-                let capacity = (stage == Stage::Ready).then(|| self.wanted_capacity(key, disk)).flatten();
+                let capacity = (stage == DiskStage::Ready).then(|| self.wanted_capacity(key, disk)).flatten();
                 Some((Some(at), stage, capacity))
             }
-            Stage::Waiting if !disk.mounts.is_empty() => Some((None, Stage::Binding(Timestamp::MIN), None)),
-            Stage::Binding(since) | Stage::Resizing(since) => {
-                Some((Some(ends(*since, delay)?), Stage::Ready, self.wanted_capacity(key, disk)))
+            DiskStage::Waiting if !disk.mounts.is_empty() => {
+                Some((None, DiskStage::Binding(Timestamp::MIN), None))
             }
-            Stage::Ready if Self::grows(disk) && self.may_expand(disk) => {
-                Some((None, Stage::Resizing(Timestamp::MIN), None))
+            DiskStage::Binding(since) | DiskStage::Resizing(since) => {
+                Some((Some(delay_end(*since, delay)?), DiskStage::Ready, self.wanted_capacity(key, disk)))
             }
-            Stage::Waiting | Stage::Ready | Stage::Upload | Stage::Failed(_) | Stage::Lost => None,
+            DiskStage::Ready if Self::needs_expansion(disk) && self.may_expand(disk) => {
+                Some((None, DiskStage::Resizing(Timestamp::MIN), None))
+            }
+            DiskStage::Waiting
+            | DiskStage::Ready
+            | DiskStage::Upload
+            | DiskStage::Failed(_)
+            | DiskStage::Lost => None,
         }
     }
 }

@@ -1,30 +1,30 @@
 //! The object of a disk: its finalizers, the log of its mounts, and its status.
 
 use super::{
-    events::{Action, BRIEF, Write},
-    model::{Disk, Stage, World},
+    events::{BRIEF, DvpModelAction, DvpWrite},
+    model::{DiskStage, DvpModel, SimulatedDisk},
 };
 use crate::{
     objects::{
-        AttachedTo, Condition, DiskPhase, DiskStatus, DiskTarget, Id, Key, Kind, MOUNT_LOG, VD_CLEANUP,
-        VD_PROTECTION,
+        AttachedTo, DiskPhase, DiskTarget, DvpObjectId, DvpObjectKind, MOUNT_LOG, NamespacedKey,
+        SimulatedDiskStatus, SimulatedDvpCondition, VD_CLEANUP, VD_PROTECTION,
     },
-    shared::outbox::{Permit, difference, locked_metadata, locked_status},
+    shared::outbox::{Permit, locked_metadata, locked_status, status_merge_patch},
 };
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-impl World {
+impl DvpModel {
     /// Writes the differences between model and object, one write at a time; `due` is the time of the disk's next
     /// stage.
     pub(super) fn publish_disk(
         &mut self,
-        key: &Key,
-        disk: &mut Disk,
+        key: &NamespacedKey,
+        disk: &mut SimulatedDisk,
         due: Option<Timestamp>,
         now: Timestamp,
     ) {
-        let id = Id::new(Kind::Disk, key.clone());
+        let id = DvpObjectId::new(DvpObjectKind::Disk, key.clone());
         match disk.outbox.permit(now) {
             Permit::Open => {}
             Permit::Busy => return,
@@ -33,35 +33,35 @@ impl World {
         if let Some(metadata) = disk_metadata(disk) {
             if disk.outbox.admit(&json!(metadata), disk.view.meta.version) {
                 let patch = locked_metadata(&disk.view.meta, metadata);
-                self.actions.push(Action::Write(id, Write::Patch(patch)));
+                self.actions.push(DvpModelAction::Write(id, DvpWrite::Patch(patch)));
             }
             return;
         }
-        let provisions = matches!(disk.stage, Stage::Provisioning(_) | Stage::Binding(_));
+        let provisions = matches!(disk.stage, DiskStage::Provisioning(_) | DiskStage::Binding(_));
         if is_finished(disk) || (provisions && due.is_some_and(|at| at <= now + BRIEF)) {
             return;
         }
         let desired = self.disk_status(key, disk, now);
-        if let Some(status) = difference(&disk.view.status, &desired)
+        if let Some(status) = status_merge_patch(&disk.view.status, &desired)
             && disk.outbox.admit(&status, disk.view.meta.version)
         {
             let patch = locked_status(&disk.view.meta, &status);
-            self.actions.push(Action::Write(id, Write::PatchStatus(patch)));
+            self.actions.push(DvpModelAction::Write(id, DvpWrite::PatchStatus(patch)));
         }
     }
 
-    fn disk_status(&self, key: &Key, disk: &Disk, now: Timestamp) -> DiskStatus {
+    fn disk_status(&self, key: &NamespacedKey, disk: &SimulatedDisk, now: Timestamp) -> SimulatedDiskStatus {
         let generation = disk.view.meta.generation;
         let observed = &disk.view.status.conditions;
-        let say = |type_: &str, state| Condition::next(observed, type_, state, generation, now);
+        let say = |type_: &str, state| SimulatedDvpCondition::next(observed, type_, state, generation, now);
         let in_use = match &disk.holder {
             Some(holder) => (true, "AttachedToVirtualMachine", format!("attached to {}", holder.name)),
             None => (false, "NotInUse", String::new()),
         };
         let mut conditions = vec![say("Ready", ready_condition(disk)), say("InUse", in_use)];
         match disk.stage {
-            Stage::Resizing(_) => conditions.push(say("Resizing", (true, "InProgress", String::new()))),
-            Stage::Ready if Self::grows(disk) && !self.may_expand(disk) => {
+            DiskStage::Resizing(_) => conditions.push(say("Resizing", (true, "InProgress", String::new()))),
+            DiskStage::Ready if Self::needs_expansion(disk) && !self.may_expand(disk) => {
                 let why = "the storage class does not allow expansion".to_owned();
                 conditions.push(say("Resizing", (false, "NotAvailable", why)));
             }
@@ -74,7 +74,7 @@ impl World {
                 mounted: disk.holder.as_ref().is_some_and(|holder| holder.name == machine.name),
             })
             .collect();
-        DiskStatus {
+        SimulatedDiskStatus {
             phase: Some(phase(disk)),
             observed_generation: Some(generation),
             conditions,
@@ -88,11 +88,11 @@ impl World {
 }
 
 /// Whether the object of a deleted disk can be removed: no machine uses it.
-fn is_finished(disk: &Disk) -> bool {
+fn is_finished(disk: &SimulatedDisk) -> bool {
     disk.view.meta.deleting && disk.holder.is_none() && disk.mounts.is_empty()
 }
 
-fn disk_metadata(disk: &Disk) -> Option<Map<String, Value>> {
+fn disk_metadata(disk: &SimulatedDisk) -> Option<Map<String, Value>> {
     let meta = &disk.view.meta;
     let in_use = disk.holder.is_some() || !disk.mounts.is_empty();
     let mut finalizers = meta.finalizers.clone();
@@ -118,33 +118,33 @@ fn disk_metadata(disk: &Disk) -> Option<Map<String, Value>> {
     (!metadata.is_empty()).then_some(metadata)
 }
 
-fn phase(disk: &Disk) -> DiskPhase {
+fn phase(disk: &SimulatedDisk) -> DiskPhase {
     if disk.view.meta.deleting {
         return DiskPhase::Terminating;
     }
     match disk.stage {
-        Stage::Pending(_) => DiskPhase::Pending,
-        Stage::Provisioning(_) | Stage::Binding(_) => DiskPhase::Provisioning,
-        Stage::Upload => DiskPhase::WaitForUserUpload,
-        Stage::Waiting => DiskPhase::WaitForFirstConsumer,
-        Stage::Ready => DiskPhase::Ready,
-        Stage::Resizing(_) => DiskPhase::Resizing,
-        Stage::Failed(_) => DiskPhase::Failed,
-        Stage::Lost => DiskPhase::PvcLost,
+        DiskStage::Pending(_) => DiskPhase::Pending,
+        DiskStage::Provisioning(_) | DiskStage::Binding(_) => DiskPhase::Provisioning,
+        DiskStage::Upload => DiskPhase::WaitForUserUpload,
+        DiskStage::Waiting => DiskPhase::WaitForFirstConsumer,
+        DiskStage::Ready => DiskPhase::Ready,
+        DiskStage::Resizing(_) => DiskPhase::Resizing,
+        DiskStage::Failed(_) => DiskPhase::Failed,
+        DiskStage::Lost => DiskPhase::PvcLost,
     }
 }
 
-fn ready_condition(disk: &Disk) -> (bool, &'static str, String) {
+fn ready_condition(disk: &SimulatedDisk) -> (bool, &'static str, String) {
     if disk.view.meta.deleting {
         return (false, "Terminating", "the disk is being deleted".to_owned());
     }
     match &disk.stage {
-        Stage::Pending(why) => (false, "WaitingForDependencies", why.clone()),
-        Stage::Provisioning(_) | Stage::Binding(_) => (false, "Provisioning", String::new()),
-        Stage::Upload => (false, "WaitingForUserUpload", String::new()),
-        Stage::Waiting => (false, "WaitingForFirstConsumer", String::new()),
-        Stage::Ready | Stage::Resizing(_) => (true, "Ready", String::new()),
-        Stage::Failed(why) => (false, "ProvisioningFailed", why.clone()),
-        Stage::Lost => (false, "PVCLost", String::new()),
+        DiskStage::Pending(why) => (false, "WaitingForDependencies", why.clone()),
+        DiskStage::Provisioning(_) | DiskStage::Binding(_) => (false, "Provisioning", String::new()),
+        DiskStage::Upload => (false, "WaitingForUserUpload", String::new()),
+        DiskStage::Waiting => (false, "WaitingForFirstConsumer", String::new()),
+        DiskStage::Ready | DiskStage::Resizing(_) => (true, "Ready", String::new()),
+        DiskStage::Failed(why) => (false, "ProvisioningFailed", why.clone()),
+        DiskStage::Lost => (false, "PVCLost", String::new()),
     }
 }

@@ -1,31 +1,34 @@
 //! What the shell reports to the model, and what the model asks it to do.
 
 use crate::{
-    objects::{AttachmentView, DiskView, Id, ImageView, Kind, MachineView, OperationView, PodView},
+    objects::{
+        AttachmentView, DiskView, DvpMachineView, DvpObjectId, DvpObjectKind, ImageView, OperationView,
+        PodView,
+    },
     shared,
 };
 use serde_json::Value;
 use std::{sync::Arc, time::Duration};
 
 /// An event that the shell has observed.
-pub type Event = shared::Event<Id, Kind, Object>;
+pub type DvpModelEvent = shared::ModelEvent<DvpObjectId, DvpObjectKind, ObservedDvpObject>;
 /// The result of a write.
-pub type Outcome = shared::Outcome<Object>;
+pub type DvpWriteOutcome = shared::ModelWriteOutcome<ObservedDvpObject>;
 /// An action of the shell.
-pub type Action = shared::Action<Id, Write>;
+pub type DvpModelAction = shared::ModelAction<DvpObjectId, DvpWrite>;
 
 /// A state that lasts less than this is not written: the next state is written instead.
 pub(super) const BRIEF: Duration = Duration::from_millis(50);
 
 /// The last observed state of an object.
 #[derive(Clone, Debug)]
-pub enum Object {
+pub enum ObservedDvpObject {
     /// VirtualMachine.
-    Machine(Box<MachineView>),
+    Machine(Box<DvpMachineView>),
     /// VirtualDisk.
     Disk(Box<DiskView>),
     /// VirtualImage or ClusterVirtualImage.
-    Image(Kind, ImageView),
+    Image(DvpObjectKind, ImageView),
     /// VirtualMachineOperation.
     Operation(OperationView),
     /// VirtualMachineBlockDeviceAttachment.
@@ -36,7 +39,7 @@ pub enum Object {
 
 /// One write.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Write {
+pub enum DvpWrite {
     /// A merge patch of the object without its status.
     Patch(Value),
     /// A merge patch of the object's status.
@@ -49,7 +52,7 @@ pub enum Write {
 
 /// The source of an object's state.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Novelty {
+pub(super) enum DvpObservationSource {
     /// A watch: an unknown object is new.
     Any,
     /// The response to a write: an unknown object may already be deleted.

@@ -1,11 +1,11 @@
 //! Images: the simulator makes images without a phase ready, and does not change other images.
 
 use super::{
-    events::{Action, Novelty, Write},
-    model::{Image, World, collect},
+    events::{DvpModelAction, DvpObservationSource, DvpWrite},
+    model::{DvpModel, SimulatedImage, matching_keys},
 };
 use crate::{
-    objects::{Id, ImageView, Key, Kind},
+    objects::{DvpObjectId, DvpObjectKind, ImageView, NamespacedKey},
     shared::outbox::{Outbox, Permit, locked_status},
 };
 use jiff::Timestamp;
@@ -14,14 +14,20 @@ use serde_json::json;
 /// Size of all images that the simulator makes ready: 256 MiB, in bytes.
 const CONTENT_BYTES: &str = "268435456";
 
-impl World {
+impl DvpModel {
     /// A known image. A cluster image has no namespace.
-    pub(super) fn image(&self, kind: Kind, namespace: &str, name: &str) -> Option<&ImageView> {
-        let namespace = if kind == Kind::ClusterImage { "" } else { namespace };
-        self.images.get(&Id::new(kind, Key::new(namespace, name))).map(|image| &image.view)
+    pub(super) fn image(&self, kind: DvpObjectKind, namespace: &str, name: &str) -> Option<&ImageView> {
+        let namespace = if kind == DvpObjectKind::ClusterImage { "" } else { namespace };
+        self.images.get(&DvpObjectId::new(kind, NamespacedKey::new(namespace, name))).map(|image| &image.view)
     }
 
-    pub(super) fn see_image(&mut self, id: &Id, view: ImageView, novelty: Novelty, now: Timestamp) {
+    pub(super) fn see_image(
+        &mut self,
+        id: &DvpObjectId,
+        view: ImageView,
+        novelty: DvpObservationSource,
+        now: Timestamp,
+    ) {
         let ready = view.is_ready();
         let was_ready = match self.images.get_mut(id) {
             Some(known) if known.view.meta.uid == view.meta.uid => {
@@ -31,9 +37,9 @@ impl World {
                 known.outbox.touched = now;
                 std::mem::replace(&mut known.view, view).is_ready()
             }
-            _ if novelty == Novelty::KnownOnly => return,
+            _ if novelty == DvpObservationSource::KnownOnly => return,
             _ => {
-                self.images.insert(id.clone(), Image { view, outbox: Outbox::new(now) });
+                self.images.insert(id.clone(), SimulatedImage { view, outbox: Outbox::new(now) });
                 false
             }
         };
@@ -43,7 +49,7 @@ impl World {
         }
     }
 
-    pub(super) fn lose_image(&mut self, id: &Id) {
+    pub(super) fn lose_image(&mut self, id: &DvpObjectId) {
         if self.images.remove(id).is_some() {
             self.mark_users_of_image(id);
         }
@@ -51,20 +57,20 @@ impl World {
 
     /// Enqueues disks that wait for an image, and machines that are not running. Images change rarely, so that all
     /// objects of the namespace are enqueued.
-    fn mark_users_of_image(&mut self, id: &Id) {
+    fn mark_users_of_image(&mut self, id: &DvpObjectId) {
         for disk in self.disks_of_image(&id.key.namespace) {
-            self.mark(Kind::Disk, &disk);
+            self.mark(DvpObjectKind::Disk, &disk);
         }
-        let machines = collect(&self.machines, |key, machine| {
+        let machines = matching_keys(&self.machines, |key, machine| {
             machine.power.boot().is_none()
-                && (id.kind == Kind::ClusterImage || key.namespace == id.key.namespace)
+                && (id.kind == DvpObjectKind::ClusterImage || key.namespace == id.key.namespace)
         });
         for machine in machines {
-            self.mark(Kind::Machine, &machine);
+            self.mark(DvpObjectKind::Machine, &machine);
         }
     }
 
-    pub(super) fn plan_image(&mut self, id: &Id, now: Timestamp) {
+    pub(super) fn plan_image(&mut self, id: &DvpObjectId, now: Timestamp) {
         let Some(image) = self.images.get_mut(id) else { return };
         if image.view.phase.is_some() || image.view.meta.deleting {
             return;
@@ -87,7 +93,7 @@ impl World {
         });
         if image.outbox.admit(&status, image.view.meta.version) {
             let patch = locked_status(&image.view.meta, &status);
-            self.actions.push(Action::Write(id.clone(), Write::PatchStatus(patch)));
+            self.actions.push(DvpModelAction::Write(id.clone(), DvpWrite::PatchStatus(patch)));
         }
     }
 }

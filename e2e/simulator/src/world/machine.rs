@@ -1,21 +1,30 @@
 //! A machine in the model: its state, its creation and deletion, and the evaluation of its spec.
 
 use super::{
-    events::Novelty,
-    model::{Boot, Device, Machine, ManualState, Power, World},
+    events::DvpObservationSource,
+    model::{Boot, Device, DvpModel, ManualState, Power, SimulatedMachine},
 };
 use crate::{
     knobs::Effective,
-    objects::{DeviceStatus, Id, Key, Kind, MachinePhase, MachineSpec, MachineView},
-    shared::ends,
+    objects::{
+        DeviceStatus, DvpMachineView, DvpObjectId, DvpObjectKind, MachinePhase, NamespacedKey,
+        SimulatedDvpMachineSpec,
+    },
+    shared::delay_end,
 };
 use jiff::Timestamp;
 use std::sync::Arc;
 
-impl World {
-    pub(super) fn see_machine(&mut self, key: &Key, mut view: MachineView, novelty: Novelty, now: Timestamp) {
+impl DvpModel {
+    pub(super) fn see_machine(
+        &mut self,
+        key: &NamespacedKey,
+        mut view: DvpMachineView,
+        novelty: DvpObservationSource,
+        now: Timestamp,
+    ) {
         let twin = self.machines.get(key).is_some_and(|known| known.view.meta.uid != view.meta.uid);
-        if twin && novelty == Novelty::Any {
+        if twin && novelty == DvpObservationSource::Any {
             self.lose_machine(key);
         }
         match self.machines.get_mut(key) {
@@ -37,17 +46,17 @@ impl World {
                 }
             }
             Some(_) => return,
-            None if novelty == Novelty::KnownOnly => return,
+            None if novelty == DvpObservationSource::KnownOnly => return,
             None => {
-                self.machines.insert(key.clone(), Machine::new(view, now));
+                self.machines.insert(key.clone(), SimulatedMachine::new(view, now));
                 self.mark_dependents_of_machine(key);
             }
         }
-        self.mark(Kind::Machine, key);
+        self.mark(DvpObjectKind::Machine, key);
     }
 
     /// The object is deleted. Its disks remain in use while its Pods run.
-    pub(super) fn lose_machine(&mut self, key: &Key) {
+    pub(super) fn lose_machine(&mut self, key: &NamespacedKey) {
         let Some(mut machine) = self.machines.remove(key) else { return };
         self.release(key, &mut machine);
         let uid = machine.view.meta.uid.clone();
@@ -59,47 +68,47 @@ impl World {
             self.orphaned_mounts.insert(uid.clone(), machine.mounted);
         }
         for pod in self.pods_of.get(&uid).cloned().unwrap_or_default() {
-            self.mark(Kind::Pod, &pod);
+            self.mark(DvpObjectKind::Pod, &pod);
         }
         self.mark_dependents_of_machine(key);
     }
 
     /// Enqueues the operations and attachments of a machine.
-    pub(super) fn mark_dependents_of_machine(&mut self, key: &Key) {
+    pub(super) fn mark_dependents_of_machine(&mut self, key: &NamespacedKey) {
         for attachment in self.attachments_of.get(key).into_iter().flatten() {
-            self.agenda.mark(Id::new(Kind::Attachment, attachment.clone()));
+            self.agenda.mark(DvpObjectId::new(DvpObjectKind::Attachment, attachment.clone()));
         }
         for operation in self.operations_of.get(key).into_iter().flatten() {
-            self.agenda.mark(Id::new(Kind::Operation, operation.clone()));
+            self.agenda.mark(DvpObjectId::new(DvpObjectKind::Operation, operation.clone()));
         }
     }
 
-    pub(super) fn mark_pods_of(&mut self, key: &Key) {
+    pub(super) fn mark_pods_of(&mut self, key: &NamespacedKey) {
         let Some(machine) = self.machines.get(key) else { return };
         for pod in self.pods_of.get(&machine.view.meta.uid).into_iter().flatten() {
-            self.agenda.mark(Id::new(Kind::Pod, pod.clone()));
+            self.agenda.mark(DvpObjectId::new(DvpObjectKind::Pod, pod.clone()));
         }
     }
 
     /// Performs all transitions of one machine that are due, and writes the differences.
-    pub(super) fn plan_machine(&mut self, key: &Key, now: Timestamp) {
+    pub(super) fn plan_machine(&mut self, key: &NamespacedKey, now: Timestamp) {
         let Some(mut machine) = self.machines.remove(key) else { return };
-        if !machine.taken_over {
-            self.take_over_machine(key, &mut machine, now);
+        if !machine.restored {
+            self.restore_machine(key, &mut machine, now);
         }
         let evaluation = self.evaluate(key, &mut machine, now);
         let moved = self.advance(key, &mut machine, now);
         let due = [evaluation, moved].into_iter().flatten().min();
         if let Some(at) = [due, self.next_flap(&machine, now)].into_iter().flatten().min() {
-            self.agenda.wake(Id::new(Kind::Machine, key.clone()), at);
+            self.agenda.wake(DvpObjectId::new(DvpObjectKind::Machine, key.clone()), at);
         }
         self.publish_machine(key, &mut machine, due, now);
         self.machines.insert(key.clone(), machine);
     }
 
     /// Restores the state of an earlier run of the simulator from the object.
-    fn take_over_machine(&self, key: &Key, machine: &mut Machine, now: Timestamp) {
-        machine.taken_over = true;
+    fn restore_machine(&self, key: &NamespacedKey, machine: &mut SimulatedMachine, now: Timestamp) {
+        machine.restored = true;
         let Some(phase) = machine.view.status.phase else { return };
         let spec = machine.view.spec.clone();
         if machine.view.status.observed_generation == Some(machine.view.meta.generation) {
@@ -130,7 +139,7 @@ impl World {
     }
 
     /// The run of a machine according to its status and Pods.
-    fn surviving_boot(&self, machine: &Machine, spec: Arc<MachineSpec>) -> Option<Boot> {
+    fn surviving_boot(&self, machine: &SimulatedMachine, spec: Arc<SimulatedDvpMachineSpec>) -> Option<Boot> {
         let status = &machine.view.status;
         if !self.settings.pods {
             let node = status.node_name.clone()?;
@@ -145,7 +154,12 @@ impl World {
     }
 
     /// Evaluates a new generation after the delay. Returns when the delay ends.
-    fn evaluate(&mut self, key: &Key, machine: &mut Machine, now: Timestamp) -> Option<Timestamp> {
+    fn evaluate(
+        &mut self,
+        key: &NamespacedKey,
+        machine: &mut SimulatedMachine,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
         let generation = machine.view.meta.generation;
         if machine.view.meta.deleting
             || machine.evaluated.as_ref().is_some_and(|(seen, _)| *seen == generation)
@@ -154,7 +168,7 @@ impl World {
         }
         let knobs = self.knobs_of(machine);
         let delay = knobs.get(|k| k.evaluation_delay).unwrap_or(self.settings.evaluation_delay);
-        let at = ends(machine.changed_at, delay)?;
+        let at = delay_end(machine.changed_at, delay)?;
         if at > now {
             return Some(at);
         }
@@ -163,7 +177,7 @@ impl World {
         None
     }
 
-    pub(super) fn knobs_of<'a>(&'a self, machine: &'a Machine) -> Effective<'a> {
+    pub(super) fn knobs_of<'a>(&'a self, machine: &'a SimulatedMachine) -> Effective<'a> {
         self.knobs_for(&machine.view.namespace, machine.view.knobs.as_deref())
     }
 }

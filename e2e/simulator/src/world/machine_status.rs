@@ -2,31 +2,31 @@
 
 use super::{
     devices::Assessment,
-    events::{Action, BRIEF, Write},
-    model::{Machine, Plug, Power, World},
-    pod::PodState,
+    events::{BRIEF, DvpModelAction, DvpWrite},
+    model::{DvpModel, Plug, Power, SimulatedMachine},
+    pod::MachinePodState,
 };
 use crate::{
     objects::{
-        BUMPED, Condition, DeviceKind, DeviceStatus, Id, Key, Kind, MachinePhase, MachineStatus, PodEntry,
-        VM_CLEANUP, unknown_size,
+        BUMPED, DeviceKind, DeviceStatus, DvpObjectId, DvpObjectKind, MachinePhase, NamespacedKey, PodEntry,
+        SimulatedDvpCondition, SimulatedDvpMachineStatus, VM_CLEANUP, unknown_size,
     },
-    shared::outbox::{Permit, difference, locked_metadata, locked_status},
+    shared::outbox::{Permit, locked_metadata, locked_status, status_merge_patch},
 };
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
-impl World {
+impl DvpModel {
     /// Writes the differences between model and object, one write at a time; `due` is the time of the next transition.
     pub(super) fn publish_machine(
         &mut self,
-        key: &Key,
-        machine: &mut Machine,
+        key: &NamespacedKey,
+        machine: &mut SimulatedMachine,
         due: Option<Timestamp>,
         now: Timestamp,
     ) {
-        let id = Id::new(Kind::Machine, key.clone());
+        let id = DvpObjectId::new(DvpObjectKind::Machine, key.clone());
         let bump = self.bump_is_due(&id, machine, now);
         match machine.outbox.permit(now) {
             Permit::Open => {}
@@ -36,7 +36,7 @@ impl World {
         if let Some(metadata) = self.machine_metadata(machine, bump) {
             if machine.outbox.admit(&json!(metadata), machine.view.meta.version) {
                 let patch = locked_metadata(&machine.view.meta, metadata);
-                self.actions.push(Action::Write(id, Write::Patch(patch)));
+                self.actions.push(DvpModelAction::Write(id, DvpWrite::Patch(patch)));
             }
             return;
         }
@@ -44,20 +44,20 @@ impl World {
             return;
         }
         let desired = self.machine_status(key, machine, now);
-        if let Some(status) = difference(&machine.view.status, &desired)
+        if let Some(status) = status_merge_patch(&machine.view.status, &desired)
             && machine.outbox.admit(&status, machine.view.meta.version)
         {
             let patch = locked_status(&machine.view.meta, &status);
-            self.actions.push(Action::Write(id, Write::PatchStatus(patch)));
+            self.actions.push(DvpModelAction::Write(id, DvpWrite::PatchStatus(patch)));
         }
     }
 
     /// Whether the object of a deleted machine can be removed: it is off, and its Pods are deleted.
-    fn is_finished(&self, machine: &Machine) -> bool {
+    fn is_finished(&self, machine: &SimulatedMachine) -> bool {
         machine.view.meta.deleting && machine.power.is_off() && !self.has_live_pods(&machine.view.meta.uid)
     }
 
-    fn machine_metadata(&self, machine: &mut Machine, bump: bool) -> Option<Map<String, Value>> {
+    fn machine_metadata(&self, machine: &mut SimulatedMachine, bump: bool) -> Option<Map<String, Value>> {
         let meta = &machine.view.meta;
         let has = meta.has_finalizer(VM_CLEANUP);
         let skips = self.knobs_of(machine).is(|k| k.skip_finalizers);
@@ -79,7 +79,7 @@ impl World {
     }
 
     /// Whether the knob `bump-annotations` requires a change now.
-    fn bump_is_due(&mut self, id: &Id, machine: &mut Machine, now: Timestamp) -> bool {
+    fn bump_is_due(&mut self, id: &DvpObjectId, machine: &mut SimulatedMachine, now: Timestamp) -> bool {
         let rate = self.knobs_of(machine).get(|k| k.bump_annotations);
         let Some(rate) = rate.filter(|_| !machine.view.meta.deleting) else {
             machine.next_bump = None;
@@ -96,28 +96,38 @@ impl World {
     }
 
     /// Whether the next transition follows so soon that the current state need not be written.
-    fn is_about_to_change(&self, machine: &Machine, due: Option<Timestamp>, now: Timestamp) -> bool {
+    fn is_about_to_change(&self, machine: &SimulatedMachine, due: Option<Timestamp>, now: Timestamp) -> bool {
         let soon = due.is_some_and(|at| at <= now + BRIEF);
         match &machine.power {
             _ if machine.view.meta.deleting => false,
             Power::Off => machine.evaluated.is_none() && soon,
             Power::Booting { boot, live_since: None } => {
-                self.pod_state(boot) == PodState::Requested && self.pod_failure(boot).is_none()
+                self.pod_state(boot) == MachinePodState::Requested && self.pod_failure(boot).is_none()
             }
             Power::Booting { live_since: Some(_), .. } => soon,
             _ => false,
         }
     }
 
-    fn machine_status(&self, key: &Key, machine: &Machine, now: Timestamp) -> MachineStatus {
+    fn machine_status(
+        &self,
+        key: &NamespacedKey,
+        machine: &SimulatedMachine,
+        now: Timestamp,
+    ) -> SimulatedDvpMachineStatus {
         let observed = &machine.view.status;
         let phase = self.machine_phase(machine, now);
         let Some((generation, _)) = &machine.evaluated else {
             // Only the existence of the machine is known; the status of an earlier run is not changed.
-            return MachineStatus { phase: Some(observed.phase.unwrap_or(phase)), ..observed.clone() };
+            return SimulatedDvpMachineStatus {
+                phase: Some(observed.phase.unwrap_or(phase)),
+                ..observed.clone()
+            };
         };
         let changes = Self::pending_changes(machine);
-        let say = |type_: &str, state| Condition::next(&observed.conditions, type_, state, *generation, now);
+        let say = |type_: &str, state| {
+            SimulatedDvpCondition::next(&observed.conditions, type_, state, *generation, now)
+        };
         let mut conditions = vec![
             say("BlockDevicesReady", devices_condition(&self.assess(key, machine))),
             say("Running", self.running_condition(machine, phase)),
@@ -131,7 +141,7 @@ impl World {
             conditions.push(say("ConfigurationApplied", (false, "ConfigurationNotApplied", waiting)));
         }
         let active = machine.power.boot().and_then(|boot| boot.pod.as_ref()).map(|pod| pod.name.clone());
-        MachineStatus {
+        SimulatedDvpMachineStatus {
             phase: Some(phase),
             observed_generation: Some(*generation),
             conditions,
@@ -151,7 +161,7 @@ impl World {
         }
     }
 
-    fn machine_phase(&self, machine: &Machine, now: Timestamp) -> MachinePhase {
+    fn machine_phase(&self, machine: &SimulatedMachine, now: Timestamp) -> MachinePhase {
         if machine.view.meta.deleting {
             return MachinePhase::Terminating;
         }
@@ -169,7 +179,7 @@ impl World {
     }
 
     /// Whether the machine is in the alternative phase of the knob `flap-phase`.
-    fn flapped(&self, machine: &Machine, since: Timestamp, now: Timestamp) -> bool {
+    fn flapped(&self, machine: &SimulatedMachine, since: Timestamp, now: Timestamp) -> bool {
         let Some(rate) = self.knobs_of(machine).get(|k| k.flap_phase) else { return false };
         let changes = now.duration_since(since).as_secs_f64() * rate;
         // Shifted by half a period, because the timers fire at its boundaries.
@@ -177,7 +187,7 @@ impl World {
     }
 
     /// When the knob `flap-phase` next changes a machine's phase.
-    pub(super) fn next_flap(&self, machine: &Machine, now: Timestamp) -> Option<Timestamp> {
+    pub(super) fn next_flap(&self, machine: &SimulatedMachine, now: Timestamp) -> Option<Timestamp> {
         let Power::On { since, .. } = &machine.power else { return None };
         let rate = self.knobs_of(machine).get(|k| k.flap_phase)?;
         let changes = (now.duration_since(*since).as_secs_f64() * rate + 1e-6).floor() + 1.0;
@@ -185,7 +195,11 @@ impl World {
         Some(at.max(now + Duration::from_millis(1)))
     }
 
-    fn running_condition(&self, machine: &Machine, phase: MachinePhase) -> (bool, &'static str, String) {
+    fn running_condition(
+        &self,
+        machine: &SimulatedMachine,
+        phase: MachinePhase,
+    ) -> (bool, &'static str, String) {
         let failure = machine.power.boot().and_then(|boot| self.pod_failure(boot));
         match phase {
             MachinePhase::Running => (true, "Running", String::new()),
@@ -205,7 +219,7 @@ impl World {
         }
     }
 
-    fn device_statuses(&self, key: &Key, machine: &Machine) -> Vec<DeviceStatus> {
+    fn device_statuses(&self, key: &NamespacedKey, machine: &SimulatedMachine) -> Vec<DeviceStatus> {
         let devices = machine.devices.iter().zip('a'..='z');
         devices
             .map(|(device, letter)| DeviceStatus {
@@ -223,11 +237,15 @@ impl World {
             .collect()
     }
 
-    fn device_size(&self, machine: &Key, kind: DeviceKind, name: &str) -> Option<String> {
+    fn device_size(&self, machine: &NamespacedKey, kind: DeviceKind, name: &str) -> Option<String> {
         match kind {
             DeviceKind::VirtualDisk => self.disks.get(&machine.sibling(name))?.capacity.clone(),
-            DeviceKind::VirtualImage => self.image(Kind::Image, &machine.namespace, name)?.size.clone(),
-            DeviceKind::ClusterVirtualImage => self.image(Kind::ClusterImage, "", name)?.size.clone(),
+            DeviceKind::VirtualImage => {
+                self.image(DvpObjectKind::Image, &machine.namespace, name)?.size.clone()
+            }
+            DeviceKind::ClusterVirtualImage => {
+                self.image(DvpObjectKind::ClusterImage, "", name)?.size.clone()
+            }
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The pure core: a model of machines, disks and Pods that converts events to writes.
 //!
-//! This code does not wait, read a clock, or send requests. The shell passes observations to a [`World`]
-//! ([`World::observe`]), obtains the writes ([`World::step`]), and calls it again no later than
-//! [`World::next_due`]. An object is processed only if it, or an object on which it depends, has changed, or if a
+//! This code does not wait, read a clock, or send requests. The shell passes observations to a [`DvpModel`]
+//! ([`DvpModel::observe`]), obtains the writes ([`DvpModel::step`]), and calls it again no later than
+//! [`DvpModel::next_due`]. An object is processed only if it, or an object on which it depends, has changed, or if a
 //! delay has ended. Therefore machines that do not change cost nothing.
 //!
 //! ```text
@@ -32,56 +32,58 @@ mod restart;
 mod tests;
 mod transitions;
 
-pub use crate::shared::{Problem, Settings, Violation};
-pub use events::{Action, Event, Object, Outcome, Write};
-pub use model::World;
+pub use crate::shared::{DiskViolation, DiskViolationKind, SimulatorSettings};
+pub use events::{DvpModelAction, DvpModelEvent, DvpWrite, DvpWriteOutcome, ObservedDvpObject};
+pub use model::DvpModel;
 
-use crate::objects::{Id, Kind};
-use events::Novelty;
+use crate::objects::{DvpObjectId, DvpObjectKind};
+use events::DvpObservationSource;
 use jiff::Timestamp;
 
-impl World {
+impl DvpModel {
     /// Processes an event.
-    pub fn observe(&mut self, event: Event, now: Timestamp) {
+    pub fn observe(&mut self, event: DvpModelEvent, now: Timestamp) {
         match event {
-            Event::Seen(key, object) => self.see(&key, object, Novelty::Any, now),
-            Event::Gone(id) => self.lose(&id),
-            Event::Relisted { kind, keys, began } => self.forget_unlisted(kind, &keys, began),
-            Event::Knobs(namespace, knobs) => {
+            DvpModelEvent::Seen(key, object) => self.see(&key, object, DvpObservationSource::Any, now),
+            DvpModelEvent::Gone(id) => self.lose(&id),
+            DvpModelEvent::Relisted { kind, keys, began } => self.forget_unlisted(kind, &keys, began),
+            DvpModelEvent::Knobs(namespace, knobs) => {
                 match knobs {
                     Some(knobs) => self.knobs.insert(namespace.clone(), *knobs),
                     None => self.knobs.remove(&namespace),
                 };
                 self.mark_namespace(&namespace);
             }
-            Event::Class(name, class) => {
+            DvpModelEvent::Class(name, class) => {
                 match class {
                     Some(class) => self.classes.insert(name, class),
                     None => self.classes.remove(&name),
                 };
                 self.mark_disks_that_wait();
             }
-            Event::Written(id, outcome) => self.settle(&id, outcome, now),
-            Event::Synced => {
+            DvpModelEvent::Written(id, outcome) => self.settle(&id, outcome, now),
+            DvpModelEvent::Synced => {
                 self.synced = true;
-                self.take_over();
+                self.enqueue_all();
             }
         }
     }
 
     /// Processes all objects that are due, and returns the actions in order.
-    pub fn step(&mut self, now: Timestamp) -> Vec<Action> {
+    pub fn step(&mut self, now: Timestamp) -> Vec<DvpModelAction> {
         if !self.synced {
             return Vec::new();
         }
-        while let Some(Id { kind, key }) = self.agenda.next(now) {
+        while let Some(DvpObjectId { kind, key }) = self.agenda.next(now) {
             match kind {
-                Kind::Machine => self.plan_machine(&key, now),
-                Kind::Disk => self.plan_disk(&key, now),
-                Kind::Image | Kind::ClusterImage => self.plan_image(&Id { kind, key }, now),
-                Kind::Operation => self.plan_operation(&key, now),
-                Kind::Attachment => self.plan_attachment(&key, now),
-                Kind::Pod => self.plan_pod(&key, now),
+                DvpObjectKind::Machine => self.plan_machine(&key, now),
+                DvpObjectKind::Disk => self.plan_disk(&key, now),
+                DvpObjectKind::Image | DvpObjectKind::ClusterImage => {
+                    self.plan_image(&DvpObjectId { kind, key }, now);
+                }
+                DvpObjectKind::Operation => self.plan_operation(&key, now),
+                DvpObjectKind::Attachment => self.plan_attachment(&key, now),
+                DvpObjectKind::Pod => self.plan_pod(&key, now),
             }
         }
         std::mem::take(&mut self.actions)

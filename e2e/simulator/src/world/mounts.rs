@@ -5,38 +5,39 @@
 //! correct platform a disk has at most one mount. If the holder fails to prevent a second one, the mounts show it.
 
 use super::{
-    events::Action,
-    model::{Holder, Machine, World},
+    events::DvpModelAction,
+    model::{DiskHolder, DvpModel, SimulatedMachine},
 };
 use crate::{
-    objects::{Id, Key, Kind},
-    shared::{Problem, Violation},
+    objects::{DvpObjectId, DvpObjectKind, NamespacedKey},
+    shared::{DiskViolation, DiskViolationKind},
 };
 use jiff::Timestamp;
 use std::sync::Arc;
 
-impl World {
+impl DvpModel {
     /// Registers the machine with the disks in its spec. Attaches those that are free, and detaches those that are no
     /// longer in its spec.
-    pub(super) fn sync_users(&mut self, key: &Key, machine: &mut Machine) {
-        let listed: Vec<Key> = machine.devices.iter().filter_map(|device| device.disk(key)).collect();
+    pub(super) fn sync_users(&mut self, key: &NamespacedKey, machine: &mut SimulatedMachine) {
+        let listed: Vec<NamespacedKey> =
+            machine.devices.iter().filter_map(|device| device.disk(key)).collect();
         for left in machine.listed.iter().filter(|disk| !listed.contains(disk)) {
-            self.leave(key, &machine.view.meta.uid, left);
+            self.detach_disk(key, &machine.view.meta.uid, left);
         }
         let holds = machine.holds_disks();
         for disk in &listed {
             if self.users.entry(disk.clone()).or_default().insert(key.clone()) {
-                self.mark(Kind::Disk, disk);
+                self.mark(DvpObjectKind::Disk, disk);
             }
             let Some(known) = self.disks.get_mut(disk) else { continue };
             let uid = &machine.view.meta.uid;
             let held = known.holder.as_ref().is_some_and(|holder| holder.uid == *uid);
             if holds && known.holder.is_none() {
-                known.holder = Some(Holder { uid: uid.clone(), name: key.name.clone() });
-                self.mark(Kind::Disk, disk);
+                known.holder = Some(DiskHolder { uid: uid.clone(), name: key.name.clone() });
+                self.mark(DvpObjectKind::Disk, disk);
             } else if !holds && held {
                 known.holder = None;
-                self.mark(Kind::Disk, disk);
+                self.mark(DvpObjectKind::Disk, disk);
                 self.mark_users(disk);
             }
         }
@@ -44,13 +45,13 @@ impl World {
     }
 
     /// Detaches all disks of the machine.
-    pub(super) fn release(&mut self, key: &Key, machine: &mut Machine) {
+    pub(super) fn release(&mut self, key: &NamespacedKey, machine: &mut SimulatedMachine) {
         for disk in std::mem::take(&mut machine.listed) {
-            self.leave(key, &machine.view.meta.uid, &disk);
+            self.detach_disk(key, &machine.view.meta.uid, &disk);
         }
     }
 
-    fn leave(&mut self, machine: &Key, uid: &Arc<str>, disk: &Key) {
+    fn detach_disk(&mut self, machine: &NamespacedKey, uid: &Arc<str>, disk: &NamespacedKey) {
         if let Some(users) = self.users.get_mut(disk) {
             users.remove(machine);
             if users.is_empty() {
@@ -63,11 +64,11 @@ impl World {
             known.holder = None;
             self.mark_users(disk);
         }
-        self.mark(Kind::Disk, disk);
+        self.mark(DvpObjectKind::Disk, disk);
     }
 
     /// The guest starts to use all its boot disks.
-    pub(super) fn mount_all(&mut self, key: &Key, machine: &mut Machine, now: Timestamp) {
+    pub(super) fn mount_all(&mut self, key: &NamespacedKey, machine: &mut SimulatedMachine, now: Timestamp) {
         for disk in machine.devices.iter().filter_map(|device| device.disk(key)) {
             if !machine.mounted.contains(&disk) {
                 self.mount(&machine.view.meta.uid, &disk, now);
@@ -76,29 +77,29 @@ impl World {
         }
     }
 
-    pub(super) fn mount(&mut self, uid: &Arc<str>, key: &Key, now: Timestamp) {
+    pub(super) fn mount(&mut self, uid: &Arc<str>, key: &NamespacedKey, now: Timestamp) {
         let Some(disk) = self.disks.get_mut(key) else { return };
         disk.log_mount(uid);
         if !disk.mounts.contains(uid) {
             disk.mounts.push(uid.clone());
         }
         if disk.mounts.len() > 1 {
-            self.actions.push(Action::Report(Violation {
+            self.actions.push(DvpModelAction::Report(DiskViolation {
                 time: now,
-                problem: Problem::DoubleMount,
+                problem: DiskViolationKind::DoubleMount,
                 namespace: key.namespace.to_string(),
                 disk: key.name.to_string(),
                 machines: disk.mounts.iter().map(ToString::to_string).collect(),
             }));
         }
-        self.agenda.mark(Id::new(Kind::Disk, key.clone()));
+        self.agenda.mark(DvpObjectId::new(DvpObjectKind::Disk, key.clone()));
     }
 
-    pub(super) fn unmount(&mut self, uid: &Arc<str>, disks: &[Key]) {
+    pub(super) fn unmount(&mut self, uid: &Arc<str>, disks: &[NamespacedKey]) {
         for key in disks {
             if let Some(disk) = self.disks.get_mut(key) {
                 disk.mounts.retain(|mounted| mounted != uid);
-                self.mark(Kind::Disk, key);
+                self.mark(DvpObjectKind::Disk, key);
             }
         }
     }

@@ -1,18 +1,24 @@
 //! VirtualMachineOperation: starts, stops, restarts and migrates a machine.
 
 use super::{
-    events::{Action, Novelty, Write},
-    model::{Machine, ManualState, Operation, Power, State, World},
+    events::{DvpModelAction, DvpObservationSource, DvpWrite},
+    model::{DvpModel, ManualState, OperationState, Power, SimulatedMachine, SimulatedOperation},
 };
 use crate::{
-    objects::{Key, Kind, OperationPhase, OperationType, OperationView, RunPolicy},
+    objects::{DvpObjectKind, NamespacedKey, OperationPhase, OperationType, OperationView, RunPolicy},
     shared::outbox::{Outbox, Permit, locked_status},
 };
 use jiff::Timestamp;
 use serde_json::json;
 
-impl World {
-    pub(super) fn see_operation(&mut self, key: &Key, view: OperationView, novelty: Novelty, now: Timestamp) {
+impl DvpModel {
+    pub(super) fn see_operation(
+        &mut self,
+        key: &NamespacedKey,
+        view: OperationView,
+        novelty: DvpObservationSource,
+        now: Timestamp,
+    ) {
         let finished = matches!(view.phase.as_deref(), Some("Completed" | "Failed"));
         let machine = key.sibling(&view.machine);
         match self.operations.get_mut(key) {
@@ -23,9 +29,10 @@ impl World {
                 known.view = view;
                 known.outbox.touched = now;
             }
-            _ if novelty == Novelty::KnownOnly => return,
+            _ if novelty == DvpObservationSource::KnownOnly => return,
             _ => {
-                let operation = Operation { view, outbox: Outbox::new(now), state: State::New };
+                let operation =
+                    SimulatedOperation { view, outbox: Outbox::new(now), state: OperationState::New };
                 self.operations.insert(key.clone(), operation);
             }
         }
@@ -33,17 +40,17 @@ impl World {
             self.forget_operation(key, &machine);
         } else {
             self.operations_of.entry(machine).or_default().insert(key.clone());
-            self.mark(Kind::Operation, key);
+            self.mark(DvpObjectKind::Operation, key);
         }
     }
 
-    pub(super) fn lose_operation(&mut self, key: &Key) {
+    pub(super) fn lose_operation(&mut self, key: &NamespacedKey) {
         if let Some(operation) = self.operations.remove(key) {
             self.forget_operation(key, &key.sibling(&operation.view.machine));
         }
     }
 
-    fn forget_operation(&mut self, key: &Key, machine: &Key) {
+    fn forget_operation(&mut self, key: &NamespacedKey, machine: &NamespacedKey) {
         if let Some(operations) = self.operations_of.get_mut(machine) {
             operations.remove(key);
             if operations.is_empty() {
@@ -52,7 +59,7 @@ impl World {
         }
     }
 
-    pub(super) fn plan_operation(&mut self, key: &Key, now: Timestamp) {
+    pub(super) fn plan_operation(&mut self, key: &NamespacedKey, now: Timestamp) {
         let Some(mut operation) = self.operations.remove(key) else { return };
         let machine_key = key.sibling(&operation.view.machine);
         if !matches!(operation.view.phase.as_deref(), Some("Completed" | "Failed")) {
@@ -62,24 +69,24 @@ impl World {
         self.operations.insert(key.clone(), operation);
     }
 
-    fn drive(&mut self, operation: &Operation, key: &Key) -> State {
+    fn drive(&mut self, operation: &SimulatedOperation, key: &NamespacedKey) -> OperationState {
         let asked = operation.view.type_;
         let Some(machine) = self.machines.get_mut(key).filter(|machine| !machine.view.meta.deleting) else {
-            return State::Failed(format!("VirtualMachine {} does not exist", key.name));
+            return OperationState::Failed(format!("VirtualMachine {} does not exist", key.name));
         };
         match &operation.state {
-            State::New => {
+            OperationState::New => {
                 // The run policy of a machine that was not evaluated yet is unknown.
-                let Some((_, spec)) = machine.evaluated.clone() else { return State::New };
+                let Some((_, spec)) = machine.evaluated.clone() else { return OperationState::New };
                 if let Err(why) = accept(asked, operation.view.force, spec.run_policy, machine) {
-                    return State::Failed(why.to_owned());
+                    return OperationState::Failed(why.to_owned());
                 }
-                let state = State::Accepted { boots: machine.boots, migrations: machine.migrations };
-                self.mark(Kind::Machine, key);
+                let state = OperationState::Accepted { boots: machine.boots, migrations: machine.migrations };
+                self.mark(DvpObjectKind::Machine, key);
                 // Processed again after the machine.
                 state
             }
-            State::Accepted { boots, migrations } => {
+            OperationState::Accepted { boots, migrations } => {
                 let on = matches!(machine.power, Power::On { .. });
                 let done = match asked {
                     OperationType::Start => on,
@@ -88,19 +95,19 @@ impl World {
                     OperationType::Migrate | OperationType::Evict => on && machine.migrations > *migrations,
                     OperationType::Other => true,
                 };
-                if done { State::Done } else { operation.state.clone() }
+                if done { OperationState::Done } else { operation.state.clone() }
             }
             finished => finished.clone(),
         }
     }
 
-    fn publish_operation(&mut self, key: &Key, operation: &mut Operation, now: Timestamp) {
-        let id = crate::objects::Id::new(Kind::Operation, key.clone());
+    fn publish_operation(&mut self, key: &NamespacedKey, operation: &mut SimulatedOperation, now: Timestamp) {
+        let id = crate::objects::DvpObjectId::new(DvpObjectKind::Operation, key.clone());
         let (phase, message) = match &operation.state {
-            State::New => (OperationPhase::Pending, None),
-            State::Accepted { .. } => (OperationPhase::InProgress, None),
-            State::Done => (OperationPhase::Completed, None),
-            State::Failed(why) => (OperationPhase::Failed, Some(why.clone())),
+            OperationState::New => (OperationPhase::Pending, None),
+            OperationState::Accepted { .. } => (OperationPhase::InProgress, None),
+            OperationState::Done => (OperationPhase::Completed, None),
+            OperationState::Failed(why) => (OperationPhase::Failed, Some(why.clone())),
         };
         let word = format!("{phase:?}");
         if operation.view.phase.as_deref() == Some(&word) {
@@ -114,7 +121,7 @@ impl World {
         let mut status = json!({"phase": phase, "observedGeneration": operation.view.meta.generation});
         let done = phase == OperationPhase::Completed;
         if done || message.is_some() {
-            let condition = crate::objects::Condition::next(
+            let condition = crate::objects::SimulatedDvpCondition::next(
                 &[],
                 "Completed",
                 (
@@ -129,7 +136,7 @@ impl World {
         }
         if operation.outbox.admit(&status, operation.view.meta.version) {
             let patch = locked_status(&operation.view.meta, &status);
-            self.actions.push(Action::Write(id, Write::PatchStatus(patch)));
+            self.actions.push(DvpModelAction::Write(id, DvpWrite::PatchStatus(patch)));
         }
     }
 }
@@ -139,7 +146,7 @@ fn accept(
     asked: OperationType,
     force: bool,
     policy: RunPolicy,
-    machine: &mut Machine,
+    machine: &mut SimulatedMachine,
 ) -> Result<(), &'static str> {
     let runs = matches!(machine.power, Power::On { .. } | Power::Crashed { .. });
     match asked {

@@ -1,11 +1,13 @@
 //! The Pods of running machines. There is no kubelet: the simulator writes their status.
 
 use super::{
-    events::{Action, Novelty, Write},
-    model::{Boot, Machine, Pod, Power, World},
+    events::{DvpModelAction, DvpObservationSource, DvpWrite},
+    model::{Boot, DvpModel, Pod, Power, SimulatedMachine},
 };
 use crate::{
-    objects::{API_VERSION, Id, Key, Kind, POD_LABEL, Pairs, PodView, seconds},
+    objects::{
+        API_VERSION, DvpObjectId, DvpObjectKind, NamespacedKey, POD_LABEL, Pairs, PodView, format_seconds,
+    },
     shared::outbox::{Outbox, Permit},
 };
 use jiff::Timestamp;
@@ -17,7 +19,7 @@ use std::{
 
 /// The state of a machine's Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PodState {
+pub(super) enum MachinePodState {
     /// It is being created.
     Requested,
     /// It exists.
@@ -30,9 +32,14 @@ pub(super) enum PodState {
 const SUFFIX_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_LENGTH: usize = 5;
 
-impl World {
+impl DvpModel {
     /// Chooses a node and requests a Pod. A migration chooses another node, if one exists.
-    pub(super) fn new_boot(&mut self, key: &Key, machine: &Machine, leaves: Option<&Boot>) -> Boot {
+    pub(super) fn new_boot(
+        &mut self,
+        key: &NamespacedKey,
+        machine: &SimulatedMachine,
+        leaves: Option<&Boot>,
+    ) -> Boot {
         let mut hasher = DefaultHasher::new();
         let count = (machine.boots, machine.migrations, leaves.is_some());
         (self.settings.seed, &*machine.view.meta.uid, count).hash(&mut hasher);
@@ -60,17 +67,17 @@ impl World {
         // A list that began before the Pod was created does not remove the Pod from the model.
         let outbox = Outbox::new(Timestamp::MAX);
         self.pods.insert(pod.clone(), Pod { machine: key.clone(), owner, view: None, outbox });
-        self.mark(Kind::Pod, &pod);
+        self.mark(DvpObjectKind::Pod, &pod);
         Boot { pod: Some(pod), node, spec }
     }
 
-    pub(super) fn pod_state(&self, boot: &Boot) -> PodState {
-        let Some(key) = &boot.pod else { return PodState::Live };
+    pub(super) fn pod_state(&self, boot: &Boot) -> MachinePodState {
+        let Some(key) = &boot.pod else { return MachinePodState::Live };
         match self.pods.get(key).map(|pod| &pod.view) {
-            None => PodState::Lost,
-            Some(None) => PodState::Requested,
-            Some(Some(view)) if view.meta.deleting => PodState::Lost,
-            Some(Some(_)) => PodState::Live,
+            None => MachinePodState::Lost,
+            Some(None) => MachinePodState::Requested,
+            Some(Some(view)) if view.meta.deleting => MachinePodState::Lost,
+            Some(Some(_)) => MachinePodState::Live,
         }
     }
 
@@ -84,7 +91,13 @@ impl World {
         self.pods_of.get(machine_uid).is_some_and(|pods| !pods.is_empty())
     }
 
-    pub(super) fn see_pod(&mut self, key: &Key, view: PodView, novelty: Novelty, now: Timestamp) {
+    pub(super) fn see_pod(
+        &mut self,
+        key: &NamespacedKey,
+        view: PodView,
+        novelty: DvpObservationSource,
+        now: Timestamp,
+    ) {
         let machine = match self.pods.get_mut(key) {
             Some(pod) => {
                 if pod.view.as_ref().is_some_and(|known| view.meta.version <= known.meta.version) {
@@ -94,7 +107,7 @@ impl World {
                 pod.view = Some(view);
                 pod.machine.clone()
             }
-            None if novelty == Novelty::KnownOnly => return,
+            None if novelty == DvpObservationSource::KnownOnly => return,
             None => {
                 let machine = key.sibling(&view.machine);
                 let owner = view.owner.clone();
@@ -104,12 +117,12 @@ impl World {
                 machine
             }
         };
-        self.mark(Kind::Pod, key);
-        self.mark(Kind::Machine, &machine);
+        self.mark(DvpObjectKind::Pod, key);
+        self.mark(DvpObjectKind::Machine, &machine);
     }
 
     /// The Pod is deleted. If it is the last Pod of a deleted machine, the machine's disks are no longer in use.
-    pub(super) fn lose_pod(&mut self, key: &Key) {
+    pub(super) fn lose_pod(&mut self, key: &NamespacedKey) {
         let Some(pod) = self.pods.remove(key) else { return };
         if let Some(pods) = self.pods_of.get_mut(&pod.owner) {
             pods.remove(key);
@@ -120,12 +133,12 @@ impl World {
                 }
             }
         }
-        self.mark(Kind::Machine, &pod.machine);
+        self.mark(DvpObjectKind::Machine, &pod.machine);
     }
 
-    pub(super) fn plan_pod(&mut self, key: &Key, now: Timestamp) {
+    pub(super) fn plan_pod(&mut self, key: &NamespacedKey, now: Timestamp) {
         let Some(pod) = self.pods.get(key) else { return };
-        let id = Id::new(Kind::Pod, key.clone());
+        let id = DvpObjectId::new(DvpObjectKind::Pod, key.clone());
         match pod.outbox.permit(now) {
             Permit::Open => {}
             Permit::Busy => return,
@@ -138,9 +151,11 @@ impl World {
         });
         let write = match (wanted, &pod.view) {
             (None, None) => return self.lose_pod(key),
-            (None, Some(view)) => Some(Write::Delete(view.meta.uid.clone())),
-            (Some(_), Some(view)) if view.meta.deleting => Some(Write::Delete(view.meta.uid.clone())),
-            (Some((machine, boot)), None) => Some(Write::Create(pod_body(key, &pod.machine, machine, boot))),
+            (None, Some(view)) => Some(DvpWrite::Delete(view.meta.uid.clone())),
+            (Some(_), Some(view)) if view.meta.deleting => Some(DvpWrite::Delete(view.meta.uid.clone())),
+            (Some((machine, boot)), None) => {
+                Some(DvpWrite::Create(pod_body(key, &pod.machine, machine, boot)))
+            }
             (Some((machine, boot)), Some(view)) => {
                 metadata_patch(&pod.machine, machine, view).or_else(|| status_patch(machine, boot, view, now))
             }
@@ -151,22 +166,22 @@ impl World {
         let (Some(write), Some(pod)) = (write, self.pods.get_mut(key)) else { return };
         let version = pod.view.as_ref().map_or(0, |view| view.meta.version);
         let body = match &write {
-            Write::Patch(body) | Write::PatchStatus(body) | Write::Create(body) => body.clone(),
-            Write::Delete(uid) => json!({"delete": **uid}),
+            DvpWrite::Patch(body) | DvpWrite::PatchStatus(body) | DvpWrite::Create(body) => body.clone(),
+            DvpWrite::Delete(uid) => json!({"delete": **uid}),
         };
         if pod.outbox.admit(&body, version) {
-            self.actions.push(Action::Write(id, write));
+            self.actions.push(DvpModelAction::Write(id, write));
         }
     }
 }
 
-fn pod_labels(name: &Key, machine: &Machine) -> Pairs {
+fn pod_labels(name: &NamespacedKey, machine: &SimulatedMachine) -> Pairs {
     let mut labels = machine.view.labels.clone();
     labels.insert(POD_LABEL.to_owned(), name.name.to_string());
     labels
 }
 
-fn pod_body(key: &Key, owner: &Key, machine: &Machine, boot: &Boot) -> Value {
+fn pod_body(key: &NamespacedKey, owner: &NamespacedKey, machine: &SimulatedMachine, boot: &Boot) -> Value {
     let mut requests = Map::new();
     requests.insert("cpu".to_owned(), json!(format!("{}m", boot.spec.cpu_millis())));
     if let Some(memory) = boot.spec.memory() {
@@ -201,7 +216,7 @@ fn pod_body(key: &Key, owner: &Key, machine: &Machine, boot: &Boot) -> Value {
 }
 
 /// Labels and annotations follow the machine's.
-fn metadata_patch(name: &Key, machine: &Machine, view: &PodView) -> Option<Write> {
+fn metadata_patch(name: &NamespacedKey, machine: &SimulatedMachine, view: &PodView) -> Option<DvpWrite> {
     let labels = pairs_patch(&view.labels, &pod_labels(name, machine));
     let annotations = pairs_patch(&view.annotations, &machine.view.annotations);
     if labels.is_empty() && annotations.is_empty() {
@@ -215,7 +230,7 @@ fn metadata_patch(name: &Key, machine: &Machine, view: &PodView) -> Option<Write
     if !annotations.is_empty() {
         metadata.insert("annotations".to_owned(), Value::Object(annotations));
     }
-    Some(Write::Patch(json!({ "metadata": metadata })))
+    Some(DvpWrite::Patch(json!({ "metadata": metadata })))
 }
 
 fn pairs_patch(observed: &Pairs, desired: &Pairs) -> Map<String, Value> {
@@ -228,7 +243,7 @@ fn pairs_patch(observed: &Pairs, desired: &Pairs) -> Map<String, Value> {
 }
 
 /// The Pod of a running guest is ready. The Pod of a crashed guest has failed.
-fn status_patch(machine: &Machine, boot: &Boot, view: &PodView, now: Timestamp) -> Option<Write> {
+fn status_patch(machine: &SimulatedMachine, boot: &Boot, view: &PodView, now: Timestamp) -> Option<DvpWrite> {
     let active = machine.power.boot().is_some_and(|active| active.pod == boot.pod);
     let phase = match &machine.power {
         Power::On { .. } => "Running",
@@ -240,7 +255,7 @@ fn status_patch(machine: &Machine, boot: &Boot, view: &PodView, now: Timestamp) 
         return None;
     }
     let up = phase == "Running";
-    let time = seconds(now);
+    let time = format_seconds(now);
     let condition = |type_: &str, status: bool| json!({"type": type_, "status": if status { "True" } else { "False" }, "lastTransitionTime": time});
     let conditions = [
         condition("PodScheduled", true),
@@ -263,5 +278,5 @@ fn status_patch(machine: &Machine, boot: &Boot, view: &PodView, now: Timestamp) 
     } else {
         status["containerStatuses"] = Value::Null;
     }
-    Some(Write::PatchStatus(json!({"metadata": {"uid": *view.meta.uid}, "status": status})))
+    Some(DvpWrite::PatchStatus(json!({"metadata": {"uid": *view.meta.uid}, "status": status})))
 }

@@ -2,12 +2,12 @@
 
 use super::{
     devices::Assessment,
-    model::{Device, Machine, ManualState, Power, World},
-    pod::PodState,
+    model::{Device, DvpModel, ManualState, Power, SimulatedMachine},
+    pod::MachinePodState,
 };
 use crate::{
-    objects::{Id, Key, Kind},
-    shared::ends,
+    objects::{DvpObjectId, DvpObjectKind, NamespacedKey},
+    shared::delay_end,
 };
 use jiff::Timestamp;
 
@@ -34,9 +34,14 @@ enum Transition {
     PowerOff,
 }
 
-impl World {
+impl DvpModel {
     /// Performs all transitions that are due. Returns when the next one is due.
-    pub(super) fn advance(&mut self, key: &Key, machine: &mut Machine, now: Timestamp) -> Option<Timestamp> {
+    pub(super) fn advance(
+        &mut self,
+        key: &NamespacedKey,
+        machine: &mut SimulatedMachine,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
         loop {
             let devices_due = self.sync_devices(key, machine, now);
             self.sync_users(key, machine);
@@ -53,11 +58,16 @@ impl World {
 
     /// The next transition of a machine, and when it is due. Of several, the earliest is chosen; of those with the same
     /// time, the first.
-    fn transitions(&self, key: &Key, machine: &Machine, now: Timestamp) -> Vec<(Timestamp, Transition)> {
+    fn transitions(
+        &self,
+        key: &NamespacedKey,
+        machine: &SimulatedMachine,
+        now: Timestamp,
+    ) -> Vec<(Timestamp, Transition)> {
         let knobs = self.knobs_of(machine);
         let start_delay = knobs.get(|k| k.start_delay).unwrap_or(self.settings.start_delay);
         let wanted = machine.wants_to_run();
-        let lost = machine.power.boots().any(|boot| self.pod_state(boot) == PodState::Lost);
+        let lost = machine.power.boots().any(|boot| self.pod_state(boot) == MachinePodState::Lost);
         if machine.view.meta.deleting && knobs.is(|k| k.skip_finalizers) {
             return if machine.power.is_off() { vec![] } else { vec![(now, Transition::PowerOff)] };
         }
@@ -76,28 +86,33 @@ impl World {
                     if live_since.is_some() { Transition::Stop } else { Transition::PowerOff },
                 );
                 match live_since {
-                    None => add(immediately(self.pod_state(boot) == PodState::Live), Transition::PodReady),
+                    None => {
+                        add(immediately(self.pod_state(boot) == MachinePodState::Live), Transition::PodReady);
+                    }
                     Some(since) => {
                         let ready = self.assess(key, machine) == Assessment::Ready;
-                        add(ends(*since, start_delay).filter(|_| ready), Transition::Run);
+                        add(delay_end(*since, start_delay).filter(|_| ready), Transition::Run);
                     }
                 }
             }
             Power::On { since, .. } => {
                 add(immediately(lost), Transition::PowerOff);
                 add(immediately(!wanted || self.restart_is_due(machine)), Transition::Stop);
-                add(knobs.get(|k| k.crash).and_then(|delay| ends(*since, delay)), Transition::Crash);
+                add(knobs.get(|k| k.crash).and_then(|delay| delay_end(*since, delay)), Transition::Crash);
                 let shutdown =
                     knobs.get(|k| k.shutdown).filter(|value| Some(*value) != machine.shutdown_applied);
-                add(shutdown.and_then(|delay| ends(*since, delay)), Transition::GuestShutDown);
+                add(shutdown.and_then(|delay| delay_end(*since, delay)), Transition::GuestShutDown);
                 add(immediately(machine.requests.migrate), Transition::StartMigration);
             }
             Power::Migrating { target, live_since, .. } => {
                 add(immediately(lost), Transition::PowerOff);
                 add(immediately(!wanted), Transition::Stop);
                 match live_since {
-                    None => add(immediately(self.pod_state(target) == PodState::Live), Transition::PodReady),
-                    Some(since) => add(ends(*since, start_delay), Transition::FinishMigration),
+                    None => add(
+                        immediately(self.pod_state(target) == MachinePodState::Live),
+                        Transition::PodReady,
+                    ),
+                    Some(since) => add(delay_end(*since, start_delay), Transition::FinishMigration),
                 }
             }
             Power::Crashed { .. } => {
@@ -109,7 +124,7 @@ impl World {
                 let grace = machine.view.spec.grace();
                 let delay = knobs.get(|k| k.stop_delay).unwrap_or(self.settings.stop_delay).at_most(grace);
                 add(
-                    if machine.requests.force { Some(now) } else { ends(*since, delay) },
+                    if machine.requests.force { Some(now) } else { delay_end(*since, delay) },
                     Transition::PowerOff,
                 );
             }
@@ -118,7 +133,13 @@ impl World {
     }
 
     /// The effect of a transition.
-    fn apply(&mut self, step: Transition, key: &Key, machine: &mut Machine, now: Timestamp) {
+    fn apply(
+        &mut self,
+        step: Transition,
+        key: &NamespacedKey,
+        machine: &mut SimulatedMachine,
+        now: Timestamp,
+    ) {
         let power = std::mem::replace(&mut machine.power, Power::Off);
         machine.power = match (step, power) {
             (Transition::Boot, _) => {
@@ -166,21 +187,21 @@ impl World {
         };
         let uid = machine.view.meta.uid.clone();
         for pod in self.pods_of.get(&uid).into_iter().flatten() {
-            self.agenda.mark(Id::new(Kind::Pod, pod.clone()));
+            self.agenda.mark(DvpObjectId::new(DvpObjectKind::Pod, pod.clone()));
         }
         self.mark_dependents_of_machine(key);
         for disk in &machine.listed {
-            self.agenda.mark(Id::new(Kind::Disk, disk.clone()));
+            self.agenda.mark(DvpObjectId::new(DvpObjectKind::Disk, disk.clone()));
         }
     }
 
-    fn switch_off(&mut self, key: &Key, machine: &mut Machine) -> Power {
+    fn switch_off(&mut self, key: &NamespacedKey, machine: &mut SimulatedMachine) -> Power {
         let mounted = std::mem::take(&mut machine.mounted);
         self.unmount(&machine.view.meta.uid, &mounted);
         machine.requests.force = false;
         machine.requests.migrate = false;
         machine.devices.clear();
-        self.mark(Kind::Machine, key);
+        self.mark(DvpObjectKind::Machine, key);
         Power::Off
     }
 }

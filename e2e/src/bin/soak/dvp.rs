@@ -2,48 +2,53 @@
 
 use serde_json::{Value, json};
 use vmpool_api::annotations;
-use vmpool_e2e::world::{Policy, World};
-use vmpool_invariants::object::Object;
+use vmpool_e2e::world::{PoolScaleDownPolicy, ScenarioWorld};
+use vmpool_invariants::object::JsonObject;
 
-use crate::design::{Design, EXTRA, LONG, Spelling};
+use crate::design::{EXTRA, LONG, SoakPlatform, SoakPoolConfig};
 
 /// The pools of DVP.
-pub(crate) struct Dvp;
+pub(crate) struct DvpSoakPlatform;
 
-const POOLS: [Design; 5] = [
-    Design { name: "web", policy: Policy::NewestFirst, automatic: false, disks: &[("root", None)] },
-    Design {
+const POOLS: [SoakPoolConfig; 5] = [
+    SoakPoolConfig {
+        name: "web",
+        policy: PoolScaleDownPolicy::NewestFirst,
+        automatic: false,
+        disks: &[("root", None)],
+    },
+    SoakPoolConfig {
         name: "cache",
-        policy: Policy::OldestFirst,
+        policy: PoolScaleDownPolicy::OldestFirst,
         automatic: true,
         disks: &[("root", None), ("warm", Some((1, "15s")))],
     },
-    Design {
+    SoakPoolConfig {
         name: "base",
-        policy: Policy::Explicit,
+        policy: PoolScaleDownPolicy::Explicit,
         automatic: false,
         disks: &[("root", None), ("data", Some((0, LONG)))],
     },
-    Design {
+    SoakPoolConfig {
         name: "lab",
-        policy: Policy::Explicit,
+        policy: PoolScaleDownPolicy::Explicit,
         automatic: true,
         disks: &[("system", Some((2, LONG))), ("scratch", None)],
     },
-    Design {
+    SoakPoolConfig {
         name: "batch",
-        policy: Policy::NewestFirst,
+        policy: PoolScaleDownPolicy::NewestFirst,
         automatic: true,
         disks: &[("root", Some((0, "5s")))],
     },
 ];
 
-impl Spelling for Dvp {
-    fn pools(&self) -> &'static [Design] {
+impl SoakPlatform for DvpSoakPlatform {
+    fn pools(&self) -> &'static [SoakPoolConfig] {
         &POOLS
     }
 
-    fn object(&self, world: &World, design: &Design, replicas: i64) -> Value {
+    fn object(&self, world: &ScenarioWorld, design: &SoakPoolConfig, replicas: i64) -> Value {
         let pool = world.pool(design.name).policy(design.policy).replicas(replicas);
         let pool = design.disks.iter().fold(pool, |pool, (disk, kept)| match kept {
             Some((keep, ttl)) => pool.retained(disk, *keep, ttl),
@@ -51,15 +56,15 @@ impl Spelling for Dvp {
         });
         let approval = if design.automatic { "Automatic" } else { "Manual" };
         let template = json!({ "spec": { "disruptions": { "restartApprovalMode": approval } } });
-        let rollout = self.calm(design)["rollout"].take();
+        let rollout = self.quiet_settings(design)["rollout"].take();
         pool.with(&json!({ "spec": { "rollout": rollout, "virtualMachineTemplate": template } })).object()
     }
 
-    fn calm(&self, _: &Design) -> Value {
+    fn quiet_settings(&self, _: &SoakPoolConfig) -> Value {
         json!({ "rollout": { "maxUnavailable": "50%", "paused": null, "revision": null } })
     }
 
-    fn is_calm(&self, _: &Design, pool: &Object) -> bool {
+    fn has_quiet_settings(&self, _: &SoakPoolConfig, pool: &JsonObject) -> bool {
         pool.at("/spec/rollout") == &json!({ "maxUnavailable": "50%" })
     }
 
@@ -71,17 +76,17 @@ impl Spelling for Dvp {
         json!({ "rollout": { "paused": paused.then_some(true) } })
     }
 
-    fn budget(&self, machines: u64) -> Value {
+    fn disruption_budget(&self, machines: u64) -> Value {
         json!({ "rollout": { "maxUnavailable": machines } })
     }
 
-    fn other_rollout(&self, pool: &Object) -> Value {
+    fn other_rollout(&self, pool: &JsonObject) -> Value {
         let named = !pool.at("/spec/rollout/revision").is_null();
         let revision = if named { Value::Null } else { pool.at("/status/desiredTemplateHash").clone() };
         json!({ "rollout": { "revision": revision } })
     }
 
-    fn with_disk(&self, pool: &Object) -> Option<Value> {
+    fn with_disk(&self, pool: &JsonObject) -> Option<Value> {
         let (mut templates, mut devices) = disks_of(pool);
         let mut added = templates.first().cloned().filter(|_| !has_extra(&templates))?;
         added["name"] = json!(EXTRA);
@@ -91,7 +96,7 @@ impl Spelling for Dvp {
         Some(with_disks(&templates, &devices))
     }
 
-    fn without_disk(&self, pool: &Object) -> Option<Value> {
+    fn without_disk(&self, pool: &JsonObject) -> Option<Value> {
         let (mut templates, mut devices) = disks_of(pool);
         if !has_extra(&templates) {
             return None;
@@ -101,7 +106,7 @@ impl Spelling for Dvp {
         Some(with_disks(&templates, &devices))
     }
 
-    fn grown(&self, pool: &Object, mib: u64) -> Option<Value> {
+    fn disk_size(&self, pool: &JsonObject, mib: u64) -> Option<Value> {
         let (mut templates, devices) = disks_of(pool);
         let is_kept = |template: &Value| template.pointer("/reclaim/onScaleDown").is_some();
         let place = templates.iter().position(is_kept).unwrap_or_default();
@@ -113,13 +118,13 @@ impl Spelling for Dvp {
         json!({ vmpool_api::labels::POOL_UID: null })
     }
 
-    fn is_free(&self, disk: &Object) -> bool {
+    fn is_free(&self, disk: &JsonObject) -> bool {
         disk.annotation(annotations::FREE_SINCE).is_some() && !disk.is_terminating()
     }
 }
 
 /// The disk templates of a pool, and the devices of its machines.
-fn disks_of(pool: &Object) -> (Vec<Value>, Vec<Value>) {
+fn disks_of(pool: &JsonObject) -> (Vec<Value>, Vec<Value>) {
     let list = |pointer: &str| pool.at(pointer).as_array().cloned().unwrap_or_default();
     (list("/spec/virtualDiskTemplates"), list("/spec/virtualMachineTemplate/spec/blockDeviceRefs"))
 }

@@ -3,11 +3,11 @@
 use std::fmt;
 
 use anyhow::Context;
-use vmpool_e2e::world::World;
-use vmpool_installation::programs::{Component, Program};
+use vmpool_e2e::world::ScenarioWorld;
+use vmpool_installation::programs::{Component, RestartableProgram};
 use vmpool_test_cluster::usage;
 
-use crate::fault::STEADY;
+use crate::fault::NEVER_KILLED_INDEX;
 
 #[cfg(test)]
 mod tests;
@@ -41,17 +41,20 @@ pub(crate) struct Usage {
 
 /// Usage of the programs that run during the whole soak test, by name.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Sample(pub(crate) Vec<(String, Usage)>);
+pub(crate) struct UsageSample(pub(crate) Vec<(String, Usage)>);
 
-impl Sample {
+impl UsageSample {
     /// Samples the programs of a world.
-    pub(crate) async fn take(world: &World) -> anyhow::Result<Self> {
+    pub(crate) async fn take(world: &ScenarioWorld) -> anyhow::Result<Self> {
         let installation = world.installation();
         let controllers = world.controllers();
-        let controller = controllers.get(STEADY).context("the soak has controllers")?;
-        let mut programs: Vec<(&str, &Program)> = vec![("controller", controller)];
+        let controller = controllers.get(NEVER_KILLED_INDEX).context("the soak has controllers")?;
+        let mut programs: Vec<(&str, &RestartableProgram)> = vec![("controller", controller)];
         for component in Component::ALL {
-            programs.push((component.name(), &installation.guard()?.service(component)?.replicas()[STEADY]));
+            programs.push((
+                component.name(),
+                &installation.guard()?.service(component)?.replicas()[NEVER_KILLED_INDEX],
+            ));
         }
         programs.push(("simulator", installation.simulator()));
         let mut sample = Vec::new();
@@ -132,7 +135,7 @@ impl Sample {
     }
 }
 
-impl fmt::Display for Sample {
+impl fmt::Display for UsageSample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line = |(name, usage): &(String, Usage)| {
             let tasks = usage.tasks.map_or_else(String::new, |tasks| format!("/{tasks}"));
@@ -142,14 +145,14 @@ impl fmt::Display for Sample {
     }
 }
 
-async fn used(program: &Program) -> anyhow::Result<Usage> {
+async fn used(program: &RestartableProgram) -> anyhow::Result<Usage> {
     let pid = program.pid().context("a program that is never killed has exited")?;
     let (_, page) = program.probe("/metrics").await;
     Ok(Usage {
         pid,
-        mib: usage::memory(pid)?.now,
-        descriptors: usage::descriptors(pid)?,
-        threads: usage::threads(pid)?,
+        mib: usage::resident_memory(pid)?.now,
+        descriptors: usage::open_descriptor_count(pid)?,
+        threads: usage::thread_count(pid)?,
         tasks: tasks(&page),
     })
 }

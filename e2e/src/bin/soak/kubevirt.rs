@@ -1,58 +1,65 @@
 //! Pools of KubeVirt.
 
 use serde_json::{Value, json};
-use vmpool_e2e::world::{Policy, World};
-use vmpool_invariants::object::Object;
+use vmpool_e2e::world::{PoolScaleDownPolicy, ScenarioWorld};
+use vmpool_invariants::object::JsonObject;
 
-use crate::design::{Design, EXTRA, LONG, Spelling};
+use crate::design::{EXTRA, LONG, SoakPlatform, SoakPoolConfig};
 
 /// The pools of KubeVirt.
-pub(crate) struct KubeVirt;
+pub(crate) struct KubeVirtSoakPlatform;
 
 /// DataVolume templates have different names in each pool: pools with a common name would share storage.
-const POOLS: [Design; 5] = [
-    Design { name: "web", policy: Policy::NewestFirst, automatic: false, disks: &[("web-root", None)] },
-    Design {
+const POOLS: [SoakPoolConfig; 5] = [
+    SoakPoolConfig {
+        name: "web",
+        policy: PoolScaleDownPolicy::NewestFirst,
+        automatic: false,
+        disks: &[("web-root", None)],
+    },
+    SoakPoolConfig {
         name: "cache",
-        policy: Policy::OldestFirst,
+        policy: PoolScaleDownPolicy::OldestFirst,
         automatic: true,
         disks: &[("cache-root", None), ("cache-warm", None)],
     },
-    Design {
+    SoakPoolConfig {
         name: "base",
-        policy: Policy::Explicit,
+        policy: PoolScaleDownPolicy::Explicit,
         automatic: false,
         disks: &[("base-root", Some((0, LONG)))],
     },
-    Design { name: "lab", policy: Policy::Explicit, automatic: true, disks: &[] },
-    Design {
+    SoakPoolConfig { name: "lab", policy: PoolScaleDownPolicy::Explicit, automatic: true, disks: &[] },
+    SoakPoolConfig {
         name: "batch",
-        policy: Policy::NewestFirst,
+        policy: PoolScaleDownPolicy::NewestFirst,
         automatic: true,
         disks: &[("batch-root", Some((0, LONG)))],
     },
 ];
 
-impl Spelling for KubeVirt {
-    fn pools(&self) -> &'static [Design] {
+impl SoakPlatform for KubeVirtSoakPlatform {
+    fn pools(&self) -> &'static [SoakPoolConfig] {
         &POOLS
     }
 
-    fn object(&self, world: &World, design: &Design, replicas: i64) -> Value {
+    fn object(&self, world: &ScenarioWorld, design: &SoakPoolConfig, replicas: i64) -> Value {
         let pool = world.pool(design.name).policy(design.policy).replicas(replicas);
         let pool = design.disks.iter().fold(pool, |pool, (disk, _)| pool.disk(disk));
-        let mut spec = self.calm(design);
-        if design.disks.iter().any(|(_, kept)| kept.is_some()) && !matches!(design.policy, Policy::Explicit) {
+        let mut spec = self.quiet_settings(design);
+        if design.disks.iter().any(|(_, kept)| kept.is_some())
+            && !matches!(design.policy, PoolScaleDownPolicy::Explicit)
+        {
             spec["scaleInStrategy"] = json!({ "proactive": { "statePreservation": "Offline" } });
         }
         pool.with(&json!({ "spec": spec })).object()
     }
 
-    fn calm(&self, design: &Design) -> Value {
+    fn quiet_settings(&self, design: &SoakPoolConfig) -> Value {
         json!({ "maxUnavailable": "50%", "paused": null, "updateStrategy": strategy(design.automatic) })
     }
 
-    fn is_calm(&self, design: &Design, pool: &Object) -> bool {
+    fn has_quiet_settings(&self, design: &SoakPoolConfig, pool: &JsonObject) -> bool {
         let strategy = strategy(design.automatic);
         let is_proactive = !pool.at("/spec/updateStrategy/proactive").is_null();
         pool.at("/spec/maxUnavailable") == "50%"
@@ -69,16 +76,16 @@ impl Spelling for KubeVirt {
         json!({ "paused": paused.then_some(true) })
     }
 
-    fn budget(&self, machines: u64) -> Value {
+    fn disruption_budget(&self, machines: u64) -> Value {
         json!({ "maxUnavailable": machines })
     }
 
-    fn other_rollout(&self, pool: &Object) -> Value {
+    fn other_rollout(&self, pool: &JsonObject) -> Value {
         let is_proactive = !pool.at("/spec/updateStrategy/proactive").is_null();
         json!({ "updateStrategy": strategy(!is_proactive) })
     }
 
-    fn with_disk(&self, pool: &Object) -> Option<Value> {
+    fn with_disk(&self, pool: &JsonObject) -> Option<Value> {
         let Disks { mut templates, mut devices, mut volumes } = Disks::of(pool);
         let name = extra(pool);
         let mut added = templates.first().cloned().filter(|_| templates.iter().all(|one| !is(one, &name)))?;
@@ -89,7 +96,7 @@ impl Spelling for KubeVirt {
         Some(Disks { templates, devices, volumes }.patch())
     }
 
-    fn without_disk(&self, pool: &Object) -> Option<Value> {
+    fn without_disk(&self, pool: &JsonObject) -> Option<Value> {
         let Disks { mut templates, mut devices, mut volumes } = Disks::of(pool);
         let name = extra(pool);
         let before = templates.len();
@@ -99,8 +106,8 @@ impl Spelling for KubeVirt {
         (templates.len() != before).then(|| Disks { templates, devices, volumes }.patch())
     }
 
-    /// A changed DataVolume template recreates the machines with new storage, which [`Spelling::with_disk`] does, too.
-    fn grown(&self, _: &Object, _: u64) -> Option<Value> {
+    /// A changed DataVolume template recreates the machines with new storage, which [`SoakPlatform::with_disk`] does, too.
+    fn disk_size(&self, _: &JsonObject, _: u64) -> Option<Value> {
         None
     }
 
@@ -108,7 +115,7 @@ impl Spelling for KubeVirt {
         json!({ "app": "another" })
     }
 
-    fn is_free(&self, disk: &Object) -> bool {
+    fn is_free(&self, disk: &JsonObject) -> bool {
         disk.owner_uid().is_empty() && !disk.is_terminating()
     }
 }
@@ -123,7 +130,7 @@ fn strategy(automatic: bool) -> Value {
 }
 
 /// The name of the added DataVolume template of a pool.
-fn extra(pool: &Object) -> String {
+fn extra(pool: &JsonObject) -> String {
     format!("{}-{EXTRA}", pool.name())
 }
 
@@ -139,7 +146,7 @@ struct Disks {
 }
 
 impl Disks {
-    fn of(pool: &Object) -> Self {
+    fn of(pool: &JsonObject) -> Self {
         let list = |end: &str| {
             let pointer = format!("/spec/virtualMachineTemplate/spec/{end}");
             pool.at(&pointer).as_array().cloned().unwrap_or_default()

@@ -9,13 +9,13 @@
 mod design;
 mod dvp;
 mod fault;
+mod fault_period;
 mod growth;
 mod kubevirt;
 mod operation;
 mod options;
 mod platform;
 mod quiet;
-mod storm;
 mod tally;
 
 use std::process::ExitCode;
@@ -25,17 +25,17 @@ use std::time::Duration;
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 use vmpool_e2e::harness::start_with_both_platforms;
-use vmpool_e2e::world::World;
-use vmpool_installation::installation::{GuardOptions, Installation};
+use vmpool_e2e::world::ScenarioWorld;
+use vmpool_installation::installation::{ClusterInstallation, GuardOptions};
 use vmpool_installation::programs::ControllerOptions;
-use vmpool_invariants::platform::PlatformName;
+use vmpool_invariants::platform::TestedPlatform;
 use vmpool_runtime::testing::SeededRandom;
-use vmpool_test_cluster::error::chain;
+use vmpool_test_cluster::error::error_with_causes;
 
-use crate::growth::Sample;
-use crate::options::Options;
-use crate::storm::{Storm, violations};
-use crate::tally::Tally;
+use crate::fault_period::{FaultPeriod, violations_from_error};
+use crate::growth::UsageSample;
+use crate::options::SoakOptions;
+use crate::tally::SoakTally;
 
 /// Duration of a storm between two quiet points.
 const STORM: Duration = Duration::from_secs(45);
@@ -48,12 +48,12 @@ const WARM_UP: usize = 2;
 #[derive(Default)]
 struct Outcome {
     violations: Vec<String>,
-    samples: Vec<Sample>,
+    samples: Vec<UsageSample>,
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let options = Options::parse();
+    let options = SoakOptions::parse();
     let filter = EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| EnvFilter::new("warn,kube_client=off,kube_runtime=off"));
     tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_writer(std::io::stderr).init();
@@ -65,25 +65,25 @@ async fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("soak: {}", chain(error.as_ref()));
+            eprintln!("soak: {}", error_with_causes(error.as_ref()));
             ExitCode::FAILURE
         }
     }
 }
 
 /// Runs the soak test, and returns whether it passed.
-async fn soak(options: &Options) -> anyhow::Result<bool> {
+async fn soak(options: &SoakOptions) -> anyhow::Result<bool> {
     let seed = options.seed();
-    let mut tally = Tally::new(seed)?;
+    let mut tally = SoakTally::new(seed)?;
     let path = tally.path().display().to_string();
     tally.show(format_args!("seed {seed}, log in {path}"));
     let platform = options.platform();
     let installation = match platform {
-        PlatformName::Dvp => Installation::start("soak", Some(GuardOptions::default())).await?,
-        PlatformName::KubeVirt => start_with_both_platforms("soak", GuardOptions::default()).await?,
+        TestedPlatform::Dvp => ClusterInstallation::start("soak", Some(GuardOptions::default())).await?,
+        TestedPlatform::KubeVirt => start_with_both_platforms("soak", GuardOptions::default()).await?,
     };
     let installation = Arc::new(installation);
-    let world = World::start_on(platform, "soak", installation.clone(), 0).await?;
+    let world = ScenarioWorld::start_on(platform, "soak", installation.clone(), 0).await?;
     for identity in ["steady", "mortal"] {
         world.add_controller_with(controller(&world, identity)).await?;
     }
@@ -91,7 +91,9 @@ async fn soak(options: &Options) -> anyhow::Result<bool> {
     let mut outcome = Outcome::default();
     let ran = run(&world, &random, options, &mut tally, &mut outcome).await;
     if let Err(error) = &ran {
-        outcome.violations.push(format!("the soak test could not continue: {}", chain(error.as_ref())));
+        outcome
+            .violations
+            .push(format!("the soak test could not continue: {}", error_with_causes(error.as_ref())));
     }
     if !outcome.violations.is_empty() {
         world.cluster().keep_directory();
@@ -106,7 +108,7 @@ async fn soak(options: &Options) -> anyhow::Result<bool> {
 }
 
 /// A controller with a short lease, so that the leader changes often.
-fn controller(world: &World, identity: &str) -> ControllerOptions {
+fn controller(world: &ScenarioWorld, identity: &str) -> ControllerOptions {
     let mut options = ControllerOptions {
         lease_duration: Duration::from_secs(6),
         renew_interval: Duration::from_millis(1500),
@@ -117,23 +119,23 @@ fn controller(world: &World, identity: &str) -> ControllerOptions {
 }
 
 async fn run(
-    world: &World,
+    world: &ScenarioWorld,
     random: &SeededRandom,
-    options: &Options,
-    tally: &mut Tally,
+    options: &SoakOptions,
+    tally: &mut SoakTally,
     outcome: &mut Outcome,
 ) -> anyhow::Result<()> {
-    let mut storm = Storm::new(world, random);
+    let mut storm = FaultPeriod::new(world, random);
     loop {
-        let calm = quiet::calm(world, random, tally).await?;
+        let calm = quiet::settle_pools(world, random, tally).await?;
         outcome.violations.extend(calm);
         if let Err(error) = world.check().await {
-            outcome.violations.extend(violations(error)?);
+            outcome.violations.extend(violations_from_error(error)?);
         }
         if !outcome.violations.is_empty() {
             return Ok(());
         }
-        let sample = Sample::take(world).await?;
+        let sample = UsageSample::take(world).await?;
         let so_far = tally.to_string();
         tally.show(format_args!("quiet after {so_far}; {sample}"));
         outcome.samples.push(sample);
@@ -142,8 +144,8 @@ async fn run(
         if tally.elapsed() > options.duration() && enough {
             break;
         }
-        if let Err(error) = storm.rage(STORM, tally).await {
-            outcome.violations.extend(violations(error)?);
+        if let Err(error) = storm.run_and_repair(STORM, tally).await {
+            outcome.violations.extend(violations_from_error(error)?);
             return Ok(());
         }
     }
@@ -152,16 +154,16 @@ async fn run(
         world.stop_controllers().await
     };
     if let Err(error) = ended.await {
-        outcome.violations.extend(violations(error)?);
+        outcome.violations.extend(violations_from_error(error)?);
     }
     Ok(())
 }
 
 /// Prints the result, and returns whether the test passed.
-fn conclude(tally: &Tally, outcome: &Outcome) -> bool {
+fn conclude(tally: &SoakTally, outcome: &Outcome) -> bool {
     let mut wrong = outcome.violations.clone();
     let mut used = "no samples".to_owned();
-    if let Some((first, last)) = outcome.samples.get(WARM_UP..).and_then(Sample::ends) {
+    if let Some((first, last)) = outcome.samples.get(WARM_UP..).and_then(UsageSample::ends) {
         used = last.compared_to(&first);
         wrong.extend(last.growth_since(&first));
     }

@@ -7,19 +7,19 @@ use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::API_VERSION as KUBEVIRT;
 use vmpool_api::v1alpha2::API_VERSION;
-use vmpool_e2e::world::{Deletion, World};
-use vmpool_invariants::object::{Kind, Object};
-use vmpool_invariants::platform::PlatformName;
-use vmpool_invariants::recorder::State;
+use vmpool_e2e::world::{PoolDeletion, ScenarioWorld};
+use vmpool_invariants::object::{JsonObject, TestedKind};
+use vmpool_invariants::platform::TestedPlatform;
+use vmpool_invariants::recorder::RecordedState;
 use vmpool_runtime::testing::SeededRandom;
 use vmpool_test_cluster::error::{Error, Result};
 
-use crate::design::{Design, MOST};
-use crate::platform::spelling;
+use crate::design::{MAX_REPLICAS, SoakPoolConfig};
+use crate::platform::soak_platform;
 
 /// One operation of a user. Machines and disks are selected when it is performed.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Operation {
+pub(crate) enum UserOperation {
     /// Changes `replicas` through the scale subresource.
     Scale(u64),
     /// Changes `replicas` in the object, possibly at the same time as another user.
@@ -55,30 +55,30 @@ pub(crate) enum Operation {
     /// Removes a machine's owner reference.
     Disown,
     /// Deletes the pool.
-    DeletePool(Deletion),
+    DeletePool(PoolDeletion),
     /// Creates a deleted pool again.
     Create(u64),
 }
 
 /// The result of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum OperationResult {
     /// It succeeded.
     Done,
     /// It was refused.
     Refused,
     /// The outcome is unknown.
-    Lost,
+    Unconfirmed,
     /// There was no object for it.
-    Idle,
+    NoTarget,
 }
 
-impl Operation {
+impl UserOperation {
     /// A random operation.
     pub(crate) fn random(random: &SeededRandom) -> Self {
         match random.number(0..=99) {
-            0..=23 => Self::Scale(random.number(0..=MOST)),
-            24..=29 => Self::EditReplicas(random.number(0..=MOST)),
+            0..=23 => Self::Scale(random.number(0..=MAX_REPLICAS)),
+            24..=29 => Self::EditReplicas(random.number(0..=MAX_REPLICAS)),
             30..=40 => Self::Remove(random.number(1..=3)),
             41..=47 => Self::Cores(random.number(1..=4)),
             48..=52 => Self::Label(random.number(0..=9)),
@@ -94,90 +94,95 @@ impl Operation {
             83..=85 => Self::DeleteDisk,
             86..=88 => Self::Relabel,
             89..=90 => Self::Disown,
-            91 => Self::DeletePool(Deletion::Background),
-            92 => Self::DeletePool(Deletion::Foreground),
-            93 => Self::DeletePool(Deletion::Orphan),
-            _ => Self::Create(random.number(0..=MOST)),
+            91 => Self::DeletePool(PoolDeletion::Background),
+            92 => Self::DeletePool(PoolDeletion::Foreground),
+            93 => Self::DeletePool(PoolDeletion::Orphan),
+            _ => Self::Create(random.number(0..=MAX_REPLICAS)),
         }
     }
 
     /// Performs the operation on a pool.
-    pub(crate) async fn perform(self, world: &World, design: &Design, random: &SeededRandom) -> Answer {
-        let spelling = spelling(world.platform());
+    pub(crate) async fn perform(
+        self,
+        world: &ScenarioWorld,
+        design: &SoakPoolConfig,
+        random: &SeededRandom,
+    ) -> OperationResult {
+        let spelling = soak_platform(world.platform());
         let state = world.recorder().state();
-        let pool = state.named(Kind::Pool, design.name);
+        let pool = state.named(TestedKind::Pool, design.name);
         if let Self::Create(replicas) = self {
             return match pool {
-                None => {
-                    answer(world.post(Kind::Pool, &spelling.object(world, design, signed(replicas))).await)
-                }
-                Some(_) => Answer::Idle,
+                None => answer(
+                    world.post(TestedKind::Pool, &spelling.object(world, design, signed(replicas))).await,
+                ),
+                Some(_) => OperationResult::NoTarget,
             };
         }
-        let Some(pool) = pool else { return Answer::Idle };
-        let members = state.members(pool.uid());
+        let Some(pool) = pool else { return OperationResult::NoTarget };
+        let members = state.machines_of_pool(pool.uid());
         let member = || random.one(&members).copied();
         match self {
             Self::Scale(replicas) => {
                 let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
-                let api = world.api(Kind::Pool);
+                let api = world.api(TestedKind::Pool);
                 let scaled = api.patch_scale(design.name, &PatchParams::default(), &patch).await;
                 answer(scaled.map_err(Error::api("scaling")))
             }
             Self::EditReplicas(replicas) => edit(world, design, json!({ "replicas": replicas })).await,
-            Self::Remove(count) => remove(world, design, &members, count, random).await,
+            Self::Remove(count) => request_targeted_removal(world, design, &members, count, random).await,
             Self::Cores(cores) => edit(world, design, spelling.cores(cores)).await,
             Self::Label(value) => {
                 let labels = json!({ "metadata": { "labels": { "tier": value.to_string() } } });
                 edit(world, design, json!({ "virtualMachineTemplate": labels })).await
             }
-            Self::Grow(times) => edit_if(world, design, spelling.grown(pool, times * 64)).await,
+            Self::Grow(times) => edit_if(world, design, spelling.disk_size(pool, times * 64)).await,
             Self::AddDisk => edit_if(world, design, spelling.with_disk(pool)).await,
             Self::RemoveDisk => edit_if(world, design, spelling.without_disk(pool)).await,
             Self::Pause => edit(world, design, spelling.paused(true)).await,
             Self::Unpause => edit(world, design, spelling.paused(false)).await,
-            Self::Budget(count) => edit(world, design, spelling.budget(count)).await,
+            Self::Budget(count) => edit(world, design, spelling.disruption_budget(count)).await,
             Self::OtherRollout => edit(world, design, spelling.other_rollout(pool)).await,
             Self::Restart => restart(world, member()).await,
-            Self::DeleteMachine => delete(world, Kind::Machine, member()).await,
+            Self::DeleteMachine => delete_as_user(world, TestedKind::Machine, member()).await,
             Self::DeleteDisk => {
                 let references = referenced_disks(&state);
-                let free: Vec<&Object> = state
-                    .all(Kind::Disk)
+                let free: Vec<&JsonObject> = state
+                    .all(TestedKind::Disk)
                     .filter(|disk| spelling.is_free(disk) && !references.contains(disk.name()))
                     .collect();
-                delete(world, Kind::Disk, random.one(&free).copied()).await
+                delete_as_user(world, TestedKind::Disk, random.one(&free).copied()).await
             }
             Self::Relabel => meddle(world, member(), json!({ "labels": spelling.relabeled() })).await,
             Self::Disown => meddle(world, member(), json!({ "ownerReferences": null })).await,
             Self::DeletePool(how) => delete_pool(world, pool, how).await,
-            Self::Create(_) => Answer::Idle,
+            Self::Create(_) => OperationResult::NoTarget,
         }
     }
 }
 
-impl fmt::Display for Operation {
+impl fmt::Display for UserOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self:?}")
     }
 }
 
 /// Names of the disks that machines refer to.
-pub(crate) fn referenced_disks(state: &State) -> BTreeSet<&str> {
-    state.all(Kind::Machine).flat_map(Object::disk_references).collect()
+pub(crate) fn referenced_disks(state: &RecordedState) -> BTreeSet<&str> {
+    state.all(TestedKind::Machine).flat_map(JsonObject::disk_references).collect()
 }
 
 /// A random pool.
-pub(crate) fn any_pool(world: &World, random: &SeededRandom) -> &'static Design {
-    let pools = spelling(world.platform()).pools();
+pub(crate) fn any_pool(world: &ScenarioWorld, random: &SeededRandom) -> &'static SoakPoolConfig {
+    let pools = soak_platform(world.platform()).pools();
     random.one(pools).unwrap_or(&pools[0])
 }
 
 /// Restarts a machine as a user does. With KubeVirt, the platform starts the guest again when its instance is gone.
-async fn restart(world: &World, machine: Option<&Object>) -> Answer {
-    let Some(machine) = machine else { return Answer::Idle };
-    if world.platform() == PlatformName::Dvp {
-        return operate(world, "Restart", machine).await;
+async fn restart(world: &ScenarioWorld, machine: Option<&JsonObject>) -> OperationResult {
+    let Some(machine) = machine else { return OperationResult::NoTarget };
+    if world.platform() == TestedPlatform::Dvp {
+        return request_machine_operation(world, "Restart", machine).await;
     }
     let path = format!(
         "/apis/{KUBEVIRT}/namespaces/{}/virtualmachineinstances/{}",
@@ -185,45 +190,54 @@ async fn restart(world: &World, machine: Option<&Object>) -> Answer {
         machine.name()
     );
     let request = http::Request::delete(path).body(b"{}".to_vec());
-    let Ok(request) = request else { return Answer::Lost };
+    let Ok(request) = request else { return OperationResult::Unconfirmed };
     let deleted = world.client().request::<Value>(request).await;
     answer(deleted.map_err(Error::api("restarting")))
 }
 
 /// Requests the platform to start, stop or restart a machine, and does not wait for it.
-pub(crate) async fn operate(world: &World, operation: &str, machine: &Object) -> Answer {
+pub(crate) async fn request_machine_operation(
+    world: &ScenarioWorld,
+    operation: &str,
+    machine: &JsonObject,
+) -> OperationResult {
     let object = json!({
         "apiVersion": API_VERSION,
-        "kind": Kind::Operation.name(),
+        "kind": TestedKind::Operation.name(),
         "metadata": { "generateName": format!("{}-", machine.name()), "namespace": world.namespace() },
         "spec": { "type": operation, "virtualMachineName": machine.name() },
     });
-    answer(world.post(Kind::Operation, &object).await)
+    answer(world.post(TestedKind::Operation, &object).await)
 }
 
 /// Deletes an object as a user, and records that for the checks. A disk is deleted only while it is as the user has seen
 /// it: a machine may have begun to use it.
-pub(crate) async fn delete(world: &World, kind: Kind, object: Option<&Object>) -> Answer {
-    let Some(object) = object else { return Answer::Idle };
+pub(crate) async fn delete_as_user(
+    world: &ScenarioWorld,
+    kind: TestedKind,
+    object: Option<&JsonObject>,
+) -> OperationResult {
+    let Some(object) = object else { return OperationResult::NoTarget };
     world.user_actions().deleted.insert(object.uid().to_owned());
     let uid = Some(object.uid().to_owned());
-    let resource_version =
-        (kind == Kind::Disk).then(|| object.at("/metadata/resourceVersion").as_str().map(str::to_owned));
+    let resource_version = (kind == TestedKind::Disk)
+        .then(|| object.at("/metadata/resourceVersion").as_str().map(str::to_owned));
     let preconditions = Preconditions { uid, resource_version: resource_version.flatten() };
     let params = DeleteParams::background().preconditions(preconditions);
     answer(world.api(kind).delete(object.name(), &params).await.map_err(Error::api("deleting")))
 }
 
 /// Requests a targeted removal of this number of machines.
-pub(crate) async fn remove(
-    world: &World,
-    design: &Design,
-    members: &[&Object],
+pub(crate) async fn request_targeted_removal(
+    world: &ScenarioWorld,
+    design: &SoakPoolConfig,
+    members: &[&JsonObject],
     count: u64,
     random: &SeededRandom,
-) -> Answer {
-    let Ok(pool) = world.existing(design.name).await else { return Answer::Lost };
-    let mut left: Vec<&Object> = members.iter().copied().filter(|member| !member.is_terminating()).collect();
+) -> OperationResult {
+    let Ok(pool) = world.existing(design.name).await else { return OperationResult::Unconfirmed };
+    let mut left: Vec<&JsonObject> =
+        members.iter().copied().filter(|member| !member.is_terminating()).collect();
     let mut removal = pool.removal();
     let mut named = 0;
     while named < count
@@ -234,58 +248,64 @@ pub(crate) async fn remove(
         named += 1;
     }
     if named == 0 {
-        return Answer::Idle;
+        return OperationResult::NoTarget;
     }
     match removal.send_unchecked().await.code {
-        200..=299 => Answer::Done,
-        400..=499 => Answer::Refused,
-        _ => Answer::Lost,
+        200..=299 => OperationResult::Done,
+        400..=499 => OperationResult::Refused,
+        _ => OperationResult::Unconfirmed,
     }
 }
 
-async fn edit(world: &World, design: &Design, spec: Value) -> Answer {
-    answer(world.patch(Kind::Pool, design.name, &json!({ "spec": spec })).await)
+async fn edit(world: &ScenarioWorld, design: &SoakPoolConfig, spec: Value) -> OperationResult {
+    answer(world.patch(TestedKind::Pool, design.name, &json!({ "spec": spec })).await)
 }
 
-async fn edit_if(world: &World, design: &Design, spec: Option<Value>) -> Answer {
+async fn edit_if(world: &ScenarioWorld, design: &SoakPoolConfig, spec: Option<Value>) -> OperationResult {
     match spec {
         Some(spec) => edit(world, design, spec).await,
-        None => Answer::Idle,
+        None => OperationResult::NoTarget,
     }
 }
 
-async fn meddle(world: &World, machine: Option<&Object>, metadata: Value) -> Answer {
+async fn meddle(world: &ScenarioWorld, machine: Option<&JsonObject>, metadata: Value) -> OperationResult {
     match machine {
         Some(machine) => {
             let patch = json!({ "metadata": metadata });
-            answer(world.patch(Kind::Machine, machine.name(), &patch).await)
+            answer(world.patch(TestedKind::Machine, machine.name(), &patch).await)
         }
-        None => Answer::Idle,
+        None => OperationResult::NoTarget,
     }
 }
 
-async fn delete_pool(world: &World, pool: &Object, how: Deletion) -> Answer {
+async fn delete_pool(world: &ScenarioWorld, pool: &JsonObject, how: PoolDeletion) -> OperationResult {
     let params = match how {
-        Deletion::Background => DeleteParams::background(),
-        Deletion::Foreground => DeleteParams::foreground(),
-        Deletion::Orphan => DeleteParams::orphan(),
+        PoolDeletion::Background => DeleteParams::background(),
+        PoolDeletion::Foreground => DeleteParams::foreground(),
+        PoolDeletion::Orphan => DeleteParams::orphan(),
     };
-    answer(world.api(Kind::Pool).delete(pool.name(), &params).await.map_err(Error::api("deleting")))
+    answer(world.api(TestedKind::Pool).delete(pool.name(), &params).await.map_err(Error::api("deleting")))
 }
 
 /// Removes the added disk template, if there is one.
-pub(crate) async fn remove_disk(world: &World, design: &Design, pool: &Object) -> Answer {
-    edit_if(world, design, spelling(world.platform()).without_disk(pool)).await
+pub(crate) async fn remove_disk(
+    world: &ScenarioWorld,
+    design: &SoakPoolConfig,
+    pool: &JsonObject,
+) -> OperationResult {
+    edit_if(world, design, soak_platform(world.platform()).without_disk(pool)).await
 }
 
 fn signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-fn answer<T>(result: Result<T>) -> Answer {
+fn answer<T>(result: Result<T>) -> OperationResult {
     match result {
-        Ok(_) => Answer::Done,
-        Err(error) if error.status_code().is_some_and(|code| (400..500).contains(&code)) => Answer::Refused,
-        Err(_) => Answer::Lost,
+        Ok(_) => OperationResult::Done,
+        Err(error) if error.status_code().is_some_and(|code| (400..500).contains(&code)) => {
+            OperationResult::Refused
+        }
+        Err(_) => OperationResult::Unconfirmed,
     }
 }

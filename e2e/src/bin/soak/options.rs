@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Parser;
-use vmpool_invariants::platform::PlatformName;
+use vmpool_invariants::platform::TestedPlatform;
 
 /// Runs random operations and faults against pools on a real kube-apiserver and etcd: killed and paused processes,
 /// restarts of the control plane, and a misbehaving platform.
@@ -12,7 +12,7 @@ use vmpool_invariants::platform::PlatformName;
 /// programs must not grow. The exit code is 0 only if no check failed. docs/reliability.md explains every figure.
 #[derive(Debug, Parser)]
 #[command(name = "soak", version)]
-pub(crate) struct Options {
+pub(crate) struct SoakOptions {
     /// Duration in minutes
     #[arg(long, env = "MINUTES", value_name = "MINUTES", default_value_t = 10.0, value_parser = positive)]
     minutes: f64,
@@ -24,17 +24,17 @@ pub(crate) struct Options {
 
     /// Platform of the pools: dvp or kubevirt
     #[arg(long, env = "PLATFORM", value_name = "PLATFORM", default_value_t)]
-    platform: PlatformName,
+    platform: TestedPlatform,
 }
 
-impl Options {
+impl SoakOptions {
     /// The duration.
     pub(crate) fn duration(&self) -> Duration {
         Duration::from_secs_f64(self.minutes * 60.0)
     }
 
     /// The platform.
-    pub(crate) fn platform(&self) -> PlatformName {
+    pub(crate) fn platform(&self) -> TestedPlatform {
         self.platform
     }
 

@@ -1,15 +1,15 @@
 //! The platforms whose pools the soak test can have.
 
-use vmpool_invariants::platform::PlatformName;
+use vmpool_invariants::platform::TestedPlatform;
 
-use crate::design::Spelling;
-use crate::dvp::Dvp;
-use crate::kubevirt::KubeVirt;
+use crate::design::SoakPlatform;
+use crate::dvp::DvpSoakPlatform;
+use crate::kubevirt::KubeVirtSoakPlatform;
 
 /// The spelling of a platform.
-pub(crate) fn spelling(platform: PlatformName) -> &'static dyn Spelling {
+pub(crate) fn soak_platform(platform: TestedPlatform) -> &'static dyn SoakPlatform {
     match platform {
-        PlatformName::Dvp => &Dvp,
-        PlatformName::KubeVirt => &KubeVirt,
+        TestedPlatform::Dvp => &DvpSoakPlatform,
+        TestedPlatform::KubeVirt => &KubeVirtSoakPlatform,
     }
 }

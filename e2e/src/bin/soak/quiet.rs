@@ -5,24 +5,24 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use vmpool_api::labels;
-use vmpool_e2e::world::{Policy, World};
+use vmpool_e2e::world::{PoolScaleDownPolicy, ScenarioWorld};
 use vmpool_invariants::leftovers;
-use vmpool_invariants::object::{Kind, Object};
-use vmpool_invariants::recorder::State;
+use vmpool_invariants::object::{JsonObject, TestedKind};
+use vmpool_invariants::recorder::RecordedState;
 use vmpool_runtime::testing::SeededRandom;
 use vmpool_test_cluster::error::Error;
 
-use crate::design::{CALM, Design, EXTRA, LONG, Spelling};
-use crate::fault::{MORTAL, STEADY, leader};
-use crate::operation::{self, Answer};
-use crate::platform::spelling;
-use crate::tally::Tally;
+use crate::design::{EXTRA, LONG, QUIET_REPLICAS, SoakPlatform, SoakPoolConfig};
+use crate::fault::{KILLED_INDEX, NEVER_KILLED_INDEX, find_leader};
+use crate::operation::{self, OperationResult};
+use crate::platform::soak_platform;
+use crate::tally::SoakTally;
 
 /// Timeout for a world to settle after the last fault. It is longer than the longest backoff, on a slow host.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(4);
 
 /// How long there may be no leader: several times the lease duration.
-const SUCCESSION: Duration = Duration::from_secs(30);
+const LEADER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Poll interval.
 const POLL: Duration = Duration::from_millis(400);
@@ -34,26 +34,26 @@ pub(crate) type Unsettled = Vec<String>;
 ///
 /// # Errors
 /// If a step fails. What did not settle in time is the result.
-pub(crate) async fn calm(
-    world: &World,
+pub(crate) async fn settle_pools(
+    world: &ScenarioWorld,
     random: &SeededRandom,
-    tally: &mut Tally,
+    tally: &mut SoakTally,
 ) -> anyhow::Result<Unsettled> {
     let begin = Instant::now();
     let mut started = BTreeSet::new();
     let mut before = Vec::new();
     loop {
-        if let Some(vacant) = lead(world).await? {
+        if let Some(vacant) = restore_first_leader(world).await? {
             return Ok(vec![vacant]);
         }
-        let left = tidy(world, random, &mut started).await?;
+        let left = restore_all_pools(world, random, &mut started).await?;
         if left != before {
             tally.note(format_args!("not quiet yet: {}", left.join(", ")));
             before.clone_from(&left);
         }
         if left.is_empty() {
             match world.settles().await {
-                Ok(()) => return Ok(strays(world)),
+                Ok(()) => return Ok(leftover_violations(world)),
                 Err(Error::Violations { violations }) if begin.elapsed() > PATIENCE => return Ok(violations),
                 Err(Error::Violations { .. }) => {}
                 Err(error) => return Err(error.into()),
@@ -70,42 +70,44 @@ pub(crate) async fn calm(
 
 /// Makes the controller that is never killed the leader, so that samples compare a leader with a leader. The result is a
 /// violation if there is no leader for too long.
-async fn lead(world: &World) -> anyhow::Result<Option<String>> {
+async fn restore_first_leader(world: &ScenarioWorld) -> anyhow::Result<Option<String>> {
     let controllers = world.controllers();
     let mut vacant = Instant::now();
-    while vacant.elapsed() < SUCCESSION {
-        match leader(world).await {
-            Some(leader) if leader.identity() == controllers[STEADY].identity() => return Ok(None),
+    while vacant.elapsed() < LEADER_TIMEOUT {
+        match find_leader(world).await {
+            Some(leader) if leader.identity() == controllers[NEVER_KILLED_INDEX].identity() => {
+                return Ok(None);
+            }
             Some(other) => {
                 // A graceful stop releases the lease.
                 other.stop().await?;
                 vacant = Instant::now();
-                while leader(world).await.is_none() && vacant.elapsed() < SUCCESSION {
+                while find_leader(world).await.is_none() && vacant.elapsed() < LEADER_TIMEOUT {
                     tokio::time::sleep(POLL).await;
                 }
-                controllers[MORTAL].restart().await?;
+                controllers[KILLED_INDEX].restart().await?;
             }
             None => tokio::time::sleep(POLL).await,
         }
     }
-    Ok(Some(format!("I8: there is no leader for {SUCCESSION:?}")))
+    Ok(Some(format!("I8: there is no leader for {LEADER_TIMEOUT:?}")))
 }
 
 /// Performs one round of the operations that return the pools to their configuration. Returns what is not done yet.
-async fn tidy(
-    world: &World,
+async fn restore_all_pools(
+    world: &ScenarioWorld,
     random: &SeededRandom,
     started: &mut BTreeSet<String>,
 ) -> anyhow::Result<Vec<String>> {
     world.recorder().catch_up().await?;
     let state = world.recorder().state();
     let mut left = Vec::new();
-    let spelling = spelling(world.platform());
+    let spelling = soak_platform(world.platform());
     for design in spelling.pools() {
-        match state.named(Kind::Pool, design.name) {
+        match state.named(TestedKind::Pool, design.name) {
             None => {
-                let replicas = i64::try_from(CALM)?;
-                world.post(Kind::Pool, &spelling.object(world, design, replicas)).await?;
+                let replicas = i64::try_from(QUIET_REPLICAS)?;
+                world.post(TestedKind::Pool, &spelling.object(world, design, replicas)).await?;
                 left.push(format!("pool {} was just created", design.name));
             }
             Some(pool) if pool.is_terminating() => {
@@ -114,18 +116,18 @@ async fn tidy(
             Some(pool) => left.extend(restore(world, spelling, design, pool, &state, random).await),
         }
     }
-    for machine in state.all(Kind::Machine) {
+    for machine in state.all(TestedKind::Machine) {
         // A guest that shut down stays stopped until a user starts it.
         if machine.phase() == "Stopped" && started.insert(machine.uid().to_owned()) {
-            operation::operate(world, "Start", machine).await;
+            operation::request_machine_operation(world, "Start", machine).await;
         }
     }
     let mounted = operation::referenced_disks(&state);
-    for kind in [Kind::Machine, Kind::Disk] {
+    for kind in [TestedKind::Machine, TestedKind::Disk] {
         for object in state.all(kind).filter(|object| object.owner_uid().is_empty()) {
-            let waits = kind == Kind::Disk && mounted.contains(object.name());
+            let waits = kind == TestedKind::Disk && mounted.contains(object.name());
             if !(object.is_terminating() || waits) {
-                operation::delete(world, kind, Some(object)).await;
+                operation::delete_as_user(world, kind, Some(object)).await;
             }
             left.push(format!("{} {} has no owner", kind.name(), object.name()));
         }
@@ -135,19 +137,20 @@ async fn tidy(
 
 /// Returns one pool to its configuration. Returns what is not as it should be yet.
 async fn restore(
-    world: &World,
-    spelling: &dyn Spelling,
-    design: &Design,
-    pool: &Object,
-    state: &State,
+    world: &ScenarioWorld,
+    spelling: &dyn SoakPlatform,
+    design: &SoakPoolConfig,
+    pool: &JsonObject,
+    state: &RecordedState,
     random: &SeededRandom,
 ) -> Option<String> {
-    let members = state.members(pool.uid());
+    let members = state.machines_of_pool(pool.uid());
     let replicas = pool.at("/spec/replicas").as_u64().unwrap_or_default();
-    let calm = CALM as u64;
-    if !spelling.is_calm(design, pool) {
-        let patch = json!({ "spec": spelling.calm(design) });
-        let answer = world.patch(Kind::Pool, design.name, &patch).await.err().map(|error| error.to_string());
+    let calm = QUIET_REPLICAS as u64;
+    if !spelling.has_quiet_settings(design, pool) {
+        let patch = json!({ "spec": spelling.quiet_settings(design) });
+        let answer =
+            world.patch(TestedKind::Pool, design.name, &patch).await.err().map(|error| error.to_string());
         return Some(format!(
             "pool {} had other rollout settings {}",
             design.name,
@@ -155,19 +158,20 @@ async fn restore(
         ));
     }
     // While `rollout.revision` is set, template changes have no effect.
-    if operation::remove_disk(world, design, pool).await != Answer::Idle {
+    if operation::remove_disk(world, design, pool).await != OperationResult::NoTarget {
         return Some(format!("pool {} had an additional disk template", design.name));
     }
-    if design.policy == Policy::Explicit && replicas > calm {
+    if design.policy == PoolScaleDownPolicy::Explicit && replicas > calm {
         let live = members.iter().filter(|member| !member.is_terminating()).count() as u64;
         if live == replicas {
-            operation::remove(world, design, &members, replicas - calm, random).await;
+            operation::request_targeted_removal(world, design, &members, replicas - calm, random).await;
         }
         return Some(format!("pool {} desires {replicas} machines and has {live}", design.name));
     }
     if replicas != calm {
         let patch = json!({ "spec": { "replicas": calm } });
-        let answer = world.patch(Kind::Pool, design.name, &patch).await.err().map(|error| error.to_string());
+        let answer =
+            world.patch(TestedKind::Pool, design.name, &patch).await.err().map(|error| error.to_string());
         return Some(format!(
             "pool {} desired {replicas} machines {}",
             design.name,
@@ -176,10 +180,10 @@ async fn restore(
     }
     let running = members.iter().filter(|member| member.is_running()).count();
     // An Explicit pool keeps machines above the desired number and reports them.
-    if members.len() > CALM && design.policy == Policy::Explicit {
+    if members.len() > QUIET_REPLICAS && design.policy == PoolScaleDownPolicy::Explicit {
         return Some(surplus(world, design, &members).await);
     }
-    let right = members.len() == CALM && running == CALM;
+    let right = members.len() == QUIET_REPLICAS && running == QUIET_REPLICAS;
     if !right {
         return Some(format!("pool {} has {} machines, of which {running} run", design.name, members.len()));
     }
@@ -187,26 +191,26 @@ async fn restore(
 }
 
 /// Deletes machines of an Explicit pool that has too many, as its user would.
-async fn surplus(world: &World, design: &Design, members: &[&Object]) -> String {
-    let live: Vec<&Object> = members.iter().copied().filter(|member| !member.is_terminating()).collect();
-    for machine in live.iter().skip(CALM) {
-        operation::delete(world, Kind::Machine, Some(machine)).await;
+async fn surplus(world: &ScenarioWorld, design: &SoakPoolConfig, members: &[&JsonObject]) -> String {
+    let live: Vec<&JsonObject> = members.iter().copied().filter(|member| !member.is_terminating()).collect();
+    for machine in live.iter().skip(QUIET_REPLICAS) {
+        operation::delete_as_user(world, TestedKind::Machine, Some(machine)).await;
     }
     format!("pool {} has {} machines", design.name, members.len())
 }
 
 /// Objects that belong to deleted pools or machines (I9).
-fn strays(world: &World) -> Unsettled {
-    leftovers::violations(&world.recorder().history()).iter().map(ToString::to_string).collect()
+fn leftover_violations(world: &ScenarioWorld) -> Unsettled {
+    leftovers::check_leftovers(&world.recorder().history()).iter().map(ToString::to_string).collect()
 }
 
 /// Free disks that disk garbage collection should have deleted (I10): all disks of a removed template, and of other
 /// templates those beyond `keep` that are older than `ttl`.
-fn uncollected(design: &Design, pool: &Object, state: &State) -> Option<String> {
+fn uncollected(design: &SoakPoolConfig, pool: &JsonObject, state: &RecordedState) -> Option<String> {
     let used = operation::referenced_disks(state);
     let free = |template: &str| {
         let of_template = state
-            .owned_by(Kind::Disk, pool.uid())
+            .owned_by(TestedKind::Disk, pool.uid())
             .filter(|disk| disk.label(labels::DISK_TEMPLATE) == Some(template));
         of_template.filter(|disk| !used.contains(disk.name())).count()
     };

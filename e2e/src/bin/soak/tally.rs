@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use vmpool_test_cluster::control_plane::target_directory;
 
-use crate::operation::Answer;
+use crate::operation::OperationResult;
 
 /// The counts, and a log file with one line per event.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct SoakTally {
     begin: Instant,
     file: File,
     path: PathBuf,
@@ -22,7 +22,7 @@ pub(crate) struct Tally {
     faults: usize,
 }
 
-impl Tally {
+impl SoakTally {
     /// Creates the log file.
     pub(crate) fn new(seed: u64) -> anyhow::Result<Self> {
         let directory = target_directory().join("soak");
@@ -55,12 +55,12 @@ impl Tally {
     }
 
     /// Counts and logs an operation and its result.
-    pub(crate) fn operation(&mut self, what: impl fmt::Display, answer: Answer) {
+    pub(crate) fn operation(&mut self, what: impl fmt::Display, answer: OperationResult) {
         let word = match answer {
-            Answer::Done => "done",
-            Answer::Refused => "refused",
-            Answer::Lost => "lost",
-            Answer::Idle => return,
+            OperationResult::Done => "done",
+            OperationResult::Refused => "refused",
+            OperationResult::Unconfirmed => "lost",
+            OperationResult::NoTarget => return,
         };
         *self.operations.entry(word).or_default() += 1;
         self.note(format_args!("{what}: {word}"));
@@ -83,7 +83,7 @@ impl Tally {
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for SoakTally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words: Vec<String> =
             self.operations.iter().map(|(word, count)| format!("{count} {word}")).collect();

@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::POOL_API_VERSION;
-use vmpool_invariants::object::Kind;
+use vmpool_invariants::object::TestedKind;
 
-use super::parts::{Policy, push};
+use super::parts::{PoolScaleDownPolicy, push_list_item};
 
 /// A pool of small machines without disks that always run.
-pub(super) fn object(namespace: &str, name: &str) -> Value {
+pub(super) fn kubevirt_pool_object(namespace: &str, name: &str) -> Value {
     let labels = json!({ "app": name });
     json!({
         "apiVersion": POOL_API_VERSION,
-        "kind": Kind::Pool.name(),
+        "kind": TestedKind::Pool.name(),
         "metadata": { "name": name, "namespace": namespace },
         "spec": {
             "replicas": 0,
@@ -34,11 +34,11 @@ pub(super) fn object(namespace: &str, name: &str) -> Value {
 }
 
 /// Sets how the pool is scaled in.
-pub(super) fn set_policy(spec: &mut Value, policy: Policy) {
+pub(super) fn set_policy(spec: &mut Value, policy: PoolScaleDownPolicy) {
     let sort = match policy {
-        Policy::NewestFirst => "Newest",
-        Policy::OldestFirst => "Oldest",
-        Policy::Explicit => {
+        PoolScaleDownPolicy::NewestFirst => "Newest",
+        PoolScaleDownPolicy::OldestFirst => "Oldest",
+        PoolScaleDownPolicy::Explicit => {
             spec["scaleInStrategy"] = json!({ "unmanaged": {} });
             return;
         }
@@ -63,5 +63,5 @@ fn append(list: &mut Value, item: Value) {
     if list.is_null() {
         *list = json!([]);
     }
-    push(list, item);
+    push_list_item(list, item);
 }

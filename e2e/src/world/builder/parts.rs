@@ -4,7 +4,7 @@ use serde_json::Value;
 
 /// The scale-down policy of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Policy {
+pub enum PoolScaleDownPolicy {
     /// The newest machine first.
     NewestFirst,
     /// The oldest machine first.
@@ -13,7 +13,7 @@ pub enum Policy {
     Explicit,
 }
 
-impl Policy {
+impl PoolScaleDownPolicy {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::NewestFirst => "NewestFirst",
@@ -24,7 +24,7 @@ impl Policy {
 }
 
 /// Adds to a list.
-pub(super) fn push(list: &mut Value, item: Value) {
+pub(super) fn push_list_item(list: &mut Value, item: Value) {
     if let Some(list) = list.as_array_mut() {
         list.push(item);
     }

@@ -3,8 +3,8 @@
 //! `make crashes PLATFORM=kubevirt` kills it at every write, once with a restart and once with a standby, and has every
 //! watch fault (`VMPOOL_CRASHES=all`). The default is one write and one watch fault of every step, with one successor.
 
+mod step_run;
 mod steps;
-mod trial;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use rstest::rstest;
 use vmpool_e2e::crash::{Controllers, Coverage, Successor, is_selected};
 use vmpool_e2e::scenario::LIMIT;
 use vmpool_installation::fault_proxy::{DropPoint, WatchFault};
-use vmpool_installation::programs::{Accounts, Controller, ControllerOptions};
+use vmpool_installation::programs::{Accounts, ControllerOptions, ControllerProgram};
 
 use crate::orphans::until_garbage_is_collected;
-use crate::world::{INSTALLED, World, accounts, behind_proxy, run_with_options};
-use crate::{Place, guarded, run_to_end_within, with_namespace_within};
+use crate::world::{INSTALLED, KubeVirtWorld, accounts, behind_proxy, run_with_options};
+use crate::{TestNamespace, guarded, run_to_end_within, with_namespace_within};
 
-use self::steps::Step;
-use self::trial::{Trial, counts};
+use self::step_run::{StepRun, counts};
+use self::steps::CrashStep;
 
 /// The watched resources, each alone and all of them.
 const WATCHED: [&[&str]; 4] = [
@@ -49,14 +49,14 @@ const WATCH_FAULTS: [WatchFault; 12] = [
 /// The trials of a step with one kind of successor.
 #[derive(Clone, Copy)]
 struct Run {
-    step: Step,
+    step: CrashStep,
     successor: Successor,
     coverage: Coverage,
 }
 
 impl Run {
     /// All runs of a step.
-    fn all(step: Step) -> Vec<Self> {
+    fn all(step: CrashStep) -> Vec<Self> {
         let coverage = Coverage::from_environment();
         let successors = match coverage {
             Coverage::Sample => vec![step.successor()],
@@ -77,7 +77,7 @@ impl Run {
     }
 
     /// Starts the controllers, each behind a fault proxy of its own, and runs the trials.
-    async fn on(self, accounts: &Accounts, place: Place<'_>) -> Result<()> {
+    async fn on(self, accounts: &Accounts, place: TestNamespace<'_>) -> Result<()> {
         let mut proxies = Vec::new();
         let mut options = Vec::new();
         for index in 0..self.successor.controllers() {
@@ -91,7 +91,7 @@ impl Run {
         run_with_options(accounts, place, first, async |world| {
             let mut running = vec![world.controller.clone()];
             for options in options {
-                running.push(Arc::new(Controller::start(place.cluster, options).await?));
+                running.push(Arc::new(ControllerProgram::start(place.cluster, options).await?));
             }
             let proxied = running.into_iter().zip(proxies).collect();
             let controllers = Controllers::new(self.successor, proxied, counts);
@@ -105,9 +105,9 @@ impl Run {
     }
 
     /// Kills the controller at the writes of the step, and disturbs its watches.
-    async fn trials(self, world: &World<'_>, controllers: &Controllers) -> Result<()> {
+    async fn trials(self, world: &KubeVirtWorld<'_>, controllers: &Controllers) -> Result<()> {
         let Self { step, successor, coverage } = self;
-        let trial = Trial { world, controllers, step };
+        let trial = StepRun { world, controllers, step };
         let writes = trial.without_fault().await.context("without a fault")?;
         ensure!(!writes.is_empty(), "the step has no writes");
         let sample = writes.len() / 2;
@@ -158,21 +158,21 @@ impl Run {
 }
 
 #[rstest]
-#[case::a_pool_is_created(Step::Create)]
-#[case::a_pool_with_an_instance_type_is_created(Step::CreateTyped)]
-#[case::a_pool_is_scaled_in(Step::ScaleIn)]
-#[case::a_pool_is_updated(Step::Update)]
-#[case::machines_restart_by_request(Step::UpdateManual)]
-#[case::a_changed_instance_type_reaches_all_machines(Step::UpdateTyped)]
-#[case::changed_storage_is_replaced(Step::ReplaceStorage)]
-#[case::a_lost_machine_is_replaced(Step::LoseMachine)]
-#[case::a_machine_that_does_not_start_is_replaced(Step::Heal)]
-#[case::a_machine_with_other_labels_is_released(Step::Release)]
-#[case::a_detached_machine_stays(Step::Detach)]
-#[case::a_returned_machine_belongs_to_the_pool(Step::Return)]
-#[case::a_pool_is_deleted(Step::Delete)]
-#[case::a_pool_is_orphaned(Step::Orphan)]
-fn a_step_completes_although_the_controller_is_killed(#[case] step: Step) {
+#[case::a_pool_is_created(CrashStep::Create)]
+#[case::a_pool_with_an_instance_type_is_created(CrashStep::CreateTyped)]
+#[case::a_pool_is_scaled_in(CrashStep::ScaleIn)]
+#[case::a_pool_is_updated(CrashStep::Update)]
+#[case::machines_restart_by_request(CrashStep::UpdateManual)]
+#[case::a_changed_instance_type_reaches_all_machines(CrashStep::UpdateTyped)]
+#[case::changed_storage_is_replaced(CrashStep::ReplaceStorage)]
+#[case::a_lost_machine_is_replaced(CrashStep::LoseMachine)]
+#[case::a_machine_that_does_not_start_is_replaced(CrashStep::Heal)]
+#[case::a_machine_with_other_labels_is_released(CrashStep::Release)]
+#[case::a_detached_machine_stays(CrashStep::Detach)]
+#[case::a_returned_machine_belongs_to_the_pool(CrashStep::Return)]
+#[case::a_pool_is_deleted(CrashStep::Delete)]
+#[case::a_pool_is_orphaned(CrashStep::Orphan)]
+fn a_step_completes_although_the_controller_is_killed(#[case] step: CrashStep) {
     for run in Run::all(step) {
         with_namespace_within(run.limit(), &run.namespace(), async |place| {
             let _others = INSTALLED.read().await;
@@ -184,12 +184,12 @@ fn a_step_completes_although_the_controller_is_killed(#[case] step: Step) {
 /// On a control plane with the aggregated API.
 #[test]
 fn a_machine_is_removed_by_name_although_the_controller_is_killed() {
-    for run in Run::all(Step::Remove) {
+    for run in Run::all(CrashStep::Remove) {
         run_to_end_within(run.limit(), async {
             let namespace = run.namespace();
             let (cluster, installation) = guarded::start(&namespace, "diskimage", &[]).await?;
             cluster.kubectl(&["create", "namespace", &namespace]).await?;
-            let place = Place { cluster: &cluster, namespace: &namespace };
+            let place = TestNamespace { cluster: &cluster, namespace: &namespace };
             run.on(installation.accounts(), place).await?;
             installation.stop().await?;
             drop(cluster);

@@ -10,18 +10,18 @@ use vmpool_e2e::crash::Successor;
 use vmpool_installation::fault_proxy::WatchFault;
 
 use crate::healing::fail;
-use crate::leaving::larger;
 use crate::pins::{small, write};
 use crate::pools::{memory, spec};
+use crate::storage_preservation::larger;
 use crate::updates::start;
-use crate::world::{World, has_finalizer};
+use crate::world::{KubeVirtWorld, has_finalizer};
 
 pub(super) const POOL: &str = "p";
 const DATA_VOLUME: (&str, &str) = ("cdi.kubevirt.io/v1beta1", "DataVolume");
 
 /// What a user does with a settled pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum CrashStep {
     /// The pool is created with two machines.
     Create,
     /// As `Create`, with a template that names an instance type and a preference.
@@ -54,7 +54,7 @@ pub(super) enum Step {
     Orphan,
 }
 
-impl Step {
+impl CrashStep {
     pub(super) fn spec(self) -> Value {
         let mut spec = spec(if matches!(self, Self::ScaleIn | Self::Remove) { 3 } else { 2 });
         spec["maxUnavailable"] = json!(1);
@@ -193,7 +193,7 @@ impl Step {
         }
     }
 
-    pub(super) async fn prepare(self, world: &World<'_>) -> Result<()> {
+    pub(super) async fn prepare(self, world: &KubeVirtWorld<'_>) -> Result<()> {
         if self.is_typed() {
             small(world, "1Gi").await?;
             write(world, "VirtualMachinePreference", "linux", json!({})).await?;
@@ -225,7 +225,7 @@ impl Step {
         Ok(())
     }
 
-    pub(super) async fn begin(self, world: &World<'_>) -> Result<()> {
+    pub(super) async fn begin(self, world: &KubeVirtWorld<'_>) -> Result<()> {
         match self {
             Self::Create | Self::CreateTyped => world.create(POOL, &self.spec()).await,
             Self::ScaleIn => world.patch(POOL, &json!({ "spec": { "replicas": 1 } })).await.map(drop),
@@ -255,7 +255,7 @@ impl Step {
     }
 
     /// Waits until the step has completed.
-    pub(super) async fn end(self, world: &World<'_>, before: &State) -> Result<()> {
+    pub(super) async fn end(self, world: &KubeVirtWorld<'_>, before: &ObjectUids) -> Result<()> {
         if self == Self::Delete {
             return until_gone(world).await;
         }
@@ -287,7 +287,7 @@ impl Step {
             have_the_same_copies(world).await?;
         }
         self.check_machines(world).await?;
-        let after = State::of(world).await?;
+        let after = ObjectUids::of(world).await?;
         for (name, uid) in &before.machines {
             let stays = self.names().contains(&&**name) && !self.replaced().contains(&&**name);
             ensure!(!stays || after.machines[name] == *uid, "machine {name} was replaced");
@@ -302,7 +302,7 @@ impl Step {
     }
 
     /// Every machine of the pool has owner and finalizer, and every other one neither.
-    async fn check_machines(self, world: &World<'_>) -> Result<()> {
+    async fn check_machines(self, world: &KubeVirtWorld<'_>) -> Result<()> {
         for (name, machine) in world.machines().await? {
             let belongs = !self.free().contains(&&*name);
             let owned = machine["metadata"]["ownerReferences"][0]["name"] == POOL;
@@ -313,12 +313,12 @@ impl Step {
 }
 
 /// Removes the owner reference of `p-1`.
-async fn detach(world: &World<'_>) -> Result<()> {
+async fn detach(world: &KubeVirtWorld<'_>) -> Result<()> {
     world.patch_machine("p-1", &json!({ "metadata": { "ownerReferences": null } })).await
 }
 
 /// Makes the pool the owner of `p-1` again.
-async fn give_back(world: &World<'_>) -> Result<()> {
+async fn give_back(world: &KubeVirtWorld<'_>) -> Result<()> {
     let pool = world.pool(POOL).await?;
     let owner = json!({
         "apiVersion": POOL_API_VERSION, "kind": "VirtualMachinePool", "name": POOL,
@@ -328,7 +328,7 @@ async fn give_back(world: &World<'_>) -> Result<()> {
 }
 
 /// Removes `p-1` through the aggregated API.
-async fn remove(world: &World<'_>) -> Result<()> {
+async fn remove(world: &KubeVirtWorld<'_>) -> Result<()> {
     let target = uid(&world.machines().await?["p-1"]);
     world.checks.actions().request_removal(std::slice::from_ref(&target));
     let path = format!(
@@ -341,7 +341,7 @@ async fn remove(world: &World<'_>) -> Result<()> {
 }
 
 /// Waits until these machines have neither owner nor finalizer.
-async fn until_free(world: &World<'_>, names: &[&str]) -> Result<()> {
+async fn until_free(world: &KubeVirtWorld<'_>, names: &[&str]) -> Result<()> {
     world
         .until(&format!("{names:?} belong to no pool"), async || {
             let machines = world.machines().await?;
@@ -356,7 +356,7 @@ async fn until_free(world: &World<'_>, names: &[&str]) -> Result<()> {
 }
 
 /// All machines of a revision use the same copies.
-async fn have_the_same_copies(world: &World<'_>) -> Result<()> {
+async fn have_the_same_copies(world: &KubeVirtWorld<'_>) -> Result<()> {
     let mut copies = BTreeMap::new();
     for machine in world.machines().await?.values() {
         let revision = machine["metadata"]["labels"]["kubevirt.io/vm-pool-revision-name"].to_string();
@@ -375,13 +375,13 @@ pub(super) fn uid(object: &Value) -> String {
 
 /// The UIDs of the machines and DataVolumes, by name.
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct ObjectUids {
     pub(super) machines: BTreeMap<String, String>,
     pub(super) volumes: BTreeMap<String, String>,
 }
 
-impl State {
-    pub(super) async fn of(world: &World<'_>) -> Result<Self> {
+impl ObjectUids {
+    pub(super) async fn of(world: &KubeVirtWorld<'_>) -> Result<Self> {
         let uids = |objects: BTreeMap<String, Value>| {
             objects.into_iter().map(|(name, object)| (name, uid(&object))).collect()
         };
@@ -390,7 +390,7 @@ impl State {
     }
 }
 
-async fn until_no_pool(world: &World<'_>) -> Result<()> {
+async fn until_no_pool(world: &KubeVirtWorld<'_>) -> Result<()> {
     world
         .until("no pool is left", async || {
             Ok(world.all(POOL_API_VERSION, "VirtualMachinePool").await?.is_empty().then_some(()))
@@ -399,13 +399,13 @@ async fn until_no_pool(world: &World<'_>) -> Result<()> {
 }
 
 /// Waits until nothing of the pool is left. Preserved storage belongs to users.
-async fn until_gone(world: &World<'_>) -> Result<()> {
+async fn until_gone(world: &KubeVirtWorld<'_>) -> Result<()> {
     until_no_pool(world).await?;
     world.until("no machine is left", async || Ok(world.machines().await?.is_empty().then_some(()))).await
 }
 
 /// Deletes the pool, all machines and all storage, so that the next trial begins with an empty namespace.
-pub(super) async fn clean_up(world: &World<'_>) -> Result<()> {
+pub(super) async fn clean_up(world: &KubeVirtWorld<'_>) -> Result<()> {
     if !world.all(POOL_API_VERSION, "VirtualMachinePool").await?.is_empty() {
         world.delete_pool(POOL, "Background").await?;
     }

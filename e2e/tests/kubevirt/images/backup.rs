@@ -9,12 +9,14 @@ use super::{Images, blank, condition, with_images};
 
 /// Runs the kubectl plugin as the administrator.
 async fn plugin(world: &Images<'_>, arguments: &[&str]) -> Result<(bool, String)> {
-    let mut command =
-        std::process::Command::new(vmpool_test_cluster::binaries::find("kubectl-vmpool", "VMPOOL_PLUGIN")?);
+    let mut command = std::process::Command::new(vmpool_test_cluster::binaries::find_program(
+        "kubectl-vmpool",
+        "VMPOOL_PLUGIN",
+    )?);
     command.args(arguments).args(["-n", world.place.namespace]).env_remove("KUBECONFIG");
     command.arg("--kubeconfig").arg(world.place.cluster.kubeconfig());
     let deadline = std::time::Duration::from_mins(1);
-    let output = vmpool_test_cluster::process::output("kubectl-vmpool", command, deadline).await?;
+    let output = vmpool_test_cluster::process::command_output("kubectl-vmpool", command, deadline).await?;
     let text = [output.stdout, output.stderr].concat();
     Ok((output.status.success(), String::from_utf8_lossy(&text).into_owned()))
 }

@@ -7,12 +7,12 @@ use http::Method;
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::{DATA_VOLUME_API_VERSION, SNAPSHOT_API_VERSION};
 use vmpool_installation::installation::cluster_options;
-use vmpool_installation::programs::{Accounts, Chart, Controller, ControllerOptions};
+use vmpool_installation::programs::{Accounts, Chart, ControllerOptions, ControllerProgram};
 use vmpool_installation::workspace_root;
-use vmpool_test_cluster::control_plane::{ControlPlane, apply, documents_in};
+use vmpool_test_cluster::control_plane::{ControlPlane, apply_manifests, read_yaml_documents};
 
 use super::{Images, blank, condition, image, with_images};
-use crate::{Place, run_to_end};
+use crate::{TestNamespace, run_to_end};
 
 const SOURCE: (&str, &str) = (DATA_VOLUME_API_VERSION, "DataSource");
 const SNAPSHOT: (&str, &str) = (SNAPSHOT_API_VERSION, "VolumeSnapshot");
@@ -20,14 +20,14 @@ const VOLUME: (&str, &str) = (DATA_VOLUME_API_VERSION, "DataVolume");
 
 /// The definitions of other programs that contain one of these names.
 async fn define(cluster: &ControlPlane, names: &[&str]) -> Result<()> {
-    let all = documents_in(&workspace_root().join("api/crds/kubevirt/platform"))?;
+    let all = read_yaml_documents(&workspace_root().join("api/crds/kubevirt/platform"))?;
     let is_named = |definition: &&Value| {
         let name = definition["metadata"]["name"].as_str().unwrap_or_default();
         names.iter().any(|wanted| name.contains(wanted))
     };
     let chosen: Vec<Value> = all.iter().filter(is_named).cloned().collect();
     ensure!(!chosen.is_empty(), "no definition has a name with {names:?}");
-    Ok(apply(&cluster.admin(), &chosen, None).await?)
+    Ok(apply_manifests(&cluster.admin(), &chosen, None).await?)
 }
 
 /// What the DataSource of the image points to.
@@ -48,8 +48,8 @@ fn an_image_waits_for_cdi_and_uses_its_claim_until_the_cluster_has_snapshots() {
         granted.grant_in(&cluster, "images").await?;
         let mut options = ControllerOptions::new("images", "one");
         options.extra.push("--feature-gates=VirtualMachinePool=false,DiskImages=true".to_owned());
-        let controller = Controller::start(&cluster, options).await?;
-        let place = Place { cluster: &cluster, namespace: "images" };
+        let controller = ControllerProgram::start(&cluster, options).await?;
+        let place = TestNamespace { cluster: &cluster, namespace: "images" };
         let since = cluster.audit_mark();
         let mut world = Images { place, controller, simulator: None, since };
         // Without CDI the image says what is missing, and this is no failed attempt.
@@ -148,7 +148,7 @@ fn an_import_into_a_missing_storage_class_succeeds_when_the_class_exists() {
             "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": { "name": "image-class-missing" },
             "provisioner": "simulator.vmpool.dev",
         });
-        apply(&world.place.cluster.admin(), &[class], None).await?;
+        apply_manifests(&world.place.cluster.admin(), &[class], None).await?;
         let ready = world.until_ready("debian").await?;
         ensure!(ready["status"]["failureCount"] == 0, "{ready}");
         let volume = world.place.object(VOLUME.0, VOLUME.1, "debian").await?.context("no DataVolume")?;

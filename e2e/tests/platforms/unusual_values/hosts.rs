@@ -2,26 +2,26 @@
 
 use anyhow::Context;
 use serde_json::{Value, json};
-use vmpool_e2e::world::World;
+use vmpool_e2e::world::ScenarioWorld;
 use vmpool_installation::installation::{CLASS, IMAGE};
 use vmpool_installation::workspace_root;
-use vmpool_invariants::platform::PlatformName;
-use vmpool_test_cluster::control_plane::documents_in;
+use vmpool_invariants::platform::TestedPlatform;
+use vmpool_test_cluster::control_plane::read_yaml_documents;
 
-use super::schema::Field;
+use super::schema::PoolField;
 
 /// The pools, each without machines.
-pub(super) fn hosts(world: &World) -> anyhow::Result<Vec<Value>> {
+pub(super) fn hosts(world: &ScenarioWorld) -> anyhow::Result<Vec<Value>> {
     match world.platform() {
-        PlatformName::Dvp => of_dvp(world),
-        PlatformName::KubeVirt => of_kubevirt(world),
+        TestedPlatform::Dvp => of_dvp(world),
+        TestedPlatform::KubeVirt => of_kubevirt(world),
     }
 }
 
 /// The pool of a sample, without machines.
-fn sample(world: &World, file: &str) -> anyhow::Result<Value> {
+fn sample(world: &ScenarioWorld, file: &str) -> anyhow::Result<Value> {
     let sample = workspace_root().join("api/tests/samples").join(file);
-    let mut pool = documents_in(&sample)?.into_iter().next().context("an empty sample")?;
+    let mut pool = read_yaml_documents(&sample)?.into_iter().next().context("an empty sample")?;
     pool["metadata"] = json!({ "name": "full", "namespace": world.namespace() });
     pool["spec"]["replicas"] = json!(0);
     Ok(pool)
@@ -29,7 +29,7 @@ fn sample(world: &World, file: &str) -> anyhow::Result<Value> {
 
 /// The fields of machines are no fields of the schema, so the machines are small. They have no DataVolumes, whose names
 /// all pools would share.
-fn of_kubevirt(world: &World) -> anyhow::Result<Vec<Value>> {
+fn of_kubevirt(world: &ScenarioWorld) -> anyhow::Result<Vec<Value>> {
     let mut full = sample(world, "kubevirt/accepted/pool-full.yaml")?;
     let plain = world.pool("plain").object();
     let metadata = full["spec"]["virtualMachineTemplate"]["metadata"].clone();
@@ -56,7 +56,7 @@ fn of_kubevirt(world: &World) -> anyhow::Result<Vec<Value>> {
     ])
 }
 
-fn of_dvp(world: &World) -> anyhow::Result<Vec<Value>> {
+fn of_dvp(world: &ScenarioWorld) -> anyhow::Result<Vec<Value>> {
     let mut full = sample(world, "accepted/pool-full.yaml")?;
     // A paused rollout would hide the effect of a change.
     full["spec"]["rollout"] = json!({ "maxUnavailable": "30%" });
@@ -107,7 +107,7 @@ fn of_dvp(world: &World) -> anyhow::Result<Vec<Value>> {
 }
 
 /// The pool for a change of the field: the first one with the field or with its closest parent.
-pub(super) fn host_of<'h>(hosts: &'h [Value], field: &Field) -> &'h Value {
+pub(super) fn host_of<'h>(hosts: &'h [Value], field: &PoolField) -> &'h Value {
     let mut pointer = field.pointer.as_str();
     loop {
         if let Some(host) = hosts.iter().find(|host| host.pointer(pointer).is_some()) {

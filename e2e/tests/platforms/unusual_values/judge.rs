@@ -6,15 +6,15 @@ use anyhow::{Context, bail};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use vmpool_e2e::schemas::of_pools;
-use vmpool_e2e::world::World;
-use vmpool_invariants::object::Kind;
-use vmpool_test_cluster::error::chain;
+use vmpool_e2e::world::ScenarioWorld;
+use vmpool_invariants::object::TestedKind;
+use vmpool_test_cluster::error::error_with_causes;
 
 use super::schema::{KEY, rules};
 
 /// Which check refuses the pool, with its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum PoolVerdict {
     Accepted,
     /// The types, ranges and patterns of the schema.
     Schema(String),
@@ -25,25 +25,30 @@ pub(super) enum Verdict {
 }
 
 /// Creates a pool.
-pub(super) async fn make(world: &World, pool: &Value) -> anyhow::Result<()> {
+pub(super) async fn make(world: &ScenarioWorld, pool: &Value) -> anyhow::Result<()> {
     let object: DynamicObject = serde_json::from_value(pool.clone())?;
-    let made = world.api(Kind::Pool).create(&PostParams::default(), &object).await;
+    let made = world.api(TestedKind::Pool).create(&PostParams::default(), &object).await;
     made.map(drop).with_context(|| pool.to_string())
 }
 
 /// The response to the creation of a pool.
-pub(super) async fn of_create(world: &World, pool: &Value) -> anyhow::Result<Verdict> {
+pub(super) async fn of_create(world: &ScenarioWorld, pool: &Value) -> anyhow::Result<PoolVerdict> {
     let mut object: DynamicObject = serde_json::from_value(pool.clone())?;
     object.metadata.name = Some("another".to_owned());
     let params = PostParams { dry_run: true, ..PostParams::default() };
-    verdict(world, world.api(Kind::Pool).create(&params, &object).await).with_context(|| pool.to_string())
+    verdict(world, world.api(TestedKind::Pool).create(&params, &object).await)
+        .with_context(|| pool.to_string())
 }
 
 /// The response to a change of an existing pool.
-pub(super) async fn of_change(world: &World, host: &Value, pool: &Value) -> anyhow::Result<Verdict> {
+pub(super) async fn of_change(
+    world: &ScenarioWorld,
+    host: &Value,
+    pool: &Value,
+) -> anyhow::Result<PoolVerdict> {
     let name = host["metadata"]["name"].as_str().unwrap_or_default();
     let params = PatchParams { dry_run: true, ..PatchParams::default() };
-    verdict(world, world.api(Kind::Pool).patch(name, &params, &respec(pool)?).await)
+    verdict(world, world.api(TestedKind::Pool).patch(name, &params, &respec(pool)?).await)
         .with_context(|| pool.to_string())
 }
 
@@ -56,22 +61,22 @@ pub(super) fn respec(pool: &Value) -> anyhow::Result<Patch<()>> {
     Ok(Patch::Json(serde_json::from_value(json!([operation]))?))
 }
 
-fn verdict<T>(world: &World, answer: Result<T, kube::Error>) -> anyhow::Result<Verdict> {
+fn verdict<T>(world: &ScenarioWorld, answer: Result<T, kube::Error>) -> anyhow::Result<PoolVerdict> {
     let message = match answer {
-        Ok(_) => return Ok(Verdict::Accepted),
+        Ok(_) => return Ok(PoolVerdict::Accepted),
         Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => status.message,
-        Err(error) => bail!("{}", chain(&error)),
+        Err(error) => bail!("{}", error_with_causes(&error)),
     };
     let by_rule = || -> anyhow::Result<bool> {
         let rules = rules(&of_pools(world.platform())?);
         Ok(rules.iter().any(|rule| message.contains(rule.as_str())))
     };
     Ok(if message.contains("denied the request") {
-        Verdict::Admission(message)
+        PoolVerdict::Admission(message)
     } else if by_rule()? {
-        Verdict::Cel(message)
+        PoolVerdict::Cel(message)
     } else {
-        Verdict::Schema(message)
+        PoolVerdict::Schema(message)
     })
 }
 
@@ -84,7 +89,7 @@ pub(super) fn names(text: &str, pointer: &str) -> bool {
 }
 
 /// Counts of responses.
-pub(super) struct Tally {
+pub(super) struct ResponseTally {
     what: &'static str,
     accepted: usize,
     schema: usize,
@@ -95,27 +100,27 @@ pub(super) struct Tally {
     vague: Vec<String>,
 }
 
-impl Tally {
+impl ResponseTally {
     pub(super) fn new(what: &'static str) -> Self {
         Self { what, accepted: 0, schema: 0, cel: 0, admission: BTreeMap::new(), vague: Vec::new() }
     }
 
     /// Counts a response for the field at this path.
-    pub(super) fn add(&mut self, pointer: &str, verdict: &Verdict, told: impl FnOnce() -> String) {
+    pub(super) fn add(&mut self, pointer: &str, verdict: &PoolVerdict, told: impl FnOnce() -> String) {
         let message = match verdict {
-            Verdict::Accepted => {
+            PoolVerdict::Accepted => {
                 self.accepted += 1;
                 return;
             }
-            Verdict::Schema(message) => {
+            PoolVerdict::Schema(message) => {
                 self.schema += 1;
                 message
             }
-            Verdict::Cel(message) => {
+            PoolVerdict::Cel(message) => {
                 self.cel += 1;
                 message
             }
-            Verdict::Admission(message) => {
+            PoolVerdict::Admission(message) => {
                 let rule = message.rsplit_once("(rule ").map_or("none", |(_, rule)| rule);
                 *self.admission.entry(rule.trim_end_matches(')').to_owned()).or_default() += 1;
                 message

@@ -7,14 +7,14 @@ pub(super) const KEY: &str = "some-key";
 
 /// A field, which may contain other fields.
 #[derive(Clone, Debug)]
-pub(super) struct Field {
+pub(super) struct PoolField {
     /// The JSON pointer; for a list, of its first item.
     pub(super) pointer: String,
     /// The schema, without those of its subfields.
     pub(super) schema: Value,
 }
 
-impl Field {
+impl PoolField {
     /// The name of the field; for a map key, the name of the map.
     pub(super) fn name(&self) -> &str {
         let is_name = |part: &&str| *part != KEY && part.parse::<usize>().is_err();
@@ -23,20 +23,20 @@ impl Field {
 }
 
 /// All fields of the spec, including objects and lists.
-pub(super) fn fields(schema: &Value) -> Vec<Field> {
+pub(super) fn fields(schema: &Value) -> Vec<PoolField> {
     let mut fields = Vec::new();
     walk("/spec", &schema["properties"]["spec"], &mut fields);
     fields
 }
 
-fn walk(pointer: &str, schema: &Value, fields: &mut Vec<Field>) {
+fn walk(pointer: &str, schema: &Value, fields: &mut Vec<PoolField>) {
     let mut own = schema.clone();
     if let Some(own) = own.as_object_mut() {
         own.retain(|key, _| {
             !["description", "properties", "items", "additionalProperties"].contains(&key.as_str())
         });
     }
-    fields.push(Field { pointer: pointer.to_owned(), schema: own });
+    fields.push(PoolField { pointer: pointer.to_owned(), schema: own });
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         walk(&format!("{pointer}/{name}"), field, fields);
     }

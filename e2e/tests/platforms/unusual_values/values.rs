@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 
 /// A change of a field.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Change {
+pub(super) enum FieldChange {
     Put(Value),
     Remove,
 }
 
-impl Change {
+impl FieldChange {
     /// Applies the change at a path, and creates missing parents.
     pub(super) fn make(&self, object: &mut Value, pointer: &str) {
         let (parent, last) = pointer.rsplit_once('/').unwrap_or(("", pointer));
@@ -53,9 +53,9 @@ fn place<'v>(object: &'v mut Value, pointer: &str) -> &'v mut Value {
 const UNICODE: &str = "Größe-日本-\u{202e}-🦀";
 
 /// All changes for a field with this schema, each with a name.
-pub(super) fn changes(schema: &Value) -> Vec<(&'static str, Change)> {
-    let mut values = vec![("absent", Change::Remove), ("null", Change::Put(Value::Null))];
-    let mut put = |what, value: Value| values.push((what, Change::Put(value)));
+pub(super) fn changes(schema: &Value) -> Vec<(&'static str, FieldChange)> {
+    let mut values = vec![("absent", FieldChange::Remove), ("null", FieldChange::Put(Value::Null))];
+    let mut put = |what, value: Value| values.push((what, FieldChange::Put(value)));
     let any = schema["x-kubernetes-int-or-string"] == true;
     match schema["type"].as_str() {
         Some("integer") => {
@@ -138,9 +138,9 @@ fn strings(schema: &Value, put: &mut impl FnMut(&'static str, Value)) {
 #[test]
 fn missing_parents_are_created() {
     let mut object = json!({ "spec": { "list": [{ "a": 1 }] } });
-    Change::Put(json!(2)).make(&mut object, "/spec/list/0/b/c");
-    Change::Put(json!(3)).make(&mut object, "/spec/other/0");
-    Change::Remove.make(&mut object, "/spec/list/0/a");
-    Change::Remove.make(&mut object, "/spec/nothing/here");
+    FieldChange::Put(json!(2)).make(&mut object, "/spec/list/0/b/c");
+    FieldChange::Put(json!(3)).make(&mut object, "/spec/other/0");
+    FieldChange::Remove.make(&mut object, "/spec/list/0/a");
+    FieldChange::Remove.make(&mut object, "/spec/nothing/here");
     assert_eq!(object, json!({ "spec": { "list": [{ "b": { "c": 2 } }], "other": [3] } }));
 }

@@ -6,10 +6,10 @@ use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use vmpool_api::v1alpha2::API_VERSION;
-use vmpool_e2e::world::condition::Condition;
-use vmpool_e2e::world::{Pool, World};
-use vmpool_invariants::object::{Kind, Object};
-use vmpool_test_cluster::control_plane::apply;
+use vmpool_e2e::world::condition::PoolPredicate;
+use vmpool_e2e::world::{PoolHandle, ScenarioWorld};
+use vmpool_invariants::object::{JsonObject, TestedKind};
+use vmpool_test_cluster::control_plane::apply_manifests;
 
 pub(super) const POOL: &str = "lab";
 /// Settled machines and their retained disks.
@@ -46,7 +46,7 @@ fn platform() -> [Value; 3] {
 }
 
 /// Replaces names and UIDs in a document of the fixture by those of this cluster.
-fn placed(document: &Value, world: &World, known: &[(String, String)]) -> anyhow::Result<Value> {
+fn placed(document: &Value, world: &ScenarioWorld, known: &[(String, String)]) -> anyhow::Result<Value> {
     let mut text = document.to_string().replace("team-a", world.namespace());
     text = text.replace("\"NOW\"", &json!(Timestamp::now().to_string()).to_string());
     for (name, uid) in known {
@@ -59,8 +59,8 @@ fn placed(document: &Value, world: &World, known: &[(String, String)]) -> anyhow
 }
 
 /// Creates the objects of the fixture while no controller runs. Waits until all machines except the young one run.
-pub(super) async fn inherit(world: &World) -> anyhow::Result<Pool<'_>> {
-    apply(&world.client(), &platform(), None).await?;
+pub(super) async fn inherit(world: &ScenarioWorld) -> anyhow::Result<PoolHandle<'_>> {
+    apply_manifests(&world.client(), &platform(), None).await?;
     let mut known = Vec::new();
     let mut told = Value::Null;
     for document in left_behind()? {
@@ -69,9 +69,9 @@ pub(super) async fn inherit(world: &World) -> anyhow::Result<Pool<'_>> {
             told = status;
         }
         let kind = match object["kind"].as_str() {
-            Some("VirtualMachinePool") => Kind::Pool,
-            Some("VirtualMachine") => Kind::Machine,
-            _ => Kind::Disk,
+            Some("VirtualMachinePool") => TestedKind::Pool,
+            Some("VirtualMachine") => TestedKind::Machine,
+            _ => TestedKind::Disk,
         };
         let created = world.post(kind, &object).await?;
         if created.name() == STRANGER {
@@ -82,8 +82,8 @@ pub(super) async fn inherit(world: &World) -> anyhow::Result<Pool<'_>> {
     let pool = world.existing(POOL).await?;
     tell(world, &placed(&json!({ "status": told }), world, &known)?["status"]).await?;
     let settled = [SETTLED[0].0, SETTLED[1].0, LATE];
-    let runs = Condition::new("machines that run before the migration", move |view| {
-        let running = view.live().filter(|machine| machine.is_running()).map(Object::name);
+    let runs = PoolPredicate::new("machines that run before the migration", move |view| {
+        let running = view.live().filter(|machine| machine.is_running()).map(JsonObject::name);
         running.eq(settled)
     });
     pool.until(runs).await?;
@@ -91,9 +91,13 @@ pub(super) async fn inherit(world: &World) -> anyhow::Result<Pool<'_>> {
 }
 
 /// Writes the status of the pool as the other controller does.
-pub(super) async fn tell(world: &World, status: &Value) -> anyhow::Result<()> {
+pub(super) async fn tell(world: &ScenarioWorld, status: &Value) -> anyhow::Result<()> {
     let patch = json!({ "status": status });
     let params = PatchParams::default();
-    world.api(Kind::Pool).patch_status(POOL, &params, &Patch::Merge(&patch)).await.context("telling")?;
+    world
+        .api(TestedKind::Pool)
+        .patch_status(POOL, &params, &Patch::Merge(&patch))
+        .await
+        .context("telling")?;
     Ok(())
 }

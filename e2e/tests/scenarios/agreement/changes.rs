@@ -8,20 +8,22 @@ use kube::Client;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use vmpool_api::annotations;
-use vmpool_e2e::scenario::scenario;
-use vmpool_e2e::world::{DEADLINE, World};
-use vmpool_engine::admission::{Request, scale};
+use vmpool_e2e::scenario::define_scenario;
+use vmpool_e2e::world::{DEADLINE, ScenarioWorld};
+use vmpool_engine::admission::{PoolRequest, scale};
 use vmpool_installation::installation::UNGUARDED;
 use vmpool_installation::programs::{Accounts, Component};
-use vmpool_invariants::object::Kind;
+use vmpool_invariants::object::TestedKind;
 use vmpool_platforms::dvp::admission::TERMS;
 use vmpool_test_cluster::poll;
 
 use super::pools::{Random, fields, set};
-use super::verdicts::{ADMIN, Cluster, Comparison, create_objects, of_create, of_scale, of_update};
+use super::verdicts::{
+    ADMIN, ClassesAndImages, VerdictComparison, create_objects, of_create, of_scale, of_update,
+};
 use super::{IN_FLIGHT, pools_to_try, schema};
 use vmpool_e2e::schemas::of_pools;
-use vmpool_invariants::platform::PlatformName;
+use vmpool_invariants::platform::TestedPlatform;
 
 const MACHINE: &str = "/spec/virtualMachineTemplate/spec";
 
@@ -51,7 +53,7 @@ fn violations() -> Vec<(&'static str, String, Value)> {
 }
 
 /// The pools to change: a valid one for each policy, an invalid one for each violation, and one that is being deleted.
-fn drafts(world: &World) -> Vec<Value> {
+fn drafts(world: &ScenarioWorld) -> Vec<Value> {
     let draft = |name: &str| {
         let mut pool = world.pool(name).replicas(3).disk("root").object();
         set(&mut pool, "/spec/virtualDiskTemplates/0/spec/dataSource", &Value::Null);
@@ -77,12 +79,12 @@ fn drafts(world: &World) -> Vec<Value> {
 
 /// Enables or disables the webhook for the scenario's namespace, and waits until the change is in
 /// effect.
-async fn enable_webhook(world: &World, enabled: bool) -> anyhow::Result<()> {
+async fn enable_webhook(world: &ScenarioWorld, enabled: bool) -> anyhow::Result<()> {
     let label = if enabled { format!("{UNGUARDED}-") } else { format!("{UNGUARDED}=true") };
     world.kubectl(&["label", "namespace", world.namespace(), &label]).await?;
     let probe = drafts(world).into_iter().nth(3).context("the fourth draft is invalid")?;
     let what = || format!("the webhook is enabled: {enabled}");
-    let in_effect = poll::until(what, DEADLINE, async || {
+    let in_effect = poll::poll_until(what, DEADLINE, async || {
         let answer = of_create(world, &probe).await.map_err(|error| format!("{error:#}"));
         Ok(match answer {
             Ok(answer) if answer.is_some() == enabled => Ok(()),
@@ -94,9 +96,9 @@ async fn enable_webhook(world: &World, enabled: bool) -> anyhow::Result<()> {
 }
 
 /// Stores the drafts, including invalid ones, and reads them back.
-async fn store(world: &World) -> anyhow::Result<Vec<Value>> {
+async fn store(world: &ScenarioWorld) -> anyhow::Result<Vec<Value>> {
     enable_webhook(world, false).await?;
-    let api = world.api(Kind::Pool);
+    let api = world.api(TestedKind::Pool);
     for draft in drafts(world) {
         api.create(&PostParams::default(), &serde_json::from_value(draft.clone())?)
             .await
@@ -113,7 +115,7 @@ struct Users(Vec<(String, Client)>);
 
 impl Users {
     /// The administrator, the aggregated API, and the controller.
-    async fn of(world: &World) -> anyhow::Result<Self> {
+    async fn of(world: &ScenarioWorld) -> anyhow::Result<Self> {
         let groups = ["system:serviceaccounts", "system:authenticated"];
         let mut users = vec![(ADMIN.to_owned(), world.client())];
         for user in [Component::Apiserver.user(), Accounts::controller_user()] {
@@ -147,16 +149,19 @@ fn change(old: &Value, fields: &[(&str, Vec<Value>)], random: &mut Random) -> (u
 
 #[test]
 fn rules_and_api_server_give_the_same_responses_for_changes_of_pools() {
-    scenario("rules and API server agree about changes").guarded().controllers(0).ends_unsettled().run(
-        async |world| {
+    define_scenario("rules and API server agree about changes")
+        .guarded()
+        .controllers(0)
+        .ends_unsettled()
+        .run(async |world| {
             let count = pools_to_try()? / 4;
             create_objects(world).await?;
-            let (schema, cluster) = (of_pools(PlatformName::Dvp)?, Cluster::read(world).await?);
+            let (schema, cluster) = (of_pools(TestedPlatform::Dvp)?, ClassesAndImages::read(world).await?);
             // Given stored pools, some of which the rules refuse,
             let stored = store(world).await?;
             let violations: Vec<&str> = violations().iter().map(|(name, ..)| *name).collect();
             for pool in &stored {
-                let refused = cluster.verdict(Request { user: ADMIN, old: None, new: pool });
+                let refused = cluster.verdict(PoolRequest { user: ADMIN, old: None, new: pool });
                 let name = pool["metadata"]["name"].as_str().unwrap_or_default();
                 ensure!(refused.is_some() == violations.contains(&name), "{name}: {refused:?}");
             }
@@ -177,12 +182,13 @@ fn rules_and_api_server_give_the_same_responses_for_changes_of_pools() {
                 (change, of_update(&users.0[*user].1, world, old, new).await)
             });
             let mut answers = std::pin::pin!(answers.buffer_unordered(IN_FLIGHT));
-            let (mut comparison, mut kept) = (Comparison::default(), std::collections::BTreeSet::new());
+            let (mut comparison, mut kept) =
+                (VerdictComparison::default(), std::collections::BTreeSet::new());
             while let Some(((old, user, new), response)) = answers.next().await {
                 let (response, user) = (response?, &users.0[*user].0);
                 let mut seen = new.clone();
                 schema::set_defaults(&schema, &mut seen);
-                let verdict = cluster.verdict(Request { user, old: Some(old), new: &seen });
+                let verdict = cluster.verdict(PoolRequest { user, old: Some(old), new: &seen });
                 if response.is_none() && old["spec"] != seen["spec"] {
                     kept.insert(old["metadata"]["name"].as_str().unwrap_or_default());
                 }
@@ -204,25 +210,24 @@ fn rules_and_api_server_give_the_same_responses_for_changes_of_pools() {
             }
             scales(world, &stored).await?;
             let free = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
-            world.api(Kind::Pool).patch("terminating", &PatchParams::default(), &free).await?;
+            world.api(TestedKind::Pool).patch("terminating", &PatchParams::default(), &free).await?;
             Ok::<_, anyhow::Error>(())
-        },
-    );
+        });
 }
 
 /// Compares the responses to changes of the scale, for each policy.
-async fn scales(world: &World, stored: &[Value]) -> anyhow::Result<()> {
-    let (mut comparison, mut count) = (Comparison::default(), 0);
+async fn scales(world: &ScenarioWorld, stored: &[Value]) -> anyhow::Result<()> {
+    let (mut comparison, mut count) = (VerdictComparison::default(), 0);
     for pool in stored {
         let name = pool["metadata"]["name"].as_str().unwrap_or_default();
         let policy = pool["spec"]["scaleDownPolicy"].as_str();
         for replicas in [0, 2, 3, 4] {
             let scale = |replicas: &Value| json!({ "kind": "Scale", "spec": { "replicas": replicas } });
-            let step = scale::compare(&scale(&pool["spec"]["replicas"]), &scale(&json!(replicas)))?;
+            let step = scale::compare_scales(&scale(&pool["spec"]["replicas"]), &scale(&json!(replicas)))?;
             let verdict = match step {
-                scale::Step::Allow => None,
-                scale::Step::AskPolicy(shrink) => {
-                    scale::judge(&TERMS, name, policy == Some("Explicit"), shrink)
+                scale::ScaleChange::Allow => None,
+                scale::ScaleChange::AskPolicy(shrink) => {
+                    scale::scale_guard_refusal(&TERMS, name, policy == Some("Explicit"), shrink)
                 }
             };
             let (verdict, response) =

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use vmpool_api::{annotations, labels};
-use vmpool_e2e::world::World;
+use vmpool_e2e::world::ScenarioWorld;
 
 /// A source of random numbers that is the same in every run (SplitMix64).
 pub(super) struct Random(pub(super) u64);
@@ -238,7 +238,7 @@ pub(super) fn set(object: &mut Value, pointer: &str, value: &Value) {
 }
 
 /// A valid pool with a few random changes.
-pub(super) fn pool(world: &World, fields: &[(&str, Vec<Value>)], random: &mut Random) -> Value {
+pub(super) fn pool(world: &ScenarioWorld, fields: &[(&str, Vec<Value>)], random: &mut Random) -> Value {
     let mut object = world.pool("web").replicas(1).disk("root").object();
     set(&mut object, "/spec/virtualDiskTemplates/0/spec/dataSource", &Value::Null);
     let changes = 1 + usize::from(!random.once_in(3)) + usize::from(random.once_in(3));

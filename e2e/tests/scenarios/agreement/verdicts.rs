@@ -7,40 +7,41 @@ use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams, Post
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use vmpool_api::v1alpha2::API_VERSION;
-use vmpool_e2e::world::World;
-use vmpool_engine::admission::{Found, Outcome, Request, Users};
+use vmpool_e2e::world::ScenarioWorld;
+use vmpool_engine::admission::{AdmissionDecision, LookupOutcome, PoolRequest, PrivilegedUsers};
 use vmpool_installation::programs::{Accounts, Component};
-use vmpool_invariants::object::Kind;
+use vmpool_invariants::object::TestedKind;
 use vmpool_platforms::dvp::admission::{
-    self, Class, ClassName, Evaluation, Facts, Image, ImageId, ImageKind, Settings,
+    self, AdmissionSettings, ClassName, DvpAdmissionFacts, DvpEvaluation, ImageId, ImageKind, MachineClass,
+    VirtualImageFacts,
 };
-use vmpool_test_cluster::control_plane::apply;
-use vmpool_test_cluster::error::chain;
+use vmpool_test_cluster::control_plane::apply_manifests;
+use vmpool_test_cluster::error::error_with_causes;
 
 /// The user name of the cluster's administrator.
 pub(super) const ADMIN: &str = "admin";
 
 /// The classes and images of the cluster.
-pub(super) struct Cluster {
-    classes: BTreeMap<String, Class>,
-    images: BTreeMap<String, Image>,
+pub(super) struct ClassesAndImages {
+    classes: BTreeMap<String, MachineClass>,
+    images: BTreeMap<String, VirtualImageFacts>,
 }
 
 fn resource(kind: &str, plural: &str) -> ApiResource {
-    ApiResource { kind: kind.to_owned(), plural: plural.to_owned(), ..Kind::Pool.resource() }
+    ApiResource { kind: kind.to_owned(), plural: plural.to_owned(), ..TestedKind::Pool.resource() }
 }
 
-fn images(world: &World) -> Api<DynamicObject> {
+fn images(world: &ScenarioWorld) -> Api<DynamicObject> {
     Api::all_with(world.client(), &resource("ClusterVirtualImage", "clustervirtualimages"))
 }
 
-fn classes(world: &World) -> Api<DynamicObject> {
+fn classes(world: &ScenarioWorld) -> Api<DynamicObject> {
     Api::all_with(world.client(), &resource("VirtualMachineClass", "virtualmachineclasses"))
 }
 
 /// Creates the class `sized` with sizing policies, and the images `ready` and `cdrom`, which are ready. Existing
 /// objects do not change, so that scenarios can share them.
-pub(super) async fn create_objects(world: &World) -> anyhow::Result<()> {
+pub(super) async fn create_objects(world: &ScenarioWorld) -> anyhow::Result<()> {
     let object = |kind: &str, name: &str, spec: Value| {
         json!({
             "apiVersion": API_VERSION, "kind": kind, "metadata": { "name": name }, "spec": spec })
@@ -56,7 +57,7 @@ pub(super) async fn create_objects(world: &World) -> anyhow::Result<()> {
         object("ClusterVirtualImage", "ready", http.clone()),
         object("ClusterVirtualImage", "cdrom", http),
     ];
-    apply(&world.client(), &objects, None).await?;
+    apply_manifests(&world.client(), &objects, None).await?;
     for (image, cdrom) in [("ready", false), ("cdrom", true)] {
         let status =
             json!({ "status": { "phase": "Ready", "cdrom": cdrom, "size": { "unpackedBytes": "1048576" } } });
@@ -65,14 +66,14 @@ pub(super) async fn create_objects(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Cluster {
+impl ClassesAndImages {
     /// Reads classes and images.
-    pub(super) async fn read(world: &World) -> anyhow::Result<Self> {
+    pub(super) async fn read(world: &ScenarioWorld) -> anyhow::Result<Self> {
         let named = |object: &DynamicObject| object.metadata.name.clone().unwrap_or_default();
         let found = classes(world).list(&ListParams::default()).await?;
-        let classes = found
-            .into_iter()
-            .map(|class| (named(&class), Class::read(&serde_json::to_value(class).unwrap_or_default())));
+        let classes = found.into_iter().map(|class| {
+            (named(&class), MachineClass::read(&serde_json::to_value(class).unwrap_or_default()))
+        });
         let found = images(world).list(&ListParams::default()).await?;
         let images = found.into_iter().map(|image| {
             let status = &image.data["status"];
@@ -80,53 +81,60 @@ impl Cluster {
                 .pointer("/size/unpackedBytes")
                 .and_then(Value::as_str)
                 .and_then(|text| text.parse().ok());
-            let read = Image { ready: status["phase"] == "Ready", cdrom: status["cdrom"] == true, unpacked };
+            let read = VirtualImageFacts {
+                ready: status["phase"] == "Ready",
+                cdrom: status["cdrom"] == true,
+                unpacked,
+            };
             (named(&image), read)
         });
         Ok(Self { classes: classes.collect(), images: images.collect() })
     }
 
     /// The refusal of the rules; `None` if they accept the request.
-    pub(super) fn verdict(&self, request: Request<'_>) -> Option<String> {
-        let settings = Settings {
-            users: Users {
+    pub(super) fn verdict(&self, request: PoolRequest<'_>) -> Option<String> {
+        let settings = AdmissionSettings {
+            users: PrivilegedUsers {
                 removal_handler: Some(Component::Apiserver.user()),
                 controller: Some(Accounts::controller_user()),
             },
-            ..Settings::default()
+            ..AdmissionSettings::default()
         };
-        let verdict = match admission::begin(&settings, request) {
-            Evaluation::Decided(verdict) => verdict,
-            Evaluation::NeedsFacts(look) => {
+        let verdict = match admission::evaluate_request(&settings, request) {
+            DvpEvaluation::Decided(verdict) => verdict,
+            DvpEvaluation::NeedsFacts(look) => {
                 let needs = look.needs().clone();
-                let mut facts = Facts::default();
+                let mut facts = DvpAdmissionFacts::default();
                 if let Some(ClassName::Named(name)) = &needs.class {
                     let found = self.classes.get(name);
-                    facts.class = Some(found.map_or(Found::Absent, |class| Found::There(class.clone())));
+                    facts.class = Some(
+                        found.map_or(LookupOutcome::Absent, |class| LookupOutcome::There(class.clone())),
+                    );
                 }
                 for id in needs.images {
                     let ImageId { kind, name } = &id;
                     let found = self.images.get(name).filter(|_| *kind == ImageKind::Cluster);
-                    let found = found.map_or(Found::Absent, |image| Found::There(image.clone()));
+                    let found =
+                        found.map_or(LookupOutcome::Absent, |image| LookupOutcome::There(image.clone()));
                     facts.images.insert(id, found);
                 }
                 look.finish(&facts)
             }
         };
         match verdict.outcome {
-            Outcome::Allowed => None,
-            Outcome::Refused(refusal) => Some(refusal.to_string()),
-            Outcome::Malformed(reason) => Some(format!("malformed: {reason}")),
-            Outcome::Undecided(reason) => Some(format!("undecided: {reason}")),
+            AdmissionDecision::Allowed => None,
+            AdmissionDecision::Refused(refusal) => Some(refusal.to_string()),
+            AdmissionDecision::Malformed(reason) => Some(format!("malformed: {reason}")),
+            AdmissionDecision::Undecided(reason) => Some(format!("undecided: {reason}")),
         }
     }
 }
 
 /// The API server's refusal of a create; `None` if it accepts the request.
-pub(super) async fn of_create(world: &World, pool: &Value) -> anyhow::Result<Option<String>> {
+pub(super) async fn of_create(world: &ScenarioWorld, pool: &Value) -> anyhow::Result<Option<String>> {
     let object: DynamicObject = serde_json::from_value(pool.clone())?;
     let params = PostParams { dry_run: true, ..PostParams::default() };
-    refusal(world.api(Kind::Pool).create(&params, &object).await).with_context(|| pool.to_string())
+    refusal(world.api(TestedKind::Pool).create(&params, &object).await).with_context(|| pool.to_string())
 }
 
 /// The API server's refusal of an update; `None` if it accepts the request.
@@ -134,7 +142,7 @@ pub(super) async fn of_create(world: &World, pool: &Value) -> anyhow::Result<Opt
 /// The update is sent as a patch, because some users may not replace a pool.
 pub(super) async fn of_update(
     client: &Client,
-    world: &World,
+    world: &ScenarioWorld,
     old: &Value,
     new: &Value,
 ) -> anyhow::Result<Option<String>> {
@@ -149,22 +157,26 @@ pub(super) async fn of_update(
     let patch: json_patch::Patch = serde_json::from_value(Value::Array(operations))?;
     let params = PatchParams { dry_run: true, ..PatchParams::default() };
     let name = old["metadata"]["name"].as_str().unwrap_or_default();
-    let api: Api<DynamicObject> = Kind::Pool.api(client.clone(), world.namespace());
+    let api: Api<DynamicObject> = TestedKind::Pool.api(client.clone(), world.namespace());
     refusal(api.patch(name, &params, &Patch::Json::<()>(patch)).await).with_context(|| new.to_string())
 }
 
 /// The API server's refusal of a change of the scale; `None` if it accepts the request.
-pub(super) async fn of_scale(world: &World, pool: &str, replicas: i64) -> anyhow::Result<Option<String>> {
+pub(super) async fn of_scale(
+    world: &ScenarioWorld,
+    pool: &str,
+    replicas: i64,
+) -> anyhow::Result<Option<String>> {
     let params = PatchParams { dry_run: true, ..PatchParams::default() };
     let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
-    refusal(world.api(Kind::Pool).patch_scale(pool, &params, &patch).await)
+    refusal(world.api(TestedKind::Pool).patch_scale(pool, &params, &patch).await)
 }
 
 fn refusal<T>(answer: Result<T, kube::Error>) -> anyhow::Result<Option<String>> {
     match answer {
         Ok(_) => Ok(None),
         Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => Ok(Some(status.message)),
-        Err(error) => anyhow::bail!("{}", chain(&error)),
+        Err(error) => anyhow::bail!("{}", error_with_causes(&error)),
     }
 }
 
@@ -174,7 +186,7 @@ fn is_by_schema(refusal: &str) -> bool {
 
 /// The comparison of verdicts and responses.
 #[derive(Default)]
-pub(super) struct Comparison {
+pub(super) struct VerdictComparison {
     pub(super) accepted: usize,
     by_schema: usize,
     /// The rules that have refused a request.
@@ -182,7 +194,7 @@ pub(super) struct Comparison {
     differences: Vec<String>,
 }
 
-impl Comparison {
+impl VerdictComparison {
     /// Adds the verdict and the response to one request.
     pub(super) fn add(
         &mut self,

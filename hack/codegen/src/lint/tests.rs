@@ -1,10 +1,10 @@
 use rstest::rstest;
 
-use super::problems;
-use crate::schema::Crd;
+use super::crd_problems;
+use crate::schema::ResolvedCrd;
 
 /// A CRD whose schema has one field `spec`, with this content.
-fn crd(spec: &str) -> Crd {
+fn crd(spec: &str) -> ResolvedCrd {
     let yaml = format!(
         "metadata: {{name: things.example}}
 spec:
@@ -22,13 +22,13 @@ spec:
             metadata: {{type: object}}
             spec: {spec}"
     );
-    Crd::new("things.yaml".to_owned(), serde_yaml_ng::from_str(&yaml).unwrap()).unwrap()
+    ResolvedCrd::new("things.yaml".to_owned(), serde_yaml_ng::from_str(&yaml).unwrap()).unwrap()
 }
 
 #[test]
 fn a_correct_crd_has_no_problems() {
     let spec = "{type: object, description: Wishes., required: [size], properties: {size: {type: string, description: How large.}}}";
-    assert_eq!(problems(&crd(spec)), Vec::<String>::new());
+    assert_eq!(crd_problems(&crd(spec)), Vec::<String>::new());
 }
 
 #[rstest]
@@ -58,5 +58,5 @@ fn a_correct_crd_has_no_problems() {
     "spec: a rule has no message"
 )]
 fn finds(#[case] spec: &str, #[case] problem: &str) {
-    assert_eq!(problems(&crd(spec)), [format!("things.yaml: {problem}")]);
+    assert_eq!(crd_problems(&crd(spec)), [format!("things.yaml: {problem}")]);
 }

@@ -1,5 +1,5 @@
-use super::{index, page};
-use crate::{families::FAMILIES, schema::Crd};
+use super::{render_index_page, render_kind_page};
+use crate::{families::FAMILIES, schema::ResolvedCrd};
 
 #[test]
 fn a_page_lists_columns_fields_and_rules() {
@@ -33,8 +33,8 @@ spec:
                   description: What it is made of.
                   items: {type: object, properties: {mode: {type: string, enum: [A, B], default: A, description: How.}}}
 ";
-    let crd = Crd::new("things.yaml".to_owned(), serde_yaml_ng::from_str(yaml).unwrap()).unwrap();
-    let page = page(&crd);
+    let crd = ResolvedCrd::new("things.yaml".to_owned(), serde_yaml_ng::from_str(yaml).unwrap()).unwrap();
+    let page = render_kind_page(&crd);
     for line in [
         "| API version | `example/v1` |",
         "| Size | with `-o wide` | `.spec.size` | How large. |",
@@ -62,19 +62,21 @@ spec:
 
 #[test]
 fn a_page_lists_the_versions_that_are_served() {
-    let crd = Crd::new("things.yaml".to_owned(), serde_yaml_ng::from_str(TWO_VERSIONS).unwrap()).unwrap();
-    let page = page(&crd);
+    let crd =
+        ResolvedCrd::new("things.yaml".to_owned(), serde_yaml_ng::from_str(TWO_VERSIONS).unwrap()).unwrap();
+    let page = render_kind_page(&crd);
     let versions: Vec<&str> = page.lines().filter(|line| line.contains("`example/")).collect();
     assert_eq!(versions, ["| API version | `example/v1` |", "| Also served as | `example/v1beta1` |"]);
 }
 
 #[test]
 fn the_index_has_a_section_for_each_family() {
-    let crd =
-        |source: &str| Crd::new(source.to_owned(), serde_yaml_ng::from_str(TWO_VERSIONS).unwrap()).unwrap();
+    let crd = |source: &str| {
+        ResolvedCrd::new(source.to_owned(), serde_yaml_ng::from_str(TWO_VERSIONS).unwrap()).unwrap()
+    };
     let families =
         [(&FAMILIES[0], vec![crd("things.yaml")]), (&FAMILIES[1], vec![crd("kubevirt/things.yaml")])];
-    let index = index(&families);
+    let index = render_index_page(&families);
     let first = index.find("| [Thing](things.md) | A thing. |").unwrap();
     let heading = index.find("## KubeVirt").unwrap();
     let second = index.find("| [Thing](kubevirt/things.md) | A thing. |").unwrap();

@@ -1,13 +1,13 @@
 use rstest::rstest;
 
-use super::Crd;
+use super::ResolvedCrd;
 
-fn crd(versions: &str) -> anyhow::Result<Crd> {
+fn crd(versions: &str) -> anyhow::Result<ResolvedCrd> {
     let yaml = format!(
         "metadata: {{name: things.example}}
 spec: {{group: example, scope: Namespaced, names: {{kind: Thing, plural: things}}, versions: [{versions}]}}"
     );
-    Crd::new("folder/inner/things.yaml".to_owned(), serde_yaml_ng::from_str(&yaml).unwrap())
+    ResolvedCrd::new("folder/inner/things.yaml".to_owned(), serde_yaml_ng::from_str(&yaml).unwrap())
 }
 
 /// A version from which types follow.
@@ -30,7 +30,7 @@ fn the_module_has_the_words_of_the_kind(#[case] kind: &str, #[case] module: &str
         "metadata: {{name: things.example}}
 spec: {{group: example, scope: Namespaced, names: {{kind: {kind}, plural: things}}, versions: [{STORED}]}}"
     );
-    let crd = Crd::new("things.yaml".to_owned(), serde_yaml_ng::from_str(&yaml).unwrap()).unwrap();
+    let crd = ResolvedCrd::new("things.yaml".to_owned(), serde_yaml_ng::from_str(&yaml).unwrap()).unwrap();
     assert_eq!(crd.module(), module);
 }
 

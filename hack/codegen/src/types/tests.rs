@@ -2,10 +2,10 @@ use std::path::Path;
 
 use rstest::rstest;
 
-use super::{FLAGS, Options, Shared, module};
-use crate::{families::FAMILIES, schema::Crd};
+use super::{FLAGS, SharedSchemaPart, TypeOptions, render_kind_module};
+use crate::{families::FAMILIES, schema::ResolvedCrd};
 
-fn crd(kind: &str, spec: &str) -> Crd {
+fn crd(kind: &str, spec: &str) -> ResolvedCrd {
     let plural = format!("{}s", kind.to_lowercase());
     let yaml = format!(
         "apiVersion: apiextensions.k8s.io/v1
@@ -22,7 +22,7 @@ spec:
       schema:
         openAPIV3Schema: {{type: object, properties: {{spec: {{type: object, properties: {{{spec}}}}}}}}}"
     );
-    Crd::new("source.yaml".to_owned(), serde_yaml_ng::from_str(&yaml).unwrap()).unwrap()
+    ResolvedCrd::new("source.yaml".to_owned(), serde_yaml_ng::from_str(&yaml).unwrap()).unwrap()
 }
 
 /// The module with the options of the first family.
@@ -30,11 +30,11 @@ fn generate(kind: &str, spec: &str) -> anyhow::Result<String> {
     generate_with(&FAMILIES[0].types, kind, spec)
 }
 
-fn generate_with(options: &Options, kind: &str, spec: &str) -> anyhow::Result<String> {
-    module(&crd(kind, spec), options, Path::new(env!("CARGO_MANIFEST_DIR")))
+fn generate_with(options: &TypeOptions, kind: &str, spec: &str) -> anyhow::Result<String> {
+    render_kind_module(&crd(kind, spec), options, Path::new(env!("CARGO_MANIFEST_DIR")))
 }
 
-const KEEPS_UNKNOWN_FIELDS: Options = Options { keep_unknown_fields: true, shared: &[] };
+const KEEPS_UNKNOWN_FIELDS: TypeOptions = TypeOptions { keep_unknown_fields: true, shared: &[] };
 
 #[test]
 fn generated_files_name_their_source() {
@@ -122,16 +122,16 @@ fn conditions_that_can_lack_fields_are_not_those_of_kubernetes() {
 
 #[test]
 fn parts_can_share_a_type_of_the_module_or_of_another_crate() {
-    const SHARED: [Shared; 3] = [
-        Shared { kind: "Thing", part: "spec.second", target: "ThingFirst" },
-        Shared { kind: "Thing", part: "spec.inner.selector", target: "other::LabelSelector" },
-        Shared { kind: "Thing", part: "spec.selector", target: "other::LabelSelector" },
+    const SHARED: [SharedSchemaPart; 3] = [
+        SharedSchemaPart { kind: "Thing", part: "spec.second", target: "ThingFirst" },
+        SharedSchemaPart { kind: "Thing", part: "spec.inner.selector", target: "other::LabelSelector" },
+        SharedSchemaPart { kind: "Thing", part: "spec.selector", target: "other::LabelSelector" },
     ];
     let part = "type: object, properties: {name: {type: string}}";
     let spec = format!(
         "first: {{{part}}}, second: {{{part}}}, selector: {{{part}}}, inner: {{type: object, properties: {{selector: {{{part}}}}}}}"
     );
-    let options = Options { keep_unknown_fields: false, shared: &SHARED };
+    let options = TypeOptions { keep_unknown_fields: false, shared: &SHARED };
     let code = generate_with(&options, "Thing", &spec).unwrap();
     assert!(code.contains("pub second: Option<ThingFirst>,"), "{code}");
     assert_eq!(code.matches("pub selector: Option<LabelSelector>,").count(), 2, "{code}");

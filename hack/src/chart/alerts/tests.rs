@@ -1,7 +1,7 @@
 use rstest::rstest;
 use serde_yaml_ng::Value;
 
-use super::{rendered, violations};
+use super::{alert_violations, rendered_alert_violations};
 
 const ALERTS: &str = r"
 groups:
@@ -32,7 +32,7 @@ fn an_alert_has_a_runbook_and_a_metric(
     #[case] message: Option<&str>,
 ) {
     let rules: Value = serde_yaml_ng::from_str(alerts).unwrap();
-    let found = violations(&rules, page, "register(\"vmpool_passes_total\")");
+    let found = alert_violations(&rules, page, "register(\"vmpool_passes_total\")");
     match message {
         Some(message) => assert!(found.iter().any(|line| line.contains(message)), "{found:?}"),
         None => assert_eq!(found, Vec::<String>::new()),
@@ -49,8 +49,8 @@ fn a_rendered_alert_links_to_its_runbook() {
             .unwrap()
     };
     let good = rule("https://example/alerts.md#vmpoolodd");
-    assert_eq!(rendered(&good, &all), Vec::<String>::new());
-    assert_eq!(rendered(&rule("https://example/alerts.md"), &all).len(), 1);
+    assert_eq!(rendered_alert_violations(&good, &all), Vec::<String>::new());
+    assert_eq!(rendered_alert_violations(&rule("https://example/alerts.md"), &all).len(), 1);
     let none: Value = serde_yaml_ng::from_str("spec: {groups: []}").unwrap();
-    assert_eq!(rendered(&none, &all), ["has the alerts {}"]);
+    assert_eq!(rendered_alert_violations(&none, &all), ["has the alerts {}"]);
 }

@@ -2,7 +2,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::super::objects;
-use super::{rendered, violations};
+use super::{dashboard_violations, rendered_dashboard_violations};
 
 const SOURCES: &str = r#"
     struct Labels { state: State }
@@ -29,7 +29,7 @@ fn good() -> Value {
 
 #[test]
 fn a_dashboard_of_all_that_there_is_will_do() {
-    assert_eq!(violations(&good().to_string(), SOURCES), Vec::<String>::new());
+    assert_eq!(dashboard_violations(&good().to_string(), SOURCES), Vec::<String>::new());
 }
 
 #[rstest]
@@ -48,24 +48,28 @@ fn a_dashboard_of_all_that_there_is_will_do() {
 fn each_violation_is_reported(#[case] pointer: &str, #[case] value: Value, #[case] message: &str) {
     let mut dashboard = good();
     *dashboard.pointer_mut(pointer).unwrap() = value;
-    let found = violations(&dashboard.to_string(), SOURCES);
+    let found = dashboard_violations(&dashboard.to_string(), SOURCES);
     assert!(found.iter().any(|line| line.contains(message)), "{found:?}");
 }
 
 #[test]
 fn a_dashboard_that_is_not_json_is_a_violation() {
-    assert!(violations("{", SOURCES)[0].contains("not JSON"));
-    assert_eq!(violations("{}", "").len(), 1, "an empty dashboard is a violation even without metrics");
+    assert!(dashboard_violations("{", SOURCES)[0].contains("not JSON"));
+    assert_eq!(
+        dashboard_violations("{}", "").len(),
+        1,
+        "an empty dashboard is a violation even without metrics"
+    );
 }
 
 #[test]
 fn the_config_map_must_equal_the_file() {
     let map = |text: &str| {
-        objects::parse(&format!(
+        objects::parse_rendered_chart(&format!(
             "kind: ConfigMap\nmetadata: {{name: vmpool-dashboard}}\ndata:\n  vmpool.json: |-\n    {text}\n"
         ))
         .unwrap()
     };
-    assert_eq!(rendered(&map("{}"), "{}\n"), Vec::<String>::new());
-    assert_eq!(rendered(&map("[]"), "{}\n").len(), 1);
+    assert_eq!(rendered_dashboard_violations(&map("{}"), "{}\n"), Vec::<String>::new());
+    assert_eq!(rendered_dashboard_violations(&map("[]"), "{}\n").len(), 1);
 }

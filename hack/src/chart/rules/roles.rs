@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_yaml_ng::Value;
 
-use super::super::objects::{grants, id, list, name, text, texts};
+use super::super::objects::{kind_and_name, list_at, object_name, role_grants, text_at, texts_at};
 use super::super::variants::{PROGRAMS, Variant};
 
 /// Resources, each followed by resource names if the grant is limited to them, and verbs.
@@ -365,16 +365,16 @@ fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTree
 }
 
 /// Checks a role for missing and excess grants.
-pub(super) fn role(variant: &Variant, role: &Value) -> Vec<String> {
-    let expected = if name(role).ends_with("-metrics") {
+pub(super) fn check_role(variant: &Variant, role: &Value) -> Vec<String> {
+    let expected = if object_name(role).ends_with("-metrics") {
         let needed = METRICS.iter().filter(|_| variant.metrics_authorization);
         needed
             .map(|(resource, verbs)| ((*resource).to_owned(), BTreeSet::from([(*verbs).to_owned()])))
             .collect()
     } else {
-        expected(variant, text(role, "kind"), name(role))
+        expected(variant, text_at(role, "kind"), object_name(role))
     };
-    let granted = grants(role);
+    let granted = role_grants(role);
     let nothing = BTreeSet::new();
     let mut found = Vec::new();
     for resource in expected.keys().chain(granted.keys()).collect::<BTreeSet<_>>() {
@@ -395,9 +395,9 @@ pub(super) fn role(variant: &Variant, role: &Value) -> Vec<String> {
             found.push(format!("mentions {resource} although the feature gate is off"));
         }
     }
-    let urls = || list(role, "rules").iter().flat_map(|rule| texts(rule, "nonResourceURLs"));
-    if name(role) == METRICS_READER {
-        let verbs = list(role, "rules").iter().flat_map(|rule| texts(rule, "verbs"));
+    let urls = || list_at(role, "rules").iter().flat_map(|rule| texts_at(rule, "nonResourceURLs"));
+    if object_name(role) == METRICS_READER {
+        let verbs = list_at(role, "rules").iter().flat_map(|rule| texts_at(rule, "verbs"));
         if !urls().eq(["/metrics"]) || !verbs.eq(["get"]) {
             found.push("does not grant exactly get on /metrics".to_owned());
         }
@@ -408,20 +408,20 @@ pub(super) fn role(variant: &Variant, role: &Value) -> Vec<String> {
 }
 
 /// Checks that a binding grants a role of the chart to exactly the intended service account.
-pub(super) fn binding(binding: &Value, objects: &[Value]) -> Vec<String> {
+pub(super) fn check_role_binding(binding: &Value, objects: &[Value]) -> Vec<String> {
     let mut found = Vec::new();
-    let own = name(binding);
+    let own = object_name(binding);
     let all = PROGRAMS.into_iter().chain([METRICS_READER]);
     let account = all.into_iter().find(|program| own.starts_with(program)).unwrap_or_default();
     let is_it = |subject: &Value| {
-        text(subject, "kind") == "ServiceAccount"
-            && text(subject, "name") == account
-            && text(subject, "namespace") == Variant::NAMESPACE
+        text_at(subject, "kind") == "ServiceAccount"
+            && text_at(subject, "name") == account
+            && text_at(subject, "namespace") == Variant::NAMESPACE
     };
-    let subjects = list(binding, "subjects");
+    let subjects = list_at(binding, "subjects");
     if own == EVERY_USER_NAME {
-        let is_group = |subject: &Value| text(subject, "name") == "system:authenticated";
-        return if subjects.iter().all(is_group) && text(binding, "roleRef.name") == own {
+        let is_group = |subject: &Value| text_at(subject, "name") == "system:authenticated";
+        return if subjects.iter().all(is_group) && text_at(binding, "roleRef.name") == own {
             Vec::new()
         } else {
             vec!["is not the binding of its role to all users".to_owned()]
@@ -430,20 +430,20 @@ pub(super) fn binding(binding: &Value, objects: &[Value]) -> Vec<String> {
     if subjects.len() != 1 || !subjects.iter().all(is_it) {
         found.push(format!("is not bound to exactly the ServiceAccount {account}"));
     }
-    if !objects.iter().any(|object| id(object) == format!("ServiceAccount/{account}")) {
+    if !objects.iter().any(|object| kind_and_name(object) == format!("ServiceAccount/{account}")) {
         found.push(format!("is bound to {account}, which does not exist"));
     }
-    let (kind, role) = (text(binding, "roleRef.kind"), text(binding, "roleRef.name"));
+    let (kind, role) = (text_at(binding, "roleRef.kind"), text_at(binding, "roleRef.name"));
     // The only role that the chart uses but does not create; every cluster has it.
     let foreign = role == "extension-apiserver-authentication-reader"
         && own == "vmpool-apiserver-authentication-reader"
         && kind == "Role";
     let there = objects.iter().any(|object| {
-        id(object) == format!("{kind}/{role}")
-            && text(object, "metadata.namespace") == text(binding, "metadata.namespace")
+        kind_and_name(object) == format!("{kind}/{role}")
+            && text_at(object, "metadata.namespace") == text_at(binding, "metadata.namespace")
     });
     // By the chart's convention, a binding and its role share a name and a scope.
-    if !foreign && (role != own || format!("{kind}Binding") != text(binding, "kind") || !there) {
+    if !foreign && (role != own || format!("{kind}Binding") != text_at(binding, "kind") || !there) {
         found.push("binds another role".to_owned());
     }
     found

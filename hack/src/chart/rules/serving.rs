@@ -2,7 +2,10 @@
 
 use serde_yaml_ng::Value;
 
-use super::super::objects::{at, id, list, matches, name, of_kind, ports, selected, text, texts};
+use super::super::objects::{
+    kind_and_name, labels_match, list_at, object_name, of_kind, pod_port_names, selected_pod_templates,
+    text_at, texts_at, value_at,
+};
 use super::super::variants::{SERVERS, Variant};
 use super::pods;
 
@@ -61,25 +64,25 @@ const IMAGES: &[Path] = &[
 ];
 
 /// Checks that a Service targets a port of its pods.
-pub(super) fn service(service: &Value, objects: &[Value]) -> Vec<String> {
-    let pods = selected(objects, at(service, "spec.selector"));
-    let wanted = if SERVERS.contains(&name(service)) { 1 } else { 3 };
-    let leads = list(service, "spec.ports")
+pub(super) fn check_service(service: &Value, objects: &[Value]) -> Vec<String> {
+    let pods = selected_pod_templates(objects, value_at(service, "spec.selector"));
+    let wanted = if SERVERS.contains(&object_name(service)) { 1 } else { 3 };
+    let leads = list_at(service, "spec.ports")
         .iter()
-        .all(|port| pods.iter().all(|pod| ports(pod).contains(text(port, "targetPort"))));
+        .all(|port| pods.iter().all(|pod| pod_port_names(pod).contains(text_at(port, "targetPort"))));
     if pods.len() == wanted && leads { Vec::new() } else { vec!["does not target its pods".to_owned()] }
 }
 
 /// Checks that a network policy admits every port of its program.
-pub(super) fn policy(policy: &Value, objects: &[Value]) -> Vec<String> {
+pub(super) fn check_network_policy(policy: &Value, objects: &[Value]) -> Vec<String> {
     let mut found = pods::own_pods(policy, objects, "spec.podSelector.matchLabels");
-    let open: Vec<&str> = list(policy, "spec.ingress")
+    let open: Vec<&str> = list_at(policy, "spec.ingress")
         .iter()
-        .flat_map(|rule| list(rule, "ports"))
-        .map(|port| text(port, "port"))
+        .flat_map(|rule| list_at(rule, "ports"))
+        .map(|port| text_at(port, "port"))
         .collect();
-    for pod in selected(objects, at(policy, "spec.podSelector.matchLabels")) {
-        let shut: Vec<_> = ports(pod).into_iter().filter(|port| !open.contains(port)).collect();
+    for pod in selected_pod_templates(objects, value_at(policy, "spec.podSelector.matchLabels")) {
+        let shut: Vec<_> = pod_port_names(pod).into_iter().filter(|port| !open.contains(port)).collect();
         if !shut.is_empty() {
             found.push(format!("blocks {}", shut.join(", ")));
         }
@@ -151,23 +154,24 @@ fn registration(
     objects: &[Value],
 ) -> Vec<String> {
     let mut found = Vec::new();
-    let server = text(client, "service.name");
-    let port = at(client, "service.port");
+    let server = text_at(client, "service.name");
+    let port = value_at(client, "service.port");
     let serves = of_kind(objects, "Service").any(|service| {
-        name(service) == server && list(service, "spec.ports").iter().any(|has| at(has, "port") == port)
+        object_name(service) == server
+            && list_at(service, "spec.ports").iter().any(|has| value_at(has, "port") == port)
     });
-    if !serves || text(client, "service.namespace") != Variant::NAMESPACE {
+    if !serves || text_at(client, "service.namespace") != Variant::NAMESPACE {
         found.push(format!("refers to the service {server}, which does not exist"));
     }
     // A rollback would restore the CA bundle of the old release.
-    if !at(client, "caBundle").is_null() {
+    if !value_at(client, "caBundle").is_null() {
         found.push("contains a CA bundle".to_owned());
     }
-    let flag = format!("--ca-bundle-of={resource}/{}", name(object));
-    let kept = of_kind(objects, "Deployment")
-        .filter(|deployment| name(deployment) == server)
-        .any(|deployment| texts(deployment, "spec.template.spec.containers.0.args").contains(&flag.as_str()));
-    let annotations = at(object, "metadata.annotations");
+    let flag = format!("--ca-bundle-of={resource}/{}", object_name(object));
+    let kept = of_kind(objects, "Deployment").filter(|deployment| object_name(deployment) == server).any(
+        |deployment| texts_at(deployment, "spec.template.spec.containers.0.args").contains(&flag.as_str()),
+    );
+    let annotations = value_at(object, "metadata.annotations");
     let injected = annotations["cert-manager.io/inject-ca-from"].as_str()
         == Some(format!("{}/{server}", Variant::NAMESPACE).as_str());
     if (kept, injected) != (!variant.cert_manager, variant.cert_manager) {
@@ -177,10 +181,14 @@ fn registration(
 }
 
 /// Checks the entries of the webhook configuration.
-pub(super) fn webhooks(variant: &Variant, configuration: &Value, objects: &[Value]) -> Vec<String> {
+pub(super) fn check_webhook_configuration(
+    variant: &Variant,
+    configuration: &Value,
+    objects: &[Value],
+) -> Vec<String> {
     let mut found = Vec::new();
-    let entries = list(configuration, "webhooks");
-    let is_mutating = text(configuration, "kind") == "MutatingWebhookConfiguration";
+    let entries = list_at(configuration, "webhooks");
+    let is_mutating = text_at(configuration, "kind") == "MutatingWebhookConfiguration";
     let paths = [
         (!is_mutating && variant.dvp, DVP),
         (!is_mutating && variant.kubevirt, KUBEVIRT),
@@ -200,44 +208,44 @@ pub(super) fn webhooks(variant: &Variant, configuration: &Value, objects: &[Valu
     for (entry, (path, operations, [group, version, resource])) in entries.iter().zip(paths) {
         let mut must = |holds: bool, what: &str| {
             if !holds {
-                found.push(format!("{}: {what}", text(entry, "name")));
+                found.push(format!("{}: {what}", text_at(entry, "name")));
             }
         };
-        let rule = at(entry, "rules.0");
-        must(text(entry, "clientConfig.service.path") == *path, "wrong path");
-        must(list(entry, "rules").len() == 1, "more than one rule");
-        must(texts(rule, "operations") == *operations, "wrong operations");
-        must(texts(rule, "resources").join(" ") == *resource, "wrong resources");
-        must(texts(rule, "apiVersions") == [*version], "wrong versions");
-        must(texts(rule, "apiGroups") == [*group], "wrong group");
+        let rule = value_at(entry, "rules.0");
+        must(text_at(entry, "clientConfig.service.path") == *path, "wrong path");
+        must(list_at(entry, "rules").len() == 1, "more than one rule");
+        must(texts_at(rule, "operations") == *operations, "wrong operations");
+        must(texts_at(rule, "resources").join(" ") == *resource, "wrong resources");
+        must(texts_at(rule, "apiVersions") == [*version], "wrong versions");
+        must(texts_at(rule, "apiGroups") == [*group], "wrong group");
         let scope = if *group == "instancetype.kubevirt.io" { "*" } else { "Namespaced" };
-        must(text(rule, "scope") == scope, "wrong scope");
+        must(text_at(rule, "scope") == scope, "wrong scope");
         // Deletions are never blocked.
         let is_warning = *path == TYPES_PATH && !variant.standalone;
         let optional = *operations == ["DELETE"] || OPTIONAL.contains(path) || is_warning;
         let policy = if optional { "Ignore" } else { "Fail" };
         must(
-            text(entry, "failurePolicy") == policy,
+            text_at(entry, "failurePolicy") == policy,
             "an outage would disable validation, or block deletions",
         );
-        must(text(entry, "matchPolicy") == "Equivalent", "another version would bypass the webhook");
-        must(text(entry, "sideEffects") == "None", "dry runs would be refused");
-        must(texts(entry, "admissionReviewVersions") == ["v1"], "wrong review versions");
+        must(text_at(entry, "matchPolicy") == "Equivalent", "another version would bypass the webhook");
+        must(text_at(entry, "sideEffects") == "None", "dry runs would be refused");
+        must(texts_at(entry, "admissionReviewVersions") == ["v1"], "wrong review versions");
         must(
-            at(entry, "timeoutSeconds").as_u64().is_some_and(|seconds| seconds <= 10),
+            value_at(entry, "timeoutSeconds").as_u64().is_some_and(|seconds| seconds <= 10),
             "the timeout is too long",
         );
         must(
-            !list(entry, "matchConditions").is_empty(),
+            !list_at(entry, "matchConditions").is_empty(),
             "an outage would block finalizers, the controller and scale-up",
         );
-        let only = at(entry, "namespaceSelector.matchLabels")["kubernetes.io/metadata.name"].as_str();
+        let only = value_at(entry, "namespaceSelector.matchLabels")["kubernetes.io/metadata.name"].as_str();
         must(only == variant.namespace, "covers other namespaces than the controller");
         found.extend(registration(
             variant,
             configuration,
             if is_mutating { "mutatingwebhookconfigurations" } else { "validatingwebhookconfigurations" },
-            at(entry, "clientConfig"),
+            value_at(entry, "clientConfig"),
             objects,
         ));
     }
@@ -246,53 +254,53 @@ pub(super) fn webhooks(variant: &Variant, configuration: &Value, objects: &[Valu
 
 /// Checks the registration of an aggregated API group.
 pub(super) fn api_service(variant: &Variant, service: &Value, objects: &[Value]) -> Vec<String> {
-    let spec = at(service, "spec");
+    let spec = value_at(service, "spec");
     let mut found = registration(variant, service, "apiservices", spec, objects);
-    if format!("{}.{}", text(spec, "version"), text(spec, "group")) != name(service) {
+    if format!("{}.{}", text_at(spec, "version"), text_at(spec, "group")) != object_name(service) {
         found.push("has a name that does not match its group".to_owned());
     }
     // API groups of CRDs have priority 1000.
-    if at(spec, "groupPriorityMinimum").as_u64().is_none_or(|priority| priority >= 1000) {
+    if value_at(spec, "groupPriorityMinimum").as_u64().is_none_or(|priority| priority >= 1000) {
         found.push("would take precedence over the CRD of virtualmachinepools".to_owned());
     }
-    if !at(spec, "insecureSkipTLSVerify").is_null() {
+    if !value_at(spec, "insecureSkipTLSVerify").is_null() {
         found.push("does not verify the certificate".to_owned());
     }
     found
 }
 
 /// Checks that a monitor selects the pods of all programs and an existing port.
-pub(super) fn monitor(monitor: &Value, objects: &[Value]) -> Vec<String> {
-    let selector = at(monitor, "spec.selector.matchLabels");
-    let (pods, endpoint, port) = if text(monitor, "kind") == "PodMonitor" {
-        let endpoint = at(monitor, "spec.podMetricsEndpoints.0");
-        (selected(objects, selector), endpoint, text(endpoint, "port"))
+pub(super) fn check_metrics_monitor(monitor: &Value, objects: &[Value]) -> Vec<String> {
+    let selector = value_at(monitor, "spec.selector.matchLabels");
+    let (pods, endpoint, port) = if text_at(monitor, "kind") == "PodMonitor" {
+        let endpoint = value_at(monitor, "spec.podMetricsEndpoints.0");
+        (selected_pod_templates(objects, selector), endpoint, text_at(endpoint, "port"))
     } else {
-        let endpoint = at(monitor, "spec.endpoints.0");
-        let mut services =
-            of_kind(objects, "Service").filter(|service| matches(selector, at(service, "metadata.labels")));
+        let endpoint = value_at(monitor, "spec.endpoints.0");
+        let mut services = of_kind(objects, "Service")
+            .filter(|service| labels_match(selector, value_at(service, "metadata.labels")));
         let (Some(service), None) = (services.next(), services.next()) else {
             return vec!["does not select exactly one Service".to_owned()];
         };
-        let target = list(service, "spec.ports")
+        let target = list_at(service, "spec.ports")
             .iter()
-            .find(|port| text(port, "name") == text(endpoint, "port"))
-            .map_or("", |port| text(port, "targetPort"));
-        (selected(objects, at(service, "spec.selector")), endpoint, target)
+            .find(|port| text_at(port, "name") == text_at(endpoint, "port"))
+            .map_or("", |port| text_at(port, "targetPort"));
+        (selected_pod_templates(objects, value_at(service, "spec.selector")), endpoint, target)
     };
     let all = of_kind(objects, "Deployment").count();
-    let fits = pods.len() == all && all > 0 && pods.iter().all(|pod| ports(pod).contains(port));
+    let fits = pods.len() == all && all > 0 && pods.iter().all(|pod| pod_port_names(pod).contains(port));
     let mut found = Vec::new();
-    if !fits || text(endpoint, "path") != "/metrics" {
-        found.push(format!("{} does not select the metrics port of all pods", id(monitor)));
+    if !fits || text_at(endpoint, "path") != "/metrics" {
+        found.push(format!("{} does not select the metrics port of all pods", kind_and_name(monitor)));
     }
-    let checks = |pod: &&Value| texts(pod, "spec.containers.0.args").contains(&"--metrics-authorization");
-    let secret = text(endpoint, "authorization.credentials.name");
-    let has_token = objects.iter().any(|object| id(object) == format!("Secret/{secret}"));
+    let checks = |pod: &&Value| texts_at(pod, "spec.containers.0.args").contains(&"--metrics-authorization");
+    let secret = text_at(endpoint, "authorization.credentials.name");
+    let has_token = objects.iter().any(|object| kind_and_name(object) == format!("Secret/{secret}"));
     let requiring = pods.iter().filter(|pod| checks(pod)).count();
     let sending = if has_token { pods.len() } else { 0 };
     if requiring != sending {
-        found.push(format!("{} does not send the token that the pods require", id(monitor)));
+        found.push(format!("{} does not send the token that the pods require", kind_and_name(monitor)));
     }
     found
 }

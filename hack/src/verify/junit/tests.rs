@@ -1,7 +1,7 @@
 use super::*;
 
-fn case(suite: &str, name: &str, outcome: CaseOutcome) -> Case {
-    Case { suite: suite.to_owned(), name: name.to_owned(), outcome }
+fn case(suite: &str, name: &str, outcome: CaseOutcome) -> TestResult {
+    TestResult { suite: suite.to_owned(), name: name.to_owned(), outcome }
 }
 
 #[test]
@@ -14,7 +14,7 @@ fn the_file_lists_every_test_with_its_outcome() {
     ];
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("new/junit.xml");
-    write(&path, &cases).unwrap();
+    write_junit_report(&path, &cases).unwrap();
     let expected = r#"<?xml version="1.0" encoding="UTF-8"?>
 <testsuites tests="4" failures="1" skipped="1" flakes="1">
   <testsuite name="node" tests="1" failures="0" skipped="1" flakes="0">

@@ -29,7 +29,7 @@ fn every_test_is_a_case_of_its_binary() {
                 test long_enough  ... ok\n\nfailures:\n\n---- c ----\ntest panicked: why\n\n\nfailures:\n    c\n\n\
                 test result: FAILED. 1 passed\n   Doc-tests vmpool_api\nrunning 1 test\n\
                 test src/lib.rs - a (line 3) - compile ... ok\ntest result: ok. 1 passed\n";
-    let case = |suite: &str, name: &str, outcome: CaseOutcome| Case {
+    let case = |suite: &str, name: &str, outcome: CaseOutcome| TestResult {
         suite: suite.to_owned(),
         name: name.to_owned(),
         outcome,

@@ -2,12 +2,12 @@ use std::path::Path;
 
 use rstest::rstest;
 
-use super::text::{Syntax, prose};
+use super::text::{Syntax, extract_prose};
 use super::{REFUSED, refused};
 
 fn lines(name: &str, text: &str) -> Vec<usize> {
     let syntax = Syntax::of(Path::new(name)).unwrap();
-    refused(&prose(syntax, text)).into_iter().map(|(line, _)| line).collect()
+    refused(&extract_prose(syntax, text)).into_iter().map(|(line, _)| line).collect()
 }
 
 #[rstest]

@@ -29,7 +29,7 @@ impl Syntax {
 }
 
 /// The prose of a text.
-pub(super) fn prose(syntax: Syntax, text: &str) -> String {
+pub(super) fn extract_prose(syntax: Syntax, text: &str) -> String {
     match syntax {
         Syntax::Markdown => without_code(text),
         Syntax::Rust => without_code(&comments(text)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rstest::rstest;
 
-use super::super::output::{Case, CaseOutcome};
+use super::super::output::{CaseOutcome, TestResult};
 use super::*;
 
 /// A test run that prints `first`, and `second` when tests are repeated; both end with the given code.
@@ -18,7 +18,7 @@ fn repeated(first: (&str, i32), second: (&str, i32)) -> anyhow::Result<()> {
         command
     };
     // Not to standard output: the outer test runner would count these lines as its own tests.
-    run(&[vec![Box::new(command)]], PATIENCE, &mut Vec::new(), &mut Vec::new())
+    run_test_phases(&[vec![Box::new(command)]], PATIENCE, &mut Vec::new(), &mut Vec::new())
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn other_tracks_are_printed_after_the_first_and_their_failures_count() {
     };
     let passing = || track("running 1 test\ntest z ... ok\ntest result: ok.\n", "", 0);
     let mut said = Vec::new();
-    run(&[vec![passing(), failing("a", "noise")]], PATIENCE, &mut said, &mut Vec::new()).unwrap();
+    run_test_phases(&[vec![passing(), failing("a", "noise")]], PATIENCE, &mut said, &mut Vec::new()).unwrap();
     let said = String::from_utf8(said).unwrap();
     let position = |part: &str| said.find(part).unwrap_or_else(|| panic!("no {part:?} in {said}"));
     assert!(position("test z ... ok") < position("test a ... FAILED"), "{said}");
@@ -59,8 +59,8 @@ fn other_tracks_are_printed_after_the_first_and_their_failures_count() {
     );
 
     let all = |names: &[&str]| [names.iter().map(|name| failing(name, "")).collect()];
-    run(&all(&["a", "b"]), PATIENCE, &mut Vec::new(), &mut Vec::new()).unwrap();
-    run(&all(&["a", "b", "c"]), PATIENCE, &mut Vec::new(), &mut Vec::new()).unwrap_err();
+    run_test_phases(&all(&["a", "b"]), PATIENCE, &mut Vec::new(), &mut Vec::new()).unwrap();
+    run_test_phases(&all(&["a", "b", "c"]), PATIENCE, &mut Vec::new(), &mut Vec::new()).unwrap_err();
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_phase_starts_after_the_tracks_before_it_have_ended() {
         })
     };
     let mut out = Vec::new();
-    run(
+    run_test_phases(
         &[vec![logging("a", 0), logging("b", 0)], vec![logging("c", 101)]],
         PATIENCE,
         &mut out,
@@ -110,10 +110,10 @@ fn repeated_tests_are_flaky_cases_and_a_test_that_fails_twice_is_a_failed_one() 
             command
         });
         let mut cases = Vec::new();
-        let result = run(&[vec![track]], PATIENCE, &mut Vec::new(), &mut cases);
+        let result = run_test_phases(&[vec![track]], PATIENCE, &mut Vec::new(), &mut cases);
         (cases, result.is_ok())
     };
-    let case = |outcome| Case { suite: "x".to_owned(), name: "a".to_owned(), outcome };
+    let case = |outcome| TestResult { suite: "x".to_owned(), name: "a".to_owned(), outcome };
     assert_eq!(cases("test a ... ok\n", 0), (vec![case(CaseOutcome::Flaky(String::new()))], true));
     assert_eq!(cases("test a ... FAILED\n", 101), (vec![case(CaseOutcome::Failed(String::new()))], false));
 }
@@ -240,7 +240,7 @@ fn a_test_that_never_ends_is_killed_and_named(
     #[case] passes: bool,
 ) {
     let mut out = Vec::new();
-    let outcome = run(&[vec![endless(said)]], Duration::from_secs(2), &mut out, &mut Vec::new());
+    let outcome = run_test_phases(&[vec![endless(said)]], Duration::from_secs(2), &mut out, &mut Vec::new());
     let out = String::from_utf8(out).unwrap();
     assert!(out.contains(told), "{out}");
     assert!(out.contains("sleep 1000") && out.contains("thread sleep"), "{out}");
@@ -256,7 +256,7 @@ fn the_runner_does_not_wait_for_leftover_processes() {
         command
     });
     let mut out = Vec::new();
-    run(&[vec![track]], Duration::from_secs(1), &mut out, &mut Vec::new()).unwrap();
+    run_test_phases(&[vec![track]], Duration::from_secs(1), &mut out, &mut Vec::new()).unwrap();
     let out = String::from_utf8(out).unwrap();
     assert!(out.contains("a process that it started still runs"), "{out}");
 }

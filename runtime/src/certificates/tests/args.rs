@@ -3,7 +3,7 @@ use std::time::Duration;
 use clap::{CommandFactory as _, Parser};
 use rstest::rstest;
 
-use crate::certificates::{BundleOf, ServingArgs, ServingConfig, Source};
+use crate::certificates::{BundleOf, CertificateSource, ServingArgs, ServingConfig};
 
 #[derive(Debug, Parser)]
 #[command(name = "vmpool-test")]
@@ -36,7 +36,7 @@ fn self_signed_mode() {
          --ca-bundle-of=validatingwebhookconfigurations/hook --ca-bundle-of apiservices/v1.example.com \
          --ca-bundle-of=mutatingwebhookconfigurations/hook",
     );
-    let expected = Source::SelfSigned {
+    let expected = CertificateSource::SelfSigned {
         secret: ("ns".to_owned(), "hook-tls".to_owned()),
         names: ["hook.ns.svc", "::1", "10.0.0.1"].map(str::to_owned).to_vec(),
         validity: Duration::from_hours(24 * 90),
@@ -53,7 +53,7 @@ fn self_signed_mode() {
 fn files_mode() {
     let config = config("--listen-address=127.0.0.1:1 --tls-cert-file=/a --tls-private-key-file=/b").unwrap();
     assert_eq!(config.address.port(), 1);
-    assert_eq!(config.source, Source::Files { certificate: "/a".into(), key: "/b".into() });
+    assert_eq!(config.source, CertificateSource::Files { certificate: "/a".into(), key: "/b".into() });
 }
 
 #[rstest]

@@ -1,13 +1,13 @@
 use serde_json::Value;
 
 use super::server::{HOOKS, SERVICE, api_service, decode, encode, hooks};
-use super::world::{NAME, World};
+use super::world::{CertificateWorld, NAME};
 use super::{HOUR, MINUTE, default_timing};
 use crate::certificates::metrics::Stage;
 
 #[tokio::test]
 async fn a_removed_bundle_is_restored() {
-    let mut world = World::settled(default_timing()).await;
+    let mut world = CertificateWorld::settled(default_timing()).await;
     world.server.put(HOOKS, hooks());
     world.server.change(SERVICE, |service| service["spec"]["caBundle"] = encode(b"wrong"));
     world.pass(2 * MINUTE).await;
@@ -16,7 +16,7 @@ async fn a_removed_bundle_is_restored() {
 
 #[tokio::test]
 async fn an_object_that_is_created_later_gets_the_bundle() {
-    let mut world = World::new(default_timing());
+    let mut world = CertificateWorld::new(default_timing());
     world.server.delete(HOOKS);
     world.server.delete(SERVICE);
     world.start(&[NAME, "10.1.2.3"]);
@@ -32,7 +32,7 @@ async fn an_object_that_is_created_later_gets_the_bundle() {
 
 #[tokio::test]
 async fn an_api_service_of_another_program_is_not_changed() {
-    let mut world = World::new(default_timing());
+    let mut world = CertificateWorld::new(default_timing());
     world.server.put(SERVICE, api_service("another-program"));
     world.start(&[NAME]);
     world.pass(10 * MINUTE).await;
@@ -48,7 +48,7 @@ async fn an_api_service_of_another_program_is_not_changed() {
 async fn a_slow_replica_cannot_restore_an_older_bundle() {
     use crate::certificates::args::BundleOf;
     use crate::certificates::bundles::Bundles;
-    let world = World::settled(default_timing()).await;
+    let world = CertificateWorld::settled(default_timing()).await;
     let object = BundleOf::Webhooks("hook".to_owned());
     let slow =
         Bundles::new(world.client(), crate::Env::system(), vec![object.clone()], vec![NAME.to_owned()]);
@@ -65,7 +65,7 @@ async fn a_slow_replica_cannot_restore_an_older_bundle() {
 async fn a_mutating_configuration_gets_the_bundle() {
     use crate::certificates::args::BundleOf;
     use crate::certificates::bundles::Bundles;
-    let world = World::settled(default_timing()).await;
+    let world = CertificateWorld::settled(default_timing()).await;
     let path = HOOKS.replace("validating", "mutating");
     world.server.put(&path, hooks());
     let object = BundleOf::MutatingWebhooks("hook".to_owned());

@@ -6,15 +6,15 @@ use crate::certificates::CertificateMetrics;
 use crate::certificates::files::{FileReader, PERIOD};
 use crate::certificates::metrics::{Rotated, Stage};
 use crate::env::Task;
-use crate::metrics::Registry;
-use crate::testing::{ManualClock, env};
-use crate::tls::Identity;
+use crate::metrics::MetricsRegistry;
+use crate::testing::{ManualClock, test_env};
+use crate::tls::ServingIdentity;
 use crate::tls::pki::{Ca, Leaf};
 
 struct World {
     folder: TempDir,
     clock: ManualClock,
-    identity: Identity,
+    identity: ServingIdentity,
     metrics: CertificateMetrics,
     _follower: Task,
 }
@@ -22,9 +22,9 @@ struct World {
 impl World {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (clock, identity) = (ManualClock::new(), Identity::new());
-        let metrics = CertificateMetrics::new(&mut Registry::new());
-        let env = env(&clock, 1);
+        let (clock, identity) = (ManualClock::new(), ServingIdentity::new());
+        let metrics = CertificateMetrics::new(&mut MetricsRegistry::new());
+        let env = test_env(&clock, 1);
         let path = |name: &str| folder.path().join(name);
         let follower =
             FileReader::new(path("tls.crt"), path("tls.key"), identity.clone(), metrics.clone(), env.clone());

@@ -2,7 +2,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::server::{SECRET, encode};
-use super::world::World;
+use super::world::CertificateWorld;
 use super::{MINUTE, default_timing};
 use crate::certificates::metrics::Rotated;
 use crate::tls::pki::Ca;
@@ -25,7 +25,7 @@ type Cost = (u64, u64);
 #[case::an_invalid_authority_key("ca.key", encode(b"-----BEGIN"), (1, 1))]
 #[tokio::test]
 async fn invalid_data_is_repaired(#[case] key: &str, #[case] value: Value, #[case] cost: Cost) {
-    let mut world = World::settled(default_timing()).await;
+    let mut world = CertificateWorld::settled(default_timing()).await;
     world.server.change(SECRET, |secret| match value {
         Value::Null => drop(secret["data"].as_object_mut().unwrap().remove(key)),
         value => secret["data"][key] = value,
@@ -40,7 +40,7 @@ async fn invalid_data_is_repaired(#[case] key: &str, #[case] value: Value, #[cas
 
 #[tokio::test]
 async fn a_bundle_with_one_invalid_authority_keeps_the_other() {
-    let mut world = World::settled(default_timing()).await;
+    let mut world = CertificateWorld::settled(default_timing()).await;
     let good = world.server.secret("ca.crt");
     let broken = [&good[..], b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"].concat();
     world.server.change(SECRET, |secret| secret["data"]["ca.crt"] = encode(&broken));
@@ -51,7 +51,7 @@ async fn a_bundle_with_one_invalid_authority_keeps_the_other() {
 
 #[tokio::test]
 async fn a_deleted_or_emptied_secret_is_created_again() {
-    let mut world = World::settled(default_timing()).await;
+    let mut world = CertificateWorld::settled(default_timing()).await;
     world.server.delete(SECRET);
     world.pass(3 * MINUTE).await;
     world.check();
@@ -63,12 +63,12 @@ async fn a_deleted_or_emptied_secret_is_created_again() {
 
 #[tokio::test]
 async fn the_number_of_authorities_in_a_bundle_is_limited() {
-    let mut world = World::settled(default_timing()).await;
+    let mut world = CertificateWorld::settled(default_timing()).await;
     for _ in 0..20 {
         world.server.change(SECRET, |secret| secret["data"]["ca.key"] = Value::Null);
         world.pass_checking(20 * MINUTE, MINUTE).await;
     }
-    let bundle = crate::tls::certificates("bundle", &world.server.secret("ca.crt")).unwrap();
+    let bundle = crate::tls::parse_certificates("bundle", &world.server.secret("ca.crt")).unwrap();
     assert!((2..=9).contains(&bundle.len()), "{}", bundle.len());
 }
 

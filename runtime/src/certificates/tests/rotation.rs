@@ -3,11 +3,11 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use rstest::rstest;
 
-use super::world::{NAME, World, accepts};
+use super::world::{CertificateWorld, NAME, accepts};
 use super::{DAY, HOUR, MINUTE, default_timing};
 use crate::certificates::metrics::Rotated;
 use crate::certificates::timing::Timing;
-use crate::tls::certificates;
+use crate::tls::parse_certificates;
 
 /// The timing for tests of several months, with a pass every two hours instead of every minute.
 fn brisk() -> Timing {
@@ -16,13 +16,13 @@ fn brisk() -> Timing {
     timing
 }
 
-fn bundled(world: &World) -> usize {
-    certificates("bundle", &world.server.secret("ca.crt")).unwrap().len()
+fn bundled(world: &CertificateWorld) -> usize {
+    parse_certificates("bundle", &world.server.secret("ca.crt")).unwrap().len()
 }
 
 #[tokio::test]
 async fn for_eight_months_all_clients_accept_the_certificate() {
-    let mut world = World::settled(brisk()).await;
+    let mut world = CertificateWorld::settled(brisk()).await;
     world.pass(DAY).await;
     // An API server may use a new bundle only shortly before the new authority signs a certificate.
     world.lag = brisk().spread.saturating_sub(HOUR);
@@ -42,7 +42,7 @@ async fn for_eight_months_all_clients_accept_the_certificate() {
 
 #[tokio::test]
 async fn a_new_authority_signs_only_after_all_objects_contain_its_bundle() {
-    let mut world = World::settled(default_timing()).await;
+    let mut world = CertificateWorld::settled(default_timing()).await;
     let first = world.replicas[0].identity.chain();
     // Another client removes the key, so the authority cannot sign any more.
     world.server.change(super::SECRET, |secret| secret["data"]["ca.key"] = serde_json::Value::Null);
@@ -65,7 +65,7 @@ async fn a_new_authority_signs_only_after_all_objects_contain_its_bundle() {
 
 #[tokio::test]
 async fn a_replica_with_a_wrong_clock_issues_valid_certificates() {
-    let mut world = World::settled(default_timing()).await;
+    let mut world = CertificateWorld::settled(default_timing()).await;
     let before = world.server.secret("tls.crt");
     for years in [10, -60, 200] {
         world.replicas[0].clock.step_wall(SignedDuration::from_hours(24 * 365 * years));
@@ -76,7 +76,7 @@ async fn a_replica_with_a_wrong_clock_issues_valid_certificates() {
 
 #[tokio::test]
 async fn a_clock_that_jumps_back_causes_no_new_certificate() {
-    let mut world = World::settled(default_timing()).await;
+    let mut world = CertificateWorld::settled(default_timing()).await;
     world.server.silent();
     let before = world.server.secret("tls.crt");
     for replica in &world.replicas {
@@ -93,7 +93,7 @@ async fn a_clock_that_jumps_back_causes_no_new_certificate() {
 
 #[tokio::test]
 async fn a_certificate_that_is_not_valid_yet_is_replaced() {
-    let mut world = World::settled(default_timing()).await;
+    let mut world = CertificateWorld::settled(default_timing()).await;
     world.clock.step_wall(SignedDuration::from_hours(-24));
     let now = || crate::env::Clock::now(&world.clock);
     let bundle = world.server.secret("ca.crt");
@@ -104,7 +104,7 @@ async fn a_certificate_that_is_not_valid_yet_is_replaced() {
 
 #[tokio::test]
 async fn an_added_name_causes_a_new_certificate_of_the_same_authority() {
-    let mut world = World::settled(default_timing()).await;
+    let mut world = CertificateWorld::settled(default_timing()).await;
     let bundle = world.server.secret("ca.crt");
     world.start(&["new.ns.svc"]);
     world.pass_checking(5 * MINUTE, MINUTE).await;
@@ -128,7 +128,7 @@ async fn an_added_name_causes_a_new_certificate_of_the_same_authority() {
 #[tokio::test]
 async fn short_lived_certificates_rotate_without_a_gap(#[case] seconds: u64) {
     let validity = Duration::from_secs(seconds);
-    let mut world = World::new(Timing::new(validity));
+    let mut world = CertificateWorld::new(Timing::new(validity));
     world.latency = Duration::from_millis(20);
     world.start(&[NAME, "10.1.2.3"]);
     world.start(&[NAME, "10.1.2.3"]);

@@ -22,7 +22,7 @@ pub(super) const SERVICE: &str = "/apis/apiregistration.k8s.io/v1/apiservices/v1
 
 /// An API server in memory with three objects.
 #[derive(Clone, Default)]
-pub(super) struct Server(Arc<Mutex<State>>);
+pub(super) struct CertificateApiServer(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
@@ -34,7 +34,7 @@ struct State {
     silent: bool,
 }
 
-impl Server {
+impl CertificateApiServer {
     /// A client whose requests take a random time up to `latency`. The time in responses is that of `clock`.
     pub(super) fn client(&self, clock: &ManualClock, env: &Env, latency: Duration) -> Client {
         let (server, clock, env) = (self.clone(), clock.clone(), env.clone());

@@ -11,31 +11,31 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier as _;
 use rustls::pki_types::{ServerName, UnixTime};
 
-use super::server::{HOOKS, SERVICE, Server, api_service, hooks};
+use super::server::{CertificateApiServer, HOOKS, SERVICE, api_service, hooks};
 use crate::certificates::CertificateMetrics;
 use crate::certificates::args::BundleOf;
 use crate::certificates::self_signed::{Desired, Maintainer};
 use crate::certificates::timing::Timing;
 use crate::env::{Clock as _, Task};
-use crate::metrics::Registry;
-use crate::testing::{ManualClock, env};
-use crate::tls::{Identity, certificates, provider};
+use crate::metrics::MetricsRegistry;
+use crate::testing::{ManualClock, test_env};
+use crate::tls::{ServingIdentity, crypto_provider, parse_certificates};
 
 pub(super) const NAME: &str = "hook.ns.svc";
 
 /// One process.
-pub(super) struct Replica {
-    pub(super) identity: Identity,
+pub(super) struct CertificateReplica {
+    pub(super) identity: ServingIdentity,
     pub(super) metrics: CertificateMetrics,
     pub(super) clock: ManualClock,
     _keeper: Task,
 }
 
-pub(super) struct World {
+pub(super) struct CertificateWorld {
     pub(super) clock: ManualClock,
-    pub(super) server: Server,
+    pub(super) server: CertificateApiServer,
     pub(super) timing: Timing,
-    pub(super) replicas: Vec<Replica>,
+    pub(super) replicas: Vec<CertificateReplica>,
     /// How long API servers may still use the former bundle after a change.
     pub(super) lag: Duration,
     /// The maximum latency of a request, and of its response.
@@ -45,9 +45,9 @@ pub(super) struct World {
     seed: u64,
 }
 
-impl World {
+impl CertificateWorld {
     pub(super) fn new(timing: Timing) -> Self {
-        let server = Server::default();
+        let server = CertificateApiServer::default();
         server.put(HOOKS, hooks());
         server.put(SERVICE, api_service("hook"));
         let clock = ManualClock::new();
@@ -65,10 +65,11 @@ impl World {
 
     pub(super) fn start(&mut self, names: &[&str]) {
         self.seed += 1;
-        let clock = self.clock.with_own_wall();
-        let own = env(&clock, self.seed);
-        let (identity, metrics) = (Identity::new(), CertificateMetrics::new(&mut Registry::new()));
-        let client = self.server.client(&self.clock, &env(&self.clock, 1000 + self.seed), self.latency);
+        let clock = self.clock.with_separate_wall_clock();
+        let own = test_env(&clock, self.seed);
+        let (identity, metrics) =
+            (ServingIdentity::new(), CertificateMetrics::new(&mut MetricsRegistry::new()));
+        let client = self.server.client(&self.clock, &test_env(&self.clock, 1000 + self.seed), self.latency);
         let wanted = Desired {
             secret: ("ns".to_owned(), "hook-tls".to_owned()),
             names: names.iter().map(|&name| name.to_owned()).collect(),
@@ -80,7 +81,7 @@ impl World {
         };
         let keeper = Maintainer::new(client, wanted, identity.clone(), metrics.clone(), own.clone());
         let keeper = own.spawn("certificates", keeper.run());
-        self.replicas.push(Replica { identity, metrics, clock, _keeper: keeper });
+        self.replicas.push(CertificateReplica { identity, metrics, clock, _keeper: keeper });
     }
 
     /// Skips random numbers, so that random events differ.
@@ -90,7 +91,7 @@ impl World {
 
     /// A client without latency.
     pub(super) fn client(&self) -> Client {
-        self.server.client(&self.clock, &env(&self.clock, 0), Duration::ZERO)
+        self.server.client(&self.clock, &test_env(&self.clock, 0), Duration::ZERO)
     }
 
     /// Three replicas with the same certificate.
@@ -152,14 +153,20 @@ impl World {
 }
 
 /// Whether a client that trusts only `bundle` accepts the certificate of `identity` for `name` at `now`.
-pub(super) fn accepts(bundle: &[u8], identity: &Identity, name: &str, now: Timestamp) -> Result<(), String> {
+pub(super) fn accepts(
+    bundle: &[u8],
+    identity: &ServingIdentity,
+    name: &str,
+    now: Timestamp,
+) -> Result<(), String> {
     let mut roots = RootCertStore::empty();
-    for der in certificates("bundle", bundle).map_err(|error| error.to_string())? {
+    for der in parse_certificates("bundle", bundle).map_err(|error| error.to_string())? {
         roots.add(der).unwrap();
     }
     let chain = identity.chain();
     let (own, others) = chain.split_first().ok_or("no certificate")?;
-    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider()).build().unwrap();
+    let verifier =
+        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), crypto_provider()).build().unwrap();
     let name = ServerName::try_from(name).unwrap();
     let seconds = Duration::from_secs(now.as_second().try_into().unwrap());
     verifier

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::*;
-use crate::health::Health;
-use crate::testing::{ManualClock, env};
+use crate::health::HealthEndpoints;
+use crate::testing::{ManualClock, test_env};
 
 /// An API server that knows tokens of the form `USER` or `may-read-USER`, and records its reviews.
 #[derive(Clone, Default)]
@@ -60,14 +60,14 @@ impl Server {
 struct World {
     clock: ManualClock,
     server: Server,
-    health: Health,
+    health: HealthEndpoints,
 }
 
 impl World {
     fn new() -> Self {
-        let (clock, server, health) = (ManualClock::new(), Server::default(), Health::new());
+        let (clock, server, health) = (ManualClock::new(), Server::default(), HealthEndpoints::new());
         health.metrics(|| "# EOF\n".to_owned());
-        health.restrict_metrics(MetricsAccess::new(server.client(), env(&clock, 0)));
+        health.restrict_metrics(MetricsAccess::new(server.client(), test_env(&clock, 0)));
         Self { clock, server, health }
     }
 
@@ -157,16 +157,16 @@ async fn forged_tokens_are_limited_and_do_not_displace_an_accepted_one() {
 #[tokio::test]
 async fn the_number_of_remembered_tokens_is_limited() {
     let clock = ManualClock::new();
-    let access = MetricsAccess::new(Server::default().client(), env(&clock, 0));
-    let at = |verdict| Remembered { verdict, reviewed_at: env(&clock, 0).uptime() };
-    access.remember("accepted", at(Verdict::Allowed));
+    let access = MetricsAccess::new(Server::default().client(), test_env(&clock, 0));
+    let at = |verdict| Remembered { verdict, reviewed_at: test_env(&clock, 0).uptime() };
+    access.remember("accepted", at(MetricsAccessVerdict::Allowed));
     for number in 0..2 * TOKENS {
-        access.remember(&format!("forged-{number}"), at(Verdict::Unauthenticated));
+        access.remember(&format!("forged-{number}"), at(MetricsAccessVerdict::Unauthenticated));
     }
     assert_eq!(access.remembered.lock().len(), TOKENS);
-    assert_eq!(access.remembered("accepted"), Some(Verdict::Allowed));
+    assert_eq!(access.remembered("accepted"), Some(MetricsAccessVerdict::Allowed));
     for number in 0..2 * TOKENS {
-        access.remember(&format!("accepted-{number}"), at(Verdict::Allowed));
+        access.remember(&format!("accepted-{number}"), at(MetricsAccessVerdict::Allowed));
     }
     assert_eq!(access.remembered.lock().len(), TOKENS);
 }

@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::world::{Client, Failure, H1, H2, World};
+use super::world::{BoxedError, Client, H1, H2, HttpsWorld};
 use crate::https::Limits;
 use crate::tls::pki::Ca;
 
@@ -28,7 +28,7 @@ struct Tally {
 
 #[tokio::test]
 async fn no_request_fails_while_the_certificate_is_replaced() {
-    let world = Arc::new(World::new(Limits::default()).await);
+    let world = Arc::new(HttpsWorld::new(Limits::default()).await);
     let next = Ca::new("next");
     let bundle = Arc::<str>::from(format!("{}{}", world.ca.pem(), next.pem()));
     let (tally, done) = (Arc::<Tally>::default(), CancellationToken::new());
@@ -61,7 +61,7 @@ async fn no_request_fails_while_the_certificate_is_replaced() {
     assert!(tally.answered.load(Ordering::Relaxed) > 10 * SWAPS);
 }
 
-async fn ask(world: &World, bundle: &str, alpn: &[&[u8]], tally: &Tally) -> Result<(), Failure> {
+async fn ask(world: &HttpsWorld, bundle: &str, alpn: &[&[u8]], tally: &Tally) -> Result<(), BoxedError> {
     let stream = world.tls_trusting(bundle.as_bytes(), alpn, None).await?;
     let shown = stream.get_ref().1.peer_certificates().unwrap()[0].to_vec();
     let mut client = Client::over(stream).await?;

@@ -3,7 +3,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 
 use super::SOON;
-use super::world::{H1, H2, World};
+use super::world::{H1, H2, HttpsWorld};
 use crate::https::Limits;
 
 fn brisk() -> Limits {
@@ -13,7 +13,7 @@ fn brisk() -> Limits {
 #[tokio::test]
 async fn requests_in_flight_are_answered_and_new_connections_are_refused() {
     for alpn in [H1, H2] {
-        let mut world = World::new(brisk()).await;
+        let mut world = HttpsWorld::new(brisk()).await;
         let mut busy = world.connect(alpn, None).await.unwrap();
         let mut idle = world.connect(alpn, None).await.unwrap();
         assert_eq!(idle.get("/peer").await.unwrap().0, StatusCode::OK);
@@ -38,7 +38,7 @@ async fn requests_in_flight_are_answered_and_new_connections_are_refused() {
 #[tokio::test]
 async fn a_request_that_does_not_end_delays_the_shutdown_until_its_deadline() {
     let limits = Limits { request_deadline: Duration::from_millis(200), ..brisk() };
-    let mut world = World::new(limits).await;
+    let mut world = HttpsWorld::new(limits).await;
     // A client that keeps its connection open without a request.
     let _stream = world.tls(H1, None).await.unwrap();
     let _raw = tokio::net::TcpStream::connect(world.address).await.unwrap();
@@ -51,7 +51,7 @@ async fn a_request_that_does_not_end_delays_the_shutdown_until_its_deadline() {
 
 #[tokio::test]
 async fn new_connections_are_served_while_the_server_lingers() {
-    let mut world = World::manual(Limits { linger: Duration::from_secs(3), ..Limits::default() }).await;
+    let mut world = HttpsWorld::manual(Limits { linger: Duration::from_secs(3), ..Limits::default() }).await;
     world.stop.cancel();
     world.pass(Duration::from_secs(2)).await;
     let mut late = world.connect(H2, None).await.unwrap();
@@ -65,7 +65,7 @@ async fn new_connections_are_served_while_the_server_lingers() {
 /// If the server closes a connection while a client sends a request, the request fails.
 #[tokio::test]
 async fn a_response_closes_its_connection_while_the_server_lingers() {
-    let world = World::manual(Limits { linger: Duration::from_secs(3), ..Limits::default() }).await;
+    let world = HttpsWorld::manual(Limits { linger: Duration::from_secs(3), ..Limits::default() }).await;
     let mut one = world.connect(H1, None).await.unwrap();
     let mut two = world.connect(H2, None).await.unwrap();
     for client in [&mut one, &mut two] {
@@ -87,7 +87,7 @@ async fn a_response_closes_its_connection_while_the_server_lingers() {
 
 #[tokio::test]
 async fn dropping_the_server_closes_its_connections() {
-    let mut world = World::new(Limits::default()).await;
+    let mut world = HttpsWorld::new(Limits::default()).await;
     let mut client = world.connect(H2, None).await.unwrap();
     assert_eq!(client.get("/peer").await.unwrap().0, StatusCode::OK);
     drop(world.server.take());

@@ -11,7 +11,7 @@ use rstest::rstest;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::SOON;
-use super::world::{Client, Failure, H1, H2, World};
+use super::world::{BoxedError, Client, H1, H2, HttpsWorld};
 use crate::env::Task;
 use crate::https::Limits;
 use crate::https::metrics::Refusal;
@@ -42,7 +42,7 @@ fn limits() -> Limits {
 }
 
 /// One slow client, until the server closes its connection.
-async fn stall(world: &World, address: Ipv4Addr, form: Form) -> Result<(), Failure> {
+async fn stall(world: &HttpsWorld, address: Ipv4Addr, form: Form) -> Result<(), BoxedError> {
     let mut bytes = [0; 64];
     let length = "Content-Length: 1000000";
     match form {
@@ -64,7 +64,7 @@ async fn stall(world: &World, address: Ipv4Addr, form: Form) -> Result<(), Failu
             let mut client = Client::over(world.tls_from(address, H2).await?).await?;
             let mut requests = Vec::new();
             for _ in 0..10 {
-                let body = Body::from_stream(stream::pending::<Result<&[u8], Failure>>());
+                let body = Body::from_stream(stream::pending::<Result<&[u8], BoxedError>>());
                 requests.push(client.start(Request::post("https://localhost/echo").body(body)?).await?);
             }
             futures::future::join_all(requests).await;
@@ -79,7 +79,7 @@ async fn stall(world: &World, address: Ipv4Addr, form: Form) -> Result<(), Failu
 }
 
 /// Slow clients that return soon after the server closes a connection.
-fn attack(world: &Arc<World>, form: Form) -> Vec<Task> {
+fn attack(world: &Arc<HttpsWorld>, form: Form) -> Vec<Task> {
     let mut tasks = Vec::new();
     for last in 0..ADDRESSES {
         let address = Ipv4Addr::new(127, 0, 1, last + 1);
@@ -97,7 +97,7 @@ fn attack(world: &Arc<World>, form: Form) -> Vec<Task> {
 }
 
 /// Waits until slow clients have the slots, and have been slow for a while.
-async fn hold_slots(world: &World, form: Form) {
+async fn hold_slots(world: &HttpsWorld, form: Form) {
     let is_full = || match form {
         // The slots for requests are short, and not those for connections.
         Form::Bodies => {
@@ -122,7 +122,7 @@ async fn hold_slots(world: &World, form: Form) {
 async fn a_fast_client_is_answered_at_once_beside_slow_ones(
     #[values(Form::Handshake, Form::Headers, Form::Body, Form::Bodies, Form::NextRequest)] form: Form,
 ) {
-    let world = Arc::new(World::manual(limits()).await);
+    let world = Arc::new(HttpsWorld::manual(limits()).await);
     let mut kept = world.connect(H2, None).await.unwrap();
     assert_eq!(kept.post("/echo", vec![7; 3000], false).await.unwrap().0, StatusCode::OK);
     let _slow = attack(&world, form);
@@ -144,7 +144,7 @@ async fn a_fast_client_is_answered_at_once_beside_slow_ones(
 #[tokio::test]
 async fn a_client_with_a_certificate_is_answered_at_once_beside_slow_handshakes() {
     let ours = Ca::new("ours");
-    let world = Arc::new(World::manual_with(limits(), ClientCas::requiring()).await);
+    let world = Arc::new(HttpsWorld::manual_with(limits(), ClientCas::requiring()).await);
     world.clients.replace(ours.pem().as_bytes()).unwrap();
     let leaf = ours.client(&["kube-apiserver"]);
     let mut kept = world.connect(H2, Some(&leaf)).await.unwrap();
@@ -176,9 +176,9 @@ async fn a_body_has_a_deadline_by_progress(
     #[case] status: StatusCode,
 ) {
     for alpn in [H1, H2] {
-        let world = World::manual(Limits::default()).await;
+        let world = HttpsWorld::manual(Limits::default()).await;
         let mut client = world.connect(alpn, None).await.unwrap();
-        let (sender, receiver) = futures::channel::mpsc::unbounded::<Result<Vec<u8>, Failure>>();
+        let (sender, receiver) = futures::channel::mpsc::unbounded::<Result<Vec<u8>, BoxedError>>();
         let request = Request::post("https://localhost/echo").body(Body::from_stream(receiver)).unwrap();
         let answer = client.start(request).await.unwrap();
         let task = world.env.spawn("client", async move {

@@ -24,19 +24,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::env::{Env, Task};
 use crate::https::hyper_env::HyperTasks;
-use crate::https::{Limits, Peer, Server, TrafficMetrics};
-use crate::testing::{ManualClock, env};
-use crate::tls::pki::{Ca, Leaf, client};
-use crate::tls::{ClientCas, Identity};
+use crate::https::{HttpsServer, Limits, Peer, TrafficMetrics};
+use crate::testing::{ManualClock, test_env};
+use crate::tls::pki::{Ca, Leaf, client_tls_config};
+use crate::tls::{ClientCas, ServingIdentity};
 
 pub(super) const H1: &[&[u8]] = &[b"http/1.1"];
 pub(super) const H2: &[&[u8]] = &[b"h2"];
 
-pub(super) type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub(super) type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 
-pub(super) struct World {
+pub(super) struct HttpsWorld {
     pub(super) address: SocketAddr,
-    pub(super) identity: Identity,
+    pub(super) identity: ServingIdentity,
     pub(super) clients: ClientCas,
     pub(super) metrics: TrafficMetrics,
     pub(super) ca: Ca,
@@ -52,30 +52,30 @@ pub(super) struct World {
     pub(super) server: Option<Task>,
 }
 
-impl World {
+impl HttpsWorld {
     pub(super) async fn new(limits: Limits) -> Self {
-        Self::start(limits, None, Identity::new(), ClientCas::none(), true).await
+        Self::start(limits, None, ServingIdentity::new(), ClientCas::none(), true).await
     }
 
-    /// A server with a manual clock, which [`World::pass`] advances.
+    /// A server with a manual clock, which [`HttpsWorld::pass`] advances.
     pub(super) async fn manual(limits: Limits) -> Self {
         let clock = ManualClock::new();
-        Self::start(limits, Some(clock), Identity::new(), ClientCas::none(), true).await
+        Self::start(limits, Some(clock), ServingIdentity::new(), ClientCas::none(), true).await
     }
 
-    pub(super) async fn with(limits: Limits, identity: Identity, clients: ClientCas) -> Self {
+    pub(super) async fn with(limits: Limits, identity: ServingIdentity, clients: ClientCas) -> Self {
         Self::start(limits, None, identity, clients, false).await
     }
 
-    /// As [`World::manual`], with these authorities of clients.
+    /// As [`HttpsWorld::manual`], with these authorities of clients.
     pub(super) async fn manual_with(limits: Limits, clients: ClientCas) -> Self {
-        Self::start(limits, Some(ManualClock::new()), Identity::new(), clients, true).await
+        Self::start(limits, Some(ManualClock::new()), ServingIdentity::new(), clients, true).await
     }
 
     async fn start(
         limits: Limits,
         clock: Option<ManualClock>,
-        identity: Identity,
+        identity: ServingIdentity,
         clients: ClientCas,
         certified: bool,
     ) -> Self {
@@ -84,13 +84,14 @@ impl World {
             let leaf = ca.serving("localhost");
             identity.replace(leaf.chain.as_bytes(), leaf.key.as_bytes()).unwrap();
         }
-        let metrics = TrafficMetrics::new(&mut crate::metrics::Registry::new());
-        let own = clock.as_ref().map_or_else(Env::system, |clock| env(clock, 1));
+        let metrics = TrafficMetrics::new(&mut crate::metrics::MetricsRegistry::new());
+        let own = clock.as_ref().map_or_else(Env::system, |clock| test_env(clock, 1));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
         let (gate, waiting) = (Arc::<Notify>::default(), Arc::<Mutex<usize>>::default());
-        let server = Server::new(identity.clone(), clients.clone(), limits, own).metrics(metrics.clone());
+        let server =
+            HttpsServer::new(identity.clone(), clients.clone(), limits, own).metrics(metrics.clone());
         let router = router(&gate, &waiting);
         let stopped = stop.clone();
         let real = Env::system();
@@ -105,7 +106,7 @@ impl World {
         &self,
         alpn: &[&[u8]],
         own: Option<&Leaf>,
-    ) -> Result<TlsStream<TcpStream>, Failure> {
+    ) -> Result<TlsStream<TcpStream>, BoxedError> {
         self.tls_trusting(self.ca.pem().as_bytes(), alpn, own).await
     }
 
@@ -114,14 +115,14 @@ impl World {
         bundle: &[u8],
         alpn: &[&[u8]],
         own: Option<&Leaf>,
-    ) -> Result<TlsStream<TcpStream>, Failure> {
+    ) -> Result<TlsStream<TcpStream>, BoxedError> {
         let stream = TcpStream::connect(self.address).await?;
-        let connector = TlsConnector::from(client(bundle, own, alpn));
+        let connector = TlsConnector::from(client_tls_config(bundle, own, alpn));
         Ok(connector.connect(ServerName::try_from("localhost")?, stream).await?)
     }
 
     /// A connection from an address of the loopback interface.
-    pub(super) async fn tcp_from(&self, address: Ipv4Addr) -> Result<TcpStream, Failure> {
+    pub(super) async fn tcp_from(&self, address: Ipv4Addr) -> Result<TcpStream, BoxedError> {
         let socket = TcpSocket::new_v4()?;
         socket.bind((address, 0).into())?;
         Ok(socket.connect(self.address).await?)
@@ -131,13 +132,13 @@ impl World {
         &self,
         address: Ipv4Addr,
         alpn: &[&[u8]],
-    ) -> Result<TlsStream<TcpStream>, Failure> {
-        let connector = TlsConnector::from(client(self.ca.pem().as_bytes(), None, alpn));
+    ) -> Result<TlsStream<TcpStream>, BoxedError> {
+        let connector = TlsConnector::from(client_tls_config(self.ca.pem().as_bytes(), None, alpn));
         let stream = self.tcp_from(address).await?;
         Ok(connector.connect(ServerName::try_from("localhost")?, stream).await?)
     }
 
-    pub(super) async fn connect(&self, alpn: &[&[u8]], own: Option<&Leaf>) -> Result<Client, Failure> {
+    pub(super) async fn connect(&self, alpn: &[&[u8]], own: Option<&Leaf>) -> Result<Client, BoxedError> {
         Client::over(self.tls(alpn, own).await?).await
     }
 
@@ -200,7 +201,7 @@ pub(super) enum Client {
 }
 
 impl Client {
-    pub(super) async fn over(stream: TlsStream<TcpStream>) -> Result<Self, Failure> {
+    pub(super) async fn over(stream: TlsStream<TcpStream>) -> Result<Self, BoxedError> {
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         let (io, env) = (TokioIo::new(stream), Env::system());
         if http2 {
@@ -214,7 +215,7 @@ impl Client {
         }
     }
 
-    pub(super) async fn get(&mut self, path: &str) -> Result<(StatusCode, String), Failure> {
+    pub(super) async fn get(&mut self, path: &str) -> Result<(StatusCode, String), BoxedError> {
         self.get_with(path, "x").await
     }
 
@@ -222,7 +223,7 @@ impl Client {
         &mut self,
         path: &str,
         header: &str,
-    ) -> Result<(StatusCode, String), Failure> {
+    ) -> Result<(StatusCode, String), BoxedError> {
         self.send(Request::get(url(path)).header("x-long", header).body(Body::empty())?).await
     }
 
@@ -231,10 +232,10 @@ impl Client {
         path: &str,
         bytes: Vec<u8>,
         chunked: bool,
-    ) -> Result<(StatusCode, String), Failure> {
+    ) -> Result<(StatusCode, String), BoxedError> {
         let body = if chunked {
             let chunks: Vec<_> =
-                bytes.chunks(100).map(|chunk| Ok::<_, Failure>(Bytes::copy_from_slice(chunk))).collect();
+                bytes.chunks(100).map(|chunk| Ok::<_, BoxedError>(Bytes::copy_from_slice(chunk))).collect();
             Body::from_stream(stream::iter(chunks))
         } else {
             Body::from(bytes)
@@ -242,7 +243,7 @@ impl Client {
         self.send(Request::post(url(path)).body(body)?).await
     }
 
-    async fn send(&mut self, request: Request<Body>) -> Result<(StatusCode, String), Failure> {
+    async fn send(&mut self, request: Request<Body>) -> Result<(StatusCode, String), BoxedError> {
         let answer = async { self.start(request).await?.await };
         Env::system().timeout(super::SOON, answer).await?
     }
@@ -251,7 +252,7 @@ impl Client {
     pub(super) async fn start(
         &mut self,
         request: Request<Body>,
-    ) -> Result<BoxFuture<'static, Result<(StatusCode, String), Failure>>, Failure> {
+    ) -> Result<BoxFuture<'static, Result<(StatusCode, String), BoxedError>>, BoxedError> {
         let response = match self {
             Self::One(client) => {
                 client.ready().await?;

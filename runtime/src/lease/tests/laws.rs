@@ -6,8 +6,8 @@ use jiff::SignedDuration;
 use k8s_openapi::api::coordination::v1::Lease;
 use proptest::prelude::*;
 
-use super::server::Fault;
-use super::world::World;
+use super::server::LinkFault;
+use super::world::LeaseWorld;
 use super::{FAILOVER, LEASE};
 
 const PROCESSES: usize = 3;
@@ -15,7 +15,7 @@ const PROCESSES: usize = 3;
 #[derive(Debug, Clone)]
 enum Event {
     Pass { millis: u64 },
-    Break { place: usize, fault: Fault },
+    Break { place: usize, fault: LinkFault },
     Pause { place: usize },
     Resume { place: usize },
     Resign { place: usize },
@@ -45,14 +45,14 @@ impl Overwrite {
     }
 }
 
-fn fault() -> impl Strategy<Value = Fault> {
+fn fault() -> impl Strategy<Value = LinkFault> {
     prop_oneof![
-        Just(Fault::None),
-        Just(Fault::Refused),
-        Just(Fault::Lost),
-        Just(Fault::AnswerLost),
-        (1_u64..20_000).prop_map(|millis| Fault::Late(Duration::from_millis(millis))),
-        (1_u64..3_000).prop_map(|millis| Fault::AnswerLate(Duration::from_millis(millis))),
+        Just(LinkFault::None),
+        Just(LinkFault::Refused),
+        Just(LinkFault::Lost),
+        Just(LinkFault::AnswerLost),
+        (1_u64..20_000).prop_map(|millis| LinkFault::Late(Duration::from_millis(millis))),
+        (1_u64..3_000).prop_map(|millis| LinkFault::AnswerLate(Duration::from_millis(millis))),
     ]
 }
 
@@ -91,7 +91,7 @@ fn with_foreign_writes() -> impl Strategy<Value = Vec<Event>> {
 fn run(seed: u64, events: &[Event]) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
-        let mut world = World::new(seed);
+        let mut world = LeaseWorld::new(seed);
         for _ in 0..PROCESSES {
             world.start();
         }
@@ -101,7 +101,7 @@ fn run(seed: u64, events: &[Event]) {
             world.check();
         }
         for process in &world.processes {
-            process.fault(Fault::None);
+            process.fault(LinkFault::None);
             process.resume();
         }
         // Late requests may still arrive before the state settles.
@@ -110,7 +110,7 @@ fn run(seed: u64, events: &[Event]) {
     });
 }
 
-async fn apply(world: &mut World, event: &Event) {
+async fn apply(world: &mut LeaseWorld, event: &Event) {
     match *event {
         Event::Pass { millis } => world.pass(Duration::from_millis(millis)).await,
         Event::Break { place, fault } => world.processes[place].fault(fault),

@@ -17,7 +17,7 @@ use tower::BoxError;
 use crate::env::Env;
 
 #[derive(Clone, Default)]
-pub(super) struct Server(Arc<Mutex<State>>);
+pub(super) struct LeaseApiServer(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
@@ -29,7 +29,7 @@ struct State {
 
 /// The fault of the network link of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Fault {
+pub(super) enum LinkFault {
     /// No fault.
     #[default]
     None,
@@ -47,17 +47,17 @@ pub(super) enum Fault {
 
 /// The network link from a process to the server.
 #[derive(Clone, Default)]
-pub(super) struct Link(Arc<Mutex<Fault>>);
+pub(super) struct NetworkLink(Arc<Mutex<LinkFault>>);
 
-impl Link {
-    pub(super) fn set(&self, fault: Fault) {
+impl NetworkLink {
+    pub(super) fn set(&self, fault: LinkFault) {
         *self.0.lock() = fault;
     }
 }
 
-impl Server {
+impl LeaseApiServer {
     /// A client that uses `link`. The link uses the tasks of `env`, not of the process.
-    pub(super) fn client(&self, link: &Link, env: &Env) -> Client {
+    pub(super) fn client(&self, link: &NetworkLink, env: &Env) -> Client {
         let (server, link, env) = (self.clone(), link.clone(), env.clone());
         let service = tower::service_fn(move |request: Request<Body>| {
             let (reply, answer) = oneshot::channel();
@@ -73,22 +73,22 @@ impl Server {
     async fn serve(
         self,
         request: Request<Body>,
-        fault: Fault,
+        fault: LinkFault,
         env: Env,
         reply: oneshot::Sender<Result<Response<Full<Bytes>>, BoxError>>,
     ) {
         match fault {
-            Fault::Refused => return drop(reply.send(Err("connection refused".into()))),
-            Fault::Lost => return futures::future::pending().await,
-            Fault::Late(delay) => env.sleep(delay).await,
-            Fault::None | Fault::AnswerLost | Fault::AnswerLate(_) => {}
+            LinkFault::Refused => return drop(reply.send(Err("connection refused".into()))),
+            LinkFault::Lost => return futures::future::pending().await,
+            LinkFault::Late(delay) => env.sleep(delay).await,
+            LinkFault::None | LinkFault::AnswerLost | LinkFault::AnswerLate(_) => {}
         }
         let (parts, body) = request.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         let answer = self.0.lock().answer(&parts.method, &body);
         match fault {
-            Fault::AnswerLost => return futures::future::pending().await,
-            Fault::AnswerLate(delay) => env.sleep(delay).await,
+            LinkFault::AnswerLost => return futures::future::pending().await,
+            LinkFault::AnswerLate(delay) => env.sleep(delay).await,
             _ => {}
         }
         drop(reply.send(Ok(answer)));

@@ -8,25 +8,25 @@ use futures::future::{BoxFuture, Either, FutureExt as _, select};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::server::{Fault, Link, Server};
+use super::server::{LeaseApiServer, LinkFault, NetworkLink};
 use crate::env::{Env, Spawner, Task, TokioSpawner};
 use crate::lease::{Candidate, Fence, LeaseConfig, LeaseHealth};
-use crate::testing::{ManualClock, SeededEntropy, env};
+use crate::testing::{ManualClock, SeededEntropy, test_env};
 
 /// The interval between checks of all fences.
 const LOOK: Duration = Duration::from_millis(250);
 
-pub(super) struct World {
+pub(super) struct LeaseWorld {
     pub(super) clock: ManualClock,
-    pub(super) server: Server,
-    pub(super) processes: Vec<Process>,
+    pub(super) server: LeaseApiServer,
+    pub(super) processes: Vec<LeaseProcess>,
     seed: u64,
 }
 
-pub(super) struct Process {
+pub(super) struct LeaseProcess {
     pub(super) identity: String,
     pub(super) clock: ManualClock,
-    pub(super) link: Link,
+    pub(super) link: NetworkLink,
     pub(super) health: LeaseHealth,
     pub(super) fence: Arc<Mutex<Option<Fence>>>,
     pub(super) stop: CancellationToken,
@@ -35,15 +35,16 @@ pub(super) struct Process {
     main: Task,
 }
 
-impl World {
+impl LeaseWorld {
     pub(super) fn new(seed: u64) -> Self {
-        Self { clock: ManualClock::new(), server: Server::default(), processes: Vec::new(), seed }
+        Self { clock: ManualClock::new(), server: LeaseApiServer::default(), processes: Vec::new(), seed }
     }
 
     /// Starts another process and returns its index.
     pub(super) fn start(&mut self) -> usize {
         self.seed += 1;
-        let process = Process::start(&format!("process-{}", self.seed), self.seed, &self.clock, &self.server);
+        let process =
+            LeaseProcess::start(&format!("process-{}", self.seed), self.seed, &self.clock, &self.server);
         self.processes.push(process);
         self.processes.len() - 1
     }
@@ -80,7 +81,7 @@ impl World {
         leaders.map(|process| process.identity.as_str()).collect()
     }
 
-    pub(super) fn leader(&self) -> Option<&Process> {
+    pub(super) fn leader(&self) -> Option<&LeaseProcess> {
         self.processes.iter().find(|process| process.leads())
     }
 
@@ -97,14 +98,14 @@ impl World {
     }
 }
 
-impl Process {
-    pub(super) fn start(identity: &str, seed: u64, clock: &ManualClock, server: &Server) -> Self {
-        let clock = clock.with_own_wall();
+impl LeaseProcess {
+    pub(super) fn start(identity: &str, seed: u64, clock: &ManualClock, server: &LeaseApiServer) -> Self {
+        let clock = clock.with_separate_wall_clock();
         let gate = Gate::default();
         let own =
             Env::new(Arc::new(clock.clone()), Arc::new(SeededEntropy::new(seed)), Arc::new(gate.clone()));
-        let link = Link::default();
-        let client = server.client(&link, &env(&clock, seed));
+        let link = NetworkLink::default();
+        let client = server.client(&link, &test_env(&clock, seed));
         let mut candidate = Candidate::new(client, LeaseConfig::new("ns", "lease", identity), own.clone());
         let (health, fence) = (candidate.health(), Arc::<Mutex<Option<Fence>>>::default());
         let (stop, resign) = (CancellationToken::new(), Arc::<tokio::sync::Notify>::default());
@@ -114,7 +115,7 @@ impl Process {
             while let Some(leadership) = candidate.acquire(&stopped).await {
                 *slot.lock() = Some(leadership.fence.clone());
                 let asked = std::pin::pin!(resigned.notified());
-                if let Either::Left(_) = select(asked, std::pin::pin!(leadership.lost())).await {
+                if let Either::Left(_) = select(asked, std::pin::pin!(leadership.wait_until_lost())).await {
                     drop(leadership.release().await);
                     // Otherwise the process would acquire the Lease that it released.
                     resting.sleep(Duration::from_secs(5)).await;
@@ -151,7 +152,7 @@ impl Process {
         self.resign.notify_one();
     }
 
-    pub(super) fn fault(&self, fault: Fault) {
+    pub(super) fn fault(&self, fault: LinkFault) {
         self.link.set(fault);
     }
 }

@@ -1,17 +1,17 @@
 use super::*;
 use crate::commands::status::view::EventStatus;
 
-fn status() -> PoolStatus {
+fn status() -> PoolOverview {
     let at = |second| Some(Timestamp::from_second(second).unwrap());
-    let disk = |name: &str, state: &str| DiskStatus {
+    let disk = |name: &str, state: &str| DiskOverview {
         name: name.into(),
         template: Some("root".into()),
         state: state.into(),
         created: at(1000),
         size: Some(10 << 30),
-        ..DiskStatus::default()
+        ..DiskOverview::default()
     };
-    PoolStatus {
+    PoolOverview {
         platform: "DVP",
         namespace: "team-a".into(),
         pool: "web".into(),
@@ -23,7 +23,7 @@ fn status() -> PoolStatus {
         restart_pending: 1,
         revision: "5c1f0e7ab93d2846".into(),
         machines: vec![
-            MachineStatus {
+            MachineOverview {
                 name: "web-7xk2d".into(),
                 state: "Running".into(),
                 ready: true,
@@ -33,9 +33,9 @@ fn status() -> PoolStatus {
                 node: Some("node-1".into()),
                 addresses: vec!["10.0.0.4".into()],
                 disks: vec![disk("web-7xk2d-root", "Ready")],
-                ..MachineStatus::default()
+                ..MachineOverview::default()
             },
-            MachineStatus {
+            MachineOverview {
                 name: "web-b9q4m".into(),
                 state: "Pending".into(),
                 revision: Some("5c1f0e7ab93d2846".into()),
@@ -43,10 +43,10 @@ fn status() -> PoolStatus {
                 created: at(4000),
                 disks: vec![disk("web-b9q4m-root", "Missing")],
                 problem: Some("no class generic".into()),
-                ..MachineStatus::default()
+                ..MachineOverview::default()
             },
         ],
-        free_disks: vec![DiskStatus { free_since: at(2000), ..disk("web-root-x", "Ready") }],
+        free_disks: vec![DiskOverview { free_since: at(2000), ..disk("web-root-x", "Ready") }],
         conditions: vec![ConditionStatus {
             kind: "Synced".into(),
             status: "False".into(),
@@ -76,14 +76,14 @@ fn status() -> PoolStatus {
             },
         ],
         unreadable: vec!["a: first\nsecond".into()],
-        ..PoolStatus::default()
+        ..PoolOverview::default()
     }
 }
 
 #[test]
 fn the_status_shows_machines_with_their_disks_and_what_the_pool_waits_for() {
     let now = Timestamp::from_second(4600).unwrap();
-    let text = text(&status(), now);
+    let text = render_pool_overview(&status(), now);
     assert!(text.contains('\u{1b}'), "the text has styles for terminals");
     let plain = anstream::adapter::strip_str(&text).to_string();
     insta::assert_snapshot!(plain);
@@ -111,16 +111,21 @@ fn texts_of_other_programs_cannot_control_the_terminal() {
     for entry in &mut status.activity {
         (entry.actor, entry.to) = (foreign(), foreign());
     }
-    let text = text(&status, Timestamp::from_second(4600).unwrap());
+    let text = render_pool_overview(&status, Timestamp::from_second(4600).unwrap());
     assert!(text.contains("\\u001b[31mX") && !text.contains("\u{1b}[31mX"), "{text:?}");
     assert!(!text.contains("\u{1b}]"), "{text:?}");
 }
 
 #[test]
 fn a_pool_without_machines_has_no_table() {
-    let empty =
-        PoolStatus { platform: "DVP", pool: "web".into(), namespace: "a".into(), ..PoolStatus::default() };
-    let plain = anstream::adapter::strip_str(&text(&empty, Timestamp::UNIX_EPOCH)).to_string();
+    let empty = PoolOverview {
+        platform: "DVP",
+        pool: "web".into(),
+        namespace: "a".into(),
+        ..PoolOverview::default()
+    };
+    let plain =
+        anstream::adapter::strip_str(&render_pool_overview(&empty, Timestamp::UNIX_EPOCH)).to_string();
     assert_eq!(
         plain,
         "Pool web in namespace a (DVP)\n  Machines  0 desired, 0 exist, 0 ready, 0 up to date\n"
@@ -130,7 +135,7 @@ fn a_pool_without_machines_has_no_table() {
 #[test]
 fn sizes_have_one_unit() {
     assert_eq!(
-        [0, 512, 1 << 10, 10 << 30, 3 << 29, 1 << 41].map(bytes).join(" "),
+        [0, 512, 1 << 10, 10 << 30, 3 << 29, 1 << 41].map(format_bytes).join(" "),
         "0 512 1Ki 10Gi 1.5Gi 2Ti"
     );
 }

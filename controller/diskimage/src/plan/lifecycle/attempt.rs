@@ -5,15 +5,15 @@ use std::time::Duration;
 use vmpool_api::diskimage::values::ImagePhase;
 
 use super::super::pass::Pass;
-use super::super::types::Action;
-use crate::failure::{Reason, without_queries};
-use crate::model::Status;
+use super::super::types::ImageAction;
+use crate::failure::{DiskImageReason, without_queries};
+use crate::model::DiskImageStatus;
 
 /// How often a pass looks at a state that no event announces.
 pub(super) const RECHECK: Duration = Duration::from_mins(1);
 
 /// Begins an import: the queue, the attempts and their deadline start anew.
-pub(super) fn enqueue(pass: &mut Pass<'_>, reason: Reason, message: &str) {
+pub(super) fn enqueue_import(pass: &mut Pass<'_>, reason: DiskImageReason, message: &str) {
     pass.set(ImagePhase::Queued, reason, message);
     pass.status.queued_at = Some(pass.now());
     pass.status.failures = 0;
@@ -23,7 +23,7 @@ pub(super) fn enqueue(pass: &mut Pass<'_>, reason: Reason, message: &str) {
 }
 
 /// Clears what belongs to one attempt.
-pub(super) fn end_attempt(status: &mut Status) {
+pub(super) fn end_attempt(status: &mut DiskImageStatus) {
     status.sync_started_at = None;
     status.progress = None;
     status.data_volume = None;
@@ -31,8 +31,8 @@ pub(super) fn end_attempt(status: &mut Status) {
 }
 
 /// Ends the attempt. The DataVolume goes, unless its data is complete; the finalizer stays.
-pub(super) fn fail(pass: &mut Pass<'_>, reason: Reason, message: &str) {
-    debug_assert!(Reason::OF_ATTEMPTS.contains(&reason), "metrics have no series for {reason}");
+pub(super) fn fail_attempt(pass: &mut Pass<'_>, reason: DiskImageReason, message: &str) {
+    debug_assert!(DiskImageReason::OF_ATTEMPTS.contains(&reason), "metrics have no series for {reason}");
     let message = without_queries(message);
     let now = pass.now();
     pass.status.failures = pass.status.failures.saturating_add(1);
@@ -48,14 +48,14 @@ pub(super) fn fail(pass: &mut Pass<'_>, reason: Reason, message: &str) {
         pass.set(ImagePhase::RetryableFailure, reason, message);
         pass.again(pass.world.settings.backoff(pass.status.failures).min(left));
     }
-    discard(pass);
+    delete_failed_data_volume(pass);
 }
 
 fn set_failed(pass: &mut Pass<'_>, last_failure: &str) {
     let minutes = pass.world.settings.max_sync_duration.as_secs() / 60;
     let text =
         format!("all attempts together took longer than {minutes} minutes; the last failure: {last_failure}");
-    pass.set(ImagePhase::Failed, Reason::SyncDeadlineExceeded, text);
+    pass.set(ImagePhase::Failed, DiskImageReason::SyncDeadlineExceeded, text);
 }
 
 /// The time in which data may still be transferred: what is left of `max_sync_duration` since the image was queued. The first
@@ -71,7 +71,7 @@ pub(super) fn time_left(pass: &Pass<'_>) -> Duration {
 /// attempt, nothing would notice the end of that time, and an attempt that begins later would exceed it.
 ///
 /// Complete data needs no transfer: its snapshot is taken at any time.
-pub(super) fn end_in_time(pass: &mut Pass<'_>) -> bool {
+pub(super) fn end_import_at_deadline(pass: &mut Pass<'_>) -> bool {
     if pass.status.failures == 0 || pass.has_data() {
         return false;
     }
@@ -83,17 +83,17 @@ pub(super) fn end_in_time(pass: &mut Pass<'_>) -> bool {
     let last_failure = std::mem::take(&mut pass.status.message);
     end_attempt(&mut pass.status);
     set_failed(pass, &last_failure);
-    discard(pass);
+    delete_failed_data_volume(pass);
     true
 }
 
 /// Deletes a DataVolume of a failed attempt. Complete data stays: only its snapshot is tried again.
-pub(super) fn discard(pass: &mut Pass<'_>) {
+pub(super) fn delete_failed_data_volume(pass: &mut Pass<'_>) {
     let backing = pass.world.backing;
-    if pass.complete().is_some() || pass.status.reason == Some(Reason::HealLimitExceeded) {
+    if pass.complete().is_some() || pass.status.reason == Some(DiskImageReason::HealLimitExceeded) {
         return;
     }
     if let Some(volume) = backing.data_volume.ours().filter(|volume| !volume.deleting) {
-        pass.act(Action::DeleteDataVolume { uid: volume.uid.clone() });
+        pass.act(ImageAction::DeleteDataVolume { uid: volume.uid.clone() });
     }
 }

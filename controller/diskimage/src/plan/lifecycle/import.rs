@@ -5,41 +5,41 @@ use std::time::Duration;
 use vmpool_api::diskimage::values::ImagePhase;
 
 use super::super::pass::{Pass, WAITS};
-use super::super::types::{Action, Turn};
-use super::attempt::{RECHECK, discard, end_attempt, fail, time_left};
+use super::super::types::{ImageAction, QueueDecision};
+use super::attempt::{RECHECK, delete_failed_data_volume, end_attempt, fail_attempt, time_left};
 use super::snapshot;
-use crate::failure::{Reason, is_missing_artifact, without_queries};
-use crate::model::{DataVolume, Transfer};
+use crate::failure::{DiskImageReason, is_missing_artifact, without_queries};
+use crate::model::{BackingDataVolume, Transfer};
 
 /// The image waits for its turn, and for the end of its former objects.
-pub(super) fn queued(pass: &mut Pass<'_>) {
+pub(super) fn plan_queued_import(pass: &mut Pass<'_>) {
     let backing = pass.world.backing;
     let reason = match pass.status.reason {
-        Some(Reason::BackingDataLost) => Reason::BackingDataLost,
-        _ => Reason::Queued,
+        Some(DiskImageReason::BackingDataLost) => DiskImageReason::BackingDataLost,
+        _ => DiskImageReason::Queued,
     };
     if let Some(problem) = &pass.world.image.invalid {
-        return pass.set(ImagePhase::Queued, Reason::ResourceCreationFailed, problem.clone());
+        return pass.set(ImagePhase::Queued, DiskImageReason::ResourceCreationFailed, problem.clone());
     }
     if !backing.importer_served {
         let message =
             "the cluster does not serve the kinds DataVolume and DataSource of cdi.kubevirt.io; install CDI";
-        pass.set(ImagePhase::Queued, Reason::ResourceCreationFailed, message);
+        pass.set(ImagePhase::Queued, DiskImageReason::ResourceCreationFailed, message);
         return pass.again(RECHECK);
     }
     if pass.has_data() {
         // The controller exited after the import, or a failed image with its data is tried again: no further transfer.
         pass.status.sync_started_at = Some(pass.now());
-        return snapshot::take(pass);
+        return snapshot::take_snapshot(pass);
     }
     if let Some(volume) = backing.data_volume.ours() {
         // The controller exited between the create and the status. CDI does not import into a claim that a user has kept.
         let is_kept = backing.claim.ours().is_some_and(|claim| !claim.owned);
         if volume.transfer == Transfer::InProgress && !volume.deleting && !is_kept {
-            return start(pass);
+            return start_attempt(pass);
         }
     }
-    if let Some(left) = leftovers(pass) {
+    if let Some(left) = delete_import_leftovers(pass) {
         pass.set(
             ImagePhase::Queued,
             reason,
@@ -47,26 +47,28 @@ pub(super) fn queued(pass: &mut Pass<'_>) {
         );
         return pass.again(RECHECK);
     }
-    match pass.world.turn {
-        Turn::Given => {}
-        Turn::Waits => return pass.set(ImagePhase::Queued, reason, WAITS),
-        Turn::Unasked => return pass.set(ImagePhase::Queued, reason, "the import waits for its turn"),
+    match pass.world.queue_decision {
+        QueueDecision::MayStart => {}
+        QueueDecision::MustWait => return pass.set(ImagePhase::Queued, reason, WAITS),
+        QueueDecision::NotAsked => {
+            return pass.set(ImagePhase::Queued, reason, "the import waits for its turn");
+        }
     }
     // While the image waited, the status got the UIDs of the objects that had to go first.
     end_attempt(&mut pass.status);
     pass.status.ready_at = None;
-    pass.act(Action::CreateDataVolume);
-    start(pass);
+    pass.act(ImageAction::CreateDataVolume);
+    start_attempt(pass);
 }
 
-fn start(pass: &mut Pass<'_>) {
+fn start_attempt(pass: &mut Pass<'_>) {
     pass.status.sync_started_at = Some(pass.now());
-    pass.set(ImagePhase::Syncing, Reason::Syncing, "the data is imported");
+    pass.set(ImagePhase::Syncing, DiskImageReason::Syncing, "the data is imported");
     pass.again(pass.world.settings.max_attempt_duration.min(time_left(pass)));
 }
 
 /// Removes what is left of an earlier import, and names the first object that is still there.
-fn leftovers(pass: &mut Pass<'_>) -> Option<&'static str> {
+fn delete_import_leftovers(pass: &mut Pass<'_>) -> Option<&'static str> {
     let backing = pass.world.backing;
     let volume = backing.data_volume.ours();
     let snapshot = backing.snapshot.ours();
@@ -84,22 +86,22 @@ fn leftovers(pass: &mut Pass<'_>) -> Option<&'static str> {
         return Some(left);
     }
     if let Some(snapshot) = snapshot.filter(|snapshot| !snapshot.deleting) {
-        pass.act(Action::DeleteSnapshot { uid: snapshot.uid.clone() });
+        pass.act(ImageAction::DeleteSnapshot { uid: snapshot.uid.clone() });
     }
     if let Some(volume) = volume.filter(|volume| !volume.deleting) {
-        pass.act(Action::DeleteDataVolume { uid: volume.uid.clone() });
+        pass.act(ImageAction::DeleteDataVolume { uid: volume.uid.clone() });
     }
     Some(left)
 }
 
 /// The image is imported, or its snapshot is taken.
-pub(super) fn syncing(pass: &mut Pass<'_>) {
+pub(super) fn plan_syncing_import(pass: &mut Pass<'_>) {
     let backing = pass.world.backing;
     if pass.has_data() {
-        return snapshot::take(pass);
+        return snapshot::take_snapshot(pass);
     }
     match backing.data_volume.ours().filter(|volume| !volume.deleting) {
-        Some(volume) => transferring(pass, volume),
+        Some(volume) => plan_transfer(pass, volume),
         None if pass.status.data_volume.is_none()
             && backing.claim.ours().is_some()
             && !pass.world.backing_is_live =>
@@ -109,15 +111,19 @@ pub(super) fn syncing(pass: &mut Pass<'_>) {
         }
         None if pass.status.data_volume.is_none() && backing.claim.ours().is_none() => {
             // The create is not confirmed. Its repetition finds the object if the API server has it.
-            pass.act(Action::CreateDataVolume);
-            pass.set(ImagePhase::Syncing, Reason::Syncing, "the data is imported");
+            pass.act(ImageAction::CreateDataVolume);
+            pass.set(ImagePhase::Syncing, DiskImageReason::Syncing, "the data is imported");
             pass.again(RECHECK);
         }
-        None => fail(pass, Reason::UnknownSyncFailure, "the DataVolume was deleted during the import"),
+        None => fail_attempt(
+            pass,
+            DiskImageReason::UnknownSyncFailure,
+            "the DataVolume was deleted during the import",
+        ),
     }
 }
 
-fn transferring(pass: &mut Pass<'_>, volume: &DataVolume) {
+fn plan_transfer(pass: &mut Pass<'_>, volume: &BackingDataVolume) {
     let settings = pass.world.settings;
     let claim = pass.world.backing.claim.ours();
     let claim_was_there = pass.world.image.status.claim.as_ref();
@@ -125,16 +131,16 @@ fn transferring(pass: &mut Pass<'_>, volume: &DataVolume) {
     // The reason of the condition is a word of CDI, and no answer of the source.
     let answer = volume.not_running.as_ref().map_or("", |stopped| &stopped.message);
     if is_missing_artifact(answer) {
-        return fail(pass, Reason::MissingSourceArtifact, &problem);
+        return fail_attempt(pass, DiskImageReason::MissingSourceArtifact, &problem);
     }
     if volume.transfer == Transfer::Failed {
         let text = if problem.is_empty() { "CDI reports that the import failed" } else { &problem };
-        return fail(pass, Reason::UnknownSyncFailure, text);
+        return fail_attempt(pass, DiskImageReason::UnknownSyncFailure, text);
     }
     if claim_was_there.is_some_and(|uid| claim.is_none_or(|claim| claim.uid != *uid || claim.lost)) {
-        return fail(
+        return fail_attempt(
             pass,
-            Reason::UnknownSyncFailure,
+            DiskImageReason::UnknownSyncFailure,
             "the PersistentVolumeClaim was lost during the import",
         );
     }
@@ -144,7 +150,11 @@ fn transferring(pass: &mut Pass<'_>, volume: &DataVolume) {
             pass.reads.backing = true;
             return pass.again(RECHECK);
         }
-        return fail(pass, Reason::UnknownSyncFailure, "the PersistentVolumeClaim was lost after the import");
+        return fail_attempt(
+            pass,
+            DiskImageReason::UnknownSyncFailure,
+            "the PersistentVolumeClaim was lost after the import",
+        );
     }
     if exceeds_limits(pass, volume) {
         return;
@@ -152,7 +162,7 @@ fn transferring(pass: &mut Pass<'_>, volume: &DataVolume) {
     let elapsed = running_for(pass);
     pass.status.progress.clone_from(&volume.progress);
     let text = if problem.is_empty() { "the data is imported".to_owned() } else { without_queries(&problem) };
-    pass.set(ImagePhase::Syncing, Reason::Syncing, text);
+    pass.set(ImagePhase::Syncing, DiskImageReason::Syncing, text);
     pass.again(settings.max_attempt_duration.saturating_sub(elapsed).min(time_left(pass)));
 }
 
@@ -166,18 +176,18 @@ fn running_for(pass: &mut Pass<'_>) -> Duration {
 
 /// Ends an attempt that takes too long, also together with earlier ones, or whose transfer was restarted too often. Returns
 /// whether it did.
-pub(super) fn exceeds_limits(pass: &mut Pass<'_>, volume: &DataVolume) -> bool {
+pub(super) fn exceeds_limits(pass: &mut Pass<'_>, volume: &BackingDataVolume) -> bool {
     let settings = pass.world.settings;
     let problem = volume.problem();
     if volume.restarts >= settings.max_attempt_restarts {
         let text = format!("the import was restarted {} times. {problem}", volume.restarts);
-        fail(pass, Reason::RetryLimitExceeded, text.trim_end());
+        fail_attempt(pass, DiskImageReason::RetryLimitExceeded, text.trim_end());
         return true;
     }
     let elapsed = running_for(pass);
     if time_left(pass).is_zero() {
         let text = format!("the attempt was still running. {problem}");
-        fail(pass, Reason::SyncAttemptDurationExceeded, text.trim_end());
+        fail_attempt(pass, DiskImageReason::SyncAttemptDurationExceeded, text.trim_end());
         return true;
     }
     if elapsed < settings.max_attempt_duration {
@@ -185,14 +195,14 @@ pub(super) fn exceeds_limits(pass: &mut Pass<'_>, volume: &DataVolume) -> bool {
     }
     let minutes = settings.max_attempt_duration.as_secs() / 60;
     let text = format!("the attempt took longer than {minutes} minutes. {problem}");
-    fail(pass, Reason::SyncAttemptDurationExceeded, text.trim_end());
+    fail_attempt(pass, DiskImageReason::SyncAttemptDurationExceeded, text.trim_end());
     true
 }
 
 /// The image waits after a failure.
-pub(super) fn waiting(pass: &mut Pass<'_>) {
+pub(super) fn plan_next_attempt(pass: &mut Pass<'_>) {
     let backing = pass.world.backing;
-    discard(pass);
+    delete_failed_data_volume(pass);
     let failed = pass.status.last_failure.unwrap_or(pass.now());
     let left = pass.world.settings.backoff(pass.status.failures).saturating_sub(pass.since(failed));
     if left > Duration::ZERO {
@@ -200,12 +210,12 @@ pub(super) fn waiting(pass: &mut Pass<'_>) {
     }
     if pass.has_data() {
         pass.status.sync_started_at = Some(pass.now());
-        return snapshot::take(pass);
+        return snapshot::take_snapshot(pass);
     }
     if backing.data_volume.ours().is_some() {
         return pass.again(RECHECK);
     }
     end_attempt(&mut pass.status);
-    pass.set(ImagePhase::Queued, Reason::Queued, "the import waits for its turn");
-    queued(pass);
+    pass.set(ImagePhase::Queued, DiskImageReason::Queued, "the import waits for its turn");
+    plan_queued_import(pass);
 }

@@ -3,59 +3,59 @@
 use vmpool_api::diskimage::values::ImagePhase;
 
 use super::super::pass::Pass;
-use super::super::types::Action;
-use super::attempt::{RECHECK, fail};
-use crate::failure::{Reason, without_queries};
-use crate::model::{DataTarget, Snapshot};
+use super::super::types::ImageAction;
+use super::attempt::{RECHECK, fail_attempt};
+use crate::failure::{DiskImageReason, without_queries};
+use crate::model::{BackingSnapshot, DataTarget};
 
 /// The data is complete: takes the snapshot and publishes it.
-pub(super) fn take(pass: &mut Pass<'_>) {
+pub(super) fn take_snapshot(pass: &mut Pass<'_>) {
     let backing = pass.world.backing;
     pass.status.progress = None;
     if let Some(volume) = backing.data_volume.ours().filter(|volume| !volume.prepopulated) {
-        pass.act(Action::MarkPrepopulated { uid: volume.uid.clone() });
+        pass.act(ImageAction::MarkPrepopulated { uid: volume.uid.clone() });
     }
     if !backing.snapshots_served {
-        return publish(pass, DataTarget::Claim);
+        return publish_data_source(pass, DataTarget::Claim);
     }
     let Some(snapshot) = backing.snapshot.ours() else {
-        pass.act(Action::CreateSnapshot);
+        pass.act(ImageAction::CreateSnapshot);
         pass.again(pass.world.settings.snapshot_timeout);
-        return pending(pass, "the snapshot is taken");
+        return set_snapshot_pending(pass, "the snapshot is taken");
     };
     if snapshot.deleting {
         pass.again(RECHECK);
-        return pending(pass, "the controller waits until the former snapshot is gone");
+        return set_snapshot_pending(pass, "the controller waits until the former snapshot is gone");
     }
     if is_older_than_the_data(pass, snapshot) {
-        pass.act(Action::DeleteSnapshot { uid: snapshot.uid.clone() });
+        pass.act(ImageAction::DeleteSnapshot { uid: snapshot.uid.clone() });
         pass.again(RECHECK);
-        return pending(pass, "the snapshot of an earlier import is deleted");
+        return set_snapshot_pending(pass, "the snapshot of an earlier import is deleted");
     }
     if snapshot.content_lost && !pass.world.backing_is_live {
         pass.reads.backing = true;
         pass.again(RECHECK);
-        return pending(pass, "the controller looks for the content of the snapshot");
+        return set_snapshot_pending(pass, "the controller looks for the content of the snapshot");
     }
-    if let Some(error) = failure(pass, snapshot) {
-        pass.act(Action::DeleteSnapshot { uid: snapshot.uid.clone() });
-        return fail(pass, Reason::SnapshotFailed, &error);
+    if let Some(error) = snapshot_failure(pass, snapshot) {
+        pass.act(ImageAction::DeleteSnapshot { uid: snapshot.uid.clone() });
+        return fail_attempt(pass, DiskImageReason::SnapshotFailed, &error);
     }
     if snapshot.ready {
-        return publish(pass, DataTarget::Snapshot);
+        return publish_data_source(pass, DataTarget::Snapshot);
     }
     let timeout = pass.world.settings.snapshot_timeout;
     pass.again(timeout.saturating_sub(snapshot.unready_for.unwrap_or_default()));
-    pending(pass, "the snapshot is taken");
+    set_snapshot_pending(pass, "the snapshot is taken");
 }
 
 /// Takes the first snapshot of an image that is ready from its claim. Whether the driver can take any is not known, so the image does
 /// not depend on it: one that fails is taken again after a pause, and the image stays ready.
-pub(super) fn take_first(pass: &mut Pass<'_>) {
+pub(super) fn take_first_snapshot(pass: &mut Pass<'_>) {
     let settings = pass.world.settings;
     let problem = match pass.world.backing.snapshot.ours() {
         None => {
-            pass.act(Action::CreateSnapshot);
+            pass.act(ImageAction::CreateSnapshot);
             pass.again(settings.snapshot_timeout);
             None
         }
@@ -69,12 +69,12 @@ pub(super) fn take_first(pass: &mut Pass<'_>) {
             None
         }
         Some(snapshot) => {
-            let problem = failure(pass, snapshot);
+            let problem = snapshot_failure(pass, snapshot);
             let unready = snapshot.unready_for.unwrap_or_default();
             let timeout = settings.snapshot_timeout;
             let end = if problem.is_some() { timeout.max(settings.max_backoff) } else { timeout };
             if snapshot.content_lost || unready >= end {
-                pass.act(Action::DeleteSnapshot { uid: snapshot.uid.clone() });
+                pass.act(ImageAction::DeleteSnapshot { uid: snapshot.uid.clone() });
                 pass.again(RECHECK);
             } else {
                 pass.again(end.saturating_sub(unready));
@@ -83,29 +83,29 @@ pub(super) fn take_first(pass: &mut Pass<'_>) {
         }
     };
     if pass.status.is_ready() {
-        pass.status.message = from_claim(problem.as_deref().unwrap_or("its snapshot is taken"));
+        pass.status.message = ready_from_claim_message(problem.as_deref().unwrap_or("its snapshot is taken"));
     }
 }
 
 /// The message of an image that is ready from its claim although the cluster serves snapshots.
-pub(in super::super) fn from_claim(why: &str) -> String {
+pub(in super::super) fn ready_from_claim_message(why: &str) -> String {
     without_queries(&format!("machines can clone the image from its claim: {why}"))
 }
 
-fn pending(pass: &mut Pass<'_>, message: &str) {
+fn set_snapshot_pending(pass: &mut Pass<'_>, message: &str) {
     let reason = match pass.status.reason {
-        Some(Reason::SnapshotLost) => Reason::SnapshotLost,
-        _ => Reason::SnapshotPending,
+        Some(DiskImageReason::SnapshotLost) => DiskImageReason::SnapshotLost,
+        _ => DiskImageReason::SnapshotPending,
     };
     pass.set(ImagePhase::Syncing, reason, message);
 }
 
 /// Both times are those of the API server.
-fn is_older_than_the_data(pass: &Pass<'_>, snapshot: &Snapshot) -> bool {
+fn is_older_than_the_data(pass: &Pass<'_>, snapshot: &BackingSnapshot) -> bool {
     pass.world.backing.data_volume.ours().is_some_and(|volume| snapshot.created < volume.created)
 }
 
-fn failure(pass: &Pass<'_>, snapshot: &Snapshot) -> Option<String> {
+fn snapshot_failure(pass: &Pass<'_>, snapshot: &BackingSnapshot) -> Option<String> {
     if let Some(error) = &snapshot.error {
         return Some(format!("the snapshot failed: {error}"));
     }
@@ -128,24 +128,27 @@ pub(super) fn is_contested(pass: &mut Pass<'_>, target: DataTarget) -> bool {
         "another client changes the DataSource {} again and again; stop that client, or delete the image and give it another name",
         pass.world.image.key.name
     );
-    pass.set(ImagePhase::Syncing, Reason::NameConflict, text);
+    pass.set(ImagePhase::Syncing, DiskImageReason::NameConflict, text);
     pass.again(left);
     true
 }
 
 /// Points the DataSource to the data. The image is ready.
-pub(super) fn publish(pass: &mut Pass<'_>, target: DataTarget) {
+pub(super) fn publish_data_source(pass: &mut Pass<'_>, target: DataTarget) {
     let current = pass.world.backing.data_source.ours();
     if let Some(source) = current.filter(|source| source.deleting) {
         let uid = &source.uid;
         pass.again(RECHECK);
-        return pending(pass, &format!("the controller waits until the former DataSource {uid} is gone"));
+        return set_snapshot_pending(
+            pass,
+            &format!("the controller waits until the former DataSource {uid} is gone"),
+        );
     }
     if is_contested(pass, target) {
         return;
     }
     if current.and_then(|source| source.target) != Some(target) {
-        pass.act(Action::ApplyDataSource { target });
+        pass.act(ImageAction::ApplyDataSource { target });
     }
     let message = match target {
         DataTarget::Snapshot => "machines can clone the image",
@@ -153,7 +156,7 @@ pub(super) fn publish(pass: &mut Pass<'_>, target: DataTarget) {
             "machines can clone the image from its claim, because the cluster does not serve snapshots"
         }
     };
-    pass.set(ImagePhase::Ready, Reason::Synced, message);
+    pass.set(ImagePhase::Ready, DiskImageReason::Synced, message);
     pass.status.ready_at = pass.status.ready_at.or(Some(pass.now()));
     pass.status.failures = 0;
     pass.status.last_failure = None;

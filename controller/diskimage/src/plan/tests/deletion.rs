@@ -1,23 +1,25 @@
 use rstest::rstest;
 
 use super::*;
-use crate::model::{Counts, DeletionBlocked, Key, Reference, References, ReferrerKind};
+use crate::model::{
+    DeletionBlocked, ImageReference, ObjectKey, ReferenceCounts, ReferenceList, ReferrerKind,
+};
 
-fn deleting() -> Case {
-    let mut case = Case::ready();
+fn deleting() -> ImagePassCase {
+    let mut case = ImagePassCase::ready();
     case.image.deleting = true;
     case
 }
 
-fn references(count: usize, live: bool) -> References {
-    let list: Vec<Reference> = (0..count)
-        .map(|at| Reference {
-            key: Key::new("team-a", format!("web-{at:02}")),
+fn references(count: usize, live: bool) -> ReferenceList {
+    let list: Vec<ImageReference> = (0..count)
+        .map(|at| ImageReference {
+            key: ObjectKey::new("team-a", format!("web-{at:02}")),
             kind: ReferrerKind::Machine,
             uid: format!("uid-{at}"),
         })
         .collect();
-    References { counts: Counts { machines: count, ..Counts::default() }, list, live }
+    ReferenceList { counts: ReferenceCounts { machines: count, ..ReferenceCounts::default() }, list, live }
 }
 
 #[rstest]
@@ -27,7 +29,7 @@ fn a_deletion_waits_for_references_and_names_them(#[case] live: bool) {
     let mut case = deleting();
     case.references = references(12, live);
     let plan = case.plan();
-    assert_eq!((plan.actions.clone(), plan.reads), (vec![], Reads::default()));
+    assert_eq!((plan.actions.clone(), plan.reads), (vec![], RequiredReads::default()));
     assert_eq!(plan.status.deletion, Some(DeletionBlocked::InUse));
     let message = &plan.status.message;
     assert!(
@@ -54,21 +56,21 @@ fn without_references_the_data_goes_in_its_order_and_then_the_finalizer() {
     let mut case = deleting();
     case.references = references(0, true);
     let plan = case.plan();
-    let delete_source = Action::DeleteDataSource { uid: "uid-source".to_owned() };
+    let delete_source = ImageAction::DeleteDataSource { uid: "uid-source".to_owned() };
     assert_eq!(plan.actions, [delete_source, delete_snapshot(), delete_volume()]);
     assert_eq!(plan.status.deletion, Some(DeletionBlocked::CleanupPending));
 
     // The garbage collector has not deleted the claim.
     case.image.status = plan.status;
-    case.backing = Backing { claim: Found::Ours(claim()), ..Backing::empty() };
+    case.backing = BackingObjects { claim: FoundObject::Ours(bound_claim()), ..BackingObjects::empty() };
     let plan = case.plan();
     assert_eq!((plan.actions.len(), plan.status.deletion), (0, Some(DeletionBlocked::CleanupPending)));
 
-    case.backing = Backing::empty();
+    case.backing = BackingObjects::empty();
     let plan = case.plan();
     assert_eq!((plan.actions.len(), plan.reads.backing), (0, true), "a cache may be behind");
     case.live = true;
-    assert_eq!(case.plan().actions, [Action::Unprotect]);
+    assert_eq!(case.plan().actions, [ImageAction::Unprotect]);
 }
 
 #[test]
@@ -76,11 +78,14 @@ fn a_claim_that_no_object_owns_blocks_no_deletion() {
     let mut case = deleting();
     case.references = references(0, true);
     case.live = true;
-    case.backing = Backing { claim: Found::Ours(Claim { owned: false, ..claim() }), ..Backing::empty() };
+    case.backing = BackingObjects {
+        claim: FoundObject::Ours(BackingClaim { owned: false, ..bound_claim() }),
+        ..BackingObjects::empty()
+    };
     let plan = case.plan();
-    assert_eq!(plan.actions, [Action::Unprotect]);
+    assert_eq!(plan.actions, [ImageAction::Unprotect]);
     assert_eq!(events(&plan), ["ClaimKept"]);
-    case.backing = Backing::empty();
+    case.backing = BackingObjects::empty();
     assert_eq!(events(&case.plan()), [""; 0]);
 }
 
@@ -89,20 +94,20 @@ fn foreign_objects_are_neither_deleted_nor_waited_for() {
     let mut case = deleting();
     case.references = references(0, true);
     case.live = true;
-    case.backing = Backing {
-        data_volume: Found::Foreign,
-        claim: Found::Foreign,
-        snapshot: Found::Foreign,
-        data_source: Found::Foreign,
-        ..Backing::empty()
+    case.backing = BackingObjects {
+        data_volume: FoundObject::Foreign,
+        claim: FoundObject::Foreign,
+        snapshot: FoundObject::Foreign,
+        data_source: FoundObject::Foreign,
+        ..BackingObjects::empty()
     };
-    assert_eq!(case.plan().actions, [Action::Unprotect]);
+    assert_eq!(case.plan().actions, [ImageAction::Unprotect]);
 }
 
 #[test]
 fn a_deletion_heals_and_imports_nothing() {
     for phase in ImagePhase::ALL {
-        let mut case = Case::in_phase(*phase, Reason::Syncing);
+        let mut case = ImagePassCase::in_phase(*phase, DiskImageReason::Syncing);
         case.image.deleting = true;
         case.references = references(1, true);
         case.live = true;
@@ -120,21 +125,21 @@ fn a_blocked_deletion_keeps_the_place_of_its_import_while_it_transfers(
     #[case] elapsed: Duration,
     #[case] keeps: bool,
 ) {
-    let mut case = Case::syncing(volume(transfer)).after(elapsed);
+    let mut case = ImagePassCase::syncing(volume_with_transfer(transfer)).after(elapsed);
     case.image.deleting = true;
     case.references = references(1, true);
     let plan = case.plan();
     assert_eq!((plan.actions.clone(), plan.status.phase), (vec![], Some(ImagePhase::Syncing)));
     assert_eq!(plan.status.sync_started_at.is_some(), keeps);
     case.image.status = plan.status;
-    let mut queue = crate::queue::Queue::default();
+    let mut queue = crate::queue::ImportQueue::default();
     queue.observe(&case.image);
     assert_eq!(queue.transferring(), usize::from(keeps));
 }
 
 #[test]
 fn a_running_import_is_canceled_by_the_clean_up() {
-    let mut case = Case::syncing(volume(Transfer::InProgress));
+    let mut case = ImagePassCase::syncing(volume_with_transfer(Transfer::InProgress));
     case.image.deleting = true;
     case.references = references(0, true);
     assert_eq!(case.plan().actions, [delete_volume()]);
@@ -173,9 +178,9 @@ fn a_deletion_that_continues_reports_it() {
 
 /// The user has withdrawn the release after the clean-up began: what is left is kept for the references.
 #[rstest]
-#[case::while_data_is_left(Case::ready().backing)]
-#[case::after_the_last_object_is_gone(Backing::empty())]
-fn a_clean_up_stops_when_the_release_of_an_image_in_use_is_withdrawn(#[case] backing: Backing) {
+#[case::while_data_is_left(ImagePassCase::ready().backing)]
+#[case::after_the_last_object_is_gone(BackingObjects::empty())]
+fn a_clean_up_stops_when_the_release_of_an_image_in_use_is_withdrawn(#[case] backing: BackingObjects) {
     let mut case = deleting();
     case.image.force_release = true;
     case.references = references(1, true);

@@ -1,27 +1,30 @@
 use rstest::rstest;
 
 use super::*;
-use crate::model::{Counts, References};
+use crate::model::{ReferenceCounts, ReferenceList};
 
-fn used() -> References {
-    References { counts: Counts { pools: 1, ..Counts::default() }, ..References::default() }
+fn used() -> ReferenceList {
+    ReferenceList {
+        counts: ReferenceCounts { pools: 1, ..ReferenceCounts::default() },
+        ..ReferenceList::default()
+    }
 }
 
 /// A ready image with a time to live of an hour, unreferenced since the beginning.
-fn unreferenced() -> Case {
-    let mut case = Case::ready();
+fn unreferenced() -> ImagePassCase {
+    let mut case = ImagePassCase::ready();
     case.image.ttl = Some(HOUR);
-    case.image.status.unreferenced_since = Some(at(0));
+    case.image.status.unreferenced_since = Some(test_time(0));
     case.plan_into_status();
     case
 }
 
 #[rstest]
-#[case::ready(Case::ready(), true)]
-#[case::failed(Case::in_phase(ImagePhase::Failed, Reason::SyncDeadlineExceeded), true)]
-#[case::queued(Case::in_phase(ImagePhase::Queued, Reason::Queued), false)]
-#[case::syncing(Case::syncing(volume(Transfer::InProgress)), false)]
-fn the_time_runs_after_the_first_import_has_ended(#[case] mut case: Case, #[case] runs: bool) {
+#[case::ready(ImagePassCase::ready(), true)]
+#[case::failed(ImagePassCase::in_phase(ImagePhase::Failed, DiskImageReason::SyncDeadlineExceeded), true)]
+#[case::queued(ImagePassCase::in_phase(ImagePhase::Queued, DiskImageReason::Queued), false)]
+#[case::syncing(ImagePassCase::syncing(volume_with_transfer(Transfer::InProgress)), false)]
+fn the_time_runs_after_the_first_import_has_ended(#[case] mut case: ImagePassCase, #[case] runs: bool) {
     case.image.status.unreferenced_since = None;
     assert_eq!(case.plan().status.unreferenced_since, runs.then_some(case.now));
 }
@@ -32,30 +35,30 @@ fn a_reference_stops_the_time() {
     case.references = used();
     let plan = case.plan();
     assert_eq!((plan.status.unreferenced_since, plan.status.expires_at), (None, None));
-    assert_eq!((plan.actions, plan.reads), (vec![], Reads::default()));
+    assert_eq!((plan.actions, plan.reads), (vec![], RequiredReads::default()));
 }
 
 #[test]
 fn the_end_is_computed_again_if_the_time_to_live_changes() {
     let mut case = unreferenced();
-    assert_eq!(case.plan().status.expires_at, Some(at(3600)));
+    assert_eq!(case.plan().status.expires_at, Some(test_time(3600)));
     case.image.ttl = Some(2 * HOUR);
-    assert_eq!(case.plan().status.expires_at, Some(at(7200)));
+    assert_eq!(case.plan().status.expires_at, Some(test_time(7200)));
     case.image.ttl = None;
     let plan = case.plan();
-    assert_eq!((plan.status.expires_at, plan.status.unreferenced_since), (None, Some(at(0))));
+    assert_eq!((plan.status.expires_at, plan.status.unreferenced_since), (None, Some(test_time(0))));
 }
 
 #[test]
 fn an_image_without_a_time_to_live_is_never_removed() {
-    let plan = Case::ready().after(10_000 * HOUR).plan();
-    assert_eq!((plan.actions, plan.reads, plan.again), (vec![], Reads::default(), None));
+    let plan = ImagePassCase::ready().after(10_000 * HOUR).plan();
+    assert_eq!((plan.actions, plan.reads, plan.again), (vec![], RequiredReads::default(), None));
 }
 
 #[test]
 fn before_the_end_nothing_is_removed() {
     let plan = unreferenced().plan();
-    assert_eq!((plan.actions, plan.reads), (vec![], Reads::default()));
+    assert_eq!((plan.actions, plan.reads), (vec![], RequiredReads::default()));
     assert_eq!(plan.again, Some(Duration::from_secs(3500)));
 }
 
@@ -69,20 +72,20 @@ fn at_the_end_a_list_decides() {
     let plan = case.plan();
     assert_eq!(
         plan.actions,
-        [Action::Expire { uid: "uid-image".to_owned(), resource_version: "7".to_owned() }]
+        [ImageAction::Expire { uid: "uid-image".to_owned(), resource_version: "7".to_owned() }]
     );
     assert_eq!(events(&plan), ["Expired"]);
 
-    case.references = References { live: true, ..used() };
+    case.references = ReferenceList { live: true, ..used() };
     let plan = case.plan();
     assert_eq!((plan.actions.len(), plan.status.unreferenced_since), (0, None));
 }
 
 #[test]
 fn an_image_is_not_removed_during_an_import() {
-    let mut case = Case::syncing(volume(Transfer::InProgress)).after(10 * MINUTE);
+    let mut case = ImagePassCase::syncing(volume_with_transfer(Transfer::InProgress)).after(10 * MINUTE);
     case.image.ttl = Some(MINUTE);
-    case.image.status.unreferenced_since = Some(at(0));
+    case.image.status.unreferenced_since = Some(test_time(0));
     case.references.live = true;
     assert_eq!(case.plan().actions, []);
 }

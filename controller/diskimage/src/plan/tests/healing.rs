@@ -2,45 +2,50 @@ use rstest::rstest;
 
 use super::*;
 use crate::corrections::Corrections;
-use crate::model::{DataKind, DataSource, Snapshot};
+use crate::model::{BackingDataSource, BackingSnapshot, DataKind};
 
 #[test]
 fn a_settled_image_writes_nothing() {
-    let case = Case::ready();
+    let case = ImagePassCase::ready();
     let plan = case.clone().after(HOUR).plan();
     assert_eq!((plan.actions, plan.events, plan.again), (vec![], vec![], None));
     assert_eq!(plan.status, case.image.status);
 }
 
 #[rstest]
-#[case::gone(Found::Missing)]
-#[case::edited(Found::Ours(DataSource { target: None, ..source() }))]
-fn a_lost_data_source_is_written_again_and_the_image_stays_ready(#[case] found: Found<DataSource>) {
-    let mut case = Case::ready();
+#[case::gone(FoundObject::Missing)]
+#[case::edited(FoundObject::Ours(BackingDataSource { target: None, ..snapshot_data_source() }))]
+fn a_lost_data_source_is_written_again_and_the_image_stays_ready(
+    #[case] found: FoundObject<BackingDataSource>,
+) {
+    let mut case = ImagePassCase::ready();
     case.backing.data_source = found;
     let plan = case.plan();
-    assert_eq!(plan.actions, [Action::ApplyDataSource { target: DataTarget::Snapshot }]);
+    assert_eq!(plan.actions, [ImageAction::ApplyDataSource { target: DataTarget::Snapshot }]);
     assert!(plan.status.is_ready());
     assert_eq!(plan.status.heal_count, 0, "it costs no download, so it does not count");
 }
 
 #[rstest]
-#[case::with_a_snapshot(Case::ready())]
+#[case::with_a_snapshot(ImagePassCase::ready())]
 #[case::with_only_its_claim(from_claim())]
-fn an_object_that_another_client_changes_again_and_again_is_corrected_after_a_pause(#[case] mut case: Case) {
+fn an_object_that_another_client_changes_again_and_again_is_corrected_after_a_pause(
+    #[case] mut case: ImagePassCase,
+) {
     let now = HOUR;
     for _ in 0..6 {
         case.corrections.note("uid-source", now);
         case.corrections.note("uid-volume", now);
     }
-    let edited = Found::Ours(DataSource { target: None, ..source() });
+    let edited = FoundObject::Ours(BackingDataSource { target: None, ..snapshot_data_source() });
     case.backing.data_source = edited.clone();
     case.backing.mislabeled = vec![(DataKind::DataVolume, "uid-volume".to_owned())];
-    let is_correction =
-        |action: &Action| matches!(action, Action::ApplyDataSource { .. } | Action::Label { .. });
+    let is_correction = |action: &ImageAction| {
+        matches!(action, ImageAction::ApplyDataSource { .. } | ImageAction::Label { .. })
+    };
     let plan = case.plan();
     assert!(!plan.actions.iter().any(is_correction), "{:?}", plan.actions);
-    assert_eq!(state(&plan), (ImagePhase::Syncing, Reason::NameConflict));
+    assert_eq!(state(&plan), (ImagePhase::Syncing, DiskImageReason::NameConflict));
     assert_eq!((plan.again, events(&plan)), (Some(Duration::from_secs(8)), vec!["NameConflict"]));
     // The same status while it waits, and after the pause the image is ready.
     case.image.status = plan.status.clone();
@@ -53,8 +58,8 @@ fn an_object_that_another_client_changes_again_and_again_is_corrected_after_a_pa
 
 #[test]
 fn objects_that_stay_get_their_labels_again() {
-    let label = |kind, uid: &str| Action::Label { kind, uid: uid.to_owned() };
-    let mut case = Case::ready();
+    let label = |kind, uid: &str| ImageAction::Label { kind, uid: uid.to_owned() };
+    let mut case = ImagePassCase::ready();
     case.backing.mislabeled = vec![
         (DataKind::Snapshot, "uid-snapshot".to_owned()),
         (DataKind::DataSource, "uid-source".to_owned()),
@@ -68,30 +73,30 @@ fn objects_that_stay_get_their_labels_again() {
     assert_eq!(case.plan().actions, [delete_snapshot(), label(DataKind::DataSource, "uid-source")]);
     case.image.deleting = true;
     let writes = case.plan().actions;
-    assert!(!writes.iter().any(|action| matches!(action, Action::Label { .. })), "{writes:?}");
+    assert!(!writes.iter().any(|action| matches!(action, ImageAction::Label { .. })), "{writes:?}");
 }
 
-fn broken(change: impl FnOnce(&mut Snapshot)) -> Found<Snapshot> {
-    let mut snapshot = snapshot(true);
+fn broken(change: impl FnOnce(&mut BackingSnapshot)) -> FoundObject<BackingSnapshot> {
+    let mut snapshot = snapshot_with_readiness(true);
     change(&mut snapshot);
-    Found::Ours(snapshot)
+    FoundObject::Ours(snapshot)
 }
 
-fn unready(snapshot: &mut Snapshot) {
+fn unready(snapshot: &mut BackingSnapshot) {
     snapshot.ready = false;
     snapshot.unready_for = Some(5 * MINUTE);
 }
 
 #[rstest]
-#[case::gone(Found::Missing, vec![Action::CreateSnapshot])]
+#[case::gone(FoundObject::Missing, vec![ImageAction::CreateSnapshot])]
 #[case::content_gone(broken(|snapshot| snapshot.content_lost = true), vec![delete_snapshot()])]
 #[case::error(broken(|snapshot| (snapshot.ready, snapshot.error) = (false, Some("driver".to_owned()))), vec![delete_snapshot()])]
 #[case::not_ready(broken(unready), vec![delete_snapshot()])]
 fn a_lost_snapshot_is_taken_again_without_a_transfer(
-    #[case] found: Found<Snapshot>,
-    #[case] actions: Vec<Action>,
+    #[case] found: FoundObject<BackingSnapshot>,
+    #[case] actions: Vec<ImageAction>,
 ) {
-    let mut case = Case::ready();
+    let mut case = ImagePassCase::ready();
     case.backing.snapshot = found;
     let first = case.plan();
     assert_eq!((first.reads.backing, first.status.is_ready()), (true, true), "a cache may be behind");
@@ -100,13 +105,13 @@ fn a_lost_snapshot_is_taken_again_without_a_transfer(
     case.live = true;
     let plan = case.plan();
     assert_eq!(plan.actions, actions);
-    assert_eq!(state(&plan), (ImagePhase::Syncing, Reason::SnapshotLost));
+    assert_eq!(state(&plan), (ImagePhase::Syncing, DiskImageReason::SnapshotLost));
     assert_eq!((plan.status.heal_count, plan.status.heal_times.clone()), (1, vec![case.now]));
     assert_eq!(events(&plan), ["Healing"]);
     assert!(!plan.status.transfers(), "it takes no place in the queue");
 
     case.image.status = plan.status;
-    case.backing = complete();
+    case.backing = complete_backing();
     let plan = case.plan();
     assert!(plan.status.is_ready());
     assert_eq!(events(&plan), ["Healed"]);
@@ -114,14 +119,17 @@ fn a_lost_snapshot_is_taken_again_without_a_transfer(
 
 #[test]
 fn a_snapshot_is_taken_again_from_a_claim_whose_data_volume_is_gone() {
-    let mut case = Case::ready();
-    case.backing.data_volume = Found::Missing;
-    case.backing.snapshot = Found::Missing;
+    let mut case = ImagePassCase::ready();
+    case.backing.data_volume = FoundObject::Missing;
+    case.backing.snapshot = FoundObject::Missing;
     case.live = true;
     let plan = case.plan();
-    assert_eq!((plan.actions.clone(), state(&plan).1), (vec![Action::CreateSnapshot], Reason::SnapshotLost));
+    assert_eq!(
+        (plan.actions.clone(), state(&plan).1),
+        (vec![ImageAction::CreateSnapshot], DiskImageReason::SnapshotLost)
+    );
     case.image.status = plan.status;
-    case.backing.snapshot = Found::Ours(snapshot(true));
+    case.backing.snapshot = FoundObject::Ours(snapshot_with_readiness(true));
     assert!(case.plan().status.is_ready());
 }
 
@@ -130,9 +138,9 @@ fn a_snapshot_is_taken_again_from_a_claim_whose_data_volume_is_gone() {
 #[case::that_can_be_cloned(true)]
 #[case::that_may_recover(false)]
 fn an_error_does_not_delete_the_last_copy_of_the_data(#[case] ready: bool) {
-    let mut case = Case::ready();
+    let mut case = ImagePassCase::ready();
     case.live = true;
-    case.backing.claim = Found::Missing;
+    case.backing.claim = FoundObject::Missing;
     case.backing.snapshot = broken(|snapshot| {
         snapshot.error = Some("driver".to_owned());
         snapshot.ready = ready;
@@ -150,7 +158,7 @@ fn an_error_does_not_delete_the_last_copy_of_the_data(#[case] ready: bool) {
 
 #[test]
 fn a_snapshot_may_be_unready_for_a_while() {
-    let mut case = Case::ready();
+    let mut case = ImagePassCase::ready();
     case.backing.snapshot = broken(|snapshot| {
         snapshot.ready = false;
         snapshot.unready_for = Some(MINUTE);
@@ -161,12 +169,12 @@ fn a_snapshot_may_be_unready_for_a_while() {
 }
 
 #[rstest]
-#[case::claim(|backing: &mut Backing| backing.claim = Found::Missing)]
-#[case::both(|backing: &mut Backing| { backing.claim = Found::Missing; backing.data_volume = Found::Missing })]
-#[case::lost(|backing: &mut Backing| backing.claim = Found::Ours(Claim { lost: true, ..claim() }))]
-#[case::another(|backing: &mut Backing| backing.claim = Found::Ours(Claim { uid: "uid-second".to_owned(), ..claim() }))]
-fn with_its_snapshot_an_image_stays_ready_without_its_claim(#[case] lose: fn(&mut Backing)) {
-    let mut case = Case::ready();
+#[case::claim(|backing: &mut BackingObjects| backing.claim = FoundObject::Missing)]
+#[case::both(|backing: &mut BackingObjects| { backing.claim = FoundObject::Missing; backing.data_volume = FoundObject::Missing })]
+#[case::lost(|backing: &mut BackingObjects| backing.claim = FoundObject::Ours(BackingClaim { lost: true, ..bound_claim() }))]
+#[case::another(|backing: &mut BackingObjects| backing.claim = FoundObject::Ours(BackingClaim { uid: "uid-second".to_owned(), ..bound_claim() }))]
+fn with_its_snapshot_an_image_stays_ready_without_its_claim(#[case] lose: fn(&mut BackingObjects)) {
+    let mut case = ImagePassCase::ready();
     lose(&mut case.backing);
     let plan = case.plan();
     assert!(plan.status.is_ready());
@@ -174,83 +182,87 @@ fn with_its_snapshot_an_image_stays_ready_without_its_claim(#[case] lose: fn(&mu
 }
 
 #[rstest]
-#[case::claim_and_snapshot(Found::Missing, Found::Missing, vec![delete_volume()])]
-#[case::lost_claim(Found::Ours(Claim { lost: true, ..claim() }), Found::Missing, vec![delete_volume()])]
+#[case::claim_and_snapshot(FoundObject::Missing, FoundObject::Missing, vec![delete_volume()])]
+#[case::lost_claim(FoundObject::Ours(BackingClaim { lost: true, ..bound_claim() }), FoundObject::Missing, vec![delete_volume()])]
 #[case::broken_snapshot(
-    Found::Missing,
+    FoundObject::Missing,
     broken(|snapshot| snapshot.content_lost = true),
     vec![delete_snapshot(), delete_volume()]
 )]
-#[case::claim_of_unknown_content(Found::Ours(Claim { uid: "uid-second".to_owned(), ..claim() }), Found::Missing, vec![delete_volume()])]
+#[case::claim_of_unknown_content(FoundObject::Ours(BackingClaim { uid: "uid-second".to_owned(), ..bound_claim() }), FoundObject::Missing, vec![delete_volume()])]
 fn lost_data_is_imported_again_through_the_queue(
-    #[case] found: Found<Claim>,
-    #[case] taken: Found<Snapshot>,
-    #[case] deletes: Vec<Action>,
+    #[case] found: FoundObject<BackingClaim>,
+    #[case] taken: FoundObject<BackingSnapshot>,
+    #[case] deletes: Vec<ImageAction>,
 ) {
-    let mut case = Case::ready();
+    let mut case = ImagePassCase::ready();
     (case.backing.claim, case.backing.snapshot) = (found, taken);
     let first = case.plan();
     assert_eq!((first.actions.len(), first.reads.backing), (0, true));
     case.live = true;
     let plan = case.plan();
     assert_eq!(plan.actions, deletes);
-    assert_eq!(state(&plan), (ImagePhase::Queued, Reason::BackingDataLost));
+    assert_eq!(state(&plan), (ImagePhase::Queued, DiskImageReason::BackingDataLost));
     assert_eq!(plan.status.queued_at, Some(case.now), "the deadline counts from now");
 
     // The leftovers are gone, and the turn comes.
     case.image.status = plan.status;
-    case.backing = Backing::empty();
-    assert_eq!(case.plan().actions, [Action::CreateDataVolume]);
+    case.backing = BackingObjects::empty();
+    assert_eq!(case.plan().actions, [ImageAction::CreateDataVolume]);
 }
 
 #[test]
 fn without_snapshots_an_image_depends_on_its_claim() {
-    let mut case = Case::ready();
+    let mut case = ImagePassCase::ready();
     case.backing.snapshots_served = false;
-    case.backing.snapshot = Found::Missing;
-    case.backing.data_source = Found::Ours(DataSource { target: Some(DataTarget::Claim), ..source() });
+    case.backing.snapshot = FoundObject::Missing;
+    case.backing.data_source =
+        FoundObject::Ours(BackingDataSource { target: Some(DataTarget::Claim), ..snapshot_data_source() });
     assert!(case.plan().status.is_ready());
-    case.backing.claim = Found::Missing;
+    case.backing.claim = FoundObject::Missing;
     case.live = true;
-    assert_eq!(state(&case.plan()), (ImagePhase::Queued, Reason::BackingDataLost));
+    assert_eq!(state(&case.plan()), (ImagePhase::Queued, DiskImageReason::BackingDataLost));
 }
 
 #[test]
 fn snapshots_that_the_cluster_serves_later_are_no_lost_data() {
-    let mut case = Case::ready();
+    let mut case = ImagePassCase::ready();
     case.backing.snapshots_served = false;
-    case.backing.snapshot = Found::Missing;
-    case.backing.data_source = Found::Ours(DataSource { target: Some(DataTarget::Claim), ..source() });
+    case.backing.snapshot = FoundObject::Missing;
+    case.backing.data_source =
+        FoundObject::Ours(BackingDataSource { target: Some(DataTarget::Claim), ..snapshot_data_source() });
     case.plan_into_status();
     assert!(case.image.status.is_ready());
     // The snapshot is taken, which neither is a restoration nor counts as one. Meanwhile the image is ready.
     case.backing.snapshots_served = true;
     let plan = case.plan();
-    assert_eq!((plan.actions.clone(), events(&plan)), (vec![Action::CreateSnapshot], vec![]));
+    assert_eq!((plan.actions.clone(), events(&plan)), (vec![ImageAction::CreateSnapshot], vec![]));
     assert!(plan.status.is_ready());
     case.image.status = plan.status;
-    case.backing.snapshot = Found::Ours(snapshot(false));
+    case.backing.snapshot = FoundObject::Ours(snapshot_with_readiness(false));
     let plan = case.plan();
     assert_eq!((plan.actions.len(), plan.status.is_ready(), events(&plan)), (0, true, vec![]));
     case.image.status = plan.status;
-    case.backing.snapshot = Found::Ours(snapshot(true));
+    case.backing.snapshot = FoundObject::Ours(snapshot_with_readiness(true));
     let plan = case.plan();
-    assert_eq!(plan.actions, [Action::ApplyDataSource { target: DataTarget::Snapshot }]);
+    assert_eq!(plan.actions, [ImageAction::ApplyDataSource { target: DataTarget::Snapshot }]);
     assert_eq!((plan.status.is_ready(), events(&plan)), (true, vec![]));
     assert_eq!((plan.status.heal_count, plan.status.heal_times.len()), (0, 0));
     // Lost data counts, also if there was never a snapshot.
     case.image.status.phase = Some(ImagePhase::Ready);
-    case.image.status.reason = Some(Reason::Synced);
-    (case.backing.snapshot, case.backing.claim, case.live) = (Found::Missing, Found::Missing, true);
+    case.image.status.reason = Some(DiskImageReason::Synced);
+    (case.backing.snapshot, case.backing.claim, case.live) =
+        (FoundObject::Missing, FoundObject::Missing, true);
     assert_eq!(case.plan().status.heal_count, 1);
 }
 
 /// A ready image without a snapshot, on a cluster that serves snapshots since its import.
-fn from_claim() -> Case {
-    let mut case = Case::ready();
+fn from_claim() -> ImagePassCase {
+    let mut case = ImagePassCase::ready();
     case.image.status.source_volume_lost = None;
-    case.backing.snapshot = Found::Missing;
-    case.backing.data_source = Found::Ours(DataSource { target: Some(DataTarget::Claim), ..source() });
+    case.backing.snapshot = FoundObject::Missing;
+    case.backing.data_source =
+        FoundObject::Ours(BackingDataSource { target: Some(DataTarget::Claim), ..snapshot_data_source() });
     case
 }
 
@@ -263,12 +275,12 @@ fn a_driver_that_cannot_take_snapshots_takes_no_readiness(
     #[case] text: &str,
 ) {
     let mut case = from_claim();
-    let failing = |minutes: u32| Snapshot {
+    let failing = |minutes: u32| BackingSnapshot {
         error: error.map(str::to_owned),
         unready_for: Some(minutes * MINUTE),
-        ..snapshot(false)
+        ..snapshot_with_readiness(false)
     };
-    case.backing.snapshot = Found::Ours(failing(minutes));
+    case.backing.snapshot = FoundObject::Ours(failing(minutes));
     let plan = case.plan();
     assert_eq!((plan.actions.clone(), events(&plan)), (vec![], vec![]));
     assert!(plan.status.is_ready() && plan.status.message.contains(text), "{:?}", plan.status);
@@ -276,50 +288,52 @@ fn a_driver_that_cannot_take_snapshots_takes_no_readiness(
     // The next one is taken an hour after the last one.
     assert_eq!(plan.again, Some((60 - minutes) * MINUTE));
     case.image.status = plan.status;
-    case.backing.snapshot = Found::Ours(failing(60));
+    case.backing.snapshot = FoundObject::Ours(failing(60));
     let plan = case.plan();
-    assert_eq!(plan.actions, [Action::DeleteSnapshot { uid: "uid-snapshot".to_owned() }]);
+    assert_eq!(plan.actions, [ImageAction::DeleteSnapshot { uid: "uid-snapshot".to_owned() }]);
     assert!(plan.status.is_ready());
     case.image.status = plan.status;
-    case.backing.snapshot = Found::Missing;
-    assert_eq!(case.plan().actions, [Action::CreateSnapshot]);
+    case.backing.snapshot = FoundObject::Missing;
+    assert_eq!(case.plan().actions, [ImageAction::CreateSnapshot]);
     // The API server refuses it.
-    let plan = write_failed(&case.world(), &Action::CreateSnapshot, "exceeded quota");
+    let plan = plan_after_failed_write(&case.world(), &ImageAction::CreateSnapshot, "exceeded quota");
     assert_eq!((plan.status.is_ready(), plan.status.failures, plan.status.heal_count), (true, 0, 0));
 }
 
 #[rstest]
-#[case::lost(Found::Missing)]
-#[case::edited(Found::Ours(DataSource { target: None, ..source() }))]
-fn the_data_source_of_an_image_without_a_snapshot_is_written_again(#[case] found: Found<DataSource>) {
+#[case::lost(FoundObject::Missing)]
+#[case::edited(FoundObject::Ours(BackingDataSource { target: None, ..snapshot_data_source() }))]
+fn the_data_source_of_an_image_without_a_snapshot_is_written_again(
+    #[case] found: FoundObject<BackingDataSource>,
+) {
     let mut case = from_claim();
     case.backing.data_source = found;
     let plan = case.plan();
-    let claim = Action::ApplyDataSource { target: DataTarget::Claim };
-    assert_eq!(plan.actions, [claim, Action::CreateSnapshot]);
+    let claim = ImageAction::ApplyDataSource { target: DataTarget::Claim };
+    assert_eq!(plan.actions, [claim, ImageAction::CreateSnapshot]);
     assert_eq!((plan.status.is_ready(), events(&plan)), (true, vec!["Healing"]));
 }
 
 #[rstest]
-#[case::after_a_conflict(ImagePhase::Syncing, Reason::NameConflict)]
+#[case::after_a_conflict(ImagePhase::Syncing, DiskImageReason::NameConflict)]
 #[case::whose_first_snapshot_an_earlier_version_has_waited_for(
     ImagePhase::RetryableFailure,
-    Reason::SnapshotFailed
+    DiskImageReason::SnapshotFailed
 )]
-fn an_image_without_a_snapshot_is_ready_again(#[case] phase: ImagePhase, #[case] reason: Reason) {
+fn an_image_without_a_snapshot_is_ready_again(#[case] phase: ImagePhase, #[case] reason: DiskImageReason) {
     let mut case = from_claim();
     (case.image.status.phase, case.image.status.reason) = (Some(phase), Some(reason));
     let plan = case.plan();
-    assert_eq!((plan.status.is_ready(), plan.actions), (true, vec![Action::CreateSnapshot]));
+    assert_eq!((plan.status.is_ready(), plan.actions), (true, vec![ImageAction::CreateSnapshot]));
 }
 
 #[rstest]
 #[case::the_fifth(4, ImagePhase::Syncing)]
 #[case::the_sixth(5, ImagePhase::Failed)]
 fn storage_that_loses_data_causes_no_endless_downloads(#[case] earlier: i64, #[case] phase: ImagePhase) {
-    let mut case = Case::ready();
-    case.image.status.heal_times = (0..earlier).map(at).collect();
-    case.backing.snapshot = Found::Missing;
+    let mut case = ImagePassCase::ready();
+    case.image.status.heal_times = (0..earlier).map(test_time).collect();
+    case.backing.snapshot = FoundObject::Missing;
     case.live = true;
     assert_eq!(state(&case.plan()).0, phase);
     if phase == ImagePhase::Failed {
@@ -332,31 +346,34 @@ fn storage_that_loses_data_causes_no_endless_downloads(#[case] earlier: i64, #[c
 
 #[test]
 fn a_finalizer_that_was_removed_is_put_back() {
-    let mut case = Case::ready();
+    let mut case = ImagePassCase::ready();
     case.image.protected = false;
-    assert_eq!(case.plan().actions, [Action::Protect]);
+    assert_eq!(case.plan().actions, [ImageAction::Protect]);
 }
 
 #[test]
 fn a_data_volume_without_the_mark_gets_it() {
-    let mut case = Case::ready();
-    case.backing.data_volume = Found::Ours(DataVolume { prepopulated: false, ..volume(Transfer::Succeeded) });
-    assert_eq!(case.plan().actions, [Action::MarkPrepopulated { uid: "uid-volume".to_owned() }]);
+    let mut case = ImagePassCase::ready();
+    case.backing.data_volume = FoundObject::Ours(BackingDataVolume {
+        prepopulated: false,
+        ..volume_with_transfer(Transfer::Succeeded)
+    });
+    assert_eq!(case.plan().actions, [ImageAction::MarkPrepopulated { uid: "uid-volume".to_owned() }]);
 }
 
 #[test]
 fn a_claim_that_was_made_later_is_not_trusted_in_any_later_pass() {
-    let mut case = Case::ready();
+    let mut case = ImagePassCase::ready();
     case.live = true;
-    case.backing.claim = Found::Ours(Claim { uid: "uid-other".to_owned(), ..claim() });
+    case.backing.claim = FoundObject::Ours(BackingClaim { uid: "uid-other".to_owned(), ..bound_claim() });
     for _ in 0..3 {
         case.plan_into_status();
         assert_eq!(case.image.status.source_volume_lost, Some(true));
         assert_eq!(case.image.status.claim.as_deref(), Some("uid-claim"));
     }
     // No snapshot is taken of it.
-    case.backing.snapshot = Found::Missing;
+    case.backing.snapshot = FoundObject::Missing;
     let plan = case.plan();
     assert_eq!(plan.actions, [delete_volume()]);
-    assert_eq!(state(&plan), (ImagePhase::Queued, Reason::BackingDataLost));
+    assert_eq!(state(&plan), (ImagePhase::Queued, DiskImageReason::BackingDataLost));
 }

@@ -2,7 +2,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::*;
-use crate::testing::at;
+use crate::testing::test_time;
 
 /// The metadata of a machine of a wrapper with this UID.
 fn metadata(owner: &str) -> ObjectMeta {
@@ -19,20 +19,24 @@ fn owned_by(api_version: &str, kind: &str, owner: &str) -> ObjectMeta {
     .unwrap()
 }
 
-fn found(spec: &Value, status: &Value) -> SeenMachine {
-    let stored = machine(&metadata("uid-web"), spec, status);
-    StoredMachine::found(Some(&stored), "uid-web", &objects::digest("{}")).ours().unwrap().clone()
+fn found(spec: &Value, status: &Value) -> WrapperMachine {
+    let stored = read_wrapper_machine(&metadata("uid-web"), spec, status);
+    StoredWrapperMachine::found(Some(&stored), "uid-web", &objects::template_digest("{}"))
+        .ours()
+        .unwrap()
+        .clone()
 }
 
 #[test]
 fn a_machine_belongs_to_the_wrapper_that_controls_it() {
-    let stored = machine(&metadata("uid-other"), &json!({}), &json!({}));
-    assert!(StoredMachine::found(Some(&stored), "uid-web", "").is_foreign());
-    assert!(StoredMachine::found(None, "uid-web", "").is_missing());
-    let stored = machine(&metadata("uid-web"), &json!({}), &json!({}));
-    let of = |wanted: &str| StoredMachine::found(Some(&stored), "uid-web", wanted).ours().unwrap().current;
-    assert!(of(&objects::digest("{}")));
-    assert!(!of(&objects::digest("{ }")), "another template");
+    let stored = read_wrapper_machine(&metadata("uid-other"), &json!({}), &json!({}));
+    assert!(StoredWrapperMachine::found(Some(&stored), "uid-web", "").is_foreign());
+    assert!(StoredWrapperMachine::found(None, "uid-web", "").is_missing());
+    let stored = read_wrapper_machine(&metadata("uid-web"), &json!({}), &json!({}));
+    let of =
+        |wanted: &str| StoredWrapperMachine::found(Some(&stored), "uid-web", wanted).ours().unwrap().current;
+    assert!(of(&objects::template_digest("{}")));
+    assert!(!of(&objects::template_digest("{ }")), "another template");
 }
 
 #[rstest]
@@ -43,11 +47,11 @@ fn a_machine_whose_owner_has_only_the_uid_of_a_wrapper_is_foreign(
     #[case] api_version: &str,
     #[case] kind: &str,
 ) {
-    let stored = machine(&owned_by(api_version, kind, "uid-web"), &json!({}), &json!({}));
-    assert!(StoredMachine::found(Some(&stored), "uid-web", "").is_foreign());
+    let stored = read_wrapper_machine(&owned_by(api_version, kind, "uid-web"), &json!({}), &json!({}));
+    assert!(StoredWrapperMachine::found(Some(&stored), "uid-web", "").is_foreign());
     let renamed = ObjectMeta { name: Some("db".to_owned()), ..metadata("uid-web") };
-    let stored = machine(&renamed, &json!({}), &json!({}));
-    assert!(StoredMachine::found(Some(&stored), "uid-web", "").is_foreign());
+    let stored = read_wrapper_machine(&renamed, &json!({}), &json!({}));
+    assert!(StoredWrapperMachine::found(Some(&stored), "uid-web", "").is_foreign());
 }
 
 #[rstest]
@@ -67,11 +71,11 @@ fn the_run_strategy_decides_whether_a_machine_is_off(
 
 #[test]
 fn a_machine_that_has_started_stays_so_and_a_successor_has_not() {
-    let running = machine(&metadata("uid-web"), &json!({}), &json!({ "created": true }));
-    let mut stopped = machine(&metadata("uid-web"), &json!({}), &json!({ "created": false }));
+    let running = read_wrapper_machine(&metadata("uid-web"), &json!({}), &json!({ "created": true }));
+    let mut stopped = read_wrapper_machine(&metadata("uid-web"), &json!({}), &json!({ "created": false }));
     stopped.remember(&running);
     assert!(stopped.machine.started);
-    let mut successor = machine(
+    let mut successor = read_wrapper_machine(
         &ObjectMeta { uid: Some("uid-new".to_owned()), ..metadata("uid-web") },
         &json!({}),
         &json!({}),
@@ -103,21 +107,21 @@ fn the_phase_of_a_disk_is_read(
     #[case] message: &str,
     #[case] expected: (bool, bool, bool),
 ) {
-    let found = disk(&volume(phase, message), at(5)).unwrap().disk;
+    let found = read_wrapper_disk(&volume(phase, message), test_time(5)).unwrap().disk;
     assert_eq!((found.populated, found.failed, found.stuck_since.is_some()), expected);
 }
 
 #[rstest]
-#[case::earlier(Some(at(2)), at(2))]
-#[case::in_the_future(Some(at(9)), at(5))]
-#[case::unknown(None, at(5))]
+#[case::earlier(Some(test_time(2)), test_time(2))]
+#[case::in_the_future(Some(test_time(9)), test_time(5))]
+#[case::unknown(None, test_time(5))]
 fn a_disk_waits_since_cdi_reports_the_same(#[case] heartbeat: Option<Timestamp>, #[case] since: Timestamp) {
     let mut stored = volume("CloneScheduled", "Source snapshot debian not found");
     let status = stored.status.as_mut().unwrap();
     let condition = &mut status.conditions.as_mut().unwrap()[0];
     let time = heartbeat.map(|time| ("lastHeartbeatTime".to_owned(), json!(time.to_string())));
     condition.unknown_fields.extend(time);
-    assert_eq!(disk(&stored, at(5)).unwrap().disk.stuck_since, Some(since));
+    assert_eq!(read_wrapper_disk(&stored, test_time(5)).unwrap().disk.stuck_since, Some(since));
 }
 
 #[test]
@@ -125,29 +129,29 @@ fn a_disk_that_waits_for_a_quota_is_not_stuck() {
     let mut stored = volume("Pending", "exceeded quota");
     let status = stored.status.as_mut().unwrap();
     status.conditions.as_mut().unwrap()[0].reason = Some("ErrExceededQuota".to_owned());
-    assert_eq!(disk(&stored, at(5)).unwrap().disk.stuck_since, None);
+    assert_eq!(read_wrapper_disk(&stored, test_time(5)).unwrap().disk.stuck_since, None);
 }
 
 #[test]
 fn a_disk_that_still_waits_keeps_its_time() {
     let stuck = || volume("Pending", "source not found");
-    let former = disk(&stuck(), at(5)).unwrap();
-    let mut now = disk(&stuck(), at(50)).unwrap();
+    let former = read_wrapper_disk(&stuck(), test_time(5)).unwrap();
+    let mut now = read_wrapper_disk(&stuck(), test_time(50)).unwrap();
     now.remember(&former);
-    assert_eq!(now.disk.stuck_since, Some(at(5)));
-    let mut progressed = disk(&volume("CloneInProgress", ""), at(60)).unwrap();
+    assert_eq!(now.disk.stuck_since, Some(test_time(5)));
+    let mut progressed = read_wrapper_disk(&volume("CloneInProgress", ""), test_time(60)).unwrap();
     progressed.remember(&now);
     assert_eq!(progressed.disk.stuck_since, None);
 }
 
 #[test]
 fn a_disk_belongs_to_the_machine_that_controls_it_and_has_the_label() {
-    let stored = disk(&volume("Succeeded", ""), at(5)).unwrap();
-    assert_eq!(stored.machine, Key::new("team-a", "web"));
-    let ours = SeenMachine { uid: "uid-machine".to_owned(), ..found(&json!({}), &json!({})) };
-    assert!(stored.of(&Found::Ours(ours.clone())).is_some());
-    assert!(stored.of(&Found::Ours(SeenMachine { uid: "uid-former".to_owned(), ..ours })).is_none());
+    let stored = read_wrapper_disk(&volume("Succeeded", ""), test_time(5)).unwrap();
+    assert_eq!(stored.machine, ObjectKey::new("team-a", "web"));
+    let ours = WrapperMachine { uid: "uid-machine".to_owned(), ..found(&json!({}), &json!({})) };
+    assert!(stored.of(&FoundObject::Ours(ours.clone())).is_some());
+    assert!(stored.of(&FoundObject::Ours(WrapperMachine { uid: "uid-former".to_owned(), ..ours })).is_none());
     let mut other = volume("Succeeded", "");
     other.metadata.labels = None;
-    assert_eq!(disk(&other, at(5)), None);
+    assert_eq!(read_wrapper_disk(&other, test_time(5)), None);
 }

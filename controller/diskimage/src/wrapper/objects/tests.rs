@@ -31,7 +31,7 @@ fn size(machine: &Value) -> &Value {
 
 #[test]
 fn a_machine_has_the_disk_and_belongs_to_its_wrapper() {
-    let machine = machine(&wrapper(|_| ()), &gib(10));
+    let machine = machine_object(&wrapper(|_| ()), &gib(10));
     let owner = &machine["metadata"]["ownerReferences"][0];
     assert_eq!((&owner["uid"], &owner["controller"]), (&json!("uid-web"), &json!(true)));
     assert_eq!(machine["metadata"]["labels"], json!({ "app": "web", WRAPPER_UID: "uid-web" }));
@@ -58,7 +58,7 @@ fn sizes_of_the_wrapper_are_written_into_the_machine() {
         object["spec"]["resources"] = json!({ "cpu": 4, "memory": "8Gi", "diskSize": "20Gi" });
         object["spec"]["diskName"] = json!("system");
     });
-    let machine = machine(&wrapper, &gib(10));
+    let machine = machine_object(&wrapper, &gib(10));
     let domain = &machine["spec"]["template"]["spec"]["domain"];
     assert_eq!((&domain["cpu"], &domain["memory"]), (&json!({ "sockets": 4 }), &json!({ "guest": "8Gi" })));
     assert_eq!(size(&machine), "20Gi");
@@ -68,7 +68,7 @@ fn sizes_of_the_wrapper_are_written_into_the_machine() {
 #[test]
 fn sizes_that_are_not_set_add_nothing() {
     let wrapper = wrapper(|object| object["spec"]["resources"] = json!({ "diskSize": "20Gi" }));
-    let machine = machine(&wrapper, &gib(10));
+    let machine = machine_object(&wrapper, &gib(10));
     let domain = machine["spec"]["template"]["spec"]["domain"].as_object().unwrap();
     assert_eq!(domain.keys().collect::<Vec<_>>(), ["devices"]);
 }
@@ -86,7 +86,7 @@ fn the_disks_of_the_template_stay(#[case] disks: Value, #[case] expected: Value)
         object["spec"]["virtualMachineTemplate"]["spec"]["template"] =
             json!({ "spec": { "domain": { "devices": { "disks": disks } } } });
     });
-    let machine = machine(&wrapper, &gib(10));
+    let machine = machine_object(&wrapper, &gib(10));
     assert_eq!(machine["spec"]["template"]["spec"]["domain"]["devices"]["disks"], expected);
 }
 
@@ -99,7 +99,7 @@ fn the_disk_takes_no_boot_order_from_a_network_interface(#[case] order: Value, #
         object["spec"]["virtualMachineTemplate"]["spec"]["template"] =
             json!({ "spec": { "domain": { "devices": { "interfaces": interfaces } } } });
     });
-    let machine = machine(&wrapper, &gib(10));
+    let machine = machine_object(&wrapper, &gib(10));
     assert_eq!(machine["spec"]["template"]["spec"]["domain"]["devices"]["disks"], expected);
 }
 
@@ -124,11 +124,11 @@ fn the_disk_takes_no_boot_order_from_a_network_interface(#[case] order: Value, #
     Some("is not an object"))]
 fn a_template_that_collides_with_the_disk_is_unusable(#[case] spec: Value, #[case] expected: Option<&str>) {
     let wrapper = wrapper(|object| object["spec"]["virtualMachineTemplate"]["spec"] = spec);
-    let found = unusable(&wrapper);
+    let found = template_validation_error(&wrapper);
     assert_eq!(found.is_some(), expected.is_some(), "{found:?}");
     assert!(found.unwrap_or_default().contains(expected.unwrap_or_default()));
     // Rendering does not panic.
-    let _ = machine(&wrapper, &gib(10));
+    let _ = machine_object(&wrapper, &gib(10));
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn an_image_has_the_fields_of_the_template_and_no_owner() {
             "ttlAfterUnreferenced": "24h", "labels": { "instancetype.kubevirt.io/default-instancetype": "u1" },
         });
     });
-    let image = image(&wrapper).unwrap();
+    let image = image_object(&wrapper).unwrap();
     assert_eq!(
         image["metadata"],
         json!({ "name": "debian", "namespace": "images", "finalizers": [IMAGE_PROTECTION],
@@ -155,13 +155,13 @@ fn an_image_has_the_fields_of_the_template_and_no_owner() {
 #[test]
 fn an_update_contains_the_disk_as_it_is_and_what_was_written_last() {
     let before = wrapper(|_| ());
-    let mut live = machine(&before, &gib(10));
+    let mut live = machine_object(&before, &gib(10));
     // The image has another size by now.
     let after = wrapper(|object| {
         object["spec"]["virtualMachineTemplate"]["spec"]["runStrategy"] = json!("Halted");
         object["spec"]["virtualMachineTemplate"]["metadata"] = Value::Null;
     });
-    let planned = update(&after, &live);
+    let planned = machine_template_update(&after, &live);
     let disk = live["spec"]["dataVolumeTemplates"].clone();
     assert_eq!(planned.to["spec"]["dataVolumeTemplates"], disk);
     let from = planned.from.unwrap();
@@ -170,13 +170,13 @@ fn an_update_contains_the_disk_as_it_is_and_what_was_written_last() {
     assert_eq!(planned.to["metadata"]["labels"].get("app"), None);
     assert_eq!(planned.to["spec"]["runStrategy"], "Halted");
     live["metadata"]["annotations"][APPLIED_TEMPLATE] = json!("{");
-    assert_eq!(update(&after, &live).from, None);
+    assert_eq!(machine_template_update(&after, &live).from, None);
 }
 
 #[test]
 fn a_machine_that_was_just_written_is_current() {
     let wrapper = wrapper(|_| ());
-    let machine = machine(&wrapper, &gib(10));
+    let machine = machine_object(&wrapper, &gib(10));
     let applied = machine["metadata"]["annotations"][APPLIED_TEMPLATE].as_str().unwrap();
-    assert_eq!(digest(applied), digest(&template(&wrapper).to_string()));
+    assert_eq!(template_digest(applied), template_digest(&machine_template(&wrapper).to_string()));
 }

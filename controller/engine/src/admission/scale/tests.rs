@@ -3,22 +3,22 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{Shrink, Step, Terms, compare, judge};
+use super::{LoweredReplicas, ReplicasTerms, ScaleChange, compare_scales, scale_guard_refusal};
 
-const TERMS: Terms = Terms { policy: "spec.policy", explicit: "policy Explicit", absent: 0 };
+const TERMS: ReplicasTerms = ReplicasTerms { policy: "spec.policy", explicit: "policy Explicit", absent: 0 };
 
 fn scale(replicas: &Value) -> Value {
     json!({ "apiVersion": "autoscaling/v1", "kind": "Scale", "spec": { "replicas": replicas } })
 }
 
 #[rstest]
-#[case::more(json!(2), json!(3), Step::Allow)]
-#[case::the_same(json!(2), json!(2), Step::Allow)]
-#[case::less(json!(3), json!(2), Step::AskPolicy(Shrink { from: 3, to: 2 }))]
-#[case::a_zero_that_go_leaves_out(json!(1), Value::Null, Step::AskPolicy(Shrink { from: 1, to: 0 }))]
-#[case::below_zero(json!(0), json!(-1), Step::AskPolicy(Shrink { from: 0, to: -1 }))]
-fn scales_are_compared(#[case] old: Value, #[case] new: Value, #[case] step: Step) {
-    assert_eq!(compare(&scale(&old), &scale(&new)), Ok(step));
+#[case::more(json!(2), json!(3), ScaleChange::Allow)]
+#[case::the_same(json!(2), json!(2), ScaleChange::Allow)]
+#[case::less(json!(3), json!(2), ScaleChange::AskPolicy(LoweredReplicas { from: 3, to: 2 }))]
+#[case::a_zero_that_go_leaves_out(json!(1), Value::Null, ScaleChange::AskPolicy(LoweredReplicas { from: 1, to: 0 }))]
+#[case::below_zero(json!(0), json!(-1), ScaleChange::AskPolicy(LoweredReplicas { from: 0, to: -1 }))]
+fn scales_are_compared(#[case] old: Value, #[case] new: Value, #[case] step: ScaleChange) {
+    assert_eq!(compare_scales(&scale(&old), &scale(&new)), Ok(step));
 }
 
 #[rstest]
@@ -31,9 +31,17 @@ fn scales_are_compared(#[case] old: Value, #[case] new: Value, #[case] step: Ste
 #[case::another_spec(json!({ "kind": "Scale", "spec": 7 }))]
 fn an_object_that_is_no_scale_is_reported(#[case] odd: Value) {
     let good = scale(&json!(3));
-    assert!(compare(&good, &odd).unwrap_err().to_string().starts_with("object is no autoscaling/v1 Scale: "));
     assert!(
-        compare(&odd, &good).unwrap_err().to_string().starts_with("oldObject is no autoscaling/v1 Scale: ")
+        compare_scales(&good, &odd)
+            .unwrap_err()
+            .to_string()
+            .starts_with("object is no autoscaling/v1 Scale: ")
+    );
+    assert!(
+        compare_scales(&odd, &good)
+            .unwrap_err()
+            .to_string()
+            .starts_with("oldObject is no autoscaling/v1 Scale: ")
     );
 }
 
@@ -41,7 +49,7 @@ fn an_object_that_is_no_scale_is_reported(#[case] odd: Value) {
 #[case::explicit(true)]
 #[case::by_age(false)]
 fn only_explicit_pools_are_guarded(#[case] explicit: bool) {
-    let refusal = judge(&TERMS, "web", explicit, Shrink { from: 3, to: 2 });
+    let refusal = scale_guard_refusal(&TERMS, "web", explicit, LoweredReplicas { from: 3, to: 2 });
     assert_eq!(refusal.is_some(), explicit);
     assert!(refusal.is_none_or(|refusal| refusal.detail.contains("3 replicas and policy Explicit")));
 }

@@ -16,28 +16,28 @@ fn with_sockets(sockets: u64, instance: u64) -> TemplateParts {
 }
 
 #[rstest]
-#[case::no_revision_on_the_instance(None, "new", &[("new", parts(1, 1))], Transition::Restart)]
-#[case::equal_revisions(Some("old"), "old", &[("old", parts(1, 1))], Transition::None)]
-#[case::the_revision_of_the_machine_is_not_stored(Some("old"), "new", &[("old", parts(1, 1))], Transition::Unknown)]
-#[case::the_revision_of_the_instance_is_not_stored(Some("old"), "new", &[("new", parts(1, 1))], Transition::Restart)]
-#[case::neither_is_stored(Some("old"), "new", &[], Transition::Unknown)]
-#[case::equal_parts(Some("old"), "new", &[("old", parts(1, 1)), ("new", parts(1, 1))], Transition::Record)]
-#[case::another_instance(Some("old"), "new", &[("old", parts(1, 1)), ("new", parts(2, 1))], Transition::Restart)]
+#[case::no_revision_on_the_instance(None, "new", &[("new", parts(1, 1))], InstanceTransition::Restart)]
+#[case::equal_revisions(Some("old"), "old", &[("old", parts(1, 1))], InstanceTransition::None)]
+#[case::the_revision_of_the_machine_is_not_stored(Some("old"), "new", &[("old", parts(1, 1))], InstanceTransition::Unknown)]
+#[case::the_revision_of_the_instance_is_not_stored(Some("old"), "new", &[("new", parts(1, 1))], InstanceTransition::Restart)]
+#[case::neither_is_stored(Some("old"), "new", &[], InstanceTransition::Unknown)]
+#[case::equal_parts(Some("old"), "new", &[("old", parts(1, 1)), ("new", parts(1, 1))], InstanceTransition::Record)]
+#[case::another_instance(Some("old"), "new", &[("old", parts(1, 1)), ("new", parts(2, 1))], InstanceTransition::Restart)]
 #[case::other_live_parts(
     Some("old"), "new", &[("old", with_sockets(1, 1)), ("new", with_sockets(2, 1))],
-    Transition::LiveUpdate)]
+    InstanceTransition::LiveUpdate)]
 #[case::a_live_part_that_is_removed(
-    Some("old"), "new", &[("old", with_sockets(1, 1)), ("new", parts(1, 1))], Transition::LiveUpdate)]
+    Some("old"), "new", &[("old", with_sockets(1, 1)), ("new", parts(1, 1))], InstanceTransition::LiveUpdate)]
 #[case::other_live_parts_and_another_instance(
     Some("old"), "new", &[("old", with_sockets(1, 1)), ("new", with_sockets(2, 2))],
-    Transition::Restart)]
-#[case::other_storage(Some("old"), "new", &[("old", parts(1, 1)), ("new", parts(1, 2))], Transition::Recreation)]
-#[case::storage_takes_precedence(Some("old"), "new", &[("old", parts(1, 1)), ("new", parts(2, 2))], Transition::Recreation)]
+    InstanceTransition::Restart)]
+#[case::other_storage(Some("old"), "new", &[("old", parts(1, 1)), ("new", parts(1, 2))], InstanceTransition::Recreation)]
+#[case::storage_takes_precedence(Some("old"), "new", &[("old", parts(1, 1)), ("new", parts(2, 2))], InstanceTransition::Recreation)]
 fn the_parts_of_two_revisions_decide_what_an_instance_needs(
     #[case] from: Option<&str>,
     #[case] to: &str,
     #[case] stored: &[(&str, TemplateParts)],
-    #[case] expected: Transition,
+    #[case] expected: InstanceTransition,
 ) {
     let mut pool =
         Pool::new(ObjectId::new("p", "u"), "n", CurrentRevision::of_template(RevisionId::from(""), true));

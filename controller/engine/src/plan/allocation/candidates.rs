@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::super::observed::Observed;
+use super::super::observed::ObservedPool;
 use super::super::stored_time;
 use super::usage::{DiskUsage, PoolDisk};
 use crate::ledger::REQUEST_TIMEOUT;
@@ -14,10 +14,10 @@ use crate::model::{Disk, DiskState};
 use crate::names::DiskNamer;
 
 /// How long a machine waits for a disk that will become free soon before the plan creates a new one.
-pub(in crate::plan) const PATIENCE: Duration = REQUEST_TIMEOUT;
+pub(in crate::plan) const UNMOUNT_TIMEOUT: Duration = REQUEST_TIMEOUT;
 
 /// The allocation candidates of one disk template.
-pub(super) struct Candidates {
+pub(super) struct AllocationCandidates {
     pub(super) namer: DiskNamer,
     /// Indices of free disks, the best one last.
     pub(super) free: Vec<usize>,
@@ -27,8 +27,8 @@ pub(super) struct Candidates {
     pub(super) broken: bool,
 }
 
-impl Candidates {
-    pub(super) fn of(observed: &Observed<'_>, disks: &[PoolDisk<'_>], template: &str) -> Self {
+impl AllocationCandidates {
+    pub(super) fn of(observed: &ObservedPool<'_>, disks: &[PoolDisk<'_>], template: &str) -> Self {
         let pool = &observed.pool.id;
         let mut candidates = Self {
             namer: DiskNamer::new(&pool.name, &pool.uid, template),
@@ -55,15 +55,15 @@ impl Candidates {
                     candidates.pending.push(name.clone());
                 }
                 // The platform may never report that it is unmounted, so the wait is limited.
-                DiskUsage::Unmounting if observed.memory.awaited(name, observed.uptime) < PATIENCE => {
+                DiskUsage::Unmounting if observed.memory.awaited(name, observed.uptime) < UNMOUNT_TIMEOUT => {
                     candidates.pending.push(name.clone());
                 }
                 _ => {}
             }
         }
-        candidates.pending.extend(unconfirmed(observed, template));
+        candidates.pending.extend(unconfirmed_disks(observed, template));
         candidates.free.sort_by(|a, b| {
-            let order = |at: &usize| preference(disks[*at].disk, observed.now);
+            let order = |at: &usize| allocation_preference(disks[*at].disk, observed.now);
             order(b).cmp(&order(a))
         });
         candidates
@@ -72,7 +72,7 @@ impl Candidates {
 
 /// Disks of a template with an unconfirmed create whose machine is gone. They may exist, or the API server may still
 /// create them.
-fn unconfirmed(observed: &Observed<'_>, template: &str) -> Vec<Arc<str>> {
+fn unconfirmed_disks(observed: &ObservedPool<'_>, template: &str) -> Vec<Arc<str>> {
     let stem = format!("{}-{template}-", observed.pool.id.name);
     let lost = observed.memory.disks.unconfirmed_creates().into_iter().map(|lost| lost.name);
     lost.filter(|name| {
@@ -85,8 +85,8 @@ fn unconfirmed(observed: &Observed<'_>, template: &str) -> Vec<Arc<str>> {
 
 /// The smallest key is allocated first: disks that are not marked for deletion, then ready disks, then the disk that
 /// became free last, because its data is the most recent.
-fn preference(disk: &Disk, now: Timestamp) -> impl Ord + use<'_> {
-    let since = stored_time::since(now, disk).map_or(now, |since| since.min(now));
+fn allocation_preference(disk: &Disk, now: Timestamp) -> impl Ord + use<'_> {
+    let since = stored_time::valid_free_since(now, disk).map_or(now, |since| since.min(now));
     let collecting = disk.annotations.collecting_since.is_some();
     (collecting, disk.state == DiskState::Pending, std::cmp::Reverse(since), &disk.id.name)
 }

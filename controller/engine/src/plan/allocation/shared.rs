@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::super::observed::Observed;
-use crate::model::{Activity, Disk, Machine};
+use super::super::observed::ObservedPool;
+use crate::model::{Disk, Machine, MachineActivity};
 
 /// The machines that must detach a disk, each with the disk. A running machine keeps the disk until it is known whether
 /// the machine mounts it.
-pub(super) fn losers<'a>(
-    observed: &'a Observed<'a>,
+pub(super) fn required_detachments<'a>(
+    observed: &'a ObservedPool<'a>,
     held_twice: &BTreeMap<&'a str, &'a Arc<Disk>>,
 ) -> BTreeSet<(&'a str, &'a str)> {
     let mut holders: BTreeMap<&str, Vec<&'a Machine>> = BTreeMap::new();
@@ -28,7 +28,7 @@ pub(super) fn losers<'a>(
         };
         // The machine that mounts the disk may be a terminating or foreign one. Then no other machine mounts it.
         let runs_on_it =
-            |machine: &Machine| disk.mounted_by.is_none() && machine.activity == Activity::Running;
+            |machine: &Machine| disk.mounted_by.is_none() && machine.activity == MachineActivity::Running;
         let leaving = machines.iter().filter(|machine| machine.id != keeper.id && !runs_on_it(machine));
         losers.extend(leaving.map(|machine| (&*machine.id.name, name)));
     }
@@ -40,7 +40,7 @@ pub(super) fn losers<'a>(
 /// smallest name, so that all passes agree.
 fn keeping_order<'m>(disk: &Disk, machine: &'m Machine) -> impl Ord + use<'m> {
     let mounts = disk.mounted_by.as_ref() == Some(&machine.id.name);
-    let runs = machine.activity == Activity::Running;
+    let runs = machine.activity == MachineActivity::Running;
     let mut devices = machine.disks.iter();
     let is_mapped = devices.any(|device| device.disk == disk.id.name && device.template.is_some());
     (!mounts, !runs, !machine.devices_ready, !is_mapped, machine.created, &machine.id.name)

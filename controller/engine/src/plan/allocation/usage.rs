@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::super::observed::Observed;
+use super::super::observed::ObservedPool;
 use super::shared;
 use crate::model::{Disk, Machine, Naming};
 use crate::names::Namer;
@@ -42,32 +42,33 @@ pub(super) struct DiskUses<'a> {
     #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
     pub(super) index: HashMap<&'a str, usize>,
     /// Machines that must detach a disk, because another machine keeps it.
-    pub(super) losers: BTreeSet<(&'a str, &'a str)>,
+    pub(super) required_detachments: BTreeSet<(&'a str, &'a str)>,
     /// Disks that are allocated to a machine and that it does not refer to yet, by the name of the machine.
     pub(super) claims: BTreeMap<&'a str, Vec<usize>>,
 }
 
 impl<'a> DiskUses<'a> {
     /// Cost: linear in the number of the pool's disks and, if there are any, in the number of devices of its machines.
-    pub(super) fn read(observed: &'a Observed<'a>) -> Self {
+    pub(super) fn read(observed: &'a ObservedPool<'a>) -> Self {
         let machines = MachineIndex::of(observed);
         let disks = observed.pool_disks.iter().filter(|disk| !disk.terminating && machines.own(disk));
         let disks: Vec<PoolDisk<'a>> = disks.map(|disk| PoolDisk { disk, usage: DiskUsage::Free }).collect();
         let index = disks.iter().enumerate().map(|(at, pool_disk)| (&*pool_disk.disk.id.name, at)).collect();
-        let mut disks = Self { all: disks, index, losers: BTreeSet::new(), claims: BTreeMap::new() };
+        let mut disks =
+            Self { all: disks, index, required_detachments: BTreeSet::new(), claims: BTreeMap::new() };
         if disks.all.is_empty() {
             return disks;
         }
         let held_twice = disks.note_references(observed);
         if !held_twice.is_empty() {
-            disks.losers = shared::losers(observed, &held_twice);
+            disks.required_detachments = shared::required_detachments(observed, &held_twice);
         }
         disks.judge(observed, &machines);
         disks
     }
 
     /// Marks the disks that machines refer to as in use. Returns the disks that several machines refer to.
-    fn note_references(&mut self, observed: &'a Observed<'a>) -> BTreeMap<&'a str, &'a Arc<Disk>> {
+    fn note_references(&mut self, observed: &'a ObservedPool<'a>) -> BTreeMap<&'a str, &'a Arc<Disk>> {
         let mut held = vec![false; self.all.len()];
         let mut held_twice = BTreeMap::new();
         for machine in observed.machines {
@@ -90,7 +91,7 @@ impl<'a> DiskUses<'a> {
     }
 
     /// Determines the usage of the disks that no machine refers to.
-    fn judge(&mut self, observed: &'a Observed<'a>, machines: &MachineIndex<'a>) {
+    fn judge(&mut self, observed: &'a ObservedPool<'a>, machines: &MachineIndex<'a>) {
         for at in 0..self.all.len() {
             let disk = self.all[at].disk;
             if self.all[at].usage == DiskUsage::InUse {
@@ -102,7 +103,7 @@ impl<'a> DiskUses<'a> {
             } else if let Some(machine) = &disk.mounted_by {
                 if machines.find(machine).is_some() { DiskUsage::InUse } else { DiskUsage::Unmounting }
             } else if let Some(claimer) = &disk.annotations.claimed_by {
-                machines.promise(disk, claimer, &self.losers)
+                machines.promise(disk, claimer, &self.required_detachments)
             } else {
                 DiskUsage::Free
             };
@@ -118,14 +119,14 @@ impl<'a> DiskUses<'a> {
 
 /// Machines by name. The index is built at its first use, because most disks are in use and do not need it.
 struct MachineIndex<'a> {
-    observed: &'a Observed<'a>,
+    observed: &'a ObservedPool<'a>,
     #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
     by_name: OnceCell<HashMap<&'a str, &'a Machine>>,
     namer: OnceCell<Namer>,
 }
 
 impl<'a> MachineIndex<'a> {
-    fn of(observed: &'a Observed<'a>) -> Self {
+    fn of(observed: &'a ObservedPool<'a>) -> Self {
         Self { observed, by_name: OnceCell::new(), namer: OnceCell::new() }
     }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::machine;
+use crate::testing::running_machine;
 
 const R: &str = "r2";
 const T0: Duration = Duration::from_secs(100);
@@ -9,13 +9,13 @@ fn revision() -> RevisionId {
 }
 
 fn seen(name: &str, edit: impl FnOnce(&mut Machine)) -> Arc<Machine> {
-    let mut machine = machine(name, 0);
+    let mut machine = running_machine(name, 0);
     edit(&mut machine);
     Arc::new(machine)
 }
 
 fn uid(name: &str) -> Uid {
-    machine(name, 0).id.uid
+    running_machine(name, 0).id.uid
 }
 
 #[test]

@@ -1,49 +1,56 @@
 use rstest::rstest;
 
 use super::*;
-use crate::failure::Failure;
+use crate::failure::PoolFailure;
 use crate::model::{DiskState, StoredTime};
-use crate::testing::{RETAINED, World, ago, another_pool, name, now, pool_owner, retained_disk};
+use crate::testing::{
+    PoolWorld, RETAINED, another_pool, numbered_machine_name, observation_time, pool_owner, retained_disk,
+    seconds_ago,
+};
 
 /// A pool of one machine, and a retained disk that has been free for a minute.
-fn world() -> World {
-    World::desiring(1).with_machines(1).keeping(|_| {}).holding(&name(0), "web-data-1").free("web-data-2", 60)
+fn world() -> PoolWorld {
+    PoolWorld::desiring(1)
+        .with_machines(1)
+        .keeping(|_| {})
+        .holding(&numbered_machine_name(0), "web-data-1")
+        .free("web-data-2", 60)
 }
 
-fn with_ttl(keep: usize, seconds: u64) -> World {
+fn with_ttl(keep: usize, seconds: u64) -> PoolWorld {
     world().pool(|pool| {
         let template = &mut pool.disks[1];
         (template.keep_free, template.ttl) = (keep, Some(Duration::from_secs(seconds)));
     })
 }
 
-fn template(edit: fn(&mut DiskTemplate)) -> World {
+fn template(edit: fn(&mut PoolDiskTemplate)) -> PoolWorld {
     world().pool(|pool| edit(&mut pool.disks[1]))
 }
 
-fn disk(edit: impl FnOnce(&mut Disk)) -> World {
+fn disk(edit: impl FnOnce(&mut Disk)) -> PoolWorld {
     world().edit_disk("web-data-2", edit)
 }
 
-fn annotated(annotations: DiskAnnotations) -> Action {
-    annotate(&retained_disk("web-data-2"), annotations)
+fn annotated(annotations: DiskAnnotations) -> PoolAction {
+    annotate_disk_action(&retained_disk("web-data-2"), annotations)
 }
 
-fn deleted(name: &str, reason: DiskDeleteReason) -> Action {
-    Action::DeleteDisk { disk: retained_disk(name).id, reason }
+fn deleted(name: &str, reason: DiskDeleteReason) -> PoolAction {
+    PoolAction::DeleteDisk { disk: retained_disk(name).id, reason }
 }
 
 /// A free disk of a disk template that the pool no longer has.
 const FORMER: &str = "web-logs-2";
 
-fn without_template(annotations: DiskAnnotations) -> World {
+fn without_template(annotations: DiskAnnotations) -> PoolWorld {
     let world = world().disk("web-data-2", |_| None).free(FORMER, 60);
     world.edit_disk(FORMER, |disk| (disk.template, disk.annotations) = (Some("logs".into()), annotations))
 }
 
 /// The time this number of seconds before now.
 fn created(seconds: i64) -> Timestamp {
-    now() - jiff::SignedDuration::from_secs(seconds)
+    observation_time() - jiff::SignedDuration::from_secs(seconds)
 }
 
 fn free_since(time: StoredTime) -> DiskAnnotations {
@@ -51,39 +58,39 @@ fn free_since(time: StoredTime) -> DiskAnnotations {
 }
 
 fn collecting(since: StoredTime) -> DiskAnnotations {
-    DiskAnnotations { collecting_since: Some(since), ..free_since(ago(60)) }
+    DiskAnnotations { collecting_since: Some(since), ..free_since(seconds_ago(60)) }
 }
 
 #[rstest]
 #[case::it_says_so_already(disk(|_| {}), None)]
-#[case::it_has_just_become_free(disk(|disk| disk.annotations = DiskAnnotations::default()), Some(free_since(ago(0))))]
+#[case::it_has_just_become_free(disk(|disk| disk.annotations = DiskAnnotations::default()), Some(free_since(seconds_ago(0))))]
 #[case::its_stamp_cannot_be_read(
-    disk(|disk| disk.annotations = free_since(StoredTime::Unreadable)), Some(free_since(ago(0)))
+    disk(|disk| disk.annotations = free_since(StoredTime::Unreadable)), Some(free_since(seconds_ago(0)))
 )]
-#[case::its_stamp_is_a_little_ahead(disk(|disk| disk.annotations = free_since(ago(-60))), None)]
-#[case::its_stamp_is_from_the_future(disk(|disk| disk.annotations = free_since(ago(-61))), Some(free_since(ago(0))))]
+#[case::its_stamp_is_a_little_ahead(disk(|disk| disk.annotations = free_since(seconds_ago(-60))), None)]
+#[case::its_stamp_is_from_the_future(disk(|disk| disk.annotations = free_since(seconds_ago(-61))), Some(free_since(seconds_ago(0))))]
 #[case::its_stamp_is_from_year_one(
     disk(|disk| disk.annotations = free_since(StoredTime::At("0001-01-01T00:00:00Z".parse().unwrap()))),
-    Some(free_since(ago(0)))
+    Some(free_since(seconds_ago(0)))
 )]
-#[case::its_stamp_is_before_its_creation(disk(|disk| disk.created = created(59)), Some(free_since(ago(0))))]
+#[case::its_stamp_is_before_its_creation(disk(|disk| disk.created = created(59)), Some(free_since(seconds_ago(0))))]
 #[case::its_stamp_is_of_its_creation(disk(|disk| disk.created = created(60)), None)]
 #[case::the_clock_of_the_api_server_is_ahead(
-    disk(|disk| (disk.created, disk.annotations) = (created(-90), DiskAnnotations::default())), Some(free_since(ago(-90)))
+    disk(|disk| (disk.created, disk.annotations) = (created(-90), DiskAnnotations::default())), Some(free_since(seconds_ago(-90)))
 )]
 #[case::the_clock_of_the_api_server_is_ahead_and_the_stamp_is_of_the_creation(
-    disk(|disk| (disk.created, disk.annotations) = (created(-90), free_since(ago(-90)))), None
+    disk(|disk| (disk.created, disk.annotations) = (created(-90), free_since(seconds_ago(-90)))), None
 )]
 #[case::its_machine_is_gone(
     disk(|disk| disk.annotations = DiskAnnotations { claimed_by: Some("web-gone".into()), ..DiskAnnotations::default() }),
-    Some(free_since(ago(0)))
+    Some(free_since(seconds_ago(0)))
 )]
 #[case::its_machine_is_there_and_has_another(
-    disk(|disk| disk.annotations = DiskAnnotations { claimed_by: Some(name(0).into()), ..DiskAnnotations::default() }),
-    Some(free_since(ago(0)))
+    disk(|disk| disk.annotations = DiskAnnotations { claimed_by: Some(numbered_machine_name(0).into()), ..DiskAnnotations::default() }),
+    Some(free_since(seconds_ago(0)))
 )]
 fn a_free_disk_stores_since_when_it_is_free(
-    #[case] world: World,
+    #[case] world: PoolWorld,
     #[case] annotations: Option<DiskAnnotations>,
 ) {
     let plan = world.plan();
@@ -93,8 +100,8 @@ fn a_free_disk_stores_since_when_it_is_free(
 }
 
 /// A world in which the disk is in use, in one of several ways.
-fn in_use(how: usize) -> World {
-    let machine = name(0);
+fn in_use(how: usize) -> PoolWorld {
+    let machine = numbered_machine_name(0);
     let world = world();
     match how {
         0 => world.edit(&machine, |machine| machine.disks[1].disk = "web-data-2".into()),
@@ -114,7 +121,7 @@ fn in_use(how: usize) -> World {
             world
         }
         5 => world.edit_disk("web-data-2", |disk| disk.used_otherwise = true),
-        6 => world.edit_disk("web-data-2", |disk| disk.mounted_by = Some(name(0).into())),
+        6 => world.edit_disk("web-data-2", |disk| disk.mounted_by = Some(numbered_machine_name(0).into())),
         // The machine no longer refers to the disk, but its disk map still names the disk.
         7 => world.edit(&machine, |machine| {
             let disk = "web-data-2".into();
@@ -128,13 +135,13 @@ fn in_use(how: usize) -> World {
 fn a_disk_in_use_is_neither_free_nor_collected(#[values(0, 1, 2, 3, 4, 5, 6, 7)] how: usize) {
     let old = in_use(how)
         .pool(|pool| pool.disks[1].ttl = Some(Duration::from_secs(1)))
-        .edit_disk("web-data-2", |disk| disk.annotations = collecting(ago(50)));
+        .edit_disk("web-data-2", |disk| disk.annotations = collecting(seconds_ago(50)));
     let actions = old.plan().actions;
     assert!(
         actions.contains(&annotated(DiskAnnotations::default())),
         "the annotations are removed: {actions:?}"
     );
-    assert!(!actions.iter().any(|action| matches!(action, Action::DeleteDisk { .. })));
+    assert!(!actions.iter().any(|action| matches!(action, PoolAction::DeleteDisk { .. })));
 
     // A claim stays, because it identifies the machine that may use the disk.
     let claimed_by = Some("web-x".into());
@@ -159,47 +166,47 @@ fn a_disk_in_use_is_neither_free_nor_collected(#[values(0, 1, 2, 3, 4, 5, 6, 7)]
 #[case::younger(with_ttl(0, 90), None, Some(30))]
 #[case::exactly_as_old_is_not_older(with_ttl(0, 60), None, Some(1))]
 #[case::one_second_younger(with_ttl(0, 61), None, Some(1))]
-#[case::older(with_ttl(0, 59), Some(annotated(collecting(ago(0)))), Some(30))]
+#[case::older(with_ttl(0, 59), Some(annotated(collecting(seconds_ago(0)))), Some(30))]
 #[case::older_and_kept(with_ttl(1, 59), None, None)]
 #[case::a_little_ahead_counts_as_now(
-    with_ttl(0, 90).edit_disk("web-data-2", |disk| disk.annotations = free_since(ago(-60))), None, Some(90)
+    with_ttl(0, 90).edit_disk("web-data-2", |disk| disk.annotations = free_since(seconds_ago(-60))), None, Some(90)
 )]
 #[case::marked_and_not_for_long(
-    with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.annotations = collecting(ago(29))), None, Some(1)
+    with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.annotations = collecting(seconds_ago(29))), None, Some(1)
 )]
 #[case::marked_for_the_grace(
-    with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.annotations = collecting(ago(30))),
+    with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.annotations = collecting(seconds_ago(30))),
     Some(deleted("web-data-2", DiskDeleteReason::Expired)), None
 )]
 #[case::marked_with_an_unreadable_time(
     with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.annotations = collecting(StoredTime::Unreadable)),
-    Some(annotated(collecting(ago(0)))), Some(30)
+    Some(annotated(collecting(seconds_ago(0)))), Some(30)
 )]
 #[case::marked_in_the_future(
-    with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.annotations = collecting(ago(-61))),
-    Some(annotated(collecting(ago(0)))), Some(30)
+    with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.annotations = collecting(seconds_ago(-61))),
+    Some(annotated(collecting(seconds_ago(0)))), Some(30)
 )]
 #[case::free_since_before_its_creation(
     with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.created = created(30)),
-    Some(annotated(free_since(ago(0)))), None
+    Some(annotated(free_since(seconds_ago(0)))), None
 )]
 #[case::marked_before_its_creation(
     with_ttl(0, 5).edit_disk("web-data-2", |disk| {
         disk.created = created(31);
-        disk.annotations = DiskAnnotations { collecting_since: Some(ago(32)), ..free_since(ago(31)) };
+        disk.annotations = DiskAnnotations { collecting_since: Some(seconds_ago(32)), ..free_since(seconds_ago(31)) };
     }),
-    Some(annotated(DiskAnnotations { collecting_since: Some(ago(0)), ..free_since(ago(31)) })), Some(30)
+    Some(annotated(DiskAnnotations { collecting_since: Some(seconds_ago(0)), ..free_since(seconds_ago(31)) })), Some(30)
 )]
 #[case::marked_and_now_it_may_stay(
-    with_ttl(0, 90).edit_disk("web-data-2", |disk| disk.annotations = collecting(ago(30))),
-    Some(annotated(free_since(ago(60)))), Some(30)
+    with_ttl(0, 90).edit_disk("web-data-2", |disk| disk.annotations = collecting(seconds_ago(30))),
+    Some(annotated(free_since(seconds_ago(60)))), Some(30)
 )]
 #[case::marked_and_now_it_is_kept(
-    with_ttl(1, 59).edit_disk("web-data-2", |disk| disk.annotations = collecting(ago(30))),
-    Some(annotated(free_since(ago(60)))), None
+    with_ttl(1, 59).edit_disk("web-data-2", |disk| disk.annotations = collecting(seconds_ago(30))),
+    Some(annotated(free_since(seconds_ago(60)))), None
 )]
 #[case::the_current_revision_does_not_use_the_template(
-    World::desiring(0).keeping(|template| (template.used, template.ttl) = (false, Some(Duration::ZERO)))
+    PoolWorld::desiring(0).keeping(|template| (template.used, template.ttl) = (false, Some(Duration::ZERO)))
         .free("web-data-2", 60),
     None, None
 )]
@@ -214,19 +221,19 @@ fn a_disk_in_use_is_neither_free_nor_collected(#[values(0, 1, 2, 3, 4, 5, 6, 7)]
     with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.template = None), None, None
 )]
 #[case::its_template_has_left(
-    without_template(free_since(ago(60))), Some(annotate(&retained_disk(FORMER), collecting(ago(0)))), Some(30)
+    without_template(free_since(seconds_ago(60))), Some(annotate_disk_action(&retained_disk(FORMER), collecting(seconds_ago(0)))), Some(30)
 )]
 #[case::its_template_has_left_and_it_was_marked(
-    without_template(collecting(ago(30))),
+    without_template(collecting(seconds_ago(30))),
     Some(deleted(FORMER, DiskDeleteReason::TemplateRemoved)),
     None
 )]
 #[case::its_template_has_left_and_the_pool_cannot_be_read(
-    without_template(collecting(ago(30))).pool(|pool| pool.validation_errors.push("no".into())), None, None
+    without_template(collecting(seconds_ago(30))).pool(|pool| pool.validation_errors.push("no".into())), None, None
 )]
 fn what_becomes_of_a_free_disk(
-    #[case] world: World,
-    #[case] action: Option<Action>,
+    #[case] world: PoolWorld,
+    #[case] action: Option<PoolAction>,
     #[case] again: Option<u64>,
 ) {
     let plan = world.plan();
@@ -238,19 +245,21 @@ fn what_becomes_of_a_free_disk(
 #[case::failed(DiskState::Failed)]
 #[case::lost(DiskState::Lost)]
 fn a_disk_without_data_ends_after_its_ttl_or_some_minutes_and_is_never_kept(#[case] state: DiskState) {
-    let aged = |world: World, seconds| {
+    let aged = |world: PoolWorld, seconds| {
         world.edit_disk("web-data-2", |disk| {
             disk.state = state;
-            disk.annotations =
-                DiskAnnotations { collecting_since: Some(ago(40)), ..free_since(ago(seconds)) };
+            disk.annotations = DiskAnnotations {
+                collecting_since: Some(seconds_ago(40)),
+                ..free_since(seconds_ago(seconds))
+            };
         })
     };
     let end = [deleted("web-data-2", DiskDeleteReason::Broken)];
     let ten_minutes = i64::try_from(BROKEN_AGE.as_secs()).unwrap();
     assert_eq!(aged(world(), ten_minutes + 1).plan().actions, end);
-    assert_eq!(aged(world(), ten_minutes).plan().actions, [annotated(free_since(ago(ten_minutes)))]);
+    assert_eq!(aged(world(), ten_minutes).plan().actions, [annotated(free_since(seconds_ago(ten_minutes)))]);
     assert_eq!(aged(with_ttl(5, 59), 60).plan().actions, end);
-    assert_eq!(aged(with_ttl(5, 60), 60).plan().actions, [annotated(free_since(ago(60)))]);
+    assert_eq!(aged(with_ttl(5, 60), 60).plan().actions, [annotated(free_since(seconds_ago(60)))]);
 }
 
 #[test]
@@ -278,7 +287,7 @@ fn the_next_look_is_for_the_oldest_that_is_not_kept() {
 fn the_policy_of_a_template_that_was_changed_costs_no_disk() {
     let plan = with_ttl(0, 1).pool(|pool| pool.disks[1].lifetime = Lifetime::Ephemeral).plan();
     assert_eq!(plan.actions, []);
-    let complaint: Failure = plan.failure.expect("the pool must report it");
+    let complaint: PoolFailure = plan.failure.expect("the pool must report it");
     assert!(
         complaint.message.contains(RETAINED) && complaint.message.contains("Retain"),
         "{}",
@@ -291,9 +300,9 @@ fn a_disk_that_is_still_mounted_is_waited_for() {
     let mut world = with_ttl(0, 1).edit_disk("web-data-2", |disk| disk.mounted_by = Some("web-gone".into()));
     let plan = world.plan();
     assert_eq!((&plan.actions[..], &plan.awaited[..]), (&[][..], &["web-data-2".into()][..]));
-    assert_eq!(plan.requeue_after, Some(PATIENCE));
+    assert_eq!(plan.requeue_after, Some(UNMOUNT_TIMEOUT));
     world.memory.await_disks(&plan.awaited, world.uptime);
-    world.uptime += PATIENCE;
+    world.uptime += UNMOUNT_TIMEOUT;
     let plan = world.plan();
     // A mounted disk stays in any state of the platform.
     assert_eq!((&plan.actions[..], plan.requeue_after), (&[][..], None));
@@ -301,7 +310,7 @@ fn a_disk_that_is_still_mounted_is_waited_for() {
 
 #[test]
 fn an_allocation_to_an_unseen_machine_ends_after_the_request_timeout_and_a_live_read() {
-    let claimed_by = Some(name(40).into());
+    let claimed_by = Some(numbered_machine_name(40).into());
     let mut world = disk(|disk| {
         disk.annotations = DiskAnnotations { claimed_by: claimed_by.clone(), ..DiskAnnotations::default() }
     });
@@ -313,9 +322,9 @@ fn an_allocation_to_an_unseen_machine_ends_after_the_request_timeout_and_a_live_
     world.uptime += REQUEST_TIMEOUT.checked_sub(Duration::from_secs(1)).unwrap();
     assert_eq!(world.plan().actions, []);
     world.uptime += Duration::from_secs(1);
-    let release = Action::AnnotateDisk {
+    let release = PoolAction::AnnotateDisk {
         disk: retained_disk("web-data-2").id,
-        annotations: free_since(ago(0)),
+        annotations: free_since(seconds_ago(0)),
         absent: claimed_by,
     };
     assert_eq!(world.plan().actions, [release]);
@@ -323,7 +332,7 @@ fn an_allocation_to_an_unseen_machine_ends_after_the_request_timeout_and_a_live_
 
 #[test]
 fn a_claim_for_a_create_without_an_answer_is_kept_as_long_as_that_may_happen() {
-    let world = disk(|disk| disk.annotations.claimed_by = Some(name(5).into()));
+    let world = disk(|disk| disk.annotations.claimed_by = Some(numbered_machine_name(5).into()));
     let world =
         world.edit_disk("web-data-2", |disk| disk.annotations.free_since = None).with_unconfirmed([5]);
     assert_eq!(world.plan().actions, []);
@@ -331,8 +340,10 @@ fn a_claim_for_a_create_without_an_answer_is_kept_as_long_as_that_may_happen() {
 
 #[test]
 fn a_claim_of_a_terminating_machine_is_over_when_it_is_gone() {
-    let claimed = DiskAnnotations { claimed_by: Some(name(0).into()), ..DiskAnnotations::default() };
-    let world = disk(|disk| disk.annotations = claimed).edit(&name(0), |machine| machine.terminating = true);
+    let claimed =
+        DiskAnnotations { claimed_by: Some(numbered_machine_name(0).into()), ..DiskAnnotations::default() };
+    let world = disk(|disk| disk.annotations = claimed)
+        .edit(&numbered_machine_name(0), |machine| machine.terminating = true);
     assert_eq!(world.plan().actions, []);
 }
 
@@ -343,11 +354,11 @@ fn marks_pause_after_a_failure_and_one_that_was_refused_comes_last() {
         world = world.edit_disk(disk, |disk| disk.annotations.free_since = None);
     }
     world.memory.record_result(&"web-data-2".into(), true);
-    let names = |world: &World| -> Vec<String> {
+    let names = |world: &PoolWorld| -> Vec<String> {
         world.plan().actions.iter().map(|action| action.object().to_string()).collect()
     };
     assert_eq!(names(&world), ["web-data-3", "web-data-2"]);
-    let cause = Failure { reason: FailureReason::DiskFailure, message: "no".into() };
+    let cause = PoolFailure { reason: FailureReason::DiskFailure, message: "no".into() };
     world.memory.collecting_disks.failed(cause, world.uptime, None, 0.0);
     assert_eq!(names(&world), [""; 0]);
     assert_eq!(world.plan().blockers.len(), 1);
@@ -357,12 +368,12 @@ fn marks_pause_after_a_failure_and_one_that_was_refused_comes_last() {
 
 #[test]
 fn an_ephemeral_disk_of_a_removed_template_is_deleted_after_it_is_detached() {
-    let owned = |machine: &str| crate::model::Owner::machine(&crate::testing::target(machine));
+    let owned = |machine: &str| crate::model::Owner::machine(&crate::testing::fixture_id(machine));
     let old =
         |owner| Disk { owner: Some(owner), template: Some("logs".into()), ..retained_disk("web-data-2") };
-    let machine = name(0);
+    let machine = numbered_machine_name(0);
     let detached = world().disk("web-data-2", |_| Some(old(owned(&machine))));
-    let both = DiskAnnotations { free_since: Some(ago(0)), ..DiskAnnotations::default() };
+    let both = DiskAnnotations { free_since: Some(seconds_ago(0)), ..DiskAnnotations::default() };
     assert_eq!(detached.plan().actions, [annotated(both)]);
     let attached = detached.edit(&machine, |machine| machine.lingering.push("web-data-2".into()));
     assert_eq!(attached.plan().actions, []);
@@ -375,23 +386,23 @@ fn an_ephemeral_disk_of_a_removed_template_is_deleted_after_it_is_detached() {
     let released = world().disk("web-data-2", |_| Some(old(owned(&machine)))).edit(&machine, |machine| {
         (machine.owner, machine.pool_uid_label) = (Some(another_pool()), None);
     });
-    assert!(!released.plan().actions.iter().any(|action| action.stage() == Stage::CollectDisks));
+    assert!(!released.plan().actions.iter().any(|action| action.stage() == ApplyStage::CollectDisks));
 }
 
 #[test]
 fn times_are_compared_to_the_past_only() {
-    assert_eq!(elapsed(now(), now()), Duration::ZERO);
-    assert_eq!(elapsed(Timestamp::UNIX_EPOCH, now()), Duration::ZERO);
-    assert_eq!(elapsed(now(), Timestamp::UNIX_EPOCH), Duration::from_secs(1_000_000));
+    assert_eq!(elapsed_time(observation_time(), observation_time()), Duration::ZERO);
+    assert_eq!(elapsed_time(Timestamp::UNIX_EPOCH, observation_time()), Duration::ZERO);
+    assert_eq!(elapsed_time(observation_time(), Timestamp::UNIX_EPOCH), Duration::from_secs(1_000_000));
 }
 
 /// A disk that would be deleted now, if its label agreed with its name.
-fn relabeled(label: &str, template: impl FnOnce(&mut DiskTemplate)) -> World {
+fn relabeled(label: &str, template: impl FnOnce(&mut PoolDiskTemplate)) -> PoolWorld {
     let label = label.to_owned();
     let world = disk(|disk| {
         disk.template = Some(label.into());
-        disk.annotations = collecting(ago(3600));
-        disk.annotations.free_since = Some(ago(3600));
+        disk.annotations = collecting(seconds_ago(3600));
+        disk.annotations.free_since = Some(seconds_ago(3600));
     });
     world.pool(|pool| {
         let mut cache = pool.disks[1].clone();
@@ -404,10 +415,13 @@ fn relabeled(label: &str, template: impl FnOnce(&mut DiskTemplate)) -> World {
 #[rstest]
 #[case::of_a_template_that_the_pool_does_not_have(relabeled("archive", |_| {}))]
 #[case::of_a_template_with_a_shorter_life(relabeled("cache", |cache| cache.ttl = Some(Duration::from_mins(1))))]
-fn a_label_alone_deletes_no_disk(#[case] world: World) {
+fn a_label_alone_deletes_no_disk(#[case] world: PoolWorld) {
     let plan = world.plan();
-    assert!(!plan.actions.iter().any(|action| matches!(action, Action::DeleteDisk { .. })), "{plan:?}");
-    assert!(plan.actions.contains(&annotated(free_since(ago(3600)))), "its mark is removed: {plan:?}");
+    assert!(!plan.actions.iter().any(|action| matches!(action, PoolAction::DeleteDisk { .. })), "{plan:?}");
+    assert!(
+        plan.actions.contains(&annotated(free_since(seconds_ago(3600)))),
+        "its mark is removed: {plan:?}"
+    );
     let failure = plan.failure.expect("the pool reports it");
     assert!(
         failure.message.contains("web-data-2") && failure.message.contains("label"),

@@ -8,12 +8,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::action::Action;
+use super::super::action::PoolAction;
 use super::super::allocation::{DiskUsage, FreeDisks};
 use super::super::disk_names::disk_name;
-use super::super::observed::Observed;
+use super::super::observed::ObservedPool;
 use super::edited::MachineIndex;
-use crate::model::{Disk, DiskDraft, DiskRef, DiskState, DiskTemplate, Lifetime, Machine};
+use crate::model::{Disk, DiskDraft, DiskRef, DiskState, Lifetime, Machine, PoolDiskTemplate};
 
 /// The delay before the first replacement, counted from the creation of the disk. It doubles with every further
 /// replacement.
@@ -24,14 +24,14 @@ pub(super) const LONGEST_PAUSE: Duration = Duration::from_mins(10);
 
 /// Whether the machine cannot run because this disk contains no data. If the machine runs, the platform reports the
 /// problem of the disk.
-pub(super) fn strands(machine: &Machine, disk: &Disk) -> bool {
+pub(super) fn disk_prevents_start(machine: &Machine, disk: &Disk) -> bool {
     !(disk.is_usable() || disk.terminating || machine.runs())
 }
 
 /// The next step for a failed disk that the machine owns.
-pub(super) enum Next {
+pub(super) enum DiskReplacement {
     /// Replace it.
-    Now(Action),
+    Now(PoolAction),
     /// Replace it after this time.
     After(Duration),
     /// Do not replace it, because it may contain data.
@@ -40,20 +40,20 @@ pub(super) enum Next {
 
 /// The next step for a failed ephemeral disk. A disk with a capacity was provisioned once, so the machine may have run
 /// on it, and a user must decide.
-pub(super) fn replaced(
-    observed: &Observed<'_>,
+pub(super) fn plan_disk_replacement(
+    observed: &ObservedPool<'_>,
     machine: &Machine,
-    (device, template, disk): (&DiskRef, &DiskTemplate, &Disk),
-) -> Next {
+    (device, template, disk): (&DiskRef, &PoolDiskTemplate, &Disk),
+) -> DiskReplacement {
     if !disk.was_never_provisioned() || template.lifetime != Lifetime::Ephemeral {
-        return Next::Never;
+        return DiskReplacement::Never;
     }
     let base = disk_name(&machine.id.name, &template.name);
-    let attempt = attempt(&base, &device.disk);
+    let attempt = parse_attempt_number(&base, &device.disk);
     let age = Duration::try_from(observed.now.duration_since(disk.created)).unwrap_or_default();
-    match pause(attempt).checked_sub(age) {
-        Some(left) if !left.is_zero() => Next::After(left),
-        _ => Next::Now(Action::Repoint {
+    match replacement_backoff(attempt).checked_sub(age) {
+        Some(left) if !left.is_zero() => DiskReplacement::After(left),
+        _ => DiskReplacement::Now(PoolAction::Repoint {
             machine: machine.id.clone(),
             position: device.position,
             from: device.disk.clone(),
@@ -63,18 +63,18 @@ pub(super) fn replaced(
 }
 
 /// The number of this attempt: the number at the end of the name.
-fn attempt(base: &str, disk: &str) -> u64 {
+fn parse_attempt_number(base: &str, disk: &str) -> u64 {
     let number = disk.strip_prefix(base).and_then(|rest| rest.strip_prefix('-')?.parse().ok());
     number.unwrap_or(1).max(1)
 }
 
-fn pause(attempt: u64) -> Duration {
+fn replacement_backoff(attempt: u64) -> Duration {
     let doubled = u32::try_from(attempt - 1).unwrap_or(u32::MAX).min(16);
     FIRST_PAUSE.saturating_mul(1 << doubled).min(LONGEST_PAUSE)
 }
 
 /// The next name that no disk has. The number never decreases, because the delay would otherwise start again.
-fn next_name(observed: &Observed<'_>, base: &str, attempt: u64) -> Arc<str> {
+fn next_name(observed: &ObservedPool<'_>, base: &str, attempt: u64) -> Arc<str> {
     let is_taken = |name: &str| observed.names_in_use.has_disk(name) || observed.disks.contains_key(name);
     let mut names = (attempt.saturating_add(1)..=u64::MAX).map(|attempt| format!("{base}-{attempt}"));
     names.find(|name| !is_taken(name)).unwrap_or_else(|| base.to_owned()).into()
@@ -92,8 +92,8 @@ pub(super) fn failure_message(machine: &Machine, disk: &Disk) -> Option<String> 
 }
 
 /// The failures of disks that were already replaced, for machines that do not run yet.
-pub(super) fn replacing<'a>(
-    observed: &'a Observed<'_>,
+pub(super) fn replaced_disk_failures<'a>(
+    observed: &'a ObservedPool<'_>,
     free_disks: &FreeDisks<'_>,
     machines: &MachineIndex<'a>,
 ) -> Vec<String> {
@@ -104,7 +104,7 @@ pub(super) fn replacing<'a>(
     let failed = broken.filter_map(|pool_disk| {
         let owner = pool_disk.disk.owner.as_ref()?.as_machine()?;
         let machine = machines.get(observed, owner)?;
-        failure_message(machine, pool_disk.disk).filter(|_| strands(machine, pool_disk.disk))
+        failure_message(machine, pool_disk.disk).filter(|_| disk_prevents_start(machine, pool_disk.disk))
     });
     failed.collect()
 }

@@ -6,17 +6,17 @@
 
 use std::time::Duration;
 
-use super::super::action::Action;
+use super::super::action::PoolAction;
 use super::super::blocker::Blocker;
-use super::super::observed::Observed;
-use crate::model::{Disk, DiskRef, DiskTemplate, Machine};
+use super::super::observed::ObservedPool;
+use crate::model::{Disk, DiskRef, Machine, PoolDiskTemplate};
 
 /// How long a disk that the platform deleted in order to restore it may be missing. Then the platform is not expected to create it any
 /// more, and the machine needs one. A machine that the platform still restores has no such limit.
 pub(super) const LONGEST_GAP: Duration = Duration::from_mins(10);
 
 /// For how long the controller still waits for a missing disk.
-pub(super) fn time_left(observed: &Observed<'_>, disk: &str) -> Option<Duration> {
+pub(super) fn time_left(observed: &ObservedPool<'_>, disk: &str) -> Option<Duration> {
     let gone = observed.replaced_disks.get(disk)?;
     LONGEST_GAP.checked_sub(observed.uptime.saturating_sub(*gone)).filter(|left| !left.is_zero())
 }
@@ -27,10 +27,14 @@ pub(super) fn await_disk(machine: &Machine, device: &DiskRef) -> Blocker {
 }
 
 /// A restored disk gets its owner again. One that failed stays as it is: the controller would replace its own by an empty one.
-pub(super) fn adopt_disk(machine: &Machine, template: &DiskTemplate, disk: &Disk) -> Result<Action, Blocker> {
+pub(super) fn adopt_disk(
+    machine: &Machine,
+    template: &PoolDiskTemplate,
+    disk: &Disk,
+) -> Result<PoolAction, Blocker> {
     if disk.is_usable() {
         let (machine, disk) = (machine.id.clone(), disk.id.clone());
-        return Ok(Action::AdoptDisk { machine, disk, template: template.name.clone() });
+        return Ok(PoolAction::AdoptDisk { machine, disk, template: template.name.clone() });
     }
     Err(Blocker::UserAction(format!(
         "the platform could not restore disk {} of machine {}: restore it again, or delete the machine",

@@ -1,15 +1,15 @@
 use rstest::rstest;
 
 use super::*;
-use crate::model::{Activity, Disk, DiskTemplate, ObjectId, Owner, OwnerKind};
-use crate::plan::Stage;
-use crate::testing::{POOL_UID, World, another_pool, name, own_disk, pool_owner};
+use crate::model::{Disk, MachineActivity, ObjectId, Owner, OwnerKind, PoolDiskTemplate};
+use crate::plan::ApplyStage;
+use crate::testing::{POOL_UID, PoolWorld, another_pool, numbered_machine_name, own_disk, pool_owner};
 
 const DISK: &str = "web-a-root";
 
 /// A machine of the pool with its disk after `edit`.
-fn world(edit: impl FnOnce(Option<Disk>) -> Option<Disk>) -> World {
-    World::desiring(1).with_machine("web-a", 1).disk(DISK, edit)
+fn world(edit: impl FnOnce(Option<Disk>) -> Option<Disk>) -> PoolWorld {
+    PoolWorld::desiring(1).with_machine("web-a", 1).disk(DISK, edit)
 }
 
 fn machine_id() -> ObjectId {
@@ -20,8 +20,8 @@ fn draft(name: &str) -> DiskDraft {
     DiskDraft::new(name.into(), "root".into())
 }
 
-fn create() -> Action {
-    Action::CreateDisk { machine: machine_id(), disk: draft(DISK) }
+fn create() -> PoolAction {
+    PoolAction::CreateDisk { machine: machine_id(), disk: draft(DISK) }
 }
 
 fn owned_by(owner: Option<Owner>) -> impl FnOnce(Option<Disk>) -> Option<Disk> {
@@ -54,7 +54,7 @@ fn other_kind(name: &str, uid: &str) -> Owner {
 #[case::a_disk_that_the_pool_keeps_is_created_as_well(
     world(|_| None).pool(|pool| pool.disks[0].lifetime = Lifetime::Retained), Some(create())
 )]
-fn an_ephemeral_disk_of_a_machine(#[case] world: World, #[case] expected: Option<Action>) {
+fn an_ephemeral_disk_of_a_machine(#[case] world: PoolWorld, #[case] expected: Option<PoolAction>) {
     let plan = world.plan();
     assert_eq!(plan.actions, Vec::from_iter(expected));
     assert_eq!(plan.wants.repair, !plan.actions.is_empty());
@@ -85,7 +85,8 @@ fn a_machine_uses_another_name_if_a_foreign_disk_has_the_name(
 ) {
     let foreign = |disk: Option<Disk>| disk.map(|disk| Disk { owner, pool_uid_label: None, ..disk });
     let world = taken.iter().fold(world(foreign), |world, name| world.taken(name));
-    let repoint = Action::Repoint { machine: machine_id(), position: 0, from: DISK.into(), to: draft(fresh) };
+    let repoint =
+        PoolAction::Repoint { machine: machine_id(), position: 0, from: DISK.into(), to: draft(fresh) };
     assert_eq!(world.plan().actions, [repoint]);
 }
 
@@ -113,9 +114,9 @@ fn a_disk_that_cannot_be_created_any_more_is_reported() {
 #[test]
 fn a_disk_that_was_refused_lets_the_others_go_first() {
     let none = |_| None;
-    let lost = |world: World| world.disk("web-a-root", none).disk("web-b-root", none);
-    let mut world = lost(World::desiring(2).with_machine("web-a", 1).with_machine("web-b", 1));
-    let first = |world: &World| world.plan().actions[0].object().clone();
+    let lost = |world: PoolWorld| world.disk("web-a-root", none).disk("web-b-root", none);
+    let mut world = lost(PoolWorld::desiring(2).with_machine("web-a", 1).with_machine("web-b", 1));
+    let first = |world: &PoolWorld| world.plan().actions[0].object().clone();
     assert_eq!(&*first(&world), "web-a-root");
     world.memory.record_result(&"web-a-root".into(), true);
     assert_eq!(&*first(&world), "web-b-root");
@@ -125,8 +126,8 @@ fn a_disk_that_was_refused_lets_the_others_go_first() {
 
 #[test]
 fn only_what_is_missing_is_created() {
-    let world = World::desiring(1)
-        .pool(|pool| pool.disks.push(DiskTemplate::new("data", Lifetime::Ephemeral)))
+    let world = PoolWorld::desiring(1)
+        .pool(|pool| pool.disks.push(PoolDiskTemplate::new("data", Lifetime::Ephemeral)))
         .with_machine("web-a", 1)
         .edit("web-a", |machine| {
             machine.disks.push(DiskRef {
@@ -136,9 +137,9 @@ fn only_what_is_missing_is_created() {
             });
         });
     let disk = DiskDraft::new("web-a-data".into(), "data".into());
-    assert_eq!(world.plan().actions, [Action::CreateDisk { machine: machine_id(), disk: disk.clone() }]);
+    assert_eq!(world.plan().actions, [PoolAction::CreateDisk { machine: machine_id(), disk: disk.clone() }]);
 
-    let machine = crate::testing::machine("web-a", 1);
+    let machine = crate::testing::running_machine("web-a", 1);
     let world = world.disk("web-a-data", |_| {
         Some(Disk {
             owner: Some(Owner::machine(&ObjectId::new("web-z", "z"))),
@@ -146,23 +147,23 @@ fn only_what_is_missing_is_created() {
         })
     });
     let to = DiskDraft { name: "web-a-data-2".into(), ..disk };
-    let repoint = Action::Repoint { machine: machine_id(), position: 2, from: "web-a-data".into(), to };
+    let repoint = PoolAction::Repoint { machine: machine_id(), position: 2, from: "web-a-data".into(), to };
     assert_eq!(world.plan().actions, [repoint]);
 }
 
 #[test]
 fn repairs_come_in_batches_too() {
-    use crate::failure::{Failure, FailureReason};
+    use crate::failure::{FailureReason, PoolFailure};
     use std::time::Duration;
-    let mut world = (0..4).fold(World::desiring(4).with_machines(4), |world, number| {
-        world.disk(&format!("{}-root", name(number)), |_| None)
+    let mut world = (0..4).fold(PoolWorld::desiring(4).with_machines(4), |world, number| {
+        world.disk(&format!("{}-root", numbered_machine_name(number)), |_| None)
     });
     assert_eq!(world.plan().actions.len(), 4);
-    let cause = Failure { reason: FailureReason::DiskFailure, message: "denied".into() };
+    let cause = PoolFailure { reason: FailureReason::DiskFailure, message: "denied".into() };
     world.memory.repairing.failed(cause, world.uptime, None, 0.0);
     let left = Duration::from_millis(250);
     assert_eq!(world.plan().actions, []);
-    assert_eq!(world.plan().blockers, [Blocker::Backoff { stage: Stage::Repair, left }]);
+    assert_eq!(world.plan().blockers, [Blocker::Backoff { stage: ApplyStage::Repair, left }]);
     assert_eq!(world.plan().requeue_after, Some(left));
     world.uptime += left;
     assert_eq!(world.plan().actions.len(), 1);
@@ -170,7 +171,7 @@ fn repairs_come_in_batches_too() {
 
 /// A machine that another controller created has no disk map until the controller writes to it, for example while the
 /// pool is paused.
-fn anothers(world: World) -> World {
+fn anothers(world: PoolWorld) -> PoolWorld {
     let without_map = |machine: &mut Machine| {
         (machine.revision, machine.written) = (Some("5c8a1d2f".into()), Some("5c8a1d2f".into()));
         for device in &mut machine.disks {
@@ -185,7 +186,7 @@ fn anothers(world: World) -> World {
 #[case::is_missing(anothers(world(|_| None)), Some(create()))]
 #[case::is_too_small(
     anothers(world(|disk| disk.map(|disk| Disk { size: Some(1), ..disk }))).pool(|pool| pool.disks[0].size = Some(2)),
-    Some(Action::ExpandDisk { disk: ObjectId::new(DISK, "uid-of-web-a-root"), to: 2 })
+    Some(PoolAction::ExpandDisk { disk: ObjectId::new(DISK, "uid-of-web-a-root"), to: 2 })
 )]
 #[case::has_another_owner(
     anothers(world(owned_by(Some(Owner::machine(&ObjectId::new("web-b", "uid-of-web-b")))))), None
@@ -200,8 +201,8 @@ fn anothers(world: World) -> World {
     None
 )]
 fn without_a_disk_map_the_disk_of_another_controllers_machine(
-    #[case] world: World,
-    #[case] expected: Option<Action>,
+    #[case] world: PoolWorld,
+    #[case] expected: Option<PoolAction>,
 ) {
     assert_eq!(world.plan().actions, Vec::from_iter(expected));
 }
@@ -211,22 +212,23 @@ fn without_a_disk_map_the_disk_of_another_controllers_machine(
 #[case::it_is_called_like_that_of_another_template("web-data-2-x7k2pq", false)]
 #[case::it_is_called_like_no_disk_of_ours("web-data-mine", false)]
 fn without_a_disk_map_a_kept_disk_that_is_gone_is_known_by_its_name(#[case] disk: &str, #[case] ours: bool) {
-    let world = World::desiring(1).keeping(|_| {}).with_machine("web-a", 1).holding("web-a", disk);
+    let world = PoolWorld::desiring(1).keeping(|_| {}).with_machine("web-a", 1).holding("web-a", disk);
     let plan = anothers(world.disk(disk, |_| None)).plan();
-    let made = Action::CreateDisk { machine: machine_id(), disk: DiskDraft::new(disk.into(), "data".into()) };
+    let made =
+        PoolAction::CreateDisk { machine: machine_id(), disk: DiskDraft::new(disk.into(), "data".into()) };
     assert_eq!(plan.actions, Vec::from_iter(ours.then_some(made)));
 }
 
 #[test]
 fn without_a_disk_map_a_kept_disk_that_holds_nothing_is_replaced() {
-    let kept = World::desiring(1)
+    let kept = PoolWorld::desiring(1)
         .keeping(|_| {})
         .with_machine("web-a", 1)
         .holding("web-a", "web-data-1")
-        .edit("web-a", |machine| machine.activity = Activity::NotRunning)
+        .edit("web-a", |machine| machine.activity = MachineActivity::NotRunning)
         .edit_disk("web-data-1", |disk| disk.state = crate::model::DiskState::Lost)
         .free("web-data-2", 5);
     let plan = anothers(kept).plan();
-    let [Action::Repoint { position: 1, from, to, .. }] = &plan.actions[..] else { panic!("{plan:?}") };
+    let [PoolAction::Repoint { position: 1, from, to, .. }] = &plan.actions[..] else { panic!("{plan:?}") };
     assert_eq!((&**from, &*to.name, &*to.template), ("web-data-1", "web-data-2", "data"));
 }

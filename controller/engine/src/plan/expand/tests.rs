@@ -3,15 +3,15 @@ use std::time::Duration;
 use rstest::rstest;
 
 use super::*;
-use crate::failure::{Failure, FailureReason};
+use crate::failure::{FailureReason, PoolFailure};
 use crate::model::{Disk, DiskState};
 use crate::plan::Blocker;
-use crate::testing::{World, pool_owner};
+use crate::testing::{PoolWorld, pool_owner};
 
 /// A machine with an ephemeral disk of 10 bytes and a retained disk of 20 bytes, and a free retained disk. All disks
 /// have the size of their template.
-fn world() -> World {
-    World::desiring(1)
+fn world() -> PoolWorld {
+    PoolWorld::desiring(1)
         .with_machine("web-a", 1)
         .keeping(|template| template.size = Some(20))
         .holding("web-a", "web-data-1")
@@ -22,7 +22,7 @@ fn world() -> World {
         .edit_disk("web-data-2", |disk| disk.size = Some(20))
 }
 
-fn steps(plan: &Plan) -> Vec<(Stage, &str)> {
+fn steps(plan: &Plan) -> Vec<(ApplyStage, &str)> {
     plan.actions.iter().map(|action| (action.stage(), &**action.object())).collect()
 }
 
@@ -66,11 +66,11 @@ fn a_disk_grows_when_it_is_smaller_and_can(
 ) {
     let world = world().edit_disk(name, edit);
     let plan = world.plan();
-    let grown = plan.actions.iter().filter(|action| action.stage() == Stage::ExpandDisks);
+    let grown = plan.actions.iter().filter(|action| action.stage() == ApplyStage::ExpandDisks);
     let id = world.disks[name].id.clone();
     assert_eq!(
         grown.cloned().collect::<Vec<_>>(),
-        Vec::from_iter(to.map(|to| Action::ExpandDisk { disk: id, to }))
+        Vec::from_iter(to.map(|to| PoolAction::ExpandDisk { disk: id, to }))
     );
     assert_eq!(plan.wants.expand_disks, to.is_some());
 }
@@ -85,7 +85,7 @@ fn a_template_without_a_size_leaves_its_disks() {
 #[test]
 fn an_ephemeral_disk_of_a_terminating_machine_is_unchanged() {
     let world = world().edit_disk("web-a-root", |disk| disk.size = Some(1));
-    assert_eq!(steps(&world.plan()), [(Stage::ExpandDisks, "web-a-root")]);
+    assert_eq!(steps(&world.plan()), [(ApplyStage::ExpandDisks, "web-a-root")]);
     let world = world.edit("web-a", |machine| machine.terminating = true);
     assert_eq!(steps(&world.plan()), []);
 }
@@ -93,7 +93,7 @@ fn an_ephemeral_disk_of_a_terminating_machine_is_unchanged() {
 #[test]
 fn a_pool_that_cannot_be_read_makes_nothing_larger() {
     let world = world().edit_disk("web-data-1", |disk| disk.size = Some(1));
-    assert_eq!(steps(&world.plan()), [(Stage::ExpandDisks, "web-data-1")]);
+    assert_eq!(steps(&world.plan()), [(ApplyStage::ExpandDisks, "web-data-1")]);
     let world = world.pool(|pool| pool.validation_errors.push("no".into()));
     assert_eq!(steps(&world.plan()), []);
 }
@@ -104,25 +104,25 @@ fn a_disk_that_refuses_to_grow_delays_neither_the_others_nor_any_mark() {
         .edit_disk("web-data-1", |disk| disk.size = Some(1))
         .edit_disk("web-data-2", |disk| (disk.size, disk.annotations.free_since) = (Some(1), None));
     world.memory.record_result(&"web-data-1".into(), true);
-    let marked = (Stage::CollectDisks, "web-data-2");
+    let marked = (ApplyStage::CollectDisks, "web-data-2");
     assert_eq!(
         steps(&world.plan()),
-        [marked, (Stage::ExpandDisks, "web-data-2"), (Stage::ExpandDisks, "web-data-1")],
+        [marked, (ApplyStage::ExpandDisks, "web-data-2"), (ApplyStage::ExpandDisks, "web-data-1")],
         "the one that was refused comes last"
     );
 
-    let cause = Failure { reason: FailureReason::DiskFailure, message: "no".into() };
+    let cause = PoolFailure { reason: FailureReason::DiskFailure, message: "no".into() };
     world.memory.expanding_disks.failed(cause, world.uptime, None, 0.0);
     let plan = world.plan();
     assert_eq!(steps(&plan), [marked]);
     assert_eq!(
         plan.blockers,
-        [Blocker::Backoff { stage: Stage::ExpandDisks, left: Duration::from_millis(250) }]
+        [Blocker::Backoff { stage: ApplyStage::ExpandDisks, left: Duration::from_millis(250) }]
     );
     assert!(plan.wants.expand_disks);
 
     world.uptime += Duration::from_secs(1);
     let plan = world.plan();
-    assert_eq!(steps(&plan), [marked, (Stage::ExpandDisks, "web-data-2")], "one at first");
+    assert_eq!(steps(&plan), [marked, (ApplyStage::ExpandDisks, "web-data-2")], "one at first");
     assert_eq!(plan.requeue_after, Some(Duration::ZERO));
 }

@@ -1,23 +1,23 @@
 use super::*;
 use crate::condition::{READY, STALLED, SYNCED};
-use crate::model::StatusScope;
-use crate::testing::{World, name, target};
+use crate::model::StatusContent;
+use crate::testing::{PoolWorld, fixture_id, numbered_machine_name};
 
-fn paths(fields: &[&str]) -> Paths {
+fn paths(fields: &[&str]) -> FieldPaths {
     fields.iter().map(|field| Arc::from(*field)).collect()
 }
 
 /// A pool whose machine 1 has another value in a field.
-fn world() -> World {
-    let uid = target(&name(1)).uid;
-    World::desiring(3)
+fn world() -> PoolWorld {
+    let uid = fixture_id(&numbered_machine_name(1)).uid;
+    PoolWorld::desiring(3)
         .with_machines(3)
         .memory(|memory| memory.overridden.record(&uid, paths(&["spec.terminationGracePeriodSeconds"])))
 }
 
 /// `status reason: message` of one condition.
-fn shown(world: &World, kind: &str) -> Option<String> {
-    let status = crate::status(&world.observed(&world.snapshot()), None);
+fn shown(world: &PoolWorld, kind: &str) -> Option<String> {
+    let status = crate::compute_status(&world.observed(&world.snapshot()), None);
     let found = status.conditions.into_iter().find(|condition| condition.kind == kind)?;
     Some(format!("{} {}: {}", found.status, found.reason, found.message))
 }
@@ -29,7 +29,7 @@ fn the_status_names_the_fields_and_the_machines() {
         "1 machine ({}) did not keep the values of the template in spec.terminationGracePeriodSeconds: an admission policy or \
          the platform changed them when the controller wrote them; correct the policy and then the template, or set these \
          values in the template",
-        name(1)
+        numbered_machine_name(1)
     );
     assert_eq!(shown(&world, TEMPLATE_OVERRIDDEN), Some(format!("True FieldsOverridden: {message}")));
     let count = "the current template is in effect in 2 of 3 machines";
@@ -38,19 +38,20 @@ fn the_status_names_the_fields_and_the_machines() {
         let condition = shown(&world, kind).unwrap();
         assert!(condition.contains("Blocked") && condition.contains(&message), "{condition}");
     }
-    assert_eq!(crate::status(&world.observed(&world.snapshot()), None).summary.updated, 2);
+    assert_eq!(crate::compute_status(&world.observed(&world.snapshot()), None).summary.updated, 2);
 }
 
 #[test]
 fn a_pool_without_synced_has_the_condition_too() {
-    let world = world().pool(|pool| pool.status_scope = StatusScope::FailureAndPause);
+    let world = world().pool(|pool| pool.status_content = StatusContent::FailureAndPause);
     assert!(shown(&world, TEMPLATE_OVERRIDDEN).is_some());
     assert_eq!(shown(&world, SYNCED), None);
 }
 
 #[test]
 fn a_machine_that_kept_the_values_of_an_update_has_them() {
-    let world = world().memory(|memory| memory.overridden.record(&target(&name(1)).uid, paths(&[])));
+    let world = world()
+        .memory(|memory| memory.overridden.record(&fixture_id(&numbered_machine_name(1)).uid, paths(&[])));
     assert_eq!(shown(&world, TEMPLATE_OVERRIDDEN), None);
     assert!(shown(&world, SYNCED).unwrap().starts_with("True"));
 }
@@ -59,22 +60,24 @@ fn a_machine_that_kept_the_values_of_an_update_has_them() {
 fn a_machine_that_is_gone_is_forgotten() {
     let mut world = world();
     let machines = world.machines.clone();
-    world
-        .memory
-        .observe_machines(machines.iter().filter(|machine| *machine.id.name != *name(1)), world.uptime);
+    world.memory.observe_machines(
+        machines.iter().filter(|machine| *machine.id.name != *numbered_machine_name(1)),
+        world.uptime,
+    );
     assert_eq!(shown(&world, TEMPLATE_OVERRIDDEN), None);
 }
 
 /// A new leader with what the former one published.
-fn successor(world: &World) -> World {
-    let conditions = crate::status(&world.observed(&world.snapshot()), None).conditions;
-    let mut next = World::desiring(3).with_machines(3).pool(|pool| pool.published.conditions = conditions);
-    next.memory = crate::Memory::default();
+fn successor(world: &PoolWorld) -> PoolWorld {
+    let conditions = crate::compute_status(&world.observed(&world.snapshot()), None).conditions;
+    let mut next =
+        PoolWorld::desiring(3).with_machines(3).pool(|pool| pool.published.conditions = conditions);
+    next.memory = crate::PassMemory::default();
     observe(&mut next);
     next
 }
 
-fn observe(world: &mut World) {
+fn observe(world: &mut PoolWorld) {
     world.memory.observe(&world.pool, world.uptime);
     world.memory.observe_machines(world.machines.iter(), world.uptime);
 }
@@ -93,7 +96,7 @@ fn a_new_leader_shows_what_the_former_one_found_until_the_spec_changes() {
 #[test]
 fn a_new_leader_shows_it_no_longer_when_the_machines_of_that_time_are_gone() {
     let mut next = successor(&world());
-    next.machines.retain(|machine| *machine.id.name == *name(0));
+    next.machines.retain(|machine| *machine.id.name == *numbered_machine_name(0));
     observe(&mut next);
     assert!(shown(&next, TEMPLATE_OVERRIDDEN).is_some(), "one is left");
     next.machines.clear();

@@ -3,24 +3,24 @@ use std::sync::Arc;
 use rstest::rstest;
 
 use super::*;
-use crate::failure::{Failure, FailureReason};
+use crate::failure::{FailureReason, PoolFailure};
 use crate::ledger::REQUEST_TIMEOUT;
-use crate::model::{Budget, Instance, ObjectId, Rollout};
+use crate::model::{DisruptionBudget, Instance, ObjectId, RolloutPolicy};
 use crate::revision::LiveParts;
-use crate::testing::{World, name};
+use crate::testing::{PoolWorld, numbered_machine_name};
 
 const UPTIME: std::time::Duration = std::time::Duration::from_secs(100);
 
 /// A pool whose current revision is `r2` and whose machines have `r1`.
-fn unstored(desired: usize, machines: u64) -> World {
-    World::desiring(desired).with_machines(machines).pool(|pool| {
+fn unstored(desired: usize, machines: u64) -> PoolWorld {
+    PoolWorld::desiring(desired).with_machines(machines).pool(|pool| {
         pool.revision.id = "r2".into();
         pool.revision.stored = false;
     })
 }
 
-fn history(limit: usize) -> Rollout {
-    Rollout { history: limit, ..Rollout::default() }
+fn history(limit: usize) -> RolloutPolicy {
+    RolloutPolicy { history: limit, ..RolloutPolicy::default() }
 }
 
 fn started_with(revision: &str) -> Arc<Instance> {
@@ -30,17 +30,17 @@ fn started_with(revision: &str) -> Arc<Instance> {
     Arc::new(Instance { id, machine: None, terminating: false, revision, live, ready: true })
 }
 
-fn pruned(world: &World) -> Vec<String> {
+fn pruned(world: &PoolWorld) -> Vec<String> {
     let actions = world.plan().actions;
     let pruned = actions.iter().filter_map(|action| match action {
-        Action::PruneRevision { revision } => Some(revision.to_string()),
+        PoolAction::PruneRevision { revision } => Some(revision.to_string()),
         _ => None,
     });
     pruned.collect()
 }
 
-fn stores(world: &World) -> bool {
-    world.plan().actions.iter().any(|action| matches!(action, Action::StoreRevision { .. }))
+fn stores(world: &PoolWorld) -> bool {
+    world.plan().actions.iter().any(|action| matches!(action, PoolAction::StoreRevision { .. }))
 }
 
 #[rstest]
@@ -49,8 +49,8 @@ fn stores(world: &World) -> bool {
 #[case::it_is_not_needed(unstored(0, 0), false)]
 #[case::it_is_stored(unstored(1, 0).pool(|pool| pool.revision.stored = true), false)]
 #[case::a_paused_pool_updates_no_machine_to_it(unstored(1, 1).pool(|pool| pool.rollout.paused = true), false)]
-#[case::a_machine_has_it_and_it_is_lost(World::desiring(1).with_machines(1).pool(|pool| pool.revision.stored = false), true)]
-#[case::a_machine_has_it_and_a_copy_is_lost(World::desiring(1).with_machines(1).pool(|pool| pool.revision.copies_lost = true), true)]
+#[case::a_machine_has_it_and_it_is_lost(PoolWorld::desiring(1).with_machines(1).pool(|pool| pool.revision.stored = false), true)]
+#[case::a_machine_has_it_and_a_copy_is_lost(PoolWorld::desiring(1).with_machines(1).pool(|pool| pool.revision.copies_lost = true), true)]
 #[case::a_machine_has_the_same_template_and_a_copy_is_lost(unstored(1, 1).pool(|pool| {
     pool.revision.same_template = vec!["r1".into()];
     pool.revision.copies_lost = true;
@@ -58,7 +58,7 @@ fn stores(world: &World) -> bool {
 #[case::a_machine_has_the_same_template(unstored(1, 1).pool(|pool| {
     pool.revision.same_template = vec!["r1".into()];
 }), false)]
-#[case::no_machine_uses_the_lost_copy(World::desiring(0).pool(|pool| pool.revision.copies_lost = true), false)]
+#[case::no_machine_uses_the_lost_copy(PoolWorld::desiring(0).pool(|pool| pool.revision.copies_lost = true), false)]
 #[case::its_copies_are_wanted(unstored(0, 0).pool(|pool| pool.revision.copies_wanted = true), true)]
 #[case::its_copies_are_wanted_and_the_pool_is_paused(unstored(1, 0).pool(|pool| {
     pool.revision.copies_wanted = true;
@@ -70,36 +70,35 @@ fn stores(world: &World) -> bool {
     pool.validation_errors.push("odd".into());
 }), true)]
 #[case::a_pool_that_cannot_be_read_stores_nothing(unstored(1, 1).pool(|pool| pool.validation_errors.push("odd".into())), false)]
-fn is_stored_when(#[case] world: World, #[case] expected: bool) {
+fn is_stored_when(#[case] world: PoolWorld, #[case] expected: bool) {
     assert_eq!(stores(&world), expected);
 }
 
 #[rstest]
 #[case::machines_have_it(unstored(1, 1), 1)]
 #[case::no_machine_has_it(unstored(0, 0), 0)]
-fn copies_of_an_older_revision_are_restored_if(#[case] world: World, #[case] expected: usize) {
+fn copies_of_an_older_revision_are_restored_if(#[case] world: PoolWorld, #[case] expected: usize) {
     let world = world.pool(|pool| pool.revision.others_lost = vec!["r1".into()]);
-    let is_it =
-        |action: &&Action| matches!(action, Action::RestoreCopies { revision } if *revision == "r1".into());
+    let is_it = |action: &&PoolAction| matches!(action, PoolAction::RestoreCopies { revision } if *revision == "r1".into());
     assert_eq!(world.plan().actions.iter().filter(is_it).count(), expected);
 }
 
 #[test]
 fn a_revision_is_stored_before_any_machine_has_it() {
     // The two missing machines also use the budget.
-    let world = unstored(4, 2).pool(|pool| pool.rollout.budget = Budget::Machines(3));
+    let world = unstored(4, 2).pool(|pool| pool.rollout.budget = DisruptionBudget::Machines(3));
     let actions = world.plan().actions;
-    let position = |wanted: fn(&Action) -> bool| actions.iter().position(wanted).unwrap();
-    let stored = position(|action| matches!(action, Action::StoreRevision { .. }));
-    assert!(stored < position(|action| matches!(action, Action::Create { .. })));
-    assert!(stored < position(|action| matches!(action, Action::Update { .. })));
-    assert!(Stage::Prepare < Stage::Create && Stage::Prepare < Stage::Update);
-    assert_eq!(actions.iter().filter(|action| matches!(action, Action::StoreRevision { .. })).count(), 1);
+    let position = |wanted: fn(&PoolAction) -> bool| actions.iter().position(wanted).unwrap();
+    let stored = position(|action| matches!(action, PoolAction::StoreRevision { .. }));
+    assert!(stored < position(|action| matches!(action, PoolAction::Create { .. })));
+    assert!(stored < position(|action| matches!(action, PoolAction::Update { .. })));
+    assert!(ApplyStage::Prepare < ApplyStage::Create && ApplyStage::Prepare < ApplyStage::Update);
+    assert_eq!(actions.iter().filter(|action| matches!(action, PoolAction::StoreRevision { .. })).count(), 1);
 }
 
 #[test]
 fn while_it_cannot_be_stored_no_machine_gets_it() {
-    let failure = Failure { reason: FailureReason::FailedCreate, message: "no".into() };
+    let failure = PoolFailure { reason: FailureReason::FailedCreate, message: "no".into() };
     let world = unstored(2, 2).memory(|memory| memory.creating.failed(failure, UPTIME, None, 0.0));
     let plan = world.plan();
     assert_eq!(plan.actions, []);
@@ -116,7 +115,7 @@ fn while_it_cannot_be_stored_no_machine_gets_it() {
 #[case::none_is_kept(0, &["a", "b", "r1"], &["a", "b"])]
 #[case::the_largest_limit_keeps_all(usize::MAX, &["a", "b", "r1"], &[])]
 fn of_those_not_needed(#[case] limit: usize, #[case] stored: &[&str], #[case] expected: &[&str]) {
-    let mut world = World::desiring(2).with_machines(2).pool(|pool| pool.rollout = history(limit));
+    let mut world = PoolWorld::desiring(2).with_machines(2).pool(|pool| pool.rollout = history(limit));
     world.stored = stored.iter().map(|id| RevisionId::from(*id)).collect();
     assert_eq!(pruned(&world), expected);
 }
@@ -139,8 +138,10 @@ fn a_revision_that_a_machine_refers_to_is_never_deleted(
     #[case] edit: fn(&mut crate::Machine),
     #[case] expected: bool,
 ) {
-    let mut world =
-        World::desiring(2).with_machines(2).pool(|pool| pool.rollout = history(0)).edit(&name(1), edit);
+    let mut world = PoolWorld::desiring(2)
+        .with_machines(2)
+        .pool(|pool| pool.rollout = history(0))
+        .edit(&numbered_machine_name(1), edit);
     world.stored = ["a", "r1"].map(RevisionId::from).to_vec();
     assert_eq!(!pruned(&world).contains(&"a".into()), expected);
 }
@@ -148,7 +149,7 @@ fn a_revision_that_a_machine_refers_to_is_never_deleted(
 #[test]
 fn nothing_is_pruned_while_a_machine_may_appear_that_names_it() {
     let mut world =
-        World::desiring(3).with_machines(2).pool(|pool| pool.rollout = history(0)).with_unconfirmed([2]);
+        PoolWorld::desiring(3).with_machines(2).pool(|pool| pool.rollout = history(0)).with_unconfirmed([2]);
     world.stored = ["a", "r1"].map(RevisionId::from).to_vec();
     assert_eq!(pruned(&world), [""; 0]);
 }
@@ -156,7 +157,7 @@ fn nothing_is_pruned_while_a_machine_may_appear_that_names_it() {
 #[test]
 fn nothing_is_pruned_by_a_pass_that_makes_machines() {
     // A former leader may have sent the same create. Its machine has the revision that was current at that time.
-    let mut world = World::desiring(2).with_machines(1).pool(|pool| pool.rollout = history(0));
+    let mut world = PoolWorld::desiring(2).with_machines(1).pool(|pool| pool.rollout = history(0));
     world.stored = ["a", "r1"].map(RevisionId::from).to_vec();
     assert_eq!(pruned(&world), [""; 0]);
     assert_eq!(pruned(&world.pool(|pool| pool.desired = 1)), ["a"]);
@@ -164,7 +165,7 @@ fn nothing_is_pruned_by_a_pass_that_makes_machines() {
 
 #[test]
 fn nothing_is_pruned_while_a_machine_may_name_it_that_was_written_to_without_an_answer() {
-    let mut world = World::desiring(1).with_machines(1).pool(|pool| pool.rollout = history(0));
+    let mut world = PoolWorld::desiring(1).with_machines(1).pool(|pool| pool.rollout = history(0));
     world.stored = ["a", "r1"].map(RevisionId::from).to_vec();
     let machine = world.machines[0].id.uid.clone();
     world.memory.rollout_attempts.record(
@@ -182,7 +183,7 @@ fn nothing_is_pruned_while_a_machine_may_name_it_that_was_written_to_without_an_
 
 #[test]
 fn a_pinned_revision_stays_and_so_does_nothing_else_for_its_sake() {
-    let mut world = World::desiring(1).with_machines(1).pool(|pool| {
+    let mut world = PoolWorld::desiring(1).with_machines(1).pool(|pool| {
         pool.rollout = history(0);
         pool.revision.pinned = true;
     });
@@ -202,8 +203,8 @@ fn the_revision_whose_copies_the_current_one_gets_is_not_deleted() {
 
 #[test]
 fn pruning_keeps_to_its_pace() {
-    let failure = Failure { reason: FailureReason::FailedRepair, message: "no".into() };
-    let mut world = World::desiring(1).with_machines(1).pool(|pool| pool.rollout = history(0));
+    let failure = PoolFailure { reason: FailureReason::FailedRepair, message: "no".into() };
+    let mut world = PoolWorld::desiring(1).with_machines(1).pool(|pool| pool.rollout = history(0));
     world.stored = ["a", "b", "r1"].map(RevisionId::from).to_vec();
     let mut world = world.memory(|memory| memory.cleaning_up.failed(failure, UPTIME, None, 0.0));
     assert_eq!(pruned(&world), [""; 0]);
@@ -212,39 +213,39 @@ fn pruning_keeps_to_its_pace() {
     assert_eq!(pruned(&world), ["a"]);
 }
 
-fn with_unused_copy(world: World) -> World {
+fn with_unused_copy(world: PoolWorld) -> PoolWorld {
     world.pool(|pool| pool.revision.unused_copies = vec![crate::ObjectId::new("copy", "uid-of-copy")])
 }
 
-fn deletes_copy(world: &World) -> bool {
-    world.plan().actions.iter().any(|action| matches!(action, Action::DeleteCopy { .. }))
+fn deletes_copy(world: &PoolWorld) -> bool {
+    world.plan().actions.iter().any(|action| matches!(action, PoolAction::DeleteCopy { .. }))
 }
 
 #[rstest]
-#[case::nothing_refers_to_it(World::desiring(1).with_machines(1), true)]
-#[case::this_pass_makes_machines(World::desiring(2).with_machines(1), false)]
-#[case::a_machine_may_appear(World::desiring(2).with_machines(1).with_unconfirmed([1]), false)]
+#[case::nothing_refers_to_it(PoolWorld::desiring(1).with_machines(1), true)]
+#[case::this_pass_makes_machines(PoolWorld::desiring(2).with_machines(1), false)]
+#[case::a_machine_may_appear(PoolWorld::desiring(2).with_machines(1).with_unconfirmed([1]), false)]
 #[case::its_revision_may_be_stored_again(
-    World::desiring(1).with_machines(1).pool(|pool| pool.revision.stored = false), false
+    PoolWorld::desiring(1).with_machines(1).pool(|pool| pool.revision.stored = false), false
 )]
 #[case::its_revision_waits_to_be_stored_again(
-    World::desiring(1).with_machines(1).pool(|pool| pool.revision.stored = false).memory(|memory| {
-        let failure = Failure { reason: FailureReason::FailedCreate, message: "no answer".into() };
+    PoolWorld::desiring(1).with_machines(1).pool(|pool| pool.revision.stored = false).memory(|memory| {
+        let failure = PoolFailure { reason: FailureReason::FailedCreate, message: "no answer".into() };
         memory.creating.failed(failure, UPTIME, None, 0.0);
     }),
     false
 )]
 #[case::the_pool_cannot_be_read(
-    World::desiring(1).with_machines(1).pool(|pool| pool.validation_errors.push("odd".into())), false
+    PoolWorld::desiring(1).with_machines(1).pool(|pool| pool.validation_errors.push("odd".into())), false
 )]
-fn an_unused_copy_is_deleted_if(#[case] world: World, #[case] expected: bool) {
+fn an_unused_copy_is_deleted_if(#[case] world: PoolWorld, #[case] expected: bool) {
     assert!(!deletes_copy(&world), "there is none");
     assert_eq!(deletes_copy(&with_unused_copy(world)), expected);
 }
 
 #[test]
 fn an_unused_copy_stays_while_a_machine_was_written_to_without_an_answer() {
-    let mut world = with_unused_copy(World::desiring(1).with_machines(1));
+    let mut world = with_unused_copy(PoolWorld::desiring(1).with_machines(1));
     let machine = world.machines[0].id.uid.clone();
     let unconfirmed = crate::plan::UpdateOutcome::Unconfirmed;
     world.memory.rollout_attempts.record(&machine, &"a".into(), unconfirmed, UPTIME);

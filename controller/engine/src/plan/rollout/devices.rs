@@ -1,11 +1,11 @@
 //! The disks for the devices of a machine that an update writes.
 
-use super::super::adoption::unmapped;
+use super::super::adoption::find_unmapped_device;
 use super::super::allocation::FreeDisks;
 use super::super::blocker::Blocker;
-use super::super::observed::Observed;
-use super::super::progress::{keeps, leftovers};
-use crate::model::{DiskDraft, DiskRef, DiskSource, DiskTemplate, Machine};
+use super::super::observed::ObservedPool;
+use super::super::progress::{keeps_leftover_device, leftover_devices};
+use crate::model::{DiskDraft, DiskRef, DiskSource, Machine, PoolDiskTemplate};
 use std::sync::Arc;
 
 /// One disk for each disk template of the revision, except those whose disk is detached, and the disks of earlier
@@ -13,8 +13,8 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// The machine must wait for a disk.
-pub(super) fn drafts(
-    observed: &Observed<'_>,
+pub(super) fn draft_machine_disks(
+    observed: &ObservedPool<'_>,
     free_disks: &mut FreeDisks<'_>,
     machine: &Machine,
 ) -> Result<Vec<DiskDraft>, Blocker> {
@@ -22,8 +22,8 @@ pub(super) fn drafts(
     let used = observed.pool.disks.iter().filter(|template| template.used && !is_detached(machine, template));
     let mut drafts = Vec::with_capacity(machine.disks.len());
     for template in used {
-        drafts.push(match unmapped(observed, machine, template) {
-            Some(device) => held(observed, device, &template.name),
+        drafts.push(match find_unmapped_device(observed, machine, template) {
+            Some(device) => draft_attached_disk(observed, device, &template.name),
             None => match free_disks.disk_for(machine, template) {
                 Ok(draft) => draft,
                 Err(blocker) => {
@@ -33,39 +33,40 @@ pub(super) fn drafts(
             },
         });
     }
-    let kept = leftovers(observed.pool, machine).filter(|device| keeps(machine, device));
+    let kept =
+        leftover_devices(observed.pool, machine).filter(|device| keeps_leftover_device(machine, device));
     for device in kept {
         let template = device.template.as_ref().expect("only a device of a template can be left over");
         // A disk that does not exist cannot be created any more, and no running machine needs it.
         if observed.disks.contains_key(&device.disk) {
-            drafts.push(held(observed, device, template));
+            drafts.push(draft_attached_disk(observed, device, template));
         }
     }
     Ok(drafts)
 }
 
 /// Whether the disk map of the machine names a disk for this template that no device refers to.
-fn is_detached(machine: &Machine, template: &DiskTemplate) -> bool {
+fn is_detached(machine: &Machine, template: &PoolDiskTemplate) -> bool {
     machine.detached.iter().any(|detached| detached.template == template.name)
 }
 
 /// Whether the machine has a disk for every disk template of the revision and none for other templates, so that an
 /// update changes no device.
-pub(super) fn are_complete(observed: &Observed<'_>, machine: &Machine) -> bool {
-    let filled = |template: &DiskTemplate| {
+pub(super) fn are_complete(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
+    let filled = |template: &PoolDiskTemplate| {
         if is_detached(machine, template) {
             return true;
         }
         let mapped = |device: &DiskRef| device.template.as_ref() == Some(&template.name);
         let device = machine.disks.iter().find(|device| mapped(device));
-        let device = device.or_else(|| unmapped(observed, machine, template));
+        let device = device.or_else(|| find_unmapped_device(observed, machine, template));
         device.is_some_and(|device| observed.disks.contains_key(&device.disk))
     };
-    leftovers(observed.pool, machine).next().is_none()
+    leftover_devices(observed.pool, machine).next().is_none()
         && observed.pool.disks.iter().filter(|template| template.used).all(filled)
 }
 
-fn held(observed: &Observed<'_>, device: &DiskRef, template: &Arc<str>) -> DiskDraft {
+fn draft_attached_disk(observed: &ObservedPool<'_>, device: &DiskRef, template: &Arc<str>) -> DiskDraft {
     let source = match observed.disks.get(&device.disk) {
         Some(disk) => DiskSource::Existing(disk.id.clone()),
         // A later pass creates it, when the disk map of the machine names it.

@@ -3,33 +3,34 @@
 use rstest::rstest;
 
 use super::*;
-use crate::failure::{Failure, FailureReason};
+use crate::failure::{FailureReason, PoolFailure};
 use crate::model::{
-    Budget, DiskDraft, DiskRef, DiskSource, DiskTemplate, Lifetime, Pool, Selectable, TemplateParts,
+    DiskDraft, DiskRef, DiskSource, DisruptionBudget, Lifetime, Pool, PoolDiskTemplate, Selectable,
+    TemplateParts,
 };
 use crate::plan::attempts::{EVALUATION_AGE, UpdateOutcome};
 use crate::revision::{Fingerprint, LiveParts};
-use crate::selector::{Labels, Operator, Requirement, Selector};
-use crate::testing::{World, machine, name, own_disk, pool_owner};
+use crate::selector::{LabelMap, Operator, Selector, SelectorRequirement};
+use crate::testing::{PoolWorld, numbered_machine_name, own_disk, pool_owner, running_machine};
 
 mod adoption;
 mod disks;
-mod laws;
 mod model;
+mod properties;
 mod protection;
 mod transcripts;
 
 pub(super) const UPTIME: Duration = Duration::from_secs(100);
 
 /// Running machines at revision `r1`, the oldest first, and a template with revision `r2`.
-pub(super) fn outdated(machines: u64) -> World {
-    World::desiring(usize::try_from(machines).unwrap())
+pub(super) fn outdated(machines: u64) -> PoolWorld {
+    PoolWorld::desiring(usize::try_from(machines).unwrap())
         .with_machines(machines)
         .pool(|pool| pool.revision.id = "r2".into())
 }
 
-fn allowing(machines: u64, budget: usize) -> World {
-    outdated(machines).pool(|pool| pool.rollout.budget = Budget::Machines(budget))
+fn allowing(machines: u64, budget: usize) -> PoolWorld {
+    outdated(machines).pool(|pool| pool.rollout.budget = DisruptionBudget::Machines(budget))
 }
 
 fn parts(spec: u64) -> TemplateParts {
@@ -38,7 +39,7 @@ fn parts(spec: u64) -> TemplateParts {
 }
 
 /// Machine 0 does not run, which uses the whole budget. The specs of both revisions are equal or differ.
-fn without_budget(is_same_spec: bool) -> World {
+fn without_budget(is_same_spec: bool) -> PoolWorld {
     with(allowing(4, 1), 0, idle).pool(|pool| {
         let new = parts(if is_same_spec { 1 } else { 2 });
         pool.revision.template_parts = [("r1".into(), parts(1)), ("r2".into(), new)].into();
@@ -59,7 +60,7 @@ fn without_budget(is_same_spec: bool) -> World {
 #[case::a_stopped_rollout_repeats_what_was_rejected(
     refuse(refuse(without_budget(true), 1), 2), &[1, 2]
 )]
-fn a_change_of_labels_uses_no_budget(#[case] world: World, #[case] expected: &[u64]) {
+fn a_change_of_labels_uses_no_budget(#[case] world: PoolWorld, #[case] expected: &[u64]) {
     let updates = disruption(&world.plan());
     assert_eq!(updates.iter().map(|(number, _)| *number).collect::<Vec<_>>(), expected);
     let is_free = |(number, disruption): &(u64, Disruption)| {
@@ -71,7 +72,7 @@ fn a_change_of_labels_uses_no_budget(#[case] world: World, #[case] expected: &[u
 /// The numbers of the machines that a plan updates, in the order of the plan.
 pub(super) fn updated(plan: &Plan) -> Vec<u64> {
     numbers(plan, |action| match action {
-        Action::Update { machine, .. } => Some(&machine.name),
+        PoolAction::Update { machine, .. } => Some(&machine.name),
         _ => None,
     })
 }
@@ -79,7 +80,7 @@ pub(super) fn updated(plan: &Plan) -> Vec<u64> {
 /// The numbers of the updated machines and the disruption of each update.
 fn disruption(plan: &Plan) -> Vec<(u64, Disruption)> {
     let disruption = plan.actions.iter().filter_map(|action| match action {
-        Action::Update { disruption, .. } => Some(*disruption),
+        PoolAction::Update { disruption, .. } => Some(*disruption),
         _ => None,
     });
     let mut all: Vec<_> = updated(plan).into_iter().zip(disruption).collect();
@@ -89,27 +90,29 @@ fn disruption(plan: &Plan) -> Vec<(u64, Disruption)> {
 
 fn advanced(plan: &Plan) -> Vec<u64> {
     numbers(plan, |action| match action {
-        Action::RecordRevision { machine, .. } => Some(&machine.name),
+        PoolAction::RecordRevision { machine, .. } => Some(&machine.name),
         _ => None,
     })
 }
 
-fn numbers(plan: &Plan, of: impl Fn(&Action) -> Option<&Arc<str>>) -> Vec<u64> {
-    let number = |found: &Arc<str>| (0..1000).find(|number| *name(*number) == **found).expect("one of ours");
+fn numbers(plan: &Plan, of: impl Fn(&PoolAction) -> Option<&Arc<str>>) -> Vec<u64> {
+    let number = |found: &Arc<str>| {
+        (0..1000).find(|number| *numbered_machine_name(*number) == **found).expect("one of ours")
+    };
     plan.actions.iter().filter_map(of).map(number).collect()
 }
 
 /// Edits a machine of the pool.
-pub(super) fn with(world: World, number: u64, edit: impl FnOnce(&mut Machine)) -> World {
-    world.edit(&name(number), edit)
+pub(super) fn with(world: PoolWorld, number: u64, edit: impl FnOnce(&mut Machine)) -> PoolWorld {
+    world.edit(&numbered_machine_name(number), edit)
 }
 
 fn idle(machine: &mut Machine) {
-    machine.activity = Activity::NotRunning;
+    machine.activity = MachineActivity::NotRunning;
 }
 
 fn stopped(machine: &mut Machine) {
-    machine.activity = Activity::Stopped;
+    machine.activity = MachineActivity::Stopped;
 }
 
 /// `r2` was written, and the platform has not evaluated it.
@@ -133,17 +136,17 @@ fn unrecorded(machine: &mut Machine) {
     machine.written = Some("r2".into());
 }
 
-fn answering(mut world: World, number: u64, answer: UpdateOutcome) -> World {
-    let uid = machine(&name(number), 0).id.uid;
+fn answering(mut world: PoolWorld, number: u64, answer: UpdateOutcome) -> PoolWorld {
+    let uid = running_machine(&numbered_machine_name(number), 0).id.uid;
     world.memory.rollout_attempts.record(&uid, &"r2".into(), answer, UPTIME);
     world
 }
 
-fn refuse(world: World, number: u64) -> World {
+fn refuse(world: PoolWorld, number: u64) -> PoolWorld {
     answering(world, number, UpdateOutcome::Refused)
 }
 
-fn lose(world: World, number: u64) -> World {
+fn lose(world: PoolWorld, number: u64) -> PoolWorld {
     answering(world, number, UpdateOutcome::Unconfirmed)
 }
 
@@ -184,9 +187,9 @@ fn lose(world: World, number: u64) -> World {
 #[case::paused(allowing(4, 2).pool(|pool| pool.rollout.paused = true), &[])]
 #[case::a_pool_that_cannot_be_read(allowing(4, 2).pool(|pool| pool.validation_errors.push("odd".into())), &[])]
 #[case::a_pool_that_is_deleted(allowing(4, 2).pool(|pool| pool.deleting = true), &[])]
-#[case::all_have_it(World::desiring(4).with_machines(4), &[])]
+#[case::all_have_it(PoolWorld::desiring(4).with_machines(4), &[])]
 #[case::surplus_machines_are_not_updated(allowing(4, 4).pool(|pool| pool.desired = 2), &[0, 1])]
-fn writes_to(#[case] world: World, #[case] expected: &[u64]) {
+fn writes_to(#[case] world: PoolWorld, #[case] expected: &[u64]) {
     assert_eq!(updated(&world.plan()), expected);
 }
 
@@ -229,7 +232,7 @@ fn a_stopped_rollout_updates_no_other_machine() {
 #[case::in_the_pause_after_a_failure(Some(100), 100, Err(250))]
 #[case::after_the_pause_one_is_tried(Some(100), 101, Ok(1))]
 fn the_pace(#[case] failed: Option<u64>, #[case] uptime: u64, #[case] expected: Result<usize, u64>) {
-    let failure = Failure { reason: FailureReason::FailedTemplateUpdate, message: "no".into() };
+    let failure = PoolFailure { reason: FailureReason::FailedTemplateUpdate, message: "no".into() };
     let mut world = allowing(8, 8);
     // The recorded attempts belong to the revision.
     world.memory.observe(&world.pool, UPTIME);
@@ -275,7 +278,7 @@ fn the_revision_is_recorded_when(#[case] edit: fn(&mut Machine), #[case] expecte
 
 #[test]
 fn saying_so_has_a_pace_of_its_own() {
-    let failure = Failure { reason: FailureReason::FailedRepair, message: "no".into() };
+    let failure = PoolFailure { reason: FailureReason::FailedRepair, message: "no".into() };
     let mut world = with(with(allowing(3, 1), 0, unrecorded), 1, unrecorded);
     world.memory.observe(&world.pool, UPTIME);
     world.memory.updating.failed(failure.clone(), UPTIME, None, 0.0);
@@ -304,7 +307,7 @@ fn the_merge_base_of_a_machine(
     });
     world.stored = ["r0", "r1"].map(RevisionId::from).to_vec();
     let plan = world.plan();
-    let [Action::Update { base, to, .. }] = &plan.actions[..] else { panic!("{:?}", plan.actions) };
+    let [PoolAction::Update { base, to, .. }] = &plan.actions[..] else { panic!("{:?}", plan.actions) };
     assert_eq!((base.as_ref().map(RevisionId::as_str), to.as_str()), (expected, "r2"));
 }
 
@@ -319,7 +322,7 @@ fn a_machine_that_does_not_run_is_updated_as_not_running() {
 
 #[test]
 fn the_pool_looks_again_when_a_change_has_been_ignored_for_long_enough() {
-    let mut world = with(World::desiring(2).with_machines(2), 0, |machine| machine.evaluated = false);
+    let mut world = with(PoolWorld::desiring(2).with_machines(2), 0, |machine| machine.evaluated = false);
     let machines = world.machines.clone();
     world.memory.rollout_attempts.observe(machines.iter(), UPTIME);
     assert_eq!(world.plan().requeue_after, Some(EVALUATION_AGE));
@@ -330,7 +333,7 @@ fn the_pool_looks_again_when_a_change_has_been_ignored_for_long_enough() {
 #[test]
 fn those_that_refused_are_tried_again_in_turn() {
     let mut world = refuse(allowing(3, 1), 0);
-    let second = machine(&name(1), 0).id.uid;
+    let second = running_machine(&numbered_machine_name(1), 0).id.uid;
     world.memory.rollout_attempts.record(
         &second,
         &"r2".into(),
@@ -338,7 +341,7 @@ fn those_that_refused_are_tried_again_in_turn() {
         UPTIME + Duration::from_secs(1),
     );
     assert_eq!(updated(&world.plan()), [0]);
-    let first = machine(&name(0), 0).id.uid;
+    let first = running_machine(&numbered_machine_name(0), 0).id.uid;
     world.memory.rollout_attempts.record(
         &first,
         &"r2".into(),
@@ -358,7 +361,7 @@ fn the_order_of_the_input_changes_nothing() {
 }
 
 /// Running machines with an older template, which the controller restarts.
-fn restarted_by_the_controller(machines: u64) -> World {
+fn restarted_by_the_controller(machines: u64) -> PoolWorld {
     allowing(machines, 1).pool(|pool| pool.rollout.restarts = Restarts::ByController)
 }
 
@@ -385,15 +388,15 @@ fn no_machine_gets_the_template_if(#[case] setting: fn(&mut Pool)) {
 
 #[test]
 fn machines_outside_the_selection_of_an_update_keep_their_spec() {
-    let labels = |zone: &str| Some(Labels::from([("zone".into(), zone.into())]));
-    let in_a = Requirement { key: "zone".into(), operator: Operator::In, values: vec!["a".into()] };
+    let labels = |zone: &str| Some(LabelMap::from([("zone".into(), zone.into())]));
+    let in_a = SelectorRequirement { key: "zone".into(), operator: Operator::In, values: vec!["a".into()] };
     let world = restarted_by_the_controller(2)
         .pool(|pool| pool.rollout.selection.labels = Selector(vec![in_a]))
-        .edit(&name(0), |machine| {
+        .edit(&numbered_machine_name(0), |machine| {
             machine.selectable =
                 Arc::new(Selectable { instance_labels: labels("b"), ..Selectable::default() });
         })
-        .edit(&name(1), |machine| {
+        .edit(&numbered_machine_name(1), |machine| {
             machine.selectable =
                 Arc::new(Selectable { instance_labels: labels("a"), ..Selectable::default() });
         });
@@ -409,5 +412,5 @@ fn a_percentage_of_the_desired_machines_is(
     #[case] desired: usize,
     #[case] expected: usize,
 ) {
-    assert_eq!(Budget::Percent(percent).of(desired), expected);
+    assert_eq!(DisruptionBudget::Percent(percent).of(desired), expected);
 }

@@ -37,8 +37,8 @@ fn resolves(
     #[case] stored: bool,
 ) {
     let shown = shown.map(RevisionId::from);
-    let resolved = History::new(revisions).resolve(&content(7), shown.as_ref());
-    assert_eq!(resolved, Resolved { id: expected, stored });
+    let resolved = RevisionHistory::new(revisions).resolve(&content(7), shown.as_ref());
+    assert_eq!(resolved, ResolvedRevision { id: expected, stored });
 }
 
 #[rstest]
@@ -57,13 +57,13 @@ fn a_platform_names(#[case] revisions: Vec<StoredRevision>, #[case] expected: &s
         1 => "p-a-4".into(),
         _ => format!("p-{number}-4").as_str().into(),
     });
-    let resolved = History::new(revisions).resolve_named(&content(7), 4, names);
-    assert_eq!(resolved, Resolved { id: expected.into(), stored });
+    let resolved = RevisionHistory::new(revisions).resolve_named(&content(7), 4, names);
+    assert_eq!(resolved, ResolvedRevision { id: expected.into(), stored });
 }
 
 #[test]
 fn an_id_that_another_content_has_is_not_given_twice() {
-    let history = History::new([StoredRevision {
+    let history = RevisionHistory::new([StoredRevision {
         id: id(7),
         number: 1,
         content: content(1),
@@ -71,7 +71,7 @@ fn an_id_that_another_content_has_is_not_given_twice() {
         lacks_copies: false,
     }]);
     let other = history.resolve(&content(7), None);
-    assert_eq!(other, Resolved { id: content(7).id(2), stored: false });
+    assert_eq!(other, ResolvedRevision { id: content(7).id(2), stored: false });
     assert_ne!(other.id, id(7));
     assert!(other.id.as_str().len() == 16 && other.id.as_str().bytes().all(|b| b.is_ascii_hexdigit()));
     // The second duplicate is not used either.
@@ -88,7 +88,7 @@ fn an_id_that_another_content_has_is_not_given_twice() {
 
 #[test]
 fn numbers_increase_and_order_the_history() {
-    let mut history = History::new([]);
+    let mut history = RevisionHistory::new([]);
     assert_eq!(history.next_number(), 1);
     for revision in [stored(3, 30), stored(1, 10), stored(2, 20)] {
         history.add(revision);
@@ -101,7 +101,7 @@ fn numbers_increase_and_order_the_history() {
     history.add(stored(1, 40));
     history.add(stored(1, 5));
     assert_eq!((history.ids(), history.next_number()), (vec![id(2), id(1)], 41));
-    assert_eq!(History::new([stored(1, i64::MAX)]).next_number(), i64::MAX);
+    assert_eq!(RevisionHistory::new([stored(1, i64::MAX)]).next_number(), i64::MAX);
 }
 
 #[rstest]
@@ -112,9 +112,9 @@ fn the_revision_that_was_in_force_last_is(
     #[case] shown: Option<RevisionId>,
     #[case] expected: Option<RevisionId>,
 ) {
-    let history = History::new([stored(7, 2), stored(6, 1)]);
+    let history = RevisionHistory::new([stored(7, 2), stored(6, 1)]);
     assert_eq!(history.last_in_force(shown.as_ref()), expected.as_ref());
-    assert_eq!(History::default().last_in_force(shown.as_ref()), None);
+    assert_eq!(RevisionHistory::default().last_in_force(shown.as_ref()), None);
 }
 
 proptest! {
@@ -122,7 +122,7 @@ proptest! {
     fn a_stored_template_keeps_its_id_when_others_are_stored_or_deleted(
         steps in prop::collection::vec((0u64..6, any::<bool>()), 1..40),
     ) {
-        let mut history = History::new([]);
+        let mut history = RevisionHistory::new([]);
         let mut ids = std::collections::BTreeMap::new();
         for (of, delete) in steps {
             let resolved = history.resolve(&content(of), None);

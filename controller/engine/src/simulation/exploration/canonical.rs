@@ -15,7 +15,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::super::api::Api;
-use super::moves::AN_AGE;
+use super::moves::LONG_TIME;
 use crate::model::Naming;
 use crate::names::Namer;
 
@@ -47,11 +47,11 @@ enum Token<'t> {
 }
 
 /// The canonical form; see the module documentation.
-pub(super) fn canonical(text: &str, api: &Api) -> String {
+pub(super) fn canonicalize_text(text: &str, api: &Api) -> String {
     let tokens = Reader::new(text, api).read();
     let renamed = Names::of(&tokens, api).write(&tokens);
     let mut sorted = String::with_capacity(renamed.len());
-    let end = sort(&renamed, 0, false, &mut sorted);
+    let end = sort_unordered_groups(&renamed, 0, false, &mut sorted);
     debug_assert_eq!(end, renamed.len(), "brackets are balanced");
     sorted
 }
@@ -119,7 +119,7 @@ impl<'t> Reader<'t> {
         let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         let length = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
         let name = &rest[..length];
-        let uid = rest[length..].strip_prefix('#').map(digits);
+        let uid = rest[length..].strip_prefix('#').map(leading_digits);
         if let Some(number) = self.namer.as_ref().and_then(|namer| namer.number_of(name.get(..9)?)) {
             self.push(Token::Machine { number, rest: &name[9..] });
         } else if name.starts_with("web-data-") {
@@ -140,7 +140,7 @@ impl<'t> Reader<'t> {
         const NUMBERS: [&str; 3] = ["number: ", "next_number: ", "first: "];
         let labels = NUMBERS.iter().chain(&["end: ", "version: ", "generation: ", "request "]);
         let label = labels.into_iter().find(|label| rest.starts_with(**label))?;
-        let value = digits(&rest[label.len()..]);
+        let value = leading_digits(&rest[label.len()..]);
         let number: u64 = value.parse().ok()?;
         self.at += label.len();
         match *label {
@@ -175,20 +175,20 @@ impl<'t> Reader<'t> {
         let seconds: f64 = rest[..length].parse().ok()?;
         let ends = rest[length..].starts_with('s');
         // A smaller number is a duration and not a time.
-        if !ends || seconds < AN_AGE.as_secs_f64() {
+        if !ends || seconds < LONG_TIME.as_secs_f64() {
             return None;
         }
-        self.push(Token::Moment(exact(&rest[..length])));
+        self.push(Token::Moment(parse_exact_seconds(&rest[..length])));
         Some(length + 1)
     }
 }
 
-fn digits(text: &str) -> &str {
+fn leading_digits(text: &str) -> &str {
     &text[..text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len())]
 }
 
 /// A number of seconds, to the nanosecond.
-fn exact(text: &str) -> Duration {
+fn parse_exact_seconds(text: &str) -> Duration {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let nanos: u32 = format!("{part:0<9}").parse().expect("at most nine digits");
     Duration::new(whole.parse().expect("digits"), nanos)
@@ -297,14 +297,14 @@ impl<'t> Names<'t> {
     fn age(&self, at: Duration) -> &'static str {
         match self.now.checked_sub(at) {
             None => "to come",
-            Some(age) if age < AN_AGE / 2 => "now",
+            Some(age) if age < LONG_TIME / 2 => "now",
             Some(_) => "past",
         }
     }
 }
 
 /// Copies up to the end of a group and sorts the texts in braces.
-fn sort(text: &str, start: usize, unordered: bool, out: &mut String) -> usize {
+fn sort_unordered_groups(text: &str, start: usize, unordered: bool, out: &mut String) -> usize {
     let bytes = text.as_bytes();
     let mut items = vec![String::new()];
     let mut at = start;
@@ -313,7 +313,7 @@ fn sort(text: &str, start: usize, unordered: bool, out: &mut String) -> usize {
         match bytes[at] {
             open @ (b'{' | b'[' | b'(') => {
                 item.push(char::from(open));
-                at = sort(text, at + 1, open == b'{', item);
+                at = sort_unordered_groups(text, at + 1, open == b'{', item);
             }
             b'}' | b']' | b')' if start > 0 => break,
             b',' if bytes.get(at + 1) == Some(&b' ') => {

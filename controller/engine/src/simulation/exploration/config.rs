@@ -1,12 +1,12 @@
 //! Configurations that are small enough to visit all their states.
 
-use super::super::instances::Changes;
+use super::super::instances::TemplateDifference;
 use crate::model::{Naming, ScaleDownPolicy};
 
 /// The actions of users.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "any of them may come with any other")]
-pub(super) struct Users {
+pub(super) struct ExploredUserActions {
     /// They change the number of replicas.
     pub(super) scale: bool,
     /// They remove machines with targeted removals, one at a time.
@@ -25,7 +25,7 @@ pub(super) struct Users {
 
 /// A small configuration.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Config {
+pub(super) struct ExplorationConfig {
     pub(super) called: &'static str,
     pub(super) naming: Naming,
     pub(super) scale_down_policy: ScaleDownPolicy,
@@ -34,10 +34,10 @@ pub(super) struct Config {
     /// Maximum number of desired machines.
     pub(super) machines: usize,
     /// Whether each machine also has a retained disk, with or without a time to live.
-    pub(super) keeps: Option<Ends>,
+    pub(super) keeps: Option<FreeDiskDeletion>,
     /// Whether machines have instances, finalizers and storage of their own, and what a different template changes.
-    pub(super) instances: Option<Changes>,
-    pub(super) users: Users,
+    pub(super) instances: Option<TemplateDifference>,
+    pub(super) users: ExploredUserActions,
     /// Number of actions of users; `None` means unlimited.
     pub(super) edits: Option<u8>,
     /// Number of crashes and lost responses.
@@ -48,7 +48,7 @@ pub(super) struct Config {
 
 /// Whether garbage collection deletes free disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ends {
+pub(super) enum FreeDiskDeletion {
     Never,
     AtOnce,
 }

@@ -3,9 +3,9 @@
 #[expect(clippy::disallowed_types, reason = "states are looked up, never walked")]
 use std::collections::HashSet;
 
-use super::super::api::{Broken, check};
+use super::super::api::{BrokenInvariant, check_invariant};
 use super::key;
-use super::moves::{AN_AGE, Move, State, work};
+use super::moves::{ExploredState, LONG_TIME, Move, converging_moves};
 use crate::Plan;
 use crate::model::Uid;
 
@@ -14,17 +14,20 @@ const PATIENCE: usize = 400;
 
 /// Lets all components work until nothing changes. Returns whether the state had already converged.
 #[expect(clippy::disallowed_types, reason = "states are looked up, never walked")]
-pub(super) fn comes_to_rest(state: &State, restful: &mut HashSet<u128>) -> Result<bool, Broken> {
+pub(super) fn comes_to_rest(
+    state: &ExploredState,
+    restful: &mut HashSet<u128>,
+) -> Result<bool, BrokenInvariant> {
     let mut state = state.clone();
     let mut way = Vec::new();
     for _ in 0..PATIENCE {
-        let here = key::of(&state);
+        let here = key::state_key(&state);
         if restful.contains(&here) {
             restful.extend(way);
             return Ok(false);
         }
         way.push(here);
-        if goes_on(&mut state)?.is_none() {
+        if next_convergence_move(&mut state)?.is_none() {
             restful.extend(way.iter().copied());
             return Ok(way.len() == 1);
         }
@@ -33,15 +36,18 @@ pub(super) fn comes_to_rest(state: &State, restful: &mut HashSet<u128>) -> Resul
 }
 
 /// The same for an initial state.
-pub(super) fn bring_to_rest(state: &mut State) {
-    while goes_on(state).expect("nothing is wrong with a world in which nothing fails").is_some() {}
+pub(super) fn bring_to_rest(state: &mut ExploredState) {
+    while next_convergence_move(state)
+        .expect("nothing is wrong with a world in which nothing fails")
+        .is_some()
+    {}
 }
 
 /// The same with a transcript.
-pub(super) fn convergence_transcript(mut state: State) -> String {
+pub(super) fn convergence_transcript(mut state: ExploredState) -> String {
     state.world.tell(format_args!("from here on nothing fails"));
     for _ in 0..PATIENCE {
-        match goes_on(&mut state) {
+        match next_convergence_move(&mut state) {
             Ok(Some(step)) => state.world.tell(format_args!("[{step:?}]")),
             Ok(None) => break,
             Err(broken) => {
@@ -54,44 +60,45 @@ pub(super) fn convergence_transcript(mut state: State) -> String {
 }
 
 /// Makes the next move without faults; `None` if the state has converged.
-fn goes_on(state: &mut State) -> Result<Option<Move>, Broken> {
-    if let Some(&step) = work(state).first() {
+fn next_convergence_move(state: &mut ExploredState) -> Result<Option<Move>, BrokenInvariant> {
+    if let Some(&step) = converging_moves(state).first() {
         state.make(step)?;
         return Ok(Some(step));
     }
-    let (mut after, before) = (state.clone(), key::of(state));
-    let (plan, status) = after.world.shell.pass(&after.world.api);
-    if plan == Plan::default() && after.world.unseen() == 0 {
+    let (mut after, before) = (state.clone(), key::state_key(state));
+    let (plan, status) = after.world.controller.pass(&after.world.api);
+    if plan == Plan::default() && after.world.pending_write_count() == 0 {
         if after.world.api.pool.deleting {
-            nothing_is_left(&after)?;
+            check_pool_removed(&after)?;
         } else {
             after.world.is_settled(&status)?;
         }
-        stays_at_rest(after)?;
+        check_stays_converged(after)?;
         return Ok(None);
     }
     // After a pass without changes, time passes.
-    let step = if plan.actions.is_empty() && key::of(&after) == before { Move::Time } else { Move::Pass };
+    let step =
+        if plan.actions.is_empty() && key::state_key(&after) == before { Move::Time } else { Move::Pass };
     state.make(step)?;
     Ok(Some(step))
 }
 
-fn stays_at_rest(mut state: State) -> Result<(), Broken> {
+fn check_stays_converged(mut state: ExploredState) -> Result<(), BrokenInvariant> {
     for _ in 0..2 {
-        state.world.api.now += AN_AGE;
+        state.world.api.now += LONG_TIME;
         let plan = state.pass();
-        check(plan == Plan::default(), || format!("I8: not at rest for good: {plan:?}"))?;
+        check_invariant(plan == Plan::default(), || format!("I8: not at rest for good: {plan:?}"))?;
     }
     Ok(())
 }
 
 /// I9: no object of a deleted pool is left.
-fn nothing_is_left(state: &State) -> Result<(), Broken> {
+fn check_pool_removed(state: &ExploredState) -> Result<(), BrokenInvariant> {
     let api = &state.world.api;
     let machine = api.pool_machines().next();
-    check(machine.is_none(), || format!("I9: {} is left of the pool", machine.expect("found").id))?;
+    check_invariant(machine.is_none(), || format!("I9: {} is left of the pool", machine.expect("found").id))?;
     let of_pool = |uid: &Uid| *uid == api.pool.id.uid || api.is_pool_machine(uid);
     let disks = api.disks.objects.values().map(|seen| &seen.facts);
     let left = disks.clone().find(|disk| disk.owner.as_ref().is_some_and(|owner| of_pool(&owner.id.uid)));
-    check(left.is_none(), || format!("I9: {} is left of the pool", left.expect("found").id))
+    check_invariant(left.is_none(), || format!("I9: {} is left of the pool", left.expect("found").id))
 }

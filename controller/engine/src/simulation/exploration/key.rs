@@ -7,52 +7,52 @@ use std::collections::BTreeSet;
 use std::fmt::{Debug, Write as _};
 use std::sync::Arc;
 
-use super::super::api::{Api, Basis, Table};
+use super::super::api::{Api, ModelTable, RequestBasis};
 use super::super::watch_cache::WatchCache;
 use super::canonical;
-use super::moves::State;
-use crate::Action;
-use crate::ledger::{Cache as _, Fact, Ledger, Seen};
+use super::moves::ExploredState;
+use crate::PoolAction;
+use crate::ledger::{Ledger, LedgerCache as _, LedgerFacts, VersionedFacts};
 use crate::model::StoredTime;
 
 /// A hash of the state that is large enough to avoid collisions.
-pub(super) fn of(state: &State) -> u128 {
-    fingerprint(&canonical(state))
+pub(super) fn state_key(state: &ExploredState) -> u128 {
+    hash_text(&canonical_state(state))
 }
 
 /// FNV-1a.
-fn fingerprint(text: &str) -> u128 {
+fn hash_text(text: &str) -> u128 {
     text.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |hash, byte| {
         (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
     })
 }
 
 /// The state as text.
-pub(super) fn canonical(state: &State) -> String {
+pub(super) fn canonical_state(state: &ExploredState) -> String {
     let api = &state.world.api;
     let mut out = String::with_capacity(8192);
     // These come first, because retained disks are numbered in the order of their first occurrence.
-    list(&mut out, "disks", by_age(&api.disks));
-    list(&mut out, "machines", by_age(&api.machines));
-    pool(&mut out, state);
-    shell(&mut out, state);
-    under_way(&mut out, state);
-    judged(&mut out, api);
-    canonical::canonical(&out, api)
+    write_unordered_list(&mut out, "disks", objects_by_age(&api.disks));
+    write_unordered_list(&mut out, "machines", objects_by_age(&api.machines));
+    write_pool_state(&mut out, state);
+    write_controller_state(&mut out, state);
+    write_requests_in_flight(&mut out, state);
+    write_invariant_state(&mut out, api);
+    canonical::canonicalize_text(&out, api)
 }
 
-fn put(out: &mut String, name: &str, what: &dyn Debug) {
+fn write_debug_line(out: &mut String, name: &str, what: &dyn Debug) {
     writeln!(out, "{name} {what:?}").expect("a string takes all");
 }
 
 /// A list without a significant order.
-fn list<T: Debug>(out: &mut String, name: &str, items: impl IntoIterator<Item = T>) {
+fn write_unordered_list<T: Debug>(out: &mut String, name: &str, items: impl IntoIterator<Item = T>) {
     let items: Vec<String> = items.into_iter().map(|item| format!("{item:?}")).collect();
     writeln!(out, "{name} {{{}}}", items.join(", ")).expect("a string takes all");
 }
 
-fn by_age<T: Fact + Debug>(table: &Table<T>) -> Vec<&Arc<T>> {
-    let mut objects: Vec<&Seen<T>> = table.objects.values().collect();
+fn objects_by_age<T: LedgerFacts + Debug>(table: &ModelTable<T>) -> Vec<&Arc<T>> {
+    let mut objects: Vec<&VersionedFacts<T>> = table.objects.values().collect();
     objects.sort_by_key(|seen| uid_version(seen.facts.id().uid.as_str()));
     objects.into_iter().map(|seen| &seen.facts).collect()
 }
@@ -61,61 +61,65 @@ fn uid_version(uid: &str) -> u64 {
     uid.rsplit('#').next().and_then(|version| version.parse().ok()).unwrap_or_default()
 }
 
-fn pool(out: &mut String, state: &State) {
+fn write_pool_state(out: &mut String, state: &ExploredState) {
     let pool = &state.world.api.pool;
-    put(
+    write_debug_line(
         out,
         "pool",
         &(pool.desired, pool.scale_down_policy, &pool.revision.id, pool.revision.stored, pool.deleting),
     );
     if state.world.api.has_instances() {
-        put(out, "finalizer", &pool.finalizer);
-        put(out, "storage", &state.world.api.storage.owners);
+        write_debug_line(out, "finalizer", &pool.finalizer);
+        write_debug_line(out, "storage", &state.world.api.storage.owners);
     }
-    put(out, "block", &pool.name_block);
-    put(out, "record", &pool.record);
-    put(out, "revisions", &(&state.world.api.revisions.stored, &state.world.api.revisions.lost));
-    put(out, "budgets", &(state.edits, state.faults));
+    write_debug_line(out, "block", &pool.name_block);
+    write_debug_line(out, "record", &pool.record);
+    write_debug_line(out, "revisions", &(&state.world.api.revisions.stored, &state.world.api.revisions.lost));
+    write_debug_line(out, "budgets", &(state.edits, state.faults));
 }
 
-fn shell(out: &mut String, state: &State) {
-    let (api, shell) = (&state.world.api, &state.world.shell);
-    put(out, "same generation", &(shell.memory.generation == api.pool.generation));
-    put(out, "memory", &shell.memory);
-    cache(out, "machine cache", &shell.machines, &api.machines, &shell.memory.machines);
-    cache(out, "disk cache", &shell.disks, &api.disks, &shell.memory.disks);
-    put(out, "pending", &shell.pending);
+fn write_controller_state(out: &mut String, state: &ExploredState) {
+    let (api, shell) = (&state.world.api, &state.world.controller);
+    write_debug_line(out, "same generation", &(shell.memory.generation == api.pool.generation));
+    write_debug_line(out, "memory", &shell.memory);
+    write_cache_state(out, "machine cache", &shell.machines, &api.machines, &shell.memory.machines);
+    write_cache_state(out, "disk cache", &shell.disks, &api.disks, &shell.memory.disks);
+    write_debug_line(out, "pending", &shell.pending);
     if !shell.pending.is_empty() {
-        put(out, "rests on", &basis(api, shell.basis));
+        write_debug_line(out, "rests on", &relevant_basis(api, shell.basis));
         for action in &shell.pending {
-            if let Action::Delete { machine, .. } = action {
+            if let PoolAction::Delete { machine, .. } = action {
                 let live = api.machines.objects.get(&machine.name).map(|seen| seen.version);
                 let planned = shell.machine_versions.get(&machine.name).copied();
-                put(out, "outdated machine", &(live != planned));
-                put(out, "known", &shell.known.get(&machine.name));
+                write_debug_line(out, "outdated machine", &(live != planned));
+                write_debug_line(out, "known", &shell.known.get(&machine.name));
             }
             if let Some(version) = shell.versions.get(action.object()) {
                 let live = api.disks.objects.get(action.object()).map(|seen| seen.version);
-                put(out, "outdated", &(action.object(), live != Some(*version)));
+                write_debug_line(out, "outdated", &(action.object(), live != Some(*version)));
             }
         }
         // Disks that are allocated by requests in flight.
         for (name, version) in &shell.versions {
             let live = api.disks.objects.get(name).map(|seen| seen.version);
             if live != Some(*version) {
-                put(out, "outdated", name);
+                write_debug_line(out, "outdated", name);
             }
         }
     }
-    list(out, "attempts", shell.first_basis.iter().map(|(name, rests)| (name, basis(api, *rests))));
+    write_unordered_list(
+        out,
+        "attempts",
+        shell.first_basis.iter().map(|(name, rests)| (name, relevant_basis(api, *rests))),
+    );
 }
 
 /// The outdated objects of a cache, and the deletions that it remembers.
-fn cache<T: Fact + Debug>(
+fn write_cache_state<T: LedgerFacts + Debug>(
     out: &mut String,
     name: &str,
     view: &WatchCache<T>,
-    table: &Table<T>,
+    table: &ModelTable<T>,
     ledger: &Ledger<T>,
 ) {
     let names: BTreeSet<&Arc<str>> = view.objects.keys().chain(table.objects.keys()).collect();
@@ -124,16 +128,20 @@ fn cache<T: Fact + Debug>(
         let version = shown.as_ref().map(|seen| seen.version);
         (version != live.map(|seen| seen.version)).then_some((name, shown))
     });
-    list(out, name, differs);
-    put(out, "unseen", &&table.log[view.position..]);
+    write_unordered_list(out, name, differs);
+    write_debug_line(out, "unseen", &&table.log[view.position..]);
     let written = format!("{ledger:?}");
-    list(out, "seen deleted", view.deleted.iter().filter(|uid| written.contains(uid.as_str())));
+    write_unordered_list(
+        out,
+        "seen deleted",
+        view.deleted.iter().filter(|uid| written.contains(uid.as_str())),
+    );
 }
 
 /// The parts of a basis that the invariants use.
-fn basis(api: &Api, basis: Basis) -> impl Debug + use<> {
+fn relevant_basis(api: &Api, basis: RequestBasis) -> impl Debug + use<> {
     let since = &api.history[basis.pool..];
-    let most = since.iter().map(super::super::api::Wanted::desired).max();
+    let most = since.iter().map(super::super::api::PoolHistoryEntry::desired).max();
     let blocks: Vec<String> = since.iter().map(|wanted| format!("{:?}", wanted.name_block())).collect();
     let blocks: BTreeSet<String> = blocks.into_iter().collect();
     let after = |positions: &[usize]| positions.iter().filter(|at| **at >= basis.seen).count();
@@ -142,8 +150,11 @@ fn basis(api: &Api, basis: Basis) -> impl Debug + use<> {
         .map(|(uid, since)| (uid.clone(), *since <= basis.pool))
         .collect();
     let first = since.first().map(|wanted| (wanted.desired(), wanted.scale_down_policy()));
-    let counts =
-        (after(&api.strays) + api.returned_since(basis), after(&api.others_removals), since.len() == 1);
+    let counts = (
+        after(&api.former_leader_creates) + api.returned_since(basis),
+        after(&api.others_removals),
+        since.len() == 1,
+    );
     let reserved_later: Vec<_> = (api.removals.reserved_at.iter())
         .filter(|(request, at)| **at > basis.planned && api.pool.record.requests().contains(*request))
         .map(|(request, _)| request.clone())
@@ -151,9 +162,9 @@ fn basis(api: &Api, basis: Basis) -> impl Debug + use<> {
     (basis.current, counts, first, most, blocks, removals, reserved_later)
 }
 
-fn under_way(out: &mut String, state: &State) {
+fn write_requests_in_flight(out: &mut String, state: &ExploredState) {
     let (world, api) = (&state.world, &state.world.api);
-    list(
+    write_unordered_list(
         out,
         "in flight",
         world.in_flight.iter().map(|request| {
@@ -161,34 +172,46 @@ fn under_way(out: &mut String, state: &State) {
             let live = api.machines.objects.get(object).map(|seen| seen.version);
             let live = live.or_else(|| api.disks.objects.get(object).map(|seen| seen.version));
             let outdated = request.version.is_some() && request.version != live;
-            (&request.action, basis(api, request.basis), outdated, request.sent, api.existed(object))
+            (&request.action, relevant_basis(api, request.basis), outdated, request.sent, api.existed(object))
         }),
     );
-    put(out, "callers", &world.removal_clients);
+    write_debug_line(out, "callers", &world.removal_clients);
 }
 
 /// The state besides objects, as far as it is about existing objects.
-fn judged(out: &mut String, api: &Api) {
+fn write_invariant_state(out: &mut String, api: &Api) {
     let mentioned = out.clone();
     let matters = |uid: &str| mentioned.contains(uid);
-    list(out, "accepted", api.removals.accepted.keys().filter(|uid| matters(uid.as_str())));
-    list(out, "reserved", api.removals.reserved.iter().filter(|(request, _)| matters(request)));
-    list(out, "verified", api.removals.verified.iter().filter(|(request, _)| matters(request)));
-    list(out, "late", api.revisions.late.iter().filter(|uid| matters(uid.as_str())));
-    list(out, "strays", api.stray_uids.iter().filter(|uid| matters(uid.as_str())));
+    write_unordered_list(out, "accepted", api.removals.accepted.keys().filter(|uid| matters(uid.as_str())));
+    write_unordered_list(
+        out,
+        "reserved",
+        api.removals.reserved.iter().filter(|(request, _)| matters(request)),
+    );
+    write_unordered_list(
+        out,
+        "verified",
+        api.removals.verified.iter().filter(|(request, _)| matters(request)),
+    );
+    write_unordered_list(out, "late", api.revisions.late.iter().filter(|uid| matters(uid.as_str())));
+    write_unordered_list(
+        out,
+        "strays",
+        api.former_leader_machines.iter().filter(|uid| matters(uid.as_str())),
+    );
     let retained = &api.retained;
     // The rest is about retained disks.
     if !api.retains_disks() {
         return;
     }
-    put(out, "mounts", &retained.mounts);
-    put(out, "kept", &(retained.most_machines, retained.excused, retained.refuses_growth));
-    list(out, "used", retained.last_used.iter().filter(|(uid, _)| matters(uid.as_str())));
+    write_debug_line(out, "mounts", &retained.mounts);
+    write_debug_line(out, "kept", &(retained.most_machines, retained.excused, retained.refuses_growth));
+    write_unordered_list(out, "used", retained.last_used.iter().filter(|(uid, _)| matters(uid.as_str())));
     let marked = |disk: &str| match api.disks.objects.get(disk)?.facts.annotations.collecting_since? {
         StoredTime::At(at) => Some(at),
         StoredTime::Unreadable => None,
     };
-    list(
+    write_unordered_list(
         out,
         "references",
         retained.references.iter().filter(|((uid, disk), _)| matters(uid.as_str()) && matters(disk)).map(
@@ -198,5 +221,9 @@ fn judged(out: &mut String, api: &Api) {
             },
         ),
     );
-    put(out, "wanted once", &api.history.iter().map(super::super::api::Wanted::desired).max());
+    write_debug_line(
+        out,
+        "wanted once",
+        &api.history.iter().map(super::super::api::PoolHistoryEntry::desired).max(),
+    );
 }

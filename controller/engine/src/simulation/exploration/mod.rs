@@ -18,13 +18,13 @@ mod moves;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-use super::api::Broken;
-use config::{Config, Ends, Users};
-use moves::{Move, State};
+use super::api::BrokenInvariant;
+use config::{ExplorationConfig, ExploredUserActions, FreeDiskDeletion};
+use moves::{ExploredState, Move};
 
 /// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Count {
+struct ExplorationResult {
     states: usize,
     transitions: usize,
     /// Length of the longest shortest path to a state, in moves.
@@ -35,7 +35,7 @@ struct Count {
     complete: bool,
 }
 
-impl fmt::Display for Count {
+impl fmt::Display for ExplorationResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { states, transitions, depth, settled, complete } = self;
         let all = if *complete { "all" } else { "the first" };
@@ -62,10 +62,10 @@ struct Search {
 ///
 /// # Errors
 /// A broken invariant, with the shortest sequence of moves that leads to it.
-fn explore(small: &Config, limit: usize) -> Result<Count, String> {
-    let first = State::new(small);
+fn explore_states(small: &ExplorationConfig, limit: usize) -> Result<ExplorationResult, String> {
+    let first = ExploredState::new(small);
     let mut search = Search {
-        visited: [(key::of(&first), 0)].into(),
+        visited: [(key::state_key(&first), 0)].into(),
         origins: vec![None],
         restful: std::iter::empty().collect(),
         settled: 0,
@@ -78,12 +78,12 @@ fn explore(small: &Config, limit: usize) -> Result<Count, String> {
         for (state, id) in level {
             search
                 .expand(&state, id, &mut next)
-                .map_err(|(broken, last)| search.story(small, id, last, &broken))?;
+                .map_err(|(broken, last)| search.describe_path(small, id, last, &broken))?;
         }
         level = next;
         depth += usize::from(!level.is_empty());
     }
-    Ok(Count {
+    Ok(ExplorationResult {
         states: search.visited.len(),
         transitions: search.transitions,
         depth,
@@ -96,17 +96,19 @@ impl Search {
     /// Checks a state and makes every move from it. The error contains the move that broke an invariant.
     fn expand(
         &mut self,
-        state: &State,
+        state: &ExploredState,
         id: u32,
-        next: &mut Vec<(State, u32)>,
-    ) -> Result<(), (Broken, Option<Move>)> {
+        next: &mut Vec<(ExploredState, u32)>,
+    ) -> Result<(), (BrokenInvariant, Option<Move>)> {
         let rest = convergence::comes_to_rest(state, &mut self.restful).map_err(|broken| (broken, None))?;
         self.settled += usize::from(rest);
-        for step in moves::enabled(state) {
+        for step in moves::possible_moves(state) {
             let after = state.after(step).map_err(|broken| (broken, Some(step)))?;
             self.transitions += 1;
             let fresh = u32::try_from(self.origins.len()).expect("fewer than four billion");
-            if let std::collections::hash_map::Entry::Vacant(entry) = self.visited.entry(key::of(&after)) {
+            if let std::collections::hash_map::Entry::Vacant(entry) =
+                self.visited.entry(key::state_key(&after))
+            {
                 entry.insert(fresh);
                 self.origins.push(Some((id, step)));
                 next.push((after, fresh));
@@ -116,13 +118,19 @@ impl Search {
     }
 
     /// The transcript of the path to a state, with the broken invariant.
-    fn story(&self, small: &Config, mut id: u32, last: Option<Move>, broken: &str) -> String {
+    fn describe_path(
+        &self,
+        small: &ExplorationConfig,
+        mut id: u32,
+        last: Option<Move>,
+        broken: &str,
+    ) -> String {
         let mut steps: Vec<Move> = last.into_iter().collect();
         while let Some((from, step)) = self.origins[id as usize] {
             steps.push(step);
             id = from;
         }
-        let mut state = State::new(small);
+        let mut state = ExploredState::new(small);
         state.world.silent = false;
         for step in steps.into_iter().rev() {
             state.world.tell(format_args!("[{step:?}]"));

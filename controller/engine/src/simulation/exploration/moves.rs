@@ -2,31 +2,31 @@
 
 use std::time::Duration;
 
-use super::super::api::{Api, Broken, check};
-use super::super::controller::Fate;
-use super::super::instances::{can_finish, prepare};
-use super::super::step::Step;
-use super::super::world::World;
-use super::config::{Config, Ends};
+use super::super::api::{Api, BrokenInvariant, check_invariant};
+use super::super::controller::RequestDelivery;
+use super::super::instances::{can_finish, enable_instances};
+use super::super::step::SimulationStep;
+use super::super::world::EngineSimulation;
+use super::config::{ExplorationConfig, FreeDiskDeletion};
 use crate::Plan;
-use crate::model::{Activity, Budget, DiskTemplate, Lifetime, Machine, ObjectId};
-use crate::protection::{Until, after};
+use crate::model::{DisruptionBudget, Lifetime, Machine, MachineActivity, ObjectId, PoolDiskTemplate};
+use crate::protection::{ProtectionEnd, time_after};
 use crate::testing::RETAINED;
 
 /// Duration of a move. It is so short that the sum of all moves has no effect.
 const TICK: Duration = Duration::from_micros(1);
 
 /// Duration of the move "time passes". It is longer than every timeout.
-pub(super) const AN_AGE: Duration = Duration::from_secs(1000);
+pub(super) const LONG_TIME: Duration = Duration::from_secs(1000);
 
 /// How long a machine is protected. It ends while time passes.
 const PROTECTED: Duration = Duration::from_mins(10);
 
-/// One move. Positions are those in the lists of [`enabled`].
+/// One move. Positions are those in the lists of [`possible_moves`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Move {
     Pass,
-    Act(Fate),
+    Act(RequestDelivery),
     /// The leader exits with this number of requests in flight.
     Crash(usize),
     Land(usize),
@@ -54,74 +54,74 @@ pub(super) enum Move {
 }
 
 #[derive(Clone)]
-pub(super) struct State {
-    pub(super) world: World,
-    pub(super) small: Config,
+pub(super) struct ExploredState {
+    pub(super) world: EngineSimulation,
+    pub(super) small: ExplorationConfig,
     /// Remaining actions of users.
     pub(super) edits: Option<u8>,
     /// Remaining faults.
     pub(super) faults: u8,
 }
 
-impl State {
-    pub(super) fn new(small: &Config) -> Self {
-        let mut pool = crate::testing::World::desiring(small.start).pool;
+impl ExploredState {
+    pub(super) fn new(small: &ExplorationConfig) -> Self {
+        let mut pool = crate::testing::PoolWorld::desiring(small.start).pool;
         (pool.naming, pool.scale_down_policy) = (small.naming, small.scale_down_policy);
-        pool.rollout.budget = Budget::Machines(1);
+        pool.rollout.budget = DisruptionBudget::Machines(1);
         pool.rollout.history = 0;
         pool.disks.extend(small.keeps.map(|ends| {
-            let mut template = DiskTemplate::new(RETAINED, Lifetime::Retained);
-            template.ttl = (ends == Ends::AtOnce).then_some(Duration::from_secs(10));
+            let mut template = PoolDiskTemplate::new(RETAINED, Lifetime::Retained);
+            template.ttl = (ends == FreeDiskDeletion::AtOnce).then_some(Duration::from_secs(10));
             template
         }));
         if let Some(changes) = small.instances {
-            prepare(&mut pool, changes);
+            enable_instances(&mut pool, changes);
         }
         let mut api = Api::new(pool);
         api.counts_losses = false;
         if let Some(changes) = small.instances {
             api.set_changes(changes);
         }
-        let mut world = World::around(api);
+        let mut world = EngineSimulation::around(api);
         (world.silent, world.tick) = (true, TICK);
         let mut state = Self { world, small: *small, edits: small.edits, faults: small.faults };
         super::convergence::bring_to_rest(&mut state);
         state
     }
 
-    pub(super) fn after(&self, step: Move) -> Result<Self, Broken> {
+    pub(super) fn after(&self, step: Move) -> Result<Self, BrokenInvariant> {
         let mut state = self.clone();
         state.make(step)?;
         Ok(state)
     }
 
     /// Makes a move and checks the invariants of every state.
-    pub(super) fn make(&mut self, step: Move) -> Result<(), Broken> {
+    pub(super) fn make(&mut self, step: Move) -> Result<(), BrokenInvariant> {
         self.world.api.now += TICK;
         match step {
             Move::Pass => {
                 let plan = self.pass();
                 // With finalizers, the controller must release the machines.
                 let deleting = self.world.api.pool.deleting && self.small.instances.is_none();
-                check(!deleting || plan == Plan::default(), || {
+                check_invariant(!deleting || plan == Plan::default(), || {
                     format!("I9: {plan:?} of a pool that is deleted")
                 })?;
             }
             Move::Act(fate) => {
-                self.faults -= u8::from(fate != Fate::Answered);
+                self.faults -= u8::from(fate != RequestDelivery::Answered);
                 self.world.act(fate)?;
             }
             Move::Crash(late) => {
                 self.faults -= 1;
-                self.world.step(Step::Crash(late))?;
+                self.world.step(SimulationStep::Crash(late))?;
             }
-            Move::RemovalClient => self.world.step(Step::RemovalClient(0))?,
-            Move::Land(which) => self.world.step(Step::Land(which))?,
+            Move::RemovalClient => self.world.step(SimulationStep::RemovalClient(0))?,
+            Move::Land(which) => self.world.step(SimulationStep::Land(which))?,
             Move::SeeMachine => self.see(1, 0),
             Move::SeeDisk => self.see(0, 1),
-            Move::Collect => self.world.others(Step::Collect),
+            Move::Collect => self.world.others(SimulationStep::Collect),
             Move::Time => {
-                self.world.api.now += AN_AGE;
+                self.world.api.now += LONG_TIME;
                 self.world.in_flight.clear();
                 // Watches are restarted every minute, so none has a longer delay.
                 self.see(usize::MAX / 2, usize::MAX / 2);
@@ -147,22 +147,22 @@ impl State {
             }
         }
         self.world.api.record_disk_use();
-        let machines = self.world.api.machines.log.len() - self.world.shell.machines.position;
-        let disks = self.world.api.disks.log.len() - self.world.shell.disks.position;
+        let machines = self.world.api.machines.log.len() - self.world.controller.machines.position;
+        let disks = self.world.api.disks.log.len() - self.world.controller.disks.position;
         self.see(machines.saturating_sub(self.small.behind), disks.saturating_sub(self.small.behind));
         self.disturbs_few()
     }
 
     pub(super) fn pass(&mut self) -> Plan {
-        let (plan, _) = self.world.shell.pass(&self.world.api);
+        let (plan, _) = self.world.controller.pass(&self.world.api);
         if !self.world.silent {
-            self.world.tell(format_args!("pass: {}", super::super::world::summary(&plan)));
+            self.world.tell(format_args!("pass: {}", super::super::world::summarize_plan(&plan)));
         }
         plan
     }
 
     fn see(&mut self, machines: usize, disks: usize) {
-        let World { api, shell, .. } = &mut self.world;
+        let EngineSimulation { api, controller: shell, .. } = &mut self.world;
         shell.machines.advance(&api.machines, machines);
         shell.disks.advance(&api.disks, disks);
     }
@@ -171,7 +171,7 @@ impl State {
         let world = &mut self.world;
         match step {
             Move::Start(which) => {
-                let id = idle(&world.api)[which].clone();
+                let id = startable_machines(&world.api)[which].clone();
                 if world.api.has_instances() {
                     world.api.start_instance(&id);
                     return;
@@ -182,13 +182,13 @@ impl State {
                 }
                 world.api.start(&id);
             }
-            Move::Finish(which) => world.others(Step::Finish(which)),
+            Move::Finish(which) => world.others(SimulationStep::Finish(which)),
             Move::Evaluate(which) => {
-                let id = unevaluated(&world.api)[which].clone();
+                let id = unevaluated_machines(&world.api)[which].clone();
                 world.api.evaluate(&id);
             }
             Move::Restart(which) => {
-                let id = restarting(&world.api)[which].clone();
+                let id = restarting_machines(&world.api)[which].clone();
                 if world.api.has_instances() {
                     world.api.end_instance(&id);
                 } else {
@@ -196,7 +196,7 @@ impl State {
                 }
             }
             Move::Sweep(which) => {
-                let id = live(&world.api)[which].clone();
+                let id = live_machines(&world.api)[which].clone();
                 world.api.edit_machine(&id, |machine| machine.terminating = true);
             }
             Move::Tell(which) => {
@@ -210,10 +210,10 @@ impl State {
     fn user(&mut self, step: Move) {
         let world = &mut self.world;
         match step {
-            Move::Scale(desired) => world.others(Step::Scale(desired)),
-            Move::Name(which) => world.ask(&live(&world.api)[which].clone()),
+            Move::Scale(desired) => world.others(SimulationStep::Scale(desired)),
+            Move::Name(which) => world.ask(&live_machines(&world.api)[which].clone()),
             Move::Delete(which) => {
-                let id = live(&world.api)[which].clone();
+                let id = live_machines(&world.api)[which].clone();
                 world.api.remove_by_hand(&id, |machine| machine.terminating = true);
             }
             Move::Revise => {
@@ -221,17 +221,17 @@ impl State {
                 world.api.revise(to);
             }
             Move::Detach(which) => {
-                let id = live(&world.api)[which].clone();
+                let id = live_machines(&world.api)[which].clone();
                 world.api.remove_by_hand(&id, |machine| machine.owner = None);
             }
             Move::Return(which) => {
-                let id = detached(&world.api)[which].clone();
+                let id = returnable_machines(&world.api)[which].clone();
                 world.api.return_machine(&id);
             }
             Move::Protect(which) => {
-                let id = live(&world.api)[which].clone();
-                let until = after(world.api.timestamp(), PROTECTED);
-                world.api.protect(&id, Some(Until::At(until)));
+                let id = live_machines(&world.api)[which].clone();
+                let until = time_after(world.api.timestamp(), PROTECTED);
+                world.api.protect(&id, Some(ProtectionEnd::At(until)));
             }
             Move::End => world.api.edit_pool(|pool| pool.deleting = true),
             _ => unreachable!("not of users"),
@@ -240,56 +240,58 @@ impl State {
 
     /// A rollout makes no more machines unavailable than the budget allows. A failed leader and a lost response can
     /// each have one request in flight.
-    fn disturbs_few(&self) -> Result<(), Broken> {
+    fn disturbs_few(&self) -> Result<(), BrokenInvariant> {
         let disturbed = self.world.api.pool_machines().filter(|machine| {
-            let restarts = machine.is_restarting() && machine.activity != Activity::Running;
-            let evaluates =
-                machine.activity == Activity::Running && (!machine.evaluated || machine.restart_pending);
+            let restarts = machine.is_restarting() && machine.activity != MachineActivity::Running;
+            let evaluates = machine.activity == MachineActivity::Running
+                && (!machine.evaluated || machine.restart_pending);
             restarts || evaluates || machine.discards_storage
         });
         let (disturbed, more) = (disturbed.count(), usize::from(self.small.faults - self.faults));
-        check(disturbed <= 1 + more, || format!("a rollout disturbs {disturbed} machines at once"))
+        check_invariant(disturbed <= 1 + more, || format!("a rollout disturbs {disturbed} machines at once"))
     }
 }
 
-fn chosen(api: &Api, is: impl Fn(&Machine) -> bool) -> Vec<ObjectId> {
+fn matching_machines(api: &Api, is: impl Fn(&Machine) -> bool) -> Vec<ObjectId> {
     let machines = api.pool_machines().filter(|machine| is(machine));
     machines.map(|machine| machine.id.clone()).collect()
 }
 
 /// Machines that a user can return to the pool.
-fn detached(api: &Api) -> Vec<ObjectId> {
+fn returnable_machines(api: &Api) -> Vec<ObjectId> {
     let machines = api.machines.objects.values().map(|seen| &seen.facts);
     let machines = machines.filter(|machine| machine.owner.is_none() && !machine.terminating);
     machines.map(|machine| machine.id.clone()).collect()
 }
 
-fn live(api: &Api) -> Vec<ObjectId> {
-    chosen(api, |machine| !machine.terminating)
+fn live_machines(api: &Api) -> Vec<ObjectId> {
+    matching_machines(api, |machine| !machine.terminating)
 }
 
 /// Machines that the platform can start now.
-fn idle(api: &Api) -> Vec<ObjectId> {
-    chosen(api, |machine| {
+fn startable_machines(api: &Api) -> Vec<ObjectId> {
+    matching_machines(api, |machine| {
         let fits = if api.has_instances() { machine.instance.is_none() } else { api.can_start(machine) };
-        !machine.terminating && machine.activity != Activity::Running && fits
+        !machine.terminating && machine.activity != MachineActivity::Running && fits
     })
 }
 
-fn unevaluated(api: &Api) -> Vec<ObjectId> {
-    chosen(api, |machine| !machine.terminating && !machine.evaluated && machine.activity == Activity::Running)
+fn unevaluated_machines(api: &Api) -> Vec<ObjectId> {
+    matching_machines(api, |machine| {
+        !machine.terminating && !machine.evaluated && machine.activity == MachineActivity::Running
+    })
 }
 
-fn restarting(api: &Api) -> Vec<ObjectId> {
-    chosen(api, |machine| {
+fn restarting_machines(api: &Api) -> Vec<ObjectId> {
+    matching_machines(api, |machine| {
         let stops = machine.instance.as_ref().is_some_and(|instance| instance.terminating);
         !machine.terminating && (stops || machine.restart_pending && machine.evaluated)
     })
 }
 
 /// The possible moves except those of users, faults and time, in the order that leads to convergence.
-pub(super) fn work(state: &State) -> Vec<Move> {
-    let World { api, shell, removal_clients, .. } = &state.world;
+pub(super) fn converging_moves(state: &ExploredState) -> Vec<Move> {
+    let EngineSimulation { api, controller: shell, removal_clients, .. } = &state.world;
     let mut moves = Vec::new();
     if !removal_clients.is_empty() {
         moves.push(Move::RemovalClient);
@@ -301,7 +303,7 @@ pub(super) fn work(state: &State) -> Vec<Move> {
         moves.push(Move::SeeDisk);
     }
     if !shell.pending.is_empty() {
-        moves.push(Move::Act(Fate::Answered));
+        moves.push(Move::Act(RequestDelivery::Answered));
     }
     let leaving = api.machines.objects.values().filter(|seen| can_finish(&seen.facts)).count();
     // The garbage collector has a limited delay: it deletes the objects of one machine before the next machine is
@@ -312,19 +314,19 @@ pub(super) fn work(state: &State) -> Vec<Move> {
         moves.extend((0..leaving).map(Move::Finish));
     }
     if api.pool.deleting {
-        moves.extend((0..live(api).len()).map(Move::Sweep));
+        moves.extend((0..live_machines(api).len()).map(Move::Sweep));
     }
-    moves.extend((0..idle(api).len()).map(Move::Start));
+    moves.extend((0..startable_machines(api).len()).map(Move::Start));
     moves.extend((0..api.stale_disks().len()).map(Move::Tell));
-    moves.extend((0..unevaluated(api).len()).map(Move::Evaluate));
-    moves.extend((0..restarting(api).len()).map(Move::Restart));
+    moves.extend((0..unevaluated_machines(api).len()).map(Move::Evaluate));
+    moves.extend((0..restarting_machines(api).len()).map(Move::Restart));
     moves
 }
 
 /// All possible moves.
-pub(super) fn enabled(state: &State) -> Vec<Move> {
-    let World { api, shell, removal_clients, in_flight, .. } = &state.world;
-    let mut moves = work(state);
+pub(super) fn possible_moves(state: &ExploredState) -> Vec<Move> {
+    let EngineSimulation { api, controller: shell, removal_clients, in_flight, .. } = &state.world;
+    let mut moves = converging_moves(state);
     if shell.pending.is_empty() {
         moves.push(Move::Pass);
     }
@@ -333,7 +335,7 @@ pub(super) fn enabled(state: &State) -> Vec<Move> {
     if state.faults > 0 {
         moves.push(Move::Crash(0));
         if !shell.pending.is_empty() {
-            let lost = [Fate::AnswerLost, Fate::RequestLost, Fate::Late];
+            let lost = [RequestDelivery::AnswerLost, RequestDelivery::RequestLost, RequestDelivery::Late];
             moves.extend(lost.map(Move::Act));
             moves.push(Move::Crash(1));
         }
@@ -343,7 +345,7 @@ pub(super) fn enabled(state: &State) -> Vec<Move> {
         return moves;
     }
     let desired = api.pool.desired;
-    let live = live(api).len();
+    let live = live_machines(api).len();
     if users.scale {
         moves.extend((0..=state.small.machines).filter(|count| *count != desired).map(Move::Scale));
     }
@@ -358,7 +360,7 @@ pub(super) fn enabled(state: &State) -> Vec<Move> {
     }
     if users.detach {
         moves.extend((0..live).map(Move::Detach));
-        moves.extend((0..detached(api).len()).map(Move::Return));
+        moves.extend((0..returnable_machines(api).len()).map(Move::Return));
     }
     if users.protect {
         moves.extend((0..live).map(Move::Protect));

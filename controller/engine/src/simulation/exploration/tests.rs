@@ -5,11 +5,11 @@
 
 use rstest::rstest;
 
-use super::super::instances::Changes;
-use super::{Config, Count, Ends, Users, explore};
+use super::super::instances::TemplateDifference;
+use super::{ExplorationConfig, ExplorationResult, ExploredUserActions, FreeDiskDeletion, explore_states};
 use crate::model::{Naming, ScaleDownPolicy};
 
-const NONE: Users = Users {
+const NONE: ExploredUserActions = ExploredUserActions {
     scale: false,
     name: false,
     delete: false,
@@ -19,24 +19,24 @@ const NONE: Users = Users {
     end: false,
 };
 
-const SCALE: Users = Users { scale: true, ..NONE };
+const SCALE: ExploredUserActions = ExploredUserActions { scale: true, ..NONE };
 
 /// Users that remove machines, with and without targeted removals.
-const REMOVE: Users = Users { scale: true, name: true, delete: true, ..NONE };
+const REMOVE: ExploredUserActions = ExploredUserActions { scale: true, name: true, delete: true, ..NONE };
 
-const REVISE: Users = Users { scale: true, revise: true, ..NONE };
+const REVISE: ExploredUserActions = ExploredUserActions { scale: true, revise: true, ..NONE };
 
 /// Users that protect machines, change the number of replicas and change the template.
-const PROTECT: Users = Users { protect: true, ..REVISE };
+const PROTECT: ExploredUserActions = ExploredUserActions { protect: true, ..REVISE };
 
 /// Users that detach machines and give them back.
-const DETACH: Users = Users { scale: true, detach: true, ..NONE };
+const DETACH: ExploredUserActions = ExploredUserActions { scale: true, detach: true, ..NONE };
 
-const END: Users = Users { scale: true, end: true, ..NONE };
+const END: ExploredUserActions = ExploredUserActions { scale: true, end: true, ..NONE };
 
 /// A pool of at most one machine, one scale-up or scale-down, one exit of the leader or lost response, and watches that
 /// can be one event behind at any time.
-const SMALLEST: Config = Config {
+const SMALLEST: ExplorationConfig = ExplorationConfig {
     called: "",
     naming: Naming::Random,
     scale_down_policy: ScaleDownPolicy::NewestFirst,
@@ -50,9 +50,10 @@ const SMALLEST: Config = Config {
     behind: 1,
 };
 
-const EXPLICIT: Config = Config { scale_down_policy: ScaleDownPolicy::Explicit, ..SMALLEST };
+const EXPLICIT: ExplorationConfig =
+    ExplorationConfig { scale_down_policy: ScaleDownPolicy::Explicit, ..SMALLEST };
 
-const ORDINAL: Config = Config {
+const ORDINAL: ExplorationConfig = ExplorationConfig {
     naming: Naming::Ordinal,
     scale_down_policy: ScaleDownPolicy::LowestOrdinalFirst,
     users: REMOVE,
@@ -60,19 +61,22 @@ const ORDINAL: Config = Config {
 };
 
 /// As a pool of KubeVirt: machines with instances, finalizers and preserved storage.
-const INSTANCES: Config = Config {
+const INSTANCES: ExplorationConfig = ExplorationConfig {
     scale_down_policy: ScaleDownPolicy::HighestOrdinalFirst,
     users: SCALE,
-    instances: Some(Changes::Instances),
+    instances: Some(TemplateDifference::Instances),
     ..ORDINAL
 };
 
 /// As `INSTANCES`, and a different template needs other storage.
-const STORAGE: Config = Config { instances: Some(Changes::Storage), users: REVISE, ..INSTANCES };
+const STORAGE: ExplorationConfig =
+    ExplorationConfig { instances: Some(TemplateDifference::Storage), users: REVISE, ..INSTANCES };
 
-const TWO: Config = Config { start: 1, machines: 2, edits: Some(2), behind: 0, ..SMALLEST };
+const TWO: ExplorationConfig =
+    ExplorationConfig { start: 1, machines: 2, edits: Some(2), behind: 0, ..SMALLEST };
 
-const THREE: Config = Config { start: 2, machines: 3, edits: Some(1), behind: 0, ..SMALLEST };
+const THREE: ExplorationConfig =
+    ExplorationConfig { start: 2, machines: 3, edits: Some(1), behind: 0, ..SMALLEST };
 
 /// Number of states to visit in each of the larger configurations; `None` if they are skipped.
 #[expect(clippy::disallowed_methods, reason = "how far a test goes decides nothing in the engine")]
@@ -80,8 +84,8 @@ fn wanted() -> Option<usize> {
     std::env::var("VMPOOL_EXPLORE").ok()?.parse().ok()
 }
 
-fn explored(small: &Config, limit: usize) -> Count {
-    let count = explore(small, limit).unwrap_or_else(|story| panic!("{story}"));
+fn explored(small: &ExplorationConfig, limit: usize) -> ExplorationResult {
+    let count = explore_states(small, limit).unwrap_or_else(|story| panic!("{story}"));
     println!("{}: {count}", small.called);
     count
 }
@@ -90,57 +94,57 @@ fn explored(small: &Config, limit: usize) -> Count {
 const FEW: usize = 20_000;
 
 #[rstest]
-#[case(Config { called: "one machine comes", ..SMALLEST })]
-#[case(Config { called: "one machine goes", start: 1, ..SMALLEST })]
-#[case(Config { called: "one machine goes, its disk is kept", start: 1, keeps: Some(Ends::AtOnce), behind: 0, ..SMALLEST })]
-#[case(Config { called: "one machine gets another template", start: 1, users: REVISE, behind: 0, ..SMALLEST })]
-#[case(Config { called: "one machine is protected", start: 1, users: PROTECT, edits: Some(2), faults: 0, behind: 0, ..SMALLEST })]
-#[case(Config { called: "one machine is removed by name", start: 1, users: REMOVE, behind: 0, ..EXPLICIT })]
-#[case(Config { called: "one pool is deleted", start: 1, keeps: Some(Ends::Never), users: END, behind: 0, ..SMALLEST })]
-#[case(Config { called: "one machine with an instance comes", ..INSTANCES })]
-#[case(Config { called: "one machine with preserved storage goes and comes", start: 1, edits: Some(2), faults: 0, behind: 0, ..INSTANCES })]
-#[case(Config { called: "one instance restarts for another template", start: 1, users: REVISE, behind: 0, ..INSTANCES })]
-#[case(Config { called: "one machine gets other storage", start: 1, behind: 0, ..STORAGE })]
-#[case(Config { called: "one machine is detached or returned", start: 1, users: DETACH, edits: Some(2), faults: 0, behind: 0, ..INSTANCES })]
-#[case(Config { called: "one pool with finalizers is deleted", start: 1, users: END, behind: 0, ..INSTANCES })]
-fn all_states_of_a_small_configuration_keep_the_invariants_and_converge(#[case] small: Config) {
+#[case(ExplorationConfig { called: "one machine comes", ..SMALLEST })]
+#[case(ExplorationConfig { called: "one machine goes", start: 1, ..SMALLEST })]
+#[case(ExplorationConfig { called: "one machine goes, its disk is kept", start: 1, keeps: Some(FreeDiskDeletion::AtOnce), behind: 0, ..SMALLEST })]
+#[case(ExplorationConfig { called: "one machine gets another template", start: 1, users: REVISE, behind: 0, ..SMALLEST })]
+#[case(ExplorationConfig { called: "one machine is protected", start: 1, users: PROTECT, edits: Some(2), faults: 0, behind: 0, ..SMALLEST })]
+#[case(ExplorationConfig { called: "one machine is removed by name", start: 1, users: REMOVE, behind: 0, ..EXPLICIT })]
+#[case(ExplorationConfig { called: "one pool is deleted", start: 1, keeps: Some(FreeDiskDeletion::Never), users: END, behind: 0, ..SMALLEST })]
+#[case(ExplorationConfig { called: "one machine with an instance comes", ..INSTANCES })]
+#[case(ExplorationConfig { called: "one machine with preserved storage goes and comes", start: 1, edits: Some(2), faults: 0, behind: 0, ..INSTANCES })]
+#[case(ExplorationConfig { called: "one instance restarts for another template", start: 1, users: REVISE, behind: 0, ..INSTANCES })]
+#[case(ExplorationConfig { called: "one machine gets other storage", start: 1, behind: 0, ..STORAGE })]
+#[case(ExplorationConfig { called: "one machine is detached or returned", start: 1, users: DETACH, edits: Some(2), faults: 0, behind: 0, ..INSTANCES })]
+#[case(ExplorationConfig { called: "one pool with finalizers is deleted", start: 1, users: END, behind: 0, ..INSTANCES })]
+fn all_states_of_a_small_configuration_keep_the_invariants_and_converge(#[case] small: ExplorationConfig) {
     let count = explored(&small, FEW);
     assert!(count.complete, "{} is not so small: {count}", small.called);
     assert!(count.settled > 1, "{} never comes to rest by itself: {count}", small.called);
 }
 
 #[rstest]
-#[case(Config { called: "one machine, three edits", edits: Some(3), ..SMALLEST })]
-#[case(Config { called: "one machine, kept disk, two edits", keeps: Some(Ends::Never), edits: Some(2), ..SMALLEST })]
-#[case(Config { called: "one machine, kept disk that ends, two edits", keeps: Some(Ends::AtOnce), edits: Some(2), ..SMALLEST })]
-#[case(Config { called: "one machine, template, two edits", start: 1, users: REVISE, edits: Some(2), ..SMALLEST })]
-#[case(Config { called: "one machine, kept disk, pool deleted", keeps: Some(Ends::Never), users: END, edits: Some(2), ..SMALLEST })]
-#[case(Config { called: "two machines", ..TWO })]
-#[case(Config { called: "two machines, late", edits: Some(1), behind: 1, ..TWO })]
-#[case(Config { called: "two machines, kept disks", keeps: Some(Ends::AtOnce), edits: Some(1), ..TWO })]
-#[case(Config { called: "two machines, template", users: REVISE, ..TWO })]
-#[case(Config { called: "two machines, protected", users: PROTECT, ..TWO })]
-#[case(Config { called: "two machines, protected, late", start: 2, users: Users { revise: false, ..PROTECT }, behind: 1, ..TWO })]
-#[case(Config { called: "two machines, removed", users: REMOVE, ..TWO })]
-#[case(Config { called: "two machines, explicit", users: REMOVE, scale_down_policy: ScaleDownPolicy::Explicit, ..TWO })]
-#[case(Config { called: "two machines, by ordinal", start: 1, machines: 2, edits: Some(2), behind: 0, ..ORDINAL })]
-#[case(Config { called: "one machine with an instance, late, two edits", edits: Some(2), ..INSTANCES })]
-#[case(Config { called: "one instance, template, two edits", start: 1, users: REVISE, edits: Some(2), ..INSTANCES })]
-#[case(Config { called: "one machine with an instance, protected, two edits", start: 1, users: PROTECT, edits: Some(2), behind: 0, ..INSTANCES })]
-#[case(Config { called: "one machine with an instance, detached or returned, two edits", start: 1, users: DETACH, edits: Some(2), ..INSTANCES })]
-#[case(Config { called: "one machine with an instance, removed, two edits", start: 1, users: REMOVE, edits: Some(2), ..INSTANCES })]
-#[case(Config { called: "one machine with an instance, pool deleted, two edits", users: END, edits: Some(2), ..INSTANCES })]
-#[case(Config { called: "one machine, other storage, two edits", start: 1, edits: Some(2), ..STORAGE })]
-#[case(Config { called: "two machines with instances", start: 1, machines: 2, edits: Some(2), behind: 0, ..INSTANCES })]
-#[case(Config { called: "two instances, template", start: 2, machines: 2, users: REVISE, behind: 0, ..INSTANCES })]
-#[case(Config { called: "two machines with instances, removed", start: 2, machines: 2, users: REMOVE, behind: 0, ..INSTANCES })]
-#[case(Config { called: "two machines, other storage", start: 2, machines: 2, behind: 0, ..STORAGE })]
-#[case(Config { called: "three machines", ..THREE })]
-#[case(Config { called: "three machines, late", behind: 1, ..THREE })]
-#[case(Config { called: "three machines, template", users: REVISE, ..THREE })]
-#[case(Config { called: "three machines, removed", users: REMOVE, ..THREE })]
-#[case(Config { called: "three machines, kept disks", keeps: Some(Ends::AtOnce), ..THREE })]
-fn larger_worlds_too(#[case] small: Config) {
+#[case(ExplorationConfig { called: "one machine, three edits", edits: Some(3), ..SMALLEST })]
+#[case(ExplorationConfig { called: "one machine, kept disk, two edits", keeps: Some(FreeDiskDeletion::Never), edits: Some(2), ..SMALLEST })]
+#[case(ExplorationConfig { called: "one machine, kept disk that ends, two edits", keeps: Some(FreeDiskDeletion::AtOnce), edits: Some(2), ..SMALLEST })]
+#[case(ExplorationConfig { called: "one machine, template, two edits", start: 1, users: REVISE, edits: Some(2), ..SMALLEST })]
+#[case(ExplorationConfig { called: "one machine, kept disk, pool deleted", keeps: Some(FreeDiskDeletion::Never), users: END, edits: Some(2), ..SMALLEST })]
+#[case(ExplorationConfig { called: "two machines", ..TWO })]
+#[case(ExplorationConfig { called: "two machines, late", edits: Some(1), behind: 1, ..TWO })]
+#[case(ExplorationConfig { called: "two machines, kept disks", keeps: Some(FreeDiskDeletion::AtOnce), edits: Some(1), ..TWO })]
+#[case(ExplorationConfig { called: "two machines, template", users: REVISE, ..TWO })]
+#[case(ExplorationConfig { called: "two machines, protected", users: PROTECT, ..TWO })]
+#[case(ExplorationConfig { called: "two machines, protected, late", start: 2, users: ExploredUserActions { revise: false, ..PROTECT }, behind: 1, ..TWO })]
+#[case(ExplorationConfig { called: "two machines, removed", users: REMOVE, ..TWO })]
+#[case(ExplorationConfig { called: "two machines, explicit", users: REMOVE, scale_down_policy: ScaleDownPolicy::Explicit, ..TWO })]
+#[case(ExplorationConfig { called: "two machines, by ordinal", start: 1, machines: 2, edits: Some(2), behind: 0, ..ORDINAL })]
+#[case(ExplorationConfig { called: "one machine with an instance, late, two edits", edits: Some(2), ..INSTANCES })]
+#[case(ExplorationConfig { called: "one instance, template, two edits", start: 1, users: REVISE, edits: Some(2), ..INSTANCES })]
+#[case(ExplorationConfig { called: "one machine with an instance, protected, two edits", start: 1, users: PROTECT, edits: Some(2), behind: 0, ..INSTANCES })]
+#[case(ExplorationConfig { called: "one machine with an instance, detached or returned, two edits", start: 1, users: DETACH, edits: Some(2), ..INSTANCES })]
+#[case(ExplorationConfig { called: "one machine with an instance, removed, two edits", start: 1, users: REMOVE, edits: Some(2), ..INSTANCES })]
+#[case(ExplorationConfig { called: "one machine with an instance, pool deleted, two edits", users: END, edits: Some(2), ..INSTANCES })]
+#[case(ExplorationConfig { called: "one machine, other storage, two edits", start: 1, edits: Some(2), ..STORAGE })]
+#[case(ExplorationConfig { called: "two machines with instances", start: 1, machines: 2, edits: Some(2), behind: 0, ..INSTANCES })]
+#[case(ExplorationConfig { called: "two instances, template", start: 2, machines: 2, users: REVISE, behind: 0, ..INSTANCES })]
+#[case(ExplorationConfig { called: "two machines with instances, removed", start: 2, machines: 2, users: REMOVE, behind: 0, ..INSTANCES })]
+#[case(ExplorationConfig { called: "two machines, other storage", start: 2, machines: 2, behind: 0, ..STORAGE })]
+#[case(ExplorationConfig { called: "three machines", ..THREE })]
+#[case(ExplorationConfig { called: "three machines, late", behind: 1, ..THREE })]
+#[case(ExplorationConfig { called: "three machines, template", users: REVISE, ..THREE })]
+#[case(ExplorationConfig { called: "three machines, removed", users: REMOVE, ..THREE })]
+#[case(ExplorationConfig { called: "three machines, kept disks", keeps: Some(FreeDiskDeletion::AtOnce), ..THREE })]
+fn larger_worlds_too(#[case] small: ExplorationConfig) {
     if let Some(limit) = wanted() {
         explored(&small, limit);
     }

@@ -2,13 +2,13 @@
 
 use rstest::rstest;
 
-use super::super::api::Basis;
-use super::super::controller::Fate;
-use super::super::step::Step;
-use super::super::world::World;
+use super::super::api::RequestBasis;
+use super::super::controller::RequestDelivery;
+use super::super::step::SimulationStep;
+use super::super::world::EngineSimulation;
 use super::run;
 use crate::model::Naming;
-use crate::testing::name;
+use crate::testing::numbered_machine_name;
 
 /// Numbers of the two machines. A foreign disk has the name of the disk of machine 1.
 const FIRST: u64 = 0;
@@ -16,20 +16,30 @@ const SECOND: u64 = 2;
 
 /// The first machine runs. The create of the second one has no response, and that machine exists. The cache does not
 /// show it.
-fn unconfirmed(policy: usize) -> Vec<Step> {
-    let mut steps = vec![Step::Policy(policy), Step::Pass];
-    steps.extend([Step::Act(Fate::Answered); 3]);
-    steps.extend([Step::WatchMachines(99), Step::WatchDisks(99), Step::Scale(2), Step::Pass]);
-    steps.extend([Step::Act(Fate::AnswerLost), Step::Wait(0)]);
+fn unconfirmed(policy: usize) -> Vec<SimulationStep> {
+    let mut steps = vec![SimulationStep::Policy(policy), SimulationStep::Pass];
+    steps.extend([SimulationStep::Act(RequestDelivery::Answered); 3]);
+    steps.extend([
+        SimulationStep::WatchMachines(99),
+        SimulationStep::WatchDisks(99),
+        SimulationStep::Scale(2),
+        SimulationStep::Pass,
+    ]);
+    steps.extend([SimulationStep::Act(RequestDelivery::AnswerLost), SimulationStep::Wait(0)]);
     steps
 }
 
 /// A client reserves and verifies the second machine. Then a user deletes it.
-const RESERVED_AND_DELETED: [Step; 5] =
-    [Step::Call(3), Step::RemovalClient(0), Step::RemovalClient(0), Step::DeleteByHand(1), Step::Finish(0)];
+const RESERVED_AND_DELETED: [SimulationStep; 5] = [
+    SimulationStep::Call(3),
+    SimulationStep::RemovalClient(0),
+    SimulationStep::RemovalClient(0),
+    SimulationStep::DeleteByHand(1),
+    SimulationStep::Finish(0),
+];
 
 /// The names of the pool's machines, in ascending order.
-fn machines(world: &World) -> Vec<&str> {
+fn machines(world: &EngineSimulation) -> Vec<&str> {
     world.api.pool_machines().map(|machine| &*machine.id.name).collect()
 }
 
@@ -44,14 +54,21 @@ fn the_surplus_of_a_create_repeated_before_its_reservation_is_trimmed_by_the_pol
 ) {
     let mut steps = unconfirmed(policy);
     // The plan repeats the create of the second machine, and the reservation comes before the request.
-    steps.push(Step::Pass);
+    steps.push(SimulationStep::Pass);
     steps.extend(RESERVED_AND_DELETED);
-    steps.extend([Step::Act(Fate::Answered), Step::Act(Fate::Answered)]);
+    steps.extend([
+        SimulationStep::Act(RequestDelivery::Answered),
+        SimulationStep::Act(RequestDelivery::Answered),
+    ]);
     let world = run(Naming::Random, 1, 0, steps).unwrap();
     let transcript = &world.transcript;
-    assert_eq!(transcript.matches(&format!("    create {}: ", name(SECOND))).count(), 2, "{transcript}");
+    assert_eq!(
+        transcript.matches(&format!("    create {}: ", numbered_machine_name(SECOND))).count(),
+        2,
+        "{transcript}"
+    );
     assert_eq!(world.api.pool.desired, 1, "{transcript}");
-    let mut expected: Vec<String> = left.iter().copied().map(name).collect();
+    let mut expected: Vec<String> = left.iter().copied().map(numbered_machine_name).collect();
     expected.sort();
     assert_eq!(machines(&world), expected, "{transcript}");
 }
@@ -60,16 +77,24 @@ fn the_surplus_of_a_create_repeated_before_its_reservation_is_trimmed_by_the_pol
 fn a_create_is_not_repeated_after_its_machine_was_reserved() {
     let mut steps = unconfirmed(0);
     steps.extend(RESERVED_AND_DELETED);
-    steps.extend([Step::Pass, Step::Act(Fate::Answered), Step::Act(Fate::Answered)]);
+    steps.extend([
+        SimulationStep::Pass,
+        SimulationStep::Act(RequestDelivery::Answered),
+        SimulationStep::Act(RequestDelivery::Answered),
+    ]);
     let world = run(Naming::Random, 1, 0, steps).unwrap();
     let transcript = &world.transcript;
-    assert_eq!(transcript.matches(&format!("    create {}: ", name(SECOND))).count(), 1, "{transcript}");
-    assert_eq!(machines(&world), [name(FIRST)], "{transcript}");
+    assert_eq!(
+        transcript.matches(&format!("    create {}: ", numbered_machine_name(SECOND))).count(),
+        1,
+        "{transcript}"
+    );
+    assert_eq!(machines(&world), [numbered_machine_name(FIRST)], "{transcript}");
 }
 
 #[test]
 fn only_the_repetition_of_a_create_planned_before_the_reservation_may_replace_a_target() {
-    let mut world = World::new(Naming::Random, 1, 0);
+    let mut world = EngineSimulation::new(Naming::Random, 1, 0);
     for step in unconfirmed(0) {
         world.step(step).unwrap();
     }
@@ -79,8 +104,8 @@ fn only_the_repetition_of_a_create_planned_before_the_reservation_may_replace_a_
     }
     let after = world.api.history.len() - 1;
     let held = |number, planned| {
-        let basis = Basis { seen: 0, pool: 0, planned, current: true };
-        world.api.held(&name(number), basis)
+        let basis = RequestBasis { seen: 0, pool: 0, planned, current: true };
+        world.api.held(&numbered_machine_name(number), basis)
     };
     assert_eq!(held(SECOND, before), 0);
     assert_eq!(held(SECOND, after), 1);

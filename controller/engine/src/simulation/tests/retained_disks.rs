@@ -6,20 +6,20 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
 use super::config;
-use crate::model::DiskTemplate;
-use crate::simulation::controller::Fate;
+use crate::model::PoolDiskTemplate;
+use crate::simulation::controller::RequestDelivery;
 use crate::simulation::disk_steps::DiskStep;
-use crate::simulation::step::Step;
-use crate::simulation::world::World;
+use crate::simulation::step::SimulationStep;
+use crate::simulation::world::EngineSimulation;
 
 /// Runs a simulation of a pool with retained disks until it converges.
 fn run(
     desired: usize,
     opened: u64,
-    edit: impl FnOnce(&mut DiskTemplate),
-    steps: impl IntoIterator<Item = Step>,
-) -> Result<World, String> {
-    let mut world = World::keeping(desired, opened, edit);
+    edit: impl FnOnce(&mut PoolDiskTemplate),
+    steps: impl IntoIterator<Item = SimulationStep>,
+) -> Result<EngineSimulation, String> {
+    let mut world = EngineSimulation::keeping(desired, opened, edit);
     let end = steps.into_iter().try_for_each(|step| world.step(step)).and_then(|()| world.settle());
     match end {
         Ok(()) => Ok(world),
@@ -39,39 +39,43 @@ proptest! {
         numbers in prop::collection::vec(any::<u32>(), 0..300),
     ) {
         let ttl = ttl.map(Duration::from_secs);
-        let edit = |template: &mut DiskTemplate| (template.keep_free, template.ttl) = (keep, ttl);
-        let steps = numbers.into_iter().map(Step::from_number_with_disks);
+        let edit = |template: &mut PoolDiskTemplate| (template.keep_free, template.ttl) = (keep, ttl);
+        let steps = numbers.into_iter().map(SimulationStep::from_number_with_disks);
         run(desired, opened, edit, steps).map_err(TestCaseError::fail)?;
     }
 }
 
 /// All components except the leader work: terminating objects are deleted, machines run, and the watches show it.
-const MEANWHILE: [Step; 10] = [
-    Step::Finish(0),
-    Step::Finish(0),
-    Step::Collect,
-    Step::Toggle(0),
-    Step::Disk(DiskStep::Tell(0)),
-    Step::Disk(DiskStep::Tell(0)),
-    Step::Disk(DiskStep::Tell(0)),
-    Step::WatchMachines(99),
-    Step::WatchDisks(99),
-    Step::Pass,
+const MEANWHILE: [SimulationStep; 10] = [
+    SimulationStep::Finish(0),
+    SimulationStep::Finish(0),
+    SimulationStep::Collect,
+    SimulationStep::Toggle(0),
+    SimulationStep::Disk(DiskStep::Tell(0)),
+    SimulationStep::Disk(DiskStep::Tell(0)),
+    SimulationStep::Disk(DiskStep::Tell(0)),
+    SimulationStep::WatchMachines(99),
+    SimulationStep::WatchDisks(99),
+    SimulationStep::Pass,
 ];
 
 /// This number of rounds of a leader without faults.
-fn rounds(count: usize) -> impl Iterator<Item = Step> {
-    std::iter::repeat_n(MEANWHILE.into_iter().chain([Step::Act(Fate::Answered); 8]), count).flatten()
+fn rounds(count: usize) -> impl Iterator<Item = SimulationStep> {
+    std::iter::repeat_n(
+        MEANWHILE.into_iter().chain([SimulationStep::Act(RequestDelivery::Answered); 8]),
+        count,
+    )
+    .flatten()
 }
 
 /// A pool of one machine is scaled down, and scaled up again when its disk is free.
-fn cycle() -> Vec<Step> {
-    let shrink = rounds(2).chain([Step::Scale(0)]).chain(rounds(3));
-    shrink.chain([Step::Scale(1)]).chain(rounds(2)).collect()
+fn cycle() -> Vec<SimulationStep> {
+    let shrink = rounds(2).chain([SimulationStep::Scale(0)]).chain(rounds(3));
+    shrink.chain([SimulationStep::Scale(1)]).chain(rounds(2)).collect()
 }
 
 /// Number of retained disks that were ever created.
-fn made(world: &World) -> usize {
+fn made(world: &EngineSimulation) -> usize {
     let count = world
         .transcript
         .lines()
@@ -88,16 +92,16 @@ fn a_disk_is_used_again() {
 
 #[test]
 fn a_disk_is_reused_after_any_failed_write() {
-    let acts = |steps: &[Step]| -> Vec<usize> {
-        let acts = steps.iter().enumerate().filter(|(_, step)| matches!(step, Step::Act(_)));
+    let acts = |steps: &[SimulationStep]| -> Vec<usize> {
+        let acts = steps.iter().enumerate().filter(|(_, step)| matches!(step, SimulationStep::Act(_)));
         acts.map(|(position, _)| position).collect()
     };
     let steps = cycle();
     for position in acts(&steps) {
-        for fate in [Fate::AnswerLost, Fate::RequestLost, Fate::Late] {
+        for fate in [RequestDelivery::AnswerLost, RequestDelivery::RequestLost, RequestDelivery::Late] {
             let mut steps = steps.clone();
-            steps[position] = Step::Act(fate);
-            steps.insert(position + 1, Step::Land(0));
+            steps[position] = SimulationStep::Act(fate);
+            steps.insert(position + 1, SimulationStep::Land(0));
             let world = run(1, 0, |_| {}, steps).unwrap();
             assert_eq!(world.api.retained_disks().count(), 1, "{}", world.transcript);
         }
@@ -110,10 +114,10 @@ fn a_disk_is_reused_after_any_exit_of_the_leader() {
     for position in 0..steps.len() {
         for (late, lands) in [(0, 0), (1, 0), (1, 1), (1, 12), (3, 1)] {
             let mut steps = steps.clone();
-            steps.insert(position, Step::Crash(late));
+            steps.insert(position, SimulationStep::Crash(late));
             for land in 0..late {
                 let at = (position + 1 + lands + land).min(steps.len());
-                steps.insert(at, Step::Land(0));
+                steps.insert(at, SimulationStep::Land(0));
             }
             let world = run(1, 0, |_| {}, steps).unwrap();
             assert_eq!(world.api.pool_machines().count(), 1, "{}", world.transcript);
@@ -124,12 +128,12 @@ fn a_disk_is_reused_after_any_exit_of_the_leader() {
 }
 
 /// A pool of three machines with `keep: 1` and a `ttl` of 20 seconds is scaled down to zero.
-fn shrinking() -> Vec<Step> {
-    let begin = (0..3).flat_map(|which| rounds(1).chain([Step::Toggle(which)]));
-    begin.chain([Step::Scale(0)]).chain(rounds(4)).collect()
+fn shrinking() -> Vec<SimulationStep> {
+    let begin = (0..3).flat_map(|which| rounds(1).chain([SimulationStep::Toggle(which)]));
+    begin.chain([SimulationStep::Scale(0)]).chain(rounds(4)).collect()
 }
 
-fn keeping_one(template: &mut DiskTemplate) {
+fn keeping_one(template: &mut PoolDiskTemplate) {
     (template.keep_free, template.ttl) = (1, Some(Duration::from_secs(20)));
 }
 
@@ -144,14 +148,24 @@ fn an_idle_pool_loses_the_disks_that_are_too_old_and_keeps_the_newest() {
 fn a_new_leader_completes_the_deletion_of_a_marked_disk() {
     let steps = shrinking();
     // Long enough for the mark and then for the deletion.
-    let waits = [Step::Wait(21), Step::Pass, Step::Act(Fate::Answered), Step::Act(Fate::Answered)];
-    let waits = waits.into_iter().chain([Step::WatchDisks(99), Step::Wait(31), Step::Pass]);
-    let steps: Vec<Step> = steps.into_iter().chain(waits).chain([Step::Act(Fate::Answered); 3]).collect();
+    let waits = [
+        SimulationStep::Wait(21),
+        SimulationStep::Pass,
+        SimulationStep::Act(RequestDelivery::Answered),
+        SimulationStep::Act(RequestDelivery::Answered),
+    ];
+    let waits = waits.into_iter().chain([
+        SimulationStep::WatchDisks(99),
+        SimulationStep::Wait(31),
+        SimulationStep::Pass,
+    ]);
+    let steps: Vec<SimulationStep> =
+        steps.into_iter().chain(waits).chain([SimulationStep::Act(RequestDelivery::Answered); 3]).collect();
     for position in steps.len() - 12..=steps.len() {
         for late in 0..=2 {
             let mut steps = steps.clone();
-            steps.insert(position, Step::Crash(late));
-            steps.extend([Step::Land(0); 2]);
+            steps.insert(position, SimulationStep::Crash(late));
+            steps.extend([SimulationStep::Land(0); 2]);
             let world = run(3, 0, keeping_one, steps).unwrap();
             assert_eq!(world.api.retained_disks().count(), 1, "{}", world.transcript);
         }
@@ -161,9 +175,20 @@ fn a_new_leader_completes_the_deletion_of_a_marked_disk() {
 #[test]
 fn a_disk_that_is_wanted_while_it_is_about_to_be_deleted_stays() {
     for wait in 0..32 {
-        let end = [Step::Wait(21), Step::Pass, Step::Act(Fate::Answered), Step::Act(Fate::Answered)];
-        let end = end.into_iter().chain([Step::WatchDisks(99), Step::Wait(wait), Step::Scale(3), Step::Pass]);
-        let steps = shrinking().into_iter().chain(end).chain([Step::Act(Fate::Answered); 30]);
+        let end = [
+            SimulationStep::Wait(21),
+            SimulationStep::Pass,
+            SimulationStep::Act(RequestDelivery::Answered),
+            SimulationStep::Act(RequestDelivery::Answered),
+        ];
+        let end = end.into_iter().chain([
+            SimulationStep::WatchDisks(99),
+            SimulationStep::Wait(wait),
+            SimulationStep::Scale(3),
+            SimulationStep::Pass,
+        ]);
+        let steps =
+            shrinking().into_iter().chain(end).chain([SimulationStep::Act(RequestDelivery::Answered); 30]);
         let world = run(3, 0, keeping_one, steps).unwrap();
         assert_eq!(made(&world), 3, "{}", world.transcript);
     }
@@ -172,12 +197,21 @@ fn a_disk_that_is_wanted_while_it_is_about_to_be_deleted_stays() {
 #[test]
 fn an_attached_disk_is_neither_allocated_nor_deleted() {
     for which in 0..3 {
-        let attached =
-            [Step::Disk(DiskStep::Attach(which)), Step::WatchMachines(99), Step::Wait(39), Step::Pass];
-        let waits = attached.into_iter().chain([Step::Act(Fate::Answered); 4]).chain([Step::WatchDisks(99)]);
-        let waits = waits.chain([Step::Wait(39), Step::Pass]).chain([Step::Act(Fate::Answered); 4]);
-        let steps: Vec<Step> = shrinking().into_iter().chain(waits).collect();
-        let mut world = World::keeping(3, 0, keeping_one);
+        let attached = [
+            SimulationStep::Disk(DiskStep::Attach(which)),
+            SimulationStep::WatchMachines(99),
+            SimulationStep::Wait(39),
+            SimulationStep::Pass,
+        ];
+        let waits = attached
+            .into_iter()
+            .chain([SimulationStep::Act(RequestDelivery::Answered); 4])
+            .chain([SimulationStep::WatchDisks(99)]);
+        let waits = waits
+            .chain([SimulationStep::Wait(39), SimulationStep::Pass])
+            .chain([SimulationStep::Act(RequestDelivery::Answered); 4]);
+        let steps: Vec<SimulationStep> = shrinking().into_iter().chain(waits).collect();
+        let mut world = EngineSimulation::keeping(3, 0, keeping_one);
         steps.into_iter().try_for_each(|step| world.step(step)).unwrap();
         let attached = |name: &str| world.api.is_referred_to(name);
         assert!(world.api.retained_disks().any(|disk| attached(&disk.id.name)), "{}", world.transcript);
@@ -189,9 +223,15 @@ fn an_attached_disk_is_neither_allocated_nor_deleted() {
 #[test]
 fn broken_disks_are_replaced_and_do_not_pile_up() {
     // For ten rounds, every new disk fails before a machine runs on it.
-    let breaks = |which| [Step::Disk(DiskStep::Break(which)), Step::WatchDisks(99), Step::Wait(39)];
+    let breaks = |which| {
+        [
+            SimulationStep::Disk(DiskStep::Break(which)),
+            SimulationStep::WatchDisks(99),
+            SimulationStep::Wait(39),
+        ]
+    };
     let steps = (0..10).flat_map(|round| {
-        let quiet = rounds(1).filter(|step| !matches!(step, Step::Toggle(_)));
+        let quiet = rounds(1).filter(|step| !matches!(step, SimulationStep::Toggle(_)));
         quiet.chain((0..6).flat_map(move |disk| breaks(round + disk)))
     });
     let world = run(2, 0, |_| {}, steps).unwrap();

@@ -2,21 +2,21 @@ use jiff::Timestamp;
 use rstest::rstest;
 
 use super::*;
-use crate::condition::Condition;
-use crate::model::Activity;
-use crate::status::{Status, status};
-use crate::testing::{World, name};
+use crate::condition::StatusCondition;
+use crate::model::MachineActivity;
+use crate::status::{ComputedStatus, compute_status};
+use crate::testing::{PoolWorld, numbered_machine_name};
 
-fn shown(world: &World, failure: Option<&Failure>) -> Status {
-    status(&world.observed(&world.snapshot()), failure)
+fn shown(world: &PoolWorld, failure: Option<&PoolFailure>) -> ComputedStatus {
+    compute_status(&world.observed(&world.snapshot()), failure)
 }
 
-fn find<'a>(status: &'a Status, kind: &str) -> &'a Condition {
+fn find<'a>(status: &'a ComputedStatus, kind: &str) -> &'a StatusCondition {
     status.conditions.iter().find(|condition| condition.kind == kind).unwrap()
 }
 
 /// The statuses of `Ready`, `Reconciling` and `Stalled`, their reason, and the message of `Ready`.
-fn summary(world: &World, failure: Option<&Failure>) -> String {
+fn summary(world: &PoolWorld, failure: Option<&PoolFailure>) -> String {
     let status = shown(world, failure);
     let [ready, reconciling, stalled] =
         [condition::READY, condition::RECONCILING, condition::STALLED].map(|kind| find(&status, kind));
@@ -25,12 +25,12 @@ fn summary(world: &World, failure: Option<&Failure>) -> String {
     format!("{states} {}: {}", ready.reason, ready.message)
 }
 
-fn ready(count: usize) -> World {
-    World::desiring(count).with_machines(u64::try_from(count).unwrap())
+fn ready(count: usize) -> PoolWorld {
+    PoolWorld::desiring(count).with_machines(u64::try_from(count).unwrap())
 }
 
-fn outdated(world: World) -> World {
-    world.edit(&name(0), |machine| {
+fn outdated(world: PoolWorld) -> PoolWorld {
+    world.edit(&numbered_machine_name(0), |machine| {
         machine.revision = Some("old".into());
         machine.written = Some("old".into());
     })
@@ -40,20 +40,20 @@ fn outdated(world: World) -> World {
 #[case::settled(ready(2), "True False False Ready: 2 machines are ready and up to date")]
 #[case::none_desired(ready(0), "True False False Ready: no machines are desired")]
 #[case::missing(
-    World::desiring(2).with_machines(1),
+    PoolWorld::desiring(2).with_machines(1),
     "False True False Scaling: 1 of 2 desired machines exist; 1 of 2 machines are ready"
 )]
 #[case::surplus(
-    World::desiring(1).with_machines(2),
+    PoolWorld::desiring(1).with_machines(2),
     "False True False Scaling: 2 of 1 desired machine exist"
 )]
 #[case::not_ready(
-    ready(2).edit(&name(0), |machine| machine.activity = Activity::NotRunning),
+    ready(2).edit(&numbered_machine_name(0), |machine| machine.activity = MachineActivity::NotRunning),
     "False True False Scaling: 1 of 2 machines are ready"
 )]
 #[case::rollout(outdated(ready(2)), "False True False RollingOut: 1 machine is not up to date")]
 #[case::rollout_is_worse_than_scaling(
-    outdated(World::desiring(3).with_machines(2)),
+    outdated(PoolWorld::desiring(3).with_machines(2)),
     "False True False RollingOut: 2 of 3 desired machines exist; 2 of 3 machines are ready; 1 machine is not up to date"
 )]
 #[case::paused_rollout(
@@ -65,11 +65,11 @@ fn outdated(world: World) -> World {
     "True False False Paused: 2 machines are ready and up to date"
 )]
 #[case::a_paused_rollout_scales(
-    World::desiring(1).with_machines(2).pool(|pool| pool.rollout.paused = true),
+    PoolWorld::desiring(1).with_machines(2).pool(|pool| pool.rollout.paused = true),
     "False True False Scaling: 2 of 1 desired machine exist"
 )]
 #[case::a_paused_pool_does_not_scale(
-    World::desiring(1).with_machines(2).pool(|pool| pool.paused = true),
+    PoolWorld::desiring(1).with_machines(2).pool(|pool| pool.paused = true),
     "False False False Paused: 2 of 1 desired machine exist"
 )]
 #[case::a_rollout_that_leaves_machines_as_they_are(
@@ -89,22 +89,23 @@ fn outdated(world: World) -> World {
     "False False True Blocked: free a name"
 )]
 #[case::a_step_that_only_waits(
-    ready(1).memory(|memory| memory.blockers = vec![Blocker::Reservation { machine: name(0).into() }]),
+    ready(1).memory(|memory| memory.blockers = vec![Blocker::Reservation { machine: numbered_machine_name(0).into() }]),
     "True False False Ready: 1 machine is ready and up to date"
 )]
-fn the_phase_is_the_worst(#[case] world: World, #[case] expected: &str) {
+fn the_phase_is_the_worst(#[case] world: PoolWorld, #[case] expected: &str) {
     assert_eq!(summary(&world, None), expected);
 }
 
 #[test]
 fn a_surplus_of_an_explicit_pool_needs_a_user_unless_a_removal_is_accepted() {
-    let world =
-        World::desiring(1).with_machines(2).pool(|pool| pool.scale_down_policy = ScaleDownPolicy::Explicit);
+    let world = PoolWorld::desiring(1)
+        .with_machines(2)
+        .pool(|pool| pool.scale_down_policy = ScaleDownPolicy::Explicit);
     assert!(summary(&world, None).starts_with("False False True Blocked: 2 machines exceed replicas: 1"));
-    let accepted = World::desiring(2)
+    let accepted = PoolWorld::desiring(2)
         .with_machines(2)
         .pool(|pool| pool.scale_down_policy = ScaleDownPolicy::Explicit)
-        .accepted("r", &[&name(0)]);
+        .accepted("r", &[&numbered_machine_name(0)]);
     assert!(
         summary(&accepted, None).starts_with("False True False Scaling: "),
         "{}",
@@ -117,24 +118,24 @@ fn a_surplus_of_an_explicit_pool_needs_a_user_unless_a_removal_is_accepted() {
 fn a_surplus_that_the_strategy_keeps_is_no_problem() {
     let world = ready(3).pool(|pool| {
         (pool.desired, pool.scale_down_policy) = (1, ScaleDownPolicy::Explicit);
-        pool.status_scope = StatusScope::FailureAndPause;
+        pool.status_content = StatusContent::FailureAndPause;
     });
     assert_eq!(summary(&world, None), "True False False Ready: 3 machines are ready and up to date");
     let missing = ready(1).pool(|pool| {
         (pool.desired, pool.scale_down_policy) = (2, ScaleDownPolicy::Explicit);
-        pool.status_scope = StatusScope::FailureAndPause;
+        pool.status_content = StatusContent::FailureAndPause;
     });
     assert!(summary(&missing, None).starts_with("False True False Scaling: "), "{}", summary(&missing, None));
 }
 
 #[test]
 fn a_failure_that_is_repeated_is_not_stalled_and_all_messages_show() {
-    let failure = |reason, message: &str| Failure { reason, message: message.into() };
+    let failure = |reason, message: &str| PoolFailure { reason, message: message.into() };
     let failures =
         [failure(FailureReason::FailedCreate, "quota"), failure(FailureReason::FailedDelete, "webhook")];
-    let combined = Failure::combine(&failures).unwrap();
+    let combined = PoolFailure::combine(&failures).unwrap();
     assert_eq!(combined.reason, FailureReason::FailedCreate);
-    let world = World::desiring(2).with_machines(1);
+    let world = PoolWorld::desiring(2).with_machines(1);
     assert_eq!(
         summary(&world, Some(&combined)),
         "False True False Failing: quota; webhook; 1 of 2 desired machines exist; 1 of 2 machines are ready"
@@ -147,17 +148,17 @@ fn a_failure_that_is_repeated_is_not_stalled_and_all_messages_show() {
 fn the_problems_of_all_machines_show() {
     let mut world = ready(7);
     for number in 0..7 {
-        world = world.edit(&name(number), |machine| {
-            machine.activity = Activity::NotRunning;
+        world = world.edit(&numbered_machine_name(number), |machine| {
+            machine.activity = MachineActivity::NotRunning;
             machine.problem = Some("no class".into());
         });
     }
     // A published problem is known to a new leader.
-    let mut names: Vec<String> = (0..7).map(name).collect();
+    let mut names: Vec<String> = (0..7).map(numbered_machine_name).collect();
     names.sort();
     let message =
         names.iter().map(|name| format!("machine {name} does not start")).collect::<Vec<_>>().join("; ");
-    let published = Condition {
+    let published = StatusCondition {
         kind: condition::READY.into(),
         status: "False".into(),
         reason: "Failing".into(),

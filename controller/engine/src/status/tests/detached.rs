@@ -1,25 +1,25 @@
 use super::*;
 use crate::model::{Naming, StorageTemplate};
-use crate::testing::{another_pool, machine};
+use crate::testing::{another_pool, running_machine};
 
 /// A pool of one machine with the storage `boot-0` and `logs-0`; both volumes are in the machine.
-fn with_storage() -> World {
+fn with_storage() -> PoolWorld {
     let template =
         |name: &str, volume: &str| StorageTemplate { name: name.into(), volume: Some(volume.into()) };
-    let mut member = machine("web-0", 0);
+    let mut member = running_machine("web-0", 0);
     member.disks.clear();
     member.volumes = ["os".into(), "var-log".into()].into();
-    let mut world = World::desiring(1).pool(|pool| {
+    let mut world = PoolWorld::desiring(1).pool(|pool| {
         pool.disks.clear();
         pool.naming = Naming::Ordinal;
-        pool.status_scope = StatusScope::FailureAndPause;
+        pool.status_content = StatusContent::FailureAndPause;
         pool.storage_templates = vec![template("boot", "os"), template("logs", "var-log")];
     });
     world.machines.push(member.into());
     world
 }
 
-fn without_logs(world: World) -> World {
+fn without_logs(world: PoolWorld) -> PoolWorld {
     world.edit("web-0", |machine| machine.volumes = ["os".into(), "of-the-user".into()].into())
 }
 
@@ -61,6 +61,6 @@ fn a_removed_volume_is_reported_also_after_a_change_of_the_count() {
 #[case::the_machine_belongs_to_another_pool(
     without_logs(with_storage()).edit("web-0", |machine| machine.owner = Some(another_pool()))
 )]
-fn a_missing_volume_that_no_user_removed_is_not_reported(#[case] world: World) {
+fn a_missing_volume_that_no_user_removed_is_not_reported(#[case] world: PoolWorld) {
     assert_eq!(condition(&shown(&world), condition::DISK_DETACHED), None);
 }

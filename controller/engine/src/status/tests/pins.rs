@@ -6,17 +6,17 @@ use rstest::rstest;
 
 use super::{condition, shown};
 use crate::condition::{INSTANCETYPE_OUTDATED, MEMBERS_DRIFTED, PINNING_UNAVAILABLE};
-use crate::model::{PinReport, References};
-use crate::testing::{World, name};
+use crate::model::{MachineReferences, PinReport};
+use crate::testing::{PoolWorld, numbered_machine_name};
 
-fn referring(world: World, number: u64, text: &str) -> World {
-    let references = Arc::new(References { text: text.into(), copies: Vec::new() });
-    world.edit(&name(number), |machine| machine.references = references)
+fn referring(world: PoolWorld, number: u64, text: &str) -> PoolWorld {
+    let references = Arc::new(MachineReferences { text: text.into(), copies: Vec::new() });
+    world.edit(&numbered_machine_name(number), |machine| machine.references = references)
 }
 
 /// Two machines of revision `r1`, whose machines refer to `pin`.
-fn world() -> World {
-    let world = World::desiring(2).with_machines(2);
+fn world() -> PoolWorld {
+    let world = PoolWorld::desiring(2).with_machines(2);
     let world = world.pool(|pool| pool.revision.references = [("r1".into(), "pin".into())].into());
     referring(referring(world, 0, "pin"), 1, "pin")
 }
@@ -31,10 +31,10 @@ fn world() -> World {
     )
 )]
 #[case::its_revision_has_no_copies(referring(world(), 1, "x").pool(|pool| pool.revision.references.clear()), None)]
-#[case::it_leaves(referring(world(), 1, "x").edit(&name(1), |machine| machine.terminating = true), None)]
-#[case::another_revision(referring(world(), 1, "x").edit(&name(1), |machine| machine.written = Some("r0".into())), None)]
+#[case::it_leaves(referring(world(), 1, "x").edit(&numbered_machine_name(1), |machine| machine.terminating = true), None)]
+#[case::another_revision(referring(world(), 1, "x").edit(&numbered_machine_name(1), |machine| machine.written = Some("r0".into())), None)]
 fn machines_have_drifted_if_they_differ_from_what_was_written(
-    #[case] world: World,
+    #[case] world: PoolWorld,
     #[case] expected: Option<&str>,
 ) {
     let found = condition(&shown(&world), MEMBERS_DRIFTED);
@@ -42,14 +42,14 @@ fn machines_have_drifted_if_they_differ_from_what_was_written(
         None => assert_eq!(found, None),
         Some(expected) => {
             let found = found.unwrap();
-            assert!(found.starts_with(expected) && found.contains(&*name(1)), "{found}");
+            assert!(found.starts_with(expected) && found.contains(&*numbered_machine_name(1)), "{found}");
         }
     }
 }
 
 #[test]
 fn the_condition_names_ten_machines_at_most() {
-    let world = World::desiring(12).with_machines(12);
+    let world = PoolWorld::desiring(12).with_machines(12);
     let world = world.pool(|pool| pool.revision.references = [("r1".into(), "pin".into())].into());
     let found = condition(&shown(&world), MEMBERS_DRIFTED).unwrap();
     assert!(found.contains("12 machines refer") && found.contains(" and 2 more;"), "{found}");

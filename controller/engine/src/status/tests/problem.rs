@@ -6,15 +6,16 @@ use super::{condition, idle, shown};
 use crate::condition::AVAILABLE;
 use crate::memory::PROBLEM_AGE;
 use crate::model::DiskState;
-use crate::testing::{World, name};
+use crate::testing::{PoolWorld, numbered_machine_name};
 
 const MISSING: &str = "VirtualMachineClass \"large\" not found";
 
 /// Machines of which these wait for a class that does not exist, observed for `age`.
-fn waiting(machines: u64, numbers: &[u64], age: Duration) -> World {
-    let world = World::desiring(usize::try_from(machines).unwrap()).with_machines(machines);
+fn waiting(machines: u64, numbers: &[u64], age: Duration) -> PoolWorld {
+    let world = PoolWorld::desiring(usize::try_from(machines).unwrap()).with_machines(machines);
     let mut world = numbers.iter().fold(world, |world, number| {
-        idle(world, *number).edit(&name(*number), |machine| machine.problem = Some(MISSING.into()))
+        idle(world, *number)
+            .edit(&numbered_machine_name(*number), |machine| machine.problem = Some(MISSING.into()))
     });
     let machines = world.machines.clone();
     world.memory.observe_machines(machines.iter(), world.uptime);
@@ -23,7 +24,7 @@ fn waiting(machines: u64, numbers: &[u64], age: Duration) -> World {
     world
 }
 
-fn message(world: &World) -> String {
+fn message(world: &PoolWorld) -> String {
     condition(&shown(world), AVAILABLE).expect("it is always there")
 }
 
@@ -37,7 +38,7 @@ fn a_machine_that_does_not_start_for_a_while_is_reported_with_the_message_of_the
         message(&after),
         format!(
             "False InsufficientReadyReplicas: 1 of 2 machines are ready; machine {} does not start: {MISSING}",
-            name(1)
+            numbered_machine_name(1)
         )
     );
     assert_eq!(after.plan(), crate::Plan::default());
@@ -45,7 +46,7 @@ fn a_machine_that_does_not_start_for_a_while_is_reported_with_the_message_of_the
 
 #[test]
 fn of_several_machines_the_first_one_is_reported() {
-    let first = (0..3).map(name).min().unwrap();
+    let first = (0..3).map(numbered_machine_name).min().unwrap();
     let message = message(&waiting(3, &[0, 1, 2], PROBLEM_AGE));
     let expected = format!("; machine {first} does not start: {MISSING}; 2 more machines do not start");
     assert!(message.ends_with(&expected), "{message}");
@@ -53,12 +54,14 @@ fn of_several_machines_the_first_one_is_reported() {
 
 #[test]
 fn the_problem_of_a_disk_is_the_cause() {
-    let disk = format!("{}-root", name(0));
+    let disk = format!("{}-root", numbered_machine_name(0));
     let world = waiting(1, &[0], PROBLEM_AGE).edit_disk(&disk, |disk| {
         (disk.state, disk.failure) = (DiskState::Pending, Some("StorageClass fast does not exist".into()));
     });
-    let expected =
-        format!("; disk {disk} of machine {} is not ready: StorageClass fast does not exist", name(0));
+    let expected = format!(
+        "; disk {disk} of machine {} is not ready: StorageClass fast does not exist",
+        numbered_machine_name(0)
+    );
     assert!(message(&world).ends_with(&expected), "{}", message(&world));
 }
 
@@ -76,7 +79,7 @@ fn a_published_problem_stays_after_a_change_of_the_leader() {
     let before = waiting(1, &[0], PROBLEM_AGE);
     let published = shown(&before).conditions;
     let mut world = before.pool(|pool| pool.published.conditions = published);
-    world.memory = crate::Memory::default();
+    world.memory = crate::PassMemory::default();
     let machines = world.machines.clone();
     world.memory.observe_machines(machines.iter(), world.uptime);
     assert!(message(&world).contains(MISSING), "{}", message(&world));

@@ -6,21 +6,23 @@ use rstest::rstest;
 
 use super::{condition, shown, terminating};
 use crate::condition::SYNCED;
-use crate::model::{Activity, Budget, DetachedDisk, DiskRef, DiskTemplate, Lifetime, Machine};
+use crate::model::{
+    DetachedDisk, DiskRef, DisruptionBudget, Lifetime, Machine, MachineActivity, PoolDiskTemplate,
+};
 use crate::plan::{EVALUATION_AGE, UpdateOutcome};
-use crate::testing::{RETAINED, World, machine, name};
+use crate::testing::{PoolWorld, RETAINED, numbered_machine_name, running_machine};
 
 const UPTIME: Duration = Duration::from_secs(100);
 
 /// A pool with template `r2` whose running machines have `r1`.
-fn outdated(machines: u64) -> World {
-    World::desiring(usize::try_from(machines).unwrap())
+fn outdated(machines: u64) -> PoolWorld {
+    PoolWorld::desiring(usize::try_from(machines).unwrap())
         .with_machines(machines)
         .pool(|pool| pool.revision.id = "r2".into())
 }
 
-fn with(world: World, numbers: &[u64], edit: fn(&mut Machine)) -> World {
-    numbers.iter().fold(world, |world, number| world.edit(&name(*number), edit))
+fn with(world: PoolWorld, numbers: &[u64], edit: fn(&mut Machine)) -> PoolWorld {
+    numbers.iter().fold(world, |world, number| world.edit(&numbered_machine_name(*number), edit))
 }
 
 fn written(machine: &mut Machine) {
@@ -51,7 +53,7 @@ fn restarting(machine: &mut Machine) {
 /// The machine stops, so that the template takes effect, and the platform no longer reports a pending restart.
 fn stopping(machine: &mut Machine) {
     written(machine);
-    machine.activity = Activity::Stopping;
+    machine.activity = MachineActivity::Stopping;
 }
 
 /// The machine has the template and boots from a disk whose template was removed.
@@ -61,23 +63,23 @@ fn stranded(machine: &mut Machine) {
     machine.boot_disk = Some("old".into());
 }
 
-fn refusing(mut world: World, numbers: &[u64]) -> World {
+fn refusing(mut world: PoolWorld, numbers: &[u64]) -> PoolWorld {
     for number in numbers {
-        let uid = machine(&name(*number), 0).id.uid;
+        let uid = running_machine(&numbered_machine_name(*number), 0).id.uid;
         world.memory.rollout_attempts.record(&uid, &"r2".into(), UpdateOutcome::Refused, UPTIME);
     }
     world
 }
 
-fn allowing(world: World, budget: usize) -> World {
-    world.pool(|pool| pool.rollout.budget = Budget::Machines(budget))
+fn allowing(world: PoolWorld, budget: usize) -> PoolWorld {
+    world.pool(|pool| pool.rollout.budget = DisruptionBudget::Machines(budget))
 }
 
 #[rstest]
-#[case::all_have_the_template(World::desiring(2).with_machines(2), "True PoolSynced: ALL")]
-#[case::there_are_none(World::desiring(2), "True PoolSynced: the pool has no machines")]
+#[case::all_have_the_template(PoolWorld::desiring(2).with_machines(2), "True PoolSynced: ALL")]
+#[case::there_are_none(PoolWorld::desiring(2), "True PoolSynced: the pool has no machines")]
 #[case::an_older_one_is_leaving(
-    terminating(World::desiring(2).with_machines(2), [0]).edit(&name(0), |machine: &mut Machine| machine.revision = None),
+    terminating(PoolWorld::desiring(2).with_machines(2), [0]).edit(&numbered_machine_name(0), |machine: &mut Machine| machine.revision = None),
     "True PoolSynced: the current template is in effect in 1 of 1 machine"
 )]
 #[case::one_is_older(
@@ -134,10 +136,10 @@ fn allowing(world: World, budget: usize) -> World {
     "False RolloutInProgress: the current template is in effect in 0 of 2 machines; paused: the controller updates no further machine"
 )]
 #[case::paused_with_nothing_to_do(
-    World::desiring(2).with_machines(2).pool(|pool| pool.rollout.paused = true), "True PoolSynced: ALL"
+    PoolWorld::desiring(2).with_machines(2).pool(|pool| pool.rollout.paused = true), "True PoolSynced: ALL"
 )]
 #[case::pinned_and_reached(
-    World::desiring(2).with_machines(2).pool(|pool| pool.revision.pinned = true),
+    PoolWorld::desiring(2).with_machines(2).pool(|pool| pool.revision.pinned = true),
     "True PoolSynced: revision r1, which the pool requests instead of its template, is in effect in all 2 machines"
 )]
 #[case::pinned_and_on_its_way(
@@ -154,13 +156,14 @@ fn allowing(world: World, budget: usize) -> World {
      stopped: the controller updates no other machine until the API server accepts one of these updates"
 )]
 #[case::too_many_are_unavailable(
-    allowing(with(outdated(3), &[0, 2], |machine: &mut Machine| machine.activity = Activity::NotRunning), 2),
+    allowing(with(outdated(3), &[0, 2], |machine: &mut Machine| machine.activity = MachineActivity::NotRunning), 2),
     "False RolloutInProgress: the current template is in effect in 0 of 3 machines; waiting: 2 machines are unavailable, and the disruption budget is 2"
 )]
-fn synced(#[case] world: World, #[case] expected: &str) {
-    let mut refusing = [name(7), name(2)];
+fn synced(#[case] world: PoolWorld, #[case] expected: &str) {
+    let mut refusing = [numbered_machine_name(7), numbered_machine_name(2)];
     refusing.sort();
-    let expected = expected.replace("NAME7", &name(7)).replace("FIRST", &refusing.join(" and "));
+    let expected =
+        expected.replace("NAME7", &numbered_machine_name(7)).replace("FIRST", &refusing.join(" and "));
     let expected = expected.replace("ALL", "the current template is in effect in all 2 machines");
     assert_eq!(condition(&shown(&world), SYNCED), Some(expected));
 }
@@ -175,14 +178,17 @@ fn a_platform_that_does_not_look(#[case] age: Duration, #[case] reason: &str) {
     world.uptime = UPTIME + age;
     let condition = condition(&shown(&world), SYNCED).unwrap();
     assert!(condition.starts_with(&format!("False {reason}: ")), "{condition}");
-    let tells = format!("has not evaluated changes of 1 machine ({}) for more than 10 minutes", name(1));
+    let tells = format!(
+        "has not evaluated changes of 1 machine ({}) for more than 10 minutes",
+        numbered_machine_name(1)
+    );
     assert_eq!(condition.contains(&tells), reason == "ChangesNotEvaluated", "{condition}");
 }
 
 #[test]
 fn changes_that_are_never_evaluated_are_reported_for_new_machines_too() {
-    let mut world = with(World::desiring(1).with_machines(1), &[0], |machine: &mut Machine| {
-        (machine.evaluated, machine.activity) = (false, Activity::NotRunning);
+    let mut world = with(PoolWorld::desiring(1).with_machines(1), &[0], |machine: &mut Machine| {
+        (machine.evaluated, machine.activity) = (false, MachineActivity::NotRunning);
     });
     let machines = world.machines.clone();
     world.memory.rollout_attempts.observe(machines.iter(), UPTIME);
@@ -203,12 +209,12 @@ fn changes_that_are_never_evaluated_are_reported_for_new_machines_too() {
 #[case::waiting(for_approval, 0, 1)]
 #[case::restarting(restarting, 0, 1)]
 #[case::stopping_for_the_restart(stopping, 0, 0)]
-#[case::stopping_later(|machine: &mut Machine| { in_effect(machine); machine.activity = Activity::Stopping; }, 1, 0)]
+#[case::stopping_later(|machine: &mut Machine| { in_effect(machine); machine.activity = MachineActivity::Stopping; }, 1, 0)]
 #[case::waiting_for_an_older_change(|machine: &mut Machine| machine.restart_pending = true, 0, 0)]
 #[case::waiting_again(|machine: &mut Machine| { in_effect(machine); machine.restart_pending = true; }, 0, 1)]
 #[case::leaving(|machine: &mut Machine| { in_effect(machine); machine.terminating = true; }, 0, 0)]
 #[case::made_from_it_and_not_looked_at_yet(
-    |machine: &mut Machine| { in_effect(machine); (machine.evaluated, machine.activity) = (false, Activity::NotRunning); }, 1, 0
+    |machine: &mut Machine| { in_effect(machine); (machine.evaluated, machine.activity) = (false, MachineActivity::NotRunning); }, 1, 0
 )]
 #[case::rolled_back_and_not_looked_at_yet(|machine: &mut Machine| { in_effect(machine); machine.evaluated = false; }, 0, 0)]
 #[case::stranded(stranded, 0, 0)]
@@ -219,8 +225,9 @@ fn counts(#[case] edit: fn(&mut Machine), #[case] updated: usize, #[case] restar
 
 #[test]
 fn an_unused_template_strands_only_machines_with_its_disk() {
-    let world = World::desiring(1).with_machines(1).pool(|pool| {
-        pool.disks.push(DiskTemplate { used: false, ..DiskTemplate::new("data", Lifetime::Retained) });
+    let world = PoolWorld::desiring(1).with_machines(1).pool(|pool| {
+        pool.disks
+            .push(PoolDiskTemplate { used: false, ..PoolDiskTemplate::new("data", Lifetime::Retained) });
     });
     assert_eq!(
         condition(&shown(&world), SYNCED).as_deref(),
@@ -229,19 +236,20 @@ fn an_unused_template_strands_only_machines_with_its_disk() {
 }
 
 /// A user detached the retained disk of each of these machines.
-fn detached(machines: u64, of: &[u64]) -> World {
-    let world = World::desiring(2).with_machines(machines).keeping(|_| {});
-    let world = (0..machines)
-        .fold(world, |world, number| world.holding(&name(number), &format!("web-data-{number}")));
+fn detached(machines: u64, of: &[u64]) -> PoolWorld {
+    let world = PoolWorld::desiring(2).with_machines(machines).keeping(|_| {});
+    let world = (0..machines).fold(world, |world, number| {
+        world.holding(&numbered_machine_name(number), &format!("web-data-{number}"))
+    });
     of.iter().fold(world, |world, number| {
-        world.edit(&name(*number), |machine| {
+        world.edit(&numbered_machine_name(*number), |machine| {
             let disk = machine.disks.pop().expect("it has two").disk;
             machine.detached.push(DetachedDisk { template: RETAINED.into(), disk });
         })
     })
 }
 
-fn message_of(world: &World) -> String {
+fn message_of(world: &PoolWorld) -> String {
     condition(&shown(world), SYNCED).expect("it is always there")
 }
 
@@ -252,7 +260,7 @@ fn a_disk_that_was_detached_by_hand_is_not_synced_and_the_message_says_what_to_d
         text.starts_with("False DiskDetachedByHand: the current template is in effect in all 2 machines; "),
         "{text}"
     );
-    let machine = name(1);
+    let machine = numbered_machine_name(1);
     for part in [
         format!("disk web-data-1 of disk template data was detached from machine {machine} by hand"),
         "to attach it again, add it to spec.blockDeviceRefs".to_owned(),
@@ -271,9 +279,9 @@ fn a_disk_that_was_detached_by_hand_is_not_synced_and_the_message_says_what_to_d
 
 #[test]
 fn a_detached_disk_that_another_machine_has_is_not_offered() {
-    let world = detached(2, &[1]).edit(&name(0), |machine| {
+    let world = detached(2, &[1]).edit(&numbered_machine_name(0), |machine| {
         machine.disks.push(DiskRef { template: None, disk: "web-data-1".into(), position: 2 });
     });
     let text = message_of(&world);
-    assert!(text.contains(&format!("machine {} refers to it", name(0))), "{text}");
+    assert!(text.contains(&format!("machine {} refers to it", numbered_machine_name(0))), "{text}");
 }

@@ -7,7 +7,10 @@ use crate::tree::{self, Malformed};
 
 /// The settings that decide which devices an instance gets without listing them. They also apply before default devices
 /// are added.
-pub(crate) fn autoattach(preferred: &DevicePreferences, spec: &mut Value) -> Result<(), Malformed> {
+pub(crate) fn fill_autoattach_settings(
+    preferred: &DevicePreferences,
+    spec: &mut Value,
+) -> Result<(), Malformed> {
     for (field, default) in [
         ("autoattachGraphicsDevice", preferred.autoattach_graphics_device),
         ("autoattachMemBalloon", preferred.autoattach_mem_balloon),
@@ -20,7 +23,10 @@ pub(crate) fn autoattach(preferred: &DevicePreferences, spec: &mut Value) -> Res
     Ok(())
 }
 
-pub(super) fn apply(preferred: &DevicePreferences, spec: &mut Value) -> Result<(), Malformed> {
+pub(super) fn apply_device_preferences(
+    preferred: &DevicePreferences,
+    spec: &mut Value,
+) -> Result<(), Malformed> {
     for (field, default) in [
         ("useVirtioTransitional", preferred.use_virtio_transitional),
         ("blockMultiQueue", preferred.block_multi_queue),
@@ -29,31 +35,31 @@ pub(super) fn apply(preferred: &DevicePreferences, spec: &mut Value) -> Result<(
         tree::set_default(spec, &format!("domain.devices.{field}"), default)?;
     }
     tree::set_given(spec, "domain.devices.disableHotplug", preferred.disable_hotplug)?;
-    if tree::object(spec, "domain.devices.sound")?.is_some() {
+    if tree::object_at(spec, "domain.devices.sound")?.is_some() {
         tree::set_default_text(spec, "domain.devices.sound.model", preferred.sound_model.as_deref())?;
     }
     tree::set_default(spec, "domain.devices.rng", preferred.rng.clone())?;
     tree::set_default(spec, "domain.devices.tpm", preferred.tpm.clone())?;
     tree::set_default_text(spec, "domain.devices.video.type", preferred.video_type.as_deref())?;
-    autoattach(preferred, spec)?;
-    interfaces(preferred, spec)?;
-    tree::each(spec, "domain.devices.inputs", |input| {
+    fill_autoattach_settings(preferred, spec)?;
+    fill_interfaces(preferred, spec)?;
+    tree::for_each_item(spec, "domain.devices.inputs", |input| {
         tree::set_default_text(input, "bus", preferred.input_bus.as_deref())?;
         tree::set_default_text(input, "type", preferred.input_type.as_deref())
     })?;
     panic_devices(preferred, spec)
 }
 
-fn interfaces(preferred: &DevicePreferences, spec: &mut Value) -> Result<(), Malformed> {
-    let networks = tree::items(spec, "networks")?;
+fn fill_interfaces(preferred: &DevicePreferences, spec: &mut Value) -> Result<(), Malformed> {
+    let networks = tree::items_at(spec, "networks")?;
     let pod_networks = networks.iter().filter(|network| network.get("pod").is_some_and(|pod| !pod.is_null()));
     let pod_networks: Vec<Value> = pod_networks.filter_map(|network| network.get("name").cloned()).collect();
-    tree::each(spec, "domain.devices.interfaces", |interface| {
+    tree::for_each_item(spec, "domain.devices.interfaces", |interface| {
         tree::set_default_text(interface, "model", preferred.interface_model.as_deref())?;
         let on_pod_network = interface.get("name").is_some_and(|name| pod_networks.contains(name));
         match &preferred.interface_masquerade {
             Some(masquerade) if on_pod_network && !interface.as_object().is_some_and(has_binding) => {
-                tree::set(interface, "masquerade", masquerade.clone())
+                tree::set_value(interface, "masquerade", masquerade.clone())
             }
             _ => Ok(()),
         }
@@ -72,7 +78,7 @@ fn panic_devices(preferred: &DevicePreferences, spec: &mut Value) -> Result<(), 
     if devices.is_empty() {
         devices.push(json!({ "model": model }));
     }
-    tree::each(spec, "domain.devices.panicDevices", |device| {
+    tree::for_each_item(spec, "domain.devices.panicDevices", |device| {
         tree::set_default_text(device, "model", Some(model))
     })
 }

@@ -3,7 +3,15 @@ use super::*;
 /// The spec of an empty instance after an instance type was applied.
 fn applied(more: Value) -> Value {
     let template = InstanceTemplate::new(json!({"spec": {}})).unwrap();
-    apply(&template, Some(&instancetype(more)), None, Location::Instance).unwrap().spec().clone()
+    apply_instancetype_and_preference(
+        &template,
+        Some(&typed_instancetype_spec(more)),
+        None,
+        MachineLocation::Instance,
+    )
+    .unwrap()
+    .spec()
+    .clone()
 }
 
 #[test]
@@ -47,7 +55,13 @@ fn without_overcommit_there_is_no_memory_request() {
 fn max_sockets_of_the_machine_are_overwritten() {
     let template = InstanceTemplate::new(json!({"spec": {"domain": {"cpu": {"maxSockets": 2}}}})).unwrap();
     let max_sockets = |more| {
-        let applied = apply(&template, Some(&instancetype(more)), None, Location::Instance).unwrap();
+        let applied = apply_instancetype_and_preference(
+            &template,
+            Some(&typed_instancetype_spec(more)),
+            None,
+            MachineLocation::Instance,
+        )
+        .unwrap();
         applied.spec()["domain"]["cpu"]["maxSockets"].clone()
     };
     assert_eq!(max_sockets(json!({"cpu": {"maxSockets": 8}})), json!(8));
@@ -59,16 +73,23 @@ fn empty_lists_of_devices_leave_those_of_the_machine() {
     let template =
         InstanceTemplate::new(json!({"spec": {"domain": {"devices": {"gpus": [{"name": "mine"}]}}}}))
             .unwrap();
-    let applied =
-        apply(&template, Some(&instancetype(json!({"gpus": []}))), None, Location::Instance).unwrap();
+    let applied = apply_instancetype_and_preference(
+        &template,
+        Some(&typed_instancetype_spec(json!({"gpus": []}))),
+        None,
+        MachineLocation::Instance,
+    )
+    .unwrap();
     assert_eq!(applied.spec()["domain"]["devices"]["gpus"], json!([{"name": "mine"}]));
 }
 
 #[test]
 fn annotations_are_added() {
     let template = InstanceTemplate::new(json!({"metadata": {"annotations": {"a": "1", "b": "2"}}})).unwrap();
-    let instancetype = instancetype(json!({"annotations": {"a": "1", "c": "3"}}));
-    let applied = apply(&template, Some(&instancetype), None, Location::Instance).unwrap();
+    let instancetype = typed_instancetype_spec(json!({"annotations": {"a": "1", "c": "3"}}));
+    let applied =
+        apply_instancetype_and_preference(&template, Some(&instancetype), None, MachineLocation::Instance)
+            .unwrap();
     let annotations: Vec<_> = applied.annotations().unwrap().into_iter().collect();
     let expected =
         [("a", "1"), ("b", "2"), ("c", "3")].map(|(key, value)| (key.to_owned(), value.to_owned()));

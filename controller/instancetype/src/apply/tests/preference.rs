@@ -122,7 +122,9 @@ fn timers_are_not_merged() {
 #[test]
 fn annotations_that_are_absent_are_added() {
     let template = InstanceTemplate::new(json!({"metadata": {"annotations": {"a": "mine"}}})).unwrap();
-    let preference = preference(json!({"annotations": {"a": "preferred", "b": "preferred"}}));
-    let applied = apply(&template, None, Some(&preference), Location::Instance).unwrap();
+    let preference = typed_preference_spec(json!({"annotations": {"a": "preferred", "b": "preferred"}}));
+    let applied =
+        apply_instancetype_and_preference(&template, None, Some(&preference), MachineLocation::Instance)
+            .unwrap();
     assert_eq!(applied.as_value()["metadata"]["annotations"], json!({"a": "mine", "b": "preferred"}));
 }

@@ -1,11 +1,10 @@
 use super::*;
-use crate::fields::Location;
-use crate::model::{Family, Matcher};
-use crate::validation::matcher;
+use crate::fields::MachineLocation;
+use crate::model::{TypeFamily, TypeMatcher};
 
-fn read(matcher: &Value) -> Matcher {
+fn read(matcher: &Value) -> TypeMatcher {
     let machine = json!({"spec": {"preference": matcher}});
-    Matcher::of_machine(&machine, Family::Preference).unwrap().unwrap()
+    TypeMatcher::of_machine(&machine, TypeFamily::Preference).unwrap().unwrap()
 }
 
 #[rstest]
@@ -22,7 +21,7 @@ fn read(matcher: &Value) -> Matcher {
 #[case::an_unknown_policy(json!({"inferFromVolume": "root", "inferFromVolumeFailurePolicy": "Never"}),
     Some((CauseReason::FieldValueInvalid, "spec.preference.inferFromVolumeFailurePolicy")))]
 fn validates_new_matchers(#[case] new: Value, #[case] expected: Option<(CauseReason, &str)>) {
-    let causes = matcher(Family::Preference, &read(&new), None, Location::VirtualMachine);
+    let causes = validate_matcher(TypeFamily::Preference, &read(&new), None, MachineLocation::VirtualMachine);
     let found: Vec<_> = causes.iter().map(|cause| (cause.reason, cause.field.as_str())).collect();
     assert_eq!(found, Vec::from_iter(expected));
 }
@@ -35,7 +34,7 @@ fn validates_new_matchers(#[case] new: Value, #[case] expected: Option<(CauseRea
 #[case::nothing(json!({"name": "a", "revisionName": "r"}), false)]
 fn a_changed_name_needs_a_changed_revision(#[case] new: Value, #[case] refused: bool) {
     let old = read(&json!({"name": "a", "revisionName": "r"}));
-    let causes = matcher(Family::Preference, &read(&new), Some(&old), Location::Pool);
+    let causes = validate_matcher(TypeFamily::Preference, &read(&new), Some(&old), MachineLocation::Pool);
     let fields: Vec<_> = causes.iter().map(|cause| (cause.reason, cause.field.as_str())).collect();
     let expected =
         (CauseReason::FieldValueInvalid, "spec.virtualMachineTemplate.spec.preference.revisionName");
@@ -45,5 +44,8 @@ fn a_changed_name_needs_a_changed_revision(#[case] new: Value, #[case] refused: 
 #[test]
 fn a_name_may_change_without_a_revision() {
     let (old, new) = (read(&json!({"name": "a"})), read(&json!({"name": "b"})));
-    assert!(matcher(Family::Preference, &new, Some(&old), Location::VirtualMachine).is_empty());
+    assert!(
+        validate_matcher(TypeFamily::Preference, &new, Some(&old), MachineLocation::VirtualMachine)
+            .is_empty()
+    );
 }

@@ -4,30 +4,33 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use vmpool_api::names::is_dns_label;
-use vmpool_engine::admission::{Checked, refuse};
+use vmpool_engine::admission::{RuleResult, refuse_value};
 
 use super::rule::Rule;
 use super::selectors;
-use super::view::{MACHINE, at, field, list, text};
+use super::view::{MACHINE, json_at_path, json_entries, json_field, json_text};
 use crate::syntax::is_key;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-pub(super) fn check(spec: &Value) -> Checked {
-    let affinity = field(spec, "affinity");
-    nodes(&format!("{MACHINE}.affinity.nodeAffinity"), field(affinity, "nodeAffinity"))?;
+pub(super) fn check_placement(spec: &Value) -> RuleResult {
+    let affinity = json_field(spec, "affinity");
+    check_node_affinity(&format!("{MACHINE}.affinity.nodeAffinity"), json_field(affinity, "nodeAffinity"))?;
     for kind in ["virtualMachineAndPodAffinity", "virtualMachineAndPodAntiAffinity"] {
-        machines(&format!("{MACHINE}.affinity.{kind}"), field(affinity, kind))?;
+        check_machine_affinity(&format!("{MACHINE}.affinity.{kind}"), json_field(affinity, kind))?;
     }
-    spread(&format!("{MACHINE}.topologySpreadConstraints"), list(field(spec, "topologySpreadConstraints")))
+    check_topology_spread(
+        &format!("{MACHINE}.topologySpreadConstraints"),
+        json_entries(json_field(spec, "topologySpreadConstraints")),
+    )
 }
 
-fn nodes(path: &str, affinity: &Value) -> Checked {
-    let required = field(affinity, REQUIRED);
-    let terms = field(required, "nodeSelectorTerms");
-    if !required.is_null() && list(terms).is_empty() {
-        return refuse(
+fn check_node_affinity(path: &str, affinity: &Value) -> RuleResult {
+    let required = json_field(affinity, REQUIRED);
+    let terms = json_field(required, "nodeSelectorTerms");
+    if !required.is_null() && json_entries(terms).is_empty() {
+        return refuse_value(
             Rule::Placement,
             format!("{path}.{REQUIRED}.nodeSelectorTerms"),
             terms,
@@ -35,44 +38,50 @@ fn nodes(path: &str, affinity: &Value) -> Checked {
             format_args!("add a term, or remove {REQUIRED}"),
         );
     }
-    for (index, term) in list(terms).iter().enumerate() {
+    for (index, term) in json_entries(terms).iter().enumerate() {
         selectors::node_term(&format!("{path}.{REQUIRED}.nodeSelectorTerms[{index}]"), term)?;
     }
-    for (index, preferred) in list(field(affinity, PREFERRED)).iter().enumerate() {
+    for (index, preferred) in json_entries(json_field(affinity, PREFERRED)).iter().enumerate() {
         let path = format!("{path}.{PREFERRED}[{index}]");
-        weight(&path, preferred)?;
-        selectors::node_term(&format!("{path}.preference"), field(preferred, "preference"))?;
+        check_preference_weight(&path, preferred)?;
+        selectors::node_term(&format!("{path}.preference"), json_field(preferred, "preference"))?;
     }
     Ok(())
 }
 
-fn machines(path: &str, affinity: &Value) -> Checked {
-    for (index, required) in list(field(affinity, REQUIRED)).iter().enumerate() {
-        term(&format!("{path}.{REQUIRED}[{index}]"), required)?;
+fn check_machine_affinity(path: &str, affinity: &Value) -> RuleResult {
+    for (index, required) in json_entries(json_field(affinity, REQUIRED)).iter().enumerate() {
+        check_affinity_term(&format!("{path}.{REQUIRED}[{index}]"), required)?;
     }
-    for (index, preferred) in list(field(affinity, PREFERRED)).iter().enumerate() {
+    for (index, preferred) in json_entries(json_field(affinity, PREFERRED)).iter().enumerate() {
         let path = format!("{path}.{PREFERRED}[{index}]");
-        weight(&path, preferred)?;
+        check_preference_weight(&path, preferred)?;
         let name = "virtualMachineAndPodAffinityTerm";
-        term(&format!("{path}.{name}"), field(preferred, name))?;
+        check_affinity_term(&format!("{path}.{name}"), json_field(preferred, name))?;
     }
     Ok(())
 }
 
-fn weight(path: &str, preferred: &Value) -> Checked {
-    let weight = field(preferred, "weight");
+fn check_preference_weight(path: &str, preferred: &Value) -> RuleResult {
+    let weight = json_field(preferred, "weight");
     if weight.as_i64().is_some_and(|weight| (1..=100).contains(&weight)) {
         return Ok(());
     }
-    refuse(Rule::Placement, format!("{path}.weight"), weight, "out of range", "use a number from 1 to 100")
+    refuse_value(
+        Rule::Placement,
+        format!("{path}.weight"),
+        weight,
+        "out of range",
+        "use a number from 1 to 100",
+    )
 }
 
-fn topology_key(path: &str, owner: &Value) -> Checked {
-    let key = field(owner, "topologyKey");
+fn topology_key(path: &str, owner: &Value) -> RuleResult {
+    let key = json_field(owner, "topologyKey");
     if key.as_str().is_some_and(is_key) {
         return Ok(());
     }
-    refuse(
+    refuse_value(
         Rule::Placement,
         format!("{path}.topologyKey"),
         key,
@@ -81,26 +90,35 @@ fn topology_key(path: &str, owner: &Value) -> Checked {
     )
 }
 
-fn term(path: &str, term: &Value) -> Checked {
+fn check_affinity_term(path: &str, term: &Value) -> RuleResult {
     topology_key(path, term)?;
-    selectors::labels(&format!("{path}.labelSelector"), field(term, "labelSelector"))?;
-    selectors::labels(&format!("{path}.namespaceSelector"), field(term, "namespaceSelector"))?;
-    for (index, namespace) in list(field(term, "namespaces")).iter().enumerate() {
+    selectors::check_label_selector(&format!("{path}.labelSelector"), json_field(term, "labelSelector"))?;
+    selectors::check_label_selector(
+        &format!("{path}.namespaceSelector"),
+        json_field(term, "namespaceSelector"),
+    )?;
+    for (index, namespace) in json_entries(json_field(term, "namespaces")).iter().enumerate() {
         if !namespace.as_str().is_some_and(is_dns_label) {
             let path = format!("{path}.namespaces[{index}]");
-            return refuse(Rule::Placement, path, namespace, "no namespace can have this name", "correct it");
+            return refuse_value(
+                Rule::Placement,
+                path,
+                namespace,
+                "no namespace can have this name",
+                "correct it",
+            );
         }
     }
     label_keys(path, term)
 }
 
 /// `matchLabelKeys` are added to the label selector, so they need a selector and must not repeat its keys.
-fn label_keys(path: &str, term: &Value) -> Checked {
-    let selected: BTreeSet<&str> = list(at(term, &["labelSelector", "matchExpressions"]))
+fn label_keys(path: &str, term: &Value) -> RuleResult {
+    let selected: BTreeSet<&str> = json_entries(json_at_path(term, &["labelSelector", "matchExpressions"]))
         .iter()
-        .filter_map(|requirement| text(requirement, "key"))
+        .filter_map(|requirement| json_text(requirement, "key"))
         .chain(
-            at(term, &["labelSelector", "matchLabels"])
+            json_at_path(term, &["labelSelector", "matchLabels"])
                 .as_object()
                 .into_iter()
                 .flatten()
@@ -109,14 +127,14 @@ fn label_keys(path: &str, term: &Value) -> Checked {
         .collect();
     let mut seen = BTreeSet::new();
     for kind in ["matchLabelKeys", "mismatchLabelKeys"] {
-        for (index, key) in list(field(term, kind)).iter().enumerate() {
+        for (index, key) in json_entries(json_field(term, kind)).iter().enumerate() {
             let refused = |reason, way_out| {
-                refuse(Rule::Placement, format!("{path}.{kind}[{index}]"), key, reason, way_out)
+                refuse_value(Rule::Placement, format!("{path}.{kind}[{index}]"), key, reason, way_out)
             };
             let Some(name) = key.as_str().filter(|key| is_key(key)) else {
                 return refused("no label can have this key", "correct it");
             };
-            if field(term, "labelSelector").is_null() {
+            if json_field(term, "labelSelector").is_null() {
                 return refused("it adds to labelSelector, and there is none", "add labelSelector");
             }
             if selected.contains(name) || !seen.insert(name) {
@@ -127,18 +145,24 @@ fn label_keys(path: &str, term: &Value) -> Checked {
     Ok(())
 }
 
-fn spread(path: &str, constraints: &[Value]) -> Checked {
+fn check_topology_spread(path: &str, constraints: &[Value]) -> RuleResult {
     let mut seen = BTreeSet::new();
     for (index, constraint) in constraints.iter().enumerate() {
         let path = format!("{path}[{index}]");
-        let skew = field(constraint, "maxSkew");
+        let skew = json_field(constraint, "maxSkew");
         if skew.as_i64().is_none_or(|skew| skew < 1) {
-            return refuse(Rule::Placement, format!("{path}.maxSkew"), skew, "out of range", "use 1 or more");
+            return refuse_value(
+                Rule::Placement,
+                format!("{path}.maxSkew"),
+                skew,
+                "out of range",
+                "use 1 or more",
+            );
         }
         topology_key(&path, constraint)?;
-        let action = field(constraint, "whenUnsatisfiable");
+        let action = json_field(constraint, "whenUnsatisfiable");
         if !matches!(action.as_str(), Some("DoNotSchedule" | "ScheduleAnyway")) {
-            return refuse(
+            return refuse_value(
                 Rule::Placement,
                 format!("{path}.whenUnsatisfiable"),
                 action,
@@ -146,16 +170,19 @@ fn spread(path: &str, constraints: &[Value]) -> Checked {
                 "use DoNotSchedule or ScheduleAnyway",
             );
         }
-        if !seen.insert((text(constraint, "topologyKey"), action.as_str())) {
-            return refuse(
+        if !seen.insert((json_text(constraint, "topologyKey"), action.as_str())) {
+            return refuse_value(
                 Rule::Placement,
                 format!("{path}.topologyKey"),
-                field(constraint, "topologyKey"),
+                json_field(constraint, "topologyKey"),
                 "another constraint has the same topologyKey and whenUnsatisfiable",
                 "remove one of the two",
             );
         }
-        selectors::labels(&format!("{path}.labelSelector"), field(constraint, "labelSelector"))?;
+        selectors::check_label_selector(
+            &format!("{path}.labelSelector"),
+            json_field(constraint, "labelSelector"),
+        )?;
     }
     Ok(())
 }

@@ -2,53 +2,58 @@
 
 use serde_json::Value;
 use vmpool_api::Quantity;
-use vmpool_engine::admission::{Checked, Found, Outcome, Warning, refuse, shortened};
+use vmpool_engine::admission::{
+    AdmissionDecision, LookupOutcome, RuleResult, Warning, refuse_value, shorten_text,
+};
 
-use super::facts::{ClassName, Known};
-use super::machine::Template;
+use super::facts::{CapabilityState, ClassName};
+use super::machine::AcceptedTemplate;
 use super::rule::Rule;
-use super::sizing::{AUTO, Class, Cores, DefaultFraction, Fraction, Memory, Policy, percent};
-use super::view::{MACHINE, at};
+use super::sizing::{
+    AUTO, CorePolicy, DefaultFraction, Fraction, MachineClass, MemoryPolicy, SizingPolicy,
+    parse_core_fraction,
+};
+use super::view::{MACHINE, json_at_path};
 
 /// Number of fractions below 100% that a class must allow, so that an autoscaler can choose.
 const CHOICES: usize = 2;
 
 /// The sizes, and whether `Auto` can work.
-pub(super) fn check(
-    template: &Template<'_>,
-    in_place_resize: Known,
-    class: Option<&Found<Class>>,
+pub(super) fn check_machine_class(
+    template: &AcceptedTemplate<'_>,
+    in_place_resize: CapabilityState,
+    class: Option<&LookupOutcome<MachineClass>>,
     warnings: &mut Vec<Warning>,
-) -> Result<(), Box<Outcome>> {
+) -> Result<(), Box<AdmissionDecision>> {
     let auto = template.spec.cpu.core_fraction.as_deref() == Some(AUTO);
-    if auto && in_place_resize == Known::No {
+    if auto && in_place_resize == CapabilityState::No {
         let reason = "this cluster does not change the size of running machines";
         refuse_auto(template, reason, "use a percentage such as 25%, or have in-place resize switched on")?;
     }
     let field = format!("{MACHINE}.virtualMachineClassName");
     let wanted = template.class();
     match class {
-        Some(Found::There(Class { name, policies: Err(error) })) => {
+        Some(LookupOutcome::There(MachineClass { name, policies: Err(error) })) => {
             let detail = format!(
                 "the sizing policies of class {name:?} are not understood, so sizes are not checked: {error}"
             );
             warnings.push(Warning::new(Rule::ClassUnknown, field, detail));
         }
-        Some(Found::There(Class { name, policies: Ok(policies) })) => {
+        Some(LookupOutcome::There(MachineClass { name, policies: Ok(policies) })) => {
             check_sizes(template, in_place_resize, name, policies)?;
         }
-        Some(Found::Failed(reason)) => {
+        Some(LookupOutcome::Failed(reason)) => {
             let what = match wanted {
                 ClassName::Named(name) => format!("class {name:?}"),
                 ClassName::Default => "the default class".to_owned(),
             };
             let text = format!("reading {what}, which {field} means: {reason}");
-            return Err(Box::new(Outcome::Undecided(text)));
+            return Err(Box::new(AdmissionDecision::Undecided(text)));
         }
-        Some(Found::Absent) | None => {
+        Some(LookupOutcome::Absent) | None => {
             let detail = match wanted {
                 ClassName::Named(name) => {
-                    format!("there is no class {:?}; machines wait until it exists", shortened(&name, 63))
+                    format!("there is no class {:?}; machines wait until it exists", shorten_text(&name, 63))
                 }
                 ClassName::Default => {
                     "no class is named and the cluster has no default class; name one".to_owned()
@@ -60,33 +65,46 @@ pub(super) fn check(
     Ok(())
 }
 
-fn refuse_auto(template: &Template<'_>, reason: impl std::fmt::Display, way_out: &str) -> Checked {
-    let value = at(template.value, &["cpu", "coreFraction"]);
-    refuse(Rule::AutoFraction, format!("{MACHINE}.cpu.coreFraction"), value, reason, way_out)
+fn refuse_auto(template: &AcceptedTemplate<'_>, reason: impl std::fmt::Display, way_out: &str) -> RuleResult {
+    let value = json_at_path(template.value, &["cpu", "coreFraction"]);
+    refuse_value(Rule::AutoFraction, format!("{MACHINE}.cpu.coreFraction"), value, reason, way_out)
 }
 
-fn check_sizes(template: &Template<'_>, in_place_resize: Known, class: &str, policies: &[Policy]) -> Checked {
+fn check_sizes(
+    template: &AcceptedTemplate<'_>,
+    in_place_resize: CapabilityState,
+    class: &str,
+    policies: &[SizingPolicy],
+) -> RuleResult {
     // A class without policies allows every size.
     if policies.is_empty() {
         return Ok(());
     }
     let cores = template.spec.cpu.cores;
     let field = format!("{MACHINE}.cpu.cores");
-    let value = at(template.value, &["cpu", "cores"]);
-    let covers = |policy: &&Policy| (policy.cores.min..=policy.cores.max).contains(&cores);
+    let value = json_at_path(template.value, &["cpu", "cores"]);
+    let covers = |policy: &&SizingPolicy| (policy.cores.min..=policy.cores.max).contains(&cores);
     let Some(policy) = policies.iter().find(covers) else {
-        let ranges: Vec<_> =
-            policies.iter().map(|Policy { cores, .. }| format!("{} to {}", cores.min, cores.max)).collect();
-        let ranges = shortened(&ranges.join(", "), 200);
+        let ranges: Vec<_> = policies
+            .iter()
+            .map(|SizingPolicy { cores, .. }| format!("{} to {}", cores.min, cores.max))
+            .collect();
+        let ranges = shorten_text(&ranges.join(", "), 200);
         let reason = format_args!("class {class:?} has no sizing policy for so many cores");
-        return refuse(Rule::Sizing, field, value, reason, format_args!("use {ranges}, or another class"));
+        return refuse_value(
+            Rule::Sizing,
+            field,
+            value,
+            reason,
+            format_args!("use {ranges}, or another class"),
+        );
     };
-    let Cores { min, max, step } = policy.cores;
+    let CorePolicy { min, max, step } = policy.cores;
     if let Some(step) =
         step.filter(|step| *step > 0 && (i64::from(cores) - i64::from(min)) % i64::from(*step) != 0)
     {
         let reason = format_args!("class {class:?} allows {min} to {max} cores in steps of {step}");
-        return refuse(
+        return refuse_value(
             Rule::Sizing,
             field,
             value,
@@ -99,20 +117,24 @@ fn check_sizes(template: &Template<'_>, in_place_resize: Known, class: &str, pol
     }
     let is_auto_by_default = template.spec.cpu.core_fraction.is_none()
         && policy.default_core_fraction == Some(DefaultFraction::Auto);
-    if is_auto_by_default && in_place_resize == Known::No {
+    if is_auto_by_default && in_place_resize == CapabilityState::No {
         let reason = format_args!(
             "class {class:?} gives machines {AUTO} without it, and this cluster does not change the size of running \
              machines"
         );
         return refuse_auto(template, reason, "set a percentage such as 25%, or use another class");
     }
-    fraction(template, class, policy)
+    check_class_core_fraction(template, class, policy)
 }
 
-fn fraction(template: &Template<'_>, class: &str, policy: &Policy) -> Checked {
+fn check_class_core_fraction(
+    template: &AcceptedTemplate<'_>,
+    class: &str,
+    policy: &SizingPolicy,
+) -> RuleResult {
     let Some(allowed) = &policy.core_fractions else { return Ok(()) };
     let list: Vec<_> = allowed.iter().map(|fraction| format!("{}%", fraction.0)).collect();
-    let list = shortened(&list.join(", "), 200);
+    let list = shorten_text(&list.join(", "), 200);
     let Some(wanted) = template.spec.cpu.core_fraction.as_deref() else {
         // The platform fills it in from the class when the machine is created.
         let default = policy.default_core_fraction.unwrap_or(DefaultFraction::Fixed(Fraction(100)));
@@ -125,7 +147,7 @@ fn fraction(template: &Template<'_>, class: &str, policy: &Policy) -> Checked {
         let reason =
             format_args!("class {class:?} gives machines {}% without it, and does not allow that", default.0);
         let field = format!("{MACHINE}.cpu.coreFraction");
-        return refuse(
+        return refuse_value(
             Rule::Sizing,
             field,
             &Value::Null,
@@ -136,10 +158,10 @@ fn fraction(template: &Template<'_>, class: &str, policy: &Policy) -> Checked {
     if wanted == AUTO {
         return choice_of_auto(template, class, allowed, &list);
     }
-    if allowed.iter().any(|fraction| percent(wanted) == Some(fraction.0)) {
+    if allowed.iter().any(|fraction| parse_core_fraction(wanted) == Some(fraction.0)) {
         return Ok(());
     }
-    refuse(
+    refuse_value(
         Rule::Sizing,
         format!("{MACHINE}.cpu.coreFraction"),
         &Value::from(wanted),
@@ -149,7 +171,12 @@ fn fraction(template: &Template<'_>, class: &str, policy: &Policy) -> Checked {
 }
 
 /// Whether the allowed fractions leave the platform a choice.
-fn choice_of_auto(template: &Template<'_>, class: &str, allowed: &[Fraction], list: &str) -> Checked {
+fn choice_of_auto(
+    template: &AcceptedTemplate<'_>,
+    class: &str,
+    allowed: &[Fraction],
+    list: &str,
+) -> RuleResult {
     let choices = allowed.iter().filter(|fraction| fraction.0 < 100).count();
     if choices >= CHOICES {
         return Ok(());
@@ -158,18 +185,18 @@ fn choice_of_auto(template: &Template<'_>, class: &str, allowed: &[Fraction], li
     refuse_auto(template, reason, "use one of these, or a class with at least two fractions below 100%")
 }
 
-impl Memory {
-    fn check(&self, template: &Template<'_>, class: &str) -> Checked {
+impl MemoryPolicy {
+    fn check(&self, template: &AcceptedTemplate<'_>, class: &str) -> RuleResult {
         // Rule C10 checks the amount. A class with unreadable amounts does not limit sizes.
         let Ok(size) = template.spec.memory.size.bytes().map(u128::from) else { return Ok(()) };
         let bytes = |quantity: &Option<Quantity>| quantity.as_ref()?.bytes().ok().map(u128::from);
         let text =
             |quantity: &Option<Quantity>| quantity.as_ref().map(ToString::to_string).unwrap_or_default();
         let refused = |reason: String, way_out: String| {
-            refuse(
+            refuse_value(
                 Rule::Sizing,
                 format!("{MACHINE}.memory.size"),
-                at(template.value, &["memory", "size"]),
+                json_at_path(template.value, &["memory", "size"]),
                 format_args!("class {class:?} {reason}"),
                 way_out,
             )

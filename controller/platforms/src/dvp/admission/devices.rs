@@ -3,33 +3,35 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use vmpool_engine::admission::{Checked, Found, Outcome, Warning, refuse, shortened};
+use vmpool_engine::admission::{
+    AdmissionDecision, LookupOutcome, RuleResult, Warning, refuse_value, shorten_text,
+};
 
-use super::facts::{Facts, ImageId, ImageKind, Needs};
+use super::facts::{DvpAdmissionFacts, ImageId, ImageKind, NeededObjects};
 use super::rule::Rule;
-use super::view::{MACHINE, Pool, field, text};
+use super::view::{MACHINE, ReviewedPool, json_field, json_text};
 
 fn is_disk(device: &Value) -> bool {
-    text(device, "kind") == Some("VirtualDisk")
+    json_text(device, "kind") == Some("VirtualDisk")
 }
 
 /// The input of [`check_attached`]: names of attached disks and of disk templates.
-pub(super) fn attached(pool: Pool<'_>) -> (Vec<&str>, Vec<&str>) {
+pub(super) fn device_and_template_names(pool: ReviewedPool<'_>) -> (Vec<&str>, Vec<&str>) {
     let devices = pool.devices().iter().filter(|device| is_disk(device));
     (
-        devices.filter_map(|device| text(device, "name")).collect(),
+        devices.filter_map(|device| json_text(device, "name")).collect(),
         pool.disks().map(|disk| disk.name).collect(),
     )
 }
 
 /// Each disk template has exactly one device of kind VirtualDisk, and vice versa.
-pub(super) fn check_attached(pool: Pool<'_>) -> Checked {
-    let (devices, templates) = attached(pool);
+pub(super) fn check_attached(pool: ReviewedPool<'_>) -> RuleResult {
+    let (devices, templates) = device_and_template_names(pool);
     for template in &templates {
         match devices.iter().filter(|device| *device == template).count() {
             1 => {}
             0 => {
-                return refuse(
+                return refuse_value(
                     Rule::DiskNotAttached,
                     format!("spec.virtualDiskTemplates[{template}].name"),
                     &Value::from(*template),
@@ -41,7 +43,7 @@ pub(super) fn check_attached(pool: Pool<'_>) -> Checked {
                 );
             }
             _ => {
-                return refuse(
+                return refuse_value(
                     Rule::DiskAttachedTwice,
                     format!("{MACHINE}.blockDeviceRefs"),
                     &Value::from(*template),
@@ -52,9 +54,9 @@ pub(super) fn check_attached(pool: Pool<'_>) -> Checked {
         }
     }
     for (index, device) in pool.devices().iter().enumerate().filter(|(_, device)| is_disk(device)) {
-        let name = field(device, "name");
+        let name = json_field(device, "name");
         if !templates.iter().any(|template| name == template) {
-            return refuse(
+            return refuse_value(
                 Rule::DeviceWithoutTemplate,
                 format!("{MACHINE}.blockDeviceRefs[{index}].name"),
                 name,
@@ -67,25 +69,25 @@ pub(super) fn check_attached(pool: Pool<'_>) -> Checked {
 }
 
 /// Checks the device list alone.
-pub(super) fn check_list(devices: &[Value]) -> Checked {
+pub(super) fn check_list(devices: &[Value]) -> RuleResult {
     let (mut seen, mut orders) = (BTreeSet::new(), BTreeSet::new());
     for (index, device) in devices.iter().enumerate() {
-        if !seen.insert((text(device, "kind"), text(device, "name"))) {
-            return refuse(
+        if !seen.insert((json_text(device, "kind"), json_text(device, "name"))) {
+            return refuse_value(
                 Rule::Devices,
                 format!("{MACHINE}.blockDeviceRefs[{index}].name"),
-                field(device, "name"),
+                json_field(device, "name"),
                 "a device of this kind and name is listed already",
                 "remove one of the two",
             );
         }
-        let order = field(device, "bootOrder");
+        let order = json_field(device, "bootOrder");
         if order.is_null() {
             continue;
         }
         let path = || format!("{MACHINE}.blockDeviceRefs[{index}].bootOrder");
         if order.as_i64().is_none_or(|order| order < 1) {
-            return refuse(
+            return refuse_value(
                 Rule::Devices,
                 path(),
                 order,
@@ -94,7 +96,7 @@ pub(super) fn check_list(devices: &[Value]) -> Checked {
             );
         }
         if !orders.insert(order.as_i64()) {
-            return refuse(
+            return refuse_value(
                 Rule::Devices,
                 path(),
                 order,
@@ -107,30 +109,33 @@ pub(super) fn check_list(devices: &[Value]) -> Checked {
 }
 
 /// The device that the machines boot from, with its index: the one with the smallest boot order, or else the first.
-fn boot_device(pool: Pool<'_>) -> Option<(usize, &Value)> {
+fn boot_device(pool: ReviewedPool<'_>) -> Option<(usize, &Value)> {
     let devices = || pool.devices().iter().enumerate();
-    let ordered = devices().filter_map(|(index, device)| Some((field(device, "bootOrder").as_i64()?, index)));
+    let ordered =
+        devices().filter_map(|(index, device)| Some((json_field(device, "bootOrder").as_i64()?, index)));
     let first = ordered.min().map_or(0, |(_, index)| index);
     devices().nth(first)
 }
 
 /// The images among the devices of the machines, with their indexes.
-fn images(pool: Pool<'_>) -> impl Iterator<Item = (usize, ImageId)> {
+fn device_images(pool: ReviewedPool<'_>) -> impl Iterator<Item = (usize, ImageId)> {
     pool.devices().iter().enumerate().filter_map(|(index, device)| {
-        let kind = ImageKind::named(text(device, "kind")?)?;
-        Some((index, ImageId { kind, name: text(device, "name")?.to_owned() }))
+        let kind = ImageKind::named(json_text(device, "kind")?)?;
+        Some((index, ImageId { kind, name: json_text(device, "name")?.to_owned() }))
     })
 }
 
 /// The images that the rules of this module need.
-pub(super) fn needs(pool: Pool<'_>, needs: &mut Needs) {
-    needs.images.extend(images(pool).map(|(_, id)| id));
+pub(super) fn add_needed_images(pool: ReviewedPool<'_>, needs: &mut NeededObjects) {
+    needs.images.extend(device_images(pool).map(|(_, id)| id));
 }
 
 /// Warns about images that do not exist. They can be created later.
-pub(super) fn check_images(pool: Pool<'_>, facts: &Facts, warnings: &mut Vec<Warning>) {
-    for (index, id) in images(pool).filter(|(_, id)| facts.images.get(id) == Some(&Found::Absent)) {
-        let (kind, name) = (id.kind.as_str(), shortened(&id.name, 63));
+pub(super) fn check_images(pool: ReviewedPool<'_>, facts: &DvpAdmissionFacts, warnings: &mut Vec<Warning>) {
+    for (index, id) in
+        device_images(pool).filter(|(_, id)| facts.images.get(id) == Some(&LookupOutcome::Absent))
+    {
+        let (kind, name) = (id.kind.as_str(), shorten_text(&id.name, 63));
         let detail = format!("there is no {kind} {name:?}; machines wait until it exists");
         let path = format!("{MACHINE}.blockDeviceRefs[{index}].name");
         warnings.push(Warning::new(Rule::ImageUnknown, path, detail));
@@ -138,29 +143,32 @@ pub(super) fn check_images(pool: Pool<'_>, facts: &Facts, warnings: &mut Vec<War
 }
 
 /// The image that the machines would boot from.
-fn boot_image(pool: Pool<'_>) -> Option<ImageId> {
+fn boot_image(pool: ReviewedPool<'_>) -> Option<ImageId> {
     let (_, device) = boot_device(pool)?;
-    let kind = ImageKind::named(text(device, "kind")?)?;
-    Some(ImageId { kind, name: text(device, "name")?.to_owned() })
+    let kind = ImageKind::named(json_text(device, "kind")?)?;
+    Some(ImageId { kind, name: json_text(device, "name")?.to_owned() })
 }
 
 /// A machine cannot boot from a read-only image that is not a CD-ROM. The rule does not apply to images that do not
 /// exist or are not ready.
-pub(super) fn check_boot(pool: Pool<'_>, facts: &Facts) -> Result<(), Box<Outcome>> {
+pub(super) fn check_boot(
+    pool: ReviewedPool<'_>,
+    facts: &DvpAdmissionFacts,
+) -> Result<(), Box<AdmissionDecision>> {
     let (Some(id), Some((index, _))) = (boot_image(pool), boot_device(pool)) else { return Ok(()) };
     match facts.images.get(&id) {
-        Some(Found::There(image)) if image.ready && !image.cdrom => Ok(refuse::<()>(
+        Some(LookupOutcome::There(image)) if image.ready && !image.cdrom => Ok(refuse_value::<()>(
             Rule::BootsFromImage,
             format!("{MACHINE}.blockDeviceRefs[{index}].name"),
             &Value::from(id.name.as_str()),
             format_args!("{} is read-only and no CD-ROM, so no machine can boot from it", id.kind.as_str()),
             "put a disk first, or give a disk the smallest bootOrder; a disk template with this image as its data source gives every machine a copy of it",
         )?),
-        Some(Found::Failed(reason)) => Err(Box::new(Outcome::Undecided(format!(
+        Some(LookupOutcome::Failed(reason)) => Err(Box::new(AdmissionDecision::Undecided(format!(
             "reading {} {:?}, which {MACHINE}.blockDeviceRefs[{index}] names: {reason}",
             id.kind.as_str(),
             id.name
         )))),
-        Some(Found::There(_) | Found::Absent) | None => Ok(()),
+        Some(LookupOutcome::There(_) | LookupOutcome::Absent) | None => Ok(()),
     }
 }

@@ -6,15 +6,19 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use vmpool_api::v1alpha2::{Reclaim, VirtualDiskSpec};
 use vmpool_api::{GoDuration, Quantity, labels};
-use vmpool_engine::admission::{Checked, Warning, refuse, shortened};
+use vmpool_engine::admission::{RuleResult, Warning, refuse_value, shorten_text};
 
 use super::rule::Rule;
 use super::schema;
-use super::unreadable::unreadable;
-use super::view::{DiskTemplate, Pool, field, text};
+use super::unreadable::refuse_unreadable_value;
+use super::view::{ReviewedDiskTemplate, ReviewedPool, json_field, json_text};
 
 /// Disk templates that an update removes.
-pub(super) fn removed(old: Pool<'_>, new: Pool<'_>, warnings: &mut Vec<Warning>) {
+pub(super) fn warn_removed_templates(
+    old: ReviewedPool<'_>,
+    new: ReviewedPool<'_>,
+    warnings: &mut Vec<Warning>,
+) {
     for gone in old.disks().filter(|disk| disk.retains() && new.disk(disk.name).is_none()) {
         let detail = format!(
             "the disk template is removed or renamed: its disks and their data are deleted, including those of \
@@ -27,35 +31,38 @@ pub(super) fn removed(old: Pool<'_>, new: Pool<'_>, warnings: &mut Vec<Warning>)
 }
 
 /// Checks a new or changed disk template.
-pub(super) fn check(
-    before: Option<DiskTemplate<'_>>,
-    disk: DiskTemplate<'_>,
+pub(super) fn check_disk_template(
+    before: Option<ReviewedDiskTemplate<'_>>,
+    disk: ReviewedDiskTemplate<'_>,
     warnings: &mut Vec<Warning>,
-) -> Checked {
+) -> RuleResult {
     if before.is_none_or(|before| before.reclaim() != disk.reclaim()) {
-        reclaim(before, disk)?;
+        check_reclaim_policy(before, disk)?;
         schema::disk_part("reclaim", &disk.path(".reclaim"), disk.reclaim())?;
     }
     if before.is_none_or(|before| before.spec() != disk.spec()) {
         let spec = VirtualDiskSpec::deserialize(disk.spec())
-            .or_else(|error| unreadable(&disk.path(".spec"), disk.spec(), &error))?;
-        source(disk)?;
-        size(disk, &spec)?;
+            .or_else(|error| refuse_unreadable_value(&disk.path(".spec"), disk.spec(), &error))?;
+        check_data_source(disk)?;
+        check_disk_size(disk, &spec)?;
         schema::disk_part("spec", &disk.path(".spec"), disk.spec())?;
         if let Some(before) = before {
-            smaller(before, disk, warnings);
+            warn_smaller_disk(before, disk, warnings);
         }
     }
     Ok(())
 }
 
-fn reclaim(before: Option<DiskTemplate<'_>>, disk: DiskTemplate<'_>) -> Checked {
+fn check_reclaim_policy(
+    before: Option<ReviewedDiskTemplate<'_>>,
+    disk: ReviewedDiskTemplate<'_>,
+) -> RuleResult {
     let value = disk.reclaim();
     if let Some(before) = before.filter(|before| before.on_scale_down() != disk.on_scale_down()) {
-        return refuse(
+        return refuse_value(
             Rule::ReclaimChanged,
             disk.path(".reclaim.onScaleDown"),
-            field(value, "onScaleDown"),
+            json_field(value, "onScaleDown"),
             format_args!(
                 "it was {}, and absent means Delete; existing disks keep the owner that the old value gave them",
                 before.on_scale_down()
@@ -64,25 +71,25 @@ fn reclaim(before: Option<DiskTemplate<'_>>, disk: DiskTemplate<'_>) -> Checked 
         );
     }
     let reclaim = Option::<Reclaim>::deserialize(value)
-        .or_else(|error| unreadable(&disk.path(".reclaim"), value, &error))?;
+        .or_else(|error| refuse_unreadable_value(&disk.path(".reclaim"), value, &error))?;
     let Some(reclaim) = reclaim else { return Ok(()) };
     let keep = reclaim.keep.unwrap_or(0);
     if !disk.retains() && (keep > 0 || reclaim.ttl.is_some()) {
         let name = if keep > 0 { "keep" } else { "ttl" };
-        return refuse(
+        return refuse_value(
             Rule::ReclaimWithoutRetain,
             disk.path(&format!(".reclaim.{name}")),
-            field(value, name),
+            json_field(value, name),
             "it applies to retained disks, and with onScaleDown Delete there are none",
             format_args!("set onScaleDown to Retain, or remove {name}"),
         );
     }
     let Some(ttl) = &reclaim.ttl else {
         if keep > 0 {
-            return refuse(
+            return refuse_value(
                 Rule::KeepWithoutTtl,
                 disk.path(".reclaim.keep"),
-                field(value, "keep"),
+                json_field(value, "keep"),
                 "without a ttl no free disk is ever deleted, so keep has no effect",
                 "add ttl, or remove keep",
             );
@@ -91,11 +98,11 @@ fn reclaim(before: Option<DiskTemplate<'_>>, disk: DiskTemplate<'_>) -> Checked 
     };
     match GoDuration::parse_positive(ttl) {
         Ok(_) => Ok(()),
-        Err(error) => refuse(
+        Err(error) => refuse_value(
             Rule::BadTtl,
             disk.path(".reclaim.ttl"),
-            field(value, "ttl"),
-            shortened(&error.to_string(), 200),
+            json_field(value, "ttl"),
+            shorten_text(&error.to_string(), 200),
             "use a duration such as 90s, 30m or 1h30m; without ttl free disks are never deleted",
         ),
     }
@@ -109,16 +116,16 @@ const SOURCES: [(&str, &str); 4] = [
     ("Upload", "upload"),
 ];
 
-fn source(disk: DiskTemplate<'_>) -> Checked {
-    let source = field(disk.spec(), "dataSource");
+fn check_data_source(disk: ReviewedDiskTemplate<'_>) -> RuleResult {
+    let source = json_field(disk.spec(), "dataSource");
     if source.is_null() {
         return Ok(());
     }
     let path = disk.path(".spec.dataSource.type");
-    let given = field(source, "type");
-    let kind = text(source, "type");
+    let given = json_field(source, "type");
+    let kind = json_text(source, "type");
     if kind == Some("Upload") {
-        return refuse(
+        return refuse_value(
             Rule::Upload,
             path,
             given,
@@ -126,9 +133,9 @@ fn source(disk: DiskTemplate<'_>) -> Checked {
             "upload once into a VirtualImage, and use type ObjectRef",
         );
     }
-    let present = |name: &str| !field(source, name).is_null();
+    let present = |name: &str| !json_field(source, name).is_null();
     let Some(kind) = kind else {
-        return refuse(
+        return refuse_value(
             Rule::DataSource,
             path,
             given,
@@ -137,7 +144,7 @@ fn source(disk: DiskTemplate<'_>) -> Checked {
         );
     };
     let Some((_, needed)) = SOURCES.iter().find(|(name, _)| *name == kind) else {
-        return refuse(
+        return refuse_value(
             Rule::DataSource,
             path,
             given,
@@ -146,7 +153,7 @@ fn source(disk: DiskTemplate<'_>) -> Checked {
         );
     };
     if !present(needed) {
-        return refuse(
+        return refuse_value(
             Rule::DataSource,
             path,
             given,
@@ -155,7 +162,7 @@ fn source(disk: DiskTemplate<'_>) -> Checked {
         );
     }
     match SOURCES.iter().find(|(_, part)| part != needed && present(part)) {
-        Some((_, other)) => refuse(
+        Some((_, other)) => refuse_value(
             Rule::DataSource,
             path,
             given,
@@ -166,12 +173,12 @@ fn source(disk: DiskTemplate<'_>) -> Checked {
     }
 }
 
-fn size(disk: DiskTemplate<'_>, spec: &VirtualDiskSpec) -> Checked {
+fn check_disk_size(disk: ReviewedDiskTemplate<'_>, spec: &VirtualDiskSpec) -> RuleResult {
     let path = || disk.path(".spec.persistentVolumeClaim.size");
     let size = spec.persistent_volume_claim.as_ref().and_then(|claim| claim.size.as_ref());
     let Some(size) = size else {
         if spec.data_source.is_none() {
-            return refuse(
+            return refuse_value(
                 Rule::DiskSize,
                 path(),
                 &Value::Null,
@@ -184,14 +191,18 @@ fn size(disk: DiskTemplate<'_>, spec: &VirtualDiskSpec) -> Checked {
     let reason = match size.bytes() {
         Ok(0) => "a disk has some size".to_owned(),
         Ok(_) => return Ok(()),
-        Err(error) => shortened(&error.to_string(), 200),
+        Err(error) => shorten_text(&error.to_string(), 200),
     };
-    refuse(Rule::DiskSize, path(), disk.size(), reason, "use an amount greater than zero, such as 10Gi")
+    refuse_value(Rule::DiskSize, path(), disk.size(), reason, "use an amount greater than zero, such as 10Gi")
 }
 
 /// Existing disks are never shrunk. The smaller size applies to new disks.
-fn smaller(before: DiskTemplate<'_>, disk: DiskTemplate<'_>, warnings: &mut Vec<Warning>) {
-    let read = |disk: DiskTemplate<'_>| Quantity::deserialize(disk.size()).ok();
+fn warn_smaller_disk(
+    before: ReviewedDiskTemplate<'_>,
+    disk: ReviewedDiskTemplate<'_>,
+    warnings: &mut Vec<Warning>,
+) {
+    let read = |disk: ReviewedDiskTemplate<'_>| Quantity::deserialize(disk.size()).ok();
     let (Some(was), Some(is)) = (read(before), read(disk)) else { return };
     if is.compare(&was) == Ok(Ordering::Less) {
         let detail = format!("goes from {was} to {is}: disks never shrink, only new ones are smaller");

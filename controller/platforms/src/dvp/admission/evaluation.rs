@@ -2,122 +2,131 @@
 
 use serde_json::Value;
 use vmpool_api::annotations::SCALE_DOWN_TARGETS;
-use vmpool_engine::admission::count::{self, Terms};
-use vmpool_engine::admission::{Outcome, RefusalCollector, Refusals, Request, Verdict, Warning, record};
+use vmpool_engine::admission::count::{self, ReplicasTerms};
+use vmpool_engine::admission::{
+    AdmissionDecision, AdmissionVerdict, PoolRequest, RefusalCollector, Refusals, Warning, record,
+};
 
-use super::facts::{Cluster, Facts, Needs, Settings};
-use super::machine::Template;
-use super::view::{self, Pool};
+use super::facts::{AdmissionSettings, ClusterCapabilities, DvpAdmissionFacts, NeededObjects};
+use super::machine::AcceptedTemplate;
+use super::view::{self, ReviewedPool};
 use super::{class, devices, disks, machine, name, pinned, rollout, schema, size, sources};
 
 /// The names of count and policy in messages.
-pub const TERMS: Terms =
-    Terms { policy: "spec.scaleDownPolicy", explicit: "scaleDownPolicy Explicit", absent: 0 };
+pub const TERMS: ReplicasTerms =
+    ReplicasTerms { policy: "spec.scaleDownPolicy", explicit: "scaleDownPolicy Explicit", absent: 0 };
 
 /// The result of evaluating a request without other objects.
 #[derive(Clone, Debug)]
-pub enum Evaluation<'a> {
+pub enum DvpEvaluation<'a> {
     /// The verdict is complete.
-    Decided(Verdict),
+    Decided(AdmissionVerdict),
     /// The verdict depends on other objects.
-    NeedsFacts(Box<PendingRequest<'a>>),
+    NeedsFacts(Box<DvpPendingRequest<'a>>),
 }
 
 /// A request that is valid by itself, and whose verdict depends on other objects.
 #[derive(Clone, Debug)]
-pub struct PendingRequest<'a> {
-    pool: Pool<'a>,
-    template: Option<Template<'a>>,
-    changed: Vec<view::DiskTemplate<'a>>,
-    cluster: Cluster,
-    needs: Needs,
+pub struct DvpPendingRequest<'a> {
+    pool: ReviewedPool<'a>,
+    template: Option<AcceptedTemplate<'a>>,
+    changed: Vec<view::ReviewedDiskTemplate<'a>>,
+    cluster: ClusterCapabilities,
+    needs: NeededObjects,
     warnings: Vec<Warning>,
 }
 
 /// Evaluates a request as far as possible without reading other objects.
-pub fn begin<'a>(settings: &Settings, request: Request<'a>) -> Evaluation<'a> {
+pub fn evaluate_request<'a>(settings: &AdmissionSettings, request: PoolRequest<'a>) -> DvpEvaluation<'a> {
     let mut warnings = Vec::new();
-    match by_itself(settings, request, &mut warnings) {
+    match evaluate_without_reads(settings, request, &mut warnings) {
         Ok(Some(mut pending)) => {
             pending.warnings = warnings;
             if pending.needs.is_empty() {
-                return Evaluation::Decided(pending.finish(&Facts::default()));
+                return DvpEvaluation::Decided(pending.finish(&DvpAdmissionFacts::default()));
             }
-            Evaluation::NeedsFacts(Box::new(pending))
+            DvpEvaluation::NeedsFacts(Box::new(pending))
         }
-        Ok(None) => Evaluation::Decided(Verdict { outcome: Outcome::Allowed, warnings }),
-        Err(refusals) => Evaluation::Decided(Verdict { outcome: Outcome::Refused(refusals), warnings }),
+        Ok(None) => {
+            DvpEvaluation::Decided(AdmissionVerdict { outcome: AdmissionDecision::Allowed, warnings })
+        }
+        Err(refusals) => DvpEvaluation::Decided(AdmissionVerdict {
+            outcome: AdmissionDecision::Refused(refusals),
+            warnings,
+        }),
     }
 }
 
 /// `None` if the request is allowed without further rules.
-fn by_itself<'a>(
-    settings: &Settings,
-    request: Request<'a>,
+fn evaluate_without_reads<'a>(
+    settings: &AdmissionSettings,
+    request: PoolRequest<'a>,
     warnings: &mut Vec<Warning>,
-) -> Result<Option<PendingRequest<'a>>, Refusals> {
-    let (old, new) = (request.old.map(Pool), Pool(request.new));
-    let stored = |pool: Pool<'a>| pool.annotation(SCALE_DOWN_TARGETS);
+) -> Result<Option<DvpPendingRequest<'a>>, Refusals> {
+    let (old, new) = (request.old.map(ReviewedPool), ReviewedPool(request.new));
+    let stored = |pool: ReviewedPool<'a>| pool.annotation(SCALE_DOWN_TARGETS);
     let before = old.map_or(&Value::Null, stored);
-    record::check(&settings.users, request.user, SCALE_DOWN_TARGETS, before, stored(new))?;
+    record::check_removal_record(&settings.users, request.user, SCALE_DOWN_TARGETS, before, stored(new))?;
     if new.deleting() {
         return Ok(None);
     }
     let mut found = RefusalCollector::default();
-    rollout::check(old, new, &mut found, warnings);
-    if old.is_some_and(|old| old.spec() == new.spec()) && !pinned::touched(old, new) {
+    rollout::check_rollout_settings(old, new, &mut found, warnings);
+    if old.is_some_and(|old| old.spec() == new.spec()) && !pinned::changes_pinned_revision(old, new) {
         found.end_group()?;
         return Ok(None);
     }
     for name in ["replicas", "scaleDownPolicy"] {
-        let value = view::field(new.spec(), name);
-        if old.is_none_or(|old| view::field(old.spec(), name) != value) {
+        let value = view::json_field(new.spec(), name);
+        if old.is_none_or(|old| view::json_field(old.spec(), name) != value) {
             found.note(schema::spec_field(name, value));
         }
     }
     found.end_group()?;
     match old {
         None => {
-            found.note(name::check(new));
+            found.note(name::check_pool_name(new));
         }
         Some(old) => {
-            let change = count::Change {
+            let change = count::ReplicasChange {
                 pool: new.name(),
                 old: old.count(),
                 new: new.count(),
                 current: old.current_replicas(),
             };
-            found.note(count::check(&TERMS, &settings.users, request.user, &change));
-            count::warn(&TERMS, &change, warnings);
-            disks::removed(old, new, warnings);
-            rollout::held(old, new, warnings);
+            found.note(count::check_replicas_change(&TERMS, &settings.users, request.user, &change));
+            count::warn_about_replicas_change(&TERMS, &change, warnings);
+            disks::warn_removed_templates(old, new, warnings);
+            rollout::warn_held_rollout(old, new, warnings);
         }
     }
-    found.note(size::check(old, new));
+    found.note(size::check_spec_size(old, new));
     found.end_group()?;
     let template = if old.is_none_or(|old| old.template() != new.template()) {
-        found.note(machine::check(settings.cluster, new.template(), warnings))
+        found.note(machine::check_machine_template(settings.cluster, new.template(), warnings))
     } else {
         None
     };
-    if old.is_none_or(|old| devices::attached(old) != devices::attached(new)) {
+    if old
+        .is_none_or(|old| devices::device_and_template_names(old) != devices::device_and_template_names(new))
+    {
         found.note(devices::check_attached(new));
-        found.note(schema::disk_list(view::field(new.spec(), "virtualDiskTemplates")));
+        found.note(schema::disk_list(view::json_field(new.spec(), "virtualDiskTemplates")));
     }
     let mut changed = Vec::new();
     for disk in new.disks() {
         let before = old.and_then(|old| old.disk(disk.name));
         if before.is_none_or(|before| before.value != disk.value) {
-            found.note(disks::check(before, disk, warnings));
+            found.note(disks::check_disk_template(before, disk, warnings));
         }
         if before.is_none_or(|before| before.spec() != disk.spec()) {
             changed.push(disk);
         }
     }
     found.end_group()?;
-    let mut needs = needs(new, template.as_ref(), &changed);
-    pinned::needs(old, new, &mut needs)?;
-    Ok(Some(PendingRequest {
+    let mut needs = needed_objects(new, template.as_ref(), &changed);
+    pinned::add_needed_revisions(old, new, &mut needs)?;
+    Ok(Some(DvpPendingRequest {
         pool: new,
         template,
         changed,
@@ -127,52 +136,57 @@ fn by_itself<'a>(
     }))
 }
 
-fn needs(pool: Pool<'_>, template: Option<&Template<'_>>, changed: &[view::DiskTemplate<'_>]) -> Needs {
-    let mut needs = Needs::default();
+fn needed_objects(
+    pool: ReviewedPool<'_>,
+    template: Option<&AcceptedTemplate<'_>>,
+    changed: &[view::ReviewedDiskTemplate<'_>],
+) -> NeededObjects {
+    let mut needs = NeededObjects::default();
     if let Some(template) = template {
         needs.class = Some(template.class());
-        devices::needs(pool, &mut needs);
+        devices::add_needed_images(pool, &mut needs);
     }
     for disk in changed {
-        sources::needs(*disk, &mut needs);
+        sources::add_needed_sources(*disk, &mut needs);
     }
     needs
 }
 
-impl PendingRequest<'_> {
-    /// The objects to read for [`PendingRequest::finish`].
-    pub fn needs(&self) -> &Needs {
+impl DvpPendingRequest<'_> {
+    /// The objects to read for [`DvpPendingRequest::finish`].
+    pub fn needs(&self) -> &NeededObjects {
         &self.needs
     }
 
     /// The verdict, given the objects that were read.
-    pub fn finish(self, facts: &Facts) -> Verdict {
+    pub fn finish(self, facts: &DvpAdmissionFacts) -> AdmissionVerdict {
         let Self { pool, template, changed, cluster, needs, mut warnings } = self;
-        let judged = with_facts(pool, template.as_ref(), &changed, cluster, facts, &mut warnings);
-        let held = || if needs.revisions.is_empty() { Ok(()) } else { pinned::check(pool, facts) };
+        let judged = evaluate_with_facts(pool, template.as_ref(), &changed, cluster, facts, &mut warnings);
+        let held =
+            || if needs.revisions.is_empty() { Ok(()) } else { pinned::check_pinned_revision(pool, facts) };
         let outcome = match judged.and_then(|()| held()) {
-            Ok(()) => Outcome::Allowed,
+            Ok(()) => AdmissionDecision::Allowed,
             Err(outcome) => *outcome,
         };
-        Verdict { outcome, warnings }
+        AdmissionVerdict { outcome, warnings }
     }
 }
 
-fn with_facts(
-    pool: Pool<'_>,
-    template: Option<&Template<'_>>,
-    changed: &[view::DiskTemplate<'_>],
-    cluster: Cluster,
-    facts: &Facts,
+fn evaluate_with_facts(
+    pool: ReviewedPool<'_>,
+    template: Option<&AcceptedTemplate<'_>>,
+    changed: &[view::ReviewedDiskTemplate<'_>],
+    cluster: ClusterCapabilities,
+    facts: &DvpAdmissionFacts,
     warnings: &mut Vec<Warning>,
-) -> Result<(), Box<Outcome>> {
+) -> Result<(), Box<AdmissionDecision>> {
     if let Some(template) = template {
-        class::check(template, cluster.in_place_resize, facts.class.as_ref(), warnings)?;
+        class::check_machine_class(template, cluster.in_place_resize, facts.class.as_ref(), warnings)?;
         devices::check_boot(pool, facts)?;
         devices::check_images(pool, facts, warnings);
     }
     for disk in changed {
-        sources::check(*disk, facts, warnings);
+        sources::check_source_objects(*disk, facts, warnings);
     }
     Ok(())
 }

@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use vmpool_api::OwnerIdentity;
 use vmpool_engine::ObjectId;
-use vmpool_engine::admission::{Found, Users};
+use vmpool_engine::admission::{LookupOutcome, PrivilegedUsers};
 
-use super::sizing::Class;
-use super::view::{at, field, list, text};
-use crate::dvp::objects::PoolObject;
+use super::sizing::MachineClass;
+use super::view::{json_at_path, json_entries, json_field, json_text};
+use crate::dvp::objects::DvpPoolObject;
 use crate::owner::is_a;
 
 /// A capability of the cluster, which is a setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Known {
+pub enum CapabilityState {
     /// The cluster has the capability.
     Yes,
     /// The cluster does not have it.
@@ -26,24 +26,24 @@ pub enum Known {
 
 /// Capabilities of the cluster that cannot be detected through the API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cluster {
+pub struct ClusterCapabilities {
     /// Software-defined networks: machines can have additional networks.
-    pub sdn: Known,
+    pub sdn: CapabilityState,
     /// Address ranges for machines: machines can use the main network.
-    pub machine_cidrs: Known,
+    pub machine_cidrs: CapabilityState,
     /// GPUs: machines can use GPUs.
-    pub gpus: Known,
+    pub gpus: CapabilityState,
     /// In-place resize: a vertical autoscaler can change the size of a running machine.
-    pub in_place_resize: Known,
+    pub in_place_resize: CapabilityState,
 }
 
 /// Settings that do not change while the process runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
+pub struct AdmissionSettings {
     /// The users with more permissions than other users.
-    pub users: Users,
+    pub users: PrivilegedUsers,
     /// The cluster.
-    pub cluster: Cluster,
+    pub cluster: ClusterCapabilities,
 }
 
 /// The kind of an image.
@@ -85,7 +85,7 @@ pub struct ImageId {
 
 /// The facts of an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Image {
+pub struct VirtualImageFacts {
     /// Its phase is Ready.
     pub ready: bool,
     /// It is a CD-ROM.
@@ -96,33 +96,33 @@ pub struct Image {
 
 /// The facts of a snapshot of a disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct DiskSnapshotFacts {
     /// Minimum size of a disk that is created from it, in bytes.
     pub restore_size: Option<u64>,
 }
 
 /// The facts of a stored revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Revision {
+pub struct StoredRevisionFacts {
     /// The pool that it belongs to.
     pub owner: Option<ObjectId>,
     /// The disk templates that its machines have a device for.
     pub disks: Vec<String>,
 }
 
-impl Revision {
+impl StoredRevisionFacts {
     /// Reads a ControllerRevision of `apps/v1` leniently.
     pub fn read(object: &Value) -> Self {
-        let owners = list(at(object, &["metadata", "ownerReferences"]));
-        let controller = owners.iter().find(|owner| field(owner, "controller") == true);
-        let pool = controller.map(OwnerIdentity::of_json).filter(|owner| is_a::<PoolObject>(*owner));
-        let devices = list(at(object, &["data", "spec", "blockDeviceRefs"]));
+        let owners = json_entries(json_at_path(object, &["metadata", "ownerReferences"]));
+        let controller = owners.iter().find(|owner| json_field(owner, "controller") == true);
+        let pool = controller.map(OwnerIdentity::of_json).filter(|owner| is_a::<DvpPoolObject>(*owner));
+        let devices = json_entries(json_at_path(object, &["data", "spec", "blockDeviceRefs"]));
         Self {
             owner: pool.map(|owner| ObjectId::new(owner.name, owner.uid)),
             disks: devices
                 .iter()
-                .filter(|device| text(device, "kind") == Some("VirtualDisk"))
-                .filter_map(|device| text(device, "name").map(str::to_owned))
+                .filter(|device| json_text(device, "kind") == Some("VirtualDisk"))
+                .filter_map(|device| json_text(device, "name").map(str::to_owned))
                 .collect(),
         }
     }
@@ -139,7 +139,7 @@ pub enum ClassName {
 
 /// The objects that the rules need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Needs {
+pub struct NeededObjects {
     /// The class.
     pub class: Option<ClassName>,
     /// Images.
@@ -153,7 +153,7 @@ pub struct Needs {
     pub revisions: Vec<String>,
 }
 
-impl Needs {
+impl NeededObjects {
     /// Whether the rules need no objects.
     pub fn is_empty(&self) -> bool {
         self.class.is_none()
@@ -166,15 +166,15 @@ impl Needs {
 
 /// The objects that were read. An object without an entry was not read.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Facts {
+pub struct DvpAdmissionFacts {
     /// The class.
-    pub class: Option<Found<Class>>,
+    pub class: Option<LookupOutcome<MachineClass>>,
     /// Images.
-    pub images: BTreeMap<ImageId, Found<Image>>,
+    pub images: BTreeMap<ImageId, LookupOutcome<VirtualImageFacts>>,
     /// Snapshots by name.
-    pub snapshots: BTreeMap<String, Found<Snapshot>>,
+    pub snapshots: BTreeMap<String, LookupOutcome<DiskSnapshotFacts>>,
     /// Storage classes by name.
-    pub storage_classes: BTreeMap<String, Found<()>>,
-    /// The results for [`Needs::revisions`], in the same order.
-    pub revisions: Vec<Found<Revision>>,
+    pub storage_classes: BTreeMap<String, LookupOutcome<()>>,
+    /// The results for [`NeededObjects::revisions`], in the same order.
+    pub revisions: Vec<LookupOutcome<StoredRevisionFacts>>,
 }

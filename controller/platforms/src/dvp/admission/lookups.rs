@@ -5,36 +5,39 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use vmpool_api::Quantity;
 use vmpool_api::v1alpha2::API_VERSION;
-use vmpool_engine::admission::{Found, Lookup, LookupResult, Subject};
+use vmpool_engine::admission::{LookupOutcome, LookupResult, LookupSubject, ObjectLookup};
 
-use super::facts::{ClassName, Facts, Image, ImageId, ImageKind, Needs, Revision, Snapshot};
-use super::sizing::{Class, default_class};
-use super::view::{at, list};
+use super::facts::{
+    ClassName, DiskSnapshotFacts, DvpAdmissionFacts, ImageId, ImageKind, NeededObjects, StoredRevisionFacts,
+    VirtualImageFacts,
+};
+use super::sizing::{MachineClass, default_class};
+use super::view::{json_at_path, json_entries};
 
 const SNAPSHOT_API: &str = "snapshot.storage.k8s.io/v1";
 
 /// The objects that a request needs, as far as they were read.
 #[derive(Clone, Debug)]
-pub(super) struct Gathered {
-    needs: Needs,
-    results: BTreeMap<Lookup, Option<Found<Value>>>,
+pub(super) struct GatheredObjects {
+    needs: NeededObjects,
+    results: BTreeMap<ObjectLookup, Option<LookupOutcome<Value>>>,
 }
 
-impl Gathered {
-    pub(super) fn new(needs: Needs) -> Self {
+impl GatheredObjects {
+    pub(super) fn new(needs: NeededObjects) -> Self {
         Self { needs, results: BTreeMap::new() }
     }
 
     /// The lookups without a result. The volume snapshot of a disk snapshot follows when the disk snapshot was read.
-    pub(super) fn lookups(&self) -> Vec<Lookup> {
-        let Needs { class, images, snapshots, storage_classes, revisions } = &self.needs;
-        let snapshots = snapshots.iter().map(|name| match self.results.get(&disk_snapshot(name)) {
-            Some(Some(Found::There(snapshot))) => volume_snapshot(snapshot),
-            _ => disk_snapshot(name),
+    pub(super) fn lookups(&self) -> Vec<ObjectLookup> {
+        let NeededObjects { class, images, snapshots, storage_classes, revisions } = &self.needs;
+        let snapshots = snapshots.iter().map(|name| match self.results.get(&disk_snapshot_lookup(name)) {
+            Some(Some(LookupOutcome::There(snapshot))) => volume_snapshot_lookup(snapshot),
+            _ => disk_snapshot_lookup(name),
         });
-        let all = class.iter().map(class_of).chain(revisions.iter().map(|name| revision(name)));
-        let all = all.chain(images.iter().map(image)).chain(snapshots);
-        let all = all.chain(storage_classes.iter().map(|name| storage_class(name)));
+        let all = class.iter().map(class_lookup).chain(revisions.iter().map(|name| revision_lookup(name)));
+        let all = all.chain(images.iter().map(image_lookup)).chain(snapshots);
+        let all = all.chain(storage_classes.iter().map(|name| storage_class_lookup(name)));
         all.filter(|lookup| !self.results.contains_key(lookup)).collect()
     }
 
@@ -43,33 +46,33 @@ impl Gathered {
     }
 
     /// The facts in the objects.
-    pub(super) fn facts(&self) -> Facts {
-        let Needs { class, images, snapshots, storage_classes, revisions } = &self.needs;
+    pub(super) fn facts(&self) -> DvpAdmissionFacts {
+        let NeededObjects { class, images, snapshots, storage_classes, revisions } = &self.needs;
         let revision = |name: &String| {
-            let found = self.get(&revision(name)).unwrap_or(Found::Absent);
-            found.map(|revision| Revision::read(&revision))
+            let found = self.get(&revision_lookup(name)).unwrap_or(LookupOutcome::Absent);
+            found.map(|revision| StoredRevisionFacts::read(&revision))
         };
         let images = images.iter().filter_map(|id| {
-            let found = self.get(&image(id))?;
+            let found = self.get(&image_lookup(id))?;
             Some((id.clone(), found.map(|image| read_image(&image))))
         });
         let snapshots = snapshots.iter().filter_map(|name| {
-            let found = match self.get(&disk_snapshot(name))? {
+            let found = match self.get(&disk_snapshot_lookup(name))? {
                 // A disk snapshot without a volume snapshot exists, and its size is unknown.
-                Found::There(snapshot) => match self.get(&volume_snapshot(&snapshot))? {
-                    Found::Absent => Found::There(Snapshot::default()),
+                LookupOutcome::There(snapshot) => match self.get(&volume_snapshot_lookup(&snapshot))? {
+                    LookupOutcome::Absent => LookupOutcome::There(DiskSnapshotFacts::default()),
                     volume => volume.map(|volume| read_volume_snapshot(&volume)),
                 },
-                Found::Absent => Found::Absent,
-                Found::Failed(reason) => Found::Failed(reason),
+                LookupOutcome::Absent => LookupOutcome::Absent,
+                LookupOutcome::Failed(reason) => LookupOutcome::Failed(reason),
             };
             Some((name.clone(), found))
         });
         let storage_classes = storage_classes.iter().filter_map(|name| {
-            let found = self.get(&storage_class(name))?;
+            let found = self.get(&storage_class_lookup(name))?;
             Some((name.clone(), found.map(drop)))
         });
-        Facts {
+        DvpAdmissionFacts {
             class: class.as_ref().and_then(|name| self.class(name)),
             images: images.collect(),
             snapshots: snapshots.collect(),
@@ -78,28 +81,28 @@ impl Gathered {
         }
     }
 
-    fn get(&self, lookup: &Lookup) -> Option<Found<Value>> {
+    fn get(&self, lookup: &ObjectLookup) -> Option<LookupOutcome<Value>> {
         self.results.get(lookup).cloned().flatten()
     }
 
-    fn class(&self, name: &ClassName) -> Option<Found<Class>> {
-        let found = self.get(&class_of(name))?;
+    fn class(&self, name: &ClassName) -> Option<LookupOutcome<MachineClass>> {
+        let found = self.get(&class_lookup(name))?;
         Some(match name {
-            ClassName::Named(_) => found.map(|class| Class::read(&class)),
+            ClassName::Named(_) => found.map(|class| MachineClass::read(&class)),
             ClassName::Default => {
-                match found.map(|all| default_class(list(&all["items"])).map(Class::read)) {
-                    Found::There(Some(class)) => Found::There(class),
-                    Found::There(None) | Found::Absent => Found::Absent,
-                    Found::Failed(reason) => Found::Failed(reason),
+                match found.map(|all| default_class(json_entries(&all["items"])).map(MachineClass::read)) {
+                    LookupOutcome::There(Some(class)) => LookupOutcome::There(class),
+                    LookupOutcome::There(None) | LookupOutcome::Absent => LookupOutcome::Absent,
+                    LookupOutcome::Failed(reason) => LookupOutcome::Failed(reason),
                 }
             }
         })
     }
 }
 
-fn class_of(name: &ClassName) -> Lookup {
-    Lookup {
-        subject: Subject::Class,
+fn class_lookup(name: &ClassName) -> ObjectLookup {
+    ObjectLookup {
+        subject: LookupSubject::Class,
         api_version: API_VERSION,
         plural: "virtualmachineclasses",
         namespaced: false,
@@ -113,9 +116,9 @@ fn class_of(name: &ClassName) -> Lookup {
 }
 
 /// A revision reveals nothing: it is used only if it belongs to the pool with the UID of the review.
-fn revision(name: &str) -> Lookup {
-    Lookup {
-        subject: Subject::Revision,
+fn revision_lookup(name: &str) -> ObjectLookup {
+    ObjectLookup {
+        subject: LookupSubject::Revision,
         api_version: "apps/v1",
         plural: "controllerrevisions",
         namespaced: true,
@@ -126,13 +129,13 @@ fn revision(name: &str) -> Lookup {
 }
 
 /// The verdict shows whether an image exists and how large it is.
-fn image(id: &ImageId) -> Lookup {
+fn image_lookup(id: &ImageId) -> ObjectLookup {
     let (plural, namespaced) = match id.kind {
         ImageKind::Namespace => ("virtualimages", true),
         ImageKind::Cluster => ("clustervirtualimages", false),
     };
-    Lookup {
-        subject: Subject::Image,
+    ObjectLookup {
+        subject: LookupSubject::Image,
         api_version: API_VERSION,
         plural,
         namespaced,
@@ -142,9 +145,9 @@ fn image(id: &ImageId) -> Lookup {
     }
 }
 
-fn disk_snapshot(name: &str) -> Lookup {
-    Lookup {
-        subject: Subject::Snapshot,
+fn disk_snapshot_lookup(name: &str) -> ObjectLookup {
+    ObjectLookup {
+        subject: LookupSubject::Snapshot,
         api_version: API_VERSION,
         plural: "virtualdisksnapshots",
         namespaced: true,
@@ -155,10 +158,10 @@ fn disk_snapshot(name: &str) -> Lookup {
 }
 
 /// The volume snapshot of a disk snapshot, which has the size.
-fn volume_snapshot(disk: &Value) -> Lookup {
-    let name = at(disk, &["status", "volumeSnapshotName"]).as_str().unwrap_or_default();
-    Lookup {
-        subject: Subject::Snapshot,
+fn volume_snapshot_lookup(disk: &Value) -> ObjectLookup {
+    let name = json_at_path(disk, &["status", "volumeSnapshotName"]).as_str().unwrap_or_default();
+    ObjectLookup {
+        subject: LookupSubject::Snapshot,
         api_version: SNAPSHOT_API,
         plural: "volumesnapshots",
         namespaced: true,
@@ -168,9 +171,9 @@ fn volume_snapshot(disk: &Value) -> Lookup {
     }
 }
 
-fn storage_class(name: &str) -> Lookup {
-    Lookup {
-        subject: Subject::StorageClass,
+fn storage_class_lookup(name: &str) -> ObjectLookup {
+    ObjectLookup {
+        subject: LookupSubject::StorageClass,
         api_version: "storage.k8s.io/v1",
         plural: "storageclasses",
         namespaced: false,
@@ -180,22 +183,22 @@ fn storage_class(name: &str) -> Lookup {
     }
 }
 
-fn read_image(image: &Value) -> Image {
-    let size = at(image, &["status", "size"]);
-    Image {
-        ready: at(image, &["status", "phase"]) == "Ready",
-        cdrom: at(image, &["status", "cdrom"]) == true,
-        unpacked: at(size, &["unpackedBytes"])
+fn read_image(image: &Value) -> VirtualImageFacts {
+    let size = json_at_path(image, &["status", "size"]);
+    VirtualImageFacts {
+        ready: json_at_path(image, &["status", "phase"]) == "Ready",
+        cdrom: json_at_path(image, &["status", "cdrom"]) == true,
+        unpacked: json_at_path(size, &["unpackedBytes"])
             .as_str()
             .and_then(|bytes| bytes.parse().ok())
-            .or_else(|| bytes(at(size, &["unpacked"]))),
+            .or_else(|| quantity_bytes(json_at_path(size, &["unpacked"]))),
     }
 }
 
-fn read_volume_snapshot(volume: &Value) -> Snapshot {
-    Snapshot { restore_size: bytes(at(volume, &["status", "restoreSize"])) }
+fn read_volume_snapshot(volume: &Value) -> DiskSnapshotFacts {
+    DiskSnapshotFacts { restore_size: quantity_bytes(json_at_path(volume, &["status", "restoreSize"])) }
 }
 
-fn bytes(quantity: &Value) -> Option<u64> {
+fn quantity_bytes(quantity: &Value) -> Option<u64> {
     serde_json::from_value::<Quantity>(quantity.clone()).ok()?.bytes().ok()
 }

@@ -1,19 +1,19 @@
 //! Rules about the name of a pool. They apply only to creates, because a name cannot change.
 
 use serde_json::Value;
-use vmpool_engine::admission::{Checked, refuse};
+use vmpool_engine::admission::{RuleResult, refuse_value};
 
 use super::rule::Rule;
-use super::view::Pool;
+use super::view::ReviewedPool;
 
 /// The name of a machine has six more characters, and at most 63.
 const LONGEST: usize = 57;
 
-pub(super) fn check(pool: Pool<'_>) -> Checked {
+pub(super) fn check_pool_name(pool: ReviewedPool<'_>) -> RuleResult {
     let name = pool.name();
     let length = name.chars().count();
     if length > LONGEST {
-        return refuse(
+        return refuse_value(
             Rule::NameLength,
             "metadata.name",
             &Value::from(name),
@@ -22,7 +22,7 @@ pub(super) fn check(pool: Pool<'_>) -> Checked {
         );
     }
     if name.contains('.') {
-        return refuse(
+        return refuse_value(
             Rule::NameDots,
             "metadata.name",
             &Value::from(name),

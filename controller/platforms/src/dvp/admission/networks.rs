@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use vmpool_api::v1alpha2::virtual_machine::VirtualMachineNetworks as Network;
-use vmpool_engine::admission::{Checked, refuse};
+use vmpool_engine::admission::{RuleResult, refuse_value};
 
-use super::facts::{Cluster, Known};
+use super::facts::{CapabilityState, ClusterCapabilities};
 use super::rule::Rule;
 use super::view::MACHINE;
 
@@ -14,7 +14,7 @@ use super::view::MACHINE;
 const MAIN_ID: i64 = 1;
 const GREATEST_ID: i64 = 16_383;
 
-pub(super) fn check(networks: &[Network], cluster: Cluster) -> Checked {
+pub(super) fn check_networks(networks: &[Network], cluster: ClusterCapabilities) -> RuleResult {
     let (mut seen, mut ids) = (BTreeSet::new(), BTreeSet::new());
     for (index, network) in networks.iter().enumerate() {
         let entry = Entry { index, network };
@@ -32,7 +32,7 @@ pub(super) fn check(networks: &[Network], cluster: Cluster) -> Checked {
                 "give each network its own id, or leave it out",
             );
         }
-        if !entry.is_main() && cluster.sdn == Known::No {
+        if !entry.is_main() && cluster.sdn == CapabilityState::No {
             return entry.refuse(
                 "type",
                 "this cluster has no software-defined networks",
@@ -41,7 +41,7 @@ pub(super) fn check(networks: &[Network], cluster: Cluster) -> Checked {
         }
     }
     let main = networks.is_empty() || networks.iter().any(|network| network.r#type == "Main");
-    if main && cluster.machine_cidrs == Known::No {
+    if main && cluster.machine_cidrs == CapabilityState::No {
         let (value, reason) = if networks.is_empty() {
             (
                 Value::Null,
@@ -51,7 +51,7 @@ pub(super) fn check(networks: &[Network], cluster: Cluster) -> Checked {
         } else {
             (Value::from("Main"), "this cluster has no address ranges for machines on the Main network")
         };
-        return refuse(
+        return refuse_value(
             Rule::Networks,
             format!("{MACHINE}.networks"),
             &value,
@@ -73,17 +73,17 @@ impl Entry<'_> {
         self.network.r#type == "Main"
     }
 
-    fn refuse(self, field: &str, reason: &str, way_out: &str) -> Checked {
+    fn refuse(self, field: &str, reason: &str, way_out: &str) -> RuleResult {
         let value = match field {
             "type" => Value::from(self.network.r#type.as_str()),
             "id" => Value::from(self.network.id),
             _ => Value::from(self.network.name.as_deref()),
         };
         let path = format!("{MACHINE}.networks[{}].{field}", self.index);
-        refuse(Rule::Networks, path, &value, reason, way_out)
+        refuse_value(Rule::Networks, path, &value, reason, way_out)
     }
 
-    fn name(self) -> Checked {
+    fn name(self) -> RuleResult {
         let named = self.network.name.as_deref().is_some_and(|name| !name.is_empty());
         match self.network.r#type.as_str() {
             "Main" if named => self.refuse(
@@ -99,14 +99,14 @@ impl Entry<'_> {
         }
     }
 
-    fn place(self) -> Checked {
+    fn place(self) -> RuleResult {
         if self.is_main() && self.index > 0 {
             return self.refuse("type", "the Main network comes first", "move it to the head of the list");
         }
         Ok(())
     }
 
-    fn id(self) -> Checked {
+    fn id(self) -> RuleResult {
         match self.network.id {
             Some(id) if self.is_main() && id != MAIN_ID => {
                 self.refuse("id", "the Main network always has id 1", "remove it, or set it to 1")

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use vmpool_api::v1alpha2::virtual_machine::VirtualMachineProvisioning;
-use vmpool_engine::admission::{Checked, Warning, refuse};
+use vmpool_engine::admission::{RuleResult, Warning, refuse_value};
 
 use super::rule::Rule;
 use super::view::MACHINE;
@@ -24,10 +24,10 @@ const HEADERS: [&str; 10] = [
     "MIME-Version:",
 ];
 
-pub(super) fn check(
+pub(super) fn check_provisioning(
     provisioning: Option<&VirtualMachineProvisioning>,
     warnings: &mut Vec<Warning>,
-) -> Checked {
+) -> RuleResult {
     let Some(provisioning) = provisioning else { return Ok(()) };
     let parts = [
         ("UserData", "userData", provisioning.user_data.is_some()),
@@ -38,10 +38,10 @@ pub(super) fn check(
     let path = format!("{MACHINE}.provisioning.type");
     let Some((_, wanted, present)) = parts.iter().find(|(name, ..)| *name == kind) else {
         let known = "use UserData, UserDataRef or SysprepRef";
-        return refuse(Rule::Provisioning, path, &Value::from(kind), "no such type", known);
+        return refuse_value(Rule::Provisioning, path, &Value::from(kind), "no such type", known);
     };
     if !present {
-        return refuse(
+        return refuse_value(
             Rule::Provisioning,
             path,
             &Value::from(kind),
@@ -50,7 +50,7 @@ pub(super) fn check(
         );
     }
     if let Some((_, other, _)) = parts.iter().find(|(name, _, present)| *name != kind && *present) {
-        return refuse(
+        return refuse_value(
             Rule::Provisioning,
             path,
             &Value::from(kind),
@@ -65,10 +65,10 @@ pub(super) fn check(
 }
 
 /// Messages never quote the text, because it can contain secrets.
-fn user_data(text: &str, warnings: &mut Vec<Warning>) -> Checked {
+fn user_data(text: &str, warnings: &mut Vec<Warning>) -> RuleResult {
     let path = format!("{MACHINE}.provisioning.userData");
     if text.len() > LONGEST {
-        return refuse(
+        return refuse_value(
             Rule::LongUserData,
             path,
             &Value::from(format!("{} bytes", text.len())),

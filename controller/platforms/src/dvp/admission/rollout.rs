@@ -10,10 +10,10 @@ use vmpool_engine::admission::{RefusalCollector, Warning};
 use vmpool_engine::protection::{MAX_PROTECTION, MAX_PROTECTION_FIELD, parse_maximum};
 
 use super::rule::Rule;
-use super::view::{Pool, at, field};
+use super::view::{ReviewedPool, json_at_path, json_field};
 
 /// A field and its equivalent annotation.
-struct Twin {
+struct AnnotatedField {
     /// The path of the field below the spec.
     path: &'static [&'static str],
     annotation: &'static str,
@@ -22,26 +22,26 @@ struct Twin {
     /// The rule about the annotation.
     annotation_rule: Rule,
     /// Validates a value of the field.
-    of_field: fn(&Value) -> Option<Wrong>,
+    validate_field: fn(&Value) -> Option<InvalidValue>,
     /// Converts the text of the annotation into the value of the field.
-    of_annotation: fn(&str) -> Result<Value, Wrong>,
+    parse_annotation: fn(&str) -> Result<Value, InvalidValue>,
 }
 
 /// Why a value is invalid, and which values are valid.
-struct Wrong {
+struct InvalidValue {
     reason: &'static str,
     way_out: &'static str,
 }
 
-impl Wrong {
+impl InvalidValue {
     const fn new(reason: &'static str, way_out: &'static str) -> Self {
         Self { reason, way_out }
     }
 }
 
-impl Twin {
-    fn value<'a>(&self, pool: Pool<'a>) -> &'a Value {
-        at(pool.spec(), self.path)
+impl AnnotatedField {
+    fn value<'a>(&self, pool: ReviewedPool<'a>) -> &'a Value {
+        json_at_path(pool.spec(), self.path)
     }
 
     fn field(&self) -> String {
@@ -53,24 +53,24 @@ impl Twin {
     }
 
     /// The effective value: the field if it is present, otherwise the annotation if it is readable.
-    fn effective(&self, pool: Pool<'_>) -> Value {
+    fn effective(&self, pool: ReviewedPool<'_>) -> Value {
         let value = self.value(pool);
         if !value.is_null() {
             return value.clone();
         }
         let text = pool.annotation(self.annotation).as_str();
-        text.and_then(|text| (self.of_annotation)(text).ok()).unwrap_or(Value::Null)
+        text.and_then(|text| (self.parse_annotation)(text).ok()).unwrap_or(Value::Null)
     }
 }
 
-const MAX_UNAVAILABLE: Twin = Twin {
+const MAX_UNAVAILABLE: AnnotatedField = AnnotatedField {
     path: &["rollout", "maxUnavailable"],
     annotation: annotations::ROLLOUT_MAX_UNAVAILABLE,
     rule: Rule::MaxUnavailable,
     annotation_rule: Rule::RolloutAnnotation,
-    of_field: |value| Share::from_json(value).err().map(|error| no_share(&error)),
-    of_annotation: |text| {
-        Ok(match text.parse().map_err(|error| no_share(&error))? {
+    validate_field: |value| Share::from_json(value).err().map(|error| share_error(&error)),
+    parse_annotation: |text| {
+        Ok(match text.parse().map_err(|error| share_error(&error))? {
             Share::Machines(machines) => Value::from(machines),
             percentage @ Share::Percent(_) => Value::from(percentage.to_string()),
         })
@@ -78,41 +78,41 @@ const MAX_UNAVAILABLE: Twin = Twin {
 };
 
 /// The error quotes the value, and the refusal quotes it as well.
-fn no_share(error: &ShareError) -> Wrong {
+fn share_error(error: &ShareError) -> InvalidValue {
     let reason = match error {
         ShareError::NotAShare { .. } => "it is neither a number of machines nor a percentage",
         ShareError::TooSmall { .. } => "it is less than one machine",
         ShareError::TooLarge { .. } => "it is more than all machines",
     };
-    Wrong::new(reason, "use a number from 1, or 1% to 100%; to update no machine, pause the rollout")
+    InvalidValue::new(reason, "use a number from 1, or 1% to 100%; to update no machine, pause the rollout")
 }
 
-const PAUSED: Twin = Twin {
+const PAUSED: AnnotatedField = AnnotatedField {
     path: &["rollout", "paused"],
     annotation: annotations::ROLLOUT_PAUSED,
     rule: Rule::Unreadable,
     annotation_rule: Rule::RolloutAnnotation,
-    of_field: |value| {
-        (!value.is_boolean()).then(|| Wrong::new("it is neither true nor false", "use one of the two"))
+    validate_field: |value| {
+        (!value.is_boolean()).then(|| InvalidValue::new("it is neither true nor false", "use one of the two"))
     },
-    of_annotation: |text| {
+    parse_annotation: |text| {
         text.parse::<bool>()
             .map(Value::from)
-            .map_err(|_| Wrong::new("it is neither true nor false", "use one of the two"))
+            .map_err(|_| InvalidValue::new("it is neither true nor false", "use one of the two"))
     },
 };
 
-const REVISION: Twin = Twin {
+const REVISION: AnnotatedField = AnnotatedField {
     path: &["rollout", "revision"],
     annotation: annotations::ROLLOUT_REVISION,
     rule: Rule::RevisionName,
     annotation_rule: Rule::RolloutAnnotation,
-    of_field: |value| match value.as_str() {
+    validate_field: |value| match value.as_str() {
         Some(name) if is_dns_label(name) => None,
-        _ => Some(Wrong::new(NO_NAME, NAMES)),
+        _ => Some(InvalidValue::new(NO_NAME, NAMES)),
     },
-    of_annotation: |text| {
-        if is_dns_label(text) { Ok(Value::from(text)) } else { Err(Wrong::new(NO_NAME, NAMES)) }
+    parse_annotation: |text| {
+        if is_dns_label(text) { Ok(Value::from(text)) } else { Err(InvalidValue::new(NO_NAME, NAMES)) }
     },
 };
 const NO_NAME: &str = "no revision has such a name";
@@ -120,47 +120,47 @@ const NAMES: &str = "use the value of status.desiredTemplateHash while that temp
 ControllerRevisions of the \
                      pool end in it";
 
-const HISTORY: Twin = Twin {
+const HISTORY: AnnotatedField = AnnotatedField {
     path: &["revisionHistoryLimit"],
     annotation: annotations::REVISION_HISTORY_LIMIT,
     rule: Rule::HistoryLimit,
     annotation_rule: Rule::RolloutAnnotation,
-    of_field: |value| {
+    validate_field: |value| {
         let count = value.as_i64().and_then(|count| i32::try_from(count).ok());
-        count.is_none_or(|count| count < 0).then(|| Wrong::new(NO_COUNT, COUNTS))
+        count.is_none_or(|count| count < 0).then(|| InvalidValue::new(NO_COUNT, COUNTS))
     },
-    of_annotation: |text| match text.parse::<i32>() {
+    parse_annotation: |text| match text.parse::<i32>() {
         // Rust parses a leading sign, but no other implementation does.
         Ok(count) if text.bytes().all(|digit| digit.is_ascii_digit()) => Ok(Value::from(count)),
-        _ => Err(Wrong::new(NO_COUNT, COUNTS)),
+        _ => Err(InvalidValue::new(NO_COUNT, COUNTS)),
     },
 };
 const NO_COUNT: &str = "not a number of revisions";
 const COUNTS: &str =
     "use a whole number from 0; 0 keeps only what machines have, so that no rollback is possible";
 
-const PROTECTION: Twin = Twin {
+const PROTECTION: AnnotatedField = AnnotatedField {
     path: &[MAX_PROTECTION_FIELD],
     annotation: MAX_PROTECTION,
     rule: Rule::MaxProtection,
     annotation_rule: Rule::MaxProtection,
-    of_field: |value| {
+    validate_field: |value| {
         let is_valid = value.as_str().is_some_and(|text| parse_maximum(text).is_ok());
-        (!is_valid).then(|| Wrong::new(NO_MAXIMUM, MAXIMA))
+        (!is_valid).then(|| InvalidValue::new(NO_MAXIMUM, MAXIMA))
     },
     // One spelling of each duration, so that `60m` and `1h` are equal.
-    of_annotation: |text| match parse_maximum(text) {
+    parse_annotation: |text| match parse_maximum(text) {
         Ok(duration) => Ok(Value::from(format!("{}s", duration.as_secs_f64()))),
-        Err(_) => Err(Wrong::new(NO_MAXIMUM, MAXIMA)),
+        Err(_) => Err(InvalidValue::new(NO_MAXIMUM, MAXIMA)),
     },
 };
 const NO_MAXIMUM: &str = "it is not a duration from 1m to 720h";
 const MAXIMA: &str = "use for example 24h, or remove it";
 
-const TWINS: [Twin; 5] = [MAX_UNAVAILABLE, PAUSED, REVISION, HISTORY, PROTECTION];
+const ANNOTATED_FIELDS: [AnnotatedField; 5] = [MAX_UNAVAILABLE, PAUSED, REVISION, HISTORY, PROTECTION];
 
 /// The pinned revision.
-pub(super) fn pinned(pool: Pool<'_>) -> Option<String> {
+pub(super) fn pinned_revision(pool: ReviewedPool<'_>) -> Option<String> {
     match REVISION.effective(pool) {
         Value::String(name) => Some(name),
         _ => None,
@@ -168,21 +168,21 @@ pub(super) fn pinned(pool: Pool<'_>) -> Option<String> {
 }
 
 /// The path of the field or annotation that sets it.
-pub(super) fn pinned_by(pool: Pool<'_>) -> String {
+pub(super) fn pinned_revision_path(pool: ReviewedPool<'_>) -> String {
     if REVISION.value(pool).is_null() { REVISION.annotation_field() } else { REVISION.field() }
 }
 
 /// Checks each value that the request changes.
-pub(super) fn check(
-    old: Option<Pool<'_>>,
-    new: Pool<'_>,
+pub(super) fn check_rollout_settings(
+    old: Option<ReviewedPool<'_>>,
+    new: ReviewedPool<'_>,
     found: &mut RefusalCollector,
     warnings: &mut Vec<Warning>,
 ) {
-    let rollout = field(new.spec(), "rollout");
+    let rollout = json_field(new.spec(), "rollout");
     if !rollout.is_null()
         && !rollout.is_object()
-        && old.is_none_or(|old| field(old.spec(), "rollout") != rollout)
+        && old.is_none_or(|old| json_field(old.spec(), "rollout") != rollout)
     {
         found.refuse(
             Rule::Unreadable,
@@ -193,19 +193,19 @@ pub(super) fn check(
         );
         return;
     }
-    for twin in &TWINS {
+    for twin in &ANNOTATED_FIELDS {
         let (value, annotation) = (twin.value(new), new.annotation(twin.annotation));
         let changed = old.is_none_or(|old| twin.value(old) != value);
         if changed
             && !value.is_null()
-            && let Some(wrong) = (twin.of_field)(value)
+            && let Some(wrong) = (twin.validate_field)(value)
         {
             found.refuse(twin.rule, twin.field(), value, wrong.reason, wrong.way_out);
         }
         let annotated = old.is_none_or(|old| old.annotation(twin.annotation) != annotation);
         if annotated && !annotation.is_null() {
             let text = annotation.as_str().unwrap_or_default();
-            if let Err(wrong) = (twin.of_annotation)(text) {
+            if let Err(wrong) = (twin.parse_annotation)(text) {
                 found.refuse(
                     twin.annotation_rule,
                     twin.annotation_field(),
@@ -216,16 +216,16 @@ pub(super) fn check(
             }
         }
         if changed || annotated {
-            contradiction(twin, new, warnings);
+            warn_overridden_annotation(twin, new, warnings);
         }
     }
 }
 
 /// Warns if an annotation has no effect because the field is set.
-fn contradiction(twin: &Twin, pool: Pool<'_>, warnings: &mut Vec<Warning>) {
+fn warn_overridden_annotation(twin: &AnnotatedField, pool: ReviewedPool<'_>, warnings: &mut Vec<Warning>) {
     let (value, annotation) = (twin.value(pool), pool.annotation(twin.annotation));
     let Some(text) = annotation.as_str().filter(|_| !value.is_null()) else { return };
-    let read = |text: &str| (twin.of_annotation)(text).ok();
+    let read = |text: &str| (twin.parse_annotation)(text).ok();
     let value = value.as_str().and_then(read).unwrap_or_else(|| value.clone());
     if read(text).is_some_and(|stands_for| stands_for != value) {
         let detail = format!(
@@ -237,14 +237,14 @@ fn contradiction(twin: &Twin, pool: Pool<'_>, warnings: &mut Vec<Warning>) {
 }
 
 /// Warns if a template changes while existing machines are not updated.
-pub(super) fn held(old: Pool<'_>, new: Pool<'_>, warnings: &mut Vec<Warning>) {
+pub(super) fn warn_held_rollout(old: ReviewedPool<'_>, new: ReviewedPool<'_>, warnings: &mut Vec<Warning>) {
     if old.template() == new.template() {
         return;
     }
-    let detail = if let Some(name) = pinned(new) {
+    let detail = if let Some(name) = pinned_revision(new) {
         format!(
             "it changes, but {} pins all machines to revision {name}; remove that to roll the change out",
-            pinned_by(new)
+            pinned_revision_path(new)
         )
     } else if PAUSED.effective(new) == Value::Bool(true) {
         "it changes while the rollout is paused: until you continue the rollout, only new machines get it"

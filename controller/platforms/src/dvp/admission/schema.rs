@@ -8,49 +8,50 @@ use std::sync::LazyLock;
 use serde_json::Value;
 use vmpool_api::names::{is_dns_label, is_dns_subdomain};
 use vmpool_api::{Quantity, crds};
-use vmpool_engine::admission::{Checked, refuse};
+use vmpool_engine::admission::{RuleResult, refuse_value};
 
 use super::rule::Rule;
-use super::view::{at, field, list, text};
+use super::view::{json_at_path, json_entries, json_field, json_text};
 
-static POOL: LazyLock<Value> = LazyLock::new(|| definition(crds::POOL_CRD.yaml));
+static POOL: LazyLock<Value> = LazyLock::new(|| pool_spec_schema(crds::POOL_CRD.yaml));
 
 /// The schema of the spec in a definition.
-fn definition(yaml: &str) -> Value {
+fn pool_spec_schema(yaml: &str) -> Value {
     let definition: Value = serde_yaml_ng::from_str(yaml).unwrap_or_default();
-    let versions = list(at(&definition, &["spec", "versions"]));
-    let schema = versions.first().map(|version| at(version, &["schema", "openAPIV3Schema"]));
-    schema.map_or(Value::Null, |schema| at(schema, &["properties", "spec"]).clone())
+    let versions = json_entries(json_at_path(&definition, &["spec", "versions"]));
+    let schema = versions.first().map(|version| json_at_path(version, &["schema", "openAPIV3Schema"]));
+    schema.map_or(Value::Null, |schema| json_at_path(schema, &["properties", "spec"]).clone())
 }
 
 /// Checks one field of the spec.
-pub(super) fn spec_field(name: &str, value: &Value) -> Checked {
-    if value.is_null() && list(field(&POOL, "required")).iter().any(|required| required == name) {
-        return wrong(&format!("spec.{name}"), value, "it is required", "add it");
+pub(super) fn spec_field(name: &str, value: &Value) -> RuleResult {
+    if value.is_null() && json_entries(json_field(&POOL, "required")).iter().any(|required| required == name)
+    {
+        return refuse_schema_value(&format!("spec.{name}"), value, "it is required", "add it");
     }
-    walk(at(&POOL, &["properties", name]), &format!("spec.{name}"), value)
+    check_schema_value(json_at_path(&POOL, &["properties", name]), &format!("spec.{name}"), value)
 }
 
 /// Checks the spec of the machine template.
-pub(super) fn machine(path: &str, value: &Value) -> Checked {
-    let template = at(&POOL, &["properties", "virtualMachineTemplate", "properties", "spec"]);
-    walk(template, path, value)
+pub(super) fn check_machine_schema(path: &str, value: &Value) -> RuleResult {
+    let template = json_at_path(&POOL, &["properties", "virtualMachineTemplate", "properties", "spec"]);
+    check_schema_value(template, path, value)
 }
 
 /// Checks the list of disk templates, without its entries.
-pub(super) fn disk_list(value: &Value) -> Checked {
-    let schema = at(&POOL, &["properties", "virtualDiskTemplates"]);
+pub(super) fn disk_list(value: &Value) -> RuleResult {
+    let schema = json_at_path(&POOL, &["properties", "virtualDiskTemplates"]);
     let path = "spec.virtualDiskTemplates";
-    entries(schema, path, list(value))?;
-    for (index, entry) in list(value).iter().enumerate() {
-        let name = field(entry, "name");
+    check_entry_count(schema, path, json_entries(value))?;
+    for (index, entry) in json_entries(value).iter().enumerate() {
+        let name = json_field(entry, "name");
         let name_path = format!("{path}[{index}].name");
-        walk(at(schema, &["items", "properties", "name"]), &name_path, name)?;
+        check_schema_value(json_at_path(schema, &["items", "properties", "name"]), &name_path, name)?;
         if name.is_null() {
-            return wrong(&name_path, name, "it is required", "add it");
+            return refuse_schema_value(&name_path, name, "it is required", "add it");
         }
-        if list(value)[..index].iter().any(|other| field(other, "name") == name) {
-            return wrong(
+        if json_entries(value)[..index].iter().any(|other| json_field(other, "name") == name) {
+            return refuse_schema_value(
                 &name_path,
                 name,
                 "another entry has this name",
@@ -62,47 +63,57 @@ pub(super) fn disk_list(value: &Value) -> Checked {
 }
 
 /// Checks one part of a disk template.
-pub(super) fn disk_part(part: &str, path: &str, value: &Value) -> Checked {
-    walk(at(&POOL, &["properties", "virtualDiskTemplates", "items", "properties", part]), path, value)
+pub(super) fn disk_part(part: &str, path: &str, value: &Value) -> RuleResult {
+    check_schema_value(
+        json_at_path(&POOL, &["properties", "virtualDiskTemplates", "items", "properties", part]),
+        path,
+        value,
+    )
 }
 
 /// Checks a value and all values below it.
-fn walk(schema: &Value, path: &str, value: &Value) -> Checked {
+fn check_schema_value(schema: &Value, path: &str, value: &Value) -> RuleResult {
     match value {
         Value::Null | Value::Bool(_) => Ok(()),
-        Value::Number(_) => number(schema, path, value),
-        Value::String(text) => string(schema, path, text),
+        Value::Number(_) => check_number_value(schema, path, value),
+        Value::String(text) => check_string_value(schema, path, text),
         Value::Array(items) => {
-            entries(schema, path, items)?;
-            let of_item = field(schema, "items");
+            check_entry_count(schema, path, items)?;
+            let of_item = json_field(schema, "items");
             items
                 .iter()
                 .enumerate()
-                .try_for_each(|(index, item)| walk(of_item, &format!("{path}[{index}]"), item))
+                .try_for_each(|(index, item)| check_schema_value(of_item, &format!("{path}[{index}]"), item))
         }
         Value::Object(map) => {
-            for name in list(field(schema, "required")).iter().filter_map(Value::as_str) {
-                if field(value, name).is_null() {
-                    return wrong(&format!("{path}.{name}"), &Value::Null, "it is required", "add it");
+            for name in json_entries(json_field(schema, "required")).iter().filter_map(Value::as_str) {
+                if json_field(value, name).is_null() {
+                    return refuse_schema_value(
+                        &format!("{path}.{name}"),
+                        &Value::Null,
+                        "it is required",
+                        "add it",
+                    );
                 }
             }
-            let required =
-                |name: &str| list(field(schema, "required")).iter().any(|required| required == name);
+            let required = |name: &str| {
+                json_entries(json_field(schema, "required")).iter().any(|required| required == name)
+            };
             for (name, value) in map {
-                let schema = at(schema, &["properties", name]);
+                let schema = json_at_path(schema, &["properties", name]);
                 // Optional empty values are omitted in machines.
-                if value == "" && !required(name) && field(schema, "minLength") == 1 {
+                if value == "" && !required(name) && json_field(schema, "minLength") == 1 {
                     continue;
                 }
-                walk(schema, &format!("{path}.{name}"), value)?;
+                check_schema_value(schema, &format!("{path}.{name}"), value)?;
             }
             Ok(())
         }
     }
 }
 
-fn number(schema: &Value, path: &str, value: &Value) -> Checked {
-    let (least, most) = (field(schema, "minimum").as_f64(), field(schema, "maximum").as_f64());
+fn check_number_value(schema: &Value, path: &str, value: &Value) -> RuleResult {
+    let (least, most) = (json_field(schema, "minimum").as_f64(), json_field(schema, "maximum").as_f64());
     let number = value.as_f64().unwrap_or_default();
     if least.is_some_and(|least| number < least) || most.is_some_and(|most| number > most) {
         let way_out = match (least, most) {
@@ -110,55 +121,58 @@ fn number(schema: &Value, path: &str, value: &Value) -> Checked {
             (Some(least), None) => format!("use a number from {least}"),
             (None, _) => format!("use a number up to {}", most.unwrap_or_default()),
         };
-        return wrong(path, value, "out of range", way_out);
+        return refuse_schema_value(path, value, "out of range", way_out);
     }
     Ok(())
 }
 
-fn string(schema: &Value, path: &str, string: &str) -> Checked {
+fn check_string_value(schema: &Value, path: &str, string: &str) -> RuleResult {
     let value = Value::from(string);
-    let words: Vec<&str> = list(field(schema, "enum")).iter().filter_map(Value::as_str).collect();
+    let words: Vec<&str> =
+        json_entries(json_field(schema, "enum")).iter().filter_map(Value::as_str).collect();
     if !words.is_empty() && !words.contains(&string) {
-        return wrong(path, &value, "no such value", format_args!("use {}", words.join(", ")));
+        return refuse_schema_value(path, &value, "no such value", format_args!("use {}", words.join(", ")));
     }
     let length = u64::try_from(string.chars().count()).unwrap_or(u64::MAX);
-    if field(schema, "minLength").as_u64().is_some_and(|least| length < least) {
-        return wrong(path, &value, "it is empty", "fill it in");
+    if json_field(schema, "minLength").as_u64().is_some_and(|least| length < least) {
+        return refuse_schema_value(path, &value, "it is empty", "fill it in");
     }
-    if let Some(most) = field(schema, "maxLength").as_u64().filter(|most| length > *most) {
-        return wrong(
+    if let Some(most) = json_field(schema, "maxLength").as_u64().filter(|most| length > *most) {
+        return refuse_schema_value(
             path,
             &value,
             format_args!("it has {length} characters"),
             format_args!("use at most {most}"),
         );
     }
-    let pattern = text(schema, "pattern").unwrap_or_default();
+    let pattern = json_text(schema, "pattern").unwrap_or_default();
     match PATTERNS.iter().find(|known| known.regex == pattern) {
-        Some(known) if !(known.accepts)(string) => wrong(path, &value, known.reason, known.way_out),
+        Some(known) if !(known.accepts)(string) => {
+            refuse_schema_value(path, &value, known.reason, known.way_out)
+        }
         _ => Ok(()),
     }
 }
 
-fn entries(schema: &Value, path: &str, items: &[Value]) -> Checked {
+fn check_entry_count(schema: &Value, path: &str, items: &[Value]) -> RuleResult {
     let count = u64::try_from(items.len()).unwrap_or(u64::MAX);
-    let (least, most) = (field(schema, "minItems").as_u64(), field(schema, "maxItems").as_u64());
+    let (least, most) = (json_field(schema, "minItems").as_u64(), json_field(schema, "maxItems").as_u64());
     if least.is_some_and(|least| count < least) || most.is_some_and(|most| count > most) {
         let (least, most) =
             (least.unwrap_or_default(), most.map_or_else(String::new, |most| format!(" to {most}")));
         let reason = format!("it has {count} entries");
-        return wrong(path, &Value::from(items), reason, format_args!("use {least}{most}"));
+        return refuse_schema_value(path, &Value::from(items), reason, format_args!("use {least}{most}"));
     }
     Ok(())
 }
 
-fn wrong(
+fn refuse_schema_value(
     path: &str,
     value: &Value,
     reason: impl std::fmt::Display,
     way_out: impl std::fmt::Display,
-) -> Checked {
-    refuse(Rule::Schema, path, value, reason, way_out)
+) -> RuleResult {
+    refuse_value(Rule::Schema, path, value, reason, way_out)
 }
 
 /// A pattern of the definition, with messages.
@@ -169,7 +183,7 @@ struct Pattern {
     way_out: &'static str,
 }
 
-const fn digest(regex: &'static str, accepts: fn(&str) -> bool) -> Pattern {
+const fn digest_pattern(regex: &'static str, accepts: fn(&str) -> bool) -> Pattern {
     let way_out = "use the hexadecimal digits of the digest, all of them";
     Pattern { regex, accepts, reason: "it is not a digest of this kind", way_out }
 }
@@ -179,10 +193,10 @@ fn is_hex(text: &str, digits: usize) -> bool {
 }
 
 const PATTERNS: [Pattern; 9] = [
-    digest("^[0-9a-fA-F]{32}$", |text| is_hex(text, 32)),
-    digest("^[0-9a-fA-F]{40}$", |text| is_hex(text, 40)),
-    digest("^[0-9a-fA-F]{64}$", |text| is_hex(text, 64)),
-    digest("^[0-9a-fA-F]{128}$", |text| is_hex(text, 128)),
+    digest_pattern("^[0-9a-fA-F]{32}$", |text| is_hex(text, 32)),
+    digest_pattern("^[0-9a-fA-F]{40}$", |text| is_hex(text, 40)),
+    digest_pattern("^[0-9a-fA-F]{64}$", |text| is_hex(text, 64)),
+    digest_pattern("^[0-9a-fA-F]{128}$", |text| is_hex(text, 128)),
     Pattern {
         regex: "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
         accepts: is_dns_label,

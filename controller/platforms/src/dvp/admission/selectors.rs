@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 use vmpool_api::names::is_dns_subdomain;
-use vmpool_engine::admission::{Checked, refuse};
+use vmpool_engine::admission::{RuleResult, refuse_value};
 
 use super::rule::Rule;
-use super::view::{field, list, text};
+use super::view::{json_entries, json_field, json_text};
 use crate::syntax::{is_key, is_value};
 
 /// The kind of a requirement in a selector.
@@ -23,42 +23,56 @@ enum Operators {
 type Wrong = (&'static str, &'static str, &'static str);
 
 /// A selector of machines, pods or namespaces; absent ones are fine.
-pub(super) fn labels(path: &str, selector: &Value) -> Checked {
-    for (key, value) in field(selector, "matchLabels").as_object().into_iter().flatten() {
+pub(super) fn check_label_selector(path: &str, selector: &Value) -> RuleResult {
+    for (key, value) in json_field(selector, "matchLabels").as_object().into_iter().flatten() {
         let path = || format!("{path}.matchLabels[{key}]");
         if !is_key(key) {
-            return refuse(Rule::Placement, path(), value, "the key is none that a label can have", KEY);
+            return refuse_value(
+                Rule::Placement,
+                path(),
+                value,
+                "the key is none that a label can have",
+                KEY,
+            );
         }
         if !value.as_str().is_some_and(is_value) {
-            return refuse(Rule::Placement, path(), value, "no label can have this value", VALUE);
+            return refuse_value(Rule::Placement, path(), value, "no label can have this value", VALUE);
         }
     }
-    requirements(&format!("{path}.matchExpressions"), field(selector, "matchExpressions"), Operators::Labels)
+    check_requirements(
+        &format!("{path}.matchExpressions"),
+        json_field(selector, "matchExpressions"),
+        Operators::Labels,
+    )
 }
 
 /// One term about nodes.
-pub(super) fn node_term(path: &str, term: &Value) -> Checked {
-    requirements(&format!("{path}.matchExpressions"), field(term, "matchExpressions"), Operators::Nodes)?;
-    requirements(&format!("{path}.matchFields"), field(term, "matchFields"), Operators::NodeFields)
+pub(super) fn node_term(path: &str, term: &Value) -> RuleResult {
+    check_requirements(
+        &format!("{path}.matchExpressions"),
+        json_field(term, "matchExpressions"),
+        Operators::Nodes,
+    )?;
+    check_requirements(&format!("{path}.matchFields"), json_field(term, "matchFields"), Operators::NodeFields)
 }
 
 const KEY: &str = "use letters, digits, '-', '_' and '.', with a DNS name and a slash in front if you like";
 const VALUE: &str = "use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends";
 
-fn requirements(path: &str, requirements: &Value, operators: Operators) -> Checked {
-    for (index, requirement) in list(requirements).iter().enumerate() {
-        if let Some((below, reason, way_out)) = wrong(requirement, operators) {
+fn check_requirements(path: &str, requirements: &Value, operators: Operators) -> RuleResult {
+    for (index, requirement) in json_entries(requirements).iter().enumerate() {
+        if let Some((below, reason, way_out)) = requirement_error(requirement, operators) {
             let path = format!("{path}[{index}].{below}");
-            return refuse(Rule::Placement, path, field(requirement, below), reason, way_out);
+            return refuse_value(Rule::Placement, path, json_field(requirement, below), reason, way_out);
         }
     }
     Ok(())
 }
 
-fn wrong(requirement: &Value, operators: Operators) -> Option<Wrong> {
-    let values = list(field(requirement, "values"));
+fn requirement_error(requirement: &Value, operators: Operators) -> Option<Wrong> {
+    let values = json_entries(json_field(requirement, "values"));
     let texts = || values.iter().map(|value| value.as_str().unwrap_or_default());
-    let operator = text(requirement, "operator").unwrap_or_default();
+    let operator = json_text(requirement, "operator").unwrap_or_default();
     match (operator, operators) {
         ("In" | "NotIn", Operators::NodeFields) if values.len() != 1 => {
             return Some(("values", "a field of a node is compared with exactly one value", "name one node"));
@@ -97,7 +111,7 @@ fn wrong(requirement: &Value, operators: Operators) -> Option<Wrong> {
             return Some(("operator", "fields of nodes know In and NotIn only", "use one of them"));
         }
     }
-    let key = text(requirement, "key").unwrap_or_default();
+    let key = json_text(requirement, "key").unwrap_or_default();
     if operators == Operators::NodeFields {
         if key != "metadata.name" {
             return Some((

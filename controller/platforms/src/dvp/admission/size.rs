@@ -1,14 +1,14 @@
 //! The rule about the size of a pool. The schema limits every part, and this rule limits the whole spec.
 
 use serde_json::Value;
-use vmpool_engine::admission::{Checked, refuse};
+use vmpool_engine::admission::{RuleResult, refuse_value};
 
 use super::rule::Rule;
-use super::view::Pool;
+use super::view::ReviewedPool;
 use vmpool_engine::limits;
 
 /// Checks the spec of `new` if its templates differ from those of `old`.
-pub(super) fn check(old: Option<Pool<'_>>, new: Pool<'_>) -> Checked {
+pub(super) fn check_spec_size(old: Option<ReviewedPool<'_>>, new: ReviewedPool<'_>) -> RuleResult {
     const PARTS: [&str; 2] = ["virtualMachineTemplate", "virtualDiskTemplates"];
     let spec = new.spec();
     if old.is_some_and(|old| PARTS.iter().all(|part| old.spec()[*part] == spec[*part])) {
@@ -20,7 +20,7 @@ pub(super) fn check(old: Option<Pool<'_>>, new: Pool<'_>) -> Checked {
     }
     let sizes = PARTS.map(|part| (spec[part].to_string().len(), part));
     let (part_size, part) = sizes.into_iter().max().unwrap_or((size, PARTS[0]));
-    refuse(
+    refuse_value(
         Rule::SpecSize,
         format!("spec.{part}"),
         &Value::from(format!("{part_size} bytes")),

@@ -4,38 +4,39 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use vmpool_api::Quantity;
 
-use super::view::at;
+use super::view::json_at_path;
 
 /// The annotation that makes a class the default of the cluster.
 const DEFAULT_CLASS: &str = "virtualmachineclass.virtualization.deckhouse.io/is-default-class";
 
 /// The sizing policies of a VirtualMachineClass.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Class {
+pub struct MachineClass {
     pub(super) name: String,
     /// The error, if the policies could not be parsed.
-    pub(super) policies: Result<Vec<Policy>, String>,
+    pub(super) policies: Result<Vec<SizingPolicy>, String>,
 }
 
-impl Class {
+impl MachineClass {
     /// Reads a stored class. If its policies cannot be parsed, it does not limit sizes.
     pub fn read(object: &Value) -> Self {
-        let name = at(object, &["metadata", "name"]).as_str().unwrap_or_default().to_owned();
-        let policies = Option::<Vec<Policy>>::deserialize(at(object, &["spec", "sizingPolicies"]));
+        let name = json_at_path(object, &["metadata", "name"]).as_str().unwrap_or_default().to_owned();
+        let policies =
+            Option::<Vec<SizingPolicy>>::deserialize(json_at_path(object, &["spec", "sizingPolicies"]));
         Self { name, policies: policies.map(Option::unwrap_or_default).map_err(|error| error.to_string()) }
     }
 }
 
 /// The default class among all classes of the cluster.
 pub fn default_class(classes: &[Value]) -> Option<&Value> {
-    classes.iter().find(|class| at(class, &["metadata", "annotations", DEFAULT_CLASS]) == "true")
+    classes.iter().find(|class| json_at_path(class, &["metadata", "annotations", DEFAULT_CLASS]) == "true")
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Policy {
-    pub(super) cores: Cores,
-    pub(super) memory: Option<Memory>,
+pub(super) struct SizingPolicy {
+    pub(super) cores: CorePolicy,
+    pub(super) memory: Option<MemoryPolicy>,
     /// Allowed percentages. Without a list, all are allowed.
     #[serde(default)]
     pub(super) core_fractions: Option<Vec<Fraction>>,
@@ -45,7 +46,7 @@ pub(super) struct Policy {
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub(super) struct Cores {
+pub(super) struct CorePolicy {
     pub(super) min: i32,
     pub(super) max: i32,
     pub(super) step: Option<i32>,
@@ -53,7 +54,7 @@ pub(super) struct Cores {
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Memory {
+pub(super) struct MemoryPolicy {
     pub(super) min: Option<Quantity>,
     pub(super) max: Option<Quantity>,
     pub(super) step: Option<Quantity>,
@@ -96,15 +97,15 @@ impl<'de> Deserialize<'de> for Fraction {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(deserializer)?;
         let number = match &value {
-            Value::String(text) => percent(text),
-            other => other.as_u64().and_then(|number| percent(&format!("{number}%"))),
+            Value::String(text) => parse_core_fraction(text),
+            other => other.as_u64().and_then(|number| parse_core_fraction(&format!("{number}%"))),
         };
         number.map(Self).ok_or_else(|| serde::de::Error::custom(format_args!("{value} is no core fraction")))
     }
 }
 
 /// The percentage of a core fraction; `None` if it is not in the canonical form of 1% to 100%.
-pub(super) fn percent(text: &str) -> Option<u32> {
+pub(super) fn parse_core_fraction(text: &str) -> Option<u32> {
     let digits = text.strip_suffix('%')?;
     let plain = digits.bytes().all(|digit| digit.is_ascii_digit()) && !digits.starts_with('0');
     digits.parse().ok().filter(|percent| plain && (1..=100).contains(percent))

@@ -3,11 +3,11 @@
 use serde::Deserialize as _;
 use serde_json::Value;
 use vmpool_api::Quantity;
-use vmpool_engine::admission::{Found, Warning, shortened};
+use vmpool_engine::admission::{LookupOutcome, Warning, shorten_text};
 
-use super::facts::{Facts, ImageId, ImageKind, Needs};
+use super::facts::{DvpAdmissionFacts, ImageId, ImageKind, NeededObjects};
 use super::rule::Rule;
-use super::view::{DiskTemplate, at, field, text};
+use super::view::{ReviewedDiskTemplate, json_at_path, json_field, json_text};
 
 /// The path of the source in a disk template.
 const SOURCE: &str = ".spec.dataSource.objectRef.name";
@@ -18,35 +18,40 @@ enum Source {
     Snapshot(String),
 }
 
-fn source(disk: DiskTemplate<'_>) -> Option<Source> {
-    let reference: &Value = at(disk.spec(), &["dataSource", "objectRef"]);
-    let name = text(reference, "name")?.to_owned();
-    match text(reference, "kind")? {
+fn disk_source(disk: ReviewedDiskTemplate<'_>) -> Option<Source> {
+    let reference: &Value = json_at_path(disk.spec(), &["dataSource", "objectRef"]);
+    let name = json_text(reference, "name")?.to_owned();
+    match json_text(reference, "kind")? {
         "VirtualDiskSnapshot" => Some(Source::Snapshot(name)),
         kind => ImageKind::named(kind).map(|kind| Source::Image(ImageId { kind, name })),
     }
 }
 
 /// The name of the storage class; `None` for the default one.
-fn storage_class(disk: DiskTemplate<'_>) -> Option<&str> {
-    text(field(disk.spec(), "persistentVolumeClaim"), "storageClassName").filter(|name| !name.is_empty())
+fn storage_class(disk: ReviewedDiskTemplate<'_>) -> Option<&str> {
+    json_text(json_field(disk.spec(), "persistentVolumeClaim"), "storageClassName")
+        .filter(|name| !name.is_empty())
 }
 
-pub(super) fn needs(disk: DiskTemplate<'_>, needs: &mut Needs) {
+pub(super) fn add_needed_sources(disk: ReviewedDiskTemplate<'_>, needs: &mut NeededObjects) {
     needs.storage_classes.extend(storage_class(disk).map(str::to_owned));
-    match source(disk) {
+    match disk_source(disk) {
         Some(Source::Image(id)) => drop(needs.images.insert(id)),
         Some(Source::Snapshot(name)) => drop(needs.snapshots.insert(name)),
         None => {}
     }
 }
 
-pub(super) fn check(disk: DiskTemplate<'_>, facts: &Facts, warnings: &mut Vec<Warning>) {
+pub(super) fn check_source_objects(
+    disk: ReviewedDiskTemplate<'_>,
+    facts: &DvpAdmissionFacts,
+    warnings: &mut Vec<Warning>,
+) {
     check_source(disk, facts, warnings);
     if let Some(name) = storage_class(disk)
-        && facts.storage_classes.get(name) == Some(&Found::Absent)
+        && facts.storage_classes.get(name) == Some(&LookupOutcome::Absent)
     {
-        let name = shortened(name, 63);
+        let name = shorten_text(name, 63);
         let detail =
             format!("there is no StorageClass {name:?}; machines wait for their disks until it exists");
         let path = disk.path(".spec.persistentVolumeClaim.storageClassName");
@@ -55,17 +60,17 @@ pub(super) fn check(disk: DiskTemplate<'_>, facts: &Facts, warnings: &mut Vec<Wa
 }
 
 /// The detail about an object that does not exist.
-fn missing(what: &str) -> String {
+fn missing_object_detail(what: &str) -> String {
     format!("there is no {what}; machines wait for their disks until it exists")
 }
 
-fn check_source(disk: DiskTemplate<'_>, facts: &Facts, warnings: &mut Vec<Warning>) {
+fn check_source(disk: ReviewedDiskTemplate<'_>, facts: &DvpAdmissionFacts, warnings: &mut Vec<Warning>) {
     let mut warn = |rule, below, detail: String| warnings.push(Warning::new(rule, disk.path(below), detail));
-    let (what, needed) = match source(disk) {
+    let (what, needed) = match disk_source(disk) {
         Some(Source::Image(id)) => {
-            let what = format!("{} {:?}", id.kind.as_str(), shortened(&id.name, 63));
+            let what = format!("{} {:?}", id.kind.as_str(), shorten_text(&id.name, 63));
             match facts.images.get(&id) {
-                Some(Found::There(image)) if image.ready => {
+                Some(LookupOutcome::There(image)) if image.ready => {
                     if image.cdrom {
                         let detail = format!(
                             "{what} is a CD-ROM; attach it as a device, and machines can boot from it"
@@ -74,21 +79,25 @@ fn check_source(disk: DiskTemplate<'_>, facts: &Facts, warnings: &mut Vec<Warnin
                     }
                     (what, image.unpacked)
                 }
-                Some(Found::Failed(reason)) => {
-                    return warn(Rule::DiskBelowSource, SOURCE, unread(&what, reason));
+                Some(LookupOutcome::Failed(reason)) => {
+                    return warn(Rule::DiskBelowSource, SOURCE, unreadable_object_detail(&what, reason));
                 }
-                Some(Found::Absent) => return warn(Rule::SourceUnknown, SOURCE, missing(&what)),
+                Some(LookupOutcome::Absent) => {
+                    return warn(Rule::SourceUnknown, SOURCE, missing_object_detail(&what));
+                }
                 _ => return,
             }
         }
         Some(Source::Snapshot(name)) => {
-            let what = format!("VirtualDiskSnapshot {:?}", shortened(&name, 63));
+            let what = format!("VirtualDiskSnapshot {:?}", shorten_text(&name, 63));
             match facts.snapshots.get(&name) {
-                Some(Found::There(snapshot)) => (what, snapshot.restore_size),
-                Some(Found::Failed(reason)) => {
-                    return warn(Rule::DiskBelowSource, SOURCE, unread(&what, reason));
+                Some(LookupOutcome::There(snapshot)) => (what, snapshot.restore_size),
+                Some(LookupOutcome::Failed(reason)) => {
+                    return warn(Rule::DiskBelowSource, SOURCE, unreadable_object_detail(&what, reason));
                 }
-                Some(Found::Absent) => return warn(Rule::SourceUnknown, SOURCE, missing(&what)),
+                Some(LookupOutcome::Absent) => {
+                    return warn(Rule::SourceUnknown, SOURCE, missing_object_detail(&what));
+                }
                 None => return,
             }
         }
@@ -106,6 +115,6 @@ fn check_source(disk: DiskTemplate<'_>, facts: &Facts, warnings: &mut Vec<Warnin
     }
 }
 
-fn unread(what: &str, reason: &str) -> String {
+fn unreadable_object_detail(what: &str, reason: &str) -> String {
     format!("{what} could not be read, so the size of the disk is not checked: {reason}")
 }

@@ -10,11 +10,14 @@ mod rollouts;
 
 use serde_json::{Value, json};
 use vmpool_engine::ObjectId;
-use vmpool_engine::admission::{self, Found, Outcome, Request, Severity, Users, Verdict};
+use vmpool_engine::admission::{
+    self, AdmissionDecision, AdmissionVerdict, LookupOutcome, PoolRequest, PrivilegedUsers, RuleSeverity,
+};
 
 use super::{
-    Class, Cluster, Evaluation, Facts, Image, ImageId, ImageKind, Known, Revision, Rule, Scope, Settings,
-    Snapshot, begin,
+    AdmissionSettings, CapabilityState, ClusterCapabilities, DiskSnapshotFacts, DvpAdmissionFacts,
+    DvpEvaluation, ImageId, ImageKind, MachineClass, Rule, RuleScope, StoredRevisionFacts, VirtualImageFacts,
+    evaluate_request,
 };
 
 /// The user of the removal handler, which removes machines by name.
@@ -93,90 +96,97 @@ fn disk(index: usize, below: &str, value: Value) -> Value {
 /// The facts about the cluster that admission can read.
 #[derive(Clone)]
 struct World {
-    settings: Settings,
-    facts: Facts,
+    settings: AdmissionSettings,
+    facts: DvpAdmissionFacts,
 }
 
 impl World {
     /// All facts are known and all referenced objects exist.
     fn complete() -> Self {
-        let cluster = Cluster {
-            sdn: Known::Yes,
-            machine_cidrs: Known::Yes,
-            gpus: Known::Yes,
-            in_place_resize: Known::Yes,
+        let cluster = ClusterCapabilities {
+            sdn: CapabilityState::Yes,
+            machine_cidrs: CapabilityState::Yes,
+            gpus: CapabilityState::Yes,
+            in_place_resize: CapabilityState::Yes,
         };
-        let (mut world, class) = (Self { settings: settings(cluster), facts: Facts::default() }, small());
-        world.facts.class = Some(Found::There(Class::read(&class)));
+        let (mut world, class) =
+            (Self { settings: settings(cluster), facts: DvpAdmissionFacts::default() }, small());
+        world.facts.class = Some(LookupOutcome::There(MachineClass::read(&class)));
         world = world.revision("u", &["root", "cache"]);
         for name in ["debian", "toolbox"] {
-            world = world.image(name, Image { ready: true, cdrom: false, unpacked: Some(2 << 30) });
+            world =
+                world.image(name, VirtualImageFacts { ready: true, cdrom: false, unpacked: Some(2 << 30) });
         }
         world
     }
 
-    fn image(mut self, name: &str, image: Image) -> Self {
+    fn image(mut self, name: &str, image: VirtualImageFacts) -> Self {
         let id = ImageId { kind: ImageKind::Cluster, name: name.to_owned() };
-        self.facts.images.insert(id, Found::There(image));
+        self.facts.images.insert(id, LookupOutcome::There(image));
         self
     }
 
     /// The revision that admission reads, regardless of its name.
     fn revision(mut self, owner: &str, disks: &[&str]) -> Self {
         let disks = disks.iter().map(|&name| name.to_owned()).collect();
-        self.facts.revisions =
-            vec![Found::There(Revision { owner: Some(ObjectId::new("builders", owner)), disks })];
+        self.facts.revisions = vec![LookupOutcome::There(StoredRevisionFacts {
+            owner: Some(ObjectId::new("builders", owner)),
+            disks,
+        })];
         self
     }
 
     fn snapshot(mut self, name: &str, restore_size: u64) -> Self {
-        let snapshot = Snapshot { restore_size: Some(restore_size) };
-        self.facts.snapshots.insert(name.to_owned(), Found::There(snapshot));
+        let snapshot = DiskSnapshotFacts { restore_size: Some(restore_size) };
+        self.facts.snapshots.insert(name.to_owned(), LookupOutcome::There(snapshot));
         self
     }
 
     /// The world in which admission finds no such image.
     fn without_image(mut self, name: &str) -> Self {
         let id = ImageId { kind: ImageKind::Cluster, name: name.to_owned() };
-        self.facts.images.insert(id, Found::Absent);
+        self.facts.images.insert(id, LookupOutcome::Absent);
         self
     }
 
-    fn storage_class(mut self, name: &str, found: Found<()>) -> Self {
+    fn storage_class(mut self, name: &str, found: LookupOutcome<()>) -> Self {
         self.facts.storage_classes.insert(name.to_owned(), found);
         self
     }
 
     fn with_class(mut self, class: &Value) -> Self {
-        self.facts.class = Some(Found::There(Class::read(class)));
+        self.facts.class = Some(LookupOutcome::There(MachineClass::read(class)));
         self
     }
 
-    fn without(change: impl FnOnce(&mut Cluster)) -> Self {
+    fn without(change: impl FnOnce(&mut ClusterCapabilities)) -> Self {
         let mut world = Self::complete();
         change(&mut world.settings.cluster);
         world
     }
 
-    fn judge(&self, user: &str, old: Option<&Value>, new: &Value) -> Verdict {
-        match begin(&self.settings, Request { user, old, new }) {
-            Evaluation::Decided(verdict) => verdict,
-            Evaluation::NeedsFacts(look) => look.finish(&self.facts),
+    fn judge(&self, user: &str, old: Option<&Value>, new: &Value) -> AdmissionVerdict {
+        match evaluate_request(&self.settings, PoolRequest { user, old, new }) {
+            DvpEvaluation::Decided(verdict) => verdict,
+            DvpEvaluation::NeedsFacts(look) => look.finish(&self.facts),
         }
     }
 
-    fn create(&self, new: &Value) -> Verdict {
+    fn create(&self, new: &Value) -> AdmissionVerdict {
         self.judge("alice", None, new)
     }
 
-    fn update(&self, old: &Value, new: &Value) -> Verdict {
+    fn update(&self, old: &Value, new: &Value) -> AdmissionVerdict {
         self.judge("alice", Some(old), new)
     }
 }
 
-fn settings(cluster: Cluster) -> Settings {
-    let users = Users { removal_handler: Some(HANDLER.to_owned()), controller: Some(CONTROLLER.to_owned()) };
-    Settings { users, cluster }
+fn settings(cluster: ClusterCapabilities) -> AdmissionSettings {
+    let users = PrivilegedUsers {
+        removal_handler: Some(HANDLER.to_owned()),
+        controller: Some(CONTROLLER.to_owned()),
+    };
+    AdmissionSettings { users, cluster }
 }
 
 /// A class as the platform stores it.
@@ -196,7 +206,7 @@ fn small() -> Value {
 }
 
 /// The rule in the catalogue of DVP.
-fn listed(rule: admission::Rule) -> Rule {
+fn listed(rule: admission::AdmissionRule) -> Rule {
     let listed = Rule::ALL.iter().find(|listed| rule == **listed);
     let listed = *listed.unwrap_or_else(|| panic!("{rule} is not in the catalogue"));
     assert_eq!(rule.severity(), listed.severity(), "{rule}");
@@ -204,20 +214,22 @@ fn listed(rule: admission::Rule) -> Rule {
 }
 
 /// The first rule that refused the request; `None` if the request is allowed.
-fn refused(verdict: &Verdict) -> Option<Rule> {
+fn refused(verdict: &AdmissionVerdict) -> Option<Rule> {
     all_refused(verdict).first().copied()
 }
 
 /// All rules that refused the request.
-fn all_refused(verdict: &Verdict) -> Vec<Rule> {
+fn all_refused(verdict: &AdmissionVerdict) -> Vec<Rule> {
     match &verdict.outcome {
-        Outcome::Refused(refusals) => refusals.iter().map(|refusal| listed(refusal.rule)).collect(),
-        Outcome::Allowed | Outcome::Malformed(_) | Outcome::Undecided(_) => Vec::new(),
+        AdmissionDecision::Refused(refusals) => refusals.iter().map(|refusal| listed(refusal.rule)).collect(),
+        AdmissionDecision::Allowed | AdmissionDecision::Malformed(_) | AdmissionDecision::Undecided(_) => {
+            Vec::new()
+        }
     }
 }
 
-fn assert_allowed(verdict: &Verdict) {
-    assert_eq!(verdict, &Verdict { outcome: Outcome::Allowed, warnings: Vec::new() });
+fn assert_allowed(verdict: &AdmissionVerdict) {
+    assert_eq!(verdict, &AdmissionVerdict { outcome: AdmissionDecision::Allowed, warnings: Vec::new() });
 }
 
 #[test]
@@ -237,11 +249,13 @@ fn one_response_names_all_settings_that_are_bad() {
 #[test]
 fn only_what_is_needed_is_read() {
     let world = World::complete();
-    let needs =
-        |old: Option<&Value>, new: &Value| match begin(&world.settings, Request { user: "a", old, new }) {
-            Evaluation::Decided(_) => None,
-            Evaluation::NeedsFacts(look) => Some(look.needs().clone()),
-        };
+    let needs = |old: Option<&Value>, new: &Value| match evaluate_request(
+        &world.settings,
+        PoolRequest { user: "a", old, new },
+    ) {
+        DvpEvaluation::Decided(_) => None,
+        DvpEvaluation::NeedsFacts(look) => Some(look.needs().clone()),
+    };
     let created = needs(None, &pool()).unwrap();
     assert_eq!(created.class, Some(super::ClassName::Named("small".to_owned())));
     assert_eq!(created.images.len(), 2, "the source of a disk, and an image among the devices: {created:?}");

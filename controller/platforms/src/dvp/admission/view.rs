@@ -1,97 +1,97 @@
 //! Lenient access to a pool object, because the cluster may have another definition of pools.
 
 use serde_json::Value;
-use vmpool_engine::admission::count::Count;
+use vmpool_engine::admission::count::ReplicasState;
 
-pub(super) use crate::value::{at, field, list, text};
+pub(super) use crate::value::{json_at_path, json_entries, json_field, json_text};
 
 /// Path of the spec of machines in a pool.
 pub(super) const MACHINE: &str = "spec.virtualMachineTemplate.spec";
 
 /// A pool object.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pool<'a>(pub(super) &'a Value);
+pub(super) struct ReviewedPool<'a>(pub(super) &'a Value);
 
 /// One entry of the list of disk templates.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct DiskTemplate<'a> {
+pub(super) struct ReviewedDiskTemplate<'a> {
     pub(super) name: &'a str,
     pub(super) value: &'a Value,
 }
 
-impl<'a> Pool<'a> {
+impl<'a> ReviewedPool<'a> {
     pub(super) fn name(self) -> &'a str {
-        at(self.0, &["metadata", "name"]).as_str().unwrap_or_default()
+        json_at_path(self.0, &["metadata", "name"]).as_str().unwrap_or_default()
     }
 
     pub(super) fn deleting(self) -> bool {
-        !at(self.0, &["metadata", "deletionTimestamp"]).is_null()
+        !json_at_path(self.0, &["metadata", "deletionTimestamp"]).is_null()
     }
 
     pub(super) fn annotation(self, key: &str) -> &'a Value {
-        at(self.0, &["metadata", "annotations", key])
+        json_at_path(self.0, &["metadata", "annotations", key])
     }
 
     pub(super) fn spec(self) -> &'a Value {
-        field(self.0, "spec")
+        json_field(self.0, "spec")
     }
 
     /// An absent count means zero.
     pub(super) fn replicas(self) -> i64 {
-        field(self.spec(), "replicas").as_i64().unwrap_or(0)
+        json_field(self.spec(), "replicas").as_i64().unwrap_or(0)
     }
 
     /// The number of machines in the status, if the controller has published one.
     pub(super) fn current_replicas(self) -> Option<i64> {
-        at(self.0, &["status", "replicas"]).as_i64()
+        json_at_path(self.0, &["status", "replicas"]).as_i64()
     }
 
     pub(super) fn explicit(self) -> bool {
-        text(self.spec(), "scaleDownPolicy") == Some("Explicit")
+        json_text(self.spec(), "scaleDownPolicy") == Some("Explicit")
     }
 
-    pub(super) fn count(self) -> Count<'a> {
-        let replicas = field(self.spec(), "replicas");
-        Count { replicas, desired: self.replicas(), explicit: self.explicit() }
+    pub(super) fn count(self) -> ReplicasState<'a> {
+        let replicas = json_field(self.spec(), "replicas");
+        ReplicasState { replicas, desired: self.replicas(), explicit: self.explicit() }
     }
 
     pub(super) fn template(self) -> &'a Value {
-        field(self.spec(), "virtualMachineTemplate")
+        json_field(self.spec(), "virtualMachineTemplate")
     }
 
     /// The devices of the machines.
     pub(super) fn devices(self) -> &'a [Value] {
-        list(at(self.template(), &["spec", "blockDeviceRefs"]))
+        json_entries(json_at_path(self.template(), &["spec", "blockDeviceRefs"]))
     }
 
-    pub(super) fn disks(self) -> impl Iterator<Item = DiskTemplate<'a>> {
-        list(field(self.spec(), "virtualDiskTemplates"))
+    pub(super) fn disks(self) -> impl Iterator<Item = ReviewedDiskTemplate<'a>> {
+        json_entries(json_field(self.spec(), "virtualDiskTemplates"))
             .iter()
-            .map(|value| DiskTemplate { name: text(value, "name").unwrap_or_default(), value })
+            .map(|value| ReviewedDiskTemplate { name: json_text(value, "name").unwrap_or_default(), value })
     }
 
-    pub(super) fn disk(self, name: &str) -> Option<DiskTemplate<'a>> {
+    pub(super) fn disk(self, name: &str) -> Option<ReviewedDiskTemplate<'a>> {
         self.disks().find(|disk| disk.name == name)
     }
 }
 
-impl<'a> DiskTemplate<'a> {
+impl<'a> ReviewedDiskTemplate<'a> {
     /// Path of a part of it; `below` begins with a dot, or is empty.
     pub(super) fn path(self, below: &str) -> String {
         format!("spec.virtualDiskTemplates[{}]{below}", self.name)
     }
 
     pub(super) fn spec(self) -> &'a Value {
-        field(self.value, "spec")
+        json_field(self.value, "spec")
     }
 
     pub(super) fn reclaim(self) -> &'a Value {
-        field(self.value, "reclaim")
+        json_field(self.value, "reclaim")
     }
 
     /// The reclaim policy; `Delete` if it is absent.
     pub(super) fn on_scale_down(self) -> &'a str {
-        text(self.reclaim(), "onScaleDown").unwrap_or("Delete")
+        json_text(self.reclaim(), "onScaleDown").unwrap_or("Delete")
     }
 
     pub(super) fn retains(self) -> bool {
@@ -99,6 +99,6 @@ impl<'a> DiskTemplate<'a> {
     }
 
     pub(super) fn size(self) -> &'a Value {
-        at(self.spec(), &["persistentVolumeClaim", "size"])
+        json_at_path(self.spec(), &["persistentVolumeClaim", "size"])
     }
 }

@@ -7,66 +7,66 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use vmpool_api::{annotations, labels};
 use vmpool_engine::Machine;
 use vmpool_engine::limits;
-use vmpool_engine::model::{Activity, DetachedDisk, DiskRef};
+use vmpool_engine::model::{DetachedDisk, DiskRef, MachineActivity};
 use vmpool_engine::protection::Protection;
 use vmpool_engine::revision::RevisionId;
 
-use super::super::objects::{DeviceRef, MachineObject, MachineStatus, PoolObject};
-use super::{annotation, created, id, label, message, pool_uid};
-use crate::{intern, shared_owner_of};
+use super::super::objects::{DvpDeviceRef, DvpMachineObject, DvpMachineStatus, DvpPoolObject};
+use super::{annotation_value, creation_time, label_value, object_id, pool_uid, truncated_message};
+use crate::{intern_text, shared_owner_of};
 
-pub(in super::super) fn machine(object: &MachineObject) -> Machine {
+pub(in super::super) fn read_machine(object: &DvpMachineObject) -> Machine {
     let metadata = &object.metadata;
     let status = &object.status;
     let devices = &object.spec.block_device_refs;
     let map = disk_map(metadata);
-    let disks = disks(&map, devices);
+    let disks = machine_disks(&map, devices);
     let holds = |kind: &str| status.conditions.iter().any(|condition| condition.holds(kind));
     Machine {
-        created: created(metadata),
+        created: creation_time(metadata),
         terminating: metadata.deletion_timestamp.is_some(),
-        owner: shared_owner_of::<PoolObject, MachineObject>(metadata),
-        pool_uid_label: label(metadata, labels::POOL_UID).map(pool_uid),
-        pool_label: label(metadata, labels::POOL).map(intern),
-        revision: label(metadata, labels::TEMPLATE_HASH).map(revision),
-        written: annotation(metadata, annotations::PATCHED_TEMPLATE_HASH).map(revision),
+        owner: shared_owner_of::<DvpPoolObject, DvpMachineObject>(metadata),
+        pool_uid_label: label_value(metadata, labels::POOL_UID).map(pool_uid),
+        pool_label: label_value(metadata, labels::POOL).map(intern_text),
+        revision: label_value(metadata, labels::TEMPLATE_HASH).map(interned_revision_id),
+        written: annotation_value(metadata, annotations::PATCHED_TEMPLATE_HASH).map(interned_revision_id),
         // If the condition is absent, the platform has not reported it yet.
         evaluated: status
             .observed_generation
             .is_some_and(|seen| seen >= metadata.generation.unwrap_or_default()),
         activity: read_activity(&status.phase),
         been_ready: (status.stats.phases_transitions.iter())
-            .any(|transition| read_activity(&transition.phase) == Activity::Running),
+            .any(|transition| read_activity(&transition.phase) == MachineActivity::Running),
         restart_pending: holds("AwaitingRestartToApplyConfiguration"),
         restarts_itself: object.spec.disruptions.restart_approval_mode == "Automatic",
         boot_disk: boot_disk(devices, &disks),
-        lingering: lingering(&status.block_device_refs, &disks),
+        lingering: lingering_disks(&status.block_device_refs, &disks),
         devices_ready: holds("BlockDevicesReady"),
-        problem: problem(status),
+        problem: start_problem(status),
         restoring: status
             .conditions
             .iter()
             .any(|condition| condition.holds("Maintenance") && condition.reason == "RestoreInProgress"),
-        detached: detached(&map, &disks),
+        detached: detached_disks(&map, &disks),
         protection: Protection::read(metadata.annotations.as_ref()),
         disks,
-        ..Machine::blank(id(metadata))
+        ..Machine::blank(object_id(metadata))
     }
 }
 
-fn read_activity(phase: &str) -> Activity {
+fn read_activity(phase: &str) -> MachineActivity {
     match phase {
         // The guest keeps running during a migration.
-        "Running" | "Migrating" => Activity::Running,
-        "Stopped" => Activity::Stopped,
-        "Stopping" => Activity::Stopping,
-        _ => Activity::NotRunning,
+        "Running" | "Migrating" => MachineActivity::Running,
+        "Stopped" => MachineActivity::Stopped,
+        "Stopping" => MachineActivity::Stopping,
+        _ => MachineActivity::NotRunning,
     }
 }
 
 /// The first message of a condition that keeps the machine from starting: the class first, then the devices and the other
 /// objects that the machine needs, and then the result of starting it.
-fn problem(status: &MachineStatus) -> Option<Arc<str>> {
+fn start_problem(status: &DvpMachineStatus) -> Option<Arc<str>> {
     if !matches!(status.phase.as_str(), "" | "Pending") {
         return None;
     }
@@ -81,17 +81,19 @@ fn problem(status: &MachineStatus) -> Option<Arc<str>> {
     let broken = status.conditions.iter().filter(|condition| condition.explains());
     let ordered = broken.filter_map(|condition| Some((order(&condition.kind)?, condition)));
     let (_, first) = ordered.min_by_key(|(order, _)| *order)?;
-    Some(message(&first.message))
+    Some(truncated_message(&first.message))
 }
 
 /// An identity that is longer than any revision equals none.
-fn revision(text: &str) -> RevisionId {
-    intern(limits::clip(text)).into()
+fn interned_revision_id(text: &str) -> RevisionId {
+    intern_text(limits::clip_name(text)).into()
 }
 
-fn disks(map: &BTreeMap<String, String>, devices: &[DeviceRef]) -> Vec<DiskRef> {
+fn machine_disks(map: &BTreeMap<String, String>, devices: &[DvpDeviceRef]) -> Vec<DiskRef> {
     let template = |disk: &str| {
-        map.iter().find(|(_, filling)| **filling == disk).map(|(template, _)| intern(limits::clip(template)))
+        map.iter()
+            .find(|(_, filling)| **filling == disk)
+            .map(|(template, _)| intern_text(limits::clip_name(template)))
     };
     let disks = devices.iter().enumerate().filter_map(|(position, device)| {
         let disk = device.disk()?;
@@ -101,24 +103,24 @@ fn disks(map: &BTreeMap<String, String>, devices: &[DeviceRef]) -> Vec<DiskRef> 
 }
 
 /// The disks that the disk map names and no device refers to.
-fn detached(map: &BTreeMap<String, String>, disks: &[DiskRef]) -> Vec<DetachedDisk> {
+fn detached_disks(map: &BTreeMap<String, String>, disks: &[DiskRef]) -> Vec<DetachedDisk> {
     let attached = |disk: &str| disks.iter().any(|device| *device.disk == *disk);
     let detached = map.iter().filter(|(_, disk)| !disk.is_empty() && !attached(disk));
     let detached = detached
-        .map(|(template, disk)| DetachedDisk { template: intern(template), disk: disk.as_str().into() });
+        .map(|(template, disk)| DetachedDisk { template: intern_text(template), disk: disk.as_str().into() });
     detached.collect()
 }
 
 /// The disk map of the machine, from its annotation. If it cannot be read, it is empty, and the disks of the machine
 /// are not repaired.
 fn disk_map(metadata: &ObjectMeta) -> BTreeMap<String, String> {
-    annotation(metadata, annotations::DISKS)
+    annotation_value(metadata, annotations::DISKS)
         .and_then(|text| serde_json::from_str(text).ok())
         .unwrap_or_default()
 }
 
 /// The device with the smallest boot order, or else the first device, if that is a disk.
-fn boot_disk(devices: &[DeviceRef], disks: &[DiskRef]) -> Option<Arc<str>> {
+fn boot_disk(devices: &[DvpDeviceRef], disks: &[DiskRef]) -> Option<Arc<str>> {
     let ordered =
         devices.iter().enumerate().filter_map(|(position, device)| Some((device.boot_order?, position)));
     let position = ordered.min().map_or(0, |(_, position)| position);
@@ -126,9 +128,9 @@ fn boot_disk(devices: &[DeviceRef], disks: &[DiskRef]) -> Option<Arc<str>> {
 }
 
 /// Disks that are in the status and not in the spec, each once.
-fn lingering(shown: &[DeviceRef], disks: &[DiskRef]) -> Vec<Arc<str>> {
+fn lingering_disks(shown: &[DvpDeviceRef], disks: &[DiskRef]) -> Vec<Arc<str>> {
     let mut lingering: Vec<Arc<str>> = Vec::new();
-    for disk in shown.iter().filter_map(DeviceRef::disk) {
+    for disk in shown.iter().filter_map(DvpDeviceRef::disk) {
         if !disks.iter().any(|wanted| *wanted.disk == *disk)
             && !lingering.iter().any(|known| **known == *disk)
         {

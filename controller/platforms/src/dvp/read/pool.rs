@@ -6,25 +6,25 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 use vmpool_api::{GoDuration, Quantity, annotations};
-use vmpool_engine::condition::Condition;
+use vmpool_engine::condition::StatusCondition;
 use vmpool_engine::limits;
-use vmpool_engine::model::{DiskTemplate, ObjectId, Published, ScaleDownPolicy};
+use vmpool_engine::model::{ObjectId, PoolDiskTemplate, PublishedStatus, ScaleDownPolicy};
 use vmpool_engine::protection;
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::{Fingerprint, RevisionId};
-use vmpool_engine::status::Summary;
+use vmpool_engine::status::StatusSummary;
 use vmpool_engine::{ParsedPool, Pool};
 
 use crate::activity;
 use crate::copied_pool::hold_error;
 
-use super::super::names::selector;
-use super::super::objects::{self, PoolObject, PoolSpec, PoolStatus};
-use super::{annotation, rollout};
+use super::super::names::machine_label_selector;
+use super::super::objects::{self, DvpPoolObject, DvpPoolSpec, DvpPoolStatus};
+use super::{annotation_value, rollout};
 
-pub(in super::super) fn pool(object: &PoolObject) -> ParsedPool {
+pub(in super::super) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
     let (mut validation_errors, mut invalid_settings) = (Vec::new(), Vec::new());
-    let id = super::id(&object.metadata);
+    let id = super::object_id(&object.metadata);
     let spec = &object.spec();
     let policy = match spec.scale_down_policy.as_deref() {
         Some("NewestFirst") => ScaleDownPolicy::NewestFirst,
@@ -33,7 +33,7 @@ pub(in super::super) fn pool(object: &PoolObject) -> ParsedPool {
         Some(other) => {
             invalid_settings.push(format!(
                 "scaleDownPolicy {:?} is unknown, so a scale-down deletes no machine",
-                limits::clip(other)
+                limits::clip_name(other)
             ));
             ScaleDownPolicy::Explicit
         }
@@ -53,7 +53,7 @@ pub(in super::super) fn pool(object: &PoolObject) -> ParsedPool {
     };
     // The targets are unknown, and so is the number by which `replicas` was lowered. The controller must not create or
     // delete machines.
-    let record = annotation(&object.metadata, annotations::SCALE_DOWN_TARGETS).unwrap_or_default();
+    let record = annotation_value(&object.metadata, annotations::SCALE_DOWN_TARGETS).unwrap_or_default();
     let record = RemovalRecord::parse(record).unwrap_or_else(|error| {
         validation_errors.push(format!(
             "annotation {}: {error}, so no machine is created or removed until it is corrected",
@@ -65,15 +65,15 @@ pub(in super::super) fn pool(object: &PoolObject) -> ParsedPool {
     match object.spec_error() {
         // This error comes first, because the user can correct it.
         Some(error) => validation_errors.insert(0, error),
-        None => validation_errors.extend(template_flaws(spec)),
+        None => validation_errors.extend(template_errors(spec)),
     }
-    let (rollout, revision) = rollout::read(object, spec, &mut invalid_settings);
+    let (rollout, revision) = rollout::read_rollout(object, spec, &mut invalid_settings);
     let disks = spec
         .virtual_disk_templates
         .iter()
         .map(|template| disk_template(template, &mut invalid_settings))
         .collect();
-    let max_protection = protection::maximum(
+    let max_protection = protection::read_max_protection(
         &spec.max_protection,
         object.metadata.annotations.as_ref(),
         &mut invalid_settings,
@@ -81,9 +81,9 @@ pub(in super::super) fn pool(object: &PoolObject) -> ParsedPool {
     validation_errors.truncate(limits::VALIDATION_ERRORS);
     invalid_settings.truncate(limits::VALIDATION_ERRORS);
     // They become a message of the status and can quote long values.
-    let validation_errors: Vec<String> = validation_errors.into_iter().map(limits::shorten).collect();
-    let invalid_settings: Vec<String> = invalid_settings.into_iter().map(limits::shorten).collect();
-    let name_block = annotation(&object.metadata, annotations::NAMES).and_then(|text| {
+    let validation_errors: Vec<String> = validation_errors.into_iter().map(limits::shorten_message).collect();
+    let invalid_settings: Vec<String> = invalid_settings.into_iter().map(limits::shorten_message).collect();
+    let name_block = annotation_value(&object.metadata, annotations::NAMES).and_then(|text| {
         text.parse().inspect_err(|error| tracing::warn!(%error, "ignoring the name block")).ok()
     });
     Pool {
@@ -97,7 +97,7 @@ pub(in super::super) fn pool(object: &PoolObject) -> ParsedPool {
         name_block,
         record,
         writers: object.writers.clone(),
-        published: published(&object.status, &id),
+        published: published_status(&object.status, &id),
         validation_errors,
         invalid_settings,
         ..Pool::new(id, object.metadata.namespace.as_deref().unwrap_or_default(), revision)
@@ -105,7 +105,10 @@ pub(in super::super) fn pool(object: &PoolObject) -> ParsedPool {
 }
 
 /// For an unreadable setting, disks are kept: without ttl, or with all free disks kept.
-fn disk_template(template: &objects::DiskTemplate, invalid_settings: &mut Vec<String>) -> DiskTemplate {
+fn disk_template(
+    template: &objects::DvpDiskTemplate,
+    invalid_settings: &mut Vec<String>,
+) -> PoolDiskTemplate {
     let keep = match &template.reclaim["keep"] {
         Value::Null => 0,
         count => count.as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or_else(|| {
@@ -133,17 +136,17 @@ fn disk_template(template: &objects::DiskTemplate, invalid_settings: &mut Vec<St
         size.bytes().ok()
     });
     let source = Some(Fingerprint::of(&template.spec["dataSource"]));
-    DiskTemplate {
+    PoolDiskTemplate {
         keep_free: keep,
         ttl,
         size,
         source,
-        ..DiskTemplate::new(&template.name, template.lifetime())
+        ..PoolDiskTemplate::new(&template.name, template.lifetime())
     }
 }
 
 /// Errors of the templates that prevent the creation of machines. The schema of vmpool rejects all of them.
-fn template_flaws(spec: &PoolSpec) -> Vec<String> {
+fn template_errors(spec: &DvpPoolSpec) -> Vec<String> {
     let template = &spec.virtual_machine_template.spec;
     if !template.is_object() {
         return vec!["virtualMachineTemplate.spec is missing".to_owned()];
@@ -178,15 +181,15 @@ fn template_flaws(spec: &PoolSpec) -> Vec<String> {
 }
 
 /// What a status object shows.
-pub(in super::super) fn published_in(pool: &PoolObject, status: &Value) -> Published {
+pub(in super::super) fn published_in(pool: &DvpPoolObject, status: &Value) -> PublishedStatus {
     let status = serde_json::from_value(status.clone()).unwrap_or_default();
-    published(&status, &super::id(&pool.metadata))
+    published_status(&status, &super::object_id(&pool.metadata))
 }
 
-fn published(status: &PoolStatus, pool: &ObjectId) -> Published {
-    let complete = status.selector.as_deref() == Some(selector(pool.uid.as_str()).as_str());
+fn published_status(status: &DvpPoolStatus, pool: &ObjectId) -> PublishedStatus {
+    let complete = status.selector.as_deref() == Some(machine_label_selector(pool.uid.as_str()).as_str());
     let summary = || {
-        Some(Summary {
+        Some(StatusSummary {
             observed_generation: status.observed_generation?,
             replicas: status.replicas?,
             ready: status.ready_replicas?,
@@ -204,7 +207,7 @@ fn published(status: &PoolStatus, pool: &ObjectId) -> Published {
         .iter()
         // A condition without a type is ignored.
         .filter(|condition| !condition.kind.is_empty())
-        .map(|condition| Condition {
+        .map(|condition| StatusCondition {
             kind: condition.kind.clone(),
             status: condition.status.clone(),
             reason: condition.reason.clone(),
@@ -215,10 +218,10 @@ fn published(status: &PoolStatus, pool: &ObjectId) -> Published {
         .collect();
     let desired_revision =
         || Some((RevisionId::from(status.desired_template_hash.as_deref()?), status.observed_generation?));
-    Published {
+    PublishedStatus {
         conditions,
         summary: if complete { summary() } else { None },
         desired_revision: desired_revision(),
-        activity: activity::read(&status.activity),
+        activity: activity::read_activity_entries(&status.activity),
     }
 }

@@ -4,13 +4,13 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use vmpool_api::labels;
 use vmpool_engine::model::{
-    Activity, Budget, DetachedDisk, DiskAnnotations, DiskState, DiskTemplate, Lifetime, RequestedRevision,
-    Rollout, StoredTime,
+    DetachedDisk, DiskAnnotations, DiskState, DisruptionBudget, Lifetime, MachineActivity, PoolDiskTemplate,
+    RequestedRevision, RolloutPolicy, StoredTime,
 };
 use vmpool_engine::revision::{Fingerprint, RevisionId};
 use vmpool_engine::{Disk, Machine, ObjectId, ParsedPool};
 
-use super::super::objects::{AttachmentObject, DiskObject, MachineObject, PoolObject};
+use super::super::objects::{DvpAttachmentObject, DvpDiskObject, DvpMachineObject, DvpPoolObject};
 
 const PREFIX: &str = "vmpool.virtualization.deckhouse.io";
 
@@ -24,35 +24,35 @@ fn pool(spec: &Value, annotations: &Value) -> ParsedPool {
         },
     });
     json_patch::merge(&mut object["spec"], spec);
-    super::pool(&serde_json::from_value::<PoolObject>(object).unwrap())
+    super::read_pool(&serde_json::from_value::<DvpPoolObject>(object).unwrap())
 }
 
-fn rollout(spec: &Value, annotations: &Value) -> (Rollout, Vec<String>) {
+fn rollout(spec: &Value, annotations: &Value) -> (RolloutPolicy, Vec<String>) {
     let pool = pool(spec, annotations);
     assert!(pool.validation_errors.is_empty(), "{:?}", pool.validation_errors);
     (pool.rollout, pool.invalid_settings)
 }
 
 /// An annotation of the pool, given by the last part of its key.
-fn twin(key: &str, value: &str) -> Value {
+fn rollout_annotation(key: &str, value: &str) -> Value {
     json!({ format!("{PREFIX}/{key}"): value })
 }
 
 #[test]
 fn a_pool_that_says_nothing_of_rollouts_has_the_usual_ones() {
-    assert_eq!(rollout(&json!({}), &json!({})), (Rollout::default(), Vec::new()));
+    assert_eq!(rollout(&json!({}), &json!({})), (RolloutPolicy::default(), Vec::new()));
 }
 
 #[rstest]
-#[case::paused(json!({ "rollout": { "paused": true } }), twin("rollout-paused", "true"), Rollout { paused: true, ..Rollout::default() })]
-#[case::not_paused(json!({ "rollout": { "paused": false } }), twin("rollout-paused", "false"), Rollout::default())]
-#[case::machines(json!({ "rollout": { "maxUnavailable": 3 } }), twin("rollout-max-unavailable", "3"), Rollout { budget: Budget::Machines(3), ..Rollout::default() })]
-#[case::percent(json!({ "rollout": { "maxUnavailable": "40%" } }), twin("rollout-max-unavailable", "40%"), Rollout { budget: Budget::Percent(40), ..Rollout::default() })]
-#[case::history(json!({ "revisionHistoryLimit": 0 }), twin("revision-history-limit", "0"), Rollout { history: 0, ..Rollout::default() })]
+#[case::paused(json!({ "rollout": { "paused": true } }), rollout_annotation("rollout-paused", "true"), RolloutPolicy { paused: true, ..RolloutPolicy::default() })]
+#[case::not_paused(json!({ "rollout": { "paused": false } }), rollout_annotation("rollout-paused", "false"), RolloutPolicy::default())]
+#[case::machines(json!({ "rollout": { "maxUnavailable": 3 } }), rollout_annotation("rollout-max-unavailable", "3"), RolloutPolicy { budget: DisruptionBudget::Machines(3), ..RolloutPolicy::default() })]
+#[case::percent(json!({ "rollout": { "maxUnavailable": "40%" } }), rollout_annotation("rollout-max-unavailable", "40%"), RolloutPolicy { budget: DisruptionBudget::Percent(40), ..RolloutPolicy::default() })]
+#[case::history(json!({ "revisionHistoryLimit": 0 }), rollout_annotation("revision-history-limit", "0"), RolloutPolicy { history: 0, ..RolloutPolicy::default() })]
 fn a_field_and_its_annotation_say_the_same(
     #[case] spec: Value,
     #[case] annotation: Value,
-    #[case] expected: Rollout,
+    #[case] expected: RolloutPolicy,
 ) {
     assert_eq!(rollout(&spec, &json!({})), (expected.clone(), Vec::new()));
     assert_eq!(rollout(&json!({}), &annotation), (expected, Vec::new()));
@@ -64,7 +64,10 @@ fn the_field_and_the_annotation_request_a_revision() {
         RequestedRevision { pinned: Some(RevisionId::from("0123456789abcdef")), is_unreadable: false };
     let field = json!({ "rollout": { "revision": "0123456789abcdef" } });
     assert_eq!(pool(&field, &json!({})).revision, expected);
-    assert_eq!(pool(&json!({}), &twin("rollout-revision", "0123456789abcdef")).revision, expected);
+    assert_eq!(
+        pool(&json!({}), &rollout_annotation("rollout-revision", "0123456789abcdef")).revision,
+        expected
+    );
 }
 
 #[test]
@@ -79,22 +82,27 @@ fn a_field_wins_over_its_annotation_even_if_that_makes_no_sense() {
         "rollout": { "paused": false, "maxUnavailable": 1, "revision": "r" },
         "revisionHistoryLimit": 4,
     });
-    let expected = Rollout { paused: false, budget: Budget::Machines(1), history: 4, ..Rollout::default() };
+    let expected = RolloutPolicy {
+        paused: false,
+        budget: DisruptionBudget::Machines(1),
+        history: 4,
+        ..RolloutPolicy::default()
+    };
     assert_eq!(rollout(&spec, &annotations), (expected, Vec::new()));
     assert_eq!(pool(&spec, &annotations).revision.pinned, Some(RevisionId::from("r")));
 }
 
 #[rstest]
 #[case::paused(json!({ "rollout": { "paused": "yes" } }), json!({}), "rollout.paused")]
-#[case::paused_twin(json!({}), twin("rollout-paused", "yes"), "rollout-paused")]
+#[case::paused_twin(json!({}), rollout_annotation("rollout-paused", "yes"), "rollout-paused")]
 #[case::budget(json!({ "rollout": { "maxUnavailable": 0 } }), json!({}), "maxUnavailable")]
 #[case::budget_without_a_sign(json!({ "rollout": { "maxUnavailable": "3" } }), json!({}), "maxUnavailable")]
-#[case::budget_twin(json!({}), twin("rollout-max-unavailable", "0%"), "rollout-max-unavailable")]
+#[case::budget_twin(json!({}), rollout_annotation("rollout-max-unavailable", "0%"), "rollout-max-unavailable")]
 #[case::revision(json!({ "rollout": { "revision": 7 } }), json!({}), "rollout.revision")]
-#[case::revision_twin(json!({}), twin("rollout-revision", ""), "rollout-revision")]
+#[case::revision_twin(json!({}), rollout_annotation("rollout-revision", ""), "rollout-revision")]
 #[case::all_of_it(json!({ "rollout": "slow" }), json!({}), "slow")]
 #[case::history(json!({ "revisionHistoryLimit": -1 }), json!({}), "revisionHistoryLimit")]
-#[case::history_twin(json!({}), twin("revision-history-limit", "ten"), "revision-history-limit")]
+#[case::history_twin(json!({}), rollout_annotation("revision-history-limit", "ten"), "revision-history-limit")]
 #[case::policy(json!({ "scaleDownPolicy": "Random" }), json!({}), "scaleDownPolicy")]
 fn a_setting_that_cannot_be_read_is_named_and_blocks_nothing(
     #[case] spec: Value,
@@ -111,12 +119,13 @@ fn each_setting_that_cannot_be_read_takes_its_safe_value() {
         "rollout": { "paused": 1, "maxUnavailable": [], "revision": {} },
         "revisionHistoryLimit": -1,
     });
-    let expected = Rollout { paused: true, budget: Budget::Machines(1), ..Rollout::default() };
+    let expected =
+        RolloutPolicy { paused: true, budget: DisruptionBudget::Machines(1), ..RolloutPolicy::default() };
     assert_eq!(rollout(&spec, &json!({})).0, expected);
     assert_eq!(pool(&spec, &json!({})).revision, RequestedRevision { pinned: None, is_unreadable: true });
 }
 
-fn template(reclaim: &Value, spec: &Value) -> DiskTemplate {
+fn template(reclaim: &Value, spec: &Value) -> PoolDiskTemplate {
     let templates = json!([{ "name": "data", "reclaim": reclaim, "spec": spec }]);
     let mut pool = pool(&json!({ "virtualDiskTemplates": templates }), &json!({}));
     pool.disks.remove(0)
@@ -128,12 +137,12 @@ fn a_kept_template_reads_as_its_owner_wrote_it() {
         &json!({ "onScaleDown": "Retain", "keep": 2, "ttl": "1h30m" }),
         &json!({ "persistentVolumeClaim": { "size": "20Gi" } }),
     );
-    let expected = DiskTemplate {
+    let expected = PoolDiskTemplate {
         keep_free: 2,
         ttl: Some(Duration::from_mins(90)),
         size: Some(20 << 30),
         source: Some(Fingerprint::of(&json!(null))),
-        ..DiskTemplate::new("data", Lifetime::Retained)
+        ..PoolDiskTemplate::new("data", Lifetime::Retained)
     };
     assert_eq!(read, expected);
 }
@@ -156,7 +165,7 @@ fn a_disk_without_data_is_superseded_by_another_source_of_its_template(
             "spec": { "dataSource": source },
             "status": status,
         });
-        super::disk(&serde_json::from_value(object).unwrap())
+        super::read_disk(&serde_json::from_value(object).unwrap())
     };
     for phase in ["Pending", "Provisioning", "WaitForUserUpload", "WaitForFirstConsumer"] {
         assert_eq!(pool.supersedes(&disk(&json!({ "phase": phase }))), superseded, "{phase}");
@@ -213,7 +222,7 @@ fn a_size_is_in_bytes(#[case] spec: Value, #[case] size: Option<u64>) {
 fn the_template_hash_of_a_status_of_another_controller_is_known() {
     let status = |status: Value| {
         let object = json!({ "metadata": { "name": "farm", "uid": "p" }, "spec": {}, "status": status });
-        super::pool(&serde_json::from_value::<PoolObject>(object).unwrap()).published
+        super::read_pool(&serde_json::from_value::<DvpPoolObject>(object).unwrap()).published
     };
     // The reference controller leaves out counters that are zero.
     let theirs = status(json!({
@@ -228,7 +237,7 @@ fn the_template_hash_of_a_status_of_another_controller_is_known() {
 fn machine(body: &Value) -> Machine {
     let mut object = json!({ "metadata": { "name": "builders-7xk2d", "uid": "m", "generation": 4 } });
     json_patch::merge(&mut object, body);
-    super::machine(&serde_json::from_value::<MachineObject>(object).unwrap())
+    super::read_machine(&serde_json::from_value::<DvpMachineObject>(object).unwrap())
 }
 
 fn disk_ref(name: &str) -> Value {
@@ -308,16 +317,16 @@ fn devices_are_ready_when_the_platform_says_so(#[case] conditions: Value, #[case
 }
 
 #[rstest]
-#[case::it_is_not_a_broken_one("Stopped", Activity::Stopped)]
-#[case::it_may_stop_for_a_restart("Stopping", Activity::Stopping)]
-fn a_stopped_machine(#[case] phase: &str, #[case] activity: Activity) {
+#[case::it_is_not_a_broken_one("Stopped", MachineActivity::Stopped)]
+#[case::it_may_stop_for_a_restart("Stopping", MachineActivity::Stopping)]
+fn a_stopped_machine(#[case] phase: &str, #[case] activity: MachineActivity) {
     assert_eq!(machine(&json!({ "status": { "phase": phase } })).activity, activity);
 }
 
 fn disk(body: &Value) -> Disk {
     let mut object = json!({ "metadata": { "name": "builders-data-x7k2pq", "uid": "d" } });
     json_patch::merge(&mut object, body);
-    super::disk(&serde_json::from_value::<DiskObject>(object).unwrap())
+    super::read_disk(&serde_json::from_value::<DvpDiskObject>(object).unwrap())
 }
 
 #[rstest]
@@ -430,7 +439,7 @@ fn an_attachment_is_about(#[case] device: Value, #[case] disk: Option<&str>) {
         "metadata": { "name": "by-hand", "uid": "a" },
         "spec": { "virtualMachineName": "other", "blockDeviceRef": device },
     });
-    let attachment = super::attachment(&serde_json::from_value::<AttachmentObject>(object).unwrap());
+    let attachment = super::read_attachment(&serde_json::from_value::<DvpAttachmentObject>(object).unwrap());
     assert_eq!(attachment.id, ObjectId::new("by-hand", "a"));
     assert_eq!(attachment.disk.as_deref(), disk);
 }
@@ -451,7 +460,10 @@ fn objects_that_make_no_sense_are_read_all_the_same(#[case] body: Value) {
     assert_eq!((disk.state, disk.mounted_by, disk.size), (DiskState::Pending, None, None));
     let mut object = json!({ "metadata": { "name": "by-hand", "uid": "a" } });
     json_patch::merge(&mut object, &body);
-    assert_eq!(super::attachment(&serde_json::from_value::<AttachmentObject>(object).unwrap()).disk, None);
+    assert_eq!(
+        super::read_attachment(&serde_json::from_value::<DvpAttachmentObject>(object).unwrap()).disk,
+        None
+    );
 }
 
 mod limits;

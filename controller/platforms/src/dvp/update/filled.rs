@@ -11,7 +11,7 @@ const FILLED: [(&str, &[&str]); 1] = [("/cpu/coreFraction", &["/virtualMachineCl
 
 /// Resets, in the merge patch of a spec, each field that `to` leaves out, that the platform filled in, and whose sources
 /// change with the patch.
-pub(super) fn reset(live: &Value, to: &Value, patch: &mut Value) {
+pub(super) fn reset_filled_fields(live: &Value, to: &Value, patch: &mut Value) {
     for (field, sources) in FILLED {
         let is_set = |spec: &Value| spec.pointer(field).is_some_and(|value| !value.is_null());
         let changes = sources.iter().any(|source| patch.pointer(source).is_some());
@@ -20,17 +20,17 @@ pub(super) fn reset(live: &Value, to: &Value, patch: &mut Value) {
             for key in field.split('/').skip(1).collect::<Vec<_>>().into_iter().rev() {
                 reset = json!({ key: reset });
             }
-            merge(patch, reset);
+            merge_keeping_nulls(patch, reset);
         }
     }
 }
 
 /// Adds the fields of `addition` to a merge patch. Unlike the application of a merge patch it keeps nulls.
-fn merge(patch: &mut Value, addition: Value) {
+fn merge_keeping_nulls(patch: &mut Value, addition: Value) {
     match (patch, addition) {
         (Value::Object(patch), Value::Object(addition)) => {
             for (key, value) in addition {
-                merge(patch.entry(key).or_insert(Value::Null), value);
+                merge_keeping_nulls(patch.entry(key).or_insert(Value::Null), value);
             }
         }
         (patch, addition) => *patch = addition,

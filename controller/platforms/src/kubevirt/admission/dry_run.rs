@@ -2,16 +2,16 @@
 //! rejected itself.
 
 use serde_json::{Value, json};
-use vmpool_engine::admission::{Cause, DryRun, DryRunResult};
+use vmpool_engine::admission::{DryRun, DryRunCause, DryRunResult};
 use vmpool_engine::names::ordinal_name;
 
 use super::findings::Findings;
-use super::pool::{Pool, TEMPLATE};
+use super::pool::{KubeVirtPoolView, TEMPLATE};
 use super::rule::Rule;
 use crate::kubevirt::keys::{API_VERSION, MACHINE_KIND};
-use crate::kubevirt::machine::{self, Metadata, Template};
-use crate::kubevirt::read::settings;
-use crate::value::field;
+use crate::kubevirt::machine::{self, Metadata, RevisionTemplate};
+use crate::kubevirt::read::read_pool_settings;
+use crate::value::json_field;
 
 /// The maximum number of causes that a response repeats.
 const MAX_CAUSES: usize = 10;
@@ -20,14 +20,14 @@ const MAX_CAUSES: usize = 10;
 ///
 /// A machine with an instance type or a preference is not validated: the pool may be created before them, and the machines
 /// then get copies that do not exist yet.
-pub(super) fn of(pool: Pool<'_>) -> Option<DryRun> {
-    let is_named = |name: &str| !field(pool.machine(), name).is_null();
+pub(super) fn machine_dry_run(pool: KubeVirtPoolView<'_>) -> Option<DryRun> {
+    let is_named = |name: &str| !json_field(pool.machine(), name).is_null();
     if is_named("instancetype") || is_named("preference") {
         return None;
     }
-    let names = settings(pool.spec()).names;
-    let template = Template { content: pool.template(), names, pins: &Value::Null };
-    let Metadata { labels, annotations } = machine::metadata(pool.template());
+    let names = read_pool_settings(pool.spec()).names;
+    let template = RevisionTemplate { content: pool.template(), names, pins: &Value::Null };
+    let Metadata { labels, annotations } = machine::template_metadata(pool.template());
     // If a machine has the name, the API server reports that after it has validated the object.
     let metadata =
         json!({ "name": ordinal_name(pool.name(), 0), "labels": labels, "annotations": annotations });
@@ -35,17 +35,21 @@ pub(super) fn of(pool: Pool<'_>) -> Option<DryRun> {
         "apiVersion": API_VERSION,
         "kind": MACHINE_KIND,
         "metadata": metadata,
-        "spec": machine::numbered(template, 0),
+        "spec": machine::numbered_machine_spec(template, 0),
     });
     Some(DryRun { api_version: API_VERSION, plural: "virtualmachines", object })
 }
 
 /// Repeats the causes, with the paths of the fields in the pool.
-pub(super) fn check(pool: Pool<'_>, result: &DryRunResult, findings: &mut Findings) {
+pub(super) fn check_dry_run_result(
+    pool: KubeVirtPoolView<'_>,
+    result: &DryRunResult,
+    findings: &mut Findings,
+) {
     match result {
         DryRunResult::Accepted => {}
         DryRunResult::Invalid(causes) => {
-            for Cause { field, message } in causes.iter().take(MAX_CAUSES) {
+            for DryRunCause { field, message } in causes.iter().take(MAX_CAUSES) {
                 let is_path = field == "spec" || field.starts_with("spec.") || field.starts_with("metadata.");
                 let path = if is_path { format!("{TEMPLATE}.{field}") } else { TEMPLATE.to_owned() };
                 let value = if is_path { value_at(pool.template(), field) } else { pool.template() };
@@ -64,6 +68,6 @@ pub(super) fn check(pool: Pool<'_>, result: &DryRunResult, findings: &mut Findin
 fn value_at<'a>(value: &'a Value, path: &str) -> &'a Value {
     path.split(['.', '[']).fold(value, |value, name| match name.strip_suffix(']') {
         Some(index) => index.parse::<usize>().map_or(&Value::Null, |index| &value[index]),
-        None => field(value, name),
+        None => json_field(value, name),
     })
 }

@@ -8,15 +8,15 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use vmpool_api::kubevirt::DATA_VOLUME_API_VERSION;
-use vmpool_engine::admission::{Found, Lookup, LookupResult, Subject, shortened};
+use vmpool_engine::admission::{LookupOutcome, LookupResult, LookupSubject, ObjectLookup, shorten_text};
 
 use super::findings::Findings;
-use super::pool::{MACHINE, Pool};
+use super::pool::{KubeVirtPoolView, MACHINE};
 use super::rule::Rule;
 use crate::kubevirt::keys::PRESERVED_POOL;
-use crate::kubevirt::machine::{self, Template};
-use crate::kubevirt::read::settings;
-use crate::value::{field, list, text};
+use crate::kubevirt::machine::{self, RevisionTemplate};
+use crate::kubevirt::read::read_pool_settings;
+use crate::value::{json_entries, json_field, json_text};
 
 /// The maximum number of DataVolumes of new machines that are looked for, each as a DataVolume and as a claim.
 pub(super) const MAX_VOLUMES: usize = 8;
@@ -26,22 +26,31 @@ const MAX_WARNINGS: usize = 3;
 const KINDS: [(&str, &str); 2] = [(DATA_VOLUME_API_VERSION, "datavolumes"), ("v1", "persistentvolumeclaims")];
 
 /// The reads for the first machines that the request adds to the pool, or whose DataVolumes it renames.
-pub(super) fn lookups(old: Option<Pool<'_>>, new: Pool<'_>) -> Vec<Lookup> {
-    let count = |pool: Pool<'_>| pool.part("replicas").as_u64().unwrap_or(1);
-    let names = |pool: Pool<'_>| pool.data_volume_names().map(str::to_owned).collect::<BTreeSet<_>>();
+pub(super) fn existing_storage_lookups(
+    old: Option<KubeVirtPoolView<'_>>,
+    new: KubeVirtPoolView<'_>,
+) -> Vec<ObjectLookup> {
+    let count = |pool: KubeVirtPoolView<'_>| pool.part("replicas").as_u64().unwrap_or(1);
+    let names =
+        |pool: KubeVirtPoolView<'_>| pool.data_volume_names().map(str::to_owned).collect::<BTreeSet<_>>();
     let first = old.filter(|old| names(*old) == names(new)).map_or(0, count);
-    let template =
-        Template { content: new.template(), names: settings(new.spec()).names, pins: &Value::Null };
+    let template = RevisionTemplate {
+        content: new.template(),
+        names: read_pool_settings(new.spec()).names,
+        pins: &Value::Null,
+    };
     // A pool without DataVolumes has no names, however many machines it has.
     let ordinals = (first..count(new)).take(MAX_VOLUMES);
     let volumes = ordinals.flat_map(|ordinal| {
-        let spec = machine::numbered(template, ordinal);
-        let templates = list(field(&spec, "dataVolumeTemplates")).iter();
-        templates.filter_map(|one| Some(text(field(one, "metadata"), "name")?.to_owned())).collect::<Vec<_>>()
+        let spec = machine::numbered_machine_spec(template, ordinal);
+        let templates = json_entries(json_field(&spec, "dataVolumeTemplates")).iter();
+        templates
+            .filter_map(|one| Some(json_text(json_field(one, "metadata"), "name")?.to_owned()))
+            .collect::<Vec<_>>()
     });
     let volumes: Vec<String> = volumes.take(MAX_VOLUMES).collect();
-    let lookup = |name: &String, (api_version, plural)| Lookup {
-        subject: Subject::Volume,
+    let lookup = |name: &String, (api_version, plural)| ObjectLookup {
+        subject: LookupSubject::Volume,
         api_version,
         plural,
         namespaced: true,
@@ -54,14 +63,18 @@ pub(super) fn lookups(old: Option<Pool<'_>>, new: Pool<'_>) -> Vec<Lookup> {
 }
 
 /// Warns about objects that machines of the pool would adopt. What could not be read gives no warning.
-pub(super) fn check(pool: Pool<'_>, results: &[LookupResult], findings: &mut Findings) {
+pub(super) fn warn_about_existing_storage(
+    pool: KubeVirtPoolView<'_>,
+    results: &[LookupResult],
+    findings: &mut Findings,
+) {
     let mut warned = BTreeSet::new();
     for (lookup, found) in results {
-        let (Some(name), Some(Found::There(object))) = (&lookup.name, found) else { continue };
-        let metadata = field(object, "metadata");
-        let is_owned = !list(field(metadata, "ownerReferences")).is_empty();
-        let is_leaving = !field(metadata, "deletionTimestamp").is_null();
-        let is_preserved = field(metadata, "labels")[PRESERVED_POOL] == pool.name();
+        let (Some(name), Some(LookupOutcome::There(object))) = (&lookup.name, found) else { continue };
+        let metadata = json_field(object, "metadata");
+        let is_owned = !json_entries(json_field(metadata, "ownerReferences")).is_empty();
+        let is_leaving = !json_field(metadata, "deletionTimestamp").is_null();
+        let is_preserved = json_field(metadata, "labels")[PRESERVED_POOL] == pool.name();
         if is_owned || is_leaving || is_preserved || warned.len() == MAX_WARNINGS || !warned.insert(name) {
             continue;
         }
@@ -69,7 +82,7 @@ pub(super) fn check(pool: Pool<'_>, results: &[LookupResult], findings: &mut Fin
         let detail = format!(
             "{kind} {:?} exists and has no owner: a machine of the pool would adopt it with its data, and delete it with itself; \
              rename the template, or delete the object",
-            shortened(name, 63)
+            shorten_text(name, 63)
         );
         findings.warn(Rule::ExistingStorage, format!("{MACHINE}.dataVolumeTemplates"), detail);
     }

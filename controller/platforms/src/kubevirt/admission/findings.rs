@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde_json::Value;
-use vmpool_engine::admission::{Outcome, RefusalCollector, Verdict, Warning};
+use vmpool_engine::admission::{AdmissionDecision, AdmissionVerdict, RefusalCollector, Warning};
 
 use super::rule::Rule;
 
@@ -38,8 +38,11 @@ impl Findings {
     }
 
     /// The verdict.
-    pub(super) fn verdict(mut self) -> Verdict {
-        let outcome = self.refusals.end_group().map_or_else(Outcome::Refused, |()| Outcome::Allowed);
-        Verdict { outcome, warnings: self.warnings }
+    pub(super) fn verdict(mut self) -> AdmissionVerdict {
+        let outcome = self
+            .refusals
+            .end_group()
+            .map_or_else(AdmissionDecision::Refused, |()| AdmissionDecision::Allowed);
+        AdmissionVerdict { outcome, warnings: self.warnings }
     }
 }

@@ -9,10 +9,10 @@ use vmpool_engine::protection::PREFIX;
 
 use super::super::machine::is_reserved;
 use super::findings::Findings;
-use super::pool::{INSTANCE, MACHINE, Pool, TEMPLATE};
+use super::pool::{INSTANCE, KubeVirtPoolView, MACHINE, TEMPLATE};
 use super::rule::Rule;
 use crate::syntax;
-use crate::value::{at, field, text};
+use crate::value::{json_at_path, json_field, json_text};
 
 /// The service accounts of KubeVirt in its usual namespace. They may use its reserved labels.
 const KUBEVIRT: [&str; 4] = [
@@ -23,7 +23,7 @@ const KUBEVIRT: [&str; 4] = [
 ];
 
 /// Whether the template has the parts that all other rules are about.
-pub(super) fn is_complete(pool: Pool<'_>, findings: &mut Findings) -> bool {
+pub(super) fn has_required_templates(pool: KubeVirtPoolView<'_>, findings: &mut Findings) -> bool {
     const REASON: &str = "missing virtual machine template";
     // A part of another type is an error of the decoder.
     let is_map = |value: &Value| value.is_object() || value.is_null();
@@ -45,16 +45,16 @@ pub(super) fn is_complete(pool: Pool<'_>, findings: &mut Findings) -> bool {
     true
 }
 
-pub(super) fn check(user: &str, pool: Pool<'_>, findings: &mut Findings) {
-    reserved_labels(user, pool, findings);
-    reserved_keys(pool, findings);
-    instance_metadata(pool, findings);
+pub(super) fn check_template_metadata(user: &str, pool: KubeVirtPoolView<'_>, findings: &mut Findings) {
+    refuse_reserved_labels(user, pool, findings);
+    refuse_reserved_keys(pool, findings);
+    check_instance_metadata(pool, findings);
 }
 
 /// KubeVirt accepts a machine with such labels and annotations, and cannot start it: the API server rejects its instance.
-fn instance_metadata(pool: Pool<'_>, findings: &mut Findings) {
+fn check_instance_metadata(pool: KubeVirtPoolView<'_>, findings: &mut Findings) {
     for kind in ["labels", "annotations"] {
-        let map = at(pool.instance(), &["metadata", kind]).as_object();
+        let map = json_at_path(pool.instance(), &["metadata", kind]).as_object();
         for (key, value) in map.into_iter().flatten() {
             let text = value.as_str().unwrap_or_default();
             // The API server compares the keys of annotations in lower case.
@@ -78,9 +78,9 @@ fn instance_metadata(pool: Pool<'_>, findings: &mut Findings) {
 }
 
 /// Such a key would protect every new machine, or pretend a claim.
-fn reserved_keys(pool: Pool<'_>, findings: &mut Findings) {
+fn refuse_reserved_keys(pool: KubeVirtPoolView<'_>, findings: &mut Findings) {
     for kind in ["labels", "annotations"] {
-        let map = at(pool.template(), &["metadata", kind]).as_object();
+        let map = json_at_path(pool.template(), &["metadata", kind]).as_object();
         if let Some(key) = map.into_iter().flat_map(|map| map.keys()).find(|key| is_reserved(key)) {
             findings.refuse(
                 Rule::ReservedKeys,
@@ -94,25 +94,26 @@ fn reserved_keys(pool: Pool<'_>, findings: &mut Findings) {
 }
 
 /// The rules after those about volumes.
-pub(super) fn check_run(pool: Pool<'_>, findings: &mut Findings) {
-    run_strategy(pool, findings);
-    maxima(pool, findings);
-    instance_type(pool, findings);
-    shared_identity(pool, findings);
+pub(super) fn check_run_settings(pool: KubeVirtPoolView<'_>, findings: &mut Findings) {
+    check_run_strategy(pool, findings);
+    check_live_update_limits(pool, findings);
+    warn_about_type_conflict(pool, findings);
+    warn_about_shared_identity(pool, findings);
 }
 
 /// A user who pastes the spec of a running machine gives its identity to every machine of the pool.
-fn shared_identity(pool: Pool<'_>, findings: &mut Findings) {
-    let spec = field(pool.instance(), "spec");
-    let domain = field(spec, "domain");
-    let interfaces = at(domain, &["devices", "interfaces"]).as_array().into_iter().flatten().enumerate();
+fn warn_about_shared_identity(pool: KubeVirtPoolView<'_>, findings: &mut Findings) {
+    let spec = json_field(pool.instance(), "spec");
+    let domain = json_field(spec, "domain");
+    let interfaces =
+        json_at_path(domain, &["devices", "interfaces"]).as_array().into_iter().flatten().enumerate();
     let addresses = interfaces.map(|(place, interface)| {
-        (format!("domain.devices.interfaces[{place}].macAddress"), field(interface, "macAddress"))
+        (format!("domain.devices.interfaces[{place}].macAddress"), json_field(interface, "macAddress"))
     });
     let fixed = [
-        ("hostname".to_owned(), field(spec, "hostname")),
-        ("domain.firmware.uuid".to_owned(), at(domain, &["firmware", "uuid"])),
-        ("domain.firmware.serial".to_owned(), at(domain, &["firmware", "serial"])),
+        ("hostname".to_owned(), json_field(spec, "hostname")),
+        ("domain.firmware.uuid".to_owned(), json_at_path(domain, &["firmware", "uuid"])),
+        ("domain.firmware.serial".to_owned(), json_at_path(domain, &["firmware", "serial"])),
     ];
     let is_set = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
     let mut set = fixed.into_iter().chain(addresses).filter(|(_, value)| is_set(value)).map(|(path, _)| path);
@@ -127,8 +128,8 @@ fn shared_identity(pool: Pool<'_>, findings: &mut Findings) {
     findings.warn(Rule::SharedIdentity, format!("{INSTANCE}.spec.{first}"), detail);
 }
 
-fn reserved_labels(user: &str, pool: Pool<'_>, findings: &mut Findings) {
-    let reserved = RESERVED.iter().find(|key| !field(pool.inner_labels(), key).is_null());
+fn refuse_reserved_labels(user: &str, pool: KubeVirtPoolView<'_>, findings: &mut Findings) {
+    let reserved = RESERVED.iter().find(|key| !json_field(pool.inner_labels(), key).is_null());
     if let Some(key) = reserved.filter(|_| !KUBEVIRT.contains(&user)) {
         findings.refuse(
             Rule::ReservedLabels,
@@ -140,8 +141,9 @@ fn reserved_labels(user: &str, pool: Pool<'_>, findings: &mut Findings) {
     }
 }
 
-fn run_strategy(pool: Pool<'_>, findings: &mut Findings) {
-    let (running, strategy) = (field(pool.machine(), "running"), field(pool.machine(), "runStrategy"));
+fn check_run_strategy(pool: KubeVirtPoolView<'_>, findings: &mut Findings) {
+    let (running, strategy) =
+        (json_field(pool.machine(), "running"), json_field(pool.machine(), "runStrategy"));
     let running_path = format!("{MACHINE}.running");
     match (running.is_null(), strategy.is_null()) {
         (false, false) => findings.refuse(
@@ -181,10 +183,10 @@ fn run_strategy(pool: Pool<'_>, findings: &mut Findings) {
 }
 
 /// KubeVirt refuses more than the maximum only if it updates running machines, which this API does not show.
-fn maxima(pool: Pool<'_>, findings: &mut Findings) {
-    let domain = at(pool.instance(), &["spec", "domain"]);
+fn check_live_update_limits(pool: KubeVirtPoolView<'_>, findings: &mut Findings) {
+    let domain = json_at_path(pool.instance(), &["spec", "domain"]);
     let path = format!("{INSTANCE}.spec.domain");
-    let cores = |name: &str| at(domain, &["cpu", name]).as_i64();
+    let cores = |name: &str| json_at_path(domain, &["cpu", name]).as_i64();
     if let (Some(sockets), Some(max)) = (cores("sockets"), cores("maxSockets"))
         && sockets > max
     {
@@ -192,22 +194,23 @@ fn maxima(pool: Pool<'_>, findings: &mut Findings) {
         findings.warn(Rule::LiveUpdateLimit, format!("{path}.cpu.sockets"), detail);
     }
     let bytes = |name: &str| -> Option<u64> {
-        serde_json::from_value::<Quantity>(at(domain, &["memory", name]).clone()).ok()?.bytes().ok()
+        serde_json::from_value::<Quantity>(json_at_path(domain, &["memory", name]).clone()).ok()?.bytes().ok()
     };
     if let (Some(guest), Some(max)) = (bytes("guest"), bytes("maxGuest"))
         && guest > max
     {
-        let (guest, max) = (at(domain, &["memory", "guest"]), at(domain, &["memory", "maxGuest"]));
+        let (guest, max) =
+            (json_at_path(domain, &["memory", "guest"]), json_at_path(domain, &["memory", "maxGuest"]));
         let detail = format!("{guest} exceeds maxGuest {max}; KubeVirt may refuse the machines");
         findings.warn(Rule::LiveUpdateLimit, format!("{path}.memory.guest"), detail);
     }
 }
 
 /// The instance type is not read: it can change until a machine is created. What no instance type allows is known.
-fn instance_type(pool: Pool<'_>, findings: &mut Findings) {
-    let Some(name) = text(field(pool.machine(), "instancetype"), "name") else { return };
-    let domain = at(pool.instance(), &["spec", "domain"]);
-    let set = |below: &[&str]| !at(domain, below).is_null();
+fn warn_about_type_conflict(pool: KubeVirtPoolView<'_>, findings: &mut Findings) {
+    let Some(name) = json_text(json_field(pool.machine(), "instancetype"), "name") else { return };
+    let domain = json_at_path(pool.instance(), &["spec", "domain"]);
+    let set = |below: &[&str]| !json_at_path(domain, below).is_null();
     let conflict = [
         ("cpu.cores", set(&["cpu", "cores"])),
         ("cpu.sockets", set(&["cpu", "sockets"])),
@@ -217,7 +220,7 @@ fn instance_type(pool: Pool<'_>, findings: &mut Findings) {
         ("resources.requests.memory", set(&["resources", "requests", "memory"])),
     ];
     if let Some((below, _)) = conflict.into_iter().find(|(_, is_set)| *is_set) {
-        let name = vmpool_engine::admission::shortened(name, 63);
+        let name = vmpool_engine::admission::shorten_text(name, 63);
         let detail =
             format!("instance type {name:?} sets it too, so KubeVirt refuses the machines; remove it here");
         findings.warn(Rule::TypeConflict, format!("{INSTANCE}.spec.domain.{below}"), detail);

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::findings::Findings;
-use super::pool::Pool;
+use super::pool::KubeVirtPoolView;
 use super::rule::Rule;
 
 /// The name of a revision has at least two more characters, and at most 63.
@@ -11,7 +11,7 @@ const LONGEST: usize = 61;
 /// Up to this length, the name of a revision also fits with a generation of ten digits.
 const COMFORTABLE: usize = 52;
 
-pub(super) fn check(pool: Pool<'_>, findings: &mut Findings) {
+pub(super) fn check_pool_name(pool: KubeVirtPoolView<'_>, findings: &mut Findings) {
     let name = pool.name();
     let length = name.chars().count();
     if length > LONGEST {

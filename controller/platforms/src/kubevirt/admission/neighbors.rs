@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use vmpool_api::kubevirt::POOL_API_VERSION;
-use vmpool_engine::admission::{Found, Lookup, Subject, shortened};
+use vmpool_engine::admission::{LookupOutcome, LookupSubject, ObjectLookup, shorten_text};
 
 use super::findings::Findings;
-use super::pool::{MACHINE, Pool, labels};
+use super::pool::{KubeVirtPoolView, MACHINE, to_label_map};
 use super::rule::Rule;
 use crate::kubevirt::selectors::LabelSelector;
-use crate::value::{field, list};
+use crate::value::{json_entries, json_field};
 
 /// The maximum number of other pools that a request warns about.
 const MAX_POOLS: usize = 3;
@@ -25,8 +25,9 @@ pub(super) struct Compared {
 
 impl Compared {
     /// What the request changes.
-    pub(super) fn of(old: Option<Pool<'_>>, new: Pool<'_>) -> Self {
-        let names = |pool: Pool<'_>| pool.data_volume_names().map(str::to_owned).collect::<BTreeSet<_>>();
+    pub(super) fn of(old: Option<KubeVirtPoolView<'_>>, new: KubeVirtPoolView<'_>) -> Self {
+        let names =
+            |pool: KubeVirtPoolView<'_>| pool.data_volume_names().map(str::to_owned).collect::<BTreeSet<_>>();
         let mine = names(new);
         Self {
             data_volumes: !mine.is_empty() && old.is_none_or(|old| names(old) != mine),
@@ -35,9 +36,9 @@ impl Compared {
     }
 
     /// The other pools are read if there is something to compare.
-    pub(super) fn lookup(self) -> Option<Lookup> {
-        (self.data_volumes || self.selectors).then_some(Lookup {
-            subject: Subject::Pool,
+    pub(super) fn lookup(self) -> Option<ObjectLookup> {
+        (self.data_volumes || self.selectors).then_some(ObjectLookup {
+            subject: LookupSubject::Pool,
             api_version: POOL_API_VERSION,
             plural: "virtualmachinepools",
             namespaced: true,
@@ -50,12 +51,17 @@ impl Compared {
 }
 
 /// Warns about other pools. `pools` is the list of all pools of the namespace.
-pub(super) fn check(pool: Pool<'_>, compared: Compared, pools: &Found<Value>, findings: &mut Findings) {
+pub(super) fn warn_about_other_pools(
+    pool: KubeVirtPoolView<'_>,
+    compared: Compared,
+    pools: &LookupOutcome<Value>,
+    findings: &mut Findings,
+) {
     let templates = format!("{MACHINE}.dataVolumeTemplates");
     let pools = match pools {
-        Found::There(pools) => list(field(pools, "items")),
-        Found::Absent => &[],
-        Found::Failed(reason) => {
+        LookupOutcome::There(pools) => json_entries(json_field(pools, "items")),
+        LookupOutcome::Absent => &[],
+        LookupOutcome::Failed(reason) => {
             let rule = if compared.data_volumes { Rule::SharedDataVolumes } else { Rule::SharedMachines };
             let path = if compared.data_volumes { &*templates } else { "spec.selector" };
             let detail = format!("the other pools could not be read, so this is not checked: {reason}");
@@ -64,7 +70,7 @@ pub(super) fn check(pool: Pool<'_>, compared: Compared, pools: &Found<Value>, fi
     };
     let mine: BTreeSet<&str> = pool.data_volume_names().collect();
     let others = || {
-        pools.iter().map(Pool).filter(|other| match (other.uid(), pool.uid()) {
+        pools.iter().map(KubeVirtPoolView).filter(|other| match (other.uid(), pool.uid()) {
             (Some(other), Some(uid)) => other != uid,
             _ => other.name() != pool.name(),
         })
@@ -75,7 +81,7 @@ pub(super) fn check(pool: Pool<'_>, compared: Compared, pools: &Found<Value>, fi
             Some((name, other.name()))
         });
         for (name, other) in shared.take(MAX_POOLS) {
-            let (name, other) = (shortened(name, 40), shortened(other, 63));
+            let (name, other) = (shorten_text(name, 40), shorten_text(other, 63));
             let detail = format!(
                 "pool {other:?} has {name:?} too: machines of both pools would share DataVolume {name}-0 and so on; \
                  use another name"
@@ -84,15 +90,15 @@ pub(super) fn check(pool: Pool<'_>, compared: Compared, pools: &Found<Value>, fi
         }
     }
     if compared.selectors {
-        let matches = |one: Pool<'_>, other: Pool<'_>| {
+        let matches = |one: KubeVirtPoolView<'_>, other: KubeVirtPoolView<'_>| {
             LabelSelector::read(one.selector())
-                .is_ok_and(|selector| selector.matches(&labels(other.inner_labels())))
+                .is_ok_and(|selector| selector.matches(&to_label_map(other.inner_labels())))
         };
         for other in others().filter(|other| matches(pool, *other) || matches(*other, pool)).take(MAX_POOLS) {
             let detail = format!(
                 "it and the selector of pool {:?} match the same pods, so Services and autoscalers count pods of both; \
                  use labels that differ",
-                shortened(other.name(), 63)
+                shorten_text(other.name(), 63)
             );
             findings.warn(Rule::SharedMachines, "spec.selector", detail);
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::value::{at, field, list, text};
+use crate::value::{json_at_path, json_entries, json_field, json_text};
 
 /// The path of the machine template in a pool.
 pub(super) const TEMPLATE: &str = "spec.virtualMachineTemplate";
@@ -15,10 +15,10 @@ pub(super) const INSTANCE: &str = "spec.virtualMachineTemplate.spec.template";
 
 /// A pool object.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pool<'a>(pub(super) &'a Value);
+pub(super) struct KubeVirtPoolView<'a>(pub(super) &'a Value);
 
 /// Whether values are equal to the API: an absent map or list equals an empty one.
-pub(super) fn same(one: &Value, other: &Value) -> bool {
+pub(super) fn is_same_value(one: &Value, other: &Value) -> bool {
     let is_empty = |value: &Value| match value {
         Value::Null => true,
         Value::Array(list) => list.is_empty(),
@@ -29,35 +29,35 @@ pub(super) fn same(one: &Value, other: &Value) -> bool {
 }
 
 /// Labels as text. Values of other types are skipped.
-pub(super) fn labels(labels: &Value) -> BTreeMap<String, String> {
+pub(super) fn to_label_map(labels: &Value) -> BTreeMap<String, String> {
     let labels = labels.as_object().into_iter().flatten();
     labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
-impl<'a> Pool<'a> {
+impl<'a> KubeVirtPoolView<'a> {
     pub(super) fn name(self) -> &'a str {
-        at(self.0, &["metadata", "name"]).as_str().unwrap_or_default()
+        json_at_path(self.0, &["metadata", "name"]).as_str().unwrap_or_default()
     }
 
     pub(super) fn uid(self) -> Option<&'a str> {
-        at(self.0, &["metadata", "uid"]).as_str()
+        json_at_path(self.0, &["metadata", "uid"]).as_str()
     }
 
     pub(super) fn deleting(self) -> bool {
-        !at(self.0, &["metadata", "deletionTimestamp"]).is_null()
+        !json_at_path(self.0, &["metadata", "deletionTimestamp"]).is_null()
     }
 
     pub(super) fn annotation(self, key: &str) -> &'a Value {
-        at(self.0, &["metadata", "annotations", key])
+        json_at_path(self.0, &["metadata", "annotations", key])
     }
 
     pub(super) fn spec(self) -> &'a Value {
-        field(self.0, "spec")
+        json_field(self.0, "spec")
     }
 
     /// A field of the spec.
     pub(super) fn part(self, name: &str) -> &'a Value {
-        field(self.spec(), name)
+        json_field(self.spec(), name)
     }
 
     pub(super) fn selector(self) -> &'a Value {
@@ -70,41 +70,41 @@ impl<'a> Pool<'a> {
 
     /// The spec of the machines.
     pub(super) fn machine(self) -> &'a Value {
-        field(self.template(), "spec")
+        json_field(self.template(), "spec")
     }
 
     /// The template of the VirtualMachineInstances.
     pub(super) fn instance(self) -> &'a Value {
-        field(self.machine(), "template")
+        json_field(self.machine(), "template")
     }
 
     /// The labels of the machines.
     pub(super) fn labels(self) -> &'a Value {
-        at(self.template(), &["metadata", "labels"])
+        json_at_path(self.template(), &["metadata", "labels"])
     }
 
     /// The labels of the VirtualMachineInstances.
     pub(super) fn inner_labels(self) -> &'a Value {
-        at(self.instance(), &["metadata", "labels"])
+        json_at_path(self.instance(), &["metadata", "labels"])
     }
 
     /// The disks of the machines.
     pub(super) fn disks(self) -> &'a [Value] {
-        list(at(self.instance(), &["spec", "domain", "devices", "disks"]))
+        json_entries(json_at_path(self.instance(), &["spec", "domain", "devices", "disks"]))
     }
 
     /// The volumes of the machines.
     pub(super) fn volumes(self) -> &'a [Value] {
-        list(at(self.instance(), &["spec", "volumes"]))
+        json_entries(json_at_path(self.instance(), &["spec", "volumes"]))
     }
 
     /// The DataVolume templates of the machines.
     pub(super) fn data_volumes(self) -> &'a [Value] {
-        list(field(self.machine(), "dataVolumeTemplates"))
+        json_entries(json_field(self.machine(), "dataVolumeTemplates"))
     }
 
     /// The names of the DataVolume templates.
     pub(super) fn data_volume_names(self) -> impl Iterator<Item = &'a str> {
-        self.data_volumes().iter().filter_map(|template| text(field(template, "metadata"), "name"))
+        self.data_volumes().iter().filter_map(|template| json_text(json_field(template, "metadata"), "name"))
     }
 }

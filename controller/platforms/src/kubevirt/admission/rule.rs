@@ -1,6 +1,6 @@
 //! The catalogue of rules: their names, their effects and the requests that they apply to.
 
-pub use crate::rule_catalogue::Scope;
+pub use crate::rule_catalogue::RuleScope;
 use crate::rule_catalogue::rules;
 
 rules! {

@@ -3,24 +3,25 @@
 use serde_json::Value;
 
 use super::findings::Findings;
-use super::pool::{INSTANCE, Pool, labels, same};
+use super::pool::{INSTANCE, KubeVirtPoolView, is_same_value, to_label_map};
 use super::rule::Rule;
 use crate::kubevirt::selectors::{LabelSelector, MachineSelector, SelectorError};
 use crate::syntax::{is_key, is_value};
-use crate::value::{at, field, list, text};
+use crate::value::{json_at_path, json_entries, json_field, json_text};
 
 const PATH: &str = "spec.selector";
 
 /// The selector and the labels that it must match.
-pub(super) fn check(pool: Pool<'_>, findings: &mut Findings) {
+pub(super) fn check_pool_selector(pool: KubeVirtPoolView<'_>, findings: &mut Findings) {
     let selector = pool.selector();
-    if let Some(reason) = invalid(selector) {
+    if let Some(reason) = label_selector_error(selector) {
         findings.refuse(Rule::Selector, PATH, selector, reason, "correct the selector");
         return;
     }
     // A missing selector matches nothing, and an empty one matches everything.
     let read = LabelSelector::read(selector).ok();
-    let matches = |value: &Value| read.as_ref().is_some_and(|selector| selector.matches(&labels(value)));
+    let matches =
+        |value: &Value| read.as_ref().is_some_and(|selector| selector.matches(&to_label_map(value)));
     if !matches(pool.labels()) {
         findings.refuse(
             Rule::SelectorMatch,
@@ -39,15 +40,15 @@ pub(super) fn check(pool: Pool<'_>, findings: &mut Findings) {
 }
 
 /// The selector of an existing pool. An absent map or list equals an empty one.
-pub(super) fn unchanged(old: Pool<'_>, new: Pool<'_>) -> bool {
+pub(super) fn is_selector_unchanged(old: KubeVirtPoolView<'_>, new: KubeVirtPoolView<'_>) -> bool {
     let (before, after) = (old.selector(), new.selector());
     before.is_null() == after.is_null()
         && ["matchLabels", "matchExpressions"]
             .iter()
-            .all(|part| same(field(before, part), field(after, part)))
+            .all(|part| is_same_value(json_field(before, part), json_field(after, part)))
 }
 
-pub(super) fn refuse_change(new: Pool<'_>, findings: &mut Findings) {
+pub(super) fn refuse_selector_change(new: KubeVirtPoolView<'_>, findings: &mut Findings) {
     findings.refuse(
         Rule::SelectorChanged,
         PATH,
@@ -58,12 +59,12 @@ pub(super) fn refuse_change(new: Pool<'_>, findings: &mut Findings) {
 }
 
 /// The selectors of the selection policy at `path` of the spec.
-pub(super) fn check_policy(pool: Pool<'_>, strategy: &str, findings: &mut Findings) {
-    let selectors = at(pool.part(strategy), &["proactive", "selectionPolicy", "selectors"]);
+pub(super) fn check_selection_policy(pool: KubeVirtPoolView<'_>, strategy: &str, findings: &mut Findings) {
+    let selectors = json_at_path(pool.part(strategy), &["proactive", "selectionPolicy", "selectors"]);
     let path = format!("spec.{strategy}.proactive.selectionPolicy.selectors");
-    let by_label = field(selectors, "labelSelector");
+    let by_label = json_field(selectors, "labelSelector");
     if !by_label.is_null()
-        && let Some(reason) = invalid(by_label)
+        && let Some(reason) = label_selector_error(by_label)
     {
         let path = format!("{path}.labelSelector");
         findings.refuse(Rule::PolicySelectors, path, by_label, reason, "correct the selector");
@@ -71,13 +72,13 @@ pub(super) fn check_policy(pool: Pool<'_>, strategy: &str, findings: &mut Findin
     }
     if let Err(error) = MachineSelector::read(selectors) {
         let path = format!("{path}.nodeSelectorRequirementMatcher");
-        let value = field(selectors, "nodeSelectorRequirementMatcher");
+        let value = json_field(selectors, "nodeSelectorRequirementMatcher");
         findings.refuse(Rule::PolicySelectors, path, value, error, "correct the requirement");
     }
 }
 
 /// Why a label selector is invalid. The texts contain those of Kubernetes.
-fn invalid(selector: &Value) -> Option<String> {
+fn label_selector_error(selector: &Value) -> Option<String> {
     if selector.is_null() {
         return None;
     }
@@ -95,11 +96,12 @@ fn invalid(selector: &Value) -> Option<String> {
             error @ SelectorError::Type { .. } => error.to_string(),
         });
     }
-    let by_label = field(selector, "matchLabels").as_object().into_iter().flatten();
+    let by_label = json_field(selector, "matchLabels").as_object().into_iter().flatten();
     let by_label = by_label.map(|(key, value)| (key.as_str(), std::slice::from_ref(value)));
-    let expressions = list(field(selector, "matchExpressions")).iter();
-    let expressions =
-        expressions.map(|entry| (text(entry, "key").unwrap_or_default(), list(field(entry, "values"))));
+    let expressions = json_entries(json_field(selector, "matchExpressions")).iter();
+    let expressions = expressions.map(|entry| {
+        (json_text(entry, "key").unwrap_or_default(), json_entries(json_field(entry, "values")))
+    });
     by_label.chain(expressions).find_map(|(key, values)| {
         if !is_key(key) {
             return Some(format!("no label can have the key {key:?}"));

@@ -6,11 +6,11 @@ use vmpool_api::kubevirt::annotations::INSTANCETYPE_POLICY;
 use vmpool_api::kubevirt::values::{SortPolicy, StatePreservation};
 use vmpool_engine::protection::{MAX_PROTECTION, MAX_PROTECTION_FIELD, parse_maximum};
 
-use super::super::pins::policy::{self, Policy};
+use super::super::pins::policy::{self, InstancetypePolicy};
 use super::findings::Findings;
-use super::pool::Pool;
+use super::pool::KubeVirtPoolView;
 use super::rule::Rule;
-use crate::value::{at, field};
+use crate::value::{json_at_path, json_field};
 
 /// The fields of the spec that this version of vmpool knows.
 const KNOWN: [&str; 11] = [
@@ -31,7 +31,7 @@ const KNOWN: [&str; 11] = [
 const STRATEGIES: [&str; 3] = ["unmanaged", "opportunistic", "proactive"];
 
 /// A definition of pools from a newer KubeVirt has more fields. Refusing them would stop users who do not rely on them.
-pub(super) fn unknown_fields(pool: Pool<'_>, findings: &mut Findings) {
+pub(super) fn warn_about_unknown_fields(pool: KubeVirtPoolView<'_>, findings: &mut Findings) {
     let fields = pool.spec().as_object().into_iter().flatten();
     for (name, _) in fields.filter(|(name, _)| !KNOWN.contains(&name.as_str())).take(3) {
         let detail = "this version of vmpool does not know the field, so it has no effect; remove it, or upgrade vmpool";
@@ -41,8 +41,12 @@ pub(super) fn unknown_fields(pool: Pool<'_>, findings: &mut Findings) {
 
 /// The field and the annotation that limit the protection of machines, as far as they change. The annotation can change
 /// without the spec.
-pub(super) fn max_protection(old: Option<Pool<'_>>, new: Pool<'_>, findings: &mut Findings) {
-    fn limits(pool: Pool<'_>) -> [&Value; 2] {
+pub(super) fn check_max_protection(
+    old: Option<KubeVirtPoolView<'_>>,
+    new: KubeVirtPoolView<'_>,
+    findings: &mut Findings,
+) {
+    fn limits(pool: KubeVirtPoolView<'_>) -> [&Value; 2] {
         [pool.part(MAX_PROTECTION_FIELD), pool.annotation(MAX_PROTECTION)]
     }
     let paths = [format!("spec.{MAX_PROTECTION_FIELD}"), format!("metadata.annotations[{MAX_PROTECTION}]")];
@@ -57,11 +61,11 @@ pub(super) fn max_protection(old: Option<Pool<'_>>, new: Pool<'_>, findings: &mu
 }
 
 /// The policy for instance types, in the spec or in the annotation.
-pub(super) fn policy(pool: Pool<'_>, findings: &mut Findings) {
+pub(super) fn check_instancetype_policy(pool: KubeVirtPoolView<'_>, findings: &mut Findings) {
     let annotation = pool.annotation(INSTANCETYPE_POLICY);
     let path = format!("metadata.annotations[{INSTANCETYPE_POLICY}]");
     for (path, value) in [(POLICY.to_owned(), pool.part(policy::FIELD)), (path, annotation)] {
-        if policy::error(value, policy::FIELD).is_some() {
+        if policy::instancetype_policy_error(value, policy::FIELD).is_some() {
             let way_out = "supported values: \"Pin\", \"Expand\", \"PerMember\"";
             findings.refuse(
                 Rule::UnknownWord,
@@ -75,14 +79,18 @@ pub(super) fn policy(pool: Pool<'_>, findings: &mut Findings) {
 }
 
 /// A change of the policy while machines exist.
-pub(super) fn changed_policy(new: Pool<'_>, old: Pool<'_>, findings: &mut Findings) {
-    let of = |pool: Pool<'_>| {
+pub(super) fn refuse_policy_change(
+    new: KubeVirtPoolView<'_>,
+    old: KubeVirtPoolView<'_>,
+    findings: &mut Findings,
+) {
+    let of = |pool: KubeVirtPoolView<'_>| {
         let mut spec = json!({ (policy::FIELD): pool.part(policy::FIELD) });
         let annotation = pool.annotation(INSTANCETYPE_POLICY).as_str().map(str::to_owned);
-        policy::complete(&mut spec, annotation.as_ref());
-        Policy::of(&spec)
+        policy::add_annotated_policy(&mut spec, annotation.as_ref());
+        InstancetypePolicy::of(&spec)
     };
-    let machines = at(old.0, &["status", "replicas"]).as_u64().unwrap_or_default();
+    let machines = json_at_path(old.0, &["status", "replicas"]).as_u64().unwrap_or_default();
     if machines > 0 && of(new) != of(old) {
         let reason = "instancetypePolicy cannot change while the pool has machines";
         let way_out = "set replicas to 0 first, or create another pool";
@@ -92,7 +100,7 @@ pub(super) fn changed_policy(new: Pool<'_>, old: Pool<'_>, findings: &mut Findin
 
 const POLICY: &str = "spec.instancetypePolicy";
 
-pub(super) fn replicas(pool: Pool<'_>, findings: &mut Findings) {
+pub(super) fn check_replicas(pool: KubeVirtPoolView<'_>, findings: &mut Findings) {
     let value = pool.part("replicas");
     if !value.is_null() && value.as_i64().is_none_or(|count| !(0..=i64::from(i32::MAX)).contains(&count)) {
         let reason = "the number of machines must be greater than or equal to 0";
@@ -100,7 +108,7 @@ pub(super) fn replicas(pool: Pool<'_>, findings: &mut Findings) {
     }
 }
 
-pub(super) fn max_unavailable(pool: Pool<'_>, findings: &mut Findings) {
+pub(super) fn check_max_unavailable(pool: KubeVirtPoolView<'_>, findings: &mut Findings) {
     const PATH: &str = "spec.maxUnavailable";
     let value = pool.part("maxUnavailable");
     let mut refuse = |rule, reason: String, way_out| findings.refuse(rule, PATH, value, reason, way_out);
@@ -134,9 +142,14 @@ pub(super) fn max_unavailable(pool: Pool<'_>, findings: &mut Findings) {
 }
 
 /// The strategy in this field of the spec.
-pub(super) fn one_strategy(pool: Pool<'_>, name: &str, rule: Rule, findings: &mut Findings) {
+pub(super) fn check_single_strategy(
+    pool: KubeVirtPoolView<'_>,
+    name: &str,
+    rule: Rule,
+    findings: &mut Findings,
+) {
     let strategy = pool.part(name);
-    let set = STRATEGIES.iter().filter(|member| !field(strategy, member).is_null());
+    let set = STRATEGIES.iter().filter(|member| !json_field(strategy, member).is_null());
     if set.count() > 1 {
         findings.refuse(
             rule,
@@ -149,9 +162,9 @@ pub(super) fn one_strategy(pool: Pool<'_>, name: &str, rule: Rule, findings: &mu
 }
 
 /// The enumerated values of the strategy in this field of the spec.
-pub(super) fn words(pool: Pool<'_>, name: &str, findings: &mut Findings) {
+pub(super) fn check_strategy_values(pool: KubeVirtPoolView<'_>, name: &str, findings: &mut Findings) {
     let strategy = pool.part(name);
-    let sort = at(strategy, &["proactive", "selectionPolicy", "sortPolicy"]);
+    let sort = json_at_path(strategy, &["proactive", "selectionPolicy", "sortPolicy"]);
     if !sort.is_null() && sort.as_str().is_none_or(|sort| sort.parse::<SortPolicy>().is_err()) {
         findings.refuse(
             Rule::UnknownWord,
@@ -162,7 +175,7 @@ pub(super) fn words(pool: Pool<'_>, name: &str, findings: &mut Findings) {
         );
     }
     for member in ["opportunistic", "proactive"] {
-        let preservation = at(strategy, &[member, "statePreservation"]);
+        let preservation = json_at_path(strategy, &[member, "statePreservation"]);
         let path = || format!("spec.{name}.{member}.statePreservation");
         match preservation.as_str().map(str::parse::<StatePreservation>) {
             Some(Ok(StatePreservation::Online)) => findings.warn(
@@ -183,8 +196,8 @@ pub(super) fn words(pool: Pool<'_>, name: &str, findings: &mut Findings) {
     }
 }
 
-pub(super) fn autohealing(pool: Pool<'_>, findings: &mut Findings) {
-    let threshold = field(pool.part("autohealing"), "startUpFailureThreshold");
+pub(super) fn check_autohealing(pool: KubeVirtPoolView<'_>, findings: &mut Findings) {
+    let threshold = json_field(pool.part("autohealing"), "startUpFailureThreshold");
     if !threshold.is_null()
         && threshold.as_i64().is_none_or(|count| !(1..=i64::from(u32::MAX)).contains(&count))
     {
@@ -196,7 +209,7 @@ pub(super) fn autohealing(pool: Pool<'_>, findings: &mut Findings) {
             "use a number such as 3",
         );
     }
-    let (value, duration) = healing_time(pool);
+    let (value, duration) = read_autohealing_duration(pool);
     if let Some(Ok(duration)) = duration
         && duration.as_nanos() < 0
     {
@@ -212,8 +225,8 @@ pub(super) fn autohealing(pool: Pool<'_>, findings: &mut Findings) {
 
 const HEALING_TIME: &str = "spec.autohealing.minFailingToStartDuration";
 
-fn healing_time(pool: Pool<'_>) -> (&Value, Option<Result<GoDuration, String>>) {
-    let value = field(pool.part("autohealing"), "minFailingToStartDuration");
+fn read_autohealing_duration(pool: KubeVirtPoolView<'_>) -> (&Value, Option<Result<GoDuration, String>>) {
+    let value = json_field(pool.part("autohealing"), "minFailingToStartDuration");
     let duration = match value {
         Value::Null => None,
         Value::String(text) => Some(text.parse::<GoDuration>().map_err(|error| error.to_string())),
@@ -223,8 +236,8 @@ fn healing_time(pool: Pool<'_>) -> (&Value, Option<Result<GoDuration, String>>) 
 }
 
 /// Why the duration of autohealing cannot be decoded.
-pub(super) fn undecodable(pool: Pool<'_>) -> Option<String> {
-    let (_, duration) = healing_time(pool);
+pub(super) fn autohealing_decode_error(pool: KubeVirtPoolView<'_>) -> Option<String> {
+    let (_, duration) = read_autohealing_duration(pool);
     let reason = duration?.err()?;
     Some(format!("{HEALING_TIME} must be a duration such as 90s or 5m: {reason}"))
 }

@@ -4,10 +4,10 @@ use serde_json::Value;
 use vmpool_engine::limits;
 
 use super::findings::Findings;
-use super::pool::{Pool, TEMPLATE};
+use super::pool::{KubeVirtPoolView, TEMPLATE};
 use super::rule::Rule;
 
-pub(super) fn check(pool: Pool<'_>, findings: &mut Findings) {
+pub(super) fn check_spec_size(pool: KubeVirtPoolView<'_>, findings: &mut Findings) {
     let size = pool.spec().to_string().len();
     if size > limits::POOL_SPEC {
         findings.refuse(

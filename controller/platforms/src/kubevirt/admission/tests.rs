@@ -8,7 +8,8 @@ mod warnings;
 
 use serde_json::{Value, json};
 use vmpool_engine::admission::{
-    self, Found, Lookup, Outcome, Request, Review, Rules, Severity, Users, Verdict,
+    self, AdmissionDecision, AdmissionVerdict, LookupOutcome, ObjectLookup, PoolRequest, PrivilegedUsers,
+    RuleReview, RuleSeverity, Rules,
 };
 
 use super::{KubevirtRules, Rule};
@@ -44,20 +45,25 @@ fn machine(below: &str, value: Value) -> Value {
 }
 
 fn rules() -> KubevirtRules {
-    KubevirtRules { users: Users { removal_handler: Some(HANDLER.to_owned()), controller: None } }
+    KubevirtRules { users: PrivilegedUsers { removal_handler: Some(HANDLER.to_owned()), controller: None } }
 }
 
 /// The verdict if the namespace has these other pools; `None` for a client for which the webhook does not list pools.
-fn among(user: &str, old: Option<&Value>, new: &Value, others: Option<&Found<Value>>) -> Verdict {
+fn among(
+    user: &str,
+    old: Option<&Value>,
+    new: &Value,
+    others: Option<&LookupOutcome<Value>>,
+) -> AdmissionVerdict {
     let rules = rules();
-    match rules.review(Request { user, old, new }) {
-        Review::Decided(verdict) => verdict,
-        Review::NeedsFacts(mut pending) => {
+    match rules.review(PoolRequest { user, old, new }) {
+        RuleReview::Decided(verdict) => verdict,
+        RuleReview::NeedsFacts(mut pending) => {
             let lookups = pending.lookups();
             assert!(lookups.iter().all(|lookup| lookup.reveals));
-            let found = |lookup: &Lookup| {
+            let found = |lookup: &ObjectLookup| {
                 let is_of_others = lookup.name.is_none();
-                others.map(|others| if is_of_others { others.clone() } else { Found::Absent })
+                others.map(|others| if is_of_others { others.clone() } else { LookupOutcome::Absent })
             };
             pending.add(lookups.into_iter().map(|lookup| (lookup.clone(), found(&lookup))).collect());
             assert!(pending.lookups().is_empty());
@@ -66,20 +72,20 @@ fn among(user: &str, old: Option<&Value>, new: &Value, others: Option<&Found<Val
     }
 }
 
-fn judge(old: Option<&Value>, new: &Value) -> Verdict {
-    among("alice", old, new, Some(&Found::There(json!({ "items": [] }))))
+fn judge(old: Option<&Value>, new: &Value) -> AdmissionVerdict {
+    among("alice", old, new, Some(&LookupOutcome::There(json!({ "items": [] }))))
 }
 
-fn create(new: &Value) -> Verdict {
+fn create(new: &Value) -> AdmissionVerdict {
     judge(None, new)
 }
 
-fn update(old: &Value, new: &Value) -> Verdict {
+fn update(old: &Value, new: &Value) -> AdmissionVerdict {
     judge(Some(old), new)
 }
 
 /// The rule in the catalogue.
-fn listed(rule: admission::Rule) -> Rule {
+fn listed(rule: admission::AdmissionRule) -> Rule {
     let listed = Rule::ALL.iter().find(|listed| rule == **listed);
     let listed = *listed.unwrap_or_else(|| panic!("{rule} is not in the catalogue"));
     assert_eq!(rule.severity(), listed.severity(), "{rule}");
@@ -87,20 +93,20 @@ fn listed(rule: admission::Rule) -> Rule {
 }
 
 /// The rules that reject the request.
-fn refused(verdict: &Verdict) -> Vec<Rule> {
+fn refused(verdict: &AdmissionVerdict) -> Vec<Rule> {
     match &verdict.outcome {
-        Outcome::Refused(refusals) => refusals.iter().map(|refusal| listed(refusal.rule)).collect(),
-        Outcome::Allowed => Vec::new(),
-        Outcome::Malformed(reason) | Outcome::Undecided(reason) => panic!("{reason}"),
+        AdmissionDecision::Refused(refusals) => refusals.iter().map(|refusal| listed(refusal.rule)).collect(),
+        AdmissionDecision::Allowed => Vec::new(),
+        AdmissionDecision::Malformed(reason) | AdmissionDecision::Undecided(reason) => panic!("{reason}"),
     }
 }
 
-fn warned(verdict: &Verdict) -> Vec<Rule> {
+fn warned(verdict: &AdmissionVerdict) -> Vec<Rule> {
     verdict.warnings.iter().map(|warning| listed(warning.rule)).collect()
 }
 
-fn assert_allowed(verdict: &Verdict) {
-    assert_eq!(verdict, &Verdict { outcome: Outcome::Allowed, warnings: Vec::new() });
+fn assert_allowed(verdict: &AdmissionVerdict) {
+    assert_eq!(verdict, &AdmissionVerdict { outcome: AdmissionDecision::Allowed, warnings: Vec::new() });
 }
 
 #[test]
@@ -128,10 +134,10 @@ fn all_broken_rules_are_reported_together() {
         refused(&verdict),
         [Rule::NoRunStrategy, Rule::SelectorMatch, Rule::BadPercent, Rule::UpdateStrategies]
     );
-    let Outcome::Refused(refusals) = verdict.outcome else { unreachable!("it is refused") };
+    let AdmissionDecision::Refused(refusals) = verdict.outcome else { unreachable!("it is refused") };
     let text = refusals.to_string();
     for refusal in refusals.iter() {
-        assert_eq!(refusal.rule.severity(), Severity::Invalid);
+        assert_eq!(refusal.rule.severity(), RuleSeverity::Invalid);
         assert_eq!(refusal.reason(), "FieldValueInvalid");
         assert!(text.contains(&refusal.to_string()), "{text}");
     }

@@ -62,7 +62,8 @@ fn running_machines_are_updated_if_the_strategy_says_so(#[case] strategy: Value,
 
 #[test]
 fn the_default_architecture_is_that_of_the_cluster() {
-    let architecture = |installations: &[InstallationObject]| configuration(installations).architecture;
+    let architecture =
+        |installations: &[InstallationObject]| kubevirt_configuration(installations).architecture;
     let edit = json!({ "status": { "defaultArchitecture": "arm64" } });
     assert_eq!(architecture(&[installation(&edit)]).as_deref(), Some("arm64"));
     assert_eq!(architecture(&[]), None);
@@ -90,8 +91,8 @@ fn references_are_expanded_if_the_policy_of_the_cluster_says_so(
 #[case::another(json!("slirp"), DefaultInterface::Other)]
 fn the_default_interface_is_that_of_the_cluster(#[case] word: Value, #[case] expected: DefaultInterface) {
     let edit = json!({ "spec": { "configuration": { "network": { "defaultNetworkInterface": word } } } });
-    assert_eq!(configuration(&[installation(&edit)]).interface, expected);
-    assert_eq!(configuration(&[]), Configuration::default());
+    assert_eq!(kubevirt_configuration(&[installation(&edit)]).interface, expected);
+    assert_eq!(kubevirt_configuration(&[]), Configuration::default());
 }
 
 #[rstest]
@@ -103,13 +104,13 @@ fn a_bridge_that_the_cluster_does_not_permit_is_no_default(
 ) {
     let network = json!({ "defaultNetworkInterface": word, "permitBridgeInterfaceOnPodNetwork": false });
     let edit = json!({ "spec": { "configuration": { "network": network } } });
-    assert_eq!(configuration(&[installation(&edit)]).interface, expected);
+    assert_eq!(kubevirt_configuration(&[installation(&edit)]).interface, expected);
 }
 
 /// The default with this name in a cluster with this configuration and status.
 fn default_of(field: &str, configuration: &Value, status: &Value) -> Option<String> {
     let edit = json!({ "spec": { "configuration": configuration }, "status": status });
-    let defaults = defaults(&[installation(&edit)]);
+    let defaults = machine_defaults(&[installation(&edit)]);
     match field {
         "architecture" => Some(defaults.architecture).filter(|name| !name.is_empty()),
         "cpuRequest" => defaults.cpu_request,
@@ -159,6 +160,6 @@ fn general_defaults_are_those_that_the_cluster_shows(
 
 #[test]
 fn without_kubevirt_no_general_default_is_known() {
-    let defaults = defaults(&[]);
+    let defaults = machine_defaults(&[]);
     assert!(defaults.machine_types.is_empty() && defaults.architecture.is_empty(), "{defaults:?}");
 }

@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use vmpool_instancetype::model::Family;
+use vmpool_instancetype::model::TypeFamily;
 
 use super::super::pins::FAMILIES;
 use crate::slim_metadata;
@@ -74,7 +74,7 @@ documents! {
 impl Machine {
     /// Whether the machine names this ControllerRevision, in its spec or in its status, and is not being deleted.
     pub fn uses(&self, revision: &str) -> bool {
-        let is_used = |family: &Family| {
+        let is_used = |family: &TypeFamily| {
             let by_spec = &self.spec[family.field()]["revisionName"];
             let recorded = &self.status[family.status_field()]["controllerRevisionRef"]["name"];
             [by_spec, recorded].into_iter().any(|name| name == revision)

@@ -52,16 +52,16 @@ impl Cluster {
         self.with(&format!("/apis/apps/v1/namespaces/{NAMESPACE}/controllerrevisions/{name}"), revision)
     }
 
-    fn plan_with(&self, machine: &Value, owned: &[Owned]) -> Plan {
-        self.plan_by(Policy::Reference, machine, owned)
+    fn plan_with(&self, machine: &Value, owned: &[OwnedCopy]) -> CopyPlan {
+        self.plan_by(CopyPolicy::Reference, machine, owned)
     }
 
-    fn plan_by(&self, policy: Policy, machine: &Value, owned: &[Owned]) -> Plan {
-        let mut found = Found::new();
+    fn plan_by(&self, policy: CopyPolicy, machine: &Value, owned: &[OwnedCopy]) -> CopyPlan {
+        let mut found = FetchedObjects::new();
         loop {
-            match plan(machine, owned, &found, (policy, NOW)) {
-                Step::Done(plan) => return plan,
-                Step::Needs(reference) => {
+            match plan_machine_copies(machine, owned, &found, (policy, NOW)) {
+                CopyStep::Done(plan) => return plan,
+                CopyStep::Needs(reference) => {
                     let path = format!("{}/{}", reference.collection, reference.name);
                     let object = self.0.iter().find(|(known, _)| *known == path);
                     let is_new = found.insert(reference, object.map(|(_, object)| object.clone())).is_none();
@@ -71,12 +71,12 @@ impl Cluster {
         }
     }
 
-    fn plan(&self, machine: &Value) -> Plan {
+    fn plan(&self, machine: &Value) -> CopyPlan {
         self.plan_with(machine, &[])
     }
 
     /// Carries out a plan. Returns the machine.
-    fn apply(&mut self, mut machine: Value, plan: Plan) -> Value {
+    fn apply(&mut self, mut machine: Value, plan: CopyPlan) -> Value {
         for revision in plan.creates {
             *self = std::mem::take(self).with_revision(revision);
         }
@@ -88,7 +88,7 @@ impl Cluster {
     }
 }
 
-fn reasons(plan: &Plan) -> Vec<&str> {
+fn reasons(plan: &CopyPlan) -> Vec<&str> {
     plan.events.iter().map(|event| event.reason).collect()
 }
 
@@ -104,7 +104,7 @@ fn a_machine_gets_a_copy_and_its_status_names_it() {
     let expected = json!({ "name": "small", "kind": "VirtualMachineInstancetype",
         "controllerRevisionRef": { "name": STASH } });
     assert_eq!(settled["status"]["instancetypeRef"], expected);
-    assert_eq!(cluster.plan(&settled), Plan::default(), "a settled machine needs no write");
+    assert_eq!(cluster.plan(&settled), CopyPlan::default(), "a settled machine needs no write");
 }
 
 #[test]
@@ -113,9 +113,9 @@ fn an_edit_and_a_deletion_of_the_type_change_nothing() {
     let planned = cluster.plan(&machine(small()));
     let settled = cluster.apply(machine(small()), planned);
     cluster.0[0].1 = instancetype(2, "8Gi");
-    assert_eq!(cluster.plan(&settled), Plan::default());
+    assert_eq!(cluster.plan(&settled), CopyPlan::default());
     cluster.0.remove(0);
-    assert_eq!(cluster.plan(&settled), Plan::default());
+    assert_eq!(cluster.plan(&settled), CopyPlan::default());
 }
 
 #[test]
@@ -148,13 +148,16 @@ fn a_missing_type_is_a_condition_that_ends_when_the_type_appears() {
 }
 
 #[rstest]
-#[case::of_the_namespace(json!({ "name": "a", "kind": "virtualmachineinstancetypes" }), Some(Kind::Instancetype))]
-#[case::of_the_cluster(json!({ "name": "a" }), Some(Kind::ClusterInstancetype))]
+#[case::of_the_namespace(json!({ "name": "a", "kind": "virtualmachineinstancetypes" }), Some(InstanceTypeKind::Instancetype))]
+#[case::of_the_cluster(json!({ "name": "a" }), Some(InstanceTypeKind::ClusterInstancetype))]
 #[case::that_does_not_exist(json!({ "name": "a", "kind": "Secret" }), None)]
 #[case::of_a_volume(json!({ "inferFromVolume": "root" }), None)]
-fn a_failure_has_the_kind_of_the_object(#[case] matcher: Value, #[case] kind: Option<Kind>) {
+fn a_failure_has_the_kind_of_the_object(#[case] matcher: Value, #[case] kind: Option<InstanceTypeKind>) {
     let failure = Cluster::default().plan(&machine(matcher)).failure;
-    assert_eq!(failure, Some(LookupFailure { reason: LookupReason::NotFound, kind: kind.map(Kind::as_str) }));
+    assert_eq!(
+        failure,
+        Some(LookupFailure { reason: LookupReason::NotFound, kind: kind.map(InstanceTypeKind::as_str) })
+    );
 }
 
 #[test]
@@ -162,7 +165,7 @@ fn a_failure_of_both_objects_has_the_kind_of_the_one_that_does_not_fit() {
     let mut conflicting = machine(small());
     conflicting["spec"]["template"]["spec"]["domain"]["memory"] = json!({ "guest": "1Gi" });
     let failure = Cluster::default().with_type(instancetype(1, "2Gi")).plan(&conflicting).failure;
-    let kind = Some(Kind::Instancetype.as_str());
+    let kind = Some(InstanceTypeKind::Instancetype.as_str());
     assert_eq!(failure, Some(LookupFailure { reason: LookupReason::Conflict, kind }));
     let mut matcher = small();
     matcher["revisionName"] = json!("mine");
@@ -258,7 +261,7 @@ fn a_copy_is_deleted_when_the_machine_does_not_use_it(
     for pointer in ["/metadata/labels/instancetype.kubevirt.io~1object-name", "/data/metadata/name"] {
         *mine.pointer_mut(pointer).unwrap() = json!("other");
     }
-    let owned = [Owned { name: STASH.to_owned(), uid: "uid-of-copy".to_owned() }];
+    let owned = [OwnedCopy { name: STASH.to_owned(), uid: "uid-of-copy".to_owned() }];
     let planned = cluster.with_revision(mine).plan_with(&changed, &owned);
     assert!(!planned.is_blocked, "{planned:?}");
     assert_eq!(planned.deletes.len(), usize::from(is_deleted), "{planned:?}");
@@ -284,17 +287,17 @@ fn an_old_copy_of_the_machine_is_replaced_and_a_shared_one_is_not() {
     assert_eq!(planned.creates[0]["metadata"]["name"], STASH);
     assert_eq!(planned.upgrades, [StoredVersion::V1alpha2]);
     // It has no labels, so the watch does not show it.
-    assert_eq!(planned.deletes, [Owned { name: "old".to_owned(), uid: "uid-of-old".to_owned() }]);
+    assert_eq!(planned.deletes, [OwnedCopy { name: "old".to_owned(), uid: "uid-of-old".to_owned() }]);
     // The machine may have been edited since, and continues to use what it has.
     let mut edited = stored.clone();
     edited["spec"]["template"]["spec"]["domain"]["memory"] = json!({ "guest": "1Gi" });
     let of_edited = Cluster::default().with_revision(old(&["uid-of-db"])).plan(&edited);
     assert_eq!(of_edited.creates, planned.creates);
     let shared = Cluster::default().with_revision(old(&["uid-of-db", "uid-of-other"])).plan(&stored);
-    assert_eq!(shared, Plan::default());
+    assert_eq!(shared, CopyPlan::default());
     // Until version 1.4, KubeVirt wrote the name into the spec, and later versions recorded it in the status, too.
     stored["spec"]["instancetype"]["revisionName"] = json!("old");
-    assert_eq!(Cluster::default().with_revision(old(&["uid-of-db"])).plan(&stored), Plan::default());
+    assert_eq!(Cluster::default().with_revision(old(&["uid-of-db"])).plan(&stored), CopyPlan::default());
     stored["status"] = Value::Null;
     let unknown = Cluster::default().with_revision(old(&["uid-of-db"])).plan(&stored);
     assert_eq!(reasons(&unknown), ["RevisionMismatch"], "any client may have written it");
@@ -302,20 +305,20 @@ fn an_old_copy_of_the_machine_is_replaced_and_a_shared_one_is_not() {
 
 #[test]
 fn a_machine_without_names_or_in_deletion_needs_nothing() {
-    assert_eq!(Cluster::default().plan(&machine(Value::Null)), Plan::default());
+    assert_eq!(Cluster::default().plan(&machine(Value::Null)), CopyPlan::default());
     let mut deleted = machine(small());
     deleted["metadata"]["deletionTimestamp"] = json!(NOW);
-    assert_eq!(Cluster::default().plan(&deleted), Plan::default());
+    assert_eq!(Cluster::default().plan(&deleted), CopyPlan::default());
 }
 
 #[rstest]
-#[case::reference(Policy::Reference, false, false)]
-#[case::expand(Policy::Expand, false, true)]
-#[case::expand_with_a_copy(Policy::Expand, true, false)]
-#[case::expand_all(Policy::ExpandAll, false, true)]
-#[case::expand_all_with_a_copy(Policy::ExpandAll, true, true)]
+#[case::reference(CopyPolicy::Reference, false, false)]
+#[case::expand(CopyPolicy::Expand, false, true)]
+#[case::expand_with_a_copy(CopyPolicy::Expand, true, false)]
+#[case::expand_all(CopyPolicy::ExpandAll, false, true)]
+#[case::expand_all_with_a_copy(CopyPolicy::ExpandAll, true, true)]
 fn the_policy_decides_whether_types_are_written_into_machines(
-    #[case] policy: Policy,
+    #[case] policy: CopyPolicy,
     #[case] has_copy: bool,
     #[case] expanded: bool,
 ) {
@@ -333,13 +336,13 @@ fn the_policy_decides_whether_types_are_written_into_machines(
     assert_eq!(stored["spec"]["template"]["spec"]["domain"]["memory"]["guest"], "2048Mi");
     assert!(stored["spec"].get("instancetype").is_none(), "{stored}");
     // The next plan removes what the machine used before, and nothing is left to do then.
-    let own = Owned { name: STASH.to_owned(), uid: "uid-of-copy".to_owned() };
-    let owned: &[Owned] = if has_copy { std::slice::from_ref(&own) } else { &[] };
+    let own = OwnedCopy { name: STASH.to_owned(), uid: "uid-of-copy".to_owned() };
+    let owned: &[OwnedCopy] = if has_copy { std::slice::from_ref(&own) } else { &[] };
     let cleaning = cluster.plan_by(policy, &stored, owned);
     assert_eq!(cleaning.deletes, owned);
     let settled = cluster.apply(stored, cleaning);
     assert!(settled["status"].get("instancetypeRef").is_none(), "{settled}");
-    assert_eq!(cluster.plan_by(policy, &settled, &[]), Plan::default());
+    assert_eq!(cluster.plan_by(policy, &settled, &[]), CopyPlan::default());
 }
 
 #[test]
@@ -349,7 +352,7 @@ fn a_machine_that_names_a_revision_itself_is_never_expanded() {
     cluster.apply(machine(small()), planned);
     let mut matcher = small();
     matcher["revisionName"] = json!(STASH);
-    assert_eq!(cluster.plan_by(Policy::ExpandAll, &machine(matcher), &[]).spec, None);
+    assert_eq!(cluster.plan_by(CopyPolicy::ExpandAll, &machine(matcher), &[]).spec, None);
 }
 
 #[test]
@@ -357,7 +360,7 @@ fn a_machine_in_conflict_is_not_expanded() {
     let cluster = Cluster::default().with_type(instancetype(1, "2048Mi"));
     let mut odd = machine(small());
     odd["spec"]["template"]["spec"]["domain"]["memory"] = json!({ "guest": "1Gi" });
-    let plan = cluster.plan_by(Policy::Expand, &odd, &[]);
+    let plan = cluster.plan_by(CopyPolicy::Expand, &odd, &[]);
     assert!(plan.spec.is_none() && plan.is_blocked);
     assert_eq!(plan.events[0].reason, "InstancetypeConflict");
 }
@@ -393,7 +396,7 @@ fn what_a_volume_names_is_written_into_the_machine_before_the_copy() {
     let planned = cluster.plan(&named);
     let settled = cluster.apply(named, planned);
     assert_eq!(settled["status"]["instancetypeRef"]["controllerRevisionRef"]["name"], STASH);
-    assert_eq!(cluster.plan(&settled), Plan::default());
+    assert_eq!(cluster.plan(&settled), CopyPlan::default());
 }
 
 #[test]
@@ -404,7 +407,7 @@ fn a_volume_that_names_nothing_is_removed_from_the_machine_or_a_failure() {
     let planned = cluster().plan(&stored);
     let named = cluster().apply(stored, planned);
     assert_eq!(named["spec"].get("instancetype"), None, "it starts without an instance type");
-    assert_eq!(cluster().plan(&named), Plan::default());
+    assert_eq!(cluster().plan(&named), CopyPlan::default());
 
     let rejected = cluster().plan(&inferring(json!({ "inferFromVolume": "root" })));
     assert_eq!((reasons(&rejected), &rejected.spec), (vec!["FailedFindInstancetype"], &None));
@@ -462,7 +465,7 @@ fn a_machine_that_has_a_copy_gets_the_name_of_its_copy_whatever_its_volume_says(
     assert!(planned.creates.is_empty() && planned.deletes.is_empty(), "{planned:?}");
     let named = cluster.apply(named, planned);
     assert_eq!(named["status"]["instancetypeRef"]["controllerRevisionRef"]["name"], STASH);
-    assert_eq!(cluster.plan(&named), Plan::default());
+    assert_eq!(cluster.plan(&named), CopyPlan::default());
     // Another volume is another name.
     let mut other = named;
     other["spec"]["instancetype"] = json!({ "inferFromVolume": "missing" });
@@ -552,7 +555,7 @@ fn what_does_not_fit_is_not_copied_and_the_other_one_is() {
 #[test]
 fn a_machine_that_lacks_one_object_is_expanded_with_both_or_not_at_all() {
     let cluster = Cluster::default().with_type(instancetype(1, "2048Mi"));
-    let plan = cluster.plan_by(Policy::Expand, &of_both(), &[]);
+    let plan = cluster.plan_by(CopyPolicy::Expand, &of_both(), &[]);
     assert!(plan.is_blocked && plan.spec.is_none() && plan.creates.is_empty(), "{plan:?}");
 }
 
@@ -562,7 +565,7 @@ fn an_unusable_matcher_keeps_the_copies_of_the_machine() {
     let planned = cluster.plan(&of_both());
     let mut changed = cluster.apply(of_both(), planned);
     changed["spec"]["instancetype"]["name"] = json!("missing");
-    let owned = [Owned { name: STASH.to_owned(), uid: "uid-of-copy".to_owned() }];
+    let owned = [OwnedCopy { name: STASH.to_owned(), uid: "uid-of-copy".to_owned() }];
     let planned = cluster.plan_with(&changed, &owned);
     assert_eq!((planned.deletes.len(), planned.is_blocked), (0, true), "{planned:?}");
     assert_eq!(recorded(&cluster.apply(changed, planned)), ["instancetypeRef", "preferenceRef"]);

@@ -1,7 +1,7 @@
 //! What KubeVirt adds to machines.
 
 use serde::Deserialize;
-use vmpool_instancetype::start::Settings;
+use vmpool_instancetype::start::InstanceSettings;
 
 use super::super::coexistence::{self, Installations};
 use super::super::pins;
@@ -10,12 +10,12 @@ use super::super::pins;
 /// decodes to it; the default is that of a cluster without one.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "Installations")]
-pub struct StartDefaults(pub(super) Settings);
+pub struct StartDefaults(pub(super) InstanceSettings);
 
 impl From<Installations> for StartDefaults {
     fn from(Installations { items }: Installations) -> Self {
-        let interface = pins::binding(coexistence::configuration(&items).interface);
-        Self(Settings { interface, defaults: Some(coexistence::defaults(&items)) })
+        let interface = pins::interface_binding(coexistence::kubevirt_configuration(&items).interface);
+        Self(InstanceSettings { interface, defaults: Some(coexistence::machine_defaults(&items)) })
     }
 }
 

@@ -2,29 +2,29 @@
 
 use serde_json::Value;
 
-use super::super::pins::{Open, Problem};
-use crate::Reference;
+use super::super::pins::{MatcherProblem, ResolveError};
+use crate::ReferencedObject;
 
 /// The result of expanding an object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expansion {
     /// This object, which was not read yet, is needed.
-    Needs(Reference),
+    Needs(ReferencedObject),
     /// What the platform adds to machines was not read yet, and is needed.
     NeedsDefaults,
     /// The expanded object.
     Done(Value),
     /// The object cannot be expanded.
-    Refused(Problem),
+    Refused(MatcherProblem),
     /// The requested revision is not one of the pool.
     NoRevision,
 }
 
-impl From<Open> for Expansion {
-    fn from(open: Open) -> Self {
+impl From<ResolveError> for Expansion {
+    fn from(open: ResolveError) -> Self {
         match open {
-            Open::Needs(reference) => Self::Needs(reference),
-            Open::Unresolved(problem) => Self::Refused(problem),
+            ResolveError::Needs(reference) => Self::Needs(reference),
+            ResolveError::Unresolved(problem) => Self::Refused(problem),
         }
     }
 }

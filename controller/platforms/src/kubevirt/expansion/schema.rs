@@ -7,52 +7,52 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 use vmpool_api::kubevirt::crds::{PLATFORM_CRDS, POOL_CRD};
-use vmpool_instancetype::fields::{Cause, CauseReason};
+use vmpool_instancetype::fields::{CauseReason, StatusCause};
 
 use super::super::keys::MACHINE_KIND;
 
 /// The most violations that are reported. Later ones are rarely of another kind.
 const MOST: usize = 100;
 
-static POOL: LazyLock<Value> = LazyLock::new(|| schema(POOL_CRD.yaml));
+static POOL: LazyLock<Value> = LazyLock::new(|| definition_schema(POOL_CRD.yaml));
 
 static MACHINE: LazyLock<Value> = LazyLock::new(|| {
     let definition = PLATFORM_CRDS.iter().find(|definition| definition.kind == MACHINE_KIND);
-    definition.map_or(Value::Null, |definition| schema(definition.yaml))
+    definition.map_or(Value::Null, |definition| definition_schema(definition.yaml))
 });
 
 /// The schema of the first version in a definition.
-fn schema(yaml: &str) -> Value {
+fn definition_schema(yaml: &str) -> Value {
     let definition: Value = serde_yaml_ng::from_str(yaml).unwrap_or_default();
     definition.pointer("/spec/versions/0/schema/openAPIV3Schema").cloned().unwrap_or_default()
 }
 
 /// The violations in a pool.
-pub(super) fn pool(object: &Value) -> Vec<Cause> {
-    violations(&POOL, object)
+pub(super) fn pool_schema_violations(object: &Value) -> Vec<StatusCause> {
+    schema_violations(&POOL, object)
 }
 
 /// The violations in a machine.
-pub(super) fn machine(object: &Value) -> Vec<Cause> {
-    violations(&MACHINE, object)
+pub(super) fn machine_schema_violations(object: &Value) -> Vec<StatusCause> {
+    schema_violations(&MACHINE, object)
 }
 
-fn violations(schema: &Value, object: &Value) -> Vec<Cause> {
+fn schema_violations(schema: &Value, object: &Value) -> Vec<StatusCause> {
     let mut found = Vec::new();
-    walk(schema, "", object, &mut found);
+    check_schema_value(schema, "", object, &mut found);
     found
 }
 
-fn invalid(field: String, message: String) -> Cause {
-    Cause { reason: CauseReason::FieldValueInvalid, message, field }
+fn invalid_field_cause(field: String, message: String) -> StatusCause {
+    StatusCause { reason: CauseReason::FieldValueInvalid, message, field }
 }
 
 /// Checks a value and all values below it. As in KubeVirt's own decoder, `null` equals an absent field.
-fn walk(schema: &Value, path: &str, value: &Value, found: &mut Vec<Cause>) {
+fn check_schema_value(schema: &Value, path: &str, value: &Value, found: &mut Vec<StatusCause>) {
     if found.len() >= MOST || value.is_null() {
         return;
     }
-    let mut report = |problem: String| found.push(invalid(path.to_owned(), problem));
+    let mut report = |problem: String| found.push(invalid_field_cause(path.to_owned(), problem));
     if let Some(wanted) = wrong_type(schema, value) {
         return report(format!("must be {wanted}"));
     }
@@ -72,26 +72,33 @@ fn walk(schema: &Value, path: &str, value: &Value, found: &mut Vec<Cause>) {
                 report(format!("must be at most {}", schema["maximum"]));
             }
         }
-        Value::String(text) => size(schema, ("Length", "characters"), text.chars().count(), &mut report),
+        Value::String(text) => {
+            check_size_limits(schema, ("Length", "characters"), text.chars().count(), &mut report);
+        }
         Value::Array(items) => {
-            size(schema, ("Items", "entries"), items.len(), &mut report);
+            check_size_limits(schema, ("Items", "entries"), items.len(), &mut report);
             for (index, item) in items.iter().enumerate() {
-                walk(&schema["items"], &format!("{path}[{index}]"), item, found);
+                check_schema_value(&schema["items"], &format!("{path}[{index}]"), item, found);
             }
         }
         Value::Object(fields) => {
-            size(schema, ("Properties", "fields"), fields.len(), &mut report);
-            object(schema, path, fields, found);
+            check_size_limits(schema, ("Properties", "fields"), fields.len(), &mut report);
+            check_object_fields(schema, path, fields, found);
         }
         Value::Null | Value::Bool(_) => {}
     }
 }
 
-fn object(schema: &Value, path: &str, fields: &Map<String, Value>, found: &mut Vec<Cause>) {
+fn check_object_fields(
+    schema: &Value,
+    path: &str,
+    fields: &Map<String, Value>,
+    found: &mut Vec<StatusCause>,
+) {
     let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
     for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         if fields.get(name).is_none_or(Value::is_null) {
-            found.push(invalid(below(name), "is required".to_owned()));
+            found.push(invalid_field_cause(below(name), "is required".to_owned()));
         }
     }
     let known: BTreeSet<&str> =
@@ -102,12 +109,17 @@ fn object(schema: &Value, path: &str, fields: &Map<String, Value>, found: &mut V
         } else {
             &schema["additionalProperties"]
         };
-        walk(schema, &below(name), value, found);
+        check_schema_value(schema, &below(name), value, found);
     }
 }
 
 /// Reports a number of parts outside the limits, such as `minLength` and `maxLength`.
-fn size(schema: &Value, (limit, parts): (&str, &str), number: usize, report: &mut impl FnMut(String)) {
+fn check_size_limits(
+    schema: &Value,
+    (limit, parts): (&str, &str),
+    number: usize,
+    report: &mut impl FnMut(String),
+) {
     let number = u64::try_from(number).unwrap_or(u64::MAX);
     let bound = |which: &str| schema[format!("{which}{limit}")].as_u64();
     if let Some(least) = bound("min").filter(|least| number < *least) {

@@ -26,8 +26,8 @@ fn spec() -> Value {
 }
 
 /// Expands with a cluster that has these objects, by their paths.
-fn with(cluster: &[(String, Value)], expand: impl Fn(&Found) -> Expansion) -> Expansion {
-    let mut found = Found::new();
+fn with(cluster: &[(String, Value)], expand: impl Fn(&FetchedObjects) -> Expansion) -> Expansion {
+    let mut found = FetchedObjects::new();
     loop {
         match expand(&found) {
             Expansion::Needs(reference) => {
@@ -42,13 +42,13 @@ fn with(cluster: &[(String, Value)], expand: impl Fn(&Found) -> Expansion) -> Ex
 }
 
 /// Expands a machine in a cluster without KubeVirt.
-fn start(vm: &Value, namespace: &str, found: &Found) -> Expansion {
-    machine(vm, namespace, (found, Some(&StartDefaults::default())))
+fn start(vm: &Value, namespace: &str, found: &FetchedObjects) -> Expansion {
+    expand_machine_object(vm, namespace, (found, Some(&StartDefaults::default())))
 }
 
 /// Expands a pool in a cluster without KubeVirt.
-fn of_pool(pool: &Value, which: (&Revision, Option<u64>), found: &Found) -> Expansion {
-    super::pool(pool, NAMESPACE, which, (found, Some(&StartDefaults::default())))
+fn of_pool(pool: &Value, which: (&RevisionToExpand, Option<u64>), found: &FetchedObjects) -> Expansion {
+    super::expand_pool(pool, NAMESPACE, which, (found, Some(&StartDefaults::default())))
 }
 
 fn done(expansion: Expansion) -> Value {
@@ -156,7 +156,7 @@ fn a_pool_that_has_copies_is_expanded_from_them_whatever_its_volume_names_now() 
     spec["virtualMachineTemplate"]["metadata"] = json!({ "labels": { "a": "b" } });
     let id = vmpool_engine::ObjectId::new("herd", fixtures::POOL_UID);
     let content = pinned(&id, &spec, &[claim("small"), (TYPES.to_owned(), instancetype("1Gi"))]);
-    let stored = super::super::revision::revision(NAMESPACE, &id, "herd-1", 1, &content);
+    let stored = super::super::revision::revision_object(NAMESPACE, &id, "herd-1", 1, &content);
     let pool = json!({
         "metadata": { "name": "herd", "namespace": NAMESPACE, "uid": fixtures::POOL_UID, "generation": 1 },
         "spec": spec,
@@ -165,7 +165,7 @@ fn a_pool_that_has_copies_is_expanded_from_them_whatever_its_volume_names_now() 
     large["metadata"]["name"] = json!("large");
     let mut cluster = vec![claim("large"), (TYPES.replace("/small", "/large"), large)];
     let expanded = |cluster: &[(String, Value)]| {
-        let pool = done(with(cluster, |found| of_pool(&pool, (&Revision::Current, None), found)));
+        let pool = done(with(cluster, |found| of_pool(&pool, (&RevisionToExpand::Current, None), found)));
         memory(&pool["spec"]["virtualMachineTemplate"]).clone()
     };
     assert_eq!(expanded(&cluster), "8Gi", "the pool has no copies yet");
@@ -188,7 +188,8 @@ fn a_refusal_names_the_field(#[case] spec: Value, #[case] reason: &str, #[case] 
     let Expansion::Refused(problem) = with(&[], |found| start(&vm, NAMESPACE, found)) else { panic!() };
     assert_eq!((problem.reason, &*problem.causes[0].field), (reason, field));
     let pool = json!({ "spec": { "virtualMachineTemplate": { "spec": spec } } });
-    let Expansion::Refused(problem) = with(&[], |found| of_pool(&pool, (&Revision::None, None), found))
+    let Expansion::Refused(problem) =
+        with(&[], |found| of_pool(&pool, (&RevisionToExpand::None, None), found))
     else {
         panic!()
     };
@@ -207,9 +208,9 @@ fn a_conflict_names_the_field() {
 
 /// The spec of a pool with the copies of its revision, in a cluster without KubeVirt that has these objects.
 fn pinned(id: &vmpool_engine::ObjectId, spec: &Value, cluster: &[(String, Value)]) -> Value {
-    let mut found = Found::new();
+    let mut found = FetchedObjects::new();
     loop {
-        match pins::resolve(id, NAMESPACE, (spec, &crate::Configuration::default()), &found) {
+        match pins::resolve_pool_pins(id, NAMESPACE, (spec, &crate::Configuration::default()), &found) {
             crate::Resolution::Needs(reference) => {
                 let path = format!("{}/{}", reference.collection, reference.name);
                 let object = cluster.iter().find(|(known, _)| *known == path);
@@ -236,7 +237,7 @@ fn herd() -> (Value, Vec<(String, Value)>) {
         let name = format!("herd-{number}");
         (
             format!("{REVISIONS}{name}"),
-            super::super::revision::revision(NAMESPACE, &id, &name, number, content),
+            super::super::revision::revision_object(NAMESPACE, &id, &name, number, content),
         )
     };
     let pool = json!({
@@ -244,7 +245,7 @@ fn herd() -> (Value, Vec<(String, Value)>) {
         "spec": pool_spec("one"),
         "status": { "currentRevision": "herd-1" },
     });
-    let foreign = super::super::revision::revision(
+    let foreign = super::super::revision::revision_object(
         NAMESPACE,
         &vmpool_engine::ObjectId::new("herd", "another-pool"),
         "herd-9",
@@ -258,14 +259,14 @@ fn herd() -> (Value, Vec<(String, Value)>) {
     (pool, cluster)
 }
 
-fn expanded(which: &Revision, index: Option<u64>) -> Expansion {
+fn expanded(which: &RevisionToExpand, index: Option<u64>) -> Expansion {
     let (pool, cluster) = herd();
     with(&cluster, |found| of_pool(&pool, (which, index), found))
 }
 
 #[test]
 fn a_pool_is_expanded_from_the_copies_of_its_current_revision() {
-    let pool = done(expanded(&Revision::Current, None));
+    let pool = done(expanded(&RevisionToExpand::Current, None));
     let template = &pool["spec"]["virtualMachineTemplate"];
     assert_eq!(memory(template), "1Gi");
     assert_eq!(template["spec"].get("instancetype"), None);
@@ -279,9 +280,9 @@ fn a_pool_is_expanded_from_the_copies_of_its_current_revision() {
 fn a_pool_without_copies_of_its_template_is_expanded_from_the_live_objects() {
     let (mut pool, cluster) = herd();
     pool["spec"]["virtualMachineTemplate"]["spec"]["template"]["spec"]["hostname"] = json!("three");
-    let new = done(with(&cluster, |found| of_pool(&pool, (&Revision::Current, None), found)));
+    let new = done(with(&cluster, |found| of_pool(&pool, (&RevisionToExpand::Current, None), found)));
     assert_eq!(memory(&new["spec"]["virtualMachineTemplate"]), "8Gi");
-    let supplied = done(with(&cluster, |found| of_pool(&pool, (&Revision::None, None), found)));
+    let supplied = done(with(&cluster, |found| of_pool(&pool, (&RevisionToExpand::None, None), found)));
     assert_eq!(supplied, new);
 }
 
@@ -295,11 +296,11 @@ fn a_pool_whose_revision_lacks_copies_is_expanded_from_those(
 ) {
     let (mut pool, mut cluster) = herd();
     let id = vmpool_engine::ObjectId::new("herd", fixtures::POOL_UID);
-    let names: Vec<String> = super::super::revision::names(&id, 3).take(2).collect();
+    let names: Vec<String> = super::super::revision::revision_names(&id, 3).take(2).collect();
     let pinned = cluster[0].1["data"].clone();
     cluster.retain(|(path, _)| !path.starts_with(REVISIONS));
     let mut store = |name: &str, content: &Value| {
-        let object = super::super::revision::revision(NAMESPACE, &id, name, 3, content);
+        let object = super::super::revision::revision_object(NAMESPACE, &id, name, 3, content);
         cluster.push((format!("{REVISIONS}{name}"), object));
     };
     store(&names[0], &pool["spec"]);
@@ -308,7 +309,8 @@ fn a_pool_whose_revision_lacks_copies_is_expanded_from_those(
     }
     for shown in [Value::Null, json!(names[0]), json!(names[1])] {
         pool["status"]["currentRevision"] = shown;
-        let machine = done(with(&cluster, |found| of_pool(&pool, (&Revision::Current, Some(4)), found)));
+        let machine =
+            done(with(&cluster, |found| of_pool(&pool, (&RevisionToExpand::Current, Some(4)), found)));
         assert_eq!(memory(&machine), expected);
         assert_eq!(machine["metadata"]["labels"]["kubevirt.io/vm-pool-revision-name"], *names[1]);
     }
@@ -316,16 +318,20 @@ fn a_pool_whose_revision_lacks_copies_is_expanded_from_those(
 
 #[test]
 fn an_older_revision_is_expanded_from_its_own_template() {
-    let old = done(expanded(&Revision::Named("herd-2".to_owned()), None));
+    let old = done(expanded(&RevisionToExpand::Named("herd-2".to_owned()), None));
     assert_eq!(old["spec"]["virtualMachineTemplate"]["spec"]["template"]["spec"]["hostname"], "two");
     for unknown in ["herd-9", "herd-5", "../secrets"] {
-        assert_eq!(expanded(&Revision::Named(unknown.to_owned()), None), Expansion::NoRevision, "{unknown}");
+        assert_eq!(
+            expanded(&RevisionToExpand::Named(unknown.to_owned()), None),
+            Expansion::NoRevision,
+            "{unknown}"
+        );
     }
 }
 
 #[test]
 fn the_machine_with_an_index_has_its_name_and_the_suffixes() {
-    let machine = done(expanded(&Revision::Current, Some(4)));
+    let machine = done(expanded(&RevisionToExpand::Current, Some(4)));
     assert_eq!(
         (&machine["kind"], &machine["metadata"]["name"]),
         (&json!("VirtualMachine"), &json!("herd-4"))
@@ -356,10 +362,10 @@ fn each(spec: &Value, preference: &Value, defaults: Option<&StartDefaults>) -> [
         "spec": { "virtualMachineTemplate": { "spec": spec } },
     });
     let content = pinned(&id, &pool["spec"], &cluster);
-    let revision = super::super::revision::revision(NAMESPACE, &id, "herd-1", 1, &content);
+    let revision = super::super::revision::revision_object(NAMESPACE, &id, "herd-1", 1, &content);
     let stored = [(format!("{REVISIONS}herd-1"), revision)];
-    let of_pool = |cluster: &[(String, Value)], which: &Revision, index| {
-        with(cluster, |found| super::pool(&pool, NAMESPACE, (which, index), (found, defaults)))
+    let of_pool = |cluster: &[(String, Value)], which: &RevisionToExpand, index| {
+        with(cluster, |found| super::expand_pool(&pool, NAMESPACE, (which, index), (found, defaults)))
     };
     let template = |expansion| match expansion {
         Expansion::Done(pool) => Expansion::Done(pool["spec"]["virtualMachineTemplate"].clone()),
@@ -367,10 +373,10 @@ fn each(spec: &Value, preference: &Value, defaults: Option<&StartDefaults>) -> [
     };
     let vm = json!({ "spec": spec });
     [
-        with(&cluster, |found| machine(&vm, NAMESPACE, (found, defaults))),
-        template(of_pool(&cluster, &Revision::None, None)),
-        template(of_pool(&stored, &Revision::Current, None)),
-        of_pool(&stored, &Revision::Current, Some(4)),
+        with(&cluster, |found| expand_machine_object(&vm, NAMESPACE, (found, defaults))),
+        template(of_pool(&cluster, &RevisionToExpand::None, None)),
+        template(of_pool(&stored, &RevisionToExpand::Current, None)),
+        of_pool(&stored, &RevisionToExpand::Current, Some(4)),
     ]
 }
 
@@ -425,7 +431,7 @@ fn valid_pool() -> Value {
     })
 }
 
-fn fields(causes: Vec<Cause>) -> Vec<String> {
+fn fields(causes: Vec<StatusCause>) -> Vec<String> {
     causes.into_iter().map(|cause| cause.to_string()).collect()
 }
 

@@ -7,13 +7,13 @@ use super::*;
 const SINCE: &str = "2026-11-21T13:06:07Z";
 
 fn health(count: u64, printable_status: &str, ready: &Value) -> StartHealth {
-    let mut object = fixtures::machine();
+    let mut object = fixtures::recorded_machine();
     object["status"] = json!({
         "conditions": [{ "type": "Ready", "status": ready, "lastTransitionTime": SINCE }],
         "printableStatus": printable_status,
         "startFailure": { "consecutiveFailCount": count },
     });
-    machine(&serde_json::from_value(object).unwrap()).start_health
+    read_machine(&serde_json::from_value(object).unwrap()).start_health
 }
 
 #[rstest]
@@ -80,24 +80,24 @@ fn a_scale_in_considers_machines_by_inner_labels_and_node_selector(
     #[case] selectors: Value,
     #[case] considered: bool,
 ) {
-    let mut object = fixtures::pool();
+    let mut object = fixtures::recorded_pool();
     object["spec"]["scaleInStrategy"] =
         json!({ "proactive": { "selectionPolicy": { "selectors": selectors } } });
-    let pool = pool(&serde_json::from_value(object).unwrap());
+    let pool = read_pool(&serde_json::from_value(object).unwrap());
     assert_eq!(pool.invalid_settings, Vec::<String>::new());
-    let mut object = fixtures::machine();
+    let mut object = fixtures::recorded_machine();
     object["spec"]["template"]["spec"]["nodeSelector"] = json!({ "zone": "a", "cores": "16" });
-    let machine = machine(&serde_json::from_value(object).unwrap());
+    let machine = read_machine(&serde_json::from_value(object).unwrap());
     assert_eq!(pool.scale_down_selection.includes(&machine), considered);
 }
 
 /// The facts of a pool with these settings.
 fn pool_with(settings: &Value) -> ParsedPool {
-    let mut object = fixtures::pool();
+    let mut object = fixtures::recorded_pool();
     for (field, value) in settings.as_object().unwrap() {
         object["spec"][field] = value.clone();
     }
-    pool(&serde_json::from_value(object).unwrap())
+    read_pool(&serde_json::from_value(object).unwrap())
 }
 
 #[rstest]
@@ -148,31 +148,31 @@ fn only_revisions_that_machines_name_are_kept() {
 #[case::a_receiver(Some("WaitAsReceiver"), false)]
 #[case::an_unknown_strategy(Some("Sometimes"), false)]
 fn the_controller_can_restart_machines_with(#[case] strategy: Option<&str>, #[case] restartable: bool) {
-    let mut object = fixtures::machine();
+    let mut object = fixtures::recorded_machine();
     object["spec"]["runStrategy"] = json!(strategy);
     object["spec"].as_object_mut().unwrap().remove("running");
-    assert_eq!(machine(&serde_json::from_value(object).unwrap()).restartable, restartable);
+    assert_eq!(read_machine(&serde_json::from_value(object).unwrap()).restartable, restartable);
 }
 
 #[test]
 fn a_machine_that_waits_for_a_migration_is_off_on_purpose() {
-    let mut object = fixtures::machine();
+    let mut object = fixtures::recorded_machine();
     object["spec"]["runStrategy"] = json!("WaitAsReceiver");
     object["spec"].as_object_mut().unwrap().remove("running");
     object["status"] = json!({
         "printableStatus": "WaitingForReceiver",
         "conditions": [{ "type": "Ready", "status": "False", "lastTransitionTime": SINCE }],
     });
-    assert_eq!(machine(&serde_json::from_value(object).unwrap()).activity, Activity::Stopped);
+    assert_eq!(read_machine(&serde_json::from_value(object).unwrap()).activity, MachineActivity::Stopped);
 }
 
 #[test]
 fn a_machine_that_a_user_gave_to_a_pool_and_took_away_is_released_by_that_pool() {
-    let mut object = fixtures::machine();
+    let mut object = fixtures::recorded_machine();
     object["metadata"]["name"] = json!("other-7");
     object["metadata"]["labels"]["kubevirt.io/vm-pool-revision-name"] = json!("herd-3");
     object["metadata"].as_object_mut().unwrap().remove("ownerReferences");
-    let released = machine(&serde_json::from_value(object).unwrap());
+    let released = read_machine(&serde_json::from_value(object).unwrap());
     assert_eq!(released.pool_label.as_deref(), Some("herd"));
 }
 
@@ -188,21 +188,21 @@ fn why_a_machine_does_not_start(
     #[case] failure: Value,
     #[case] expected: Option<&str>,
 ) {
-    let mut object = fixtures::machine();
+    let mut object = fixtures::recorded_machine();
     let mut conditions = vec![json!({ "type": "Ready", "status": ready, "message": "not this one" })];
     if !failure.is_null() {
         conditions.push(json!({ "type": "Failure", "status": failure, "message": "quota exceeded" }));
     }
     object["status"] = json!({ "conditions": conditions, "printableStatus": state });
-    assert_eq!(machine(&serde_json::from_value(object).unwrap()).problem.as_deref(), expected);
+    assert_eq!(read_machine(&serde_json::from_value(object).unwrap()).problem.as_deref(), expected);
 }
 
 /// A machine whose own label has revision `herd-2`, with these labels in its template.
 fn labeled_inside(labels: Value) -> Machine {
-    let mut object = fixtures::machine();
+    let mut object = fixtures::recorded_machine();
     object["metadata"]["labels"]["kubevirt.io/vm-pool-revision-name"] = json!("herd-2");
     object["spec"]["template"]["metadata"]["labels"] = labels;
-    machine(&serde_json::from_value(object).unwrap())
+    read_machine(&serde_json::from_value(object).unwrap())
 }
 
 #[rstest]
@@ -219,25 +219,25 @@ fn the_revision_of_a_machine_is_that_of_its_spec(#[case] labels: Value, #[case] 
 
 #[test]
 fn a_machine_without_the_label_of_its_own_has_no_revision() {
-    let mut object = fixtures::machine();
+    let mut object = fixtures::recorded_machine();
     object["metadata"]["labels"] = json!({ "app": "herd" });
-    assert_eq!(machine(&serde_json::from_value(object).unwrap()).written, None);
+    assert_eq!(read_machine(&serde_json::from_value(object).unwrap()).written, None);
 }
 
 #[rstest]
-#[case::a_user_stopped_it("Manual", json!([]), None, Activity::Stopped)]
-#[case::a_start_is_requested("Manual", json!([{ "action": "Start" }]), None, Activity::NotRunning)]
-#[case::also_to_rerun("RerunOnFailure", json!([{ "action": "Start" }]), None, Activity::NotRunning)]
-#[case::its_guest_has_ended("Once", json!([]), None, Activity::Stopped)]
-#[case::the_controller_deleted_its_instance("Once", json!([]), Some("herd-2"), Activity::NotRunning)]
-#[case::a_mark_of_an_earlier_strategy("Manual", json!([]), Some("herd-2"), Activity::Stopped)]
+#[case::a_user_stopped_it("Manual", json!([]), None, MachineActivity::Stopped)]
+#[case::a_start_is_requested("Manual", json!([{ "action": "Start" }]), None, MachineActivity::NotRunning)]
+#[case::also_to_rerun("RerunOnFailure", json!([{ "action": "Start" }]), None, MachineActivity::NotRunning)]
+#[case::its_guest_has_ended("Once", json!([]), None, MachineActivity::Stopped)]
+#[case::the_controller_deleted_its_instance("Once", json!([]), Some("herd-2"), MachineActivity::NotRunning)]
+#[case::a_mark_of_an_earlier_strategy("Manual", json!([]), Some("herd-2"), MachineActivity::Stopped)]
 fn a_stopped_machine_that_starts_again_is_not_off_on_purpose(
     #[case] strategy: &str,
     #[case] requests: Value,
     #[case] mark: Option<&str>,
-    #[case] expected: Activity,
+    #[case] expected: MachineActivity,
 ) {
-    let mut object = fixtures::machine();
+    let mut object = fixtures::recorded_machine();
     object["spec"]["runStrategy"] = json!(strategy);
     object["spec"].as_object_mut().unwrap().remove("running");
     if let Some(mark) = mark {
@@ -248,5 +248,5 @@ fn a_stopped_machine_that_starts_again_is_not_off_on_purpose(
         "conditions": [{ "type": "Ready", "status": "False", "lastTransitionTime": SINCE }],
         "stateChangeRequests": requests,
     });
-    assert_eq!(machine(&serde_json::from_value(object).unwrap()).activity, expected);
+    assert_eq!(read_machine(&serde_json::from_value(object).unwrap()).activity, expected);
 }

@@ -3,11 +3,11 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::super::fixtures;
-use super::super::keys::ordinal as ordinal_of;
+use super::super::keys::parse_machine_ordinal as ordinal_of;
 use super::*;
 
-const ALL: NameGeneration = NameGeneration { config_maps: true, secrets: true };
-const NONE: NameGeneration = NameGeneration { config_maps: false, secrets: false };
+const ALL: NameGenerationSettings = NameGenerationSettings { config_maps: true, secrets: true };
+const NONE: NameGenerationSettings = NameGenerationSettings { config_maps: false, secrets: false };
 
 fn pool() -> ObjectId {
     ObjectId::new("herd", fixtures::POOL_UID)
@@ -15,8 +15,14 @@ fn pool() -> ObjectId {
 
 #[test]
 fn a_machine_equals_the_one_that_kubevirt_creates() {
-    let content = &fixtures::spec()["virtualMachineTemplate"];
-    let machine = machine("rec", &pool(), Template { content, names: ALL, pins: &Value::Null }, 0, "herd-1");
+    let content = &fixtures::recorded_pool_spec()["virtualMachineTemplate"];
+    let machine = machine_object(
+        "rec",
+        &pool(),
+        RevisionTemplate { content, names: ALL, pins: &Value::Null },
+        0,
+        "herd-1",
+    );
     assert_eq!(machine, fixtures::created_machine());
 }
 
@@ -28,7 +34,8 @@ fn a_machine_equals_the_one_that_kubevirt_creates() {
 #[case::another_type(json!({ "domain": "none" }), json!({ "domain": "none" }))]
 fn a_machine_has_the_domain_that_its_template_omits(#[case] instance: Value, #[case] expected: Value) {
     let content = json!({ "spec": { "template": { "spec": instance } } });
-    let spec = numbered(Template { content: &content, names: NONE, pins: &Value::Null }, 0);
+    let spec =
+        numbered_machine_spec(RevisionTemplate { content: &content, names: NONE, pins: &Value::Null }, 0);
     assert_eq!(spec["template"]["spec"], expected);
 }
 
@@ -74,13 +81,17 @@ fn with_volumes(volumes: &Value) -> Value {
 #[case::values_of_other_types(
     ALL, json!({"configMap": [], "secret": {"secretName": 1}}), json!({"configMap": [], "secret": {"secretName": 1}}))]
 #[case::an_empty_name(ALL, json!({"configMap": {"name": ""}}), json!({"configMap": {"name": ""}}))]
-fn the_ordinal_is_appended_to(#[case] names: NameGeneration, #[case] volume: Value, #[case] expected: Value) {
+fn the_ordinal_is_appended_to(
+    #[case] names: NameGenerationSettings,
+    #[case] volume: Value,
+    #[case] expected: Value,
+) {
     let mut named = volume;
     named["name"] = "root".into();
     let mut result = expected;
     result["name"] = "root".into();
     let content = with_volumes(&json!([named]));
-    let spec = numbered(Template { content: &content, names, pins: &Value::Null }, 7);
+    let spec = numbered_machine_spec(RevisionTemplate { content: &content, names, pins: &Value::Null }, 7);
     assert_eq!(spec["template"]["spec"]["volumes"], json!([result]));
     assert_eq!(spec["dataVolumeTemplates"], json!([{ "metadata": { "name": "root-7" } }]));
 }
@@ -92,7 +103,10 @@ fn other_references_of_the_template_stay_unchanged() {
         "hostname": "root",
         "domain": { "devices": { "interfaces": [{ "name": "default", "macAddress": "02:00:00:00:00:01" }] } },
     } } } });
-    assert_eq!(numbered(Template { content: &content, names: ALL, pins: &Value::Null }, 7), content["spec"]);
+    assert_eq!(
+        numbered_machine_spec(RevisionTemplate { content: &content, names: ALL, pins: &Value::Null }, 7),
+        content["spec"]
+    );
 }
 
 #[test]
@@ -105,8 +119,13 @@ fn only_labels_and_annotations_of_the_template_metadata_are_copied() {
         },
         "spec": { "template": { "metadata": null } },
     });
-    let machine =
-        machine("rec", &pool(), Template { content: &content, names: NONE, pins: &Value::Null }, 3, "herd-9");
+    let machine = machine_object(
+        "rec",
+        &pool(),
+        RevisionTemplate { content: &content, names: NONE, pins: &Value::Null },
+        3,
+        "herd-9",
+    );
     assert_eq!(
         machine["metadata"],
         json!({
@@ -115,7 +134,7 @@ fn only_labels_and_annotations_of_the_template_metadata_are_copied() {
             "labels": { "app": "herd", "kubevirt.io/vm-pool-revision-name": "herd-9" },
             "annotations": { "note": "n" },
             "finalizers": ["pool.kubevirt.io/finalizer"],
-            "ownerReferences": [fixtures::owner()],
+            "ownerReferences": [fixtures::recorded_owner_reference()],
         })
     );
     let labels = &machine["spec"]["template"]["metadata"]["labels"];
@@ -131,8 +150,13 @@ fn only_labels_and_annotations_of_the_template_metadata_are_copied() {
 #[case::items_of_another_type(
     json!({"spec": {"template": {"metadata": {"labels": []}, "spec": {"volumes": [1, null]}}, "dataVolumeTemplates": [1]}}))]
 fn a_template_of_any_type_gives_an_object(#[case] content: Value) {
-    let machine =
-        machine("rec", &pool(), Template { content: &content, names: ALL, pins: &Value::Null }, 0, "herd-1");
+    let machine = machine_object(
+        "rec",
+        &pool(),
+        RevisionTemplate { content: &content, names: ALL, pins: &Value::Null },
+        0,
+        "herd-1",
+    );
     assert_eq!(machine["metadata"]["name"], "herd-0");
 }
 
@@ -182,7 +206,7 @@ proptest! {
             "dataVolumeTemplates": templates,
             "template": { "spec": { "volumes": volumes, "hostname": "a" } },
         } });
-        let spec = numbered(Template { content: &content, names: NameGeneration { config_maps, secrets }, pins: &Value::Null }, ordinal);
+        let spec = numbered_machine_spec(RevisionTemplate { content: &content, names: NameGenerationSettings { config_maps, secrets }, pins: &Value::Null }, ordinal);
         let (mut before, mut after) = (Vec::new(), Vec::new());
         leaves("", &content["spec"], &mut before);
         leaves("", &spec, &mut after);

@@ -1,6 +1,6 @@
 use rstest::rstest;
 
-use super::super::read::NameGeneration;
+use super::super::read::NameGenerationSettings;
 use super::*;
 
 /// A template with two disks, of which the second is shared.
@@ -14,8 +14,8 @@ fn content() -> Value {
     } })
 }
 
-fn template(content: &Value) -> Template<'_> {
-    Template { content, names: NameGeneration::default(), pins: &Value::Null }
+fn template(content: &Value) -> RevisionTemplate<'_> {
+    RevisionTemplate { content, names: NameGenerationSettings::default(), pins: &Value::Null }
 }
 
 /// The moves of a machine with these DataVolume templates and this volume `root`.
@@ -29,7 +29,7 @@ fn moves(templates: &[&str], root: &Value) -> Option<String> {
         "metadata": { "name": "desk-1" },
         "spec": { "dataVolumeTemplates": templates, "template": { "spec": { "volumes": [volume, shared] } } },
     });
-    let machine: MachineObject = serde_json::from_value(machine).unwrap();
+    let machine: KubeVirtMachineObject = serde_json::from_value(machine).unwrap();
     find_moves(template(&content()), 1, &machine)
 }
 
@@ -57,7 +57,7 @@ fn the_next_machine_uses_the_moved_storage_and_its_moves_are_the_same() {
         json!({ "dataVolume": { "name": "fast-1" } }),
     ] {
         let text = moves(&[], &source).unwrap();
-        let mut spec = numbered(template(&content()), 1);
+        let mut spec = numbered_machine_spec(template(&content()), 1);
         apply_moves(&mut spec, &text);
         assert_eq!(spec["dataVolumeTemplates"], json!([]));
         let mut root = spec["template"]["spec"]["volumes"][0].clone();
@@ -70,7 +70,7 @@ fn the_next_machine_uses_the_moved_storage_and_its_moves_are_the_same() {
 
 #[test]
 fn a_move_away_from_storage_that_the_template_does_not_have_changes_nothing() {
-    let mut spec = numbered(template(&content()), 1);
+    let mut spec = numbered_machine_spec(template(&content()), 1);
     let before = spec.clone();
     for text in ["data-1=DataVolume/fast-1", "root-2=DataVolume/fast-2", "root-1=Disk/a", "root-1", "", "=,/"]
     {

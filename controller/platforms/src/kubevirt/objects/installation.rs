@@ -6,8 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::metadata::slim;
-use crate::decode::lenient;
+use super::metadata::strip_cached_metadata;
+use crate::decode::lenient_value;
 use crate::slim_metadata;
 
 /// The fields of a KubeVirt object that vmpool reads.
@@ -43,105 +43,105 @@ pub struct InstallationObject {
 struct Wire {
     #[serde(deserialize_with = "slim_metadata")]
     metadata: ObjectMeta,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient_value")]
     spec: Spec,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient_value")]
     status: Status,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Spec {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     customize_components: Components,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     configuration: Configuration,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Components {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     flags: Flags,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Flags {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     controller: BTreeMap<String, String>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Configuration {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     vm_rollout_strategy: Option<String>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     instancetype: ReferenceSettings,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     network: NetworkSettings,
-    #[serde(rename = "architectureConfiguration", deserialize_with = "lenient")]
+    #[serde(rename = "architectureConfiguration", deserialize_with = "lenient_value")]
     architectures: Architectures,
     /// The former field for the machine type of `amd64`.
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     machine_type: Option<String>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     cpu_request: Value,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     eviction_strategy: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Architectures {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     default_architecture: Option<String>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     amd64: Architecture,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     arm64: Architecture,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     s390x: Architecture,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Architecture {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     machine_type: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct NetworkSettings {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     default_network_interface: Option<String>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     permit_bridge_interface_on_pod_network: Option<bool>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct ReferenceSettings {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     reference_policy: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Status {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     phase: String,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     observed_generation: Option<i64>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     default_architecture: Option<String>,
 }
 
 impl From<Wire> for InstallationObject {
     fn from(Wire { mut metadata, spec, status }: Wire) -> Self {
-        slim(&mut metadata);
+        strip_cached_metadata(&mut metadata);
         let set = |text: Option<String>| text.filter(|text| !text.is_empty());
         let Architectures { default_architecture, amd64, arm64, s390x } = spec.configuration.architectures;
         let machine_types = [

@@ -10,13 +10,13 @@ use vmpool_api::kubevirt::values::InstancePhase;
 use vmpool_engine::limits;
 use vmpool_engine::revision::{Fingerprint, LiveParts};
 
+use super::super::canonical_values::live_parts;
 use super::super::keys::REVISION_LABEL;
-use super::super::spelling::live_parts;
 use super::machine::MachineCondition;
-use super::metadata::slim;
-use crate::decode::{lenient, lenient_list};
-use crate::intern::Table;
-use crate::{intern, slim_metadata};
+use super::metadata::strip_cached_metadata;
+use crate::decode::{lenient_list, lenient_value};
+use crate::intern::InternTable;
+use crate::{intern_text, slim_metadata};
 
 /// The fields of a VirtualMachineInstance that vmpool reads.
 #[derive(Clone, Debug, Deserialize)]
@@ -34,9 +34,9 @@ pub struct InstanceObject {
 struct Wire {
     #[serde(deserialize_with = "slim_metadata")]
     metadata: ObjectMeta,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient_value")]
     spec: Spec,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient_value")]
     status: Status,
 }
 
@@ -44,7 +44,7 @@ struct Wire {
 #[derive(Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Spec {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     domain: Domain,
     affinity: Value,
     node_selector: Value,
@@ -54,9 +54,9 @@ struct Spec {
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default)]
 struct Domain {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     cpu: Cpu,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     memory: Memory,
 }
 
@@ -75,7 +75,7 @@ struct Memory {
 impl Spec {
     /// The live parts, shared by the instances of one template.
     fn live_parts(&self) -> LiveParts {
-        static RECENT: Table<BTreeSet<Fingerprint>> = Table::new();
+        static RECENT: InternTable<BTreeSet<Fingerprint>> = InternTable::new();
         let spec = serde_json::to_value(self).unwrap_or_default();
         live_parts(&spec).shared(|parts| RECENT.get(&parts.clone(), || parts))
     }
@@ -84,7 +84,7 @@ impl Spec {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Status {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     phase: String,
     #[serde(deserialize_with = "lenient_list")]
     conditions: Vec<MachineCondition>,
@@ -93,8 +93,8 @@ struct Status {
 impl From<Wire> for InstanceObject {
     fn from(Wire { mut metadata, spec, status }: Wire) -> Self {
         let revision = metadata.labels.as_ref().and_then(|labels| labels.get(REVISION_LABEL));
-        let revision = revision.map(|text| intern(limits::clip(text)));
-        slim(&mut metadata);
+        let revision = revision.map(|text| intern_text(limits::clip_name(text)));
+        strip_cached_metadata(&mut metadata);
         let is_ready = |condition: &MachineCondition| condition.kind == "Ready" && condition.status == "True";
         Self {
             metadata,

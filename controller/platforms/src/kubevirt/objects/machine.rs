@@ -8,37 +8,37 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use vmpool_engine::limits;
-use vmpool_engine::model::References;
+use vmpool_engine::model::MachineReferences;
 
-use super::super::labels::Labels;
+use super::super::labels::CachedLabels;
 use super::super::pins;
-use super::metadata::{Finalizers, slim};
-use crate::decode::{lenient, lenient_list};
-use crate::intern::{Table, intern};
+use super::metadata::{FinalizerSummary, strip_cached_metadata};
+use crate::decode::{lenient_list, lenient_value};
+use crate::intern::{InternTable, intern_text};
 use crate::slim_metadata;
 
 /// The fields of a VirtualMachine that vmpool reads.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "Wire")]
-pub struct MachineObject {
+pub struct KubeVirtMachineObject {
     /// Object metadata, without labels and finalizers.
     pub metadata: ObjectMeta,
     /// The finalizers of the machine.
-    pub finalizers: Finalizers,
-    pub(in super::super) labels: Option<Labels>,
-    pub(in super::super) inner_labels: Option<Labels>,
-    pub(in super::super) node_selector: Option<Labels>,
+    pub finalizers: FinalizerSummary,
+    pub(in super::super) labels: Option<CachedLabels>,
+    pub(in super::super) inner_labels: Option<CachedLabels>,
+    pub(in super::super) node_selector: Option<CachedLabels>,
     pub(in super::super) run_strategy: Option<String>,
     pub(in super::super) running: Option<bool>,
-    pub(in super::super) storage: Storage,
+    pub(in super::super) storage: MachineStorageNames,
     /// Its instance type and its preference.
-    pub(in super::super) references: References,
-    pub(in super::super) status: MachineStatus,
+    pub(in super::super) references: MachineReferences,
+    pub(in super::super) status: KubeVirtMachineStatus,
 }
 
 /// Names of the storage objects of a machine, each once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in super::super) struct Storage {
+pub(in super::super) struct MachineStorageNames {
     /// In `dataVolumeTemplates`.
     pub(in super::super) templates: Vec<String>,
     /// In volumes that refer to a DataVolume.
@@ -64,17 +64,17 @@ pub(in super::super) struct VolumeSource {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(in super::super) struct MachineStatus {
-    #[serde(deserialize_with = "lenient")]
+pub(in super::super) struct KubeVirtMachineStatus {
+    #[serde(deserialize_with = "lenient_value")]
     pub(in super::super) printable_status: Option<String>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(in super::super) start_failure: StartFailure,
     /// Only those that vmpool reads.
     #[serde(deserialize_with = "lenient_list")]
     pub(in super::super) conditions: Vec<MachineCondition>,
     #[serde(deserialize_with = "lenient_list")]
-    pub(in super::super) state_change_requests: Vec<Request>,
-    /// Taken when the machine is read: [`MachineObject::references`] contains the copy.
+    pub(in super::super) state_change_requests: Vec<StartStopRequest>,
+    /// Taken when the machine is read: [`KubeVirtMachineObject::references`] contains the copy.
     instancetype_ref: Value,
     /// The same of the preference.
     preference_ref: Value,
@@ -83,25 +83,25 @@ pub(in super::super) struct MachineStatus {
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(in super::super) struct StartFailure {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(in super::super) consecutive_fail_count: u64,
 }
 
 /// A start or stop that a client requested. Only the number of requests is read.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
-pub(in super::super) struct Request {}
+pub(in super::super) struct StartStopRequest {}
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(in super::super) struct MachineCondition {
-    #[serde(rename = "type", deserialize_with = "lenient")]
+    #[serde(rename = "type", deserialize_with = "lenient_value")]
     pub(in super::super) kind: String,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(in super::super) status: String,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(in super::super) last_transition_time: Option<Timestamp>,
     /// Only that of the condition [`FAILURE`].
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(in super::super) message: String,
 }
 
@@ -109,24 +109,24 @@ pub(in super::super) struct MachineCondition {
 struct Wire {
     #[serde(deserialize_with = "slim_metadata")]
     metadata: ObjectMeta,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient_value")]
     spec: WireSpec,
-    #[serde(default, deserialize_with = "lenient")]
-    status: MachineStatus,
+    #[serde(default, deserialize_with = "lenient_value")]
+    status: KubeVirtMachineStatus,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WireSpec {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     run_strategy: Option<String>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     running: Option<bool>,
     instancetype: Value,
     preference: Value,
     #[serde(deserialize_with = "lenient_list")]
     data_volume_templates: Vec<WireTemplate<Named>>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     template: WireTemplate<InnerMetadata, InnerSpec>,
 }
 
@@ -136,23 +136,23 @@ struct WireSpec {
     bound = "M: serde::de::DeserializeOwned + Default, S: serde::de::DeserializeOwned + Default"
 )]
 struct WireTemplate<M, S = ()> {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     metadata: M,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     spec: S,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct InnerMetadata {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     labels: Value,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct InnerSpec {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     node_selector: Value,
     #[serde(deserialize_with = "lenient_list")]
     volumes: Vec<WireVolume>,
@@ -161,38 +161,38 @@ struct InnerSpec {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WireVolume {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     name: String,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     data_volume: Named,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     persistent_volume_claim: Claim,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Named {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     name: String,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Claim {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     claim_name: String,
 }
 
-impl From<Wire> for MachineObject {
+impl From<Wire> for KubeVirtMachineObject {
     fn from(Wire { mut metadata, spec, mut status }: Wire) -> Self {
         let labels: BTreeMap<_, _> = metadata.labels.take().unwrap_or_default();
-        let finalizers = slim(&mut metadata);
+        let finalizers = strip_cached_metadata(&mut metadata);
         status.conditions.retain(|condition| READ.contains(&condition.kind.as_str()));
         status.conditions.truncate(READ.len());
         for condition in &mut status.conditions {
             let text = std::mem::take(&mut condition.message);
             if condition.kind == FAILURE && condition.status == "True" {
-                condition.message = limits::shorten(text);
+                condition.message = limits::shorten_message(text);
             }
         }
         let WireSpec { run_strategy, running, instancetype, preference, data_volume_templates, template } =
@@ -201,24 +201,26 @@ impl From<Wire> for MachineObject {
         Self {
             metadata,
             finalizers,
-            labels: Labels::of(&labels),
-            inner_labels: Labels::from_json(&template.metadata.labels),
-            node_selector: Labels::from_json(&inner.node_selector),
-            run_strategy: run_strategy.map(|text| limits::clip(&text).to_owned()),
+            labels: CachedLabels::of(&labels),
+            inner_labels: CachedLabels::from_json(&template.metadata.labels),
+            node_selector: CachedLabels::from_json(&inner.node_selector),
+            run_strategy: run_strategy.map(|text| limits::clip_name(&text).to_owned()),
             running,
-            storage: Storage {
-                volumes: volumes(&inner.volumes),
+            storage: MachineStorageNames {
+                volumes: shared_volume_names(&inner.volumes),
                 sources: volume_sources(&inner.volumes),
-                templates: names(data_volume_templates.into_iter().map(|template| template.metadata.name)),
-                claims: names(
+                templates: distinct_names(
+                    data_volume_templates.into_iter().map(|template| template.metadata.name),
+                ),
+                claims: distinct_names(
                     inner.volumes.iter().map(|volume| volume.persistent_volume_claim.claim_name.clone()),
                 ),
-                data_volumes: names(inner.volumes.into_iter().map(|volume| volume.data_volume.name)),
+                data_volumes: distinct_names(inner.volumes.into_iter().map(|volume| volume.data_volume.name)),
             },
             references: {
                 let spec = json!({ "instancetype": instancetype, "preference": preference });
                 let status = [status.instancetype_ref.take(), status.preference_ref.take()];
-                pins::references_with(
+                pins::machine_references(
                     &spec,
                     status.iter().map(|recorded| &recorded["controllerRevisionRef"]["name"]),
                 )
@@ -235,10 +237,10 @@ const READ: [&str; 3] = ["Ready", "RestartRequired", FAILURE];
 pub(in super::super) const FAILURE: &str = "Failure";
 
 /// The names of the volumes. Many machines have the same list, which therefore exists once.
-fn volumes(volumes: &[WireVolume]) -> Arc<[Arc<str>]> {
-    static RECENT: Table<[Arc<str>]> = Table::new();
-    let names = names(volumes.iter().map(|volume| volume.name.clone()));
-    let names: Vec<Arc<str>> = names.iter().map(|name| intern(name)).collect();
+fn shared_volume_names(volumes: &[WireVolume]) -> Arc<[Arc<str>]> {
+    static RECENT: InternTable<[Arc<str>]> = InternTable::new();
+    let names = distinct_names(volumes.iter().map(|volume| volume.name.clone()));
+    let names: Vec<Arc<str>> = names.iter().map(|name| intern_text(name)).collect();
     RECENT.get(&names, || names.as_slice().into())
 }
 
@@ -256,7 +258,7 @@ fn volume_sources(volumes: &[WireVolume]) -> Vec<VolumeSource> {
 }
 
 /// The names in their order, each once, without texts that are no names.
-fn names(texts: impl Iterator<Item = String>) -> Vec<String> {
+fn distinct_names(texts: impl Iterator<Item = String>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for text in texts.filter(|text| !text.is_empty() && text.len() <= limits::NAME) {
         if !names.contains(&text) {
@@ -267,4 +269,4 @@ fn names(texts: impl Iterator<Item = String>) -> Vec<String> {
     names
 }
 
-crate::api_object!(MachineObject, "kubevirt.io", "v1", "VirtualMachine", "virtualmachines");
+crate::api_object!(KubeVirtMachineObject, "kubevirt.io", "v1", "VirtualMachine", "virtualmachines");

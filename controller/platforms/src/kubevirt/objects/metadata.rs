@@ -9,7 +9,7 @@ use super::super::keys::{FINALIZER, PREFIX};
 ///
 /// The others are not kept, because a patch needs only the position.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Finalizers {
+pub struct FinalizerSummary {
     /// Number of all finalizers.
     pub count: usize,
     /// Position of the pool's finalizer.
@@ -25,7 +25,7 @@ const DEPENDENTS_FIRST: &str = "foregroundDeletion";
 /// The finalizer of objects that are deleted without their dependents.
 const ORPHANS: &str = "orphan";
 
-impl Finalizers {
+impl FinalizerSummary {
     /// The finalizers in a list.
     pub fn of(finalizers: &[String]) -> Self {
         Self {
@@ -39,8 +39,8 @@ impl Finalizers {
 
 /// Removes what vmpool does not read: finalizers, labels, annotations of others, and owners beyond a limit. Positions in
 /// the list of owners stay, because patches refer to them.
-pub(super) fn slim(metadata: &mut ObjectMeta) -> Finalizers {
-    let finalizers = Finalizers::of(metadata.finalizers.as_deref().unwrap_or_default());
+pub(super) fn strip_cached_metadata(metadata: &mut ObjectMeta) -> FinalizerSummary {
+    let finalizers = FinalizerSummary::of(metadata.finalizers.as_deref().unwrap_or_default());
     metadata.finalizers = None;
     metadata.labels = None;
     if let Some(annotations) = &mut metadata.annotations {
@@ -54,8 +54,8 @@ pub(super) fn slim(metadata: &mut ObjectMeta) -> Finalizers {
         owners.shrink_to_fit();
         for owner in owners {
             for text in [&mut owner.name, &mut owner.uid] {
-                if limits::clip(text).len() < text.len() {
-                    *text = limits::clip(text).to_owned();
+                if limits::clip_name(text).len() < text.len() {
+                    *text = limits::clip_name(text).to_owned();
                 }
             }
         }

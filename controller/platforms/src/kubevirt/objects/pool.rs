@@ -8,42 +8,42 @@ use serde_json::Value;
 use vmpool_engine::activity::Writers;
 use vmpool_engine::limits;
 use vmpool_engine::model::UsedCopy;
-use vmpool_instancetype::model::Family;
+use vmpool_instancetype::model::TypeFamily;
 
 use super::super::selectors::LabelSelector;
-use super::metadata::{Finalizers, slim};
+use super::metadata::{FinalizerSummary, strip_cached_metadata};
 use crate::activity::ManagedFields;
-use crate::decode::{lenient, lenient_list, short, short_status};
+use crate::decode::{lenient_list, lenient_value, short_status, short_text};
 use crate::spec_text::SpecText;
-use crate::{intern, meta};
+use crate::{intern_text, meta};
 
 /// A VirtualMachinePool. Its spec is stored as text in the cache.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "Wire")]
-pub struct PoolObject {
+pub struct KubeVirtPoolObject {
     /// Object metadata, without labels and finalizers.
     pub metadata: ObjectMeta,
     /// The finalizers of the pool.
-    pub finalizers: Finalizers,
+    pub finalizers: FinalizerSummary,
     /// The clients that last wrote fields of the spec.
     pub(in super::super) writers: Writers,
     spec: SpecText<Brief>,
     /// `spec.selector` in its canonical form, which every status contains; empty if it cannot be read.
     pub(in super::super) selector: Arc<str>,
-    pub(in super::super) status: PoolStatus,
+    pub(in super::super) status: KubeVirtPoolStatus,
 }
 
 #[derive(Deserialize)]
 struct Wire {
-    #[serde(deserialize_with = "meta::slim")]
+    #[serde(deserialize_with = "meta::metadata_with_managed_fields")]
     metadata: (ObjectMeta, Option<ManagedFields>),
     #[serde(default)]
     spec: SpecText<Brief>,
     #[serde(default, deserialize_with = "short_status")]
-    status: PoolStatus,
+    status: KubeVirtPoolStatus,
 }
 
-impl From<Wire> for PoolObject {
+impl From<Wire> for KubeVirtPoolObject {
     fn from(Wire { metadata: (mut metadata, managed), spec, status }: Wire) -> Self {
         /// The only part of the spec that each pass needs.
         #[derive(Default, Deserialize)]
@@ -51,16 +51,16 @@ impl From<Wire> for PoolObject {
         struct Selected {
             selector: Value,
         }
-        let finalizers = slim(&mut metadata);
+        let finalizers = strip_cached_metadata(&mut metadata);
         let Selected { selector } = serde_json::from_str(spec.text()).unwrap_or_default();
         let selector = LabelSelector::read(&selector).map(|selector| selector.to_string());
-        let selector = intern(&selector.unwrap_or_default());
+        let selector = intern_text(&selector.unwrap_or_default());
         let writers = managed.unwrap_or_default().writers(&["paused"]);
         Self { metadata, finalizers, writers, spec, selector, status }
     }
 }
 
-impl PoolObject {
+impl KubeVirtPoolObject {
     /// The whole spec as JSON, which a revision stores. Of a spec that exceeds the limits, only the count.
     pub fn spec(&self) -> Value {
         serde_json::from_str(self.spec.text()).unwrap_or_default()
@@ -91,35 +91,35 @@ impl PoolObject {
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 struct Brief {
-    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "lenient_value", skip_serializing_if = "Option::is_none")]
     replicas: Option<u64>,
 }
 
 /// The published status.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(in super::super) struct PoolStatus {
-    #[serde(deserialize_with = "lenient")]
+pub(in super::super) struct KubeVirtPoolStatus {
+    #[serde(deserialize_with = "lenient_value")]
     pub(in super::super) replicas: Option<usize>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(in super::super) ready_replicas: Option<usize>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(in super::super) label_selector: Option<String>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(in super::super) observed_generation: Option<i64>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(in super::super) available_replicas: Option<usize>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(in super::super) updated_replicas: Option<usize>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(in super::super) restart_pending_replicas: Option<usize>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     pub(in super::super) healed_replicas: Option<u64>,
-    #[serde(deserialize_with = "short")]
+    #[serde(deserialize_with = "short_text")]
     pub(in super::super) current_revision: Option<String>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     instancetype_ref: Option<CopyReference>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     preference_ref: Option<CopyReference>,
     /// Complete, because conditions of other controllers are written back unchanged.
     #[serde(deserialize_with = "lenient_list")]
@@ -132,32 +132,32 @@ pub(in super::super) struct PoolStatus {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct CopyReference {
-    #[serde(deserialize_with = "short")]
+    #[serde(deserialize_with = "short_text")]
     name: Option<String>,
-    #[serde(deserialize_with = "short")]
+    #[serde(deserialize_with = "short_text")]
     kind: Option<String>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     controller_revision_ref: RevisionReference,
-    #[serde(deserialize_with = "short")]
+    #[serde(deserialize_with = "short_text")]
     infer_from_volume: Option<String>,
-    #[serde(deserialize_with = "short")]
+    #[serde(deserialize_with = "short_text")]
     infer_from_volume_failure_policy: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 struct RevisionReference {
-    #[serde(deserialize_with = "short")]
+    #[serde(deserialize_with = "short_text")]
     name: Option<String>,
 }
 
-impl PoolStatus {
+impl KubeVirtPoolStatus {
     /// The copies that it shows.
     pub(in super::super) fn used_copies(&self) -> impl Iterator<Item = UsedCopy> {
         let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
         let shown = [
-            (Family::Instancetype, self.instancetype_ref.as_ref()),
-            (Family::Preference, self.preference_ref.as_ref()),
+            (TypeFamily::Instancetype, self.instancetype_ref.as_ref()),
+            (TypeFamily::Preference, self.preference_ref.as_ref()),
         ];
         shown.into_iter().filter_map(move |(family, reference)| {
             let reference = reference?;
@@ -173,4 +173,10 @@ impl PoolStatus {
     }
 }
 
-crate::api_object!(PoolObject, "pool.kubevirt.io", "v1beta1", "VirtualMachinePool", "virtualmachinepools");
+crate::api_object!(
+    KubeVirtPoolObject,
+    "pool.kubevirt.io",
+    "v1beta1",
+    "VirtualMachinePool",
+    "virtualmachinepools"
+);

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use vmpool_engine::limits;
 
-use crate::decode::{lenient, lenient_list};
+use crate::decode::{lenient_list, lenient_value};
 use crate::slim_metadata;
 
 /// A DataVolume.
@@ -21,7 +21,7 @@ pub struct DataVolumeObject {
 struct Wire {
     #[serde(deserialize_with = "slim_metadata")]
     metadata: ObjectMeta,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default, deserialize_with = "lenient_value")]
     status: WireStatus,
 }
 
@@ -35,13 +35,13 @@ struct WireStatus {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct DataVolumeCondition {
-    #[serde(rename = "type", deserialize_with = "lenient")]
+    #[serde(rename = "type", deserialize_with = "lenient_value")]
     kind: String,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     status: String,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     reason: String,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "lenient_value")]
     message: String,
 }
 
@@ -63,7 +63,7 @@ impl From<Wire> for DataVolumeObject {
         let name = metadata.name.as_deref().unwrap_or_default();
         let condition = status.conditions.iter().find(|condition| condition.is_problem());
         let problem = condition.map(|DataVolumeCondition { reason, message, .. }| {
-            limits::shorten(format!("DataVolume {name}: {reason}: {message}"))
+            limits::shorten_message(format!("DataVolume {name}: {reason}: {message}"))
         });
         Self { metadata, problem }
     }

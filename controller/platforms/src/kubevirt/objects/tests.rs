@@ -4,17 +4,17 @@ use serde_json::{Value, json};
 use super::super::fixtures;
 use super::*;
 
-fn machine(edit: impl FnOnce(&mut Value)) -> MachineObject {
-    let mut machine = fixtures::machine();
+fn machine(edit: impl FnOnce(&mut Value)) -> KubeVirtMachineObject {
+    let mut machine = fixtures::recorded_machine();
     edit(&mut machine);
     serde_json::from_value(machine).unwrap()
 }
 
 #[test]
 fn caches_keep_no_finalizers_labels_and_foreign_annotations() {
-    let pool: PoolObject = serde_json::from_value(fixtures::pool()).unwrap();
+    let pool: KubeVirtPoolObject = serde_json::from_value(fixtures::recorded_pool()).unwrap();
     let machine = machine(|_| ());
-    let instance: InstanceObject = serde_json::from_value(fixtures::instance()).unwrap();
+    let instance: InstanceObject = serde_json::from_value(fixtures::recorded_instance()).unwrap();
     for metadata in [&pool.metadata, &machine.metadata, &instance.metadata] {
         assert_eq!(metadata.labels, None);
         assert_eq!(metadata.annotations, None);
@@ -24,11 +24,11 @@ fn caches_keep_no_finalizers_labels_and_foreign_annotations() {
     }
     assert_eq!(
         machine.finalizers,
-        Finalizers { count: 2, position: Some(1), dependents_first: false, orphans: false }
+        FinalizerSummary { count: 2, position: Some(1), dependents_first: false, orphans: false }
     );
     assert_eq!(
         pool.finalizers,
-        Finalizers { count: 1, position: Some(0), dependents_first: false, orphans: false }
+        FinalizerSummary { count: 1, position: Some(0), dependents_first: false, orphans: false }
     );
 }
 
@@ -43,17 +43,17 @@ fn annotations_of_vmpool_are_kept() {
 
 #[test]
 fn the_spec_of_a_pool_is_read_back_whole() {
-    let pool: PoolObject = serde_json::from_value(fixtures::pool()).unwrap();
-    assert_eq!(pool.spec(), fixtures::spec());
-    assert_eq!(pool.template(), fixtures::spec()["virtualMachineTemplate"]);
+    let pool: KubeVirtPoolObject = serde_json::from_value(fixtures::recorded_pool()).unwrap();
+    assert_eq!(pool.spec(), fixtures::recorded_pool_spec());
+    assert_eq!(pool.template(), fixtures::recorded_pool_spec()["virtualMachineTemplate"]);
     assert_eq!(pool.spec_error(), None);
 }
 
 #[test]
 fn of_a_spec_that_is_too_long_only_the_count_is_kept() {
-    let mut pool = fixtures::pool();
+    let mut pool = fixtures::recorded_pool();
     pool["spec"]["virtualMachineTemplate"]["metadata"]["annotations"] = json!({ "a": "x".repeat(200_000) });
-    let pool: PoolObject = serde_json::from_value(pool).unwrap();
+    let pool: KubeVirtPoolObject = serde_json::from_value(pool).unwrap();
     assert_eq!(pool.spec(), json!({ "replicas": 2 }));
     assert_eq!(pool.template(), Value::Null);
     assert!(pool.spec_error().unwrap().contains("shorten virtualMachineTemplate"));
@@ -73,9 +73,9 @@ fn an_object_with_unexpected_types_is_decoded(#[case] field: &str, #[case] value
         object[field] = value.clone();
         object
     };
-    serde_json::from_value::<MachineObject>(edit(fixtures::machine())).unwrap();
-    serde_json::from_value::<InstanceObject>(edit(fixtures::instance())).unwrap();
-    let pool: PoolObject = serde_json::from_value(edit(fixtures::pool())).unwrap();
+    serde_json::from_value::<KubeVirtMachineObject>(edit(fixtures::recorded_machine())).unwrap();
+    serde_json::from_value::<InstanceObject>(edit(fixtures::recorded_instance())).unwrap();
+    let pool: KubeVirtPoolObject = serde_json::from_value(edit(fixtures::recorded_pool())).unwrap();
     pool.template();
 }
 
@@ -99,8 +99,16 @@ fn the_kinds_are_those_of_kubevirt() {
     let name =
         |group: std::borrow::Cow<'_, str>, version: &str, plural: &str| format!("{plural}.{version}.{group}");
     let names = [
-        name(PoolObject::group(&()), &PoolObject::version(&()), &PoolObject::plural(&())),
-        name(MachineObject::group(&()), &MachineObject::version(&()), &MachineObject::plural(&())),
+        name(
+            KubeVirtPoolObject::group(&()),
+            &KubeVirtPoolObject::version(&()),
+            &KubeVirtPoolObject::plural(&()),
+        ),
+        name(
+            KubeVirtMachineObject::group(&()),
+            &KubeVirtMachineObject::version(&()),
+            &KubeVirtMachineObject::plural(&()),
+        ),
         name(InstanceObject::group(&()), &InstanceObject::version(&()), &InstanceObject::plural(&())),
         name(
             InstallationObject::group(&()),

@@ -7,14 +7,14 @@
 
 use serde_json::Value;
 
-use crate::{Foreign, Permission, Reference};
+use crate::{CrossNamespaceReference, Permission, ReferencedObject};
 
 /// The group of CDI.
 const IMPORTER: &str = "cdi.kubevirt.io";
 
-impl Foreign {
+impl CrossNamespaceReference {
     /// The permission to read the object.
-    pub fn reading(&self, reference: &Reference) -> Permission {
+    pub fn reading(&self, reference: &ReferencedObject) -> Permission {
         Permission {
             verb: "get",
             group: self.group,
@@ -27,7 +27,7 @@ impl Foreign {
 
     /// The permission to clone the data. CDI checks it for the claim or the snapshot, so a DataSource, if it exists, counts for what it
     /// points to.
-    pub fn cloning(&self, reference: &Reference, object: Option<&Value>) -> Permission {
+    pub fn cloning(&self, reference: &ReferencedObject, object: Option<&Value>) -> Permission {
         let source = object.map_or(&Value::Null, |object| &object["spec"]["source"]);
         let target = [&source["pvc"], &source["snapshot"]].into_iter().find(|target| target.is_object());
         let target = target.filter(|_| self.resource == "datasources");
@@ -55,18 +55,18 @@ mod tests {
 
     use super::*;
 
-    fn reference(kind: &'static str, resource: &'static str) -> Reference {
-        let foreign = Foreign {
+    fn reference(kind: &'static str, resource: &'static str) -> ReferencedObject {
+        let foreign = CrossNamespaceReference {
             account: ("team".to_owned(), "default".to_owned()),
             group: IMPORTER,
             resource,
             namespace: "images".to_owned(),
         };
-        Reference {
+        ReferencedObject {
             kind,
             collection: String::new(),
             name: "debian".to_owned(),
-            foreign: Some(Box::new(foreign)),
+            cross_namespace: Some(Box::new(foreign)),
         }
     }
 
@@ -86,11 +86,11 @@ mod tests {
         json!({ "spec": { "source": { "pvc": { "name": "other" } } } }),
         ("images", "debian"))]
     fn the_permission_to_clone_is_for(
-        #[case] reference: Reference,
+        #[case] reference: ReferencedObject,
         #[case] object: Value,
         #[case] expected: (&str, &str),
     ) {
-        let foreign = reference.foreign.as_ref().unwrap();
+        let foreign = reference.cross_namespace.as_ref().unwrap();
         let permission = foreign.cloning(&reference, Some(&object));
         assert_eq!((&*permission.namespace, &*permission.name), expected);
         assert_eq!((permission.resource, permission.subresource), ("datavolumes", "source"));

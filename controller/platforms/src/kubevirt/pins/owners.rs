@@ -8,7 +8,7 @@ use vmpool_api::OwnerIdentity;
 use vmpool_api::kubevirt::POOL_GROUP;
 use vmpool_api::kubevirt::labels::POOL_UID;
 use vmpool_engine::ObjectId;
-use vmpool_instancetype::stash;
+use vmpool_instancetype::copy;
 
 use super::super::keys::{API_VERSION, MACHINE_KIND, POOL_KIND};
 
@@ -17,7 +17,7 @@ const OWNERS: usize = 1000;
 
 /// How an existing ControllerRevision compares with a planned copy of the same name.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Comparison {
+pub enum PlannedCopyComparison {
     /// It is the copy.
     Same,
     /// It has the same content, and lacks the owner of the planned copy, or labels. This JSON patch adds both. It fails if the object
@@ -34,20 +34,27 @@ pub enum Comparison {
 /// A pool and a machine of one name have copies of one name. So has an object that was deleted and created again, until the
 /// garbage collector has deleted the copy of the former one, or for ever if its dependents were orphaned. The name contains
 /// UID and generation of what is copied, so the content is the same, and they share the copy.
-pub fn compare(planned: &Value, live: &Value) -> Comparison {
+pub fn compare_planned_copy(planned: &Value, live: &Value) -> PlannedCopyComparison {
     if !live["metadata"]["deletionTimestamp"].is_null() {
-        return Comparison::Terminating;
+        return PlannedCopyComparison::Terminating;
     }
     if !is_same_copy(&planned["data"], &live["data"]) {
-        return Comparison::Other;
+        return PlannedCopyComparison::Other;
     }
-    let (mut owners, owner) = (owners(live), planned["metadata"]["ownerReferences"][0].clone());
+    let (mut owners, owner) =
+        (stored_owner_references(live), planned["metadata"]["ownerReferences"][0].clone());
     let is_new = add_owner(&mut owners, owner);
-    complete(planned, live, is_new, owners).map_or(Comparison::Same, Comparison::Incomplete)
+    owners_and_labels_patch(planned, live, is_new, owners)
+        .map_or(PlannedCopyComparison::Same, PlannedCopyComparison::Incomplete)
 }
 
 /// The JSON patch that gives an object these owners, if they are new, and the labels of a planned copy; `None` if it has both.
-pub(super) fn complete(planned: &Value, live: &Value, is_new: bool, owners: Vec<Value>) -> Option<Value> {
+pub(super) fn owners_and_labels_patch(
+    planned: &Value,
+    live: &Value,
+    is_new: bool,
+    owners: Vec<Value>,
+) -> Option<Value> {
     let labels = planned["metadata"]["labels"].as_object();
     let is_labeled =
         labels.into_iter().flatten().all(|(key, value)| live["metadata"]["labels"][key] == *value);
@@ -67,7 +74,7 @@ pub(super) fn complete(planned: &Value, live: &Value, is_new: bool, owners: Vec<
 pub(super) fn is_same_copy(one: &Value, other: &Value) -> bool {
     ["apiVersion", "kind"].iter().all(|field| one[field] == other[field])
         && one["metadata"]["name"] == other["metadata"]["name"]
-        && stash::same_spec(&one["spec"], &other["spec"])
+        && copy::same_spec(&one["spec"], &other["spec"])
 }
 
 /// Adds an owner, in the place of a former object of its kind and name. Returns false if it is an owner already.
@@ -89,12 +96,12 @@ pub(super) fn add_owner(owners: &mut Vec<Value>, mut owner: Value) -> bool {
 }
 
 /// The pin with these machines as further owners.
-pub fn shared_with(pin: &Value, machines: &[ObjectId]) -> Value {
+pub fn with_machine_owners(pin: &Value, machines: &[ObjectId]) -> Value {
     let mut pin = pin.clone();
-    let mut owners = owners(&pin);
+    let mut owners = stored_owner_references(&pin);
     for machine in machines {
         if !is_owned_by(&owners, machine) {
-            owners.push(json!(reference(machine)));
+            owners.push(json!(machine_owner_reference(machine)));
         }
     }
     pin["metadata"]["ownerReferences"] = owners.into();
@@ -102,13 +109,13 @@ pub fn shared_with(pin: &Value, machines: &[ObjectId]) -> Value {
 }
 
 /// The JSON patch that makes a machine a further owner of a pin; `None` if the object is no pin or has this owner.
-pub fn keep(live: &Value, machine: &ObjectId) -> Option<Value> {
-    let mut owners = owners(live);
+pub fn add_machine_owner(live: &Value, machine: &ObjectId) -> Option<Value> {
+    let mut owners = stored_owner_references(live);
     let is_pin = live["metadata"]["labels"][POOL_UID].is_string();
     if !is_pin || is_owned_by(&owners, machine) {
         return None;
     }
-    owners.push(json!(reference(machine)));
+    owners.push(json!(machine_owner_reference(machine)));
     Some(set_owners(&live["metadata"], &owners.into()))
 }
 
@@ -118,7 +125,7 @@ fn is_owned_by(owners: &[Value], machine: &ObjectId) -> bool {
 
 /// The JSON patch that makes the machines which use a copy its owners instead of `machine`; `None` if no other object owns or
 /// uses it, so that it can be deleted.
-pub fn leave(copy: &ObjectMeta, machine: &ObjectId, users: &[ObjectId]) -> Option<Value> {
+pub fn remove_machine_owner(copy: &ObjectMeta, machine: &ObjectId, users: &[ObjectId]) -> Option<Value> {
     let owners = copy.owner_references.as_deref().unwrap_or_default();
     let is_left = |owner: &&OwnerReference| OwnerIdentity::of(owner) != identity_of(machine);
     let left: Vec<OwnerReference> = owners.iter().filter(is_left).cloned().collect();
@@ -131,7 +138,7 @@ pub fn leave(copy: &ObjectMeta, machine: &ObjectId, users: &[ObjectId]) -> Optio
 /// The JSON patch that makes the machines which use a pin its only owners, so that virt-controller does not delete it with
 /// the revisions of the pool, and the garbage collector deletes it with the last machine; `None` if no pool owns it, or
 /// no machine uses it. The patch fails if the object has changed.
-pub fn release(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value> {
+pub fn transfer_to_machines(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value> {
     let is_pool = |owner: &OwnerReference| OwnerIdentity::of(owner).is_a(POOL_GROUP, POOL_KIND);
     let owners = pin.owner_references.as_deref().unwrap_or_default();
     if machines.is_empty() || !owners.iter().any(is_pool) {
@@ -143,7 +150,7 @@ pub fn release(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value> {
 
 /// The JSON patch that makes machines further owners of a pin, before its pool is gone; `None` if all of them are. The pool
 /// stays an owner: the garbage collector ignores an owner that is gone if there are others.
-pub fn keep_for(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value> {
+pub fn add_machine_owners(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value> {
     let owners = pin.owner_references.as_deref().unwrap_or_default();
     let known: HashSet<OwnerIdentity<'_>> = owners.iter().map(OwnerIdentity::of).collect();
     let is_complete = machines.iter().all(|machine| known.contains(&identity_of(machine)));
@@ -155,7 +162,7 @@ fn replace_owners(object: &ObjectMeta, mut owners: Vec<OwnerReference>, machines
     let new = {
         let known: HashSet<OwnerIdentity<'_>> = owners.iter().map(OwnerIdentity::of).collect();
         let new = machines.iter().filter(|machine| !known.contains(&identity_of(machine)));
-        new.map(reference).collect::<Vec<_>>()
+        new.map(machine_owner_reference).collect::<Vec<_>>()
     };
     owners.extend(new);
     if owners.len() > OWNERS {
@@ -168,7 +175,7 @@ fn identity_of(machine: &ObjectId) -> OwnerIdentity<'_> {
     OwnerIdentity::new(API_VERSION, MACHINE_KIND, &machine.name, machine.uid.as_str())
 }
 
-fn reference(machine: &ObjectId) -> OwnerReference {
+fn machine_owner_reference(machine: &ObjectId) -> OwnerReference {
     OwnerReference {
         api_version: API_VERSION.to_owned(),
         kind: MACHINE_KIND.to_owned(),
@@ -179,7 +186,7 @@ fn reference(machine: &ObjectId) -> OwnerReference {
 }
 
 /// The owners of a stored object.
-pub(super) fn owners(live: &Value) -> Vec<Value> {
+pub(super) fn stored_owner_references(live: &Value) -> Vec<Value> {
     live["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default()
 }
 

@@ -8,7 +8,7 @@ pub const FIELD: &str = "instancetypePolicy";
 
 /// How machines get them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Policy {
+pub enum InstancetypePolicy {
     /// All machines of a revision name one copy.
     #[default]
     Pin,
@@ -18,7 +18,7 @@ pub enum Policy {
     PerMember,
 }
 
-impl Policy {
+impl InstancetypePolicy {
     /// All policies.
     pub const ALL: [Self; 3] = [Self::Pin, Self::Expand, Self::PerMember];
 
@@ -49,17 +49,18 @@ impl Policy {
 }
 
 /// Why the policy of a pool cannot be read; `None` if it can. `source` is the name of the field or of the annotation.
-pub fn error(value: &Value, source: &str) -> Option<String> {
-    let is_valid = value.is_null() || value.as_str().is_some_and(|word| Policy::parse(word).is_some());
+pub fn instancetype_policy_error(value: &Value, source: &str) -> Option<String> {
+    let is_valid =
+        value.is_null() || value.as_str().is_some_and(|word| InstancetypePolicy::parse(word).is_some());
     (!is_valid).then(|| {
-        let value = limits::shorten(value.to_string());
+        let value = limits::shorten_message(value.to_string());
         format!("{source} {value} is none of Pin, Expand and PerMember, so the controller uses Pin")
     })
 }
 
 /// Adds the policy in the annotation of a pool to its spec, unless the spec has one.
-pub fn complete(spec: &mut Value, annotation: Option<&String>) {
-    let Some(policy) = annotation.and_then(|word| Policy::parse(word)) else { return };
+pub fn add_annotated_policy(spec: &mut Value, annotation: Option<&String>) {
+    let Some(policy) = annotation.and_then(|word| InstancetypePolicy::parse(word)) else { return };
     if let Some(spec) = spec.as_object_mut()
         && spec.get(FIELD).is_none_or(Value::is_null)
     {

@@ -4,19 +4,23 @@ use serde_json::{Map, Value, json};
 use vmpool_api::kubevirt::{POOL_API_VERSION, clone_account, labels::POOL_UID};
 use vmpool_engine::ObjectId;
 use vmpool_instancetype::apply::ApplyError;
+use vmpool_instancetype::copy::{self, Acceptance, CopyOwner, ExpectedCopy, InstanceTypeCopy};
 use vmpool_instancetype::expand::{self, ExpandError};
-use vmpool_instancetype::fields::{Cause, CauseReason, Location};
-use vmpool_instancetype::inference::{self, Inferred, Lookup, Source, Step};
-use vmpool_instancetype::model::{Family, GROUP, Kind, Matcher, Object, Types, VERSION};
-use vmpool_instancetype::start::{Binding, Settings};
-use vmpool_instancetype::stash::{self, Acceptance, Owner, Stash, Wanted};
+use vmpool_instancetype::fields::{CauseReason, MachineLocation, StatusCause};
+use vmpool_instancetype::inference::{self, InferenceLookup, InferenceSourceKind, InferenceStep, Inferred};
+use vmpool_instancetype::model::{
+    GROUP, InstanceTypeAndPreference, InstanceTypeKind, InstanceTypeObject, TypeFamily, TypeMatcher, VERSION,
+};
+use vmpool_instancetype::start::{Binding, InstanceSettings};
 use vmpool_instancetype::status_ref::{self, StatusRef};
 use vmpool_instancetype::{Malformed, validation};
 
 use super::super::keys::POOL_KIND;
-use super::policy::Policy;
-use super::stored::{EXPANDED, FAMILIES, apply, current};
-use crate::{Configuration, DefaultInterface, Foreign, Found, LookupReason, Reference};
+use super::policy::InstancetypePolicy;
+use super::stored::{EXPANDED, FAMILIES, apply_pins, to_current_version};
+use crate::{
+    Configuration, CrossNamespaceReference, DefaultInterface, FetchedObjects, LookupReason, ReferencedObject,
+};
 
 /// The reason if a ControllerRevision is not a copy of the object that a machine names.
 pub(in super::super) const REVISION_MISMATCH: &str = "RevisionMismatch";
@@ -30,43 +34,46 @@ pub(in super::super) const INSTANCETYPE_CONFLICT: &str = "InstancetypeConflict";
 pub(in super::super) const REQUIREMENTS_NOT_MET: &str = "RequirementsNotMet";
 
 /// Why resolving did not end.
-pub(in super::super) enum Open {
-    Needs(Reference),
-    Unresolved(Problem),
+pub(in super::super) enum ResolveError {
+    Needs(ReferencedObject),
+    Unresolved(MatcherProblem),
 }
 
 /// Why the matchers of a machine cannot be resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct MatcherProblem {
     /// The reason, one of those that the pins of a pool have.
     pub reason: &'static str,
     /// What is wrong, and what to do.
     pub message: String,
     /// The fields, for a response.
-    pub causes: Vec<Cause>,
+    pub causes: Vec<StatusCause>,
     /// The matcher that cannot be resolved.
-    pub family: Family,
+    pub family: TypeFamily,
     /// The reason, for metrics.
     pub lookup: LookupReason,
 }
 
-impl Problem {
-    fn new(family: Family, reason: &'static str, message: String, causes: Vec<Cause>) -> Self {
+impl MatcherProblem {
+    fn new(family: TypeFamily, reason: &'static str, message: String, causes: Vec<StatusCause>) -> Self {
         Self { reason, message, causes, family, lookup: lookup_reason(reason) }
     }
 
-    fn of(family: Family, reason: &'static str, cause: Cause) -> Self {
+    fn of(family: TypeFamily, reason: &'static str, cause: StatusCause) -> Self {
         Self::new(family, reason, cause.to_string(), vec![cause])
     }
 }
 
-fn problem(family: Family, reason: &'static str, cause: Cause) -> Open {
-    Open::Unresolved(Problem::of(family, reason, cause))
+fn matcher_error(family: TypeFamily, reason: &'static str, cause: StatusCause) -> ResolveError {
+    ResolveError::Unresolved(MatcherProblem::of(family, reason, cause))
 }
 
 /// The problem of an object or a copy that cannot be read.
-fn unreadable(family: Family, reason: &'static str, cause: Cause) -> Open {
-    Open::Unresolved(Problem { lookup: LookupReason::Decode, ..Problem::of(family, reason, cause) })
+fn unreadable_object_error(family: TypeFamily, reason: &'static str, cause: StatusCause) -> ResolveError {
+    ResolveError::Unresolved(MatcherProblem {
+        lookup: LookupReason::Decode,
+        ..MatcherProblem::of(family, reason, cause)
+    })
 }
 
 /// The reason for metrics. Objects and copies that cannot be read have one of their own.
@@ -79,66 +86,83 @@ pub(in super::super) fn lookup_reason(reason: &str) -> LookupReason {
 }
 
 /// The kind that a machine names; `None` if it does not exist, or the machine names only a volume.
-pub(in super::super) fn named_kind(machine: &Value, family: Family) -> Option<&'static str> {
-    let matcher = Matcher::of_machine(machine, family).ok().flatten()?;
-    if matcher.name.is_empty() { None } else { matcher.kind(family).ok().map(Kind::as_str) }
+pub(in super::super) fn named_kind(machine: &Value, family: TypeFamily) -> Option<&'static str> {
+    let matcher = TypeMatcher::of_machine(machine, family).ok().flatten()?;
+    if matcher.name.is_empty() { None } else { matcher.kind(family).ok().map(InstanceTypeKind::as_str) }
 }
 
-fn not_found(family: Family) -> &'static str {
+fn not_found_reason(family: TypeFamily) -> &'static str {
     match family {
-        Family::Instancetype => "InstancetypeNotFound",
-        Family::Preference => "PreferenceNotFound",
+        TypeFamily::Instancetype => "InstancetypeNotFound",
+        TypeFamily::Preference => "PreferenceNotFound",
     }
 }
 
 /// A matcher that was resolved.
 struct Part {
-    family: Family,
+    family: TypeFamily,
     /// The beginning of the pin: what inference changed.
     pin: Value,
     /// The matcher and its object; `None` if inference removed the matcher.
-    object: Option<(Matcher, Object)>,
+    object: Option<(TypeMatcher, InstanceTypeObject)>,
     /// Whether the object is from a ControllerRevision that the machine names.
     is_copy: bool,
 }
 
 /// A machine whose matchers were resolved.
-pub(in super::super) struct Resolved {
+pub(in super::super) struct ResolvedMachine {
     /// The machine, with what was inferred.
     pub(in super::super) machine: Value,
     /// The objects that its matchers name.
-    pub(in super::super) types: Types,
+    pub(in super::super) types: InstanceTypeAndPreference,
     parts: Vec<Part>,
 }
 
 /// Where a machine stands.
 #[derive(Clone, Copy)]
-pub(in super::super) struct Scope<'a> {
+pub(in super::super) struct MatcherScope<'a> {
     pub(in super::super) namespace: &'a str,
-    pub(in super::super) location: Location,
+    pub(in super::super) location: MachineLocation,
 }
 
 /// Resolves the matchers of a machine: infers them, and finds the objects that they name.
-pub(in super::super) fn objects(machine: &Value, scope: Scope<'_>, found: &Found) -> Result<Resolved, Open> {
-    let mut resolved = Resolved { machine: machine.clone(), types: Types::default(), parts: Vec::new() };
+pub(in super::super) fn resolve_machine_matchers(
+    machine: &Value,
+    scope: MatcherScope<'_>,
+    found: &FetchedObjects,
+) -> Result<ResolvedMachine, ResolveError> {
+    let mut resolved = ResolvedMachine {
+        machine: machine.clone(),
+        types: InstanceTypeAndPreference::default(),
+        parts: Vec::new(),
+    };
     for family in FAMILIES {
         resolved.add(family, scope, found)?;
     }
     Ok(resolved)
 }
 
-impl Resolved {
+impl ResolvedMachine {
     /// Resolves a matcher.
-    fn add(&mut self, family: Family, scope: Scope<'_>, found: &Found) -> Result<(), Open> {
-        let Some(pin) = inferred(&mut self.machine, scope, family, found)? else { return Ok(()) };
-        let matcher = Matcher::of_machine(&self.machine, family)
-            .map_err(|error| problem(family, not_found(family), error.into()))?;
+    fn add(
+        &mut self,
+        family: TypeFamily,
+        scope: MatcherScope<'_>,
+        found: &FetchedObjects,
+    ) -> Result<(), ResolveError> {
+        let Some(pin) = infer_matcher(&mut self.machine, scope, family, found)? else { return Ok(()) };
+        let matcher = TypeMatcher::of_machine(&self.machine, family)
+            .map_err(|error| matcher_error(family, not_found_reason(family), error.into()))?;
         let mut part = Part { family, pin, object: None, is_copy: false };
         if let Some(matcher) = matcher {
-            let (object, is_copy) = object(&self.machine, &matcher, scope, family, found)?;
+            let (object, is_copy) = resolve_named_object(&self.machine, &matcher, scope, family, found)?;
             part.is_copy = is_copy;
             self.types.insert(object.clone()).map_err(|error| {
-                problem(family, not_found(family), cause(scope, family, "name", error.to_string()))
+                matcher_error(
+                    family,
+                    not_found_reason(family),
+                    matcher_cause(scope, family, "name", error.to_string()),
+                )
             })?;
             part.object = Some((matcher, object));
         }
@@ -149,20 +173,20 @@ impl Resolved {
     /// Uses the object of which a pin contains a copy.
     fn keep(
         &mut self,
-        (family, pin): (Family, &Value),
-        matcher: Matcher,
-        object: Object,
-    ) -> Result<(), Open> {
+        (family, pin): (TypeFamily, &Value),
+        matcher: TypeMatcher,
+        object: InstanceTypeObject,
+    ) -> Result<(), ResolveError> {
         let applied = json!({ "matcher": matcher.to_json(), "removesMemory": pin["removesMemory"] });
-        apply(&mut self.machine["spec"], &json!({ (family.field()): applied }));
+        apply_pins(&mut self.machine["spec"], &json!({ (family.field()): applied }));
         self.types.insert(object.clone()).map_err(|error| {
-            problem(
+            matcher_error(
                 family,
-                not_found(family),
-                Cause {
+                not_found_reason(family),
+                StatusCause {
                     reason: CauseReason::FieldValueNotFound,
                     message: error.to_string(),
-                    field: Location::Pool.matcher_field(family, "name"),
+                    field: MachineLocation::Pool.matcher_field(family, "name"),
                 },
             )
         })?;
@@ -172,41 +196,41 @@ impl Resolved {
 }
 
 /// The object that a matcher of a machine names, and whether it is from a ControllerRevision that the machine refers to.
-pub(in super::super) fn object(
+pub(in super::super) fn resolve_named_object(
     machine: &Value,
-    matcher: &Matcher,
-    scope: Scope<'_>,
-    family: Family,
-    found: &Found,
-) -> Result<(Object, bool), Open> {
+    matcher: &TypeMatcher,
+    scope: MatcherScope<'_>,
+    family: TypeFamily,
+    found: &FetchedObjects,
+) -> Result<(InstanceTypeObject, bool), ResolveError> {
     let status = StatusRef::of_machine(machine, family)
-        .map_err(|error| problem(family, not_found(family), error.into()))?;
-    if let Some(reference) = status_ref::reference(matcher, status.as_ref())
-        && let Some(copy) = named(machine, (matcher, &reference), scope, family, found)?
+        .map_err(|error| matcher_error(family, not_found_reason(family), error.into()))?;
+    if let Some(reference) = status_ref::machine_pin(matcher, status.as_ref())
+        && let Some(copy) = find_copied_object(machine, (matcher, &reference), scope, family, found)?
     {
         return Ok((copy, true));
     }
-    Ok((live(matcher, scope, family, found)?, false))
+    Ok((find_live_object(matcher, scope, family, found)?, false))
 }
 
 /// The problem that keeps a machine from being expanded.
-pub(in super::super) fn refused(error: &ExpandError, location: Location) -> Problem {
+pub(in super::super) fn expansion_problem(error: &ExpandError, location: MachineLocation) -> MatcherProblem {
     let (reason, family) = match error {
-        ExpandError::Requirements(_) => (REQUIREMENTS_NOT_MET, Family::Preference),
+        ExpandError::Requirements(_) => (REQUIREMENTS_NOT_MET, TypeFamily::Preference),
         ExpandError::Apply(ApplyError::Topology(_) | ApplyError::Conflicts(_) | ApplyError::Malformed(_))
         | ExpandError::InvalidMatcher(_)
         | ExpandError::NotInferred { .. }
         | ExpandError::UnknownKind(_)
         | ExpandError::NotFound { .. }
-        | ExpandError::NotNamed { .. } => (INSTANCETYPE_CONFLICT, Family::Instancetype),
+        | ExpandError::NotNamed { .. } => (INSTANCETYPE_CONFLICT, TypeFamily::Instancetype),
     };
-    Problem::new(family, reason, error.to_string(), error.causes(location))
+    MatcherProblem::new(family, reason, error.to_string(), error.causes(location))
 }
 
 /// A machine template to resolve.
-pub(super) struct Template<'a> {
+pub(super) struct TemplateToResolve<'a> {
     pub(super) content: &'a Value,
-    pub(super) policy: Policy,
+    pub(super) policy: InstancetypePolicy,
     /// What KubeVirt adds to machines.
     pub(super) configuration: &'a Configuration,
     /// The pins that it has already; null if it has none.
@@ -215,29 +239,30 @@ pub(super) struct Template<'a> {
 
 /// The pins of a machine template. If some of its matchers can be resolved and others cannot, the result contains the problem, and
 /// the pins of the former.
-pub(super) fn pins(
+pub(super) fn resolve_template_pins(
     pool: &ObjectId,
     namespace: &str,
-    &Template { content: template, policy, configuration, pins: kept }: &Template<'_>,
-    found: &Found,
-) -> Result<(Value, Option<Problem>), Open> {
-    let scope = Scope { namespace, location: Location::Pool };
+    &TemplateToResolve { content: template, policy, configuration, pins: kept }: &TemplateToResolve<'_>,
+    found: &FetchedObjects,
+) -> Result<(Value, Option<MatcherProblem>), ResolveError> {
+    let scope = MatcherScope { namespace, location: MachineLocation::Pool };
     // The template of a pool has no status.
     let machine = json!({ "metadata": template["metadata"], "spec": template["spec"] });
-    let mut resolved = Resolved { machine, types: Types::default(), parts: Vec::new() };
+    let mut resolved =
+        ResolvedMachine { machine, types: InstanceTypeAndPreference::default(), parts: Vec::new() };
     let mut problem = None;
     for family in FAMILIES {
-        let added = match self::kept(&kept[family.field()], family) {
+        let added = match self::pinned_object(&kept[family.field()], family) {
             Some((matcher, object)) => resolved.keep((family, &kept[family.field()]), matcher, object),
             None => resolved.add(family, scope, found),
         };
         match added {
-            Err(Open::Unresolved(found)) if problem.is_none() => problem = Some(found),
-            Err(Open::Unresolved(_)) | Ok(()) => {}
+            Err(ResolveError::Unresolved(found)) if problem.is_none() => problem = Some(found),
+            Err(ResolveError::Unresolved(_)) | Ok(()) => {}
             Err(needs) => return Err(needs),
         }
     }
-    let Resolved { machine, types, parts } = resolved;
+    let ResolvedMachine { machine, types, parts } = resolved;
     let mut pins = Map::new();
     let mut is_new = false;
     for Part { family, mut pin, object, is_copy } in parts {
@@ -249,16 +274,16 @@ pub(super) fn pins(
             // The template names the copy itself.
             Some((matcher, _)) if is_copy => pin["matcher"] = matcher.to_json(),
             Some((matcher, object)) => {
-                let mut revision = match pinned(pool, scope, &object, family) {
+                let mut revision = match new_pinned_copy(pool, scope, &object, family) {
                     Ok(revision) => revision,
-                    Err(Open::Unresolved(found)) => {
+                    Err(ResolveError::Unresolved(found)) => {
                         problem.get_or_insert(found);
                         continue;
                     }
                     Err(needs) => return Err(needs),
                 };
                 is_new = true;
-                if policy == Policy::Expand {
+                if policy == InstancetypePolicy::Expand {
                     pin["data"] = revision["data"].take();
                 } else {
                     let name = revision["metadata"]["name"].as_str().unwrap_or_default();
@@ -271,20 +296,27 @@ pub(super) fn pins(
         pins.insert(family.field().to_owned(), pin);
     }
     if let Some(problem) = problem {
-        return if is_new { Ok((pins.into(), Some(problem))) } else { Err(Open::Unresolved(problem)) };
+        return if is_new {
+            Ok((pins.into(), Some(problem)))
+        } else {
+            Err(ResolveError::Unresolved(problem))
+        };
     }
-    let refused = |error: ExpandError| Open::Unresolved(refused(&error, Location::Pool));
+    let refused =
+        |error: ExpandError| ResolveError::Unresolved(expansion_problem(&error, MachineLocation::Pool));
     if let Some(machine) = with_architecture(&machine, &types, configuration) {
-        expand::check(&machine, &types, &Settings::default(), Location::Pool).map_err(refused)?;
+        expand::check_expansion(&machine, &types, &InstanceSettings::default(), MachineLocation::Pool)
+            .map_err(refused)?;
     }
     let checked = match policy {
-        Policy::Expand => {
-            let interface = binding(configuration.interface).filter(|_| prefers_interface(&types));
-            let settings = Settings { interface, defaults: None };
-            expand::expand(&machine, &types, &settings, Location::Pool).map(Some)
+        InstancetypePolicy::Expand => {
+            let interface = interface_binding(configuration.interface).filter(|_| prefers_interface(&types));
+            let settings = InstanceSettings { interface, defaults: None };
+            expand::expand_machine(&machine, &types, &settings, MachineLocation::Pool).map(Some)
         }
-        Policy::Pin | Policy::PerMember => {
-            expand::check(&machine, &types, &Settings::default(), Location::Pool).map(|_| None)
+        InstancetypePolicy::Pin | InstancetypePolicy::PerMember => {
+            expand::check_expansion(&machine, &types, &InstanceSettings::default(), MachineLocation::Pool)
+                .map(|_| None)
         }
     };
     let expanded = checked.map_err(refused)?;
@@ -294,7 +326,11 @@ pub(super) fn pins(
 
 /// A machine with the architecture that KubeVirt gives to it before it checks the requirement of the preference; `None` if there is
 /// no such requirement, or the architecture follows from the machine and the preference.
-fn with_architecture(machine: &Value, types: &Types, configuration: &Configuration) -> Option<Value> {
+fn with_architecture(
+    machine: &Value,
+    types: &InstanceTypeAndPreference,
+    configuration: &Configuration,
+) -> Option<Value> {
     let preference = types.preference_spec()?;
     let chosen = machine.pointer("/spec/template/spec/architecture").and_then(Value::as_str);
     let is_open = preference.architecture.is_none() && chosen.is_none_or(str::is_empty);
@@ -309,23 +345,23 @@ fn with_architecture(machine: &Value, types: &Types, configuration: &Configurati
 }
 
 /// The object of which a pin contains a copy, and the matcher that names it.
-fn kept(pin: &Value, family: Family) -> Option<(Matcher, Object)> {
+fn pinned_object(pin: &Value, family: TypeFamily) -> Option<(TypeMatcher, InstanceTypeObject)> {
     let revision = if pin["data"].is_object() { pin } else { &pin["revision"] };
-    let object = Object::read(current(revision)["data"].take()).ok()?;
+    let object = InstanceTypeObject::read(to_current_version(revision)["data"].take()).ok()?;
     let matcher = json!({ "name": object.identity.name, "kind": object.kind.as_str() });
     let machine = json!({ "spec": { (family.field()): matcher } });
-    Some((Matcher::of_machine(&machine, family).ok()??, object))
+    Some((TypeMatcher::of_machine(&machine, family).ok()??, object))
 }
 
 /// Whether the preference changes the default interface. KubeVirt adds it when a machine starts, and a machine in which the
 /// preference is written out names no preference then.
-pub(in super::super) fn prefers_interface(types: &Types) -> bool {
+pub(in super::super) fn prefers_interface(types: &InstanceTypeAndPreference) -> bool {
     let devices = types.preference_spec().and_then(|preference| preference.devices.as_ref());
     devices.and_then(|devices| devices.interface_model.as_deref()).is_some_and(|model| !model.is_empty())
 }
 
 /// The binding of the default interface; `None` if vmpool does not know it.
-pub(in super::super) fn binding(interface: DefaultInterface) -> Option<Binding> {
+pub(in super::super) fn interface_binding(interface: DefaultInterface) -> Option<Binding> {
     match interface {
         DefaultInterface::Bridge => Some(Binding::Bridge),
         DefaultInterface::Masquerade => Some(Binding::Masquerade),
@@ -333,51 +369,58 @@ pub(in super::super) fn binding(interface: DefaultInterface) -> Option<Binding> 
     }
 }
 
-fn cause(scope: Scope<'_>, family: Family, field: &str, message: String) -> Cause {
+fn matcher_cause(scope: MatcherScope<'_>, family: TypeFamily, field: &str, message: String) -> StatusCause {
     let field = scope.location.matcher_field(family, field);
-    Cause { reason: CauseReason::FieldValueNotFound, message, field }
+    StatusCause { reason: CauseReason::FieldValueNotFound, message, field }
 }
 
 /// Validates a matcher, and replaces it by what its volume names. If the machine has a copy of what it inferred from the volume,
 /// the copy decides: later labels of the volume are those of another machine. The result is the beginning of the pin; `None` if
 /// the machine has no such matcher.
-pub(in super::super) fn inferred(
+pub(in super::super) fn infer_matcher(
     machine: &mut Value,
-    scope: Scope<'_>,
-    family: Family,
-    found: &Found,
-) -> Result<Option<Value>, Open> {
-    let matcher = Matcher::of_machine(machine, family)
-        .map_err(|error| problem(family, not_found(family), error.into()))?;
+    scope: MatcherScope<'_>,
+    family: TypeFamily,
+    found: &FetchedObjects,
+) -> Result<Option<Value>, ResolveError> {
+    let matcher = TypeMatcher::of_machine(machine, family)
+        .map_err(|error| matcher_error(family, not_found_reason(family), error.into()))?;
     let Some(matcher) = matcher else { return Ok(None) };
-    let causes = validation::matcher(family, &matcher, None, scope.location);
+    let causes = validation::validate_matcher(family, &matcher, None, scope.location);
     if let Some(first) = causes.first() {
         let message = first.to_string();
-        return Err(Open::Unresolved(Problem::new(family, not_found(family), message, causes)));
+        return Err(ResolveError::Unresolved(MatcherProblem::new(
+            family,
+            not_found_reason(family),
+            message,
+            causes,
+        )));
     }
-    let failed =
-        |error: String| problem(family, INFERENCE_FAILED, cause(scope, family, "inferFromVolume", error));
-    let recorded = recorded(machine, family, &matcher).map_err(|error| failed(error.to_string()))?;
+    let failed = |error: String| {
+        matcher_error(family, INFERENCE_FAILED, matcher_cause(scope, family, "inferFromVolume", error))
+    };
+    let recorded =
+        recorded_inference(machine, family, &matcher).map_err(|error| failed(error.to_string()))?;
     let step = match recorded {
-        Some(inferred) => Some(Step::Done(Ok(inferred))),
-        None => {
-            inference::infer(machine, scope.namespace, family).map_err(|error| failed(error.to_string()))?
-        }
+        Some(inferred) => Some(InferenceStep::Done(Ok(inferred))),
+        None => inference::infer_matcher(machine, scope.namespace, family)
+            .map_err(|error| failed(error.to_string()))?,
     };
     let Some(mut step) = step else { return Ok(Some(json!({}))) };
     let account = clone_account(&machine["spec"]["template"]["spec"]).to_owned();
     let inferred = loop {
         match step {
-            Step::Done(result) => break result.map_err(|error| failed(error.to_string()))?,
-            Step::Lookup(inference) => {
-                let object = read(&place(inference.lookup(), scope, &account), found)?;
+            InferenceStep::Done(result) => break result.map_err(|error| failed(error.to_string()))?,
+            InferenceStep::Lookup(inference) => {
+                let object = find_read_object(&lookup_reference(inference.lookup(), scope, &account), found)?;
                 step = inference.found(object);
             }
         }
     };
     let memory = |machine: &Value| machine.pointer("/spec/template/spec/domain/memory").is_some();
     let had_memory = memory(machine);
-    inference::write(machine, family, &inferred).map_err(|error| failed(error.to_string()))?;
+    inference::write_inferred_matcher(machine, family, &inferred)
+        .map_err(|error| failed(error.to_string()))?;
     if let Inferred::Removed(_) = inferred {
         return Ok(Some(json!({ "matcher": null })));
     }
@@ -386,23 +429,30 @@ pub(in super::super) fn inferred(
 }
 
 /// What the status of a machine with a copy says of its volume.
-fn recorded(machine: &Value, family: Family, matcher: &Matcher) -> Result<Option<Inferred>, Malformed> {
+fn recorded_inference(
+    machine: &Value,
+    family: TypeFamily,
+    matcher: &TypeMatcher,
+) -> Result<Option<Inferred>, Malformed> {
     let volume = &matcher.infer_from_volume;
     let is_of_volume = |status: &StatusRef| {
         !volume.is_empty() && !status.revision.is_empty() && status.matcher.infer_from_volume == *volume
     };
     let status = StatusRef::of_machine(machine, family)?.filter(is_of_volume);
-    Ok(status.map(|StatusRef { matcher: Matcher { name, kind, .. }, .. }| Inferred::Named { name, kind }))
+    Ok(status.map(|StatusRef { matcher: TypeMatcher { name, kind, .. }, .. }| Inferred::Named { name, kind }))
 }
 
 /// The object that was read.
-pub(in super::super) fn read<'a>(reference: &Reference, found: &'a Found) -> Result<Option<&'a Value>, Open> {
+pub(in super::super) fn find_read_object<'a>(
+    reference: &ReferencedObject,
+    found: &'a FetchedObjects,
+) -> Result<Option<&'a Value>, ResolveError> {
     if !is_segment(&reference.name) {
         return Ok(None);
     }
     match found.get(reference) {
         Some(object) => Ok(object.as_ref()),
-        None => Err(Open::Needs(reference.clone())),
+        None => Err(ResolveError::Needs(reference.clone())),
     }
 }
 
@@ -412,89 +462,103 @@ fn is_segment(name: &str) -> bool {
     (1..=253).contains(&name.len()) && name.bytes().all(is_valid) && !name.starts_with(['.', '-'])
 }
 
-fn place(lookup: &Lookup, scope: Scope<'_>, account: &str) -> Reference {
-    let Lookup { source, namespace, name } = lookup;
+fn lookup_reference(lookup: &InferenceLookup, scope: MatcherScope<'_>, account: &str) -> ReferencedObject {
+    let InferenceLookup { source, namespace, name } = lookup;
     let (root, resource) = match source {
-        Source::Claim => ("/api/v1", "persistentvolumeclaims"),
-        Source::DataVolume => ("/apis/cdi.kubevirt.io/v1beta1", "datavolumes"),
-        Source::DataSource => ("/apis/cdi.kubevirt.io/v1beta1", "datasources"),
-        Source::Snapshot => ("/apis/snapshot.storage.k8s.io/v1", "volumesnapshots"),
+        InferenceSourceKind::Claim => ("/api/v1", "persistentvolumeclaims"),
+        InferenceSourceKind::DataVolume => ("/apis/cdi.kubevirt.io/v1beta1", "datavolumes"),
+        InferenceSourceKind::DataSource => ("/apis/cdi.kubevirt.io/v1beta1", "datasources"),
+        InferenceSourceKind::Snapshot => ("/apis/snapshot.storage.k8s.io/v1", "volumesnapshots"),
     };
     // A namespace that cannot exist has no objects.
     let name = if is_segment(namespace) { name.clone() } else { String::new() };
     let collection = format!("{root}/namespaces/{namespace}/{resource}");
     let foreign = (namespace != scope.namespace).then(|| {
-        Box::new(Foreign {
+        Box::new(CrossNamespaceReference {
             account: (scope.namespace.to_owned(), account.to_owned()),
             group: root.split('/').nth(2).filter(|_| root.starts_with("/apis/")).unwrap_or_default(),
             resource,
             namespace: namespace.clone(),
         })
     });
-    Reference { kind: source.as_str(), collection, name, foreign }
+    ReferencedObject { kind: source.as_str(), collection, name, cross_namespace: foreign }
 }
 
 /// Where a ControllerRevision of a namespace is.
-pub(crate) fn revision_at(namespace: &str, name: &str) -> Reference {
-    Reference {
+pub(crate) fn revision_at(namespace: &str, name: &str) -> ReferencedObject {
+    ReferencedObject {
         kind: "ControllerRevision",
         collection: format!("/apis/apps/v1/namespaces/{namespace}/controllerrevisions"),
         name: name.to_owned(),
-        foreign: None,
+        cross_namespace: None,
     }
 }
 
 /// The live object that a matcher names.
-pub(in super::super) fn live(
-    matcher: &Matcher,
-    scope: Scope<'_>,
-    family: Family,
-    found: &Found,
-) -> Result<Object, Open> {
+pub(in super::super) fn find_live_object(
+    matcher: &TypeMatcher,
+    scope: MatcherScope<'_>,
+    family: TypeFamily,
+    found: &FetchedObjects,
+) -> Result<InstanceTypeObject, ResolveError> {
     let failed = |field: &str, message: String| {
-        problem(family, not_found(family), cause(scope, family, field, message))
+        matcher_error(family, not_found_reason(family), matcher_cause(scope, family, field, message))
     };
     let kind = matcher.kind(family).map_err(|error| failed("kind", error.to_string()))?;
     let path = if kind.is_cluster() { String::new() } else { format!("/namespaces/{}", scope.namespace) };
     let collection = format!("/apis/{GROUP}/{VERSION}{path}/{}", kind.plural());
-    let reference = Reference { kind: kind.as_str(), collection, name: matcher.name.clone(), foreign: None };
-    let object = read(&reference, found)?.ok_or_else(|| {
+    let reference = ReferencedObject {
+        kind: kind.as_str(),
+        collection,
+        name: matcher.name.clone(),
+        cross_namespace: None,
+    };
+    let object = find_read_object(&reference, found)?.ok_or_else(|| {
         let name = &matcher.name;
         failed("name", format!("{kind} {name:?} does not exist; create it, or name another one"))
     })?;
-    Object::read(object.clone()).map_err(|error| {
-        unreadable(family, not_found(family), cause(scope, family, "name", error.to_string()))
+    InstanceTypeObject::read(object.clone()).map_err(|error| {
+        unreadable_object_error(
+            family,
+            not_found_reason(family),
+            matcher_cause(scope, family, "name", error.to_string()),
+        )
     })
 }
 
 /// The object in the ControllerRevision that a machine names. `None` if its status names one of another object, because the
 /// matcher has changed.
-fn named(
+fn find_copied_object(
     machine: &Value,
-    (matcher, reference): (&Matcher, &status_ref::Reference),
-    scope: Scope<'_>,
-    family: Family,
-    found: &Found,
-) -> Result<Option<Object>, Open> {
-    let because = |message: String| cause(scope, family, "revisionName", message);
-    let failed = |message: String| problem(family, REVISION_MISMATCH, because(message));
-    let undecoded = |message: String| unreadable(family, REVISION_MISMATCH, because(message));
+    (matcher, reference): (&TypeMatcher, &status_ref::MachinePin),
+    scope: MatcherScope<'_>,
+    family: TypeFamily,
+    found: &FetchedObjects,
+) -> Result<Option<InstanceTypeObject>, ResolveError> {
+    let because = |message: String| matcher_cause(scope, family, "revisionName", message);
+    let failed = |message: String| matcher_error(family, REVISION_MISMATCH, because(message));
+    let undecoded = |message: String| unreadable_object_error(family, REVISION_MISMATCH, because(message));
     let kind = matcher.kind(family).map_err(|error| failed(error.to_string()))?;
     let revision = &reference.revision;
-    let Some(stored) = read(&revision_at(scope.namespace, revision), found)? else {
+    let Some(stored) = find_read_object(&revision_at(scope.namespace, revision), found)? else {
         let message =
             format!("ControllerRevision {revision:?} does not exist; correct or remove revisionName");
-        return Err(problem(family, not_found(family), cause(scope, family, "revisionName", message)));
+        return Err(matcher_error(
+            family,
+            not_found_reason(family),
+            matcher_cause(scope, family, "revisionName", message),
+        ));
     };
-    let stash = Stash::read(stored).map_err(|error| undecoded(error.to_string()))?;
-    let decoded = stash::decode(&stash, kind, &matcher.name).map_err(|error| undecoded(error.to_string()))?;
+    let stash = InstanceTypeCopy::read(stored).map_err(|error| undecoded(error.to_string()))?;
+    let decoded =
+        copy::decode_copy(&stash, kind, &matcher.name).map_err(|error| undecoded(error.to_string()))?;
     let by_spec = reference.by_spec;
     let machine_uid = machine["metadata"]["uid"].as_str().unwrap_or_default();
     let machine_name = machine["metadata"]["name"].as_str().unwrap_or_default();
     let by_status =
         status_ref::is_recorded(machine, family, revision).map_err(|error| failed(error.to_string()))?;
-    let wanted = Wanted { kind, name: &matcher.name, by_spec, by_status, machine_uid, machine_name };
-    match stash::accept(&stash, &decoded, &wanted) {
+    let wanted = ExpectedCopy { kind, name: &matcher.name, by_spec, by_status, machine_uid, machine_name };
+    match copy::accept_copy(&stash, &decoded, &wanted) {
         Ok(Acceptance::Use | Acceptance::Upgrade) => Ok(Some(decoded.object)),
         Ok(Acceptance::Stale) if !by_spec => Ok(None),
         Ok(Acceptance::Stale) => Err(failed(format!("ControllerRevision {revision:?} is of another object"))),
@@ -503,15 +567,22 @@ fn named(
 }
 
 /// The ControllerRevision with the copy of an object.
-fn pinned(pool: &ObjectId, scope: Scope<'_>, object: &Object, family: Family) -> Result<Value, Open> {
-    let owner = Owner {
+fn new_pinned_copy(
+    pool: &ObjectId,
+    scope: MatcherScope<'_>,
+    object: &InstanceTypeObject,
+    family: TypeFamily,
+) -> Result<Value, ResolveError> {
+    let owner = CopyOwner {
         api_version: POOL_API_VERSION.to_owned(),
         kind: POOL_KIND.to_owned(),
         name: pool.name.to_string(),
         uid: pool.uid.as_str().to_owned(),
         controller: true,
     };
-    let failed = |message: String| problem(family, not_found(family), cause(scope, family, "name", message));
+    let failed = |message: String| {
+        matcher_error(family, not_found_reason(family), matcher_cause(scope, family, "name", message))
+    };
     let name = &object.identity.name;
     if name.len() > validation::LONGEST_NAME {
         let (kind, most) = (object.kind, validation::LONGEST_NAME);
@@ -519,7 +590,8 @@ fn pinned(pool: &ObjectId, scope: Scope<'_>, object: &Object, family: Family) ->
             "the name of {kind} {name:?} has more than {most} characters, so it cannot be pinned"
         )));
     }
-    let mut stash = Stash::of(object, owner, scope.namespace).map_err(|error| failed(error.to_string()))?;
+    let mut stash =
+        InstanceTypeCopy::of(object, owner, scope.namespace).map_err(|error| failed(error.to_string()))?;
     stash.labels.insert(POOL_UID.to_owned(), pool.uid.as_str().to_owned());
     Ok(stash.to_json())
 }

@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use vmpool_api::instancetype::API_VERSION;
 use vmpool_api::kubevirt::annotations::REFRESH_INSTANCETYPE;
 use vmpool_engine::model::PinReport;
-use vmpool_instancetype::model::{Family, Kind, Matcher, Object};
-use vmpool_instancetype::stash::{self, Outdated};
+use vmpool_instancetype::copy::{self, Outdated};
+use vmpool_instancetype::model::{InstanceTypeKind, InstanceTypeObject, TypeFamily, TypeMatcher};
 
 use super::stored::FAMILIES;
-use super::{FIELD, TEMPLATE, copied, has_references, is_resolved};
-use crate::{Copied, Referent, Source, SourceVisitor, slim_metadata};
+use super::{FIELD, TEMPLATE, copied_type_object, has_references, is_resolved};
+use crate::{CopiedObject, CopySource, CopySourceVisitor, UncopiedObject, slim_metadata};
 
 /// The fields of an instance type or a preference that vmpool reads.
 #[derive(Clone, Debug, Deserialize)]
@@ -41,7 +41,7 @@ macro_rules! kinds {
 
             crate::api_object!($name, "instancetype.kubevirt.io", "v1beta1", $kind, $plural);
 
-            impl Source for $name {
+            impl CopySource for $name {
                 const IS_NAMESPACED: bool = $is_namespaced;
 
                 fn content(&self) -> Value {
@@ -61,7 +61,7 @@ macro_rules! kinds {
         )+
 
         /// Visits the four kinds.
-        pub fn each(visitor: &mut impl SourceVisitor) {
+        pub fn each(visitor: &mut impl CopySourceVisitor) {
             $(visitor.visit::<$name>();)+
         }
     };
@@ -76,17 +76,17 @@ kinds! {
 
 /// The objects of which the content of a revision contains copies that the controller made. What a template pins itself, by a
 /// `revisionName`, is not compared.
-pub fn all(revision: &Value) -> Vec<Copied> {
+pub fn copied_objects(revision: &Value) -> Vec<CopiedObject> {
     let pins = &revision[FIELD];
     let made = FAMILIES.into_iter().filter(|family| {
         let pin = &pins[family.field()];
         pin["revision"].is_object() || pin["data"].is_object()
     });
     made.filter_map(|family| {
-        let object = copied(revision, family);
+        let object = copied_type_object(revision, family);
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let metadata = &object["metadata"];
-        Some(Copied {
+        Some(CopiedObject {
             kind: object["kind"].as_str()?.to_owned(),
             namespace: text(&metadata["namespace"]),
             name: text(&metadata["name"]),
@@ -98,7 +98,7 @@ pub fn all(revision: &Value) -> Vec<Copied> {
 
 /// The objects that the template of a revision refers to and of which its content has no copies. A matcher that names a volume, or
 /// that cannot be read, may refer to any object of its two kinds.
-pub fn uncopied(revision: &Value, namespace: &str) -> Vec<Referent> {
+pub fn uncopied_objects(revision: &Value, namespace: &str) -> Vec<UncopiedObject> {
     let mut referents = Vec::new();
     if !has_references(revision) {
         return referents;
@@ -108,10 +108,10 @@ pub fn uncopied(revision: &Value, namespace: &str) -> Vec<Referent> {
         if !template["spec"][family.field()].is_object() || is_resolved(revision, family) {
             continue;
         }
-        let matcher = Matcher::of_machine(template, family).ok().flatten();
-        let mut add = |kind: Kind, name: Option<&str>| {
+        let matcher = TypeMatcher::of_machine(template, family).ok().flatten();
+        let mut add = |kind: InstanceTypeKind, name: Option<&str>| {
             let namespace = if kind.is_cluster() { "" } else { namespace };
-            referents.push(Referent {
+            referents.push(UncopiedObject {
                 kind: kind.as_str(),
                 namespace: namespace.to_owned(),
                 name: name.map(str::to_owned),
@@ -128,10 +128,10 @@ pub fn uncopied(revision: &Value, namespace: &str) -> Vec<Referent> {
     referents
 }
 
-fn kinds_of(family: Family) -> [Kind; 2] {
+fn kinds_of(family: TypeFamily) -> [InstanceTypeKind; 2] {
     match family {
-        Family::Instancetype => [Kind::Instancetype, Kind::ClusterInstancetype],
-        Family::Preference => [Kind::Preference, Kind::ClusterPreference],
+        TypeFamily::Instancetype => [InstanceTypeKind::Instancetype, InstanceTypeKind::ClusterInstancetype],
+        TypeFamily::Preference => [InstanceTypeKind::Preference, InstanceTypeKind::ClusterPreference],
     }
 }
 
@@ -143,11 +143,11 @@ const SPEC_CHANGED: &str = "SpecChanged";
 pub const OUTDATED_REASONS: [&str; 3] = [DELETED, RECREATED, SPEC_CHANGED];
 
 /// How a copy differs from its original.
-pub fn outdated(copy: &Copied, original: Option<&Value>) -> Option<PinReport> {
-    let Copied { kind, name, .. } = copy;
-    let stashed = Object::read(copy.content.clone()).ok()?;
-    let live = original.map(|live| Object::read(live.clone())).transpose().ok()?;
-    let (reason, what) = match stash::outdated(&stashed, live.as_ref())? {
+pub fn compare_with_original(copy: &CopiedObject, original: Option<&Value>) -> Option<PinReport> {
+    let CopiedObject { kind, name, .. } = copy;
+    let stashed = InstanceTypeObject::read(copy.content.clone()).ok()?;
+    let live = original.map(|live| InstanceTypeObject::read(live.clone())).transpose().ok()?;
+    let (reason, what) = match copy::outdated_reason(&stashed, live.as_ref())? {
         Outdated::Deleted => (DELETED, "was deleted"),
         Outdated::Recreated => (RECREATED, "was created again with another spec"),
         Outdated::SpecChanged => (SPEC_CHANGED, "was changed"),

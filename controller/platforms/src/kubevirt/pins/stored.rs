@@ -1,44 +1,44 @@
 //! The pins in the content of a revision.
 
 use serde_json::Value;
-use vmpool_instancetype::model::{Family, Kind};
-use vmpool_instancetype::stash::{self, Decoded, Stash, StoredVersion};
+use vmpool_instancetype::copy::{self, DecodedCopy, InstanceTypeCopy, StoredVersion};
+use vmpool_instancetype::model::{InstanceTypeKind, TypeFamily};
 
 /// The field of the pins with the spec of machines in which instance type and preference are written out.
 pub(super) const EXPANDED: &str = "expanded";
 
 /// The matchers of a machine.
-pub(in super::super) const FAMILIES: [Family; 2] = [Family::Instancetype, Family::Preference];
+pub(in super::super) const FAMILIES: [TypeFamily; 2] = [TypeFamily::Instancetype, TypeFamily::Preference];
 
 /// A ControllerRevision in the current version of the API, under the same name: machines refer to it. One that cannot be read
 /// stays as it is.
-pub(super) fn current(revision: &Value) -> Value {
-    let upgraded = former(revision).map(|(stash, decoded)| stash::in_place(&stash, &decoded));
+pub(super) fn to_current_version(revision: &Value) -> Value {
+    let upgraded = decode_former_version(revision).map(|(stash, decoded)| copy::in_place(&stash, &decoded));
     upgraded.map_or_else(|| revision.clone(), |stash| stash.to_json())
 }
 
 /// The version of a ControllerRevision; `None` if it has the current one, or cannot be read.
 pub(super) fn former_version(revision: &Value) -> Option<&'static str> {
-    former(revision).map(|(_, decoded)| decoded.stored.as_str())
+    decode_former_version(revision).map(|(_, decoded)| decoded.stored.as_str())
 }
 
 /// A ControllerRevision that has a former version of the API.
-fn former(revision: &Value) -> Option<(Stash, Decoded)> {
+fn decode_former_version(revision: &Value) -> Option<(InstanceTypeCopy, DecodedCopy)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let label =
         |key: &str| Some(text(&revision["metadata"]["labels"][key])).filter(|label| !label.is_empty());
     let data = &revision["data"];
-    let kind = label(stash::labels::KIND).unwrap_or_else(|| text(&data["kind"]));
-    let name = label(stash::labels::NAME).unwrap_or_else(|| text(&data["metadata"]["name"]));
-    let stash = Stash::read(revision).ok()?;
-    let decoded = stash::decode(&stash, Kind::of_object(&kind)?, &name).ok()?;
+    let kind = label(copy::labels::KIND).unwrap_or_else(|| text(&data["kind"]));
+    let name = label(copy::labels::NAME).unwrap_or_else(|| text(&data["metadata"]["name"]));
+    let stash = InstanceTypeCopy::read(revision).ok()?;
+    let decoded = copy::decode_copy(&stash, InstanceTypeKind::of_object(&kind)?, &name).ok()?;
     // The text of the current version stays as it is.
     (decoded.stored != StoredVersion::V1beta1).then_some((stash, decoded))
 }
 
 /// Writes the pinned matchers into the spec of a machine. `pins` is the field of the content of a revision; null changes
 /// nothing.
-pub fn apply(spec: &mut Value, pins: &Value) {
+pub fn apply_pins(spec: &mut Value, pins: &Value) {
     if let Some(expanded) = pins.get(EXPANDED) {
         spec.clone_from(expanded);
         return;

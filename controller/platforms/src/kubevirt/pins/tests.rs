@@ -4,11 +4,11 @@ use vmpool_api::kubevirt::labels::POOL_UID;
 use vmpool_engine::ObjectId;
 use vmpool_engine::revision::TemplateParts;
 
-use super::super::objects::PoolObject;
+use super::super::objects::KubeVirtPoolObject;
 use super::super::platform::KubeVirt;
-use super::owners::{keep, shared_with};
+use super::owners::{add_machine_owner, with_machine_owners};
 use super::*;
-use crate::{DefaultInterface, Revisions};
+use crate::{DefaultInterface, RevisionObjects};
 
 const NAMESPACE: &str = "studio";
 
@@ -53,9 +53,9 @@ fn resolve_where(
     spec: &Value,
     cluster: &[(&str, Value)],
 ) -> (Resolution, Vec<String>) {
-    let (mut found, mut read) = (Found::new(), Vec::new());
+    let (mut found, mut read) = (FetchedObjects::new(), Vec::new());
     loop {
-        match resolve(&pool(), NAMESPACE, (spec, configuration), &found) {
+        match resolve_pool_pins(&pool(), NAMESPACE, (spec, configuration), &found) {
             Resolution::Needs(reference) => {
                 let path = format!("{}/{}", reference.collection, reference.name);
                 let object =
@@ -100,7 +100,7 @@ fn machines_get_the_pinned_matchers_and_the_revision_contains_the_copies() {
     let (resolution, read) = resolve_with(&both(), &cluster);
     let Resolution::Resolved(content) = resolution else { panic!("{resolution:?}") };
     assert_eq!(read, [SMALL, LINUX]);
-    let pins = objects(&content);
+    let pins = copy_objects(&content);
     assert_eq!(pins.len(), 2);
     let name = "farm-small-v1beta1-uid-of-small-3";
     assert_eq!(pins[0]["metadata"]["name"], name);
@@ -112,7 +112,7 @@ fn machines_get_the_pinned_matchers_and_the_revision_contains_the_copies() {
     assert_eq!(pins[0]["data"]["metadata"].get("labels"), None);
 
     let mut machine = both()[TEMPLATE]["spec"].clone();
-    apply(&mut machine, &content[FIELD]);
+    apply_pins(&mut machine, &content[FIELD]);
     assert_eq!(machine["instancetype"], json!({ "name": "small", "revisionName": name }));
     assert_eq!(machine["preference"]["revisionName"], "farm-linux-v1beta1-uid-of-linux-1");
     assert_eq!(content[TEMPLATE], both()[TEMPLATE], "the template itself stays as the user wrote it");
@@ -123,8 +123,8 @@ fn what_can_be_resolved_is_copied_and_the_rest_is_added_later() {
     let missing = [(SMALL, instancetype(3, "2Gi"))];
     let (Resolution::Partial(partial, unresolved, _), _) = resolve_with(&both(), &missing) else { panic!() };
     assert_eq!(unresolved.reason, "PreferenceNotFound");
-    assert_eq!(objects(&partial).len(), 1);
-    assert!(lacks_copies(&partial) && is_resolved(&partial, Family::Instancetype));
+    assert_eq!(copy_objects(&partial).len(), 1);
+    assert!(lacks_copies(&partial) && is_resolved(&partial, TypeFamily::Instancetype));
     // Nothing new can be copied.
     let (again, read) = resolve_with(&partial, &missing);
     assert!(matches!(again, Resolution::Unresolved(..)), "{again:?}");
@@ -133,7 +133,7 @@ fn what_can_be_resolved_is_copied_and_the_rest_is_added_later() {
     let complete = resolved(&partial, &[(LINUX, preference(&json!({})))]);
     assert!(!lacks_copies(&complete));
     assert_eq!(complete[FIELD]["instancetype"], partial[FIELD]["instancetype"]);
-    assert_eq!(objects(&complete).len(), 2);
+    assert_eq!(copy_objects(&complete).len(), 2);
     // Both are compared with the template.
     let large = preference(&json!({ "requirements": { "cpu": { "guest": 64 } } }));
     let (Resolution::Unresolved(unresolved, _), _) = resolve_with(&partial, &[(LINUX, large)]) else {
@@ -171,7 +171,7 @@ fn the_memory_that_an_inferred_name_replaces_is_removed_in_a_copy_that_exists_al
     let cluster = [(ROOT, claim), (SMALL, instancetype(3, "2Gi"))];
     let (Resolution::Partial(partial, ..), _) = resolve_with(&spec, &cluster) else { panic!() };
     let complete = resolved(&partial, &[(LINUX, preference(&json!({})))]);
-    apply(&mut spec[TEMPLATE]["spec"], &complete[FIELD]);
+    apply_pins(&mut spec[TEMPLATE]["spec"], &complete[FIELD]);
     assert_eq!(spec.pointer("/virtualMachineTemplate/spec/template/spec/domain/memory"), None);
 }
 
@@ -190,7 +190,7 @@ fn the_memory_that_an_inferred_name_replaces_is_removed_in_a_copy_that_exists_al
 fn a_template_lacks_copies_of(#[case] matcher: Value, #[case] expected: &[&str]) {
     let spec = spec(&json!({ "instancetype": matcher }));
     let text = |spec: &Value| -> Vec<String> {
-        let referents = source::uncopied(spec, NAMESPACE);
+        let referents = source::uncopied_objects(spec, NAMESPACE);
         referents
             .iter()
             .map(|of| format!("{}/{}/{}", of.kind, of.namespace, of.name.as_deref().unwrap_or("?")))
@@ -209,10 +209,16 @@ fn a_template_lacks_copies_of(#[case] matcher: Value, #[case] expected: &[&str])
 fn people_see_the_objects_and_their_copies() {
     let content = resolved(&both(), &cluster());
     let small = "instance type small (copy farm-small-v1beta1-uid-of-small-3)";
-    assert_eq!(described(&content), [small, "preference linux (copy farm-linux-v1beta1-uid-of-linux-1)"]);
+    assert_eq!(
+        describe_copies(&content),
+        [small, "preference linux (copy farm-linux-v1beta1-uid-of-linux-1)"]
+    );
     let content = resolved(&with_policy("Expand"), &cluster());
-    assert_eq!(described(&content), ["instance type small (written out)", "preference linux (written out)"]);
-    assert_eq!(described(&both()), [""; 0]);
+    assert_eq!(
+        describe_copies(&content),
+        ["instance type small (written out)", "preference linux (written out)"]
+    );
+    assert_eq!(describe_copies(&both()), [""; 0]);
 }
 
 #[test]
@@ -255,10 +261,10 @@ fn a_later_revision_with_the_same_template_has_the_same_pins() {
     let stored = resolved(&both(), &[(SMALL, instancetype(3, "2Gi")), (LINUX, preference(&json!({})))]);
     let mut scaled = both();
     scaled["replicas"] = json!(7);
-    let inherited = inherit(&scaled, &stored).unwrap();
-    assert_eq!(objects(&inherited), objects(&stored));
+    let inherited = inherit_copies(&scaled, &stored).unwrap();
+    assert_eq!(copy_objects(&inherited), copy_objects(&stored));
     assert_eq!(inherited["replicas"], 7);
-    assert_eq!(inherit(&scaled, &both()), None, "a revision without pins has none to give");
+    assert_eq!(inherit_copies(&scaled, &both()), None, "a revision without pins has none to give");
 }
 
 #[rstest]
@@ -306,7 +312,7 @@ fn requirements_that_are_not_met_have_a_reason() {
 
 #[test]
 fn a_copy_that_the_template_names_is_used_as_it_is() {
-    let mut stored = objects(&resolved(
+    let mut stored = copy_objects(&resolved(
         &spec(&json!({ "instancetype": { "name": "small" } })),
         &[(SMALL, instancetype(1, "2Gi"))],
     ))
@@ -316,9 +322,9 @@ fn a_copy_that_the_template_names_is_used_as_it_is() {
     let own = spec(&json!({ "instancetype": matcher }));
     let place = "/apis/apps/v1/namespaces/studio/controllerrevisions/mine";
     let content = resolved(&own, &[(place, stored.clone())]);
-    assert_eq!(objects(&content), [] as [Value; 0]);
+    assert_eq!(copy_objects(&content), [] as [Value; 0]);
     let mut machine = own[TEMPLATE]["spec"].clone();
-    apply(&mut machine, &content[FIELD]);
+    apply_pins(&mut machine, &content[FIELD]);
     assert_eq!(machine["instancetype"], matcher);
 
     // The copy is the user's, so it keeps its version, and machines name it. Only what can be read is used.
@@ -347,7 +353,7 @@ fn what_a_volume_names_is_pinned_and_a_default_of_memory_is_removed() {
     instance["domain"]["memory"] = json!({ "guest": "512Mi" });
     let content = resolved(&spec, &[(ROOT, claim), (SMALL, instancetype(1, "2Gi"))]);
     let mut machine = spec[TEMPLATE]["spec"].clone();
-    apply(&mut machine, &content[FIELD]);
+    apply_pins(&mut machine, &content[FIELD]);
     assert_eq!(
         machine["instancetype"],
         json!({ "name": "small", "revisionName": "farm-small-v1beta1-uid-of-small-1" })
@@ -357,7 +363,7 @@ fn what_a_volume_names_is_pinned_and_a_default_of_memory_is_removed() {
     // Without the label, the failure is ignored: machines have no instance type, and keep their memory.
     let content = resolved(&spec, &[(ROOT, json!({ "metadata": {} }))]);
     let mut machine = spec[TEMPLATE]["spec"].clone();
-    apply(&mut machine, &content[FIELD]);
+    apply_pins(&mut machine, &content[FIELD]);
     assert_eq!(machine.get("instancetype"), None);
     assert_eq!(machine["template"]["spec"]["domain"]["memory"]["guest"], "512Mi");
 }
@@ -368,26 +374,30 @@ fn only_a_change_of_what_machines_get_counts_for_restarts() {
     let first = resolved(&both(), &[(SMALL, instancetype(1, "2Gi")), linux()]);
     let annotated = resolved(&both(), &[(SMALL, instancetype(2, "2Gi")), linux()]);
     let larger = resolved(&both(), &[(SMALL, instancetype(3, "4Gi")), linux()]);
-    assert_eq!(effective(&first), effective(&annotated));
-    assert_ne!(effective(&first), effective(&larger));
+    assert_eq!(effective_type_specs(&first), effective_type_specs(&annotated));
+    assert_ne!(effective_type_specs(&first), effective_type_specs(&larger));
 }
 
 #[test]
 fn an_existing_object_is_compared_by_what_it_stores() {
     let spec = spec(&json!({ "instancetype": { "name": "small" } }));
-    let pin = objects(&resolved(&spec, &[(SMALL, instancetype(1, "2048Mi"))])).remove(0);
-    assert_eq!(existing(&pool(), &pin, &pin), Existing::Same);
+    let pin = copy_objects(&resolved(&spec, &[(SMALL, instancetype(1, "2048Mi"))])).remove(0);
+    assert_eq!(compare_pinned_copy(&pool(), &pin, &pin), CopyComparison::Same);
 
     let mut live = pin.clone();
     live["data"]["spec"]["memory"]["guest"] = json!("2Gi");
-    assert_eq!(existing(&pool(), &pin, &live), Existing::Same, "quantities are compared by value");
+    assert_eq!(
+        compare_pinned_copy(&pool(), &pin, &live),
+        CopyComparison::Same,
+        "quantities are compared by value"
+    );
     live["data"]["spec"]["cpu"]["guest"] = json!(3);
-    assert!(matches!(existing(&pool(), &pin, &live), Existing::Replace { .. }));
+    assert!(matches!(compare_pinned_copy(&pool(), &pin, &live), CopyComparison::Replace { .. }));
 
     let mut live = pin.clone();
     live["metadata"]["ownerReferences"][0]["uid"] = json!("of-a-machine");
     live["metadata"]["ownerReferences"][0]["kind"] = json!("VirtualMachine");
-    let Existing::Incomplete(patch) = existing(&pool(), &pin, &live) else { panic!() };
+    let CopyComparison::Incomplete(patch) = compare_pinned_copy(&pool(), &pin, &live) else { panic!() };
     let owners = patch[2]["value"].as_array().unwrap();
     assert_eq!(
         (owners.len(), &owners[1]["uid"], &owners[1]["controller"]),
@@ -398,7 +408,7 @@ fn an_existing_object_is_compared_by_what_it_stores() {
     let mut live = pin.clone();
     live["metadata"]["ownerReferences"][0]["uid"] = json!("of-the-former-pool");
     live["metadata"]["labels"][POOL_UID] = json!("of-the-former-pool");
-    let Existing::Incomplete(patch) = existing(&pool(), &pin, &live) else { panic!() };
+    let CopyComparison::Incomplete(patch) = compare_pinned_copy(&pool(), &pin, &live) else { panic!() };
     assert_eq!(
         patch[2]["value"], pin["metadata"]["ownerReferences"],
         "the former owner would keep the pool from being its controller"
@@ -408,19 +418,20 @@ fn an_existing_object_is_compared_by_what_it_stores() {
 
     let mut live = pin.clone();
     live["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    assert_eq!(existing(&pool(), &pin, &live), Existing::Other, "it will soon be gone");
+    assert_eq!(compare_pinned_copy(&pool(), &pin, &live), CopyComparison::Other, "it will soon be gone");
 }
 
 #[test]
 fn a_pin_of_the_pool_with_foreign_data_is_replaced() {
     let spec = spec(&json!({ "instancetype": { "name": "small" } }));
-    let pin = objects(&resolved(&spec, &[(SMALL, instancetype(1, "2048Mi"))])).remove(0);
+    let pin = copy_objects(&resolved(&spec, &[(SMALL, instancetype(1, "2048Mi"))])).remove(0);
     let machine =
         json!({ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "detached", "uid": "d" });
     let mut foreign = pin.clone();
     foreign["data"]["spec"]["memory"]["guest"] = json!("64Gi");
     foreign["metadata"]["ownerReferences"].as_array_mut().unwrap().push(machine.clone());
-    let Existing::Replace { object: replacement, former_version: None } = existing(&pool(), &pin, &foreign)
+    let CopyComparison::Replace { object: replacement, former_version: None } =
+        compare_pinned_copy(&pool(), &pin, &foreign)
     else {
         panic!()
     };
@@ -430,14 +441,14 @@ fn a_pin_of_the_pool_with_foreign_data_is_replaced() {
     for (field, value) in [("labels", json!({})), ("ownerReferences", json!([machine]))] {
         let mut other = foreign.clone();
         other["metadata"][field] = value;
-        assert_eq!(existing(&pool(), &pin, &other), Existing::Other, "{field}");
+        assert_eq!(compare_pinned_copy(&pool(), &pin, &other), CopyComparison::Other, "{field}");
     }
 }
 
 /// A pin, and the same in a former version of the API, with these labels, as a backup of an old cluster has it.
 fn of_old_cluster(version: &str, labels: &Value) -> (Value, Value) {
     let spec = spec(&json!({ "instancetype": { "name": "small" } }));
-    let pin = objects(&resolved(&spec, &[(SMALL, instancetype(1, "2Gi"))])).remove(0);
+    let pin = copy_objects(&resolved(&spec, &[(SMALL, instancetype(1, "2Gi"))])).remove(0);
     let mut old = pin.clone();
     old["data"]["apiVersion"] = json!(format!("instancetype.kubevirt.io/{version}"));
     // The former versions had empty texts where the current one has nothing.
@@ -458,7 +469,9 @@ fn a_copy_in_a_former_version_is_replaced_by_the_same_in_the_current_one(
     #[case] labels: Value,
 ) {
     let (pin, old) = of_old_cluster(version, &labels);
-    let Existing::Replace { object: replacement, former_version } = existing(&pool(), &pin, &old) else {
+    let CopyComparison::Replace { object: replacement, former_version } =
+        compare_pinned_copy(&pool(), &pin, &old)
+    else {
         panic!()
     };
     assert_eq!(former_version, Some(version));
@@ -472,7 +485,7 @@ fn a_copy_in_a_former_version_is_replaced_by_the_same_in_the_current_one(
     // One with another content is not replaced.
     let mut other = old;
     other["data"]["spec"]["cpu"]["guest"] = json!(9);
-    assert_eq!(existing(&pool(), &pin, &other), Existing::Other);
+    assert_eq!(compare_pinned_copy(&pool(), &pin, &other), CopyComparison::Other);
 }
 
 #[test]
@@ -480,7 +493,7 @@ fn a_copy_without_a_label_gets_it() {
     let (pin, _) = of_old_cluster("v1alpha2", &json!(null));
     let mut live = pin.clone();
     live["metadata"]["labels"] = json!({ "mine": "1" });
-    let Existing::Incomplete(patch) = existing(&pool(), &pin, &live) else { panic!() };
+    let CopyComparison::Incomplete(patch) = compare_pinned_copy(&pool(), &pin, &live) else { panic!() };
     let mut labels = pin["metadata"]["labels"].clone();
     labels["mine"] = json!("1");
     assert_eq!(patch[3], json!({ "op": "add", "path": "/metadata/labels", "value": labels }));
@@ -496,36 +509,36 @@ fn a_revision_with_copies_in_a_former_version_is_used_in_the_current_one() {
         revision["data"]["apiVersion"] = json!("instancetype.kubevirt.io/v1alpha1");
         revision["metadata"]["labels"]["instancetype.kubevirt.io/object-version"] = json!("v1alpha1");
     }
-    assert_eq!(objects(&old), objects(&content));
-    assert_eq!(compared(&old), compared(&content));
-    assert_eq!(effective(&old), effective(&content));
-    assert_eq!(source::all(&old), source::all(&content));
+    assert_eq!(copy_objects(&old), copy_objects(&content));
+    assert_eq!(comparable_template(&old), comparable_template(&content));
+    assert_eq!(effective_type_specs(&old), effective_type_specs(&content));
+    assert_eq!(source::copied_objects(&old), source::copied_objects(&content));
 }
 
 #[test]
 fn a_lost_copy_of_detached_machines_is_made_again_with_them_as_owners() {
     let (pin, old) = of_old_cluster("v1alpha2", &json!(null));
     let machine = ObjectId::new("detached", "d");
-    let shared = shared_with(&pin, std::slice::from_ref(&machine));
+    let shared = with_machine_owners(&pin, std::slice::from_ref(&machine));
     assert_eq!(shared["metadata"]["ownerReferences"], old["metadata"]["ownerReferences"]);
-    assert_eq!(shared_with(&shared, &[machine]), shared);
-    assert_eq!(shared_with(&pin, &[]), pin);
+    assert_eq!(with_machine_owners(&shared, &[machine]), shared);
+    assert_eq!(with_machine_owners(&pin, &[]), pin);
 }
 
 #[test]
 fn a_released_machine_becomes_a_further_owner_of_its_pins() {
     let spec = spec(&json!({ "instancetype": { "name": "small" } }));
-    let mut pin = objects(&resolved(&spec, &[(SMALL, instancetype(1, "2Gi"))])).remove(0);
+    let mut pin = copy_objects(&resolved(&spec, &[(SMALL, instancetype(1, "2Gi"))])).remove(0);
     let machine = ObjectId::new("farm-0", "uid-of-machine");
-    let patch = keep(&pin, &machine).unwrap();
+    let patch = add_machine_owner(&pin, &machine).unwrap();
     let owners = patch[2]["value"].clone();
     assert_eq!((&owners[0]["uid"], &owners[1]["uid"]), (&json!("uid-of-farm"), &json!("uid-of-machine")));
     assert_eq!(owners[1].get("controller"), None, "the pool stays the controller");
     pin["metadata"]["ownerReferences"] = owners;
-    assert_eq!(keep(&pin, &machine), None);
+    assert_eq!(add_machine_owner(&pin, &machine), None);
     pin["metadata"]["labels"] = json!({});
     assert_eq!(
-        keep(&pin, &ObjectId::new("farm-1", "another")),
+        add_machine_owner(&pin, &ObjectId::new("farm-1", "another")),
         None,
         "KubeVirt's own copies stay as they are"
     );
@@ -540,7 +553,7 @@ fn with_policy(policy: &str) -> Value {
 /// The spec of a machine that is created from the content of a revision.
 fn machine(content: &Value) -> Value {
     let mut machine = content[TEMPLATE]["spec"].clone();
-    apply(&mut machine, &content[FIELD]);
+    apply_pins(&mut machine, &content[FIELD]);
     machine
 }
 
@@ -553,7 +566,7 @@ fn cluster() -> [(&'static str, Value); 2] {
 #[test]
 fn the_policy_expand_writes_type_and_preference_into_machines_and_stores_no_copies() {
     let content = resolved(&with_policy("Expand"), &cluster());
-    assert!(objects(&content).is_empty(), "{content}");
+    assert!(copy_objects(&content).is_empty(), "{content}");
     let machine = machine(&content);
     assert_eq!((machine.get("instancetype"), machine.get("preference")), (None, None));
     let domain = &machine["template"]["spec"]["domain"];
@@ -582,11 +595,11 @@ fn the_policy_expand_writes_out_a_default_interface_that_the_preference_changes(
 
 #[test]
 fn pinned_and_expanded_machines_start_the_same_instance() {
-    let pinned = compared(&resolved(&both(), &cluster())).unwrap();
+    let pinned = comparable_template(&resolved(&both(), &cluster())).unwrap();
     let content = resolved(&with_policy("Expand"), &cluster());
-    assert_eq!(compared(&content).unwrap(), pinned);
+    assert_eq!(comparable_template(&content).unwrap(), pinned);
     assert_eq!(machine(&content), pinned["spec"]);
-    assert_eq!(compared(&both()), None, "nothing is copied yet");
+    assert_eq!(comparable_template(&both()), None, "nothing is copied yet");
 }
 
 /// The content of a revision whose preference sets this model of interfaces.
@@ -603,7 +616,7 @@ fn with_model(spec: &Value, model: &str, interface: DefaultInterface) -> Value {
 
 /// What a change of the template to this revision requires of a running machine.
 fn parts(content: &Value) -> TemplateParts {
-    <KubeVirt as Revisions<PoolObject>>::parts(content).unwrap()
+    <KubeVirt as RevisionObjects<KubeVirtPoolObject>>::parts(content).unwrap()
 }
 
 #[test]
@@ -740,7 +753,7 @@ fn a_change_of_the_policy_is_a_change_of_a_template_with_matchers() {
 #[test]
 fn the_annotation_gives_the_policy_if_the_spec_has_none() {
     let completed = |mut spec: Value, annotation: Option<&str>| {
-        policy::complete(&mut spec, annotation.map(str::to_owned).as_ref());
+        policy::add_annotated_policy(&mut spec, annotation.map(str::to_owned).as_ref());
         spec
     };
     assert_eq!(completed(both(), Some("Expand")), with_policy("Expand"));
@@ -752,22 +765,25 @@ fn the_annotation_gives_the_policy_if_the_spec_has_none() {
 #[test]
 fn references_are_compared_with_normalized_kinds() {
     let of = |kind: Value| {
-        references(&json!({ "instancetype": { "name": "small", "kind": kind, "revisionName": "r" } }))
+        spec_references(&json!({ "instancetype": { "name": "small", "kind": kind, "revisionName": "r" } }))
     };
     let expected = of(json!(null));
     assert_eq!(&*expected.text, "VirtualMachineClusterInstancetype/small@r ");
     assert_eq!(expected.copies, ["r".into()]);
     assert_eq!(of(json!("virtualmachineclusterinstancetypes")), expected, "KubeVirt completes an empty kind");
     assert_ne!(of(json!("VirtualMachineInstancetype")), expected);
-    assert_eq!(references(&json!({ "preference": null })), References::default());
+    assert_eq!(spec_references(&json!({ "preference": null })), MachineReferences::default());
 }
 
 #[test]
 fn machines_refer_to_what_their_revision_says() {
     let content = resolved(&both(), &cluster());
-    assert_eq!(references_of(&content), Some(references(&machine(&content))));
-    assert_eq!(references_of(&resolved(&with_policy("Expand"), &cluster())), Some(References::default()));
-    assert_eq!(references_of(&both()), None, "KubeVirt completes the references of these machines");
+    assert_eq!(revision_references(&content), Some(spec_references(&machine(&content))));
+    assert_eq!(
+        revision_references(&resolved(&with_policy("Expand"), &cluster())),
+        Some(MachineReferences::default())
+    );
+    assert_eq!(revision_references(&both()), None, "KubeVirt completes the references of these machines");
 }
 
 #[rstest]
@@ -780,11 +796,11 @@ fn machines_refer_to_what_their_revision_says() {
 fn a_copy_is_outdated_if_its_original_differs(#[case] live: Value, #[case] expected: Option<&str>) {
     for policy in ["Pin", "Expand"] {
         let content = resolved(&with_policy(policy), &cluster());
-        let copies = source::all(&content);
+        let copies = source::copied_objects(&content);
         let named: Vec<_> = copies.iter().map(|copy| (&*copy.kind, &*copy.namespace, &*copy.name)).collect();
         let preference = ("VirtualMachinePreference", NAMESPACE, "linux");
         assert_eq!(named, [("VirtualMachineClusterInstancetype", "", "small"), preference]);
-        let report = source::outdated(&copies[0], Some(&live).filter(|live| !live.is_null()));
+        let report = source::compare_with_original(&copies[0], Some(&live).filter(|live| !live.is_null()));
         assert_eq!(report.as_ref().map(|report| report.reason), expected);
         assert!(
             report

@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 use vmpool_engine::model::{
-    Activity, Budget, Finalizer, Membership, Naming, Preservation, Restarts, ScaleDownPolicy, StatusScope,
+    DisruptionBudget, Finalizer, MachineActivity, Membership, Naming, Preservation, Restarts,
+    ScaleDownPolicy, StatusContent,
 };
 
 use super::super::fixtures;
@@ -24,7 +25,7 @@ fn read(pool: &Value) -> ParsedPool {
 fn the_contract_is_kept() {
     let mut pool = stored();
     pool["metadata"]["finalizers"] = json!(["pool.kubevirt.io/finalizer"]);
-    contract::all::<KubeVirt>(&pool);
+    contract::check_platform_contract::<KubeVirt>(&pool);
 }
 
 #[test]
@@ -37,9 +38,9 @@ fn a_pool_without_settings_has_the_defaults_of_kubevirt() {
     assert_eq!((facts.scale_down_policy, facts.preservation), (ScaleDownPolicy::Random, Preservation::Never));
     assert_eq!(
         (facts.rollout.restarts, facts.rollout.budget),
-        (Restarts::ByController, Budget::Percent(100))
+        (Restarts::ByController, DisruptionBudget::Percent(100))
     );
-    assert_eq!((facts.finalizer, facts.status_scope), (Finalizer::Missing, StatusScope::FailureAndPause));
+    assert_eq!((facts.finalizer, facts.status_content), (Finalizer::Missing, StatusContent::FailureAndPause));
     let names = <KubeVirt as Platform>::Revisions::names(&facts.id, facts.generation);
     assert_eq!(names.unwrap().next().unwrap().as_str(), "p-4");
     let Membership::Selector(selector) = facts.membership else { panic!("it has a selector") };
@@ -94,15 +95,15 @@ fn a_machine_runs_waits_or_is_stopped_on_purpose() {
         KubeVirt::read_machine(&serde_json::from_value(machine).unwrap()).activity
     };
     let ready = |status: &str| json!({ "conditions": [{ "type": "Ready", "status": status }] });
-    assert_eq!(activity(json!({ "runStrategy": "Always" }), ready("True")), Activity::Running);
-    assert_eq!(activity(json!({ "runStrategy": "Always" }), ready("False")), Activity::NotRunning);
-    assert_eq!(activity(json!({ "running": false }), ready("False")), Activity::Stopped);
+    assert_eq!(activity(json!({ "runStrategy": "Always" }), ready("True")), MachineActivity::Running);
+    assert_eq!(activity(json!({ "runStrategy": "Always" }), ready("False")), MachineActivity::NotRunning);
+    assert_eq!(activity(json!({ "running": false }), ready("False")), MachineActivity::Stopped);
     let mut stopped = ready("False");
     stopped["printableStatus"] = json!("Stopped");
     for strategy in ["Manual", "RerunOnFailure", "Once"] {
         assert_eq!(
             activity(json!({ "runStrategy": strategy }), stopped.clone()),
-            Activity::Stopped,
+            MachineActivity::Stopped,
             "{strategy}"
         );
     }
@@ -130,8 +131,8 @@ fn a_condition_of_another_controller_keeps_its_fields_and_the_failure_has_the_wo
     let foreign =
         json!({ "type": "Audited", "status": "True", "lastProbeTime": "2026-01-01T00:00:00Z", "more": 1 });
     pool["status"] = json!({ "conditions": [foreign] });
-    let object: PoolObject = serde_json::from_value(pool.clone()).unwrap();
-    let condition = |kind: &str, reason: &str| vmpool_engine::condition::Condition {
+    let object: KubeVirtPoolObject = serde_json::from_value(pool.clone()).unwrap();
+    let condition = |kind: &str, reason: &str| vmpool_engine::condition::StatusCondition {
         kind: kind.to_owned(),
         status: "True".to_owned(),
         reason: reason.to_owned(),
@@ -139,7 +140,7 @@ fn a_condition_of_another_controller_keeps_its_fields_and_the_failure_has_the_wo
         last_transition: jiff::Timestamp::UNIX_EPOCH,
         observed_generation: Some(4),
     };
-    let summary = vmpool_engine::status::Summary {
+    let summary = vmpool_engine::status::StatusSummary {
         observed_generation: 4,
         replicas: 2,
         ready: 1,
@@ -159,7 +160,7 @@ fn a_condition_of_another_controller_keeps_its_fields_and_the_failure_has_the_wo
         .into(),
     };
     let conditions = vec![condition("ReplicaFailure", "FailedDelete"), condition("Audited", "")];
-    let status = Status { summary, conditions, activity: Vec::new() };
+    let status = ComputedStatus { summary, conditions, activity: Vec::new() };
     let written = KubeVirt::status(&object, &status, StatusFields::OfPlatform);
     assert_eq!(written["conditions"][1], foreign);
     assert_eq!(written["conditions"][0]["reason"], "FailedScaleIn");
@@ -212,7 +213,7 @@ fn used(field: &'static str, [name, kind, copy, volume, policy]: [&str; 5]) -> U
 #[test]
 fn the_deletion_of_a_machine_records_whether_its_storage_is_discarded() {
     let discards = |deleted: bool, finalizer: &str| {
-        let mut object = fixtures::machine();
+        let mut object = fixtures::recorded_machine();
         object["metadata"]["finalizers"] = json!(["pool.kubevirt.io/finalizer", finalizer]);
         if deleted {
             object["metadata"]["deletionTimestamp"] = json!("2026-11-24T09:00:00Z");
@@ -226,7 +227,7 @@ fn the_deletion_of_a_machine_records_whether_its_storage_is_discarded() {
 #[test]
 fn a_release_removes_the_mark_of_a_restart() {
     let released = |annotations: Value| {
-        let mut machine = fixtures::machine();
+        let mut machine = fixtures::recorded_machine();
         machine["metadata"]["annotations"] = annotations;
         match <KubeVirt as Platform>::release(&serde_json::from_value(machine).unwrap()) {
             PatchBody::Json(Value::Array(operations)) => operations,

@@ -22,25 +22,27 @@ fn deleted() -> Value {
 
 #[test]
 fn an_object_gets_the_finalizer_unless_it_is_being_deleted() {
-    let Next::Protect(patch) = next(&object(&json!(["other"]), &json!({}))) else { panic!() };
+    let ProtectionStep::Protect(patch) = next_protection_step(&object(&json!(["other"]), &json!({}))) else {
+        panic!()
+    };
     let expected = json!({ "uid": "u1", "resourceVersion": "7", "finalizers": ["other", FINALIZER] });
     assert_eq!(patch["metadata"], expected);
-    assert_eq!(next(&object(&json!([FINALIZER]), &json!({}))), Next::Nothing);
-    assert_eq!(next(&object(&json!(["other"]), &deleted())), Next::Nothing);
+    assert_eq!(next_protection_step(&object(&json!([FINALIZER]), &json!({}))), ProtectionStep::Nothing);
+    assert_eq!(next_protection_step(&object(&json!(["other"]), &deleted())), ProtectionStep::Nothing);
 }
 
 #[test]
 fn a_deleted_object_is_examined_or_released_by_force() {
     let examined = object(&json!([FINALIZER, "other"]), &deleted());
-    assert_eq!(next(&examined), Next::Examine);
-    assert_eq!(release(&examined)["metadata"]["finalizers"], json!(["other"]));
-    assert_eq!(release(&examined)["metadata"]["resourceVersion"], "7");
+    assert_eq!(next_protection_step(&examined), ProtectionStep::Examine);
+    assert_eq!(finalizer_removal_merge_patch(&examined)["metadata"]["finalizers"], json!(["other"]));
+    assert_eq!(finalizer_removal_merge_patch(&examined)["metadata"]["resourceVersion"], "7");
     let mut forced = examined;
     forced["metadata"]["annotations"] = json!({ "vmpool.dev/force-release": "true" });
-    assert_eq!(next(&forced), Next::Force);
-    let patch = removal(&["other".to_owned(), FINALIZER.to_owned()]).unwrap();
+    assert_eq!(next_protection_step(&forced), ProtectionStep::Force);
+    let patch = finalizer_removal_json_patch(&["other".to_owned(), FINALIZER.to_owned()]).unwrap();
     assert_eq!(patch[1]["path"], "/metadata/finalizers/1");
-    assert_eq!(removal(&["other".to_owned()]), None);
+    assert_eq!(finalizer_removal_json_patch(&["other".to_owned()]), None);
 }
 
 fn machine(revision: &str) -> Value {
@@ -62,13 +64,13 @@ fn machine(revision: &str) -> Value {
 #[case::with_a_copy("mine", false)]
 #[case::with_a_copy_that_is_not_known_yet("new", true)]
 fn a_machine_needs_the_object(#[case] revision: &str, #[case] expected: bool) {
-    let protected = Protected::read(&object(&json!([FINALIZER]), &deleted())).unwrap();
+    let protected = ProtectedType::read(&object(&json!([FINALIZER]), &deleted())).unwrap();
     assert_eq!(protected.needed_by_machine(&machine(revision), |name| name == "mine"), expected);
 }
 
 #[test]
 fn a_machine_with_a_copy_of_another_object_needs_the_object() {
-    let protected = Protected::read(&object(&json!([FINALIZER]), &deleted())).unwrap();
+    let protected = ProtectedType::read(&object(&json!([FINALIZER]), &deleted())).unwrap();
     let mut renamed = machine("mine");
     renamed["status"]["instancetypeRef"]["name"] = json!("large");
     assert!(protected.needed_by_machine(&renamed, |_| true));
@@ -76,7 +78,7 @@ fn a_machine_with_a_copy_of_another_object_needs_the_object() {
 
 #[test]
 fn a_pool_needs_the_object_until_its_template_is_pinned() {
-    let protected = Protected::read(&object(&json!([FINALIZER]), &deleted())).unwrap();
+    let protected = ProtectedType::read(&object(&json!([FINALIZER]), &deleted())).unwrap();
     let template = json!({ "spec": machine("")["spec"] });
     let pool = json!({
         "metadata": { "name": "p", "namespace": "team" },
@@ -111,16 +113,17 @@ fn a_pool_needs_the_object_until_its_template_is_pinned() {
 #[test]
 fn the_message_names_ten_objects_at_most() {
     let names: Vec<String> = (0..12).map(|number| format!("machine team/m{number}")).collect();
-    let message = blocked(Kind::Instancetype, &names);
+    let message = blocked_deletion_message(InstanceTypeKind::Instancetype, &names);
     assert!(message.contains("machine team/m9 and 2 more;") && !message.contains("m10"), "{message}");
 }
 
 /// Users of all namespaces can read objects of the cluster and the events about them.
 #[rstest]
-#[case(Kind::ClusterInstancetype)]
-#[case(Kind::ClusterPreference)]
-fn the_message_about_an_object_of_the_cluster_names_no_object_of_a_namespace(#[case] kind: Kind) {
-    let message = blocked(kind, &["machine ns-a/secret".to_owned(), "pool ns-b/hidden".to_owned()]);
+#[case(InstanceTypeKind::ClusterInstancetype)]
+#[case(InstanceTypeKind::ClusterPreference)]
+fn the_message_about_an_object_of_the_cluster_names_no_object_of_a_namespace(#[case] kind: InstanceTypeKind) {
+    let message =
+        blocked_deletion_message(kind, &["machine ns-a/secret".to_owned(), "pool ns-b/hidden".to_owned()]);
     assert!(message.contains("has a copy: 2 have none;"), "{message}");
     for name in ["ns-a", "secret", "ns-b", "hidden"] {
         assert!(!message.contains(name), "{message}");
@@ -133,25 +136,25 @@ fn the_message_about_an_object_of_the_cluster_names_no_object_of_a_namespace(#[c
 #[case::something_is_missing("FailedFindPreference", true)]
 #[case::of_another_controller("FailedCreate", false)]
 fn a_condition_that_a_machine_gets_no_copy_is_no_proof(#[case] reason: &str, #[case] failed: bool) {
-    let protected = Protected::read(&object(&json!([FINALIZER]), &deleted())).unwrap();
+    let protected = ProtectedType::read(&object(&json!([FINALIZER]), &deleted())).unwrap();
     let mut machine = machine("");
     machine["status"] = json!({ "conditions": [{ "type": "Failure", "status": "True", "reason": reason }] });
     assert!(protected.needed_by_machine(&machine, |_| false));
-    assert_eq!(is_failed(&machine), failed);
+    assert_eq!(has_copy_failure(&machine), failed);
     // Its plan decides.
     let copy = |name: &str| json!({ "data": { "kind": "VirtualMachineInstancetype", "metadata": { "name": name } } });
-    let plan = |name: &str| Plan { creates: vec![copy(name)], ..Plan::default() };
+    let plan = |name: &str| CopyPlan { creates: vec![copy(name)], ..CopyPlan::default() };
     assert!(protected.is_copied_by(&machine, &plan("small")));
     assert!(!protected.is_copied_by(&machine, &plan("other")));
-    assert!(!protected.is_copied_by(&machine, &Plan::default()));
+    assert!(!protected.is_copied_by(&machine, &CopyPlan::default()));
 }
 
 #[test]
 fn what_is_written_into_a_machine_is_needed_if_it_is_or_names_the_object() {
-    let protected = Protected::read(&object(&json!([FINALIZER]), &deleted())).unwrap();
+    let protected = ProtectedType::read(&object(&json!([FINALIZER]), &deleted())).unwrap();
     let plan = |matcher: Value| {
         let spec = json!({ "op": "replace", "path": "/spec", "value": { "instancetype": matcher } });
-        Plan { spec: Some(json!([spec])), ..Plan::default() }
+        CopyPlan { spec: Some(json!([spec])), ..CopyPlan::default() }
     };
     let named = |name: &str| plan(json!({ "name": name, "kind": "virtualmachineinstancetype" }));
     let mut inferring = machine("");
@@ -178,7 +181,7 @@ fn a_pool_has_failed_if(#[case] kind: &str, #[case] status: &str, #[case] expect
 
 #[test]
 fn a_copy_that_is_too_large_is_not_stored() {
-    let protected = Protected::read(&object(&json!([FINALIZER]), &deleted())).unwrap();
+    let protected = ProtectedType::read(&object(&json!([FINALIZER]), &deleted())).unwrap();
     let content = |size: usize| {
         let data = json!({ "kind": "VirtualMachineInstancetype", "metadata": { "name": "small" }, "x": "x".repeat(size) });
         json!({ "vmpoolPins": { "instancetype": { "revision": { "data": data } } } })

@@ -8,8 +8,8 @@ use vmpool_api::kubevirt::values::InstancePhase;
 use vmpool_engine::model::{ObjectId, Uid};
 use vmpool_engine::revision::LiveParts;
 
-use super::super::objects::{InstanceObject, MachineObject};
-use crate::intern;
+use super::super::objects::{InstanceObject, KubeVirtMachineObject};
+use crate::intern::intern_text;
 use crate::owner::is_a;
 
 /// The facts of one VirtualMachineInstance. It has the name of its machine.
@@ -40,17 +40,18 @@ impl InstanceFacts {
 
 /// The UID of the VirtualMachine of the same name, if it owns the instance. KubeVirt gives an instance the
 /// name of its machine.
-fn machine(metadata: &ObjectMeta) -> Option<&str> {
-    let owner = OwnerIdentity::of_controller(metadata).filter(|owner| is_a::<MachineObject>(*owner))?;
+fn owner_machine_uid(metadata: &ObjectMeta) -> Option<&str> {
+    let owner =
+        OwnerIdentity::of_controller(metadata).filter(|owner| is_a::<KubeVirtMachineObject>(*owner))?;
     (Some(owner.name) == metadata.name.as_deref()).then_some(owner.uid)
 }
 
 /// Translates a stored VirtualMachineInstance.
-pub fn instance(object: &InstanceObject) -> InstanceFacts {
+pub fn read_instance_facts(object: &InstanceObject) -> InstanceFacts {
     let metadata = &object.metadata;
     InstanceFacts {
-        id: super::id(metadata),
-        machine: machine(metadata).map(|uid| intern(uid).into()),
+        id: super::read_object_id(metadata),
+        machine: owner_machine_uid(metadata).map(|uid| intern_text(uid).into()),
         terminating: metadata.deletion_timestamp.is_some(),
         revision: object.revision.clone(),
         live: object.live.clone(),

@@ -9,13 +9,14 @@ use vmpool_api::kubevirt::values::{PrintableStatus, RunStrategy};
 use vmpool_engine::limits;
 use vmpool_engine::model::{ObjectId, Owner};
 
-use super::super::former_storage;
-use super::super::keys::{REVISION_LABEL, ordinal};
-use super::super::labels::Labels;
+use super::super::dropped_storage;
+use super::super::keys::{REVISION_LABEL, parse_machine_ordinal};
+use super::super::labels::CachedLabels;
 use super::super::objects::{
-    FAILURE, Finalizers, MachineCondition, MachineObject, MachineStatus, PoolObject,
+    FAILURE, FinalizerSummary, KubeVirtMachineObject, KubeVirtMachineStatus, KubeVirtPoolObject,
+    MachineCondition,
 };
-use crate::{intern, shared_owner_of};
+use crate::{intern_text, shared_owner_of};
 
 /// The condition `Ready` of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,17 +48,17 @@ pub struct MachineFacts {
     pub owner: Option<Arc<Owner>>,
     /// Its labels, which the selector of the pool selects. `None` if they are too large to be kept: the pool then
     /// treats the machine as selected, because releasing it would be the destructive error.
-    pub labels: Option<Labels>,
+    pub labels: Option<CachedLabels>,
     /// The labels in its template, which its VirtualMachineInstance gets. `None` if they are too large to be kept.
-    pub inner_labels: Option<Labels>,
+    pub inner_labels: Option<CachedLabels>,
     /// The node selector in its template. `None` if it is too large to be kept.
-    pub node_selector: Option<Labels>,
+    pub node_selector: Option<CachedLabels>,
     /// Name of the revision in its label.
     pub revision: Option<Arc<str>>,
     /// Name of the revision in the annotation [`STORAGE_REVISION`].
     pub storage_revision: Option<Arc<str>>,
     /// Its finalizers.
-    pub finalizers: Finalizers,
+    pub finalizers: FinalizerSummary,
     /// Whether its guest is ready.
     pub readiness: Readiness,
     /// Whether KubeVirt reports that a change of its template needs a restart.
@@ -82,43 +83,44 @@ impl MachineFacts {
 }
 
 /// Translates a stored machine.
-pub fn machine(object: &MachineObject) -> MachineFacts {
+pub fn read_machine_facts(object: &KubeVirtMachineObject) -> MachineFacts {
     let metadata = &object.metadata;
     let status = &object.status;
     let name = metadata.name.as_deref().unwrap_or_default();
     let condition = |kind: &str| status.conditions.iter().find(|condition| condition.kind == kind);
     let revision = object.labels.as_ref().and_then(|labels| labels.get(REVISION_LABEL));
     MachineFacts {
-        id: super::id(metadata),
-        ordinal: ordinal(name),
-        created: super::created(metadata),
+        id: super::read_object_id(metadata),
+        ordinal: parse_machine_ordinal(name),
+        created: super::creation_time(metadata),
         terminating: metadata.deletion_timestamp.is_some(),
-        owner: shared_owner_of::<PoolObject, MachineObject>(metadata),
+        owner: shared_owner_of::<KubeVirtPoolObject, KubeVirtMachineObject>(metadata),
         labels: object.labels.clone(),
         inner_labels: object.inner_labels.clone(),
         node_selector: object.node_selector.clone(),
-        revision: revision.map(|text| intern(limits::clip(text))),
-        storage_revision: read_annotation(object, STORAGE_REVISION).map(|text| intern(limits::clip(text))),
+        revision: revision.map(|text| intern_text(limits::clip_name(text))),
+        storage_revision: read_annotation(object, STORAGE_REVISION)
+            .map(|text| intern_text(limits::clip_name(text))),
         finalizers: object.finalizers,
-        readiness: readiness(condition("Ready")),
+        readiness: read_readiness(condition("Ready")),
         restart_required: condition("RestartRequired").is_some_and(|condition| condition.status == "True"),
         printable_status: status.printable_status.as_deref().and_then(|text| text.parse().ok()),
-        problem: problem(status),
+        problem: start_problem(status),
         start_failures: status.start_failure.consecutive_fail_count,
         run_strategy: RunStrategy::of(object.run_strategy.as_deref(), object.running),
         state_change_requested: !status.state_change_requests.is_empty(),
     }
 }
 
-fn problem(status: &MachineStatus) -> Option<Arc<str>> {
+fn start_problem(status: &KubeVirtMachineStatus) -> Option<Arc<str>> {
     let failure = status.conditions.iter().find(|condition| condition.kind == FAILURE);
     let message = failure.map(|failure| failure.message.as_str()).filter(|message| !message.is_empty());
     let state = status.printable_status.as_deref();
     let state = state.filter(|state| state.parse().is_ok_and(PrintableStatus::is_start_failure));
-    message.or(state).map(intern)
+    message.or(state).map(intern_text)
 }
 
-fn readiness(condition: Option<&MachineCondition>) -> Readiness {
+fn read_readiness(condition: Option<&MachineCondition>) -> Readiness {
     match condition {
         Some(condition) if condition.status == "True" => Readiness::Ready,
         Some(condition) if condition.status == "False" => {
@@ -130,23 +132,23 @@ fn readiness(condition: Option<&MachineCondition>) -> Readiness {
 
 /// Names of the DataVolumes of a machine: those of its templates, those that its volumes refer to, and those that an update took
 /// out of it.
-pub fn data_volumes(object: &MachineObject) -> Vec<Arc<str>> {
-    storage(object, &object.storage.data_volumes)
+pub fn data_volume_names(object: &KubeVirtMachineObject) -> Vec<Arc<str>> {
+    machine_storage_names(object, &object.storage.data_volumes)
 }
 
 /// Names of the claims of a machine: those of its DataVolume templates, those that its volumes refer to, and those that an
 /// update took out of it.
-pub fn claims(object: &MachineObject) -> Vec<Arc<str>> {
-    storage(object, &object.storage.claims)
+pub fn claim_names(object: &KubeVirtMachineObject) -> Vec<Arc<str>> {
+    machine_storage_names(object, &object.storage.claims)
 }
 
-fn read_annotation<'a>(object: &'a MachineObject, key: &str) -> Option<&'a str> {
+fn read_annotation<'a>(object: &'a KubeVirtMachineObject, key: &str) -> Option<&'a str> {
     object.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
-fn storage(object: &MachineObject, of_volumes: &[String]) -> Vec<Arc<str>> {
+fn machine_storage_names(object: &KubeVirtMachineObject, of_volumes: &[String]) -> Vec<Arc<str>> {
     let former = read_annotation(object, FORMER_STORAGE);
-    let former = former.into_iter().flat_map(former_storage::recorded);
+    let former = former.into_iter().flat_map(dropped_storage::recorded_storage_names);
     let names = object.storage.templates.iter().chain(of_volumes).map(String::as_str).chain(former);
     let mut known = BTreeSet::new();
     names.filter(|name| known.insert(*name)).map(Arc::from).collect()

@@ -9,7 +9,7 @@ use serde_json::Value;
 use vmpool_api::kubevirt::values::{SortPolicy, StatePreservation};
 use vmpool_api::{GoDuration, Share};
 use vmpool_engine::limits;
-use vmpool_engine::model::Budget;
+use vmpool_engine::model::DisruptionBudget;
 
 use super::super::selectors::MachineSelector;
 
@@ -30,16 +30,16 @@ pub struct ScaleIn {
     /// How surplus machines are removed.
     pub mode: ScaleInMode,
     /// Which machines the controller deletes, and in which order.
-    pub selection: Selection,
+    pub selection: MachineSelection,
     /// What happens to the storage of a removed machine.
     pub preservation: StatePreservation,
 }
 
 /// `spec.updateStrategy`.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Update {
+pub enum UpdateMode {
     /// Machines get the template at once, and the controller restarts those that match.
-    Proactive(Selection),
+    Proactive(MachineSelection),
     /// Machines get the template at once, and run with it after their next restart.
     Opportunistic,
     /// Existing machines stay unchanged.
@@ -48,14 +48,14 @@ pub enum Update {
 
 /// A selection policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Selection {
+pub struct MachineSelection {
     /// The order in which machines are handled.
     pub order: SortPolicy,
     /// The machines that are handled.
     pub machines: MachineSelector,
 }
 
-impl Default for Selection {
+impl Default for MachineSelection {
     fn default() -> Self {
         Self { order: SortPolicy::Random, machines: MachineSelector::All }
     }
@@ -63,7 +63,7 @@ impl Default for Selection {
 
 /// `spec.nameGeneration`: which names in the template get the ordinal of the machine, besides those of DataVolumes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NameGeneration {
+pub struct NameGenerationSettings {
     /// Names of ConfigMaps in volumes.
     pub config_maps: bool,
     /// Names of Secrets in volumes, also those for cloud-init.
@@ -72,14 +72,14 @@ pub struct NameGeneration {
 
 /// `spec.autohealing`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Autohealing {
+pub struct AutohealingSettings {
     /// After how many consecutive failed starts the controller replaces a machine, at least 1.
     pub threshold: u64,
     /// How long a machine must fail to start before the controller replaces it.
     pub failing_time: Duration,
 }
 
-impl Default for Autohealing {
+impl Default for AutohealingSettings {
     fn default() -> Self {
         Self { threshold: 3, failing_time: Duration::from_mins(5) }
     }
@@ -90,11 +90,11 @@ pub(super) struct Messages(pub(super) Vec<String>);
 
 impl Messages {
     fn add(&mut self, what: impl fmt::Display, instead: &str) {
-        self.0.push(limits::shorten(format!("{what}, so {instead}; correct or remove it")));
+        self.0.push(limits::shorten_message(format!("{what}, so {instead}; correct or remove it")));
     }
 }
 
-pub(super) fn paused(paused: &Value, messages: &mut Messages) -> bool {
+pub(super) fn read_paused(paused: &Value, messages: &mut Messages) -> bool {
     match paused {
         Value::Null => false,
         Value::Bool(paused) => *paused,
@@ -105,21 +105,23 @@ pub(super) fn paused(paused: &Value, messages: &mut Messages) -> bool {
     }
 }
 
-pub(super) fn budget(value: &Value, messages: &mut Messages) -> Budget {
+pub(super) fn read_disruption_budget(value: &Value, messages: &mut Messages) -> DisruptionBudget {
     if value.is_null() {
-        return Budget::Percent(100);
+        return DisruptionBudget::Percent(100);
     }
     match Share::from_json(value) {
-        Ok(Share::Machines(machines)) => Budget::Machines(usize::try_from(machines).unwrap_or(usize::MAX)),
-        Ok(Share::Percent(percent)) => Budget::Percent(percent),
+        Ok(Share::Machines(machines)) => {
+            DisruptionBudget::Machines(usize::try_from(machines).unwrap_or(usize::MAX))
+        }
+        Ok(Share::Percent(percent)) => DisruptionBudget::Percent(percent),
         Err(error) => {
             messages.add(format!("maxUnavailable: {error}"), "one machine at a time is restarted");
-            Budget::Machines(1)
+            DisruptionBudget::Machines(1)
         }
     }
 }
 
-pub(super) fn names(value: &Value, messages: &mut Messages) -> NameGeneration {
+pub(super) fn read_name_generation(value: &Value, messages: &mut Messages) -> NameGenerationSettings {
     let mut flag = |name: &str| match &value[name] {
         Value::Null => false,
         Value::Bool(flag) => *flag,
@@ -131,13 +133,13 @@ pub(super) fn names(value: &Value, messages: &mut Messages) -> NameGeneration {
             false
         }
     };
-    NameGeneration {
+    NameGenerationSettings {
         config_maps: flag("appendIndexToConfigMapRefs"),
         secrets: flag("appendIndexToSecretRefs"),
     }
 }
 
-pub(super) fn autohealing(value: &Value, messages: &mut Messages) -> Option<Autohealing> {
+pub(super) fn read_autohealing(value: &Value, messages: &mut Messages) -> Option<AutohealingSettings> {
     const OFF: &str = "the controller replaces no machine that fails to start";
     if value.is_null() {
         return None;
@@ -146,7 +148,7 @@ pub(super) fn autohealing(value: &Value, messages: &mut Messages) -> Option<Auto
         messages.add(format!("autohealing {value} is not an object"), OFF);
         return None;
     }
-    let default = Autohealing::default();
+    let default = AutohealingSettings::default();
     let threshold = match &value["startUpFailureThreshold"] {
         Value::Null => Some(default.threshold),
         count => count.as_u64().filter(|count| *count > 0).or_else(|| {
@@ -163,17 +165,17 @@ pub(super) fn autohealing(value: &Value, messages: &mut Messages) -> Option<Auto
             None
         }),
     };
-    Some(Autohealing { threshold: threshold?, failing_time: failing_time? })
+    Some(AutohealingSettings { threshold: threshold?, failing_time: failing_time? })
 }
 
-pub(super) fn scale_in(value: &Value, messages: &mut Messages) -> ScaleIn {
+pub(super) fn read_scale_in_strategy(value: &Value, messages: &mut Messages) -> ScaleIn {
     const NONE: &str = "the controller deletes no surplus machine";
     let unmanaged = ScaleIn {
         mode: ScaleInMode::Unmanaged,
-        selection: Selection::default(),
+        selection: MachineSelection::default(),
         preservation: StatePreservation::Disabled,
     };
-    let (mode, strategy) = match member(value, &["proactive", "opportunistic", "unmanaged"]) {
+    let (mode, strategy) = match single_strategy_field(value, &["proactive", "opportunistic", "unmanaged"]) {
         Ok(None) => (ScaleInMode::Proactive, &Value::Null),
         Ok(Some(("proactive", strategy))) => (ScaleInMode::Proactive, strategy),
         Ok(Some(("opportunistic", strategy))) => (ScaleInMode::Opportunistic, strategy),
@@ -185,8 +187,10 @@ pub(super) fn scale_in(value: &Value, messages: &mut Messages) -> ScaleIn {
         }
     };
     let selection = match mode {
-        ScaleInMode::Proactive => selection(&strategy["selectionPolicy"], "scaleInStrategy", NONE, messages),
-        ScaleInMode::Opportunistic | ScaleInMode::Unmanaged => Selection::default(),
+        ScaleInMode::Proactive => {
+            read_selection_policy(&strategy["selectionPolicy"], "scaleInStrategy", NONE, messages)
+        }
+        ScaleInMode::Opportunistic | ScaleInMode::Unmanaged => MachineSelection::default(),
     };
     let preservation = match &strategy["statePreservation"] {
         Value::Null => StatePreservation::Disabled,
@@ -201,23 +205,31 @@ pub(super) fn scale_in(value: &Value, messages: &mut Messages) -> ScaleIn {
     ScaleIn { mode, selection, preservation }
 }
 
-pub(super) fn update(value: &Value, messages: &mut Messages) -> Update {
+pub(super) fn read_update_strategy(value: &Value, messages: &mut Messages) -> UpdateMode {
     const NONE: &str = "the controller updates no machine";
-    match member(value, &["proactive", "opportunistic", "unmanaged"]) {
-        Ok(None) => Update::Proactive(Selection::default()),
-        Ok(Some(("proactive", strategy))) => {
-            Update::Proactive(selection(&strategy["selectionPolicy"], "updateStrategy", NONE, messages))
-        }
-        Ok(Some(("opportunistic", _))) => Update::Opportunistic,
-        Ok(Some(_)) => Update::Unmanaged,
+    match single_strategy_field(value, &["proactive", "opportunistic", "unmanaged"]) {
+        Ok(None) => UpdateMode::Proactive(MachineSelection::default()),
+        Ok(Some(("proactive", strategy))) => UpdateMode::Proactive(read_selection_policy(
+            &strategy["selectionPolicy"],
+            "updateStrategy",
+            NONE,
+            messages,
+        )),
+        Ok(Some(("opportunistic", _))) => UpdateMode::Opportunistic,
+        Ok(Some(_)) => UpdateMode::Unmanaged,
         Err(error) => {
             messages.add(format!("updateStrategy {error}"), NONE);
-            Update::Unmanaged
+            UpdateMode::Unmanaged
         }
     }
 }
 
-fn selection(value: &Value, strategy: &str, none: &str, messages: &mut Messages) -> Selection {
+fn read_selection_policy(
+    value: &Value,
+    strategy: &str,
+    none: &str,
+    messages: &mut Messages,
+) -> MachineSelection {
     // Pools and revisions that KubeVirt 1.6 stored contain `basePolicy` in place of `sortPolicy`.
     let policy = match &value["sortPolicy"] {
         Value::Null => &value["basePolicy"],
@@ -235,11 +247,11 @@ fn selection(value: &Value, strategy: &str, none: &str, messages: &mut Messages)
         messages.add(format!("{strategy}: selectors: {error}"), none);
         MachineSelector::Nothing
     });
-    Selection { order, machines }
+    MachineSelection { order, machines }
 }
 
 /// The only member of a strategy, of which at most one may be set.
-fn member<'a>(
+fn single_strategy_field<'a>(
     strategy: &'a Value,
     known: &[&'static str],
 ) -> Result<Option<(&'static str, &'a Value)>, String> {

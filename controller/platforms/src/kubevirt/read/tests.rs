@@ -6,23 +6,23 @@ use serde_json::{Value, json};
 use vmpool_api::kubevirt::values::{
     InstancePhase, PrintableStatus, RunStrategy, SortPolicy, StatePreservation,
 };
-use vmpool_engine::model::{Budget, StorageTemplate};
+use vmpool_engine::model::{DisruptionBudget, StorageTemplate};
 
 use super::super::fixtures;
-use super::super::labels::Labels;
-use super::super::objects::MachineObject;
+use super::super::labels::CachedLabels;
+use super::super::objects::KubeVirtMachineObject;
 use super::super::selectors::MachineSelector;
 use super::*;
 
 /// The pool with changed fields of its spec, by JSON merge patch.
 fn pool_with(spec: &Value) -> PoolFacts {
-    let mut object = fixtures::pool();
+    let mut object = fixtures::recorded_pool();
     json_patch::merge(&mut object["spec"], spec);
-    pool(&serde_json::from_value(object).unwrap())
+    read_pool_facts(&serde_json::from_value(object).unwrap())
 }
 
 /// The settings of a pool that are read without any message.
-fn read_with(spec: &Value) -> Settings {
+fn read_with(spec: &Value) -> PoolSettings {
     let pool = pool_with(spec);
     assert_eq!(pool.validation_errors, Vec::<String>::new());
     assert_eq!(pool.invalid_settings, Vec::<String>::new());
@@ -35,21 +35,21 @@ fn a_recorded_pool_is_read_with_the_defaults() {
     assert_eq!((&*pool.id.name, pool.id.uid.as_str()), ("herd", fixtures::POOL_UID));
     assert_eq!((pool.namespace.as_str(), pool.generation, pool.deleting), ("rec", 1, false));
     assert_eq!(pool.settings.selector.as_ref().unwrap().to_string(), "app=herd");
-    let settings = Settings { selector: None, ..pool.settings };
+    let settings = PoolSettings { selector: None, ..pool.settings };
     assert_eq!(
         settings,
-        Settings {
+        PoolSettings {
             replicas: 2,
             paused: false,
-            max_unavailable: Budget::Percent(100),
+            max_unavailable: DisruptionBudget::Percent(100),
             max_protection: Value::Null,
             scale_in: ScaleIn {
                 mode: ScaleInMode::Proactive,
-                selection: Selection { order: SortPolicy::Random, machines: MachineSelector::All },
+                selection: MachineSelection { order: SortPolicy::Random, machines: MachineSelector::All },
                 preservation: StatePreservation::Disabled,
             },
-            update: Update::Proactive(Selection::default()),
-            names: NameGeneration { config_maps: true, secrets: true },
+            update: UpdateMode::Proactive(MachineSelection::default()),
+            names: NameGenerationSettings { config_maps: true, secrets: true },
             data_volume_templates: vec![storage("root", Some("root"))],
             autohealing: None,
             selector: None,
@@ -66,10 +66,10 @@ fn the_default_of_replicas_is_one(#[case] spec: Value, #[case] replicas: usize) 
 }
 
 #[rstest]
-#[case::absent(json!(null), Budget::Percent(100))]
-#[case::a_number(json!(3), Budget::Machines(3))]
-#[case::a_percentage(json!("25%"), Budget::Percent(25))]
-fn the_budget_is_a_number_or_a_percentage(#[case] value: Value, #[case] budget: Budget) {
+#[case::absent(json!(null), DisruptionBudget::Percent(100))]
+#[case::a_number(json!(3), DisruptionBudget::Machines(3))]
+#[case::a_percentage(json!("25%"), DisruptionBudget::Percent(25))]
+fn the_budget_is_a_number_or_a_percentage(#[case] value: Value, #[case] budget: DisruptionBudget) {
     assert_eq!(read_with(&json!({ "maxUnavailable": value })).max_unavailable, budget);
 }
 
@@ -101,13 +101,13 @@ fn scale_in_is_read(
 }
 
 #[rstest]
-#[case::empty(json!({}), Update::Proactive(Selection::default()))]
+#[case::empty(json!({}), UpdateMode::Proactive(MachineSelection::default()))]
 #[case::proactive(
     json!({"proactive": {"selectionPolicy": {"sortPolicy": "AscendingOrder"}}}),
-    Update::Proactive(Selection { order: SortPolicy::AscendingOrder, ..Selection::default() }))]
-#[case::opportunistic(json!({"opportunistic": {}}), Update::Opportunistic)]
-#[case::unmanaged(json!({"unmanaged": {}}), Update::Unmanaged)]
-fn the_update_strategy_is_read(#[case] strategy: Value, #[case] update: Update) {
+    UpdateMode::Proactive(MachineSelection { order: SortPolicy::AscendingOrder, ..MachineSelection::default() }))]
+#[case::opportunistic(json!({"opportunistic": {}}), UpdateMode::Opportunistic)]
+#[case::unmanaged(json!({"unmanaged": {}}), UpdateMode::Unmanaged)]
+fn the_update_strategy_is_read(#[case] strategy: Value, #[case] update: UpdateMode) {
     assert_eq!(read_with(&json!({ "updateStrategy": strategy })).update, update);
 }
 
@@ -116,51 +116,51 @@ fn the_update_strategy_is_read(#[case] strategy: Value, #[case] update: Update) 
 #[case::with_values(json!({"startUpFailureThreshold": 4, "minFailingToStartDuration": "8m"}), 4, 480)]
 #[case::zero_time(json!({"minFailingToStartDuration": "0s"}), 3, 0)]
 fn autohealing_is_on_if_it_is_present(#[case] value: Value, #[case] threshold: u64, #[case] seconds: u64) {
-    let autohealing = Autohealing { threshold, failing_time: Duration::from_secs(seconds) };
+    let autohealing = AutohealingSettings { threshold, failing_time: Duration::from_secs(seconds) };
     assert_eq!(read_with(&json!({ "autohealing": value })).autohealing, Some(autohealing));
 }
 
 /// Whether the safe value of the setting is in force.
-type Safe = fn(&Settings) -> bool;
+type Safe = fn(&PoolSettings) -> bool;
 
 #[rstest]
-#[case::paused(json!({"paused": "yes"}), "paused \"yes\"", |s: &Settings| s.paused)]
-#[case::budget(json!({"maxUnavailable": "3"}), "maxUnavailable: ", |s: &Settings| s.max_unavailable == Budget::Machines(1))]
-#[case::budget_of_zero(json!({"maxUnavailable": 0}), "maxUnavailable: ", |s: &Settings| s.max_unavailable == Budget::Machines(1))]
-#[case::budget_above_all(json!({"maxUnavailable": "101%"}), "maxUnavailable: ", |s: &Settings| s.max_unavailable == Budget::Machines(1))]
+#[case::paused(json!({"paused": "yes"}), "paused \"yes\"", |s: &PoolSettings| s.paused)]
+#[case::budget(json!({"maxUnavailable": "3"}), "maxUnavailable: ", |s: &PoolSettings| s.max_unavailable == DisruptionBudget::Machines(1))]
+#[case::budget_of_zero(json!({"maxUnavailable": 0}), "maxUnavailable: ", |s: &PoolSettings| s.max_unavailable == DisruptionBudget::Machines(1))]
+#[case::budget_above_all(json!({"maxUnavailable": "101%"}), "maxUnavailable: ", |s: &PoolSettings| s.max_unavailable == DisruptionBudget::Machines(1))]
 #[case::config_maps(
-    json!({"nameGeneration": {"appendIndexToConfigMapRefs": 1}}), "nameGeneration.appendIndexToConfigMapRefs 1", |s: &Settings| !s.names.config_maps)]
-#[case::autohealing(json!({"autohealing": []}), "autohealing []", |s: &Settings| s.autohealing.is_none())]
-#[case::threshold(json!({"autohealing": {"startUpFailureThreshold": 0}}), "startUpFailureThreshold 0", |s: &Settings| s.autohealing.is_none())]
+    json!({"nameGeneration": {"appendIndexToConfigMapRefs": 1}}), "nameGeneration.appendIndexToConfigMapRefs 1", |s: &PoolSettings| !s.names.config_maps)]
+#[case::autohealing(json!({"autohealing": []}), "autohealing []", |s: &PoolSettings| s.autohealing.is_none())]
+#[case::threshold(json!({"autohealing": {"startUpFailureThreshold": 0}}), "startUpFailureThreshold 0", |s: &PoolSettings| s.autohealing.is_none())]
 #[case::negative_duration(
-    json!({"autohealing": {"minFailingToStartDuration": "-1m"}}), "minFailingToStartDuration \"-1m\"", |s: &Settings| s.autohealing.is_none())]
+    json!({"autohealing": {"minFailingToStartDuration": "-1m"}}), "minFailingToStartDuration \"-1m\"", |s: &PoolSettings| s.autohealing.is_none())]
 #[case::scale_in_of_another_type(
     json!({"scaleInStrategy": []}), "scaleInStrategy [] is not an object",
-    |s: &Settings| s.scale_in.mode == ScaleInMode::Unmanaged && s.scale_in.preservation == StatePreservation::Offline)]
+    |s: &PoolSettings| s.scale_in.mode == ScaleInMode::Unmanaged && s.scale_in.preservation == StatePreservation::Offline)]
 #[case::two_scale_in_strategies(
     json!({"scaleInStrategy": {"proactive": {}, "unmanaged": {}}}),
-    "scaleInStrategy has more than one member", |s: &Settings| s.scale_in.mode == ScaleInMode::Unmanaged)]
+    "scaleInStrategy has more than one member", |s: &PoolSettings| s.scale_in.mode == ScaleInMode::Unmanaged)]
 #[case::an_unknown_scale_in_strategy(
-    json!({"scaleInStrategy": {"gentle": {}}}), "scaleInStrategy has the unknown member gentle", |s: &Settings| s.scale_in.mode == ScaleInMode::Unmanaged)]
+    json!({"scaleInStrategy": {"gentle": {}}}), "scaleInStrategy has the unknown member gentle", |s: &PoolSettings| s.scale_in.mode == ScaleInMode::Unmanaged)]
 #[case::a_scale_in_member_of_another_type(
     json!({"scaleInStrategy": {"proactive": true}}),
-    "scaleInStrategy has a member proactive that is not an object", |s: &Settings| s.scale_in.mode == ScaleInMode::Unmanaged)]
+    "scaleInStrategy has a member proactive that is not an object", |s: &PoolSettings| s.scale_in.mode == ScaleInMode::Unmanaged)]
 #[case::preservation(
     json!({"scaleInStrategy": {"proactive": {"statePreservation": "Always"}}}),
-    "statePreservation \"Always\"", |s: &Settings| s.scale_in.preservation == StatePreservation::Offline)]
+    "statePreservation \"Always\"", |s: &PoolSettings| s.scale_in.preservation == StatePreservation::Offline)]
 #[case::order(
     json!({"scaleInStrategy": {"proactive": {"selectionPolicy": {"sortPolicy": "Fancy"}}}}),
-    "sortPolicy \"Fancy\" is unknown", |s: &Settings| s.scale_in.selection.order == SortPolicy::Random)]
+    "sortPolicy \"Fancy\" is unknown", |s: &PoolSettings| s.scale_in.selection.order == SortPolicy::Random)]
 #[case::selectors(
     json!({"scaleInStrategy": {"proactive": {"selectionPolicy": {"selectors": {"labelSelector": []}}}}}),
-    "scaleInStrategy: selectors: the selector is not an object", |s: &Settings| s.scale_in.selection.machines == MachineSelector::Nothing)]
+    "scaleInStrategy: selectors: the selector is not an object", |s: &PoolSettings| s.scale_in.selection.machines == MachineSelector::Nothing)]
 #[case::two_update_strategies(
     json!({"updateStrategy": {"proactive": {}, "opportunistic": {}}}),
-    "updateStrategy has more than one member", |s: &Settings| s.update == Update::Unmanaged)]
+    "updateStrategy has more than one member", |s: &PoolSettings| s.update == UpdateMode::Unmanaged)]
 #[case::update_selectors(
     json!({"updateStrategy": {"proactive": {"selectionPolicy": {"selectors": 1}}}}),
     "updateStrategy: selectors: selectors is not an object",
-    |s: &Settings| s.update == Update::Proactive(Selection { machines: MachineSelector::Nothing, ..Selection::default() }))]
+    |s: &PoolSettings| s.update == UpdateMode::Proactive(MachineSelection { machines: MachineSelector::Nothing, ..MachineSelection::default() }))]
 fn a_setting_that_cannot_be_read_gets_its_safe_value(
     #[case] spec: Value,
     #[case] message: &str,
@@ -189,9 +189,9 @@ fn a_pool_with_a_validation_error_loses_no_machine(#[case] spec: Value, #[case] 
     let pool = pool_with(&spec);
     assert!(pool.validation_errors[0].contains(message), "{:?}", pool.validation_errors);
     assert_eq!(pool.settings.scale_in.mode, ScaleInMode::Unmanaged);
-    assert_eq!(pool.settings.update, Update::Unmanaged);
+    assert_eq!(pool.settings.update, UpdateMode::Unmanaged);
     let releases = pool.settings.selector.is_some_and(|selector| {
-        let labels = Labels::from_json(&fixtures::machine()["metadata"]["labels"]);
+        let labels = CachedLabels::from_json(&fixtures::recorded_machine()["metadata"]["labels"]);
         !selector.matches(&labels.unwrap())
     });
     assert!(!releases, "it releases its machines");
@@ -200,9 +200,9 @@ fn a_pool_with_a_validation_error_loses_no_machine(#[case] spec: Value, #[case] 
 #[test]
 fn a_pool_whose_name_leaves_no_place_for_a_generation_is_invalid() {
     let errors = |name: &str| {
-        let mut object = fixtures::pool();
+        let mut object = fixtures::recorded_pool();
         object["metadata"]["name"] = name.into();
-        pool(&serde_json::from_value(object).unwrap()).validation_errors
+        read_pool_facts(&serde_json::from_value(object).unwrap()).validation_errors
     };
     assert_eq!(errors(&"p".repeat(61)), Vec::<String>::new());
     assert!(errors(&"p".repeat(62))[0].contains("62 bytes"));
@@ -213,20 +213,20 @@ fn a_pool_whose_name_leaves_no_place_for_a_generation_is_invalid() {
 #[case::a_text(json!("x"))]
 #[case::a_list(json!([1]))]
 fn a_spec_of_another_type_is_a_validation_error(#[case] spec: Value) {
-    let mut object = fixtures::pool();
+    let mut object = fixtures::recorded_pool();
     object["spec"] = spec;
-    let pool = pool(&serde_json::from_value(object).unwrap());
+    let pool = read_pool_facts(&serde_json::from_value(object).unwrap());
     assert!(!pool.validation_errors.is_empty());
 }
 
-fn stored_machine(edit: &Value) -> MachineObject {
-    let mut object = fixtures::machine();
+fn stored_machine(edit: &Value) -> KubeVirtMachineObject {
+    let mut object = fixtures::recorded_machine();
     json_patch::merge(&mut object, edit);
     serde_json::from_value(object).unwrap()
 }
 
 fn machine_with(edit: &Value) -> MachineFacts {
-    machine(&stored_machine(edit))
+    read_machine_facts(&stored_machine(edit))
 }
 
 #[test]
@@ -246,8 +246,8 @@ fn a_machine_in_a_cluster_is_read() {
     assert_eq!(machine.printable_status, Some(PrintableStatus::Running));
     assert_eq!((machine.start_failures, machine.run_strategy), (0, Some(RunStrategy::Always)));
     let stored = stored_machine(&json!({}));
-    assert_eq!(data_volumes(&stored), [Arc::from("root-0")]);
-    assert_eq!(claims(&stored), [Arc::from("root-0")]);
+    assert_eq!(data_volume_names(&stored), [Arc::from("root-0")]);
+    assert_eq!(claim_names(&stored), [Arc::from("root-0")]);
 }
 
 #[rstest]
@@ -258,7 +258,7 @@ fn a_machine_in_a_cluster_is_read() {
 #[case::another_name(json!({"name": "flock"}), false)]
 #[case::another_uid(json!({"uid": "u"}), false)]
 fn the_owner_is_the_controller_with_group_kind_name_and_uid(#[case] edit: Value, #[case] owned: bool) {
-    let mut owner = fixtures::owner();
+    let mut owner = fixtures::recorded_owner_reference();
     json_patch::merge(&mut owner, &edit);
     let machine = machine_with(&json!({ "metadata": { "ownerReferences": [owner] } }));
     let pool = ObjectId::new("herd", fixtures::POOL_UID);
@@ -272,9 +272,9 @@ fn the_owner_is_the_controller_with_group_kind_name_and_uid(#[case] edit: Value,
 #[case::another_kind(json!({"kind": "VirtualMachinePool"}), false)]
 #[case::another_name(json!({"name": "herd-1"}), false)]
 fn an_instance_is_of_the_machine_of_its_name(#[case] edit: Value, #[case] owned: bool) {
-    let mut stored = fixtures::instance();
+    let mut stored = fixtures::recorded_instance();
     json_patch::merge(&mut stored["metadata"]["ownerReferences"][0], &edit);
-    let facts = instance(&serde_json::from_value(stored).unwrap());
+    let facts = read_instance_facts(&serde_json::from_value(stored).unwrap());
     assert_eq!(facts.machine, owned.then(|| fixtures::MACHINE_UID.into()));
 }
 
@@ -326,18 +326,18 @@ fn storage_of_templates_and_of_volumes_is_listed_once() {
     ]);
     let machine = stored_machine(&json!({ "spec": { "template": { "spec": { "volumes": volumes } } } }));
     let texts = |list: &[std::sync::Arc<str>]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
-    assert_eq!(texts(&data_volumes(&machine)), ["root-0", "extra"]);
-    assert_eq!(texts(&claims(&machine)), ["root-0", "claim"]);
+    assert_eq!(texts(&data_volume_names(&machine)), ["root-0", "extra"]);
+    assert_eq!(texts(&claim_names(&machine)), ["root-0", "claim"]);
     // The storage that an update took out of the machine comes last.
     let former = json!({ "metadata": { "annotations": { "vmpool.dev/former-storage": "logs-0,extra" } } });
     let former = stored_machine(&former);
-    assert_eq!(texts(&data_volumes(&former)), ["root-0", "logs-0", "extra"]);
-    assert_eq!(texts(&claims(&former)), ["root-0", "logs-0", "extra"]);
+    assert_eq!(texts(&data_volume_names(&former)), ["root-0", "logs-0", "extra"]);
+    assert_eq!(texts(&claim_names(&former)), ["root-0", "logs-0", "extra"]);
 }
 
 #[test]
 fn an_instance_in_a_cluster_is_read() {
-    let facts = instance(&serde_json::from_value(fixtures::instance()).unwrap());
+    let facts = read_instance_facts(&serde_json::from_value(fixtures::recorded_instance()).unwrap());
     assert_eq!(facts.machine, Some(fixtures::MACHINE_UID.into()));
     assert_eq!(facts.revision.as_deref(), Some("herd-1"));
     assert_eq!((facts.phase, facts.ready, facts.terminating), (Some(InstancePhase::Running), true, false));
@@ -350,9 +350,9 @@ fn an_instance_in_a_cluster_is_read() {
 #[case::not_ready(json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}))]
 #[case::no_status(json!({"status": null}))]
 fn an_instance_is_unavailable(#[case] edit: Value) {
-    let mut object = fixtures::instance();
+    let mut object = fixtures::recorded_instance();
     json_patch::merge(&mut object, &edit);
-    assert!(!instance(&serde_json::from_value(object).unwrap()).is_available());
+    assert!(!read_instance_facts(&serde_json::from_value(object).unwrap()).is_available());
 }
 
 fn storage(name: &str, volume: Option<&str>) -> StorageTemplate {
@@ -373,8 +373,8 @@ fn a_storage_template_is_read_with_the_volume_that_refers_to_it() {
         ] } },
     } } });
     let expected = [storage("boot", Some("os")), storage("logs", Some("var-log")), storage("unused", None)];
-    assert_eq!(settings(&template).data_volume_templates, expected);
+    assert_eq!(read_pool_settings(&template).data_volume_templates, expected);
     let hostile =
         json!({ "virtualMachineTemplate": { "spec": { "dataVolumeTemplates": {}, "template": 3 } } });
-    assert!(settings(&hostile).data_volume_templates.is_empty());
+    assert!(read_pool_settings(&hostile).data_volume_templates.is_empty());
 }

@@ -22,7 +22,7 @@ fn texts(list: &[&str]) -> Vec<String> {
     list.iter().map(|text| (*text).to_owned()).collect()
 }
 
-const TARGET: Target<'static> = Target { uid: "u", resource_version: "7" };
+const TARGET: PatchTarget<'static> = PatchTarget { uid: "u", resource_version: "7" };
 
 #[rstest]
 #[case::none(&[])]
@@ -31,14 +31,14 @@ const TARGET: Target<'static> = Target { uid: "u", resource_version: "7" };
 fn the_finalizer_is_appended_and_removed_again(#[case] finalizers: &[&str]) {
     let finalizers = texts(finalizers);
     let before = object(&finalizers, &[]);
-    let with = patched(&before, add_finalizer(TARGET, Finalizers::of(&finalizers)).unwrap()).unwrap();
+    let with = patched(&before, add_finalizer(TARGET, FinalizerSummary::of(&finalizers)).unwrap()).unwrap();
     let mut expected = finalizers.clone();
     expected.push(OURS.to_owned());
     assert_eq!(with["metadata"]["finalizers"], json!(expected));
-    assert_eq!(add_finalizer(TARGET, Finalizers::of(&expected)), None);
-    let without = patched(&with, remove_finalizer("u", Finalizers::of(&expected)).unwrap()).unwrap();
+    assert_eq!(add_finalizer(TARGET, FinalizerSummary::of(&expected)), None);
+    let without = patched(&with, remove_finalizer("u", FinalizerSummary::of(&expected)).unwrap()).unwrap();
     assert_eq!(without, before);
-    assert_eq!(remove_finalizer("u", Finalizers::of(&finalizers)), None);
+    assert_eq!(remove_finalizer("u", FinalizerSummary::of(&finalizers)), None);
 }
 
 #[rstest]
@@ -66,12 +66,12 @@ fn a_pool_gets_the_record_of_its_machines_once(#[case] annotations: Option<BTree
 fn the_finalizer_of_a_changed_object_is_not_added() {
     let mut object = object(&[], &[]);
     object["metadata"]["resourceVersion"] = "8".into();
-    patched(&object, add_finalizer(TARGET, Finalizers::default()).unwrap()).unwrap_err();
+    patched(&object, add_finalizer(TARGET, FinalizerSummary::default()).unwrap()).unwrap_err();
 }
 
 #[test]
 fn a_finalizer_of_another_client_is_not_removed() {
-    let patch = remove_finalizer("u", Finalizers::of(&texts(&["a", OURS]))).unwrap();
+    let patch = remove_finalizer("u", FinalizerSummary::of(&texts(&["a", OURS]))).unwrap();
     // Meanwhile another client removed its own finalizer and added another.
     patched(&object(&texts(&[OURS, "b"]), &[]), patch.clone()).unwrap_err();
     let mut another = object(&texts(&["a", OURS]), &[]);
@@ -89,9 +89,9 @@ fn theirs() -> Value {
 }
 
 #[rstest]
-#[case::ours_only(json!([fixtures::owner()]), json!([]))]
-#[case::ours_last(json!([theirs(), fixtures::owner()]), json!([theirs()]))]
-#[case::ours_first(json!([fixtures::owner(), theirs()]), json!([theirs()]))]
+#[case::ours_only(json!([fixtures::recorded_owner_reference()]), json!([]))]
+#[case::ours_last(json!([theirs(), fixtures::recorded_owner_reference()]), json!([theirs()]))]
+#[case::ours_first(json!([fixtures::recorded_owner_reference(), theirs()]), json!([theirs()]))]
 #[case::ours_of_an_older_version(
     json!([{"apiVersion": "pool.kubevirt.io/v1alpha1", "kind": "VirtualMachinePool",
         "name": "herd", "uid": fixtures::POOL_UID,
@@ -100,26 +100,26 @@ fn theirs() -> Value {
 fn a_release_removes_exactly_the_pool(#[case] before: Value, #[case] after: Value) {
     let finalizers = texts(&["a", OURS, "b"]);
     let object = object(&finalizers, before.as_array().unwrap());
-    let patch = release(&metadata(&before), Finalizers::of(&finalizers)).unwrap();
+    let patch = release_machine(&metadata(&before), FinalizerSummary::of(&finalizers)).unwrap();
     let result = patched(&object, patch).unwrap();
     assert_eq!(result["metadata"]["ownerReferences"], after);
     assert_eq!(result["metadata"]["finalizers"], json!(["a", "b"]));
-    assert_eq!(release(&metadata(&after), Finalizers::of(&texts(&["a", "b"]))), None);
+    assert_eq!(release_machine(&metadata(&after), FinalizerSummary::of(&texts(&["a", "b"]))), None);
 }
 
 #[rstest]
 #[case::of_another_group(json!({ "apiVersion": "no.such.group/v1" }))]
 #[case::of_another_kind(json!({ "kind": "VirtualMachine" }))]
 fn a_release_leaves_a_controller_with_the_uid_alone(#[case] edit: Value) {
-    let mut owner = fixtures::owner();
+    let mut owner = fixtures::recorded_owner_reference();
     json_patch::merge(&mut owner, &edit);
-    assert_eq!(release(&metadata(&json!([owner])), Finalizers::of(&texts(&[]))), None);
+    assert_eq!(release_machine(&metadata(&json!([owner])), FinalizerSummary::of(&texts(&[]))), None);
 }
 
 #[test]
 fn a_detached_machine_loses_only_the_finalizer() {
     let finalizers = texts(&[OURS]);
-    let patch = release(&metadata(&json!([theirs()])), Finalizers::of(&finalizers)).unwrap();
+    let patch = release_machine(&metadata(&json!([theirs()])), FinalizerSummary::of(&finalizers)).unwrap();
     let result = patched(&object(&finalizers, &[theirs()]), patch).unwrap();
     assert_eq!(result["metadata"]["ownerReferences"], json!([theirs()]));
     assert_eq!(result["metadata"]["finalizers"], json!([]));
@@ -139,7 +139,7 @@ fn data_volume(owner: &str, labels: &Value) -> Value {
 fn preserved(object: &Value) -> Option<Value> {
     let metadata: ObjectMeta = serde_json::from_value(object["metadata"].clone()).unwrap();
     let machine = ObjectId::new("herd-3", fixtures::MACHINE_UID);
-    preserve(&metadata, &machine, &ObjectId::new("herd", fixtures::POOL_UID))
+    preserve_storage(&metadata, &machine, &ObjectId::new("herd", fixtures::POOL_UID))
 }
 
 #[rstest]
@@ -182,12 +182,12 @@ proptest! {
         let list: Vec<Value> = uids
             .iter()
             .map(|uid| match *uid {
-                fixtures::POOL_UID => fixtures::owner(),
+                fixtures::POOL_UID => fixtures::recorded_owner_reference(),
                 uid => json!({ "apiVersion": "v1", "kind": "Pool", "name": "n", "uid": uid }),
             })
             .collect();
         let object = object(&finalizers, &list);
-        let patch = release(&metadata(&json!(list)), Finalizers::of(&finalizers));
+        let patch = release_machine(&metadata(&json!(list)), FinalizerSummary::of(&finalizers));
         let result = patch.map_or(object.clone(), |patch| patched(&object, patch).unwrap());
         let mut expected = finalizers.clone();
         if let Some(place) = expected.iter().position(|finalizer| finalizer == OURS) {

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use vmpool_api::kubevirt::values::SortPolicy;
 
-use super::super::read::settings;
+use super::super::read::read_pool_settings;
 use super::super::{fixtures, template};
 use super::*;
 
@@ -14,8 +14,8 @@ fn pool(name: &str) -> ObjectId {
 
 #[test]
 fn a_revision_equals_the_one_that_kubevirt_creates() {
-    let revision = revision("rec", &pool("herd"), "herd-1", 1, &fixtures::spec());
-    assert_eq!(revision, fixtures::revision());
+    let revision = revision_object("rec", &pool("herd"), "herd-1", 1, &fixtures::recorded_pool_spec());
+    assert_eq!(revision, fixtures::recorded_revision());
 }
 
 #[rstest]
@@ -28,7 +28,7 @@ fn a_revision_has_the_name_of_its_pool_and_generation(
     #[case] generation: i64,
     #[case] expected: &str,
 ) {
-    assert_eq!(names(&pool(name), generation).next().unwrap(), expected);
+    assert_eq!(revision_names(&pool(name), generation).next().unwrap(), expected);
 }
 
 #[rstest]
@@ -36,7 +36,7 @@ fn a_revision_has_the_name_of_its_pool_and_generation(
 #[case::a_machine_that_was_given_to_the_pool("web-5", "other", Some("web"))]
 #[case::with_a_hash("web-1a2b3c4d-5", "web", Some("web"))]
 #[case::a_name_that_looks_like_one_with_a_hash("web-1a2b3c4d-5", "web-1a2b3c4d", Some("web-1a2b3c4d"))]
-#[case::shortened(&names(&pool(&"p".repeat(61)), 10).next().unwrap(), &"p".repeat(61), Some(&*"p".repeat(61)))]
+#[case::shortened(&revision_names(&pool(&"p".repeat(61)), 10).next().unwrap(), &"p".repeat(61), Some(&*"p".repeat(61)))]
 #[case::given_with_a_hash("web-1a2b3c4d-5", "other", Some("web"))]
 #[case::no_generation("web-x", "web", None)]
 #[case::no_hyphen("web", "web", None)]
@@ -45,20 +45,20 @@ fn the_name_of_a_revision_tells_its_pool(
     #[case] machines: &str,
     #[case] pool: Option<&str>,
 ) {
-    assert_eq!(pool_of(revision, machines), pool);
+    assert_eq!(pool_name_of_revision(revision, machines), pool);
 }
 
 #[test]
 fn a_revision_of_kubevirt_1_6_is_read() {
-    let mut spec = fixtures::spec();
+    let mut spec = fixtures::recorded_pool_spec();
     let strategy = json!({ "proactive": { "selectionPolicy": { "basePolicy": "DescendingOrder" } } });
     spec["scaleInStrategy"] = strategy;
-    assert_eq!(settings(&spec).scale_in.selection.order, SortPolicy::DescendingOrder);
+    assert_eq!(read_pool_settings(&spec).scale_in.selection.order, SortPolicy::DescendingOrder);
     let parts = |spec: &Value| {
         let template = &spec["virtualMachineTemplate"];
-        template::parts(template, template, &Value::Null)
+        template::template_parts(template, template, &Value::Null)
     };
-    assert_eq!(parts(&spec), parts(&fixtures::spec()));
+    assert_eq!(parts(&spec), parts(&fixtures::recorded_pool_spec()));
 }
 
 proptest! {
@@ -67,7 +67,7 @@ proptest! {
         name in "[a-z0-9]([a-z0-9-]{0,17}[a-z0-9])?([.][a-z0-9]([a-z0-9-]{0,17}[a-z0-9])?){0,2}",
         generation in 1..i64::MAX,
     ) {
-        let names: Vec<String> = names(&pool(&name), generation).take(5).collect();
+        let names: Vec<String> = revision_names(&pool(&name), generation).take(5).collect();
         let different: std::collections::BTreeSet<&String> = names.iter().collect();
         prop_assert_eq!(different.len(), 5);
         for revision in names {

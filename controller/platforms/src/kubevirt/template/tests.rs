@@ -8,7 +8,7 @@ use super::*;
 use crate::Platform;
 
 fn template() -> Value {
-    fixtures::spec()["virtualMachineTemplate"].clone()
+    fixtures::recorded_pool_spec()["virtualMachineTemplate"].clone()
 }
 
 fn edited(edit: &Value) -> Value {
@@ -34,22 +34,22 @@ enum Difference {
 }
 
 fn difference(from: &Value, to: &Value) -> Difference {
-    let (one, other) = (parts(from, from, &Value::Null), parts(to, to, &Value::Null));
+    let (one, other) = (template_parts(from, from, &Value::Null), template_parts(to, to, &Value::Null));
     match () {
         () if one.storage != other.storage => Difference::Storage,
         () if one.instance != other.instance => Difference::Instance,
         () if one.live != other.live => Difference::Live,
-        () if canonical(from) != canonical(to) => Difference::Outside,
+        () if canonical_template(from) != canonical_template(to) => Difference::Outside,
         () => Difference::None,
     }
 }
 
 /// Whether an instance with this spec has the live parts of a template.
 fn is_live_updated(template: &Value, instance: &Value) -> bool {
-    let mut object = fixtures::instance();
+    let mut object = fixtures::recorded_instance();
     object["spec"] = instance["spec"].clone();
     let object: InstanceObject = serde_json::from_value(object).unwrap();
-    object.live.include(&parts(template, template, &Value::Null).live)
+    object.live.include(&template_parts(template, template, &Value::Null).live)
 }
 
 #[rstest]
@@ -69,7 +69,7 @@ fn is_live_updated(template: &Value, instance: &Value) -> bool {
     json!({"volumes": [{"name": "a", "emptyDisk": {"capacity": "1Gi"}}]}),
     json!({"volumes": [{"name": "a", "emptyDisk": {"capacity": "1024Mi"}}]}))]
 fn equal(#[case] one: Value, #[case] other: Value) {
-    assert_eq!(canonical(&inner(&one)), canonical(&inner(&other)));
+    assert_eq!(canonical_template(&inner(&one)), canonical_template(&inner(&other)));
     assert_eq!(difference(&inner(&one), &inner(&other)), Difference::None);
 }
 
@@ -88,7 +88,7 @@ fn equal(#[case] one: Value, #[case] other: Value) {
     json!({"domain": {"devices": {"disks": [{"name": "a", "cdrom": {}}]}}}))]
 #[case::a_device_without_settings(json!({"domain": {"devices": {"rng": {}}}}), json!({}))]
 fn different(#[case] one: Value, #[case] other: Value) {
-    assert_ne!(canonical(&inner(&one)), canonical(&inner(&other)));
+    assert_ne!(canonical_template(&inner(&one)), canonical_template(&inner(&other)));
     let fingerprint = |spec: &Value| KubeVirt::fingerprint(&json!({ "virtualMachineTemplate": inner(spec) }));
     assert_ne!(fingerprint(&one), fingerprint(&other));
 }
@@ -186,8 +186,8 @@ fn tree() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn the_canonical_form_is_its_own(spec in tree()) {
-        let once = canonical(&json!({ "spec": spec }));
-        prop_assert_eq!(canonical(&once), once);
+        let once = canonical_template(&json!({ "spec": spec }));
+        prop_assert_eq!(canonical_template(&once), once);
     }
 
     #[test]

@@ -61,19 +61,22 @@ fn inferring(field: &str, policy: &str) -> Value {
 }
 
 /// The objects of a cluster, by path. An `Err` is a read that fails.
-type Cluster = Vec<(String, Result<Value, Failure>)>;
+type Cluster = Vec<(String, Result<Value, TypeReadFailure>)>;
 
 fn cluster(objects: impl IntoIterator<Item = (String, Value)>) -> Cluster {
     objects.into_iter().map(|(path, object)| (path, Ok(object))).collect()
 }
 
 /// Reviews with the objects of a cluster. Returns the paths that were read, too.
-fn decide(cluster: &Cluster, review: impl Fn(&Reads) -> Step) -> (Decision, Vec<String>) {
-    let (mut reads, mut paths) = (Reads::default(), Vec::new());
+fn decide(
+    cluster: &Cluster,
+    review: impl Fn(&TypeReviewReads) -> TypeReviewStep,
+) -> (TypeReviewDecision, Vec<String>) {
+    let (mut reads, mut paths) = (TypeReviewReads::default(), Vec::new());
     loop {
-        let Need { reference, .. } = match review(&reads) {
-            Step::Needs(need) => need,
-            Step::Done(decision) => return (decision, paths),
+        let NeededObject { reference, .. } = match review(&reads) {
+            TypeReviewStep::Needs(need) => need,
+            TypeReviewStep::Done(decision) => return (decision, paths),
         };
         let path = format!("{}/{}", reference.collection, reference.name);
         assert!(!paths.contains(&path), "{path} was read before");
@@ -83,26 +86,28 @@ fn decide(cluster: &Cluster, review: impl Fn(&Reads) -> Step) -> (Decision, Vec<
     }
 }
 
-fn validated(machine: &Value, cluster: &Cluster) -> Decision {
-    decide(cluster, |reads| validate(NAMESPACE, None, machine, reads)).0
+fn validated(machine: &Value, cluster: &Cluster) -> TypeReviewDecision {
+    decide(cluster, |reads| review_machine(NAMESPACE, None, machine, reads)).0
 }
 
-fn completed(machine: &Value, cluster: &Cluster) -> Decision {
-    decide(cluster, |reads| complete(NAMESPACE, machine, reads)).0
+fn completed(machine: &Value, cluster: &Cluster) -> TypeReviewDecision {
+    decide(cluster, |reads| complete_machine(NAMESPACE, machine, reads)).0
 }
 
-const UNCHANGED: Decision = Decision::Allowed { machine: None, warnings: Vec::new() };
+const UNCHANGED: TypeReviewDecision = TypeReviewDecision::Allowed { machine: None, warnings: Vec::new() };
 
-fn warnings(decision: &Decision) -> &[String] {
+fn warnings(decision: &TypeReviewDecision) -> &[String] {
     match decision {
-        Decision::Allowed { warnings, .. } | Decision::Refused { warnings, .. } => warnings,
+        TypeReviewDecision::Allowed { warnings, .. } | TypeReviewDecision::Refused { warnings, .. } => {
+            warnings
+        }
         other => panic!("{other:?}"),
     }
 }
 
-fn fields(decision: &Decision) -> Vec<(CauseReason, &str)> {
+fn fields(decision: &TypeReviewDecision) -> Vec<(CauseReason, &str)> {
     let causes = match decision {
-        Decision::Refused { causes, .. } | Decision::NotInferred(causes) => causes,
+        TypeReviewDecision::Refused { causes, .. } | TypeReviewDecision::NotInferred(causes) => causes,
         other => panic!("{other:?}"),
     };
     causes.iter().map(|cause| (cause.reason, cause.field.as_str())).collect()
@@ -112,7 +117,7 @@ fn fields(decision: &Decision) -> Vec<(CauseReason, &str)> {
 fn a_conflict_is_refused_with_field_and_source() {
     let decision =
         validated(&sized(json!({ "domain": { "memory": { "guest": "1Gi" } } })), &cluster([small()]));
-    let Decision::Refused { causes, .. } = &decision else { panic!("{decision:?}") };
+    let TypeReviewDecision::Refused { causes, .. } = &decision else { panic!("{decision:?}") };
     assert_eq!(causes[0].field, "spec.template.spec.domain.memory.guest");
     assert!(
         causes[0].message.starts_with("VirtualMachineInstancetype \"small\" sets"),
@@ -139,16 +144,16 @@ fn a_missing_object_gives_a_warning_with_its_kind_and_name() {
 }
 
 #[rstest]
-#[case::a_failed_read(Failure::Error("etcd is slow".to_owned()), "etcd is slow")]
-#[case::a_read_that_is_not_permitted(Failure::NotPermitted, "no client certificate")]
+#[case::a_failed_read(TypeReadFailure::Error("etcd is slow".to_owned()), "etcd is slow")]
+#[case::a_read_that_is_not_permitted(TypeReadFailure::NotPermitted, "no client certificate")]
 fn a_machine_whose_objects_are_not_read_is_allowed_with_a_warning(
-    #[case] failure: Failure,
+    #[case] failure: TypeReadFailure,
     #[case] part: &str,
 ) {
     let cluster = vec![(small().0, Err(failure))];
     let machine = sized(json!({ "domain": { "memory": { "guest": "1Gi" } } }));
     let decision = validated(&machine, &cluster);
-    assert!(matches!(decision, Decision::Allowed { machine: None, .. }), "{decision:?}");
+    assert!(matches!(decision, TypeReviewDecision::Allowed { machine: None, .. }), "{decision:?}");
     assert!(warnings(&decision)[0].contains(part), "{decision:?}");
 }
 
@@ -169,7 +174,7 @@ fn a_stored_copy_precedes_the_live_object() {
     let mut machine = sized(json!({ "domain": { "cpu": { "model": "Haswell" } } }));
     assert_eq!(fields(&validated(&machine, &cluster))[0].1, "spec.template.spec.domain.cpu.model");
     machine["spec"]["instancetype"]["revisionName"] = json!("copy");
-    let (decision, paths) = decide(&cluster, |reads| validate(NAMESPACE, None, &machine, reads));
+    let (decision, paths) = decide(&cluster, |reads| review_machine(NAMESPACE, None, &machine, reads));
     assert_eq!((decision, paths), (UNCHANGED, vec![path]));
 }
 
@@ -179,13 +184,13 @@ fn an_unrelated_update_and_a_deletion_read_nothing() {
     let mut stopped = old.clone();
     stopped["spec"]["runStrategy"] = json!("Halted");
     let cluster = cluster([small()]);
-    let review = |new: &Value| decide(&cluster, |reads| validate(NAMESPACE, Some(&old), new, reads));
+    let review = |new: &Value| decide(&cluster, |reads| review_machine(NAMESPACE, Some(&old), new, reads));
     assert_eq!(review(&stopped), (UNCHANGED, Vec::new()));
     let mut deleted = sized(json!({ "domain": { "memory": { "guest": "2Gi" } } }));
     assert_eq!(fields(&review(&deleted).0).len(), 1);
     deleted["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     assert_eq!(review(&deleted), (UNCHANGED, Vec::new()));
-    let (decision, paths) = decide(&cluster, |reads| complete(NAMESPACE, &deleted, reads));
+    let (decision, paths) = decide(&cluster, |reads| complete_machine(NAMESPACE, &deleted, reads));
     assert_eq!((decision, paths), (UNCHANGED, Vec::new()));
 }
 
@@ -196,7 +201,7 @@ fn names_are_inferred_from_a_volume() {
         "instancetype.kubevirt.io/default-instancetype-kind": "VirtualMachineInstancetype",
     });
     let decision = completed(&inferring("instancetype", "Reject"), &cluster([claim(labels)]));
-    let Decision::Allowed { machine: Some(machine), .. } = decision else { panic!("{decision:?}") };
+    let TypeReviewDecision::Allowed { machine: Some(machine), .. } = decision else { panic!("{decision:?}") };
     let named = json!({ "name": "small", "kind": "VirtualMachineInstancetype" });
     assert_eq!(machine["spec"]["instancetype"], named);
 }
@@ -207,14 +212,16 @@ fn names_are_inferred_from_a_volume() {
 #[case::no_claim_is_never_ignored("Ignore", None)]
 fn a_failed_inference_is_refused(#[case] policy: &str, #[case] claim: Option<(String, Value)>) {
     let decision = completed(&inferring("preference", policy), &cluster(claim));
-    assert!(matches!(decision, Decision::NotInferred(_)), "{decision:?}");
+    assert!(matches!(decision, TypeReviewDecision::NotInferred(_)), "{decision:?}");
     assert_eq!(fields(&decision)[0].1, "spec.preference.inferFromVolume");
 }
 
 #[test]
 fn an_ignored_failure_removes_the_matcher_with_a_warning() {
     let decision = completed(&inferring("preference", "Ignore"), &cluster([claim(json!({}))]));
-    let Decision::Allowed { machine: Some(machine), warnings } = decision else { panic!("{decision:?}") };
+    let TypeReviewDecision::Allowed { machine: Some(machine), warnings } = decision else {
+        panic!("{decision:?}")
+    };
     assert_eq!(machine["spec"].get("preference"), None);
     assert!(warnings[0].contains("spec.preference was removed"), "{warnings:?}");
 }
@@ -223,10 +230,10 @@ fn an_ignored_failure_removes_the_matcher_with_a_warning() {
 fn a_failed_read_leaves_inference_undecided() {
     let failing = |failure| vec![(format!("{CLAIMS}/debian"), Err(failure))];
     let machine = inferring("preference", "Ignore");
-    let decision = completed(&machine, &failing(Failure::Error("etcd is slow".to_owned())));
-    let Decision::Undecided(message) = decision else { panic!("{decision:?}") };
+    let decision = completed(&machine, &failing(TypeReadFailure::Error("etcd is slow".to_owned())));
+    let TypeReviewDecision::Undecided(message) = decision else { panic!("{decision:?}") };
     assert!(message.contains("PersistentVolumeClaim debian: etcd is slow"), "{message}");
-    let decision = completed(&machine, &failing(Failure::NotPermitted));
+    let decision = completed(&machine, &failing(TypeReadFailure::NotPermitted));
     assert!(warnings(&decision)[0].contains("no client certificate"), "{decision:?}");
 }
 
@@ -244,7 +251,7 @@ fn a_preference_fills_what_is_needed_before_the_instance() {
         "template": { "spec": { "domain": { "machine": { "type": "q35" } } } },
     }));
     let decision = completed(&new, &cluster([prefers]));
-    let Decision::Allowed { machine: Some(machine), .. } = decision else { panic!("{decision:?}") };
+    let TypeReviewDecision::Allowed { machine: Some(machine), .. } = decision else { panic!("{decision:?}") };
     let spec = json!({ "architecture": "arm64", "domain": { "machine": { "type": "q35" } } });
     assert_eq!(machine["spec"]["template"]["spec"], spec);
     assert_eq!(machine["spec"]["dataVolumeTemplates"][0]["spec"]["storage"]["storageClassName"], "fast");
@@ -265,24 +272,24 @@ fn an_invalid_matcher_is_left_to_the_validation() {
 
 #[test]
 fn only_objects_of_namespaces_reveal_facts() {
-    let need = |spec| match validate(NAMESPACE, None, &machine(spec), &Reads::default()) {
-        Step::Needs(need) => (need.subject, need.reveals),
-        Step::Done(decision) => panic!("{decision:?}"),
+    let need = |spec| match review_machine(NAMESPACE, None, &machine(spec), &TypeReviewReads::default()) {
+        TypeReviewStep::Needs(need) => (need.subject, need.reveals),
+        TypeReviewStep::Done(decision) => panic!("{decision:?}"),
     };
-    assert_eq!(need(json!({ "preference": { "name": "linux" } })), (Subject::Instancetype, false));
+    assert_eq!(need(json!({ "preference": { "name": "linux" } })), (LookupSubject::Instancetype, false));
     let namespaced = json!({ "preference": { "name": "linux", "kind": "VirtualMachinePreference" } });
-    assert_eq!(need(namespaced), (Subject::Instancetype, true));
+    assert_eq!(need(namespaced), (LookupSubject::Instancetype, true));
     let pinned = json!({ "preference": { "name": "linux", "revisionName": "copy" } });
-    assert_eq!(need(pinned), (Subject::Revision, true));
+    assert_eq!(need(pinned), (LookupSubject::Revision, true));
 }
 
 #[test]
 fn an_object_is_validated_and_an_unrelated_update_is_not() {
     let bad = instancetype(json!({ "cpu": { "guest": 0 }, "memory": { "guest": "2Gi" } })).1;
-    let decision = object(None, &bad).unwrap();
+    let decision = review_type_object(None, &bad).unwrap();
     assert_eq!(fields(&decision), [(CauseReason::FieldValueInvalid, "spec.cpu.guest")]);
-    assert_eq!(object(Some(&bad), &bad).unwrap(), UNCHANGED);
-    assert!(object(None, &json!({ "kind": "Secret", "apiVersion": "v1" })).is_err());
+    assert_eq!(review_type_object(Some(&bad), &bad).unwrap(), UNCHANGED);
+    assert!(review_type_object(None, &json!({ "kind": "Secret", "apiVersion": "v1" })).is_err());
 }
 
 /// A pool whose template is this machine.
@@ -294,7 +301,7 @@ fn pooled(machine: &Value) -> Value {
 fn a_pool_in_conflict_is_refused_and_one_whose_type_is_missing_is_allowed_with_a_warning() {
     let conflicting = pooled(&sized(json!({ "domain": { "memory": { "guest": "1Gi" } } })));
     let review = |old: Option<&Value>, cluster: &Cluster| {
-        decide(cluster, |reads| pool(NAMESPACE, old, &conflicting, reads)).0
+        decide(cluster, |reads| review_pool_template(NAMESPACE, old, &conflicting, reads)).0
     };
     let refused = review(None, &cluster([small()]));
     let field = "spec.virtualMachineTemplate.spec.template.spec.domain.memory.guest";
@@ -303,7 +310,8 @@ fn a_pool_in_conflict_is_refused_and_one_whose_type_is_missing_is_allowed_with_a
     let warning = &warnings(&missing)[0];
     assert!(warning.contains("does not exist") && warning.contains("creates no machine"), "{warning}");
     // A change of the number of machines reads nothing.
-    let (decision, read) =
-        decide(&cluster([small()]), |reads| pool(NAMESPACE, Some(&conflicting), &conflicting, reads));
+    let (decision, read) = decide(&cluster([small()]), |reads| {
+        review_pool_template(NAMESPACE, Some(&conflicting), &conflicting, reads)
+    });
     assert_eq!((warnings(&decision).len(), read.len()), (0, 0));
 }

@@ -8,7 +8,7 @@ const STRATEGY: &str = "runStrategy";
 const RUNNING: &str = "running";
 
 /// Removes both spellings from the spec of a machine.
-pub(super) fn remove(spec: &mut Value) {
+pub(super) fn remove_run_strategy(spec: &mut Value) {
     if let Some(spec) = spec.as_object_mut() {
         spec.remove(STRATEGY);
         spec.remove(RUNNING);
@@ -19,11 +19,11 @@ pub(super) fn remove(spec: &mut Value) {
 ///
 /// If both templates have the same strategy, or the former one is unknown, the machine keeps its own: users start and
 /// stop a machine by writing this field.
-pub(super) fn patch(live: &Value, from: Option<&Value>, to: &Value) -> Map<String, Value> {
+pub(super) fn run_strategy_patch(live: &Value, from: Option<&Value>, to: &Value) -> Map<String, Value> {
     let mut patch = Map::new();
-    let (current, wanted) = (effective(live), effective(to));
+    let (current, wanted) = (effective_run_strategy(live), effective_run_strategy(to));
     let changed = match from {
-        Some(from) => effective(from) != wanted,
+        Some(from) => effective_run_strategy(from) != wanted,
         None => current.is_none(),
     };
     if !changed || wanted.is_none() || current == wanted {
@@ -38,7 +38,7 @@ pub(super) fn patch(live: &Value, from: Option<&Value>, to: &Value) -> Map<Strin
 }
 
 /// The strategy in a spec.
-fn effective(spec: &Value) -> Option<&str> {
+fn effective_run_strategy(spec: &Value) -> Option<&str> {
     match (&spec[STRATEGY], &spec[RUNNING]) {
         (Value::String(strategy), _) if !strategy.is_empty() => Some(strategy),
         (_, Value::Bool(true)) => Some("Always"),

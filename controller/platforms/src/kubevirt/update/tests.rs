@@ -3,11 +3,11 @@ use rstest::rstest;
 use vmpool_engine::model::ObjectId;
 
 use super::super::fixtures;
-use super::super::read::NameGeneration;
-use super::super::template::canonical;
+use super::super::read::NameGenerationSettings;
+use super::super::template::canonical_template;
 use super::*;
 
-const NAMES: NameGeneration = NameGeneration { config_maps: true, secrets: true };
+const NAMES: NameGenerationSettings = NameGenerationSettings { config_maps: true, secrets: true };
 const LABEL: &str = "kubevirt.io/vm-pool-revision-name";
 
 fn merged(mut value: Value, edit: &Value) -> Value {
@@ -16,16 +16,16 @@ fn merged(mut value: Value, edit: &Value) -> Value {
 }
 
 fn template(edit: &Value) -> Value {
-    merged(fixtures::spec()["virtualMachineTemplate"].clone(), edit)
+    merged(fixtures::recorded_pool_spec()["virtualMachineTemplate"].clone(), edit)
 }
 
-fn of(content: &Value) -> Template<'_> {
-    Template { content, names: NAMES, pins: &Value::Null }
+fn of(content: &Value) -> RevisionTemplate<'_> {
+    RevisionTemplate { content, names: NAMES, pins: &Value::Null }
 }
 
 /// The machine after the update from template `from` to template `to`.
 fn updated(live: &Value, from: Option<&Value>, to: &Value) -> Value {
-    match update(live, from.map(of), of(to), 0, "herd-2") {
+    match update_machine(live, from.map(of), of(to), 0, "herd-2") {
         Some(patch) => merged(live.clone(), &patch),
         None => live.clone(),
     }
@@ -33,7 +33,7 @@ fn updated(live: &Value, from: Option<&Value>, to: &Value) -> Value {
 
 /// The recorded machine with `edit` by other clients, after the update from the recorded template to an edited one.
 fn after(edit: &Value, change: &Value) -> Value {
-    updated(&merged(fixtures::machine(), edit), Some(&template(&json!({}))), &template(change))
+    updated(&merged(fixtures::recorded_machine(), edit), Some(&template(&json!({}))), &template(change))
 }
 
 /// A change of the inner spec.
@@ -44,14 +44,17 @@ fn inner(change: &Value) -> Value {
 #[test]
 fn nothing_differs_if_the_machine_has_the_template_and_its_revision() {
     let template = template(&json!({}));
-    assert_eq!(update(&fixtures::machine(), Some(of(&template)), of(&template), 0, "herd-1"), None);
-    assert_eq!(update(&fixtures::machine(), None, of(&template), 0, "herd-1"), None);
+    assert_eq!(
+        update_machine(&fixtures::recorded_machine(), Some(of(&template)), of(&template), 0, "herd-1"),
+        None
+    );
+    assert_eq!(update_machine(&fixtures::recorded_machine(), None, of(&template), 0, "herd-1"), None);
 }
 
 #[test]
 fn a_patch_has_only_the_revision_and_what_the_template_changed() {
     let (from, to) = (template(&json!({})), template(&inner(&json!({ "hostname": "h" }))));
-    let patch = update(&fixtures::machine(), Some(of(&from)), of(&to), 0, "herd-2").unwrap();
+    let patch = update_machine(&fixtures::recorded_machine(), Some(of(&from)), of(&to), 0, "herd-2").unwrap();
     assert_eq!(
         patch,
         json!({
@@ -67,7 +70,7 @@ fn a_patch_has_only_the_revision_and_what_the_template_changed() {
 #[test]
 fn a_patch_changes_neither_owners_nor_finalizers_nor_status() {
     let change = json!({ "metadata": { "labels": { "tier": "a" } }, "spec": { "runStrategy": "Manual" } });
-    let (before, after) = (fixtures::machine(), after(&json!({}), &change));
+    let (before, after) = (fixtures::recorded_machine(), after(&json!({}), &change));
     for field in ["ownerReferences", "finalizers", "name", "uid", "resourceVersion"] {
         assert_eq!(before["metadata"][field], after["metadata"][field]);
     }
@@ -89,8 +92,10 @@ fn labels_and_annotations_of_other_clients_stay() {
 #[test]
 fn a_label_that_the_template_drops_is_removed() {
     let from = template(&json!({ "metadata": { "labels": { "tier": "a" } } }));
-    let live =
-        merged(fixtures::machine(), &json!({ "metadata": { "labels": { "tier": "a", "theirs": "1" } } }));
+    let live = merged(
+        fixtures::recorded_machine(),
+        &json!({ "metadata": { "labels": { "tier": "a", "theirs": "1" } } }),
+    );
     let machine = updated(&live, Some(&from), &template(&json!({})));
     let labels = json!({ "app": "herd", "theirs": "1", LABEL: "herd-2" });
     assert_eq!(machine["metadata"]["labels"], labels);
@@ -113,7 +118,7 @@ fn identity_addresses_and_defaults_stay() {
 fn the_identity_stays_when_the_template_drops_it() {
     let firmware =
         inner(&json!({ "domain": { "firmware": { "uuid": "5d3b", "bootloader": { "bios": {} } } } }));
-    let live = merged(fixtures::machine(), &firmware);
+    let live = merged(fixtures::recorded_machine(), &firmware);
     let machine = updated(&live, Some(&template(&firmware)), &template(&json!({})));
     let firmware = &machine["spec"]["template"]["spec"]["domain"]["firmware"];
     assert_eq!(firmware, &json!({ "uuid": "5d3b", "serial": "f1a2" }));
@@ -121,7 +126,7 @@ fn the_identity_stays_when_the_template_drops_it() {
 
 #[test]
 fn hot_plugged_volumes_stay_behind_those_of_the_template() {
-    let mut live = fixtures::machine();
+    let mut live = fixtures::recorded_machine();
     let inner_spec = &mut live["spec"]["template"]["spec"];
     let volume = json!({ "name": "hot", "dataVolume": { "name": "extra", "hotpluggable": true } });
     inner_spec["volumes"].as_array_mut().unwrap().push(volume.clone());
@@ -145,7 +150,7 @@ fn hot_plugged_volumes_stay_behind_those_of_the_template() {
 
 #[test]
 fn a_volume_that_a_restore_renamed_stays() {
-    let mut live = fixtures::machine();
+    let mut live = fixtures::recorded_machine();
     live["spec"]["template"]["spec"]["volumes"][0]["dataVolume"]["name"] = "restore-root".into();
     let machine = updated(&live, Some(&template(&json!({}))), &template(&inner(&json!({ "hostname": "h" }))));
     assert_eq!(machine["spec"]["template"]["spec"]["volumes"][0]["dataVolume"]["name"], "restore-root");
@@ -159,7 +164,7 @@ fn a_volume_that_a_restore_renamed_stays() {
 
 #[test]
 fn a_volume_that_a_user_removed_is_not_attached_again() {
-    let mut live = fixtures::machine();
+    let mut live = fixtures::recorded_machine();
     live["spec"]["template"]["spec"]["volumes"].as_array_mut().unwrap().remove(1);
     live["spec"]["template"]["spec"]["domain"]["devices"]["disks"].as_array_mut().unwrap().remove(1);
     let mut to = template(&json!({}));
@@ -183,7 +188,7 @@ fn no_field_of_the_former_source_of_a_volume_stays(
     #[case] expected: Value,
 ) {
     let named = |volume: &Value| merged(json!({ "name": "root" }), volume);
-    let mut machine = fixtures::machine();
+    let mut machine = fixtures::recorded_machine();
     machine["spec"]["template"]["spec"]["volumes"][0] = named(&live);
     let mut to = template(&json!({}));
     to["spec"]["template"]["spec"]["volumes"][0] = named(&template_volume);
@@ -195,7 +200,7 @@ fn no_field_of_the_former_source_of_a_volume_stays(
 
 #[test]
 fn a_disk_of_another_kind_keeps_nothing_that_the_server_filled_in() {
-    let mut live = fixtures::machine();
+    let mut live = fixtures::recorded_machine();
     live["spec"]["template"]["spec"]["domain"]["devices"]["disks"][0]["disk"]["readonly"] = true.into();
     let mut to = template(&json!({}));
     to["spec"]["template"]["spec"]["domain"]["devices"]["disks"][0] = json!({ "name": "root", "lun": {} });
@@ -206,7 +211,7 @@ fn a_disk_of_another_kind_keeps_nothing_that_the_server_filled_in() {
 
 #[test]
 fn the_source_of_a_data_volume_template_is_replaced_as_a_whole() {
-    let mut live = fixtures::machine();
+    let mut live = fixtures::recorded_machine();
     live["spec"]["dataVolumeTemplates"][0]["metadata"]["annotations"] = json!({ "theirs": "1" });
     live["spec"]["dataVolumeTemplates"][0]["spec"]["source"]["registry"]["pullMethod"] = "pod".into();
     let mut to = template(&json!({}));
@@ -250,7 +255,7 @@ fn a_changed_run_strategy_is_written(#[case] live: Value, #[case] change: Value,
 #[test]
 fn without_a_stored_revision_nothing_is_removed_and_a_stop_stays() {
     let live = merged(
-        fixtures::machine(),
+        fixtures::recorded_machine(),
         &json!({ "spec": { "runStrategy": "Halted", "template": { "spec": { "subdomain": "theirs" } } } }),
     );
     let machine = updated(&live, None, &template(&inner(&json!({ "hostname": "h" }))));
@@ -267,7 +272,7 @@ fn without_a_stored_revision_nothing_is_removed_and_a_stop_stays() {
 fn a_captured_revision_belongs_to_one_instance_type(#[case] change: Value, #[case] expected: Value) {
     let matcher = json!({ "name": "small", "kind": "VirtualMachineInstancetype" });
     let from = template(&json!({ "spec": { "instancetype": matcher } }));
-    let mut live = merged(fixtures::machine(), &json!({ "spec": { "instancetype": matcher } }));
+    let mut live = merged(fixtures::recorded_machine(), &json!({ "spec": { "instancetype": matcher } }));
     live["spec"]["instancetype"]["revisionName"] = "small-v1".into();
     let to = template(&merged(
         json!({ "spec": { "instancetype": matcher, "template": { "spec": { "hostname": "h" } } } }),
@@ -283,12 +288,12 @@ fn a_captured_revision_belongs_to_one_instance_type(#[case] change: Value, #[cas
 fn the_names_of_both_revisions_are_numbered_as_each_says() {
     // The former revision appended no ordinal to names of Secrets, and the wanted one does.
     let content = template(&json!({}));
-    let mut live = fixtures::machine();
+    let mut live = fixtures::recorded_machine();
     live["spec"]["template"]["spec"]["volumes"][2]["secret"]["secretName"] = "cred".into();
-    let former = NameGeneration { config_maps: true, secrets: false };
-    let from = Template { content: &content, names: former, pins: &Value::Null };
+    let former = NameGenerationSettings { config_maps: true, secrets: false };
+    let from = RevisionTemplate { content: &content, names: former, pins: &Value::Null };
     let to = template(&inner(&json!({ "hostname": "h" })));
-    let patch = update(&live, Some(from), of(&to), 0, "herd-2").unwrap();
+    let patch = update_machine(&live, Some(from), of(&to), 0, "herd-2").unwrap();
     let machine = merged(live, &patch);
     assert_eq!(machine["spec"]["template"]["spec"]["volumes"][2]["secret"]["secretName"], "cred-0");
 }
@@ -296,7 +301,7 @@ fn the_names_of_both_revisions_are_numbered_as_each_says() {
 #[test]
 fn revision_labels_are_restored() {
     let live = merged(
-        fixtures::machine(),
+        fixtures::recorded_machine(),
         &json!({ "metadata": { "labels": { LABEL: null } }, "spec": { "template": { "metadata": { "labels": null } } } }),
     );
     let template = template(&json!({}));
@@ -315,8 +320,8 @@ fn templates_and_machines_of_any_type_are_merged(#[case] content: Value) {
     let usual = template(&json!({}));
     let live = merged(json!({ "metadata": {} }), &content);
     for (live, from, to) in [
-        (&fixtures::machine(), &usual, &content),
-        (&fixtures::machine(), &content, &usual),
+        (&fixtures::recorded_machine(), &usual, &content),
+        (&fixtures::recorded_machine(), &content, &usual),
         (&live, &usual, &usual),
     ] {
         updated(live, Some(from), to);
@@ -376,7 +381,7 @@ fn any_template() -> impl Strategy<Value = Value> {
 /// The machine that the controller created from a template.
 fn created(content: &Value, revision: &str) -> Value {
     let pool = ObjectId::new("herd", fixtures::POOL_UID);
-    let mut machine = machine::machine("rec", &pool, of(content), 0, revision);
+    let mut machine = machine::machine_object("rec", &pool, of(content), 0, revision);
     machine["metadata"]["uid"] = "m".into();
     machine["metadata"]["resourceVersion"] = "1".into();
     machine
@@ -404,7 +409,7 @@ fn foreign(machine: &mut Value) {
 
 /// Template metadata and spec of a machine, to be compared like a template.
 fn comparable(machine: &Value) -> Value {
-    let mut content = canonical(machine);
+    let mut content = canonical_template(machine);
     // Both spellings mean the same.
     if let Some(spec) = content["spec"].as_object_mut()
         && spec.remove("running") == Some(json!(true))
@@ -428,8 +433,8 @@ proptest! {
             foreign(&mut live);
         }
         let result = updated(&live, Some(&from), &to);
-        prop_assert_eq!(update(&result, Some(of(&to)), of(&to), 0, "herd-2"), None);
-        prop_assert_eq!(update(&result, Some(of(&from)), of(&to), 0, "herd-2"), None);
+        prop_assert_eq!(update_machine(&result, Some(of(&to)), of(&to), 0, "herd-2"), None);
+        prop_assert_eq!(update_machine(&result, Some(of(&from)), of(&to), 0, "herd-2"), None);
     }
 
     #[test]
@@ -453,7 +458,7 @@ proptest! {
     #[test]
     fn a_stop_survives_unless_the_template_changes_the_strategy(from in any_template(), to in any_template()) {
         let mut live = created(&from, "herd-1");
-        run_strategy::remove(&mut live["spec"]);
+        run_strategy::remove_run_strategy(&mut live["spec"]);
         live["spec"]["runStrategy"] = "Halted".into();
         let strategy = |template: &Value| template["spec"]["runStrategy"] == "Manual";
         let result = updated(&live, Some(&from), &to);
@@ -472,11 +477,11 @@ fn the_next_update_sets_a_changed_reference_back(#[case] by_hand: Value) {
     let content = template(&json!({ "spec": { "instancetype": { "name": "small" } } }));
     let next = merged(content.clone(), &inner(&json!({ "hostname": "h" })));
     let pins = json!({ "instancetype": { "matcher": { "name": "small", "revisionName": "pin" } } });
-    let pinned = |content| Template { pins: &pins, ..of(content) };
-    let mut live = fixtures::machine();
+    let pinned = |content| RevisionTemplate { pins: &pins, ..of(content) };
+    let mut live = fixtures::recorded_machine();
     live["spec"]["instancetype"] = by_hand;
     live["spec"]["preference"] = json!({ "name": "by-hand" });
-    let patch = update(&live, Some(pinned(&content)), pinned(&next), 0, "herd-2").unwrap();
+    let patch = update_machine(&live, Some(pinned(&content)), pinned(&next), 0, "herd-2").unwrap();
     let machine = merged(live, &patch);
     assert_eq!(machine["spec"]["instancetype"], pins["instancetype"]["matcher"]);
     assert_eq!(machine["spec"].get("preference"), None);
@@ -501,7 +506,7 @@ fn former(machine: &Value) -> &Value {
 #[test]
 fn the_storage_that_an_update_takes_out_of_the_machine_is_recorded_until_it_returns() {
     let (one, two) = (template(&json!({})), with_second("logs"));
-    let with_logs = updated(&fixtures::machine(), Some(&one), &two);
+    let with_logs = updated(&fixtures::recorded_machine(), Some(&one), &two);
     assert_eq!(with_logs["spec"]["dataVolumeTemplates"][1]["metadata"]["name"], "logs-0");
     assert_eq!(*former(&with_logs), Value::Null);
     let without = updated(&with_logs, Some(&two), &one);
@@ -521,7 +526,7 @@ fn the_storage_that_an_update_takes_out_of_the_machine_is_recorded_until_it_retu
 fn the_storage_of_a_volume_that_a_user_removed_is_recorded_when_the_template_drops_it() {
     let (one, two) = (template(&json!({})), with_second("logs"));
     // The user removed the volume and its DataVolume template.
-    let live = fixtures::machine();
+    let live = fixtures::recorded_machine();
     assert_eq!(*former(&updated(&live, Some(&two), &one)), "logs-0");
     assert_eq!(*former(&updated(&live, None, &one)), Value::Null);
 }
@@ -530,6 +535,6 @@ fn the_storage_of_a_volume_that_a_user_removed_is_recorded_when_the_template_dro
 fn a_record_that_cannot_be_read_names_no_storage() {
     let long = "x".repeat(300);
     let text = format!(",,{long},root-0,{}", "a,".repeat(1000));
-    let names: Vec<&str> = former_storage::recorded(&text).collect();
+    let names: Vec<&str> = dropped_storage::recorded_storage_names(&text).collect();
     assert_eq!((names.len(), names[0], names[1]), (256, "root-0", "a"));
 }

@@ -55,23 +55,24 @@ const LISTS: [(&str, &[&str], Variants); 5] = [
 ];
 
 /// Adds to `base`, the template whose fields a merge removes, the live variants that `wanted` replaces.
-pub(super) fn replace(live: &Value, base: &mut Value, wanted: &Value) {
+pub(super) fn replace_variants(live: &Value, base: &mut Value, wanted: &Value) {
     for (path, keys, variants) in LISTS {
-        for item in list(wanted, path) {
-            let Some(current) = list(live, path).iter().find(|current| is_same_item(keys, current, item))
+        for item in items_at_path(wanted, path) {
+            let Some(current) =
+                items_at_path(live, path).iter().find(|current| is_same_item(keys, current, item))
             else {
                 continue;
             };
-            let former: Vec<(&String, &Value)> = fields(current)
+            let former: Vec<(&String, &Value)> = nonnull_fields(current)
                 .filter(|(field, value)| match variants {
                     Variants::Spec => variants.contain(field) && item[*field] != **value,
                     _ => variants.contain(field) && item[*field].is_null(),
                 })
                 .collect();
-            if former.is_empty() || !fields(item).any(|(field, _)| variants.contain(field)) {
+            if former.is_empty() || !nonnull_fields(item).any(|(field, _)| variants.contain(field)) {
                 continue;
             }
-            let Some(given) = entry(base, path, keys, item) else { continue };
+            let Some(given) = find_or_add_item(base, path, keys, item) else { continue };
             for (field, value) in former {
                 given[field] = value.clone();
             }
@@ -79,16 +80,21 @@ pub(super) fn replace(live: &Value, base: &mut Value, wanted: &Value) {
     }
 }
 
-fn list<'a>(spec: &'a Value, path: &str) -> &'a [Value] {
+fn items_at_path<'a>(spec: &'a Value, path: &str) -> &'a [Value] {
     spec.pointer(path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-fn fields(item: &Value) -> impl Iterator<Item = (&String, &Value)> {
+fn nonnull_fields(item: &Value) -> impl Iterator<Item = (&String, &Value)> {
     item.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null())
 }
 
 /// The item of `base` with the key of `like`; an item with nothing but its key if there is none.
-fn entry<'a>(base: &'a mut Value, path: &str, keys: &[&str], like: &Value) -> Option<&'a mut Value> {
+fn find_or_add_item<'a>(
+    base: &'a mut Value,
+    path: &str,
+    keys: &[&str],
+    like: &Value,
+) -> Option<&'a mut Value> {
     let mut value = base;
     for field in path.split('/').skip(1) {
         if value.is_null() {

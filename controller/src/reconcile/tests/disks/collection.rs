@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::{SECOND, count};
 use super::{MINUTE, annotation, device, events, names, run, shows, work, world};
-use crate::testing::{Fate, NAMESPACE, Refusal, Verb, World};
+use crate::testing::{Fate, LeaderWorld, NAMESPACE, Refusal, Verb};
 
 #[tokio::test]
 async fn an_idle_pool_deletes_a_disk_that_was_free_for_too_long_in_two_steps() {
@@ -43,7 +43,7 @@ async fn an_idle_pool_deletes_a_disk_that_was_free_for_too_long_in_two_steps() {
 }
 
 /// A user attaches a disk with an attachment object.
-fn attach(world: &World, disk: &Value) {
+fn attach(world: &LeaderWorld, disk: &Value) {
     world.server.create(
         "virtualmachineblockdeviceattachments",
         json!({

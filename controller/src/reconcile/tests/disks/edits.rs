@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use super::super::SECOND;
 use super::{MINUTE, annotation, device, events, names, run, work, world};
-use crate::testing::World;
+use crate::testing::LeaderWorld;
 
 /// The two machines of a pool and their disks, which are retained.
-async fn pair() -> (World, [String; 2], [String; 2]) {
+async fn pair() -> (LeaderWorld, [String; 2], [String; 2]) {
     let world = world(2, &json!({ "ttl": "10m" })).await;
     let machines = world.machines();
     let disks = [0, 1].map(|index| device(&machines[index]).as_str().unwrap().to_owned());
@@ -16,7 +16,7 @@ async fn pair() -> (World, [String; 2], [String; 2]) {
 }
 
 /// A user edits the devices of a machine, and the platform evaluates the edit.
-fn refer(world: &World, machine: &str, devices: &Value) {
+fn refer(world: &LeaderWorld, machine: &str, devices: &Value) {
     world.server.edit("virtualmachines", machine, |machine| {
         machine["spec"]["blockDeviceRefs"] = devices.clone();
     });

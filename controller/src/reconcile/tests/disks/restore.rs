@@ -5,15 +5,15 @@ use serde_json::{Value, json};
 
 use super::super::SECOND;
 use super::{MINUTE, events, kept, run};
-use crate::testing::{NAMESPACE, World, pool};
+use crate::testing::{LeaderWorld, NAMESPACE, pool_manifest};
 
 const DELETES: &str = "virtualization.deckhouse.io/vmoprestoredeleted";
 const CREATED: &str = "virtualization.deckhouse.io/vmoprestore";
 const DISKS: &str = "virtualdisks";
 
 /// A leader and a pool with one running machine.
-async fn world(pool: Value) -> (World, Value) {
-    let mut world = World::new();
+async fn world(pool: Value) -> (LeaderWorld, Value) {
+    let mut world = LeaderWorld::new();
     world.server.create("virtualmachinepools", pool);
     world.lead();
     world.calm().await;
@@ -26,7 +26,7 @@ fn name(disk: &Value) -> &str {
     disk["metadata"]["name"].as_str().unwrap()
 }
 
-impl World {
+impl LeaderWorld {
     /// The first half of an operation: no pass runs between the mark and the deletion.
     fn begin_restore(&self, disk: &Value) {
         self.server.edit(DISKS, name(disk), |disk| disk["metadata"]["annotations"][DELETES] = json!("r1"));
@@ -49,7 +49,7 @@ impl World {
 }
 
 #[rstest]
-#[case::ephemeral(pool("web", 1))]
+#[case::ephemeral(pool_manifest("web", 1))]
 #[case::retained(kept(1, &json!({})))]
 #[tokio::test]
 async fn a_slow_restore_is_not_disturbed_and_its_disk_gets_its_owner_again(#[case] pool: Value) {
@@ -73,7 +73,7 @@ async fn a_slow_restore_is_not_disturbed_and_its_disk_gets_its_owner_again(#[cas
 
 #[tokio::test]
 async fn a_restore_that_never_ends_leaves_the_machine_with_a_new_disk() {
-    let (world, disk) = world(pool("web", 1)).await;
+    let (world, disk) = world(pool_manifest("web", 1)).await;
     let machine = world.machines().remove(0);
     world
         .server
@@ -91,7 +91,7 @@ async fn a_restore_that_never_ends_leaves_the_machine_with_a_new_disk() {
 
 #[tokio::test]
 async fn a_machine_that_the_platform_restores_gets_no_disk_until_the_end() {
-    let (world, disk) = world(pool("web", 1)).await;
+    let (world, disk) = world(pool_manifest("web", 1)).await;
     let machine = world.machines().remove(0);
     let maintenance = |on: bool| {
         let status = if on { "True" } else { "False" };
@@ -112,7 +112,7 @@ async fn a_machine_that_the_platform_restores_gets_no_disk_until_the_end() {
 
 #[tokio::test]
 async fn a_disk_that_a_user_deletes_is_created_at_once() {
-    let (world, disk) = world(pool("web", 1)).await;
+    let (world, disk) = world(pool_manifest("web", 1)).await;
     world.server.delete(DISKS, name(&disk));
     world.advance(SECOND * 5).await;
     assert_eq!(world.disks().len(), 1);

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::{SECOND, count};
 use super::{MINUTE, PREFIX, annotation, device, events, kept, names, run, shows, world};
-use crate::testing::{Fate, JSON_PATCH, MERGE_PATCH, Refusal, World};
+use crate::testing::{Fate, JSON_PATCH, LeaderWorld, MERGE_PATCH, Refusal};
 
 #[tokio::test]
 async fn disks_expand_with_their_template_and_a_rejection_delays_no_other() {
@@ -88,14 +88,14 @@ fn second_disk(pool: &mut Value, reclaim: &Value) {
 }
 
 /// Runs the platform until nothing changes.
-async fn roll(world: &World) {
+async fn roll(world: &LeaderWorld) {
     for _ in 0..6 {
         run(world).await;
     }
 }
 
 /// Removes the template of the second disk from the pool, and runs the platform.
-async fn remove_second_disk(world: &World) {
+async fn remove_second_disk(world: &LeaderWorld) {
     world.server.edit("virtualmachinepools", "web", |pool| {
         let list = |value: &mut Value| drop(value.as_array_mut().unwrap().remove(1));
         list(&mut pool["spec"]["virtualDiskTemplates"]);
@@ -108,7 +108,7 @@ async fn remove_second_disk(world: &World) {
 #[tokio::test]
 async fn the_disks_of_a_removed_template_are_detached_and_then_deleted() {
     for policy in ["Retain", "Delete"] {
-        let mut world = World::new();
+        let mut world = LeaderWorld::new();
         let mut pool = kept(2, &json!({}));
         second_disk(&mut pool, &json!({ "onScaleDown": policy }));
         world.server.create("virtualmachinepools", pool);
@@ -186,8 +186,8 @@ async fn a_released_machine_keeps_its_disk_after_a_failed_transfer() {
 
 #[tokio::test]
 async fn a_failed_ephemeral_disk_of_a_machine_that_never_ran_is_replaced_and_reported() {
-    let mut world = World::new();
-    world.server.create("virtualmachinepools", crate::testing::pool("web", 1));
+    let mut world = LeaderWorld::new();
+    world.server.create("virtualmachinepools", crate::testing::pool_manifest("web", 1));
     world.lead();
     world.calm().await;
     let first = world.disks().remove(0)["metadata"]["name"].as_str().unwrap().to_owned();

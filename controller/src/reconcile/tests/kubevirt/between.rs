@@ -1,14 +1,14 @@
 //! What changes between the plan of a pass and its requests, or between two requests.
 
-use vmpool_engine::protection::{RESTARTING, UNTIL, text_of};
+use vmpool_engine::protection::{RESTARTING, UNTIL, timestamp_text};
 
 use super::*;
 
 /// Calls `change` before the first request that `is_it` accepts.
 fn before_first(
-    world: &World,
+    world: &LeaderWorld,
     is_it: impl Fn(&Call) -> bool + Send + 'static,
-    change: impl FnOnce(&crate::testing::Server) + Send + 'static,
+    change: impl FnOnce(&crate::testing::RecordingApiServer) + Send + 'static,
 ) {
     let (server, mut change) = (world.server.clone(), Some(change));
     world.server.intercept(move |call| {
@@ -50,7 +50,7 @@ async fn an_instance_that_was_started_after_the_plan_is_not_deleted() {
 #[tokio::test]
 async fn a_machine_that_is_protected_before_its_mark_is_not_restarted() {
     let world = world().await;
-    let until = text_of(world.env.now() + SECOND * 600);
+    let until = timestamp_text(world.env.now() + SECOND * 600);
     let is_mark = |call: &Call| {
         call.is(MERGE_PATCH, "virtualmachines")
             && call.body["metadata"]["annotations"][RESTARTING].is_string()
@@ -72,7 +72,7 @@ async fn a_machine_that_is_protected_before_its_mark_is_not_restarted() {
 /// A live count does not contain the machine, so the plan counts it as one that is being deleted.
 #[tokio::test]
 async fn a_detached_machine_keeps_its_storage_although_the_cache_does_not_show_it_yet() {
-    let mut world = World::new();
+    let mut world = LeaderWorld::new();
     lead(&mut world, 2);
     world.server.edit(POOLS, "web", |pool| {
         pool["spec"]["scaleInStrategy"] = json!({ "proactive": { "statePreservation": "Offline" } });

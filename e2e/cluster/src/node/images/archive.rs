@@ -17,14 +17,14 @@ const USER: &str = "65532:65532";
 
 /// One file of a layer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct LayerFile {
     /// The absolute path in the image.
     pub(super) path: String,
     /// The content. All files are executable.
     pub(super) content: Vec<u8>,
 }
 
-impl Entry {
+impl LayerFile {
     /// Reads a file of the host.
     ///
     /// # Errors
@@ -36,7 +36,12 @@ impl Entry {
 }
 
 /// Writes the archive of an image with one layer whose entrypoint is `entrypoint`.
-pub(super) fn write(file: impl Write, reference: &str, entrypoint: &str, layer: &[Entry]) -> io::Result<()> {
+pub(super) fn write_image_archive(
+    file: impl Write,
+    reference: &str,
+    entrypoint: &str,
+    layer: &[LayerFile],
+) -> io::Result<()> {
     let layer = pack(layer)?;
     let configuration = json!({
         "architecture": architecture(),
@@ -56,7 +61,7 @@ pub(super) fn write(file: impl Write, reference: &str, entrypoint: &str, layer: 
 }
 
 /// A layer: its files, each after its parent directories.
-fn pack(layer: &[Entry]) -> io::Result<Vec<u8>> {
+fn pack(layer: &[LayerFile]) -> io::Result<Vec<u8>> {
     let mut archive = Builder::new(Vec::new());
     let mut made = std::collections::BTreeSet::new();
     for entry in layer {

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 ///
 /// # Errors
 /// [`Error::Command`] if one of them is not installed, [`Error::Spawn`] without `ldd`.
-pub(super) fn of(program: &Path) -> Result<Vec<String>> {
+pub(super) fn shared_libraries(program: &Path) -> Result<Vec<String>> {
     let mut command = Command::new("ldd");
     // The output is parsed below, so it must not be localized.
     command.arg(program).env("LC_ALL", "C");
@@ -27,14 +27,14 @@ pub(super) fn of(program: &Path) -> Result<Vec<String>> {
     if !output.status.success() {
         return Err(failed(errors.trim().to_owned()));
     }
-    parse(&String::from_utf8_lossy(&output.stdout)).map_err(failed)
+    parse_ldd_output(&String::from_utf8_lossy(&output.stdout)).map_err(failed)
 }
 
 /// Parses the output of `ldd`: `NAME => PATH (ADDRESS)`, or `PATH (ADDRESS)` for the linker itself.
 ///
 /// # Errors
 /// The line of a missing library.
-pub(super) fn parse(text: &str) -> std::result::Result<Vec<String>, String> {
+pub(super) fn parse_ldd_output(text: &str) -> std::result::Result<Vec<String>, String> {
     let mut libraries = Vec::new();
     for line in text.lines().map(str::trim) {
         let found = line.split_once("=> ").map_or(line, |(_name, found)| found);

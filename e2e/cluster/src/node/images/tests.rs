@@ -4,11 +4,11 @@ use std::io::Read;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::archive::{self, Entry};
-use super::{Image, is_of, libraries, of_file};
+use super::archive::{self, LayerFile};
+use super::{ContainerImage, is_of, libraries, of_file};
 
-fn entry(path: &str, content: &str) -> Entry {
-    Entry { path: path.to_owned(), content: content.as_bytes().to_vec() }
+fn entry(path: &str, content: &str) -> LayerFile {
+    LayerFile { path: path.to_owned(), content: content.as_bytes().to_vec() }
 }
 
 /// The files of an archive, with their modes.
@@ -32,7 +32,7 @@ fn unpack(bytes: &[u8]) -> BTreeMap<String, (u32, Vec<u8>)> {
 fn an_archive_contains_layer_configuration_and_manifest() {
     let layer = [entry("/lib/x/libc.so.6", "library"), entry("/program", "program")];
     let mut bytes = Vec::new();
-    archive::write(&mut bytes, "vmpool.local/program:test", "/program", &layer).unwrap();
+    archive::write_image_archive(&mut bytes, "vmpool.local/program:test", "/program", &layer).unwrap();
     let files = unpack(&bytes);
 
     let manifest: Value = serde_json::from_slice(&files["manifest.json"].1).unwrap();
@@ -58,7 +58,7 @@ fn an_archive_contains_layer_configuration_and_manifest() {
 
     let mut again = Vec::new();
     let layer = [entry("/lib/x/libc.so.6", "library"), entry("/program", "program")];
-    archive::write(&mut again, "vmpool.local/program:test", "/program", &layer).unwrap();
+    archive::write_image_archive(&mut again, "vmpool.local/program:test", "/program", &layer).unwrap();
     assert_eq!(bytes, again);
 }
 
@@ -70,14 +70,17 @@ fn libraries_are_parsed_from_the_output_of_ldd() {
 \t/lib64/ld-linux-x86-64.so.2 (0x00007f0c0b5c9000)
 ";
     assert_eq!(
-        libraries::parse(said).unwrap(),
+        libraries::parse_ldd_output(said).unwrap(),
         [
             "/lib/x86_64-linux-gnu/libc.so.6",
             "/lib/x86_64-linux-gnu/libgcc_s.so.1",
             "/lib64/ld-linux-x86-64.so.2",
         ]
     );
-    assert_eq!(libraries::parse("\tlibz.so.1 => not found\n").unwrap_err(), "libz.so.1 => not found");
+    assert_eq!(
+        libraries::parse_ldd_output("\tlibz.so.1 => not found\n").unwrap_err(),
+        "libz.so.1 => not found"
+    );
 }
 
 #[test]
@@ -93,7 +96,7 @@ fn archives_of_other_programs_are_not_removed() {
 fn an_image_contains_the_program_and_its_libraries() {
     let own = std::env::current_exe().unwrap();
     let name = format!("image-test-{}", std::process::id());
-    let Image { reference, archive } = of_file(&name, &own).unwrap();
+    let ContainerImage { reference, archive } = of_file(&name, &own).unwrap();
     let made = archive.metadata().unwrap().modified().unwrap();
     assert_eq!(reference, format!("vmpool.local/{name}:test"));
 

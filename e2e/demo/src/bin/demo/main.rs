@@ -1,20 +1,22 @@
 //! The demo: a real control plane, the platform simulator and the programs of vmpool, with a pool in a live table.
 //! With `ONCE=1` it ends without user input; with `PLATFORM=kubevirt` it shows a pool of KubeVirt.
 
-mod story;
+mod demo_run;
 mod table;
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use demo_run::{DemoRun, NAMESPACE};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::PostParams;
-use story::{NAMESPACE, Story};
 use tracing_subscriber::EnvFilter;
-use vmpool_installation::installation::{Installation, cluster_options, connect, kubevirt_definitions};
-use vmpool_installation::programs::{Chart, Controller, ControllerOptions, Service};
-use vmpool_invariants::platform::PlatformName;
+use vmpool_installation::installation::{
+    ClusterInstallation, cluster_options, connect_services, kubevirt_definitions,
+};
+use vmpool_installation::programs::{Chart, ComponentService, ControllerOptions, ControllerProgram};
+use vmpool_invariants::platform::TestedPlatform;
 use vmpool_invariants::recorder::Recorder;
 use vmpool_test_cluster::control_plane::ControlPlane;
 
@@ -39,26 +41,26 @@ async fn main() -> ExitCode {
 }
 
 /// The platform in the environment.
-fn platform() -> anyhow::Result<PlatformName> {
+fn platform() -> anyhow::Result<TestedPlatform> {
     let name = std::env::var("PLATFORM").unwrap_or_default();
     if name.is_empty() {
-        return Ok(PlatformName::default());
+        return Ok(TestedPlatform::default());
     }
     name.parse().map_err(|error: String| anyhow::anyhow!("PLATFORM: {error}"))
 }
 
 /// Returns the last line of output, a summary.
-async fn demo(platform: PlatformName, once: bool) -> anyhow::Result<String> {
+async fn demo(platform: TestedPlatform, once: bool) -> anyhow::Result<String> {
     println!(
         "vmpool demo: a real control plane, a simulated platform and our programs, all on this machine."
     );
     let mut options = cluster_options("demo");
-    if platform == PlatformName::KubeVirt {
+    if platform == TestedPlatform::KubeVirt {
         options.manifests.extend(kubevirt_definitions());
     }
     let cluster = Arc::new(ControlPlane::start(options).await?);
     let chart = Chart::stored()?;
-    let installation = Installation::simulating(&platform.to_string(), &chart, cluster).await?;
+    let installation = ClusterInstallation::simulating(&platform.to_string(), &chart, cluster).await?;
     let cluster = installation.cluster();
     let services = start_services(cluster, &chart).await.inspect_err(|_| cluster.keep_directory())?;
     let namespace = serde_json::from_value(serde_json::json!({ "metadata": { "name": NAMESPACE } }))?;
@@ -67,10 +69,10 @@ async fn demo(platform: PlatformName, once: bool) -> anyhow::Result<String> {
     let recorder = Recorder::start_on(platform, cluster.admin(), NAMESPACE).await?;
     let mut options = ControllerOptions::short_lease(NAMESPACE, "demo");
     options.extra.push(format!("--platforms={platform}"));
-    let controller = Controller::start(cluster, options).await?;
+    let controller = ControllerProgram::start(cluster, options).await?;
 
     let summary = {
-        let mut story = Story::new(cluster, platform, &recorder, &controller)?;
+        let mut story = DemoRun::new(cluster, platform, &recorder, &controller)?;
         let told = async {
             story.run().await?;
             if !once {
@@ -95,8 +97,8 @@ async fn demo(platform: PlatformName, once: bool) -> anyhow::Result<String> {
 }
 
 /// Starts the webhook and the aggregated API, and waits until the API server reaches them.
-async fn start_services(cluster: &ControlPlane, chart: &Chart) -> anyhow::Result<Vec<Service>> {
-    let services = Service::prepare_all(cluster, chart).await?;
-    connect(cluster, chart, &services, |_| {}).await?;
+async fn start_services(cluster: &ControlPlane, chart: &Chart) -> anyhow::Result<Vec<ComponentService>> {
+    let services = ComponentService::prepare_all(cluster, chart).await?;
+    connect_services(cluster, chart, &services, |_| {}).await?;
     Ok(services)
 }

@@ -3,17 +3,17 @@
 use std::fmt::Write;
 use std::io::IsTerminal;
 
-use vmpool_invariants::object::{Kind, Object};
-use vmpool_invariants::recorder::{Recorder, State};
+use vmpool_invariants::object::{JsonObject, TestedKind};
+use vmpool_invariants::recorder::{RecordedState, Recorder};
 
 /// The machines of one pool and their disks.
-pub(crate) struct Table {
+pub(crate) struct MachineTable {
     pool: &'static str,
     shown: String,
     in_place: bool,
 }
 
-impl Table {
+impl MachineTable {
     pub(crate) fn new(pool: &'static str) -> Self {
         Self { pool, shown: String::new(), in_place: std::io::stdout().is_terminal() }
     }
@@ -35,13 +35,13 @@ impl Table {
     /// The pool in one line.
     pub(crate) fn summary(&self, recorder: &Recorder) -> String {
         let state = recorder.state();
-        let pool = state.named(Kind::Pool, self.pool);
+        let pool = state.named(TestedKind::Pool, self.pool);
         let number = |path| pool.and_then(|pool| pool.number(path)).unwrap_or_default();
         format!("pool {} {}/{} ready", self.pool, number("/status/readyReplicas"), number("/spec/replicas"))
     }
 
-    fn render(&self, state: &State) -> String {
-        let Some(pool) = state.named(Kind::Pool, self.pool) else { return String::new() };
+    fn render(&self, state: &RecordedState) -> String {
+        let Some(pool) = state.named(TestedKind::Pool, self.pool) else { return String::new() };
         let number = |path| pool.number(path).unwrap_or_default();
         let mut text = format!(
             "pool {}: desired {}, replicas {}, ready {}\n",
@@ -50,9 +50,9 @@ impl Table {
             number("/status/replicas"),
             number("/status/readyReplicas"),
         );
-        for machine in state.members(pool.uid()) {
+        for machine in state.machines_of_pool(pool.uid()) {
             let disk = machine.disk_references().next().unwrap_or_default();
-            let phase = state.named(Kind::Disk, disk).map_or("-", |disk| or_dash(disk.phase()));
+            let phase = state.named(TestedKind::Disk, disk).map_or("-", |disk| or_dash(disk.phase()));
             let _ = writeln!(
                 text,
                 "  {:<18} {:<12} {:<12} {disk:<24} {phase}",
@@ -66,7 +66,7 @@ impl Table {
     }
 }
 
-fn state_of(machine: &Object) -> &str {
+fn state_of(machine: &JsonObject) -> &str {
     match machine.text("/status/printableStatus") {
         _ if machine.is_terminating() => "Terminating",
         // Machines of DVP have a phase.

@@ -11,9 +11,9 @@ use rustix::process::{Pid, Signal};
 use vmpool_installation::{programs, release};
 use vmpool_test_cluster::{control_plane, node, process};
 
+use super::directory::{POLL, PlaygroundDirectory, PlaygroundKind, PlaygroundState, Ready, SupervisorRecord};
+use super::messages::{self, ProgressLog};
 use super::output::say;
-use super::place::{Found, Kind, POLL, Place, Ready, Record};
-use super::talk::{self, Progress};
 
 /// How long a start may take on a busy host. It only limits failures.
 const START_PATIENCE: Duration = Duration::from_mins(5);
@@ -31,12 +31,12 @@ const KILL_PATIENCE: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// A missing program on one line, or the reason why the playground did not start.
-pub(crate) fn up(place: &Place) -> anyhow::Result<()> {
-    let _turn = place.take_turns()?;
+pub(crate) fn start_playground(place: &PlaygroundDirectory) -> anyhow::Result<()> {
+    let _turn = place.lock_commands()?;
     check(place.kind())?;
     let begin = Instant::now();
     match place.look()? {
-        Found::Alive(record) => {
+        PlaygroundState::Running(record) => {
             let ready = if let Some(ready) = record.ready.clone() {
                 ready
             } else {
@@ -44,8 +44,8 @@ pub(crate) fn up(place: &Place) -> anyhow::Result<()> {
                 until_ready(place, None)?
             };
             let Err(reason) = answers(place, &ready) else {
-                say!("The playground is up already, since {}.", talk::time(ready.since));
-                talk::what_to_try(place, &ready);
+                say!("The playground is up already, since {}.", messages::format_timestamp(ready.since));
+                messages::what_to_try(place, &ready);
                 return Ok(());
             };
             say!("There is a playground, but it does not respond: {reason}");
@@ -53,13 +53,13 @@ pub(crate) fn up(place: &Place) -> anyhow::Result<()> {
             stop(place, &record)?;
             place.remove()?;
         }
-        Found::Remains => {
+        PlaygroundState::Remains => {
             say!("An earlier playground has exited. The end of its log:");
-            say!("{}", talk::indented(&process::tail(&place.log(), 3)));
+            say!("{}", messages::indent_program_output(&process::last_lines(&place.log(), 3)));
             say!("Removing its files, and starting a new one.");
             place.remove()?;
         }
-        Found::Nothing => {}
+        PlaygroundState::Nothing => {}
     }
     place.create()?;
     let supervisor = spawn(place).inspect_err(|_| {
@@ -68,7 +68,7 @@ pub(crate) fn up(place: &Place) -> anyhow::Result<()> {
     })?;
     let ready = until_ready(place, Some(supervisor))?;
     say!("The playground is up after {:.1} s.", begin.elapsed().as_secs_f32());
-    talk::what_to_try(place, &ready);
+    messages::what_to_try(place, &ready);
     Ok(())
 }
 
@@ -76,15 +76,15 @@ pub(crate) fn up(place: &Place) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// If it cannot be stopped or its directory cannot be removed.
-pub(crate) fn down(place: &Place) -> anyhow::Result<()> {
-    let _turn = place.take_turns()?;
+pub(crate) fn stop_playground(place: &PlaygroundDirectory) -> anyhow::Result<()> {
+    let _turn = place.lock_commands()?;
     match place.look()? {
-        Found::Nothing => say!("Nothing is up."),
-        Found::Remains => {
+        PlaygroundState::Nothing => say!("Nothing is up."),
+        PlaygroundState::Remains => {
             place.remove()?;
             say!("Nothing is up; removed the files of an earlier playground.");
         }
-        Found::Alive(record) => {
+        PlaygroundState::Running(record) => {
             say!("Stopping the playground ...");
             let begin = Instant::now();
             stop(place, &record)?;
@@ -99,43 +99,43 @@ pub(crate) fn down(place: &Place) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// If the playground has exited or does not respond, so that scripts can detect it.
-pub(crate) fn status(place: &Place) -> anyhow::Result<()> {
+pub(crate) fn print_playground_status(place: &PlaygroundDirectory) -> anyhow::Result<()> {
     match place.look()? {
-        Found::Nothing => say!("Nothing is up."),
-        Found::Remains => {
+        PlaygroundState::Nothing => say!("Nothing is up."),
+        PlaygroundState::Remains => {
             bail!("the playground has exited; `{}` starts a new one", place.kind().target("up"))
         }
-        Found::Alive(Record { ready: None, .. }) => say!("The playground is starting."),
-        Found::Alive(Record { pid, ready: Some(ready) }) => {
+        PlaygroundState::Running(SupervisorRecord { ready: None, .. }) => say!("The playground is starting."),
+        PlaygroundState::Running(SupervisorRecord { pid, ready: Some(ready) }) => {
             answers(place, &ready)
                 .map_err(|reason| anyhow::anyhow!("the playground does not respond: {reason}"))?;
-            say!("The playground is up since {}.\n", talk::time(ready.since));
+            say!("The playground is up since {}.\n", messages::format_timestamp(ready.since));
             say!("  {:<16} pid {pid}", "supervisor");
             for part in &ready.parts {
                 let pid = part.pid.map_or_else(|| "ended".to_owned(), |pid| format!("pid {pid}"));
                 say!("  {:<16} {pid}", part.name);
             }
-            talk::what_to_try(place, &ready);
+            messages::what_to_try(place, &ready);
         }
     }
     Ok(())
 }
 
 /// Checks that all programs for a start exist.
-fn check(kind: Kind) -> anyhow::Result<()> {
-    if kind == Kind::Node {
-        if let Some(missing) = node::missing() {
+fn check(kind: PlaygroundKind) -> anyhow::Result<()> {
+    if kind == PlaygroundKind::Node {
+        if let Some(missing) = node::missing_host_requirement() {
             bail!(missing);
         }
         release::check_helm()?;
     }
     control_plane::check_tools()?;
-    programs::check()?;
+    programs::check_programs_built()?;
     Ok(())
 }
 
 /// Starts the supervisor, which outlives this process: it has no pipe, no terminal, and creates a session of its own.
-fn spawn(place: &Place) -> anyhow::Result<Child> {
+fn spawn(place: &PlaygroundDirectory) -> anyhow::Result<Child> {
     // A build may have replaced the program's file meanwhile; the link leads to the running program.
     let link = PathBuf::from("/proc/self/exe");
     let own =
@@ -144,7 +144,7 @@ fn spawn(place: &Place) -> anyhow::Result<Child> {
     let errors = log.try_clone().context("sharing the log")?;
     let mut command = Command::new(own);
     command.arg0("playground");
-    if place.kind() == Kind::Node {
+    if place.kind() == PlaygroundKind::Node {
         command.arg("--node");
     }
     command
@@ -159,9 +159,9 @@ fn spawn(place: &Place) -> anyhow::Result<Child> {
 }
 
 /// Prints the supervisor's progress until it is ready.
-fn until_ready(place: &Place, mut supervisor: Option<Child>) -> anyhow::Result<Ready> {
+fn until_ready(place: &PlaygroundDirectory, mut supervisor: Option<Child>) -> anyhow::Result<Ready> {
     let begin = Instant::now();
-    let mut progress = Progress::of(place);
+    let mut progress = ProgressLog::of(place);
     loop {
         // This is checked first, so that the lines that it wrote before its exit are read below.
         let ended = match &mut supervisor {
@@ -169,15 +169,15 @@ fn until_ready(place: &Place, mut supervisor: Option<Child>) -> anyhow::Result<R
             None => !place.is_held()?,
         };
         progress.show();
-        if let Ok(Record { ready: Some(ready), .. }) = place.read() {
+        if let Ok(SupervisorRecord { ready: Some(ready), .. }) = place.read() {
             return Ok(ready);
         }
         if ended {
-            let last = process::tail(&place.log(), process::TAIL_LINES);
+            let last = process::last_lines(&place.log(), process::TAIL_LINES);
             bail!(
                 "the playground did not start; the end of {}:\n{}",
                 place.log().display(),
-                talk::indented(&last)
+                messages::indent_program_output(&last)
             );
         }
         if begin.elapsed() > START_PATIENCE {
@@ -192,7 +192,7 @@ fn until_ready(place: &Place, mut supervisor: Option<Child>) -> anyhow::Result<R
 }
 
 /// Whether the API server responds. The supervisor restarts the other programs.
-fn answers(place: &Place, ready: &Ready) -> Result<(), String> {
+fn answers(place: &PlaygroundDirectory, ready: &Ready) -> Result<(), String> {
     let begin = Instant::now();
     loop {
         match answers_now(place, ready) {
@@ -202,7 +202,7 @@ fn answers(place: &Place, ready: &Ready) -> Result<(), String> {
     }
 }
 
-fn answers_now(place: &Place, ready: &Ready) -> Result<(), String> {
+fn answers_now(place: &PlaygroundDirectory, ready: &Ready) -> Result<(), String> {
     let output = Command::new(&ready.kubectl)
         .arg(format!("--kubeconfig={}", place.kubeconfig().display()))
         .args(["--request-timeout=10s", "get", "--raw", "/readyz"])
@@ -216,7 +216,7 @@ fn answers_now(place: &Place, ready: &Ready) -> Result<(), String> {
 }
 
 /// Requests the supervisor to exit, and kills it with all its children if it does not.
-fn stop(place: &Place, record: &Record) -> anyhow::Result<()> {
+fn stop(place: &PlaygroundDirectory, record: &SupervisorRecord) -> anyhow::Result<()> {
     // A paused supervisor handles SIGTERM after SIGCONT.
     for request in [Signal::TERM, Signal::CONT] {
         signal(place, record.pid, request)?;
@@ -232,7 +232,7 @@ fn stop(place: &Place, record: &Record) -> anyhow::Result<()> {
     bail!("the supervisor, process {}, does not exit", record.pid)
 }
 
-fn until_released(place: &Place, patience: Duration) -> anyhow::Result<bool> {
+fn until_released(place: &PlaygroundDirectory, patience: Duration) -> anyhow::Result<bool> {
     let begin = Instant::now();
     while place.is_held()? {
         if begin.elapsed() > patience {
@@ -245,7 +245,7 @@ fn until_released(place: &Place, patience: Duration) -> anyhow::Result<bool> {
 
 /// Signals the supervisor, and never another process that has got its process id.
 #[cfg(target_os = "linux")]
-fn signal(place: &Place, pid: u32, signal: Signal) -> anyhow::Result<()> {
+fn signal(place: &PlaygroundDirectory, pid: u32, signal: Signal) -> anyhow::Result<()> {
     use rustix::io::Errno;
     use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
 
@@ -274,7 +274,7 @@ fn signal(place: &Place, pid: u32, signal: Signal) -> anyhow::Result<()> {
 
 /// Signals the supervisor if it holds its lock.
 #[cfg(not(target_os = "linux"))]
-fn signal(place: &Place, pid: u32, signal: Signal) -> anyhow::Result<()> {
+fn signal(place: &PlaygroundDirectory, pid: u32, signal: Signal) -> anyhow::Result<()> {
     if !place.is_held()? {
         return Ok(());
     }

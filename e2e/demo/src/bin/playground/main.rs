@@ -18,16 +18,16 @@
 //! process that has got its process id.
 
 mod commands;
+mod directory;
+mod messages;
 mod output;
 mod parts;
-mod place;
 mod supervisor;
-mod talk;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use place::{Kind, Place};
+use directory::{PlaygroundDirectory, PlaygroundKind};
 
 /// Runs a control plane, the platform simulator, two controllers, webhook and aggregated API in the background.
 ///
@@ -60,12 +60,14 @@ enum Command {
 
 fn main() -> ExitCode {
     let Options { node, command } = Options::parse();
-    let kind = if node { Kind::Node } else { Kind::Loopback };
+    let kind = if node { PlaygroundKind::Node } else { PlaygroundKind::Loopback };
     let outcome = match command {
-        Command::Up => Place::find(kind).and_then(|place| commands::up(&place)),
-        Command::Down => Place::find(kind).and_then(|place| commands::down(&place)),
-        Command::Status => Place::find(kind).and_then(|place| commands::status(&place)),
-        Command::Run { directory } => supervisor::run(&Place::at(kind, directory)),
+        Command::Up => PlaygroundDirectory::find(kind).and_then(|place| commands::start_playground(&place)),
+        Command::Down => PlaygroundDirectory::find(kind).and_then(|place| commands::stop_playground(&place)),
+        Command::Status => {
+            PlaygroundDirectory::find(kind).and_then(|place| commands::print_playground_status(&place))
+        }
+        Command::Run { directory } => supervisor::run_supervisor(&PlaygroundDirectory::at(kind, directory)),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

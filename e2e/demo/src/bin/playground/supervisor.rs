@@ -7,9 +7,9 @@ use jiff::Timestamp;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
+use super::directory::{PlaygroundDirectory, Ready, SupervisorRecord};
 use super::output::PROGRESS;
 use super::parts::Parts;
-use super::place::{Place, Ready, Record};
 
 /// How often the programs are checked. A program that exits at once is therefore restarted at most this often.
 const REFRESH: Duration = Duration::from_secs(1);
@@ -18,7 +18,7 @@ const REFRESH: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// The reason of its end, unless it is a signal.
-pub(crate) fn run(place: &Place) -> anyhow::Result<()> {
+pub(crate) fn run_supervisor(place: &PlaygroundDirectory) -> anyhow::Result<()> {
     // In its own session, the end of a terminal does not reach it. The call fails for a process that is a session leader already.
     let _ = rustix::process::setsid();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| {
@@ -26,7 +26,7 @@ pub(crate) fn run(place: &Place) -> anyhow::Result<()> {
     });
     tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_ansi(false).init();
     let _lock = place.hold().context("another supervisor runs this playground")?;
-    let mut record = Record { pid: std::process::id(), ready: None };
+    let mut record = SupervisorRecord { pid: std::process::id(), ready: None };
     place.write(&record)?;
     tokio::runtime::Runtime::new().context("starting the runtime")?.block_on(async {
         let mut stop = Stop::listen()?;
@@ -53,7 +53,11 @@ pub(crate) fn run(place: &Place) -> anyhow::Result<()> {
 
 /// Returns only with an error: if a component of the control plane exits, it is not restarted, because clients may have lost
 /// confirmed writes.
-async fn watch_over(parts: &mut Parts, place: &Place, record: &mut Record) -> anyhow::Result<()> {
+async fn watch_over(
+    parts: &mut Parts,
+    place: &PlaygroundDirectory,
+    record: &mut SupervisorRecord,
+) -> anyhow::Result<()> {
     loop {
         tokio::time::sleep(REFRESH).await;
         parts.restart_exited().await?;

@@ -20,7 +20,7 @@ kind: APIService
 metadata: { name: v1.theirs }
 spec: { service: { name: theirs, namespace: elsewhere, port: 443 } }
 "#;
-    Chart { documents: documents("a test", text).unwrap() }
+    Chart { documents: parse_yaml_documents("a test", text).unwrap() }
 }
 
 #[test]

@@ -4,16 +4,22 @@ mod phases;
 mod status;
 
 use super::{
-    model::{Guest, World},
-    objects::{CONTROLLER_FINALIZER, FOREGROUND_FINALIZER, Id, InstanceView, Kind},
+    model::{Guest, KubeVirtModel},
+    objects::{
+        CONTROLLER_FINALIZER, FOREGROUND_FINALIZER, InstanceView, KubeVirtObjectId, KubeVirtObjectKind,
+    },
 };
-use crate::{knobs::Effective, objects::Key, shared::outbox::difference};
+use crate::{knobs::Effective, objects::NamespacedKey, shared::outbox::status_merge_patch};
 use jiff::Timestamp;
 use serde_json::json;
 
-impl World {
+impl KubeVirtModel {
     /// An instance has the knobs of its machine, or its own if it has no machine.
-    pub(super) fn knobs_of_instance<'a>(&'a self, key: &Key, instance: &'a InstanceView) -> Effective<'a> {
+    pub(super) fn knobs_of_instance<'a>(
+        &'a self,
+        key: &NamespacedKey,
+        instance: &'a InstanceView,
+    ) -> Effective<'a> {
         let machine = self.machines.view(key).filter(|m| instance.meta.is_controlled_by(&m.meta.uid));
         match machine {
             Some(machine) => self.knobs_of_machine(key, machine),
@@ -22,12 +28,12 @@ impl World {
     }
 
     /// One pass over an instance.
-    pub(super) fn plan_instance(&mut self, key: &Key, now: Timestamp) {
+    pub(super) fn plan_instance(&mut self, key: &NamespacedKey, now: Timestamp) {
         let Some(instance) = self.instances.view(key).cloned() else {
             // A create that failed is repeated by the machine, if there still is one.
             return match self.machines.view(key) {
-                Some(_) => self.mark(Kind::Machine, key),
-                None => self.give_up(&Id::new(Kind::Instance, key)),
+                Some(_) => self.mark(KubeVirtObjectKind::Machine, key),
+                None => self.give_up(&KubeVirtObjectId::new(KubeVirtObjectKind::Instance, key)),
             };
         };
         let known = self.instances.slot(key).and_then(|slot| slot.memory.guest.take());
@@ -43,7 +49,7 @@ impl World {
     }
 
     /// Continues the run that the objects show.
-    fn restore_guest(&mut self, key: &Key, instance: &InstanceView, now: Timestamp) -> Guest {
+    fn restore_guest(&mut self, key: &NamespacedKey, instance: &InstanceView, now: Timestamp) -> Guest {
         let phase = instance.status.phase;
         let pods = self.pods_of.get(&instance.meta.uid).into_iter().flatten();
         let alive = pods.filter_map(|pod| Some((pod.clone(), self.pods.view(pod)?.node.clone())));
@@ -67,10 +73,16 @@ impl World {
     }
 
     /// Writes what differs between the run and the object, finalizers last.
-    fn publish_instance(&mut self, key: &Key, instance: &InstanceView, guest: &Guest, now: Timestamp) {
-        let id = Id::new(Kind::Instance, key);
+    fn publish_instance(
+        &mut self,
+        key: &NamespacedKey,
+        instance: &InstanceView,
+        guest: &Guest,
+        now: Timestamp,
+    ) {
+        let id = KubeVirtObjectId::new(KubeVirtObjectKind::Instance, key);
         let desired = self.instance_status(key, instance, guest, now);
-        if let Some(status) = difference(&instance.status, &desired) {
+        if let Some(status) = status_merge_patch(&instance.status, &desired) {
             self.patch(&id, json!({ "status": status }), now);
             return;
         }

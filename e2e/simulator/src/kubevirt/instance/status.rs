@@ -2,11 +2,14 @@
 
 use crate::{
     kubevirt::{
-        launcher::PodState,
-        model::{Guest, World},
-        objects::{Condition, InstanceStatus, InstanceView, Phase, PhaseTransition, condition},
+        launcher::LauncherPodState,
+        model::{Guest, KubeVirtModel},
+        objects::{
+            InstancePhase, InstancePhaseTransition, InstanceStatus, InstanceView, SimulatedKubeVirtCondition,
+            find_condition,
+        },
     },
-    objects::{Key, seconds},
+    objects::{NamespacedKey, format_seconds},
 };
 use jiff::Timestamp;
 use std::collections::BTreeMap;
@@ -14,11 +17,11 @@ use std::collections::BTreeMap;
 /// Conditions that the VMI controller owns. It keeps all others.
 const OWNED: [&str; 3] = ["Ready", "PodScheduled", "Synchronized"];
 
-impl World {
+impl KubeVirtModel {
     /// The status that follows from a run.
     pub(super) fn instance_status(
         &self,
-        key: &Key,
+        key: &NamespacedKey,
         instance: &InstanceView,
         guest: &Guest,
         now: Timestamp,
@@ -27,19 +30,19 @@ impl World {
         let mut conditions: Vec<_> =
             observed.conditions.iter().filter(|known| !OWNED.contains(&&*known.type_)).cloned().collect();
         // A new instance gets its first phase before its conditions.
-        if guest.phase != Phase::Unset {
+        if guest.phase != InstancePhase::Unset {
             let desired = [
                 Some(self.ready_condition(guest, now)),
                 self.scheduled_condition(key, instance, guest, now),
                 self.synchronized_condition(key, instance, guest, now),
             ];
             for (place, next) in desired.into_iter().flatten().enumerate() {
-                let known = condition(&observed.conditions, &next.type_);
+                let known = find_condition(&observed.conditions, &next.type_);
                 let same = known.filter(|known| known.status == next.status && known.reason == next.reason);
                 conditions.insert(place, same.cloned().unwrap_or(next));
             }
         }
-        let began = guest.phase >= Phase::Scheduled;
+        let began = guest.phase >= InstancePhase::Scheduled;
         let pod = guest.pod.as_ref().and_then(|pod| self.pods.view(pod)).filter(|_| !guest.phase.is_final());
         InstanceStatus {
             phase: guest.phase,
@@ -55,13 +58,13 @@ impl World {
     }
 
     /// `Ready`: a copy of the Pod's condition while the guest runs, with no time of the last probe.
-    fn ready_condition(&self, guest: &Guest, now: Timestamp) -> Condition {
-        let not_ready = |reason: &str, message: &str| Condition {
-            last_probe_time: Some(seconds(now)),
+    fn ready_condition(&self, guest: &Guest, now: Timestamp) -> SimulatedKubeVirtCondition {
+        let not_ready = |reason: &str, message: &str| SimulatedKubeVirtCondition {
+            last_probe_time: Some(format_seconds(now)),
             last_heartbeat_time: None,
             ..new_condition("Ready", "False", reason, message.to_owned(), now)
         };
-        let copy = |status: &str, reason: Option<String>, message, time| Condition {
+        let copy = |status: &str, reason: Option<String>, message, time| SimulatedKubeVirtCondition {
             type_: "Ready".to_owned(),
             status: status.to_owned(),
             reason,
@@ -71,15 +74,17 @@ impl World {
             last_transition_time: time,
         };
         match self.pod_state(guest) {
-            PodState::Terminating => not_ready("PodTerminating", "virt-launcher pod is terminating"),
-            PodState::None | PodState::Requested | PodState::Gone => {
+            LauncherPodState::Terminating => not_ready("PodTerminating", "virt-launcher pod is terminating"),
+            LauncherPodState::None | LauncherPodState::Requested | LauncherPodState::Gone => {
                 not_ready("PodNotExists", "virt-launcher pod has not yet been scheduled")
             }
-            PodState::Live if guest.phase != Phase::Running => {
+            LauncherPodState::Live if guest.phase != InstancePhase::Running => {
                 not_ready("GuestNotRunning", "Guest VM is not reported as running")
             }
-            PodState::Live if !self.settings.pods => copy("True", None, None, Some(seconds(guest.since))),
-            PodState::Live => {
+            LauncherPodState::Live if !self.settings.pods => {
+                copy("True", None, None, Some(format_seconds(guest.since)))
+            }
+            LauncherPodState::Live => {
                 let pod = guest.pod.as_ref().and_then(|pod| self.pods.view(pod));
                 match pod.and_then(|pod| pod.condition("Ready")) {
                     Some(ready) => copy(
@@ -99,12 +104,12 @@ impl World {
     /// `PodScheduled` exists only while no node takes the Pod.
     fn scheduled_condition(
         &self,
-        key: &Key,
+        key: &NamespacedKey,
         instance: &InstanceView,
         guest: &Guest,
         now: Timestamp,
-    ) -> Option<Condition> {
-        let held = guest.phase == Phase::Scheduling
+    ) -> Option<SimulatedKubeVirtCondition> {
+        let held = guest.phase == InstancePhase::Scheduling
             && self.knobs_of_instance(key, instance).is(|knobs| knobs.unschedulable);
         let message = "0 nodes are available, as the knob unschedulable says";
         held.then(|| new_condition("PodScheduled", "False", "Unschedulable", message.to_owned(), now))
@@ -113,17 +118,17 @@ impl World {
     /// `Synchronized` exists only while a claim or the image of the launcher is missing.
     fn synchronized_condition(
         &self,
-        key: &Key,
+        key: &NamespacedKey,
         instance: &InstanceView,
         guest: &Guest,
         now: Timestamp,
-    ) -> Option<Condition> {
+    ) -> Option<SimulatedKubeVirtCondition> {
         let failed = |reason: &str, message| new_condition("Synchronized", "False", reason, message, now);
         match guest.phase {
-            Phase::Pending if guest.pod.is_none() => {
+            InstancePhase::Pending if guest.pod.is_none() => {
                 self.missing_volume(key, instance).map(|why| failed("FailedPvcNotFound", why))
             }
-            Phase::Scheduling => {
+            InstancePhase::Scheduling => {
                 let reason =
                     self.knobs_of_instance(key, instance).get(|knobs| knobs.image_pull_error.clone())?;
                 Some(failed(&reason, "as the knob image-pull-error says".to_owned()))
@@ -133,24 +138,33 @@ impl World {
     }
 }
 
-fn new_condition(type_: &str, status: &str, reason: &str, message: String, now: Timestamp) -> Condition {
-    Condition {
+fn new_condition(
+    type_: &str,
+    status: &str,
+    reason: &str,
+    message: String,
+    now: Timestamp,
+) -> SimulatedKubeVirtCondition {
+    SimulatedKubeVirtCondition {
         type_: type_.to_owned(),
         status: status.to_owned(),
         reason: Some(reason.to_owned()),
         message: Some(message),
         last_probe_time: None,
         last_heartbeat_time: None,
-        last_transition_time: Some(seconds(now)),
+        last_transition_time: Some(format_seconds(now)),
     }
 }
 
 /// The phases that the status shows already, then those that began since.
-fn transitions(observed: &InstanceStatus, guest: &Guest) -> Vec<PhaseTransition> {
+fn transitions(observed: &InstanceStatus, guest: &Guest) -> Vec<InstancePhaseTransition> {
     let mut all = observed.phase_transition_timestamps.clone();
     for (phase, at) in &guest.passed {
         if all.iter().all(|known| known.phase != *phase) {
-            all.push(PhaseTransition { phase: *phase, phase_transition_timestamp: seconds(*at) });
+            all.push(InstancePhaseTransition {
+                phase: *phase,
+                phase_transition_timestamp: format_seconds(*at),
+            });
         }
     }
     all

@@ -4,17 +4,20 @@ mod status;
 
 use super::{
     json::name_suffix,
-    model::{Guest, World},
-    objects::{CREATED_BY, Id, InstanceView, KUBEVIRT, Kind, LAUNCHER, Phase, claims_of},
+    model::{Guest, KubeVirtModel},
+    objects::{
+        CREATED_BY, InstancePhase, InstanceView, KUBEVIRT, KubeVirtObjectId, KubeVirtObjectKind, LAUNCHER,
+        claims_of,
+    },
     writes::controller_reference,
 };
-use crate::{knobs::PREFIX, objects::Key};
+use crate::{knobs::PREFIX, objects::NamespacedKey};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 /// The state of an instance's Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PodState {
+pub(super) enum LauncherPodState {
     /// It was not requested.
     None,
     /// It does not exist yet.
@@ -27,33 +30,39 @@ pub(super) enum PodState {
     Gone,
 }
 
-impl World {
+impl KubeVirtModel {
     /// The state of an instance's Pod.
-    pub(super) fn pod_state(&self, guest: &Guest) -> PodState {
-        let started = guest.phase >= Phase::Scheduling;
+    pub(super) fn pod_state(&self, guest: &Guest) -> LauncherPodState {
+        let started = guest.phase >= InstancePhase::Scheduling;
         if !self.settings.pods {
-            return if started || guest.pod.is_some() { PodState::Live } else { PodState::None };
+            return if started || guest.pod.is_some() {
+                LauncherPodState::Live
+            } else {
+                LauncherPodState::None
+            };
         }
         let Some(key) = &guest.pod else {
             // A run that was restored without a Pod has lost it.
-            return if started { PodState::Gone } else { PodState::None };
+            return if started { LauncherPodState::Gone } else { LauncherPodState::None };
         };
         match self.pods.view(key) {
-            Some(pod) if pod.meta.deleting() => PodState::Terminating,
-            Some(_) => PodState::Live,
-            None if self.pods.memory(key).is_some_and(|memory| memory.owner.is_some()) => PodState::Requested,
-            None => PodState::Gone,
+            Some(pod) if pod.meta.deleting() => LauncherPodState::Terminating,
+            Some(_) => LauncherPodState::Live,
+            None if self.pods.memory(key).is_some_and(|memory| memory.owner.is_some()) => {
+                LauncherPodState::Requested
+            }
+            None => LauncherPodState::Gone,
         }
     }
 
     /// Requests a Pod, and returns its key.
-    pub(super) fn request_pod(&mut self, key: &Key, instance: &InstanceView) -> Key {
+    pub(super) fn request_pod(&mut self, key: &NamespacedKey, instance: &InstanceView) -> NamespacedKey {
         let suffix = name_suffix((self.settings.seed, &*instance.meta.uid));
         let pod = key.sibling(&format!("virt-launcher-{}-{suffix}", key.name));
         if self.settings.pods {
             self.pods.place(&pod).memory.owner = Some((key.clone(), instance.meta.uid.clone()));
             self.pods_of.entry(instance.meta.uid.clone()).or_default().insert(pod.clone());
-            self.mark(Kind::Pod, &pod);
+            self.mark(KubeVirtObjectKind::Pod, &pod);
         }
         pod
     }
@@ -63,15 +72,15 @@ impl World {
         self.pods_of.contains_key(uid)
     }
 
-    pub(super) fn mark_pods_of(&mut self, instance: &Key) {
+    pub(super) fn mark_pods_of(&mut self, instance: &NamespacedKey) {
         let Some(view) = self.instances.view(instance) else { return };
         for pod in self.pods_of.get(&view.meta.uid).into_iter().flatten() {
-            self.agenda.mark(Id::new(Kind::Pod, pod));
+            self.agenda.mark(KubeVirtObjectId::new(KubeVirtObjectKind::Pod, pod));
         }
     }
 
     /// Records the owner of an observed Pod.
-    pub(super) fn remember_pod(&mut self, key: &Key) {
+    pub(super) fn remember_pod(&mut self, key: &NamespacedKey) {
         let Some(view) = self.pods.view(key).cloned() else { return };
         if let Some(slot) = self.pods.slot(key) {
             slot.memory.owner = Some((key.sibling(&view.instance), view.owner.clone()));
@@ -80,15 +89,15 @@ impl World {
     }
 
     /// The instance of a Pod.
-    pub(super) fn instance_of_pod(&self, key: &Key) -> Option<Key> {
+    pub(super) fn instance_of_pod(&self, key: &NamespacedKey) -> Option<NamespacedKey> {
         self.pods.memory(key)?.owner.as_ref().map(|(instance, _)| instance.clone())
     }
 
     /// The Pod is gone. With the last Pod of an instance that is gone, too, its mounts end.
-    pub(super) fn lose_pod(&mut self, key: &Key) {
+    pub(super) fn lose_pod(&mut self, key: &NamespacedKey) {
         let owner = self.pods.slot(key).and_then(|slot| slot.memory.owner.take());
-        self.pods.lose(key);
-        self.pods.give_up(key);
+        self.pods.forget_object(key);
+        self.pods.remove_empty_slot(key);
         let Some((instance, uid)) = owner else { return };
         if let Some(pods) = self.pods_of.get_mut(&uid) {
             pods.remove(key);
@@ -97,15 +106,15 @@ impl World {
                 self.end_abandoned_mounts(&uid);
             }
         }
-        self.mark(Kind::Instance, &instance);
+        self.mark(KubeVirtObjectKind::Instance, &instance);
     }
 
     /// One pass over a Pod.
-    pub(super) fn plan_pod(&mut self, key: &Key, now: Timestamp) {
+    pub(super) fn plan_pod(&mut self, key: &NamespacedKey, now: Timestamp) {
         let Some((instance, uid)) = self.pods.memory(key).and_then(|memory| memory.owner.clone()) else {
-            return self.pods.give_up(key);
+            return self.pods.remove_empty_slot(key);
         };
-        let id = Id::new(Kind::Pod, key);
+        let id = KubeVirtObjectId::new(KubeVirtObjectKind::Pod, key);
         let owner = self.instances.view(&instance).filter(|view| view.meta.uid == uid).cloned();
         let guest = owner.as_ref().and_then(|_| self.instances.memory(&instance)?.guest.clone());
         let pod = self.pods.view(key).cloned();
@@ -140,7 +149,7 @@ impl World {
     }
 }
 
-fn pod_body(key: &Key, name: &Key, instance: &InstanceView, guest: &Guest) -> Value {
+fn pod_body(key: &NamespacedKey, name: &NamespacedKey, instance: &InstanceView, guest: &Guest) -> Value {
     let mut labels = instance.meta.labels.clone();
     // A label value has at most 63 characters.
     let short: String = name.name.chars().take(63).collect();

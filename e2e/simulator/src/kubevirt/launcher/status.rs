@@ -2,10 +2,12 @@
 
 use crate::{
     kubevirt::{
-        model::{Guest, World},
-        objects::{Id, InstanceView, Kind, LauncherView, Phase, PodCondition},
+        model::{Guest, KubeVirtModel},
+        objects::{
+            InstancePhase, InstanceView, KubeVirtObjectId, KubeVirtObjectKind, LauncherView, PodCondition,
+        },
     },
-    objects::{Key, seconds},
+    objects::{NamespacedKey, format_seconds},
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -22,12 +24,12 @@ struct State {
     waits: Option<String>,
 }
 
-impl World {
+impl KubeVirtModel {
     /// Writes the status of a Pod if it differs.
     pub(super) fn publish_pod(
         &mut self,
-        key: &Key,
-        name: &Key,
+        key: &NamespacedKey,
+        name: &NamespacedKey,
         instance: &InstanceView,
         guest: &Guest,
         pod: &LauncherView,
@@ -40,24 +42,28 @@ impl World {
         }
         let Some(state) = self.pod_status(name, instance, guest) else { return };
         if !shows(pod, &state) {
-            self.patch_status(&Id::new(Kind::Pod, key), &body(pod, &state, now), now);
+            self.patch_status(
+                &KubeVirtObjectId::new(KubeVirtObjectKind::Pod, key),
+                &body(pod, &state, now),
+                now,
+            );
         }
     }
 
     /// The status that follows from a run; `None` if the Pod keeps what it has.
-    fn pod_status(&self, name: &Key, instance: &InstanceView, guest: &Guest) -> Option<State> {
+    fn pod_status(&self, name: &NamespacedKey, instance: &InstanceView, guest: &Guest) -> Option<State> {
         let knobs = self.knobs_of_instance(name, instance);
         let state = |phase, ready, reason| State { phase, scheduled: true, ready, reason, waits: None };
         Some(match guest.phase {
-            Phase::Scheduling if knobs.is(|knobs| knobs.unschedulable) => {
+            InstancePhase::Scheduling if knobs.is(|knobs| knobs.unschedulable) => {
                 State { scheduled: false, ..state("Pending", false, None) }
             }
-            Phase::Scheduling => {
+            InstancePhase::Scheduling => {
                 let waits = knobs.get(|knobs| knobs.image_pull_error.clone())?;
                 State { waits: Some(waits), ..state("Pending", false, Some("ContainersNotReady")) }
             }
-            Phase::Succeeded => state("Succeeded", false, Some("PodCompleted")),
-            Phase::Failed => state("Failed", false, Some("PodFailed")),
+            InstancePhase::Succeeded => state("Succeeded", false, Some("PodCompleted")),
+            InstancePhase::Failed => state("Failed", false, Some("PodFailed")),
             phase if phase.has_volumes_open() => {
                 if knobs.is(|knobs| knobs.node_loss) {
                     state("Running", false, Some("NodeNotReady"))
@@ -83,7 +89,7 @@ fn shows(pod: &LauncherView, state: &State) -> bool {
 }
 
 fn body(pod: &LauncherView, state: &State, now: Timestamp) -> Value {
-    let time = seconds(now);
+    let time = format_seconds(now);
     let next = |type_: &str, holds: bool, reason: Option<&str>| {
         let status = if holds { "True" } else { "False" };
         let known = pod.condition(type_).filter(|known| known.status == status);

@@ -4,10 +4,10 @@
 
 use crate::{
     kubevirt::{
-        json::{named, uuid},
-        objects::{CONTROLLER_FINALIZER, MachineView},
+        json::{namespace_and_name, stable_uuid},
+        objects::{CONTROLLER_FINALIZER, KubeVirtMachineView},
     },
-    objects::Key,
+    objects::NamespacedKey,
 };
 use serde_json::{Map, Value, json};
 
@@ -18,7 +18,11 @@ const API_VERSIONS: [&str; 2] =
 const TOPOLOGY: (&str, &str) = ("kubevirt.io/pci-topology-version", "v3");
 
 /// The merge patch that adds what a machine lacks; `None` if it lacks nothing.
-pub(super) fn patch(key: &Key, machine: &MachineView, seed: u64) -> Option<Value> {
+pub(super) fn machine_defaults_patch(
+    key: &NamespacedKey,
+    machine: &KubeVirtMachineView,
+    seed: u64,
+) -> Option<Value> {
     let mut patch = json!({});
     let meta = &machine.meta;
     let is_new = !meta.has_finalizer(CONTROLLER_FINALIZER);
@@ -47,15 +51,19 @@ pub(super) fn patch(key: &Key, machine: &MachineView, seed: u64) -> Option<Value
 
 /// The firmware's identity: random for a new machine. Later the controller replaces only a missing UUID, by one that
 /// follows from the machine's name: an update that drops the identity loses it.
-fn firmware(known: &Value, is_new: bool, key: &Key, uid: &str, seed: u64) -> Map<String, Value> {
+fn firmware(known: &Value, is_new: bool, key: &NamespacedKey, uid: &str, seed: u64) -> Map<String, Value> {
     let lacks = |field: &str| known[field].as_str().is_none_or(str::is_empty);
     let mut firmware = Map::new();
     if lacks("uuid") {
-        let value = if is_new { uuid(&("uuid", uid, seed)) } else { uuid(&("name", named(key))) };
+        let value = if is_new {
+            stable_uuid(&("uuid", uid, seed))
+        } else {
+            stable_uuid(&("name", namespace_and_name(key)))
+        };
         firmware.insert("uuid".to_owned(), json!(value));
     }
     if is_new && lacks("serial") {
-        firmware.insert("serial".to_owned(), json!(uuid(&("serial", uid, seed))));
+        firmware.insert("serial".to_owned(), json!(stable_uuid(&("serial", uid, seed))));
     }
     firmware
 }

@@ -2,15 +2,15 @@
 
 use crate::{
     kubevirt::{
-        events::{REFUSED, Review},
-        model::World,
+        events::{CloneReview, REFUSED},
+        model::KubeVirtModel,
         objects::{
-            ALLOW_ADOPTION, CDI, CREATED_BY, ClaimView, DataVolumeView, Id, KUBEVIRT, Kind, MachineView,
-            RunStrategy, volumes_of,
+            ALLOW_ADOPTION, CDI, CREATED_BY, ClaimView, DataVolumeView, KUBEVIRT, KubeVirtMachineView,
+            KubeVirtObjectId, KubeVirtObjectKind, RunStrategy, volumes_of,
         },
         writes::controller_reference,
     },
-    objects::Key,
+    objects::NamespacedKey,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 /// What a machine's DataVolumes allow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::kubevirt) struct Disks {
+pub(in crate::kubevirt) struct MachineDiskState {
     /// A DataVolume is missing, or its copy has not ended.
     pub(in crate::kubevirt) provisioning: bool,
     /// A DataVolume waits for the first instance that uses it.
@@ -29,7 +29,7 @@ pub(in crate::kubevirt) struct Disks {
     pub(in crate::kubevirt) conflict: Option<String>,
 }
 
-impl Disks {
+impl MachineDiskState {
     /// Whether an instance may be created.
     pub(in crate::kubevirt) fn allow_start(&self) -> bool {
         !self.provisioning && !self.failed && self.conflict.is_none()
@@ -43,10 +43,15 @@ impl Disks {
     }
 }
 
-impl World {
+impl KubeVirtModel {
     /// Creates and adopts the DataVolumes of a machine, and says how they are.
-    pub(super) fn prepare_disks(&mut self, key: &Key, machine: &MachineView, now: Timestamp) -> Disks {
-        let mut disks = Disks::default();
+    pub(super) fn prepare_disks(
+        &mut self,
+        key: &NamespacedKey,
+        machine: &KubeVirtMachineView,
+        now: Timestamp,
+    ) -> MachineDiskState {
+        let mut disks = MachineDiskState::default();
         for template in &machine.spec.data_volume_templates {
             let Some(name) = template["metadata"]["name"].as_str() else { continue };
             let disk = key.sibling(name);
@@ -68,11 +73,11 @@ impl World {
 
     fn use_data_volume(
         &mut self,
-        key: &Key,
-        machine: &MachineView,
-        disk: &Key,
+        key: &NamespacedKey,
+        machine: &KubeVirtMachineView,
+        disk: &NamespacedKey,
         data_volume: &DataVolumeView,
-        disks: &mut Disks,
+        disks: &mut MachineDiskState,
         now: Timestamp,
     ) {
         match data_volume.meta.controller() {
@@ -82,7 +87,7 @@ impl World {
                 disks.provisioning = true;
                 if !data_volume.meta.deleting() {
                     let patch = adoption(key, machine, &data_volume.meta.owners);
-                    self.patch(&Id::new(Kind::DataVolume, disk), patch, now);
+                    self.patch(&KubeVirtObjectId::new(KubeVirtObjectKind::DataVolume, disk), patch, now);
                 }
             }
         }
@@ -91,11 +96,11 @@ impl World {
     /// Without a DataVolume, a claim that the machine controls is its disk: CDI deletes DataVolumes that succeeded.
     fn use_claim(
         &mut self,
-        key: &Key,
-        machine: &MachineView,
-        disk: &Key,
+        key: &NamespacedKey,
+        machine: &KubeVirtMachineView,
+        disk: &NamespacedKey,
         template: &Value,
-        disks: &mut Disks,
+        disks: &mut MachineDiskState,
         now: Timestamp,
     ) {
         let claim = self.claims.view(disk).cloned();
@@ -122,13 +127,13 @@ impl World {
 
     fn create_disk(
         &mut self,
-        disk: &Key,
+        disk: &NamespacedKey,
         body: Value,
-        review: Option<Review>,
-        disks: &mut Disks,
+        review: Option<CloneReview>,
+        disks: &mut MachineDiskState,
         now: Timestamp,
     ) {
-        let id = Id::new(Kind::DataVolume, disk);
+        let id = KubeVirtObjectId::new(KubeVirtObjectKind::DataVolume, disk);
         match review {
             None => self.create(&id, body, now),
             Some(review) => self.create_clone(&id, body, review, now),
@@ -137,17 +142,23 @@ impl World {
     }
 }
 
-fn controlled(kind: &str, disk: &Key, owner: &OwnerReference) -> String {
+fn controlled(kind: &str, disk: &NamespacedKey, owner: &OwnerReference) -> String {
     format!("{kind} {} is controlled by {} {}", disk.name, owner.kind, owner.name)
 }
 
-fn adoption(key: &Key, machine: &MachineView, owners: &[OwnerReference]) -> Value {
+fn adoption(key: &NamespacedKey, machine: &KubeVirtMachineView, owners: &[OwnerReference]) -> Value {
     let controller = controller_reference(KUBEVIRT, "VirtualMachine", key, &machine.meta);
     let all: Vec<Value> = owners.iter().map(|owner| json!(owner)).chain([controller]).collect();
     json!({"metadata": {"ownerReferences": all}})
 }
 
-fn data_volume(key: &Key, machine: &MachineView, disk: &Key, template: &Value, spec: &Value) -> Value {
+fn data_volume(
+    key: &NamespacedKey,
+    machine: &KubeVirtMachineView,
+    disk: &NamespacedKey,
+    template: &Value,
+    spec: &Value,
+) -> Value {
     let mut body = json!({
         "apiVersion": CDI,
         "kind": "DataVolume",
@@ -167,6 +178,6 @@ fn data_volume(key: &Key, machine: &MachineView, disk: &Key, template: &Value, s
 }
 
 /// The label with which a DataVolume names the machine that it was created for.
-pub(super) fn created_by(machine: &MachineView) -> (&'static str, Value) {
+pub(super) fn created_by(machine: &KubeVirtMachineView) -> (&'static str, Value) {
     (CREATED_BY, json!(*machine.meta.uid))
 }

@@ -1,15 +1,15 @@
 //! The facts on which a pass over a machine decides.
 
-use super::{disks::Disks, run::Decision};
+use super::{disks::MachineDiskState, run::InstanceDecision};
 use crate::kubevirt::{
-    objects::{InstanceView, MachineView},
-    sizing::{Blocked, Template},
+    objects::{InstanceView, KubeVirtMachineView},
+    sizing::{SizedTemplate, StartBlocker},
 };
 use std::sync::Arc;
 
 /// The instance that has the name of a machine.
 #[derive(Clone, Debug)]
-pub(in crate::kubevirt) enum Instance {
+pub(in crate::kubevirt) enum MachineInstance {
     /// There is none.
     None,
     /// The machine controls it.
@@ -18,7 +18,7 @@ pub(in crate::kubevirt) enum Instance {
     Foreign,
 }
 
-impl Instance {
+impl MachineInstance {
     /// The instance of the machine.
     pub(in crate::kubevirt) fn own(&self) -> Option<&InstanceView> {
         match self {
@@ -29,34 +29,36 @@ impl Instance {
 }
 
 /// All facts on which one pass over a machine decides.
-pub(in crate::kubevirt) struct Facts {
-    pub(in crate::kubevirt) machine: Arc<MachineView>,
-    pub(in crate::kubevirt) instance: Instance,
-    pub(in crate::kubevirt) disks: Disks,
-    pub(in crate::kubevirt) decision: Decision,
+pub(in crate::kubevirt) struct MachinePassFacts {
+    pub(in crate::kubevirt) machine: Arc<KubeVirtMachineView>,
+    pub(in crate::kubevirt) instance: MachineInstance,
+    pub(in crate::kubevirt) disks: MachineDiskState,
+    pub(in crate::kubevirt) decision: InstanceDecision,
     /// What the machine starts.
-    pub(in crate::kubevirt) template: Result<Template, Blocked>,
+    pub(in crate::kubevirt) template: Result<SizedTemplate, StartBlocker>,
     /// Fields of the running instance that differ from the machine's and that only a restart changes.
     pub(in crate::kubevirt) restart_required: bool,
     /// Whether the backoff after failed starts has ended.
     pub(in crate::kubevirt) backoff_over: bool,
 }
 
-impl Facts {
+impl MachinePassFacts {
     /// Whether a machine that is to run can be started now.
     pub(in crate::kubevirt) fn may_start(&self) -> bool {
         self.template.is_ok()
             && self.disks.allow_start()
             && self.backoff_over
-            && matches!(self.instance, Instance::None)
+            && matches!(self.instance, MachineInstance::None)
     }
 
     /// Whether the machine is to run.
     pub(in crate::kubevirt) fn is_to_run(&self) -> bool {
         match self.decision {
-            Decision::Start => true,
-            Decision::Keep => self.instance.own().is_some_and(|instance| !instance.status.phase.is_final()),
-            Decision::Stop => false,
+            InstanceDecision::Start => true,
+            InstanceDecision::Keep => {
+                self.instance.own().is_some_and(|instance| !instance.status.phase.is_final())
+            }
+            InstanceDecision::Stop => false,
         }
     }
 }

@@ -11,24 +11,25 @@ pub(super) use run::Rerun;
 
 use super::{
     json::merge_patch,
-    model::World,
+    model::KubeVirtModel,
     objects::{
-        CONTROLLER_FINALIZER, FOREGROUND_FINALIZER, Id, InstanceView, KUBEVIRT, Kind, MachineView, Phase,
+        CONTROLLER_FINALIZER, FOREGROUND_FINALIZER, InstancePhase, InstanceView, KUBEVIRT,
+        KubeVirtMachineView, KubeVirtObjectId, KubeVirtObjectKind,
     },
-    sizing::Template,
-    writes::{Request, controller_reference},
+    sizing::SizedTemplate,
+    writes::{WriteRequestState, controller_reference},
 };
-use crate::{knobs::Effective, objects::Key, shared::ends};
-use disks::Disks;
-use facts::{Facts, Instance};
+use crate::{knobs::Effective, objects::NamespacedKey, shared::delay_end};
+use disks::MachineDiskState;
+use facts::{MachineInstance, MachinePassFacts};
 use jiff::Timestamp;
-use run::Decision;
+use run::InstanceDecision;
 use serde_json::json;
 use std::sync::Arc;
 
-impl World {
+impl KubeVirtModel {
     /// Dates a machine's present generation.
-    pub(super) fn date_machine(&mut self, key: &Key, now: Timestamp) {
+    pub(super) fn date_machine(&mut self, key: &NamespacedKey, now: Timestamp) {
         let Some(slot) = self.machines.slot(key) else { return };
         let Some(generation) = slot.view.as_ref().map(|view| view.meta.generation) else { return };
         slot.memory.first_seen.get_or_insert(now);
@@ -37,21 +38,25 @@ impl World {
         }
     }
 
-    pub(super) fn knobs_of_machine<'a>(&'a self, key: &Key, machine: &'a MachineView) -> Effective<'a> {
+    pub(super) fn knobs_of_machine<'a>(
+        &'a self,
+        key: &NamespacedKey,
+        machine: &'a KubeVirtMachineView,
+    ) -> Effective<'a> {
         self.knobs_for(key, machine.knobs.as_deref())
     }
 
     /// The instance that has the name of a machine.
-    pub(super) fn instance_of(&self, key: &Key, machine: &MachineView) -> Instance {
+    pub(super) fn instance_of(&self, key: &NamespacedKey, machine: &KubeVirtMachineView) -> MachineInstance {
         match self.instances.view(key) {
-            None => Instance::None,
-            Some(view) if view.meta.is_controlled_by(&machine.meta.uid) => Instance::Own(view.clone()),
-            Some(_) => Instance::Foreign,
+            None => MachineInstance::None,
+            Some(view) if view.meta.is_controlled_by(&machine.meta.uid) => MachineInstance::Own(view.clone()),
+            Some(_) => MachineInstance::Foreign,
         }
     }
 
     /// One pass over a machine.
-    pub(super) fn plan_machine(&mut self, key: &Key, now: Timestamp) {
+    pub(super) fn plan_machine(&mut self, key: &NamespacedKey, now: Timestamp) {
         let Some(machine) = self.machines.view(key).cloned() else { return };
         let instance = self.instance_of(key, &machine);
         if machine.meta.deleting() {
@@ -65,10 +70,12 @@ impl World {
         self.publish_machine(key, &facts, now);
         match (&facts.decision, &facts.instance) {
             // A failed start is recorded before its instance is gone.
-            (Decision::Stop, Instance::Own(instance)) if !start_failure::is_unrecorded(&facts) => {
+            (InstanceDecision::Stop, MachineInstance::Own(instance))
+                if !start_failure::is_unrecorded(&facts) =>
+            {
                 self.stop(key, instance, now);
             }
-            (Decision::Start, Instance::None) if facts.may_start() => {
+            (InstanceDecision::Start, MachineInstance::None) if facts.may_start() => {
                 if let Ok(template) = &facts.template {
                     self.start(key, &facts.machine, template, now);
                 }
@@ -81,37 +88,37 @@ impl World {
     /// A machine that is being deleted keeps its finalizer until its instance has stopped.
     fn plan_deleted_machine(
         &mut self,
-        key: &Key,
-        machine: Arc<MachineView>,
-        instance: Instance,
+        key: &NamespacedKey,
+        machine: Arc<KubeVirtMachineView>,
+        instance: MachineInstance,
         now: Timestamp,
     ) {
         // Its dependents stay, so the controller leaves the instance alone.
         let orphans = machine.meta.has_finalizer("orphan");
-        if let (false, Instance::Own(instance)) = (orphans, &instance) {
+        if let (false, MachineInstance::Own(instance)) = (orphans, &instance) {
             self.stop(key, instance, now);
         } else if machine.meta.has_finalizer(CONTROLLER_FINALIZER) {
             let kept: Vec<_> =
                 machine.meta.finalizers.iter().filter(|name| *name != CONTROLLER_FINALIZER).collect();
             let patch = json!({"metadata": {"finalizers": kept}});
-            self.patch(&Id::new(Kind::Machine, key), patch, now);
+            self.patch(&KubeVirtObjectId::new(KubeVirtObjectKind::Machine, key), patch, now);
             return;
         }
-        let disks = Disks::default();
+        let disks = MachineDiskState::default();
         let facts = self.decide(key, machine, instance, disks, now);
         self.publish_machine(key, &facts, now);
     }
 
     /// Puts the finalizer, annotations and defaults on a machine. Returns whether all of that is done.
-    fn set_up(&mut self, key: &Key, machine: &MachineView, now: Timestamp) -> bool {
-        let id = Id::new(Kind::Machine, key);
+    fn set_up(&mut self, key: &NamespacedKey, machine: &KubeVirtMachineView, now: Timestamp) -> bool {
+        let id = KubeVirtObjectId::new(KubeVirtObjectKind::Machine, key);
         let delay = self
             .knobs_of_machine(key, machine)
             .get(|knobs| knobs.evaluation_delay)
             .unwrap_or(self.settings.evaluation_delay);
         let first_seen = self.machines.memory(key).and_then(|memory| memory.first_seen).unwrap_or(now);
         if !machine.meta.has_finalizer(CONTROLLER_FINALIZER) {
-            match ends(first_seen, delay) {
+            match delay_end(first_seen, delay) {
                 Some(at) if at <= now => {}
                 Some(at) => {
                     self.agenda.wake(id, at);
@@ -120,13 +127,19 @@ impl World {
                 None => return false,
             }
         }
-        match defaults::patch(key, machine, self.settings.seed) {
-            Some(patch) => self.patch(&id, patch, now) == Request::Useless,
+        match defaults::machine_defaults_patch(key, machine, self.settings.seed) {
+            Some(patch) => self.patch(&id, patch, now) == WriteRequestState::Useless,
             None => true,
         }
     }
 
-    fn start(&mut self, key: &Key, machine: &MachineView, template: &Template, now: Timestamp) {
+    fn start(
+        &mut self,
+        key: &NamespacedKey,
+        machine: &KubeVirtMachineView,
+        template: &SizedTemplate,
+        now: Timestamp,
+    ) {
         let body = json!({
             "apiVersion": KUBEVIRT,
             "kind": "VirtualMachineInstance",
@@ -140,33 +153,43 @@ impl World {
             },
             "spec": template.spec,
         });
-        self.create(&Id::new(Kind::Instance, key), body, now);
+        self.create(&KubeVirtObjectId::new(KubeVirtObjectKind::Instance, key), body, now);
     }
 
-    fn stop(&mut self, key: &Key, instance: &InstanceView, now: Timestamp) {
+    fn stop(&mut self, key: &NamespacedKey, instance: &InstanceView, now: Timestamp) {
         if !instance.meta.deleting() {
-            self.delete(&Id::new(Kind::Instance, key), &instance.meta.uid, false, now);
+            self.delete(
+                &KubeVirtObjectId::new(KubeVirtObjectKind::Instance, key),
+                &instance.meta.uid,
+                false,
+                now,
+            );
         }
     }
 
     /// Carries changes that need no restart over to the running instance.
-    fn update_live(&mut self, key: &Key, facts: &Facts, now: Timestamp) {
+    fn update_live(&mut self, key: &NamespacedKey, facts: &MachinePassFacts, now: Timestamp) {
         let Some(instance) = facts.instance.own() else { return };
-        let runs = instance.status.phase == Phase::Running && !instance.meta.deleting();
+        let runs = instance.status.phase == InstancePhase::Running && !instance.meta.deleting();
         if !runs || facts.restart_required {
             return;
         }
         let Ok(template) = &facts.template else { return };
-        let Some(change) = merge_patch(&instance.spec, &status::comparable(&template.spec, &instance.spec))
+        let Some(change) =
+            merge_patch(&instance.spec, &status::comparable_template(&template.spec, &instance.spec))
         else {
             return;
         };
         let changed = self.machines.memory(key).and_then(|memory| memory.changed).map_or(now, |(_, at)| at);
-        match ends(changed, self.settings.hot_plug_delay) {
+        match delay_end(changed, self.settings.hot_plug_delay) {
             Some(at) if at <= now => {
-                self.patch(&Id::new(Kind::Instance, key), json!({ "spec": change }), now);
+                self.patch(
+                    &KubeVirtObjectId::new(KubeVirtObjectKind::Instance, key),
+                    json!({ "spec": change }),
+                    now,
+                );
             }
-            Some(at) => self.agenda.wake(Id::new(Kind::Machine, key), at),
+            Some(at) => self.agenda.wake(KubeVirtObjectId::new(KubeVirtObjectKind::Machine, key), at),
             None => {}
         }
     }

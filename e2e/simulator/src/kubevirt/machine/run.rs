@@ -1,12 +1,13 @@
 //! What a machine's run strategy and the requests in its status ask for.
 
 use crate::kubevirt::objects::{
-    InstanceView, MachineStatus, Phase, RunStrategy, StartFailure, StateChangeRequest, condition,
+    InstancePhase, InstanceView, RunStrategy, SimulatedKubeVirtMachineStatus, SimulatedStartFailure,
+    StateChangeRequest, find_condition,
 };
 
 /// What happens to a machine's instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::kubevirt) enum Decision {
+pub(in crate::kubevirt) enum InstanceDecision {
     /// Create one.
     Start,
     /// Delete it.
@@ -28,14 +29,14 @@ pub(in crate::kubevirt) enum Rerun {
 
 impl Rerun {
     /// The state of a machine that an earlier run of the simulator served.
-    pub(super) fn restore(status: &MachineStatus) -> Self {
+    pub(super) fn restore(status: &SimulatedKubeVirtMachineStatus) -> Self {
         match status.printable_status.as_deref() {
             None | Some("Provisioning" | "WaitingForVolumeBinding" | "Starting" | "DataVolumeError") => {
                 Self::First
             }
             Some("CrashLoopBackOff") => Self::Again,
             // Its instance was refused.
-            Some("Stopped") if condition(&status.conditions, "Failure").is_some() => Self::First,
+            Some("Stopped") if find_condition(&status.conditions, "Failure").is_some() => Self::First,
             Some(_) => Self::Not,
         }
     }
@@ -45,7 +46,7 @@ impl Rerun {
     pub(super) fn after(self, instance: Option<&InstanceView>) -> Self {
         match instance.map(|instance| instance.status.phase) {
             None => self,
-            Some(Phase::Failed) => Self::Again,
+            Some(InstancePhase::Failed) => Self::Again,
             Some(_) => Self::Not,
         }
     }
@@ -57,12 +58,12 @@ fn asks<'a>(requests: &'a [StateChangeRequest], action: &str) -> Option<&'a Stat
 }
 
 /// What happens to the instance of a machine that is not being deleted.
-pub(super) fn decide(
+pub(super) fn decide_instance_action(
     strategy: RunStrategy,
     instance: Option<&InstanceView>,
     requests: &[StateChangeRequest],
     rerun: Rerun,
-) -> Decision {
+) -> InstanceDecision {
     let Some(instance) = instance else {
         let start = match strategy {
             RunStrategy::Always | RunStrategy::Once | RunStrategy::WaitAsReceiver => true,
@@ -70,19 +71,19 @@ pub(super) fn decide(
             RunStrategy::Manual => asks(requests, "Start").is_some(),
             RunStrategy::RerunOnFailure => rerun != Rerun::Not || asks(requests, "Start").is_some(),
         };
-        return if start { Decision::Start } else { Decision::Keep };
+        return if start { InstanceDecision::Start } else { InstanceDecision::Keep };
     };
     if instance.meta.deleting() {
-        return Decision::Keep;
+        return InstanceDecision::Keep;
     }
     let asked = asks(requests, "Stop").is_some_and(|request| concerns(request, instance));
     let stop = match strategy {
         RunStrategy::Halted => true,
         RunStrategy::Always | RunStrategy::WaitAsReceiver => instance.status.phase.is_final(),
-        RunStrategy::RerunOnFailure => instance.status.phase == Phase::Failed,
+        RunStrategy::RerunOnFailure => instance.status.phase == InstancePhase::Failed,
         RunStrategy::Manual | RunStrategy::Once => false,
     };
-    if asked || stop { Decision::Stop } else { Decision::Keep }
+    if asked || stop { InstanceDecision::Stop } else { InstanceDecision::Keep }
 }
 
 /// Whether a request to stop is about this instance.
@@ -106,7 +107,7 @@ pub(super) fn counts_failures(strategy: RunStrategy) -> bool {
 }
 
 /// Whether the backoff after failed starts has ended.
-pub(super) fn backoff_over(failure: Option<&StartFailure>, now: jiff::Timestamp) -> bool {
+pub(super) fn backoff_over(failure: Option<&SimulatedStartFailure>, now: jiff::Timestamp) -> bool {
     let retry_at = failure.and_then(|failure| failure.retry_after_timestamp.as_deref());
     retry_at.and_then(|at| at.parse::<jiff::Timestamp>().ok()).is_none_or(|at| at <= now)
 }

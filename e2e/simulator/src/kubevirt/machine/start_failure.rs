@@ -1,17 +1,17 @@
 //! Starts that fail, and the backoff between them.
 
 use super::{
-    facts::{Facts, Instance},
+    facts::{MachineInstance, MachinePassFacts},
     run::counts_failures,
 };
 use crate::{
     duration::Delay,
     kubevirt::{
-        json::{number, rounded_up},
-        model::World,
-        objects::{InstanceView, MachineView, Phase, StartFailure},
+        json::{rounded_up, stable_number},
+        model::KubeVirtModel,
+        objects::{InstancePhase, InstanceView, KubeVirtMachineView, SimulatedStartFailure},
     },
-    objects::Key,
+    objects::NamespacedKey,
 };
 use jiff::Timestamp;
 use std::time::Duration;
@@ -27,8 +27,8 @@ fn failed_to_start(instance: &InstanceView) -> bool {
 }
 
 /// Whether the status of a machine lacks the failed start that its instance shows.
-pub(super) fn is_unrecorded(facts: &Facts) -> bool {
-    let Instance::Own(instance) = &facts.instance else { return false };
+pub(super) fn is_unrecorded(facts: &MachinePassFacts) -> bool {
+    let MachineInstance::Own(instance) = &facts.instance else { return false };
     let recorded = facts.machine.status.start_failure.as_ref();
     counts_failures(facts.machine.spec.run_strategy)
         && failed_to_start(instance)
@@ -43,21 +43,21 @@ fn backoff(first: Duration, count: u64, chance: u64) -> Duration {
     (base + base / 2000 * share).min(LONGEST)
 }
 
-impl World {
+impl KubeVirtModel {
     /// The failed starts that a machine's status shows next.
     pub(super) fn start_failure(
         &self,
-        key: &Key,
-        machine: &MachineView,
+        key: &NamespacedKey,
+        machine: &KubeVirtMachineView,
         instance: Option<&InstanceView>,
         now: Timestamp,
-    ) -> Option<StartFailure> {
+    ) -> Option<SimulatedStartFailure> {
         let known = machine.status.start_failure.clone();
         if !counts_failures(machine.spec.run_strategy) {
             return None;
         }
         let Some(instance) = instance else { return known };
-        if instance.status.phase == Phase::Running {
+        if instance.status.phase == InstancePhase::Running {
             return None;
         }
         let recorded =
@@ -71,8 +71,8 @@ impl World {
             Some(Delay::After(first)) => first,
             Some(Delay::Never) => LONGEST,
         };
-        let wait = backoff(first, count, number((self.settings.seed, &*instance.meta.uid)));
-        Some(StartFailure {
+        let wait = backoff(first, count, stable_number((self.settings.seed, &*instance.meta.uid)));
+        Some(SimulatedStartFailure {
             consecutive_fail_count: count,
             last_failed_instance: instance.meta.uid.to_string(),
             retry_after_timestamp: Some(rounded_up(now + wait)),

@@ -1,19 +1,22 @@
 //! The status of a machine.
 
 use super::{
-    disks::Disks,
-    facts::{Facts, Instance},
-    run::{Decision, Rerun, backoff_over, decide, is_done},
+    disks::MachineDiskState,
+    facts::{MachineInstance, MachinePassFacts},
+    run::{InstanceDecision, Rerun, backoff_over, decide_instance_action, is_done},
 };
 use crate::{
     kubevirt::{
         json::merge_patch,
-        model::World,
-        objects::{Condition, Id, InstanceView, Kind, MachineStatus, MachineView, Phase, condition},
-        sizing::{self, Blocked},
+        model::KubeVirtModel,
+        objects::{
+            InstancePhase, InstanceView, KubeVirtMachineView, KubeVirtObjectId, KubeVirtObjectKind,
+            SimulatedKubeVirtCondition, SimulatedKubeVirtMachineStatus, find_condition,
+        },
+        sizing::{self, StartBlocker},
     },
-    objects::{Key, seconds},
-    shared::outbox::difference,
+    objects::{NamespacedKey, format_seconds},
+    shared::outbox::status_merge_patch,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -25,20 +28,20 @@ const OWNED: [&str; 2] = ["Ready", "RestartRequired"];
 const FAILURE: &str = "Failure";
 const FAILED_CREATE: &str = "FailedCreate";
 
-fn is_owned(known: &Condition) -> bool {
+fn is_owned(known: &SimulatedKubeVirtCondition) -> bool {
     OWNED.contains(&&*known.type_) || known.type_ == FAILURE && known.reason.as_deref() == Some(FAILED_CREATE)
 }
 
-impl World {
+impl KubeVirtModel {
     /// Collects the facts of one pass over a machine.
     pub(super) fn decide(
         &mut self,
-        key: &Key,
-        machine: Arc<MachineView>,
-        instance: Instance,
-        disks: Disks,
+        key: &NamespacedKey,
+        machine: Arc<KubeVirtMachineView>,
+        instance: MachineInstance,
+        disks: MachineDiskState,
         now: Timestamp,
-    ) -> Facts {
+    ) -> MachinePassFacts {
         let own = instance.own();
         let mut rerun = Rerun::Not;
         if let Some(slot) = self.machines.slot(key) {
@@ -46,9 +49,14 @@ impl World {
             slot.memory.rerun = Some(rerun);
         }
         let decision = if machine.meta.deleting() {
-            if own.is_some() { Decision::Stop } else { Decision::Keep }
+            if own.is_some() { InstanceDecision::Stop } else { InstanceDecision::Keep }
         } else {
-            decide(machine.spec.run_strategy, own, &machine.status.state_change_requests, rerun)
+            decide_instance_action(
+                machine.spec.run_strategy,
+                own,
+                &machine.status.state_change_requests,
+                rerun,
+            )
         };
         let live = self.knobs_of_machine(key, &machine).get(|knobs| knobs.live_update).unwrap_or(true);
         let template = self.template(key, &machine);
@@ -57,40 +65,53 @@ impl World {
             .is_some_and(|(own, template)| needs_restart(&template.spec, own, live));
         let failure = self.start_failure(key, &machine, own, now);
         let backoff_over = backoff_over(failure.as_ref(), now);
-        Facts { machine, instance, disks, decision, template, restart_required, backoff_over }
+        MachinePassFacts { machine, instance, disks, decision, template, restart_required, backoff_over }
     }
 
     /// Writes the status of a machine if it differs.
-    pub(super) fn publish_machine(&mut self, key: &Key, facts: &Facts, now: Timestamp) {
-        let id = Id::new(Kind::Machine, key);
+    pub(super) fn publish_machine(&mut self, key: &NamespacedKey, facts: &MachinePassFacts, now: Timestamp) {
+        let id = KubeVirtObjectId::new(KubeVirtObjectKind::Machine, key);
         let desired = self.machine_status(key, facts, now);
         if let Some(at) = retry_at(&desired).filter(|at| *at > now) {
             self.agenda.wake(id.clone(), at);
         }
-        if let Some(status) = difference(&facts.machine.status, &desired) {
+        if let Some(status) = status_merge_patch(&facts.machine.status, &desired) {
             self.patch_status(&id, &status, now);
         }
     }
 
-    fn machine_status(&mut self, key: &Key, facts: &Facts, now: Timestamp) -> MachineStatus {
+    fn machine_status(
+        &mut self,
+        key: &NamespacedKey,
+        facts: &MachinePassFacts,
+        now: Timestamp,
+    ) -> SimulatedKubeVirtMachineStatus {
         let own = facts.instance.own();
         let observed = &facts.machine.status;
         let creation_failure = match facts.instance {
-            Instance::None => self.creation_failure(&Id::new(Kind::Instance, key)),
-            Instance::Own(_) | Instance::Foreign => None,
+            MachineInstance::None => {
+                self.creation_failure(&KubeVirtObjectId::new(KubeVirtObjectKind::Instance, key))
+            }
+            MachineInstance::Own(_) | MachineInstance::Foreign => None,
         };
         let start_failure = self.start_failure(key, &facts.machine, own, now);
         let mut requests = observed.state_change_requests.clone();
         if requests.first().is_some_and(|request| is_done(request, own)) {
             requests.remove(0);
         }
-        let ready = ready_condition(condition(&observed.conditions, "Ready"), own, now);
+        let ready = ready_condition(find_condition(&observed.conditions, "Ready"), own, now);
         let mut conditions: Vec<_> =
             observed.conditions.iter().filter(|known| !is_owned(known)).cloned().collect();
         let is_ready = ready.status == "True";
         conditions.insert(0, ready);
         let mut add = |type_: &str, reason: &str, message: String| {
-            conditions.push(lasting(condition(&observed.conditions, type_), type_, reason, message, now));
+            conditions.push(lasting(
+                find_condition(&observed.conditions, type_),
+                type_,
+                reason,
+                message,
+                now,
+            ));
         };
         if facts.restart_required {
             add(
@@ -99,19 +120,19 @@ impl World {
                 "a non-live-updatable field was changed in the template spec".to_owned(),
             );
         }
-        let foreign = matches!(facts.instance, Instance::Foreign)
+        let foreign = matches!(facts.instance, MachineInstance::Foreign)
             .then(|| format!("VirtualMachineInstance {} has a different controller", key.name));
         let conflict = match &facts.template {
-            Err(Blocked::Conflict(message)) => Some(message.clone()),
-            Ok(_) | Err(Blocked::NoCopy) => None,
+            Err(StartBlocker::Conflict(message)) => Some(message.clone()),
+            Ok(_) | Err(StartBlocker::NoCopy) => None,
         };
         if let Some(why) = facts.disks.conflict.clone().or(foreign).or(conflict).or(creation_failure) {
             add(FAILURE, FAILED_CREATE, why);
         }
-        MachineStatus {
+        SimulatedKubeVirtMachineStatus {
             created: own.is_some(),
             ready: is_ready,
-            printable_status: Some(printable(facts, start_failure.is_some()).to_owned()),
+            printable_status: Some(printable_status(facts, start_failure.is_some()).to_owned()),
             observed_generation: Some(facts.machine.meta.generation),
             conditions,
             instancetype_ref: observed.instancetype_ref.clone(),
@@ -122,20 +143,20 @@ impl World {
     }
 }
 
-fn retry_at(status: &MachineStatus) -> Option<Timestamp> {
+fn retry_at(status: &SimulatedKubeVirtMachineStatus) -> Option<Timestamp> {
     status.start_failure.as_ref()?.retry_after_timestamp.as_deref()?.parse().ok()
 }
 
 /// A condition that is `True` while it exists.
 fn lasting(
-    known: Option<&Condition>,
+    known: Option<&SimulatedKubeVirtCondition>,
     type_: &str,
     reason: &str,
     message: String,
     now: Timestamp,
-) -> Condition {
+) -> SimulatedKubeVirtCondition {
     let since = known.filter(|known| known.says("True", reason));
-    Condition {
+    SimulatedKubeVirtCondition {
         type_: type_.to_owned(),
         status: "True".to_owned(),
         reason: Some(reason.to_owned()),
@@ -143,22 +164,26 @@ fn lasting(
         last_probe_time: None,
         last_heartbeat_time: None,
         last_transition_time: since
-            .map_or_else(|| Some(seconds(now)), |known| known.last_transition_time.clone()),
+            .map_or_else(|| Some(format_seconds(now)), |known| known.last_transition_time.clone()),
     }
 }
 
 /// The condition `Ready`, copied from the instance. It is replaced only if its status or reason changes.
-fn ready_condition(known: Option<&Condition>, instance: Option<&InstanceView>, now: Timestamp) -> Condition {
-    let own = |reason: &str, message: &str| Condition {
+fn ready_condition(
+    known: Option<&SimulatedKubeVirtCondition>,
+    instance: Option<&InstanceView>,
+    now: Timestamp,
+) -> SimulatedKubeVirtCondition {
+    let own = |reason: &str, message: &str| SimulatedKubeVirtCondition {
         type_: "Ready".to_owned(),
         status: "False".to_owned(),
         reason: Some(reason.to_owned()),
         message: Some(message.to_owned()),
-        last_probe_time: Some(seconds(now)),
+        last_probe_time: Some(format_seconds(now)),
         last_heartbeat_time: None,
-        last_transition_time: Some(seconds(now)),
+        last_transition_time: Some(format_seconds(now)),
     };
-    let desired = match instance.map(|instance| condition(&instance.status.conditions, "Ready")) {
+    let desired = match instance.map(|instance| find_condition(&instance.status.conditions, "Ready")) {
         None => own("VMINotExists", "VMI does not exist"),
         Some(None) => own("VMIConditionMissing", "VMI is missing the Ready condition"),
         Some(Some(ready)) => ready.clone(),
@@ -174,7 +199,8 @@ fn needs_restart(template: &Value, instance: &InstanceView, live: bool) -> bool 
     if instance.status.phase.is_final() || instance.meta.deleting() {
         return false;
     }
-    let (mut template, mut running) = (comparable(template, &instance.spec), (*instance.spec).clone());
+    let (mut template, mut running) =
+        (comparable_template(template, &instance.spec), (*instance.spec).clone());
     if live {
         remove_live_updatable(&mut template);
         remove_live_updatable(&mut running);
@@ -184,10 +210,10 @@ fn needs_restart(template: &Value, instance: &InstanceView, live: bool) -> bool 
 
 /// The template with general defaults, if the running instance has them: a machine that named an instance type when it
 /// started may contain its size now.
-pub(super) fn comparable(template: &Value, running: &Value) -> Value {
+pub(super) fn comparable_template(template: &Value, running: &Value) -> Value {
     let with_defaults = |spec: &Value| {
         let mut spec = spec.clone();
-        sizing::defaults(&mut spec);
+        sizing::fill_instance_defaults(&mut spec);
         spec
     };
     if with_defaults(running) == *running { with_defaults(template) } else { template.clone() }
@@ -219,25 +245,27 @@ fn remove_live_updatable(spec: &mut Value) {
 }
 
 /// The state in one word: the first that applies.
-pub(super) fn printable(facts: &Facts, start_failed: bool) -> &'static str {
+pub(super) fn printable_status(facts: &MachinePassFacts, start_failed: bool) -> &'static str {
     let own = facts.instance.own();
     let active = own.filter(|own| !own.status.phase.is_final());
     let phase = active.map(|active| active.status.phase);
     let says = |type_: &str, status: &str, reason: &str| {
-        let found = active.and_then(|active| condition(&active.status.conditions, type_));
+        let found = active.and_then(|active| find_condition(&active.status.conditions, type_));
         found.is_some_and(|found| found.says(status, reason))
     };
     let paused = active.is_some_and(|active| {
-        condition(&active.status.conditions, "Paused").is_some_and(|paused| paused.status == "True")
+        find_condition(&active.status.conditions, "Paused").is_some_and(|paused| paused.status == "True")
     });
-    let stops = active.is_some_and(|active| active.meta.deleting()) || facts.decision == Decision::Stop;
-    let early = phase.is_some_and(|phase| phase != Phase::WaitingForSync && phase < Phase::Running);
+    let stops =
+        active.is_some_and(|active| active.meta.deleting()) || facts.decision == InstanceDecision::Stop;
+    let early =
+        phase.is_some_and(|phase| phase != InstancePhase::WaitingForSync && phase < InstancePhase::Running);
     let table = [
         (facts.machine.meta.deleting(), "Terminating"),
         (active.is_some() && stops, "Stopping"),
         (active.is_some_and(|active| active.status.migrates()), "Migrating"),
         (paused, "Paused"),
-        (phase == Some(Phase::Running), "Running"),
+        (phase == Some(InstancePhase::Running), "Running"),
         (says("Synchronized", "False", "FailedPvcNotFound"), "ErrorPvcNotFound"),
         (facts.disks.failed, "DataVolumeError"),
         (says("PodScheduled", "False", "Unschedulable"), "ErrorUnschedulable"),
@@ -248,7 +276,7 @@ pub(super) fn printable(facts: &Facts, start_failed: bool) -> &'static str {
         (early, "Starting"),
         (active.is_none() && start_failed, "CrashLoopBackOff"),
         (active.is_none(), "Stopped"),
-        (phase == Some(Phase::WaitingForSync), "WaitingForReceiver"),
+        (phase == Some(InstancePhase::WaitingForSync), "WaitingForReceiver"),
     ];
     table.into_iter().find(|(applies, _)| *applies).map_or("Unknown", |(_, word)| word)
 }

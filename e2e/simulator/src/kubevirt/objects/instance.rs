@@ -1,20 +1,22 @@
 //! VirtualMachineInstance.
 
-use super::{Condition, Meta, knobs_of, machine::without_nulls, volumes_of};
+use super::{
+    KubeVirtObjectMetadata, SimulatedKubeVirtCondition, knobs_of, machine::without_nulls, volumes_of,
+};
 use crate::{
     knobs::Knobs,
-    objects::{Key, Stored},
+    objects::{NamespacedKey, StoredObject},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// A VirtualMachineInstance on the wire.
-pub type StoredInstance = Stored<Value, InstanceStatus>;
+pub type StoredKubeVirtInstance = StoredObject<Value, InstanceStatus>;
 
 /// Phases of an instance, in the order in which it passes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Phase {
+pub enum InstancePhase {
     /// No controller has processed it yet.
     #[default]
     #[serde(rename = "")]
@@ -38,7 +40,7 @@ pub enum Phase {
     Unknown,
 }
 
-impl Phase {
+impl InstancePhase {
     /// Whether the guest has ended for good.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed)
@@ -63,9 +65,9 @@ impl Phase {
 /// When a phase began.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct PhaseTransition {
+pub struct InstancePhaseTransition {
     /// The phase.
-    pub phase: Phase,
+    pub phase: InstancePhase,
     /// When, RFC 3339 in whole seconds.
     pub phase_transition_timestamp: String,
 }
@@ -75,14 +77,14 @@ pub struct PhaseTransition {
 #[serde(rename_all = "camelCase", default)]
 pub struct InstanceStatus {
     /// Phase.
-    #[serde(skip_serializing_if = "Phase::is_unset")]
-    pub phase: Phase,
+    #[serde(skip_serializing_if = "InstancePhase::is_unset")]
+    pub phase: InstancePhase,
     /// Phases that the instance has passed, the present one included.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub phase_transition_timestamps: Vec<PhaseTransition>,
+    pub phase_transition_timestamps: Vec<InstancePhaseTransition>,
     /// Conditions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<SimulatedKubeVirtCondition>,
     /// Node on which the guest runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
@@ -97,8 +99,8 @@ pub struct InstanceStatus {
 impl InstanceStatus {
     /// Whether the guest has ever run.
     pub fn ever_ran(&self) -> bool {
-        self.phase == Phase::Running
-            || self.phase_transition_timestamps.iter().any(|passed| passed.phase == Phase::Running)
+        self.phase == InstancePhase::Running
+            || self.phase_transition_timestamps.iter().any(|passed| passed.phase == InstancePhase::Running)
     }
 
     /// Whether the guest moves to a different node.
@@ -115,7 +117,7 @@ impl InstanceStatus {
 #[derive(Clone, Debug)]
 pub struct InstanceView {
     /// Metadata.
-    pub meta: Meta,
+    pub meta: KubeVirtObjectMetadata,
     /// Knobs in its annotations. Those of its machine take their place.
     pub knobs: Option<Box<Knobs>>,
     /// Spec.
@@ -126,9 +128,9 @@ pub struct InstanceView {
 
 impl InstanceView {
     /// Reads a stored instance.
-    pub fn read(stored: StoredInstance) -> Self {
+    pub fn read(stored: StoredKubeVirtInstance) -> Self {
         let (namespace, name) = (stored.metadata.namespace.clone(), stored.metadata.name.clone());
-        let meta = Meta::read(stored.metadata);
+        let meta = KubeVirtObjectMetadata::read(stored.metadata);
         Self {
             knobs: knobs_of(namespace.as_deref(), name.as_deref(), &meta.annotations),
             meta,
@@ -144,7 +146,7 @@ impl InstanceView {
 }
 
 /// The claims that an instance refers to. The claim of a DataVolume has its name.
-pub fn claims_of(key: &Key, instance: &InstanceView) -> Vec<Key> {
+pub fn claims_of(key: &NamespacedKey, instance: &InstanceView) -> Vec<NamespacedKey> {
     let (data_volumes, claims) = volumes_of(&instance.spec);
     data_volumes.iter().chain(&claims).map(|name| key.sibling(name)).collect()
 }

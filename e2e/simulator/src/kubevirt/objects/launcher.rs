@@ -1,13 +1,13 @@
 //! The launcher Pods of instances.
 
-use super::Meta;
-use crate::objects::Stored;
+use super::KubeVirtObjectMetadata;
+use crate::objects::StoredObject;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 
 /// A launcher Pod on the wire.
-pub type StoredLauncher = Stored<Value, Value>;
+pub type StoredLauncher = StoredObject<Value, Value>;
 
 /// A condition of a Pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ pub struct PodCondition {
 #[derive(Clone, Debug)]
 pub struct LauncherView {
     /// Metadata.
-    pub meta: Meta,
+    pub meta: KubeVirtObjectMetadata,
     /// UID of its instance.
     pub owner: Arc<str>,
     /// Name of its instance.
@@ -51,7 +51,7 @@ pub struct LauncherView {
 impl LauncherView {
     /// Reads a stored Pod. A Pod that no instance controls is not a launcher Pod.
     pub fn read(stored: StoredLauncher) -> Option<Self> {
-        let meta = Meta::read(stored.metadata);
+        let meta = KubeVirtObjectMetadata::read(stored.metadata);
         let owner = meta.controller().filter(|owner| owner.kind == "VirtualMachineInstance")?;
         let (owner, instance) = (Arc::from(&*owner.uid), Arc::from(&*owner.name));
         let status = &stored.status;

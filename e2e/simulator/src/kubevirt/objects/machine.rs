@@ -1,16 +1,18 @@
 //! VirtualMachine.
 
-use super::{Condition, Family, Matcher, Meta, knobs_of, volumes_of};
+use super::{
+    KubeVirtObjectMetadata, MatcherKind, SimulatedKubeVirtCondition, SimulatedMatcher, knobs_of, volumes_of,
+};
 use crate::{
     knobs::Knobs,
-    objects::{Pairs, Stored},
+    objects::{Pairs, StoredObject},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
 /// A VirtualMachine on the wire.
-pub type StoredMachine = Stored<Value, MachineStatus>;
+pub type StoredKubeVirtMachine = StoredObject<Value, SimulatedKubeVirtMachineStatus>;
 
 /// When a machine runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,7 +48,7 @@ impl RunStrategy {
 
 /// What the simulator reads of a machine's spec.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct MachineSpec {
+pub struct SimulatedKubeVirtMachineSpec {
     /// When the machine runs.
     pub run_strategy: RunStrategy,
     /// DataVolumes to create for the machine, as JSON.
@@ -58,19 +60,19 @@ pub struct MachineSpec {
     /// Spec that the instance gets, without what its instance type and its preference add.
     pub instance_spec: Value,
     /// The instance type that the machine names.
-    pub instancetype: Option<Matcher>,
+    pub instancetype: Option<SimulatedMatcher>,
     /// The preference that the machine names.
-    pub preference: Option<Matcher>,
+    pub preference: Option<SimulatedMatcher>,
 }
 
-impl MachineSpec {
+impl SimulatedKubeVirtMachineSpec {
     fn read(mut spec: Value) -> Self {
         let run_strategy = RunStrategy::read(&spec);
         let templates = spec["dataVolumeTemplates"].take();
         let mut template = spec["template"].take();
-        let matcher = |family, field: &str| Matcher::read(family, &spec[field]);
-        let instancetype = matcher(Family::Instancetype, "instancetype");
-        let preference = matcher(Family::Preference, "preference");
+        let matcher = |family, field: &str| SimulatedMatcher::read(family, &spec[field]);
+        let instancetype = matcher(MatcherKind::Instancetype, "instancetype");
+        let preference = matcher(MatcherKind::Preference, "preference");
         let pairs = |pairs: Value| serde_json::from_value(pairs).unwrap_or_default();
         Self {
             run_strategy,
@@ -113,7 +115,7 @@ pub(super) fn without_nulls(value: Value) -> Value {
 /// The part of a machine's status that the simulator writes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct MachineStatus {
+pub struct SimulatedKubeVirtMachineStatus {
     /// Whether the instance exists.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub created: bool,
@@ -128,7 +130,7 @@ pub struct MachineStatus {
     pub observed_generation: Option<i64>,
     /// Conditions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<SimulatedKubeVirtCondition>,
     /// The copy of the instance type. Another controller writes it.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub instancetype_ref: Value,
@@ -137,7 +139,7 @@ pub struct MachineStatus {
     pub preference_ref: Value,
     /// Starts that failed since the machine last ran.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub start_failure: Option<StartFailure>,
+    pub start_failure: Option<SimulatedStartFailure>,
     /// Requests to start or stop the machine, in their order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub state_change_requests: Vec<StateChangeRequest>,
@@ -146,7 +148,7 @@ pub struct MachineStatus {
 /// Starts that failed one after another.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct StartFailure {
+pub struct SimulatedStartFailure {
     /// How many.
     pub consecutive_fail_count: u64,
     /// UID of the last instance that failed to start.
@@ -173,26 +175,26 @@ pub struct StateChangeRequest {
 
 /// The last observed state of a machine.
 #[derive(Clone, Debug)]
-pub struct MachineView {
+pub struct KubeVirtMachineView {
     /// Metadata.
-    pub meta: Meta,
+    pub meta: KubeVirtObjectMetadata,
     /// Knobs in its annotations.
     pub knobs: Option<Box<Knobs>>,
     /// Spec.
-    pub spec: Arc<MachineSpec>,
+    pub spec: Arc<SimulatedKubeVirtMachineSpec>,
     /// Status.
-    pub status: MachineStatus,
+    pub status: SimulatedKubeVirtMachineStatus,
 }
 
-impl MachineView {
+impl KubeVirtMachineView {
     /// Reads a stored machine.
-    pub fn read(stored: StoredMachine) -> Self {
+    pub fn read(stored: StoredKubeVirtMachine) -> Self {
         let (namespace, name) = (stored.metadata.namespace.clone(), stored.metadata.name.clone());
-        let meta = Meta::read(stored.metadata);
+        let meta = KubeVirtObjectMetadata::read(stored.metadata);
         Self {
             knobs: knobs_of(namespace.as_deref(), name.as_deref(), &meta.annotations),
             meta,
-            spec: Arc::new(MachineSpec::read(stored.spec)),
+            spec: Arc::new(SimulatedKubeVirtMachineSpec::read(stored.spec)),
             status: stored.status,
         }
     }

@@ -11,22 +11,25 @@ mod revision;
 mod snapshot;
 mod volume;
 
-pub use instance::{InstanceStatus, InstanceView, Phase, PhaseTransition, StoredInstance, claims_of};
+pub use instance::{
+    InstancePhase, InstancePhaseTransition, InstanceStatus, InstanceView, StoredKubeVirtInstance, claims_of,
+};
 pub use launcher::{LauncherView, PodCondition, StoredLauncher};
 pub use machine::{
-    MachineSpec, MachineStatus, MachineView, RunStrategy, StartFailure, StateChangeRequest, StoredMachine,
+    KubeVirtMachineView, RunStrategy, SimulatedKubeVirtMachineSpec, SimulatedKubeVirtMachineStatus,
+    SimulatedStartFailure, StateChangeRequest, StoredKubeVirtMachine,
 };
-pub use object::Object;
-pub use revision::{Family, Matcher, RevisionView, StoredRevision};
+pub use object::ObservedKubeVirtObject;
+pub use revision::{MatcherKind, RevisionView, SimulatedMatcher, StoredCopyRevision};
 pub use snapshot::{
-    ContentView, DataSourceStatus, DataSourceView, SnapshotError, SnapshotStatus, SnapshotView,
+    ContentView, DataSourceView, SimulatedDataSourceStatus, SnapshotError, SnapshotStatus, SnapshotView,
     StoredContent, StoredDataSource, StoredSnapshot,
 };
-pub use volume::{ClaimView, DataVolumeStatus, DataVolumeView, StoredClaim, StoredDataVolume};
+pub use volume::{ClaimView, DataVolumeView, SimulatedDataVolumeStatus, StoredClaim, StoredDataVolume};
 
 use crate::{
     knobs::Knobs,
-    objects::{Key, Pairs, warn_about_knob},
+    objects::{NamespacedKey, Pairs, warn_about_knob},
 };
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -59,7 +62,7 @@ pub const LAUNCHER: (&str, &str) = ("kubevirt.io", "virt-launcher");
 
 /// The kinds of objects that the simulator follows one by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
+pub enum KubeVirtObjectKind {
     /// VirtualMachine.
     Machine,
     /// VirtualMachineInstance: one run of a machine. It has the name of its machine.
@@ -80,7 +83,7 @@ pub enum Kind {
     Revision,
 }
 
-impl Kind {
+impl KubeVirtObjectKind {
     /// All kinds.
     pub const ALL: [Self; 9] = [
         Self::Machine,
@@ -120,23 +123,23 @@ impl Kind {
 
 /// One object: its kind, namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Id {
+pub struct KubeVirtObjectId {
     /// Kind.
-    pub kind: Kind,
+    pub kind: KubeVirtObjectKind,
     /// Namespace and name.
-    pub key: Key,
+    pub key: NamespacedKey,
 }
 
-impl Id {
+impl KubeVirtObjectId {
     /// An identity from its two parts.
-    pub fn new(kind: Kind, key: &Key) -> Self {
+    pub fn new(kind: KubeVirtObjectKind, key: &NamespacedKey) -> Self {
         Self { kind, key: key.clone() }
     }
 }
 
 /// The metadata that the simulator uses.
 #[derive(Clone, Debug, Default)]
-pub struct Meta {
+pub struct KubeVirtObjectMetadata {
     /// UID.
     pub uid: Arc<str>,
     /// Resource version. Versions of one resource can be compared.
@@ -155,7 +158,7 @@ pub struct Meta {
     pub annotations: Pairs,
 }
 
-impl Meta {
+impl KubeVirtObjectMetadata {
     /// Reads metadata that the API server wrote.
     pub fn read(meta: ObjectMeta) -> Self {
         let mut annotations = meta.annotations.unwrap_or_default();
@@ -198,7 +201,7 @@ impl Meta {
 /// `lastProbeTime` is written even if it is null: KubeVirt does so for conditions that it copies from Pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Condition {
+pub struct SimulatedKubeVirtCondition {
     /// Type.
     #[serde(rename = "type")]
     pub type_: String,
@@ -219,7 +222,7 @@ pub struct Condition {
     pub last_heartbeat_time: Option<String>,
 }
 
-impl Condition {
+impl SimulatedKubeVirtCondition {
     /// Whether this condition has that status and reason.
     pub fn says(&self, status: &str, reason: &str) -> bool {
         self.status == status && self.reason.as_deref() == Some(reason)
@@ -227,7 +230,10 @@ impl Condition {
 }
 
 /// The condition of a type.
-pub fn condition<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
+pub fn find_condition<'a>(
+    conditions: &'a [SimulatedKubeVirtCondition],
+    type_: &str,
+) -> Option<&'a SimulatedKubeVirtCondition> {
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 

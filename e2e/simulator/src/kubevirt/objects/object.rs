@@ -3,7 +3,7 @@
 use super::{
     instance::InstanceView,
     launcher::LauncherView,
-    machine::MachineView,
+    machine::KubeVirtMachineView,
     revision::RevisionView,
     snapshot::{ContentView, DataSourceView, SnapshotView},
     volume::{ClaimView, DataVolumeView},
@@ -11,9 +11,9 @@ use super::{
 
 /// The last observed state of an object.
 #[derive(Clone, Debug)]
-pub enum Object {
+pub enum ObservedKubeVirtObject {
     /// VirtualMachine.
-    Machine(Box<MachineView>),
+    Machine(Box<KubeVirtMachineView>),
     /// VirtualMachineInstance.
     Instance(Box<InstanceView>),
     /// DataVolume.

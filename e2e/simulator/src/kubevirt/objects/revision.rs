@@ -1,32 +1,32 @@
 //! ControllerRevision with the copy of an instance type or a preference, and how machines name it.
 
-use super::Meta;
-use crate::objects::Stored;
+use super::KubeVirtObjectMetadata;
+use crate::objects::StoredObject;
 use serde_json::Value;
 use std::sync::Arc;
 
 /// A ControllerRevision on the wire. Its `data` takes the place of a spec.
-pub type StoredRevision = Stored<Value, Value>;
+pub type StoredCopyRevision = StoredObject<Value, Value>;
 
 /// The last observed state of a ControllerRevision.
 #[derive(Clone, Debug)]
 pub struct RevisionView {
     /// Metadata.
-    pub meta: Meta,
+    pub meta: KubeVirtObjectMetadata,
     /// The object that it is a copy of.
     pub object: Arc<Value>,
 }
 
 impl RevisionView {
     /// Reads a stored ControllerRevision.
-    pub fn read(stored: StoredRevision) -> Self {
-        Self { meta: Meta::read(stored.metadata), object: Arc::new(stored.spec) }
+    pub fn read(stored: StoredCopyRevision) -> Self {
+        Self { meta: KubeVirtObjectMetadata::read(stored.metadata), object: Arc::new(stored.spec) }
     }
 }
 
 /// What a matcher names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Family {
+pub enum MatcherKind {
     /// An instance type.
     Instancetype,
     /// A preference.
@@ -35,7 +35,7 @@ pub enum Family {
 
 /// How a machine names its instance type or its preference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Matcher {
+pub struct SimulatedMatcher {
     /// The lower-case kind of the object, in the singular.
     kind: String,
     /// The name of the object.
@@ -44,17 +44,17 @@ pub struct Matcher {
     revision: String,
 }
 
-impl Matcher {
+impl SimulatedMatcher {
     /// Reads `instancetype` or `preference` of a machine's spec.
-    pub fn read(family: Family, matcher: &Value) -> Option<Self> {
+    pub fn read(family: MatcherKind, matcher: &Value) -> Option<Self> {
         if !matcher.is_object() {
             return None;
         }
         let text = |field: &str| matcher[field].as_str().unwrap_or_default().to_owned();
         let given = text("kind").to_lowercase();
         let kind = match (given.trim_end_matches('s'), family) {
-            ("", Family::Instancetype) => "virtualmachineclusterinstancetype",
-            ("", Family::Preference) => "virtualmachineclusterpreference",
+            ("", MatcherKind::Instancetype) => "virtualmachineclusterinstancetype",
+            ("", MatcherKind::Preference) => "virtualmachineclusterpreference",
             (given, _) => given,
         };
         Some(Self { kind: kind.to_owned(), name: text("name"), revision: text("revisionName") })

@@ -1,20 +1,20 @@
 //! VolumeSnapshot, VolumeSnapshotContent and DataSource.
 
-use super::{Condition, Meta, knobs_of};
+use super::{KubeVirtObjectMetadata, SimulatedKubeVirtCondition, knobs_of};
 use crate::{
     knobs::Knobs,
-    objects::{Key, Stored},
+    objects::{NamespacedKey, StoredObject},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 
 /// A VolumeSnapshot on the wire.
-pub type StoredSnapshot = Stored<Value, SnapshotStatus>;
+pub type StoredSnapshot = StoredObject<Value, SnapshotStatus>;
 /// A VolumeSnapshotContent on the wire.
-pub type StoredContent = Stored<Value, Value>;
+pub type StoredContent = StoredObject<Value, Value>;
 /// A DataSource on the wire.
-pub type StoredDataSource = Stored<Value, DataSourceStatus>;
+pub type StoredDataSource = StoredObject<Value, SimulatedDataSourceStatus>;
 
 /// The status of a VolumeSnapshot.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -51,7 +51,7 @@ pub struct SnapshotError {
 #[derive(Clone, Debug)]
 pub struct SnapshotView {
     /// Metadata.
-    pub meta: Meta,
+    pub meta: KubeVirtObjectMetadata,
     /// Knobs in its annotations.
     pub knobs: Option<Box<Knobs>>,
     /// Name of the claim that it copies.
@@ -64,7 +64,7 @@ impl SnapshotView {
     /// Reads a stored snapshot.
     pub fn read(stored: StoredSnapshot) -> Self {
         let (namespace, name) = (stored.metadata.namespace.clone(), stored.metadata.name.clone());
-        let meta = Meta::read(stored.metadata);
+        let meta = KubeVirtObjectMetadata::read(stored.metadata);
         Self {
             knobs: knobs_of(namespace.as_deref(), name.as_deref(), &meta.annotations),
             meta,
@@ -74,8 +74,8 @@ impl SnapshotView {
     }
 
     /// The key of its content.
-    pub fn content(&self) -> Key {
-        Key::new("", &format!("snapcontent-{}", self.meta.uid))
+    pub fn content(&self) -> NamespacedKey {
+        NamespacedKey::new("", &format!("snapcontent-{}", self.meta.uid))
     }
 }
 
@@ -83,9 +83,9 @@ impl SnapshotView {
 #[derive(Clone, Debug)]
 pub struct ContentView {
     /// Metadata.
-    pub meta: Meta,
+    pub meta: KubeVirtObjectMetadata,
     /// Its snapshot.
-    pub snapshot: Key,
+    pub snapshot: NamespacedKey,
     /// UID of its snapshot.
     pub snapshot_uid: Arc<str>,
 }
@@ -96,9 +96,9 @@ impl ContentView {
         let reference = &stored.spec["volumeSnapshotRef"];
         let text = |field: &str| reference[field].as_str().unwrap_or_default();
         Self {
-            snapshot: Key::new(text("namespace"), text("name")),
+            snapshot: NamespacedKey::new(text("namespace"), text("name")),
             snapshot_uid: Arc::from(text("uid")),
-            meta: Meta::read(stored.metadata),
+            meta: KubeVirtObjectMetadata::read(stored.metadata),
         }
     }
 }
@@ -106,10 +106,10 @@ impl ContentView {
 /// The status of a DataSource.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct DataSourceStatus {
+pub struct SimulatedDataSourceStatus {
     /// Conditions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<SimulatedKubeVirtCondition>,
     /// What it means, copied from the spec.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub source: Value,
@@ -119,17 +119,17 @@ pub struct DataSourceStatus {
 #[derive(Clone, Debug)]
 pub struct DataSourceView {
     /// Metadata.
-    pub meta: Meta,
+    pub meta: KubeVirtObjectMetadata,
     /// What it means.
     pub source: Value,
     /// Status.
-    pub status: DataSourceStatus,
+    pub status: SimulatedDataSourceStatus,
 }
 
 impl DataSourceView {
     /// Reads a stored DataSource.
     pub fn read(mut stored: StoredDataSource) -> Self {
         let source = stored.spec["source"].take();
-        Self { meta: Meta::read(stored.metadata), source, status: stored.status }
+        Self { meta: KubeVirtObjectMetadata::read(stored.metadata), source, status: stored.status }
     }
 }

@@ -1,19 +1,19 @@
 //! DataVolume and PersistentVolumeClaim.
 
-use super::{Condition, Meta, knobs_of};
-use crate::{knobs::Knobs, objects::Stored};
+use super::{KubeVirtObjectMetadata, SimulatedKubeVirtCondition, knobs_of};
+use crate::{knobs::Knobs, objects::StoredObject};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// A DataVolume on the wire.
-pub type StoredDataVolume = Stored<Value, DataVolumeStatus>;
+pub type StoredDataVolume = StoredObject<Value, SimulatedDataVolumeStatus>;
 /// A PersistentVolumeClaim on the wire.
-pub type StoredClaim = Stored<Value, Value>;
+pub type StoredClaim = StoredObject<Value, Value>;
 
 /// The status of a DataVolume.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct DataVolumeStatus {
+pub struct SimulatedDataVolumeStatus {
     /// Phase; empty until CDI has processed the DataVolume.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub phase: String,
@@ -28,27 +28,27 @@ pub struct DataVolumeStatus {
     pub restart_count: Option<u64>,
     /// Conditions `Bound`, `Running` and `Ready`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<SimulatedKubeVirtCondition>,
 }
 
 /// The last observed state of a DataVolume.
 #[derive(Clone, Debug)]
 pub struct DataVolumeView {
     /// Metadata.
-    pub meta: Meta,
+    pub meta: KubeVirtObjectMetadata,
     /// Knobs in its annotations.
     pub knobs: Option<Box<Knobs>>,
     /// Spec.
     pub spec: Value,
     /// Status.
-    pub status: DataVolumeStatus,
+    pub status: SimulatedDataVolumeStatus,
 }
 
 impl DataVolumeView {
     /// Reads a stored DataVolume.
     pub fn read(stored: StoredDataVolume) -> Self {
         let (namespace, name) = (stored.metadata.namespace.clone(), stored.metadata.name.clone());
-        let meta = Meta::read(stored.metadata);
+        let meta = KubeVirtObjectMetadata::read(stored.metadata);
         Self {
             knobs: knobs_of(namespace.as_deref(), name.as_deref(), &meta.annotations),
             meta,
@@ -69,7 +69,7 @@ impl DataVolumeView {
 
     /// Whether the copy fails.
     pub fn fails(&self) -> bool {
-        let running = super::condition(&self.status.conditions, "Running");
+        let running = super::find_condition(&self.status.conditions, "Running");
         let error = |reason| running.is_some_and(|running| running.says("False", reason));
         self.status.phase == "Failed" || error("Error") || error("ImagePullFailed")
     }
@@ -84,7 +84,7 @@ impl DataVolumeView {
 #[derive(Clone, Debug)]
 pub struct ClaimView {
     /// Metadata.
-    pub meta: Meta,
+    pub meta: KubeVirtObjectMetadata,
     /// Spec.
     pub spec: Value,
     /// Phase.
@@ -95,7 +95,7 @@ impl ClaimView {
     /// Reads a stored claim.
     pub fn read(stored: StoredClaim) -> Self {
         Self {
-            meta: Meta::read(stored.metadata),
+            meta: KubeVirtObjectMetadata::read(stored.metadata),
             spec: stored.spec,
             phase: stored.status["phase"].as_str().map(str::to_owned),
         }

@@ -1,6 +1,6 @@
 //! Instance types: what they may not share with a machine, and what they write.
 
-use super::fields::{at, put, put_given, quantity};
+use super::fields::{field_at, parse_quantity, set_field, set_given_field};
 use serde_json::{Value, json};
 
 /// Fields that no machine with an instance type sets. Numbers count if they are not 0.
@@ -45,42 +45,44 @@ fn sets(value: &Value) -> bool {
 }
 
 /// The fields that both a machine and its instance type set.
-pub(super) fn conflicts(spec: &Value, instancetype: &Value) -> Vec<&'static str> {
-    let sizes = SIZES.into_iter().filter(|path| sets(at(spec, path)));
+pub(super) fn instance_type_conflicts(spec: &Value, instancetype: &Value) -> Vec<&'static str> {
+    let sizes = SIZES.into_iter().filter(|path| sets(field_at(spec, path)));
     let shared = SHARED.into_iter().filter(|(mine, theirs)| {
-        let theirs = at(instancetype, theirs);
-        sets(at(spec, mine)) && (sets(theirs) || theirs.is_boolean())
+        let theirs = field_at(instancetype, theirs);
+        sets(field_at(spec, mine)) && (sets(theirs) || theirs.is_boolean())
     });
     sizes.chain(shared.map(|(mine, _)| mine)).collect()
 }
 
 /// Writes an instance type into an instance without conflicts.
-pub(super) fn apply(spec: &mut Value, instancetype: &Value, preference: &Value) {
-    let [sockets, cores, threads] = layout(at(instancetype, "cpu.guest").as_u64().unwrap_or(1), preference);
-    put(spec, "domain.cpu.sockets", json!(sockets));
-    put(spec, "domain.cpu.cores", json!(cores));
-    put(spec, "domain.cpu.threads", json!(threads));
-    put_given(spec, "domain.cpu.maxSockets", at(instancetype, "cpu.maxSockets"));
-    let guest = at(instancetype, "memory.guest");
-    put_given(spec, "domain.memory.guest", guest);
+pub(super) fn apply_instance_type(spec: &mut Value, instancetype: &Value, preference: &Value) {
+    let [sockets, cores, threads] =
+        layout(field_at(instancetype, "cpu.guest").as_u64().unwrap_or(1), preference);
+    set_field(spec, "domain.cpu.sockets", json!(sockets));
+    set_field(spec, "domain.cpu.cores", json!(cores));
+    set_field(spec, "domain.cpu.threads", json!(threads));
+    set_given_field(spec, "domain.cpu.maxSockets", field_at(instancetype, "cpu.maxSockets"));
+    let guest = field_at(instancetype, "memory.guest");
+    set_given_field(spec, "domain.memory.guest", guest);
     for (mine, theirs) in SHARED {
-        let value = at(instancetype, theirs);
+        let value = field_at(instancetype, theirs);
         if sets(value) || value.is_boolean() {
-            put(spec, mine, value.clone());
+            set_field(spec, mine, value.clone());
         }
     }
-    let percent = at(instancetype, "memory.overcommitPercent").as_u64().unwrap_or_default();
-    if let (1.., Some(bytes)) = (percent, quantity(guest)) {
+    let percent = field_at(instancetype, "memory.overcommitPercent").as_u64().unwrap_or_default();
+    if let (1.., Some(bytes)) = (percent, parse_quantity(guest)) {
         let request = bytes * u128::from(100_u64.saturating_sub(percent)) / 100;
-        put(spec, "domain.resources.requests.memory", json!(request.to_string()));
+        set_field(spec, "domain.resources.requests.memory", json!(request.to_string()));
     }
 }
 
 /// Sockets, cores and threads of a number of vCPUs.
 fn layout(vcpus: u64, preference: &Value) -> [u64; 3] {
-    let topology = at(preference, "cpu.preferredCPUTopology").as_str().unwrap_or_default().to_lowercase();
-    let options = at(preference, "cpu.spreadOptions");
-    let older = at(preference, "preferSpreadSocketToCoreRatio");
+    let topology =
+        field_at(preference, "cpu.preferredCPUTopology").as_str().unwrap_or_default().to_lowercase();
+    let options = field_at(preference, "cpu.spreadOptions");
+    let older = field_at(preference, "preferSpreadSocketToCoreRatio");
     let ratio = options["ratio"].as_u64().or(older.as_u64()).unwrap_or(2).max(1);
     match topology.trim_start_matches("prefer") {
         _ if vcpus <= 1 => [1, 1, 1],

@@ -14,11 +14,13 @@ mod preference;
 mod tests;
 
 use super::{
-    model::World,
-    objects::{Kind, MachineView, Matcher},
+    model::KubeVirtModel,
+    objects::{KubeVirtMachineView, KubeVirtObjectKind, SimulatedMatcher},
 };
-use crate::objects::{Key, Pairs};
-use fields::{at, each, fill, is_unset, items, push, put, quantity};
+use crate::objects::{NamespacedKey, Pairs};
+use fields::{
+    append_item, change_each_item, field_at, is_unset, items_at, parse_quantity, set_field, set_missing_field,
+};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -28,26 +30,32 @@ const NETWORK: &str = "default";
 
 /// What a machine starts.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Template {
+pub(super) struct SizedTemplate {
     pub(super) spec: Value,
     pub(super) annotations: Pairs,
 }
 
 /// Why a machine cannot start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Blocked {
+pub(super) enum StartBlocker {
     /// It names no copy of its instance type or its preference, or one that does not exist.
     NoCopy,
     /// It sets what its instance type sets.
     Conflict(String),
 }
 
-impl World {
+impl KubeVirtModel {
     /// What a machine starts.
-    pub(super) fn template(&self, key: &Key, machine: &MachineView) -> Result<Template, Blocked> {
+    pub(super) fn template(
+        &self,
+        key: &NamespacedKey,
+        machine: &KubeVirtMachineView,
+    ) -> Result<SizedTemplate, StartBlocker> {
         let spec = &machine.spec;
-        let template =
-            Template { spec: spec.instance_spec.clone(), annotations: spec.template_annotations.clone() };
+        let template = SizedTemplate {
+            spec: spec.instance_spec.clone(),
+            annotations: spec.template_annotations.clone(),
+        };
         if spec.instancetype.is_none() && spec.preference.is_none() {
             return Ok(template);
         }
@@ -59,48 +67,48 @@ impl World {
     /// The copy that a machine uses.
     fn copy(
         &self,
-        key: &Key,
-        matcher: Option<&Matcher>,
+        key: &NamespacedKey,
+        matcher: Option<&SimulatedMatcher>,
         reference: &Value,
-    ) -> Result<Option<Arc<Value>>, Blocked> {
+    ) -> Result<Option<Arc<Value>>, StartBlocker> {
         let Some(matcher) = matcher else { return Ok(None) };
-        let name = matcher.revision(reference).ok_or(Blocked::NoCopy)?;
+        let name = matcher.revision(reference).ok_or(StartBlocker::NoCopy)?;
         let copy = self.revisions.view(&key.sibling(name)).map(|view| view.object.clone());
-        copy.filter(|object| matcher.names(object)).map(Some).ok_or(Blocked::NoCopy)
+        copy.filter(|object| matcher.names(object)).map(Some).ok_or(StartBlocker::NoCopy)
     }
 
     /// Marks the machines that use a ControllerRevision.
-    pub(super) fn mark_users_of(&mut self, revision: &Key) {
+    pub(super) fn mark_users_of(&mut self, revision: &NamespacedKey) {
         let name = Some(&*revision.name);
-        let uses = |machine: &MachineView| {
+        let uses = |machine: &KubeVirtMachineView| {
             let (spec, status) = (&machine.spec, &machine.status);
-            let of = |matcher: &Option<Matcher>, reference| {
+            let of = |matcher: &Option<SimulatedMatcher>, reference| {
                 matcher.as_ref().is_some_and(|matcher| matcher.revision(reference) == name)
             };
             of(&spec.instancetype, &status.instancetype_ref) || of(&spec.preference, &status.preference_ref)
         };
         let users =
             self.machines.views().filter(|(key, view)| key.namespace == revision.namespace && uses(view));
-        let users: Vec<Key> = users.map(|(key, _)| key.clone()).collect();
+        let users: Vec<NamespacedKey> = users.map(|(key, _)| key.clone()).collect();
         for key in &users {
-            self.mark(Kind::Machine, key);
+            self.mark(KubeVirtObjectKind::Machine, key);
         }
     }
 }
 
 /// Applies copies to a template.
 fn sized(
-    template: Template,
+    template: SizedTemplate,
     instancetype: Option<&Value>,
     preference: Option<&Value>,
-) -> Result<Template, Blocked> {
-    let Template { mut spec, mut annotations } = template;
+) -> Result<SizedTemplate, StartBlocker> {
+    let SizedTemplate { mut spec, mut annotations } = template;
     let preferred = preference.map_or(&Value::Null, |object| &object["spec"]);
-    preference::autoattach(&mut spec, preferred);
+    preference::fill_autoattach_flags(&mut spec, preferred);
     devices(&mut spec);
     if let Some(object) = instancetype {
         let size = &object["spec"];
-        let mut conflicts: Vec<String> = instancetype::conflicts(&spec, size)
+        let mut conflicts: Vec<String> = instancetype::instance_type_conflicts(&spec, size)
             .into_iter()
             .map(|path| format!("spec.template.spec.{path}"))
             .collect();
@@ -112,17 +120,17 @@ fn sized(
         }
         if !conflicts.is_empty() {
             let fields = conflicts.join(", ");
-            return Err(Blocked::Conflict(format!(
+            return Err(StartBlocker::Conflict(format!(
                 "VM conflicts with instancetype spec in fields: [{fields}]"
             )));
         }
-        instancetype::apply(&mut spec, size, preferred);
+        instancetype::apply_instance_type(&mut spec, size, preferred);
     }
-    preference::apply(&mut spec, preferred);
+    preference::apply_preference(&mut spec, preferred);
     for (key, value) in annotations_of(preferred) {
         annotations.entry(key).or_insert(value);
     }
-    defaults(&mut spec);
+    fill_instance_defaults(&mut spec);
     for (noun, object) in [("instancetype", instancetype), ("preference", preference)] {
         let Some(object) = object else { continue };
         let scope = if object["kind"].as_str().is_some_and(|kind| kind.contains("Cluster")) {
@@ -133,7 +141,7 @@ fn sized(
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         annotations.insert(format!("kubevirt.io/{scope}{noun}-name"), name.to_owned());
     }
-    Ok(Template { spec, annotations })
+    Ok(SizedTemplate { spec, annotations })
 }
 
 fn annotations_of(spec: &Value) -> Pairs {
@@ -142,56 +150,58 @@ fn annotations_of(spec: &Value) -> Pairs {
 
 /// Adds devices that the template does not list.
 fn devices(spec: &mut Value) {
-    let flag = |spec: &Value, name: &str| at(spec, "domain.devices")[name].as_bool();
-    if flag(spec, "autoattachInputDevice") == Some(true) && items(spec, "domain.devices.inputs").is_empty() {
-        push(spec, "domain.devices.inputs", json!({ "name": INPUT }));
+    let flag = |spec: &Value, name: &str| field_at(spec, "domain.devices")[name].as_bool();
+    if flag(spec, "autoattachInputDevice") == Some(true) && items_at(spec, "domain.devices.inputs").is_empty()
+    {
+        append_item(spec, "domain.devices.inputs", json!({ "name": INPUT }));
     }
-    for volume in items(spec, "volumes").to_vec() {
-        let shows = |path: &str| items(spec, path).iter().any(|device| device["name"] == volume["name"]);
+    for volume in items_at(spec, "volumes").to_vec() {
+        let shows = |path: &str| items_at(spec, path).iter().any(|device| device["name"] == volume["name"]);
         if !shows("domain.devices.disks") && !shows("domain.devices.filesystems") {
-            push(spec, "domain.devices.disks", json!({ "name": volume["name"] }));
+            append_item(spec, "domain.devices.disks", json!({ "name": volume["name"] }));
         }
     }
     let is_listed =
-        !items(spec, "networks").is_empty() || !items(spec, "domain.devices.interfaces").is_empty();
+        !items_at(spec, "networks").is_empty() || !items_at(spec, "domain.devices.interfaces").is_empty();
     if !is_listed && flag(spec, "autoattachPodInterface") != Some(false) {
-        put(spec, "domain.devices.interfaces", json!([{ "name": NETWORK, "bridge": {} }]));
-        put(spec, "networks", json!([{ "name": NETWORK, "pod": {} }]));
+        set_field(spec, "domain.devices.interfaces", json!([{ "name": NETWORK, "bridge": {} }]));
+        set_field(spec, "networks", json!([{ "name": NETWORK, "pod": {} }]));
     }
 }
 
 /// Fills what follows from the rest of an instance.
-pub(super) fn defaults(spec: &mut Value) {
+pub(super) fn fill_instance_defaults(spec: &mut Value) {
     let memory = [
         "domain.resources.requests.memory",
         "domain.resources.limits.memory",
         "domain.memory.hugepages.pageSize",
     ]
-    .map(|path| at(spec, path).clone());
-    if let Some(memory) = memory.iter().find(|amount| quantity(amount).is_some()) {
-        fill(spec, "domain.memory.guest", memory);
+    .map(|path| field_at(spec, path).clone());
+    if let Some(memory) = memory.iter().find(|amount| parse_quantity(amount).is_some()) {
+        set_missing_field(spec, "domain.memory.guest", memory);
     }
     let limit = ["domain.resources.limits.cpu", "domain.resources.requests.cpu"]
         .into_iter()
-        .find_map(|path| quantity(at(spec, path)));
-    let is_free = |spec: &Value, name: &str| at(spec, "domain.cpu")[name].as_u64().unwrap_or_default() == 0;
+        .find_map(|path| parse_quantity(field_at(spec, path)));
+    let is_free =
+        |spec: &Value, name: &str| field_at(spec, "domain.cpu")[name].as_u64().unwrap_or_default() == 0;
     let names = ["sockets", "cores", "threads"];
     let sockets = if names.iter().all(|name| is_free(spec, name)) { limit.unwrap_or(1) } else { 1 };
     for (name, number) in names.into_iter().zip([sockets, 1, 1]) {
         if is_free(spec, name) {
-            put(spec, &format!("domain.cpu.{name}"), json!(u64::try_from(number).unwrap_or(u64::MAX)));
+            set_field(spec, &format!("domain.cpu.{name}"), json!(u64::try_from(number).unwrap_or(u64::MAX)));
         }
     }
-    each(spec, "volumes", |volume| {
+    change_each_item(spec, "volumes", |volume| {
         if !is_unset(&volume["containerDisk"]) {
             let moves = volume["containerDisk"]["image"].as_str().is_some_and(is_moving);
             let policy = if moves { "Always" } else { "IfNotPresent" };
-            fill(volume, "containerDisk.imagePullPolicy", &json!(policy));
+            set_missing_field(volume, "containerDisk.imagePullPolicy", &json!(policy));
         }
     });
-    each(spec, "domain.devices.inputs", |input| {
-        fill(input, "bus", &json!("usb"));
-        fill(input, "type", &json!("tablet"));
+    change_each_item(spec, "domain.devices.inputs", |input| {
+        set_missing_field(input, "bus", &json!("usb"));
+        set_missing_field(input, "type", &json!("tablet"));
     });
 }
 

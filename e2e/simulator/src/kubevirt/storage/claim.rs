@@ -2,23 +2,23 @@
 
 use crate::{
     kubevirt::{
-        model::World,
-        objects::{Id, Kind},
+        model::KubeVirtModel,
+        objects::{KubeVirtObjectId, KubeVirtObjectKind},
     },
-    objects::Key,
+    objects::NamespacedKey,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-impl World {
+impl KubeVirtModel {
     /// One pass over a claim, which need not exist any more.
-    pub(in crate::kubevirt) fn plan_claim(&mut self, key: &Key, now: Timestamp) {
+    pub(in crate::kubevirt) fn plan_claim(&mut self, key: &NamespacedKey, now: Timestamp) {
         self.judge_suspects(key, now);
         let Some(claim) = self.claims.view(key).cloned() else {
             // A create that failed is repeated by the DataVolume, if it still exists.
             return match self.data_volumes.view(key) {
-                Some(_) => self.mark(Kind::DataVolume, key),
-                None => self.give_up(&Id::new(Kind::Claim, key)),
+                Some(_) => self.mark(KubeVirtObjectKind::DataVolume, key),
+                None => self.give_up(&KubeVirtObjectId::new(KubeVirtObjectKind::Claim, key)),
             };
         };
         let Some(slot) = self.claims.slot(key) else { return };
@@ -32,11 +32,11 @@ impl World {
             "accessModes": claim.spec["accessModes"],
             "capacity": if storage.is_null() { Value::Null } else { json!({"storage": storage}) },
         });
-        self.patch_status(&Id::new(Kind::Claim, key), &status, now);
+        self.patch_status(&KubeVirtObjectId::new(KubeVirtObjectKind::Claim, key), &status, now);
     }
 
     /// Whether CDI fills the claim, or has filled it.
-    fn is_populated(&self, key: &Key) -> bool {
+    fn is_populated(&self, key: &NamespacedKey) -> bool {
         let phase = self.data_volumes.view(key).map(|view| &view.status.phase);
         phase.is_some_and(|phase| {
             !matches!(&**phase, "" | "Pending" | "WaitForFirstConsumer" | "PendingPopulation")

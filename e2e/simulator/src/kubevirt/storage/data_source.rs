@@ -1,32 +1,36 @@
 //! DataSources: ready if their source is.
 
-use super::source::Source;
+use super::source::CloneSource;
 use crate::{
     kubevirt::{
-        model::World,
-        objects::{Condition, DataSourceStatus, Id, Kind, condition},
+        model::KubeVirtModel,
+        objects::{
+            KubeVirtObjectId, KubeVirtObjectKind, SimulatedDataSourceStatus, SimulatedKubeVirtCondition,
+            find_condition,
+        },
     },
-    objects::{Key, seconds},
-    shared::outbox::difference,
+    objects::{NamespacedKey, format_seconds},
+    shared::outbox::status_merge_patch,
 };
 use jiff::Timestamp;
 
-impl World {
+impl KubeVirtModel {
     /// One pass over a DataSource.
-    pub(in crate::kubevirt) fn plan_data_source(&mut self, key: &Key, now: Timestamp) {
+    pub(in crate::kubevirt) fn plan_data_source(&mut self, key: &NamespacedKey, now: Timestamp) {
         let Some(view) = self.data_sources.view(key).cloned().filter(|view| !view.meta.deleting()) else {
             return;
         };
         let resolved = self.resolved_source(key, &view.source);
-        let ready = match resolved.as_ref().and_then(|source| Source::read(key, source)) {
+        let ready = match resolved.as_ref().and_then(|source| CloneSource::read(key, source)) {
             None => Err("DataSource has no source".to_owned()),
             Some(source) => self.source_ready(&source),
         };
         let (status, reason) = if ready.is_ok() { ("True", "Ready") } else { ("False", "NotFound") };
-        let known = condition(&view.status.conditions, "Ready").filter(|known| known.status == status);
-        let since = known.map_or_else(|| Some(seconds(now)), |known| known.last_transition_time.clone());
-        let desired = DataSourceStatus {
-            conditions: vec![Condition {
+        let known = find_condition(&view.status.conditions, "Ready").filter(|known| known.status == status);
+        let since =
+            known.map_or_else(|| Some(format_seconds(now)), |known| known.last_transition_time.clone());
+        let desired = SimulatedDataSourceStatus {
+            conditions: vec![SimulatedKubeVirtCondition {
                 type_: "Ready".to_owned(),
                 status: status.to_owned(),
                 reason: Some(reason.to_owned()),
@@ -37,8 +41,8 @@ impl World {
             }],
             source: resolved.unwrap_or_default(),
         };
-        if let Some(status) = difference(&view.status, &desired) {
-            self.patch_status(&Id::new(Kind::DataSource, key), &status, now);
+        if let Some(status) = status_merge_patch(&view.status, &desired) {
+            self.patch_status(&KubeVirtObjectId::new(KubeVirtObjectKind::DataSource, key), &status, now);
         }
     }
 }

@@ -3,11 +3,11 @@
 use crate::{
     kubevirt::{
         events::Download,
-        model::World,
-        objects::{DataVolumeView, Id, Kind},
+        model::KubeVirtModel,
+        objects::{DataVolumeView, KubeVirtObjectId, KubeVirtObjectKind},
     },
-    objects::Key,
-    shared::ends,
+    objects::NamespacedKey,
+    shared::delay_end,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -28,25 +28,25 @@ impl Download {
     }
 }
 
-impl World {
+impl KubeVirtModel {
     /// Requests the download of a DataVolume, if it has one and it is due.
-    pub(super) fn download(&mut self, key: &Key, view: &DataVolumeView, now: Timestamp) {
+    pub(super) fn download(&mut self, key: &NamespacedKey, view: &DataVolumeView, now: Timestamp) {
         let Some(download) = self.wanted_download(key, view) else { return };
         let delay = self.settings.provisioning_delay;
-        let id = Id::new(Kind::DataVolume, key);
+        let id = KubeVirtObjectId::new(KubeVirtObjectKind::DataVolume, key);
         let Some(slot) = self.data_volumes.slot(key) else { return };
         let next = slot.memory.next_fetch;
         if let Some(at) = next.filter(|at| *at > now) {
             return self.agenda.wake(id, at);
         }
-        slot.memory.next_fetch = ends(now, delay);
+        slot.memory.next_fetch = delay_end(now, delay);
         self.fetch(&id, download, now);
     }
 
     /// Why the copy does not proceed: its data could not be downloaded, or without a reason, it is not there yet.
     pub(super) fn download_state(
         &self,
-        key: &Key,
+        key: &NamespacedKey,
         view: &DataVolumeView,
     ) -> Option<(String, Option<String>)> {
         self.wanted_download(key, view)?;
@@ -57,12 +57,12 @@ impl World {
     }
 
     /// How often the copy was restarted.
-    pub(super) fn restarts(&self, key: &Key, view: &DataVolumeView) -> Option<u64> {
+    pub(super) fn restarts(&self, key: &NamespacedKey, view: &DataVolumeView) -> Option<u64> {
         let knob = self.knobs_of_data_volume(key, view).get(|knobs| knobs.import_restarts);
         knob.or_else(|| failure(view).map(|(count, _)| count))
     }
 
-    fn wanted_download(&self, key: &Key, view: &DataVolumeView) -> Option<Download> {
+    fn wanted_download(&self, key: &NamespacedKey, view: &DataVolumeView) -> Option<Download> {
         let (host, address) = self.knobs_of_data_volume(key, view).get(|knobs| knobs.http_host.clone())?;
         let source = &view.spec["source"]["http"];
         let (_, rest) = source["url"].as_str()?.split_once("://")?;

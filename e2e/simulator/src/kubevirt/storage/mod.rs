@@ -11,31 +11,35 @@ mod status;
 pub(crate) use source::review_body;
 
 use super::{
-    model::World,
-    objects::{DataVolumeView, Id, Kind, claims_of},
+    model::KubeVirtModel,
+    objects::{DataVolumeView, KubeVirtObjectId, KubeVirtObjectKind, claims_of},
 };
-use crate::{knobs::Effective, objects::Key};
+use crate::{knobs::Effective, objects::NamespacedKey};
 use jiff::Timestamp;
 use serde_json::json;
 
 /// Annotation of a DataVolume that CDI must not delete after its success, with the value `false`.
 const DELETE_AFTER_COMPLETION: &str = "cdi.kubevirt.io/storage.deleteAfterCompletion";
 
-impl World {
-    pub(super) fn knobs_of_data_volume<'a>(&'a self, key: &Key, view: &'a DataVolumeView) -> Effective<'a> {
+impl KubeVirtModel {
+    pub(super) fn knobs_of_data_volume<'a>(
+        &'a self,
+        key: &NamespacedKey,
+        view: &'a DataVolumeView,
+    ) -> Effective<'a> {
         self.knobs_for(key, view.knobs.as_deref())
     }
 
     /// One pass over a DataVolume.
-    pub(super) fn plan_data_volume(&mut self, key: &Key, now: Timestamp) {
+    pub(super) fn plan_data_volume(&mut self, key: &NamespacedKey, now: Timestamp) {
         let Some(data_volume) = self.data_volumes.view(key).cloned() else {
             self.waiting.remove(key);
             // A create that failed is repeated by the machine, if one still needs it.
             let users = self.users.get(key).cloned().unwrap_or_default();
             if users.is_empty() {
-                self.give_up(&Id::new(Kind::DataVolume, key));
+                self.give_up(&KubeVirtObjectId::new(KubeVirtObjectKind::DataVolume, key));
             }
-            return users.iter().for_each(|user| self.mark(Kind::Machine, user));
+            return users.iter().for_each(|user| self.mark(KubeVirtObjectKind::Machine, user));
         };
         if data_volume.meta.deleting() {
             return;
@@ -52,13 +56,18 @@ impl World {
             self.waiting.remove(key);
         }
         if self.publish_data_volume(key, &data_volume, &stage.0, now) && data_volume.succeeded() {
-            self.collect(key, &data_volume, now);
+            self.delete_completed_data_volume(key, &data_volume, now);
         }
     }
 
     /// If the knob requests it and no annotation prevents it, gives the claim of a DataVolume that succeeded the controller of the
     /// DataVolume, or none, and deletes the DataVolume.
-    fn collect(&mut self, key: &Key, data_volume: &DataVolumeView, now: Timestamp) {
+    fn delete_completed_data_volume(
+        &mut self,
+        key: &NamespacedKey,
+        data_volume: &DataVolumeView,
+        now: Timestamp,
+    ) {
         let wanted = self.knobs_of_data_volume(key, data_volume).is(|knobs| knobs.collect_data_volumes);
         let kept =
             data_volume.meta.annotations.get(DELETE_AFTER_COMPLETION).is_some_and(|value| value == "false");
@@ -75,16 +84,25 @@ impl World {
             if let Some(slot) = self.data_volumes.slot(key) {
                 slot.memory.collected = true;
             }
-            self.delete(&Id::new(Kind::DataVolume, key), &data_volume.meta.uid, false, now);
+            self.delete(
+                &KubeVirtObjectId::new(KubeVirtObjectKind::DataVolume, key),
+                &data_volume.meta.uid,
+                false,
+                now,
+            );
         } else if claim.meta.is_controlled_by(&data_volume.meta.uid) && !claim.meta.deleting() {
             let others = claim.meta.owners.iter().filter(|other| *other.uid != *data_volume.meta.uid);
             let owners: Vec<_> = others.chain(&owner).collect();
-            self.patch(&Id::new(Kind::Claim, key), json!({"metadata": {"ownerReferences": owners}}), now);
+            self.patch(
+                &KubeVirtObjectId::new(KubeVirtObjectKind::Claim, key),
+                json!({"metadata": {"ownerReferences": owners}}),
+                now,
+            );
         }
     }
 
     /// Whether an instance waits for the DataVolume.
-    fn has_consumer(&self, key: &Key) -> bool {
+    fn has_consumer(&self, key: &NamespacedKey) -> bool {
         let users = self.users.get(key).into_iter().flatten();
         users.filter_map(|user| Some((user, self.instances.view(user)?))).any(|(user, instance)| {
             !instance.meta.deleting()

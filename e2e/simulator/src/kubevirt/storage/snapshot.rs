@@ -1,13 +1,15 @@
 //! The snapshot controller with its CSI driver: a VolumeSnapshot becomes a content that can be restored.
 
-use super::source::Source;
+use super::source::CloneSource;
 use crate::{
     kubevirt::{
-        model::World,
-        objects::{Id, Kind, SNAPSHOT, SnapshotError, SnapshotStatus, SnapshotView},
+        model::KubeVirtModel,
+        objects::{
+            KubeVirtObjectId, KubeVirtObjectKind, SNAPSHOT, SnapshotError, SnapshotStatus, SnapshotView,
+        },
     },
-    objects::{Key, seconds},
-    shared::{ends, outbox::difference},
+    objects::{NamespacedKey, format_seconds},
+    shared::{delay_end, outbox::status_merge_patch},
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -20,11 +22,11 @@ const FINALIZERS: [&str; 2] = [
 /// The driver of all snapshots.
 const DRIVER: &str = "csi.simulator.vmpool.dev";
 
-impl World {
+impl KubeVirtModel {
     /// One pass over a snapshot.
-    pub(in crate::kubevirt) fn plan_snapshot(&mut self, key: &Key, now: Timestamp) {
+    pub(in crate::kubevirt) fn plan_snapshot(&mut self, key: &NamespacedKey, now: Timestamp) {
         let Some(snapshot) = self.snapshots.view(key).cloned() else { return };
-        let id = Id::new(Kind::Snapshot, key);
+        let id = KubeVirtObjectId::new(KubeVirtObjectKind::Snapshot, key);
         if snapshot.meta.deleting() {
             return self.release_snapshot(&id, &snapshot, now);
         }
@@ -35,13 +37,18 @@ impl World {
             return;
         }
         let Some(status) = self.snapshot_status(key, &snapshot, now) else { return };
-        if let Some(status) = difference(&snapshot.status, &status) {
+        if let Some(status) = status_merge_patch(&snapshot.status, &status) {
             self.patch_status(&id, &status, now);
         }
     }
 
     /// The status that the snapshot must have; `None` while its content is being created.
-    fn snapshot_status(&mut self, key: &Key, view: &SnapshotView, now: Timestamp) -> Option<SnapshotStatus> {
+    fn snapshot_status(
+        &mut self,
+        key: &NamespacedKey,
+        view: &SnapshotView,
+        now: Timestamp,
+    ) -> Option<SnapshotStatus> {
         let mut status = view.status.clone();
         let knobs = self.knobs_for(key, view.knobs.as_deref());
         let (error, hold) =
@@ -50,7 +57,7 @@ impl World {
         let fail = |status: &mut SnapshotStatus, message: String| {
             status.ready_to_use = Some(false);
             if status.error.as_ref().is_none_or(|known| known.message != message) {
-                status.error = Some(SnapshotError { message, time: seconds(now) });
+                status.error = Some(SnapshotError { message, time: format_seconds(now) });
             }
         };
         if let Some(message) = error {
@@ -76,23 +83,27 @@ impl World {
             return Some(status);
         };
         let since = *self.snapshots.slot(key)?.memory.since.get_or_insert(now);
-        match ends(since, delay).filter(|_| !hold) {
+        match delay_end(since, delay).filter(|_| !hold) {
             Some(at) if at <= now => {}
             Some(at) => {
-                self.agenda.wake(Id::new(Kind::Snapshot, key), at);
+                self.agenda.wake(KubeVirtObjectId::new(KubeVirtObjectKind::Snapshot, key), at);
                 return Some(SnapshotStatus { ready_to_use: Some(false), error: None, ..status });
             }
             None => return Some(SnapshotStatus { ready_to_use: Some(false), error: None, ..status }),
         }
         let content = view.content();
         if self.contents.view(&content).is_none() {
-            self.create(&Id::new(Kind::Content, &content), content_body(key, view), now);
+            self.create(
+                &KubeVirtObjectId::new(KubeVirtObjectKind::Content, &content),
+                content_body(key, view),
+                now,
+            );
             return None;
         }
         let size = claim.spec["resources"]["requests"]["storage"].as_str().map(str::to_owned);
         Some(SnapshotStatus {
             bound_volume_snapshot_content_name: Some(content.name.to_string()),
-            creation_time: Some(seconds(now)),
+            creation_time: Some(format_seconds(now)),
             ready_to_use: Some(true),
             restore_size: size,
             error: None,
@@ -100,10 +111,12 @@ impl World {
     }
 
     /// A deleted snapshot stays while a volume is restored from it. Then its content goes, then its finalizers.
-    fn release_snapshot(&mut self, id: &Id, view: &SnapshotView, now: Timestamp) {
+    fn release_snapshot(&mut self, id: &KubeVirtObjectId, view: &SnapshotView, now: Timestamp) {
         let restores = self.data_volumes.views().any(|(key, volume)| {
             let running = volume.status.phase.ends_with("InProgress");
-            running && Source::read(key, &volume.spec["source"]) == Some(Source::Snapshot(id.key.clone()))
+            running
+                && CloneSource::read(key, &volume.spec["source"])
+                    == Some(CloneSource::Snapshot(id.key.clone()))
         });
         if restores {
             return;
@@ -111,7 +124,12 @@ impl World {
         let content = view.content();
         if let Some(found) = self.contents.view(&content).cloned() {
             if !found.meta.deleting() {
-                self.delete(&Id::new(Kind::Content, &content), &found.meta.uid, false, now);
+                self.delete(
+                    &KubeVirtObjectId::new(KubeVirtObjectKind::Content, &content),
+                    &found.meta.uid,
+                    false,
+                    now,
+                );
             }
             return;
         }
@@ -123,7 +141,7 @@ impl World {
     }
 }
 
-fn content_body(key: &Key, view: &SnapshotView) -> Value {
+fn content_body(key: &NamespacedKey, view: &SnapshotView) -> Value {
     json!({
         "apiVersion": SNAPSHOT,
         "kind": "VolumeSnapshotContent",

@@ -2,71 +2,71 @@
 
 use crate::{
     kubevirt::{
-        events::Review,
-        model::World,
-        objects::{CDI, Id, Kind, MachineView},
+        events::CloneReview,
+        model::KubeVirtModel,
+        objects::{CDI, KubeVirtMachineView, KubeVirtObjectId, KubeVirtObjectKind},
     },
-    objects::Key,
+    objects::NamespacedKey,
 };
 use serde_json::{Value, json};
 
 /// The source of a clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::kubevirt) enum Source {
+pub(in crate::kubevirt) enum CloneSource {
     /// A PersistentVolumeClaim.
-    Claim(Key),
+    Claim(NamespacedKey),
     /// A VolumeSnapshot.
-    Snapshot(Key),
+    Snapshot(NamespacedKey),
 }
 
-impl Source {
+impl CloneSource {
     /// The source that a `source` of a DataVolume or DataSource names. Without a namespace it is in the one of `key`.
-    pub(in crate::kubevirt) fn read(key: &Key, source: &Value) -> Option<Self> {
+    pub(in crate::kubevirt) fn read(key: &NamespacedKey, source: &Value) -> Option<Self> {
         let named = |reference: &Value| {
             let name = reference["name"].as_str()?;
-            Some(Key::new(reference["namespace"].as_str().unwrap_or(&key.namespace), name))
+            Some(NamespacedKey::new(reference["namespace"].as_str().unwrap_or(&key.namespace), name))
         };
         let claim = named(&source["pvc"]).map(Self::Claim);
         claim.or_else(|| named(&source["snapshot"]).map(Self::Snapshot))
     }
 
-    pub(in crate::kubevirt) fn key(&self) -> &Key {
+    pub(in crate::kubevirt) fn key(&self) -> &NamespacedKey {
         match self {
             Self::Claim(key) | Self::Snapshot(key) => key,
         }
     }
 }
 
-impl World {
+impl KubeVirtModel {
     /// The source of a clone; `None` if the spec of a DataVolume describes no clone.
     ///
     /// # Errors
     /// If its DataSource does not exist, or names no source.
     pub(in crate::kubevirt) fn clone_source(
         &self,
-        key: &Key,
+        key: &NamespacedKey,
         spec: &Value,
-    ) -> Option<Result<Source, String>> {
+    ) -> Option<Result<CloneSource, String>> {
         let Some(name) = spec["sourceRef"]["name"].as_str() else {
-            return Source::read(key, &spec["source"]).map(Ok);
+            return CloneSource::read(key, &spec["source"]).map(Ok);
         };
         let namespace = spec["sourceRef"]["namespace"].as_str().unwrap_or(&key.namespace);
-        let reference = Key::new(namespace, name);
+        let reference = NamespacedKey::new(namespace, name);
         Some(match self.data_sources.view(&reference) {
             None => Err(format!("datasources.cdi.kubevirt.io {reference} not found")),
             Some(view) => self
                 .resolved_source(&reference, &view.source)
-                .and_then(|source| Source::read(&reference, &source))
+                .and_then(|source| CloneSource::read(&reference, &source))
                 .ok_or_else(|| format!("DataSource {reference} has no source")),
         })
     }
 
     /// The source of a DataSource. If it names another one of its namespace, the source of that one, which names no third.
-    pub(in crate::kubevirt) fn resolved_source(&self, key: &Key, source: &Value) -> Option<Value> {
+    pub(in crate::kubevirt) fn resolved_source(&self, key: &NamespacedKey, source: &Value) -> Option<Value> {
         let other = &source["dataSource"];
         let Some(name) = other["name"].as_str() else { return Some(source.clone()) };
         let is_same = other["namespace"].as_str().is_none_or(|namespace| *namespace == *key.namespace);
-        let view = self.data_sources.view(&Key::new(&key.namespace, name)).filter(|_| is_same)?;
+        let view = self.data_sources.view(&NamespacedKey::new(&key.namespace, name)).filter(|_| is_same)?;
         view.source["dataSource"].is_null().then(|| view.source.clone())
     }
 
@@ -74,16 +74,16 @@ impl World {
     ///
     /// # Errors
     /// What is missing.
-    pub(in crate::kubevirt) fn source_ready(&self, source: &Source) -> Result<(), String> {
+    pub(in crate::kubevirt) fn source_ready(&self, source: &CloneSource) -> Result<(), String> {
         match source {
-            Source::Claim(key) => match self.claims.view(key) {
+            CloneSource::Claim(key) => match self.claims.view(key) {
                 None => Err(format!("The source pvc {key} doesn't exist")),
                 Some(_) if self.data_volumes.view(key).is_some_and(|volume| !volume.succeeded()) => {
                     Err(format!("The source pvc {key} is not populated"))
                 }
                 Some(_) => Ok(()),
             },
-            Source::Snapshot(key) => match self.snapshots.view(key) {
+            CloneSource::Snapshot(key) => match self.snapshots.view(key) {
                 None => Err(format!("The source snapshot {key} doesn't exist")),
                 Some(view) if view.status.ready_to_use != Some(true) => {
                     Err(format!("The source snapshot {key} is not ready"))
@@ -100,20 +100,20 @@ impl World {
     /// If the DataSource does not exist, or names no source.
     pub(in crate::kubevirt) fn resolve_template(
         &self,
-        key: &Key,
-        machine: &MachineView,
+        key: &NamespacedKey,
+        machine: &KubeVirtMachineView,
         spec: &Value,
-    ) -> Result<(Value, Option<Review>), String> {
+    ) -> Result<(Value, Option<CloneReview>), String> {
         let mut spec = spec.clone();
         let Some(source) = self.clone_source(key, &spec) else { return Ok((spec, None)) };
         let source = source?;
         let (namespace, name) = (&*source.key().namespace, &*source.key().name);
         if let Some(fields) = spec.as_object_mut().filter(|fields| fields.contains_key("sourceRef")) {
             fields.remove("sourceRef");
-            let kind = if matches!(source, Source::Claim(_)) { "pvc" } else { "snapshot" };
+            let kind = if matches!(source, CloneSource::Claim(_)) { "pvc" } else { "snapshot" };
             fields.insert("source".to_owned(), json!({kind: {"namespace": namespace, "name": name}}));
         }
-        let review = (*namespace != *key.namespace).then(|| Review {
+        let review = (*namespace != *key.namespace).then(|| CloneReview {
             user: format!("system:serviceaccount:{}:{}", key.namespace, service_account(machine)),
             namespace: namespace.to_owned(),
             name: name.to_owned(),
@@ -122,54 +122,65 @@ impl World {
     }
 
     /// A deleted snapshot waits for the DataVolumes that are restored from it.
-    pub(in crate::kubevirt) fn mark_source_of(&mut self, key: &Key) {
-        let source = self.data_volumes.view(key).and_then(|view| Source::read(key, &view.spec["source"]));
-        if let Some(Source::Snapshot(snapshot)) = source {
-            self.agenda.mark(Id::new(Kind::Snapshot, &snapshot));
+    pub(in crate::kubevirt) fn mark_source_of(&mut self, key: &NamespacedKey) {
+        let source =
+            self.data_volumes.view(key).and_then(|view| CloneSource::read(key, &view.spec["source"]));
+        if let Some(CloneSource::Snapshot(snapshot)) = source {
+            self.agenda.mark(KubeVirtObjectId::new(KubeVirtObjectKind::Snapshot, &snapshot));
         }
     }
 
     /// Marks the objects that wait for a claim, a snapshot or a DataSource.
-    pub(in crate::kubevirt) fn mark_dependents(&mut self, id: &Id) {
+    pub(in crate::kubevirt) fn mark_dependents(&mut self, id: &KubeVirtObjectId) {
         let key = &id.key;
         let mut marked = Vec::new();
-        if id.kind != Kind::DataSource {
-            let of_source = |kind: Kind, source: &Key| kind == id.kind && source == key;
+        if id.kind != KubeVirtObjectKind::DataSource {
+            let of_source =
+                |kind: KubeVirtObjectKind, source: &NamespacedKey| kind == id.kind && source == key;
             for (other, view) in self.data_sources.views() {
                 let resolved = self.resolved_source(other, &view.source).unwrap_or_default();
-                let found = match Source::read(other, &resolved) {
-                    Some(Source::Claim(source)) => of_source(Kind::Claim, &source),
-                    Some(Source::Snapshot(source)) => of_source(Kind::Snapshot, &source),
+                let found = match CloneSource::read(other, &resolved) {
+                    Some(CloneSource::Claim(source)) => of_source(KubeVirtObjectKind::Claim, &source),
+                    Some(CloneSource::Snapshot(source)) => of_source(KubeVirtObjectKind::Snapshot, &source),
                     None => false,
                 };
                 if found {
-                    marked.push(Id::new(Kind::DataSource, other));
+                    marked.push(KubeVirtObjectId::new(KubeVirtObjectKind::DataSource, other));
                 }
             }
         }
-        marked.extend(self.waiting.iter().map(|other| Id::new(Kind::DataVolume, other)));
+        marked.extend(
+            self.waiting.iter().map(|other| KubeVirtObjectId::new(KubeVirtObjectKind::DataVolume, other)),
+        );
         match id.kind {
-            Kind::Claim => {
-                let copies =
-                    |(other, view): &(&Key, &std::sync::Arc<crate::kubevirt::objects::SnapshotView>)| {
-                        other.namespace == key.namespace && view.claim.as_deref() == Some(&*key.name)
-                    };
+            KubeVirtObjectKind::Claim => {
+                let copies = |(other, view): &(
+                    &NamespacedKey,
+                    &std::sync::Arc<crate::kubevirt::objects::SnapshotView>,
+                )| {
+                    other.namespace == key.namespace && view.claim.as_deref() == Some(&*key.name)
+                };
                 marked.extend(
-                    self.snapshots.views().filter(copies).map(|(other, _)| Id::new(Kind::Snapshot, other)),
+                    self.snapshots
+                        .views()
+                        .filter(copies)
+                        .map(|(other, _)| KubeVirtObjectId::new(KubeVirtObjectKind::Snapshot, other)),
                 );
             }
-            Kind::DataSource => {
+            KubeVirtObjectKind::DataSource => {
                 let is_alias = |source: &Value| source["dataSource"]["name"].as_str() == Some(&*key.name);
                 let aliases = self
                     .data_sources
                     .views()
                     .filter(|(other, view)| other.namespace == key.namespace && is_alias(&view.source));
-                marked.extend(aliases.map(|(other, _)| Id::new(Kind::DataSource, other)));
+                marked.extend(
+                    aliases.map(|(other, _)| KubeVirtObjectId::new(KubeVirtObjectKind::DataSource, other)),
+                );
                 let refers =
                     |template: &Value| template["spec"]["sourceRef"]["name"].as_str() == Some(&*key.name);
                 for (other, view) in self.machines.views() {
                     if view.spec.data_volume_templates.iter().any(refers) {
-                        marked.push(Id::new(Kind::Machine, other));
+                        marked.push(KubeVirtObjectId::new(KubeVirtObjectKind::Machine, other));
                     }
                 }
             }
@@ -182,7 +193,7 @@ impl World {
 }
 
 /// The service account on whose behalf KubeVirt clones.
-fn service_account(machine: &MachineView) -> String {
+fn service_account(machine: &KubeVirtMachineView) -> String {
     let spec = &machine.spec.instance_spec;
     let volumes = spec["volumes"].as_array().into_iter().flatten();
     let mut of_volumes = volumes.filter_map(|volume| volume["serviceAccount"]["serviceAccountName"].as_str());
@@ -191,7 +202,7 @@ fn service_account(machine: &MachineView) -> String {
 }
 
 /// The body of a SubjectAccessReview.
-pub(crate) fn review_body(review: &Review) -> Value {
+pub(crate) fn review_body(review: &CloneReview) -> Value {
     let (group, version) = CDI.split_once('/').unwrap_or_default();
     json!({
         "apiVersion": "authorization.k8s.io/v1",

@@ -1,15 +1,15 @@
 //! The table of phases of a DataVolume: what follows a phase, and when.
 
-use super::source::Source;
+use super::source::CloneSource;
 use crate::{
     duration::Delay,
     kubevirt::{
-        model::World,
-        objects::{ALLOW_ADOPTION, CDI, DataVolumeView, Id, Kind},
+        model::KubeVirtModel,
+        objects::{ALLOW_ADOPTION, CDI, DataVolumeView, KubeVirtObjectId, KubeVirtObjectKind},
         writes::controller_reference,
     },
-    objects::{BindingMode, Key},
-    shared::ends,
+    objects::{BindingMode, NamespacedKey},
+    shared::delay_end,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -23,20 +23,25 @@ const USE_POPULATOR: &str = "cdi.kubevirt.io/storage.usePopulator";
 const PREPOPULATED: &str = "cdi.kubevirt.io/storage.prePopulated";
 
 /// The phases of a copy, before the last one.
-fn copy_phases(key: &Key, spec: &Value, source: Option<&Source>, smart: bool) -> &'static [&'static str] {
+fn copy_phases(
+    key: &NamespacedKey,
+    spec: &Value,
+    source: Option<&CloneSource>,
+    smart: bool,
+) -> &'static [&'static str] {
     let near = source.is_none_or(|source| source.key().namespace == key.namespace);
     match source {
-        Some(Source::Snapshot(_)) if near => &["CloneScheduled", "CloneFromSnapshotSourceInProgress"],
-        Some(Source::Snapshot(_)) => {
+        Some(CloneSource::Snapshot(_)) if near => &["CloneScheduled", "CloneFromSnapshotSourceInProgress"],
+        Some(CloneSource::Snapshot(_)) => {
             &["CloneScheduled", "CloneFromSnapshotSourceInProgress", "NamespaceTransferInProgress"]
         }
-        Some(Source::Claim(_)) if smart => &[
+        Some(CloneSource::Claim(_)) if smart => &[
             "CloneScheduled",
             "SnapshotForSmartCloneInProgress",
             "CloneFromSnapshotSourceInProgress",
             "RebindInProgress",
         ],
-        Some(Source::Claim(_)) => &["CloneScheduled", "CloneInProgress"],
+        Some(CloneSource::Claim(_)) => &["CloneScheduled", "CloneInProgress"],
         // Its DataSource is missing.
         None if spec["sourceRef"].is_object() => &["CloneScheduled", "CloneInProgress"],
         None if spec["source"]["upload"].is_object() => &["UploadScheduled", "UploadReady"],
@@ -58,24 +63,24 @@ enum Claim {
     Foreign,
 }
 
-impl World {
+impl KubeVirtModel {
     /// Takes every step that is due, and wakes the DataVolume for the next one.
     pub(super) fn advance_data_volume(
         &mut self,
-        key: &Key,
+        key: &NamespacedKey,
         view: &DataVolumeView,
         stage: &mut (String, Timestamp),
         now: Timestamp,
     ) {
         while let Some((at, phase)) = self.next_phase(key, view, stage, now) {
             if at > now {
-                return self.agenda.wake(Id::new(Kind::DataVolume, key), at);
+                return self.agenda.wake(KubeVirtObjectId::new(KubeVirtObjectKind::DataVolume, key), at);
             }
             if phase == "Failed" {
                 self.spend_failure(key, view);
             }
             *stage = (phase, now);
-            self.mark(Kind::Claim, key);
+            self.mark(KubeVirtObjectKind::Claim, key);
         }
         if stage.0 == "Pending" {
             self.prepare_claim(key, view, now);
@@ -88,7 +93,7 @@ impl World {
     /// The table.
     fn next_phase(
         &self,
-        key: &Key,
+        key: &NamespacedKey,
         view: &DataVolumeView,
         (phase, since): &(String, Timestamp),
         now: Timestamp,
@@ -107,7 +112,7 @@ impl World {
             Delay::Never => Delay::Never,
         };
         let at_once = |phase: &str| Some((now, phase.to_owned()));
-        let later = |phase: &str| Some((ends(*since, part)?, phase.to_owned()));
+        let later = |phase: &str| Some((delay_end(*since, part)?, phase.to_owned()));
         match &**phase {
             "" => at_once("Pending"),
             "Pending" => match self.claim_state(key, view) {
@@ -145,13 +150,17 @@ impl World {
     }
 
     /// What a clone waits for.
-    pub(super) fn missing_source(&self, key: &Key, view: &DataVolumeView) -> Option<String> {
+    pub(super) fn missing_source(&self, key: &NamespacedKey, view: &DataVolumeView) -> Option<String> {
         let source = self.clone_source(key, &view.spec)?;
         source.and_then(|source| self.source_ready(&source)).err()
     }
 
     /// Why the copy does not proceed: reason and message. Without a reason it runs.
-    pub(super) fn stopped(&self, key: &Key, view: &DataVolumeView) -> Option<(String, Option<String>)> {
+    pub(super) fn stopped(
+        &self,
+        key: &NamespacedKey,
+        view: &DataVolumeView,
+    ) -> Option<(String, Option<String>)> {
         let knobs = self.knobs_of_data_volume(key, view);
         let message = knobs.get(|knobs| knobs.import_message.clone());
         let error = knobs.get(|knobs| knobs.import_error.clone());
@@ -161,7 +170,7 @@ impl World {
         self.download_state(key, view)
     }
 
-    fn claim_state(&self, key: &Key, view: &DataVolumeView) -> Claim {
+    fn claim_state(&self, key: &NamespacedKey, view: &DataVolumeView) -> Claim {
         let Some(claim) = self.claims.view(key) else { return Claim::Missing };
         let adoptable = view.meta.annotations.get(ALLOW_ADOPTION).is_some_and(|value| value == "true");
         match claim.meta.controller() {
@@ -176,8 +185,8 @@ impl World {
         }
     }
 
-    fn prepare_claim(&mut self, key: &Key, view: &DataVolumeView, now: Timestamp) {
-        let id = Id::new(Kind::Claim, key);
+    fn prepare_claim(&mut self, key: &NamespacedKey, view: &DataVolumeView, now: Timestamp) {
+        let id = KubeVirtObjectId::new(KubeVirtObjectKind::Claim, key);
         let owner = controller_reference(CDI, "DataVolume", key, &view.meta);
         match self.claim_state(key, view) {
             Claim::Missing => drop(self.create(&id, claim_body(key, view, &owner), now)),
@@ -202,7 +211,7 @@ impl World {
 
     /// Whether the knob `fail-provisioning` still has copies to fail: on a DataVolume it is about this one, on a
     /// namespace about the next ones.
-    fn must_fail(&self, key: &Key, view: &DataVolumeView) -> bool {
+    fn must_fail(&self, key: &NamespacedKey, view: &DataVolumeView) -> bool {
         if let Some(own) = view.knobs.as_ref().and_then(|knobs| knobs.fail_provisioning) {
             return own > 0;
         }
@@ -211,7 +220,7 @@ impl World {
         wanted > if value == wanted { spent } else { 0 }
     }
 
-    fn spend_failure(&mut self, key: &Key, view: &DataVolumeView) {
+    fn spend_failure(&mut self, key: &NamespacedKey, view: &DataVolumeView) {
         if view.knobs.as_ref().is_some_and(|knobs| knobs.fail_provisioning.is_some()) {
             return;
         }
@@ -225,7 +234,7 @@ fn is_prepopulated(view: &DataVolumeView) -> bool {
     view.meta.annotations.contains_key(PREPOPULATED)
 }
 
-fn claim_body(key: &Key, view: &DataVolumeView, owner: &Value) -> Value {
+fn claim_body(key: &NamespacedKey, view: &DataVolumeView, owner: &Value) -> Value {
     let template = view.claim_template();
     let mut spec = json!({
         "accessModes": ["ReadWriteOnce"],

@@ -2,19 +2,22 @@
 
 use crate::{
     kubevirt::{
-        model::World,
-        objects::{Condition, DataVolumeStatus, DataVolumeView, Id, Kind, condition},
+        model::KubeVirtModel,
+        objects::{
+            DataVolumeView, KubeVirtObjectId, KubeVirtObjectKind, SimulatedDataVolumeStatus,
+            SimulatedKubeVirtCondition, find_condition,
+        },
     },
-    objects::{Key, seconds},
-    shared::outbox::difference,
+    objects::{NamespacedKey, format_seconds},
+    shared::outbox::status_merge_patch,
 };
 use jiff::Timestamp;
 
-impl World {
+impl KubeVirtModel {
     /// Writes the status of a DataVolume if it differs. Returns whether it is written already.
     pub(super) fn publish_data_volume(
         &mut self,
-        key: &Key,
+        key: &NamespacedKey,
         view: &DataVolumeView,
         phase: &str,
         now: Timestamp,
@@ -29,12 +32,12 @@ impl World {
         };
         let restarts = self.restarts(key, view);
         let bound = self.claims.view(key).is_some_and(|claim| claim.phase.as_deref() == Some("Bound"));
-        let refused = self.creation_failure(&Id::new(Kind::Claim, key));
+        let refused = self.creation_failure(&KubeVirtObjectId::new(KubeVirtObjectKind::Claim, key));
         let over_quota = refused.filter(|why| why.contains("exceeded quota"));
         let desired = status(key, view, phase, &Copy { bound, over_quota, stopped, restarts }, now);
-        match difference(&view.status, &desired) {
+        match status_merge_patch(&view.status, &desired) {
             Some(status) => {
-                self.patch_status(&Id::new(Kind::DataVolume, key), &status, now);
+                self.patch_status(&KubeVirtObjectId::new(KubeVirtObjectKind::DataVolume, key), &status, now);
                 false
             }
             None => true,
@@ -54,7 +57,13 @@ struct Copy {
     restarts: Option<u64>,
 }
 
-fn status(key: &Key, view: &DataVolumeView, phase: &str, copy: &Copy, now: Timestamp) -> DataVolumeStatus {
+fn status(
+    key: &NamespacedKey,
+    view: &DataVolumeView,
+    phase: &str,
+    copy: &Copy,
+    now: Timestamp,
+) -> SimulatedDataVolumeStatus {
     let copying = phase.ends_with("InProgress");
     let (running, reason, message) = match (phase, copy.stopped.clone()) {
         ("Succeeded", _) => (false, "Completed".to_owned(), None),
@@ -65,18 +74,18 @@ fn status(key: &Key, view: &DataVolumeView, phase: &str, copy: &Copy, now: Times
     };
     let say = |type_: &str, holds: bool, reason: &str, message: Option<String>| {
         let status = if holds { "True" } else { "False" };
-        let known = condition(&view.status.conditions, type_).filter(|known| known.status == status);
+        let known = find_condition(&view.status.conditions, type_).filter(|known| known.status == status);
         let same = known.filter(|known| known.reason.as_deref() == Some(reason) && known.message == message);
-        Condition {
+        SimulatedKubeVirtCondition {
             last_heartbeat_time: same
-                .map_or_else(|| Some(seconds(now)), |known| known.last_heartbeat_time.clone()),
+                .map_or_else(|| Some(format_seconds(now)), |known| known.last_heartbeat_time.clone()),
             type_: type_.to_owned(),
             status: status.to_owned(),
             reason: Some(reason.to_owned()),
             message,
             last_probe_time: None,
             last_transition_time: known
-                .map_or_else(|| Some(seconds(now)), |known| known.last_transition_time.clone()),
+                .map_or_else(|| Some(format_seconds(now)), |known| known.last_transition_time.clone()),
         }
     };
     let progress = match phase {
@@ -84,7 +93,7 @@ fn status(key: &Key, view: &DataVolumeView, phase: &str, copy: &Copy, now: Times
         _ if copying => "50.0%",
         _ => "N/A",
     };
-    DataVolumeStatus {
+    SimulatedDataVolumeStatus {
         phase: phase.to_owned(),
         progress: Some(progress.to_owned()),
         restart_count: copy.restarts,

@@ -1,70 +1,70 @@
 //! What disk images need: imports that fail, clones through DataSources, snapshots.
 
-use super::{Kind, Stage, machine_spec, ms};
+use super::{KubeVirtObjectKind, KubeVirtTestbed, machine_spec, ms};
 use rstest::rstest;
 use serde_json::{Value, json};
 
 const PREPOPULATED: &str = "cdi.kubevirt.io/storage.prePopulated";
 
 /// An import with the name of an image.
-fn import(stage: &mut Stage, source: &Value) {
+fn import(stage: &mut KubeVirtTestbed, source: &Value) {
     let spec = json!({"source": source, "storage": {"resources": {"requests": {"storage": "2Gi"}}}});
     let metadata = json!({"labels": {"vmpool.dev/vmdiskimage-uid": "uid-1"}});
-    stage.create(Kind::DataVolume, "debian", &json!({"metadata": metadata, "spec": spec}));
+    stage.create(KubeVirtObjectKind::DataVolume, "debian", &json!({"metadata": metadata, "spec": spec}));
 }
 
-fn snapshot(stage: &mut Stage) {
+fn snapshot(stage: &mut KubeVirtTestbed) {
     let spec = json!({"source": {"persistentVolumeClaimName": "debian"}});
-    stage.create(Kind::Snapshot, "debian", &json!({ "spec": spec }));
+    stage.create(KubeVirtObjectKind::Snapshot, "debian", &json!({ "spec": spec }));
 }
 
 /// An imported image with its snapshot and DataSource.
-fn image() -> Stage {
-    let mut stage = Stage::new();
+fn image() -> KubeVirtTestbed {
+    let mut stage = KubeVirtTestbed::new();
     import(&mut stage, &json!({"blank": {}}));
     stage.settle();
     snapshot(&mut stage);
     let source = json!({"snapshot": {"namespace": "ns", "name": "debian"}});
-    stage.create(Kind::DataSource, "debian", &json!({"spec": {"source": source}}));
+    stage.create(KubeVirtObjectKind::DataSource, "debian", &json!({"spec": {"source": source}}));
     stage.settle();
     stage
 }
 
-fn content(stage: &Stage) -> String {
-    let name = &stage.get(Kind::Snapshot, "debian")["status"]["boundVolumeSnapshotContentName"];
+fn content(stage: &KubeVirtTestbed) -> String {
+    let name = &stage.get(KubeVirtObjectKind::Snapshot, "debian")["status"]["boundVolumeSnapshotContentName"];
     name.as_str().unwrap().to_owned()
 }
 
 /// A machine whose disk is a clone of an image in a namespace.
-fn machine_of(stage: &mut Stage, namespace: &str) {
+fn machine_of(stage: &mut KubeVirtTestbed, namespace: &str) {
     let mut spec = machine_spec("Always", &["root"]);
     let reference = json!({"kind": "DataSource", "name": "debian", "namespace": namespace});
     spec["dataVolumeTemplates"][0]["spec"] = json!({"sourceRef": reference, "storage": {}});
-    stage.create(Kind::Machine, "a", &json!({ "spec": spec }));
+    stage.create(KubeVirtObjectKind::Machine, "a", &json!({ "spec": spec }));
 }
 
 #[test]
 fn a_claim_has_the_labels_of_its_data_volume() {
     let stage = image();
-    let labels = &stage.get(Kind::Claim, "debian")["metadata"]["labels"];
+    let labels = &stage.get(KubeVirtObjectKind::Claim, "debian")["metadata"]["labels"];
     assert_eq!(labels["vmpool.dev/vmdiskimage-uid"], "uid-1");
     assert_eq!(labels["app"], "containerized-data-importer");
 }
 
 #[test]
 fn a_failing_import_stays_in_progress_with_message_and_restarts() {
-    let mut stage = Stage::new();
+    let mut stage = KubeVirtTestbed::new();
     stage.knobs(&[("import-message", "404 Not Found"), ("import-restarts", "2")]);
     import(&mut stage, &json!({"http": {"url": "http://example.com/disk.raw"}}));
     stage.settle();
-    let status = &stage.get(Kind::DataVolume, "debian")["status"];
+    let status = &stage.get(KubeVirtObjectKind::DataVolume, "debian")["status"];
     assert_eq!((&status["phase"], &status["restartCount"]), (&json!("ImportInProgress"), &json!(2)));
     let running =
         status["conditions"].as_array().unwrap().iter().find(|each| each["type"] == "Running").unwrap();
     assert_eq!((&running["status"], &running["message"]), (&json!("False"), &json!("404 Not Found")));
     stage.knobs(&[]);
     stage.settle();
-    assert_eq!(stage.phase(Kind::DataVolume, "debian"), "Succeeded");
+    assert_eq!(stage.phase(KubeVirtObjectKind::DataVolume, "debian"), "Succeeded");
 }
 
 #[rstest]
@@ -72,46 +72,50 @@ fn a_failing_import_stays_in_progress_with_message_and_restarts() {
 #[case::stays_away_if_the_data_volume_is_prepopulated(true)]
 fn a_deleted_claim(#[case] prepopulated: bool) {
     let mut stage = image();
-    let before = stage.uid(Kind::Claim, "debian");
+    let before = stage.uid(KubeVirtObjectKind::Claim, "debian");
     if prepopulated {
         let annotations = json!({PREPOPULATED: "debian"});
-        stage.edit(Kind::DataVolume, "debian", &json!({"metadata": {"annotations": annotations}}));
+        stage.edit(
+            KubeVirtObjectKind::DataVolume,
+            "debian",
+            &json!({"metadata": {"annotations": annotations}}),
+        );
         stage.settle();
     }
-    stage.delete(Kind::Claim, "debian");
+    stage.delete(KubeVirtObjectKind::Claim, "debian");
     stage.settle();
-    let after = stage.find(Kind::Claim, "debian").map(|claim| claim["metadata"]["uid"].clone());
+    let after = stage.find(KubeVirtObjectKind::Claim, "debian").map(|claim| claim["metadata"]["uid"].clone());
     assert_eq!(after.is_none(), prepopulated);
     assert_ne!(after, Some(json!(before)));
-    assert_eq!(stage.phase(Kind::DataVolume, "debian"), "Succeeded");
+    assert_eq!(stage.phase(KubeVirtObjectKind::DataVolume, "debian"), "Succeeded");
 }
 
 #[test]
 fn a_snapshot_becomes_ready_with_its_content() {
     let stage = image();
-    let status = &stage.get(Kind::Snapshot, "debian")["status"];
+    let status = &stage.get(KubeVirtObjectKind::Snapshot, "debian")["status"];
     assert_eq!((&status["readyToUse"], &status["restoreSize"]), (&json!(true), &json!("2Gi")));
-    let reference = &stage.get(Kind::Content, &content(&stage))["spec"]["volumeSnapshotRef"];
-    assert_eq!(reference["uid"], *stage.uid(Kind::Snapshot, "debian"));
-    assert_eq!(stage.condition(Kind::DataSource, "debian", "Ready"), "True/Ready");
+    let reference = &stage.get(KubeVirtObjectKind::Content, &content(&stage))["spec"]["volumeSnapshotRef"];
+    assert_eq!(reference["uid"], *stage.uid(KubeVirtObjectKind::Snapshot, "debian"));
+    assert_eq!(stage.condition(KubeVirtObjectKind::DataSource, "debian", "Ready"), "True/Ready");
 }
 
 #[test]
 fn a_snapshot_fails_on_demand_and_recovers() {
-    let mut stage = Stage::new();
+    let mut stage = KubeVirtTestbed::new();
     stage.knobs(&[("snapshot-error", "the pool is full")]);
     import(&mut stage, &json!({"blank": {}}));
     stage.settle();
     snapshot(&mut stage);
     stage.settle();
-    let status = &stage.get(Kind::Snapshot, "debian")["status"];
+    let status = &stage.get(KubeVirtObjectKind::Snapshot, "debian")["status"];
     assert_eq!(
         (&status["readyToUse"], &status["error"]["message"]),
         (&json!(false), &json!("the pool is full"))
     );
     stage.knobs(&[]);
     stage.settle();
-    let status = &stage.get(Kind::Snapshot, "debian")["status"];
+    let status = &stage.get(KubeVirtObjectKind::Snapshot, "debian")["status"];
     assert_eq!((&status["readyToUse"], &status["error"]), (&json!(true), &Value::Null));
 }
 
@@ -119,12 +123,12 @@ fn a_snapshot_fails_on_demand_and_recovers() {
 fn a_snapshot_whose_content_is_gone_is_not_ready() {
     let mut stage = image();
     let content = content(&stage);
-    stage.delete(Kind::Content, &content);
+    stage.delete(KubeVirtObjectKind::Content, &content);
     stage.settle();
-    let status = &stage.get(Kind::Snapshot, "debian")["status"];
+    let status = &stage.get(KubeVirtObjectKind::Snapshot, "debian")["status"];
     assert_eq!(status["readyToUse"], false);
     assert_eq!(status["error"]["message"], "VolumeSnapshotContent is missing");
-    assert_eq!(stage.condition(Kind::DataSource, "debian", "Ready"), "False/NotFound");
+    assert_eq!(stage.condition(KubeVirtObjectKind::DataSource, "debian", "Ready"), "False/NotFound");
 }
 
 #[test]
@@ -133,14 +137,14 @@ fn a_deleted_snapshot_stays_while_a_volume_is_restored_from_it() {
     stage.knobs(&[("provisioning-delay", "30s")]);
     machine_of(&mut stage, "ns");
     stage.run(ms(20_000));
-    assert_eq!(stage.phase(Kind::DataVolume, "root"), "CloneFromSnapshotSourceInProgress");
-    stage.delete(Kind::Snapshot, "debian");
+    assert_eq!(stage.phase(KubeVirtObjectKind::DataVolume, "root"), "CloneFromSnapshotSourceInProgress");
+    stage.delete(KubeVirtObjectKind::Snapshot, "debian");
     stage.run(ms(5000));
-    assert!(stage.find(Kind::Snapshot, "debian").is_some());
+    assert!(stage.find(KubeVirtObjectKind::Snapshot, "debian").is_some());
     stage.run(ms(20_000));
-    assert!(stage.find(Kind::Snapshot, "debian").is_none());
-    assert_eq!(stage.list(Kind::Content).count(), 0);
-    assert_eq!(stage.phase(Kind::DataVolume, "root"), "Succeeded");
+    assert!(stage.find(KubeVirtObjectKind::Snapshot, "debian").is_none());
+    assert_eq!(stage.list(KubeVirtObjectKind::Content).count(), 0);
+    assert_eq!(stage.phase(KubeVirtObjectKind::DataVolume, "root"), "Succeeded");
 }
 
 #[test]
@@ -148,7 +152,7 @@ fn kubevirt_replaces_the_data_source_of_a_template() {
     let mut stage = image();
     machine_of(&mut stage, "ns");
     stage.settle();
-    let spec = &stage.get(Kind::DataVolume, "root")["spec"];
+    let spec = &stage.get(KubeVirtObjectKind::DataVolume, "root")["spec"];
     assert_eq!(spec["source"], json!({"snapshot": {"namespace": "ns", "name": "debian"}}));
     assert_eq!(spec["sourceRef"], Value::Null);
     assert_eq!(stage.printable("a"), "Running");
@@ -156,14 +160,14 @@ fn kubevirt_replaces_the_data_source_of_a_template() {
 
 #[test]
 fn a_machine_waits_for_its_data_source() {
-    let mut stage = Stage::new();
+    let mut stage = KubeVirtTestbed::new();
     machine_of(&mut stage, "ns");
     stage.settle();
-    assert!(stage.find(Kind::DataVolume, "root").is_none());
-    assert_eq!(stage.condition(Kind::Machine, "a", "Failure"), "True/FailedCreate");
+    assert!(stage.find(KubeVirtObjectKind::DataVolume, "root").is_none());
+    assert_eq!(stage.condition(KubeVirtObjectKind::Machine, "a", "Failure"), "True/FailedCreate");
     import(&mut stage, &json!({"blank": {}}));
     let source = json!({"pvc": {"namespace": "ns", "name": "debian"}});
-    stage.create(Kind::DataSource, "debian", &json!({"spec": {"source": source}}));
+    stage.create(KubeVirtObjectKind::DataSource, "debian", &json!({"spec": {"source": source}}));
     stage.settle();
     assert_eq!(stage.printable("a"), "Running");
 }
@@ -177,32 +181,35 @@ fn a_clone_from_another_namespace_needs_the_permission_of_the_account(
     #[case] spec: Value,
     #[case] account: &str,
 ) {
-    let mut stage = Stage::new();
+    let mut stage = KubeVirtTestbed::new();
     let source = json!({"pvc": {"namespace": "images", "name": "debian"}});
-    stage.create(Kind::DataSource, "debian", &json!({"spec": {"source": source}}));
+    stage.create(KubeVirtObjectKind::DataSource, "debian", &json!({"spec": {"source": source}}));
     machine_of(&mut stage, "ns");
-    stage.edit(Kind::Machine, "a", &json!({"spec": {"template": {"spec": spec}}}));
+    stage.edit(KubeVirtObjectKind::Machine, "a", &json!({"spec": {"template": {"spec": spec}}}));
     stage.settle();
-    assert!(stage.find(Kind::DataVolume, "root").is_none());
-    let conditions = stage.get(Kind::Machine, "a")["status"]["conditions"].to_string();
+    assert!(stage.find(KubeVirtObjectKind::DataVolume, "root").is_none());
+    let conditions = stage.get(KubeVirtObjectKind::Machine, "a")["status"]["conditions"].to_string();
     assert!(
         conditions.contains(&format!("system:serviceaccount:ns:{account} has insufficient")),
         "{conditions}"
     );
     stage.may_clone = vec![format!("system:serviceaccount:ns:{account}")];
     stage.settle();
-    assert!(stage.find(Kind::DataVolume, "root").is_some());
-    assert_eq!(stage.condition(Kind::Machine, "a", "Failure"), "absent");
+    assert!(stage.find(KubeVirtObjectKind::DataVolume, "root").is_some());
+    assert_eq!(stage.condition(KubeVirtObjectKind::Machine, "a", "Failure"), "absent");
 }
 
 #[test]
 fn a_clone_waits_for_its_source_and_says_so() {
-    let mut stage = Stage::new();
+    let mut stage = KubeVirtTestbed::new();
     let spec = json!({"source": {"snapshot": {"name": "absent"}}, "storage": {}});
-    stage.create(Kind::DataVolume, "root", &json!({ "spec": spec }));
+    stage.create(KubeVirtObjectKind::DataVolume, "root", &json!({ "spec": spec }));
     stage.settle();
-    assert_eq!(stage.phase(Kind::DataVolume, "root"), "CloneScheduled");
-    assert_eq!(stage.condition(Kind::DataVolume, "root", "Running"), "False/CloneWithoutSource");
+    assert_eq!(stage.phase(KubeVirtObjectKind::DataVolume, "root"), "CloneScheduled");
+    assert_eq!(
+        stage.condition(KubeVirtObjectKind::DataVolume, "root", "Running"),
+        "False/CloneWithoutSource"
+    );
 }
 
 #[test]
@@ -210,10 +217,10 @@ fn a_smart_clone_of_a_claim_passes_its_phases() {
     let mut stage = image();
     stage.knobs(&[("smart-clone", "true")]);
     let spec = json!({"source": {"pvc": {"name": "debian", "namespace": "ns"}}, "storage": {}});
-    stage.create(Kind::DataVolume, "root", &json!({ "spec": spec }));
+    stage.create(KubeVirtObjectKind::DataVolume, "root", &json!({ "spec": spec }));
     stage.settle();
     assert_eq!(
-        stage.values(Kind::DataVolume, "root", "/status/phase"),
+        stage.values(KubeVirtObjectKind::DataVolume, "root", "/status/phase"),
         [
             "Pending",
             "CloneScheduled",
@@ -227,18 +234,18 @@ fn a_smart_clone_of_a_claim_passes_its_phases() {
 
 #[test]
 fn a_download_is_repeated_until_its_data_is_right() {
-    let mut stage = Stage::new();
+    let mut stage = KubeVirtTestbed::new();
     stage.knobs(&[("http-host", "images.test=127.0.0.1:1")]);
     stage.download = Some(Err("checksum mismatch".to_owned()));
     import(&mut stage, &json!({"http": {"url": "http://images.test/disk.raw", "checksum": "sha256:aa"}}));
     stage.run(ms(1000));
-    let status = &stage.get(Kind::DataVolume, "debian")["status"];
+    let status = &stage.get(KubeVirtObjectKind::DataVolume, "debian")["status"];
     assert_eq!(status["phase"], "ImportInProgress");
     assert!(status["restartCount"].as_u64().unwrap() >= 2, "{status}");
     assert!(status["conditions"].to_string().contains("checksum mismatch"), "{status}");
     stage.download = Some(Ok("sha256:aa".to_owned()));
     stage.settle();
-    assert_eq!(stage.phase(Kind::DataVolume, "debian"), "Succeeded");
-    let annotations = &stage.get(Kind::DataVolume, "debian")["metadata"]["annotations"];
+    assert_eq!(stage.phase(KubeVirtObjectKind::DataVolume, "debian"), "Succeeded");
+    let annotations = &stage.get(KubeVirtObjectKind::DataVolume, "debian")["metadata"]["annotations"];
     assert_eq!(annotations["simulator.vmpool.dev/content"], "sha256:aa");
 }

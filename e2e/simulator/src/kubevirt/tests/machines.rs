@@ -1,6 +1,6 @@
 //! The life of machines: set-up, restart, deletion, changes of the spec.
 
-use super::{CONTROLLER_FINALIZER, Kind, Stage, machine_spec, ms, running};
+use super::{CONTROLLER_FINALIZER, KubeVirtObjectKind, KubeVirtTestbed, machine_spec, ms, running};
 use crate::kubevirt::objects::FOREGROUND_FINALIZER;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -8,21 +8,25 @@ use std::time::Duration;
 
 const POOL_FINALIZER: &str = "pool.kubevirt.io/finalizer";
 
-fn firmware(stage: &Stage) -> Value {
-    stage.get(Kind::Machine, "a")["spec"]["template"]["spec"]["domain"]["firmware"].clone()
+fn firmware(stage: &KubeVirtTestbed) -> Value {
+    stage.get(KubeVirtObjectKind::Machine, "a")["spec"]["template"]["spec"]["domain"]["firmware"].clone()
 }
 
 #[test]
 fn one_update_adds_finalizer_annotation_and_defaults_behind_the_creators_back() {
-    let mut stage = Stage::new();
+    let mut stage = KubeVirtTestbed::new();
     let meta = json!({"finalizers": [POOL_FINALIZER], "annotations": {"mine": "kept"}});
-    stage.create(Kind::Machine, "a", &json!({"metadata": meta, "spec": machine_spec("Halted", &[])}));
+    stage.create(
+        KubeVirtObjectKind::Machine,
+        "a",
+        &json!({"metadata": meta, "spec": machine_spec("Halted", &[])}),
+    );
     stage.run(ms(19));
-    assert_eq!(stage.finalizers(Kind::Machine, "a"), [POOL_FINALIZER]);
+    assert_eq!(stage.finalizers(KubeVirtObjectKind::Machine, "a"), [POOL_FINALIZER]);
     stage.run(ms(2));
-    let machine = stage.get(Kind::Machine, "a");
+    let machine = stage.get(KubeVirtObjectKind::Machine, "a");
     assert_eq!(machine["metadata"]["resourceVersion"], "102", "one write so far");
-    assert_eq!(stage.finalizers(Kind::Machine, "a"), [POOL_FINALIZER, CONTROLLER_FINALIZER]);
+    assert_eq!(stage.finalizers(KubeVirtObjectKind::Machine, "a"), [POOL_FINALIZER, CONTROLLER_FINALIZER]);
     assert_eq!(
         machine["metadata"]["annotations"],
         json!({
@@ -43,53 +47,63 @@ fn one_update_adds_finalizer_annotation_and_defaults_behind_the_creators_back() 
 
 #[test]
 fn machines_have_different_firmware_identities() {
-    let mut stage = Stage::new();
+    let mut stage = KubeVirtTestbed::new();
     stage.machine("a", "Halted", &[]);
     stage.machine("b", "Halted", &[]);
     stage.settle();
-    let of = |name| stage.get(Kind::Machine, name)["spec"]["template"]["spec"]["domain"]["firmware"].clone();
+    let of = |name| {
+        stage.get(KubeVirtObjectKind::Machine, name)["spec"]["template"]["spec"]["domain"]["firmware"].clone()
+    };
     assert_ne!(of("a")["uuid"], of("b")["uuid"]);
     assert_ne!(of("a")["serial"], of("b")["serial"]);
 }
 
 #[test]
 fn given_firmware_and_machine_type_stay() {
-    let mut stage = Stage::new();
+    let mut stage = KubeVirtTestbed::new();
     let mut spec = machine_spec("Halted", &[]);
     spec["template"]["spec"]["domain"]["firmware"] = json!({"uuid": "u", "serial": "s"});
     spec["template"]["spec"]["domain"]["machine"] = json!({"type": "pc"});
-    stage.create(Kind::Machine, "a", &json!({ "spec": spec }));
+    stage.create(KubeVirtObjectKind::Machine, "a", &json!({ "spec": spec }));
     stage.settle();
     assert_eq!(firmware(&stage), json!({"uuid": "u", "serial": "s"}));
-    assert_eq!(stage.get(Kind::Machine, "a")["spec"]["template"]["spec"]["domain"]["machine"]["type"], "pc");
+    assert_eq!(
+        stage.get(KubeVirtObjectKind::Machine, "a")["spec"]["template"]["spec"]["domain"]["machine"]["type"],
+        "pc"
+    );
 }
 
 #[test]
 fn an_update_that_drops_the_firmware_identity_loses_it() {
-    let mut stage = Stage::new();
+    let mut stage = KubeVirtTestbed::new();
     stage.machine("a", "Halted", &[]);
     stage.settle();
     let before = firmware(&stage);
     let drop = json!({"spec": {"template": {"spec": {"domain": {"firmware": null}}}}});
-    stage.edit(Kind::Machine, "a", &drop);
+    stage.edit(KubeVirtObjectKind::Machine, "a", &drop);
     stage.settle();
     let derived = firmware(&stage);
     assert_ne!(derived["uuid"], before["uuid"]);
     assert_eq!(derived["uuid"].as_str().map(str::len), Some(36));
     assert_eq!(derived["serial"], Value::Null);
-    stage.edit(Kind::Machine, "a", &drop);
+    stage.edit(KubeVirtObjectKind::Machine, "a", &drop);
     stage.settle();
     assert_eq!(firmware(&stage), derived, "it follows from the name");
 }
 
 #[test]
 fn an_instance_has_the_template_of_its_machine() {
-    let mut stage = Stage::new();
+    let mut stage = KubeVirtTestbed::new();
     let mut spec = machine_spec("Always", &["root"]);
     spec["template"]["metadata"]["annotations"] = json!({"note": "x"});
-    stage.create(Kind::Machine, "a", &json!({"metadata": {"labels": {"outer": "y"}}, "spec": spec}));
+    stage.create(
+        KubeVirtObjectKind::Machine,
+        "a",
+        &json!({"metadata": {"labels": {"outer": "y"}}, "spec": spec}),
+    );
     stage.settle();
-    let (machine, instance) = (stage.get(Kind::Machine, "a"), stage.get(Kind::Instance, "a"));
+    let (machine, instance) =
+        (stage.get(KubeVirtObjectKind::Machine, "a"), stage.get(KubeVirtObjectKind::Instance, "a"));
     assert_eq!(instance["metadata"]["labels"], json!({"app": "web"}));
     assert_eq!(instance["metadata"]["annotations"]["note"], "x");
     assert_eq!(instance["spec"], machine["spec"]["template"]["spec"]);
@@ -100,23 +114,30 @@ fn an_instance_has_the_template_of_its_machine() {
             "uid": machine["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true,
         }])
     );
-    assert_eq!(stage.finalizers(Kind::Instance, "a"), [CONTROLLER_FINALIZER, FOREGROUND_FINALIZER]);
+    assert_eq!(
+        stage.finalizers(KubeVirtObjectKind::Instance, "a"),
+        [CONTROLLER_FINALIZER, FOREGROUND_FINALIZER]
+    );
 }
 
 #[test]
 fn a_deleted_instance_stops_and_comes_back_from_the_current_template() {
     let mut stage = running(&[]);
-    let before = stage.uid(Kind::Instance, "a");
-    stage.edit(Kind::Machine, "a", &json!({"spec": {"template": {"metadata": {"labels": {"app": "new"}}}}}));
+    let before = stage.uid(KubeVirtObjectKind::Instance, "a");
+    stage.edit(
+        KubeVirtObjectKind::Machine,
+        "a",
+        &json!({"spec": {"template": {"metadata": {"labels": {"app": "new"}}}}}),
+    );
     stage.settle();
-    assert_eq!(stage.uid(Kind::Instance, "a"), before, "labels alone restart nothing");
-    stage.delete(Kind::Instance, "a");
+    assert_eq!(stage.uid(KubeVirtObjectKind::Instance, "a"), before, "labels alone restart nothing");
+    stage.delete(KubeVirtObjectKind::Instance, "a");
     stage.run(ms(150));
-    assert_eq!(stage.uid(Kind::Instance, "a"), before);
+    assert_eq!(stage.uid(KubeVirtObjectKind::Instance, "a"), before);
     assert_eq!(stage.printable("a"), "Stopping");
     stage.settle();
-    assert_ne!(stage.uid(Kind::Instance, "a"), before);
-    assert_eq!(stage.get(Kind::Instance, "a")["metadata"]["labels"]["app"], "new");
+    assert_ne!(stage.uid(KubeVirtObjectKind::Instance, "a"), before);
+    assert_eq!(stage.get(KubeVirtObjectKind::Instance, "a")["metadata"]["labels"]["app"], "new");
     assert_eq!(stage.printable("a"), "Running");
     assert_eq!(stage.pods().len(), 1);
 }
@@ -124,33 +145,37 @@ fn a_deleted_instance_stops_and_comes_back_from_the_current_template() {
 #[test]
 fn a_guest_that_does_not_shut_down_is_stopped_after_the_grace_period() {
     let mut stage = running(&[]);
-    stage.edit(Kind::Machine, "a", &json!({"spec": {"runStrategy": "Manual"}}));
-    stage.edit(Kind::Instance, "a", &json!({"spec": {"terminationGracePeriodSeconds": 3}}));
-    stage.annotate(Kind::Machine, "a", "stop-delay", Some("1h"));
-    stage.delete(Kind::Instance, "a");
+    stage.edit(KubeVirtObjectKind::Machine, "a", &json!({"spec": {"runStrategy": "Manual"}}));
+    stage.edit(KubeVirtObjectKind::Instance, "a", &json!({"spec": {"terminationGracePeriodSeconds": 3}}));
+    stage.annotate(KubeVirtObjectKind::Machine, "a", "stop-delay", Some("1h"));
+    stage.delete(KubeVirtObjectKind::Instance, "a");
     stage.run(Duration::from_millis(2900));
-    assert!(stage.find(Kind::Instance, "a").is_some());
+    assert!(stage.find(KubeVirtObjectKind::Instance, "a").is_some());
     stage.run(ms(200));
-    assert!(stage.find(Kind::Instance, "a").is_none());
+    assert!(stage.find(KubeVirtObjectKind::Instance, "a").is_none());
 }
 
 #[test]
 fn a_deleted_machine_stops_first_and_drops_only_its_own_finalizer() {
     let mut stage = running(&["root"]);
     let finalizers = json!([CONTROLLER_FINALIZER, POOL_FINALIZER]);
-    stage.edit(Kind::Machine, "a", &json!({"metadata": {"finalizers": finalizers}}));
-    stage.delete(Kind::Machine, "a");
+    stage.edit(KubeVirtObjectKind::Machine, "a", &json!({"metadata": {"finalizers": finalizers}}));
+    stage.delete(KubeVirtObjectKind::Machine, "a");
     stage.run(ms(150));
     assert_eq!(stage.printable("a"), "Terminating");
-    assert_eq!(stage.finalizers(Kind::Machine, "a"), [CONTROLLER_FINALIZER, POOL_FINALIZER]);
+    assert_eq!(stage.finalizers(KubeVirtObjectKind::Machine, "a"), [CONTROLLER_FINALIZER, POOL_FINALIZER]);
     stage.settle();
-    assert!(stage.find(Kind::Instance, "a").is_none());
-    assert_eq!(stage.finalizers(Kind::Machine, "a"), [POOL_FINALIZER]);
+    assert!(stage.find(KubeVirtObjectKind::Instance, "a").is_none());
+    assert_eq!(stage.finalizers(KubeVirtObjectKind::Machine, "a"), [POOL_FINALIZER]);
     assert_eq!(stage.printable("a"), "Terminating");
-    assert!(stage.find(Kind::DataVolume, "root").is_some(), "the machine still exists");
-    stage.edit(Kind::Machine, "a", &json!({"metadata": {"finalizers": []}}));
+    assert!(stage.find(KubeVirtObjectKind::DataVolume, "root").is_some(), "the machine still exists");
+    stage.edit(KubeVirtObjectKind::Machine, "a", &json!({"metadata": {"finalizers": []}}));
     stage.settle();
-    for (kind, name) in [(Kind::Machine, "a"), (Kind::DataVolume, "root"), (Kind::Claim, "root")] {
+    for (kind, name) in [
+        (KubeVirtObjectKind::Machine, "a"),
+        (KubeVirtObjectKind::DataVolume, "root"),
+        (KubeVirtObjectKind::Claim, "root"),
+    ] {
         assert!(stage.find(kind, name).is_none(), "{kind:?}");
     }
     assert!(stage.violations.is_empty(), "{:?}", stage.violations);
@@ -160,23 +185,27 @@ fn a_deleted_machine_stops_first_and_drops_only_its_own_finalizer() {
 fn a_machine_that_is_orphaned_lets_go_at_once_and_its_instance_runs_on() {
     let mut stage = running(&[]);
     let finalizers = json!([CONTROLLER_FINALIZER, "orphan"]);
-    stage.edit(Kind::Machine, "a", &json!({"metadata": {"finalizers": finalizers}}));
-    stage.delete(Kind::Machine, "a");
+    stage.edit(KubeVirtObjectKind::Machine, "a", &json!({"metadata": {"finalizers": finalizers}}));
+    stage.delete(KubeVirtObjectKind::Machine, "a");
     stage.run(ms(20));
-    assert_eq!(stage.finalizers(Kind::Machine, "a"), ["orphan"]);
+    assert_eq!(stage.finalizers(KubeVirtObjectKind::Machine, "a"), ["orphan"]);
     stage.settle();
-    assert_eq!(stage.phase(Kind::Instance, "a"), "Running");
-    assert_eq!(stage.get(Kind::Instance, "a")["metadata"]["deletionTimestamp"], Value::Null);
+    assert_eq!(stage.phase(KubeVirtObjectKind::Instance, "a"), "Running");
+    assert_eq!(stage.get(KubeVirtObjectKind::Instance, "a")["metadata"]["deletionTimestamp"], Value::Null);
 }
 
 #[test]
 fn foreground_deletion_of_a_machine_is_no_violation() {
     let mut stage = running(&["root"]);
     // The deletion of the machine is seen after that of its disk.
-    stage.lag.insert(Kind::Machine, ms(300));
-    stage.delete_in_foreground(Kind::Machine, "a");
+    stage.lag.insert(KubeVirtObjectKind::Machine, ms(300));
+    stage.delete_in_foreground(KubeVirtObjectKind::Machine, "a");
     stage.settle();
-    for (kind, name) in [(Kind::Machine, "a"), (Kind::Instance, "a"), (Kind::DataVolume, "root")] {
+    for (kind, name) in [
+        (KubeVirtObjectKind::Machine, "a"),
+        (KubeVirtObjectKind::Instance, "a"),
+        (KubeVirtObjectKind::DataVolume, "root"),
+    ] {
         assert!(stage.find(kind, name).is_none(), "{kind:?}");
     }
     assert!(stage.violations.is_empty(), "{:?}", stage.violations);
@@ -192,45 +221,45 @@ fn foreground_deletion_of_a_machine_is_no_violation() {
 #[case::of_tolerations(json!({"tolerations": [{"operator": "Exists"}]}), false)]
 fn a_change_needs_a_restart_or_is_made_live(#[case] change: Value, #[case] restart: bool) {
     let mut stage = running(&[]);
-    let uid = stage.uid(Kind::Instance, "a");
-    stage.edit(Kind::Machine, "a", &json!({"spec": {"template": {"spec": change}}}));
+    let uid = stage.uid(KubeVirtObjectKind::Instance, "a");
+    stage.edit(KubeVirtObjectKind::Machine, "a", &json!({"spec": {"template": {"spec": change}}}));
     stage.settle();
-    let wanted = stage.get(Kind::Machine, "a")["spec"]["template"]["spec"].clone();
-    assert_eq!(stage.uid(Kind::Instance, "a"), uid, "the platform restarts nothing by itself");
+    let wanted = stage.get(KubeVirtObjectKind::Machine, "a")["spec"]["template"]["spec"].clone();
+    assert_eq!(stage.uid(KubeVirtObjectKind::Instance, "a"), uid, "the platform restarts nothing by itself");
     if !restart {
-        assert_eq!(stage.condition(Kind::Machine, "a", "RestartRequired"), "absent");
-        assert_eq!(stage.get(Kind::Instance, "a")["spec"], wanted);
+        assert_eq!(stage.condition(KubeVirtObjectKind::Machine, "a", "RestartRequired"), "absent");
+        assert_eq!(stage.get(KubeVirtObjectKind::Instance, "a")["spec"], wanted);
         return;
     }
-    assert_eq!(stage.condition(Kind::Machine, "a", "RestartRequired"), "True/RestartRequired");
-    assert_ne!(stage.get(Kind::Instance, "a")["spec"], wanted);
-    stage.delete(Kind::Instance, "a");
+    assert_eq!(stage.condition(KubeVirtObjectKind::Machine, "a", "RestartRequired"), "True/RestartRequired");
+    assert_ne!(stage.get(KubeVirtObjectKind::Instance, "a")["spec"], wanted);
+    stage.delete(KubeVirtObjectKind::Instance, "a");
     stage.settle();
-    assert_eq!(stage.condition(Kind::Machine, "a", "RestartRequired"), "absent");
-    assert_eq!(stage.get(Kind::Instance, "a")["spec"], wanted);
+    assert_eq!(stage.condition(KubeVirtObjectKind::Machine, "a", "RestartRequired"), "absent");
+    assert_eq!(stage.get(KubeVirtObjectKind::Instance, "a")["spec"], wanted);
 }
 
 #[test]
 fn a_stopped_machine_needs_no_restart() {
-    let mut stage = Stage::new();
+    let mut stage = KubeVirtTestbed::new();
     stage.machine("a", "Manual", &[]);
     stage.settle();
-    stage.edit(Kind::Machine, "a", &json!({"spec": {"template": {"spec": {"hostname": "x"}}}}));
+    stage.edit(KubeVirtObjectKind::Machine, "a", &json!({"spec": {"template": {"spec": {"hostname": "x"}}}}));
     stage.settle();
-    assert_eq!(stage.condition(Kind::Machine, "a", "RestartRequired"), "absent");
+    assert_eq!(stage.condition(KubeVirtObjectKind::Machine, "a", "RestartRequired"), "absent");
 }
 
 #[test]
 fn an_instance_of_a_different_controller_stays_and_the_machine_says_so() {
-    let mut stage = Stage::new();
-    stage.create(Kind::Instance, "a", &json!({"spec": {"domain": {}}}));
+    let mut stage = KubeVirtTestbed::new();
+    stage.create(KubeVirtObjectKind::Instance, "a", &json!({"spec": {"domain": {}}}));
     stage.settle();
-    assert_eq!(stage.phase(Kind::Instance, "a"), "Running");
-    let uid = stage.uid(Kind::Instance, "a");
+    assert_eq!(stage.phase(KubeVirtObjectKind::Instance, "a"), "Running");
+    let uid = stage.uid(KubeVirtObjectKind::Instance, "a");
     stage.machine("a", "Always", &[]);
     stage.settle();
-    assert_eq!(stage.uid(Kind::Instance, "a"), uid);
-    assert_eq!(stage.condition(Kind::Machine, "a", "Failure"), "True/FailedCreate");
+    assert_eq!(stage.uid(KubeVirtObjectKind::Instance, "a"), uid);
+    assert_eq!(stage.condition(KubeVirtObjectKind::Machine, "a", "Failure"), "True/FailedCreate");
     assert_eq!(stage.printable("a"), "Stopped");
 }
 
@@ -259,7 +288,7 @@ fn after_a_restart_of_the_simulator_nothing_is_written() {
 
 #[test]
 fn an_api_server_that_drops_a_field_is_not_asked_again_and_again() {
-    let mut stage = Stage::new();
+    let mut stage = KubeVirtTestbed::new();
     stage.pruned = Some("observedGeneration");
     stage.machine("a", "Always", &["root"]);
     stage.settle();

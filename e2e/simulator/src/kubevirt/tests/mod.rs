@@ -11,18 +11,18 @@ mod sizing;
 mod statuses;
 mod volumes;
 
-use super::objects::{CONTROLLER_FINALIZER, Kind};
-use crate::{duration::Delay, shared::Settings};
+use super::objects::{CONTROLLER_FINALIZER, KubeVirtObjectKind};
+use crate::{duration::Delay, shared::SimulatorSettings};
 use serde_json::{Value, json};
-use server::Stage;
+use server::KubeVirtTestbed;
 use std::time::Duration;
 
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> SimulatorSettings {
+    SimulatorSettings {
         start_delay: Delay::After(ms(200)),
         stop_delay: Delay::After(ms(200)),
         provisioning_delay: Delay::After(ms(200)),
@@ -59,8 +59,8 @@ fn machine_spec(strategy: &str, disks: &[&str]) -> Value {
 }
 
 /// A stage with one machine that was started.
-fn running(disks: &[&str]) -> Stage {
-    let mut stage = Stage::new();
+fn running(disks: &[&str]) -> KubeVirtTestbed {
+    let mut stage = KubeVirtTestbed::new();
     stage.machine("a", "Always", disks);
     stage.settle();
     assert_eq!(stage.printable("a"), "Running");

@@ -6,14 +6,15 @@ mod views;
 use super::{machine_spec, ms, settings};
 use crate::{
     kubevirt::{
-        Action, Event, Outcome, World, Write,
+        KubeVirtModel, KubeVirtModelAction, KubeVirtModelEvent, KubeVirtWrite, KubeVirtWriteOutcome,
         objects::{
-            ClaimView, ContentView, DataSourceView, DataVolumeView, Id, InstanceView, Kind, LauncherView,
-            MachineView, Object, RevisionView, SnapshotView,
+            ClaimView, ContentView, DataSourceView, DataVolumeView, InstanceView, KubeVirtMachineView,
+            KubeVirtObjectId, KubeVirtObjectKind, LauncherView, ObservedKubeVirtObject, RevisionView,
+            SnapshotView,
         },
     },
-    objects::{BindingMode, ClassView, Key},
-    shared::{Settings, Violation},
+    objects::{BindingMode, ClassView, NamespacedKey},
+    shared::{DiskViolation, SimulatorSettings},
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -23,18 +24,18 @@ const PROTECTION: &str = "kubernetes.io/pvc-protection";
 const FOREGROUND: &str = "foregroundDeletion";
 
 /// Objects as an API server stores them, and the model that plays with them.
-pub(super) struct Stage {
-    pub(super) world: World,
+pub(super) struct KubeVirtTestbed {
+    pub(super) world: KubeVirtModel,
     pub(super) now: Timestamp,
-    settings: Settings,
-    objects: BTreeMap<Id, Value>,
+    settings: SimulatorSettings,
+    objects: BTreeMap<KubeVirtObjectId, Value>,
     version: u64,
-    pub(super) writes: Vec<(Id, Write)>,
-    pub(super) violations: Vec<Violation>,
+    pub(super) writes: Vec<(KubeVirtObjectId, KubeVirtWrite)>,
+    pub(super) violations: Vec<DiskViolation>,
     /// Every form of every object, in order.
-    forms: Vec<(Id, Value)>,
+    forms: Vec<(KubeVirtObjectId, Value)>,
     /// Kinds whose writes are refused, and why.
-    pub(super) refuse: BTreeMap<Kind, String>,
+    pub(super) refuse: BTreeMap<KubeVirtObjectKind, String>,
     /// Users that may clone from another namespace.
     pub(super) may_clone: Vec<String>,
     /// The result of the next downloads: the digest of the content, or an error.
@@ -42,21 +43,21 @@ pub(super) struct Stage {
     /// A status field of machines that the API server drops.
     pub(super) pruned: Option<&'static str>,
     /// How much later the model sees what happens to objects of a kind.
-    pub(super) lag: BTreeMap<Kind, Duration>,
+    pub(super) lag: BTreeMap<KubeVirtObjectKind, Duration>,
     /// Writes under way.
-    under_way: Vec<(Timestamp, Id, Write)>,
+    under_way: Vec<(Timestamp, KubeVirtObjectId, KubeVirtWrite)>,
     /// Watch events under way.
-    events: Vec<(Timestamp, Event)>,
+    events: Vec<(Timestamp, KubeVirtModelEvent)>,
 }
 
-impl Stage {
+impl KubeVirtTestbed {
     pub(super) fn new() -> Self {
         Self::with(settings())
     }
 
-    pub(super) fn with(settings: Settings) -> Self {
+    pub(super) fn with(settings: SimulatorSettings) -> Self {
         let mut stage = Self {
-            world: World::new(settings.clone()),
+            world: KubeVirtModel::new(settings.clone()),
             now: Timestamp::from_second(1_000_000).unwrap(),
             settings,
             objects: BTreeMap::new(),
@@ -81,26 +82,26 @@ impl Stage {
         for (name, binding) in [("now", BindingMode::Immediate), ("later", BindingMode::WaitForFirstConsumer)]
         {
             let class = ClassView { binding, expands: false, is_default: false };
-            self.world.observe(Event::Class(name.to_owned(), Some(class)), self.now);
+            self.world.observe(KubeVirtModelEvent::Class(name.to_owned(), Some(class)), self.now);
         }
         for (id, object) in &self.objects {
             if let Some(object) = read(id.kind, object) {
-                self.world.observe(Event::Seen(id.key.clone(), object), self.now);
+                self.world.observe(KubeVirtModelEvent::Seen(id.key.clone(), object), self.now);
             }
         }
-        self.world.observe(Event::Synced, self.now);
+        self.world.observe(KubeVirtModelEvent::Synced, self.now);
     }
 
     /// The simulator exits and is started again.
     pub(super) fn restart_simulator(&mut self) {
-        self.world = World::new(self.settings.clone());
+        self.world = KubeVirtModel::new(self.settings.clone());
         self.under_way.clear();
         self.events.clear();
         self.writes.clear();
         self.begin();
     }
 
-    pub(super) fn create(&mut self, kind: Kind, name: &str, content: &Value) {
+    pub(super) fn create(&mut self, kind: KubeVirtObjectKind, name: &str, content: &Value) {
         let id = id(kind, name);
         let mut object = content.clone();
         self.version += 1;
@@ -112,7 +113,7 @@ impl Stage {
             "resourceVersion": self.version.to_string(),
         });
         merge(&mut object, &json!({ "metadata": metadata }));
-        if kind == Kind::Claim {
+        if kind == KubeVirtObjectKind::Claim {
             object["metadata"]["finalizers"] = json!([PROTECTION]);
         }
         self.objects.insert(id.clone(), object);
@@ -120,15 +121,15 @@ impl Stage {
     }
 
     pub(super) fn machine(&mut self, name: &str, strategy: &str, disks: &[&str]) {
-        self.create(Kind::Machine, name, &json!({"spec": machine_spec(strategy, disks)}));
+        self.create(KubeVirtObjectKind::Machine, name, &json!({"spec": machine_spec(strategy, disks)}));
     }
 
     /// A user changes an object.
-    pub(super) fn edit(&mut self, kind: Kind, name: &str, patch: &Value) {
+    pub(super) fn edit(&mut self, kind: KubeVirtObjectKind, name: &str, patch: &Value) {
         self.store(&id(kind, name), |object| merge(object, patch));
     }
 
-    pub(super) fn annotate(&mut self, kind: Kind, name: &str, knob: &str, value: Option<&str>) {
+    pub(super) fn annotate(&mut self, kind: KubeVirtObjectKind, name: &str, knob: &str, value: Option<&str>) {
         let key = format!("simulator.vmpool.dev/{knob}");
         self.edit(kind, name, &json!({"metadata": {"annotations": {key: value}}}));
     }
@@ -137,12 +138,12 @@ impl Stage {
         let data = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let (knobs, errors) = crate::knobs::Knobs::from_config(&data);
         assert!(errors.is_empty(), "{errors:?}");
-        self.world.observe(Event::Knobs("ns".into(), Some(Box::new(knobs))), self.now);
+        self.world.observe(KubeVirtModelEvent::Knobs("ns".into(), Some(Box::new(knobs))), self.now);
     }
 
     /// A user deletes an object, with background propagation.
-    pub(super) fn delete(&mut self, kind: Kind, name: &str) {
-        let time = crate::objects::seconds(self.now);
+    pub(super) fn delete(&mut self, kind: KubeVirtObjectKind, name: &str) {
+        let time = crate::objects::format_seconds(self.now);
         self.store(&id(kind, name), |object| {
             if object["metadata"]["deletionTimestamp"].is_null() {
                 object["metadata"]["deletionTimestamp"] = json!(time);
@@ -151,7 +152,7 @@ impl Stage {
     }
 
     /// A user deletes an object, with foreground propagation.
-    pub(super) fn delete_in_foreground(&mut self, kind: Kind, name: &str) {
+    pub(super) fn delete_in_foreground(&mut self, kind: KubeVirtObjectKind, name: &str) {
         self.store(&id(kind, name), |object| {
             let mut finalizers = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
             finalizers.push(json!(FOREGROUND));
@@ -181,7 +182,7 @@ impl Stage {
             for (_, id, write) in self.under_way.extract_if(.., |(at, ..)| *at <= now).collect::<Vec<_>>() {
                 let outcome = self.perform(&id, &write);
                 self.writes.push((id.clone(), write));
-                self.world.observe(Event::Written(id, outcome), now);
+                self.world.observe(KubeVirtModelEvent::Written(id, outcome), now);
             }
         }
     }
@@ -193,80 +194,82 @@ impl Stage {
     fn step(&mut self) {
         for action in self.world.step(self.now) {
             match action {
-                Action::Write(id, write) => {
+                KubeVirtModelAction::Write(id, write) => {
                     let busy = self.under_way.iter().any(|(_, other, _)| *other == id);
                     assert!(!busy, "two writes at once about {id:?}");
                     self.under_way.push((self.now + ms(1), id, write));
                 }
-                Action::Report(violation) => self.violations.push(violation),
+                KubeVirtModelAction::Report(violation) => self.violations.push(violation),
             }
         }
     }
 
-    fn perform(&mut self, id: &Id, write: &Write) -> Outcome {
+    fn perform(&mut self, id: &KubeVirtObjectId, write: &KubeVirtWrite) -> KubeVirtWriteOutcome {
         if let Some(why) = self.refuse.get(&id.kind) {
-            return Outcome::Failed(why.clone());
+            return KubeVirtWriteOutcome::Failed(why.clone());
         }
         let write = match write {
-            Write::CreateClone { review, .. } if !self.may_clone.contains(&review.user) => {
-                return Outcome::Failed(review.refusal());
+            KubeVirtWrite::CreateClone { review, .. } if !self.may_clone.contains(&review.user) => {
+                return KubeVirtWriteOutcome::Failed(review.refusal());
             }
-            Write::CreateClone { body, .. } => &Write::Create(body.clone()),
-            Write::Fetch(download) => {
+            KubeVirtWrite::CreateClone { body, .. } => &KubeVirtWrite::Create(body.clone()),
+            KubeVirtWrite::Fetch(download) => {
                 let result = self.download.clone().expect("a test that downloads says what it gets");
                 let mut patch = download.record(result);
                 patch["metadata"]["uid"] = self.objects[id]["metadata"]["uid"].clone();
                 patch["metadata"]["resourceVersion"] =
                     self.objects[id]["metadata"]["resourceVersion"].clone();
-                &Write::Patch(patch)
+                &KubeVirtWrite::Patch(patch)
             }
             other => other,
         };
         match (write, self.objects.get(id).cloned()) {
-            (Write::CreateClone { .. } | Write::Fetch(_), _) => unreachable!("replaced above"),
-            (Write::Create(body), None) => {
-                self.create(id.kind, &id.key.name, body);
-                Outcome::Done(self.objects.get(id).and_then(|object| read(id.kind, object)))
+            (KubeVirtWrite::CreateClone { .. } | KubeVirtWrite::Fetch(_), _) => {
+                unreachable!("replaced above")
             }
-            (Write::Create(_), Some(object)) => Outcome::Done(read(id.kind, &object)),
-            (Write::Delete { .. }, None) => Outcome::Done(None),
-            (_, None) => Outcome::NotFound,
-            (Write::Delete { uid, now }, Some(object)) => {
+            (KubeVirtWrite::Create(body), None) => {
+                self.create(id.kind, &id.key.name, body);
+                KubeVirtWriteOutcome::Done(self.objects.get(id).and_then(|object| read(id.kind, object)))
+            }
+            (KubeVirtWrite::Create(_), Some(object)) => KubeVirtWriteOutcome::Done(read(id.kind, &object)),
+            (KubeVirtWrite::Delete { .. }, None) => KubeVirtWriteOutcome::Done(None),
+            (_, None) => KubeVirtWriteOutcome::NotFound,
+            (KubeVirtWrite::Delete { uid, now }, Some(object)) => {
                 if object["metadata"]["uid"] != **uid {
-                    return Outcome::Conflict;
+                    return KubeVirtWriteOutcome::Conflict;
                 }
-                if id.kind == Kind::Pod && *now {
+                if id.kind == KubeVirtObjectKind::Pod && *now {
                     self.remove(id);
-                } else if id.kind == Kind::Pod {
-                    let time = crate::objects::seconds(self.now);
+                } else if id.kind == KubeVirtObjectKind::Pod {
+                    let time = crate::objects::format_seconds(self.now);
                     self.store(id, |pod| pod["metadata"]["deletionTimestamp"] = json!(time));
                 } else {
                     self.delete(id.kind, &id.key.name);
                 }
-                Outcome::Done(None)
+                KubeVirtWriteOutcome::Done(None)
             }
-            (Write::Patch(patch) | Write::PatchStatus(patch), Some(object)) => {
+            (KubeVirtWrite::Patch(patch) | KubeVirtWrite::PatchStatus(patch), Some(object)) => {
                 let lock = &patch["metadata"];
                 let locked = |field: &str| lock[field] == object["metadata"][field];
                 if !(locked("uid") && locked("resourceVersion")) {
-                    return Outcome::Conflict;
+                    return KubeVirtWriteOutcome::Conflict;
                 }
                 let mut patch = patch.clone();
                 // Only instances have no status subresource.
-                if matches!(write, Write::Patch(_)) && id.kind != Kind::Instance {
+                if matches!(write, KubeVirtWrite::Patch(_)) && id.kind != KubeVirtObjectKind::Instance {
                     patch.as_object_mut().map(|fields| fields.remove("status"));
                 }
-                if let Some(field) = self.pruned.filter(|_| id.kind == Kind::Machine) {
+                if let Some(field) = self.pruned.filter(|_| id.kind == KubeVirtObjectKind::Machine) {
                     patch["status"].as_object_mut().map(|status| status.remove(field));
                 }
                 self.store(id, |object| merge(object, &patch));
-                Outcome::Done(self.objects.get(id).and_then(|object| read(id.kind, object)))
+                KubeVirtWriteOutcome::Done(self.objects.get(id).and_then(|object| read(id.kind, object)))
             }
         }
     }
 
     /// Stores a change. Version and generation grow, and an object that no finalizer keeps is removed.
-    fn store(&mut self, id: &Id, change: impl FnOnce(&mut Value)) {
+    fn store(&mut self, id: &KubeVirtObjectId, change: impl FnOnce(&mut Value)) {
         let mut object = self.objects.get(id).unwrap_or_else(|| panic!("no {id:?}")).clone();
         let before = object.clone();
         change(&mut object);
@@ -281,7 +284,7 @@ impl Stage {
             object["metadata"]["generation"] = json!(generation);
         }
         let has_finalizers = !strings(&object["metadata"]["finalizers"]).is_empty();
-        let kept = has_finalizers || id.kind == Kind::Pod;
+        let kept = has_finalizers || id.kind == KubeVirtObjectKind::Pod;
         self.objects.insert(id.clone(), object.clone());
         if !object["metadata"]["deletionTimestamp"].is_null() && !kept {
             self.remove(id);
@@ -291,21 +294,21 @@ impl Stage {
         }
     }
 
-    fn remove(&mut self, id: &Id) {
+    fn remove(&mut self, id: &KubeVirtObjectId) {
         self.objects.remove(id);
         let lag = self.lag.get(&id.kind).copied().unwrap_or_default();
-        self.events.push((self.now + lag, Event::Gone(id.clone())));
+        self.events.push((self.now + lag, KubeVirtModelEvent::Gone(id.clone())));
         self.protect();
         self.collect_garbage();
     }
 
     /// A watch reports the object.
-    fn show(&mut self, id: &Id) {
+    fn show(&mut self, id: &KubeVirtObjectId) {
         let Some(stored) = self.objects.get(id) else { return };
         self.forms.push((id.clone(), stored.clone()));
         let object = read(id.kind, stored).unwrap_or_else(|| panic!("{id:?} cannot be read"));
         let lag = self.lag.get(&id.kind).copied().unwrap_or_default();
-        self.events.push((self.now + lag, Event::Seen(id.key.clone(), object)));
+        self.events.push((self.now + lag, KubeVirtModelEvent::Seen(id.key.clone(), object)));
     }
 }
 
@@ -321,24 +324,41 @@ fn strings(list: &Value) -> Vec<String> {
     list.as_array().into_iter().flatten().map(text).collect()
 }
 
-pub(super) fn id(kind: Kind, name: &str) -> Id {
-    Id { kind, key: Key::new(if kind == Kind::Content { "" } else { "ns" }, name) }
+pub(super) fn id(kind: KubeVirtObjectKind, name: &str) -> KubeVirtObjectId {
+    KubeVirtObjectId {
+        kind,
+        key: NamespacedKey::new(if kind == KubeVirtObjectKind::Content { "" } else { "ns" }, name),
+    }
 }
 
-fn read(kind: Kind, object: &Value) -> Option<Object> {
+fn read(kind: KubeVirtObjectKind, object: &Value) -> Option<ObservedKubeVirtObject> {
     fn decode<T: serde::de::DeserializeOwned>(object: &Value) -> T {
         serde_json::from_value(object.clone()).unwrap_or_else(|error| panic!("{error}: {object}"))
     }
     Some(match kind {
-        Kind::Machine => Object::Machine(Box::new(MachineView::read(decode(object)))),
-        Kind::Instance => Object::Instance(Box::new(InstanceView::read(decode(object)))),
-        Kind::DataVolume => Object::DataVolume(Box::new(DataVolumeView::read(decode(object)))),
-        Kind::Claim => Object::Claim(Box::new(ClaimView::read(decode(object)))),
-        Kind::Pod => Object::Pod(Box::new(LauncherView::read(decode(object))?)),
-        Kind::DataSource => Object::DataSource(Box::new(DataSourceView::read(decode(object)))),
-        Kind::Snapshot => Object::Snapshot(Box::new(SnapshotView::read(decode(object)))),
-        Kind::Content => Object::Content(Box::new(ContentView::read(decode(object)))),
-        Kind::Revision => Object::Revision(Box::new(RevisionView::read(decode(object)))),
+        KubeVirtObjectKind::Machine => {
+            ObservedKubeVirtObject::Machine(Box::new(KubeVirtMachineView::read(decode(object))))
+        }
+        KubeVirtObjectKind::Instance => {
+            ObservedKubeVirtObject::Instance(Box::new(InstanceView::read(decode(object))))
+        }
+        KubeVirtObjectKind::DataVolume => {
+            ObservedKubeVirtObject::DataVolume(Box::new(DataVolumeView::read(decode(object))))
+        }
+        KubeVirtObjectKind::Claim => ObservedKubeVirtObject::Claim(Box::new(ClaimView::read(decode(object)))),
+        KubeVirtObjectKind::Pod => ObservedKubeVirtObject::Pod(Box::new(LauncherView::read(decode(object))?)),
+        KubeVirtObjectKind::DataSource => {
+            ObservedKubeVirtObject::DataSource(Box::new(DataSourceView::read(decode(object))))
+        }
+        KubeVirtObjectKind::Snapshot => {
+            ObservedKubeVirtObject::Snapshot(Box::new(SnapshotView::read(decode(object))))
+        }
+        KubeVirtObjectKind::Content => {
+            ObservedKubeVirtObject::Content(Box::new(ContentView::read(decode(object))))
+        }
+        KubeVirtObjectKind::Revision => {
+            ObservedKubeVirtObject::Revision(Box::new(RevisionView::read(decode(object))))
+        }
     })
 }
 

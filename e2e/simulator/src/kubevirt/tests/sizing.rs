@@ -1,6 +1,6 @@
 //! Instance types and preferences: machines start with the copies that they name.
 
-use super::{Kind, Stage};
+use super::{KubeVirtObjectKind, KubeVirtTestbed};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -29,51 +29,66 @@ fn size(vcpus: u64) -> Value {
 
 /// The instance of a machine with an instance type and a preference.
 fn started(instancetype: &Value, preference: &Value, template: &Value) -> Value {
-    let mut stage = Stage::new();
-    stage.create(Kind::Revision, "size", &copy("VirtualMachineClusterInstancetype", "t", instancetype));
-    stage.create(Kind::Revision, "taste", &copy("VirtualMachinePreference", "p", preference));
+    let mut stage = KubeVirtTestbed::new();
+    stage.create(
+        KubeVirtObjectKind::Revision,
+        "size",
+        &copy("VirtualMachineClusterInstancetype", "t", instancetype),
+    );
+    stage.create(KubeVirtObjectKind::Revision, "taste", &copy("VirtualMachinePreference", "p", preference));
     let fields = json!({
         "instancetype": { "name": "t", "revisionName": "size" },
         "preference": { "name": "p", "kind": "virtualmachinepreferences", "revisionName": "taste" },
     });
-    stage.create(Kind::Machine, "a", &machine(&fields, template));
+    stage.create(KubeVirtObjectKind::Machine, "a", &machine(&fields, template));
     stage.settle();
-    stage.get(Kind::Instance, "a").clone()
+    stage.get(KubeVirtObjectKind::Instance, "a").clone()
 }
 
 #[test]
 fn a_machine_starts_with_the_copies_in_its_status_as_soon_as_they_exist() {
-    let mut stage = Stage::new();
+    let mut stage = KubeVirtTestbed::new();
     let fields = json!({ "instancetype": { "name": "t", "kind": "VirtualMachineInstancetype" } });
-    stage.create(Kind::Machine, "a", &machine(&fields, &json!({ "domain": { "devices": {} } })));
+    stage.create(
+        KubeVirtObjectKind::Machine,
+        "a",
+        &machine(&fields, &json!({ "domain": { "devices": {} } })),
+    );
     stage.settle();
-    assert!(stage.find(Kind::Instance, "a").is_none(), "it names no copy");
+    assert!(stage.find(KubeVirtObjectKind::Instance, "a").is_none(), "it names no copy");
     let reference = json!({ "name": "t", "controllerRevisionRef": { "name": "size" } });
-    stage.edit(Kind::Machine, "a", &json!({ "status": { "instancetypeRef": reference } }));
+    stage.edit(KubeVirtObjectKind::Machine, "a", &json!({ "status": { "instancetypeRef": reference } }));
     stage.settle();
-    assert!(stage.find(Kind::Instance, "a").is_none(), "the copy does not exist");
-    stage.create(Kind::Revision, "size", &copy("VirtualMachineInstancetype", "t", &size(2)));
+    assert!(stage.find(KubeVirtObjectKind::Instance, "a").is_none(), "the copy does not exist");
+    stage.create(KubeVirtObjectKind::Revision, "size", &copy("VirtualMachineInstancetype", "t", &size(2)));
     stage.settle();
-    let instance = stage.get(Kind::Instance, "a");
+    let instance = stage.get(KubeVirtObjectKind::Instance, "a");
     assert_eq!(instance["spec"]["domain"]["memory"]["guest"], "2048Mi", "the spelling stays");
     assert_eq!(instance["metadata"]["annotations"]["kubevirt.io/instancetype-name"], "t");
     // The status of the other controller stays.
-    assert_eq!(stage.get(Kind::Machine, "a")["status"]["instancetypeRef"], reference);
+    assert_eq!(stage.get(KubeVirtObjectKind::Machine, "a")["status"]["instancetypeRef"], reference);
     // Nothing restarts if the copy goes.
-    let uid = stage.uid(Kind::Instance, "a");
-    stage.delete(Kind::Revision, "size");
+    let uid = stage.uid(KubeVirtObjectKind::Instance, "a");
+    stage.delete(KubeVirtObjectKind::Revision, "size");
     stage.settle();
-    assert_eq!(stage.uid(Kind::Instance, "a"), uid);
+    assert_eq!(stage.uid(KubeVirtObjectKind::Instance, "a"), uid);
 }
 
 #[test]
 fn a_copy_of_another_object_is_not_used() {
-    let mut stage = Stage::new();
-    stage.create(Kind::Revision, "size", &copy("VirtualMachineInstancetype", "t", &size(2)));
+    let mut stage = KubeVirtTestbed::new();
+    stage.create(KubeVirtObjectKind::Revision, "size", &copy("VirtualMachineInstancetype", "t", &size(2)));
     let fields = json!({ "instancetype": { "name": "t", "revisionName": "size" } });
-    stage.create(Kind::Machine, "a", &machine(&fields, &json!({ "domain": { "devices": {} } })));
+    stage.create(
+        KubeVirtObjectKind::Machine,
+        "a",
+        &machine(&fields, &json!({ "domain": { "devices": {} } })),
+    );
     stage.settle();
-    assert!(stage.find(Kind::Instance, "a").is_none(), "the machine names an instance type of the cluster");
+    assert!(
+        stage.find(KubeVirtObjectKind::Instance, "a").is_none(),
+        "the machine names an instance type of the cluster"
+    );
 }
 
 #[rstest]
@@ -140,23 +155,35 @@ fn overcommitted_memory_is_requested_in_whole_bytes() {
 #[case::memory(json!({ "devices": {}, "memory": { "guest": "1Gi" } }))]
 #[case::dedicated_cpus(json!({ "devices": {}, "cpu": { "dedicatedCpuPlacement": true } }))]
 fn a_machine_that_sets_what_its_instance_type_sets_does_not_start(#[case] domain: Value) {
-    let mut stage = Stage::new();
+    let mut stage = KubeVirtTestbed::new();
     let mut size = size(2);
     size["cpu"]["dedicatedCPUPlacement"] = json!(false);
-    stage.create(Kind::Revision, "size", &copy("VirtualMachineClusterInstancetype", "t", &size));
+    stage.create(
+        KubeVirtObjectKind::Revision,
+        "size",
+        &copy("VirtualMachineClusterInstancetype", "t", &size),
+    );
     let fields = json!({ "instancetype": { "name": "t", "revisionName": "size" } });
-    stage.create(Kind::Machine, "a", &machine(&fields, &json!({ "domain": domain })));
+    stage.create(KubeVirtObjectKind::Machine, "a", &machine(&fields, &json!({ "domain": domain })));
     stage.settle();
-    assert_eq!(stage.condition(Kind::Machine, "a", "Failure"), "True/FailedCreate");
-    assert!(stage.find(Kind::Instance, "a").is_none());
+    assert_eq!(stage.condition(KubeVirtObjectKind::Machine, "a", "Failure"), "True/FailedCreate");
+    assert!(stage.find(KubeVirtObjectKind::Instance, "a").is_none());
 }
 
 #[test]
 fn a_machine_may_contain_the_size_of_its_instance_without_a_restart() {
-    let mut stage = Stage::new();
-    stage.create(Kind::Revision, "size", &copy("VirtualMachineClusterInstancetype", "t", &size(2)));
+    let mut stage = KubeVirtTestbed::new();
+    stage.create(
+        KubeVirtObjectKind::Revision,
+        "size",
+        &copy("VirtualMachineClusterInstancetype", "t", &size(2)),
+    );
     let fields = json!({ "instancetype": { "name": "t", "revisionName": "size" } });
-    stage.create(Kind::Machine, "a", &machine(&fields, &json!({ "domain": { "devices": {} } })));
+    stage.create(
+        KubeVirtObjectKind::Machine,
+        "a",
+        &machine(&fields, &json!({ "domain": { "devices": {} } })),
+    );
     stage.settle();
     let domain = json!({
         "cpu": { "sockets": 2, "cores": 1, "threads": 1 },
@@ -164,14 +191,18 @@ fn a_machine_may_contain_the_size_of_its_instance_without_a_restart() {
         "devices": { "interfaces": [{ "name": "default", "bridge": {} }] },
     });
     let template = json!({ "spec": { "domain": domain, "networks": [{ "name": "default", "pod": {} }] } });
-    stage.edit(Kind::Machine, "a", &json!({ "spec": { "instancetype": null, "template": template } }));
-    stage.settle();
-    assert_eq!(stage.condition(Kind::Machine, "a", "RestartRequired"), "absent");
     stage.edit(
-        Kind::Machine,
+        KubeVirtObjectKind::Machine,
+        "a",
+        &json!({ "spec": { "instancetype": null, "template": template } }),
+    );
+    stage.settle();
+    assert_eq!(stage.condition(KubeVirtObjectKind::Machine, "a", "RestartRequired"), "absent");
+    stage.edit(
+        KubeVirtObjectKind::Machine,
         "a",
         &json!({ "spec": { "template": { "spec": { "domain": { "cpu": { "cores": 2 } } } } } }),
     );
     stage.settle();
-    assert_eq!(stage.condition(Kind::Machine, "a", "RestartRequired"), "True/RestartRequired");
+    assert_eq!(stage.condition(KubeVirtObjectKind::Machine, "a", "RestartRequired"), "True/RestartRequired");
 }

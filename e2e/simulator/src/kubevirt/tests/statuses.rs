@@ -1,40 +1,44 @@
 //! What the status of a machine says.
 
-use super::{Kind, Stage, ms, running};
+use super::{KubeVirtObjectKind, KubeVirtTestbed, ms, running};
 use rstest::rstest;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-fn ready(stage: &Stage) -> Value {
-    let conditions = stage.get(Kind::Machine, "a")["status"]["conditions"].as_array().unwrap().clone();
+fn ready(stage: &KubeVirtTestbed) -> Value {
+    let conditions =
+        stage.get(KubeVirtObjectKind::Machine, "a")["status"]["conditions"].as_array().unwrap().clone();
     conditions.into_iter().find(|condition| condition["type"] == "Ready").unwrap()
 }
 
 #[test]
 fn a_machine_mirrors_the_readiness_of_its_instance() {
-    let mut stage = Stage::new();
+    let mut stage = KubeVirtTestbed::new();
     stage.machine("a", "Halted", &[]);
     stage.settle();
-    assert_eq!(stage.condition(Kind::Machine, "a", "Ready"), "False/VMINotExists");
+    assert_eq!(stage.condition(KubeVirtObjectKind::Machine, "a", "Ready"), "False/VMINotExists");
     assert!(ready(&stage)["lastProbeTime"].is_string());
-    let status = stage.get(Kind::Machine, "a")["status"].clone();
+    let status = stage.get(KubeVirtObjectKind::Machine, "a")["status"].clone();
     assert_eq!((&status["created"], &status["ready"]), (&Value::Null, &Value::Null));
-    stage.edit(Kind::Machine, "a", &json!({"spec": {"runStrategy": "Always"}}));
+    stage.edit(KubeVirtObjectKind::Machine, "a", &json!({"spec": {"runStrategy": "Always"}}));
     stage.settle();
-    let instance = stage.get(Kind::Instance, "a")["status"]["conditions"][0].clone();
+    let instance = stage.get(KubeVirtObjectKind::Instance, "a")["status"]["conditions"][0].clone();
     assert_eq!(ready(&stage), instance);
-    let status = stage.get(Kind::Machine, "a")["status"].clone();
+    let status = stage.get(KubeVirtObjectKind::Machine, "a")["status"].clone();
     assert_eq!((&status["created"], &status["ready"]), (&json!(true), &json!(true)));
-    assert_eq!(status["observedGeneration"], stage.get(Kind::Machine, "a")["metadata"]["generation"]);
+    assert_eq!(
+        status["observedGeneration"],
+        stage.get(KubeVirtObjectKind::Machine, "a")["metadata"]["generation"]
+    );
 }
 
 #[test]
 fn an_instance_without_conditions_is_reported_as_such() {
-    let mut stage = Stage::new();
-    stage.lag.insert(Kind::Instance, ms(50));
+    let mut stage = KubeVirtTestbed::new();
+    stage.lag.insert(KubeVirtObjectKind::Instance, ms(50));
     stage.machine("a", "Always", &[]);
     stage.settle();
-    let reasons = stage.values(Kind::Machine, "a", "/status/conditions/0/reason");
+    let reasons = stage.values(KubeVirtObjectKind::Machine, "a", "/status/conditions/0/reason");
     assert!(reasons.contains(&"VMIConditionMissing".to_owned()), "{reasons:?}");
 }
 
@@ -42,14 +46,14 @@ fn an_instance_without_conditions_is_reported_as_such() {
 fn the_condition_ready_is_replaced_only_if_its_status_or_reason_changes() {
     let mut stage = running(&[]);
     let before = ready(&stage);
-    let mut conditions = stage.get(Kind::Instance, "a")["status"]["conditions"].clone();
+    let mut conditions = stage.get(KubeVirtObjectKind::Instance, "a")["status"]["conditions"].clone();
     conditions[0]["message"] = json!("a different message");
     conditions[0]["lastTransitionTime"] = json!("2030-01-01T00:00:00Z");
-    stage.edit(Kind::Instance, "a", &json!({"status": {"conditions": conditions}}));
+    stage.edit(KubeVirtObjectKind::Instance, "a", &json!({"status": {"conditions": conditions}}));
     stage.settle();
     assert_eq!(ready(&stage), before);
     stage.run(Duration::from_secs(5));
-    stage.edit(Kind::Machine, "a", &json!({"spec": {"runStrategy": "Halted"}}));
+    stage.edit(KubeVirtObjectKind::Machine, "a", &json!({"spec": {"runStrategy": "Halted"}}));
     stage.settle();
     assert_ne!(ready(&stage)["lastTransitionTime"], before["lastTransitionTime"]);
 }
@@ -57,11 +61,11 @@ fn the_condition_ready_is_replaced_only_if_its_status_or_reason_changes() {
 #[test]
 fn the_usual_states_follow_one_another() {
     let mut stage = running(&["root"]);
-    let shown = stage.values(Kind::Machine, "a", "/status/printableStatus");
+    let shown = stage.values(KubeVirtObjectKind::Machine, "a", "/status/printableStatus");
     assert_eq!(shown, ["Provisioning", "Stopped", "Starting", "Running"]);
-    stage.delete(Kind::Machine, "a");
+    stage.delete(KubeVirtObjectKind::Machine, "a");
     stage.settle();
-    let shown = stage.values(Kind::Machine, "a", "/status/printableStatus");
+    let shown = stage.values(KubeVirtObjectKind::Machine, "a", "/status/printableStatus");
     assert_eq!(shown, ["Provisioning", "Stopped", "Starting", "Running", "Terminating"]);
 }
 
@@ -72,7 +76,7 @@ fn the_usual_states_follow_one_another() {
 #[case::a_pause(json!({"conditions": [{"type": "Paused", "status": "True"}]}), "Paused")]
 fn states_that_others_write_are_shown(#[case] status: Value, #[case] printable: &str) {
     let mut stage = running(&[]);
-    stage.edit(Kind::Instance, "a", &json!({ "status": status }));
+    stage.edit(KubeVirtObjectKind::Instance, "a", &json!({ "status": status }));
     stage.settle();
     assert_eq!(stage.printable("a"), printable);
 }
@@ -85,9 +89,9 @@ fn states_that_others_write_are_shown(#[case] status: Value, #[case] printable: 
 #[case::running_before_provisioning(&[Fact::Disk("Paused")], "Running")]
 fn of_two_states_of_a_running_machine_the_first_is_shown(#[case] facts: &[Fact], #[case] printable: &str) {
     let mut stage = running(&["root"]);
-    stage.annotate(Kind::Machine, "a", "stop-delay", Some("never"));
+    stage.annotate(KubeVirtObjectKind::Machine, "a", "stop-delay", Some("never"));
     stage.edit(
-        Kind::Machine,
+        KubeVirtObjectKind::Machine,
         "a",
         &json!({"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 9}}}}),
     );
@@ -113,11 +117,11 @@ fn of_two_states_of_a_starting_machine_the_first_is_shown(
     #[case] disk: &'static str,
     #[case] printable: &str,
 ) {
-    let mut stage = Stage::new();
+    let mut stage = KubeVirtTestbed::new();
     stage.machine("a", "Always", &["root"]);
-    stage.annotate(Kind::Machine, "a", knob.0, Some(knob.1));
+    stage.annotate(KubeVirtObjectKind::Machine, "a", knob.0, Some(knob.1));
     stage.settle();
-    assert!(stage.find(Kind::Instance, "a").is_some());
+    assert!(stage.find(KubeVirtObjectKind::Instance, "a").is_some());
     Fact::Disk(disk).happen(&mut stage);
     stage.settle();
     assert_eq!(stage.printable("a"), printable);
@@ -125,14 +129,14 @@ fn of_two_states_of_a_starting_machine_the_first_is_shown(
 
 #[test]
 fn provisioning_is_shown_before_waiting_for_binding() {
-    let mut stage = Stage::new();
+    let mut stage = KubeVirtTestbed::new();
     stage.machine("a", "Always", &["root", "data"]);
     stage.run(ms(50));
-    stage.annotate(Kind::DataVolume, "root", "hold-phase", Some("WaitForFirstConsumer"));
-    stage.annotate(Kind::DataVolume, "data", "hold-phase", Some("ImportInProgress"));
+    stage.annotate(KubeVirtObjectKind::DataVolume, "root", "hold-phase", Some("WaitForFirstConsumer"));
+    stage.annotate(KubeVirtObjectKind::DataVolume, "data", "hold-phase", Some("ImportInProgress"));
     stage.settle();
     assert_eq!(stage.printable("a"), "Provisioning");
-    stage.annotate(Kind::DataVolume, "data", "hold-phase", Some("WaitForFirstConsumer"));
+    stage.annotate(KubeVirtObjectKind::DataVolume, "data", "hold-phase", Some("WaitForFirstConsumer"));
     stage.settle();
     assert_eq!(stage.printable("a"), "WaitingForVolumeBinding");
 }
@@ -147,32 +151,32 @@ enum Fact {
 }
 
 impl Fact {
-    fn happen(&self, stage: &mut Stage) {
+    fn happen(&self, stage: &mut KubeVirtTestbed) {
         let status = match self {
             Self::Migrating => json!({"migrationState": {"startTimestamp": "2026-01-01T00:00:00Z"}}),
             Self::Paused => json!({"conditions": [{"type": "Paused", "status": "True"}]}),
-            Self::Deleted => return stage.delete(Kind::Instance, "a"),
+            Self::Deleted => return stage.delete(KubeVirtObjectKind::Instance, "a"),
             Self::Disk(phase) => {
-                return stage.annotate(Kind::DataVolume, "root", "hold-phase", Some(phase));
+                return stage.annotate(KubeVirtObjectKind::DataVolume, "root", "hold-phase", Some(phase));
             }
         };
-        stage.edit(Kind::Instance, "a", &json!({ "status": status }));
+        stage.edit(KubeVirtObjectKind::Instance, "a", &json!({ "status": status }));
     }
 }
 
 #[test]
 fn a_phase_that_fits_no_state_is_unknown() {
-    let mut stage = Stage::new();
-    stage.create(Kind::Machine, "a", &json!({"spec": super::machine_spec("Manual", &[])}));
+    let mut stage = KubeVirtTestbed::new();
+    stage.create(KubeVirtObjectKind::Machine, "a", &json!({"spec": super::machine_spec("Manual", &[])}));
     stage.settle();
     let meta = json!({"ownerReferences": [{
         "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "a",
-        "uid": stage.uid(Kind::Machine, "a"), "controller": true,
+        "uid": stage.uid(KubeVirtObjectKind::Machine, "a"), "controller": true,
     }]});
     let status = json!({"phase": "Unknown"});
     let instance = json!({"metadata": meta, "spec": {}, "status": status});
     stage.knobs(&[("node-loss", "true")]);
-    stage.create(Kind::Instance, "a", &instance);
+    stage.create(KubeVirtObjectKind::Instance, "a", &instance);
     stage.settle();
     assert_eq!(stage.printable("a"), "Unknown");
 }

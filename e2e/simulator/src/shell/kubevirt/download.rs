@@ -13,7 +13,7 @@ use tokio::{
 const LIMIT: u64 = 64 << 20;
 
 /// Downloads, and returns the patch that records the result.
-pub(super) async fn fetch(download: &Download) -> Value {
+pub(super) async fn download_image_data(download: &Download) -> Value {
     let result = get(download).await.and_then(|data| verify(&data, download));
     download.record(result)
 }

@@ -5,27 +5,27 @@ mod read;
 mod watch;
 mod write;
 
-use super::{clock::Clock, follow::Sender, model::Model, write::Writer};
+use super::{clock::SimulatorClock, follow::Sender, model::PlatformModel, write::DvpWriter};
 use crate::kubevirt::{
-    Action, Event, Outcome, World, Write,
-    objects::{Id, Kind, Object},
+    KubeVirtModel, KubeVirtModelAction, KubeVirtModelEvent, KubeVirtWrite, KubeVirtWriteOutcome,
+    objects::{KubeVirtObjectId, KubeVirtObjectKind, ObservedKubeVirtObject},
 };
 use jiff::Timestamp;
 use kube::Client;
 use tokio::task::JoinSet;
 
-impl Model for World {
+impl PlatformModel for KubeVirtModel {
     const NAME: &'static str = "kubevirt";
-    type Id = Id;
-    type Kind = Kind;
-    type Object = Object;
-    type Write = Write;
+    type Id = KubeVirtObjectId;
+    type Kind = KubeVirtObjectKind;
+    type Object = ObservedKubeVirtObject;
+    type Write = KubeVirtWrite;
 
-    fn observe(&mut self, event: Event, now: Timestamp) {
+    fn observe(&mut self, event: KubeVirtModelEvent, now: Timestamp) {
         self.observe(event, now);
     }
 
-    fn step(&mut self, now: Timestamp) -> Vec<Action> {
+    fn step(&mut self, now: Timestamp) -> Vec<KubeVirtModelAction> {
         self.step(now)
     }
 
@@ -36,14 +36,18 @@ impl Model for World {
     fn watch(
         client: &Client,
         namespace: Option<&str>,
-        clock: Clock,
-        sender: &Sender<Event>,
+        clock: SimulatorClock,
+        sender: &Sender<KubeVirtModelEvent>,
         tasks: &mut JoinSet<&'static str>,
     ) -> usize {
-        watch::start(client, namespace, clock, sender, tasks)
+        watch::start_kubevirt_watches(client, namespace, clock, sender, tasks)
     }
 
-    async fn perform(writer: &Writer, id: &Id, write: Write) -> Outcome {
-        write::perform(&writer.client, id, write).await
+    async fn perform(
+        writer: &DvpWriter,
+        id: &KubeVirtObjectId,
+        write: KubeVirtWrite,
+    ) -> KubeVirtWriteOutcome {
+        write::perform_kubevirt_write(&writer.client, id, write).await
     }
 }

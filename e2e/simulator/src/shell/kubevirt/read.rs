@@ -1,43 +1,44 @@
 //! Reads stored objects.
 
 use crate::kubevirt::objects::{
-    ClaimView, ContentView, DataSourceView, DataVolumeView, InstanceView, LauncherView, MachineView, Object,
-    RevisionView, SnapshotView, StoredClaim, StoredContent, StoredDataSource, StoredDataVolume,
-    StoredInstance, StoredLauncher, StoredMachine, StoredRevision, StoredSnapshot,
+    ClaimView, ContentView, DataSourceView, DataVolumeView, InstanceView, KubeVirtMachineView, LauncherView,
+    ObservedKubeVirtObject, RevisionView, SnapshotView, StoredClaim, StoredContent, StoredCopyRevision,
+    StoredDataSource, StoredDataVolume, StoredKubeVirtInstance, StoredKubeVirtMachine, StoredLauncher,
+    StoredSnapshot,
 };
 
-pub(super) fn machine(stored: StoredMachine) -> Object {
-    Object::Machine(Box::new(MachineView::read(stored)))
+pub(super) fn read_machine(stored: StoredKubeVirtMachine) -> ObservedKubeVirtObject {
+    ObservedKubeVirtObject::Machine(Box::new(KubeVirtMachineView::read(stored)))
 }
 
-pub(super) fn instance(stored: StoredInstance) -> Object {
-    Object::Instance(Box::new(InstanceView::read(stored)))
+pub(super) fn read_instance(stored: StoredKubeVirtInstance) -> ObservedKubeVirtObject {
+    ObservedKubeVirtObject::Instance(Box::new(InstanceView::read(stored)))
 }
 
-pub(super) fn data_volume(stored: StoredDataVolume) -> Object {
-    Object::DataVolume(Box::new(DataVolumeView::read(stored)))
+pub(super) fn read_data_volume(stored: StoredDataVolume) -> ObservedKubeVirtObject {
+    ObservedKubeVirtObject::DataVolume(Box::new(DataVolumeView::read(stored)))
 }
 
-pub(super) fn claim(stored: StoredClaim) -> Object {
-    Object::Claim(Box::new(ClaimView::read(stored)))
+pub(super) fn read_claim(stored: StoredClaim) -> ObservedKubeVirtObject {
+    ObservedKubeVirtObject::Claim(Box::new(ClaimView::read(stored)))
 }
 
-pub(super) fn pod(stored: StoredLauncher) -> Option<Object> {
-    LauncherView::read(stored).map(|view| Object::Pod(Box::new(view)))
+pub(super) fn read_pod(stored: StoredLauncher) -> Option<ObservedKubeVirtObject> {
+    LauncherView::read(stored).map(|view| ObservedKubeVirtObject::Pod(Box::new(view)))
 }
 
-pub(super) fn data_source(stored: StoredDataSource) -> Object {
-    Object::DataSource(Box::new(DataSourceView::read(stored)))
+pub(super) fn read_data_source(stored: StoredDataSource) -> ObservedKubeVirtObject {
+    ObservedKubeVirtObject::DataSource(Box::new(DataSourceView::read(stored)))
 }
 
-pub(super) fn snapshot(stored: StoredSnapshot) -> Object {
-    Object::Snapshot(Box::new(SnapshotView::read(stored)))
+pub(super) fn read_snapshot(stored: StoredSnapshot) -> ObservedKubeVirtObject {
+    ObservedKubeVirtObject::Snapshot(Box::new(SnapshotView::read(stored)))
 }
 
-pub(super) fn content(stored: StoredContent) -> Object {
-    Object::Content(Box::new(ContentView::read(stored)))
+pub(super) fn read_snapshot_content(stored: StoredContent) -> ObservedKubeVirtObject {
+    ObservedKubeVirtObject::Content(Box::new(ContentView::read(stored)))
 }
 
-pub(super) fn revision(stored: StoredRevision) -> Object {
-    Object::Revision(Box::new(RevisionView::read(stored)))
+pub(super) fn read_revision(stored: StoredCopyRevision) -> ObservedKubeVirtObject {
+    ObservedKubeVirtObject::Revision(Box::new(RevisionView::read(stored)))
 }

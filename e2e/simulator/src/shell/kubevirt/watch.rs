@@ -3,14 +3,14 @@
 use super::read;
 use crate::{
     kubevirt::{
-        Event,
-        objects::{COPY, Id, Kind, LAUNCHER, Object},
+        KubeVirtModelEvent,
+        objects::{COPY, KubeVirtObjectId, KubeVirtObjectKind, LAUNCHER, ObservedKubeVirtObject},
     },
-    objects::{Key, Stored},
+    objects::{NamespacedKey, StoredObject},
     shell::{
-        clock::Clock,
+        clock::SimulatorClock,
         defaults,
-        follow::{Sender, Source, config, follow, key_of},
+        follow::{EventSource, Sender, follow_objects, key_of, watcher_config},
     },
 };
 use jiff::Timestamp;
@@ -20,98 +20,114 @@ use std::{collections::HashSet, fmt::Debug};
 use tokio::task::JoinSet;
 
 /// Starts every watch; returns how many there are.
-pub(super) fn start(
+pub(super) fn start_kubevirt_watches(
     client: &Client,
     namespace: Option<&str>,
-    clock: Clock,
-    sender: &Sender<Event>,
+    clock: SimulatorClock,
+    sender: &Sender<KubeVirtModelEvent>,
     tasks: &mut JoinSet<&'static str>,
 ) -> usize {
     let before = tasks.len();
     let starter = Starter { client, namespace, clock, sender };
-    starter.objects(tasks, Kind::Machine, |stored| Some(read::machine(stored)));
-    starter.objects(tasks, Kind::Instance, |stored| Some(read::instance(stored)));
-    starter.objects(tasks, Kind::DataVolume, |stored| Some(read::data_volume(stored)));
-    starter.objects(tasks, Kind::Claim, |stored| Some(read::claim(stored)));
-    starter.objects(tasks, Kind::Pod, read::pod);
-    starter.objects(tasks, Kind::DataSource, |stored| Some(read::data_source(stored)));
-    starter.objects(tasks, Kind::Snapshot, |stored| Some(read::snapshot(stored)));
-    starter.objects(tasks, Kind::Content, |stored| Some(read::content(stored)));
-    starter.objects(tasks, Kind::Revision, |stored| Some(read::revision(stored)));
-    defaults::start(client, namespace, clock, sender, tasks, (Event::Knobs, Event::Class));
+    starter.objects(tasks, KubeVirtObjectKind::Machine, |stored| Some(read::read_machine(stored)));
+    starter.objects(tasks, KubeVirtObjectKind::Instance, |stored| Some(read::read_instance(stored)));
+    starter.objects(tasks, KubeVirtObjectKind::DataVolume, |stored| Some(read::read_data_volume(stored)));
+    starter.objects(tasks, KubeVirtObjectKind::Claim, |stored| Some(read::read_claim(stored)));
+    starter.objects(tasks, KubeVirtObjectKind::Pod, read::read_pod);
+    starter.objects(tasks, KubeVirtObjectKind::DataSource, |stored| Some(read::read_data_source(stored)));
+    starter.objects(tasks, KubeVirtObjectKind::Snapshot, |stored| Some(read::read_snapshot(stored)));
+    starter.objects(tasks, KubeVirtObjectKind::Content, |stored| Some(read::read_snapshot_content(stored)));
+    starter.objects(tasks, KubeVirtObjectKind::Revision, |stored| Some(read::read_revision(stored)));
+    defaults::start_shared_watches(
+        client,
+        namespace,
+        clock,
+        sender,
+        tasks,
+        (KubeVirtModelEvent::Knobs, KubeVirtModelEvent::Class),
+    );
     tasks.len() - before
 }
 
 struct Starter<'a> {
     client: &'a Client,
     namespace: Option<&'a str>,
-    clock: Clock,
-    sender: &'a Sender<Event>,
+    clock: SimulatorClock,
+    sender: &'a Sender<KubeVirtModelEvent>,
 }
 
 impl Starter<'_> {
     fn objects<S, T>(
         &self,
         tasks: &mut JoinSet<&'static str>,
-        kind: Kind,
-        read: fn(Stored<S, T>) -> Option<Object>,
+        kind: KubeVirtObjectKind,
+        read: fn(StoredObject<S, T>) -> Option<ObservedKubeVirtObject>,
     ) where
         S: Default + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
         T: Default + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
     {
         let resource = kind.resource();
-        let api: Api<Stored<S, T>> = match self.namespace {
-            Some(namespace) if kind != Kind::Content => {
+        let api: Api<StoredObject<S, T>> = match self.namespace {
+            Some(namespace) if kind != KubeVirtObjectKind::Content => {
                 Api::namespaced_with(self.client.clone(), namespace, &resource)
             }
             _ => Api::all_with(self.client.clone(), &resource),
         };
         let (label, value) = LAUNCHER;
         let config = match kind {
-            Kind::Pod => config().labels(&format!("{label}={value}")),
-            Kind::Revision => config().labels(COPY),
-            _ => config(),
+            KubeVirtObjectKind::Pod => watcher_config().labels(&format!("{label}={value}")),
+            KubeVirtObjectKind::Revision => watcher_config().labels(COPY),
+            _ => watcher_config(),
         };
-        tasks.spawn(follow(api, config, self.clock, self.sender.clone(), ObjectSource { kind, read }));
+        tasks.spawn(follow_objects(
+            api,
+            config,
+            self.clock,
+            self.sender.clone(),
+            ObjectSource { kind, read },
+        ));
     }
 }
 
 struct ObjectSource<S, T> {
-    kind: Kind,
-    read: fn(Stored<S, T>) -> Option<Object>,
+    kind: KubeVirtObjectKind,
+    read: fn(StoredObject<S, T>) -> Option<ObservedKubeVirtObject>,
 }
 
-impl<S, T> Source<Stored<S, T>> for ObjectSource<S, T> {
-    type Event = Event;
+impl<S, T> EventSource<StoredObject<S, T>> for ObjectSource<S, T> {
+    type Event = KubeVirtModelEvent;
 
     fn name(&self) -> &'static str {
         match self.kind {
-            Kind::Machine => "the watch of VirtualMachines",
-            Kind::Instance => "the watch of VirtualMachineInstances",
-            Kind::DataVolume => "the watch of DataVolumes",
-            Kind::Claim => "the watch of PersistentVolumeClaims",
-            Kind::Pod => "the watch of launcher Pods",
-            Kind::DataSource => "the watch of DataSources",
-            Kind::Snapshot => "the watch of VolumeSnapshots",
-            Kind::Content => "the watch of VolumeSnapshotContents",
-            Kind::Revision => "the watch of ControllerRevisions",
+            KubeVirtObjectKind::Machine => "the watch of VirtualMachines",
+            KubeVirtObjectKind::Instance => "the watch of VirtualMachineInstances",
+            KubeVirtObjectKind::DataVolume => "the watch of DataVolumes",
+            KubeVirtObjectKind::Claim => "the watch of PersistentVolumeClaims",
+            KubeVirtObjectKind::Pod => "the watch of launcher Pods",
+            KubeVirtObjectKind::DataSource => "the watch of DataSources",
+            KubeVirtObjectKind::Snapshot => "the watch of VolumeSnapshots",
+            KubeVirtObjectKind::Content => "the watch of VolumeSnapshotContents",
+            KubeVirtObjectKind::Revision => "the watch of ControllerRevisions",
         }
     }
 
     fn is_optional(&self) -> bool {
-        matches!(self.kind, Kind::DataSource | Kind::Snapshot | Kind::Content)
+        matches!(
+            self.kind,
+            KubeVirtObjectKind::DataSource | KubeVirtObjectKind::Snapshot | KubeVirtObjectKind::Content
+        )
     }
 
-    fn seen(&mut self, object: Stored<S, T>) -> Option<Event> {
+    fn seen(&mut self, object: StoredObject<S, T>) -> Option<KubeVirtModelEvent> {
         let key = key_of(&object);
-        Some(Event::Seen(key, (self.read)(object)?))
+        Some(KubeVirtModelEvent::Seen(key, (self.read)(object)?))
     }
 
-    fn gone(&mut self, object: &Stored<S, T>) -> Event {
-        Event::Gone(Id { kind: self.kind, key: key_of(object) })
+    fn gone(&mut self, object: &StoredObject<S, T>) -> KubeVirtModelEvent {
+        KubeVirtModelEvent::Gone(KubeVirtObjectId { kind: self.kind, key: key_of(object) })
     }
 
-    fn relisted(&mut self, keys: HashSet<Key>, began: Timestamp) -> Vec<Event> {
-        vec![Event::Relisted { kind: self.kind, keys, began }]
+    fn relisted(&mut self, keys: HashSet<NamespacedKey>, began: Timestamp) -> Vec<KubeVirtModelEvent> {
+        vec![KubeVirtModelEvent::Relisted { kind: self.kind, keys, began }]
     }
 }

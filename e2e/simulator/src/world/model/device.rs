@@ -1,12 +1,12 @@
 //! A device of a machine in the model.
 
-use crate::objects::{DeviceKind, DeviceRef, DeviceStatus, Key};
+use crate::objects::{DeviceKind, DeviceStatus, NamespacedKey, SimulatedDeviceRef};
 use jiff::Timestamp;
 
 /// One device of a machine.
 #[derive(Clone, Debug)]
 pub(in crate::world) struct Device {
-    pub(in crate::world) reference: DeviceRef,
+    pub(in crate::world) reference: SimulatedDeviceRef,
     /// The attachment object that requested it.
     pub(in crate::world) attachment: Option<String>,
     pub(in crate::world) plug: Plug,
@@ -28,7 +28,11 @@ pub(in crate::world) enum Plug {
 }
 
 impl Device {
-    pub(in crate::world) fn new(reference: DeviceRef, attachment: Option<String>, plug: Plug) -> Self {
+    pub(in crate::world) fn new(
+        reference: SimulatedDeviceRef,
+        attachment: Option<String>,
+        plug: Plug,
+    ) -> Self {
         Self { reference, attachment, plug }
     }
 
@@ -39,8 +43,11 @@ impl Device {
             (true, Some(true)) => Plug::Hot,
             (true, _) => Plug::Cold,
         };
-        let reference =
-            DeviceRef { kind: status.kind, name: status.name.clone(), boot_order: status.boot_order };
+        let reference = SimulatedDeviceRef {
+            kind: status.kind,
+            name: status.name.clone(),
+            boot_order: status.boot_order,
+        };
         Self::new(reference, status.virtual_machine_block_device_attachment_name.clone(), plug)
     }
 
@@ -55,7 +62,7 @@ impl Device {
     }
 
     /// The name of the disk, if the device is a disk.
-    pub(in crate::world) fn disk(&self, machine: &Key) -> Option<Key> {
+    pub(in crate::world) fn disk(&self, machine: &NamespacedKey) -> Option<NamespacedKey> {
         (self.reference.kind == DeviceKind::VirtualDisk).then(|| machine.sibling(&self.reference.name))
     }
 }

@@ -3,7 +3,7 @@
 use super::device::Device;
 use crate::{
     duration::Delay,
-    objects::{Key, MachineSpec, MachineView, RunPolicy},
+    objects::{DvpMachineView, NamespacedKey, RunPolicy, SimulatedDvpMachineSpec},
     shared::outbox::Outbox,
 };
 use jiff::Timestamp;
@@ -11,21 +11,21 @@ use std::sync::Arc;
 
 /// A machine in the model.
 #[derive(Debug)]
-pub(in crate::world) struct Machine {
-    pub(in crate::world) view: MachineView,
+pub(in crate::world) struct SimulatedMachine {
+    pub(in crate::world) view: DvpMachineView,
     pub(in crate::world) outbox: Outbox,
     /// When the current generation was first observed.
     pub(in crate::world) changed_at: Timestamp,
     /// The last evaluated generation and spec.
-    pub(in crate::world) evaluated: Option<(i64, Arc<MachineSpec>)>,
+    pub(in crate::world) evaluated: Option<(i64, Arc<SimulatedDvpMachineSpec>)>,
     pub(in crate::world) power: Power,
     /// The last start or stop by an operation or by the guest.
     pub(in crate::world) manual_state: ManualState,
     pub(in crate::world) devices: Vec<Device>,
     /// Disks in whose lists of users it is registered.
-    pub(in crate::world) listed: Vec<Key>,
+    pub(in crate::world) listed: Vec<NamespacedKey>,
     /// Disks that its guest uses.
-    pub(in crate::world) mounted: Vec<Key>,
+    pub(in crate::world) mounted: Vec<NamespacedKey>,
     /// Requests of operations that are not started yet.
     pub(in crate::world) requests: Requests,
     /// How often it was started and migrated since the simulator first observed it.
@@ -35,7 +35,7 @@ pub(in crate::world) struct Machine {
     pub(in crate::world) shutdown_applied: Option<Delay>,
     pub(in crate::world) next_bump: Option<Timestamp>,
     /// Whether its state was restored from its object.
-    pub(in crate::world) taken_over: bool,
+    pub(in crate::world) restored: bool,
 }
 
 /// Requests of operations.
@@ -59,10 +59,10 @@ pub(in crate::world) enum ManualState {
 #[derive(Clone, Debug)]
 pub(in crate::world) struct Boot {
     /// Its Pod, unless the simulator creates no Pods.
-    pub(in crate::world) pod: Option<Key>,
+    pub(in crate::world) pod: Option<NamespacedKey>,
     pub(in crate::world) node: String,
     /// The spec with which it was started.
-    pub(in crate::world) spec: Arc<MachineSpec>,
+    pub(in crate::world) spec: Arc<SimulatedDvpMachineSpec>,
 }
 
 /// The state of a machine on the hypervisor.
@@ -113,8 +113,8 @@ impl Power {
     }
 }
 
-impl Machine {
-    pub(in crate::world) fn new(view: MachineView, now: Timestamp) -> Self {
+impl SimulatedMachine {
+    pub(in crate::world) fn new(view: DvpMachineView, now: Timestamp) -> Self {
         Self {
             view,
             outbox: Outbox::new(now),
@@ -130,7 +130,7 @@ impl Machine {
             migrations: 0,
             shutdown_applied: None,
             next_bump: None,
-            taken_over: false,
+            restored: false,
         }
     }
 
@@ -155,7 +155,7 @@ impl Machine {
 
     /// The last evaluated spec. The first spec of a new machine is used for its disks before it is evaluated, so that a
     /// disk that is created together with its machine gets all its finalizers in one write.
-    pub(in crate::world) fn spec(&self) -> &Arc<MachineSpec> {
+    pub(in crate::world) fn spec(&self) -> &Arc<SimulatedDvpMachineSpec> {
         self.evaluated.as_ref().map_or(&self.view.spec, |(_, spec)| spec)
     }
 

@@ -6,12 +6,15 @@ mod machines;
 mod operations;
 mod writes;
 
-use super::{Action, Event, Object, Outcome, Settings, Violation, World, Write};
+use super::{
+    DiskViolation, DvpModel, DvpModelAction, DvpModelEvent, DvpWrite, DvpWriteOutcome, ObservedDvpObject,
+    SimulatorSettings,
+};
 use crate::{
     duration::Delay,
     objects::{
-        AttachmentView, BindingMode, ClassView, DiskView, Id, ImageView, Key, Kind, MachineView,
-        OperationView, PodView, VM_CLEANUP,
+        AttachmentView, BindingMode, ClassView, DiskView, DvpMachineView, DvpObjectId, DvpObjectKind,
+        ImageView, NamespacedKey, OperationView, PodView, VM_CLEANUP,
     },
 };
 use jiff::Timestamp;
@@ -25,8 +28,8 @@ pub(super) fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-pub(super) fn settings() -> Settings {
-    Settings {
+pub(super) fn settings() -> SimulatorSettings {
+    SimulatorSettings {
         start_delay: Delay::After(ms(200)),
         stop_delay: Delay::After(ms(200)),
         provisioning_delay: Delay::After(ms(200)),
@@ -39,30 +42,30 @@ pub(super) fn settings() -> Settings {
 }
 
 /// Objects as an API server would store them, and the model.
-pub(super) struct Stage {
-    pub(super) world: World,
+pub(super) struct DvpTestbed {
+    pub(super) world: DvpModel,
     pub(super) now: Timestamp,
-    objects: BTreeMap<Id, Value>,
+    objects: BTreeMap<DvpObjectId, Value>,
     version: u64,
-    pub(super) writes: HashMap<Id, Vec<Write>>,
-    pub(super) violations: Vec<Violation>,
+    pub(super) writes: HashMap<DvpObjectId, Vec<DvpWrite>>,
+    pub(super) violations: Vec<DiskViolation>,
     /// Results of writes of these kinds, which are not performed.
-    pub(super) refuse: BTreeMap<Kind, String>,
+    pub(super) refuse: BTreeMap<DvpObjectKind, String>,
     /// A status field of machines that the server drops.
     pub(super) pruned: Option<&'static str>,
     /// Duration of a write.
     pub(super) latency: Duration,
-    under_way: Vec<(Timestamp, Id, Write)>,
+    under_way: Vec<(Timestamp, DvpObjectId, DvpWrite)>,
 }
 
-impl Stage {
+impl DvpTestbed {
     pub(super) fn new() -> Self {
         Self::with(settings())
     }
 
-    pub(super) fn with(settings: Settings) -> Self {
+    pub(super) fn with(settings: SimulatorSettings) -> Self {
         let mut stage = Self {
-            world: World::new(settings),
+            world: DvpModel::new(settings),
             now: Timestamp::UNIX_EPOCH,
             objects: BTreeMap::new(),
             version: 100,
@@ -82,23 +85,23 @@ impl Stage {
         for (name, binding) in [("now", BindingMode::Immediate), ("later", BindingMode::WaitForFirstConsumer)]
         {
             let class = ClassView { binding, expands: binding == BindingMode::Immediate, is_default: false };
-            self.world.observe(Event::Class(name.to_owned(), Some(class)), self.now);
+            self.world.observe(DvpModelEvent::Class(name.to_owned(), Some(class)), self.now);
         }
         for id in self.objects.keys().cloned().collect::<Vec<_>>() {
             self.show(&id);
         }
-        self.world.observe(Event::Synced, self.now);
+        self.world.observe(DvpModelEvent::Synced, self.now);
     }
 
     /// Kills the simulator and starts it again.
     pub(super) fn restart_simulator(&mut self) {
-        self.world = World::new(settings());
+        self.world = DvpModel::new(settings());
         self.under_way.clear();
         self.writes.clear();
         self.begin();
     }
 
-    pub(super) fn create(&mut self, kind: Kind, name: &str, content: &Value) {
+    pub(super) fn create(&mut self, kind: DvpObjectKind, name: &str, content: &Value) {
         let id = id(kind, name);
         let mut object = content.clone();
         self.version += 1;
@@ -121,21 +124,21 @@ impl Stage {
             "memory": {"size": "512Mi"},
             "blockDeviceRefs": refs,
         });
-        self.create(Kind::Machine, name, &json!({ "spec": spec }));
+        self.create(DvpObjectKind::Machine, name, &json!({ "spec": spec }));
     }
 
     pub(super) fn disk(&mut self, name: &str) {
         let claim = json!({"size": "1Gi", "storageClassName": "now"});
-        self.create(Kind::Disk, name, &json!({"spec": {"persistentVolumeClaim": claim}}));
+        self.create(DvpObjectKind::Disk, name, &json!({"spec": {"persistentVolumeClaim": claim}}));
     }
 
     /// Changes an object as another client.
-    pub(super) fn edit(&mut self, kind: Kind, name: &str, patch: &Value) {
+    pub(super) fn edit(&mut self, kind: DvpObjectKind, name: &str, patch: &Value) {
         let id = id(kind, name);
         self.store(&id, |object| merge(object, patch));
     }
 
-    pub(super) fn annotate(&mut self, kind: Kind, name: &str, knob: &str, value: Option<&str>) {
+    pub(super) fn annotate(&mut self, kind: DvpObjectKind, name: &str, knob: &str, value: Option<&str>) {
         let key = format!("simulator.vmpool.dev/{knob}");
         self.edit(kind, name, &json!({"metadata": {"annotations": {key: value}}}));
     }
@@ -144,10 +147,10 @@ impl Stage {
         let data = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let (knobs, errors) = crate::knobs::Knobs::from_config(&data);
         assert!(errors.is_empty(), "{errors:?}");
-        self.world.observe(Event::Knobs("ns".into(), Some(Box::new(knobs))), self.now);
+        self.world.observe(DvpModelEvent::Knobs("ns".into(), Some(Box::new(knobs))), self.now);
     }
 
-    pub(super) fn delete(&mut self, kind: Kind, name: &str) {
+    pub(super) fn delete(&mut self, kind: DvpObjectKind, name: &str) {
         let id = id(kind, name);
         self.store(&id, |object| {
             merge(object, &json!({"metadata": {"deletionTimestamp": "1970-01-01T00:00:09Z"}}));
@@ -173,7 +176,7 @@ impl Stage {
             for (_, id, write) in landed {
                 let outcome = self.perform(&id, &write);
                 self.writes.entry(id.clone()).or_default().push(write);
-                self.world.observe(Event::Written(id, outcome), self.now);
+                self.world.observe(DvpModelEvent::Written(id, outcome), self.now);
             }
         }
     }
@@ -185,51 +188,51 @@ impl Stage {
     fn step(&mut self) {
         for action in self.world.step(self.now) {
             match action {
-                Action::Write(id, write) => {
+                DvpModelAction::Write(id, write) => {
                     let busy = self.under_way.iter().any(|(_, other, _)| *other == id);
                     assert!(!busy, "two concurrent writes of {id:?}");
                     self.under_way.push((self.now + self.latency, id, write));
                 }
-                Action::Report(violation) => self.violations.push(violation),
+                DvpModelAction::Report(violation) => self.violations.push(violation),
             }
         }
     }
 
-    fn perform(&mut self, id: &Id, write: &Write) -> Outcome {
+    fn perform(&mut self, id: &DvpObjectId, write: &DvpWrite) -> DvpWriteOutcome {
         if let Some(why) = self.refuse.get(&id.kind) {
-            return Outcome::Failed(why.clone());
+            return DvpWriteOutcome::Failed(why.clone());
         }
         let stored = self.objects.get(id).cloned();
         match (write, stored) {
-            (Write::Create(body), None) => {
+            (DvpWrite::Create(body), None) => {
                 self.create(id.kind, &id.key.name, body);
-                Outcome::Done(self.objects.get(id).and_then(|object| read(id.kind, object)))
+                DvpWriteOutcome::Done(self.objects.get(id).and_then(|object| read(id.kind, object)))
             }
-            (Write::Create(_), Some(object)) => Outcome::Done(read(id.kind, &object)),
-            (_, None) => Outcome::NotFound,
-            (Write::Delete(_), Some(_)) => {
+            (DvpWrite::Create(_), Some(object)) => DvpWriteOutcome::Done(read(id.kind, &object)),
+            (_, None) => DvpWriteOutcome::NotFound,
+            (DvpWrite::Delete(_), Some(_)) => {
                 self.objects.remove(id);
-                self.world.observe(Event::Gone(id.clone()), self.now);
-                Outcome::Done(None)
+                self.world.observe(DvpModelEvent::Gone(id.clone()), self.now);
+                DvpWriteOutcome::Done(None)
             }
-            (Write::Patch(patch) | Write::PatchStatus(patch), Some(object)) => {
+            (DvpWrite::Patch(patch) | DvpWrite::PatchStatus(patch), Some(object)) => {
                 let lock = &patch["metadata"];
                 let locked = |field: &str| lock[field].is_null() || lock[field] == object["metadata"][field];
                 if !(locked("uid") && locked("resourceVersion")) {
-                    return Outcome::Conflict;
+                    return DvpWriteOutcome::Conflict;
                 }
                 let mut patch = patch.clone();
-                if let Some(field) = self.pruned.filter(|_| id.kind == Kind::Machine) {
+                if let Some(field) = self.pruned.filter(|_| id.kind == DvpObjectKind::Machine) {
                     patch["status"].as_object_mut().map(|status| status.remove(field));
                 }
                 self.store(id, |object| merge(object, &patch));
-                Outcome::Done(self.objects.get(id).and_then(|object| read(id.kind, object)))
+                DvpWriteOutcome::Done(self.objects.get(id).and_then(|object| read(id.kind, object)))
             }
         }
     }
 
     /// Stores a change: increments version and generation, and removes a deleted object without finalizers.
-    fn store(&mut self, id: &Id, change: impl FnOnce(&mut Value)) {
+    fn store(&mut self, id: &DvpObjectId, change: impl FnOnce(&mut Value)) {
         let mut object = self.objects.get(id).unwrap_or_else(|| panic!("no {id:?}")).clone();
         let before = object.clone();
         change(&mut object);
@@ -246,33 +249,33 @@ impl Stage {
         let kept = object["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
         if !object["metadata"]["deletionTimestamp"].is_null() && !kept {
             self.objects.remove(id);
-            self.world.observe(Event::Gone(id.clone()), self.now);
+            self.world.observe(DvpModelEvent::Gone(id.clone()), self.now);
         } else {
             self.objects.insert(id.clone(), object);
             self.show(id);
         }
     }
 
-    fn show(&mut self, id: &Id) {
+    fn show(&mut self, id: &DvpObjectId) {
         let object = self.objects.get(id).and_then(|object| read(id.kind, object));
         let object = object.unwrap_or_else(|| panic!("{id:?} cannot be read"));
-        self.world.observe(Event::Seen(id.key.clone(), object), self.now);
+        self.world.observe(DvpModelEvent::Seen(id.key.clone(), object), self.now);
     }
 
-    pub(super) fn find(&self, kind: Kind, name: &str) -> Option<&Value> {
+    pub(super) fn find(&self, kind: DvpObjectKind, name: &str) -> Option<&Value> {
         self.objects.get(&id(kind, name))
     }
 
-    pub(super) fn get(&self, kind: Kind, name: &str) -> &Value {
+    pub(super) fn get(&self, kind: DvpObjectKind, name: &str) -> &Value {
         self.find(kind, name).unwrap_or_else(|| panic!("no {kind:?} {name}"))
     }
 
-    pub(super) fn phase(&self, kind: Kind, name: &str) -> String {
+    pub(super) fn phase(&self, kind: DvpObjectKind, name: &str) -> String {
         self.get(kind, name)["status"]["phase"].as_str().unwrap_or("none").to_owned()
     }
 
     /// Status and reason of a condition, such as `True/Running`.
-    pub(super) fn condition(&self, kind: Kind, name: &str, type_: &str) -> String {
+    pub(super) fn condition(&self, kind: DvpObjectKind, name: &str, type_: &str) -> String {
         let conditions = self.get(kind, name)["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let found = conditions.iter().find(|condition| condition["type"] == type_);
         found.map_or("absent".to_owned(), |c| {
@@ -281,40 +284,45 @@ impl Stage {
     }
 
     pub(super) fn pods(&self) -> Vec<&Value> {
-        self.objects.iter().filter(|(id, _)| id.kind == Kind::Pod).map(|(_, pod)| pod).collect()
+        self.objects.iter().filter(|(id, _)| id.kind == DvpObjectKind::Pod).map(|(_, pod)| pod).collect()
     }
 
     pub(super) fn written(&self) -> usize {
         self.writes.values().map(Vec::len).sum()
     }
 
-    pub(super) fn has_finalizer(&self, kind: Kind, name: &str, finalizer: &str) -> bool {
+    pub(super) fn has_finalizer(&self, kind: DvpObjectKind, name: &str, finalizer: &str) -> bool {
         let list = self.get(kind, name)["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
         list.iter().any(|other| other == finalizer)
     }
 
     /// Removes the finalizer of a deleted machine as another client.
     pub(super) fn force_finalizer_off(&mut self, name: &str) {
-        assert!(self.has_finalizer(Kind::Machine, name, VM_CLEANUP));
-        self.edit(Kind::Machine, name, &json!({"metadata": {"finalizers": null}}));
+        assert!(self.has_finalizer(DvpObjectKind::Machine, name, VM_CLEANUP));
+        self.edit(DvpObjectKind::Machine, name, &json!({"metadata": {"finalizers": null}}));
     }
 }
 
-pub(super) fn id(kind: Kind, name: &str) -> Id {
-    Id::new(kind, Key::new(if kind == Kind::ClusterImage { "" } else { "ns" }, name))
+pub(super) fn id(kind: DvpObjectKind, name: &str) -> DvpObjectId {
+    DvpObjectId::new(
+        kind,
+        NamespacedKey::new(if kind == DvpObjectKind::ClusterImage { "" } else { "ns" }, name),
+    )
 }
 
-fn read(kind: Kind, object: &Value) -> Option<Object> {
+fn read(kind: DvpObjectKind, object: &Value) -> Option<ObservedDvpObject> {
     fn decode<T: serde::de::DeserializeOwned>(object: &Value) -> T {
         serde_json::from_value(object.clone()).unwrap_or_else(|error| panic!("{error}: {object}"))
     }
     Some(match kind {
-        Kind::Machine => Object::Machine(Box::new(MachineView::read(decode(object)))),
-        Kind::Disk => Object::Disk(Box::new(DiskView::read(decode(object)))),
-        Kind::Image | Kind::ClusterImage => Object::Image(kind, ImageView::read(&decode(object))),
-        Kind::Operation => Object::Operation(OperationView::read(decode(object))),
-        Kind::Attachment => Object::Attachment(AttachmentView::read(decode(object))),
-        Kind::Pod => Object::Pod(Box::new(PodView::read(decode(object))?)),
+        DvpObjectKind::Machine => ObservedDvpObject::Machine(Box::new(DvpMachineView::read(decode(object)))),
+        DvpObjectKind::Disk => ObservedDvpObject::Disk(Box::new(DiskView::read(decode(object)))),
+        DvpObjectKind::Image | DvpObjectKind::ClusterImage => {
+            ObservedDvpObject::Image(kind, ImageView::read(&decode(object)))
+        }
+        DvpObjectKind::Operation => ObservedDvpObject::Operation(OperationView::read(decode(object))),
+        DvpObjectKind::Attachment => ObservedDvpObject::Attachment(AttachmentView::read(decode(object))),
+        DvpObjectKind::Pod => ObservedDvpObject::Pod(Box::new(PodView::read(decode(object))?)),
     })
 }
 

@@ -5,7 +5,7 @@ use super::*;
 const THEN: Usage = Usage { pid: 7, mib: 20.0, descriptors: 40, threads: 5, tasks: Some(60) };
 
 fn grown(now: Usage) -> Vec<String> {
-    let sample = |usage| Sample(vec![("controller".to_owned(), usage)]);
+    let sample = |usage| UsageSample(vec![("controller".to_owned(), usage)]);
     sample(now).growth_since(&sample(THEN))
 }
 
@@ -31,7 +31,7 @@ fn more_than_the_allowed_variation_is_growth(#[case] now: Usage, #[case] expecte
 
 #[test]
 fn memory_may_vary_by_a_share_of_its_size() {
-    let large = |mib| Sample(vec![("simulator".to_owned(), Usage { mib, ..THEN })]);
+    let large = |mib| UsageSample(vec![("simulator".to_owned(), Usage { mib, ..THEN })]);
     assert!(large(119.0).growth_since(&large(100.0)).is_empty());
     assert_eq!(large(121.0).growth_since(&large(100.0)).len(), 1);
 }
@@ -44,10 +44,10 @@ fn the_number_of_tasks_is_parsed_from_the_metrics() {
 
 #[test]
 fn the_minimums_of_the_first_and_the_last_third_are_compared() {
-    let sample = |descriptors| Sample(vec![("controller".to_owned(), Usage { descriptors, ..THEN })]);
+    let sample = |descriptors| UsageSample(vec![("controller".to_owned(), Usage { descriptors, ..THEN })]);
     let samples = [40, 90, 41, 95, 42, 41, 120].map(sample);
-    let (first, last) = Sample::ends(&samples).unwrap();
+    let (first, last) = UsageSample::ends(&samples).unwrap();
     assert_eq!((first, last), (sample(40), sample(41)));
-    assert_eq!(Sample::ends(&samples[..1]), Some((sample(40), sample(40))));
-    assert_eq!(Sample::ends(&[]), None);
+    assert_eq!(UsageSample::ends(&samples[..1]), Some((sample(40), sample(40))));
+    assert_eq!(UsageSample::ends(&[]), None);
 }

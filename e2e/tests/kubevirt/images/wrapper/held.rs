@@ -1,10 +1,10 @@
 //! A bound wrapper and an image whose deletion waits for it, with the webhook.
 
 use http::Method;
-use vmpool_installation::programs::{Controller, ControllerOptions};
+use vmpool_installation::programs::{ControllerOptions, ControllerProgram};
 
 use super::*;
-use crate::{Place, guarded, run_to_end};
+use crate::{TestNamespace, guarded, run_to_end};
 
 const NAMESPACE: &str = "wrapper-held";
 
@@ -37,8 +37,8 @@ fn a_bound_wrapper_and_a_terminating_image_do_not_wait_for_each_other() {
         installation.accounts().grant_in(&cluster, NAMESPACE).await?;
         let mut options = ControllerOptions::new(NAMESPACE, "one");
         options.extra.extend(WITH_WRAPPERS.map(str::to_owned));
-        let controller = Controller::start(&cluster, options).await?;
-        let place = Place { cluster: &cluster, namespace: NAMESPACE };
+        let controller = ControllerProgram::start(&cluster, options).await?;
+        let place = TestNamespace { cluster: &cluster, namespace: NAMESPACE };
         let mut world = Images { place, controller, simulator: None, since: cluster.audit_mark() };
         world.simulate().await?;
         // Given a wrapper that holds an image whose deletion is requested,

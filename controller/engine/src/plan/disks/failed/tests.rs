@@ -4,14 +4,14 @@ use rstest::rstest;
 
 use super::*;
 use crate::failure::FailureReason;
-use crate::model::{Activity, ObjectId};
+use crate::model::{MachineActivity, ObjectId};
 use crate::plan::DiskDeleteReason;
-use crate::testing::{World, ago, machine, now, own_disk, target};
+use crate::testing::{PoolWorld, fixture_id, observation_time, own_disk, running_machine, seconds_ago};
 
 const DISK: &str = "web-a-root";
 
 fn created(seconds: i64) -> jiff::Timestamp {
-    now() - jiff::SignedDuration::from_secs(seconds)
+    observation_time() - jiff::SignedDuration::from_secs(seconds)
 }
 
 fn fail(disk: &mut Disk) {
@@ -20,10 +20,10 @@ fn fail(disk: &mut Disk) {
 }
 
 /// A machine that does not run because its own disk failed ten minutes ago.
-fn world() -> World {
-    World::desiring(1)
+fn world() -> PoolWorld {
+    PoolWorld::desiring(1)
         .with_machine("web-a", 1)
-        .edit("web-a", |machine| machine.activity = Activity::NotRunning)
+        .edit("web-a", |machine| machine.activity = MachineActivity::NotRunning)
         .edit_disk(DISK, |disk| {
             fail(disk);
             disk.created = created(600);
@@ -31,9 +31,9 @@ fn world() -> World {
 }
 
 /// The disk of an attempt; the first replacement is attempt 2.
-fn attempt(number: u64, age: i64) -> World {
+fn attempt(number: u64, age: i64) -> PoolWorld {
     let name = format!("{DISK}-{number}");
-    let owner = machine("web-a", 1);
+    let owner = running_machine("web-a", 1);
     let mut disk = own_disk(&name, &owner);
     fail(&mut disk);
     disk.created = created(age);
@@ -50,16 +50,17 @@ fn a_disk_whose_template_got_another_source_is_replaced_without_a_failure() {
     };
     let plan = world().edit_disk(DISK, superseded).plan();
     assert_eq!((plan.actions, plan.failure), (vec![replaced_by(DISK, "web-a-root-2")], None));
-    let runs =
-        world().edit_disk(DISK, superseded).edit("web-a", |machine| machine.activity = Activity::Running);
+    let runs = world()
+        .edit_disk(DISK, superseded)
+        .edit("web-a", |machine| machine.activity = MachineActivity::Running);
     assert_eq!(runs.plan().actions, [], "a running machine keeps its disks");
     let with_data = world().edit_disk(DISK, superseded).edit_disk(DISK, |disk| disk.capacity = Some(1 << 30));
     assert_eq!(with_data.plan().actions, []);
 }
 
-fn replaced_by(from: &str, to: &str) -> Action {
+fn replaced_by(from: &str, to: &str) -> PoolAction {
     let to = DiskDraft::new(to.into(), "root".into());
-    Action::Repoint { machine: target("web-a"), position: 0, from: from.into(), to }
+    PoolAction::Repoint { machine: fixture_id("web-a"), position: 0, from: from.into(), to }
 }
 
 #[test]
@@ -100,12 +101,12 @@ fn a_replacement_has_a_number_that_no_earlier_one_had() {
 }
 
 #[rstest]
-#[case::it_runs(world().edit("web-a", |machine| machine.activity = Activity::Running), false)]
+#[case::it_runs(world().edit("web-a", |machine| machine.activity = MachineActivity::Running), false)]
 #[case::the_disk_held_data_once(world().edit_disk(DISK, |disk| disk.capacity = Some(1)), true)]
 #[case::the_volume_is_gone(world().edit_disk(DISK, |disk| disk.state = DiskState::Lost), true)]
 #[case::the_disk_is_being_deleted(world().edit_disk(DISK, |disk| disk.terminating = true), false)]
 #[case::the_machine_is_being_deleted(world().edit("web-a", |machine| machine.terminating = true), false)]
-fn a_disk_that_may_hold_data_is_not_replaced(#[case] world: World, #[case] told: bool) {
+fn a_disk_that_may_hold_data_is_not_replaced(#[case] world: PoolWorld, #[case] told: bool) {
     let plan = world.plan();
     assert_eq!(plan.actions, []);
     assert_eq!(plan.failure.is_some(), told, "{:?}", plan.failure);
@@ -122,14 +123,14 @@ fn a_failed_retained_disk_is_reported_until_it_can_be_replaced() {
         .free("web-data-2", 5)
         .edit_disk("web-data-2", failed);
     let plan = world.plan();
-    assert!(!plan.actions.iter().any(|action| matches!(action, Action::Repoint { .. })), "{plan:?}");
+    assert!(!plan.actions.iter().any(|action| matches!(action, PoolAction::Repoint { .. })), "{plan:?}");
     let complaint = plan.failure.expect("the owner must see it");
     assert!(complaint.message.contains("disk web-data-1 of machine web-a"), "{complaint:?}");
 }
 
 /// The machine has its second disk, and the first disk still exists.
-fn replaced(edit: impl FnOnce(&mut Disk)) -> World {
-    let second = own_disk("web-a-root-2", &machine("web-a", 1));
+fn replaced(edit: impl FnOnce(&mut Disk)) -> PoolWorld {
+    let second = own_disk("web-a-root-2", &running_machine("web-a", 1));
     world()
         .disk("web-a-root-2", |_| Some(Disk { state: DiskState::Pending, mounted_by: None, ..second }))
         .edit("web-a", |machine| machine.disks[0].disk = "web-a-root-2".into())
@@ -141,16 +142,17 @@ fn a_replaced_disk_is_deleted_and_reported_until_the_machine_runs() {
     let marked = |edit: fn(&mut Disk)| replaced(edit).plan();
     let plan = marked(|_| {});
     assert!(
-        matches!(&plan.actions[..], [Action::AnnotateDisk { disk, .. }] if &*disk.name == DISK),
+        matches!(&plan.actions[..], [PoolAction::AnnotateDisk { disk, .. }] if &*disk.name == DISK),
         "{plan:?}"
     );
     assert!(plan.failure.is_some());
     let plan = marked(|disk| {
-        (disk.annotations.free_since, disk.annotations.collecting_since) = (Some(ago(40)), Some(ago(40)));
+        (disk.annotations.free_since, disk.annotations.collecting_since) =
+            (Some(seconds_ago(40)), Some(seconds_ago(40)));
     });
     let id = ObjectId::new(DISK, &format!("uid-of-{DISK}"));
-    assert_eq!(plan.actions, [Action::DeleteDisk { disk: id, reason: DiskDeleteReason::Broken }]);
-    let running = replaced(|_| {}).edit("web-a", |machine| machine.activity = Activity::Running);
+    assert_eq!(plan.actions, [PoolAction::DeleteDisk { disk: id, reason: DiskDeleteReason::Broken }]);
+    let running = replaced(|_| {}).edit("web-a", |machine| machine.activity = MachineActivity::Running);
     assert_eq!(running.plan().failure, None);
     // A disk that has or may have data is never deleted as a failed disk.
     assert_eq!(replaced(|disk| disk.state = DiskState::Ready).plan().actions, []);

@@ -2,17 +2,17 @@ use rstest::rstest;
 
 use super::*;
 use crate::model::{DiskRestore, DiskState, Lifetime, Owner};
-use crate::testing::World;
+use crate::testing::PoolWorld;
 
 const DISK: &str = "web-a-root";
 
 /// A machine of the pool with its disk after `edit`.
-fn world(edit: impl FnOnce(Option<Disk>) -> Option<Disk>) -> World {
-    World::desiring(1).with_machine("web-a", 1).disk(DISK, edit)
+fn world(edit: impl FnOnce(Option<Disk>) -> Option<Disk>) -> PoolWorld {
+    PoolWorld::desiring(1).with_machine("web-a", 1).disk(DISK, edit)
 }
 
 /// A disk that the platform created with restored data, after `edit`.
-fn restored(edit: impl FnOnce(&mut Disk)) -> World {
+fn restored(edit: impl FnOnce(&mut Disk)) -> PoolWorld {
     world(|disk| {
         let mut disk = Disk { owner: None, restore: DiskRestore::Created, ..disk? };
         edit(&mut disk);
@@ -20,7 +20,7 @@ fn restored(edit: impl FnOnce(&mut Disk)) -> World {
     })
 }
 
-fn waits(world: &World) -> bool {
+fn waits(world: &PoolWorld) -> bool {
     let plan = world.plan();
     let blocked = matches!(&plan.blockers[..], [Blocker::RestoringDisk { disk, .. }] if **disk == *DISK);
     assert_eq!(blocked, plan.actions.is_empty(), "{plan:?}");
@@ -54,7 +54,9 @@ fn a_restored_disk_gets_its_owner_again(#[case] lifetime: Lifetime) {
         let world = restored(|disk| disk.pool_uid_label = disk.pool_uid_label.take().filter(|_| label))
             .pool(|pool| pool.disks[0].lifetime = lifetime);
         let plan = world.plan();
-        let [Action::AdoptDisk { machine, disk, template }] = &plan.actions[..] else { panic!("{plan:?}") };
+        let [PoolAction::AdoptDisk { machine, disk, template }] = &plan.actions[..] else {
+            panic!("{plan:?}")
+        };
         assert_eq!((&*machine.name, &*disk.name, &**template), ("web-a", DISK, "root"));
         assert_eq!((plan.blockers.len(), plan.failure.is_none()), (0, true));
     }
@@ -69,5 +71,5 @@ fn a_restored_disk_gets_its_owner_again(#[case] lifetime: Lifetime) {
 #[case::that_a_user_took_away(|disk: &mut Disk| disk.restore = DiskRestore::None)]
 fn other_disks_are_not_adopted(#[case] edit: fn(&mut Disk)) {
     let plan = restored(edit).plan();
-    assert!(!plan.actions.iter().any(|action| matches!(action, Action::AdoptDisk { .. })), "{plan:?}");
+    assert!(!plan.actions.iter().any(|action| matches!(action, PoolAction::AdoptDisk { .. })), "{plan:?}");
 }

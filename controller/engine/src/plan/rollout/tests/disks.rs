@@ -5,10 +5,10 @@ use crate::plan::attempts::UpdateOutcome;
 
 const OURS: &str = crate::testing::POOL_UID;
 
-fn draft(world: &World) -> Vec<DiskDraft> {
+fn draft(world: &PoolWorld) -> Vec<DiskDraft> {
     let plan = world.plan();
     let disks = plan.actions.iter().filter_map(|action| match action {
-        Action::Update { disks, .. } => Some(disks.clone()),
+        PoolAction::Update { disks, .. } => Some(disks.clone()),
         _ => None,
     });
     let all: Vec<_> = disks.collect();
@@ -26,21 +26,25 @@ fn shown(drafts: &[DiskDraft]) -> Vec<String> {
                 DiskSource::Free(_) => "free",
                 DiskSource::Existing(_) => "held",
             };
-            format!("{}={} ({source})", draft.template, draft.name.replace(&name(0), "web-x"))
+            format!(
+                "{}={} ({source})",
+                draft.template,
+                draft.name.replace(&numbered_machine_name(0), "web-x")
+            )
         })
         .collect();
     shown.sort();
     shown
 }
 
-fn adding(template: &str, lifetime: Lifetime) -> World {
-    outdated(1).pool(|pool| pool.disks.push(DiskTemplate::new(template, lifetime)))
+fn adding(template: &str, lifetime: Lifetime) -> PoolWorld {
+    outdated(1).pool(|pool| pool.disks.push(PoolDiskTemplate::new(template, lifetime)))
 }
 
 /// A disk that the pool owns and that is free.
-fn free(world: World, disk: &str, template: &str) -> World {
+fn free(world: PoolWorld, disk: &str, template: &str) -> PoolWorld {
     world.disk(disk, |_| {
-        let mut free = own_disk(disk, &machine("any", 0));
+        let mut free = own_disk(disk, &running_machine("any", 0));
         free.owner = Some(pool_owner("web", OURS));
         free.template = Some(template.into());
         free.mounted_by = None;
@@ -49,7 +53,7 @@ fn free(world: World, disk: &str, template: &str) -> World {
 }
 
 /// A machine with a second disk of this template at the end of its list.
-fn having(world: World, template: Option<&str>, disk: &str) -> World {
+fn having(world: PoolWorld, template: Option<&str>, disk: &str) -> PoolWorld {
     let device = DiskRef { template: template.map(Arc::from), disk: disk.into(), position: 1 };
     let world = with(world, 0, |machine| machine.disks.push(device));
     let owner = (*world.machines[0]).clone();
@@ -67,7 +71,7 @@ fn what_it_has_stays() {
 fn a_template_that_was_added_gets_a_disk() {
     let world = adding("data", Lifetime::Ephemeral);
     assert_eq!(shown(&draft(&world)), ["data=web-x-data (new)", "root=web-x-root (held)"]);
-    let foreign = format!("{}-data", name(0));
+    let foreign = format!("{}-data", numbered_machine_name(0));
     assert_eq!(shown(&draft(&world.taken(&foreign))), ["data=web-x-data-2 (new)", "root=web-x-root (held)"]);
 }
 
@@ -77,12 +81,12 @@ fn an_added_template_gets_free_disks_and_two_machines_get_two() {
     assert_eq!(shown(&draft(&world)), ["data=web-data-aaaaaa (free)", "root=web-x-root (held)"]);
 
     let two = outdated(2).pool(|pool| {
-        pool.disks.push(DiskTemplate::new("data", Lifetime::Retained));
-        pool.rollout.budget = Budget::Machines(2);
+        pool.disks.push(PoolDiskTemplate::new("data", Lifetime::Retained));
+        pool.rollout.budget = DisruptionBudget::Machines(2);
     });
     let plan = free(two, "web-data-aaaaaa", "data").plan();
     let sources = plan.actions.iter().filter_map(|action| match action {
-        Action::Update { disks, .. } => disks.iter().find(|disk| &*disk.template == "data"),
+        PoolAction::Update { disks, .. } => disks.iter().find(|disk| &*disk.template == "data"),
         _ => None,
     });
     let sources: Vec<_> = sources.map(|disk| matches!(disk.source, DiskSource::Free(_))).collect();
@@ -94,7 +98,8 @@ fn the_disk_of_a_template_that_is_gone_is_left_out() {
     let world = having(outdated(1), Some("data"), "web-data");
     assert_eq!(shown(&draft(&world)), ["root=web-x-root (held)"]);
     let unused = world.pool(|pool| {
-        pool.disks.push(DiskTemplate { used: false, ..DiskTemplate::new("data", Lifetime::Ephemeral) });
+        pool.disks
+            .push(PoolDiskTemplate { used: false, ..PoolDiskTemplate::new("data", Lifetime::Ephemeral) });
     });
     assert_eq!(shown(&draft(&unused)), ["root=web-x-root (held)"]);
 }
@@ -106,7 +111,7 @@ fn a_disk_that_a_user_added_is_not_the_pools_to_name() {
 }
 
 /// A machine that boots from a disk whose template was removed.
-fn booting_from_what_is_gone(edit: impl FnOnce(&mut Machine)) -> World {
+fn booting_from_what_is_gone(edit: impl FnOnce(&mut Machine)) -> PoolWorld {
     let world = having(outdated(1), Some("old"), "web-old");
     with(world, 0, |machine| {
         machine.boot_disk = Some("web-old".into());
@@ -149,8 +154,8 @@ fn one_that_has_the_revision_and_a_disk_of_an_old_template(
 }
 
 /// A machine that another controller created: with unknown markers and without a disk map.
-fn foreign(disks: &[&str]) -> World {
-    let world = outdated(1).pool(|pool| pool.disks.push(DiskTemplate::new("data", Lifetime::Retained)));
+fn foreign(disks: &[&str]) -> PoolWorld {
+    let world = outdated(1).pool(|pool| pool.disks.push(PoolDiskTemplate::new("data", Lifetime::Retained)));
     let world = with(world, 0, |machine| {
         (machine.revision, machine.written) = (Some("5c8a1d2f".into()), Some("5c8a1d2f".into()));
         machine.disks = disks
@@ -158,7 +163,7 @@ fn foreign(disks: &[&str]) -> World {
             .enumerate()
             .map(|(position, disk)| DiskRef {
                 template: None,
-                disk: disk.replace("web-x", &name(0)).into(),
+                disk: disk.replace("web-x", &numbered_machine_name(0)).into(),
                 position,
             })
             .collect();
@@ -171,10 +176,10 @@ fn the_disks_of_a_machine_that_another_controller_made_are_known_by_their_names_
     let world = foreign(&["web-x-root", "web-data-bbbbbb", "somebodys"]);
     assert_eq!(shown(&draft(&world)), ["data=web-data-bbbbbb (held)", "root=web-x-root (held)"]);
     // A missing disk is created with the name in the machine's spec before the machine is updated.
-    let root = format!("{}-root", name(0));
+    let root = format!("{}-root", numbered_machine_name(0));
     let lost = foreign(&["web-x-root", "web-data-bbbbbb"]).disk(&root, |_| None);
     let plan = lost.plan();
-    let [Action::CreateDisk { disk, .. }] = &plan.actions[..] else { panic!("{plan:?}") };
+    let [PoolAction::CreateDisk { disk, .. }] = &plan.actions[..] else { panic!("{plan:?}") };
     assert_eq!((&*disk.name, &*disk.template), (&*root, "root"));
 }
 
@@ -183,7 +188,7 @@ fn a_foreign_disk_fills_no_template() {
     let stranger = |disk: Option<crate::model::Disk>| {
         disk.map(|disk| crate::model::Disk { owner: Some(pool_owner("other", "other")), ..disk })
     };
-    let own = format!("{}-root", name(0));
+    let own = format!("{}-root", numbered_machine_name(0));
     let world = foreign(&["web-x-root", "web-data-bbbbbb"]).disk(&own, stranger);
     let drafts = shown(&draft(&world.disk("web-data-bbbbbb", stranger)));
     assert!(drafts[0].starts_with("data=web-data-") && drafts[0].ends_with("(new)"), "{drafts:?}");
@@ -199,16 +204,17 @@ fn a_name_that_was_left_for_later_is_resolved_before_anything_else() {
     assert_eq!(drafts[0], "data=web-data-bbbbbb (free)");
     assert!(drafts[1].starts_with("root=web-x-root"), "{drafts:?}");
     // The machine comes first, uses no budget, and is updated in a paused rollout too.
-    let mut world = with(foreign(&["root", "data"]), 0, |machine| machine.activity = Activity::Running)
-        .with_machine(&name(1), -5)
-        .pool(|pool| {
-            pool.desired = 2;
-            pool.rollout.budget = Budget::Machines(1);
-        });
+    let mut world =
+        with(foreign(&["root", "data"]), 0, |machine| machine.activity = MachineActivity::Running)
+            .with_machine(&numbered_machine_name(1), -5)
+            .pool(|pool| {
+                pool.desired = 2;
+                pool.rollout.budget = DisruptionBudget::Machines(1);
+            });
     assert_eq!(updated(&world.plan()), [0, 1]);
     world.pool.rollout.paused = true;
     assert_eq!(updated(&world.plan()), [0]);
-    let uids: Vec<_> = [1, 2].map(|number| machine(&name(number), 0).id.uid).into();
+    let uids: Vec<_> = [1, 2].map(|number| running_machine(&numbered_machine_name(number), 0).id.uid).into();
     world.pool.rollout.paused = false;
     for uid in uids {
         world.memory.rollout_attempts.record(&uid, &"r2".into(), UpdateOutcome::Refused, UPTIME);
@@ -219,9 +225,9 @@ fn a_name_that_was_left_for_later_is_resolved_before_anything_else() {
 #[test]
 fn a_machine_that_waits_for_a_disk_uses_no_other_disk() {
     let world = outdated(2).pool(|pool| {
-        pool.disks.push(DiskTemplate::new("data", Lifetime::Retained));
-        pool.disks.push(DiskTemplate::new("logs", Lifetime::Retained));
-        pool.rollout.budget = Budget::Machines(2);
+        pool.disks.push(PoolDiskTemplate::new("data", Lifetime::Retained));
+        pool.disks.push(PoolDiskTemplate::new("logs", Lifetime::Retained));
+        pool.rollout.budget = DisruptionBudget::Machines(2);
     });
     // One disk of each template exists. A deleted machine still has the disk for the logs mounted.
     let world = free(free(world, "web-data-cccccc", "data"), "web-logs-cccccc", "logs");
@@ -232,7 +238,7 @@ fn a_machine_that_waits_for_a_disk_uses_no_other_disk() {
     assert_eq!(updated(&plan), [1], "the first one waits");
     assert!(plan.blockers.iter().any(|blocker| blocker.to_string().contains("web-logs-cccccc")), "{plan:?}");
     let drafts = plan.actions.iter().find_map(|action| match action {
-        Action::Update { disks, .. } => Some(disks.clone()),
+        PoolAction::Update { disks, .. } => Some(disks.clone()),
         _ => None,
     });
     let data = drafts.unwrap().into_iter().find(|disk| &*disk.template == "data").unwrap();
@@ -242,9 +248,9 @@ fn a_machine_that_waits_for_a_disk_uses_no_other_disk() {
 /// The create of the disk must come first, and it has just failed.
 #[test]
 fn a_machine_with_blocked_repairs_causes_no_immediate_pass() {
-    let root = format!("{}-root", name(0));
+    let root = format!("{}-root", numbered_machine_name(0));
     let world = outdated(1).disk(&root, |_| None).memory(|memory| {
-        let cause = Failure { reason: FailureReason::DiskFailure, message: "no".into() };
+        let cause = PoolFailure { reason: FailureReason::DiskFailure, message: "no".into() };
         memory.repairing.failed(cause, Duration::from_secs(100), None, 0.0);
     });
     let plan = world.plan();

@@ -5,37 +5,37 @@ use crate::plan::attempts::UpdateOutcome;
 
 /// A template is a number. Three consecutive numbers differ only in fields that need no restart. With an odd number,
 /// restarts need an approval.
-pub(super) type Template = u64;
+pub(super) type ModelTemplate = u64;
 
 /// The template of a machine that another controller created. It is no revision of the pool, and its content is that of
 /// [`SAME`].
-const ANOTHERS: Template = 9;
-pub(super) const SAME: Template = 4;
+const ANOTHERS: ModelTemplate = 9;
+pub(super) const SAME: ModelTemplate = 4;
 
-pub(super) fn id(template: Template) -> RevisionId {
+pub(super) fn id(template: ModelTemplate) -> RevisionId {
     format!("r{template}").as_str().into()
 }
 
-fn template(id: &RevisionId) -> Template {
+fn template(id: &RevisionId) -> ModelTemplate {
     id.as_str()[1..].parse().expect("one of ours")
 }
 
-fn content(template: Template) -> u64 {
+fn content(template: ModelTemplate) -> u64 {
     if template == ANOTHERS { SAME } else { template }
 }
 
-fn cold_part(template: Template) -> u64 {
+fn cold_part(template: ModelTemplate) -> u64 {
     content(template) / 3
 }
 
-fn restarts_itself(template: Template) -> bool {
+fn restarts_itself(template: ModelTemplate) -> bool {
     content(template).is_multiple_of(2)
 }
 
 pub(super) struct ModelMachine {
     pub(super) facts: Machine,
     /// The template that the machine runs with.
-    runs: Template,
+    runs: ModelTemplate,
     version: u64,
     /// Whether the rollout made the machine unavailable and it is not available again.
     disturbed: bool,
@@ -45,7 +45,7 @@ pub(super) struct ModelMachine {
 }
 
 impl ModelMachine {
-    fn spec(&self) -> Template {
+    fn spec(&self) -> ModelTemplate {
         template(self.facts.written.as_ref().expect("it has a revision"))
     }
 
@@ -54,9 +54,9 @@ impl ModelMachine {
         self.version += 1;
         let facts = &self.facts;
         let back = match facts.activity {
-            Activity::Stopped => true,
-            Activity::Stopping | Activity::NotRunning => false,
-            Activity::Running => facts.evaluated && !(facts.restart_pending && facts.restarts_itself),
+            MachineActivity::Stopped => true,
+            MachineActivity::Stopping | MachineActivity::NotRunning => false,
+            MachineActivity::Running => facts.evaluated && !(facts.restart_pending && facts.restarts_itself),
         };
         self.disturbed &= !back;
     }
@@ -65,7 +65,7 @@ impl ModelMachine {
         self.updates += 1;
         self.change(|machine| {
             let facts = &mut machine.facts;
-            machine.disturbed |= facts.activity == Activity::Running;
+            machine.disturbed |= facts.activity == MachineActivity::Running;
             facts.evaluated = false;
             facts.restarts_itself = restarts_itself(template(to));
             facts.written = Some(to.clone());
@@ -97,7 +97,7 @@ impl ModelMachine {
         self.change(|machine| {
             let differs = cold_part(machine.spec()) != cold_part(machine.runs);
             machine.facts.evaluated = true;
-            machine.facts.restart_pending = differs && machine.facts.activity == Activity::Running;
+            machine.facts.restart_pending = differs && machine.facts.activity == MachineActivity::Running;
         });
     }
 
@@ -105,12 +105,12 @@ impl ModelMachine {
     /// restart.
     fn stop(&mut self) {
         self.change(|machine| {
-            machine.facts.activity = Activity::Stopping;
+            machine.facts.activity = MachineActivity::Stopping;
             machine.facts.restart_pending = false;
         });
     }
 
-    pub(super) fn go(&mut self, activity: Activity) {
+    pub(super) fn go(&mut self, activity: MachineActivity) {
         self.change(|machine| {
             machine.facts.activity = activity;
             machine.facts.restart_pending = false;
@@ -120,15 +120,15 @@ impl ModelMachine {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Fate {
+pub(super) enum ModelRequestDelivery {
     Answered,
     AnswerLost,
     RequestLost,
     Late,
 }
 
-pub(super) struct Model {
-    pub(super) world: World,
+pub(super) struct RolloutModel {
+    pub(super) world: PoolWorld,
     pub(super) machines: Vec<ModelMachine>,
     /// Delayed requests: machine, required resource version, revision, disruption, uptime.
     late: Vec<(usize, u64, RevisionId, Disruption, Duration)>,
@@ -137,14 +137,14 @@ pub(super) struct Model {
     watched: Duration,
 }
 
-impl Model {
+impl RolloutModel {
     pub(super) fn new(machines: usize, budget: usize) -> Self {
         let count = u64::try_from(machines).expect("small");
-        let world = World::desiring(machines).with_machines(count).pool(|pool| {
+        let world = PoolWorld::desiring(machines).with_machines(count).pool(|pool| {
             pool.revision.id = id(0);
-            pool.rollout.budget = Budget::Machines(budget);
+            pool.rollout.budget = DisruptionBudget::Machines(budget);
         });
-        let world = World { stored: (0..9).map(id).collect(), ..world };
+        let world = PoolWorld { stored: (0..9).map(id).collect(), ..world };
         let made = |machine: &Arc<Machine>| {
             let mut facts = (**machine).clone();
             (facts.revision, facts.written) = (Some(id(0)), Some(id(0)));
@@ -175,12 +175,12 @@ impl Model {
         self.world.machines[index] = Arc::new(self.machines[index].facts.clone());
     }
 
-    pub(super) fn pass(&mut self, mut fate: impl FnMut() -> Fate) -> Plan {
+    pub(super) fn pass(&mut self, mut fate: impl FnMut() -> ModelRequestDelivery) -> Plan {
         let uptime = self.world.uptime;
         self.world.memory.observe(&self.world.pool, uptime);
         self.world.memory.rollout_attempts.observe(self.world.machines.iter(), uptime);
         let plan = self.world.plan();
-        for stage in [Stage::Update, Stage::Restart, Stage::RecordRevision] {
+        for stage in [ApplyStage::Update, ApplyStage::Restart, ApplyStage::RecordRevision] {
             let batch: Vec<_> = plan.actions.iter().filter(|action| action.stage() == stage).collect();
             let mut refused = false;
             for action in &batch {
@@ -189,7 +189,7 @@ impl Model {
                     break;
                 }
             }
-            let failure = Failure { reason: FailureReason::FailedTemplateUpdate, message: "no".into() };
+            let failure = PoolFailure { reason: FailureReason::FailedTemplateUpdate, message: "no".into() };
             match refused {
                 true => self.world.memory.backoff_mut(stage).failed(failure, uptime, None, 0.0),
                 false if !batch.is_empty() => self.world.memory.backoff_mut(stage).succeeded(),
@@ -200,13 +200,13 @@ impl Model {
     }
 
     /// Sends one request; `false` if it failed.
-    fn act(&mut self, action: &Action, fate: Fate) -> bool {
+    fn act(&mut self, action: &PoolAction, fate: ModelRequestDelivery) -> bool {
         let uptime = self.world.uptime;
         let index = |machine: &crate::ObjectId| {
             self.machines.iter().position(|known| known.facts.id == *machine).expect("it exists")
         };
         match action {
-            Action::RecordRevision { machine, to, .. } => {
+            PoolAction::RecordRevision { machine, to, .. } => {
                 let index = index(machine);
                 let known = &self.machines[index];
                 // The write includes a live read.
@@ -214,7 +214,8 @@ impl Model {
                     self.show(index);
                     return true;
                 }
-                let may_run = matches!(known.facts.activity, Activity::Running | Activity::Stopping);
+                let may_run =
+                    matches!(known.facts.activity, MachineActivity::Running | MachineActivity::Stopping);
                 assert!(
                     !may_run || cold_part(known.runs) == cold_part(template(to)),
                     "{machine} counts as updated and still runs with r{}",
@@ -225,11 +226,11 @@ impl Model {
                 self.show(index);
                 true
             }
-            Action::Update { machine, to, disruption, .. } => {
+            PoolAction::Update { machine, to, disruption, .. } => {
                 let index = index(machine);
                 let known = &mut self.machines[index];
                 // The patch requires the resource version of a machine that does not run.
-                if *disruption == Disruption::NotRunning && known.facts.activity == Activity::Running {
+                if *disruption == Disruption::NotRunning && known.facts.activity == MachineActivity::Running {
                     self.show(index);
                     return true;
                 }
@@ -244,14 +245,20 @@ impl Model {
                     return true;
                 }
                 let answer = match fate {
-                    Fate::Answered if known.stubborn => UpdateOutcome::Refused,
-                    Fate::Answered => UpdateOutcome::Accepted,
-                    Fate::AnswerLost | Fate::RequestLost | Fate::Late => UpdateOutcome::Unconfirmed,
+                    ModelRequestDelivery::Answered if known.stubborn => UpdateOutcome::Refused,
+                    ModelRequestDelivery::Answered => UpdateOutcome::Accepted,
+                    ModelRequestDelivery::AnswerLost
+                    | ModelRequestDelivery::RequestLost
+                    | ModelRequestDelivery::Late => UpdateOutcome::Unconfirmed,
                 };
                 let uid = machine.uid.clone();
                 match fate {
-                    Fate::Late => self.late.push((index, known.version, to.clone(), *disruption, uptime)),
-                    Fate::Answered | Fate::AnswerLost if !known.stubborn => known.get(to, *disruption),
+                    ModelRequestDelivery::Late => {
+                        self.late.push((index, known.version, to.clone(), *disruption, uptime));
+                    }
+                    ModelRequestDelivery::Answered | ModelRequestDelivery::AnswerLost if !known.stubborn => {
+                        known.get(to, *disruption);
+                    }
                     _ => {}
                 }
                 self.world.memory.rollout_attempts.record(&uid, to, answer, uptime);
@@ -295,10 +302,10 @@ impl Model {
                 let plan = self.pass(|| {
                     roll = roll.wrapping_mul(0x5851_f42d).wrapping_add(0x1405_7b7e);
                     match (roll >> 8) % 8 {
-                        0 => Fate::AnswerLost,
-                        1 => Fate::RequestLost,
-                        2 => Fate::Late,
-                        _ => Fate::Answered,
+                        0 => ModelRequestDelivery::AnswerLost,
+                        1 => ModelRequestDelivery::RequestLost,
+                        2 => ModelRequestDelivery::Late,
+                        _ => ModelRequestDelivery::Answered,
                     }
                 });
                 let writes = updated(&plan).len();
@@ -312,11 +319,11 @@ impl Model {
                 machine.stop();
                 machine.disturbed = false;
             }
-            18..=20 if activity == Activity::Stopping => machine.go(Activity::NotRunning),
-            18..=20 if activity == Activity::NotRunning => machine.go(Activity::Running),
-            21 if activity == Activity::Running => machine.go(Activity::NotRunning),
-            22 => machine.go(Activity::Stopped),
-            23 if activity == Activity::Stopped => machine.go(Activity::NotRunning),
+            18..=20 if activity == MachineActivity::Stopping => machine.go(MachineActivity::NotRunning),
+            18..=20 if activity == MachineActivity::NotRunning => machine.go(MachineActivity::Running),
+            21 if activity == MachineActivity::Running => machine.go(MachineActivity::NotRunning),
+            22 => machine.go(MachineActivity::Stopped),
+            23 if activity == MachineActivity::Stopped => machine.go(MachineActivity::NotRunning),
             24 => machine.stubborn = !machine.stubborn,
             25 => self.world.pool.revision.id = id(u64::from(number / 32) % 9),
             26 => self.world.pool.rollout.paused = argument % 3 == 0,
@@ -339,24 +346,24 @@ impl Model {
         for _ in 0..20 * (self.machines.len() + 1) {
             for machine in &mut self.machines {
                 machine.evaluate();
-                if machine.facts.restart_pending || machine.facts.activity == Activity::Stopping {
-                    machine.go(Activity::NotRunning);
+                if machine.facts.restart_pending || machine.facts.activity == MachineActivity::Stopping {
+                    machine.go(MachineActivity::NotRunning);
                 }
-                if machine.facts.activity == Activity::NotRunning {
-                    machine.go(Activity::Running);
+                if machine.facts.activity == MachineActivity::NotRunning {
+                    machine.go(MachineActivity::Running);
                     machine.evaluate();
                 }
             }
             self.watch();
             self.world.uptime += Duration::from_mins(1);
-            if self.pass(|| Fate::Answered) == Plan::default() {
+            if self.pass(|| ModelRequestDelivery::Answered) == Plan::default() {
                 let wanted = &self.world.pool.revision.id;
                 let has = |machine: &ModelMachine| {
                     let facts = &machine.facts;
                     let runs = cold_part(machine.runs) == cold_part(template(wanted));
                     facts.written.as_ref() == Some(wanted)
                         && facts.revision.as_ref() == Some(wanted)
-                        && (runs || facts.activity == Activity::Stopped)
+                        && (runs || facts.activity == MachineActivity::Stopped)
                 };
                 assert!(self.machines.iter().all(has), "settled without the template");
                 return;

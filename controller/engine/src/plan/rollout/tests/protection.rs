@@ -4,12 +4,12 @@ use jiff::SignedDuration;
 
 use super::*;
 use crate::plan::{Blocker, ProtectedStep};
-use crate::protection::{Protection, Until};
-use crate::testing::now;
+use crate::protection::{Protection, ProtectionEnd};
+use crate::testing::observation_time;
 
 /// Protected for a minute.
 fn protected(machine: &mut Machine) {
-    let until = Some(Until::At(now() + SignedDuration::from_secs(60)));
+    let until = Some(ProtectionEnd::At(observation_time() + SignedDuration::from_secs(60)));
     machine.protection = Some(Arc::new(Protection { until, ..Protection::default() }));
     machine.restarts_itself = true;
 }
@@ -21,9 +21,9 @@ fn protected_by_approval(machine: &mut Machine) {
 }
 
 /// Records that the spec of a machine differs from revision `r2`.
-fn differs(world: World, number: u64) -> World {
-    let uid = crate::testing::target(&name(number)).uid;
-    let record = |memory: &mut crate::Memory| {
+fn differs(world: PoolWorld, number: u64) -> PoolWorld {
+    let uid = crate::testing::fixture_id(&numbered_machine_name(number)).uid;
+    let record = |memory: &mut crate::PassMemory| {
         memory.rollout_attempts.record(&uid, &"r2".into(), UpdateOutcome::Differs, UPTIME);
     };
     world.memory(record)
@@ -31,7 +31,7 @@ fn differs(world: World, number: u64) -> World {
 
 fn waits(plan: &Plan) -> bool {
     plan.blockers.iter().any(
-        |blocker| matches!(blocker, Blocker::Protection { machine, step: ProtectedStep::Rollout, .. } if **machine == *name(0)),
+        |blocker| matches!(blocker, Blocker::Protection { machine, step: ProtectedStep::Rollout, .. } if **machine == *numbered_machine_name(0)),
     )
 }
 
@@ -52,7 +52,7 @@ fn a_protected_machine_whose_spec_differs_waits_until_its_protection_ends_and_us
 #[test]
 fn after_its_protection_it_is_updated_within_the_budget() {
     let ended = |machine: &mut Machine| {
-        let until = Some(Until::At(now() - SignedDuration::from_secs(30)));
+        let until = Some(ProtectionEnd::At(observation_time() - SignedDuration::from_secs(30)));
         machine.protection = Some(Arc::new(Protection { until, ..Protection::default() }));
         machine.restarts_itself = true;
     };

@@ -1,6 +1,6 @@
 //! Transcripts of complete rollouts. In each round the controller runs a pass, and then the platform runs once.
 
-use super::model::{Fate, Model};
+use super::model::{ModelRequestDelivery, RolloutModel};
 use super::*;
 use crate::condition;
 
@@ -11,19 +11,19 @@ const MANUAL: u64 = 3;
 
 /// Runs a round and records the pass's actions, the pool's condition, and the machines after the platform evaluated
 /// them.
-fn round(model: &mut Model, transcript: &mut Vec<String>) -> bool {
+fn round(model: &mut RolloutModel, transcript: &mut Vec<String>) -> bool {
     model.watch();
-    let plan = model.pass(|| Fate::Answered);
+    let plan = model.pass(|| ModelRequestDelivery::Answered);
     let number = |machine: &crate::ObjectId| {
         model.machines.iter().position(|known| known.facts.id == *machine).expect("it exists")
     };
     let acts = plan.actions.iter().map(|action| match action {
-        Action::Update { machine, to, .. } => format!("{to} to {}", number(machine)),
-        Action::RecordRevision { machine, to, .. } => format!("{} is at {to}", number(machine)),
+        PoolAction::Update { machine, to, .. } => format!("{to} to {}", number(machine)),
+        PoolAction::RecordRevision { machine, to, .. } => format!("{} is at {to}", number(machine)),
         other => panic!("{other:?}"),
     });
     let acts: Vec<_> = acts.collect();
-    let status = crate::status(&model.world.observed(&model.world.snapshot()), None);
+    let status = crate::compute_status(&model.world.observed(&model.world.snapshot()), None);
     let synced = status.conditions.iter().find(|known| known.kind == condition::SYNCED).expect("it is shown");
     let acts = if acts.is_empty() { "-".to_owned() } else { acts.join(", ") };
     let message =
@@ -32,19 +32,19 @@ fn round(model: &mut Model, transcript: &mut Vec<String>) -> bool {
         });
     transcript.push(format!("{acts} | {} {message}", synced.reason));
     for machine in &mut model.machines {
-        if machine.facts.activity == Activity::NotRunning {
-            machine.go(Activity::Running);
+        if machine.facts.activity == MachineActivity::NotRunning {
+            machine.go(MachineActivity::Running);
         }
         machine.evaluate();
         if machine.facts.restart_pending && machine.facts.restarts_itself {
-            machine.go(Activity::NotRunning);
+            machine.go(MachineActivity::NotRunning);
         }
     }
     model.world.uptime += Duration::from_mins(1);
     plan != Plan::default()
 }
 
-fn run_to_end(model: &mut Model, transcript: &mut Vec<String>) {
+fn run_to_end(model: &mut RolloutModel, transcript: &mut Vec<String>) {
     for _ in 0..40 {
         if !round(model, transcript) {
             return;
@@ -53,13 +53,13 @@ fn run_to_end(model: &mut Model, transcript: &mut Vec<String>) {
     panic!("the rollout does not end: {transcript:#?}");
 }
 
-fn roll(model: &mut Model, to: u64) {
+fn roll(model: &mut RolloutModel, to: u64) {
     model.world.pool.revision.id = format!("r{to}").as_str().into();
 }
 
 #[test]
 fn machines_are_restarted_two_at_a_time() {
-    let (mut model, mut lines) = (Model::new(5, 2), Vec::new());
+    let (mut model, mut lines) = (RolloutModel::new(5, 2), Vec::new());
     roll(&mut model, AUTOMATIC);
     run_to_end(&mut model, &mut lines);
     insta::assert_snapshot!(lines.join("\n"));
@@ -67,12 +67,12 @@ fn machines_are_restarted_two_at_a_time() {
 
 #[test]
 fn with_manual_restarts_all_machines_are_updated_and_wait() {
-    let (mut model, mut lines) = (Model::new(4, 2), Vec::new());
+    let (mut model, mut lines) = (RolloutModel::new(4, 2), Vec::new());
     roll(&mut model, MANUAL);
     run_to_end(&mut model, &mut lines);
     lines.push("a user restarts 1 and 2".into());
     for machine in &mut model.machines[1..3] {
-        machine.go(Activity::NotRunning);
+        machine.go(MachineActivity::NotRunning);
     }
     run_to_end(&mut model, &mut lines);
     lines.push("the template goes back".into());
@@ -83,7 +83,7 @@ fn with_manual_restarts_all_machines_are_updated_and_wait() {
 
 #[test]
 fn a_rejected_template_stops_the_rollout_and_a_better_one_continues() {
-    let (mut model, mut lines) = (Model::new(6, 3), Vec::new());
+    let (mut model, mut lines) = (RolloutModel::new(6, 3), Vec::new());
     for index in [0, 2, 4] {
         model.machines[index].stubborn = true;
     }
@@ -102,7 +102,7 @@ fn a_rejected_template_stops_the_rollout_and_a_better_one_continues() {
 
 #[test]
 fn a_paused_rollout_finishes_started_updates_and_continues_later() {
-    let (mut model, mut lines) = (Model::new(3, 1), Vec::new());
+    let (mut model, mut lines) = (RolloutModel::new(3, 1), Vec::new());
     roll(&mut model, AUTOMATIC);
     round(&mut model, &mut lines);
     lines.push("paused".into());

@@ -70,23 +70,23 @@ fn an_image(#[case] text: &str, #[case] accepted: bool) {
 
 /// The schema of the spec of another kind.
 fn of_kind(kind: &str) -> Value {
-    crds::ALL_CRDS.iter().find(|crd| crd.kind == kind).map(|crd| definition(crd.yaml)).unwrap()
+    crds::ALL_CRDS.iter().find(|crd| crd.kind == kind).map(|crd| pool_spec_schema(crd.yaml)).unwrap()
 }
 
 /// The findings of the machine schema in the machines of a pool. Empty strings of optional fields are omitted first.
-pub(in super::super) fn machine_schema(pool: &Value) -> Checked {
-    walk(&of_kind("VirtualMachine"), "spec", &pool["spec"]["virtualMachineTemplate"]["spec"])
+pub(in super::super) fn machine_schema(pool: &Value) -> RuleResult {
+    check_schema_value(&of_kind("VirtualMachine"), "spec", &pool["spec"]["virtualMachineTemplate"]["spec"])
 }
 
 /// The findings of the disk schema in the disks of a pool. The type of a data source is required by a CEL rule.
-pub(in super::super) fn disk_schema(pool: &Value) -> Checked {
+pub(in super::super) fn disk_schema(pool: &Value) -> RuleResult {
     let schema = of_kind("VirtualDisk");
-    for template in list(&pool["spec"]["virtualDiskTemplates"]) {
-        let source = at(template, &["spec", "dataSource"]);
-        if source.is_object() && field(source, "type").is_null() {
-            return wrong("spec.dataSource.type", &Value::Null, "it is required", "add it");
+    for template in json_entries(&pool["spec"]["virtualDiskTemplates"]) {
+        let source = json_at_path(template, &["spec", "dataSource"]);
+        if source.is_object() && json_field(source, "type").is_null() {
+            return refuse_schema_value("spec.dataSource.type", &Value::Null, "it is required", "add it");
         }
-        walk(&schema, "spec", field(template, "spec"))?;
+        check_schema_value(&schema, "spec", json_field(template, "spec"))?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use super::super::TERMS;
 use super::*;
 
 /// A request that breaks one rule.
-pub(super) struct Specimen {
+pub(super) struct RuleExample {
     pub(super) rule: Rule,
     /// A similar request that breaks no rule.
     good: Request,
@@ -25,56 +25,57 @@ enum Request {
 }
 
 impl Request {
-    fn verdict(&self) -> Verdict {
+    fn verdict(&self) -> AdmissionVerdict {
         match self {
             Self::Create(world, new) => world.create(new),
             Self::Update(world, old, new) => world.update(old, new),
             Self::By(user, old, new) => World::complete().judge(user, Some(old), new),
             Self::Scale(from, to, policy) => {
                 let scale = |replicas: &i64| json!({ "kind": "Scale", "spec": { "replicas": replicas } });
-                let refusal = match scale::compare(&scale(from), &scale(to)).unwrap() {
-                    scale::Step::Allow => None,
-                    scale::Step::AskPolicy(shrink) => {
-                        scale::judge(&TERMS, "builders", *policy == "Explicit", shrink)
+                let refusal = match scale::compare_scales(&scale(from), &scale(to)).unwrap() {
+                    scale::ScaleChange::Allow => None,
+                    scale::ScaleChange::AskPolicy(shrink) => {
+                        scale::scale_guard_refusal(&TERMS, "builders", *policy == "Explicit", shrink)
                     }
                 };
-                let outcome = refusal.map_or(Outcome::Allowed, |refusal| Outcome::Refused(refusal.into()));
-                Verdict { outcome, warnings: Vec::new() }
+                let outcome = refusal
+                    .map_or(AdmissionDecision::Allowed, |refusal| AdmissionDecision::Refused(refusal.into()));
+                AdmissionVerdict { outcome, warnings: Vec::new() }
             }
         }
     }
 }
 
-impl Specimen {
+impl RuleExample {
     /// The text that the user sees.
     pub(super) fn text(&self) -> String {
         let verdict = self.bad.verdict();
         match (&verdict.outcome, verdict.warnings.as_slice()) {
-            (Outcome::Refused(refusal), []) => refusal.to_string(),
-            (Outcome::Allowed, [warning]) => warning.to_string(),
+            (AdmissionDecision::Refused(refusal), []) => refusal.to_string(),
+            (AdmissionDecision::Allowed, [warning]) => warning.to_string(),
             other => panic!("{}: {other:?}", self.rule),
         }
     }
 }
 
-fn create(rule: Rule, bad: Value) -> Specimen {
+fn create(rule: Rule, bad: Value) -> RuleExample {
     let good = Request::Create(World::complete(), pool());
-    Specimen { rule, good, bad: Request::Create(World::complete(), bad) }
+    RuleExample { rule, good, bad: Request::Create(World::complete(), bad) }
 }
 
-fn create_in(rule: Rule, world: World, pool: Value) -> Specimen {
+fn create_in(rule: Rule, world: World, pool: Value) -> RuleExample {
     let good = Request::Create(World::complete(), pool.clone());
-    Specimen { rule, good, bad: Request::Create(world, pool) }
+    RuleExample { rule, good, bad: Request::Create(world, pool) }
 }
 
-fn update(rule: Rule, old: Value, good: Value, bad: Value) -> Specimen {
+fn update(rule: Rule, old: Value, good: Value, bad: Value) -> RuleExample {
     let good = Request::Update(World::complete(), old.clone(), good);
-    Specimen { rule, good, bad: Request::Update(World::complete(), old, bad) }
+    RuleExample { rule, good, bad: Request::Update(World::complete(), old, bad) }
 }
 
 /// All specimens, in the order of the rules.
 #[expect(clippy::too_many_lines, reason = "a table with a row for each rule")]
-pub(super) fn specimens() -> Vec<Specimen> {
+pub(super) fn rule_examples() -> Vec<RuleExample> {
     let explicit = || with(pool(), "/spec/scaleDownPolicy", json!("Explicit"));
     let recorded = || with(pool(), "/metadata/annotations", json!({ RECORD: r#"[{"name":"a","uid":"1"}]"# }));
     let held = with(pool(), "/spec/rollout", json!({ "revision": "0123456789abcdef" }));
@@ -86,17 +87,17 @@ pub(super) fn specimens() -> Vec<Specimen> {
         with(twice, "/spec/virtualDiskTemplates/0", Value::Null)
     };
     vec![
-        Specimen {
+        RuleExample {
             rule: Rule::TargetsRecord,
             good: Request::By(HANDLER, pool(), recorded()),
             bad: Request::By("alice", pool(), recorded()),
         },
-        Specimen {
+        RuleExample {
             rule: Rule::ExplicitCount,
             good: Request::By(HANDLER, explicit(), with(explicit(), "/spec/replicas", json!(2))),
             bad: Request::By("alice", explicit(), with(explicit(), "/spec/replicas", json!(2))),
         },
-        Specimen {
+        RuleExample {
             rule: Rule::ScaleGuard,
             good: Request::Scale(3, 2, "NewestFirst"),
             bad: Request::Scale(3, 2, "Explicit"),
@@ -175,7 +176,7 @@ pub(super) fn specimens() -> Vec<Specimen> {
         ),
         create_in(
             Rule::AutoFraction,
-            World::without(|cluster| cluster.in_place_resize = Known::No),
+            World::without(|cluster| cluster.in_place_resize = CapabilityState::No),
             machine("/cpu/coreFraction", json!("Auto")),
         ),
         create(Rule::Networks, two(json!({ "type": "Network", "name": "a" }), json!({ "type": "Main" }))),
@@ -193,7 +194,7 @@ pub(super) fn specimens() -> Vec<Specimen> {
         create_in(Rule::ImageUnknown, World::complete().without_image("toolbox"), pool()),
         create_in(
             Rule::Gpus,
-            World::without(|cluster| cluster.gpus = Known::No),
+            World::without(|cluster| cluster.gpus = CapabilityState::No),
             machine("/gpus", json!([{ "gpuClassName": "a10" }])),
         ),
         create(
@@ -226,13 +227,14 @@ pub(super) fn specimens() -> Vec<Specimen> {
         create(Rule::DiskBelowSource, disk(0, "/spec/persistentVolumeClaim/size", json!("1Gi"))),
         create_in(
             Rule::DiskFromIso,
-            World::complete().image("installer", Image { ready: true, cdrom: true, unpacked: None }),
+            World::complete()
+                .image("installer", VirtualImageFacts { ready: true, cdrom: true, unpacked: None }),
             disk(0, "/spec/dataSource", from("ClusterVirtualImage", "installer")),
         ),
         create_in(Rule::SourceUnknown, World::complete().without_image("debian"), pool()),
         create_in(
             Rule::StorageClassUnknown,
-            World::complete().storage_class("fast", Found::Absent),
+            World::complete().storage_class("fast", LookupOutcome::Absent),
             disk(1, "/spec/persistentVolumeClaim/storageClassName", json!("fast")),
         ),
         update(
@@ -262,13 +264,13 @@ pub(super) fn specimens() -> Vec<Specimen> {
                 json!({ "paused": false }),
             ),
         ),
-        Specimen {
+        RuleExample {
             rule: Rule::PinnedRevision,
             good: Request::Update(World::complete(), pool(), held.clone()),
             bad: Request::Update(
                 {
                     let mut world = World::complete();
-                    world.facts.revisions = vec![Found::Absent, Found::Absent];
+                    world.facts.revisions = vec![LookupOutcome::Absent, LookupOutcome::Absent];
                     world
                 },
                 pool(),
@@ -296,7 +298,7 @@ pub(super) fn specimens() -> Vec<Specimen> {
 
 #[test]
 fn every_rule_has_a_specimen_in_its_place() {
-    let shown: Vec<Rule> = specimens().iter().map(|specimen| specimen.rule).collect();
+    let shown: Vec<Rule> = rule_examples().iter().map(|specimen| specimen.rule).collect();
     assert_eq!(shown, Rule::ALL);
     let ids: BTreeSet<_> = Rule::ALL.iter().map(|rule| rule.id()).collect();
     assert_eq!(ids.len(), Rule::ALL.len(), "two rules share an id");
@@ -304,11 +306,15 @@ fn every_rule_has_a_specimen_in_its_place() {
 
 #[test]
 fn a_specimen_breaks_its_rule_and_its_neighbour_none() {
-    for specimen in specimens() {
+    for specimen in rule_examples() {
         let (rule, good, bad) = (specimen.rule, specimen.good.verdict(), specimen.bad.verdict());
-        assert_eq!(good, Verdict { outcome: Outcome::Allowed, warnings: Vec::new() }, "{rule}");
-        if rule.severity() == Severity::Warning {
-            assert_eq!(bad.outcome, Outcome::Allowed, "{rule}");
+        assert_eq!(
+            good,
+            AdmissionVerdict { outcome: AdmissionDecision::Allowed, warnings: Vec::new() },
+            "{rule}"
+        );
+        if rule.severity() == RuleSeverity::Warning {
+            assert_eq!(bad.outcome, AdmissionDecision::Allowed, "{rule}");
             assert_eq!(bad.warnings.iter().map(|warning| listed(warning.rule)).collect::<Vec<_>>(), [rule]);
         } else {
             assert_eq!(refused(&bad), Some(rule));
@@ -319,13 +325,13 @@ fn a_specimen_breaks_its_rule_and_its_neighbour_none() {
 /// The text has the field, the value and a permitted alternative, in this order.
 #[test]
 fn every_message_names_a_field_and_a_way_out() {
-    for specimen in specimens() {
+    for specimen in rule_examples() {
         let (rule, text) = (specimen.rule, specimen.text());
         let (field, rest) = text.split_once(": ").unwrap();
         assert!(field.starts_with("spec.") || field.starts_with("metadata."), "{rule}: {text}");
         assert!(text.ends_with(&format!("(rule {rule})")), "{text}");
         assert!(!text.contains(['\n', '\r']), "{text}");
-        if rule.severity() == Severity::Warning {
+        if rule.severity() == RuleSeverity::Warning {
             assert!(text.len() <= 256, "{rule}: {} bytes", text.len());
         } else {
             assert!(rest.starts_with("Invalid value: ") || rest.starts_with("Forbidden: "), "{text}");
@@ -337,9 +343,10 @@ fn every_message_names_a_field_and_a_way_out() {
 
 /// Pools that break one refusing rule by their content and not by a change.
 pub(super) fn broken() -> Vec<(Rule, Value)> {
-    let states = specimens().into_iter().filter(|specimen| specimen.rule.severity() == Severity::Invalid);
+    let states =
+        rule_examples().into_iter().filter(|specimen| specimen.rule.severity() == RuleSeverity::Invalid);
     let states: Vec<_> = states
-        .filter_map(|Specimen { rule, bad, .. }| match bad {
+        .filter_map(|RuleExample { rule, bad, .. }| match bad {
             Request::Create(_, pool) => Some((rule, pool)),
             Request::Update(_, _, pool) if rule == Rule::DiskAttachedTwice => Some((rule, pool)),
             Request::Update(..) | Request::By(..) | Request::Scale(..) => None,

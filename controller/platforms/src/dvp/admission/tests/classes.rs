@@ -36,8 +36,8 @@ fn sizes_fit_the_class(
 ) {
     let verdict = World::complete().create(&sized(cores, &fraction, memory));
     match (way_out, &verdict.outcome) {
-        (None, Outcome::Allowed) => {}
-        (Some(way_out), Outcome::Refused(refusal)) => {
+        (None, AdmissionDecision::Allowed) => {}
+        (Some(way_out), AdmissionDecision::Refused(refusal)) => {
             let refusal = refusal.first();
             assert_eq!(refusal.rule, Rule::Sizing);
             assert!(refusal.detail.ends_with(way_out), "{refusal}");
@@ -59,16 +59,16 @@ fn auto_needs_something_to_choose_from(#[case] fractions: Value, #[case] is_refu
 
 /// The fraction is left to a class that leaves it to the vertical autoscaler of the platform.
 #[rstest]
-#[case::a_choice(json!(["10%", "20%", "100%"]), Known::Yes, "512Mi", None)]
-#[case::unknown_resize(json!(["10%", "20%", "100%"]), Known::Unknown, "512Mi", None)]
-#[case::every_fraction(Value::Null, Known::Yes, "512Mi", None)]
-#[case::no_choice(json!(["10%", "100%"]), Known::Yes, "512Mi", Some(Rule::AutoFraction))]
-#[case::no_resize(json!(["10%", "20%"]), Known::No, "512Mi", Some(Rule::AutoFraction))]
-#[case::no_resize_and_no_list(Value::Null, Known::No, "512Mi", Some(Rule::AutoFraction))]
-#[case::too_little_memory(json!(["10%", "20%"]), Known::Yes, "511Mi", Some(Rule::Sizing))]
+#[case::a_choice(json!(["10%", "20%", "100%"]), CapabilityState::Yes, "512Mi", None)]
+#[case::unknown_resize(json!(["10%", "20%", "100%"]), CapabilityState::Unknown, "512Mi", None)]
+#[case::every_fraction(Value::Null, CapabilityState::Yes, "512Mi", None)]
+#[case::no_choice(json!(["10%", "100%"]), CapabilityState::Yes, "512Mi", Some(Rule::AutoFraction))]
+#[case::no_resize(json!(["10%", "20%"]), CapabilityState::No, "512Mi", Some(Rule::AutoFraction))]
+#[case::no_resize_and_no_list(Value::Null, CapabilityState::No, "512Mi", Some(Rule::AutoFraction))]
+#[case::too_little_memory(json!(["10%", "20%"]), CapabilityState::Yes, "511Mi", Some(Rule::Sizing))]
 fn a_class_can_choose_auto_by_default(
     #[case] fractions: Value,
-    #[case] in_place_resize: Known,
+    #[case] in_place_resize: CapabilityState,
     #[case] memory: &str,
     #[case] expected: Option<Rule>,
 ) {
@@ -122,7 +122,7 @@ fn a_class_without_policies_allows_every_size(#[case] class: Value) {
 fn a_class_that_is_not_understood_warns_and_limits_nothing() {
     let class = with(small(), "/spec/sizingPolicies/0/coreFractions", json!(["half"]));
     let verdict = World::complete().with_class(&class).create(&sized(6, &json!("77%"), "1Gi"));
-    assert_eq!(verdict.outcome, Outcome::Allowed);
+    assert_eq!(verdict.outcome, AdmissionDecision::Allowed);
     assert_eq!(
         verdict.warnings[0].to_string(),
         "spec.virtualMachineTemplate.spec.virtualMachineClassName: the sizing policies of class \"small\" are not \
@@ -134,7 +134,8 @@ fn a_class_that_is_not_understood_warns_and_limits_nothing() {
 fn without_a_name_the_default_class_counts() {
     let pool = machine("/virtualMachineClassName", Value::Null);
     let world = World::complete();
-    let Evaluation::NeedsFacts(look) = begin(&world.settings, Request { user: "a", old: None, new: &pool })
+    let DvpEvaluation::NeedsFacts(look) =
+        evaluate_request(&world.settings, PoolRequest { user: "a", old: None, new: &pool })
     else {
         panic!("nothing is read");
     };
@@ -144,7 +145,7 @@ fn without_a_name_the_default_class_counts() {
         Some(Rule::Sizing)
     );
     let mut none = World::complete();
-    none.facts.class = Some(Found::Absent);
+    none.facts.class = Some(LookupOutcome::Absent);
     let verdict = none.create(&pool);
     assert!(verdict.warnings[0].to_string().contains("has no default class; name one"), "{verdict:?}");
 }
@@ -164,10 +165,10 @@ fn the_default_class_is_the_one_that_says_so() {
 fn a_read_that_failed_decides_nothing_where_a_rule_would_refuse() {
     let failed = || "connection refused".to_owned();
     let mut world = World::complete();
-    world.facts.class = Some(Found::Failed(failed()));
+    world.facts.class = Some(LookupOutcome::Failed(failed()));
     assert_eq!(
         world.create(&pool()).outcome,
-        Outcome::Undecided(
+        AdmissionDecision::Undecided(
             "reading class \"small\", which spec.virtualMachineTemplate.spec.virtualMachineClassName means: \
              connection refused"
                 .to_owned()
@@ -175,7 +176,7 @@ fn a_read_that_failed_decides_nothing_where_a_rule_would_refuse() {
     );
     let mut world = World::complete();
     let id = ImageId { kind: ImageKind::Cluster, name: "toolbox".to_owned() };
-    world.facts.images.insert(id, Found::Failed(failed()));
+    world.facts.images.insert(id, LookupOutcome::Failed(failed()));
     let bootable = machine(
         "/blockDeviceRefs",
         json!([
@@ -184,18 +185,18 @@ fn a_read_that_failed_decides_nothing_where_a_rule_would_refuse() {
             { "kind": "VirtualDisk", "name": "cache" },
         ]),
     );
-    assert!(matches!(world.create(&bootable).outcome, Outcome::Undecided(_)));
+    assert!(matches!(world.create(&bootable).outcome, AdmissionDecision::Undecided(_)));
     // If a rule that only warns cannot be evaluated, the verdict has a warning about that.
     let id = ImageId { kind: ImageKind::Cluster, name: "debian".to_owned() };
-    world.facts.images.insert(id, Found::Failed(failed()));
+    world.facts.images.insert(id, LookupOutcome::Failed(failed()));
     let verdict = world.create(&pool());
-    assert_eq!(verdict.outcome, Outcome::Allowed);
+    assert_eq!(verdict.outcome, AdmissionDecision::Allowed);
     assert!(verdict.warnings[0].to_string().contains("\"debian\" could not be read"), "{verdict:?}");
 }
 
 #[test]
 fn what_is_not_ready_or_not_there_is_let_through() {
-    let mut world = World::complete().image("toolbox", Image::default());
+    let mut world = World::complete().image("toolbox", VirtualImageFacts::default());
     let bootable = machine(
         "/blockDeviceRefs",
         json!([
@@ -205,7 +206,7 @@ fn what_is_not_ready_or_not_there_is_let_through() {
         ]),
     );
     assert_allowed(&world.create(&bootable));
-    world = world.image("toolbox", Image { ready: true, cdrom: true, unpacked: None });
+    world = world.image("toolbox", VirtualImageFacts { ready: true, cdrom: true, unpacked: None });
     assert_allowed(&world.create(&bootable));
     world.facts.images.clear();
     assert_allowed(&world.create(&bootable));

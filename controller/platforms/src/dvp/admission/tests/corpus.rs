@@ -231,7 +231,7 @@ fn a_pool_is_accepted_if_and_only_if_its_machines_are() {
     let mut wrong = Vec::new();
     for (name, pool, rule, built) in corpus() {
         let verdict = World::complete().create(&pool);
-        let allowed = verdict.outcome == Outcome::Allowed;
+        let allowed = verdict.outcome == AdmissionDecision::Allowed;
         if refused(&verdict) != rule || allowed != (built == NamesInUse) {
             wrong.push(format!("{name}: {rule:?} and {built:?}, but {:?}", verdict.outcome));
         }

@@ -8,12 +8,12 @@ use super::*;
 /// The field and the rule of a refused create; `None` if the create is allowed.
 fn blame(pool: &Value) -> Option<(String, Rule)> {
     match World::complete().create(pool).outcome {
-        Outcome::Refused(refusals) => {
+        AdmissionDecision::Refused(refusals) => {
             let refusal = refusals.first();
             Some((refusal.field.replace("spec.virtualMachineTemplate.spec", "M"), listed(refusal.rule)))
         }
-        Outcome::Allowed => None,
-        Outcome::Malformed(reason) | Outcome::Undecided(reason) => panic!("{reason}"),
+        AdmissionDecision::Allowed => None,
+        AdmissionDecision::Malformed(reason) | AdmissionDecision::Undecided(reason) => panic!("{reason}"),
     }
 }
 
@@ -65,7 +65,7 @@ fn kinds_have_names_of_their_own() {
 #[case::below_zero(-8, false)]
 fn cores_fill_sockets(#[case] cores: i32, #[case] fits: bool) {
     let mut world = World::complete();
-    world.facts.class = Some(Found::Absent);
+    world.facts.class = Some(LookupOutcome::Absent);
     let verdict = world.create(&machine("/cpu/cores", json!(cores)));
     assert_eq!(refused(&verdict), (!fits).then_some(Rule::Cores), "{verdict:?}");
 }
@@ -81,7 +81,7 @@ fn cores_fill_sockets(#[case] cores: i32, #[case] fits: bool) {
 #[case::nothing(json!(""), false)]
 fn core_fractions(#[case] fraction: Value, #[case] good: bool) {
     let mut world = World::complete();
-    world.facts.class = Some(Found::Absent);
+    world.facts.class = Some(LookupOutcome::Absent);
     let verdict = world.create(&machine("/cpu/coreFraction", fraction));
     assert_eq!(refused(&verdict), (!good).then_some(Rule::BadCoreFraction));
 }
@@ -113,14 +113,14 @@ fn a_list_of_networks(#[case] networks: Value, #[case] field: Option<&str>) {
 #[case::explicit(json!([{ "type": "Main" }]), true)]
 #[case::others(json!([{ "type": "Network", "name": "a" }]), false)]
 fn without_address_ranges_there_is_no_main_network(#[case] networks: Value, #[case] is_refused: bool) {
-    let world = World::without(|cluster| cluster.machine_cidrs = Known::No);
+    let world = World::without(|cluster| cluster.machine_cidrs = CapabilityState::No);
     let verdict = world.create(&machine("/networks", networks));
     assert_eq!(refused(&verdict), is_refused.then_some(Rule::Networks));
 }
 
 #[test]
 fn without_software_defined_networks_there_is_only_the_main_one() {
-    let world = World::without(|cluster| cluster.sdn = Known::No);
+    let world = World::without(|cluster| cluster.sdn = CapabilityState::No);
     let main = json!({ "type": "Main" });
     assert_allowed(&world.create(&machine("/networks", json!([main]))));
     let verdict =
@@ -164,7 +164,7 @@ fn annotations_are_as_guarded_as_labels(#[case] keys: Value, #[case] rule: Rule)
 fn user_data_is_looked_at(#[case] text: &str, #[case] warnings: usize) {
     let verdict =
         World::complete().create(&machine("/provisioning", json!({ "type": "UserData", "userData": text })));
-    assert_eq!(verdict.outcome, Outcome::Allowed);
+    assert_eq!(verdict.outcome, AdmissionDecision::Allowed);
     assert_eq!(verdict.warnings.len(), warnings, "{:?}", verdict.warnings);
 }
 
@@ -181,7 +181,8 @@ fn user_data_is_never_repeated() {
 #[case::two_parts(json!({ "type": "UserData", "userData": "#!", "sysprepRef": { "name": "a" } }), "this type takes no sysprepRef")]
 #[case::an_unknown_type(json!({ "type": "Ignition" }), "no such type")]
 fn provisioning_has_one_part(#[case] provisioning: Value, #[case] reason: &str) {
-    let Outcome::Refused(refusal) = World::complete().create(&machine("/provisioning", provisioning)).outcome
+    let AdmissionDecision::Refused(refusal) =
+        World::complete().create(&machine("/provisioning", provisioning)).outcome
     else {
         panic!("it is allowed");
     };

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::super::machine::sockets;
-use super::super::sizing::percent;
+use super::super::machine::socket_count;
+use super::super::sizing::parse_core_fraction;
 use super::catalogue::broken;
 use super::*;
 use crate::syntax;
@@ -16,14 +16,14 @@ proptest! {
         let mut world = World::complete();
         world.facts.class = None;
         let verdict = world.create(&machine("/cpu/cores", json!(cores)));
-        let fits = (1..=248).contains(&cores) && cores % sockets(cores) == 0;
+        let fits = (1..=248).contains(&cores) && cores % socket_count(cores) == 0;
         prop_assert_eq!(refused(&verdict), (!fits).then_some(Rule::Cores));
-        if let Outcome::Refused(refusal) = verdict.outcome && (1..=248).contains(&cores) {
+        if let AdmissionDecision::Refused(refusal) = verdict.outcome && (1..=248).contains(&cores) {
             // The alternatives in a refusal are permitted values.
             let numbers = refusal.first().detail.rsplit("use ").next().unwrap().split(" or ");
             for number in numbers.map(|number| number.parse::<i32>().unwrap()) {
-                prop_assert_eq!(number % sockets(number), 0);
-                prop_assert!((number - cores).abs() < sockets(248), "{} for {}", number, cores);
+                prop_assert_eq!(number % socket_count(number), 0);
+                prop_assert!((number - cores).abs() < socket_count(248), "{} for {}", number, cores);
             }
         }
     }
@@ -44,15 +44,15 @@ proptest! {
     fn only_smaller_disks_warn(before in 1_u64..100, after in 1_u64..100) {
         let sized = |gib: u64| disk(1, "/spec/persistentVolumeClaim/size", json!(format!("{gib}Gi")));
         let verdict = World::complete().update(&sized(before), &sized(after));
-        prop_assert_eq!(verdict.outcome, Outcome::Allowed);
+        prop_assert_eq!(verdict.outcome, AdmissionDecision::Allowed);
         prop_assert_eq!(verdict.warnings.len(), usize::from(after < before));
     }
 
     #[test]
     fn percentages_are_written_in_one_way_only(text in "[0-9+-]{0,4}%?") {
-        let canonical = percent(&text).map(|percent| format!("{percent}%"));
+        let canonical = parse_core_fraction(&text).map(|percent| format!("{percent}%"));
         prop_assert!(canonical.is_none_or(|canonical| canonical == text));
-        prop_assert_eq!(percent(&text).is_some(), (1..=100).any(|percent| text == format!("{percent}%")));
+        prop_assert_eq!(parse_core_fraction(&text).is_some(), (1..=100).any(|percent| text == format!("{percent}%")));
     }
 
     #[test]
@@ -96,8 +96,8 @@ proptest! {
         let old = updated.then_some(&old);
         let verdict = world.judge("alice", old, &new);
         prop_assert_eq!(&verdict, &world.judge("alice", old, &new));
-        if let Outcome::Refused(refusal) = &verdict.outcome {
-            prop_assert!(refusal.first().rule.severity() != Severity::Warning);
+        if let AdmissionDecision::Refused(refusal) = &verdict.outcome {
+            prop_assert!(refusal.first().rule.severity() != RuleSeverity::Warning);
             prop_assert!(refusal.to_string().len() < 1500, "{}", refusal);
         }
         for warning in verdict.warnings {

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn warned(verdict: &Verdict) -> Vec<Rule> {
-    assert_eq!(verdict.outcome, Outcome::Allowed);
+fn warned(verdict: &AdmissionVerdict) -> Vec<Rule> {
+    assert_eq!(verdict.outcome, AdmissionDecision::Allowed);
     verdict.warnings.iter().map(|warning| listed(warning.rule)).collect()
 }
 
@@ -18,11 +18,11 @@ fn an_object_that_was_not_read_causes_no_warning() {
 
 #[test]
 fn an_object_that_cannot_be_read_is_not_reported_as_missing() {
-    let unread = || Found::Failed("no response".to_owned());
+    let unread = || LookupOutcome::Failed("no response".to_owned());
     let pool = disk(1, "/spec/persistentVolumeClaim/storageClassName", json!("fast"));
     let mut world = World::complete().storage_class("fast", unread());
     let toolbox = ImageId { kind: ImageKind::Cluster, name: "toolbox".to_owned() };
-    world.facts.images.insert(toolbox, Found::Failed("no response".to_owned()));
+    world.facts.images.insert(toolbox, LookupOutcome::Failed("no response".to_owned()));
     assert_allowed(&world.create(&pool));
 }
 
@@ -30,7 +30,7 @@ fn an_object_that_cannot_be_read_is_not_reported_as_missing() {
 fn every_missing_object_is_named() {
     let world = World::complete().without_image("debian").without_image("toolbox");
     let pool = disk(0, "/spec/persistentVolumeClaim/storageClassName", json!("fast"));
-    let verdict = world.storage_class("fast", Found::Absent).create(&pool);
+    let verdict = world.storage_class("fast", LookupOutcome::Absent).create(&pool);
     assert_eq!(warned(&verdict), [Rule::ImageUnknown, Rule::SourceUnknown, Rule::StorageClassUnknown]);
     let texts: Vec<String> = verdict.warnings.iter().map(ToString::to_string).collect();
     for (text, name) in texts.iter().zip(["\"toolbox\"", "\"debian\"", "\"fast\""]) {
@@ -43,7 +43,7 @@ fn a_missing_snapshot_is_named() {
     let source =
         json!({ "type": "ObjectRef", "objectRef": { "kind": "VirtualDiskSnapshot", "name": "monday" } });
     let mut world = World::complete();
-    world.facts.snapshots.insert("monday".to_owned(), Found::Absent);
+    world.facts.snapshots.insert("monday".to_owned(), LookupOutcome::Absent);
     let verdict = world.create(&disk(0, "/spec/dataSource", source));
     assert_eq!(warned(&verdict), [Rule::SourceUnknown]);
     assert!(verdict.warnings[0].to_string().contains("VirtualDiskSnapshot \"monday\""), "{verdict:?}");

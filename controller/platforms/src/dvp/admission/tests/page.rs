@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::catalogue::specimens;
-use super::{Rule, Severity};
+use super::catalogue::rule_examples;
+use super::{Rule, RuleSeverity};
 
 const PAGE: &str = include_str!("../../../../../../docs/admission.md");
 const BEGIN: &str = "<!-- rules: begin. Checked by vmpool-platforms, dvp::admission::tests::page -->\n";
@@ -14,9 +14,9 @@ fn table() -> String {
     let mut page = String::from("| Rule | What it says | Looked at | Broken |\n| --- | --- | --- | --- |\n");
     for rule in Rule::ALL {
         let result = match rule.severity() {
-            Severity::Invalid | Severity::Required | Severity::NotSupported => "refused",
-            Severity::Forbidden => "forbidden",
-            Severity::Warning => "warning",
+            RuleSeverity::Invalid | RuleSeverity::Required | RuleSeverity::NotSupported => "refused",
+            RuleSeverity::Forbidden => "forbidden",
+            RuleSeverity::Warning => "warning",
         };
         // Writes to a `String` always succeed.
         let _ = writeln!(page, "| {} | {} | {} | {result} |", rule.id(), rule.check(), rule.scope().as_str());
@@ -24,7 +24,7 @@ fn table() -> String {
     page.push_str(
         "\nWhat the user sees, by an example of each:\n\n| Rule | Text, with the way out |\n| --- | --- |\n",
     );
-    for specimen in specimens() {
+    for specimen in rule_examples() {
         let _ = writeln!(page, "| {} | `{}` |", specimen.rule.id(), specimen.text().replace('|', "\\|"));
     }
     page

@@ -17,12 +17,21 @@ fn what_is_stored_is_not_judged_again(#[case] pointer: &str, #[case] value: Valu
     for (rule, pool) in broken() {
         let changed = with(pool.clone(), pointer, value.clone());
         let verdict = World::without(|cluster| *cluster = all_off()).update(&pool, &changed);
-        assert_eq!(verdict, Verdict { outcome: Outcome::Allowed, warnings: Vec::new() }, "{rule}");
+        assert_eq!(
+            verdict,
+            AdmissionVerdict { outcome: AdmissionDecision::Allowed, warnings: Vec::new() },
+            "{rule}"
+        );
     }
 }
 
-fn all_off() -> Cluster {
-    Cluster { sdn: Known::No, machine_cidrs: Known::No, gpus: Known::No, in_place_resize: Known::No }
+fn all_off() -> ClusterCapabilities {
+    ClusterCapabilities {
+        sdn: CapabilityState::No,
+        machine_cidrs: CapabilityState::No,
+        gpus: CapabilityState::No,
+        in_place_resize: CapabilityState::No,
+    }
 }
 
 /// The counterpart: a rule is evaluated again when its part changes.
@@ -30,16 +39,16 @@ fn all_off() -> Cluster {
 fn a_changed_part_is_judged_whole() {
     for (rule, pool) in broken() {
         // A setting is a single value. It changes from another value to the stored one.
-        if rule.scope() == Scope::Rollout {
+        if rule.scope() == RuleScope::Rollout {
             assert_eq!(refused(&World::complete().update(&super::pool(), &pool)), Some(rule));
             continue;
         }
         let touched = match rule.scope() {
-            Scope::Template | Scope::Part => {
+            RuleScope::Template | RuleScope::Part => {
                 with(pool.clone(), &format!("{MACHINE}/priorityClassName"), json!("high"))
             }
             // The update changes all entries of the list.
-            Scope::DiskTemplate => {
+            RuleScope::DiskTemplate => {
                 let mut pool = pool.clone();
                 for disk in pool["spec"]["virtualDiskTemplates"].as_array_mut().unwrap() {
                     disk["reclaim"]["untold"] = json!(true);
@@ -47,16 +56,20 @@ fn a_changed_part_is_judged_whole() {
                 }
                 pool
             }
-            Scope::Devices => {
+            RuleScope::Devices => {
                 let disk = json!({ "name": "extra", "spec": { "persistentVolumeClaim": { "size": "1Gi" } } });
                 with(pool.clone(), "/spec/virtualDiskTemplates/-", disk)
             }
-            Scope::Always | Scope::Create | Scope::Update | Scope::Scale | Scope::Rollout => continue,
+            RuleScope::Always
+            | RuleScope::Create
+            | RuleScope::Update
+            | RuleScope::Scale
+            | RuleScope::Rollout => continue,
         };
         let verdict = World::complete().update(&pool, &touched);
         // The added device breaks C1, which is evaluated first.
         let expected =
-            if rule.scope() == Scope::Devices { vec![rule, Rule::DiskNotAttached] } else { vec![rule] };
+            if rule.scope() == RuleScope::Devices { vec![rule, Rule::DiskNotAttached] } else { vec![rule] };
         assert!(refused(&verdict).is_some_and(|found| expected.contains(&found)), "{rule}: {verdict:?}");
     }
 }
@@ -91,7 +104,7 @@ fn the_record_is_guarded_before_every_shortcut(#[case] old: Value) {
 #[test]
 fn a_replacement_that_drops_the_record_gets_a_hint() {
     let old = with(pool(), "/metadata/annotations", json!({ RECORD: "[]" }));
-    let Outcome::Refused(refusal) = World::complete().update(&old, &pool()).outcome else {
+    let AdmissionDecision::Refused(refusal) = World::complete().update(&old, &pool()).outcome else {
         panic!("it is allowed")
     };
     let text = refusal.to_string();
@@ -105,7 +118,7 @@ fn a_replacement_that_drops_the_record_gets_a_hint() {
 #[test]
 fn no_user_is_exempt_without_configured_users() {
     let mut world = World::complete();
-    world.settings = Settings { cluster: world.settings.cluster, ..Settings::default() };
+    world.settings = AdmissionSettings { cluster: world.settings.cluster, ..AdmissionSettings::default() };
     let explicit = with(pool(), "/spec/scaleDownPolicy", json!("Explicit"));
     let fewer = with(explicit.clone(), "/spec/replicas", json!(2));
     for user in ["", HANDLER, CONTROLLER] {
@@ -148,7 +161,7 @@ fn explicit_pools_shrink_by_name_only(
 /// If a fact about the cluster is unknown, the rules that depend on it allow the request.
 #[test]
 fn the_unknown_allows() {
-    let mut world = World::without(|cluster| *cluster = Cluster::default());
+    let mut world = World::without(|cluster| *cluster = ClusterCapabilities::default());
     let networks = json!([{ "type": "Main" }, { "type": "Network", "name": "a", "id": 2 }]);
     let all =
         with(machine("/networks", networks), &format!("{MACHINE}/gpus"), json!([{ "gpuClassName": "a" }]));

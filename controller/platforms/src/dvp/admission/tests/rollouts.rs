@@ -19,7 +19,7 @@ fn rollout(fields: Value) -> Value {
     with(pool(), "/spec/rollout", fields)
 }
 
-fn warned(verdict: &Verdict) -> Vec<Rule> {
+fn warned(verdict: &AdmissionVerdict) -> Vec<Rule> {
     verdict.warnings.iter().map(|warning| listed(warning.rule)).collect()
 }
 
@@ -137,7 +137,7 @@ fn a_revision_that_is_there_is_allowed() {
 }
 
 #[rstest]
-#[case::absent(|world: &mut World| world.facts.revisions = vec![Found::Absent; 2], "no stored revision")]
+#[case::absent(|world: &mut World| world.facts.revisions = vec![LookupOutcome::Absent; 2], "no stored revision")]
 #[case::not_read(|world: &mut World| world.facts.revisions.clear(), "no stored revision")]
 #[case::of_a_predecessor(|world: &mut World| *world = world.clone().revision("before", &["root"]), "no stored revision")]
 #[case::without_a_template(
@@ -150,7 +150,7 @@ fn a_revision_that_cannot_be_made_is_refused(#[case] change: fn(&mut World), #[c
     for held in held() {
         let verdict = world.update(&pool(), &held);
         assert_eq!(refused(&verdict), Some(Rule::PinnedRevision));
-        let Outcome::Refused(refusal) = verdict.outcome else { unreachable!("it is refused") };
+        let AdmissionDecision::Refused(refusal) = verdict.outcome else { unreachable!("it is refused") };
         assert!(refusal.to_string().contains(words), "{refusal}");
         // The stored value refuses no other change, and it can be removed.
         assert_allowed(&world.update(&held, &with(held.clone(), "/spec/replicas", json!(4))));
@@ -164,15 +164,15 @@ fn a_revision_that_had_to_take_the_second_name_is_found() {
     let theirs = World::complete().revision("before", &["root"]).facts.revisions;
     let mut world = World::complete().revision("u", &["root", "scratch"]);
     world.facts.revisions.splice(..0, theirs.clone());
-    let Outcome::Refused(refusal) = world.update(&pool(), &held()[0]).outcome else {
+    let AdmissionDecision::Refused(refusal) = world.update(&pool(), &held()[0]).outcome else {
         panic!("it is allowed")
     };
     assert!(refusal.to_string().contains("scratch"), "judged by the wrong one: {refusal}");
     world = World::complete();
     world.facts.revisions.splice(..0, theirs.clone());
     assert_allowed(&world.update(&pool(), &held()[0]));
-    world.facts.revisions = [theirs, vec![Found::Failed("no answer".to_owned())]].concat();
-    let Outcome::Undecided(reason) = world.update(&pool(), &held()[0]).outcome else {
+    world.facts.revisions = [theirs, vec![LookupOutcome::Failed("no answer".to_owned())]].concat();
+    let AdmissionDecision::Undecided(reason) = world.update(&pool(), &held()[0]).outcome else {
         panic!("it is decided")
     };
     assert!(reason.contains(r#""builders-0123456789abcdef-u""#), "{reason}");
@@ -194,8 +194,8 @@ fn a_new_pool_has_no_revisions() {
 #[test]
 fn a_revision_that_cannot_be_read_decides_nothing() {
     let mut world = World::complete();
-    world.facts.revisions = vec![Found::Failed("no answer".to_owned()), Found::Absent];
-    let Outcome::Undecided(reason) = world.update(&pool(), &held()[0]).outcome else {
+    world.facts.revisions = vec![LookupOutcome::Failed("no answer".to_owned()), LookupOutcome::Absent];
+    let AdmissionDecision::Undecided(reason) = world.update(&pool(), &held()[0]).outcome else {
         panic!("it is decided")
     };
     assert_eq!(
@@ -222,11 +222,13 @@ fn disks_of_the_revision_are_kept() {
 #[test]
 fn only_then_is_the_revision_read() {
     let world = World::complete();
-    let read =
-        |old: &Value, new: &Value| match begin(&world.settings, Request { user: "a", old: Some(old), new }) {
-            Evaluation::Decided(_) => Vec::new(),
-            Evaluation::NeedsFacts(look) => look.needs().revisions.clone(),
-        };
+    let read = |old: &Value, new: &Value| match evaluate_request(
+        &world.settings,
+        PoolRequest { user: "a", old: Some(old), new },
+    ) {
+        DvpEvaluation::Decided(_) => Vec::new(),
+        DvpEvaluation::NeedsFacts(look) => look.needs().revisions.clone(),
+    };
     for held in held() {
         assert_eq!(
             read(&pool(), &held),
@@ -257,7 +259,7 @@ fn moving_from_the_annotation_to_the_field_changes_nothing() {
 fn a_template_change_that_reaches_no_machine_causes_a_warning(#[case] old: Value, #[case] words: &str) {
     let new = with(old.clone(), &format!("{MACHINE}/cpu/cores"), json!(4));
     let verdict = World::complete().update(&old, &new);
-    assert_eq!((&verdict.outcome, warned(&verdict)), (&Outcome::Allowed, vec![Rule::RolloutHeld]));
+    assert_eq!((&verdict.outcome, warned(&verdict)), (&AdmissionDecision::Allowed, vec![Rule::RolloutHeld]));
     let text = verdict.warnings[0].to_string();
     assert!(text.contains(words) && text.ends_with("(rule W21)"), "{text}");
     assert_eq!(warned(&World::complete().update(&old, &with(old.clone(), "/spec/replicas", json!(4)))), []);
@@ -303,7 +305,7 @@ fn a_pool_that_is_being_deleted_may_have_any_annotation() {
 #[case::without_owner(json!({ "metadata": { "ownerReferences": [{ "uid": "x" }] }, "data": null }), None, &[])]
 #[case::something_else(json!([1]), None, &[])]
 fn a_stored_revision_is_read(#[case] object: Value, #[case] owner: Option<&str>, #[case] disks: &[&str]) {
-    let revision = Revision::read(&object);
+    let revision = StoredRevisionFacts::read(&object);
     assert_eq!(
         (revision.owner.clone(), revision.disks.as_slice()),
         (

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use vmpool_engine::limits;
 use vmpool_engine::model::ScaleDownPolicy;
 
-use super::super::super::objects::{AttachmentObject, DiskObject, MachineObject, PoolObject};
-use super::super::{attachment, disk, machine, pool};
+use super::super::super::objects::{DvpAttachmentObject, DvpDiskObject, DvpMachineObject, DvpPoolObject};
+use super::super::{read_attachment, read_disk, read_machine, read_pool};
 
 const PREFIX: &str = "vmpool.virtualization.deckhouse.io";
 
@@ -39,8 +39,8 @@ fn taken(object: &impl std::fmt::Debug) -> usize {
 
 #[test]
 fn a_pool_with_a_spec_that_is_too_long_is_invalid_and_its_template_is_not_kept() {
-    let object: PoolObject = serde_json::from_value(hostile_pool()).unwrap();
-    let facts = pool(&object);
+    let object: DvpPoolObject = serde_json::from_value(hostile_pool()).unwrap();
+    let facts = read_pool(&object);
     assert!(taken(&object) + taken(&facts) < SOME);
     assert!(
         facts.validation_errors[0].contains("more than the limit of 131072"),
@@ -65,7 +65,8 @@ fn pool_of(size: usize) -> Value {
 
 #[test]
 fn a_pool_is_valid_up_to_the_limit_of_its_spec() {
-    let validation_errors = |size| pool(&serde_json::from_value(pool_of(size)).unwrap()).validation_errors;
+    let validation_errors =
+        |size| read_pool(&serde_json::from_value(pool_of(size)).unwrap()).validation_errors;
     assert_eq!(validation_errors(limits::POOL_SPEC), Vec::<String>::new());
     assert_eq!(validation_errors(limits::POOL_SPEC + 1).len(), 1);
 }
@@ -77,7 +78,7 @@ fn of_many_validation_errors_some_are_kept() {
     object["spec"]["virtualMachineTemplate"]["spec"]["tolerations"] = json!([]);
     object["spec"]["virtualDiskTemplates"] = templates.into();
     assert_eq!(
-        pool(&serde_json::from_value(object).unwrap()).validation_errors.len(),
+        read_pool(&serde_json::from_value(object).unwrap()).validation_errors.len(),
         limits::VALIDATION_ERRORS
     );
 }
@@ -95,10 +96,10 @@ fn labels_annotations_and_owners_of_others_are_not_kept() {
         "labels": many_keys(), "annotations": many_keys(), "ownerReferences": owners,
     });
     let object = json!({ "metadata": metadata });
-    let pool_object: PoolObject = serde_json::from_value(object.clone()).unwrap();
+    let pool_object: DvpPoolObject = serde_json::from_value(object.clone()).unwrap();
     assert!(taken(&pool_object) < SOME);
     // The controller owner is found at any position.
-    let disk = disk(&serde_json::from_value::<DiskObject>(object).unwrap());
+    let disk = read_disk(&serde_json::from_value::<DvpDiskObject>(object).unwrap());
     assert_eq!(disk.owner.map(|owner| owner.id.name), Some("owner-4999".into()));
 }
 
@@ -110,7 +111,7 @@ fn a_machine_is_kept_with_no_more_devices_than_any_machine_has() {
         "metadata": { "name": "a", "uid": "a" },
         "spec": { "blockDeviceRefs": devices }, "status": { "blockDeviceRefs": devices },
     });
-    let machine = machine(&serde_json::from_value::<MachineObject>(object).unwrap());
+    let machine = read_machine(&serde_json::from_value::<DvpMachineObject>(object).unwrap());
     assert_eq!((machine.disks.len(), machine.lingering.len()), (limits::ENTRIES, 0));
     assert_eq!(&*machine.disks[16].disk, "d16");
 }
@@ -128,9 +129,9 @@ fn a_machine_is_kept_with_no_more_devices_than_any_machine_has() {
 fn a_name_that_is_longer_than_any_is_not_kept(#[case] body: Value) {
     let mut object = json!({ "metadata": { "name": "a", "uid": "a" } });
     json_patch::merge(&mut object, &body);
-    let machine = machine(&serde_json::from_value::<MachineObject>(object.clone()).unwrap());
-    let disk = disk(&serde_json::from_value::<DiskObject>(object.clone()).unwrap());
-    let attachment = attachment(&serde_json::from_value::<AttachmentObject>(object).unwrap());
+    let machine = read_machine(&serde_json::from_value::<DvpMachineObject>(object.clone()).unwrap());
+    let disk = read_disk(&serde_json::from_value::<DvpDiskObject>(object.clone()).unwrap());
+    let attachment = read_attachment(&serde_json::from_value::<DvpAttachmentObject>(object).unwrap());
     assert!(taken(&(machine, disk, attachment)) < 4096);
 }
 
@@ -158,8 +159,8 @@ fn a_pool_with_deep_nesting_is_invalid_and_keeps_its_machines(#[case] field: &st
     let (parent, key) = field.rsplit_once('/').unwrap();
     object.pointer_mut(parent).unwrap()[key] = nested(500);
     // The object is decoded from text, as from the API server.
-    let object: PoolObject = serde_json::from_str(&object.to_string()).unwrap();
-    let facts = pool(&object);
+    let object: DvpPoolObject = serde_json::from_str(&object.to_string()).unwrap();
+    let facts = read_pool(&object);
     assert_eq!(facts.scale_down_policy, ScaleDownPolicy::Explicit, "no machine is removed");
     assert_eq!(facts.desired, if field == "/spec/replicas" { 0 } else { 3 });
     assert!(

@@ -80,7 +80,7 @@ fn a_fraction_that_the_platform_filled_in_is_reset(
     #[case] expected: Value,
 ) {
     let to = json!({ "virtualMachineClassName": "large", "cpu": { "cores": 1 } });
-    reset(&live, &to, &mut patch);
+    reset_filled_fields(&live, &to, &mut patch);
     assert_eq!(patch, expected);
 }
 
@@ -88,6 +88,6 @@ fn a_fraction_that_the_platform_filled_in_is_reset(
 fn a_fraction_of_the_template_is_not_reset() {
     let to = json!({ "virtualMachineClassName": "large", "cpu": { "cores": 1, "coreFraction": "25%" } });
     let mut patch = json!({ "virtualMachineClassName": "large" });
-    reset(&live(), &to, &mut patch);
+    reset_filled_fields(&live(), &to, &mut patch);
     assert_eq!(patch, json!({ "virtualMachineClassName": "large" }));
 }

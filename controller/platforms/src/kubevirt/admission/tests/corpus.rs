@@ -201,7 +201,9 @@ fn a_rejection_has_the_field_reason_and_text_of_kubevirt() {
         for version in ["v1beta1", "v1alpha1"] {
             let pool = with(pool.clone(), "/apiVersion", json!(format!("pool.kubevirt.io/{version}")));
             let verdict = create(&pool);
-            let Outcome::Refused(refusals) = &verdict.outcome else { panic!("{name}: {verdict:?}") };
+            let AdmissionDecision::Refused(refusals) = &verdict.outcome else {
+                panic!("{name}: {verdict:?}")
+            };
             let refusal = refusals.first();
             assert_eq!((&refusal.field, refusal.reason()), (&field, reason), "{name}");
             assert!(refusal.cause().contains(text), "{name}: {}", refusal.cause());
@@ -242,7 +244,7 @@ fn what_kubevirt_accepts_is_accepted() {
     ];
     for (name, pool) in allowed {
         let verdict = create(&pool);
-        assert_eq!(verdict.outcome, Outcome::Allowed, "{name}");
+        assert_eq!(verdict.outcome, AdmissionDecision::Allowed, "{name}");
         assert_eq!(warned(&verdict), [], "{name}");
     }
 }
@@ -251,7 +253,7 @@ fn what_kubevirt_accepts_is_accepted() {
 fn kubevirt_itself_uses_its_reserved_labels() {
     let labeled = machine("/template/metadata/labels/kubevirt.io~1nodeName", json!("a"));
     let kubevirt = "system:serviceaccount:kubevirt:kubevirt-controller";
-    let others = Found::There(json!({ "items": [] }));
+    let others = LookupOutcome::There(json!({ "items": [] }));
     assert_allowed(&among(kubevirt, None, &labeled, Some(&others)));
     let namesake = "system:serviceaccount:studio:kubevirt-controller";
     assert_eq!(refused(&among(namesake, None, &labeled, Some(&others))), [Rule::ReservedLabels]);
@@ -299,7 +301,7 @@ fn a_part_of_another_type_is_a_bad_request() {
         ("/spec", json!([1]), "spec"),
     ] {
         let verdict = create(&with(pool(), place, value));
-        let Outcome::Malformed(reason) = &verdict.outcome else { panic!("{place}: {verdict:?}") };
+        let AdmissionDecision::Malformed(reason) = &verdict.outcome else { panic!("{place}: {verdict:?}") };
         assert!(reason.contains(part), "{place}: {reason}");
     }
 }

@@ -1,13 +1,13 @@
-use vmpool_engine::admission::{Cause, DryRunResult};
+use vmpool_engine::admission::{DryRunCause, DryRunResult};
 
 use super::*;
 
 /// The machine that the webhook creates as a dry run, and the verdict with its result.
-fn reviewed(old: Option<&Value>, new: &Value, result: DryRunResult) -> (Option<Value>, Verdict) {
+fn reviewed(old: Option<&Value>, new: &Value, result: DryRunResult) -> (Option<Value>, AdmissionVerdict) {
     let rules = rules();
-    match rules.review(Request { user: "alice", old, new }) {
-        Review::Decided(verdict) => (None, verdict),
-        Review::NeedsFacts(mut pending) => {
+    match rules.review(PoolRequest { user: "alice", old, new }) {
+        RuleReview::Decided(verdict) => (None, verdict),
+        RuleReview::NeedsFacts(mut pending) => {
             let machine = pending.dry_run().map(|dry_run| dry_run.object);
             if machine.is_some() {
                 pending.add_dry_run(result);
@@ -24,7 +24,7 @@ fn the_first_machine_of_a_new_template_is_validated() {
     assert_eq!(machine["metadata"]["name"], "render-0");
     assert_eq!(machine["spec"]["dataVolumeTemplates"][0]["metadata"]["name"], "scratch-0");
     assert!(machine["metadata"].get("ownerReferences").is_none(), "the pool has no UID yet");
-    assert_eq!(verdict.outcome, Outcome::Allowed);
+    assert_eq!(verdict.outcome, AdmissionDecision::Allowed);
     // An unrelated change must not fail because of the template.
     let scaled = with(pool(), "/spec/replicas", json!(7));
     assert_eq!(reviewed(Some(&pool()), &scaled, DryRunResult::Accepted).0, None);
@@ -42,14 +42,14 @@ fn a_machine_that_gets_copies_of_types_is_not_validated() {
 
 #[test]
 fn causes_are_repeated_with_the_fields_of_the_pool() {
-    let cause = |field: &str, message: &str| Cause { field: field.into(), message: message.into() };
+    let cause = |field: &str, message: &str| DryRunCause { field: field.into(), message: message.into() };
     let causes = vec![
         cause("spec.template.spec.volumes[0].name", "volume is too good"),
         cause("", "too much memory"),
         cause("spec.template.spec.volumes[99]", "none"),
     ];
     let (_, verdict) = reviewed(None, &pool(), DryRunResult::Invalid(causes));
-    let Outcome::Refused(refusals) = verdict.outcome else { panic!("{verdict:?}") };
+    let AdmissionDecision::Refused(refusals) = verdict.outcome else { panic!("{verdict:?}") };
     let fields: Vec<&str> = refusals.iter().map(|refusal| &*refusal.field).collect();
     assert_eq!(
         fields,
@@ -65,7 +65,7 @@ fn causes_are_repeated_with_the_fields_of_the_pool() {
 #[test]
 fn a_machine_that_cannot_be_validated_is_a_warning() {
     let (_, verdict) = reviewed(None, &pool(), DryRunResult::Failed("exceeded quota".into()));
-    assert_eq!(verdict.outcome, Outcome::Allowed);
+    assert_eq!(verdict.outcome, AdmissionDecision::Allowed);
     let warning = verdict.warnings.iter().find(|warning| warning.detail.contains("exceeded quota"));
     assert_eq!(warning.map(|warning| &*warning.field), Some("spec.virtualMachineTemplate"));
 }

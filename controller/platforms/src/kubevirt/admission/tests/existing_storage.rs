@@ -7,20 +7,20 @@ use super::super::existing_storage::MAX_VOLUMES;
 use super::*;
 
 /// What the webhook reads of storage for a request, and the verdict if each such object of this kind is as given.
-fn review(old: Option<&Value>, new: &Value, plural: &str, object: &Value) -> (Vec<String>, Verdict) {
+fn review(old: Option<&Value>, new: &Value, plural: &str, object: &Value) -> (Vec<String>, AdmissionVerdict) {
     let rules = rules();
-    let Review::NeedsFacts(mut pending) = rules.review(Request { user: "alice", old, new }) else {
+    let RuleReview::NeedsFacts(mut pending) = rules.review(PoolRequest { user: "alice", old, new }) else {
         return (Vec::new(), judge(old, new));
     };
     let lookups = pending.lookups();
     let names =
         lookups.iter().filter(|lookup| lookup.plural == plural).filter_map(|lookup| lookup.name.clone());
     let names = names.collect();
-    let answer = |lookup: Lookup| -> LookupResult {
+    let answer = |lookup: ObjectLookup| -> LookupResult {
         let found = match &lookup.name {
-            None => Found::There(json!({ "items": [] })),
-            Some(_) if lookup.plural == plural => Found::There(object.clone()),
-            Some(_) => Found::Absent,
+            None => LookupOutcome::There(json!({ "items": [] })),
+            Some(_) if lookup.plural == plural => LookupOutcome::There(object.clone()),
+            Some(_) => LookupOutcome::Absent,
         };
         (lookup, Some(found))
     };
@@ -59,7 +59,7 @@ fn storage_without_an_owner_gets_a_warning(
         *label = new["metadata"]["name"].clone();
     }
     let (_, verdict) = review(None, &new, plural, &json!({ "metadata": metadata }));
-    assert_eq!(verdict.outcome, Outcome::Allowed, "never refused");
+    assert_eq!(verdict.outcome, AdmissionDecision::Allowed, "never refused");
     assert_eq!(warned(&verdict).contains(&Rule::ExistingStorage), warns, "{verdict:?}");
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Rule, Severity};
+use super::{Rule, RuleSeverity};
 
 const PAGE: &str = include_str!("../../../../../../docs/admission.md");
 const BEGIN: &str =
@@ -13,9 +13,9 @@ fn table() -> String {
     let mut page = String::from("| Rule | What it says | Looked at | Broken |\n| --- | --- | --- | --- |\n");
     for rule in Rule::ALL {
         let result = match rule.severity() {
-            Severity::Invalid | Severity::Required | Severity::NotSupported => "refused",
-            Severity::Forbidden => "forbidden",
-            Severity::Warning => "warning",
+            RuleSeverity::Invalid | RuleSeverity::Required | RuleSeverity::NotSupported => "refused",
+            RuleSeverity::Forbidden => "forbidden",
+            RuleSeverity::Warning => "warning",
         };
         // Writes to a `String` always succeed.
         let _ = writeln!(page, "| {} | {} | {} | {result} |", rule.id(), rule.check(), rule.scope().as_str());

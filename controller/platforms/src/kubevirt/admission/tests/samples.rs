@@ -43,7 +43,7 @@ fn samples(kind: &str) -> Vec<Sample> {
 
 impl Sample {
     /// The verdict for the last state.
-    fn verdict(&self) -> Verdict {
+    fn verdict(&self) -> AdmissionVerdict {
         let [old @ .., new] = &*self.states else { panic!("{} has no pool", self.name) };
         judge(old.last(), new)
     }
@@ -72,7 +72,7 @@ fn the_rules_accept_all_samples_that_the_definition_accepts() {
         if sample.name == UNUSED_VOLUME {
             assert_eq!(refused(&verdict), [Rule::DataVolumeInvalid]);
         } else {
-            assert_eq!(verdict.outcome, Outcome::Allowed, "{}", sample.name);
+            assert_eq!(verdict.outcome, AdmissionDecision::Allowed, "{}", sample.name);
         }
     }
 }
@@ -85,8 +85,8 @@ fn the_rules_reject_the_samples_that_the_definition_rejects() {
     for sample in &samples {
         let (name, reason) = (&sample.name, sample.reason.as_deref().unwrap());
         match sample.verdict().outcome {
-            Outcome::Allowed => drop(accepted.insert(name.as_str())),
-            Outcome::Refused(refusals) => {
+            AdmissionDecision::Allowed => drop(accepted.insert(name.as_str())),
+            AdmissionDecision::Refused(refusals) => {
                 // Schema errors have texts of the API server.
                 let is_schema =
                     ["Required value", "supported values", "Too long", "should be", "must be of type"]
@@ -100,8 +100,8 @@ fn the_rules_reject_the_samples_that_the_definition_rejects() {
                     assert!(renamed || fields.iter().any(known), "{name}: {fields:?}");
                 }
             }
-            Outcome::Malformed(text) => assert!(!text.is_empty(), "{name}"),
-            Outcome::Undecided(text) => panic!("{name}: {text}"),
+            AdmissionDecision::Malformed(text) => assert!(!text.is_empty(), "{name}"),
+            AdmissionDecision::Undecided(text) => panic!("{name}: {text}"),
         }
     }
     assert_eq!(accepted, SCHEMA.iter().copied().collect());

@@ -14,7 +14,7 @@ fn the_selector_never_changes() {
     );
     let verdict = update(&pool(), &new);
     assert_eq!(refused(&verdict), [Rule::SelectorChanged]);
-    let Outcome::Refused(refusals) = verdict.outcome else { unreachable!("it is refused") };
+    let AdmissionDecision::Refused(refusals) = verdict.outcome else { unreachable!("it is refused") };
     assert_eq!(refusals.first().field, "spec.selector");
     assert!(refusals.to_string().contains("selector is immutable"), "{refusals}");
     new["spec"]["selector"] = json!({ "matchLabels": { "farm": "other" } });
@@ -50,7 +50,7 @@ fn a_part_that_does_not_change_is_not_judged() {
 fn only_the_removal_handler_writes_the_removal_record(#[case] user: &str, #[case] allowed: bool) {
     let recorded = with(pool(), "/metadata/annotations", json!({ SCALE_IN_TARGETS: "[]" }));
     let expected: &[Rule] = if allowed { &[] } else { &[Rule::TargetsRecord] };
-    let none = Found::There(json!({}));
+    let none = LookupOutcome::There(json!({}));
     assert_eq!(refused(&among(user, Some(&pool()), &recorded, Some(&none))), expected);
     assert_eq!(refused(&among(user, Some(&recorded), &pool(), Some(&none))), expected);
     assert_eq!(refused(&among(user, None, &recorded, Some(&none))), expected);
@@ -77,10 +77,10 @@ fn every_user_may_lower_the_count() {
 fn only_changed_names_and_labels_need_the_other_pools() {
     let lookups = |old: Option<&Value>, new: &Value| {
         let rules = rules();
-        match rules.review(Request { user: "a", old, new }) {
-            Review::Decided(_) => 0,
+        match rules.review(PoolRequest { user: "a", old, new }) {
+            RuleReview::Decided(_) => 0,
             // Those with a name are of storage.
-            Review::NeedsFacts(pending) => {
+            RuleReview::NeedsFacts(pending) => {
                 pending.lookups().iter().filter(|lookup| lookup.name.is_none()).count()
             }
         }

@@ -41,7 +41,7 @@ use super::*;
 #[case::a_field_of_a_newer_kubevirt(with(pool(), "/spec/warmSpares", json!(2)), Rule::UnknownField, "no effect")]
 fn a_create_gets_a_warning(#[case] new: Value, #[case] rule: Rule, #[case] text: &str) {
     let verdict = create(&new);
-    assert_eq!((&verdict.outcome, warned(&verdict)), (&Outcome::Allowed, vec![rule]));
+    assert_eq!((&verdict.outcome, warned(&verdict)), (&AdmissionDecision::Allowed, vec![rule]));
     let warning = verdict.warnings[0].to_string();
     assert!(warning.contains(text) && warning.len() <= 256, "{warning}");
     assert!(warning.ends_with(&format!("(rule {rule})")), "{warning}");
@@ -50,7 +50,7 @@ fn a_create_gets_a_warning(#[case] new: Value, #[case] rule: Rule, #[case] text:
 #[test]
 fn an_emptied_pool_gets_a_warning() {
     let verdict = update(&pool(), &with(pool(), "/spec/replicas", json!(0)));
-    assert_eq!((&verdict.outcome, warned(&verdict)), (&Outcome::Allowed, vec![Rule::EmptiedPool]));
+    assert_eq!((&verdict.outcome, warned(&verdict)), (&AdmissionDecision::Allowed, vec![Rule::EmptiedPool]));
     let text = verdict.warnings[0].to_string();
     assert!(text.contains("goes from 4 to 0") && !text.contains("leaves replicas out"), "{text}");
     // A missing count means one machine.
@@ -99,7 +99,7 @@ fn other(name: &str, volume: &str, farm: &str) -> Value {
 #[case::with_other_names(other("cutting", "cut", "cutting"), &[], "")]
 #[case::that_is_the_same_pool(with(other("render", "scratch", "render"), "/metadata/uid", json!("u")), &[], "")]
 fn another_pool_of_the_namespace(#[case] other: Value, #[case] expected: &[Rule], #[case] text: &str) {
-    let pools = Found::There(json!({ "items": [other] }));
+    let pools = LookupOutcome::There(json!({ "items": [other] }));
     let verdict = among("alice", None, &pool(), Some(&pools));
     assert_eq!(warned(&verdict), expected);
     assert!(verdict.warnings.iter().all(|warning| warning.to_string().contains(text)), "{verdict:?}");
@@ -110,15 +110,18 @@ fn another_pool_of_the_namespace(#[case] other: Value, #[case] expected: &[Rule]
 #[test]
 fn many_pools_with_the_same_volumes_cause_few_warnings() {
     let items: Vec<Value> = (0..50).map(|number| other(&format!("p{number}"), "scratch", "render")).collect();
-    let verdict = among("alice", None, &pool(), Some(&Found::There(json!({ "items": items }))));
-    assert_eq!(verdict.outcome, Outcome::Allowed);
+    let verdict = among("alice", None, &pool(), Some(&LookupOutcome::There(json!({ "items": items }))));
+    assert_eq!(verdict.outcome, AdmissionDecision::Allowed);
     assert_eq!(verdict.warnings.len(), 6);
     assert!(verdict.warnings.iter().all(|warning| warning.to_string().len() <= 256));
 }
 
 #[test]
 fn pools_that_cannot_be_read_do_not_reject_a_request() {
-    let verdict = among("alice", None, &pool(), Some(&Found::Failed("no response".to_owned())));
-    assert_eq!((&verdict.outcome, warned(&verdict)), (&Outcome::Allowed, vec![Rule::SharedDataVolumes]));
+    let verdict = among("alice", None, &pool(), Some(&LookupOutcome::Failed("no response".to_owned())));
+    assert_eq!(
+        (&verdict.outcome, warned(&verdict)),
+        (&AdmissionDecision::Allowed, vec![Rule::SharedDataVolumes])
+    );
     assert!(verdict.warnings[0].to_string().contains("no response"), "{verdict:?}");
 }

@@ -21,7 +21,7 @@ fn owners(patch: &Value) -> Vec<&str> {
 
 #[test]
 fn the_machines_become_the_owners_instead_of_the_pool() {
-    let patch = release(&pin(&json!([pool()])), &[machine(0), machine(1)]).unwrap();
+    let patch = transfer_to_machines(&pin(&json!([pool()])), &[machine(0), machine(1)]).unwrap();
     assert_eq!(owners(&patch), ["m0", "m1"]);
     assert_eq!(
         patch[2]["value"][0],
@@ -31,38 +31,44 @@ fn the_machines_become_the_owners_instead_of_the_pool() {
     );
     assert_eq!(patch[1]["value"], "7", "it fails if the object has changed");
     let released = patch[2]["value"].clone();
-    assert_eq!(release(&pin(&released), &[machine(0)]), None, "no pool owns it");
+    assert_eq!(transfer_to_machines(&pin(&released), &[machine(0)]), None, "no pool owns it");
 }
 
 #[test]
 fn a_pin_without_machines_stays_with_the_pool() {
-    assert_eq!(release(&pin(&json!([pool()])), &[]), None);
+    assert_eq!(transfer_to_machines(&pin(&json!([pool()])), &[]), None);
 }
 
 #[test]
 fn a_pin_of_too_many_machines_gets_no_owner() {
     let machines: Vec<ObjectId> = (0..=OWNERS).map(machine).collect();
-    assert_eq!(owners(&release(&pin(&json!([pool()])), &machines).unwrap()), [""; 0]);
+    assert_eq!(owners(&transfer_to_machines(&pin(&json!([pool()])), &machines).unwrap()), [""; 0]);
 }
 
 #[test]
 fn the_machines_become_further_owners_before_the_pool_is_gone() {
-    let patch = keep_for(&pin(&json!([pool()])), &[machine(0), machine(1)]).unwrap();
+    let patch = add_machine_owners(&pin(&json!([pool()])), &[machine(0), machine(1)]).unwrap();
     assert_eq!(owners(&patch), ["w", "m0", "m1"]);
     let kept = pin(&patch[2]["value"]);
-    assert_eq!(keep_for(&kept, &[machine(1)]), None, "it owns the pin");
-    assert_eq!(owners(&keep_for(&kept, &[machine(1), machine(2)]).unwrap()), ["w", "m0", "m1", "m2"]);
+    assert_eq!(add_machine_owners(&kept, &[machine(1)]), None, "it owns the pin");
+    assert_eq!(
+        owners(&add_machine_owners(&kept, &[machine(1), machine(2)]).unwrap()),
+        ["w", "m0", "m1", "m2"]
+    );
     let machines: Vec<ObjectId> = (0..OWNERS).map(machine).collect();
-    assert_eq!(owners(&keep_for(&pin(&json!([pool()])), &machines).unwrap()), [""; 0]);
+    assert_eq!(owners(&add_machine_owners(&pin(&json!([pool()])), &machines).unwrap()), [""; 0]);
 }
 
 #[test]
 fn a_machine_leaves_a_copy_to_its_other_owners_and_users() {
     let own =
         json!({ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "web-0", "uid": "m0" });
-    assert_eq!(leave(&pin(&json!([own])), &machine(0), &[]), None, "the copy can be deleted");
-    assert_eq!(owners(&leave(&pin(&json!([own, pool()])), &machine(0), &[]).unwrap()), ["w"]);
-    assert_eq!(owners(&leave(&pin(&json!([own])), &machine(0), &[machine(1)]).unwrap()), ["m1"]);
+    assert_eq!(remove_machine_owner(&pin(&json!([own])), &machine(0), &[]), None, "the copy can be deleted");
+    assert_eq!(owners(&remove_machine_owner(&pin(&json!([own, pool()])), &machine(0), &[]).unwrap()), ["w"]);
+    assert_eq!(
+        owners(&remove_machine_owner(&pin(&json!([own])), &machine(0), &[machine(1)]).unwrap()),
+        ["m1"]
+    );
 }
 
 #[rstest]
@@ -73,8 +79,8 @@ fn a_copy_that_is_being_deleted_is_not_shared(#[case] metadata: Value, #[case] i
     let mut live = json!({ "data": { "kind": "K" } });
     live["metadata"] = metadata;
     live["metadata"]["ownerReferences"] = json!([{ "uid": "other", "name": "b" }]);
-    let compared = compare(&copy, &live);
-    assert_eq!(matches!(compared, Comparison::Incomplete(_)), is_shared, "{compared:?}");
+    let compared = compare_planned_copy(&copy, &live);
+    assert_eq!(matches!(compared, PlannedCopyComparison::Incomplete(_)), is_shared, "{compared:?}");
     live["data"]["kind"] = json!("L");
-    assert!(!matches!(compare(&copy, &live), Comparison::Incomplete(_)));
+    assert!(!matches!(compare_planned_copy(&copy, &live), PlannedCopyComparison::Incomplete(_)));
 }

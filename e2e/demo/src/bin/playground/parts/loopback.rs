@@ -2,13 +2,15 @@
 
 use futures::future::{join_all, try_join_all};
 use vmpool_installation::installation::{
-    cluster_options, connect, install_without_simulator, kubevirt_definitions,
+    cluster_options, connect_services, install_without_simulator, kubevirt_definitions,
 };
-use vmpool_installation::programs::{Chart, Controller, ControllerOptions, Program, Service, Simulator};
-use vmpool_test_cluster::control_plane::{AuditLog, ControlPlane, Options};
+use vmpool_installation::programs::{
+    Chart, ComponentService, ControllerOptions, ControllerProgram, RestartableProgram, Simulator,
+};
+use vmpool_test_cluster::control_plane::{AuditLog, ControlPlane, ControlPlaneOptions};
 
+use crate::directory::{Part, PlaygroundDirectory};
 use crate::output::PROGRESS;
-use crate::place::{Part, Place};
 
 /// As in the chart: a leader and a standby.
 const CONTROLLERS: usize = 2;
@@ -25,9 +27,9 @@ pub(crate) struct Loopback {
 
 /// The programs besides the control plane.
 struct Programs {
-    controllers: Vec<Controller>,
+    controllers: Vec<ControllerProgram>,
     /// The webhook and the aggregated API.
-    services: Vec<Service>,
+    services: Vec<ComponentService>,
     simulator: Simulator,
 }
 
@@ -36,9 +38,9 @@ impl Loopback {
     ///
     /// # Errors
     /// The error of the first program that does not start.
-    pub(super) async fn start(place: &Place) -> anyhow::Result<Self> {
+    pub(super) async fn start(place: &PlaygroundDirectory) -> anyhow::Result<Self> {
         println!("{PROGRESS}etcd, kube-apiserver, kube-controller-manager");
-        let mut options = Options {
+        let mut options = ControlPlaneOptions {
             directory: Some(place.cluster()),
             // It is not read, and would grow for weeks.
             audit: AuditLog::Off,
@@ -61,7 +63,8 @@ impl Loopback {
     /// The programs that [`Loopback::restart_exited`] restarts.
     pub(super) fn list(&self) -> Vec<Part> {
         let Programs { controllers, services, simulator } = &self.programs;
-        let part = |name: &str, program: &Program| Part { name: name.to_owned(), pid: program.pid() };
+        let part =
+            |name: &str, program: &RestartableProgram| Part { name: name.to_owned(), pid: program.pid() };
         let services = services.iter().map(|service| part(short(service), &service.replicas()[ONLY]));
         let controllers = controllers.iter().map(|controller| part(controller.identity(), controller));
         std::iter::once(part("simulator", simulator)).chain(services).chain(controllers).collect()
@@ -124,17 +127,17 @@ impl Programs {
         println!(
             "{PROGRESS}the platform simulator, the webhook, the aggregated API, {CONTROLLERS} controllers"
         );
-        let services = Service::prepare_all(cluster, &chart).await?;
+        let services = ComponentService::prepare_all(cluster, &chart).await?;
         let controllers = (0..CONTROLLERS).map(|number| {
             let mut options = ControllerOptions::everywhere(format!("controller-{number}"));
             if has_kubevirt() {
                 options.extra.push("--platforms=dvp,kubevirt".to_owned());
             }
-            Controller::start(cluster, options)
+            ControllerProgram::start(cluster, options)
         });
         let (simulator, (), controllers) = tokio::try_join!(
             start_simulator(cluster),
-            connect(cluster, &chart, &services, |_| {}),
+            connect_services(cluster, &chart, &services, |_| {}),
             try_join_all(controllers),
         )?;
         Ok(Self { controllers, services, simulator })
@@ -153,7 +156,7 @@ async fn start_simulator(cluster: &ControlPlane) -> vmpool_test_cluster::error::
 }
 
 /// The name of a service without the prefix of the product.
-fn short(service: &Service) -> &'static str {
+fn short(service: &ComponentService) -> &'static str {
     let name = service.component().name();
     name.strip_prefix("vmpool-").unwrap_or(name)
 }

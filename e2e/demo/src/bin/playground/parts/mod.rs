@@ -7,7 +7,7 @@ use vmpool_test_cluster::control_plane::ControlPlane;
 
 use self::loopback::Loopback;
 use self::node::OnNode;
-use super::place::{Kind, Part, Place};
+use super::directory::{Part, PlaygroundDirectory, PlaygroundKind};
 
 /// All running programs. Dropping this kills them.
 pub(crate) enum Parts {
@@ -22,10 +22,10 @@ impl Parts {
     ///
     /// # Errors
     /// The error of the first program that does not start.
-    pub(crate) async fn start(place: &Place) -> anyhow::Result<Self> {
+    pub(crate) async fn start(place: &PlaygroundDirectory) -> anyhow::Result<Self> {
         Ok(match place.kind() {
-            Kind::Loopback => Self::Loopback(Box::new(Loopback::start(place).await?)),
-            Kind::Node => Self::Node(Box::new(OnNode::start(place).await?)),
+            PlaygroundKind::Loopback => Self::Loopback(Box::new(Loopback::start(place).await?)),
+            PlaygroundKind::Node => Self::Node(Box::new(OnNode::start(place).await?)),
         })
     }
 

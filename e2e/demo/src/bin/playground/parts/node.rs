@@ -4,8 +4,8 @@ use vmpool_installation::node_install as install;
 use vmpool_test_cluster::control_plane::{AuditLog, ControlPlane};
 use vmpool_test_cluster::node::{NodeCluster, NodeOptions};
 
+use crate::directory::PlaygroundDirectory;
 use crate::output::PROGRESS;
-use crate::place::Place;
 
 /// All running programs. Dropping this kills them.
 pub(crate) struct OnNode {
@@ -17,18 +17,18 @@ impl OnNode {
     ///
     /// # Errors
     /// The error of the first program that does not start.
-    pub(super) async fn start(place: &Place) -> anyhow::Result<Self> {
+    pub(super) async fn start(place: &PlaygroundDirectory) -> anyhow::Result<Self> {
         println!("{PROGRESS}images of the programs");
         let options = NodeOptions {
             directory: Some(place.cluster()),
             // It is not read, and would grow for weeks.
             audit: AuditLog::Off,
-            ..install::options("playground")?
+            ..install::node_options("playground")?
         };
         println!("{PROGRESS}control plane, scheduler, containerd, kubelet, kube-proxy");
         let node = NodeCluster::start(options).await?;
         println!("{PROGRESS}the platform simulator, and the chart: two replicas of everything");
-        let installed = install::install(&node, install::VALUES).await;
+        let installed = install::install_on_node(&node, install::VALUES).await;
         // If the installation fails, the logs are kept.
         installed.inspect_err(|_| node.keep_directory())?;
         Ok(Self { node })

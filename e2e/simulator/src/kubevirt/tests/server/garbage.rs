@@ -1,20 +1,20 @@
 //! What other controllers do: the garbage collector, and the one that protects claims.
 
-use super::{FOREGROUND, PROTECTION, Stage, strings};
-use crate::kubevirt::objects::{Id, Kind};
+use super::{FOREGROUND, KubeVirtTestbed, PROTECTION, strings};
+use crate::kubevirt::objects::{KubeVirtObjectId, KubeVirtObjectKind};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-impl Stage {
+impl KubeVirtTestbed {
     /// Removes the finalizer from deleted claims that no Pod uses.
     pub(super) fn protect(&mut self) {
         let used: BTreeSet<String> = self
-            .list(Kind::Pod)
+            .list(KubeVirtObjectKind::Pod)
             .flat_map(|pod| pod["spec"]["volumes"].as_array().cloned().unwrap_or_default())
             .filter_map(|volume| volume["persistentVolumeClaim"]["claimName"].as_str().map(str::to_owned))
             .collect();
-        let free = |(id, object): &(&Id, &Value)| {
-            id.kind == Kind::Claim
+        let free = |(id, object): &(&KubeVirtObjectId, &Value)| {
+            id.kind == KubeVirtObjectKind::Claim
                 && !object["metadata"]["deletionTimestamp"].is_null()
                 && !used.contains(&*id.key.name)
                 && strings(&object["metadata"]["finalizers"]).contains(&PROTECTION.to_owned())
@@ -40,7 +40,7 @@ impl Stage {
             let list = object["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
             list.iter().filter_map(|owner| owner["uid"].as_str().map(str::to_owned)).collect()
         };
-        let orphans = |(_, object): &(&Id, &Value)| {
+        let orphans = |(_, object): &(&KubeVirtObjectId, &Value)| {
             let owners = owners(object);
             object["metadata"]["deletionTimestamp"].is_null()
                 && !owners.is_empty()

@@ -1,40 +1,45 @@
 //! What tests look at.
 
-use super::{Stage, id, strings, text};
-use crate::kubevirt::objects::Kind;
+use super::{KubeVirtTestbed, id, strings, text};
+use crate::kubevirt::objects::KubeVirtObjectKind;
 use serde_json::Value;
 
-impl Stage {
-    pub(in crate::kubevirt::tests) fn list(&self, kind: Kind) -> impl Iterator<Item = &Value> {
+impl KubeVirtTestbed {
+    pub(in crate::kubevirt::tests) fn list(&self, kind: KubeVirtObjectKind) -> impl Iterator<Item = &Value> {
         self.objects.iter().filter(move |(id, _)| id.kind == kind).map(|(_, object)| object)
     }
 
-    pub(in crate::kubevirt::tests) fn find(&self, kind: Kind, name: &str) -> Option<&Value> {
+    pub(in crate::kubevirt::tests) fn find(&self, kind: KubeVirtObjectKind, name: &str) -> Option<&Value> {
         self.objects.get(&id(kind, name))
     }
 
-    pub(in crate::kubevirt::tests) fn get(&self, kind: Kind, name: &str) -> &Value {
+    pub(in crate::kubevirt::tests) fn get(&self, kind: KubeVirtObjectKind, name: &str) -> &Value {
         self.find(kind, name).unwrap_or_else(|| panic!("no {kind:?} {name}"))
     }
 
-    pub(in crate::kubevirt::tests) fn uid(&self, kind: Kind, name: &str) -> String {
+    pub(in crate::kubevirt::tests) fn uid(&self, kind: KubeVirtObjectKind, name: &str) -> String {
         self.get(kind, name)["metadata"]["uid"].as_str().unwrap().to_owned()
     }
 
     pub(in crate::kubevirt::tests) fn pods(&self) -> Vec<&Value> {
-        self.list(Kind::Pod).collect()
+        self.list(KubeVirtObjectKind::Pod).collect()
     }
 
     pub(in crate::kubevirt::tests) fn printable(&self, name: &str) -> String {
-        text(&self.get(Kind::Machine, name)["status"]["printableStatus"])
+        text(&self.get(KubeVirtObjectKind::Machine, name)["status"]["printableStatus"])
     }
 
-    pub(in crate::kubevirt::tests) fn phase(&self, kind: Kind, name: &str) -> String {
+    pub(in crate::kubevirt::tests) fn phase(&self, kind: KubeVirtObjectKind, name: &str) -> String {
         text(&self.get(kind, name)["status"]["phase"])
     }
 
     /// Status and reason of a condition, such as `True/Running`.
-    pub(in crate::kubevirt::tests) fn condition(&self, kind: Kind, name: &str, type_: &str) -> String {
+    pub(in crate::kubevirt::tests) fn condition(
+        &self,
+        kind: KubeVirtObjectKind,
+        name: &str,
+        type_: &str,
+    ) -> String {
         let conditions = self.get(kind, name)["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let found = conditions.iter().find(|condition| condition["type"] == type_);
         found.map_or("absent".to_owned(), |found| {
@@ -43,7 +48,12 @@ impl Stage {
     }
 
     /// The values that a field had, one after another. The pointer is that of RFC 6901.
-    pub(in crate::kubevirt::tests) fn values(&self, kind: Kind, name: &str, pointer: &str) -> Vec<String> {
+    pub(in crate::kubevirt::tests) fn values(
+        &self,
+        kind: KubeVirtObjectKind,
+        name: &str,
+        pointer: &str,
+    ) -> Vec<String> {
         let id = id(kind, name);
         let mut values: Vec<String> = self
             .forms
@@ -56,7 +66,7 @@ impl Stage {
         values
     }
 
-    pub(in crate::kubevirt::tests) fn finalizers(&self, kind: Kind, name: &str) -> Vec<String> {
+    pub(in crate::kubevirt::tests) fn finalizers(&self, kind: KubeVirtObjectKind, name: &str) -> Vec<String> {
         strings(&self.get(kind, name)["metadata"]["finalizers"])
     }
 }

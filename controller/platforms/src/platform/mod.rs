@@ -1,0 +1,36 @@
+//! The seams of a platform: what varies between virtualization platforms, one trait for each.
+//!
+//! [`Platform`] has the pool API and the machines. What a platform may lack is an associated type with a trait of its own,
+//! and a type such as [`NoDisks`] for platforms without it.
+
+mod api_object;
+mod associated_types;
+mod client_platform;
+mod disks;
+mod finalizers;
+mod instances;
+mod no_object;
+mod other_controller;
+mod platform_trait;
+mod revisions;
+mod storage;
+mod template_copies;
+mod wording;
+
+pub use api_object::ApiObject;
+pub use associated_types::{AttachmentOf, ClaimOf, DiskOf, InstanceOf, VolumeOf};
+pub use client_platform::{ClientPlatform, MachineView, PoolPart, TemplateEffect};
+pub use disks::{Disks, NoDisks};
+pub use finalizers::{Finalizers, NoFinalizers};
+pub use instances::{Instances, NoInstances, RestartRequest};
+pub use no_object::NoObject;
+pub use other_controller::{Configuration, DefaultInterface, NoOtherController, OtherController};
+pub use platform_trait::{PatchBody, Platform, StatusFields};
+pub use revisions::RevisionObjects;
+pub use storage::{MachineStorage, NoStorage, StorageMove, VolumeUse};
+pub use template_copies::{
+    CopiedObject, CopyComparison, CopySource, CopySourceVisitor, CrossNamespaceReference, FetchedObjects,
+    LookupFailure, LookupReason, NoTemplateCopies, Permission, ReferencedObject, Resolution, TemplateCopies,
+    UncopiedObject,
+};
+pub use wording::{ConditionEvent, DefaultWording, Wording};

@@ -1,0 +1,96 @@
+//! The output of the commands.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use jiff::Timestamp;
+
+use super::directory::{PlaygroundDirectory, PlaygroundKind, Ready};
+use super::output::{PROGRESS, say};
+
+/// Prints how to use the playground, and commands to try.
+pub(crate) fn what_to_try(place: &PlaygroundDirectory, ready: &Ready) {
+    let tools = ready.kubectl.parent().unwrap_or(Path::new("."));
+    say!(
+        "
+  export KUBECONFIG={}
+  export PATH={}:$PATH
+
+What to try:
+
+{}
+Logs are in {}. `{}` ends it.",
+        place.kubeconfig().display(),
+        tools.display(),
+        ideas(place.kind()),
+        place.cluster().display(),
+        place.kind().target("down"),
+    );
+}
+
+/// Commands to try, one on each line.
+fn ideas(kind: PlaygroundKind) -> &'static str {
+    match kind {
+        PlaygroundKind::Loopback => {
+            "  kubectl apply -f docs/examples/quickstart.yaml
+  kubectl get vmpool,vm,vd
+  kubectl scale vmpool quickstart --replicas=10
+  kubectl annotate vm --all simulator.vmpool.dev/flap-phase=2
+
+The webhook refuses to lower the count of an Explicit pool; the aggregated API removes the machines that you name:
+
+  kubectl patch vmpool quickstart --type=merge --patch='{\"spec\":{\"scaleDownPolicy\":\"Explicit\"}}'
+  kubectl scale vmpool quickstart --replicas=1
+  VM=$(kubectl get vm -o jsonpath='{.items[0].metadata.name}')
+  echo '{\"targets\":[\"'$VM'\"]}' | kubectl create -f - --raw \\
+    /apis/subresources.vmpool.dev/v1alpha1/namespaces/default/virtualmachinepools/quickstart/scaledownwith
+
+docs/playground.md is a tour with more."
+        }
+        PlaygroundKind::Node => {
+            "  kubectl get pods --all-namespaces
+  kubectl apply -f docs/examples/quickstart.yaml
+  kubectl get vmpool,vm,vd
+  kubectl -n vmpool-system delete pod --all
+  kubectl -n vmpool-system logs deployment/vmpool-controller
+
+docs/development.md tells what this cluster has and what not."
+        }
+    }
+}
+
+/// A time in whole seconds.
+pub(crate) fn format_timestamp(when: Timestamp) -> String {
+    when.strftime("%F %T UTC").to_string()
+}
+
+/// Marks each line as output of another program.
+pub(crate) fn indent_program_output(text: &str) -> String {
+    text.lines().map(|line| format!("  | {line}")).collect::<Vec<_>>().join("\n")
+}
+
+/// The lines of the supervisor's log that report progress.
+pub(crate) struct ProgressLog {
+    log: Option<BufReader<std::fs::File>>,
+    line: String,
+}
+
+impl ProgressLog {
+    /// Starts at the beginning of the log.
+    pub(crate) fn of(place: &PlaygroundDirectory) -> Self {
+        let log = std::fs::File::open(place.log()).ok().map(BufReader::new);
+        Self { log, line: String::new() }
+    }
+
+    /// Prints the lines that were written since the last call.
+    pub(crate) fn show(&mut self) {
+        let Some(log) = &mut self.log else { return };
+        // An incomplete line is kept for the next call.
+        while log.read_line(&mut self.line).is_ok_and(|read| read > 0) && self.line.ends_with('\n') {
+            if self.line.starts_with(PROGRESS) {
+                say!("{}", self.line.trim_end());
+            }
+            self.line.clear();
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Allowed dependencies between crates, and names that only the platforms may use.
+//!
+//! Dependencies point one way, and the engine can neither wait nor access a cluster. This check enforces it in the
+//! manifests. Only normal dependencies count; dev-dependencies are not restricted. The module `names` checks the sources.
+
+mod names;
+
+use anyhow::{Result, bail};
+use serde_json::Value;
+
+use super::packages;
+use crate::workspace::Workspace;
+
+/// The restrictions of one crate.
+#[derive(Debug)]
+struct CrateBoundary {
+    package: &'static str,
+    /// Crates of this workspace that it may use.
+    ours: &'static [&'static str],
+    /// External crates that it must not use.
+    barred: &'static [&'static str],
+}
+
+/// Clients, runtimes, clocks and sources of randomness.
+const IMPURE: &[&str] = &[
+    "async-std",
+    "axum",
+    "fastrand",
+    "futures",
+    "getrandom",
+    "hyper",
+    "kube",
+    "kube-client",
+    "kube-runtime",
+    "rand",
+    "reqwest",
+    "rustix",
+    "smol",
+    "tokio",
+    "uuid",
+];
+
+/// Crates of Kubernetes types and clients.
+const KUBERNETES: &[&str] = &["k8s-openapi", "kube", "kube-client", "kube-core", "kube-runtime"];
+
+/// Crates that a crate of pure object types must not use.
+const CLIENTS: &[&str] = &["kube-client", "kube-runtime", "tokio"];
+
+const WALLS: &[CrateBoundary] = &[
+    CrateBoundary { package: "vmpool-api", ours: &[], barred: CLIENTS },
+    CrateBoundary { package: "vmpool-feature-gates", ours: &[], barred: KUBERNETES },
+    CrateBoundary { package: "vmpool-engine", ours: &["vmpool-api", "vmpool-feature-gates"], barred: IMPURE },
+    // A platform translates, so it needs no client and no runtime.
+    CrateBoundary {
+        package: "vmpool-platforms",
+        ours: &["vmpool-api", "vmpool-engine", "vmpool-instancetype"],
+        barred: CLIENTS,
+    },
+    CrateBoundary { package: "vmpool-instancetype", ours: &["vmpool-api"], barred: IMPURE },
+    CrateBoundary { package: "vmpool-diskimage", ours: &["vmpool-api"], barred: IMPURE },
+    CrateBoundary { package: "vmpool-runtime", ours: &["vmpool-api", "vmpool-feature-gates"], barred: &[] },
+    // The simulator verifies the controller, so it shares no code with it.
+    CrateBoundary { package: "vmpool-simulator", ours: &["vmpool-api"], barred: &[] },
+    // The test cluster can be used for any controller, so it knows nothing of vmpool.
+    CrateBoundary { package: "vmpool-test-cluster", ours: &["vmpool-process-stat"], barred: &[] },
+    CrateBoundary { package: "vmpool-process-stat", ours: &[], barred: IMPURE },
+    // The invariants verify all programs, so they share only the API with them.
+    CrateBoundary { package: "vmpool-invariants", ours: &["vmpool-api", "vmpool-test-cluster"], barred: &[] },
+    CrateBoundary {
+        package: "vmpool-controller",
+        ours: &[
+            "vmpool-api",
+            "vmpool-diskimage",
+            "vmpool-engine",
+            "vmpool-feature-gates",
+            "vmpool-platforms",
+            "vmpool-runtime",
+        ],
+        barred: &[],
+    },
+    CrateBoundary {
+        package: "vmpool-cli",
+        ours: &[
+            "vmpool-controller",
+            "vmpool-diskimage",
+            "vmpool-engine",
+            "vmpool-platforms",
+            "vmpool-runtime",
+        ],
+        barred: &[],
+    },
+    CrateBoundary {
+        package: "vmpool-webhook",
+        ours: &[
+            "vmpool-api",
+            "vmpool-diskimage",
+            "vmpool-engine",
+            "vmpool-feature-gates",
+            "vmpool-platforms",
+            "vmpool-runtime",
+        ],
+        barred: &[],
+    },
+    CrateBoundary {
+        package: "vmpool-apiserver",
+        ours: &["vmpool-api", "vmpool-engine", "vmpool-feature-gates", "vmpool-platforms", "vmpool-runtime"],
+        barred: &[],
+    },
+];
+
+/// # Errors
+/// One error after all violations were listed.
+pub(super) fn check_crate_boundaries(workspace: &Workspace) -> Result<()> {
+    let mut found = forbidden_dependencies(&packages::workspace_metadata(workspace)?);
+    found.extend(names::find_platform_names(workspace.root())?);
+    if found.is_empty() {
+        return Ok(());
+    }
+    for line in &found {
+        eprintln!("  {line}");
+    }
+    bail!(
+        "{} forbidden dependencies and names; hack/src/verify/crate_boundaries.rs contains the rules",
+        found.len()
+    )
+}
+
+/// The forbidden dependencies in a workspace's metadata.
+pub(super) fn forbidden_dependencies(metadata: &Value) -> Vec<String> {
+    let all = packages::json_list(metadata, "packages");
+    let names: Vec<&str> = all.iter().filter_map(|package| package["name"].as_str()).collect();
+    let mut found = Vec::new();
+    for wall in WALLS {
+        let Some(package) = all.iter().find(|package| package["name"] == wall.package) else {
+            found.push(format!("{} has a rule, but is not in the workspace", wall.package));
+            continue;
+        };
+        let dependencies = packages::json_list(package, "dependencies");
+        let normal = dependencies.iter().filter(|dependency| dependency["kind"].is_null());
+        for name in normal.filter_map(|dependency| dependency["name"].as_str()) {
+            if wall.barred.contains(&name) || (names.contains(&name) && !wall.ours.contains(&name)) {
+                found.push(format!("{} must not depend on {name}", wall.package));
+            }
+        }
+    }
+    found
+}
