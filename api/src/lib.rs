@@ -1,20 +1,23 @@
 //! Types of the virtual machine pool API, for controllers, tools and tests.
 //!
-//! - [`v1alpha2`] contains the kinds of `virtualization.deckhouse.io/v1alpha2`. They are generated from the CRDs, which are
-//!   the source of truth; [`crds`] contains them as YAML.
-//! - [`kubevirt`] contains the kinds of KubeVirt pools, `pool.kubevirt.io/v1beta1`, and of the platform below them.
+//! - [`v1alpha2`] contains the kinds of `virtualization.deckhouse.io/v1alpha2`. They are generated from the
+//!   CRDs, which are the source of truth; [`crds`] contains them as YAML.
+//! - [`kubevirt`] contains the kinds of KubeVirt pools, `pool.kubevirt.io/v1beta1`, and of the platform below
+//!   them.
 //! - [`instancetype`] contains their instance types and preferences, `instancetype.kubevirt.io/v1beta1`.
 //! - [`diskimage`] contains the kinds of disk images, `vmpool.dev/v1alpha1`.
-//! - The rest is handwritten: keys of labels and annotations ([`labels`], [`annotations`]), [`conditions`], [`GoDuration`],
-//!   [`Quantity`], the identity of owners ([`OwnerIdentity`]), the enumerated values of a pool ([`enums`]), the forms of object names ([`names`]), and a builder for
-//!   pools ([`VirtualMachinePool::builder`]).
+//! - The rest is handwritten: keys of labels and annotations ([`labels`], [`annotations`]), [`conditions`],
+//!   [`GoDuration`], [`Quantity`], the identity of owners ([`OwnerIdentity`]), the enumerated values of a
+//!   pool ([`enums`]), the forms of object names ([`names`]), and a builder for pools
+//!   ([`VirtualMachinePool::builder`]).
 //!
-//! The crate has no client and no runtime. Enumerated values are strings in the types, so that an object of a newer
-//! platform stays readable; [`enums`] parses the values of a pool.
+//! The crate has no client and no runtime. Enumerated values are strings in the types, so that an object of a
+//! newer platform stays readable; [`enums`] parses the values of a pool.
 //!
 //! The layers, lowest first. A module imports only from lower layers:
 //!
-//! 1. `keys`, [`names`], [`enums`], [`crds`], [`conditions`], `duration`, `owner`, `quantity`, `share`: values and constants
+//! 1. `keys`, [`names`], [`enums`], [`crds`], [`conditions`], `duration`, `owner`, `quantity`, `share`:
+//!    values and constants
 //! 2. `generated`: the types, generated from the CRDs
 //! 3. [`v1alpha2`]: short names of the types
 //! 4. `accessors`, `builder`: methods of the types

@@ -1,7 +1,7 @@
 //! The kinds of `virtualization.deckhouse.io/v1alpha2`.
 //!
-//! This module contains the type, spec and status of each kind. Nested types are in a submodule with the kind's name;
-//! frequently used ones also have short names here.
+//! This module contains the type, spec and status of each kind. Nested types are in a submodule with the
+//! kind's name; frequently used ones also have short names here.
 
 pub use crate::generated::{
     cluster_virtual_image::{self, ClusterVirtualImage, ClusterVirtualImageSpec, ClusterVirtualImageStatus},

@@ -1,4 +1,5 @@
-//! Checks the sample manifests of the end-to-end tests: the types read and write the accepted ones without loss.
+//! Checks the sample manifests of the end-to-end tests: the types read and write the accepted ones without
+//! loss.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a helper that cannot go on fails its test")]
 

@@ -1,7 +1,7 @@
 //! Authorization by SubjectAccessReview, so that the authorizers of kube-apiserver decide.
 //!
-//! Decisions are cached for [`CACHE_TTL`], whether they allow or deny. This serves clients that repeat requests, and a
-//! revoked permission still takes effect within seconds.
+//! Decisions are cached for [`CACHE_TTL`], whether they allow or deny. This serves clients that repeat
+//! requests, and a revoked permission still takes effect within seconds.
 
 mod cache;
 

@@ -12,8 +12,8 @@ use crate::error::Error;
 
 /// The maximum length of a body in bytes.
 ///
-/// A thousand names of 63 characters, the maximum for a machine, and a thousand UIDs, each quoted and on a separate line,
-/// take 123 KiB.
+/// A thousand names of 63 characters, the maximum for a machine, and a thousand UIDs, each quoted and on a
+/// separate line, take 123 KiB.
 pub(crate) const MAX_LENGTH: usize = 256 * 1024;
 
 /// The maximum number of targets in one request.
@@ -101,7 +101,8 @@ fn parse_removal_body(body: &[u8], kind: &str) -> Result<Body, String> {
         .map_err(|error| format!("the body is not a {kind}: {error}; {}", removal_body_instruction(kind)))
 }
 
-/// Whether a body can only be a JSON object. `serde_json` would read a list as the values of the fields in their order.
+/// Whether a body can only be a JSON object. `serde_json` would read a list as the values of the fields in
+/// their order.
 pub(crate) fn is_object(body: &[u8]) -> bool {
     body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{')
 }

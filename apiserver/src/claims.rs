@@ -7,9 +7,10 @@
 //!            └────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A claim is an annotation of the machine, so no process has state of its own. If a process exits after it has written a
-//! claim, the caller repeats the request with the same id, and any process finds the claim again. If several processes
-//! wrote a claim with one id, the machine with the smallest UID stays claimed, and the others are given back.
+//! A claim is an annotation of the machine, so no process has state of its own. If a process exits after it
+//! has written a claim, the caller repeats the request with the same id, and any process finds the claim
+//! again. If several processes wrote a claim with one id, the machine with the smallest UID stays claimed,
+//! and the others are given back.
 
 mod body;
 mod choose;
@@ -61,11 +62,12 @@ impl Claims {
         Arc::new(Self { cluster, env, metrics, queue, remover })
     }
 
-    /// Claims a machine or renews a claim, logs and counts it, and waits for the result for at most [`DEADLINE`].
+    /// Claims a machine or renews a claim, logs and counts it, and waits for the result for at most
+    /// [`DEADLINE`].
     ///
     /// # Errors
-    /// The reason why no machine was claimed. After [`Error::ClaimTimeout`] and [`Error::Internal`] a machine may be
-    /// claimed; a request with the same id finds it.
+    /// The reason why no machine was claimed. After [`Error::ClaimTimeout`] and [`Error::Internal`] a machine
+    /// may be claimed; a request with the same id finds it.
     pub(crate) async fn claim(
         self: &Arc<Self>,
         pool: PoolName,

@@ -124,7 +124,8 @@ const SLOW_WRITE: Duration = Duration::from_secs(40);
 pub(crate) enum WritePatience {
     /// The deadline of each request.
     Ordinary,
-    /// As long as the write may take in kube-apiserver: an attempt with the ordinary deadline had no response.
+    /// As long as the write may take in kube-apiserver: an attempt with the ordinary deadline had no
+    /// response.
     Slow,
 }
 
@@ -192,7 +193,8 @@ impl ClusterClient {
         self.send_with_retries(|| path.list(&list_page_params(selector, next))).await
     }
 
-    /// Lists the metadata of a page of the instances of machines in a namespace. `next` is where the page begins.
+    /// Lists the metadata of a page of the instances of machines in a namespace. `next` is where the page
+    /// begins.
     pub(crate) async fn instances(
         &self,
         instances: &StoredResource,
@@ -204,7 +206,8 @@ impl ClusterClient {
         self.send_with_retries(|| path.list_metadata(&list_page_params(Some(selector), next))).await
     }
 
-    /// Whether an object of a resource exists in any namespace. A resource that the API server does not serve has none.
+    /// Whether an object of a resource exists in any namespace. A resource that the API server does not serve
+    /// has none.
     pub(crate) async fn has_any(&self, resource: &StoredResource) -> Result<bool, CallError> {
         #[derive(Deserialize)]
         struct List {

@@ -87,7 +87,8 @@ pub(crate) fn api_resource_list(apis: Apis, served: GroupVersion) -> APIResource
     }
 }
 
-/// `/apis` in the aggregated format: the groups of `all`, with the resources of `now`. `version` is that of the format.
+/// `/apis` in the aggregated format: the groups of `all`, with the resources of `now`. `version` is that of
+/// the format.
 pub(crate) fn aggregated_group_list(all: Apis, now: Apis, version: &str) -> Value {
     let groups = groups_with_versions(all).into_iter().map(|(group, versions)| {
         let version = |served: &GroupVersion| {

@@ -1,4 +1,5 @@
-//! The documents of the server: discovery in both formats, OpenAPI and version. They are created on first use.
+//! The documents of the server: discovery in both formats, OpenAPI and version. They are created on first
+//! use.
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;
@@ -99,8 +100,8 @@ impl Documents {
     /// The response with the document at a path.
     ///
     /// # Errors
-    /// [`Error::UnknownPath`] if there is no document, [`Error::MethodNotAllowed`] for methods other than GET and HEAD,
-    /// [`Error::NotAcceptable`] if the caller does not accept JSON.
+    /// [`Error::UnknownPath`] if there is no document, [`Error::MethodNotAllowed`] for methods other than GET
+    /// and HEAD, [`Error::NotAcceptable`] if the caller does not accept JSON.
     pub(crate) fn respond(
         &self,
         method: &Method,

@@ -117,8 +117,8 @@ pub(crate) fn parse_expansion_query(query: &str) -> Result<(RevisionToExpand, Op
 
 /// Expands an object.
 ///
-/// An object of another namespace that a volume leads to counts only if the user may read it or clone it. Otherwise it counts as one that
-/// does not exist, and the same requests are sent for both.
+/// An object of another namespace that a volume leads to counts only if the user may read it or clone it.
+/// Otherwise it counts as one that does not exist, and the same requests are sent for both.
 ///
 /// # Errors
 /// The read that failed, or why the object cannot be expanded.

@@ -141,8 +141,8 @@ impl ApiServerState {
         Ok(json_response(StatusCode::CREATED, &removal_success_status(&pool, &accepted, dry_run)))
     }
 
-    /// Refuses a request about a pool that the platform's own controller may serve. After a removal has lowered the count, that
-    /// controller would delete another machine in addition, and it knows no claims.
+    /// Refuses a request about a pool that the platform's own controller may serve. After a removal has
+    /// lowered the count, that controller would delete another machine in addition, and it knows no claims.
     async fn check_other_controller(&self, pool: &PoolName) -> Result<(), Error> {
         let Some(installations) = pool.stored.installations else { return Ok(()) };
         let why = match self.cluster.list_all(installations).await {

@@ -91,7 +91,8 @@ impl ExpansionMetrics {
 impl ApiServerMetrics {
     /// All metrics at zero, and the metrics that `others` registers.
     ///
-    /// Series whose label values are known in advance exist from the start, so that their first event shows as an increase.
+    /// Series whose label values are known in advance exist from the start, so that their first event shows
+    /// as an increase.
     pub fn new(others: impl FnOnce(&mut MetricsRegistry)) -> Self {
         let registry = &mut MetricsRegistry::new();
         let inner = Inner {

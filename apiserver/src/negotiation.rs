@@ -6,8 +6,8 @@ use crate::error::Error;
 
 /// The aggregated discovery format.
 pub(crate) const DISCOVERY_V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-/// The first version of the aggregated format, which older API servers request. The documents of this server are the same
-/// in both versions.
+/// The first version of the aggregated format, which older API servers request. The documents of this server
+/// are the same in both versions.
 pub(crate) const DISCOVERY_V2BETA1: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
 
@@ -22,8 +22,8 @@ pub(crate) enum ResponseFormat {
     DiscoveryV2Beta1,
 }
 
-/// The format of the first supported media type in `Accept`. As in Kubernetes, weights and unknown parameters are ignored.
-/// Without the header, the format is plain JSON.
+/// The format of the first supported media type in `Accept`. As in Kubernetes, weights and unknown parameters
+/// are ignored. Without the header, the format is plain JSON.
 ///
 /// # Errors
 /// [`Error::NotAcceptable`] if no media type is supported.
@@ -64,7 +64,8 @@ fn format_of_media_type(value: &str, discovery: bool) -> Option<ResponseFormat> 
     }
 }
 
-/// Checks that the body is JSON. Without the header, such as with `kubectl create --raw`, the body counts as JSON.
+/// Checks that the body is JSON. Without the header, such as with `kubectl create --raw`, the body counts as
+/// JSON.
 ///
 /// # Errors
 /// [`Error::UnsupportedMediaType`].

@@ -40,8 +40,9 @@ pub(crate) fn openapi_v3_document(apis: Apis, served: GroupVersion) -> Value {
     document
 }
 
-/// `/openapi/v2`, without schemas, and only with the paths whose objects have none here. The other clients of this API support
-/// version 3. kube-apiserver merges this document into its own, where schemas with equal names would conflict.
+/// `/openapi/v2`, without schemas, and only with the paths whose objects have none here. The other clients of
+/// this API support version 3. kube-apiserver merges this document into its own, where schemas with equal
+/// names would conflict.
 pub(crate) fn openapi_v2_document(apis: Apis) -> Value {
     let mut document = json!({
         "swagger": "2.0",

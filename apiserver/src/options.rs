@@ -11,16 +11,18 @@ use crate::removal;
 /// The minimum of `--request-timeout`. A kube-apiserver under load needs this time.
 const MIN_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The maximum of `--request-timeout`. It leaves time to report the failure of a request before [`removal::DEADLINE`].
+/// The maximum of `--request-timeout`. It leaves time to report the failure of a request before
+/// [`removal::DEADLINE`].
 const MAX_REQUEST_TIMEOUT: Duration = removal::DEADLINE.saturating_sub(Duration::from_secs(2));
 
-/// Serves targeted removal, claims and releases of machines of pools as an aggregated API of the cluster; for KubeVirt also
-/// machines and pools with instance type and preference written out.
+/// Serves targeted removal, claims and releases of machines of pools as an aggregated API of the cluster; for
+/// KubeVirt also machines and pools with instance type and preference written out.
 ///
-/// Every replica handles requests. Run at least two replicas: while none is available, the cluster cannot delete any
-/// namespace. Each flag can also be set by the environment variable beside it.
+/// Every replica handles requests. Run at least two replicas: while none is available, the cluster cannot
+/// delete any namespace. Each flag can also be set by the environment variable beside it.
 #[derive(Debug, Parser)]
-// If a flag is repeated, the last value is used, so that arguments that a user of the chart appends take effect.
+// If a flag is repeated, the last value is used, so that arguments that a user of the chart appends take
+// effect.
 #[command(name = "vmpool-apiserver", version, args_override_self = true)]
 #[command(after_long_help = vmpool_feature_gates::help_text())]
 pub struct ApiServerOptions {
@@ -36,8 +38,8 @@ pub struct ApiServerOptions {
     #[command(flatten)]
     pub reservations: ReservationArgs,
 
-    /// Deadline of each request to the Kubernetes API, from 1s to 26s. Set it longer than timeoutSeconds of the webhooks for
-    /// pools, so that an error names the webhook that did not respond
+    /// Deadline of each request to the Kubernetes API, from 1s to 26s. Set it longer than timeoutSeconds of
+    /// the webhooks for pools, so that an error names the webhook that did not respond
     #[arg(
         long,
         env = "VMPOOL_REQUEST_TIMEOUT",
@@ -48,8 +50,8 @@ pub struct ApiServerOptions {
     )]
     pub request_timeout: Duration,
 
-    /// Which program processes instance types and preferences. With Standalone, the server also serves the expansion of
-    /// machines in KubeVirt's own API group, while the cluster has no KubeVirt object
+    /// Which program processes instance types and preferences. With Standalone, the server also serves the
+    /// expansion of machines in KubeVirt's own API group, while the cluster has no KubeVirt object
     #[arg(
         long,
         env = "VMPOOL_INSTANCETYPE_MODE",

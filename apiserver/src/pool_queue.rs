@@ -34,7 +34,8 @@ impl<J> Default for PoolQueues<J> {
 }
 
 impl<J> PoolQueues<J> {
-    /// Adds a job to the queue of its pool. Returns the queue if the pool has no worker; the caller then starts one.
+    /// Adds a job to the queue of its pool. Returns the queue if the pool has no worker; the caller then
+    /// starts one.
     ///
     /// # Errors
     /// [`Error::Overloaded`] if too many jobs wait.
@@ -58,8 +59,8 @@ impl<J> PoolQueue<J> {
         &self.pool
     }
 
-    /// The jobs that `take` removes from the queue. If it returns `None`, the worker has nothing left to do: removes the
-    /// queue, so that the next job starts a new worker.
+    /// The jobs that `take` removes from the queue. If it returns `None`, the worker has nothing left to do:
+    /// removes the queue, so that the next job starts a new worker.
     pub(crate) fn next_batch(
         &mut self,
         take: impl FnOnce(&mut VecDeque<J>) -> Option<Vec<J>>,

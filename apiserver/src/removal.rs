@@ -1,4 +1,5 @@
-//! Targeted removal: removes all targets of a request or none, and exactly once, even if a process exits at any step.
+//! Targeted removal: removes all targets of a request or none, and exactly once, even if a process exits at
+//! any step.
 //!
 //! ```text
 //!            ┌── one batch at a time for each pool; requests that wait form the next batch ──┐
@@ -7,16 +8,16 @@
 //!            └───────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Without contention, the removal of one machine costs six sequential round trips, including the authorization check.
-//! Concurrent requests in one process share the writes. Requests in several processes, and status updates of the
-//! controller, cause conflicts, and the process retries. The removal record is described in
-//! [`vmpool_engine::removal`].
+//! Without contention, the removal of one machine costs six sequential round trips, including the
+//! authorization check. Concurrent requests in one process share the writes. Requests in several processes,
+//! and status updates of the controller, cause conflicts, and the process retries. The removal record is
+//! described in [`vmpool_engine::removal`].
 //!
 //! # If the process exits
 //!
-//! Both writes to the pool carry its UID and the resource version that was read. The reads of *verify* come after the
-//! reservation is stored, and *accept* checks that the record still contains the reservation. Therefore no target can be
-//! replaced in between.
+//! Both writes to the pool carry its UID and the resource version that was read. The reads of *verify* come
+//! after the reservation is stored, and *accept* checks that the record still contains the reservation.
+//! Therefore no target can be replaced in between.
 //!
 //! | Last completed step | Stored state | What happens next | If the client repeats the request |
 //! | --- | --- | --- | --- |
@@ -27,16 +28,18 @@
 //! | accept | `replicas` is decremented, the targets are accepted | The controller deletes the targets, replaces none of them, and deletes no other machine in their place | The targets are already accepted: the request does not count them again and deletes them |
 //! | some deletes | as after accept, and some targets are terminating | as after accept | As after accept. A target that is gone counts as removed while the record contains it |
 //!
-//! If the response to a write is lost, a read shows its result. While the pool still contains the reservation, the next
-//! attempt carries a newer resource version, so only one of the two attempts can succeed. If a reservation is missing and
-//! is too young to be dropped by the controller, the unconfirmed write ended it.
+//! If the response to a write is lost, a read shows its result. While the pool still contains the
+//! reservation, the next attempt carries a newer resource version, so only one of the two attempts can
+//! succeed. If a reservation is missing and is too young to be dropped by the controller, the unconfirmed
+//! write ended it.
 //!
 //! # Protected machines
 //!
-//! A request that names a protected machine is refused, unless it is forced. The machines are checked in *observe* and
-//! again in *verify*. A machine that becomes protected after *verify* is removed nevertheless.
+//! A request that names a protected machine is refused, unless it is forced. The machines are checked in
+//! *observe* and again in *verify*. A machine that becomes protected after *verify* is removed nevertheless.
 //!
-//! If a caller disconnects, a request that has started runs to its end. A request that waits in the queue is dropped.
+//! If a caller disconnects, a request that has started runs to its end. A request that waits in the queue is
+//! dropped.
 
 mod batch;
 mod deletes;
@@ -91,7 +94,8 @@ impl Remover {
     /// Handles a request, logs and counts it, and waits for its result for at most [`DEADLINE`].
     ///
     /// # Errors
-    /// The reason why nothing was removed. After [`Error::Timeout`] and [`Error::Internal`] the removal may be applied.
+    /// The reason why nothing was removed. After [`Error::Timeout`] and [`Error::Internal`] the removal may
+    /// be applied.
     pub(crate) async fn remove(
         self: &Arc<Self>,
         pool: PoolName,

@@ -66,10 +66,11 @@ impl ApiServerState {
     ) -> Result<Response<Body>, Error> {
         let (parts, body) = request.into_parts();
         let user = self.authenticator.authenticate(parts.extensions.get::<Peer>(), &parts.headers)?;
-        // Invalid names are refused before authorization, because the review and the cached decision would contain them.
+        // Invalid names are refused before authorization, because the review and the cached decision would
+        // contain them.
         check_names(apis, &info)?;
-        // If the gate is off, no resource needs a permission, and this program has no permission to create reviews. The
-        // responses are then documents without resources, and "not found".
+        // If the gate is off, no resource needs a permission, and this program has no permission to create
+        // reviews. The responses are then documents without resources, and "not found".
         if self.apis.is_enabled() {
             self.authorizer.authorize(&user, &info).await?;
         }

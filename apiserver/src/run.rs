@@ -35,10 +35,11 @@ pub enum ApiServerRunError {
 /// The limits for clients.
 fn server_limits() -> Limits {
     Limits {
-        // One byte more than the handler accepts, so that the handler refuses longer bodies and names the limit.
+        // One byte more than the handler accepts, so that the handler refuses longer bodies and names the
+        // limit.
         body_bytes: body::MAX_LENGTH + 1,
-        // The longest valid path has 64 KiB, and the aggregation layer repeats it in a header. If the headers exceed this
-        // limit, the aggregation layer sees a broken stream, and clients receive a 503.
+        // The longest valid path has 64 KiB, and the aggregation layer repeats it in a header. If the headers
+        // exceed this limit, the aggregation layer sees a broken stream, and clients receive a 503.
         header_bytes: 256 << 10,
         // Longer than the deadline of the handler, so that the handler responds first.
         request_deadline: claims::DEADLINE.max(removal::DEADLINE) + Duration::from_secs(2),

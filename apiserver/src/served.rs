@@ -1,7 +1,7 @@
 //! Which APIs have resources at the moment.
 //!
-//! The group of a platform belongs to the platform's own API server. This server has resources in it only while it knows that
-//! the platform is not installed.
+//! The group of a platform belongs to the platform's own API server. This server has resources in it only
+//! while it knows that the platform is not installed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -48,8 +48,8 @@ impl ServedApis {
         self.enabled
     }
 
-    /// All APIs, for discovery, which lists each group also while it has no resources. Otherwise an APIService of the group
-    /// would be unavailable, and would block the deletion of namespaces.
+    /// All APIs, for discovery, which lists each group also while it has no resources. Otherwise an
+    /// APIService of the group would be unavailable, and would block the deletion of namespaces.
     pub(crate) fn all(&self) -> Apis {
         self.all
     }

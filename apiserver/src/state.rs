@@ -89,14 +89,14 @@ impl ApiServerState {
         if apis.reference.is_some() { &self.documents } else { &self.shared_documents }
     }
 
-    /// Reads periodically whether the platform is installed, if the server serves its group otherwise. Returns at once if it
-    /// does not.
+    /// Reads periodically whether the platform is installed, if the server serves its group otherwise.
+    /// Returns at once if it does not.
     pub fn follow_platform(&self) -> impl Future<Output = ()> + Send + 'static {
         served::follow_installations(self.apis.clone(), self.cluster.clone(), self.env.clone())
     }
 
-    /// Reads the configuration of the front proxy periodically and never returns. Until the first successful read, no
-    /// caller is authenticated.
+    /// Reads the configuration of the front proxy periodically and never returns. Until the first successful
+    /// read, no caller is authenticated.
     pub fn follow_front_proxy(&self, clients: ClientCas) -> impl Future<Output = ()> + Send + 'static {
         follow_front_proxy_config(self.cluster.clone(), self.authenticator.clone(), clients, self.env.clone())
     }

@@ -71,7 +71,8 @@ pub(crate) enum Command {
     Claim(ClaimArguments),
     /// Release a claimed machine
     Release(ReleaseArguments),
-    /// Give a pool that was restored from a backup the machines, disks and revisions that were restored with it
+    /// Give a pool that was restored from a backup the machines, disks and revisions that were restored with
+    /// it
     Adopt(AdoptArguments),
     /// Give an image that was restored from a backup the objects with its data that were restored with it
     AdoptImage(AdoptImageArguments),
@@ -101,11 +102,12 @@ pub(crate) struct PlanArguments {
     /// Plan for this number of replicas instead of the present one
     #[arg(long, value_name = "N")]
     pub(crate) replicas: Option<u32>,
-    /// Plan for this manifest of the pool instead of the stored object. The API server validates it as a dry run, which
-    /// needs the right to patch the pool
+    /// Plan for this manifest of the pool instead of the stored object. The API server validates it as a dry
+    /// run, which needs the right to patch the pool
     #[arg(short, long, value_name = "FILE", conflicts_with = "replicas")]
     pub(crate) filename: Option<PathBuf>,
-    /// Plan for server-side apply of the manifest. Without it, the plan is for the method by which the pool was applied last
+    /// Plan for server-side apply of the manifest. Without it, the plan is for the method by which the pool
+    /// was applied last
     #[arg(long, requires = "filename")]
     pub(crate) server_side: bool,
     /// The field manager of server-side apply

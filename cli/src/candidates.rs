@@ -28,7 +28,8 @@ pub(crate) fn complete_machine_names() -> Vec<CompletionCandidate> {
     })
 }
 
-/// The names that `find` finds in the cluster of the command line; none if the cluster cannot be read in time.
+/// The names that `find` finds in the cluster of the command line; none if the cluster cannot be read in
+/// time.
 fn completion_candidates(
     find: impl AsyncFnOnce(&UserClusterClient) -> Vec<String>,
 ) -> Vec<CompletionCandidate> {

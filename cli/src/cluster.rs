@@ -139,7 +139,8 @@ impl UserClusterClient {
         object_to_json(&patched.map_err(|error| explain_request_error(&attempt, &error))?)
     }
 
-    /// Reads an object of a kind that is no type of a platform; `None` if it does not exist, or if the cluster does not serve the kind.
+    /// Reads an object of a kind that is no type of a platform; `None` if it does not exist, or if the
+    /// cluster does not serve the kind.
     ///
     /// # Errors
     /// The request failed.

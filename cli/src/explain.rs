@@ -40,8 +40,8 @@ pub(crate) fn is_unserved(error: &kube::Error) -> bool {
 /// The error for the user.
 pub(crate) fn explain_request_error(attempt: &RequestAttempt, error: &kube::Error) -> anyhow::Error {
     match error {
-        // The refusal of a webhook does not name the resource, in contrast to that of the API server. An admission policy or a
-        // quota does, so the advice has a condition.
+        // The refusal of a webhook does not name the resource, in contrast to that of the API server. An
+        // admission policy or a quota does, so the advice has a condition.
         kube::Error::Api(status) if status.code == 403 && status.details.is_some() => anyhow!(
             "you may not {attempt}: {}\nif you lack the right, ask an administrator for a role with the verb {:?} on {}; \
              `kubectl vmpool doctor` lists your rights",

@@ -1,16 +1,17 @@
-//! The kubectl plugin of vmpool. It has no rights of its own: every request uses those of the user's kubeconfig.
+//! The kubectl plugin of vmpool. It has no rights of its own: every request uses those of the user's
+//! kubeconfig.
 //!
 //! ```text
 //!  arguments ──> cluster: client, namespace ──> pool: which platform? ──> command::<Platform> ──> text, JSON or YAML
 //! ```
 //!
-//! What a pool would do is computed by the controller's own code ([`vmpool_controller::preview_pool`]), and what differs between
-//! platforms is behind [`vmpool_platforms::ClientPlatform`].
+//! What a pool would do is computed by the controller's own code ([`vmpool_controller::preview_pool`]), and
+//! what differs between platforms is behind [`vmpool_platforms::ClientPlatform`].
 //!
 //! # Layers
 //!
-//! From the lowest: `connection`, `age`, `visible`, `table`, `explain`; `cluster`; `candidates`, `subresource`; `arguments`; `pool` and `output`; the
-//! commands; `run`.
+//! From the lowest: `connection`, `age`, `visible`, `table`, `explain`; `cluster`; `candidates`,
+//! `subresource`; `arguments`; `pool` and `output`; the commands; `run`.
 
 mod age;
 mod arguments;

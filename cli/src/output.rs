@@ -23,8 +23,8 @@ pub(crate) fn print_output(format: Format, text: &str, data: &impl Serialize) ->
     }
 }
 
-/// Prints a text. Without a terminal, its styles are removed. Other control characters than those of styles, line ends and
-/// tabs are shown as escapes.
+/// Prints a text. Without a terminal, its styles are removed. Other control characters than those of styles,
+/// line ends and tabs are shown as escapes.
 ///
 /// # Errors
 /// The output cannot be written.

@@ -18,8 +18,8 @@ pub(crate) struct StoredPool {
     pub(crate) object: Value,
 }
 
-/// The pool does not exist on the platforms whose pools the cluster serves. A user may lack the right to read pools of a
-/// platform that the cluster does not have.
+/// The pool does not exist on the platforms whose pools the cluster serves. A user may lack the right to read
+/// pools of a platform that the cluster does not have.
 fn not_found(
     cluster: &UserClusterClient,
     name: &str,

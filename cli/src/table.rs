@@ -1,4 +1,5 @@
-//! Text in columns, with styles that the terminal shows. The output stream removes the styles if it is no terminal.
+//! Text in columns, with styles that the terminal shows. The output stream removes the styles if it is no
+//! terminal.
 
 use std::fmt::Write as _;
 
@@ -80,7 +81,8 @@ impl Cell {
     }
 }
 
-/// The rows in columns that are as wide as their widest cell, below a heading. Columns without any text are omitted.
+/// The rows in columns that are as wide as their widest cell, below a heading. Columns without any text are
+/// omitted.
 pub(crate) fn render_table(headings: &[&str], rows: &[Vec<Cell>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.text.chars().count());

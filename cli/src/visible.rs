@@ -1,12 +1,13 @@
 //! Text that other programs wrote, in a form in which it cannot control the terminal.
 //!
-//! Annotations, events, conditions and responses can contain any characters. A terminal would carry out escape sequences in
-//! them: they can hide lines, change the title, or write into the clipboard.
+//! Annotations, events, conditions and responses can contain any characters. A terminal would carry out
+//! escape sequences in them: they can hide lines, change the title, or write into the clipboard.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// The text in one line, with escapes such as `\u001b` instead of control characters and of characters that reorder text.
+/// The text in one line, with escapes such as `\u001b` instead of control characters and of characters that
+/// reorder text.
 pub(crate) fn escape_to_one_line(text: &str) -> Cow<'_, str> {
     escape_letters(text, is_unsafe)
 }
@@ -18,7 +19,8 @@ pub(crate) fn escape_except_lines(text: &str) -> Cow<'_, str> {
 
 /// A text of this program as [`escape_except_lines`], but each of `styles` stays.
 ///
-/// It is the last step before a terminal, in case a text was put into another one without [`escape_to_one_line`].
+/// It is the last step before a terminal, in case a text was put into another one without
+/// [`escape_to_one_line`].
 pub(crate) fn escape_except_styles(text: &str, styles: &[String]) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,7 +1,8 @@
 //! Whether a service account may use an object of another namespace.
 //!
-//! The controller may read all namespaces, and users choose what it reads. What it finds in another namespace counts only if the
-//! account of the machine may clone it. Otherwise conditions and events would show users what other namespaces contain.
+//! The controller may read all namespaces, and users choose what it reads. What it finds in another namespace
+//! counts only if the account of the machine may clone it. Otherwise conditions and events would show users
+//! what other namespaces contain.
 
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec, SubjectAccessReviewStatus,
@@ -11,8 +12,8 @@ use kube::{Api, Client};
 use serde_json::Value;
 use vmpool_platforms::{Permission, ReferencedObject};
 
-/// The object that was read for a reference, if it may be used. One that may not be used counts as one that does not exist. Both
-/// need a review, so that their durations do not differ either.
+/// The object that was read for a reference, if it may be used. One that may not be used counts as one that
+/// does not exist. Both need a review, so that their durations do not differ either.
 pub(crate) async fn only_permitted(
     client: &Client,
     reference: &ReferencedObject,

@@ -1,4 +1,5 @@
-//! The apply step of a pass: sends the writes of the plan and records the results in the memory. It decides nothing.
+//! The apply step of a pass: sends the writes of the plan and records the results in the memory. It decides
+//! nothing.
 
 mod basis;
 mod copy;
@@ -43,8 +44,8 @@ use basis::PlanBasis;
 use outcome::ActionOutcome;
 use window::Window;
 
-/// The age of a plan at which no further action starts. The next pass plans with the state of that time, so slow writes delay
-/// neither a changed spec nor the status.
+/// The age of a plan at which no further action starts. The next pass plans with the state of that time, so
+/// slow writes delay neither a changed spec nor the status.
 const MAX_AGE: Duration = Duration::from_secs(30);
 
 /// The result of applying a plan.
@@ -64,10 +65,10 @@ pub(crate) struct AppliedPlan {
 
 /// Applies `actions`: the stages in sequence, and the actions of one stage in parallel.
 ///
-/// A failure stops the rest of its stage. A change of the pool's spec stops all stages, so that no machine is created
-/// for an outdated count. A stage runs only if the stages that it depends on succeeded: the controller creates no
-/// machine without a recorded name block or while other machines lack disks, and neither creates nor updates a machine
-/// without a stored revision.
+/// A failure stops the rest of its stage. A change of the pool's spec stops all stages, so that no machine is
+/// created for an outdated count. A stage runs only if the stages that it depends on succeeded: the
+/// controller creates no machine without a recorded name block or while other machines lack disks, and
+/// neither creates nor updates a machine without a stored revision.
 pub(crate) async fn apply_plan<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
@@ -163,7 +164,8 @@ async fn run_stage<P: Platform>(
             tracing::warn!(reason = failure.reason.as_str(), message = failure.message, "a write failed");
             context.metrics.writes.batch_failed(failure.reason);
             applied.failed = true;
-            // The next passes repair the machines that lack a disk. The backoff limits how many at the same time.
+            // The next passes repair the machines that lack a disk. The backoff limits how many at the same
+            // time.
             if disks_refused {
                 memory.repairing.failed(failure.clone(), uptime, retry_after, random_jitter(context));
             }
@@ -183,8 +185,8 @@ fn open_slots<P: Platform>(context: &PoolContext<P>, pool: &PoolEntry<P>) -> usi
     machines.min(context.writer.available_slots(&disks))
 }
 
-/// Whether the next plan puts objects with a rejected write of this stage last. In the other stages the planners have
-/// an order of their own.
+/// Whether the next plan puts objects with a rejected write of this stage last. In the other stages the
+/// planners have an order of their own.
 fn retries_refused_last(stage: ApplyStage, naming: Naming) -> bool {
     match stage {
         ApplyStage::Relabel

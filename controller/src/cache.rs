@@ -1,8 +1,8 @@
-//! The caches: the objects that the watches have shown, reduced to the facts of the engine and indexed for the lookups
-//! of a pass.
+//! The caches: the objects that the watches have shown, reduced to the facts of the engine and indexed for
+//! the lookups of a pass.
 //!
-//! The watches have no label selector, because machines belong to a pool by the UID of their owner and the names of all
-//! objects matter. An update that changes no fact wakes no pool. There is no other event filter.
+//! The watches have no label selector, because machines belong to a pool by the UID of their owner and the
+//! names of all objects matter. An update that changes no fact wakes no pool. There is no other event filter.
 
 mod index;
 mod keys;
@@ -23,8 +23,8 @@ use progress::CacheProgress;
 /// How long the cache remembers a deletion that a watch showed. It is longer than the deadline of any write.
 const REMEMBER_DELETIONS: Duration = Duration::from_mins(3);
 
-/// How long the cache remembers an object that the platform deleted in order to create another one with its name. No controller
-/// waits longer for that one.
+/// How long the cache remembers an object that the platform deleted in order to create another one with its
+/// name. No controller waits longer for that one.
 const REMEMBER_REPLACED: Duration = Duration::from_mins(15);
 
 /// An object of a known namespace.
@@ -49,7 +49,8 @@ struct Inner<T> {
     index: CacheIndex,
     deleted: HashMap<Uid, Duration>,
     deletions: VecDeque<(Duration, Uid)>,
-    /// By namespace and name: the objects that are gone and that the platform creates again, and the uptime at which they were gone.
+    /// By namespace and name: the objects that are gone and that the platform creates again, and the uptime
+    /// at which they were gone.
     replaced: HashMap<(Arc<str>, Arc<str>), Duration>,
     /// Uptime when the list began that the content is based on.
     listed: Option<Duration>,
@@ -141,8 +142,8 @@ impl<T: Cached> ObjectCache<T> {
         inner.remove(&object.namespace, object.seen.facts.name(), uptime)
     }
 
-    /// The uptime at which an object was gone that the platform deleted in order to create another one with its name. `None` if
-    /// the other one is there.
+    /// The uptime at which an object was gone that the platform deleted in order to create another one with
+    /// its name. `None` if the other one is there.
     pub(crate) fn replaced(&self, namespace: &Arc<str>, name: &Arc<str>) -> Option<Duration> {
         self.inner.read().replaced.get(&(namespace.clone(), name.clone())).copied()
     }

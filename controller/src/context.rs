@@ -44,8 +44,8 @@ pub(crate) struct PoolMemory {
     pub(crate) status_conflict: StatusConflict,
     /// The stored revisions of the pool; `None` before the first pass.
     pub(crate) revisions: Option<PoolRevisions>,
-    /// Whether the last pass saw a [copy](vmpool_engine::copied_pool). A user gives it the revisions of the former pool, which only a
-    /// list shows.
+    /// Whether the last pass saw a [copy](vmpool_engine::copied_pool). A user gives it the revisions of the
+    /// former pool, which only a list shows.
     pub(crate) was_copy: bool,
     /// The message of the last event about invalid settings.
     pub(crate) warned: Option<String>,
@@ -64,8 +64,8 @@ pub(crate) struct PoolMemory {
 }
 
 impl PoolMemory {
-    /// The times until something in the memory is due: the end of a backoff or of a status conflict, or a live read of a
-    /// pending write.
+    /// The times until something in the memory is due: the end of a backoff or of a status conflict, or a
+    /// live read of a pending write.
     pub(crate) fn deadlines(&self, uptime: Duration) -> impl Iterator<Item = Duration> + use<> {
         let memory = &self.memory;
         let conflict = self.status_conflict.remaining(uptime).filter(|_| self.status_conflict.is_active());
@@ -98,7 +98,8 @@ pub(crate) struct PoolContext<P: Platform> {
     pub(crate) writer: Writer,
     pub(crate) events: Events,
     pub(crate) queue: PassQueue<PoolKey>,
-    /// Namespaces and names of former pools that machines with the finalizer and without an owner name, and that do not exist.
+    /// Namespaces and names of former pools that machines with the finalizer and without an owner name, and
+    /// that do not exist.
     pub(crate) former_pools: PassQueue<(Arc<str>, Arc<str>)>,
     pub(crate) pools: Arc<ObjectCache<CachedPool<P>>>,
     pub(crate) machines: Arc<ObjectCache<Machine>>,

@@ -1,9 +1,10 @@
 //! Decodes what the API server sends.
 //!
-//! The decoder fails at 128 levels of nesting, the API server at 10,000. Templates can contain any fields, so users can store
-//! objects that the decoder refuses, and one of these would end each list and each watch of its kind. Such an object is read
-//! without its innermost values. No controller can confuse it with a complete one: what is left exceeds
-//! [`vmpool_engine::limits::NESTING`], above which no template of a pool or a wrapper is used.
+//! The decoder fails at 128 levels of nesting, the API server at 10,000. Templates can contain any fields, so
+//! users can store objects that the decoder refuses, and one of these would end each list and each watch of
+//! its kind. Such an object is read without its innermost values. No controller can confuse it with a
+//! complete one: what is left exceeds [`vmpool_engine::limits::NESTING`], above which no template of a pool
+//! or a wrapper is used.
 
 use std::borrow::Cow;
 

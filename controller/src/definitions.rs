@@ -80,7 +80,8 @@ impl Definitions {
 /// The definitions of these names, which `observe` keeps up to date. `None` before the first list.
 pub(crate) type DefinitionsReceiver = watch::Receiver<Option<Definitions>>;
 
-/// Runs what `watch` returns while the cluster has the definition `name`, and `forget` when it does not any more.
+/// Runs what `watch` returns while the cluster has the definition `name`, and `forget` when it does not any
+/// more.
 pub(crate) async fn while_served<F: Future<Output = ()>>(
     mut known: DefinitionsReceiver,
     name: &str,
@@ -122,8 +123,9 @@ struct DefinitionVersion {
     served: bool,
 }
 
-/// Lists all objects. A kind that the cluster does not define, or whose version it does not serve, has none. One API server of
-/// several can lack a definition for a while: its response does not mean that there are no objects.
+/// Lists all objects. A kind that the cluster does not define, or whose version it does not serve, has none.
+/// One API server of several can lack a definition for a while: its response does not mean that there are no
+/// objects.
 pub(crate) async fn list_defined<K: Watched>(
     api: &Api<K>,
     scope: WatchScope,
@@ -146,8 +148,8 @@ async fn is_defined<K: Resource<DynamicType = ()>>(client: &Client) -> Result<bo
     Ok(versions.any(|version| version.served && version.name == K::version(&())))
 }
 
-/// Keeps `known` up to date, forever. Only the metadata of the definitions is requested, and only their UIDs are stored,
-/// because definitions are large.
+/// Keeps `known` up to date, forever. Only the metadata of the definitions is requested, and only their UIDs
+/// are stored, because definitions are large.
 pub(crate) async fn observe_definitions(
     client: Client,
     env: Env,

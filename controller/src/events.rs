@@ -1,8 +1,9 @@
 //! Kubernetes events of pools.
 //!
-//! A task sends them one after the other, independent of the passes, so that an event that cannot be stored does not
-//! delay a machine. Their number is limited: up to ten events per reason and pass are sent separately, one event lists
-//! the names of the rest, a repeated event becomes a series, and a pool gets up to ten warnings per reason in ten minutes.
+//! A task sends them one after the other, independent of the passes, so that an event that cannot be stored
+//! does not delay a machine. Their number is limited: up to ten events per reason and pass are sent
+//! separately, one event lists the names of the rest, a repeated event becomes a series, and a pool gets up
+//! to ten warnings per reason in ten minutes.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -62,8 +63,8 @@ pub enum EventReason {
     DiskDeleted,
     /// A disk was expanded.
     DiskResized,
-    /// Creating, allocating, marking, expanding or deleting a disk, or changing the disk that a machine refers to,
-    /// failed.
+    /// Creating, allocating, marking, expanding or deleting a disk, or changing the disk that a machine
+    /// refers to, failed.
     FailedDisk,
     /// Restoring labels, or writing the removal record, failed.
     FailedRepair,
@@ -73,7 +74,8 @@ pub enum EventReason {
     TemplateApplied,
     /// The controller requested a restart of a machine, so that a changed template takes effect.
     RestartRequested,
-    /// The controller changed the end of the protection of a machine, which could not be read or was too late.
+    /// The controller changed the end of the protection of a machine, which could not be read or was too
+    /// late.
     ProtectionShortened,
     /// Writing a changed template to a machine failed.
     FailedTemplateUpdate,
@@ -273,8 +275,8 @@ impl Events {
 /// Maximum length of the note that the event about the rest repeats, in bytes.
 const EXAMPLE: usize = 400;
 
-/// At most [`INDIVIDUAL`] notes per reason, and one note with the names of the rest and the note of the first of them.
-/// Equal notes are merged.
+/// At most [`INDIVIDUAL`] notes per reason, and one note with the names of the rest and the note of the first
+/// of them. Equal notes are merged.
 fn condense_events(events: Vec<PoolEvent>) -> Vec<(EventReason, String)> {
     let mut notes: Vec<(EventReason, String)> = Vec::new();
     let mut rest: Vec<(EventReason, String, Vec<String>)> = Vec::new();
@@ -379,8 +381,9 @@ impl Sender {
         Ok(())
     }
 
-    /// Whether the pool has had fewer than [`WARNINGS`] warnings of this reason in the time of [`SERIES`]. If so, this one
-    /// counts. Each of them is a new object, and the conditions of the pool contain the last failure anyway.
+    /// Whether the pool has had fewer than [`WARNINGS`] warnings of this reason in the time of [`SERIES`]. If
+    /// so, this one counts. Each of them is a new object, and the conditions of the pool contain the last
+    /// failure anyway.
     fn may_warn(&mut self, pool: &ObjectId, kind: &Kind, uptime: Duration) -> bool {
         let warnings = self.warnings.entry((pool.clone(), kind.clone())).or_default();
         warnings.retain(|at| uptime.saturating_sub(*at) < SERIES);

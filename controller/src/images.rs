@@ -1,4 +1,5 @@
-//! Disk images: a leader watches them and the objects with their data, and carries out the plans of [`vmpool_diskimage`].
+//! Disk images: a leader watches them and the objects with their data, and carries out the plans of
+//! [`vmpool_diskimage`].
 //!
 //! ```text
 //!  API server --watch--> Store (images, their objects, an index of referrers) --changed keys--> Queue of images
@@ -8,14 +9,16 @@
 //!      +---- Writer: fenced by the lease, never retried ----------------------------------+-----------+
 //! ```
 //!
-//! The response of each write replaces the object in the store, so that the next pass sees it. A version that is older than
-//! the stored one is ignored.
+//! The response of each write replaces the object in the store, so that the next pass sees it. A version that
+//! is older than the stored one is ignored.
 //!
-//! Wrappers and grants share the store. Their passes have queues of their own. Those of wrappers run with the feature gate
-//! MachineWrapper.
+//! Wrappers and grants share the store. Their passes have queues of their own. Those of wrappers run with the
+//! feature gate MachineWrapper.
 //!
-//! Layers, from the lowest: `kinds`, `settings`, `table`; `wrapped`; `store`; `gate`; `context`; `feed`, `readiness`, `live`, `writes`;
-//! `permission`, `apply`, `wrapper_facts`, `wrapper_apply`; `pass`, `wrapper_pass`, `grant_pass`; `lead`. The names of the importer's and the snapshot kinds come from their types.
+//! Layers, from the lowest: `kinds`, `settings`, `table`; `wrapped`; `store`; `gate`; `context`; `feed`,
+//! `readiness`, `live`, `writes`; `permission`, `apply`, `wrapper_facts`, `wrapper_apply`; `pass`,
+//! `wrapper_pass`, `grant_pass`; `lead`. The names of the importer's and the snapshot kinds come from their
+//! types.
 
 mod apply;
 mod context;

@@ -72,8 +72,8 @@ impl LeaderHealth {
         Self { env: env.clone(), states: Arc::default(), platforms: PlatformStates::default() }
     }
 
-    /// Whether the first lists of the caches are complete, so that passes run. A standby reports success, because it
-    /// has no caches.
+    /// Whether the first lists of the caches are complete, so that passes run. A standby reports success,
+    /// because it has no caches.
     ///
     /// # Errors
     /// A sentence for the response of the probe.
@@ -113,8 +113,8 @@ impl LeaderHealth {
     }
 }
 
-/// Resets the health when the leadership ends. If the lease is lost, the workers are dropped in the middle of a pass,
-/// and they must not count as stuck while this instance is a standby.
+/// Resets the health when the leadership ends. If the lease is lost, the workers are dropped in the middle of
+/// a pass, and they must not count as stuck while this instance is a standby.
 pub(crate) struct LeaderHealthGuard {
     health: LeaderHealth,
     state: Arc<LeaderState>,
@@ -126,7 +126,8 @@ impl Drop for LeaderHealthGuard {
     }
 }
 
-/// What all platforms of one leadership share: one lease, one limit of writes in flight, and one sender of events.
+/// What all platforms of one leadership share: one lease, one limit of writes in flight, and one sender of
+/// events.
 #[derive(Clone)]
 pub(crate) struct LeadershipResources {
     dependencies: Dependencies,
@@ -264,11 +265,12 @@ pub async fn lead_platform<P: Platform>(
     reconcile_platform::<P>(shared, vec![events], stop).await;
 }
 
-/// Reconciles all pools of one platform until `stop`, and finishes the passes in progress. If one of its watches or of
-/// `tasks` ends, it logs an error and stops as well, so that the next leader starts with new caches.
+/// Reconciles all pools of one platform until `stop`, and finishes the passes in progress. If one of its
+/// watches or of `tasks` ends, it logs an error and stops as well, so that the next leader starts with new
+/// caches.
 ///
-/// The caller must hold the lease, and must drop the future when the lease is lost. The caches are filled from new lists,
-/// because a watch of a standby may lack the last writes of the former leader.
+/// The caller must hold the lease, and must drop the future when the lease is lost. The caches are filled
+/// from new lists, because a watch of a standby may lack the last writes of the former leader.
 pub(crate) async fn reconcile_platform<P: Platform>(
     shared: LeadershipResources,
     mut tasks: Vec<Task>,
@@ -328,8 +330,8 @@ pub(crate) async fn reconcile_platform<P: Platform>(
     oversee_workers(workers, tasks, &stop).await;
 }
 
-/// Waits for the workers. The watches and the event sender in `tasks` run forever. If one of them ends first, the
-/// caches are no longer updated, so the workers `stop` after the passes in progress.
+/// Waits for the workers. The watches and the event sender in `tasks` run forever. If one of them ends first,
+/// the caches are no longer updated, so the workers `stop` after the passes in progress.
 pub(crate) async fn oversee_workers(workers: Vec<Task>, tasks: Vec<Task>, stop: &CancellationToken) {
     let workers = async {
         for worker in workers {

@@ -8,13 +8,13 @@
 //!      +---- Writer: fenced by the lease, bounded in flight, never retried -------+----+
 //! ```
 //!
-//! The crate uses time, randomness, tasks and the API server only through [`Dependencies`]. Its lints ban all other
-//! access to them.
+//! The crate uses time, randomness, tasks and the API server only through [`Dependencies`]. Its lints ban all
+//! other access to them.
 //!
 //! # Layers
 //!
-//! A file imports only files of lower layers, or files of its own layer that do not import it. The files have no import
-//! cycle. From the lowest layer:
+//! A file imports only files of lower layers, or files of its own layer that do not import it. The files have
+//! no import cycle. From the lowest layer:
 //!
 //! 1. `settings`, `object`, `rejection`, `list`, `response_body`, `status_conflict`, and [`metrics`];
 //! 2. `write`, `queue`, `cache`;
@@ -23,8 +23,8 @@
 //! 5. `live` (reads from the API server), the functions of `revisions`, `watches`;
 //! 6. the steps of a pass: `observe`, then `apply`, then `report`;
 //! 7. `reconcile`: a pass; `preview`: its plan without writes;
-//! 8. `platform_state`, `lead`, then `copies`, `images`, `other_controller`, `source_watches`, `platforms`, `uninstall`, [`options`] and
-//!    `run`: a leadership, and the process.
+//! 8. `platform_state`, `lead`, then `copies`, `images`, `other_controller`, `source_watches`, `platforms`,
+//!    `uninstall`, [`options`] and `run`: a leadership, and the process.
 
 mod access;
 mod apply;

@@ -1,5 +1,5 @@
-//! Lists that are read as a stream, so that only one object of a page is in memory at a time. Users can store objects
-//! of 1.5 MiB, and a page has 500 objects.
+//! Lists that are read as a stream, so that only one object of a page is in memory at a time. Users can store
+//! objects of 1.5 MiB, and a page has 500 objects.
 
 use futures::AsyncBufReadExt;
 use http::Request;

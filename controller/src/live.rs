@@ -77,8 +77,9 @@ pub(crate) struct MetadataOnly {
 }
 
 impl<P: Platform> PoolContext<P> {
-    /// Whether a write failed because the object is not any more as it was read. A JSON patch is rejected in the same way if one
-    /// of its tests fails and if its result is invalid. An invalid result must not be repeated immediately for ever.
+    /// Whether a write failed because the object is not any more as it was read. A JSON patch is rejected in
+    /// the same way if one of its tests fails and if its result is invalid. An invalid result must not be
+    /// repeated immediately for ever.
     pub(crate) async fn is_outdated<K: ApiObject>(&self, error: &WriteError, read: &K) -> bool {
         if !error.is_unprocessable() {
             return error.is_conflict();
@@ -113,8 +114,8 @@ impl<P: Platform> PoolContext<P> {
         self.in_time(&K::kind(&()), name, self.fetch::<K>(namespace, name)).await
     }
 
-    /// Reads an object live that a template refers to. If the cluster does not have its kind, or if the template may not use it, it
-    /// does not exist.
+    /// Reads an object live that a template refers to. If the cluster does not have its kind, or if the
+    /// template may not use it, it does not exist.
     pub(crate) async fn get_referenced(
         &self,
         reference: &ReferencedObject,
@@ -156,8 +157,8 @@ impl<P: Platform> PoolContext<P> {
         }
     }
 
-    /// Lists all objects of type `K` in `namespace` live and page by page, and passes each to `visit`. All pages show
-    /// the state at one time after the call.
+    /// Lists all objects of type `K` in `namespace` live and page by page, and passes each to `visit`. All
+    /// pages show the state at one time after the call.
     pub(crate) async fn list_live<K: ApiObject>(
         &self,
         namespace: &str,

@@ -1,4 +1,5 @@
-//! Objects that the controller created and that do not belong to their pool: what was changed, and by which client.
+//! Objects that the controller created and that do not belong to their pool: what was changed, and by which
+//! client.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -88,8 +89,8 @@ fn loss_consequence(what: &str) -> String {
     )
 }
 
-/// The client that changed the object, as far as its managed fields show it. They show what clients set and not what they
-/// removed, and they attribute the changes of an admission policy to the client of the request.
+/// The client that changed the object, as far as its managed fields show it. They show what clients set and
+/// not what they removed, and they attribute the changes of an admission policy to the client of the request.
 async fn find_changing_client<P: Platform, K: ApiObject>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,

@@ -6,10 +6,10 @@ use clap::Parser;
 use vmpool_controller::{options::ControllerArgs, run_controller};
 use vmpool_runtime::{Env, shutdown, telemetry};
 
-/// One thread is enough: a pass over 10,000 machines takes about ten milliseconds, and the rest of the time the
-/// controller waits for the API server. More threads mostly wake each other, which costs a sixth of the processor time,
-/// and a node with 64 processors would get 64 threads. With one thread, `/livez` also detects code that does not
-/// return.
+/// One thread is enough: a pass over 10,000 machines takes about ten milliseconds, and the rest of the time
+/// the controller waits for the API server. More threads mostly wake each other, which costs a sixth of the
+/// processor time, and a node with 64 processors would get 64 threads. With one thread, `/livez` also detects
+/// code that does not return.
 #[tokio::main(worker_threads = 1)]
 async fn main() -> ExitCode {
     let options = ControllerArgs::parse();

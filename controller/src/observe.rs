@@ -17,7 +17,8 @@ use crate::object::object_version;
 use crate::pool_entry::PoolEntry;
 use crate::pool_key::PoolKey;
 
-/// Maximum number of entries of one ledger that a pass resolves with live reads, so that the pass stays short.
+/// Maximum number of entries of one ledger that a pass resolves with live reads, so that the pass stays
+/// short.
 pub(crate) const MOST_SETTLED: usize = 32;
 
 /// Removes ledger entries that the caches show by now, and overlays the other entries on the caches.
@@ -104,8 +105,8 @@ fn join_instances<P: Platform>(context: &PoolContext<P>, namespace: &str, machin
     }
 }
 
-/// The disks that the pool owns, and those with its label that were never provisioned or whose template was removed. The other
-/// disks belong to machines and are found through them.
+/// The disks that the pool owns, and those with its label that were never provisioned or whose template was
+/// removed. The other disks belong to machines and are found through them.
 fn pool_disks<P: Platform>(context: &PoolContext<P>, pool: &Pool, memory: &PassMemory) -> Vec<Arc<Disk>> {
     let matters = |disk: &Disk| {
         disk.belongs_to(&pool.id)
@@ -142,8 +143,8 @@ fn other_users<P: Platform>(
     other_users
 }
 
-/// Resolves overdue ledger entries with live reads. If there are more than a pass may read, the next pass resolves the
-/// rest.
+/// Resolves overdue ledger entries with live reads. If there are more than a pass may read, the next pass
+/// resolves the rest.
 pub(crate) async fn resolve_overdue_ledgers<P: Platform, R>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P, R>,

@@ -15,11 +15,11 @@ use crate::settings::ControllerSettings;
 /// [`vmpool_runtime::client::READ_TIMEOUT`].
 const MAX_SLOW_WRITE_DEADLINE: Duration = Duration::from_secs(70);
 
-/// Controller for pools of identical virtual machines: creates, updates and deletes machines and their disks until each
-/// pool matches its spec.
+/// Controller for pools of identical virtual machines: creates, updates and deletes machines and their disks
+/// until each pool matches its spec.
 ///
-/// Run two replicas: one leads, and the other replaces it when the lease ends. Each flag can also be set by the
-/// environment variable shown with it.
+/// Run two replicas: one leads, and the other replaces it when the lease ends. Each flag can also be set by
+/// the environment variable shown with it.
 #[derive(Debug, Parser)]
 // If a flag is repeated, the last one counts, so that users of the chart can override flags.
 #[command(name = "vmpool-controller", version, args_override_self = true)]
@@ -40,10 +40,10 @@ pub struct ControllerArgs {
     )]
     pub platforms: Vec<PlatformName>,
 
-    /// Remove the finalizers of vmpool, and exit: from all pools and machines of the platforms, with the platform kubevirt
-    /// also from all instance types and preferences, and with the feature gate DiskImages from all disk images and grants. The
-    /// program takes the lease first, so that running replicas stop. No replica leads for two minutes afterwards. For use
-    /// before vmpool is uninstalled.
+    /// Remove the finalizers of vmpool, and exit: from all pools and machines of the platforms, with the
+    /// platform kubevirt also from all instance types and preferences, and with the feature gate DiskImages
+    /// from all disk images and grants. The program takes the lease first, so that running replicas stop. No
+    /// replica leads for two minutes afterwards. For use before vmpool is uninstalled.
     #[arg(long, env = "VMPOOL_REMOVE_FINALIZERS")]
     pub remove_finalizers: bool,
 
@@ -55,19 +55,20 @@ pub struct ControllerArgs {
     #[arg(long, env = "VMPOOL_WORKERS", default_value_t = 4, value_name = "COUNT")]
     pub workers: usize,
 
-    /// Maximum number of writes to the API server in flight, for all pools together. As many slow writes can be in flight in
-    /// addition.
+    /// Maximum number of writes to the API server in flight, for all pools together. As many slow writes can
+    /// be in flight in addition.
     #[arg(long, env = "VMPOOL_MAX_IN_FLIGHT_WRITES", default_value_t = 64, value_name = "COUNT")]
     pub max_in_flight_writes: usize,
 
-    /// Deadline of a request. After it, the controller determines the effect of the request with live reads. A write starts
-    /// only if the lease lasts for this time. Must be shorter than the lease duration minus two renewal intervals.
+    /// Deadline of a request. After it, the controller determines the effect of the request with live reads.
+    /// A write starts only if the lease lasts for this time. Must be shorter than the lease duration minus
+    /// two renewal intervals.
     #[arg(long, env = "VMPOOL_REQUEST_DEADLINE", default_value = "8s", value_name = "DURATION",
           value_parser = vmpool_runtime::duration::parse_duration)]
     pub request_deadline: Duration,
 
-    /// Deadline of a write, if a write of the same resource and namespace was slow in the last ten minutes. At least the time
-    /// that a request can take in the API server; at most 70s.
+    /// Deadline of a write, if a write of the same resource and namespace was slow in the last ten minutes.
+    /// At least the time that a request can take in the API server; at most 70s.
     #[arg(long, env = "VMPOOL_SLOW_WRITE_DEADLINE", default_value = "60s", value_name = "DURATION",
           value_parser = vmpool_runtime::duration::parse_duration)]
     pub slow_write_deadline: Duration,
@@ -81,18 +82,21 @@ pub struct ControllerArgs {
     #[command(flatten)]
     pub reservations: ReservationArgs,
 
-    /// Time between the mark and the deletion of a free disk. In this time, a use that has just begun becomes visible.
+    /// Time between the mark and the deletion of a free disk. In this time, a use that has just begun becomes
+    /// visible.
     #[arg(long, env = "VMPOOL_DISK_COLLECTION_GRACE", default_value = "30s", value_name = "DURATION",
           value_parser = vmpool_runtime::duration::parse_duration)]
     pub disk_collection_grace: Duration,
 
-    /// Maximum number of pools with metrics of their own, which have the labels `namespace`, `pool` and `platform`. All
-    /// other pools are summed in one series, in which these labels are `(others)`. With 0, no metric names a pool.
+    /// Maximum number of pools with metrics of their own, which have the labels `namespace`, `pool` and
+    /// `platform`. All other pools are summed in one series, in which these labels are `(others)`. With 0, no
+    /// metric names a pool.
     #[arg(long, env = "VMPOOL_MAX_POOL_SERIES", default_value_t = 1000, value_name = "COUNT")]
     pub max_pool_series: usize,
 
-    /// Which program makes copies of instance types and preferences for machines that belong to no pool. With Coexist,
-    /// KubeVirt does. With Standalone, the controller does. Use Standalone only in a cluster without a KubeVirt object.
+    /// Which program makes copies of instance types and preferences for machines that belong to no pool. With
+    /// Coexist, KubeVirt does. With Standalone, the controller does. Use Standalone only in a cluster without
+    /// a KubeVirt object.
     #[arg(
         long,
         env = "VMPOOL_INSTANCETYPE_MODE",
@@ -131,7 +135,8 @@ pub struct ControllerArgs {
 pub enum PlatformName {
     /// Deckhouse DVP: pools of virtualization.deckhouse.io.
     Dvp,
-    /// KubeVirt: pools of pool.kubevirt.io. Experimental: the pool loop of KubeVirt's own controller must be off.
+    /// KubeVirt: pools of pool.kubevirt.io. Experimental: the pool loop of KubeVirt's own controller must be
+    /// off.
     Kubevirt,
 }
 

@@ -27,8 +27,8 @@ pub(crate) enum OtherControllerState {
     MayRun(String),
 }
 
-/// Keeps `state` up to date, until the definitions are no longer observed. Until the first list of the installations, the
-/// state does not change.
+/// Keeps `state` up to date, until the definitions are no longer observed. Until the first list of the
+/// installations, the state does not change.
 pub(crate) async fn observe_other_controller<P: Platform>(
     shared: LeadershipResources,
     mut known: DefinitionsReceiver,
@@ -74,8 +74,8 @@ fn set_other_controller_state(state: &watch::Sender<OtherControllerState>, now: 
     });
 }
 
-/// Publishes one event for each pool, also for new ones, until the future is dropped. It says why the pool is not
-/// reconciled.
+/// Publishes one event for each pool, also for new ones, until the future is dropped. It says why the pool is
+/// not reconciled.
 pub(crate) async fn report_blocked_pools<P: Platform>(
     shared: LeadershipResources,
     state: watch::Receiver<OtherControllerState>,

@@ -63,8 +63,9 @@ pub(crate) async fn reconcile_queue<C: Sync, K: Clone + Eq + Hash + Ord + Debug 
     run_passes(queue, stop, None, pass).await;
 }
 
-/// Runs the passes of one worker until `stop`, and finishes those in progress. It runs one pass after the other. While passes
-/// wait for slow requests, it runs others beside them. `heartbeat` shows the age of the oldest pass.
+/// Runs the passes of one worker until `stop`, and finishes those in progress. It runs one pass after the
+/// other. While passes wait for slow requests, it runs others beside them. `heartbeat` shows the age of the
+/// oldest pass.
 pub(crate) async fn run_passes<'a, K: Clone + Eq + Hash + Ord>(
     queue: &PassQueue<K>,
     stop: &CancellationToken,
@@ -94,8 +95,8 @@ pub(crate) async fn run_passes<'a, K: Clone + Eq + Hash + Ord>(
         if again == Requeue::Never {
             queue.forget(&key);
         }
-        // Without this, passes that never wait and follow each other immediately would block the only thread: the
-        // responses of the API server, the lease, and the shutdown.
+        // Without this, passes that never wait and follow each other immediately would block the only thread:
+        // the responses of the API server, the lease, and the shutdown.
         tokio::task::yield_now().await;
     }
 }
@@ -135,7 +136,8 @@ impl<'a, K: Clone + Eq + Hash + Ord + 'a> Running<'a, K> {
         self.passes.push(pass.map(move |result| (number, result)).boxed());
     }
 
-    /// Waits for the end of a pass, for the next key after `free_in`, for `stop`, or for the time of the heartbeat.
+    /// Waits for the end of a pass, for the next key after `free_in`, for `stop`, or for the time of the
+    /// heartbeat.
     async fn step(
         &mut self,
         queue: &PassQueue<K>,

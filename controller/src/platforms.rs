@@ -19,8 +19,9 @@ use crate::preserved_watches;
 use crate::release_copies;
 use crate::source_watches;
 
-/// Reconciles the pools of these platforms, disk images, instance types and copies for single machines until `stop`, each while the cluster has the
-/// CustomResourceDefinitions. If a platform stops early, the leadership ends, so that the next leader starts with new caches.
+/// Reconciles the pools of these platforms, disk images, instance types and copies for single machines until
+/// `stop`, each while the cluster has the CustomResourceDefinitions. If a platform stops early, the
+/// leadership ends, so that the next leader starts with new caches.
 ///
 /// The caller must hold the lease of `fence`, and must drop the future when the lease is lost.
 pub async fn lead_all(
@@ -78,8 +79,8 @@ pub async fn lead_all(
     }
 }
 
-/// Reconciles the pools of a platform while the cluster has its definitions. If one of them disappears, or is replaced by
-/// another one of the same name, the caches are dropped.
+/// Reconciles the pools of a platform while the cluster has its definitions. If one of them disappears, or is
+/// replaced by another one of the same name, the caches are dropped.
 async fn while_served<P: Platform>(
     shared: LeadershipResources,
     mut known: DefinitionsReceiver,
@@ -107,8 +108,8 @@ async fn while_served<P: Platform>(
     }
 }
 
-/// Waits until the cluster has all definitions that a platform requires, and returns their UIDs; `None` if `stop` came
-/// first.
+/// Waits until the cluster has all definitions that a platform requires, and returns their UIDs; `None` if
+/// `stop` came first.
 async fn until_served<P: Platform>(
     known: &mut DefinitionsReceiver,
     shown: &ShownState,

@@ -43,8 +43,8 @@ impl<P: Platform, R> PoolEntry<P, R> {
     }
 }
 
-/// Pools with equal facts are equal: no decision depends on other fields, and every change of the spec changes the
-/// generation.
+/// Pools with equal facts are equal: no decision depends on other fields, and every change of the spec
+/// changes the generation.
 impl<P: Platform> PartialEq for CachedPool<P> {
     fn eq(&self, other: &Self) -> bool {
         self.facts == other.facts

@@ -1,7 +1,7 @@
 //! A preview: what the controller would do next with a pool, for clients such as the kubectl plugin.
 //!
-//! It reads the same objects as a pass, through the same observe step, revisions and planner, with the memory of a leader
-//! that has just started. Its writer admits no write.
+//! It reads the same objects as a pass, through the same observe step, revisions and planner, with the memory
+//! of a leader that has just started. Its writer admits no write.
 
 use std::sync::Arc;
 
@@ -38,17 +38,18 @@ pub struct Preview {
     pub disks: Vec<Arc<Disk>>,
     /// The writes of the next pass.
     pub next: Plan,
-    /// The writes if the disruption budget had no limit: also those that the rollout makes later, in the same order.
+    /// The writes if the disruption budget had no limit: also those that the rollout makes later, in the same
+    /// order.
     pub later: Plan,
     /// The status that the controller would publish after a pass without writes.
     pub status: ComputedStatus,
 }
 
-/// Reads what the controller plans with for `pool`, and plans. `pool` may differ from the stored object, for example in
-/// `replicas`.
+/// Reads what the controller plans with for `pool`, and plans. `pool` may differ from the stored object, for
+/// example in `replicas`.
 ///
-/// The names of new machines can differ from those that the controller chooses, because the leader knows which names it has
-/// used.
+/// The names of new machines can differ from those that the controller chooses, because the leader knows
+/// which names it has used.
 ///
 /// # Errors
 /// A read failed, for example because the client may not list machines.

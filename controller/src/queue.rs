@@ -1,4 +1,5 @@
-//! The queue of passes: at most one pass at a time for each pool, with the debounce as the minimum time between passes.
+//! The queue of passes: at most one pass at a time for each pool, with the debounce as the minimum time
+//! between passes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
@@ -10,15 +11,15 @@ use vmpool_runtime::Env;
 
 use crate::metrics::{QueueMetrics, QueueState};
 
-/// Passes over one key use at most this fraction of a processor. Larger pools therefore handle more events with one
-/// pass.
+/// Passes over one key use at most this fraction of a processor. Larger pools therefore handle more events
+/// with one pass.
 const SHARE: u32 = 50;
 
 /// Maximum time between two passes that the computing time causes.
 const LONGEST_REST: Duration = Duration::from_millis(500);
 
-/// A queue of keys with due times. The first wakeup of a key is due at once. Further wakeups within the debounce are
-/// merged.
+/// A queue of keys with due times. The first wakeup of a key is due at once. Further wakeups within the
+/// debounce are merged.
 pub(crate) struct PassQueue<K> {
     env: Env,
     debounce: Duration,
@@ -110,8 +111,8 @@ impl<K: Clone + Eq + Hash + Ord> PassQueue<K> {
         }
     }
 
-    /// Ends the pass over `key`, which computed for `effort` without waits. `again` is when it requests the next pass.
-    /// A wakeup during the pass counts as well.
+    /// Ends the pass over `key`, which computed for `effort` without waits. `again` is when it requests the
+    /// next pass. A wakeup during the pass counts as well.
     pub(crate) fn done(&self, key: &K, again: Requeue, effort: Duration) {
         let now = self.env.uptime();
         let mut state = self.state.lock();

@@ -45,8 +45,8 @@ pub(crate) async fn reconcile_pool<P: Platform>(
     key: &PoolKey,
 ) -> (Requeue, Duration) {
     let Some(pool) = context.pool(key) else {
-        // The garbage collector deletes its machines. The memory is dropped, so a new pool with the same name starts
-        // with an empty one.
+        // The garbage collector deletes its machines. The memory is dropped, so a new pool with the same name
+        // starts with an empty one.
         context.states.lock().remove(key);
         context.pool_counts.forget(key);
         context.images.forget(key);
@@ -153,7 +153,8 @@ async fn without_plan<P: Platform>(
     Ended { result: PassResult::Unread, again: unwritten.into_iter().chain([left]).min() }
 }
 
-/// The time until the next pass after these writes: the lease was too short, or the state differed from the plan.
+/// The time until the next pass after these writes: the lease was too short, or the state differed from the
+/// plan.
 fn after_writes(applied: &AppliedPlan, state: &mut PoolMemory) -> Option<Duration> {
     match (applied.fenced, applied.outdated) {
         (true, _) => Some(AFTER_FENCE),
@@ -165,8 +166,8 @@ fn after_writes(applied: &AppliedPlan, state: &mut PoolMemory) -> Option<Duratio
     }
 }
 
-/// Publishes the result of a pass. Returns the time until it must be published again: if the status could not be written
-/// now, or when protection ends.
+/// Publishes the result of a pass. Returns the time until it must be published again: if the status could not
+/// be written now, or when protection ends.
 async fn publish_pass_result<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
@@ -203,8 +204,9 @@ async fn publish_pass_result<P: Platform>(
     unwritten.into_iter().chain(availability.first_end).min()
 }
 
-/// The failure that the conditions report. A plan that creates nothing because machines do not stay in the pool comes before the last
-/// failed write, which is not repeated meanwhile: the reason must be what a user has to remove.
+/// The failure that the conditions report. A plan that creates nothing because machines do not stay in the
+/// pool comes before the last failed write, which is not repeated meanwhile: the reason must be what a user
+/// has to remove.
 fn combine_failures(
     disputed: Option<PoolFailure>,
     written: Option<PoolFailure>,
@@ -217,9 +219,9 @@ fn combine_failures(
     PoolFailure::combine([disputed, lost, written, planned].iter().flatten())
 }
 
-/// The pool with the last written status, if `pool` is older than that write, with the reason why its template cannot be
-/// used, and with the copies of a revision that this pass has stored. Without the first, the status would be written again, and
-/// without the last, the next pass would write it once more.
+/// The pool with the last written status, if `pool` is older than that write, with the reason why its
+/// template cannot be used, and with the copies of a revision that this pass has stored. Without the first,
+/// the status would be written again, and without the last, the next pass would write it once more.
 fn as_published<P: Platform>(pool: &PoolEntry<P>, state: &PoolMemory) -> Option<PoolEntry<P>> {
     let unseen = state.last_status.as_ref().filter(|last| object_version(&*pool.object) < last.version);
     let current = &pool.facts.revision;

@@ -16,8 +16,8 @@ use crate::decode;
 /// Size up to which the body of a rejection is read, in bytes.
 const LONGEST: usize = 64 * 1024;
 
-/// The status of a rejected request. Its details contain the delay that the API server requests, because flow control
-/// sends it in the header only.
+/// The status of a rejected request. Its details contain the delay that the API server requests, because flow
+/// control sends it in the header only.
 pub(crate) fn rejection_status(parts: &http::response::Parts, body: &[u8]) -> Status {
     let code = parts.status.as_u16();
     let mut status: Status = serde_json::from_slice(body).unwrap_or_else(|_| Status {
@@ -65,8 +65,8 @@ pub(crate) async fn get_object<T: DeserializeOwned>(
     decode::decode_json(&text).map(Some).map_err(kube::Error::SerdeError)
 }
 
-/// Sends a read, and returns the body of the response. In contrast to the method of the client, an error contains the
-/// delay that the API server requests.
+/// Sends a read, and returns the body of the response. In contrast to the method of the client, an error
+/// contains the delay that the API server requests.
 pub(crate) async fn send_read(
     client: &Client,
     request: Request<Vec<u8>>,

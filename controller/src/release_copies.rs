@@ -1,7 +1,8 @@
 //! Releasing the pins of pools to the machines that use them, before another controller reconciles the pools.
 //!
-//! Another controller knows no pins. It deletes the revisions that a pool owns and no machine names, and with them the copies
-//! that machines need to start. Afterwards, it creates machines without pins, so those that use a pin now are its only users.
+//! Another controller knows no pins. It deletes the revisions that a pool owns and no machine names, and with
+//! them the copies that machines need to start. Afterwards, it creates machines without pins, so those that
+//! use a pin now are its only users.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,8 +37,8 @@ pub(crate) struct ReleasedCopy {
     pub(crate) patch: Patch,
 }
 
-/// Lists the pins that pools own and machines use, and sends a patch of each. Returns their number, which is zero when all are
-/// released. `send` ignores that an object changed, because the next round reads it again.
+/// Lists the pins that pools own and machines use, and sends a patch of each. Returns their number, which is
+/// zero when all are released. `send` ignores that an object changed, because the next round reads it again.
 ///
 /// # Errors
 /// Pins or machines cannot be listed, or the error of `send`.

@@ -21,8 +21,8 @@ use crate::pool_entry::{CachedPool, PoolEntry};
 use crate::status_conflict;
 use crate::write::WriteError;
 
-/// Publishes the events, and publishes `status` if it differs from the published one. Returns the time until a retry,
-/// if the status could not be written now.
+/// Publishes the events, and publishes `status` if it differs from the published one. Returns the time until
+/// a retry, if the status could not be written now.
 pub(crate) async fn report_pass<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
@@ -43,8 +43,8 @@ pub(crate) async fn report_pass<P: Platform>(
     if wanted.shows_the_same(published) {
         return None;
     }
-    // A CRD that prunes fields does not store the complete status. The comparison therefore uses the status as the API
-    // server stored it.
+    // A CRD that prunes fields does not store the complete status. The comparison therefore uses the status
+    // as the API server stored it.
     if state
         .last_status
         .as_ref()
@@ -89,8 +89,8 @@ pub(crate) async fn report_pass<P: Platform>(
     }
 }
 
-/// Whether the API server stores no fields of vmpool. A definition of an earlier version of vmpool drops only the copies and the
-/// next number: the other fields are still written.
+/// Whether the API server stores no fields of vmpool. A definition of an earlier version of vmpool drops only
+/// the copies and the next number: the other fields are still written.
 fn is_pruned(stored: Option<&StatusSummary>, wanted: Option<&StatusSummary>) -> bool {
     let of_first_version = |summary: Option<&StatusSummary>| {
         Some(StatusSummary { used_copies: Arc::default(), next_number: None, ..summary?.clone() })
@@ -103,8 +103,8 @@ async fn patch_pool_status<P: Platform>(
     pool: &PoolEntry<P>,
     status: Value,
 ) -> Result<CachedPool<P>, WriteError> {
-    // A merge patch could change a new pool of the same name, because the status endpoint ignores the metadata of the
-    // patch. A JSON patch with a test of the UID cannot.
+    // A merge patch could change a new pool of the same name, because the status endpoint ignores the
+    // metadata of the patch. A JSON patch with a test of the UID cannot.
     let operations = json!([
         { "op": "test", "path": "/metadata/uid", "value": pool.facts.id.uid.as_str() },
         { "op": "add", "path": "/status", "value": status },

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Size up to which a body is read without a limit on their number, in bytes. Hundreds of requests can be in flight,
-/// and an object can have 1.5 MiB. Only [`LARGE`] bodies at a time may be larger than this.
+/// Size up to which a body is read without a limit on their number, in bytes. Hundreds of requests can be in
+/// flight, and an object can have 1.5 MiB. Only [`LARGE`] bodies at a time may be larger than this.
 const SMALL: usize = 128 * 1024;
 
 /// Maximum number of larger bodies in memory.

@@ -1,8 +1,9 @@
 //! The revisions of a pool: ControllerRevisions that the pool owns.
 //!
-//! Only the leader writes them, so it lists them once per pool and leadership. It keeps only the fingerprints of their
-//! contents, and reads a revision again when it updates machines from or to it. A watch of their metadata shows deletions
-//! by other clients, so that the leader stores the current revision again, and revisions whose create had no answer.
+//! Only the leader writes them, so it lists them once per pool and leadership. It keeps only the fingerprints
+//! of their contents, and reads a revision again when it updates machines from or to it. A watch of their
+//! metadata shows deletions by other clients, so that the leader stores the current revision again, and
+//! revisions whose create had no answer.
 
 mod content;
 pub(crate) mod pool_revisions;
@@ -95,8 +96,8 @@ pub(crate) async fn list_revisions<P: Platform>(
     Ok(revisions)
 }
 
-/// Reads the revisions whose create had no answer and that the watch shows. The template may not be resolvable any more, so that
-/// the controller would not try to store the revision again.
+/// Reads the revisions whose create had no answer and that the watch shows. The template may not be
+/// resolvable any more, so that the controller would not try to store the revision again.
 pub(crate) async fn read_unconfirmed<P: Platform>(
     context: &PoolContext<P>,
     pool: &CachedPool<P>,
@@ -121,8 +122,9 @@ pub(crate) fn unstored_revision<P: Platform>(pool: &CachedPool<P>) -> CurrentRev
     CurrentRevision::of_template(P::first_revision(&pool.object, &pool.facts), false)
 }
 
-/// The pool with its current revision: the requested one, or that of the template in its spec. If the requested revision
-/// cannot be read or is not stored, the rollout is held, and the last current revision is used instead.
+/// The pool with its current revision: the requested one, or that of the template in its spec. If the
+/// requested revision cannot be read or is not stored, the rollout is held, and the last current revision is
+/// used instead.
 pub(crate) async fn resolve_pool_revision<P: Platform>(
     context: &PoolContext<P>,
     pool: &CachedPool<P>,
@@ -194,7 +196,8 @@ pub(crate) async fn resolve_pool_revision<P: Platform>(
     Ok(resolved)
 }
 
-/// Whether an object that the template refers to is being deleted, and no stored revision with the template contains a copy of it.
+/// Whether an object that the template refers to is being deleted, and no stored revision with the template
+/// contains a copy of it.
 async fn are_copies_wanted<P: Platform>(
     context: &PoolContext<P>,
     pool: &CachedPool<P>,
@@ -230,8 +233,8 @@ fn unused_copies<P: Platform>(
     revisions.unused_copies(&owned, used)
 }
 
-/// Makes the disk templates those of a stored revision with this content. If a disk template of it was removed from the
-/// pool, the spec is invalid.
+/// Makes the disk templates those of a stored revision with this content. If a disk template of it was
+/// removed from the pool, the spec is invalid.
 fn use_disks_of<P: Platform>(pool: &mut Pool, content: &Text) {
     let devices = P::Disks::templates(&content.value());
     for template in &mut pool.disks {

@@ -19,7 +19,8 @@ use crate::uninstall::{self, UninstallError};
 
 /// Duration after which a pass counts as stuck. The longest regular pass has some hundred writes.
 const STUCK: Duration = Duration::from_mins(5);
-/// Duration without contact to the API server after which a replica is not ready, because it could not take over.
+/// Duration without contact to the API server after which a replica is not ready, because it could not take
+/// over.
 const OUT_OF_TOUCH: Duration = Duration::from_secs(30);
 
 /// Why the process ended.

@@ -22,7 +22,8 @@ pub struct ControllerSettings {
     pub debounce: Duration,
     /// Age at which the controller drops a reservation that is not accepted.
     pub reservation_timeout: Duration,
-    /// Time between the mark and the deletion of a disk. In this time, a use that has just begun becomes visible.
+    /// Time between the mark and the deletion of a disk. In this time, a use that has just begun becomes
+    /// visible.
     pub collection_grace: Duration,
     /// Minimum time between two writes of a pool's status.
     pub status_interval: Duration,
@@ -30,9 +31,11 @@ pub struct ControllerSettings {
     pub resync: Duration,
     /// Maximum number of pools with metrics of their own. The others are summed.
     pub max_pool_series: usize,
-    /// What happens to single machines that name an instance type or a preference; `None` if another controller decides that.
+    /// What happens to single machines that name an instance type or a preference; `None` if another
+    /// controller decides that.
     pub copies: Option<CopyPolicy>,
-    /// Whether instance types and preferences keep a finalizer until all machines and pools that name them have copies.
+    /// Whether instance types and preferences keep a finalizer until all machines and pools that name them
+    /// have copies.
     pub protects_types: bool,
 }
 

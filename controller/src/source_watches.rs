@@ -1,4 +1,5 @@
-//! The watches of the objects that templates refer to. They last while the cluster has the definitions of these objects.
+//! The watches of the objects that templates refer to. They last while the cluster has the definitions of
+//! these objects.
 
 use kube::Api;
 use vmpool_platforms::{CopySource, CopySourceVisitor, Platform, TemplateCopies};

@@ -1,6 +1,7 @@
 //! The objects outside pools that templates refer to, as they are now.
 //!
-//! With them, a pool shows that its copies are outdated, and resolves its template again as soon as a missing object appears.
+//! With them, a pool shows that its copies are outdated, and resolves its template again as soon as a missing
+//! object appears.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +29,8 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// How the first of these copies differs from its original; `None` if none does. A kind that is not listed is skipped.
+    /// How the first of these copies differs from its original; `None` if none does. A kind that is not
+    /// listed is skipped.
     pub(crate) fn outdated<P: Platform>(&self, copies: &[CopiedObject]) -> Option<PinReport> {
         let kinds = self.kinds.lock();
         copies.iter().find_map(|copy| {

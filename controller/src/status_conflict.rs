@@ -1,5 +1,5 @@
-//! Detects another client that keeps overwriting the status of a pool. Two controllers of one pool would undo each
-//! other's writes, so vmpool stops writing to such a pool.
+//! Detects another client that keeps overwriting the status of a pool. Two controllers of one pool would undo
+//! each other's writes, so vmpool stops writing to such a pool.
 
 use std::collections::VecDeque;
 use std::time::Duration;

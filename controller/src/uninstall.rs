@@ -1,5 +1,5 @@
-//! The removal of the controller's finalizers, before vmpool is uninstalled: nothing would remove them later, and pools and
-//! machines could not be deleted.
+//! The removal of the controller's finalizers, before vmpool is uninstalled: nothing would remove them later,
+//! and pools and machines could not be deleted.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -37,9 +37,11 @@ mod preserve;
 const ROUNDS: usize = 10;
 /// Time between two such lists.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long no replica takes the lease back after this process has ended. In this time, the controller must be removed.
+/// How long no replica takes the lease back after this process has ended. In this time, the controller must
+/// be removed.
 const HOLD: i32 = 120;
-/// The interval at which this process renews the lease while it removes finalizers: several attempts within `HOLD`.
+/// The interval at which this process renews the lease while it removes finalizers: several attempts within
+/// `HOLD`.
 const RENEWAL: Duration = Duration::from_secs(30);
 /// The most patches in flight.
 const PATCHES: usize = 8;
@@ -92,10 +94,11 @@ impl From<preserve::PreserveError> for UninstallError {
     }
 }
 
-/// Takes the lease from the leader, waits until it has stopped, and removes the finalizers of the controller from all
-/// pools and machines of these platforms, from disk images and grants if `images` says so, and from instance types and preferences of
-/// KubeVirt if `types` does. Returns their number. Machines become the owners of the copies of instance types that they use.
-/// No replica leads meanwhile, and for two minutes afterwards.
+/// Takes the lease from the leader, waits until it has stopped, and removes the finalizers of the controller
+/// from all pools and machines of these platforms, from disk images and grants if `images` says so, and from
+/// instance types and preferences of KubeVirt if `types` does. Returns their number. Machines become the
+/// owners of the copies of instance types that they use. No replica leads meanwhile, and for two minutes
+/// afterwards.
 ///
 /// # Errors
 /// The first request that fails. It is safe to try again.
@@ -242,7 +245,8 @@ async fn remove_platform_finalizers<P: Platform>(
     Err(UninstallError::Remain(left))
 }
 
-/// Releases the pins to the machines that use them. Another controller may reconcile the pools later, and delete them.
+/// Releases the pins to the machines that use them. Another controller may reconcile the pools later, and
+/// delete them.
 async fn release_copies_to_machines<P: Platform>(
     client: &Client,
     env: &Env,
@@ -265,10 +269,10 @@ async fn release_copies_to_machines<P: Platform>(
     Err(UninstallError::Copies)
 }
 
-/// Removes the finalizers of all disk images and grants, and makes images the owners of their data and of the permissions to clone
-/// them: the garbage collector then deletes these with an image that is deleted later. An image that is being deleted is gone
-/// without its finalizer, although machines may use it. So its data gets no owner, and stays. The permission goes, because no
-/// controller would withdraw it later.
+/// Removes the finalizers of all disk images and grants, and makes images the owners of their data and of the
+/// permissions to clone them: the garbage collector then deletes these with an image that is deleted later.
+/// An image that is being deleted is gone without its finalizer, although machines may use it. So its data
+/// gets no owner, and stays. The permission goes, because no controller would withdraw it later.
 async fn remove_image_finalizers(
     client: &Client,
     env: &Env,
@@ -400,9 +404,9 @@ fn permission_owner_patch<K: ApiObject>(object: &K, owners: &Owners) -> Option<V
     object_owner_patch(object, owners, |uid, _| clone_permission::clone_permission_name(uid))
 }
 
-/// A JSON patch that makes the image the owner of an object that belongs to it and has this name, and fails if the object has
-/// changed. The garbage collector would delete an object of another namespace at once, because its owner
-/// would not be there.
+/// A JSON patch that makes the image the owner of an object that belongs to it and has this name, and fails
+/// if the object has changed. The garbage collector would delete an object of another namespace at once,
+/// because its owner would not be there.
 fn object_owner_patch<K: ApiObject>(
     object: &K,
     owners: &Owners,
@@ -440,7 +444,8 @@ async fn other_may_run<P: Platform>(client: &Client) -> Result<bool, UninstallEr
     }
 }
 
-/// Removes the finalizers of all objects. Returns how many were removed, and how many objects changed meanwhile.
+/// Removes the finalizers of all objects. Returns how many were removed, and how many objects changed
+/// meanwhile.
 async fn patch_listed_objects<K: ApiObject>(
     client: &Client,
     all: &Api<K>,

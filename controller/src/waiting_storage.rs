@@ -1,8 +1,9 @@
 //! Why the storage of a machine is not ready, as its volumes report it.
 //!
-//! On a platform whose machines create their own storage, a machine only reports that it waits for storage. The cause, for
-//! example the answer of the server of an image, or a quota, is in the object that provisions the volume. The controller
-//! caches none of these objects, so it reads those of one machine that has waited for some time.
+//! On a platform whose machines create their own storage, a machine only reports that it waits for storage.
+//! The cause, for example the answer of the server of an image, or a quota, is in the object that provisions
+//! the volume. The controller caches none of these objects, so it reads those of one machine that has waited
+//! for some time.
 
 use std::sync::Arc;
 
@@ -15,8 +16,8 @@ use crate::context::{CachedNames, PoolContext, PoolMemory};
 use crate::pool_entry::PoolEntry;
 use crate::storage_problem::StorageProblem;
 
-/// Adds to a machine that waits for its storage what its volumes report. A failed read changes nothing, because the status only
-/// lacks a detail without it.
+/// Adds to a machine that waits for its storage what its volumes report. A failed read changes nothing,
+/// because the status only lacks a detail without it.
 pub(crate) async fn add_storage_problem<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,

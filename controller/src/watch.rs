@@ -27,12 +27,12 @@ const WATCH_SECONDS: u32 = 45;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Maximum time without an event. It is longer than a watch request lasts; a longer silence means that the connection
-/// was lost.
+/// Maximum time without an event. It is longer than a watch request lasts; a longer silence means that the
+/// connection was lost.
 const LONGEST_SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
 
-/// A watch that ends sooner without an event counts as a failure. Otherwise the controller would restart watches
-/// without a delay while the API server or a proxy ends them.
+/// A watch that ends sooner without an event counts as a failure. Otherwise the controller would restart
+/// watches without a delay while the API server or a proxy ends them.
 const SHORTEST_WATCH: Duration = Duration::from_secs(1);
 
 /// Memory that a watch keeps between two events, in bytes.
@@ -103,7 +103,8 @@ pub(crate) trait Sink<K> {
 
 /// Watches the objects of `api` forever.
 ///
-/// The initial list is consistent (never resourceVersion 0), so that it contains the last writes of the former leader.
+/// The initial list is consistent (never resourceVersion 0), so that it contains the last writes of the
+/// former leader.
 pub(crate) async fn list_and_watch<K: Watched>(
     api: Api<K>,
     env: Env,
@@ -185,7 +186,8 @@ impl<K: ApiObject, T: Cached, W: Fn(Concerned)> Sink<K> for CacheSink<K, T, W> {
     }
 }
 
-/// What `read` takes from the objects of a watch. `show` gets all of it after the first list and after each change.
+/// What `read` takes from the objects of a watch. `show` gets all of it after the first list and after each
+/// change.
 pub(crate) struct MapSink<T, R, F> {
     objects: Objects<T>,
     listing: Objects<T>,

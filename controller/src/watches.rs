@@ -158,7 +158,8 @@ fn wake_for_revisions<P: Platform>(context: &PoolContext<P>, concerned: &Concern
     }
 }
 
-/// Wakes the pools of a changed disk: those in its owner reference or label, and those whose machines refer to it.
+/// Wakes the pools of a changed disk: those in its owner reference or label, and those whose machines refer
+/// to it.
 fn wake_for_disks<P: Platform>(context: &PoolContext<P>, concerned: &Concerned) {
     for key in concerned {
         match key {
@@ -205,7 +206,8 @@ pub(crate) fn wake_pool<P: Platform>(context: &PoolContext<P>, pool: &PoolKey) {
     }
 }
 
-/// Wakes all pools when an object that templates refer to changes, forever. Such changes are rare, and a pass without changes requests nothing.
+/// Wakes all pools when an object that templates refer to changes, forever. Such changes are rare, and a pass
+/// without changes requests nothing.
 pub(crate) async fn wake_for_sources<P: Platform>(context: Arc<PoolContext<P>>) {
     let mut version = context.sources.changes();
     // The context holds the sender.

@@ -1,10 +1,12 @@
 //! The writer: every write of the controller passes through it.
 //!
-//! A write waits for a slot among the writes in flight. It starts only if the lease lasts for another ordinary deadline, and
-//! it ends with the lease. The writer sends it once and never retries it: the caller decides about an unconfirmed write.
+//! A write waits for a slot among the writes in flight. It starts only if the lease lasts for another
+//! ordinary deadline, and it ends with the lease. The writer sends it once and never retries it: the caller
+//! decides about an unconfirmed write.
 //!
-//! Usually a write has the ordinary deadline. If a write of its collection was slow in the last minutes, it may take as long
-//! as a request can take in the API server: a slow admission webhook then delays machines, and does not prevent them.
+//! Usually a write has the ordinary deadline. If a write of its collection was slow in the last minutes, it
+//! may take as long as a request can take in the API server: a slow admission webhook then delays machines,
+//! and does not prevent them.
 
 mod error;
 mod limits;
@@ -69,8 +71,8 @@ impl Writer {
         Self { client, env, fence, slots, limits, shutdown, field_manager, metrics, bodies }
     }
 
-    /// How many writes of the collection at `path` can start without waiting for each other. There is a limit only while they
-    /// are slow.
+    /// How many writes of the collection at `path` can start without waiting for each other. There is a limit
+    /// only while they are slow.
     pub(crate) fn available_slots(&self, path: &str) -> usize {
         self.slots.available_slots(path)
     }
@@ -98,8 +100,8 @@ impl Writer {
         self.post(kind, path, object, false).await
     }
 
-    /// Sends the create of an object as a dry run, which has no effect. The response shows the object that the API server
-    /// would store.
+    /// Sends the create of an object as a dry run, which has no effect. The response shows the object that
+    /// the API server would store.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -121,8 +123,8 @@ impl Writer {
     ) -> Result<T, WriteError> {
         let params = PostParams { field_manager: Some(self.field_manager.clone()), dry_run };
         let body = serde_json::to_vec(&object).map_err(|error| WriteError::Invalid(error.into()))?;
-        // Many writes wait at the same time. They keep the body as text, because the tree can need fifty times as much
-        // memory.
+        // Many writes wait at the same time. They keep the body as text, because the tree can need fifty
+        // times as much memory.
         drop(object);
         let request = Path::new(&*path).create(&params, body);
         self.send(kind, &path, request).await
@@ -154,8 +156,8 @@ impl Writer {
         self.send(kind, &lane, request).await
     }
 
-    /// Deletes the object with this name *and* UID with background propagation; if `version` is given, only at this
-    /// version. Returns the new version of the object, if finalizers keep it.
+    /// Deletes the object with this name *and* UID with background propagation; if `version` is given, only
+    /// at this version. Returns the new version of the object, if finalizers keep it.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -221,7 +223,8 @@ impl Writer {
     ) -> Result<T, WriteError> {
         let request = request.map_err(|error| WriteError::Invalid(error.into()))?;
         let slot = self.slots.acquire(lane).await;
-        // Checked last, because waiting for a slot takes time. An event changes nothing that another leader decides about.
+        // Checked last, because waiting for a slot takes time. An event changes nothing that another leader
+        // decides about.
         let needs_lease = kind != WriteKind::Event;
         if (needs_lease && !self.fence.admits(self.limits.deadline)) || self.shutdown.has_ended() {
             return Err(WriteError::Fenced);

@@ -11,8 +11,8 @@ use vmpool_test_cluster::poll;
 
 use crate::world::DEADLINE;
 
-/// A controller without further writes is quiet for this long. It is several times the period for which it collects
-/// changes.
+/// A controller without further writes is quiet for this long. It is several times the period for which it
+/// collects changes.
 const QUIET: Duration = Duration::from_millis(600);
 
 /// Which trials run.
@@ -166,8 +166,8 @@ impl Controllers {
         all.filter(self.counts).collect()
     }
 
-    /// Waits until there is a leader that has stopped writing. While a standby waits for the lease, silence means
-    /// nothing: the work of the killed leader is still to be done.
+    /// Waits until there is a leader that has stopped writing. While a standby waits for the lease, silence
+    /// means nothing: the work of the killed leader is still to be done.
     ///
     /// # Errors
     /// [`vmpool_test_cluster::Error::Deadline`].

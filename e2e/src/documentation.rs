@@ -34,8 +34,8 @@ pub fn find_code_block(page: &str, heading: &str, language: &str) -> Result<Stri
     Ok(lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// The commands in the code blocks with this language below a heading of a page, with its `#`, up to the next heading of the same or
-/// a higher level.
+/// The commands in the code blocks with this language below a heading of a page, with its `#`, up to the next
+/// heading of the same or a higher level.
 ///
 /// # Errors
 /// If the page has no such heading or command.
@@ -63,8 +63,8 @@ pub fn find_documented_commands(page: &str, heading: &str, language: &str) -> Re
     Ok(commands)
 }
 
-/// Runs a script in a shell whose kubectl uses this kubeconfig and these flags. A command may begin with its prompt. Returns whether
-/// the script succeeded, and its output.
+/// Runs a script in a shell whose kubectl uses this kubeconfig and these flags. A command may begin with its
+/// prompt. Returns whether the script succeeded, and its output.
 ///
 /// # Errors
 /// If the shell cannot be started or does not end in time.

@@ -1,7 +1,8 @@
 //! State shared by all scenarios of one test binary: a runtime, and the clusters.
 //!
-//! The runtime does not belong to a test, because watches and connections of the shared cluster would end with the
-//! runtime of the first test. Statics are never dropped, so the shared cluster is torn down when the process exits.
+//! The runtime does not belong to a test, because watches and connections of the shared cluster would end
+//! with the runtime of the first test. Statics are never dropped, so the shared cluster is torn down when the
+//! process exits.
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
@@ -70,7 +71,8 @@ pub async fn installation_on_shared_cluster() -> Result<Arc<ClusterInstallation>
     shared(&INSTALLATION, async || ClusterInstallation::onto(shared_cluster().await?).await).await
 }
 
-/// A second shared control plane, with the chart's accounts, the simulator, the webhook and the aggregated API.
+/// A second shared control plane, with the chart's accounts, the simulator, the webhook and the aggregated
+/// API.
 ///
 /// It is separate, because the first one tests the controller without the webhook.
 ///
@@ -107,8 +109,8 @@ pub async fn start_with_both_platforms(name: &str, guard: GuardOptions) -> Resul
     ClusterInstallation::guarded(cluster, guard.with_kubevirt()).await
 }
 
-/// A further shared control plane with both platforms. Its webhook and aggregated API have one replica each, which can be
-/// killed at one of its requests, and reservations last five seconds.
+/// A further shared control plane with both platforms. Its webhook and aggregated API have one replica each,
+/// which can be killed at one of its requests, and reservations last five seconds.
 ///
 /// # Errors
 /// [`Error::Unavailable`] if a part of it did not start; every caller gets this error.
@@ -122,8 +124,8 @@ pub async fn with_fault_proxies() -> Result<Arc<ClusterInstallation>> {
     shared(&WITH_FAULT_PROXIES, start).await
 }
 
-/// Checks that the tests can start the cluster that `E2E_CLUSTER` requests: a node cluster is an embedded one with a
-/// node.
+/// Checks that the tests can start the cluster that `E2E_CLUSTER` requests: a node cluster is an embedded one
+/// with a node.
 ///
 /// # Errors
 /// [`Error::Unavailable`] for any other provider.

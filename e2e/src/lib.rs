@@ -4,8 +4,8 @@
 //!
 //! * [`scenario`] runs a scenario as a test, with its own namespace and controllers;
 //! * [`smoke`] contains scenarios for any cluster with the chart installed;
-//! * [`world`] is the language of scenarios, and [`autoscaling`] its part about autoscalers. It checks the invariants of
-//!   [`vmpool_invariants`] after each step;
+//! * [`world`] is the language of scenarios, and [`autoscaling`] its part about autoscalers. It checks the
+//!   invariants of [`vmpool_invariants`] after each step;
 //! * [`crash`] kills controllers at a selected write;
 //! * [`documentation`] runs the commands of the documentation;
 //! * [`schemas`] reads the schemas of pools;

@@ -14,7 +14,8 @@ use vmpool_test_cluster::error::{Result, error_with_causes};
 use crate::harness;
 use crate::world::ScenarioWorld;
 
-/// Default timeout of a scenario. All its waits have their own timeouts, so that this one only limits mistakes.
+/// Default timeout of a scenario. All its waits have their own timeouts, so that this one only limits
+/// mistakes.
 pub const LIMIT: Duration = Duration::from_mins(6);
 
 /// Additional time for the start and the end of a scenario.
@@ -62,8 +63,8 @@ impl Scenario {
         self
     }
 
-    /// Runs with a pool of this platform, on a cluster with both platforms, the webhook and the aggregated API. The
-    /// default is DVP, on a cluster without KubeVirt.
+    /// Runs with a pool of this platform, on a cluster with both platforms, the webhook and the aggregated
+    /// API. The default is DVP, on a cluster without KubeVirt.
     pub fn on(mut self, platform: TestedPlatform) -> Self {
         self.platform = Some(platform);
         self
@@ -75,7 +76,8 @@ impl Scenario {
         self
     }
 
-    /// Runs on a separate cluster with the webhook and the aggregated API, with other options than the default.
+    /// Runs on a separate cluster with the webhook and the aggregated API, with other options than the
+    /// default.
     pub fn guarded_by(mut self, options: GuardOptions) -> Self {
         self.guard = Some(options);
         self.on_its_own_cluster()
@@ -94,8 +96,8 @@ impl Scenario {
         self
     }
 
-    /// Ends without waiting for a stable state, for scenarios that do not reach one: without a controller, or with a
-    /// machine that never stops. The invariants are checked nevertheless.
+    /// Ends without waiting for a stable state, for scenarios that do not reach one: without a controller, or
+    /// with a machine that never stops. The invariants are checked nevertheless.
     pub fn ends_unsettled(mut self) -> Self {
         self.ending = Ending::Invariants;
         self
@@ -107,11 +109,12 @@ impl Scenario {
         self
     }
 
-    /// Runs the scenario on the runtime of the harness. After `body` the state must become stable, and deleted pools
-    /// must leave nothing behind.
+    /// Runs the scenario on the runtime of the harness. After `body` the state must become stable, and
+    /// deleted pools must leave nothing behind.
     ///
     /// # Panics
-    /// If an expectation of `body` or an invariant is violated, with a report of the scenario's state and logs.
+    /// If an expectation of `body` or an invariant is violated, with a report of the scenario's state and
+    /// logs.
     #[expect(clippy::panic, reason = "this is how a test fails")]
     pub fn run(self, body: impl AsyncFnOnce(&ScenarioWorld) -> anyhow::Result<()>) {
         let (name, limit) = (self.name, self.limit + MARGIN);

@@ -9,8 +9,8 @@ use vmpool_test_cluster::error::{Error, Result, error_with_causes};
 use crate::world::condition::{disk_count, has_machine, live_members, negate_condition, ready_replicas};
 use crate::world::{PoolHandle, PoolScaleDownPolicy, SUBRESOURCES, ScenarioWorld};
 
-/// The controller creates a pool's machines and disks, follows `kubectl scale` up and down, and replaces a deleted
-/// machine.
+/// The controller creates a pool's machines and disks, follows `kubectl scale` up and down, and replaces a
+/// deleted machine.
 ///
 /// # Errors
 /// The first expectation that is not met.
@@ -26,7 +26,8 @@ pub async fn a_pool_converges(world: &ScenarioWorld) -> Result<()> {
     pool.until(negate_condition(has_machine(&machine)).and(ready_replicas(2))).await
 }
 
-/// An Explicit pool cannot be scaled down through its replicas: the API server reaches the webhook through its Service.
+/// An Explicit pool cannot be scaled down through its replicas: the API server reaches the webhook through
+/// its Service.
 ///
 /// # Errors
 /// The first expectation that is not met.
@@ -59,8 +60,8 @@ pub async fn explicit_is_kept(world: &ScenarioWorld) -> Result<()> {
     pool.holds(live_members(3), crate::world::SETTLE).await
 }
 
-/// A targeted removal removes only its targets, through `kubectl create --raw` and a client's POST: the API server
-/// reaches the aggregated API through its Service.
+/// A targeted removal removes only its targets, through `kubectl create --raw` and a client's POST: the API
+/// server reaches the aggregated API through its Service.
 ///
 /// # Errors
 /// The first expectation that is not met.

@@ -1,5 +1,5 @@
-//! The pages under docs/ and the README document exactly the existing flags, gates, conditions, events, labels,
-//! fields, probes, log messages, manifests and links. The tests need no cluster.
+//! The pages under docs/ and the README document exactly the existing flags, gates, conditions, events,
+//! labels, fields, probes, log messages, manifests and links. The tests need no cluster.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "an error in a helper fails its test")]
 
@@ -84,7 +84,8 @@ fn first_column(page: &str, title: &str) -> BTreeSet<String> {
     table(page, title).iter().flat_map(|row| code(&row[0])).collect()
 }
 
-/// `pub const NAME: &str = "value"` in a source file. The public constants of a module cannot be listed otherwise.
+/// `pub const NAME: &str = "value"` in a source file. The public constants of a module cannot be listed
+/// otherwise.
 fn constants(path: &str) -> BTreeSet<String> {
     let text = read(path);
     let declared =
@@ -283,8 +284,9 @@ fn every_documented_metric_exists() {
     assert!(documented >= 8, "only {documented} metrics are documented");
 }
 
-/// Kinds of files that kube-apiserver reads when it starts, and that no client can apply. The harness starts its API
-/// server with such files (`e2e/src/cluster/components.rs`), so every guarded scenario depends on their form.
+/// Kinds of files that kube-apiserver reads when it starts, and that no client can apply. The harness starts
+/// its API server with such files (`e2e/src/cluster/components.rs`), so every guarded scenario depends on
+/// their form.
 const FILES: &[&str] = &["AdmissionConfiguration", "Config"];
 
 #[test]

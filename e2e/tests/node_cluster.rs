@@ -1,4 +1,5 @@
-//! The node cluster itself: Pods run and are reachable, they survive a crash of the kubelet, and nothing remains afterwards.
+//! The node cluster itself: Pods run and are reachable, they survive a crash of the kubelet, and nothing
+//! remains afterwards.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,8 @@ use vmpool_test_cluster::{node_test, poll, test_runner};
 /// Only limits failures; the test usually takes seconds.
 const DEADLINE: Duration = Duration::from_mins(2);
 
-/// The directory of a cluster that this program starts and never stops, instead of running tests: a test kills it.
+/// The directory of a cluster that this program starts and never stops, instead of running tests: a test
+/// kills it.
 const TO_KILL: &str = "NODE_CLUSTER_TO_KILL";
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -173,7 +175,8 @@ async fn machines_are_served() -> anyhow::Result<()> {
 fn pool_of_servers() -> [Value; 3] {
     let [mut deployment, mut service] = objects();
     let mut container = deployment["spec"]["template"]["spec"]["containers"][0].take();
-    // Launchers have no volume for data, so the server writes to its root. The identity of a server depends on the name of its Pod.
+    // Launchers have no volume for data, so the server writes to its root. The identity of a server depends
+    // on the name of its Pod.
     container["securityContext"] = json!({ "runAsUser": 0 });
     container["volumeMounts"] = json!([]);
     container["env"] =
@@ -251,7 +254,8 @@ fn control_groups(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(folders.filter(|folder| folder.join("kubepods").exists()).collect())
 }
 
-/// Traces that a cluster could leave on the host besides its directory and its control groups, which other clusters change, too.
+/// Traces that a cluster could leave on the host besides its directory and its control groups, which other
+/// clusters change, too.
 fn traces() -> Vec<String> {
     let list = |directory: &str| {
         let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();

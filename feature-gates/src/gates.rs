@@ -25,9 +25,9 @@ impl FeatureGates {
 
     /// Reads `A=true,B=false` over the defaults of `registry`.
     ///
-    /// As in Kubernetes, the last of several values for one gate takes effect. `AllAlpha` and `AllBeta` set all gates
-    /// of their stage that are not set individually, regardless of the order, and skip locked gates. A locked gate may
-    /// be set to the value to which it is locked.
+    /// As in Kubernetes, the last of several values for one gate takes effect. `AllAlpha` and `AllBeta` set
+    /// all gates of their stage that are not set individually, regardless of the order, and skip locked
+    /// gates. A locked gate may be set to the value to which it is locked.
     ///
     /// # Errors
     /// [`GateParseError`], whose message says what to write instead.

@@ -1,8 +1,9 @@
 //! Kubernetes-style feature gates: stages, defaults, locks and the `--feature-gates` syntax.
 //!
-//! A [`GateRegistry`] lists the existing gates with the attributes that this build or edition gives them. [`FeatureGates`]
-//! is a registry with the user's settings applied. The crate depends neither on Kubernetes nor on a flag parser, but
-//! works with any parser: [`FeatureGates`] implements `FromStr`, and [`help_text`] describes the flag.
+//! A [`GateRegistry`] lists the existing gates with the attributes that this build or edition gives them.
+//! [`FeatureGates`] is a registry with the user's settings applied. The crate depends neither on Kubernetes
+//! nor on a flag parser, but works with any parser: [`FeatureGates`] implements `FromStr`, and [`help_text`]
+//! describes the flag.
 //!
 //! ```
 //! use vmpool_feature_gates::{Feature, FeatureGates, Registry};

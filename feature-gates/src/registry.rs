@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use crate::gate::{Feature, Gate, KNOWN};
 use crate::parse::{self, GateParseError};
 
-/// Environment variable that changes attributes of gates when this crate is compiled. [`GateRegistry::with_attributes`]
-/// documents its syntax.
+/// Environment variable that changes attributes of gates when this crate is compiled.
+/// [`GateRegistry::with_attributes`] documents its syntax.
 const BUILD_ATTRIBUTES: Option<&str> = option_env!("VMPOOL_GATE_ATTRIBUTES");
 
 /// The suffix that locks a gate to its value.
@@ -24,7 +24,8 @@ impl GateRegistry {
         Self::new(KNOWN.iter().copied())
     }
 
-    /// The gates of vmpool with the attributes from `VMPOOL_GATE_ATTRIBUTES`, read when this crate is compiled.
+    /// The gates of vmpool with the attributes from `VMPOOL_GATE_ATTRIBUTES`, read when this crate is
+    /// compiled.
     ///
     /// # Errors
     /// [`GateParseError`] if those attributes are invalid. Such a build must report the error at startup.
@@ -53,8 +54,8 @@ impl GateRegistry {
         self
     }
 
-    /// The same gates with the attributes in `text`, separated by commas. `Name=true` or `Name=false` sets a default
-    /// that users may change; `Name=true:locked` or `Name=false:locked` also locks the gate.
+    /// The same gates with the attributes in `text`, separated by commas. `Name=true` or `Name=false` sets a
+    /// default that users may change; `Name=true:locked` or `Name=false:locked` also locks the gate.
     ///
     /// # Errors
     /// [`GateParseError`] for an unknown gate or an invalid value. Existing locks are ignored.

@@ -42,22 +42,25 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
-    /// Lint the Helm chart, render its variants, check what they grant, and compare it with e2e/manifests/chart.yaml
+    /// Lint the Helm chart, render its variants, check what they grant, and compare it with
+    /// e2e/manifests/chart.yaml
     Chart {
-        /// Only write e2e/manifests/chart.yaml, which the demo and the playground install instead of the chart
+        /// Only write e2e/manifests/chart.yaml, which the demo and the playground install instead of the
+        /// chart
         #[arg(long)]
         write: bool,
     },
     /// Test the chart's alerts with promtool, which takes some minutes to build for the first time
     Alerts,
-    /// Look for ignored tests, files that no module declares, forbidden dependencies, import cycles, and words that hide
-    /// the actor
+    /// Look for ignored tests, files that no module declares, forbidden dependencies, import cycles, and
+    /// words that hide the actor
     Hygiene,
     /// Check licenses, sources and banned crates of all dependencies against deny.toml
     Dependencies,
     /// Write the software bill of materials of each program, as CycloneDX JSON
     Sbom(sbom::SbomOptions),
-    /// Mutation tests: remove the guards in hack/mutations.yaml, one at a time, and check that `make faults` detects each
+    /// Mutation tests: remove the guards in hack/mutations.yaml, one at a time, and check that `make faults`
+    /// detects each
     Mutations(mutations::MutationOptions),
     /// Run all checks of CI, and report all failures at the end
     Verify {

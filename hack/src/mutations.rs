@@ -1,8 +1,9 @@
 //! Mutation tests: removes one guard at a time from the programs and verifies that the checks detect it.
 //!
-//! `hack/mutations.yaml` lists the guards. For each, a copy of the working tree below `target/mutations` is changed and built.
-//! Then the schedules of `make faults` run until one of them finds a violation. If a second guard prevents that, a test
-//! of the changed package must fail. The working tree itself is not changed.
+//! `hack/mutations.yaml` lists the guards. For each, a copy of the working tree below `target/mutations` is
+//! changed and built. Then the schedules of `make faults` run until one of them finds a violation. If a
+//! second guard prevents that, a test of the changed package must fail. The working tree itself is not
+//! changed.
 
 mod copy;
 mod list;
@@ -36,7 +37,8 @@ pub(crate) struct MutationOptions {
     jobs: usize,
 }
 
-/// After this time without output, the schedules count as stuck. They report their progress after every 1000 schedules.
+/// After this time without output, the schedules count as stuck. They report their progress after every 1000
+/// schedules.
 const OUTPUT_TIMEOUT: Duration = Duration::from_mins(3);
 
 /// The result of one mutation.

@@ -1,11 +1,11 @@
 //! The Go programs that tests and the demo run: etcd, Kubernetes, containerd, helm, promtool.
 //!
-//! `hack/tools/<module>/go.mod` lists them as Go tool dependencies, so go.sum pins every byte of their source. They are
-//! built into `target/tools/<module>/bin`. They are rebuilt only if go.mod, go.sum, the flags or the Go version
-//! changes: each program has a stamp that contains the key of its build.
+//! `hack/tools/<module>/go.mod` lists them as Go tool dependencies, so go.sum pins every byte of their
+//! source. They are built into `target/tools/<module>/bin`. They are rebuilt only if go.mod, go.sum, the
+//! flags or the Go version changes: each program has a stamp that contains the key of its build.
 //!
-//! Programs are built one after another, because Go uses all CPUs for one program as well as for four, and the progress
-//! output can name the current program. Shared packages are compiled once, into Go's own cache.
+//! Programs are built one after another, because Go uses all CPUs for one program as well as for four, and
+//! the progress output can name the current program. Shared packages are compiled once, into Go's own cache.
 
 mod build;
 mod catalogue;
@@ -74,8 +74,8 @@ fn node_is_possible() -> bool {
 /// If two of these run at the same time, the second waits for the first.
 ///
 /// # Errors
-/// Go is missing or too old, there is too little disk space, or a build fails. Each error is one line; a failed build
-/// also prints the end of its log.
+/// Go is missing or too old, there is too little disk space, or a build fails. Each error is one line; a
+/// failed build also prints the end of its log.
 pub(crate) fn ensure_tools(workspace: &Workspace, which: ToolSelection) -> Result<()> {
     catalogue::MODULES
         .iter()

@@ -1,7 +1,9 @@
-//! The checks of CI: runs them one after another, prints the duration of each, and lists all failures at the end.
+//! The checks of CI: runs them one after another, prints the duration of each, and lists all failures at the
+//! end.
 //!
-//! Fast steps come first. Clippy and the docs share compiled dependencies, and the programs for later steps come from
-//! the same build as the tests. The tests come last, so that their output is the last one if all checks pass.
+//! Fast steps come first. Clippy and the docs share compiled dependencies, and the programs for later steps
+//! come from the same build as the tests. The tests come last, so that their output is the last one if all
+//! checks pass.
 
 mod crate_boundaries;
 mod dependencies;
@@ -27,8 +29,8 @@ use self::report::VerificationReport;
 use self::steps::STEPS;
 use crate::workspace::Workspace;
 
-/// Looks for problems that the compiler accepts: tests that never run, forbidden dependencies, import cycles, branches on
-/// sentences of other programs, and words that hide the actor.
+/// Looks for problems that the compiler accepts: tests that never run, forbidden dependencies, import cycles,
+/// branches on sentences of other programs, and words that hide the actor.
 ///
 /// # Errors
 /// The first kind of problem that was found, after all problems of that kind were listed.

@@ -59,7 +59,8 @@ impl Workspace {
         self.target.join("mutations")
     }
 
-    /// The cargo that runs this program, so that the same toolchain is used throughout. It runs at the root of the tree.
+    /// The cargo that runs this program, so that the same toolchain is used throughout. It runs at the root
+    /// of the tree.
     pub(crate) fn cargo(&self) -> Command {
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
         command.current_dir(&self.root);
@@ -69,7 +70,8 @@ impl Workspace {
 
 /// The path of a program from the same build as this one. Build it first, with `cargo build`.
 ///
-/// `cargo run --package` would instead select the features for that package alone, and recompile many dependencies.
+/// `cargo run --package` would instead select the features for that package alone, and recompile many
+/// dependencies.
 ///
 /// # Errors
 /// The program does not exist.

@@ -14,10 +14,12 @@ use crate::telemetry::{self, LogFormat, TelemetryError};
 /// The minimum duration of a lease. A shorter one could not be distinguished from a released one.
 const MIN_LEASE: Duration = Duration::from_secs(2);
 
-/// The minimum lifetime of a reservation. A removal needs several round trips between reservation and acceptance.
+/// The minimum lifetime of a reservation. A removal needs several round trips between reservation and
+/// acceptance.
 const MIN_RESERVATION: Duration = Duration::from_secs(1);
 
-/// The minimum number of renewal intervals in the duration of a lease, so that one lost response does not end leadership.
+/// The minimum number of renewal intervals in the duration of a lease, so that one lost response does not end
+/// leadership.
 const RENEWALS_PER_LEASE: u32 = 3;
 
 /// The flag of feature gates.
@@ -73,7 +75,8 @@ pub struct LogArgs {
     #[arg(long, env = "VMPOOL_LOG_FORMAT", value_enum, default_value_t)]
     pub log_format: LogFormat,
 
-    /// Log level: off, error, warn, info, debug or trace. It can be set for each target: `info,vmpool_controller=debug`
+    /// Log level: off, error, warn, info, debug or trace. It can be set for each target:
+    /// `info,vmpool_controller=debug`
     #[arg(
         long,
         env = "VMPOOL_LOG_LEVEL",
@@ -102,8 +105,8 @@ pub struct HealthArgs {
     #[arg(long, env = "VMPOOL_HEALTH_ADDRESS", value_name = "IP:PORT", default_value = "0.0.0.0:8080")]
     pub health_address: SocketAddr,
 
-    /// Whether /metrics requires a bearer token whose user may get the URL /metrics. The program creates a TokenReview and a
-    /// SubjectAccessReview, and uses the result for up to a minute
+    /// Whether /metrics requires a bearer token whose user may get the URL /metrics. The program creates a
+    /// TokenReview and a SubjectAccessReview, and uses the result for up to a minute
     #[arg(
         long,
         env = "VMPOOL_METRICS_AUTHORIZATION",
@@ -152,7 +155,8 @@ impl ReservationArgs {
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Leader election")]
 pub struct LeaseArgs {
-    /// Namespace of the Lease. The default is the only namespace that the controller serves, or that of the kubeconfig or pod
+    /// Namespace of the Lease. The default is the only namespace that the controller serves, or that of the
+    /// kubeconfig or pod
     #[arg(long, env = "VMPOOL_LEASE_NAMESPACE", value_name = "NAMESPACE")]
     pub lease_namespace: Option<String>,
 
@@ -233,8 +237,8 @@ impl LeaseArgs {
     }
 }
 
-/// The host name, which in a pod is the name of the pod, with a random suffix, because a restarted container has the same
-/// host name.
+/// The host name, which in a pod is the name of the pod, with a random suffix, because a restarted container
+/// has the same host name.
 fn default_identity(env: &Env) -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     format!("{host}_{:016x}", env.random())

@@ -1,8 +1,9 @@
 //! The serving certificate of a process: it is created or read, and renewed.
 //!
-//! In self-signed mode, the replicas of a program share one Secret with a certificate authority (CA) and a serving
-//! certificate. They also maintain the CA certificate in the `caBundle` of the objects through which the API server calls
-//! them. In file mode, the process reads the certificate from files, for example of cert-manager, and follows their changes.
+//! In self-signed mode, the replicas of a program share one Secret with a certificate authority (CA) and a
+//! serving certificate. They also maintain the CA certificate in the `caBundle` of the objects through which
+//! the API server calls them. In file mode, the process reads the certificate from files, for example of
+//! cert-manager, and follows their changes.
 //!
 //! ```text
 //!  one pass, once a minute        every write is guarded by the version that was read; after a conflict, the next pass retries
@@ -12,17 +13,18 @@
 //!                       of the API server)
 //! ```
 //!
-//! - **A new authority** is published beside the old one before it signs a certificate: `ca.crt` in the Secret contains both
-//!   certificates, and `ca.key` already contains the new key. After every object has contained this bundle for
-//!   [`Timing::spread`], a serving certificate of the new authority is created. The old authority stays in the bundle until
-//!   it expires. Its key is deleted.
-//! - **The objects are read before the Secret**, and patched at the version that was read. A replica that patches an object
-//!   has therefore read a Secret that is at least as new as the bundle in the object, so a slow replica cannot restore an
-//!   older bundle.
-//! - **The clock of the API server decides**, because the API server validates the certificates. Its responses contain the
-//!   time. The local clock is used only if a response contains no time, and a difference is logged.
-//! - **Objects of other programs are not changed**: a webhook or an APIService whose service is not in `--tls-dns-names`
-//!   belongs to another program.
+//! - **A new authority** is published beside the old one before it signs a certificate: `ca.crt` in the
+//!   Secret contains both certificates, and `ca.key` already contains the new key. After every object has
+//!   contained this bundle for [`Timing::spread`], a serving certificate of the new authority is created. The
+//!   old authority stays in the bundle until it expires. Its key is deleted.
+//! - **The objects are read before the Secret**, and patched at the version that was read. A replica that
+//!   patches an object has therefore read a Secret that is at least as new as the bundle in the object, so a
+//!   slow replica cannot restore an older bundle.
+//! - **The clock of the API server decides**, because the API server validates the certificates. Its
+//!   responses contain the time. The local clock is used only if a response contains no time, and a
+//!   difference is logged.
+//! - **Objects of other programs are not changed**: a webhook or an APIService whose service is not in
+//!   `--tls-dns-names` belongs to another program.
 //! - ring creates keys from the random numbers of the system. Keys are never logged.
 //!
 //! Permissions: `get`, `create` and `update` for the Secret, `get` and `patch` for the objects.
@@ -50,10 +52,11 @@ pub use args::{BundleOf, CertificateSource, ServingArgs, ServingArgsError, Servi
 pub use metrics::CertificateMetrics;
 pub use timing::Timing;
 
-/// Maintains the certificate of `identity`, and in self-signed mode also the Secret and the bundles. It never returns:
-/// failures are logged, counted and retried.
+/// Maintains the certificate of `identity`, and in self-signed mode also the Secret and the bundles. It never
+/// returns: failures are logged, counted and retried.
 ///
-/// Use [`ServingIdentity::is_ready`] as readiness check: it returns true after the first certificate is available.
+/// Use [`ServingIdentity::is_ready`] as readiness check: it returns true after the first certificate is
+/// available.
 pub async fn maintain_certificate(
     client: Client,
     source: CertificateSource,

@@ -18,12 +18,12 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum time without data on a connection while a response is expected.
 ///
-/// It is longer than [`WATCH_TIMEOUT_LIMIT`], because a watch may have no events. Callers set shorter deadlines for single
-/// requests.
+/// It is longer than [`WATCH_TIMEOUT_LIMIT`], because a watch may have no events. Callers set shorter
+/// deadlines for single requests.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(75);
 
-/// The maximum `timeoutSeconds` of a watch. Without it, a silently dropped connection of a watch would be detected only
-/// after about five minutes.
+/// The maximum `timeoutSeconds` of a watch. Without it, a silently dropped connection of a watch would be
+/// detected only after about five minutes.
 pub const WATCH_TIMEOUT_LIMIT: Duration = Duration::from_mins(1);
 
 /// Why no client could be created.
@@ -48,11 +48,11 @@ pub enum ConnectError {
     Client(#[source] Box<kube::Error>),
 }
 
-/// Creates a client from the kubeconfig in `args`, or else from `$KUBECONFIG`, `~/.kube/config` or the ServiceAccount of
-/// the pod, in this order. It sends no request.
+/// Creates a client from the kubeconfig in `args`, or else from `$KUBECONFIG`, `~/.kube/config` or the
+/// ServiceAccount of the pod, in this order. It sends no request.
 ///
-/// The client does not retry by itself, because the retry policy of kube also repeats creates and ignores deadlines. It
-/// uses HTTP/1.1 with a pool of connections. kube offers no other protocol.
+/// The client does not retry by itself, because the retry policy of kube also repeats creates and ignores
+/// deadlines. It uses HTTP/1.1 with a pool of connections. kube offers no other protocol.
 ///
 /// # Errors
 /// [`ConnectError`].

@@ -1,7 +1,7 @@
 //! The injected environment: time, randomness and tasks.
 //!
-//! A test that injects an [`Env`] and a client controls the time, the random numbers and the order of tasks. The module
-//! `testing` contains the environment for tests.
+//! A test that injects an [`Env`] and a client controls the time, the random numbers and the order of tasks.
+//! The module `testing` contains the environment for tests.
 
 mod sources;
 mod system;
@@ -68,7 +68,8 @@ impl Env {
         self.entropy.next()
     }
 
-    /// A random duration from zero to `limit`, inclusive. It spreads operations that would otherwise coincide.
+    /// A random duration from zero to `limit`, inclusive. It spreads operations that would otherwise
+    /// coincide.
     pub fn jitter(&self, limit: Duration) -> Duration {
         let nanos = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         match nanos.checked_add(1) {
@@ -89,8 +90,8 @@ impl Env {
     /// Runs `future` for at most `limit`.
     ///
     /// # Errors
-    /// [`TimeoutElapsed`] if the future does not complete in time. The future is then dropped. If the result is available when the
-    /// time ends, it is returned.
+    /// [`TimeoutElapsed`] if the future does not complete in time. The future is then dropped. If the result
+    /// is available when the time ends, it is returned.
     pub async fn timeout<F: Future>(&self, limit: Duration, future: F) -> Result<F::Output, TimeoutElapsed> {
         let future = std::pin::pin!(future);
         match select(future, self.sleep(limit)).await {

@@ -9,8 +9,9 @@
 //!   └─ at most `connections`, and `connections_per_client` of one client: a slow or idle one is closed for a further one
 //! ```
 //!
-//! A client is slow if it owes bytes: of the handshake, of its first request, or of a body. If slots are short, a slow client
-//! loses its slot at once (module `capacity`). A body must also arrive at a minimum rate ([`BodyRateLimit`]).
+//! A client is slow if it owes bytes: of the handshake, of its first request, or of a body. If slots are
+//! short, a slow client loses its slot at once (module `capacity`). A body must also arrive at a minimum rate
+//! ([`BodyRateLimit`]).
 //!
 //! Refusals by the server itself are `Status` objects, because its clients are Kubernetes clients.
 

@@ -1,5 +1,6 @@
-//! The components that all vmpool programs share: an injected environment, the fenced lease, health endpoints, HTTPS with
-//! maintained certificates, metrics, logs, shutdown, the client, and the flags that configure them.
+//! The components that all vmpool programs share: an injected environment, the fenced lease, health
+//! endpoints, HTTPS with maintained certificates, metrics, logs, shutdown, the client, and the flags that
+//! configure them.
 //!
 //! ```text
 //! args ──> validated configuration ──> client, lease::Candidate, health::Server, telemetry::init
@@ -8,9 +9,10 @@
 //!                                 env::Env (clock, entropy, spawner)
 //! ```
 //!
-//! [`env::Env`] is the only source of time, randomness and tasks. The `clippy.toml` files of this crate and of the programs
-//! ban the ambient ones. The exceptions are the implementations for the operating system in [`mod@env`], and two places
-//! without an `Env`: the signals in [`shutdown`] and the choice of a kubeconfig in [`client`].
+//! [`env::Env`] is the only source of time, randomness and tasks. The `clippy.toml` files of this crate and
+//! of the programs ban the ambient ones. The exceptions are the implementations for the operating system in
+//! [`mod@env`], and two places without an `Env`: the signals in [`shutdown`] and the choice of a kubeconfig
+//! in [`client`].
 //!
 //! The layers, lowest first. A module imports only from lower layers:
 //!

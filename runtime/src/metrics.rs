@@ -1,7 +1,8 @@
-//! Metrics: registration with unit and help text, encoding for Prometheus, and description for the reference page.
+//! Metrics: registration with unit and help text, encoding for Prometheus, and description for the reference
+//! page.
 //!
-//! The full name of a metric is written where the metric is registered, so that a search for a name from a dashboard
-//! finds the place. The suffix `_total` marks counters; `_seconds` and `_bytes` name the unit.
+//! The full name of a metric is written where the metric is registered, so that a search for a name from a
+//! dashboard finds the place. The suffix `_total` marks counters; `_seconds` and `_bytes` name the unit.
 
 mod describe;
 mod label_values;

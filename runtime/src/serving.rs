@@ -1,4 +1,5 @@
-//! A program that kube-apiserver calls: health endpoints, a client, a maintained certificate and an HTTPS port.
+//! A program that kube-apiserver calls: health endpoints, a client, a maintained certificate and an HTTPS
+//! port.
 //!
 //! ```text
 //!  open ─── bind health port ──> client ──> bind HTTPS port          startup errors are returned here
@@ -6,8 +7,8 @@
 //!             stop ──> linger, drain ──> the health endpoints end
 //! ```
 //!
-//! The health endpoints end after the requests in flight. Otherwise probes would fail, and the kubelet would kill the
-//! process while it handles requests.
+//! The health endpoints end after the requests in flight. Otherwise probes would fail, and the kubelet would
+//! kill the process while it handles requests.
 
 use std::fmt;
 use std::io;
@@ -127,8 +128,8 @@ impl BoundProgram {
         &self.health
     }
 
-    /// Maintains the certificate and serves until `stop` is cancelled, and then until the requests in flight are answered.
-    /// The readiness check `certificate` fails until there is a certificate.
+    /// Maintains the certificate and serves until `stop` is cancelled, and then until the requests in flight
+    /// are answered. The readiness check `certificate` fails until there is a certificate.
     ///
     /// # Errors
     /// [`ServeError::Serve`] and [`ServeError::Health`] if one of the servers ends unexpectedly.

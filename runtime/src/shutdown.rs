@@ -6,10 +6,11 @@ use tokio_util::sync::CancellationToken;
 /// The exit code after the second signal: 128 plus the number of SIGTERM, as shells report it.
 const KILLED: i32 = 128 + 15;
 
-/// A token that the first SIGTERM or SIGINT cancels. The second signal ends the process immediately with exit code 143.
+/// A token that the first SIGTERM or SIGINT cancels. The second signal ends the process immediately with exit
+/// code 143.
 ///
-/// Call it once, within a tokio runtime, before components that need a graceful shutdown start. If the process cannot
-/// handle signals, it logs an error, and signals end the process immediately.
+/// Call it once, within a tokio runtime, before components that need a graceful shutdown start. If the
+/// process cannot handle signals, it logs an error, and signals end the process immediately.
 pub fn on_signal() -> CancellationToken {
     let token = CancellationToken::new();
     match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {

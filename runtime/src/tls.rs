@@ -1,5 +1,5 @@
-//! The certificates of a TLS server: its own, and the certificate authorities of its clients. Both can be replaced while the
-//! server runs.
+//! The certificates of a TLS server: its own, and the certificate authorities of its clients. Both can be
+//! replaced while the server runs.
 //!
 //! The only TLS library is rustls with ring. Except for [`ClientCas::follow`], this module reads no files:
 //! [`crate::certificates`] provides the bytes.

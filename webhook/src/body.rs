@@ -35,8 +35,8 @@ pub(crate) struct Received {
 /// Reads and decodes the body of a review of pools of this kind.
 ///
 /// # Errors
-/// [`HttpError`] if the body is not a review, is too long, or does not arrive before [`DEADLINE`]. If memory is short, it must
-/// arrive at once.
+/// [`HttpError`] if the body is not a review, is too long, or does not arrive before [`DEADLINE`]. If memory
+/// is short, it must arrive at once.
 pub(crate) async fn read_review_body(
     state: &ReviewState,
     kind: &PoolKind,

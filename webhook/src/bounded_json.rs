@@ -1,7 +1,7 @@
 //! Decodes selected fields of JSON text within a memory budget.
 //!
-//! In memory, a small object takes about eighty times the length of its text: 1 MB of `{"a":0}` takes more than 80 MB.
-//! Fields that are not selected are skipped and use no memory.
+//! In memory, a small object takes about eighty times the length of its text: 1 MB of `{"a":0}` takes more
+//! than 80 MB. Fields that are not selected are skipped and use no memory.
 
 use std::cell::Cell;
 use std::fmt;
@@ -68,8 +68,8 @@ impl MemoryBudget {
 /// The part of a path that selects the entries of a list.
 const ENTRIES: &str = "*";
 
-/// Decodes the fields of a JSON text at these paths, including everything below them. A path consists of field names
-/// separated by dots. A `*` stands for the entries of a list.
+/// Decodes the fields of a JSON text at these paths, including everything below them. A path consists of
+/// field names separated by dots. A `*` stands for the entries of a list.
 ///
 /// # Errors
 /// [`JsonError`] if the text is not JSON or exceeds the limit in bytes of memory.

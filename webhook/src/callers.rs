@@ -1,9 +1,9 @@
 //! The clients that the webhook accepts.
 //!
-//! A Pod in any namespace may be able to connect to the webhook. If the webhook read objects for every client, a Pod could
-//! find out whether an object exists that it has no permission to read. Therefore the webhook reads objects of namespaces
-//! and images only for an API server that has authenticated itself. For other clients it uses only the review and the
-//! machine classes.
+//! A Pod in any namespace may be able to connect to the webhook. If the webhook read objects for every
+//! client, a Pod could find out whether an object exists that it has no permission to read. Therefore the
+//! webhook reads objects of namespaces and images only for an API server that has authenticated itself. For
+//! other clients it uses only the review and the machine classes.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,8 @@ pub enum Callers {
     /// All clients, because the API server has no client certificate for the webhook.
     #[default]
     Any,
-    /// Clients with a verified certificate and one of these common names. If there are none, every common name is accepted.
+    /// Clients with a verified certificate and one of these common names. If there are none, every common
+    /// name is accepted.
     Certified(BTreeSet<String>),
 }
 

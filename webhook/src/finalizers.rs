@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::review::{ReviewAnswer, ReviewRequest};
 
-/// Allows the request. A new object gets this finalizer, if it has not. Updates do not: a user may remove the finalizer, and
-/// the controller adds it again.
+/// Allows the request. A new object gets this finalizer, if it has not. Updates do not: a user may remove the
+/// finalizer, and the controller adds it again.
 pub(crate) fn answer_with_finalizer(request: &ReviewRequest, finalizer: &str) -> ReviewAnswer {
     let has = |object: &Value| {
         let finalizers = object["metadata"]["finalizers"].as_array();

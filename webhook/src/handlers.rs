@@ -45,7 +45,8 @@ pub(crate) async fn serve_scale_review(
     .await
 }
 
-/// Handles one HTTP request: authenticates the client, decodes the review, and encodes, counts and logs the answer.
+/// Handles one HTTP request: authenticates the client, decodes the review, and encodes, counts and logs the
+/// answer.
 pub(crate) async fn serve_review(
     state: &ReviewState,
     kind: PoolKind,
@@ -90,7 +91,8 @@ pub(crate) async fn serve_review(
     response
 }
 
-/// Logs an answer. The log line contains the UID of the request, which is also in the audit log of kube-apiserver.
+/// Logs an answer. The log line contains the UID of the request, which is also in the audit log of
+/// kube-apiserver.
 fn log_answer(path: Path, request: &ReviewRequest, answer: &ReviewAnswer) {
     let ReviewRequest { uid, operation, namespace, name, user_info, .. } = request;
     let path = path.as_str();
@@ -155,8 +157,8 @@ async fn review_scale(state: &PlatformState, request: &ReviewRequest, caller: Ca
         Ok(scale::ScaleChange::AskPolicy(shrink)) => shrink,
         Err(error) => return ReviewAnswer::malformed(error.to_string()),
     };
-    // kube-apiserver sends the UID of the stored pool. A client without permission to read the pool does not know the UID,
-    // and gets the same response as for a pool that does not exist.
+    // kube-apiserver sends the UID of the stored pool. A client without permission to read the pool does not
+    // know the UID, and gets the same response as for a pool that does not exist.
     let uid = field_at_pointer(&request.old_object, "/metadata/uid").as_str();
     if uid.is_none() && caller == Caller::Unauthenticated {
         return ReviewAnswer::malformed("the request has no oldObject.metadata.uid");

@@ -1,8 +1,9 @@
 //! The webhooks for images, wrappers and grants, and for the references to images in machines and pools.
 //!
-//! The rules are those of [`vmpool_diskimage::admission`]. This module decodes the objects, reads what a rule needs, and
-//! spells the answer. Facts of other objects are read only for an API server that has authenticated itself: otherwise a Pod
-//! could find out which images and grants exist. The controller enforces the same rules.
+//! The rules are those of [`vmpool_diskimage::admission`]. This module decodes the objects, reads what a rule
+//! needs, and spells the answer. Facts of other objects are read only for an API server that has
+//! authenticated itself: otherwise a Pod could find out which images and grants exist. The controller
+//! enforces the same rules.
 
 mod objects;
 
@@ -179,9 +180,10 @@ async fn serve_references_review(
     .await
 }
 
-/// Refuses new references to images of the own namespace that are being deleted. Without a grant, the deletion of an image in
-/// another namespace is not revealed; the controllers handle it. A machine that a wrapper or a pool creates from an image that it
-/// refers to already is no new reference. A DataSource of the namespace that leads to an image is a reference to it.
+/// Refuses new references to images of the own namespace that are being deleted. Without a grant, the
+/// deletion of an image in another namespace is not revealed; the controllers handle it. A machine that a
+/// wrapper or a pool creates from an image that it refers to already is no new reference. A DataSource of the
+/// namespace that leads to an image is a reference to it.
 async fn review_references(state: &ReviewState, request: &ReviewRequest, caller: Caller) -> ReviewAnswer {
     let deleting = !request.object["metadata"]["deletionTimestamp"].is_null();
     if caller == Caller::Unauthenticated || deleting {
@@ -249,7 +251,8 @@ fn review_parsed_objects<T: DeserializeOwned>(
 /// The old object of an update, and the new object. Objects of other operations are not reviewed.
 fn parse_reviewed_objects<T: DeserializeOwned>(request: &ReviewRequest) -> Result<(Option<T>, T), String> {
     let old = match request.operation.as_str() {
-        // An object that was stored by an older version may be unreadable. All of the new one is then reviewed.
+        // An object that was stored by an older version may be unreadable. All of the new one is then
+        // reviewed.
         "UPDATE" => parse_object(&request.old_object).ok(),
         _ => None,
     };

@@ -6,8 +6,8 @@
 //!      └──────────────── reads, with a deadline ──────────────────────────┘
 //! ```
 //!
-//! The platforms and the engine contain all rules. The webhook decodes, reads and responds. It caches nothing and writes
-//! nothing, so all replicas give the same responses.
+//! The platforms and the engine contain all rules. The webhook decodes, reads and responds. It caches nothing
+//! and writes nothing, so all replicas give the same responses.
 //!
 //! The layers, lowest first. A module imports only from lower layers:
 //!

@@ -6,7 +6,8 @@ use clap::Parser;
 use vmpool_runtime::{Env, shutdown, telemetry};
 use vmpool_webhook::{options::WebhookOptions, run_webhook};
 
-/// Two threads, so that a large review does not delay the others. By default, tokio starts a thread for each processor.
+/// Two threads, so that a large review does not delay the others. By default, tokio starts a thread for each
+/// processor.
 #[tokio::main(worker_threads = 2)]
 async fn main() -> ExitCode {
     let options = WebhookOptions::parse();

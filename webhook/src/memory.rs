@@ -1,8 +1,8 @@
 //! A limit for the memory of all reviews in progress.
 //!
-//! One client may use half of it. If memory is short, a body that does not arrive loses its memory, and its client is served
-//! after the others for some seconds. Of these, the client that uses the least is first. If clients announce as many bodies as
-//! they can, the reviews of the API server hardly wait.
+//! One client may use half of it. If memory is short, a body that does not arrive loses its memory, and its
+//! client is served after the others for some seconds. Of these, the client that uses the least is first. If
+//! clients announce as many bodies as they can, the reviews of the API server hardly wait.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -16,7 +16,8 @@ use vmpool_runtime::Env;
 
 /// The number of bytes that one unit stands for.
 const UNIT: usize = 1024;
-/// The time in which a body keeps its memory even if other reviews wait. kube-apiserver sends a body without a delay.
+/// The time in which a body keeps its memory even if other reviews wait. kube-apiserver sends a body without
+/// a delay.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(200);
 /// How long a client is served after the others if its body did not arrive.
 const PENALTY: Duration = Duration::from_secs(10);
@@ -110,7 +111,8 @@ impl MemoryLimit {
         self.wait(client, bytes, MemoryUse::Objects).await
     }
 
-    /// As [`Self::acquire`], for a body that the client still sends. It can lose the memory after [`PATIENCE`].
+    /// As [`Self::acquire`], for a body that the client still sends. It can lose the memory after
+    /// [`PATIENCE`].
     pub(crate) async fn acquire_for_body(&self, client: IpAddr, bytes: usize) -> MemoryPermit {
         self.wait(client, bytes, MemoryUse::Body).await
     }
@@ -156,7 +158,8 @@ impl Shared {
         }
     }
 
-    /// Evicts the bodies that have not arrived in time, the oldest first, until the next review has enough memory.
+    /// Evicts the bodies that have not arrived in time, the oldest first, until the next review has enough
+    /// memory.
     fn evict(&self) {
         let (mut table, now) = (self.table.lock(), self.env.uptime());
         // Many reviews can wait, and one look is enough for all.
@@ -180,8 +183,8 @@ impl Shared {
 }
 
 impl Table {
-    /// The position of the review that gets memory next: not of a client that was slow, of the client that uses the least, the
-    /// smallest, and of the client that got memory the longest time ago.
+    /// The position of the review that gets memory next: not of a client that was slow, of the client that
+    /// uses the least, the smallest, and of the client that got memory the longest time ago.
     fn next_waiting(&mut self, share: usize, now: Duration) -> Option<usize> {
         self.waiting.retain(|waiting| !waiting.granted.is_closed());
         let none = Client::default();
@@ -195,7 +198,8 @@ impl Table {
         permitted.min_by_key(|&(_, order)| order).map(|(at, _)| at)
     }
 
-    /// Takes the next review off the queue, and its memory from the free one. Others do not overtake a review that is next.
+    /// Takes the next review off the queue, and its memory from the free one. Others do not overtake a review
+    /// that is next.
     fn take_next(&mut self, share: usize, now: Duration) -> Option<(Waiting, CancellationToken)> {
         let at = self.next_waiting(share, now)?;
         if self.waiting.get(at)?.units > self.free {

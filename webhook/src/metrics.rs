@@ -1,6 +1,7 @@
 //! The metrics of the webhook.
 //!
-//! As in the controller, no label contains a pool, a user or a namespace, so users cannot increase the number of series.
+//! As in the controller, no label contains a pool, a user or a namespace, so users cannot increase the number
+//! of series.
 
 mod label_values;
 pub mod reference;

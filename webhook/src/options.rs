@@ -14,10 +14,11 @@ use crate::callers::Callers;
 
 /// Validates pools, disk images, and instance types for the API server, and rejects invalid changes.
 ///
-/// Run at least two replicas. They share only the certificate and give the same responses. Each flag can also be set by the
-/// environment variable beside it.
+/// Run at least two replicas. They share only the certificate and give the same responses. Each flag can also
+/// be set by the environment variable beside it.
 #[derive(Debug, Parser)]
-// If a flag is repeated, the last value is used, so that arguments that a user of the chart appends take effect.
+// If a flag is repeated, the last value is used, so that arguments that a user of the chart appends take
+// effect.
 #[command(name = "vmpool-webhook", version, args_override_self = true)]
 #[command(after_long_help = vmpool_feature_gates::help_text())]
 pub struct WebhookOptions {
@@ -25,8 +26,9 @@ pub struct WebhookOptions {
     #[command(flatten)]
     pub gates: GateArgs,
 
-    /// User name of the API server for removals, for example system:serviceaccount:vmpool-system:vmpool-apiserver. Without
-    /// it, the replicas of pools with scaleDownPolicy Explicit cannot be reduced.
+    /// User name of the API server for removals, for example
+    /// system:serviceaccount:vmpool-system:vmpool-apiserver. Without it, the replicas of pools with
+    /// scaleDownPolicy Explicit cannot be reduced.
     #[arg(long, env = "VMPOOL_REMOVAL_HANDLER", value_name = "USERNAME")]
     pub removal_handler: Option<String>,
 
@@ -34,8 +36,8 @@ pub struct WebhookOptions {
     #[arg(long, env = "VMPOOL_CONTROLLER_USER", value_name = "USERNAME")]
     pub controller_user: Option<String>,
 
-    /// URLs at which the URL of every disk image must begin, with the feature gate DiskImages. Without it, all URLs are
-    /// allowed, except those with local addresses.
+    /// URLs at which the URL of every disk image must begin, with the feature gate DiskImages. Without it,
+    /// all URLs are allowed, except those with local addresses.
     #[arg(
         long,
         env = "VMPOOL_DISK_IMAGE_ALLOWED_URL_PREFIXES",
@@ -44,8 +46,8 @@ pub struct WebhookOptions {
     )]
     pub disk_image_allowed_url_prefixes: Vec<String>,
 
-    /// Whether to validate instance types, preferences, and the machines that name them. Use Standalone only in a cluster
-    /// without KubeVirt's own webhooks.
+    /// Whether to validate instance types, preferences, and the machines that name them. Use Standalone only
+    /// in a cluster without KubeVirt's own webhooks.
     #[arg(
         long,
         env = "VMPOOL_INSTANCETYPE_MODE",
@@ -94,16 +96,19 @@ pub struct ClusterArgs {
     pub cluster_in_place_resize: Capability,
 }
 
-/// Accepted clients. Without these flags, the webhook accepts all clients and reads no objects of namespaces for them.
+/// Accepted clients. Without these flags, the webhook accepts all clients and reads no objects of namespaces
+/// for them.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Clients")]
 pub struct CallerArgs {
-    /// Accept only clients with a certificate that an authority in this PEM file has signed. Changes of the file take effect
-    /// without a restart. The API server uses the certificate that its AdmissionConfiguration contains for the webhook
+    /// Accept only clients with a certificate that an authority in this PEM file has signed. Changes of the
+    /// file take effect without a restart. The API server uses the certificate that its
+    /// AdmissionConfiguration contains for the webhook
     #[arg(long, env = "VMPOOL_CLIENT_CA_FILE", value_name = "FILE")]
     pub client_ca_file: Option<PathBuf>,
 
-    /// Accepted common names of client certificates. Without names, all certificates of the authorities are accepted
+    /// Accepted common names of client certificates. Without names, all certificates of the authorities are
+    /// accepted
     #[arg(long, env = "VMPOOL_CLIENT_NAMES", value_name = "NAME,...", value_delimiter = ',')]
     pub client_names: Vec<String>,
 }

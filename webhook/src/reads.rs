@@ -173,8 +173,8 @@ async fn run_reads<T>(reads: impl Iterator<Item = BoxFuture<'_, T>>) -> Vec<T> {
     stream::iter(reads).buffered(CONCURRENT_READS_PER_REVIEW).collect().await
 }
 
-/// The path of an object, or of the collection if `name` is `None`. The result is `None` if a name is invalid: names come
-/// from users, and a name such as `../secrets/key` must not change the path.
+/// The path of an object, or of the collection if `name` is `None`. The result is `None` if a name is
+/// invalid: names come from users, and a name such as `../secrets/key` must not change the path.
 fn resource_path(api: &str, namespace: Option<&str>, plural: &str, name: Option<&str>) -> Option<String> {
     if !namespace.into_iter().chain(name).all(is_dns_subdomain) {
         return None;

@@ -1,7 +1,8 @@
 //! The webhook that sets `replicas` of KubeVirt pools without it.
 //!
-//! The definition of vmpool has a default. That of KubeVirt has none, and a pool without the field has no scale that an autoscaler
-//! can read. The controller counts one machine for such a pool, also without this webhook.
+//! The definition of vmpool has a default. That of KubeVirt has none, and a pool without the field has no
+//! scale that an autoscaler can read. The controller counts one machine for such a pool, also without this
+//! webhook.
 
 use axum::Router;
 use axum::body::Body;

@@ -1,4 +1,5 @@
-//! Decoding and encoding of `admission.k8s.io/v1` AdmissionReview, limited to the fields that the webhook uses.
+//! Decoding and encoding of `admission.k8s.io/v1` AdmissionReview, limited to the fields that the webhook
+//! uses.
 
 mod envelope;
 mod request;
@@ -18,8 +19,8 @@ pub(crate) use request::ReviewRequest;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 
-/// The maximum length of the body of a review in bytes. A review contains up to two objects, and kube-apiserver accepts
-/// requests of up to 3 MiB.
+/// The maximum length of the body of a review in bytes. A review contains up to two objects, and
+/// kube-apiserver accepts requests of up to 3 MiB.
 pub const MAX_LENGTH: usize = 8 << 20;
 
 /// The message for an object that exceeds [`MAX_OBJECT_MEMORY`] or the maximum nesting.
@@ -66,8 +67,8 @@ const METADATA: &[&str] = &[
     "metadata.deletionTimestamp",
 ];
 
-/// The fields of a status that rules read: the number of machines of a pool, the references of an image, and what a machine
-/// uses of its instance type and its preference.
+/// The fields of a status that rules read: the number of machines of a pool, the references of an image, and
+/// what a machine uses of its instance type and its preference.
 const STATUS: &[&str] = &[
     "status.replicas",
     "status.referenceCount",
@@ -84,8 +85,9 @@ pub(crate) fn max_memory(body: usize) -> usize {
 
 /// Decodes the body of a review of pools of this kind.
 ///
-/// If only the old object is too large, it is decoded without its templates, so that an update can make the pool smaller.
-/// The new templates are then validated completely, because there are no old ones to compare with.
+/// If only the old object is too large, it is decoded without its templates, so that an update can make the
+/// pool smaller. The new templates are then validated completely, because there are no old ones to compare
+/// with.
 ///
 /// # Errors
 /// [`ReviewError`] if the body is not a valid review.

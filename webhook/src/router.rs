@@ -6,8 +6,8 @@ use axum::routing::post;
 use crate::state::{PlatformState, ReviewState};
 use crate::{handlers, images, replicas, types};
 
-/// The webhooks of each platform, and those of images, instance types and preferences. Other paths return 404, and methods
-/// other than POST return 405.
+/// The webhooks of each platform, and those of images, instance types and preferences. Other paths return
+/// 404, and methods other than POST return 405.
 pub fn webhook_router(state: &ReviewState) -> Router {
     let mut router = Router::new();
     for rules in state.rules.clone() {

@@ -14,10 +14,11 @@ use crate::metrics::WebhookMetrics;
 use crate::reads::Reader;
 use crate::review::{MAX_LENGTH, MAX_OBJECT_MEMORY};
 
-/// The memory for all bodies, in bytes. One client may use half of it, which is enough for one body of maximum length.
+/// The memory for all bodies, in bytes. One client may use half of it, which is enough for one body of
+/// maximum length.
 const BODY_MEMORY: usize = 3 * MAX_LENGTH;
-/// The memory for all decoded objects, in bytes. One client may use half of it, which is enough for two objects of maximum
-/// size.
+/// The memory for all decoded objects, in bytes. One client may use half of it, which is enough for two
+/// objects of maximum size.
 const OBJECT_MEMORY: usize = 4 * MAX_OBJECT_MEMORY;
 
 /// The components that handle reviews. Clones share them.
@@ -39,8 +40,8 @@ pub struct ReviewState {
 }
 
 impl ReviewState {
-    /// A state that accepts all clients. `rules` are those of each platform. `client` reads the objects that rules need, and
-    /// should not retry by itself.
+    /// A state that accepts all clients. `rules` are those of each platform. `client` reads the objects that
+    /// rules need, and should not retry by itself.
     pub fn new(rules: Vec<Arc<dyn Rules>>, client: Client, metrics: Arc<WebhookMetrics>, env: Env) -> Self {
         let reader = Reader::new(client, env.clone(), metrics.clone());
         let bodies = Arc::new(MemoryLimit::new(BODY_MEMORY, env.clone()));

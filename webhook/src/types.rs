@@ -1,7 +1,8 @@
 //! The webhooks for instance types, preferences, and the machines that name them.
 //!
-//! The rules are those of the platform. This module decodes the objects, reads what a rule needs, and spells the answer. Facts
-//! of objects in namespaces are read only for an API server that has authenticated itself, as for all rules.
+//! The rules are those of the platform. This module decodes the objects, reads what a rule needs, and spells
+//! the answer. Facts of objects in namespaces are read only for an API server that has authenticated itself,
+//! as for all rules.
 
 use axum::Router;
 use axum::body::Body;
@@ -28,7 +29,8 @@ use crate::metrics::{Path, Resource};
 use crate::review::{ReviewAnswer, ReviewRequest};
 use crate::state::ReviewState;
 
-/// The most objects that are read for one machine. A name that is inferred needs up to four, and then the object itself.
+/// The most objects that are read for one machine. A name that is inferred needs up to four, and then the
+/// object itself.
 const MAX_READS: usize = 16;
 
 /// The webhooks for the four kinds. Beside KubeVirt's own webhooks, these validate nothing.
@@ -93,8 +95,8 @@ async fn serve_instancetype_review(
     .await
 }
 
-/// The warning about machines and pools that will use an edited object when their copies are made. What cannot be read gives
-/// no warning.
+/// The warning about machines and pools that will use an edited object when their copies are made. What
+/// cannot be read gives no warning.
 async fn edit_warning(
     state: &ReviewState,
     namespace: &str,

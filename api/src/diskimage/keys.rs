@@ -17,9 +17,11 @@ pub mod annotations {
     pub const RETRY: &str = "vmpool.dev/retry";
     /// On images, with the value `true`: a deletion does not wait until the references are gone.
     pub const FORCE_RELEASE: &str = "vmpool.dev/force-release";
-    /// On machines of a wrapper: the template that the controller wrote last, as JSON. An update removes what it set.
+    /// On machines of a wrapper: the template that the controller wrote last, as JSON. An update removes what
+    /// it set.
     pub const APPLIED_TEMPLATE: &str = "vmpool.dev/applied-template";
-    /// On DataVolumes, snapshots and DataSources of an image: the names of the labels that they got from it, separated by commas.
+    /// On DataVolumes, snapshots and DataSources of an image: the names of the labels that they got from it,
+    /// separated by commas.
     pub const COPIED_LABELS: &str = "vmpool.dev/copied-labels";
 }
 
@@ -27,6 +29,7 @@ pub mod annotations {
 pub mod finalizers {
     /// On images: the controller removes it after the references and the objects of the image are gone.
     pub const IMAGE_PROTECTION: &str = "vmpool.dev/vmdiskimage-protection";
-    /// On grants: if their namespace is deleted, the controller removes it after the last image of the namespace is gone.
+    /// On grants: if their namespace is deleted, the controller removes it after the last image of the
+    /// namespace is gone.
     pub const GRANT_PROTECTION: &str = "vmpool.dev/vmdiskimagegrant-protection";
 }

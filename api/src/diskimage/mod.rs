@@ -1,8 +1,8 @@
-//! The kinds of disk images (`vmpool.dev/v1alpha1`): the image, the wrapper of a KubeVirt machine, and the grant that permits
-//! references from other namespaces.
+//! The kinds of disk images (`vmpool.dev/v1alpha1`): the image, the wrapper of a KubeVirt machine, and the
+//! grant that permits references from other namespaces.
 //!
-//! The kind of the wrapper is called VirtualMachine; its resource is `wrappedvirtualmachines`, so that `kubectl get vm` keeps its
-//! meaning on a cluster with a virtualization platform.
+//! The kind of the wrapper is called VirtualMachine; its resource is `wrappedvirtualmachines`, so that
+//! `kubectl get vm` keeps its meaning on a cluster with a virtualization platform.
 //!
 //! ```
 //! use vmpool_api::Quantity;

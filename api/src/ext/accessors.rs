@@ -37,8 +37,8 @@ conditions_of!(
 );
 
 impl DiskTemplate {
-    /// What happens to a disk when its machine is removed. Only `Retain` keeps the disk; a missing or unknown value means
-    /// `Delete`.
+    /// What happens to a disk when its machine is removed. Only `Retain` keeps the disk; a missing or unknown
+    /// value means `Delete`.
     pub fn reclaim_policy(&self) -> ReclaimPolicy {
         self.reclaim
             .as_ref()

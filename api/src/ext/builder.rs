@@ -240,8 +240,8 @@ impl DiskTemplate {
         self
     }
 
-    /// The same template with retained disks. A disk that is free for longer than `ttl` is deleted, except the `keep`
-    /// disks that became free last.
+    /// The same template with retained disks. A disk that is free for longer than `ttl` is deleted, except
+    /// the `keep` disks that became free last.
     #[must_use]
     pub fn retained_for(mut self, ttl: GoDuration, keep: i32) -> Self {
         let policy = ReclaimPolicy::Retain.into();

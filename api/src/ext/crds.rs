@@ -27,8 +27,8 @@ macro_rules! crd {
 /// The CRD of the pool, the only kind that vmpool serves and installs.
 pub const POOL_CRD: Crd = crd!("virtualmachinepools", "VirtualMachinePool");
 
-/// The CRDs of all kinds in this crate, the pool first. The others belong to the virtualization platform: on a cluster
-/// with the platform, installing them would replace the platform's own.
+/// The CRDs of all kinds in this crate, the pool first. The others belong to the virtualization platform: on
+/// a cluster with the platform, installing them would replace the platform's own.
 pub const ALL_CRDS: &[Crd] = &[
     POOL_CRD,
     crd!("virtualmachines", "VirtualMachine"),

@@ -91,7 +91,8 @@ impl GoDuration {
     /// Parses a duration that must be longer than zero, such as the `ttl` of free disks.
     ///
     /// # Errors
-    /// [`DurationError::NotPositive`] for zero and negative durations, and all errors of [`GoDuration::from_str`].
+    /// [`DurationError::NotPositive`] for zero and negative durations, and all errors of
+    /// [`GoDuration::from_str`].
     pub fn parse_positive(text: &str) -> Result<Self, DurationError> {
         let duration: Self = text.parse()?;
         if duration.nanos > 0 {

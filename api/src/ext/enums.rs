@@ -1,7 +1,7 @@
 //! The enumerated values of a pool as Rust enums.
 //!
-//! The generated types contain these values as strings, so that an object with an unknown value stays readable. A program
-//! decides how to handle an unknown value when it parses the string.
+//! The generated types contain these values as strings, so that an object with an unknown value stays
+//! readable. A program decides how to handle an unknown value when it parses the string.
 
 #[cfg(test)]
 mod tests;
@@ -18,7 +18,8 @@ pub struct UnknownValue {
     pub known: &'static [&'static str],
 }
 
-/// An enum whose values are texts in objects: the name of the variant, unless every variant has a text of its own.
+/// An enum whose values are texts in objects: the name of the variant, unless every variant has a text of its
+/// own.
 macro_rules! api_enum {
     (
         $(#[$meta:meta])*

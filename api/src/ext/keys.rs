@@ -33,14 +33,16 @@ pub mod annotations {
     pub const DISKS: &str = "vmpool.virtualization.deckhouse.io/disks";
     /// On retained disks: name of the machine to which the disk is allocated.
     pub const CLAIMED_BY: &str = "vmpool.virtualization.deckhouse.io/claimed-by";
-    /// On retained disks: since when disk garbage collection is deleting the disk, in the format of [`FREE_SINCE`].
+    /// On retained disks: since when disk garbage collection is deleting the disk, in the format of
+    /// [`FREE_SINCE`].
     pub const COLLECTING_SINCE: &str = "vmpool.virtualization.deckhouse.io/collecting-since";
     /// On pools: replaces `spec.rollout.paused` if the cluster's CRD lacks this field. `true` or `false`.
     pub const ROLLOUT_PAUSED: &str = "vmpool.virtualization.deckhouse.io/rollout-paused";
-    /// On pools: replaces `spec.rollout.maxUnavailable` if the cluster's CRD lacks this field. A number of machines
-    /// from 1, or a percentage from `1%` to `100%`.
+    /// On pools: replaces `spec.rollout.maxUnavailable` if the cluster's CRD lacks this field. A number of
+    /// machines from 1, or a percentage from `1%` to `100%`.
     pub const ROLLOUT_MAX_UNAVAILABLE: &str = "vmpool.virtualization.deckhouse.io/rollout-max-unavailable";
-    /// On pools: replaces `spec.rollout.revision` if the cluster's CRD lacks this field. The id of a stored revision.
+    /// On pools: replaces `spec.rollout.revision` if the cluster's CRD lacks this field. The id of a stored
+    /// revision.
     pub const ROLLOUT_REVISION: &str = "vmpool.virtualization.deckhouse.io/rollout-revision";
     /// On pools: replaces `spec.revisionHistoryLimit` if the cluster's CRD lacks this field. A number from 0.
     pub const REVISION_HISTORY_LIMIT: &str = "vmpool.virtualization.deckhouse.io/revision-history-limit";
@@ -48,7 +50,7 @@ pub mod annotations {
     pub const SCALE_DOWN_TARGETS: &str = "vmpool.virtualization.deckhouse.io/scale-down-targets";
     /// On pools: the open block of numbers for machine names, `<first>-<end>`, without the end.
     pub const NAMES: &str = "vmpool.virtualization.deckhouse.io/names";
-    /// On pools: `<name>/<UID>` of the pool whose machines exist. A pool with another UID is a copy, for example from a backup,
-    /// and has no machines until a user decides whose machines it gets.
+    /// On pools: `<name>/<UID>` of the pool whose machines exist. A pool with another UID is a copy, for
+    /// example from a backup, and has no machines until a user decides whose machines it gets.
     pub const MACHINES_OF: &str = "vmpool.virtualization.deckhouse.io/machines-of";
 }

@@ -32,9 +32,10 @@ pub enum QuantityError {
 
 /// A quantity in its original spelling.
 ///
-/// Objects may contain it as a string or as a number. It is not validated on deserialization, so that one invalid value
-/// does not make a whole list unreadable; [`bytes`](Self::bytes) and [`compare`](Self::compare) validate it. Equality
-/// compares the text: `1Gi` and `1024Mi` differ, although [`compare`](Self::compare) returns `Equal`.
+/// Objects may contain it as a string or as a number. It is not validated on deserialization, so that one
+/// invalid value does not make a whole list unreadable; [`bytes`](Self::bytes) and [`compare`](Self::compare)
+/// validate it. Equality compares the text: `1Gi` and `1024Mi` differ, although [`compare`](Self::compare)
+/// returns `Equal`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Quantity(String);
 
@@ -66,10 +67,12 @@ impl Quantity {
         &self.0
     }
 
-    /// The quantity in whole units: for sizes, the number of bytes. Fractions are rounded up, as in Kubernetes.
+    /// The quantity in whole units: for sizes, the number of bytes. Fractions are rounded up, as in
+    /// Kubernetes.
     ///
     /// # Errors
-    /// [`QuantityError::NotAQuantity`], [`QuantityError::Negative`], and [`QuantityError::TooLarge`] above 2^64 - 1.
+    /// [`QuantityError::NotAQuantity`], [`QuantityError::Negative`], and [`QuantityError::TooLarge`] above
+    /// 2^64 - 1.
     pub fn bytes(&self) -> Result<u64, QuantityError> {
         let nanos = self.nanos()?;
         if nanos < 0 {
@@ -154,7 +157,8 @@ fn amount_in_nanos(digits: i128, places: usize, base: i128, exponent: i32) -> Op
     if tens >= 0 {
         return digits.checked_mul(10_i128.checked_pow(tens.unsigned_abs())?);
     }
-    // A divisor beyond the range is greater than the digits, so the result is a fraction of a nano, rounded up to one.
+    // A divisor beyond the range is greater than the digits, so the result is a fraction of a nano, rounded
+    // up to one.
     let Some(divisor) = 10_i128.checked_pow(tens.unsigned_abs()) else { return Some(1) };
     Some(digits / divisor + i128::from(digits % divisor != 0))
 }

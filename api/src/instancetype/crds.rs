@@ -19,7 +19,8 @@ macro_rules! crd {
     };
 }
 
-/// The CRDs of the four kinds, for clusters without KubeVirt. On a cluster with KubeVirt, its operator owns them.
+/// The CRDs of the four kinds, for clusters without KubeVirt. On a cluster with KubeVirt, its operator owns
+/// them.
 pub const CRDS: &[Crd] = &[
     crd!("virtualmachineinstancetypes", "VirtualMachineInstancetype"),
     crd!("virtualmachineclusterinstancetypes", "VirtualMachineClusterInstancetype"),

@@ -1,7 +1,7 @@
 //! The kinds of instance types and preferences, `instancetype.kubevirt.io/v1beta1`.
 //!
-//! An instance type fixes the size of a machine, and a preference fills what the machine leaves empty. Each exists for one
-//! namespace and for the whole cluster; both forms have the same fields.
+//! An instance type fixes the size of a machine, and a preference fills what the machine leaves empty. Each
+//! exists for one namespace and for the whole cluster; both forms have the same fields.
 //!
 //! Every type has a field `unknown_fields` with the fields that this crate does not know, like the types of
 //! [`kubevirt`](crate::kubevirt).
@@ -20,9 +20,10 @@
 //! # Ok::<_, serde_json::Error>(())
 //! ```
 //!
-//! These types are for programs that read and write the objects, such as clients, tools and tests. The CRDs are their
-//! source. The functions of `vmpool-instancetype`, which apply instance types to machines, read the JSON of an object
-//! instead: a stored copy must keep every byte of a quantity, and an error must contain the path of the field.
+//! These types are for programs that read and write the objects, such as clients, tools and tests. The CRDs
+//! are their source. The functions of `vmpool-instancetype`, which apply instance types to machines, read the
+//! JSON of an object instead: a stored copy must keep every byte of a quantity, and an error must contain the
+//! path of the field.
 
 pub mod crds;
 

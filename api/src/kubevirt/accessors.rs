@@ -29,7 +29,8 @@ macro_rules! conditions_of {
 conditions_of!(DataVolume, KubeVirt, VirtualMachine, VirtualMachineInstance, VirtualMachinePool);
 
 impl VirtualMachinePool {
-    /// The desired number of machines. A missing value is 1, and a negative one, which the schema refuses, is 0.
+    /// The desired number of machines. A missing value is 1, and a negative one, which the schema refuses, is
+    /// 0.
     pub fn desired_replicas(&self) -> usize {
         self.spec.replicas.map_or(1, |count| usize::try_from(count).unwrap_or(0))
     }
@@ -65,8 +66,8 @@ impl Autohealing {
 }
 
 impl VirtualMachineSpec {
-    /// When the machine runs. `running` is an older spelling of `Always` and `Halted`. `None` if neither field is set or
-    /// if this crate does not know the value.
+    /// When the machine runs. `running` is an older spelling of `Always` and `Halted`. `None` if neither
+    /// field is set or if this crate does not know the value.
     pub fn effective_run_strategy(&self) -> Option<RunStrategy> {
         match (self.run_strategy.as_deref(), self.running) {
             (Some(strategy), _) => strategy.parse().ok(),
@@ -115,7 +116,8 @@ impl DataVolume {
 }
 
 impl KubeVirt {
-    /// The value of a flag of virt-controller that the installation sets, for example of `pool-controller-threads`.
+    /// The value of a flag of virt-controller that the installation sets, for example of
+    /// `pool-controller-threads`.
     pub fn controller_flag(&self, name: &str) -> Option<&str> {
         let flags = self.spec.customize_components.as_ref()?.flags.as_ref()?;
         flags.controller.as_ref()?.get(name).map(String::as_str)

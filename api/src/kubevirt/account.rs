@@ -5,8 +5,8 @@ use serde_json::Value;
 /// The account of a machine that names none.
 const DEFAULT_ACCOUNT: &str = "default";
 
-/// The account on whose behalf KubeVirt clones the disks of a machine: that of its template, else that of a volume, else the
-/// default one. `spec` is `spec.template.spec` of the machine.
+/// The account on whose behalf KubeVirt clones the disks of a machine: that of its template, else that of a
+/// volume, else the default one. `spec` is `spec.template.spec` of the machine.
 pub fn clone_account(spec: &Value) -> &str {
     let of_volume = || {
         let volumes = spec["volumes"].as_array()?;

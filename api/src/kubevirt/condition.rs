@@ -8,8 +8,8 @@ use serde_json::Value;
 
 /// A condition of a KubeVirt object.
 ///
-/// Kubernetes' own condition type requires a reason, a message and a transition time. KubeVirt omits these, and has the
-/// time of a probe besides.
+/// Kubernetes' own condition type requires a reason, a message and a transition time. KubeVirt omits these,
+/// and has the time of a probe besides.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
@@ -24,8 +24,8 @@ pub struct Condition {
     /// The same as a sentence for users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When the condition was last checked. KubeVirt sets it anew whenever the reason changes, and leaves it empty in a
-    /// condition that it copied from a pod.
+    /// When the condition was last checked. KubeVirt sets it anew whenever the reason changes, and leaves it
+    /// empty in a condition that it copied from a pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_probe_time: Option<Time>,
     /// When the status last changed.

@@ -15,12 +15,12 @@ macro_rules! crd {
     };
 }
 
-/// The CRD of the pool, the only kind that vmpool serves. On a cluster with KubeVirt, KubeVirt's operator owns this CRD
-/// and restores its own version.
+/// The CRD of the pool, the only kind that vmpool serves. On a cluster with KubeVirt, KubeVirt's operator
+/// owns this CRD and restores its own version.
 pub const POOL_CRD: Crd = crd!("kubevirt", "virtualmachinepools.pool.kubevirt.io", "VirtualMachinePool");
 
-/// The CRDs of the platform, for tests on a cluster without it. They describe the fields that vmpool reads and accept all
-/// others; on a cluster with KubeVirt, installing them would replace the platform's own.
+/// The CRDs of the platform, for tests on a cluster without it. They describe the fields that vmpool reads
+/// and accept all others; on a cluster with KubeVirt, installing them would replace the platform's own.
 pub const PLATFORM_CRDS: &[Crd] = &[
     crd!("kubevirt/platform", "virtualmachines.kubevirt.io", "VirtualMachine"),
     crd!("kubevirt/platform", "virtualmachineinstances.kubevirt.io", "VirtualMachineInstance"),

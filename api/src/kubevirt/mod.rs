@@ -1,11 +1,11 @@
-//! The kinds of KubeVirt pools: the pool (`pool.kubevirt.io/v1beta1`), and the machines, their VirtualMachineInstances
-//! and their DataVolumes.
+//! The kinds of KubeVirt pools: the pool (`pool.kubevirt.io/v1beta1`), and the machines, their
+//! VirtualMachineInstances and their DataVolumes.
 //!
-//! The module contains the type, spec and status of each kind. Nested types are in a submodule with the kind's name;
-//! frequently used ones also have short names here.
+//! The module contains the type, spec and status of each kind. Nested types are in a submodule with the
+//! kind's name; frequently used ones also have short names here.
 //!
-//! Every type has a field `unknown_fields` with the fields that this crate does not know. Therefore an object of a newer
-//! KubeVirt loses nothing if a program reads it into its type and writes it back:
+//! Every type has a field `unknown_fields` with the fields that this crate does not know. Therefore an object
+//! of a newer KubeVirt loses nothing if a program reads it into its type and writes it back:
 //!
 //! ```
 //! use vmpool_api::kubevirt::VirtualMachine;
@@ -23,8 +23,8 @@
 //! # Ok::<_, serde_json::Error>(())
 //! ```
 //!
-//! Two spellings are not retained: an explicit `null` becomes an absent field, which has the same meaning in Kubernetes,
-//! and a time is written in its shortest form.
+//! Two spellings are not retained: an explicit `null` becomes an absent field, which has the same meaning in
+//! Kubernetes, and a time is written in its shortest form.
 
 mod accessors;
 mod account;
@@ -83,7 +83,8 @@ pub const POOL_OLD_VERSION: &str = "v1alpha1";
 pub const POOL_API_VERSION: &str = "pool.kubevirt.io/v1beta1";
 /// Group of machines, their VirtualMachineInstances and the installation of KubeVirt.
 pub const GROUP: &str = "kubevirt.io";
-/// Group and version of machines, their VirtualMachineInstances and the installation of KubeVirt, as in `apiVersion`.
+/// Group and version of machines, their VirtualMachineInstances and the installation of KubeVirt, as in
+/// `apiVersion`.
 pub const API_VERSION: &str = "kubevirt.io/v1";
 /// Group and version of VolumeSnapshots and their contents, as in `apiVersion`.
 pub const SNAPSHOT_API_VERSION: &str = "snapshot.storage.k8s.io/v1";

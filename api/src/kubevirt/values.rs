@@ -155,8 +155,8 @@ impl PrintableStatus {
         matches!(self, Self::Provisioning | Self::WaitingForVolumeBinding | Self::DataVolumeError)
     }
 
-    /// Whether the machine cannot start for a reason that its replacement can remedy. Autohealing replaces such a machine
-    /// if the state lasts.
+    /// Whether the machine cannot start for a reason that its replacement can remedy. Autohealing replaces
+    /// such a machine if the state lasts.
     pub const fn is_start_failure(self) -> bool {
         matches!(
             self,
@@ -171,8 +171,8 @@ impl PrintableStatus {
 }
 
 impl RunStrategy {
-    /// When a machine runs, by its fields `spec.runStrategy` and `spec.running`; `None` if neither is set or if this version does
-    /// not know the value.
+    /// When a machine runs, by its fields `spec.runStrategy` and `spec.running`; `None` if neither is set or
+    /// if this version does not know the value.
     pub fn of(strategy: Option<&str>, running: Option<bool>) -> Option<Self> {
         match (strategy, running) {
             (Some(strategy), _) => strategy.parse().ok(),

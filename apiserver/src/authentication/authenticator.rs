@@ -25,7 +25,8 @@ impl Authenticator {
     /// The caller of a request.
     ///
     /// # Errors
-    /// [`Error::Unauthorized`] if the connection does not belong to the front proxy, or if the headers contain no user.
+    /// [`Error::Unauthorized`] if the connection does not belong to the front proxy, or if the headers
+    /// contain no user.
     pub(crate) fn authenticate(
         &self,
         peer: Option<&Peer>,

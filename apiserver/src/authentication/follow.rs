@@ -10,13 +10,15 @@ use super::authenticator::Authenticator;
 use super::requestheader::RequestHeaders;
 use crate::cluster::ClusterClient;
 
-/// The interval between reads of the ConfigMap. Reads cost the API server less than a watch that is renewed every minute.
-/// The old and new certificate authorities of a cluster overlap for hours, so a delay is acceptable.
+/// The interval between reads of the ConfigMap. Reads cost the API server less than a watch that is renewed
+/// every minute. The old and new certificate authorities of a cluster overlap for hours, so a delay is
+/// acceptable.
 const PERIOD: Duration = Duration::from_secs(10);
 /// The interval until the first successful read.
 const INITIAL_PERIOD: Duration = Duration::from_secs(1);
 
-/// Reads the configuration periodically and never returns. If a read fails, the last configuration stays in use.
+/// Reads the configuration periodically and never returns. If a read fails, the last configuration stays in
+/// use.
 pub(crate) async fn follow_front_proxy_config(
     cluster: ClusterClient,
     authenticator: Authenticator,

@@ -29,8 +29,8 @@ pub(super) struct AuthorizationCache {
 #[derive(Default)]
 struct State {
     decisions: HashMap<Arc<AuthorizationKey>, (Duration, Denial)>,
-    /// The keys with the time of their review, oldest first. A key that was reviewed again occurs twice, and the later time
-    /// is that of the cached decision.
+    /// The keys with the time of their review, oldest first. A key that was reviewed again occurs twice, and
+    /// the later time is that of the cached decision.
     reviews: VecDeque<Review>,
     /// The size of all entries of `reviews` in bytes.
     bytes: usize,
@@ -54,7 +54,8 @@ impl AuthorizationCache {
         (now.saturating_sub(*reviewed_at) < self.ttl).then(|| denial.clone())
     }
 
-    /// Adds a decision, and removes those that expired or exceed the limits. An entry that is too large is not added.
+    /// Adds a decision, and removes those that expired or exceed the limits. An entry that is too large is
+    /// not added.
     pub(super) fn put(&self, key: AuthorizationKey, denial: Denial, reviewed_at: Duration) {
         let bytes = authorization_key_size(&key) + denial.as_ref().map_or(0, String::len);
         let state = &mut *self.state.lock();

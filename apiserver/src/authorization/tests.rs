@@ -142,7 +142,8 @@ fn the_number_of_cached_decisions_is_limited() {
     assert_eq!(cache.len(), 100);
     assert_eq!(cache.get(&(alice(), removal("web-899")), now), None);
     assert_eq!(cache.get(&(alice(), removal("web-900")), now), Some(None));
-    // If a request is reviewed repeatedly, the expiry of an earlier review does not remove the latest decision.
+    // If a request is reviewed repeatedly, the expiry of an earlier review does not remove the latest
+    // decision.
     for index in 0..1000 {
         cache.put((alice(), removal("web-0")), None, now + Duration::from_millis(index));
     }

@@ -53,15 +53,16 @@ impl ClaimSnapshot {
         found
     }
 
-    /// Whether the claim of this machine still holds, or can be made again without taking the machine from another
-    /// client.
+    /// Whether the claim of this machine still holds, or can be made again without taking the machine from
+    /// another client.
     pub(super) fn can_renew(&self, stored: &StoredMachine) -> bool {
         let is_target = self.targets().contains(&stored.machine.id.uid);
         !is_target
             && (stored.machine.is_protected(self.now) || self.is_free(&stored.machine, &BTreeSet::new()))
     }
 
-    /// The machines that can be claimed, the first one first: those whose guest has the current template, then the oldest.
+    /// The machines that can be claimed, the first one first: those whose guest has the current template,
+    /// then the oldest.
     pub(super) fn candidates(&self, current: &UpToDateMachines) -> Vec<StoredMachine> {
         let targets = self.targets();
         let free = self.live().filter(|stored| self.is_free(&stored.machine, &targets));

@@ -11,8 +11,8 @@ use vmpool_platforms::removal::{StoredInstance, StoredMachine};
 use crate::cluster::{CallError, ClusterClient};
 use crate::removal::PoolName;
 
-/// The maximum number of revisions that are read to find those with the current template. A pool whose guests have more of
-/// them is in the middle of several updates, and the newest ones matter.
+/// The maximum number of revisions that are read to find those with the current template. A pool whose guests
+/// have more of them is in the middle of several updates, and the newest ones matter.
 const REVISIONS: usize = 8;
 
 /// The machines with the current template in effect.
@@ -36,8 +36,9 @@ impl UpToDateMachines {
         }
     }
 
-    /// Finds them. It sends requests only if the status of the pool does not show that all machines have it. If one fails,
-    /// machines are claimed in the order of their age: a claim does not fail because of a preference.
+    /// Finds them. It sends requests only if the status of the pool does not show that all machines have it.
+    /// If one fails, machines are claimed in the order of their age: a claim does not fail because of a
+    /// preference.
     pub(super) async fn of(
         cluster: &ClusterClient,
         name: &PoolName,
@@ -98,8 +99,8 @@ async fn list_machine_instances(
     }
 }
 
-/// The machines of the instances whose revision has the template of the pool. Several revisions can have it, because each
-/// change of the spec makes one.
+/// The machines of the instances whose revision has the template of the pool. Several revisions can have it,
+/// because each change of the spec makes one.
 async fn with_template(
     cluster: &ClusterClient,
     name: &PoolName,

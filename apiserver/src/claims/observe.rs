@@ -13,8 +13,8 @@ use crate::removal::PoolName;
 /// Reads a pool.
 ///
 /// # Errors
-/// [`Error::PoolNotFound`], [`Error::ClonePermissionConflict`] if the pool is being deleted or its removal record cannot be read, and
-/// [`Error::Internal`].
+/// [`Error::PoolNotFound`], [`Error::ClonePermissionConflict`] if the pool is being deleted or its removal
+/// record cannot be read, and [`Error::Internal`].
 pub(super) async fn read_parsed_pool(cluster: &ClusterClient, name: &PoolName) -> Result<ParsedPool, Error> {
     read_pool_with_object(cluster, name).await.map(|(pool, _)| pool)
 }
@@ -47,8 +47,8 @@ async fn read_pool_with_object(
     Ok((pool, body))
 }
 
-/// Reads a pool and then its machines. Machines that the pool gets in between are included, and removals that begin in
-/// between are found by the read of the pool that follows each claim.
+/// Reads a pool and then its machines. Machines that the pool gets in between are included, and removals that
+/// begin in between are found by the read of the pool that follows each claim.
 ///
 /// # Errors
 /// Those of [`read_parsed_pool`], and [`Error::Internal`] if the machines cannot be listed.

@@ -1,4 +1,5 @@
-//! One queue for each pool. A worker serves the claims of a pool in batches that share one list of its machines.
+//! One queue for each pool. A worker serves the claims of a pool in batches that share one list of its
+//! machines.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,8 +26,8 @@ const CONCURRENT_CLAIMS: usize = 16;
 const LIST_INTERVAL: Duration = Duration::from_secs(1);
 /// While claims wait for a free machine, the worker looks for new claims at this interval.
 const QUEUE_INTERVAL: Duration = Duration::from_millis(100);
-/// Number of attempts to renew a claim after one list, so that a machine that changes all the time delays other claims of
-/// the pool only shortly. The claim is then tried again after the next list.
+/// Number of attempts to renew a claim after one list, so that a machine that changes all the time delays
+/// other claims of the pool only shortly. The claim is then tried again after the next list.
 const RENEWALS_PER_LIST: usize = 5;
 
 /// The queues of all pools.
@@ -128,8 +129,8 @@ impl Worker {
     }
 }
 
-/// The claims that wait in the queue, except those about a claim that is `unserved`: they would take two machines. `None`
-/// if there is nothing left to do.
+/// The claims that wait in the queue, except those about a claim that is `unserved`: they would take two
+/// machines. `None` if there is nothing left to do.
 fn next_batch(queue: &mut VecDeque<ClaimJob>, unserved: &[ClaimJob]) -> Option<Vec<ClaimJob>> {
     let mut batch: Vec<ClaimJob> = Vec::new();
     let mut later = VecDeque::new();
@@ -148,9 +149,11 @@ fn next_batch(queue: &mut VecDeque<ClaimJob>, unserved: &[ClaimJob]) -> Option<V
 /// The result of an attempt to serve a claim.
 enum ClaimAttempt {
     Claimed(Claimed),
-    /// The caller holds a machine that other clients changed between each read and write, so the claim is not renewed yet.
+    /// The caller holds a machine that other clients changed between each read and write, so the claim is not
+    /// renewed yet.
     ///
-    /// A conflict never means that the claim is lost. The id takes no second machine while the first one may be held.
+    /// A conflict never means that the claim is lost. The id takes no second machine while the first one may
+    /// be held.
     HeldMachineChanged,
     NoMachineAvailable,
 }

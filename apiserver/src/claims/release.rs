@@ -20,8 +20,9 @@ use crate::removal::Remover;
 /// Releases a machine that the caller has claimed.
 ///
 /// # Errors
-/// [`Error::ClaimNotFound`], also if the claim was released before, [`Error::Forbidden`] if another user holds it, and
-/// those of the writes. [`Error::ClaimTimeout`] if other clients still change the machine at the deadline.
+/// [`Error::ClaimNotFound`], also if the claim was released before, [`Error::Forbidden`] if another user
+/// holds it, and those of the writes. [`Error::ClaimTimeout`] if other clients still change the machine at
+/// the deadline.
 pub(super) async fn release_claimed_machine(
     writer: &ClaimWriter<'_>,
     remover: &Arc<Remover>,
@@ -96,8 +97,8 @@ fn check_claim_holder(
     Ok(Some(()))
 }
 
-/// Deletes a machine at the version that was read, with its own storage. The number of machines stays, so the controller
-/// creates another one. Returns whether the machine is deleted; otherwise it has changed.
+/// Deletes a machine at the version that was read, with its own storage. The number of machines stays, so the
+/// controller creates another one. Returns whether the machine is deleted; otherwise it has changed.
 async fn replace_claimed_machine(
     writer: &ClaimWriter<'_>,
     machine: &StoredMachine,
@@ -105,7 +106,8 @@ async fn replace_claimed_machine(
 ) -> Result<bool, Error> {
     let (stored, namespace) = (writer.pool.stored, &*writer.pool.namespace);
     let id = &machine.machine.id;
-    // The next user must not get the data of this one. The storage is deleted before the machine, so no pool preserves it.
+    // The next user must not get the data of this one. The storage is deleted before the machine, so no pool
+    // preserves it.
     let propagation =
         if stored.preserves_storage { PropagationPolicy::Foreground } else { PropagationPolicy::Background };
     let mut unconfirmed = false;

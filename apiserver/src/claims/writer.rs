@@ -1,8 +1,9 @@
 //! The writes of claims: taking a machine, renewing a claim, and giving a machine back.
 //!
-//! Each write carries the UID and the version of the machine that was read, so two callers never get the same machine. A
-//! claim writes the machine and then reads the pool; a targeted removal writes the pool and then reads the machine. At
-//! least one of the two therefore finds the other: the claim gives the machine back, or the removal is refused.
+//! Each write carries the UID and the version of the machine that was read, so two callers never get the same
+//! machine. A claim writes the machine and then reads the pool; a targeted removal writes the pool and then
+//! reads the machine. At least one of the two therefore finds the other: the claim gives the machine back, or
+//! the removal is refused.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -75,8 +76,8 @@ impl ClaimWriter<'_> {
         }
     }
 
-    /// Writes the claim to a machine, and then checks that no removal names it. `None` if the machine cannot be claimed
-    /// any more.
+    /// Writes the claim to a machine, and then checks that no removal names it. `None` if the machine cannot
+    /// be claimed any more.
     async fn write_claim(
         &self,
         job: &ClaimJob,
@@ -108,8 +109,8 @@ impl ClaimWriter<'_> {
         self.claimed(&job.request, taken, expires, renewed).await.map(Some)
     }
 
-    /// Reads a machine whose claim could not be renewed because the machine had changed; `None` if the caller does not hold
-    /// it any more.
+    /// Reads a machine whose claim could not be renewed because the machine had changed; `None` if the caller
+    /// does not hold it any more.
     pub(super) async fn reread(
         &self,
         machine: &ObjectId,
@@ -148,8 +149,8 @@ impl ClaimWriter<'_> {
         }
     }
 
-    /// Takes the claim and the protection off a machine, if it has not changed since. If it has, or if the writes fail, the
-    /// claim ends by itself, and its holder does not use it.
+    /// Takes the claim and the protection off a machine, if it has not changed since. If it has, or if the
+    /// writes fail, the claim ends by itself, and its holder does not use it.
     pub(super) async fn withdraw_claim(&self, machine: &StoredMachine, deadline: Duration) {
         let body = json!({ UNTIL: null, BY: null, REASON: null, CLAIM: null });
         if let Err(error) = self.write(machine, &body, deadline).await {
@@ -158,10 +159,11 @@ impl ClaimWriter<'_> {
         }
     }
 
-    /// Writes annotations to a machine at the version that was read. `None` if the machine is gone or has changed.
+    /// Writes annotations to a machine at the version that was read. `None` if the machine is gone or has
+    /// changed.
     ///
-    /// A write without response is repeated with the same version. If the machine has changed by then, a read shows
-    /// whether that was this write.
+    /// A write without response is repeated with the same version. If the machine has changed by then, a read
+    /// shows whether that was this write.
     pub(super) async fn write(
         &self,
         machine: &StoredMachine,
@@ -235,7 +237,8 @@ impl ClaimWriter<'_> {
         Ok(Claimed { id: request.id.clone(), machine: machine.id, addresses, expires, renewed })
     }
 
-    /// Waits before a request is repeated, for a random time, so that several clients of a machine do not meet again.
+    /// Waits before a request is repeated, for a random time, so that several clients of a machine do not
+    /// meet again.
     pub(super) async fn pause(&self) {
         self.env.sleep(self.env.jitter(PAUSE)).await;
     }

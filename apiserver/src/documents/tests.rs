@@ -129,8 +129,8 @@ fn beside_kubevirt_its_group_is_listed_without_resources() {
     assert!(list.items.last().unwrap().versions.iter().all(|version| version.resources.is_empty()));
 }
 
-/// Both formats list the same, as clients of the aggregated one compute it: a resource without a kind is only the place of its
-/// subresources.
+/// Both formats list the same, as clients of the aggregated one compute it: a resource without a kind is only
+/// the place of its subresources.
 #[test]
 fn both_formats_list_the_same_resources() {
     let documents = Documents::new(STANDALONE_APIS, STANDALONE_APIS);

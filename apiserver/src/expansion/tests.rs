@@ -383,7 +383,8 @@ fn with_spec(change: &Value) -> Value {
     machine
 }
 
-/// Each row of the table of errors: what the machine names, and the field of the cause. The codes are KubeVirt's.
+/// Each row of the table of errors: what the machine names, and the field of the cause. The codes are
+/// KubeVirt's.
 #[rstest]
 #[case::instance_type_not_found(
     json!({ "instancetype": { "name": "x" } }), "spec.instancetype.name", "FieldValueNotFound"
@@ -514,7 +515,8 @@ async fn what_the_volume_names_is_expanded() {
     assert_eq!(answers[0], answers[1]);
 }
 
-/// What the KubeVirt object of a cluster configures is in the expansion, and what it does not show is left out.
+/// What the KubeVirt object of a cluster configures is in the expansion, and what it does not show is left
+/// out.
 #[rstest]
 #[case::no_kubevirt(None, json!([{ "name": "default", "bridge": {} }]), None)]
 #[case::no_configuration(Some(json!({})), json!([{ "name": "default", "bridge": {} }]), Some("q35"))]

@@ -92,7 +92,8 @@ label_values!(
         Repeated => "repeated",
         /// The request was a dry run and would have succeeded.
         DryRun => "dry_run",
-        /// The request conflicts with the pool, its machines or admission, or other clients kept changing the pool.
+        /// The request conflicts with the pool, its machines or admission, or other clients kept changing the
+        /// pool.
         Refused => "refused",
         /// The removal record of the pool is full, or too many requests wait.
         Full => "full",

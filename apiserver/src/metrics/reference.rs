@@ -1,5 +1,5 @@
-//! The API server's part of the reference page for metrics, generated from the registered metrics. It includes the metrics
-//! that the API server shares with the webhook.
+//! The API server's part of the reference page for metrics, generated from the registered metrics. It
+//! includes the metrics that the API server shares with the webhook.
 
 use vmpool_runtime::certificates::CertificateMetrics;
 use vmpool_runtime::https::TrafficMetrics;

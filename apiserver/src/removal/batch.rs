@@ -1,5 +1,5 @@
-//! One batch: reserves, verifies and accepts the targets of all its requests with shared writes. Each request is granted
-//! or refused by itself.
+//! One batch: reserves, verifies and accepts the targets of all its requests with shared writes. Each request
+//! is granted or refused by itself.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -120,7 +120,8 @@ impl Batch<'_> {
         reservations
     }
 
-    /// Stores the reservations. Returns the pool that contains them, and the reservations that fit into the record.
+    /// Stores the reservations. Returns the pool that contains them, and the reservations that fit into the
+    /// record.
     async fn reserve(
         &self,
         mut pool: PoolFields,
@@ -135,7 +136,8 @@ impl Batch<'_> {
             if !reservations.is_empty()
                 && reservations.iter().all(|reservation| reservation.is_stored(&record))
             {
-                // This includes a reservation whose targets another request has removed: the next step handles it.
+                // This includes a reservation whose targets another request has removed: the next step
+                // handles it.
                 return Ok((pool, reservations));
             }
             for reservation in &mut reservations {
@@ -177,7 +179,8 @@ impl Batch<'_> {
         entered
     }
 
-    /// Accepts the reservations with valid targets, which decrements `replicas`, and withdraws the others, in one write.
+    /// Accepts the reservations with valid targets, which decrements `replicas`, and withdraws the others, in
+    /// one write.
     async fn accept(
         &self,
         mut pool: PoolFields,
@@ -240,8 +243,8 @@ impl Batch<'_> {
         }
     }
 
-    /// Ends the reservations that an unconfirmed write has accepted or withdrawn. A reservation that is missing for another
-    /// reason starts again. Returns the reservations that the record contains.
+    /// Ends the reservations that an unconfirmed write has accepted or withdrawn. A reservation that is
+    /// missing for another reason starts again. Returns the reservations that the record contains.
     fn resolve(
         &self,
         pool: &PoolFields,
@@ -268,8 +271,8 @@ impl Batch<'_> {
         stored
     }
 
-    /// Handles a write that the API server refused. Jobs that shared it are retried separately, because one of them may
-    /// have caused the refusal.
+    /// Handles a write that the API server refused. Jobs that shared it are retried separately, because one
+    /// of them may have caused the refusal.
     fn refused(&self, reservations: Vec<Reservation>, error: CallError) -> RetriedJobs {
         if reservations.len() > 1 && !error.is_not_found() {
             let jobs = reservations.into_iter().map(|reservation| reservation.job).collect();
@@ -278,7 +281,8 @@ impl Batch<'_> {
         give_up_reservations(reservations, &refused_write_error(error, self.writer.pool))
     }
 
-    /// Withdraws the reservations. Returns whether none of them was accepted before, so that the removals have no effect.
+    /// Withdraws the reservations. Returns whether none of them was accepted before, so that the removals
+    /// have no effect.
     async fn withdraw(&self, pool: &PoolFields, reservations: &[Reservation]) -> bool {
         let ids = reservations.iter().map(|reservation| &*reservation.id);
         let before = self.writer.withdraw(pool, ids).await;

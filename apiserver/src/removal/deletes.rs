@@ -80,8 +80,8 @@ async fn delete_target(
     }
 }
 
-/// Whether the machine is gone or is being deleted, according to a live read. Another machine may have its name. The API server
-/// also responds with a conflict if an object changes while it is being deleted.
+/// Whether the machine is gone or is being deleted, according to a live read. Another machine may have its
+/// name. The API server also responds with a conflict if an object changes while it is being deleted.
 async fn is_gone(cluster: &ClusterClient, pool: &PoolName, machine: &ObjectId) -> bool {
     match cluster.machine(pool.stored, &pool.namespace, &machine.name).await {
         Ok(live) => live.metadata.uid != machine.uid.as_str() || live.metadata.deletion_timestamp.is_some(),

@@ -56,8 +56,9 @@ impl Removals {
         in_progress.chain(self.removed.of_name(name))
     }
 
-    /// The UID of an earlier target whose name this machine has. A request that contains only the name may be a repeated
-    /// request for that target. Another request for this machine has the right to count, so its entry does not matter.
+    /// The UID of an earlier target whose name this machine has. A request that contains only the name may be
+    /// a repeated request for that target. Another request for this machine has the right to count, so its
+    /// entry does not matter.
     pub(super) fn earlier_target<'a>(&'a self, machine: &'a ObjectId) -> Option<&'a Uid> {
         if self.record.is_accepted(&machine.uid) {
             return None;
@@ -131,7 +132,8 @@ pub(super) fn removal_record(pool: &PoolFields, name: &PoolName) -> Result<Remov
 /// The machine with this name, if it exists.
 ///
 /// # Errors
-/// [`Error::TargetNotInPool`] if the pool does not own the machine, [`Error::Internal`] if it could not be read.
+/// [`Error::TargetNotInPool`] if the pool does not own the machine, [`Error::Internal`] if it could not be
+/// read.
 pub(super) fn owned_machine<'a>(
     machines: &'a Machines,
     target: &str,
@@ -231,7 +233,8 @@ impl RemovalObservation {
         self.removed_target(requested).ok_or_else(|| target_not_found(&requested.name, name))
     }
 
-    /// The target of an earlier request that this one repeats. It may already be gone, and another machine may have its name.
+    /// The target of an earlier request that this one repeats. It may already be gone, and another machine
+    /// may have its name.
     fn removed_target(&self, requested: &RequestedTarget) -> Option<RemovalTarget> {
         let matches = |id: &&ObjectId| requested.uid.as_deref().is_none_or(|uid| uid == id.uid.as_str());
         let removed = self.removals.accepted(&requested.name).find(matches)?;

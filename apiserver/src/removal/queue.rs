@@ -69,7 +69,8 @@ impl Worker {
     }
 }
 
-/// The jobs of the next batch: all that wait, up to the number of targets that one request may name. `None` if none wait.
+/// The jobs of the next batch: all that wait, up to the number of targets that one request may name. `None`
+/// if none wait.
 fn next_batch(queue: &mut VecDeque<RemovalJob>) -> Option<Vec<RemovalJob>> {
     let (mut jobs, mut targets) = (Vec::new(), 0);
     while let Some(job) = queue.front() {

@@ -35,7 +35,8 @@ enum UnconfirmedWrites {
 /// A request with targets that must be reserved.
 pub(super) struct Reservation {
     pub(super) job: RemovalJob,
-    /// The identity of the entries in the removal record. It is random, so no other request can have the same.
+    /// The identity of the entries in the removal record. It is random, so no other request can have the
+    /// same.
     pub(super) id: Arc<str>,
     pub(super) targets: Vec<RemovalTarget>,
     /// The targets that were invalid when they were verified, with the reason.
@@ -106,8 +107,9 @@ impl Reservation {
         self.invalid.extend(uids.into_iter().map(|uid| (uid, error.clone())));
     }
 
-    /// Accept, if each target is valid or was removed by another request in the meantime. The removals are those of the pool
-    /// that the write requires: another request for the name may have been accepted since the targets were observed.
+    /// Accept, if each target is valid or was removed by another request in the meantime. The removals are
+    /// those of the pool that the write requires: another request for the name may have been accepted since
+    /// the targets were observed.
     pub(super) fn decide(&self, removals: &Removals, pool: &PoolName) -> ReservationDecision {
         let invalid = self.invalid.iter().find(|(uid, _)| !removals.record.is_accepted(uid));
         let error = invalid.map(|(_, error)| error.clone()).or_else(|| self.name_returned(removals, pool));
@@ -139,8 +141,8 @@ impl Reservation {
         };
     }
 
-    /// The result of the request if its entries are missing and only its own writes can have removed them. `None` if none
-    /// of those writes is unconfirmed.
+    /// The result of the request if its entries are missing and only its own writes can have removed them.
+    /// `None` if none of those writes is unconfirmed.
     pub(super) fn resolve_unconfirmed(&self) -> Option<Result<(), Error>> {
         match &self.unconfirmed {
             UnconfirmedWrites::None => None,

@@ -13,8 +13,9 @@ use crate::cluster::{CallError, ClusterClient, PoolFields};
 use crate::error::Error;
 use crate::metrics::ApiServerMetrics;
 
-/// How long a batch retries after conflicts. A request that arrives just after the start of a batch of this duration still
-/// gets its response in time with a batch of its own, and before the controller can drop its reservation.
+/// How long a batch retries after conflicts. A request that arrives just after the start of a batch of this
+/// duration still gets its response in time with a batch of its own, and before the controller can drop its
+/// reservation.
 const BATCH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum pause before the first retry, and before any retry. It doubles in between.
@@ -62,7 +63,8 @@ impl PoolWriter<'_> {
     /// The removal record of a pool that is not being deleted.
     ///
     /// # Errors
-    /// [`Error::ClonePermissionConflict`] if the pool is being deleted, [`Error::Internal`] if the record is invalid.
+    /// [`Error::ClonePermissionConflict`] if the pool is being deleted, [`Error::Internal`] if the record is
+    /// invalid.
     pub(super) fn record(&self, pool: &PoolFields) -> Result<RemovalRecord, Error> {
         self.check_exists(pool)?;
         removal_record(pool, self.pool)
@@ -93,10 +95,11 @@ impl PoolWriter<'_> {
         self.cluster.patch_pool(self.pool.stored, &self.pool.namespace, &self.pool.name, &patch).await
     }
 
-    /// Withdraws reservations, with one attempt. If it fails, the controller drops them after `--reservation-timeout`.
+    /// Withdraws reservations, with one attempt. If it fails, the controller drops them after
+    /// `--reservation-timeout`.
     ///
-    /// Returns the record before the withdrawal, if that succeeded. An earlier write that is still under way then has no effect
-    /// any more, because it requires an older version of the pool.
+    /// Returns the record before the withdrawal, if that succeeded. An earlier write that is still under way
+    /// then has no effect any more, because it requires an older version of the pool.
     pub(super) async fn withdraw(
         &self,
         pool: &PoolFields,
@@ -163,7 +166,8 @@ impl PoolWriter<'_> {
     }
 }
 
-/// `replicas` decremented by `count`, if that changes it. `absent` is the number that missing `replicas` stand for.
+/// `replicas` decremented by `count`, if that changes it. `absent` is the number that missing `replicas`
+/// stand for.
 pub(super) fn decremented_replicas(pool: &PoolFields, absent: i64, count: usize) -> Option<i64> {
     let replicas = pool.spec.replicas.unwrap_or(absent);
     let decremented = replicas.saturating_sub_unsigned(count as u64).max(0);

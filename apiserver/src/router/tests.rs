@@ -140,7 +140,8 @@ async fn invalid_names_are_not_sent_to_the_api_server() {
 async fn with_the_gate_off_no_resource_exists() {
     let world = ApiServerWorld::with_pool(1, 1);
     let process = ApiServerProcess::without_the_feature(&world);
-    // Without the gate, the chart grants no permission to create reviews, so responses must not depend on one.
+    // Without the gate, the chart grants no permission to create reviews, so responses must not depend on
+    // one.
     world.server.deny(Some("no right to create subjectaccessreviews"));
     for (method, path) in [("GET", POOL), ("POST", REMOVE), ("DELETE", POOL), ("GET", "/apis/other/v1/x")] {
         is_status(&call(&world, &process, method, path, r#"{"targets":["web-0"]}"#).await, 404, "NotFound");

@@ -1,5 +1,5 @@
-//! The environment of the tests: the API server model, a minimal controller, processes that a test can kill, and a manual
-//! clock.
+//! The environment of the tests: the API server model, a minimal controller, processes that a test can kill,
+//! and a manual clock.
 
 mod controller;
 mod process;

@@ -18,7 +18,8 @@ pub(crate) enum RequestFault {
     None,
     /// The server refuses the request. The request has no effect.
     Refuse(u16, &'static str),
-    /// The server refuses the request because an admission webhook does not respond. The request has no effect.
+    /// The server refuses the request because an admission webhook does not respond. The request has no
+    /// effect.
     WebhookDown,
     /// The server handles the request, and the response is lost.
     ResponseLost,
@@ -75,7 +76,8 @@ impl FaultyApiServer {
         work(&mut self.state.lock().store)
     }
 
-    /// Calls `interceptor` for each request from now on, before the request arrives. It can also change the objects.
+    /// Calls `interceptor` for each request from now on, before the request arrives. It can also change the
+    /// objects.
     pub(crate) fn intercept(
         &self,
         interceptor: impl FnMut(&Call, &mut FaultyServerStore) -> RequestFault + Send + 'static,

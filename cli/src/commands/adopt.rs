@@ -1,7 +1,9 @@
-//! `adopt`: a pool that was restored from a backup gets the machines, disks and revisions that were restored with it.
+//! `adopt`: a pool that was restored from a backup gets the machines, disks and revisions that were restored
+//! with it.
 //!
-//! A restored object has no owner, since its owner has another UID now. Until the last step, which records on the pool that the machines
-//! are its own, the controller creates and deletes nothing for the pool. An interrupted command is therefore repeated.
+//! A restored object has no owner, since its owner has another UID now. Until the last step, which records on
+//! the pool that the machines are its own, the controller creates and deletes nothing for the pool. An
+//! interrupted command is therefore repeated.
 
 pub(crate) mod image;
 
@@ -109,7 +111,8 @@ impl RestoredObjects {
         Ok(Self { machines, disks, revisions, already_adopted })
     }
 
-    /// The machines come last: with them the pool has its machines, and an interrupted command finds them missing.
+    /// The machines come last: with them the pool has its machines, and an interrupted command finds them
+    /// missing.
     async fn adopt<P: ClientPlatform>(
         &self,
         cluster: &UserClusterClient,
@@ -155,7 +158,8 @@ impl RestoredObjects {
     }
 }
 
-/// The objects of the former pool that nothing controls. A backup can contain the owner references to the former pool, which is gone.
+/// The objects of the former pool that nothing controls. A backup can contain the owner references to the
+/// former pool, which is gone.
 fn filter_ownerless<P: ClientPlatform>(
     mut objects: Vec<Value>,
     pool: &ParsedPool,
@@ -196,8 +200,8 @@ fn ownership_patch<P: Platform>(object: &Value, pool: &ParsedPool, former: &Uid)
     json!({ "metadata": { "ownerReferences": owners, "labels": labels } })
 }
 
-/// The merge patch that gives a disk its owner: its machine, or the pool, as its template says. `None` if it has no template, or if its
-/// machine is not restored.
+/// The merge patch that gives a disk its owner: its machine, or the pool, as its template says. `None` if it
+/// has no template, or if its machine is not restored.
 fn disk_ownership_patch<P: Platform>(
     disk: &Value,
     pool: &P::Pool,

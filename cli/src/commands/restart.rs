@@ -25,7 +25,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Restarts the named machines, or those that need a restart.
 ///
 /// # Errors
-/// A machine does not belong to the pool or is protected, a request failed, or the machines did not become ready in time.
+/// A machine does not belong to the pool or is protected, a request failed, or the machines did not become
+/// ready in time.
 pub(crate) async fn restart_machines<P: ClientPlatform>(
     cluster: &UserClusterClient,
     _: P,

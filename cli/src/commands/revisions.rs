@@ -164,8 +164,8 @@ pub(crate) async fn roll_back_pool<P: ClientPlatform>(
     ))
 }
 
-/// The JSON patch that writes a template. It tests what the rollback relies on, and not the version of the pool, which each
-/// write of the status changes.
+/// The JSON patch that writes a template. It tests what the rollback relies on, and not the version of the
+/// pool, which each write of the status changes.
 fn rollback_operations(pool: &Value, template: &Value, pins: &[&str]) -> Vec<Value> {
     let template_path = format!("/spec/{TEMPLATE}");
     let mut operations = vec![

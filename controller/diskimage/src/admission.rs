@@ -1,7 +1,8 @@
 //! Admission of images, wrappers and grants: the rules that the schemas cannot state.
 //!
-//! Nothing here blocks a deletion, and an update is checked only for what it changes: an object that became invalid can
-//! still be labeled, released and deleted. The controllers check the same rules again, because the webhook need not run.
+//! Nothing here blocks a deletion, and an update is checked only for what it changes: an object that became
+//! invalid can still be labeled, released and deleted. The controllers check the same rules again, because
+//! the webhook need not run.
 
 mod existing;
 mod finding;
@@ -94,7 +95,8 @@ pub fn review_grant(old: Option<&VmDiskImageGrant>, new: &VmDiskImageGrant) -> V
     refused.collect()
 }
 
-/// Reviews a machine or a pool that names images for the first time. `terminating` are those that are being deleted.
+/// Reviews a machine or a pool that names images for the first time. `terminating` are those that are being
+/// deleted.
 pub fn review_new_references(terminating: &[ObjectKey]) -> Vec<AdmissionFinding> {
     let refused = terminating.iter().map(|key| {
         let reason = format!("the image {key} is being deleted");

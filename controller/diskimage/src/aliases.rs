@@ -1,7 +1,8 @@
 //! DataSources that lead to an image under another name.
 //!
-//! CDI and KubeVirt clone what a DataSource points to: a snapshot, a claim, or what another DataSource of its namespace points to.
-//! CDI follows one such step, and no second one. So a template that names an alias names the image behind it.
+//! CDI and KubeVirt clone what a DataSource points to: a snapshot, a claim, or what another DataSource of its
+//! namespace points to. CDI follows one such step, and no second one. So a template that names an alias names
+//! the image behind it.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +12,8 @@ use crate::model::{NamedSource, NamedSourceKind, ObjectKey};
 #[cfg(test)]
 mod tests;
 
-/// What DataSources point to, but for those that point to objects of their own name only: these are the DataSources of images.
+/// What DataSources point to, but for those that point to objects of their own name only: these are the
+/// DataSources of images.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Aliases {
     targets: BTreeMap<ObjectKey, BTreeSet<NamedSource>>,

@@ -1,7 +1,8 @@
 //! Images that were restored from a backup beside their data.
 //!
-//! A restored image has another UID than the labels of its data say. A user decides that the data is of the image, and the kubectl plugin
-//! then writes the labels. The rules here keep it from labels that would let the controller delete the data.
+//! A restored image has another UID than the labels of its data say. A user decides that the data is of the
+//! image, and the kubectl plugin then writes the labels. The rules here keep it from labels that would let
+//! the controller delete the data.
 
 use serde_json::{Value, json};
 use vmpool_api::diskimage::labels::IMAGE_UID;
@@ -41,12 +42,12 @@ const SOURCE: ObjectKind =
 const VOLUME: ObjectKind =
     ObjectKind { api_version: kubevirt::DATA_VOLUME_API_VERSION, kind: "DataVolume", plural: "datavolumes" };
 
-/// The objects with the data of an image, in the order in which to adopt them. The controller touches none of them before all belong
-/// to the image.
+/// The objects with the data of an image, in the order in which to adopt them. The controller touches none of
+/// them before all belong to the image.
 pub const PARTS: [ObjectKind; 4] = [CLAIM, SNAPSHOT, SOURCE, VOLUME];
 
-/// The merge patches that give an image with this UID the objects `found`, of the kinds [`PARTS`] and with its name. `None` for an object
-/// that does not exist, or needs no patch.
+/// The merge patches that give an image with this UID the objects `found`, of the kinds [`PARTS`] and with
+/// its name. `None` for an object that does not exist, or needs no patch.
 ///
 /// # Errors
 /// Why the controller would import the data again, or an object was of no image. Nothing may be written then.
@@ -61,7 +62,8 @@ pub fn adoption_patches(
             check_origin(kind.kind, name, uid, object)?;
         }
     }
-    // The controller deletes a DataVolume of the image whose import did not succeed, and imports the data again.
+    // The controller deletes a DataVolume of the image whose import did not succeed, and imports the data
+    // again.
     let state = match volume {
         None => "is missing".to_owned(),
         Some(volume) if volume["status"]["phase"] == "Succeeded" => String::new(),

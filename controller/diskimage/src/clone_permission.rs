@@ -1,10 +1,12 @@
 //! The permission to clone an image from another namespace.
 //!
-//! CDI asks whether the service account of a machine may create `datavolumes/source` in the namespace of the image, and names
-//! the source. The controller gives this permission to the accounts of the references that grants permit, for this image only.
+//! CDI asks whether the service account of a machine may create `datavolumes/source` in the namespace of the
+//! image, and names the source. The controller gives this permission to the accounts of the references that
+//! grants permit, for this image only.
 //!
-//! The review contains a name and no UID, so the permission is one for every claim and every snapshot of that name. It is given
-//! only while these objects belong to the image: a grant for images does not share other claims of the namespace.
+//! The review contains a name and no UID, so the permission is one for every claim and every snapshot of that
+//! name. It is given only while these objects belong to the image: a grant for images does not share other
+//! claims of the namespace.
 
 use std::collections::BTreeSet;
 
@@ -22,8 +24,8 @@ pub struct Account {
 }
 
 impl Account {
-    /// Whether a service account can have this name. The API server refuses a RoleBinding with another one as a whole, so that it
-    /// would not change anymore for the other accounts, either.
+    /// Whether a service account can have this name. The API server refuses a RoleBinding with another one as
+    /// a whole, so that it would not change anymore for the other accounts, either.
     pub fn has_valid_name(&self) -> bool {
         let is_label = |label: &str| {
             let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
@@ -33,8 +35,8 @@ impl Account {
     }
 }
 
-/// The largest number of accounts in a RoleBinding. With names of the full length, 1,000 have 400 KB, and the API server stores
-/// objects of up to 1.5 MB.
+/// The largest number of accounts in a RoleBinding. With names of the full length, 1,000 have 400 KB, and the
+/// API server stores objects of up to 1.5 MB.
 pub const MAX_ACCOUNTS: usize = 1000;
 
 /// A Role and its RoleBinding in the namespace of the image.
@@ -50,8 +52,8 @@ pub struct ClonePermission {
     pub left_out: Vec<Account>,
 }
 
-/// The permission that an image needs. None if no account of another namespace uses it, if its references were released, or if its
-/// name is not that of own data.
+/// The permission that an image needs. None if no account of another namespace uses it, if its references
+/// were released, or if its name is not that of own data.
 pub fn required_clone_permission(
     image: &DiskImage,
     backing: &BackingObjects,
@@ -68,7 +70,8 @@ pub fn required_clone_permission(
     })
 }
 
-/// The name of the Role and the RoleBinding. It does not contain the name of the image, which can have the full length.
+/// The name of the Role and the RoleBinding. It does not contain the name of the image, which can have the
+/// full length.
 pub fn clone_permission_name(image_uid: &str) -> String {
     let digest = Sha256::digest(image_uid.as_bytes());
     let number = digest.iter().take(5).fold(0, |number: u64, byte| (number << 8) | u64::from(*byte));

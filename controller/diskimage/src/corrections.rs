@@ -1,6 +1,7 @@
 //! How often the controller has corrected an object that another client changes again and again.
 //!
-//! Each change by the other client is an event, which starts a pass. Without a pause, both would write as fast as they can.
+//! Each change by the other client is an event, which starts a pass. Without a pause, both would write as
+//! fast as they can.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

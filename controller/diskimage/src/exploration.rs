@@ -1,12 +1,13 @@
 //! Exhaustive exploration of small worlds: an image that is referenced is never deleted (invariant I11).
 //!
-//! The planners of the crate run against a model of the API server, in every order of their steps, of the moves of users, of
-//! updates of the caches, of the garbage collector after a deletion in the foreground, and of exits of the controllers. There are
-//! two leaders at a time, because a superseded leader can have requests in flight.
+//! The planners of the crate run against a model of the API server, in every order of their steps, of the
+//! moves of users, of updates of the caches, of the garbage collector after a deletion in the foreground, and
+//! of exits of the controllers. There are two leaders at a time, because a superseded leader can have
+//! requests in flight.
 //!
-//! The model leaves out: the import (the data of an image is there from its creation, and the image does not own it anymore),
-//! grants, and the status of the image. The references of a status are never the basis of a decision, and the time without
-//! references began before the exploration.
+//! The model leaves out: the import (the data of an image is there from its creation, and the image does not
+//! own it anymore), grants, and the status of the image. The references of a status are never the basis of a
+//! decision, and the time without references began before the exploration.
 
 mod model;
 mod steps;
@@ -17,7 +18,8 @@ use rstest::rstest;
 
 use self::model::{Guards, ImageExplorationState};
 
-/// Visits all states, and returns the moves to the first one that violates the invariant, and the number of states.
+/// Visits all states, and returns the moves to the first one that violates the invariant, and the number of
+/// states.
 fn explore_states(start: ImageExplorationState, guards: Guards) -> (Option<Vec<String>>, usize) {
     let mut seen = BTreeSet::from([start.clone()]);
     // Each visited state with the position of its predecessor and the move from there.

@@ -1,4 +1,5 @@
-//! Why an import or an image is not ready: the reasons of the condition `Ready`, and what the messages of CDI mean.
+//! Why an import or an image is not ready: the reasons of the condition `Ready`, and what the messages of CDI
+//! mean.
 
 use std::fmt;
 
@@ -110,11 +111,11 @@ impl fmt::Display for DiskImageReason {
     }
 }
 
-/// Whether the message of a transfer says that the source does not have the data: the HTTP status 404, or a registry's
-/// "manifest unknown".
+/// Whether the message of a transfer says that the source does not have the data: the HTTP status 404, or a
+/// registry's "manifest unknown".
 ///
-/// Only the condition `Running` of a DataVolume contains such messages. Others say "not found" in harmless situations. The
-/// number must be a word of its own: 404 is also a part of sizes and addresses.
+/// Only the condition `Running` of a DataVolume contains such messages. Others say "not found" in harmless
+/// situations. The number must be a word of its own: 404 is also a part of sizes and addresses.
 pub fn is_missing_artifact(message: &str) -> bool {
     let lowercase = message.to_ascii_lowercase();
     if lowercase.contains("manifest unknown") || lowercase.contains("manifest_unknown") {
@@ -134,8 +135,8 @@ pub fn is_missing_artifact(message: &str) -> bool {
     })
 }
 
-/// The text without the queries and fragments of the URLs in it, because a query may contain a signature. URLs may be relative, as
-/// in the messages of HTTP clients about redirects: `/disk.qcow2?sig=x`.
+/// The text without the queries and fragments of the URLs in it, because a query may contain a signature.
+/// URLs may be relative, as in the messages of HTTP clients about redirects: `/disk.qcow2?sig=x`.
 pub fn without_queries(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     for word in text.split_inclusive(char::is_whitespace) {

@@ -1,11 +1,13 @@
-//! Which objects of other namespaces may use an image, and which images a wrapper may create in another namespace.
+//! Which objects of other namespaces may use an image, and which images a wrapper may create in another
+//! namespace.
 //!
-//! The namespace of the image consents, with a VMDiskImageGrant. Several grants add up, and none forbids anything. For the
-//! creation of an image, one grant must permit all of it: with the URL of one grant and the Secret of another one, a wrapper
-//! could send the Secret to a server that its owner did not intend.
+//! The namespace of the image consents, with a VMDiskImageGrant. Several grants add up, and none forbids
+//! anything. For the creation of an image, one grant must permit all of it: with the URL of one grant and the
+//! Secret of another one, a wrapper could send the Secret to a server that its owner did not intend.
 //!
-//! A grant that a user deletes ends at once. Kubernetes also deletes the grants of a namespace that is deleted, which is no
-//! decision about the references: until the last image of the namespace is gone, a finalizer keeps them in effect.
+//! A grant that a user deletes ends at once. Kubernetes also deletes the grants of a namespace that is
+//! deleted, which is no decision about the references: until the last image of the namespace is gone, a
+//! finalizer keeps them in effect.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -113,7 +115,8 @@ pub struct Grant {
 pub struct ReferrerNamespace<'a> {
     /// Its name.
     pub namespace: &'a str,
-    /// Its labels. None if they are not known: no selector then selects the namespace, also none that an absence satisfies.
+    /// Its labels. None if they are not known: no selector then selects the namespace, also none that an
+    /// absence satisfies.
     pub labels: Option<&'a BTreeMap<String, String>>,
 }
 
@@ -151,9 +154,11 @@ impl Grantee {
     }
 }
 
-/// Whether an object of this namespace may refer to an image. In the namespace of the image, every object may.
+/// Whether an object of this namespace may refer to an image. In the namespace of the image, every object
+/// may.
 ///
-/// An unfinished clone without a machine may belong to a machine or to a pool, so a grant for either kind permits it.
+/// An unfinished clone without a machine may belong to a machine or to a pool, so a grant for either kind
+/// permits it.
 pub fn may_refer(
     grants: &[Grant],
     image: &ObjectKey,
@@ -194,7 +199,8 @@ pub enum GrantAction {
 
 /// Plans a pass of a grant.
 ///
-/// An image that no object refers to does not wait, so images are left only if references, or their data, keep them.
+/// An image that no object refers to does not wait, so images are left only if references, or their data,
+/// keep them.
 pub fn plan_grant(grant: &Grant, surroundings: GrantContext) -> GrantAction {
     let GrantContext { serves_others, terminating, has_images } = surroundings;
     match (grant.deleted, grant.protected) {
@@ -222,7 +228,8 @@ pub struct ProposedImage<'a> {
 
 /// Why a wrapper may not create an image.
 ///
-/// The texts are the same whether the image, the Secret or the class exists, so that nothing can be found out by trying.
+/// The texts are the same whether the image, the Secret or the class exists, so that nothing can be found out
+/// by trying.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImageCreationRefusal {
     /// The URL is refused in every namespace.

@@ -1,5 +1,6 @@
-//! Limits of templates, and of what a status contains. The schemas refuse longer texts, and a status that is refused would never show the end of an
-//! import, so that the import would keep its place among the concurrent ones.
+//! Limits of templates, and of what a status contains. The schemas refuse longer texts, and a status that is
+//! refused would never show the end of an import, so that the import would keep its place among the
+//! concurrent ones.
 
 use sha2::{Digest, Sha256};
 

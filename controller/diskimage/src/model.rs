@@ -174,7 +174,8 @@ pub struct BackingSnapshot {
     pub deleting: bool,
     /// Whether it can be cloned.
     pub ready: bool,
-    /// For how long the leader observes that it is not ready. No wall clock is involved, so a jump has no effect.
+    /// For how long the leader observes that it is not ready. No wall clock is involved, so a jump has no
+    /// effect.
     pub unready_for: Option<Duration>,
     /// Its error, if it has one.
     pub error: Option<String>,
@@ -250,10 +251,11 @@ pub struct BackingObjects {
     pub snapshot: FoundObject<BackingSnapshot>,
     /// The DataSource.
     pub data_source: FoundObject<BackingDataSource>,
-    /// Those that have an owner reference to the image, with their UIDs: a leader has created them and exited before it removed the
-    /// reference, or an earlier version of the controller has created them.
+    /// Those that have an owner reference to the image, with their UIDs: a leader has created them and exited
+    /// before it removed the reference, or an earlier version of the controller has created them.
     pub owned: Vec<(DataKind, String)>,
-    /// Those that lack labels of the image, with their UIDs: a user has changed the labels of the object or of the image.
+    /// Those that lack labels of the image, with their UIDs: a user has changed the labels of the object or
+    /// of the image.
     pub mislabeled: Vec<(DataKind, String)>,
 }
 
@@ -356,8 +358,8 @@ pub struct ReferenceList {
     pub counts: ReferenceCounts,
     /// Which ones, in the order of the status.
     pub list: Vec<ImageReference>,
-    /// Whether they were listed from the API server after the fact that makes the decision final: the deletion mark, or
-    /// the end of the time to live. Only then may a decision remove something.
+    /// Whether they were listed from the API server after the fact that makes the decision final: the
+    /// deletion mark, or the end of the time to live. Only then may a decision remove something.
     pub live: bool,
 }
 
@@ -417,7 +419,8 @@ pub struct DiskImageStatus {
     pub deletion: Option<DeletionBlocked>,
     /// Whether the claim is lost while the snapshot is usable. None while that is not known.
     pub source_volume_lost: Option<bool>,
-    /// Why accounts of other namespaces do not get the permission to clone, if they need it and an object prevents it.
+    /// Why accounts of other namespaces do not get the permission to clone, if they need it and an object
+    /// prevents it.
     pub clone_conflict: Option<String>,
 }
 
@@ -437,7 +440,8 @@ impl DiskImageStatus {
         recorded.as_ref()
     }
 
-    /// Times in the future become `now`. They come from a leader whose clock ran ahead, and would delay what they begin.
+    /// Times in the future become `now`. They come from a leader whose clock ran ahead, and would delay what
+    /// they begin.
     pub fn clamp_future_times(&mut self, now: Timestamp) {
         let times = [
             &mut self.last_failure,
@@ -450,15 +454,16 @@ impl DiskImageStatus {
         times.filter(|time| **time > now).for_each(|time| *time = now);
     }
 
-    /// Whether the data is there. During a deletion that waits for references, they keep working. When the data is being
-    /// deleted, nothing new may use it.
+    /// Whether the data is there. During a deletion that waits for references, they keep working. When the
+    /// data is being deleted, nothing new may use it.
     pub fn is_usable(&self) -> bool {
         self.phase == Some(ImagePhase::Ready)
             && matches!(self.reason, Some(DiskImageReason::Synced | DiskImageReason::Terminating))
             && self.deletion != Some(DeletionBlocked::CleanupPending)
     }
 
-    /// Whether the image takes one of the concurrent imports. An image that only waits for a snapshot transfers nothing.
+    /// Whether the image takes one of the concurrent imports. An image that only waits for a snapshot
+    /// transfers nothing.
     pub fn transfers(&self) -> bool {
         self.phase == Some(ImagePhase::Syncing) && self.reason == Some(DiskImageReason::Syncing)
     }

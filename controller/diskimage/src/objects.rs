@@ -1,13 +1,15 @@
 //! The objects that the controller creates for an image.
 //!
-//! Those with the data have the namespace and the name of the image. Once the data can be used, neither they nor the permission to
-//! clone have an owner reference to the image, so that no deletion of the image can reach them before the controller has counted
-//! the references: in the foreground, the garbage collector deletes what an object owns although a finalizer holds the object
-//! itself. The label with the UID says whose they are.
+//! Those with the data have the namespace and the name of the image. Once the data can be used, neither they
+//! nor the permission to clone have an owner reference to the image, so that no deletion of the image can
+//! reach them before the controller has counted the references: in the foreground, the garbage collector
+//! deletes what an object owns although a finalizer holds the object itself. The label with the UID says
+//! whose they are.
 //!
-//! Until the controller has seen an object, it has an owner reference. The API server can carry out a create after the image is
-//! gone, when no controller expects it anymore. The garbage collector deletes such an object, because its owner does not exist. A
-//! label could not decide about that: users can write labels, and a restored backup has those of a former image.
+//! Until the controller has seen an object, it has an owner reference. The API server can carry out a create
+//! after the image is gone, when no controller expects it anymore. The garbage collector deletes such an
+//! object, because its owner does not exist. A label could not decide about that: users can write labels, and
+//! a restored backup has those of a former image.
 
 use std::collections::BTreeMap;
 
@@ -31,8 +33,9 @@ mod tests;
 pub const BIND_IMMEDIATELY: &str = "cdi.kubevirt.io/storage.bind.immediate.requested";
 /// On DataVolumes: CDI does not fill a new claim on its own.
 pub const PREPOPULATED: &str = "cdi.kubevirt.io/storage.prePopulated";
-/// On DataVolumes: with `false`, CDI does not delete the DataVolume after its success. Without it, a cluster can be configured to do
-/// so, and the claim is left without an owner, so that nothing deletes it with the image.
+/// On DataVolumes: with `false`, CDI does not delete the DataVolume after its success. Without it, a cluster
+/// can be configured to do so, and the claim is left without an owner, so that nothing deletes it with the
+/// image.
 pub const DELETE_AFTER_COMPLETION: &str = "cdi.kubevirt.io/storage.deleteAfterCompletion";
 /// The prefix of the labels that name default instance types and preferences.
 pub const INSTANCETYPE_LABELS: &str = "instancetype.kubevirt.io/";
@@ -50,8 +53,8 @@ fn copied_labels(image: &VmDiskImage, prefixes: &[String]) -> BTreeMap<String, S
         .collect()
 }
 
-/// The annotation with the names of the copied labels. The controller removes such a label with that of the image, and no label
-/// that a user has added to the object.
+/// The annotation with the names of the copied labels. The controller removes such a label with that of the
+/// image, and no label that a user has added to the object.
 fn names_of(copied: &BTreeMap<String, String>) -> Option<String> {
     let names: Vec<&str> = copied.keys().map(String::as_str).collect();
     (!names.is_empty()).then(|| names.join(","))
@@ -76,7 +79,8 @@ impl ImageObjectLabels {
     }
 }
 
-/// A merge patch that gives an object the labels of its image again: the UID, and those with these prefixes. `None` if it has them.
+/// A merge patch that gives an object the labels of its image again: the UID, and those with these prefixes.
+/// `None` if it has them.
 pub fn label_patch(
     image: &VmDiskImage,
     prefixes: &[String],
@@ -122,8 +126,8 @@ pub fn is_of_image(object: &ObjectMeta, image_uid: &str) -> bool {
     has_label && OwnerIdentity::of_controller(object).is_none_or(is_image)
 }
 
-/// A JSON patch that removes the owner reference to an image from an object, whose label then says that it belongs to the image.
-/// `None` if it has none. It fails if the owners have changed since.
+/// A JSON patch that removes the owner reference to an image from an object, whose label then says that it
+/// belongs to the image. `None` if it has none. It fails if the owners have changed since.
 pub fn owner_removal_patch(object: &ObjectMeta, image_uid: &str) -> Option<Value> {
     let is_image =
         |owner: OwnerIdentity<'_>| ObjectOwnerKind::Image.is_kind_of(owner) && owner.uid == image_uid;
@@ -150,7 +154,8 @@ pub fn owner_removal_patch(object: &ObjectMeta, image_uid: &str) -> Option<Value
     Some(Value::Array(operations))
 }
 
-/// The owner reference to an image, as its controller, for the time after the finalizer of the image is removed.
+/// The owner reference to an image, as its controller, for the time after the finalizer of the image is
+/// removed.
 pub fn owner_reference(image: &VmDiskImage) -> Value {
     json!({
         "apiVersion": API_VERSION,
@@ -166,7 +171,8 @@ fn image_name(image: &VmDiskImage) -> &str {
     image.metadata.name.as_deref().unwrap_or_default()
 }
 
-/// The DataVolume that imports the data. `copied` are the prefixes of the labels that the objects get from the image.
+/// The DataVolume that imports the data. `copied` are the prefixes of the labels that the objects get from
+/// the image.
 ///
 /// CDI chooses the access mode, because the spec has no claim of its own.
 pub fn data_volume_object(image: &VmDiskImage, copied: &[String]) -> Value {

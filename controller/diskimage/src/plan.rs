@@ -7,7 +7,8 @@
 //!                   └───────────┴──────────┘ data lost                               └──(deadline)──> Failed ──(retry)──> Queued
 //! ```
 //!
-//! A plan that removes data or the image itself first requests a live read ([`ImagePlan::reads`]). The shell reads, and plans again.
+//! A plan that removes data or the image itself first requests a live read ([`ImagePlan::reads`]). The shell
+//! reads, and plans again.
 
 mod deletion;
 mod expiry;
@@ -45,8 +46,9 @@ pub fn plan_image(world: &ImagePassInput<'_>) -> ImagePlan {
     pass.end()
 }
 
-/// Removes the owner references to the image that the objects with the data have from their creation. If the image was deleted in
-/// the foreground, the garbage collector would delete these objects although the image is in use.
+/// Removes the owner references to the image that the objects with the data have from their creation. If the
+/// image was deleted in the foreground, the garbage collector would delete these objects although the image
+/// is in use.
 fn plan_owner_removals(pass: &mut pass::Pass<'_>) {
     // The objects are deleted now.
     if pass.status.deletion == Some(DeletionBlocked::CleanupPending) {
@@ -68,8 +70,8 @@ fn plan_label_corrections(pass: &mut pass::Pass<'_>) {
     }
 }
 
-/// Adds to a plan whether the permission to clone the image was given: `conflict` describes the Role or RoleBinding of another
-/// owner that prevents it. Only the writes of the pass show it.
+/// Adds to a plan whether the permission to clone the image was given: `conflict` describes the Role or
+/// RoleBinding of another owner that prevents it. Only the writes of the pass show it.
 pub fn with_clone_conflict(plan: &mut ImagePlan, image: &DiskImage, conflict: Option<String>) {
     if let Some(message) = conflict.as_ref().filter(|_| image.status.clone_conflict.is_none()) {
         let reason = DiskImageReason::NameConflict.as_str();
@@ -81,8 +83,8 @@ pub fn with_clone_conflict(plan: &mut ImagePlan, image: &DiskImage, conflict: Op
     plan.status.clone_conflict = conflict;
 }
 
-/// Whether nothing depends on a write, so that the plan stays valid if it is refused: labels, and the first snapshot of an image that
-/// is ready from its claim.
+/// Whether nothing depends on a write, so that the plan stays valid if it is refused: labels, and the first
+/// snapshot of an image that is ready from its claim.
 pub fn is_optional(plan: &ImagePlan, action: &ImageAction) -> bool {
     match action {
         ImageAction::Label { .. } => true,
@@ -96,7 +98,8 @@ pub fn with_refused_snapshot(plan: &mut ImagePlan, message: &str) {
     plan.status.message = lifecycle::ready_from_claim_message(message);
 }
 
-/// The status after a write of an import failed, with the reason `ResourceCreationFailed` or `ResourceUpdateFailed`.
+/// The status after a write of an import failed, with the reason `ResourceCreationFailed` or
+/// `ResourceUpdateFailed`.
 ///
 /// A conflict of versions is no failure: the shell reads again and plans again.
 pub fn plan_after_failed_write(world: &ImagePassInput<'_>, action: &ImageAction, message: &str) -> ImagePlan {

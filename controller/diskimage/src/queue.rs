@@ -1,12 +1,12 @@
 //! The queue of imports: at most so many at a time, fair between namespaces.
 //!
-//! Two limits hold: one for all imports, and a smaller one for those of a namespace, so that imports that hang keep only images of
-//! their own namespace waiting. A free place goes to the namespace with the fewest running imports; between equals, to the one that
-//! got a turn least recently. Within a namespace, the image that waits longest is first. An empty disk is not imported from anywhere,
-//! and needs no place.
+//! Two limits hold: one for all imports, and a smaller one for those of a namespace, so that imports that
+//! hang keep only images of their own namespace waiting. A free place goes to the namespace with the fewest
+//! running imports; between equals, to the one that got a turn least recently. Within a namespace, the image
+//! that waits longest is first. An empty disk is not imported from anywhere, and needs no place.
 //!
-//! One leader decides, from this one view, and the view changes before the status is written. So the limit also holds if two
-//! passes run at the same time on caches that do not show each other's writes.
+//! One leader decides, from this one view, and the view changes before the status is written. So the limit
+//! also holds if two passes run at the same time on caches that do not show each other's writes.
 
 use std::collections::BTreeMap;
 
@@ -45,12 +45,14 @@ pub struct ImportQueue {
     entries: BTreeMap<ObjectKey, Entry>,
     /// The number of turns that were given.
     turns: u64,
-    /// The number of the last turn of each namespace. A new leader begins without any: the image that waits longest is then first.
+    /// The number of the last turn of each namespace. A new leader begins without any: the image that waits
+    /// longest is then first.
     last_turns: BTreeMap<String, u64>,
 }
 
 impl ImportQueue {
-    /// Notes the status of an image, unless a newer one is noted. A new leader notes all images before it gives the first turn.
+    /// Notes the status of an image, unless a newer one is noted. A new leader notes all images before it
+    /// gives the first turn.
     pub fn observe(&mut self, image: &DiskImage) {
         let version = image.resource_version.parse().unwrap_or_default();
         let known = self.entries.get(&image.key);
@@ -70,8 +72,8 @@ impl ImportQueue {
         }
     }
 
-    /// Takes a turn back, because the image did not start: for example, objects of its former import are not gone yet. It gets
-    /// a turn again if it asks for one, but keeps no other image waiting meanwhile.
+    /// Takes a turn back, because the image did not start: for example, objects of its former import are not
+    /// gone yet. It gets a turn again if it asks for one, but keeps no other image waiting meanwhile.
     pub fn revoke_admission(&mut self, image: &DiskImage) {
         let since = image.status.queued_at;
         if let Some(entry) =
@@ -81,12 +83,13 @@ impl ImportQueue {
         }
     }
 
-    /// Gives an image its turn, if a place is free and no other image is before it. Images that wait equally long are in the order
-    /// of their names.
+    /// Gives an image its turn, if a place is free and no other image is before it. Images that wait equally
+    /// long are in the order of their names.
     pub fn admit_import(&mut self, image: &ObjectKey, places: ImportConcurrency) -> bool {
         let Some(place) = self.place(image) else { return false };
         let (QueueEntryState::Waiting(since) | QueueEntryState::Skipped(since)) = place else { return true };
-        // An image whose turn was passed on waits again when no place is free, so that it is told when one is.
+        // An image whose turn was passed on waits again when no place is free, so that it is told when one
+        // is.
         self.set_place(image, QueueEntryState::Waiting(since));
         let turn = self.first(places).contains(&image);
         if turn {

@@ -84,8 +84,8 @@ fn read_grantee(from: &VmDiskImageGrantFrom) -> Grantee {
     Grantee { namespaces: if none { GrantedNamespaces::None } else { namespaces }, kinds }
 }
 
-/// The images that the DataVolume templates of a machine or a pool name, if they are images: a DataSource, a snapshot or a claim
-/// with the name of an image.
+/// The images that the DataVolume templates of a machine or a pool name, if they are images: a DataSource, a
+/// snapshot or a claim with the name of an image.
 pub fn named_images(namespace: &str, object: &Value) -> BTreeSet<ObjectKey> {
     named_sources(namespace, object).into_iter().map(|source| source.key).collect()
 }
@@ -98,8 +98,9 @@ pub fn named_sources(namespace: &str, object: &Value) -> BTreeSet<NamedSource> {
     templates.filter_map(|template| named_source(namespace, &template["spec"])).collect()
 }
 
-/// What a DataSource points to. CDI copies the source of another DataSource into the status, and KubeVirt clones that until CDI has
-/// written it again, so both count. CDI follows no DataSource into another namespace.
+/// What a DataSource points to. CDI copies the source of another DataSource into the status, and KubeVirt
+/// clones that until CDI has written it again, so both count. CDI follows no DataSource into another
+/// namespace.
 pub fn source_targets(namespace: &str, object: &Value) -> BTreeSet<NamedSource> {
     let sources = [&object["spec"]["source"], &object["status"]["source"]];
     let targets = sources.into_iter().flat_map(|source| {

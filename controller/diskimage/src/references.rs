@@ -1,9 +1,10 @@
 //! Which objects refer to which images.
 //!
-//! The objects of an image have its name, so a reference to its DataSource, snapshot or claim names the image. The [`ReferrerIndex`]
-//! keeps the referrers by the images that they name, so that counting does not read every machine of the cluster. A count is
-//! always made from the referrers, never by adding and subtracting. A reference to a DataSource that leads to an image under
-//! another name counts for that image, too ([`crate::aliases`]).
+//! The objects of an image have its name, so a reference to its DataSource, snapshot or claim names the
+//! image. The [`ReferrerIndex`] keeps the referrers by the images that they name, so that counting does not
+//! read every machine of the cluster. A count is always made from the referrers, never by adding and
+//! subtracting. A reference to a DataSource that leads to an image under another name counts for that image,
+//! too ([`crate::aliases`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,7 +60,8 @@ pub struct Referrer {
     pub owner: Option<ReferrerOwner>,
     /// On DataVolumes: whether the clone has ended.
     pub finished: bool,
-    /// The service account on whose behalf KubeVirt clones. None on DataVolumes: their creators have their own permission.
+    /// The service account on whose behalf KubeVirt clones. None on DataVolumes: their creators have their
+    /// own permission.
     pub service_account: Option<String>,
 }
 
@@ -104,8 +106,8 @@ impl ReferrerIndex {
         index
     }
 
-    /// Adds or replaces a referrer. Returns the images whose count may change: those that it names now, and those that it
-    /// named before.
+    /// Adds or replaces a referrer. Returns the images whose count may change: those that it names now, and
+    /// those that it named before.
     pub fn update(&mut self, referrer: Referrer) -> BTreeSet<ObjectKey> {
         let mut affected = self.remove(&referrer.uid);
         affected.extend(self.concerned(&referrer));
@@ -185,8 +187,8 @@ impl ReferrerIndex {
         named.filter(move |referrer| referrer.kind == kind).map(|referrer| &referrer.key)
     }
 
-    /// Whether a pool referred to an image at this time already: one of its stored revisions is at least that old and names the
-    /// image. The pool itself may name the image only since a later update.
+    /// Whether a pool referred to an image at this time already: one of its stored revisions is at least that
+    /// old and names the image. The pool itself may name the image only since a later update.
     pub fn had_reference(&self, pool: &str, namespace: &str, image: &ObjectKey, at: Timestamp) -> bool {
         let first = ReferrerOwner { key: ObjectKey::new(namespace, ""), uid: String::new() };
         let owners = self.by_owner.range(first..).take_while(|(owner, _)| owner.key.namespace == namespace);
@@ -263,8 +265,8 @@ impl ReferrerIndex {
         wrapper.is_some_and(|wrapper| self.counts(wrapper, image))
     }
 
-    /// The owner, if it has the kind that owners of such objects have. Users can write owner references of any kind, also
-    /// ones that form a circle.
+    /// The owner, if it has the kind that owners of such objects have. Users can write owner references of
+    /// any kind, also ones that form a circle.
     fn owner(&self, referrer: &Referrer, kind: ReferrerKind) -> Option<&Referrer> {
         let named = referrer.owner.as_ref()?;
         let owner = self.referrers.get(&named.uid)?;

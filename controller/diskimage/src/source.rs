@@ -1,8 +1,8 @@
 //! The URL of an image, and what it must not be.
 //!
-//! CDI downloads the URL with the network access of the cluster, and with credentials of the image's namespace. Parsers
-//! disagree about unusual URLs: one normalizes a path that another one sends as it is. Therefore this module does not
-//! normalize a URL; it refuses one that could be read in two ways.
+//! CDI downloads the URL with the network access of the cluster, and with credentials of the image's
+//! namespace. Parsers disagree about unusual URLs: one normalizes a path that another one sends as it is.
+//! Therefore this module does not normalize a URL; it refuses one that could be read in two ways.
 
 use http::Uri;
 use vmpool_api::diskimage::values::SourceType;
@@ -49,7 +49,8 @@ impl SourceUrl {
     /// Reads a URL with scheme and host.
     ///
     /// # Errors
-    /// If the text is not such a URL, or if programs could read it differently, or if it contains a user or a password.
+    /// If the text is not such a URL, or if programs could read it differently, or if it contains a user or a
+    /// password.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         if text.contains('\\') {
             return Err(UrlError::Ambiguous("a backslash"));
@@ -93,8 +94,8 @@ impl SourceUrl {
         Ok(Self { scheme, host, port, path })
     }
 
-    /// Whether the URL begins with this one: the same scheme, host and port, and a path that is equal or continues after
-    /// a slash.
+    /// Whether the URL begins with this one: the same scheme, host and port, and a path that is equal or
+    /// continues after a slash.
     pub fn begins_with(&self, prefix: &Self) -> bool {
         let same = self.scheme == prefix.scheme && self.host == prefix.host && self.port == prefix.port;
         let folder = prefix.path.trim_end_matches('/');
@@ -109,7 +110,8 @@ impl SourceUrl {
 /// `allowed` are the URLs at which every URL must begin. If it is empty, all URLs are allowed.
 ///
 /// # Errors
-/// If the URL is malformed or ambiguous, does not fit the source type, leads to a local address, or is not allowed.
+/// If the URL is malformed or ambiguous, does not fit the source type, leads to a local address, or is not
+/// allowed.
 pub fn check_source_url(source: SourceType, text: &str, allowed: &[SourceUrl]) -> Result<(), UrlError> {
     let (schemes, shown): (&[&str], _) = match source {
         SourceType::S3 | SourceType::Http => (&["http", "https"], "http:// or https://"),

@@ -20,11 +20,12 @@ use crate::model::{
 #[cfg(test)]
 mod tests;
 
-/// Type of the condition about the permission to clone. It exists only while an object of another owner prevents it.
+/// Type of the condition about the permission to clone. It exists only while an object of another owner
+/// prevents it.
 pub(crate) const CLONE_PERMITTED: &str = "ClonePermitted";
 
-/// The status to store. `stored` is the status of the image, `planned` the one of the plan, and `references` are all that
-/// were counted. A status that did not change is equal to the stored one.
+/// The status to store. `stored` is the status of the image, `planned` the one of the plan, and `references`
+/// are all that were counted. A status that did not change is equal to the stored one.
 pub fn render_image_status(
     image: &DiskImage,
     stored: Option<&VmDiskImageStatus>,

@@ -1,7 +1,8 @@
 //! One pass of a wrapper: the image first, then the machine.
 //!
-//! **No machine is created before the image is ready and the wrapper is bound to it.** Binding takes two steps, so that a
-//! wrapper never begins to use an image that is being deleted, and neither controller waits for the other one:
+//! **No machine is created before the image is ready and the wrapper is bound to it.** Binding takes two
+//! steps, so that a wrapper never begins to use an image that is being deleted, and neither controller waits
+//! for the other one:
 //!
 //! ```text
 //!   wrapper                                        image
@@ -70,8 +71,8 @@ fn observe_image<'a>(world: &WrapperPassInput<'a>, plan: &mut WrapperPlan) -> Op
     }
     let marked = plan.status.mark.as_ref().map(|mark| mark.uid.as_str());
     let known = world.image.is_some_and(|image| marked == Some(image.uid.as_str()));
-    // Such an image does not become usable anymore, and its deletion waits for this wrapper. Without a machine, the wrapper needs
-    // no data of it, and waits for a successor.
+    // Such an image does not become usable anymore, and its deletion waits for this wrapper. Without a
+    // machine, the wrapper needs no data of it, and waits for a successor.
     let is_lost = |image: &WrapperImage| image.deleting && !image.usable && world.machine.is_missing();
     let bound = known && plan.status.bound && !world.image.is_some_and(is_lost);
     // A cache that has no image binds nothing. Everything else needs what the API server has now.
@@ -96,7 +97,8 @@ fn observe_image<'a>(world: &WrapperPassInput<'a>, plan: &mut WrapperPlan) -> Op
             set_image(plan, WrapperImageReason::ImageTerminating, terminating_image_message(world.wrapper));
             return None;
         }
-        // Only a read after the mark was stored shows that the image stays. Without its finalizer, a deletion would not wait.
+        // Only a read after the mark was stored shows that the image stays. Without its finalizer, a deletion
+        // would not wait.
         plan.status.bound = known && image.protected;
         plan.status.mark = Some(ImageMark { image: world.wrapper.image.clone(), uid: image.uid.clone() });
         if !known {
@@ -126,8 +128,8 @@ fn observe_image<'a>(world: &WrapperPassInput<'a>, plan: &mut WrapperPlan) -> Op
     Some(image).filter(|image| image.usable && plan.status.bound)
 }
 
-/// What a message about an image adds. A message from another namespace can name objects of it, and of the namespaces of other
-/// references, which the users of the wrapper may not read.
+/// What a message about an image adds. A message from another namespace can name objects of it, and of the
+/// namespaces of other references, which the users of the wrapper may not read.
 fn image_message_suffix(wrapper: &Wrapper, message: &str) -> String {
     if wrapper.image.namespace == wrapper.key.namespace {
         format!(": {message}")
@@ -242,16 +244,17 @@ fn observe_machine(
     }
 }
 
-/// Another machine has never started. Kicks are those of the wrapper: otherwise a client that deletes and creates machines that
-/// do not become ready would cause one clone after another.
+/// Another machine has never started. Kicks are those of the wrapper: otherwise a client that deletes and
+/// creates machines that do not become ready would cause one clone after another.
 fn reset_machine_status(plan: &mut WrapperPlan) {
     plan.status.machine = None;
     plan.status.started = false;
     plan.status.disk = None;
 }
 
-/// Notes the disk with data of the guest. It is in the status, so that also another leader finds out that it was lost. Before the
-/// machine starts, nothing is noted: the status is written for the start anyway, and then contains both.
+/// Notes the disk with data of the guest. It is in the status, so that also another leader finds out that it
+/// was lost. Before the machine starts, nothing is noted: the status is written for the start anyway, and
+/// then contains both.
 fn record_disk(world: &WrapperPassInput<'_>, plan: &mut WrapperPlan) {
     let Some(disk) = world.disk.filter(|disk| !disk.deleting && plan.status.started) else { return };
     let known = plan.status.disk.take().filter(|known| known.volume == disk.uid);
@@ -312,8 +315,8 @@ fn stop_with_message(plan: &mut WrapperPlan, message: String) -> Result<(), Stop
     Err(Stopped)
 }
 
-/// Deletes a disk whose clone does not begin although the data is there. A disk of a machine that has ever started contains
-/// data of its guest, and is never deleted.
+/// Deletes a disk whose clone does not begin although the data is there. A disk of a machine that has ever
+/// started contains data of its guest, and is never deleted.
 fn kick_stuck_disk(
     world: &WrapperPassInput<'_>,
     plan: &mut WrapperPlan,

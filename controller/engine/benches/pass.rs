@@ -1,7 +1,7 @@
 //! The cost of the engine's part of a pass, without and with changes, over 100 to 10,000 machines.
 //!
-//! `cargo bench --package vmpool-engine` takes 15 seconds and ends with a table of the cost per machine, which should
-//! be the same in every column: a pass is linear in the machines of its pool.
+//! `cargo bench --package vmpool-engine` takes 15 seconds and ends with a table of the cost per machine,
+//! which should be the same in every column: a pass is linear in the machines of its pool.
 
 mod world;
 
@@ -54,7 +54,8 @@ fn main() {
     print(&best);
 }
 
-/// One line per case: nanoseconds per machine at each size, and the time of the whole pass at the largest size.
+/// One line per case: nanoseconds per machine at each size, and the time of the whole pass at the largest
+/// size.
 fn print(best: &Best) {
     if best.is_empty() {
         return;

@@ -1,7 +1,7 @@
 //! The activity log of a pool: its last changes, in its status.
 //!
-//! The log causes no write. The controller adds entries when it writes the status for another reason, and every entry comes
-//! with a change of the status.
+//! The log causes no write. The controller adds entries when it writes the status for another reason, and
+//! every entry comes with a change of the status.
 
 use std::sync::Arc;
 

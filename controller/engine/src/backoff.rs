@@ -1,11 +1,12 @@
-//! Backoff of one kind of write: after a failure, a delay that doubles up to one minute, and batches of 1, 2, 4, ...
-//! writes.
+//! Backoff of one kind of write: after a failure, a delay that doubles up to one minute, and batches of 1, 2,
+//! 4, ... writes.
 
 use std::time::Duration;
 
 use crate::failure::PoolFailure;
 
-/// Maximum number of writes of one kind in one pass. It keeps passes short, so that each pass plans with recent state.
+/// Maximum number of writes of one kind in one pass. It keeps passes short, so that each pass plans with
+/// recent state.
 pub const MAX_BATCH: usize = 500;
 
 /// The delay after the first failure. It doubles with every further failure.
@@ -48,8 +49,8 @@ impl Backoff {
             self.batch_size.map(|batch_size| batch_size * 2).filter(|batch_size| *batch_size < MAX_BATCH);
     }
 
-    /// Records a failure in a batch. `jitter` is between 0 and 1 and shortens the delay by up to a tenth, so that pools
-    /// do not retry at the same time. `retry_after` is the delay that the API server requested.
+    /// Records a failure in a batch. `jitter` is between 0 and 1 and shortens the delay by up to a tenth, so
+    /// that pools do not retry at the same time. `retry_after` is the delay that the API server requested.
     pub fn failed(
         &mut self,
         cause: PoolFailure,

@@ -29,8 +29,8 @@ pub const RECONCILING: &str = "Reconciling";
 /// Whether the controller waits for a user action, in the meaning of kstatus.
 pub const STALLED: &str = "Stalled";
 
-/// Present and True while a setting of the pool cannot be read. The controller uses the safe value of that setting and
-/// continues to reconcile the pool.
+/// Present and True while a setting of the pool cannot be read. The controller uses the safe value of that
+/// setting and continues to reconcile the pool.
 pub const INVALID_SETTINGS: &str = "InvalidSettings";
 
 /// Present and True while the protection of machines blocks a step of the controller.
@@ -43,11 +43,12 @@ pub const REPLICA_PAUSED: &str = "ReplicaPaused";
 /// `ReplicaPaused` is True.
 pub const SUCCESSFUL_PAUSED: &str = "SuccessfulPaused";
 
-/// Present and False while an object that the template refers to is missing or does not fit. The reason is a word of the
-/// platform.
+/// Present and False while an object that the template refers to is missing or does not fit. The reason is a
+/// word of the platform.
 pub const TEMPLATE_RESOLVED: &str = "TemplateResolved";
 
-/// Present and True while the cluster does not let machines share copies of the objects that the template refers to.
+/// Present and True while the cluster does not let machines share copies of the objects that the template
+/// refers to.
 pub const PINNING_UNAVAILABLE: &str = "PinningUnavailable";
 /// `PinningUnavailable` is True: KubeVirt writes instance types and preferences into machines.
 pub const CLUSTER_POLICY_EXPANDS: &str = "ClusterPolicyExpands";
@@ -57,20 +58,21 @@ pub const MEMBERS_DRIFTED: &str = "MembersDrifted";
 /// `MembersDrifted` is True.
 pub const REFERENCES_CHANGED: &str = "ReferencesChanged";
 
-/// Present and True while the copies that machines use differ from the objects as they are now. The reason is a word of the
-/// platform.
+/// Present and True while the copies that machines use differ from the objects as they are now. The reason is
+/// a word of the platform.
 pub const INSTANCETYPE_OUTDATED: &str = "InstancetypeOutdated";
 
 /// Present and False while a disk image that the template names cannot be cloned.
 pub const IMAGES_READY: &str = "ImagesReady";
 
-/// Present and True while a machine lacks a volume of the template because a user removed it, on a platform without
-/// `Synced`. Its reason is [`DISK_DETACHED_BY_HAND`].
+/// Present and True while a machine lacks a volume of the template because a user removed it, on a platform
+/// without `Synced`. Its reason is [`DISK_DETACHED_BY_HAND`].
 pub const DISK_DETACHED: &str = "DiskDetached";
 
 /// Present and True while fields of the template have other values in machines than the controller wrote.
 pub const TEMPLATE_OVERRIDDEN: &str = "TemplateOverridden";
-/// `TemplateOverridden` is True, or `Synced` is False for this reason: an admission policy or the platform changed the fields.
+/// `TemplateOverridden` is True, or `Synced` is False for this reason: an admission policy or the platform
+/// changed the fields.
 pub const FIELDS_OVERRIDDEN: &str = "FieldsOverridden";
 
 /// The condition types that the engine publishes. All others in a status belong to other controllers.
@@ -111,11 +113,11 @@ pub const INSUFFICIENT_READY_REPLICAS: &str = "InsufficientReadyReplicas";
 pub const REPLICAS_PROGRESSING: &str = "ReplicasProgressing";
 /// `Synced` is True.
 pub const POOL_SYNCED: &str = "PoolSynced";
-/// `Synced` is False: live machines do not have the current template yet, and the rollout is in progress, paused,
-/// stopped or blocked.
+/// `Synced` is False: live machines do not have the current template yet, and the rollout is in progress,
+/// paused, stopped or blocked.
 pub const ROLLOUT_IN_PROGRESS: &str = "RolloutInProgress";
-/// `Synced` is False: the current template was written to a live machine, and takes effect after a user approves its
-/// restart.
+/// `Synced` is False: the current template was written to a live machine, and takes effect after a user
+/// approves its restart.
 pub const RESTART_PENDING_APPROVAL: &str = "RestartPendingApproval";
 /// `Synced` is False: a live machine keeps a disk of an earlier template until it is stopped or recreated.
 pub const RECREATION_REQUIRED: &str = "RecreationRequired";
@@ -123,12 +125,12 @@ pub const RECREATION_REQUIRED: &str = "RecreationRequired";
 pub const UNREADABLE_SETTINGS: &str = "UnreadableSettings";
 /// `Synced` is False: a user detached a disk from a live machine. The controller does not attach it again.
 pub const DISK_DETACHED_BY_HAND: &str = "DiskDetachedByHand";
-/// `Synced` is False: the platform has not evaluated changes of machines in time, so it is unknown whether they are in
-/// effect.
+/// `Synced` is False: the platform has not evaluated changes of machines in time, so it is unknown whether
+/// they are in effect.
 pub const CHANGES_NOT_EVALUATED: &str = "ChangesNotEvaluated";
 
-/// `Synced` is False: the controller cannot read objects that it plans with, so it is unknown whether the current template
-/// is in effect.
+/// `Synced` is False: the controller cannot read objects that it plans with, so it is unknown whether the
+/// current template is in effect.
 pub const FAILED_READ: &str = "FailedRead";
 
 /// One condition.
@@ -156,8 +158,8 @@ pub(crate) struct ComputedCondition {
     pub(crate) message: String,
 }
 
-/// Sets the transition times of `wanted`: a condition whose status did not change keeps its time. Conditions of other
-/// controllers stay unchanged.
+/// Sets the transition times of `wanted`: a condition whose status did not change keeps its time. Conditions
+/// of other controllers stay unchanged.
 pub(crate) fn merge_conditions(
     wanted: Vec<ComputedCondition>,
     published: &[StatusCondition],

@@ -1,8 +1,9 @@
 //! Pools that are copies of other pools: restored from a backup, or created from an exported manifest.
 //!
-//! The machines of the former pool can exist, or be restored later. They have no owner, so the copy would create new ones beside
-//! them. A pool therefore records its name and UID in an annotation before its first machine, and a copy of the pool contains the
-//! record of the former one. The controller creates and deletes nothing for it until a user decides.
+//! The machines of the former pool can exist, or be restored later. They have no owner, so the copy would
+//! create new ones beside them. A pool therefore records its name and UID in an annotation before its first
+//! machine, and a copy of the pool contains the record of the former one. The controller creates and deletes
+//! nothing for it until a user decides.
 
 use crate::ids::{ObjectId, Uid};
 
@@ -14,8 +15,8 @@ pub fn machines_record(pool: &ObjectId) -> String {
     format!("{}/{}", pool.name, pool.uid)
 }
 
-/// The UID of the former pool, if `pool` is a copy of it under the same name. A record of another name comes from a manifest
-/// that a user copied to begin another pool, which expects no machines.
+/// The UID of the former pool, if `pool` is a copy of it under the same name. A record of another name comes
+/// from a manifest that a user copied to begin another pool, which expects no machines.
 pub fn former_uid(recorded: &str, pool: &ObjectId) -> Option<Uid> {
     let (name, uid) = recorded.split_once('/')?;
     let is_uid = |text: &str| {

@@ -29,8 +29,8 @@ impl PoolFailure {
 pub enum FailureReason {
     /// Creating a machine.
     FailedCreate,
-    /// None. Machines that the pool created do not belong to it, because another client or an admission policy changed
-    /// them.
+    /// None. Machines that the pool created do not belong to it, because another client or an admission
+    /// policy changed them.
     MachineLost,
     /// None. The same for disks.
     DiskLost,

@@ -1,7 +1,7 @@
 //! Pending writes: writes of the controller that its cache does not show yet.
 //!
-//! The cache shows the controller's own writes with a delay. The ledger overlays the pending writes on a snapshot of
-//! the cache. A pass therefore neither repeats a write nor waits for the cache.
+//! The cache shows the controller's own writes with a delay. The ledger overlays the pending writes on a
+//! snapshot of the cache. A pass therefore neither repeats a write nor waits for the cache.
 //!
 //! ```text
 //!  create --201--> Written ---cache shows that name at that version, or newer-> (left)
@@ -17,10 +17,10 @@
 //!              no answer--> Unknown --the same create answered: Written; name seen in the cache--> (left)
 //! ```
 //!
-//! Absence from the cache does not prove that an object is gone: the cache may not show it *yet*. If a live read does
-//! not find an object that the cache still shows, the ledger keeps it as Gone. Otherwise the controller would count it
-//! and delete another machine as surplus. The controller resolves an old entry with a live read and never by repeating
-//! the write.
+//! Absence from the cache does not prove that an object is gone: the cache may not show it *yet*. If a live
+//! read does not find an object that the cache still shows, the ledger keeps it as Gone. Otherwise the
+//! controller would count it and delete another machine as surplus. The controller resolves an old entry with
+//! a live read and never by repeating the write.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,7 +29,8 @@ use std::time::Duration;
 use crate::ids::{ObjectId, Uid};
 use crate::model::{Disk, Machine};
 
-/// Age at which the controller resolves an entry with a live read. It is much longer than the delay of a working watch.
+/// Age at which the controller resolves an entry with a live read. It is much longer than the delay of a
+/// working watch.
 pub const SAFETY_AGE: Duration = Duration::from_secs(30);
 
 /// How long the API server may still commit an unconfirmed request: its own request timeout.
@@ -50,7 +51,8 @@ pub trait LedgerFacts: Clone {
     }
 }
 
-/// `seen` with what only earlier facts of the object show. Every store of facts keeps this when newer facts arrive.
+/// `seen` with what only earlier facts of the object show. Every store of facts keeps this when newer facts
+/// arrive.
 pub fn keep_history<T: LedgerFacts>(seen: VersionedFacts<T>, earlier: &T) -> VersionedFacts<T> {
     match seen.facts.with_history_of(earlier) {
         Some(facts) => VersionedFacts { facts: Arc::new(facts), ..seen },
@@ -100,7 +102,8 @@ pub struct VersionedFacts<T> {
 pub trait LedgerCache<T> {
     /// The object of this name.
     fn get(&self, name: &str) -> Option<VersionedFacts<T>>;
-    /// Whether a watch event reported the deletion of the object with this UID, as far as the cache remembers.
+    /// Whether a watch event reported the deletion of the object with this UID, as far as the cache
+    /// remembers.
     fn saw_deleted(&self, uid: &Uid) -> bool;
     /// Whether the cache contains the result of a list that *began* after this uptime.
     fn relisted_since(&self, uptime: Duration) -> bool;
@@ -159,13 +162,14 @@ impl<T: LedgerFacts> Ledger<T> {
         self.entries.insert(name.clone(), (Entry::Unknown { number }, uptime));
     }
 
-    /// Records that an object which does not belong to the pool has the name. An earlier create of this name therefore
-    /// has not succeeded.
+    /// Records that an object which does not belong to the pool has the name. An earlier create of this name
+    /// therefore has not succeeded.
     ///
-    /// Do not call this for a create that was rejected for another reason, such as a quota. The API server may still
-    /// commit the earlier create when that reason no longer applies.
+    /// Do not call this for a create that was rejected for another reason, such as a quota. The API server
+    /// may still commit the earlier create when that reason no longer applies.
     ///
-    /// Returns whether there was such a create. The object may then be the one that it created, without its owner.
+    /// Returns whether there was such a create. The object may then be the one that it created, without its
+    /// owner.
     pub fn name_taken(&mut self, name: &str) -> bool {
         let was_unconfirmed = matches!(self.entries.get(name), Some((Entry::Unknown { .. }, _)));
         if was_unconfirmed {
@@ -174,8 +178,8 @@ impl<T: LedgerFacts> Ledger<T> {
         was_unconfirmed
     }
 
-    /// Records a confirmed or unconfirmed deletion. While the machine may be terminating, the controller deletes no
-    /// other machine in its place.
+    /// Records a confirmed or unconfirmed deletion. While the machine may be terminating, the controller
+    /// deletes no other machine in its place.
     pub fn deleted(&mut self, facts: &T, uptime: Duration) {
         let version = match self.entries.get(&facts.id().name) {
             Some((Entry::Written(seen) | Entry::Deleted(seen), _))
@@ -189,8 +193,8 @@ impl<T: LedgerFacts> Ledger<T> {
         self.entries.insert(facts.id().name.clone(), (deleted, uptime));
     }
 
-    /// Records that a live read did not find an object that has an entry. An entry of another UID stays. Without an
-    /// entry, nothing is recorded; record a deletion that got a 404 with [`Ledger::deleted`].
+    /// Records that a live read did not find an object that has an entry. An entry of another UID stays.
+    /// Without an entry, nothing is recorded; record a deletion that got a 404 with [`Ledger::deleted`].
     pub fn gone(&mut self, id: &ObjectId) {
         if let Some((entry, _)) = self.entries.get_mut(&id.name)
             && entry.uid() == Some(&id.uid)
@@ -287,8 +291,8 @@ impl<T: LedgerFacts> Ledger<T> {
         self.entries.values().map(|(entry, at)| (*at + entry.limit()).saturating_sub(uptime)).min()
     }
 
-    /// Names whose entries need a live read: confirmed writes older than [`SAFETY_AGE`], and unconfirmed creates older
-    /// than [`REQUEST_TIMEOUT`] that no pass repeated.
+    /// Names whose entries need a live read: confirmed writes older than [`SAFETY_AGE`], and unconfirmed
+    /// creates older than [`REQUEST_TIMEOUT`] that no pass repeated.
     pub fn overdue(&self, uptime: Duration) -> Vec<Arc<str>> {
         self.entries
             .iter()

@@ -1,8 +1,8 @@
 //! The decisions of vmpool: pure functions from an observed pool to a plan.
 //!
-//! The engine has no clock, no randomness and no client. A pass of the controller has the steps observe, plan, apply and
-//! report. This crate is the plan step. It also contains the data types of the other steps, and the state that connects
-//! one pass with the next:
+//! The engine has no clock, no randomness and no client. A pass of the controller has the steps observe,
+//! plan, apply and report. This crate is the plan step. It also contains the data types of the other steps,
+//! and the state that connects one pass with the next:
 //!
 //! ```text
 //!             +-------------------------- Memory (per pool UID) ---------------------------+
@@ -15,40 +15,42 @@
 //!
 //! # Layers
 //!
-//! A file imports only files of lower layers, or files of its own layer that do not import it. The files have no import
-//! cycle. From the lowest layer:
+//! A file imports only files of lower layers, or files of its own layer that do not import it. The files have
+//! no import cycle. From the lowest layer:
 //!
 //! 1. `ids` and `owner`: names, UIDs and owners of objects;
-//! 2. [`activity`], [`revision`], [`condition`], [`names`], [`removal`] (the removal record), [`failure`], [`backoff`], [`limits`],
-//!    [`losses`], [`selector`], [`copied_pool`], [`protection`], [`admission`] (which no other part uses);
+//! 2. [`activity`], [`revision`], [`condition`], [`names`], [`removal`] (the removal record), [`failure`],
+//!    [`backoff`], [`limits`], [`losses`], [`selector`], [`copied_pool`], [`protection`], [`admission`]
+//!    (which no other part uses);
 //! 3. [`model`]: pools, machines, disks and drafts;
 //! 4. [`ledger`], and in [`mod@plan`] the modules `action`, `blocker` and `attempts` (results of updates);
 //! 5. [`memory`];
 //! 6. `plan::observed` and `plan::result`: the input and the output of planning;
-//! 7. shared parts of planners: `plan::allocation`, `plan::progress`, `plan::adoption`, `plan::reservations` and smaller
-//!    ones;
-//! 8. the planners, which do not import each other: `plan::{membership, disks, remove, create, rollout, disk_collection,
-//!    expand, revisions, record}`;
+//! 7. shared parts of planners: `plan::allocation`, `plan::progress`, `plan::adoption`, `plan::reservations`
+//!    and smaller ones;
+//! 8. the planners, which do not import each other:
+//!    `plan::{membership, disks, remove, create, rollout, disk_collection, expand, revisions, record}`;
 //! 9. [`plan_pass()`] and [`compute_status()`].
 //!
 //! # Assumptions
 //!
 //! Other clients must not change the following. If they do, the controller reacts as described:
 //!
-//! * The controller owner reference of a machine alone determines its pool, in the namespace of both: it names group, kind,
-//!   name and UID of the pool. If it is removed, the machine is released and
-//!   the controller creates a replacement.
+//! * The controller owner reference of a machine alone determines its pool, in the namespace of both: it
+//!   names group, kind, name and UID of the pool. If it is removed, the machine is released and the
+//!   controller creates a replacement.
 //! * If the managed labels of a machine are removed, the controller restores them.
-//! * The disk map annotation of a machine contains the disk of each disk template. Without it, the controller does not
-//!   repair the disks of the machine.
-//! * The revision annotation of a machine contains the revision that was last written to it. If it contains another
-//!   revision, the controller updates the machine. If it contains the current one, the controller does not.
-//! * If the stored current revision is deleted, the controller stores it again. If another stored revision is deleted, an
-//!   update of a machine with that revision removes no fields.
-//! * The name block on the pool contains the numbers that may be used for names. Without it, names of former machines can
-//!   recur.
-//! * The removal record on the pool follows the steps of [`removal`]. If an entry was accepted without lowering
-//!   `replicas`, the controller deletes its machine and creates a replacement.
+//! * The disk map annotation of a machine contains the disk of each disk template. Without it, the controller
+//!   does not repair the disks of the machine.
+//! * The revision annotation of a machine contains the revision that was last written to it. If it contains
+//!   another revision, the controller updates the machine. If it contains the current one, the controller
+//!   does not.
+//! * If the stored current revision is deleted, the controller stores it again. If another stored revision is
+//!   deleted, an update of a machine with that revision removes no fields.
+//! * The name block on the pool contains the numbers that may be used for names. Without it, names of former
+//!   machines can recur.
+//! * The removal record on the pool follows the steps of [`removal`]. If an entry was accepted without
+//!   lowering `replicas`, the controller deletes its machine and creates a replacement.
 
 pub mod activity;
 pub mod admission;

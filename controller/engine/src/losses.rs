@@ -1,9 +1,9 @@
-//! Objects that the pool created and that did not stay in it: an admission policy or another client changed the label or
-//! the owner by which they belong to the pool.
+//! Objects that the pool created and that did not stay in it: an admission policy or another client changed
+//! the label or the owner by which they belong to the pool.
 //!
-//! The controller does not delete such an object, so a pool that replaced each of them would create objects without
-//! bound. The controller therefore counts them. After a number of losses in a row it stops to create, and later tries
-//! again with one object.
+//! The controller does not delete such an object, so a pool that replaced each of them would create objects
+//! without bound. The controller therefore counts them. After a number of losses in a row it stops to create,
+//! and later tries again with one object.
 //!
 //! ```text
 //!                    lost                 the limit is reached
@@ -89,8 +89,8 @@ pub enum Allowance {
     Stopped(Duration),
 }
 
-/// The creates of one kind of object that a pool did not keep. The controller remains correct if this is lost at any
-/// time: the conditions of the pool then show that it is stopped.
+/// The creates of one kind of object that a pool did not keep. The controller remains correct if this is lost
+/// at any time: the conditions of the pool then show that it is stopped.
 #[derive(Clone, Debug, Default)]
 pub struct Losses {
     /// Created objects that have belonged to the pool so far, and the uptime of their creation.
@@ -143,8 +143,8 @@ impl Losses {
         self.is_retried = false;
     }
 
-    /// Updates the memory with the fates of the objects that were created lately. Returns those that are lost; record each
-    /// with [`Losses::lost`].
+    /// Updates the memory with the fates of the objects that were created lately. Returns those that are
+    /// lost; record each with [`Losses::lost`].
     pub fn observe(
         &mut self,
         fate: impl Fn(&Arc<str>, &Uid) -> CreatedObjectState,
@@ -185,8 +185,8 @@ impl Losses {
         self.is_retried = self.count > 0;
     }
 
-    /// Takes over what the conditions of the pool show after a change of leaders: whether losses stopped the pool, or objects
-    /// were lost at birth, so that one more loss stops it.
+    /// Takes over what the conditions of the pool show after a change of leaders: whether losses stopped the
+    /// pool, or objects were lost at birth, so that one more loss stops it.
     pub fn restore(&mut self, is_stopped: bool, limit: usize, message: &str, uptime: Duration) {
         let (kind, count) = if is_stopped {
             (LossKind::Later, limit.max(MOST_LOSSES))
@@ -201,8 +201,8 @@ impl Losses {
         };
     }
 
-    /// What the losses allow now. `limit` is the number of consecutive losses after which the pool stops to create, if
-    /// other clients changed the objects after their creation.
+    /// What the losses allow now. `limit` is the number of consecutive losses after which the pool stops to
+    /// create, if other clients changed the objects after their creation.
     pub fn allowance(&self, limit: usize, uptime: Duration) -> Allowance {
         if !self.is_stopped(limit) {
             return Allowance::Unlimited;

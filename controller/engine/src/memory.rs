@@ -1,5 +1,5 @@
-//! State of one pool that the controller keeps between passes. The controller remains correct if this state is lost at
-//! any time.
+//! State of one pool that the controller keeps between passes. The controller remains correct if this state
+//! is lost at any time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use crate::plan::requested_restarts::RequestedRestarts;
 use crate::plan::start_failures::StartFailures;
 use crate::revision::RevisionId;
 
-/// Number of consecutive rejections of machines with a disk after which the controller finds out whether the machine is
-/// accepted with another disk.
+/// Number of consecutive rejections of machines with a disk after which the controller finds out whether the
+/// machine is accepted with another disk.
 pub const SUSPICIONS: u32 = 3;
 
 /// How long the controller creates no machine whose storage would be that of another machine.
@@ -29,14 +29,16 @@ const CONFLICT_AGE: Duration = Duration::from_secs(30);
 /// How long the controller does not allocate a disk that was the reason for a rejected machine.
 pub const REFUSAL_AGE: Duration = Duration::from_mins(10);
 
-/// How long a machine may have a problem before the pool reports it. Every machine waits for its disks at first.
+/// How long a machine may have a problem before the pool reports it. Every machine waits for its disks at
+/// first.
 pub const PROBLEM_AGE: Duration = Duration::from_secs(10);
 
-/// Time after the last successful create of a machine at which the controller no longer expects that the API server
-/// accepts many more.
+/// Time after the last successful create of a machine at which the controller no longer expects that the API
+/// server accepts many more.
 pub const CREATE_AGE: Duration = Duration::from_secs(30);
 
-/// The memory of one pool. It is stored by UID, so a new pool with the name of an old one starts with an empty memory.
+/// The memory of one pool. It is stored by UID, so a new pool with the name of an old one starts with an
+/// empty memory.
 #[derive(Clone, Debug, Default)]
 pub struct PassMemory {
     /// Pending writes of machines.
@@ -45,7 +47,8 @@ pub struct PassMemory {
     pub disks: Ledger<Disk>,
     /// The next machine number to use. It never decreases.
     pub next_number: u64,
-    /// The uptime of the first pass. A request of the former leader cannot have an effect [`REQUEST_TIMEOUT`] later.
+    /// The uptime of the first pass. A request of the former leader cannot have an effect [`REQUEST_TIMEOUT`]
+    /// later.
     first_pass: Option<Duration>,
     /// Backoff of live reads that a plan depends on.
     pub reading: Backoff,
@@ -73,8 +76,8 @@ pub struct PassMemory {
     pub rollout_attempts: RolloutAttempts,
     /// Machines that were deleted because they did not start.
     healed: BTreeSet<Uid>,
-    /// Names whose machine cannot be created, because storage of other machines has the names of its storage: since
-    /// when, and the message.
+    /// Names whose machine cannot be created, because storage of other machines has the names of its storage:
+    /// since when, and the message.
     storage_conflicts: BTreeMap<Arc<str>, (Duration, String)>,
     /// Number of such machines since the pool was created. The status stores it for the next leader.
     healed_machines: u64,
@@ -94,8 +97,8 @@ pub struct PassMemory {
     revision: Option<RevisionId>,
     /// Machines with an unconfirmed deletion, and its uptime. The API server may still carry it out.
     unconfirmed_deletes: BTreeMap<Uid, Duration>,
-    /// Requests that have reservations, and the uptime when the controller first saw them. The age of a reservation is
-    /// measured only from that time.
+    /// Requests that have reservations, and the uptime when the controller first saw them. The age of a
+    /// reservation is measured only from that time.
     reservations: BTreeMap<Arc<str>, Duration>,
     /// Names of objects whose last write was rejected. The controller writes to them after all others.
     refused: BTreeSet<Arc<str>>,
@@ -114,8 +117,8 @@ pub struct PassMemory {
 }
 
 impl PassMemory {
-    /// Updates the memory with the current pool. Numbers below the current name block count as used, new reservations
-    /// get their time, and a change of the spec resets all backoffs.
+    /// Updates the memory with the current pool. Numbers below the current name block count as used, new
+    /// reservations get their time, and a change of the spec resets all backoffs.
     pub fn observe(&mut self, pool: &Pool, uptime: Duration) {
         let published = pool.published.summary.as_ref().map_or(0, |summary| summary.healed);
         self.healed_machines = self.healed_machines.max(published);
@@ -167,8 +170,8 @@ impl PassMemory {
         REQUEST_TIMEOUT.checked_sub(self.led_for(uptime)).filter(|left| !left.is_zero())
     }
 
-    /// A new leader continues where the former one stopped, as the conditions of the pool show it for the present spec.
-    /// Otherwise each leader would lose the first objects again.
+    /// A new leader continues where the former one stopped, as the conditions of the pool show it for the
+    /// present spec. Otherwise each leader would lose the first objects again.
     fn restore_losses(&mut self, pool: &Pool, uptime: Duration) {
         let published = |kind: &str| {
             let of_kind = |condition: &&StatusCondition| condition.kind == kind && condition.status == "True";
@@ -188,8 +191,8 @@ impl PassMemory {
         }
     }
 
-    /// Updates the memory with the machines of the pool: which change is not evaluated since when, and which machine has
-    /// a problem since when.
+    /// Updates the memory with the machines of the pool: which change is not evaluated since when, and which
+    /// machine has a problem since when.
     pub fn observe_machines<'a>(
         &mut self,
         machines: impl Iterator<Item = &'a Arc<Machine>> + Clone,
@@ -207,8 +210,8 @@ impl PassMemory {
         self.problems = problems;
     }
 
-    /// Forgets machines that were deleted because they did not start, and that do not exist any more. `existing` are all
-    /// machines that the controller observes.
+    /// Forgets machines that were deleted because they did not start, and that do not exist any more.
+    /// `existing` are all machines that the controller observes.
     pub fn forget_healed<'a>(&mut self, existing: impl Iterator<Item = &'a Arc<Machine>>) {
         if self.healed.is_empty() {
             return;
@@ -229,8 +232,8 @@ impl PassMemory {
         self.problems.values().filter_map(left).filter(|left| !left.is_zero()).min()
     }
 
-    /// Records the blocked steps of a plan, which the conditions of the pool report. Steps in backoff are omitted,
-    /// because the backoffs contain them, and because their delays change with every pass.
+    /// Records the blocked steps of a plan, which the conditions of the pool report. Steps in backoff are
+    /// omitted, because the backoffs contain them, and because their delays change with every pass.
     pub fn record_blockers(&mut self, blockers: &[Blocker]) {
         let lasting = |blocker: &&Blocker| !matches!(blocker, Blocker::Backoff { .. });
         self.blockers = blockers.iter().filter(lasting).cloned().collect();
@@ -241,14 +244,14 @@ impl PassMemory {
         self.created = Some(uptime);
     }
 
-    /// Whether creates must start slowly, because the API server has accepted none for [`CREATE_AGE`]: one create, and
-    /// one more in parallel for each success. A full quota then costs few rejections.
+    /// Whether creates must start slowly, because the API server has accepted none for [`CREATE_AGE`]: one
+    /// create, and one more in parallel for each success. A full quota then costs few rejections.
     pub fn creates_start_slowly(&self, uptime: Duration) -> bool {
         self.created.is_none_or(|created| uptime.saturating_sub(created) >= CREATE_AGE)
     }
 
-    /// Records an unconfirmed deletion. While the API server may still carry it out, the controller repeats the same
-    /// deletion and deletes no other machine in its place.
+    /// Records an unconfirmed deletion. While the API server may still carry it out, the controller repeats
+    /// the same deletion and deletes no other machine in its place.
     pub fn delete_unconfirmed(&mut self, machine: &Uid, uptime: Duration) {
         self.unconfirmed_deletes.retain(|_, since| uptime.saturating_sub(*since) < REQUEST_TIMEOUT);
         self.unconfirmed_deletes.insert(machine.clone(), uptime);
@@ -261,8 +264,8 @@ impl PassMemory {
             .is_some_and(|since| uptime.saturating_sub(*since) < REQUEST_TIMEOUT)
     }
 
-    /// How long the reservations of a request remain valid, if they are valid for `timeout`; `None` if the controller
-    /// must drop them.
+    /// How long the reservations of a request remain valid, if they are valid for `timeout`; `None` if the
+    /// controller must drop them.
     pub fn reservation_left(&self, request: &str, timeout: Duration, uptime: Duration) -> Option<Duration> {
         let age =
             self.reservations.get(request).map_or(Duration::ZERO, |since| uptime.saturating_sub(*since));
@@ -287,8 +290,8 @@ impl PassMemory {
         self.healed.contains(machine)
     }
 
-    /// Records that the machine with this name cannot be created, because storage of another machine has the name of
-    /// its storage. The controller creates none for 30 seconds.
+    /// Records that the machine with this name cannot be created, because storage of another machine has the
+    /// name of its storage. The controller creates none for 30 seconds.
     pub fn record_storage_conflict(&mut self, name: &Arc<str>, message: String, uptime: Duration) {
         self.storage_conflicts.retain(|_, (since, _)| uptime.saturating_sub(*since) < CONFLICT_AGE);
         self.storage_conflicts.insert(name.clone(), (uptime, message));
@@ -299,7 +302,8 @@ impl PassMemory {
         self.storage_conflicts.is_empty()
     }
 
-    /// The conflict of the machine with this name, and how long the controller creates none; `None` if it may.
+    /// The conflict of the machine with this name, and how long the controller creates none; `None` if it
+    /// may.
     pub(crate) fn storage_conflict(&self, name: &str, uptime: Duration) -> Option<(&str, Duration)> {
         let (since, message) = self.storage_conflicts.get(name)?;
         let left = CONFLICT_AGE.checked_sub(uptime.saturating_sub(*since)).filter(|left| !left.is_zero())?;
@@ -315,8 +319,8 @@ impl PassMemory {
         }
     }
 
-    /// Whether the last write of the object with this name was rejected. The controller tries such objects last, so
-    /// that they do not delay others.
+    /// Whether the last write of the object with this name was rejected. The controller tries such objects
+    /// last, so that they do not delay others.
     pub fn was_refused(&self, name: &str) -> bool {
         self.refused.contains(name)
     }
@@ -410,8 +414,8 @@ impl PassMemory {
         self.suspected_disks.remove(disk);
     }
 
-    /// Records that a machine with these disks was rejected. The platform does not say in a form for programs whether a
-    /// disk was the reason.
+    /// Records that a machine with these disks was rejected. The platform does not say in a form for programs
+    /// whether a disk was the reason.
     pub fn suspect_disks<'d>(&mut self, disks: impl IntoIterator<Item = &'d Arc<str>>) {
         for disk in disks {
             let times = self.suspected_disks.entry(disk.clone()).or_default();
@@ -419,15 +423,15 @@ impl PassMemory {
         }
     }
 
-    /// The disks whose next rejection is one of [`SUSPICIONS`] in a row, or a further one. The controller then finds out
-    /// whether the machine is accepted with other disks.
+    /// The disks whose next rejection is one of [`SUSPICIONS`] in a row, or a further one. The controller
+    /// then finds out whether the machine is accepted with other disks.
     pub fn suspected_disks(&self) -> impl Iterator<Item = &Arc<str>> {
         let is_suspected = |(_, times): &(&Arc<str>, &u32)| **times + 1 >= SUSPICIONS;
         self.suspected_disks.iter().filter(is_suspected).map(|(disk, _)| disk)
     }
 
-    /// Records that these disks are no reason for a rejection: the API server accepted a machine with them, or rejected it
-    /// without them as well.
+    /// Records that these disks are no reason for a rejection: the API server accepted a machine with them,
+    /// or rejected it without them as well.
     pub fn accept_disks<'d>(&mut self, disks: impl IntoIterator<Item = &'d Arc<str>>) {
         if self.suspected_disks.is_empty() {
             return;
@@ -444,8 +448,9 @@ impl PassMemory {
     }
 }
 
-/// The number from which a new leader goes on: the number in the status, which every change of the machines writes, or the
-/// beginning of the name block. Numbers behind the block were never used, whatever a client writes into the status.
+/// The number from which a new leader goes on: the number in the status, which every change of the machines
+/// writes, or the beginning of the name block. Numbers behind the block were never used, whatever a client
+/// writes into the status.
 fn recorded_number(pool: &Pool) -> u64 {
     let Some(block) = pool.name_block else { return 0 };
     let published = pool.published.summary.as_ref().and_then(|summary| summary.next_number);

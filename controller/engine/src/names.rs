@@ -1,16 +1,17 @@
 //! Machine numbers, and the names that are computed from them.
 //!
-//! Every machine of a pool has a number. A permutation keyed by the pool's UID converts the number into the five
-//! characters at the end of the name. It is a permutation and not a hash, because two numbers of one pool then never
-//! have the same name: a name cannot recur before the pool has created 14 million machines. The permutation can also be
-//! inverted, so [`Namer::number_of`] shows whether a pool has issued a name.
+//! Every machine of a pool has a number. A permutation keyed by the pool's UID converts the number into the
+//! five characters at the end of the name. It is a permutation and not a hash, because two numbers of one
+//! pool then never have the same name: a name cannot recur before the pool has created 14 million machines.
+//! The permutation can also be inverted, so [`Namer::number_of`] shows whether a pool has issued a name.
 //!
-//! Numbers are taken from *name blocks*. The controller records a block on the pool before it uses any of its numbers.
-//! A new leader therefore uses the same names as a failed leader, and a late request of the former leader gets
-//! `AlreadyExists` instead of creating a second machine. Numbers below the current block are never used again.
+//! Numbers are taken from *name blocks*. The controller records a block on the pool before it uses any of its
+//! numbers. A new leader therefore uses the same names as a failed leader, and a late request of the former
+//! leader gets `AlreadyExists` instead of creating a second machine. Numbers below the current block are
+//! never used again.
 //!
-//! The names of retained disks are computed in the same way: six characters from the number of the machine, with the
-//! disk template as part of the key. A repeated create therefore requests the same name.
+//! The names of retained disks are computed in the same way: six characters from the number of the machine,
+//! with the disk template as part of the key. A repeated create therefore requests the same name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -96,13 +97,15 @@ impl Namer {
         Self { pool: pool.clone(), permutation: Permutation::new(HALF_BITS, SUFFIXES, &[uid.as_str()]) }
     }
 
-    /// The name of the machine with this number. Numbers that differ by less than [`SUFFIXES`] have different names.
+    /// The name of the machine with this number. Numbers that differ by less than [`SUFFIXES`] have different
+    /// names.
     pub fn name(&self, number: u64) -> String {
         format!("{}-{}", self.pool, encode_suffix(self.permutation.apply(number % SUFFIXES), LENGTH))
     }
 
-    /// The number of `name`, if it has the form of a name of this pool. Every suffix of five characters of the alphabet
-    /// has a number. The pool has *issued* the name if the number is below the end of its name block.
+    /// The number of `name`, if it has the form of a name of this pool. Every suffix of five characters of
+    /// the alphabet has a number. The pool has *issued* the name if the number is below the end of its name
+    /// block.
     pub fn number_of(&self, name: &str) -> Option<u64> {
         let suffix = name.strip_prefix(&*self.pool)?.strip_prefix('-')?;
         if suffix.len() != LENGTH {
@@ -133,8 +136,9 @@ impl DiskNamer {
         Self { stem: format!("{pool}-{template}"), permutation }
     }
 
-    /// A name for a disk of the machine with this number. `attempt` is the number of names that were already in use. In
-    /// the first 27 attempts, two machines whose numbers differ by less than [`SUFFIXES`] have no name in common.
+    /// A name for a disk of the machine with this number. `attempt` is the number of names that were already
+    /// in use. In the first 27 attempts, two machines whose numbers differ by less than [`SUFFIXES`] have no
+    /// name in common.
     pub fn name(&self, number: u64, attempt: u64) -> String {
         let name = |attempt: u64| {
             let value = self.permutation.apply(number % SUFFIXES + attempt * SUFFIXES);
@@ -155,8 +159,8 @@ fn encode_suffix(value: u64, length: usize) -> String {
     suffix.into_iter().map(char::from).collect()
 }
 
-/// A keyed permutation of the numbers below `size`: a Feistel network over twice `half_bits` bits, iterated until the
-/// result is below `size`.
+/// A keyed permutation of the numbers below `size`: a Feistel network over twice `half_bits` bits, iterated
+/// until the result is below `size`.
 #[derive(Clone, Debug)]
 struct Permutation {
     half_bits: u32,
@@ -208,8 +212,8 @@ impl Permutation {
         (1 << self.half_bits) - 1
     }
 
-    /// The round function: the finalizer of SplitMix64. Names need to be spread evenly but not to be secret, because
-    /// every client that can read a pool's UID can also read its machines.
+    /// The round function: the finalizer of SplitMix64. Names need to be spread evenly but not to be secret,
+    /// because every client that can read a pool's UID can also read its machines.
     fn mix(&self, key: u64, half: u64) -> u64 {
         let mut x = key ^ half.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -270,8 +274,8 @@ mod tests {
     #[test]
     fn names_of_disks_are_stable_and_keyed_by_pool_and_template() {
         let name = |uid: &str, template: &str| DiskNamer::new("web", &uid.into(), template).name(0, 0);
-        // Fixed on purpose: a create that is repeated after an upgrade must request the name of the disk that it
-        // created.
+        // Fixed on purpose: a create that is repeated after an upgrade must request the name of the disk that
+        // it created.
         assert_eq!(name("3c1f", "data"), "web-data-g2fgck");
         let suffix = |name: String| name.rsplit_once('-').map(|(_, suffix)| suffix.to_owned());
         assert_ne!(suffix(name("3c1f", "data")), suffix(name("3c20", "data")));

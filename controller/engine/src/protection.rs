@@ -1,7 +1,7 @@
 //! Protection of machines until a moment: the annotations, their meaning, and the bounds of their values.
 //!
-//! The keys belong to vmpool and are the same on all platforms. A claim is protection that the aggregated API has given
-//! to a caller.
+//! The keys belong to vmpool and are the same on all platforms. A claim is protection that the aggregated API
+//! has given to a caller.
 
 mod claim;
 
@@ -20,7 +20,8 @@ use crate::revision::RevisionId;
 
 pub use claim::Claim;
 
-/// Prefix of the keys of this module. A machine template must not contain labels and annotations with this prefix.
+/// Prefix of the keys of this module. A machine template must not contain labels and annotations with this
+/// prefix.
 pub const PREFIX: &str = "vmpool.dev/";
 /// On machines: until when the machine is protected, RFC 3339. This annotation alone decides.
 pub const UNTIL: &str = "vmpool.dev/protected-until";
@@ -30,13 +31,13 @@ pub const BY: &str = "vmpool.dev/protected-by";
 pub const REASON: &str = "vmpool.dev/protection-reason";
 /// On machines: the claim, as JSON. Only the aggregated API writes it.
 pub const CLAIM: &str = "vmpool.dev/claim";
-/// On machines: the revision for which the controller is restarting the machine. Until the controller removes it, the
-/// machine cannot be claimed.
+/// On machines: the revision for which the controller is restarting the machine. Until the controller removes
+/// it, the machine cannot be claimed.
 pub const RESTARTING: &str = "vmpool.dev/restarting";
 /// On pools: the longest time for which a machine can be protected, for example `24h`.
 pub const MAX_PROTECTION: &str = "vmpool.dev/max-protection";
-/// The field of the spec of pools that is equivalent to [`MAX_PROTECTION`], and overrides it. Definitions of pools other than
-/// those of vmpool do not have it.
+/// The field of the spec of pools that is equivalent to [`MAX_PROTECTION`], and overrides it. Definitions of
+/// pools other than those of vmpool do not have it.
 pub const MAX_PROTECTION_FIELD: &str = "maxProtection";
 
 /// Maximum length of the texts for users, in bytes.
@@ -47,8 +48,8 @@ pub const DEFAULT_MAXIMUM: Duration = Duration::from_hours(24);
 pub const SMALLEST_MAXIMUM: Duration = Duration::from_mins(1);
 /// The largest value of [`MAX_PROTECTION`].
 pub const LARGEST_MAXIMUM: Duration = Duration::from_hours(720);
-/// How far the clocks of two programs may differ. A machine stays protected for this time after its annotation says that
-/// the protection ends.
+/// How far the clocks of two programs may differ. A machine stays protected for this time after its
+/// annotation says that the protection ends.
 pub const CLOCK_SKEW: Duration = Duration::from_secs(30);
 /// The protection of a machine whose annotation cannot be read.
 const UNREADABLE: Duration = Duration::from_hours(1);
@@ -103,8 +104,8 @@ impl Protection {
         }
     }
 
-    /// When the protection ends or has ended, without [`CLOCK_SKEW`]; `None` if there is none or if the annotation cannot
-    /// be read.
+    /// When the protection ends or has ended, without [`CLOCK_SKEW`]; `None` if there is none or if the
+    /// annotation cannot be read.
     pub fn end(&self) -> Option<Timestamp> {
         match self.until? {
             ProtectionEnd::At(until) => Some(until),
@@ -112,8 +113,8 @@ impl Protection {
         }
     }
 
-    /// The time that the controller writes instead of one that cannot be read or is further away than `maximum`; `None`
-    /// if the annotation is valid.
+    /// The time that the controller writes instead of one that cannot be read or is further away than
+    /// `maximum`; `None` if the annotation is valid.
     pub fn shortened(&self, now: Timestamp, maximum: Duration) -> Option<Timestamp> {
         match self.until? {
             // A client whose clock is ahead may ask for the maximum.
@@ -136,8 +137,8 @@ const FRACTION_DIGITS: usize = 9;
 
 /// Reads [`UNTIL`]; `None` if it is no time of RFC 3339.
 ///
-/// RFC 3339 permits more than [`Timestamp`] holds. Further digits of a fraction are cut, and a time after the largest one
-/// counts as the largest one: it must not protect a machine for less time than an earlier one.
+/// RFC 3339 permits more than [`Timestamp`] holds. Further digits of a fraction are cut, and a time after the
+/// largest one counts as the largest one: it must not protect a machine for less time than an earlier one.
 fn parse_until(text: &str) -> Option<Timestamp> {
     let text = cut_fraction(text);
     if let Ok(until) = text.parse() {
@@ -178,8 +179,8 @@ pub fn parse_maximum(text: &str) -> Result<Duration, String> {
     duration.filter(|duration| allowed.contains(duration)).ok_or_else(|| no_maximum(text))
 }
 
-/// The longest protection in a pool: the field of its spec, or else the annotation, as for all settings that have both. An
-/// unreadable value counts as the default, and adds a message to `invalid_settings`.
+/// The longest protection in a pool: the field of its spec, or else the annotation, as for all settings that
+/// have both. An unreadable value counts as the default, and adds a message to `invalid_settings`.
 pub fn read_max_protection(
     field: &Value,
     annotations: Option<&BTreeMap<String, String>>,

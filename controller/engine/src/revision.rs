@@ -1,4 +1,5 @@
-//! Revisions: the identity of a template, which no upgrade of vmpool changes, and the history of stored revisions.
+//! Revisions: the identity of a template, which no upgrade of vmpool changes, and the history of stored
+//! revisions.
 
 mod history;
 mod identity;

@@ -1,4 +1,5 @@
-//! Selectors: conditions on the labels of a machine, as Kubernetes defines them for label selectors and node selectors.
+//! Selectors: conditions on the labels of a machine, as Kubernetes defines them for label selectors and node
+//! selectors.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,7 +36,8 @@ pub struct SelectorRequirement {
 }
 
 impl SelectorRequirement {
-    /// Whether `labels` fulfil the condition. A comparison of numbers with a text that is no integer never holds.
+    /// Whether `labels` fulfil the condition. A comparison of numbers with a text that is no integer never
+    /// holds.
     pub fn matches(&self, labels: &LabelMap) -> bool {
         let value = labels.get(&self.key);
         let number = |text: &String| text.parse::<i64>().ok();

@@ -70,8 +70,8 @@ pub fn compute_status(observed: &ObservedPool<'_>, failure: Option<&PoolFailure>
     let mut wanted = Vec::new();
     if pool.status_content == StatusContent::Complete {
         let available = available_condition(observed, &summary, &blocked);
-        // A machine that waits for a disk keeps either the pool from being available, or the rollout from being
-        // complete.
+        // A machine that waits for a disk keeps either the pool from being available, or the rollout from
+        // being complete.
         let waits = if available.holds { &blocked.machines[..] } else { &[] };
         wanted.extend([available, synced::synced_condition(observed, &counts, waits, failure)]);
         if counts.total != pool.desired {

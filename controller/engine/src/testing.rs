@@ -24,8 +24,8 @@ const UPTIME: Duration = Duration::from_secs(100);
 /// The disk template with retained disks, in worlds that have one.
 pub(crate) const RETAINED: &str = "data";
 
-/// Configuration for properties over sequences of events: twice the number of cases, because many sequences are
-/// trivial. `PROPTEST_CASES` changes both numbers.
+/// Configuration for properties over sequences of events: twice the number of cases, because many sequences
+/// are trivial. `PROPTEST_CASES` changes both numbers.
 pub(crate) fn sequence_config() -> Config {
     let usual = Config::default();
     Config { cases: 2 * usual.cases, ..usual }

@@ -1,5 +1,5 @@
-//! The cost of a pass is linear in the machines of its pool. `cargo bench` measures the duration; this test fails if
-//! the cost grows faster.
+//! The cost of a pass is linear in the machines of its pool. `cargo bench` measures the duration; this test
+//! fails if the cost grows faster.
 
 #[path = "../benches/world/mod.rs"]
 mod world;
@@ -13,8 +13,8 @@ use world::{BenchWorld, PassWorkload, run_engine_pass};
 const FEW: usize = 1_000;
 const MANY: usize = 10 * FEW;
 
-/// Linear growth gives 10, or more if the processor cache holds [`FEW`] machines but not [`MANY`]. Quadratic growth
-/// gives 100.
+/// Linear growth gives 10, or more if the processor cache holds [`FEW`] machines but not [`MANY`]. Quadratic
+/// growth gives 100.
 const LIMIT: f64 = 40.0;
 
 /// Number of passes, of which the shortest counts.

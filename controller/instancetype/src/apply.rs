@@ -1,7 +1,7 @@
 //! Applying an instance type and a preference to an instance.
 //!
-//! The instance type is applied first and wins; the preference then fills what is still empty. Applying fails as a whole
-//! or not at all: the functions return a changed copy.
+//! The instance type is applied first and wins; the preference then fills what is still empty. Applying fails
+//! as a whole or not at all: the functions return a changed copy.
 
 mod instancetype;
 mod preference;
@@ -46,9 +46,11 @@ impl ApplyError {
     }
 }
 
-/// Applies instance type and preference to a copy of an instance. Annotations of both are added to its metadata.
+/// Applies instance type and preference to a copy of an instance. Annotations of both are added to its
+/// metadata.
 ///
-/// A spread that is not even fails here too, and not in admission only: instance type and preference may have changed since.
+/// A spread that is not even fails here too, and not in admission only: instance type and preference may have
+/// changed since.
 ///
 /// # Errors
 /// See [`ApplyError`]. The instance is unchanged, and nothing of the preference was applied.

@@ -1,7 +1,7 @@
 //! Fields that both the machine and its instance type set.
 //!
-//! An instance type never merges with the machine: what it sets, the machine must not set. `cpu.maxSockets` is the
-//! exception, which KubeVirt overwrites without a report.
+//! An instance type never merges with the machine: what it sets, the machine must not set. `cpu.maxSockets`
+//! is the exception, which KubeVirt overwrites without a report.
 
 use std::fmt;
 

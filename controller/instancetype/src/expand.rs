@@ -1,7 +1,7 @@
 //! Expansion: a machine in which instance type and preference are written out.
 //!
-//! An expanded machine has no matchers and starts the same instance, except for the annotations with the names. Expanding
-//! an expanded machine changes nothing.
+//! An expanded machine has no matchers and starts the same instance, except for the annotations with the
+//! names. Expanding an expanded machine changes nothing.
 
 use serde_json::Value;
 
@@ -95,11 +95,11 @@ impl From<Malformed> for ExpandError {
     }
 }
 
-/// Checks that instance type and preference can be applied to a machine and that it meets the requirements. The result is the
-/// instance template as it is after general defaults.
+/// Checks that instance type and preference can be applied to a machine and that it meets the requirements.
+/// The result is the instance template as it is after general defaults.
 ///
-/// `machine` is an object with a `spec`: a VirtualMachine, or `spec.virtualMachineTemplate` of a pool. Its matchers are not
-/// examined: what is in `types` is applied.
+/// `machine` is an object with a `spec`: a VirtualMachine, or `spec.virtualMachineTemplate` of a pool. Its
+/// matchers are not examined: what is in `types` is applied.
 ///
 /// # Errors
 /// [`ExpandError::Apply`] and [`ExpandError::Requirements`].
@@ -126,8 +126,9 @@ pub fn check_expansion(
     Ok(prepared)
 }
 
-/// Expands a copy of a machine, given as for [`check_expansion`]. A machine without matchers is returned unchanged, and without
-/// defaults. `types` are the objects that the matchers name, live or from their stashes.
+/// Expands a copy of a machine, given as for [`check_expansion`]. A machine without matchers is returned
+/// unchanged, and without defaults. `types` are the objects that the matchers name, live or from their
+/// stashes.
 ///
 /// # Errors
 /// See [`ExpandError`].
@@ -147,7 +148,8 @@ pub fn expand_machine(
         check_matched_object(machine, family, types, location)?;
     }
     let prepared = check_expansion(machine, types, settings, location)?;
-    // Admission fills in what a machine gets from the preference that it names, and the expanded machine names none.
+    // Admission fills in what a machine gets from the preference that it names, and the expanded machine
+    // names none.
     if let Some(preference) = types.preference_spec() {
         fill_machine_from_preference(&mut expanded, preference, location)?;
     }

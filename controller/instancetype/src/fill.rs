@@ -9,8 +9,8 @@ use crate::tree::{self, Malformed};
 #[cfg(test)]
 mod tests;
 
-/// Fills what the preference prefers and what must be known before an instance exists: architecture, machine type, and the
-/// storage class of each DataVolume template.
+/// Fills what the preference prefers and what must be known before an instance exists: architecture, machine
+/// type, and the storage class of each DataVolume template.
 ///
 /// # Errors
 /// A field of the machine has the wrong type; the machine may be changed in part.

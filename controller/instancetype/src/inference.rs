@@ -1,7 +1,7 @@
 //! Inferring a matcher from the labels behind a volume.
 //!
-//! The labels may be several objects away, and this crate reads none. So inference is a chain of steps: each asks for one
-//! object, and the caller answers.
+//! The labels may be several objects away, and this crate reads none. So inference is a chain of steps: each
+//! asks for one object, and the caller answers.
 //!
 //! ```text
 //!  claim volume ──────────────────────────────────────────────> claim
@@ -57,8 +57,8 @@ pub struct Inference {
     place: LookupPurpose,
 }
 
-/// Starts the inference of a matcher. The machine is an object with a `spec`, in the given namespace. `None` if the machine has
-/// no such matcher, or the matcher names no volume.
+/// Starts the inference of a matcher. The machine is an object with a `spec`, in the given namespace. `None`
+/// if the machine has no such matcher, or the matcher names no volume.
 ///
 /// Validate the matcher first; an unknown failure policy counts as `Reject`.
 ///
@@ -111,8 +111,8 @@ fn inference_step(search: Search, policy: FailurePolicy, next: Next) -> Inferenc
 
 /// Writes the result into the machine.
 ///
-/// If the failure policy is `Ignore` and an instance type was inferred, the user's `domain.memory` is removed: clients send it
-/// for the case that inference fails, and it would conflict.
+/// If the failure policy is `Ignore` and an instance type was inferred, the user's `domain.memory` is
+/// removed: clients send it for the case that inference fails, and it would conflict.
 ///
 /// # Errors
 /// A field of the machine has the wrong type.

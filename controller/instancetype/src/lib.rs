@@ -1,11 +1,12 @@
 //! KubeVirt instance types and preferences as pure functions.
 //!
-//! An *instance type* sets the size of a machine: vCPUs, memory, devices, placement. It wins, and never merges with what the
-//! machine sets. A *preference* fills what is still empty: buses, firmware, features, clock. Neither is written into the
-//! machine: both are applied to the instance when it starts, from an immutable copy, the *stash*.
+//! An *instance type* sets the size of a machine: vCPUs, memory, devices, placement. It wins, and never
+//! merges with what the machine sets. A *preference* fills what is still empty: buses, firmware, features,
+//! clock. Neither is written into the machine: both are applied to the instance when it starts, from an
+//! immutable copy, the *stash*.
 //!
-//! The crate has no client, no runtime, no clock and no randomness. The controller, the webhook and the API server look
-//! objects up and ask it; all give the same answers.
+//! The crate has no client, no runtime, no clock and no randomness. The controller, the webhook and the API
+//! server look objects up and ask it; all give the same answers.
 //!
 //! # Layers
 //!
@@ -24,9 +25,10 @@
 //!
 //! # Documents
 //!
-//! Machines are JSON documents, and objects keep the document that they were read from. So no field of a newer KubeVirt is
-//! lost, and a stash contains `2048Mi` if the user wrote `2048Mi`. Typed views, such as [`model::InstancetypeSpec`], have the
-//! fields that this crate interprets. A field of the wrong type is an error with its path, and never a panic.
+//! Machines are JSON documents, and objects keep the document that they were read from. So no field of a
+//! newer KubeVirt is lost, and a stash contains `2048Mi` if the user wrote `2048Mi`. Typed views, such as
+//! [`model::InstancetypeSpec`], have the fields that this crate interprets. A field of the wrong type is an
+//! error with its path, and never a panic.
 //!
 //! ```
 //! use serde_json::json;

@@ -23,9 +23,9 @@ pub struct NamedTypes {
 
 /// Validates a machine on creation (`old` is `None`) or update. The machine is an object with a `spec`.
 ///
-/// A missing object gives a warning, because the controller reports it and uses it as soon as it exists. An update that
-/// changes neither the matchers nor the instance template is accepted without a look at the objects: they may have
-/// changed since, and a user must be able to stop the machine.
+/// A missing object gives a warning, because the controller reports it and uses it as soon as it exists. An
+/// update that changes neither the matchers nor the instance template is accepted without a look at the
+/// objects: they may have changed since, and a user must be able to stop the machine.
 pub fn validate_machine(
     new: &Value,
     old: Option<&Value>,

@@ -1,8 +1,8 @@
 //! Whether a machine or a pool still needs an object that is being deleted.
 //!
-//! An object has a finalizer. It is removed when no machine and no pool blocks the deletion, that is, when each that refers
-//! to the object has a stash to use instead. A blocker therefore lasts as long as one pass over the machine, which makes the stash
-//! from the object that is being deleted.
+//! An object has a finalizer. It is removed when no machine and no pool blocks the deletion, that is, when
+//! each that refers to the object has a stash to use instead. A blocker therefore lasts as long as one pass
+//! over the machine, which makes the stash from the object that is being deleted.
 
 use serde_json::Value;
 
@@ -25,8 +25,8 @@ pub struct InstanceTypeReferrer<'a> {
     pub location: MachineLocation,
     /// Its namespace.
     pub namespace: &'a str,
-    /// Whether it has the stash that it uses instead of the object. For a pool: of its current template. The stash may be of an
-    /// earlier object of the same name, which the machine then continues to use.
+    /// Whether it has the stash that it uses instead of the object. For a pool: of its current template. The
+    /// stash may be of an earlier object of the same name, which the machine then continues to use.
     pub has_copy: bool,
 }
 
@@ -44,8 +44,8 @@ pub fn blocks_deletion(
     may_infer_object(user, object)
 }
 
-/// Whether a machine or a pool has a matcher that names only a volume, and whose name, once it is inferred, can be that of the
-/// object.
+/// Whether a machine or a pool has a matcher that names only a volume, and whose name, once it is inferred,
+/// can be that of the object.
 ///
 /// # Errors
 /// A field has the wrong type.
@@ -65,7 +65,8 @@ pub fn may_infer_object(
         }))
 }
 
-/// Whether a machine or a pool will use the object as it is when the stash is made. It may be in conflict with the object now.
+/// Whether a machine or a pool will use the object as it is when the stash is made. It may be in conflict
+/// with the object now.
 ///
 /// # Errors
 /// A field has the wrong type.
@@ -108,7 +109,8 @@ fn uses_live_object(user: &InstanceTypeReferrer<'_>, object: &InstanceTypeObject
         && matcher.kind(object.kind.family()) == Ok(object.kind))
 }
 
-/// Whether the machine conflicts with the object, or the object cannot be stashed, so that the machine never gets a stash of it.
+/// Whether the machine conflicts with the object, or the object cannot be stashed, so that the machine never
+/// gets a stash of it.
 fn conflicts_for_good(
     machine: &Value,
     user: &InstanceTypeReferrer<'_>,

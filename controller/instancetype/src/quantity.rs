@@ -11,8 +11,8 @@ mod tests;
 
 /// A valid amount, mostly of memory, that keeps its spelling: `2048Mi` does not become `2Gi`.
 ///
-/// Amounts are compared with [`compare`](Self::compare). There is no `PartialEq`, because two spellings of one amount are
-/// equal in some places and different in others.
+/// Amounts are compared with [`compare`](Self::compare). There is no `PartialEq`, because two spellings of
+/// one amount are equal in some places and different in others.
 #[derive(Debug, Clone)]
 pub struct Amount {
     quantity: Quantity,
@@ -29,8 +29,8 @@ impl Amount {
     /// Reads an amount from its text, such as `2Gi`.
     ///
     /// # Errors
-    /// [`QuantityError::NotAQuantity`], and [`QuantityError::TooLarge`] above 2^64 - 1 bytes. A negative amount is read,
-    /// so that validation can report it with its field.
+    /// [`QuantityError::NotAQuantity`], and [`QuantityError::TooLarge`] above 2^64 - 1 bytes. A negative
+    /// amount is read, so that validation can report it with its field.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         let quantity = Quantity::new(text);
         // The comparison parses negative amounts to the end, too.
@@ -43,7 +43,8 @@ impl Amount {
         Ok(Self { quantity, bytes })
     }
 
-    /// Reads an amount from JSON, where it is a string or a whole number. `None` if it is neither, or not an amount.
+    /// Reads an amount from JSON, where it is a string or a whole number. `None` if it is neither, or not an
+    /// amount.
     pub fn from_json(value: &Value) -> Option<Self> {
         match value {
             Value::String(text) => Self::parse(text).ok(),
@@ -68,15 +69,17 @@ impl Amount {
         self.compare(&Self::zero()) == Ordering::Greater
     }
 
-    /// The amount in whole units, rounded up, at most 2^32 - 1: for CPUs, their number. A negative amount is zero.
+    /// The amount in whole units, rounded up, at most 2^32 - 1: for CPUs, their number. A negative amount is
+    /// zero.
     pub fn whole(&self) -> u32 {
         u32::try_from(self.bytes.unwrap_or(0)).unwrap_or(u32::MAX)
     }
 
-    /// What remains of the amount, in whole bytes, if it is lowered by a percentage. The result is rounded down.
+    /// What remains of the amount, in whole bytes, if it is lowered by a percentage. The result is rounded
+    /// down.
     ///
-    /// The calculation uses integers. KubeVirt uses single-precision floating point, so its result differs by up to
-    /// 2^-23 of the value.
+    /// The calculation uses integers. KubeVirt uses single-precision floating point, so its result differs by
+    /// up to 2^-23 of the value.
     #[must_use]
     pub fn lowered_by(&self, percent: u8) -> Self {
         let remaining = u64::from(100_u8.saturating_sub(percent));

@@ -13,12 +13,13 @@ use crate::tree::{self, Malformed};
 #[cfg(test)]
 mod tests;
 
-/// Checks the requirements against an instance to which instance type and preference were applied. The result has a cause for
-/// each field that is too small; it is empty if all requirements are met. `template` is the instance without them.
+/// Checks the requirements against an instance to which instance type and preference were applied. The result
+/// has a cause for each field that is too small; it is empty if all requirements are met. `template` is the
+/// instance without them.
 ///
-/// The number of vCPUs and the memory are completed first, as they are when the instance starts: a machine may state
-/// its memory as a request only, and has one vCPU if it states none. As in KubeVirt, this decides whether a requirement is met,
-/// and not which settings the machine has.
+/// The number of vCPUs and the memory are completed first, as they are when the instance starts: a machine
+/// may state its memory as a request only, and has one vCPU if it states none. As in KubeVirt, this decides
+/// whether a requirement is met, and not which settings the machine has.
 ///
 /// # Errors
 /// The topology of the preference is not valid, or a field of the machine has the wrong type.
@@ -101,8 +102,8 @@ impl Check<'_> {
 
     fn architecture(&self, completed: &InstanceTemplate) -> Result<Option<StatusCause>, Malformed> {
         let Some(required) = &self.preference.requirements.architecture else { return Ok(None) };
-        // KubeVirt fills an empty architecture from its configuration before it checks the requirement. Here that
-        // configuration is unknown.
+        // KubeVirt fills an empty architecture from its configuration before it checks the requirement. Here
+        // that configuration is unknown.
         let provided = tree::text_at(completed.spec(), "architecture")?.unwrap_or_default();
         if provided.is_empty() || provided == required {
             return Ok(None);

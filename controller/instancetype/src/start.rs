@@ -5,8 +5,9 @@
 //!                          ─> instance type and preference ─> general defaults ─> annotations with the names
 //! ```
 //!
-//! The order matters. A preference decides first whether a device is added, and its other defaults then reach the added
-//! device. Expansion takes the same steps, except for the annotations, so that an expanded machine starts the same instance.
+//! The order matters. A preference decides first whether a device is added, and its other defaults then reach
+//! the added device. Expansion takes the same steps, except for the annotations, so that an expanded machine
+//! starts the same instance.
 
 use serde_json::{Map, Value, json};
 
@@ -41,10 +42,11 @@ impl Binding {
 /// What the cluster's configuration adds to an instance.
 #[derive(Debug, Clone, Default)]
 pub struct InstanceSettings {
-    /// The binding of the interface that an instance without interfaces and networks gets. `None` adds no interface.
+    /// The binding of the interface that an instance without interfaces and networks gets. `None` adds no
+    /// interface.
     pub interface: Option<Binding>,
-    /// The general defaults. `None` adds none: a pool that stores expanded templates leaves them to the component that owns
-    /// the configuration.
+    /// The general defaults. `None` adds none: a pool that stores expanded templates leaves them to the
+    /// component that owns the configuration.
     pub defaults: Option<InstanceDefaults>,
 }
 
@@ -84,8 +86,8 @@ pub fn prepare_instance(
     Ok(prepared)
 }
 
-/// The instance that a machine starts, given the machine's `spec.template`: all steps. Name, owner and labels of the instance
-/// are the caller's.
+/// The instance that a machine starts, given the machine's `spec.template`: all steps. Name, owner and labels
+/// of the instance are the caller's.
 ///
 /// # Errors
 /// See [`ApplyError`].

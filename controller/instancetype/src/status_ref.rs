@@ -31,7 +31,8 @@ pub struct MachinePin {
 pub enum StatusRefPlan {
     /// The reference is complete.
     Complete(StatusRef),
-    /// A stash must be made from the live object first; [`StatusRef::with_revision`] then completes the reference.
+    /// A stash must be made from the live object first; [`StatusRef::with_revision`] then completes the
+    /// reference.
     NeedsCopy(StatusRef),
 }
 
@@ -66,8 +67,8 @@ impl StatusRef {
     }
 }
 
-/// The stash that a machine uses. `revisionName` in the matcher precedes the status, where KubeVirt records it since 1.5.
-/// `None` if the live object is used.
+/// The stash that a machine uses. `revisionName` in the matcher precedes the status, where KubeVirt records
+/// it since 1.5. `None` if the live object is used.
 pub fn machine_pin(matcher: &TypeMatcher, status: Option<&StatusRef>) -> Option<MachinePin> {
     if !matcher.revision_name.is_empty() {
         return Some(MachinePin { revision: matcher.revision_name.clone(), by_spec: true });
@@ -76,7 +77,8 @@ pub fn machine_pin(matcher: &TypeMatcher, status: Option<&StatusRef>) -> Option<
     Some(MachinePin { revision, by_spec: false })
 }
 
-/// Whether the status of a machine names this stash. KubeVirt records each one that it uses, also that of a `revisionName`.
+/// Whether the status of a machine names this stash. KubeVirt records each one that it uses, also that of a
+/// `revisionName`.
 ///
 /// # Errors
 /// The status of the machine has the wrong type.
@@ -84,8 +86,8 @@ pub fn is_recorded(machine: &Value, family: TypeFamily, revision: &str) -> Resul
     Ok(StatusRef::of_machine(machine, family)?.is_some_and(|status| status.revision == revision))
 }
 
-/// What the status must record for a matcher. If name, kind or volume of the matcher changed, the recorded stash is dropped. A matcher
-/// without a volume may be the name that was inferred from the recorded one.
+/// What the status must record for a matcher. If name, kind or volume of the matcher changed, the recorded
+/// stash is dropped. A matcher without a volume may be the name that was inferred from the recorded one.
 pub fn plan_status_ref(
     family: TypeFamily,
     matcher: &TypeMatcher,
@@ -113,9 +115,9 @@ fn same_object(family: TypeFamily, matcher: &TypeMatcher, recorded: &TypeMatcher
     matcher.name == recorded.name && same_volume && kinds.0 == kinds.1
 }
 
-/// The JSON patch of the status of a machine that records these references; `None` removes one, and one that is not named stays
-/// as it is. All are one patch, so that no reader sees one without the other. A reference that the status already has is not written again; without any change there
-/// is no patch.
+/// The JSON patch of the status of a machine that records these references; `None` removes one, and one that
+/// is not named stays as it is. All are one patch, so that no reader sees one without the other. A reference
+/// that the status already has is not written again; without any change there is no patch.
 ///
 /// # Errors
 /// The status of the machine has the wrong type.

@@ -99,7 +99,8 @@ pub struct Layout {
 }
 
 impl Topology {
-    /// The effective topology of a preference. The spread options are examined only if the topology is `spread`.
+    /// The effective topology of a preference. The spread options are examined only if the topology is
+    /// `spread`.
     ///
     /// # Errors
     /// The topology or the spread options are not valid.
@@ -144,8 +145,8 @@ impl Topology {
         }
     }
 
-    /// The layout of this number of vCPUs. If [`check`](Self::check) accepts the number, the product of the three is the
-    /// number.
+    /// The layout of this number of vCPUs. If [`check`](Self::check) accepts the number, the product of the
+    /// three is the number.
     pub fn layout(self, guest: u32) -> Layout {
         let one = Layout { sockets: 1, cores: 1, threads: 1 };
         if guest == 1 {

@@ -1,8 +1,8 @@
 //! Reading and writing JSON documents by path.
 //!
-//! Machines are handled as JSON, so that no field of a newer KubeVirt is lost. A path is a chain of keys such as
-//! `domain.cpu.sockets`, relative to the value that is given. As in KubeVirt's own decoder, `null` equals an absent field,
-//! and for text an empty string does too.
+//! Machines are handled as JSON, so that no field of a newer KubeVirt is lost. A path is a chain of keys such
+//! as `domain.cpu.sockets`, relative to the value that is given. As in KubeVirt's own decoder, `null` equals
+//! an absent field, and for text an empty string does too.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,8 @@ mod tests;
 
 /// A value does not have the type that its field requires.
 ///
-/// The message names the field and never quotes the value, because a caller can point to documents that it may not read.
+/// The message names the field and never quotes the value, because a caller can point to documents that it
+/// may not read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path} must be {expected}")]
 pub struct Malformed {

@@ -13,7 +13,8 @@ use crate::topology::{self, Topology};
 
 pub use matcher::validate_matcher;
 
-/// The longest name of an object. The name becomes the value of a label on the stash, and such values are not longer.
+/// The longest name of an object. The name becomes the value of a label on the stash, and such values are not
+/// longer.
 pub const LONGEST_NAME: usize = 63;
 
 /// The result of a validation.
@@ -33,8 +34,8 @@ impl ValidationReport {
 
 /// Validates an object of one of the four kinds on creation (`old` is `None`) or update.
 ///
-/// An update that leaves the spec as it is passes: an object that was stored without validation must not keep its
-/// finalizers for ever. For the same reason, an object that is being deleted passes.
+/// An update that leaves the spec as it is passes: an object that was stored without validation must not keep
+/// its finalizers for ever. For the same reason, an object that is being deleted passes.
 pub fn validate_object(object: &InstanceTypeObject, old: Option<&InstanceTypeObject>) -> ValidationReport {
     let mut report = ValidationReport::default();
     if old.is_some_and(|old| old.spec() == object.spec()) || bypasses_admission(object.document()) {
@@ -57,8 +58,8 @@ pub fn validate_object(object: &InstanceTypeObject, old: Option<&InstanceTypeObj
 
 /// Whether a document bypasses all validation and inference: it is being deleted.
 ///
-/// Removing a finalizer is an update. By then the stash of a machine may be gone, and a refusal would block the deletion of the
-/// namespace.
+/// Removing a finalizer is an update. By then the stash of a machine may be gone, and a refusal would block
+/// the deletion of the namespace.
 pub fn bypasses_admission(document: &Value) -> bool {
     document.pointer("/metadata/deletionTimestamp").is_some_and(|timestamp| !timestamp.is_null())
 }

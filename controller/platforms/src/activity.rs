@@ -57,7 +57,8 @@ struct Managed {
 }
 
 impl ManagedFields {
-    /// The clients that last wrote the fields of the log. `pause` is the path of the field that pauses the pool or its rollout.
+    /// The clients that last wrote the fields of the log. `pause` is the path of the field that pauses the
+    /// pool or its rollout.
     pub(crate) fn writers(&self, pause: &[&str]) -> Writers {
         Writers {
             replicas: self.writer(&["replicas"]),

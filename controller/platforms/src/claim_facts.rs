@@ -87,8 +87,8 @@ impl StoredApi {
         read_list_page(body, |item| self.read_machine(item))
     }
 
-    /// Reads a page of a list of instances, of which the metadata is enough. Those without revision, which belong to no
-    /// pool, are left out.
+    /// Reads a page of a list of instances, of which the metadata is enough. Those without revision, which
+    /// belong to no pool, are left out.
     ///
     /// # Errors
     /// A text that is not a list of instances.
@@ -101,8 +101,8 @@ impl StoredApi {
         Ok(StoredObjectPage { items: items.into_iter().flatten().collect(), next })
     }
 
-    /// The label selector of instances that belong to pools; `None` on a platform whose machines tell which revision their
-    /// guests have.
+    /// The label selector of instances that belong to pools; `None` on a platform whose machines tell which
+    /// revision their guests have.
     pub fn instance_selector(&self) -> Option<&'static str> {
         match self.platform {
             PlatformKind::Dvp => None,

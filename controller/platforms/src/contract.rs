@@ -1,7 +1,7 @@
 //! The contract of platforms: tests that every [`Platform`] must pass.
 //!
-//! Start a new platform by passing [`check_platform_contract`] with a sample pool. The functions are not test functions, so that platforms
-//! in other crates can call them from their tests:
+//! Start a new platform by passing [`check_platform_contract`] with a sample pool. The functions are not test
+//! functions, so that platforms in other crates can call them from their tests:
 //!
 //! ```text
 //! #[test]
@@ -10,8 +10,8 @@
 //! }
 //! ```
 //!
-//! The sample is a pool as the API server stores it: with name, namespace, UID and generation, without a status, and
-//! with at least one disk template if the platform has disks.
+//! The sample is a pool as the API server stores it: with name, namespace, UID and generation, without a
+//! status, and with at least one disk template if the platform has disks.
 
 mod disks;
 mod sample;
@@ -68,7 +68,8 @@ pub fn check_platform_contract<P: Platform>(pool: &Value) {
     a_machine_is_taken_over_as_it_is::<P>(pool);
 }
 
-/// A drafted machine reads back as a live machine of the pool, at the drafted revision, with the drafted disks.
+/// A drafted machine reads back as a live machine of the pool, at the drafted revision, with the drafted
+/// disks.
 ///
 /// # Panics
 /// If it does not.
@@ -180,7 +181,8 @@ pub fn nothing_of_ours_stays_after_unmark<P: Platform>(pool: &Value) {
     assert_eq!(body["spec"], before["spec"], "the machine itself goes on as it is");
 }
 
-/// A drafted disk has its machine as its owner, so that it is deleted with it. A removed template yields no disk.
+/// A drafted disk has its machine as its owner, so that it is deleted with it. A removed template yields no
+/// disk.
 ///
 /// # Panics
 /// If it does not.
@@ -227,8 +229,8 @@ pub fn a_recorded_block_reads_back<P: Platform>(pool: &Value) {
     }
 }
 
-/// Of a pool that records that the machines of a former pool of its name exist, no machine is created or removed. The record of its own
-/// changes nothing.
+/// Of a pool that records that the machines of a former pool of its name exist, no machine is created or
+/// removed. The record of its own changes nothing.
 ///
 /// # Panics
 /// If it is not so.
@@ -269,7 +271,8 @@ pub fn a_written_record_reads_back<P: Platform>(pool: &Value) {
     assert!(left || body["metadata"] == pool["metadata"], "in {}", body["metadata"]);
 }
 
-/// Machines that a targeted removal deleted read back on a platform whose names return. Another platform writes nothing.
+/// Machines that a targeted removal deleted read back on a platform whose names return. Another platform
+/// writes nothing.
 ///
 /// # Panics
 /// If they do not.

@@ -1,5 +1,5 @@
-//! Decoding that accepts values of unexpected types, because one object that cannot be decoded would make a whole list
-//! fail.
+//! Decoding that accepts values of unexpected types, because one object that cannot be decoded would make a
+//! whole list fail.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};

@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 /// Number of slots; a power of two. A pool has about five values that occur in many objects.
 const PLACES: usize = 4096;
 
-/// The last value of every hash. A value with the same hash replaces it, so the table needs no cleanup. A replaced value
-/// only costs another allocation.
+/// The last value of every hash. A value with the same hash replaces it, so the table needs no cleanup. A
+/// replaced value only costs another allocation.
 pub(crate) struct InternTable<T: ?Sized>(LazyLock<Mutex<Vec<Option<Arc<T>>>>>);
 
 impl<T: ?Sized + Hash + Eq> InternTable<T> {

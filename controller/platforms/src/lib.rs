@@ -1,8 +1,8 @@
-//! The platform interface: translation between the data model of the engine and the objects of one virtualization
-//! platform.
+//! The platform interface: translation between the data model of the engine and the objects of one
+//! virtualization platform.
 //!
-//! A platform only translates. It never waits or decides, and does not know passes. All IO is generic over its types.
-//! If code outside this crate needs a `match platform`, a trait of the seams lacks a method.
+//! A platform only translates. It never waits or decides, and does not know passes. All IO is generic over
+//! its types. If code outside this crate needs a `match platform`, a trait of the seams lacks a method.
 
 mod activity;
 pub mod admission;

@@ -1,8 +1,9 @@
 //! Three-way merge of a template into an object that other clients change, too.
 //!
-//! The patch sets what the new template sets, and removes what the earlier template set and the new one does not. All
-//! other fields stay: defaults, fields from mutating webhooks, and changes by users. The result is a JSON merge patch
-//! (RFC 7386), which replaces whole lists. A list in the patch therefore contains the items of other clients, too.
+//! The patch sets what the new template sets, and removes what the earlier template set and the new one does
+//! not. All other fields stay: defaults, fields from mutating webhooks, and changes by users. The result is a
+//! JSON merge patch (RFC 7386), which replaces whole lists. A list in the patch therefore contains the items
+//! of other clients, too.
 
 use serde_json::{Map, Value};
 
@@ -13,16 +14,17 @@ type Object = Map<String, Value>;
 pub struct Schema {
     /// Default values of fields, as JSON.
     pub defaults: &'static [(&'static str, &'static str)],
-    /// Lists of objects with these fields as their key, a JSON pointer for a nested field. Each item is merged with its
-    /// counterpart, and items of other clients follow those of the template. Any other list is a single value.
+    /// Lists of objects with these fields as their key, a JSON pointer for a nested field. Each item is
+    /// merged with its counterpart, and items of other clients follow those of the template. Any other list
+    /// is a single value.
     pub keyed: &'static [(&'static str, &'static [&'static str])],
     /// Objects whose field `type` determines their other fields. If the type changes, no former field stays.
     pub unions: &'static [&'static str],
 }
 
 impl Schema {
-    /// The merge patch that updates `live` from template `from` to template `to`; `None` if nothing differs. Without
-    /// `from` no field is removed. Null in a template counts as absent.
+    /// The merge patch that updates `live` from template `from` to template `to`; `None` if nothing differs.
+    /// Without `from` no field is removed. Null in a template counts as absent.
     pub fn patch(&self, live: &Value, from: Option<&Value>, to: &Value) -> Option<Value> {
         let nothing = Object::new();
         let live = live.as_object().unwrap_or(&nothing);
@@ -31,9 +33,10 @@ impl Schema {
         (!patch.is_empty()).then_some(Value::Object(patch))
     }
 
-    /// `to` with the live values of all fields that `from` and `to` set equally, so that [`Schema::patch`] writes only
-    /// the fields that the template changed: a value that another client changed stays, and what it removed stays
-    /// removed. `is_same` compares the values of the field at a path; items of lists have a star in their path.
+    /// `to` with the live values of all fields that `from` and `to` set equally, so that [`Schema::patch`]
+    /// writes only the fields that the template changed: a value that another client changed stays, and what
+    /// it removed stays removed. `is_same` compares the values of the field at a path; items of lists have a
+    /// star in their path.
     pub fn keep_live(
         &self,
         live: &Value,
@@ -182,7 +185,8 @@ impl Schema {
         self.keyed.iter().find(|(known, _)| *known == path).map(|(_, keys)| *keys)
     }
 
-    /// The items of the template in its order, each merged with its counterpart, followed by items of other clients.
+    /// The items of the template in its order, each merged with its counterpart, followed by items of other
+    /// clients.
     fn keyed_list(
         &self,
         path: &str,
@@ -214,8 +218,8 @@ impl Schema {
         merged
     }
 
-    /// Whether a single-value list already contains all wanted fields and no fields of the earlier template. Other
-    /// fields of its items were filled in by the server.
+    /// Whether a single-value list already contains all wanted fields and no fields of the earlier template.
+    /// Other fields of its items were filled in by the server.
     fn covers(&self, path: &str, live: &[Value], from: &[Value], to: &[Value]) -> bool {
         let counterpart = |place| from.get(place).filter(|_| from.len() == to.len());
         live.len() == to.len()

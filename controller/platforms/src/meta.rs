@@ -6,8 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference,
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
-/// Decodes the metadata that vmpool reads and skips the rest, because managedFields alone are larger than all other
-/// fields.
+/// Decodes the metadata that vmpool reads and skips the rest, because managedFields alone are larger than all
+/// other fields.
 ///
 /// For `#[serde(deserialize_with = "...")]`.
 ///

@@ -1,7 +1,7 @@
 //! Fields of a machine that another program gave other values than the controller sent.
 //!
-//! An admission policy or the platform can change an object while it is stored. What they add is not compared: only fields that
-//! the controller sent, and only if the stored object has another value.
+//! An admission policy or the platform can change an object while it is stored. What they add is not
+//! compared: only fields that the controller sent, and only if the stored object has another value.
 
 use serde_json::{Map, Value};
 use vmpool_api::Quantity;
@@ -9,10 +9,10 @@ use vmpool_api::Quantity;
 /// Maximum number of fields in a list.
 const LISTED: usize = 20;
 
-/// The paths of the fields of `sent`, an object or a merge patch, that have another value in `stored`, in the spelling of
-/// admission messages, such as `spec.domain.cpu.cores` or `metadata.labels[team]`. Only labels, annotations and the spec are
-/// compared, without the fields in `completed`. A null in `sent`, and a value that an encoder omits because it is the zero value,
-/// equal an absent value.
+/// The paths of the fields of `sent`, an object or a merge patch, that have another value in `stored`, in the
+/// spelling of admission messages, such as `spec.domain.cpu.cores` or `metadata.labels[team]`. Only labels,
+/// annotations and the spec are compared, without the fields in `completed`. A null in `sent`, and a value
+/// that an encoder omits because it is the zero value, equal an absent value.
 pub fn overridden_fields(sent: &Value, stored: &Value, completed: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     for field in ["labels", "annotations"] {

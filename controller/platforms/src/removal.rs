@@ -1,5 +1,5 @@
-//! The APIs of targeted removal, of claims and of expansion: which groups are served for the pools of each platform, and which
-//! stored objects they read and write.
+//! The APIs of targeted removal, of claims and of expansion: which groups are served for the pools of each
+//! platform, and which stored objects they read and write.
 
 use crate::{dvp, kubevirt};
 
@@ -13,8 +13,8 @@ pub use crate::removal_api::{
     StoredResource,
 };
 
-/// The served APIs. On a cluster with the platform's own API server, a group can belong to the platform: the APIServices of
-/// the cluster decide which groups reach vmpool.
+/// The served APIs. On a cluster with the platform's own API server, a group can belong to the platform: the
+/// APIServices of the cluster decide which groups reach vmpool.
 pub const APIS: Apis = Apis {
     removal: &[dvp::removal::REFERENCE, dvp::removal::VMPOOL, kubevirt::removal::VMPOOL],
     expansion: &[kubevirt::removal::EXPANSION],

@@ -101,8 +101,8 @@ impl RemovalApi {
     }
 }
 
-/// A served API group that returns machines, and in a group of vmpool also pools, with instance type and preference written
-/// out. Several groups can be about the same machines, and their responses are the same.
+/// A served API group that returns machines, and in a group of vmpool also pools, with instance type and
+/// preference written out. Several groups can be about the same machines, and their responses are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpansionApi {
     /// The served group.
@@ -165,15 +165,16 @@ pub struct StoredApi {
     pub instances: Option<StoredResource>,
     /// The annotation of a pool that contains its removal record.
     pub record: &'static str,
-    /// The annotation of a pool that contains the removed machines whose names other machines can get; `None` if names do not
-    /// return.
+    /// The annotation of a pool that contains the removed machines whose names other machines can get; `None`
+    /// if names do not return.
     pub removed: Option<&'static str>,
-    /// Whether a pool can preserve the storage of a machine that is deleted, unless it is deleted in the foreground.
+    /// Whether a pool can preserve the storage of a machine that is deleted, unless it is deleted in the
+    /// foreground.
     pub preserves_storage: bool,
     /// The number of machines that a missing `spec.replicas` of a pool stands for.
     pub absent_replicas: i64,
-    /// The installations of the platform, if they say whether its own controller serves the pools. A list of them decodes to
-    /// [`PoolLoop`](crate::removal::PoolLoop).
+    /// The installations of the platform, if they say whether its own controller serves the pools. A list of
+    /// them decodes to [`PoolLoop`](crate::removal::PoolLoop).
     pub installations: Option<&'static StoredResource>,
 }
 

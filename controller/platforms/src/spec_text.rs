@@ -8,11 +8,11 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use vmpool_engine::limits;
 
-/// The spec of a pool as JSON text. The parsed tree can need fifty times as much memory, so it exists only while it is
-/// needed.
+/// The spec of a pool as JSON text. The parsed tree can need fifty times as much memory, so it exists only
+/// while it is needed.
 ///
-/// Of a spec that exceeds the limits, only the fields of `Brief` are kept, which the status needs even if the pool is
-/// invalid.
+/// Of a spec that exceeds the limits, only the fields of `Brief` are kept, which the status needs even if the
+/// pool is invalid.
 #[derive(Debug)]
 pub(crate) struct SpecText<Brief> {
     text: Arc<str>,

@@ -1,5 +1,5 @@
-//! What the writes of a pass depend on: the versions of the objects that the plan used, and a last live read of the
-//! users of disks.
+//! What the writes of a pass depend on: the versions of the objects that the plan used, and a last live read
+//! of the users of disks.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -137,8 +137,9 @@ impl PlanBasis {
         self.disks.get(&disk.uid)
     }
 
-    /// Lists all machines and attachments of the namespace live, and records which of them use the disks that `batch`
-    /// deletes. They include every use that began before the disk was marked, independent of the delay of the caches.
+    /// Lists all machines and attachments of the namespace live, and records which of them use the disks that
+    /// `batch` deletes. They include every use that began before the disk was marked, independent of the
+    /// delay of the caches.
     pub(super) async fn read_disk_users<P: Platform>(
         &mut self,
         context: &PoolContext<P>,
@@ -232,8 +233,8 @@ impl PlanBasis {
     }
 }
 
-/// Whether a machine has not changed since the plan. The snapshot adds the instance, which is another object, and what only
-/// earlier versions of the machine show.
+/// Whether a machine has not changed since the plan. The snapshot adds the instance, which is another object,
+/// and what only earlier versions of the machine show.
 fn is_same_machine(known: &Arc<Machine>, planned: &Arc<Machine>) -> bool {
     if is_same(known, planned) {
         return true;

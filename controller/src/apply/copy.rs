@@ -30,9 +30,9 @@ use crate::write::WriteError;
 #[derive(Deserialize)]
 struct Ignored {}
 
-/// Stores a pin, unless the watch shows it. Revisions with the same template have the same pins, so in most cases it exists. The
-/// watch does not show the content, so if the pin may be lost (`is_lost`), the one that exists is read and compared. Returns
-/// whether anything was written.
+/// Stores a pin, unless the watch shows it. Revisions with the same template have the same pins, so in most
+/// cases it exists. The watch does not show the content, so if the pin may be lost (`is_lost`), the one that
+/// exists is read and compared. Returns whether anything was written.
 pub(super) async fn store_copy<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
@@ -124,12 +124,13 @@ pub(super) async fn share_copies_with_machine<P: Platform>(
     Ok(())
 }
 
-/// Before a deleted pool is gone, makes the machines that need its pins without it their owners. The garbage collector would
-/// otherwise delete the pins with the pool, or leave them without an owner for ever if the dependents of the pool stay.
+/// Before a deleted pool is gone, makes the machines that need its pins without it their owners. The garbage
+/// collector would otherwise delete the pins with the pool, or leave them without an owner for ever if the
+/// dependents of the pool stay.
 ///
-/// These are machines that a user removed from the pool and that it has not released yet, machines that never belonged to it and
-/// name a pin, and all machines if the dependents stay. The lists are live: a cache may lack the last machine. A pool whose
-/// template names nothing and that owns no pin causes no request.
+/// These are machines that a user removed from the pool and that it has not released yet, machines that never
+/// belonged to it and name a pin, and all machines if the dependents stay. The lists are live: a cache may
+/// lack the last machine. A pool whose template names nothing and that owns no pin causes no request.
 pub(super) async fn transfer_copies_to_users<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
@@ -194,7 +195,8 @@ pub(super) async fn transfer_copies_to_users<P: Platform>(
     Ok(())
 }
 
-/// Whether the garbage collector would never delete a pin that no machine names: it has no owner, or will have none.
+/// Whether the garbage collector would never delete a pin that no machine names: it has no owner, or will
+/// have none.
 fn is_never_collected<P: Platform>(pin: &ObjectMeta, pool: &ObjectId, stays: bool) -> bool {
     let is_pool = |owner: &OwnerReference| is_owner::<P::Pool>(OwnerIdentity::of(owner), pool);
     match pin.owner_references.as_deref() {
@@ -203,7 +205,8 @@ fn is_never_collected<P: Platform>(pin: &ObjectMeta, pool: &ObjectId, stays: boo
     }
 }
 
-/// Deletes a pin that nothing refers to, at the version that the watch shows: a machine may have become an owner.
+/// Deletes a pin that nothing refers to, at the version that the watch shows: a machine may have become an
+/// owner.
 pub(super) async fn delete_unused_copy<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,

@@ -1,5 +1,5 @@
-//! Creating a machine together with its disks. Existing disks are allocated to the machine first. New disks are created
-//! after it, because their owner reference can contain its UID.
+//! Creating a machine together with its disks. Existing disks are allocated to the machine first. New disks
+//! are created after it, because their owner reference can contain its UID.
 
 use serde_json::value::RawValue;
 use vmpool_engine::failure::FailureReason;
@@ -92,8 +92,8 @@ async fn with_disks<P: Platform>(
     if facts.terminating {
         return outcome;
     }
-    // An existing machine may have been created from another draft. Disks that it does not refer to would be surplus,
-    // and the next pass repairs what it lacks.
+    // An existing machine may have been created from another draft. Disks that it does not refer to would be
+    // surplus, and the next pass repairs what it lacks.
     let refers = |disk: &&DiskDraft| facts.disks.iter().any(|device| device.disk == disk.name);
     let new = draft.disks.iter().filter(|disk| disk.source == DiskSource::New);
     for wanted in new.filter(refers) {
@@ -123,8 +123,8 @@ async fn with_disks<P: Platform>(
     outcome
 }
 
-/// Creates the machine, or finds that it exists and that the pool owns it. Also returns the fields of a new machine that have
-/// other values than the template, if the response was compared.
+/// Creates the machine, or finds that it exists and that the pool owns it. Also returns the fields of a new
+/// machine that have other values than the template, if the response was compared.
 async fn create_or_find_machine<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
@@ -155,13 +155,14 @@ async fn create_or_find_machine<P: Platform>(
                     if pool.facts.includes(&machine.facts) {
                         return Ok((machine, None));
                     }
-                    // Another object has the name, which also resolves an earlier unconfirmed create. It may have
-                    // belonged to the pool when it was created. Then it uses disks of the pool, which are not free.
+                    // Another object has the name, which also resolves an earlier unconfirmed create. It may
+                    // have belonged to the pool when it was created. Then it uses disks of the pool, which
+                    // are not free.
                     let taken = used().with(Effect::NameTaken(machine.facts.id.clone()));
                     return Err(taken.with(Effect::Machine(machine)));
                 }
-                // Another object had the name and was just deleted. The API server may still carry out an earlier
-                // unconfirmed create.
+                // Another object had the name and was just deleted. The API server may still carry out an
+                // earlier unconfirmed create.
                 Ok(None) => return Err(used()),
                 Err(error) => WriteError::Unconfirmed(error.to_string()),
             }
@@ -176,7 +177,8 @@ async fn create_or_find_machine<P: Platform>(
     Err(ActionOutcome { effects, ..ActionOutcome::failed(machine_failure(draft, &error), error) })
 }
 
-/// The created machine, if it belongs to the pool. Otherwise an admission policy changed it, and the next one as well.
+/// The created machine, if it belongs to the pool. Otherwise an admission policy changed it, and the next one
+/// as well.
 async fn verify_created_machine<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
@@ -259,7 +261,8 @@ impl CreatedDisk {
     }
 }
 
-/// Creates a disk of `machine`. If the disk already exists, returns it with any owner; the next plan decides about it.
+/// Creates a disk of `machine`. If the disk already exists, returns it with any owner; the next plan decides
+/// about it.
 pub(super) async fn create_machine_disk<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
@@ -298,8 +301,8 @@ pub(super) async fn create_machine_disk<P: Platform>(
     }
 }
 
-/// The effect of an unconfirmed create of a retained disk. If its machine is deleted, another machine waits for the disk
-/// instead of getting a new one.
+/// The effect of an unconfirmed create of a retained disk. If its machine is deleted, another machine waits
+/// for the disk instead of getting a new one.
 pub(super) fn unconfirmed_disk<P: Platform>(
     pool: &PoolEntry<P>,
     machine: &ObjectId,

@@ -28,8 +28,8 @@ pub(super) async fn delete_by_uid<P: Platform>(
     }
 }
 
-/// Deletes a machine at `version`, which the plan used. If the machine was released or is terminating meanwhile, it must
-/// not count as this deletion; and if it is protected meanwhile, it must stay.
+/// Deletes a machine at `version`, which the plan used. If the machine was released or is terminating
+/// meanwhile, it must not count as this deletion; and if it is protected meanwhile, it must stay.
 pub(super) async fn delete_at_version<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
@@ -55,8 +55,8 @@ pub(super) async fn delete_at_version<P: Platform>(
     }
 }
 
-/// Deletes a machine. If the next machine with its name needs new storage, the machine is deleted after its storage. The
-/// finalizer of this deletion records on the machine that its storage is not preserved.
+/// Deletes a machine. If the next machine with its name needs new storage, the machine is deleted after its
+/// storage. The finalizer of this deletion records on the machine that its storage is not preserved.
 async fn delete_machine<P: Platform>(
     context: &PoolContext<P>,
     path: String,
@@ -111,8 +111,8 @@ fn deleted_machine_outcome<P: Platform>(
     if reason == DeleteReason::Unhealthy {
         outcome = outcome.with(Effect::Healed(machine.clone()));
     }
-    // The event about a target is sent when its entry is removed from the record, because other programs delete most
-    // targets.
+    // The event about a target is sent when its entry is removed from the record, because other programs
+    // delete most targets.
     let event = (reason != DeleteReason::Targeted).then(|| PoolEvent {
         reason: EventReason::SuccessfulDelete,
         name: machine.name.to_string(),

@@ -1,5 +1,5 @@
-//! Writes of retained disks. Each requires the UID and the version of the disk that the plan used, so that a concurrent
-//! use of the disk is not overwritten.
+//! Writes of retained disks. Each requires the UID and the version of the disk that the plan used, so that a
+//! concurrent use of the disk is not overwritten.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ use crate::object::{collection_path, seen_facts};
 use crate::pool_entry::PoolEntry;
 use crate::write::WriteError;
 
-/// Allocates the free disks among `disks` to `machine`, in sequence. Returns the allocated disks, and the outcome of
-/// the first failed write. After a failure the machine must not refer to any of the disks.
+/// Allocates the free disks among `disks` to `machine`, in sequence. Returns the allocated disks, and the
+/// outcome of the first failed write. After a failure the machine must not refer to any of the disks.
 ///
 /// An allocation is one write: it records the machine and removes the time since when the disk is free.
 pub(super) async fn allocate_free_disks<P: Platform>(
@@ -85,8 +85,8 @@ pub(super) fn disk_detached_event(disk: &str, machine: &ObjectId, why: &str) -> 
     }
 }
 
-/// Writes the annotations of a disk. If the write removes the allocation to a machine, a live read must not find that
-/// machine.
+/// Writes the annotations of a disk. If the write removes the allocation to a machine, a live read must not
+/// find that machine.
 pub(super) async fn annotate_disk<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
@@ -121,8 +121,8 @@ pub(super) async fn annotate_disk<P: Platform>(
     }
 }
 
-/// Whether the machine that a disk is allocated to may use it: the pool owns the machine, or the machine refers to the
-/// disk.
+/// Whether the machine that a disk is allocated to may use it: the pool owns the machine, or the machine
+/// refers to the disk.
 fn is_claimant<P: Platform>(machine: &Machine, pool: &PoolEntry<P>, disk: &ObjectId) -> bool {
     machine.belongs_to(&pool.facts.id) || machine.held_disks().any(|known| *known == disk.name)
 }
@@ -148,8 +148,8 @@ pub(super) async fn expand_disk<P: Platform>(
     }
 }
 
-/// Deletes an unused disk. If the live read finds a machine or an attachment that uses it, removes the mark for
-/// deletion instead.
+/// Deletes an unused disk. If the live read finds a machine or an attachment that uses it, removes the mark
+/// for deletion instead.
 pub(super) async fn delete_unused_disk<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
@@ -204,8 +204,8 @@ pub(super) async fn delete_unused_disk<P: Platform>(
     }
 }
 
-/// Makes a released machine the owner of its disks that the pool owns, except `shared`. Otherwise they would be deleted
-/// with the pool.
+/// Makes a released machine the owner of its disks that the pool owns, except `shared`. Otherwise they would
+/// be deleted with the pool.
 pub(super) async fn transfer_disks_to_machine<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,

@@ -70,8 +70,8 @@ async fn write_pool<P: Platform>(
     }
 }
 
-/// Removes the finalizer from a machine. If its storage is preserved, the machine first stops being its owner; the deletion
-/// comes before that, so that the platform does not make the machine the owner again.
+/// Removes the finalizer from a machine. If its storage is preserved, the machine first stops being its
+/// owner; the deletion comes before that, so that the platform does not make the machine the owner again.
 pub(super) async fn remove_machine_finalizer<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
@@ -117,7 +117,8 @@ pub(super) async fn remove_machine_finalizer<P: Platform>(
     }
 }
 
-/// Removes the machine from the owners of its storage objects. It may own storage whose volume a user removed from it.
+/// Removes the machine from the owners of its storage objects. It may own storage whose volume a user removed
+/// from it.
 async fn preserve_machine_storage<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
@@ -134,8 +135,8 @@ async fn preserve_machine_storage<P: Platform>(
     Ok(())
 }
 
-/// Records on the pool to which storage a user moved volumes of a machine, so that the next one with its ordinal uses it. Storage that
-/// is not preserved is not used again.
+/// Records on the pool to which storage a user moved volumes of a machine, so that the next one with its
+/// ordinal uses it. Storage that is not preserved is not used again.
 async fn record_moves<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,

@@ -1,8 +1,9 @@
-//! Compares what the controller sent with the response of the API server, which shows what an admission policy or the platform
-//! changed.
+//! Compares what the controller sent with the response of the API server, which shows what an admission
+//! policy or the platform changed.
 //!
-//! All machines of a pool are created alike, so the first responses of a pass are representative. Only if one of them differs,
-//! all are compared: otherwise the comparison of a thousand machines would cost as much time as their creation.
+//! All machines of a pool are created alike, so the first responses of a pass are representative. Only if one
+//! of them differs, all are compared: otherwise the comparison of a thousand machines would cost as much time
+//! as their creation.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -59,8 +60,9 @@ impl Comparisons {
         Some(found.into_iter().map(Into::into).collect())
     }
 
-    /// The fields of an updated machine with other values: those of the patch, and those that were known before and that the
-    /// update did not correct. Other fields may have been edited by users. `sent` is the whole machine as the template has it.
+    /// The fields of an updated machine with other values: those of the patch, and those that were known
+    /// before and that the update did not correct. Other fields may have been edited by users. `sent` is the
+    /// whole machine as the template has it.
     pub(super) fn updated<P: Platform>(
         &self,
         machine: &Uid,

@@ -1,5 +1,5 @@
-//! Writes of the pool besides its status: name blocks and the removal record. Both require the version of the pool that
-//! the plan used.
+//! Writes of the pool besides its status: name blocks and the removal record. Both require the version of the
+//! pool that the plan used.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -45,9 +45,10 @@ pub(super) async fn open_name_block<P: Platform>(
     }
 }
 
-/// Removes entries from the record in one write: accepted targets that a live read confirms as gone or released, and
-/// expired reservations. The same write records what keeps a repeated request from removing another machine: the name block
-/// without the numbers of these targets, or the targets themselves if their names return.
+/// Removes entries from the record in one write: accepted targets that a live read confirms as gone or
+/// released, and expired reservations. The same write records what keeps a repeated request from removing
+/// another machine: the name block without the numbers of these targets, or the targets themselves if their
+/// names return.
 pub(super) async fn prune_record<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
@@ -137,8 +138,9 @@ impl Settled {
     }
 }
 
-/// The event about a deleted target. Its entry is removed with one write, so there is one event for each target,
-/// whichever program deleted it. Names of users are untrusted, so their control characters are escaped.
+/// The event about a deleted target. Its entry is removed with one write, so there is one event for each
+/// target, whichever program deleted it. Names of users are untrusted, so their control characters are
+/// escaped.
 fn removed_by_name<P: Platform>(pool: &PoolEntry<P>, entry: &RecordedTarget) -> PoolEvent {
     let RecordedTarget { target, by, .. } = entry;
     let (name, why) = match by {

@@ -11,7 +11,8 @@ use crate::pool_entry::PoolEntry;
 use crate::revisions::pool_revisions::RevisionChange;
 use crate::write::WriteError;
 
-/// Records the effects of an action that ended with `error`. Changes of the stored revisions go into `revisions`.
+/// Records the effects of an action that ended with `error`. Changes of the stored revisions go into
+/// `revisions`.
 pub(super) fn record_effects<P: Platform>(
     effects: Vec<Effect>,
     error: Option<&WriteError>,

@@ -1,8 +1,9 @@
 //! Disks because of which the API server rejects a machine.
 //!
-//! The text of a rejection is for people, and every platform and every webhook writes its own. The controller therefore
-//! finds out by a trial: after a few rejections of the same disks it sends the create again, as a dry run and with disks that do
-//! not exist yet. If the API server accepts that, the disks are the reason, and the next plan uses others.
+//! The text of a rejection is for people, and every platform and every webhook writes its own. The controller
+//! therefore finds out by a trial: after a few rejections of the same disks it sends the create again, as a
+//! dry run and with disks that do not exist yet. If the API server accepts that, the disks are the reason,
+//! and the next plan uses others.
 
 use std::sync::Arc;
 
@@ -51,8 +52,8 @@ pub(super) async fn judge_disks<P: Platform>(
     }
 }
 
-/// What a rejected patch of a machine says about the disks that it adds. The controller creates a disk only for a machine
-/// that refers to it, so the attempt with another disk costs none.
+/// What a rejected patch of a machine says about the disks that it adds. The controller creates a disk only
+/// for a machine that refers to it, so the attempt with another disk costs none.
 pub(super) fn judge_patched_disks(basis: &PlanBasis, disks: Vec<DiskDraft>, error: &WriteError) -> Effect {
     let is_rejected = is_verdict(error) && basis.suspects(&disks);
     if is_rejected { Effect::DisksRejected(disks) } else { Effect::DisksFailed(disks) }
@@ -86,8 +87,8 @@ fn existing_disk_names(disks: &[DiskDraft]) -> impl Iterator<Item = &Arc<str>> {
     disks.iter().filter(|draft| draft.source != DiskSource::New).map(|draft| &draft.name)
 }
 
-/// Whether the API server judged the machine. It does not if the client may not write, if the namespace is gone, if the object
-/// has changed, or if the server is busy.
+/// Whether the API server judged the machine. It does not if the client may not write, if the namespace is
+/// gone, if the object has changed, or if the server is busy.
 fn is_verdict(error: &WriteError) -> bool {
     matches!(error, WriteError::Refused { status, .. } if !matches!(status.code, 401 | 404 | 409 | 429))
 }

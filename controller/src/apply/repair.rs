@@ -136,8 +136,8 @@ async fn patch_fitting_machine<P: Platform>(
     send_machine_patch(context, pool, repair, Patch::Merge(patch)).await
 }
 
-/// Removes the controller's labels and annotations from a released machine. First the machine becomes the owner of its
-/// retained disks, except those that it shares with a machine of the pool.
+/// Removes the controller's labels and annotations from a released machine. First the machine becomes the
+/// owner of its retained disks, except those that it shares with a machine of the pool.
 pub(super) async fn release_from_pool<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
@@ -177,8 +177,8 @@ pub(super) async fn release_from_pool<P: Platform>(
     outcome.after(handed)
 }
 
-/// Whether a machine still does not belong to the pool: it has no controller owner, or its labels do not match the selector
-/// of the pool.
+/// Whether a machine still does not belong to the pool: it has no controller owner, or its labels do not
+/// match the selector of the pool.
 fn is_released(pool: &Pool, live: &Machine) -> bool {
     live.owner.as_ref().is_none_or(|owner| owner.is_pool(&pool.id) && !pool.includes(live))
 }
@@ -288,7 +288,8 @@ pub(super) async fn create_missing_disk<P: Platform>(
     machine: &ObjectId,
     draft: &DiskDraft,
 ) -> ActionOutcome {
-    // The machine may be gone by now, and its disk would have no owner until the garbage collector deletes it.
+    // The machine may be gone by now, and its disk would have no owner until the garbage collector deletes
+    // it.
     let name = &draft.name;
     let repair = Repair::disk(machine, format!("creating missing disk {name} of machine {machine}"));
     if let Err(outcome) = read_machine_to_repair(context, pool, &repair).await {

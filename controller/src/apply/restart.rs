@@ -1,8 +1,8 @@
 //! Restarts of instances, and the revision that is recorded on them.
 //!
-//! The deletion of an instance cannot require the version of its machine. Therefore the machine is marked first, at the
-//! version that was read. Between this read and the deletion the machine can neither be claimed nor become protected
-//! unnoticed.
+//! The deletion of an instance cannot require the version of its machine. Therefore the machine is marked
+//! first, at the version that was read. Between this read and the deletion the machine can neither be claimed
+//! nor become protected unnoticed.
 
 use kube::Resource;
 use kube::api::Patch;
@@ -110,8 +110,8 @@ async fn mark_machine_restarting<P: Platform>(
     }
 }
 
-/// Records on the instance of a machine that it has the template of `revision`. Another instance was started with another
-/// template.
+/// Records on the instance of a machine that it has the template of `revision`. Another instance was started
+/// with another template.
 pub(super) async fn record_instance_revision<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,

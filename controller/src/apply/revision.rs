@@ -21,8 +21,8 @@ use crate::write::WriteError;
 
 /// Stores the current revision.
 ///
-/// The name is computed from the pool and the identity, so a repeated request gets `AlreadyExists`. If a revision of an
-/// earlier pool has the name, this one gets another name.
+/// The name is computed from the pool and the identity, so a repeated request gets `AlreadyExists`. If a
+/// revision of an earlier pool has the name, this one gets another name.
 pub(super) async fn store_current_revision<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
@@ -54,8 +54,8 @@ pub(super) async fn restore_revision_copies<P: Platform>(
     outcome.reporting(repairs)
 }
 
-/// Stores the copies that the content of a revision contains, up to the first failure. If some were lost, each one that is written
-/// is an event.
+/// Stores the copies that the content of a revision contains, up to the first failure. If some were lost,
+/// each one that is written is an event.
 async fn store_copies<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
@@ -150,8 +150,8 @@ fn too_large(data: &Value) -> Option<WriteError> {
     })
 }
 
-/// The outcome for a stored object; `None` if it belongs to another pool. If it belongs to this pool and has another
-/// content, the next plan chooses another identity.
+/// The outcome for a stored object; `None` if it belongs to another pool. If it belongs to this pool and has
+/// another content, the next plan chooses another identity.
 fn stored_revision_outcome<P: Platform>(
     pool: &PoolEntry<P>,
     basis: &PlanBasis,

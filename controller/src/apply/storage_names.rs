@@ -31,8 +31,8 @@ struct Recipient {
 /// The names of new volumes, each with the machines that get a volume with the name.
 type NewVolumes = HashMap<String, Vec<Recipient>>;
 
-/// Finds the storage that has the names of the volumes of new machines, and of the volumes that updated machines do not have
-/// yet.
+/// Finds the storage that has the names of the volumes of new machines, and of the volumes that updated
+/// machines do not have yet.
 ///
 /// # Errors
 /// A read failed.
@@ -83,9 +83,10 @@ fn new_volumes<P: Platform>(pool: &PoolEntry<P>, templates: &Templates, batch: &
     new
 }
 
-/// Finds the machines that would share volumes with machines of another pool, because both pools have a storage template
-/// with the same name. Neither the volumes nor the machines need to exist yet: otherwise, two pools that are created together
-/// would both create machines, and each volume would go to the faster one. The older pool comes first.
+/// Finds the machines that would share volumes with machines of another pool, because both pools have a
+/// storage template with the same name. Neither the volumes nor the machines need to exist yet: otherwise,
+/// two pools that are created together would both create machines, and each volume would go to the faster
+/// one. The older pool comes first.
 fn find_conflicts_across_pools<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
@@ -125,8 +126,8 @@ fn find_conflicts_across_pools<P: Platform>(
     });
 }
 
-/// Finds out whether the storage exists to which a user moved volumes of the earlier machine with this name. Without it, the new machine
-/// would never start, and the storage of the template contains older data.
+/// Finds out whether the storage exists to which a user moved volumes of the earlier machine with this name.
+/// Without it, the new machine would never start, and the storage of the template contains older data.
 async fn find_missing_moved_storage<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,

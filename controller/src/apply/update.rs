@@ -1,7 +1,8 @@
 //! Updates of machines to the current revision, and the label of the revision that is in effect.
 //!
-//! Each write is computed from a live read of the machine with all its fields, and requires the version that was read.
-//! If another client changes the machine in between, the controller tries again and does not overwrite the change.
+//! Each write is computed from a live read of the machine with all its fields, and requires the version that
+//! was read. If another client changes the machine in between, the controller tries again and does not
+//! overwrite the change.
 
 use std::sync::Arc;
 
@@ -53,7 +54,8 @@ fn newly_referenced_disks(disks: &[DiskDraft], machine: &Machine) -> Vec<DiskDra
     disks.iter().filter(|disk| !refers(disk)).cloned().collect()
 }
 
-/// Writes a revision to a machine: free disks are allocated to it first, and then one patch changes the machine.
+/// Writes a revision to a machine: free disks are allocated to it first, and then one patch changes the
+/// machine.
 pub(super) async fn update_machine_to_revision<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
@@ -107,7 +109,8 @@ async fn write_revision_to_machine<P: Platform>(
         } else {
             let from = from.map(Text::value);
             let mut patch = P::update(live, from.as_ref(), template, disks);
-            // Only with these restarts, the controller creates machines again whose storage is of another template.
+            // Only with these restarts, the controller creates machines again whose storage is of another
+            // template.
             if pool.facts.rollout.restarts == Restarts::ByController
                 && let (Some(patch), Some(from)) = (&mut patch, &from)
                 && let Some(origin) = P::Storage::record_origin(live, from, &wanted, to)
@@ -199,7 +202,8 @@ fn whole_machine<P: Platform>(pool: &PoolEntry<P>, basis: &PlanBasis, wanted: &P
     P::machine(&pool.object, &basis.templates.wanted.value(), &draft)
 }
 
-/// What a failed update says about the revision: nothing if the API server did not validate it. A busy server did not.
+/// What a failed update says about the revision: nothing if the API server did not validate it. A busy server
+/// did not.
 fn update_outcome_of_error(error: &WriteError) -> Option<UpdateOutcome> {
     match error {
         WriteError::Unconfirmed(_) => Some(UpdateOutcome::Unconfirmed),
@@ -247,7 +251,8 @@ fn failed_update_event(machine: &ObjectId, to: &RevisionId, error: &WriteError) 
     PoolEvent { reason: EventReason::FailedTemplateUpdate, name: machine.name.to_string(), note }
 }
 
-/// The disks that a refused update would have detached, for its event: the platform can refuse the update because of one of them.
+/// The disks that a refused update would have detached, for its event: the platform can refuse the update
+/// because of one of them.
 fn describe_detachments(disks: &[DiskDraft], machine: &Machine) -> String {
     let stays = |device: &&DiskRef| disks.iter().any(|disk| disk.name == device.disk);
     let mapped = machine.disks.iter().filter(|device| device.template.is_some());
@@ -358,8 +363,8 @@ async fn patch_live_machine<P: Platform>(
     Patched::Outdated
 }
 
-/// The machine in `live`, and the patch for it. The parsed tree of the machine is dropped before the patch is sent,
-/// because a large tree needs much memory and many patches are in flight at the same time.
+/// The machine in `live`, and the patch for it. The parsed tree of the machine is dropped before the patch is
+/// sent, because a large tree needs much memory and many patches are in flight at the same time.
 fn prepare_machine_patch<P: Platform>(
     pool: &PoolEntry<P>,
     id: &ObjectId,

@@ -7,8 +7,8 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// At most `limit` actions. With a slow start it begins with one action, and each success allows one more, so that
-    /// their number doubles with every round. If the first action fails, no other one is sent.
+    /// At most `limit` actions. With a slow start it begins with one action, and each success allows one
+    /// more, so that their number doubles with every round. If the first action fails, no other one is sent.
     pub(super) fn new(limit: usize, is_slow: bool) -> Self {
         let limit = limit.max(1);
         Self { size: if is_slow { 1 } else { limit }, limit }

@@ -1,7 +1,7 @@
 //! Up to which time a cache is known to be complete.
 //!
-//! A watch does not report its delay. But it reports changes in order: if it has shown a write of the controller, it
-//! has also shown all changes before that write was sent.
+//! A watch does not report its delay. But it reports changes in order: if it has shown a write of the
+//! controller, it has also shown all changes before that write was sent.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -43,7 +43,8 @@ impl CacheProgress {
     /// Records that a list has replaced the content. The first deletion by count after a change of leaders
     /// depends on nothing but such a list, so it is no proof: the controller counts live instead.
     pub(super) fn listed(&mut self) {
-        // If etcd was restored, versions may have restarted at a lower value. Only the watch from now on counts.
+        // If etcd was restored, versions may have restarted at a lower value. Only the watch from now on
+        // counts.
         self.shown = 0;
     }
 

@@ -28,9 +28,9 @@ struct BlockedType {
     needed_by: HashSet<String>,
     /// Uptime of the last check, and the pause after it.
     last: (Duration, Duration),
-    /// The checks that came before the end of that pause, because of a change, and that released nothing. The delay after a
-    /// change doubles with each, so that a user whose machine changes all the time does not cause a list of the cluster each
-    /// time.
+    /// The checks that came before the end of that pause, because of a change, and that released nothing. The
+    /// delay after a change doubles with each, so that a user whose machine changes all the time does not
+    /// cause a list of the cluster each time.
     early_checks: u32,
 }
 
@@ -45,7 +45,8 @@ impl BlockedTypes {
         self.known.lock().keys().cloned().collect()
     }
 
-    /// The objects that one of these machines and pools needs, as the last checks found, with the delay of the next check.
+    /// The objects that one of these machines and pools needs, as the last checks found, with the delay of
+    /// the next check.
     pub(super) fn needed_by(&self, changed: &[String]) -> Vec<(TypeKey, Duration)> {
         let known = self.known.lock();
         let concerned =

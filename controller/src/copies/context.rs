@@ -44,7 +44,8 @@ pub(super) struct CopyContext {
     /// Deadline of a request.
     pub(super) deadline: Duration,
     pub(super) metrics: Arc<ControllerMetrics>,
-    /// What happens to machines that name an instance type or a preference; `None` if another controller makes their copies.
+    /// What happens to machines that name an instance type or a preference; `None` if another controller
+    /// makes their copies.
     pub(super) policy: Option<CopyPolicy>,
     /// The only namespace that is watched; `None` for all.
     pub(super) namespace: Option<String>,
@@ -153,7 +154,8 @@ impl CopyContext {
         }
     }
 
-    /// Wakes the objects that are being deleted and that one of these machines and pools needs, because it or its copy changed.
+    /// Wakes the objects that are being deleted and that one of these machines and pools needs, because it or
+    /// its copy changed.
     pub(super) fn wake_types_needed_by(&self, changed: &[String]) {
         for (key, delay) in self.blocked_types.needed_by(changed) {
             self.type_queue.wake_after(&key, delay);
@@ -167,8 +169,8 @@ impl CopyContext {
         }
     }
 
-    /// Wakes the machines that cannot get their copies because of a type, after a change of it. A change of only its metadata has
-    /// no effect: a user can make any number of these.
+    /// Wakes the machines that cannot get their copies because of a type, after a change of it. A change of
+    /// only its metadata has no effect: a user can make any number of these.
     pub(super) fn wake_blocked_by(&self, key: &TypeKey) {
         let now = self.types.state(key);
         let before = match now.clone() {
@@ -200,8 +202,8 @@ impl CopyContext {
         self.blocked.lock().remove(key);
     }
 
-    /// Records that a machine cannot get its copies, the ControllerRevision without which it gets none, and the types that this
-    /// depends on. Returns the pause until the next attempt.
+    /// Records that a machine cannot get its copies, the ControllerRevision without which it gets none, and
+    /// the types that this depends on. Returns the pause until the next attempt.
     pub(super) fn note_blocked(
         &self,
         key: &QualifiedName,
@@ -216,8 +218,8 @@ impl CopyContext {
         pause
     }
 
-    /// The machines that need a copy to stay if `except` stops being its owner: those that name it, except machines of a pool
-    /// that owns it, because the pool keeps it for them.
+    /// The machines that need a copy to stay if `except` stops being its owner: those that name it, except
+    /// machines of a pool that owns it, because the pool keeps it for them.
     pub(super) fn users(&self, (namespace, except): &QualifiedName, copy: &Revision) -> Vec<ObjectId> {
         let metadata = copy.meta();
         let revision = metadata.name.as_deref().unwrap_or_default();
@@ -244,7 +246,8 @@ impl CopyContext {
         self.read_live(reference).await
     }
 
-    /// The same. If the cache shows a type at this place, no request is sent: one user can have many machines and pools.
+    /// The same. If the cache shows a type at this place, no request is sent: one user can have many machines
+    /// and pools.
     pub(super) async fn read_cached(
         &self,
         namespace: &str,

@@ -1,6 +1,6 @@
-//! The leadership: the watches and the workers, while the cluster serves the kinds. Copies are made while the cluster has all kinds
-//! and no installation of the platform's own controller. Otherwise, the controller only protects the instance types and
-//! preferences whose kinds the cluster has.
+//! The leadership: the watches and the workers, while the cluster serves the kinds. Copies are made while the
+//! cluster has all kinds and no installation of the platform's own controller. Otherwise, the controller only
+//! protects the instance types and preferences whose kinds the cluster has.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,8 +36,8 @@ use crate::watches::api_for_namespace;
 
 /// The wait of the passes of finalizers for the first lists.
 const UNSYNCED: Duration = Duration::from_millis(200);
-/// The number of watches whose first lists passes wait for, besides those of the four kinds, if the controller makes copies:
-/// machines and copies.
+/// The number of watches whose first lists passes wait for, besides those of the four kinds, if the
+/// controller makes copies: machines and copies.
 const COPY_WATCHES: usize = 2;
 
 /// The definitions of the objects that are protected.
@@ -73,16 +73,17 @@ enum ObservedDuties {
 /// What the controller does, until this changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Duties {
-    /// The UIDs of the definitions of machines and of the four kinds, as far as the cluster has them. While definitions are being
-    /// removed, their objects wait for the finalizer, so each kind is protected on its own.
+    /// The UIDs of the definitions of machines and of the four kinds, as far as the cluster has them. While
+    /// definitions are being removed, their objects wait for the finalizer, so each kind is protected on its
+    /// own.
     definitions: Vec<Option<String>>,
     /// Whether it makes copies.
     makes_copies: bool,
 }
 
-/// Protects instance types and preferences, and makes copies if the settings say so, until `stop`, while the cluster has
-/// definitions of them. It makes copies only while the cluster has all definitions, and no installation of the platform's own
-/// controller.
+/// Protects instance types and preferences, and makes copies if the settings say so, until `stop`, while the
+/// cluster has definitions of them. It makes copies only while the cluster has all definitions, and no
+/// installation of the platform's own controller.
 pub(crate) async fn lead_copies(
     shared: LeadershipResources,
     known: DefinitionsReceiver,
@@ -300,9 +301,10 @@ fn start_copy_watches(
     tasks
 }
 
-/// Wakes the objects that are still needed at each change of an object that needs them. No object is stored, and only the
-/// metadata is requested. Without the kind in the cluster, there is nothing to watch. Without objects that are still needed, the
-/// watch would serve nothing, but the API server would encode each change of a machine a second time for it.
+/// Wakes the objects that are still needed at each change of an object that needs them. No object is stored,
+/// and only the metadata is requested. Without the kind in the cluster, there is nothing to watch. Without
+/// objects that are still needed, the watch would serve nothing, but the API server would encode each change
+/// of a machine a second time for it.
 fn watch_type_users<K: ApiObject>(
     context: &Arc<CopyContext>,
     known: &DefinitionsReceiver,

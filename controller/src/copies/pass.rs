@@ -31,7 +31,8 @@ pub(super) const MAX_READS: usize = 32;
 
 /// The reason of the event about a copy that cannot be created.
 const FAILED_CREATE: &str = "FailedCreate";
-/// The reason of the event about a machine into which an instance type, a preference or a name cannot be written.
+/// The reason of the event about a machine into which an instance type, a preference or a name cannot be
+/// written.
 const FAILED_UPDATE: &str = "FailedUpdate";
 
 /// Runs a pass.
@@ -82,8 +83,8 @@ pub(super) async fn reconcile_machine_copies(context: &CopyContext, key: &Qualif
 enum Stopped {
     /// The object of this name is being deleted.
     Waits(String),
-    /// A copy cannot be created, or the machine cannot be changed. The reason and the note are for users, who can do something about
-    /// it.
+    /// A copy cannot be created, or the machine cannot be changed. The reason and the note are for users, who
+    /// can do something about it.
     Refused(&'static str, String),
     Failed(WriteError),
 }
@@ -104,7 +105,8 @@ async fn plan_copies(
     plan_copies_with(context, key, machine, policy, false).await
 }
 
-/// The copies that a machine would get now, from the types that the cache shows: one user can have many machines.
+/// The copies that a machine would get now, from the types that the cache shows: one user can have many
+/// machines.
 pub(super) async fn plan_expected_copies(
     context: &CopyContext,
     key: &QualifiedName,
@@ -192,8 +194,8 @@ fn is_rejection(status: &Status) -> bool {
     !matches!(status.code, 404 | 409 | 429 | 500..)
 }
 
-/// Whether a machine still has the version that the plan used. A JSON patch is rejected in the same way if one of its tests
-/// fails and if its result is invalid.
+/// Whether a machine still has the version that the plan used. A JSON patch is rejected in the same way if
+/// one of its tests fails and if its result is invalid.
 async fn is_unchanged(context: &CopyContext, path: &str, machine: &Machine) -> bool {
     let meta = machine.meta();
     let live = rejection::get_object::<Machine>(
@@ -257,11 +259,11 @@ async fn create_machine_copy(context: &CopyContext, namespace: &str, copy: Value
     }
 }
 
-/// Deletes a copy that the machine does not use any more. If other objects own or use it, the machine only stops being an
-/// owner: the garbage collector deletes the copy with its last owner.
+/// Deletes a copy that the machine does not use any more. If other objects own or use it, the machine only
+/// stops being an owner: the garbage collector deletes the copy with its last owner.
 ///
-/// The users are those that the cache shows. A machine that names the copy of another one is rare, and a list for each
-/// deletion of a copy is not. The version guards against a further owner.
+/// The users are those that the cache shows. A machine that names the copy of another one is rare, and a list
+/// for each deletion of a copy is not. The version guards against a further owner.
 async fn stop_using_copy(
     context: &CopyContext,
     key: &QualifiedName,

@@ -123,7 +123,8 @@ async fn needed_by(context: &CopyContext, key: &TypeKey, object: &Value) -> Resu
     let (mut needed_by, mut open) = (Vec::new(), Vec::new());
     visit_objects_live::<Machine>(context, namespace, |machine| {
         let key = object_key(&machine);
-        // Another controller does not make a lost copy again, so its machine does not use the object any more.
+        // Another controller does not make a lost copy again, so its machine does not use the object any
+        // more.
         let exists = |revision: &str| {
             context.policy.is_none() || context.revisions.get(&(key.0.clone(), revision.to_owned())).is_some()
         };
@@ -144,7 +145,8 @@ async fn needed_by(context: &CopyContext, key: &TypeKey, object: &Value) -> Resu
     .await?;
     for machine in open {
         let (key, document) = (object_key(&machine), machine.document());
-        // A machine that can get no copy of the object would keep it for ever. If this is unknown, the machine may need it.
+        // A machine that can get no copy of the object would keep it for ever. If this is unknown, the
+        // machine may need it.
         let is_copied = match pass::plan_expected_copies(context, &key, &machine).await {
             Ok(plan) => protected.is_copied_by(&document, &plan),
             Err(error) => {
@@ -157,8 +159,8 @@ async fn needed_by(context: &CopyContext, key: &TypeKey, object: &Value) -> Resu
         }
     }
     if !context.reconciles_pools() {
-        // Pools get copies from the controller that reconciles them, and that is another one, or none. A pool without a copy would
-        // keep the object for ever.
+        // Pools get copies from the controller that reconciles them, and that is another one, or none. A pool
+        // without a copy would keep the object for ever.
         return Ok(outside_deleted_namespaces(context, *kind, needed_by).await);
     }
     let mut pools: HashMap<String, Vec<Pool>> = HashMap::new();
@@ -202,9 +204,10 @@ async fn needed_by(context: &CopyContext, key: &TypeKey, object: &Value) -> Resu
     Ok(outside_deleted_namespaces(context, *kind, needed_by).await)
 }
 
-/// The kinds and names of what needs an object, without those in namespaces that are being deleted: the API server stores no copy
-/// there, and deletes what is there, but only after all Pods of the namespace. An object of such a namespace is deleted at the same
-/// time as what needs it, so only objects of the cluster could wait for the Pods.
+/// The kinds and names of what needs an object, without those in namespaces that are being deleted: the API
+/// server stores no copy there, and deletes what is there, but only after all Pods of the namespace. An
+/// object of such a namespace is deleted at the same time as what needs it, so only objects of the cluster
+/// could wait for the Pods.
 async fn outside_deleted_namespaces(
     context: &CopyContext,
     kind: InstanceTypeKind,

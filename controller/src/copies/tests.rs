@@ -192,7 +192,8 @@ enum Step {
     Conflict(usize, bool),
     /// A machine names the instance type `large`, which is never deleted, or `small` again.
     Rename(usize, bool),
-    /// A machine names no preference, one that exists, or one that does not exist. Neither decides about its instance type.
+    /// A machine names no preference, one that exists, or one that does not exist. Neither decides about its
+    /// instance type.
     Prefer(usize, Option<&'static str>),
     /// A client deletes the copy of a machine.
     LoseCopy(usize),
@@ -376,7 +377,8 @@ fn pool_name(number: usize) -> String {
     format!("p{number}")
 }
 
-/// Returns the machines and the pools without a copy, and the copies without labels at the end, and whether the type remains.
+/// Returns the machines and the pools without a copy, and the copies without labels at the end, and whether
+/// the type remains.
 async fn tell(steps: &[Step]) -> (Vec<String>, bool) {
     let mut world = world(Some(CopyPolicy::Reference)).await;
     world.create_claim("small");

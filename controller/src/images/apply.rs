@@ -228,8 +228,8 @@ impl Data for kubevirt::DataSource {
     }
 }
 
-/// Creates an object, and removes the owner reference that it has from its creation. If it exists already and belongs to the
-/// image, an earlier request has created it.
+/// Creates an object, and removes the owner reference that it has from its creation. If it exists already and
+/// belongs to the image, an earlier request has created it.
 async fn create_image_object<K: Data>(
     context: &ImageContext,
     facts: &ImageFacts,
@@ -253,7 +253,8 @@ async fn create_image_object<K: Data>(
     remove_owner(context, facts, &stored).await
 }
 
-/// Removes the owner reference to the image from an object that a former leader, or an earlier version, has created.
+/// Removes the owner reference to the image from an object that a former leader, or an earlier version, has
+/// created.
 async fn disown_image_object<K: Data>(
     context: &ImageContext,
     facts: &ImageFacts,
@@ -265,7 +266,8 @@ async fn disown_image_object<K: Data>(
     }
 }
 
-/// Removes the owner reference to the image, if the object has it. The label says from then on that the object belongs to it.
+/// Removes the owner reference to the image, if the object has it. The label says from then on that the
+/// object belongs to it.
 async fn remove_owner<K: Data>(
     context: &ImageContext,
     facts: &ImageFacts,

@@ -48,7 +48,8 @@ pub(super) struct ImageContext {
     pub(super) store: Mutex<ImageStore>,
     /// The queue of imports. It changes before a status is written.
     pub(super) imports: Mutex<Imports>,
-    /// UIDs of the images whose deletion may proceed: a list that began after the deletion timestamp contained no reference.
+    /// UIDs of the images whose deletion may proceed: a list that began after the deletion timestamp
+    /// contained no reference.
     pub(super) released: Mutex<HashSet<String>>,
     /// The corrections of objects that another client changes.
     pub(super) corrections: Mutex<Arc<Corrections>>,

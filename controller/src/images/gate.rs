@@ -1,4 +1,5 @@
-//! What pools must know of images: a pool creates no machine before the images that its template names are ready.
+//! What pools must know of images: a pool creates no machine before the images that its template names are
+//! ready.
 //!
 //! A pool is woken when an image of its template begins or ceases to be ready. It does not poll.
 
@@ -32,7 +33,8 @@ pub(crate) struct ImageGate(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    /// The pools whose templates name images. It is locked before the other fields, and before the store of the images.
+    /// The pools whose templates name images. It is locked before the other fields, and before the store of
+    /// the images.
     users: Mutex<HashMap<PoolKey, User>>,
     state: Mutex<State>,
     /// One for each platform.
@@ -84,7 +86,8 @@ impl ImageGate {
         self.0.wakers.lock().push(Box::new(wake));
     }
 
-    /// Why the images that the template of this pool names cannot be cloned now. The pool is woken when that changes.
+    /// Why the images that the template of this pool names cannot be cloned now. The pool is woken when that
+    /// changes.
     pub(crate) fn blocker(&self, pool: &PoolKey, template: &Value) -> Option<UnusableTemplate> {
         let namespace = &*pool.namespace;
         let is_off = matches!(*self.0.state.lock(), State::Off);

@@ -1,7 +1,7 @@
 //! One pass of a grant: its finalizer.
 //!
-//! Kubernetes deletes the grants of a namespace together with its images. While an image of the namespace exists, the finalizer
-//! keeps the grants, so that the references that they permit still count.
+//! Kubernetes deletes the grants of a namespace together with its images. While an image of the namespace
+//! exists, the finalizer keeps the grants, so that the references that they permit still count.
 
 use std::time::Duration;
 
@@ -51,8 +51,8 @@ pub(super) async fn reconcile_grant(context: &ImageContext, key: &ObjectKey) -> 
     }
 }
 
-/// What decides about the end of a grant. It is read from the API server, because a cache may be behind, and a grant that is gone
-/// permits no reference.
+/// What decides about the end of a grant. It is read from the API server, because a cache may be behind, and
+/// a grant that is gone permits no reference.
 async fn read_grant_surroundings(
     context: &ImageContext,
     object: &VmDiskImageGrant,

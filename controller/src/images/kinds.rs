@@ -16,7 +16,8 @@ pub(crate) type DataVolumeKind = kubevirt::DataVolume;
 pub(crate) type VolumeSnapshotKind = kubevirt::VolumeSnapshot;
 pub(crate) type DataSourceKind = kubevirt::DataSource;
 
-/// An object of kind `K`, with its spec and its status as they are stored. A field of a newer version cannot fail the list.
+/// An object of kind `K`, with its spec and its status as they are stored. A field of a newer version cannot
+/// fail the list.
 #[derive(Deserialize)]
 #[serde(bound = "")]
 pub(super) struct UntypedObject<K> {

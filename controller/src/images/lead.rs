@@ -24,8 +24,8 @@ use crate::lead::{LeadershipResources, oversee_workers};
 use crate::passes;
 use crate::queue::{PassQueue, Requeue};
 
-/// The definitions of the kinds with our finalizers, and of wrappers. While definitions are being removed, their objects wait for the
-/// finalizers, so each kind is served on its own.
+/// The definitions of the kinds with our finalizers, and of wrappers. While definitions are being removed,
+/// their objects wait for the finalizers, so each kind is served on its own.
 fn image_api_definitions() -> [String; 3] {
     [definition_name::<VmDiskImage>(), definition_name::<Wrapper>(), definition_name::<VmDiskImageGrant>()]
 }
@@ -68,8 +68,8 @@ fn served_image_kinds(known: &Definitions) -> Served {
     }
 }
 
-/// Reconciles images until `stop`, while the cluster has their definitions. If a definition appears, disappears or is
-/// replaced, the caches are filled again.
+/// Reconciles images until `stop`, while the cluster has their definitions. If a definition appears,
+/// disappears or is replaced, the caches are filled again.
 pub(crate) async fn lead_images(
     shared: LeadershipResources,
     settings: ImageSettings,

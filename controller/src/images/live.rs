@@ -82,8 +82,8 @@ impl ImageContext {
             Some((mut owned, content)) => {
                 let known = cached.snapshot.ours().filter(|known| known.uid == owned.object.uid);
                 owned.object.unready_for = known.and_then(|known| known.unready_for);
-                // The watches of snapshots and contents have no common order, so a content that is missing in the cache can
-                // be one that the cache does not show yet.
+                // The watches of snapshots and contents have no common order, so a content that is missing in
+                // the cache can be one that the cache does not show yet.
                 let is_missing = known.is_some_and(|known| known.content_lost);
                 if let Some(name) = content.filter(|_| is_missing) {
                     let path = kubevirt::VolumeSnapshotContent::url_path(&(), None);
@@ -115,14 +115,15 @@ impl ImageContext {
         })
     }
 
-    /// Counts the references to an image from lists that begin now: one of each kind that can refer to it, and of what
-    /// permits references from other namespaces.
+    /// Counts the references to an image from lists that begin now: one of each kind that can refer to it,
+    /// and of what permits references from other namespaces.
     pub(super) async fn read_references(
         &self,
         image: &DiskImage,
     ) -> Result<CountedReferences, ImageReadError> {
         let mut found: Vec<Referrer> = Vec::new();
-        // A pool can change to another DataSource while the lists are read. The DataSources from before and after them show both.
+        // A pool can change to another DataSource while the lists are read. The DataSources from before and
+        // after them show both.
         let mut sources: Sources = BTreeMap::new();
         self.list_sources(&mut sources).await?;
         self.list_all(|object: Wrapper| found.push(referrer::read_wrapper_referrer(&object))).await?;

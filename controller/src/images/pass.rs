@@ -90,8 +90,8 @@ async fn run_image_pass(context: &ImageContext, key: &ObjectKey) -> Requeue {
     carry_out_image_plan(context, &facts, plan, is_live, turn).await
 }
 
-/// One list decides about a deletion. While the objects of the image disappear, its passes do not list again, unless the
-/// caches show a reference.
+/// One list decides about a deletion. While the objects of the image disappear, its passes do not list again,
+/// unless the caches show a reference.
 fn restore_released_state(context: &ImageContext, facts: &mut ImageFacts) {
     let mut released = context.released.lock();
     let uid = &facts.image.uid;

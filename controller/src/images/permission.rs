@@ -14,8 +14,8 @@ use crate::write::WriteError;
 /// Why the permission was not given, although an account needs it.
 pub(super) type ClonePermissionConflict = Option<String>;
 
-/// Creates, corrects or deletes the Role and the RoleBinding. Objects of another owner stay as they are: their rules or their
-/// roleRef can give more than the permission to clone.
+/// Creates, corrects or deletes the Role and the RoleBinding. Objects of another owner stay as they are:
+/// their rules or their roleRef can give more than the permission to clone.
 pub(super) async fn apply_clone_permission(
     context: &ImageContext,
     facts: &ImageFacts,
@@ -81,7 +81,8 @@ fn object_uid<K: Resource>(object: &K) -> Option<String> {
     object.meta().uid.clone()
 }
 
-/// Whether the controller created the object for this image. A binding of another Role can give more than the permission to clone.
+/// Whether the controller created the object for this image. A binding of another Role can give more than the
+/// permission to clone.
 trait Permission: vmpool_platforms::ApiObject {
     fn is_of(&self, image_uid: &str) -> bool {
         objects::is_of_image(self.meta(), image_uid)
@@ -98,7 +99,8 @@ impl Permission for RoleBinding {
     }
 }
 
-/// Deletes the permission to clone the image with this UID, before the image is gone or after. The caches may not show it yet.
+/// Deletes the permission to clone the image with this UID, before the image is gone or after. The caches may
+/// not show it yet.
 pub(super) async fn withdraw_clone_permission(
     context: &ImageContext,
     namespace: &str,
@@ -122,8 +124,8 @@ async fn delete_live_permission<K: Permission>(
     }
 }
 
-/// Creates the object, or corrects the field that decides, and removes the owner reference that the object has from its creation.
-/// Returns false if the object belongs to another owner.
+/// Creates the object, or corrects the field that decides, and removes the owner reference that the object
+/// has from its creation. Returns false if the object belongs to another owner.
 async fn apply_permission_object<K>(
     context: &ImageContext,
     facts: &ImageFacts,

@@ -1,8 +1,8 @@
 //! One pass of a Role and a RoleBinding that permit to clone an image: they end with their image.
 //!
-//! They have no owner reference, so the garbage collector keeps them. The controller deletes them before it removes the finalizer of
-//! the image. If a user removes the finalizer, the image is gone before that. The permission is one for a name, so it would be one
-//! for the next object of this name.
+//! They have no owner reference, so the garbage collector keeps them. The controller deletes them before it
+//! removes the finalizer of the image. If a user removes the finalizer, the image is gone before that. The
+//! permission is one for a name, so it would be one for the next object of this name.
 
 use std::time::Duration;
 

@@ -21,9 +21,9 @@ impl Images for ImageContext {
     }
 }
 
-/// In a namespace with images, each name is that of an image, so the answer to a pool of another namespace does not depend on whether
-/// the image exists. A DataSource that is not of an image is an exception, because it is made for clones. Other claims and snapshots
-/// are none: the answer would show which names they have.
+/// In a namespace with images, each name is that of an image, so the answer to a pool of another namespace
+/// does not depend on whether the image exists. A DataSource that is not of an image is an exception, because
+/// it is made for clones. Other claims and snapshots are none: the answer would show which names they have.
 ///
 /// A DataSource that is not of an image can lead to one. Then the image decides.
 fn find_image_blocker(
@@ -39,7 +39,8 @@ fn find_image_blocker(
     behind.iter().find_map(|target| find_source_blocker(context, pool, target, Some(&source.key)))
 }
 
-/// Why a pool cannot clone an object. `alias` is the DataSource that leads to it, if the template does not name it.
+/// Why a pool cannot clone an object. `alias` is the DataSource that leads to it, if the template does not
+/// name it.
 fn find_source_blocker(
     context: &ImageContext,
     pool: &PoolKey,
@@ -66,7 +67,8 @@ fn find_source_blocker(
     if is_foreign && source.kind == NamedSourceKind::DataSource {
         return None;
     }
-    // What is beside its DataSource, a user of its namespace has chosen. A name in another namespace is guessed, perhaps.
+    // What is beside its DataSource, a user of its namespace has chosen. A name in another namespace is
+    // guessed, perhaps.
     let is_chosen = alias.is_some_and(|alias| alias.namespace == key.namespace);
     if is_chosen && (image.is_none() || is_foreign) {
         return None;

@@ -162,7 +162,8 @@ impl ImageStore {
         images.find(|(_, image)| image.metadata.uid.as_deref() == Some(uid)).map(|(key, _)| key.clone())
     }
 
-    /// The image of a Role or a RoleBinding has changed, or its permission has. Returns the image; one that is not known may be gone.
+    /// The image of a Role or a RoleBinding has changed, or its permission has. Returns the image; one that
+    /// is not known may be gone.
     pub(super) fn touch_permission<K: kube::Resource>(&mut self, object: &K) -> Changed {
         let image = self.image_of(object);
         if image.is_empty() {
@@ -191,7 +192,8 @@ impl ImageStore {
         self.with_grants(image, namespace, |grants, origin| may_refer(grants, image, origin, kind))
     }
 
-    /// Whether the deletion of an image waits for a pool: its deletion is requested, and the pool referred to it before.
+    /// Whether the deletion of an image waits for a pool: its deletion is requested, and the pool referred to
+    /// it before.
     pub(super) fn is_held_by_pool(&self, image: &ObjectKey, pool: &str, namespace: &str) -> bool {
         let deleted = self.images.get(image).and_then(|image| read::deletion_time(&image.metadata));
         deleted.is_some_and(|deleted| self.index.had_reference(pool, namespace, image, deleted))
@@ -202,8 +204,8 @@ impl ImageStore {
         self.images.of_namespace(namespace).next().is_some()
     }
 
-    /// Whether what a template names exists, and does not belong to the image with its name. If there is no such image, what has
-    /// the label of one may belong to an image that the cache does not show yet.
+    /// Whether what a template names exists, and does not belong to the image with its name. If there is no
+    /// such image, what has the label of one may belong to an image that the cache does not show yet.
     pub(super) fn is_foreign(&self, source: &NamedSource, image: Option<&DiskImage>) -> bool {
         let key = &source.key;
         let (data_source, claim) = (self.sources.get(key), self.claims.get(key));
@@ -344,8 +346,8 @@ impl ImageStore {
         changed_image_set(set.is_ok(), key)
     }
 
-    /// A snapshot that is not ready gets the time since when. For a new leader, that is the time when it first sees the snapshot:
-    /// whether it was ready before is known from the status of the image only.
+    /// A snapshot that is not ready gets the time since when. For a new leader, that is the time when it
+    /// first sees the snapshot: whether it was ready before is known from the status of the image only.
     pub(super) fn set_snapshot(
         &mut self,
         object: &kubevirt::VolumeSnapshot,
@@ -412,7 +414,8 @@ impl ImageStore {
         self.index.aliases().resolve(source).into_iter().cloned().collect()
     }
 
-    /// Adds the DataSources that lead to changed images or DataSources, so that a pool that names one of them is concerned, too.
+    /// Adds the DataSources that lead to changed images or DataSources, so that a pool that names one of them
+    /// is concerned, too.
     pub(super) fn add_aliases(&self, changed: &mut Changed) {
         let aliases = changed.iter().flat_map(|key| self.index.aliases().leading_to(key));
         let aliases: Changed = aliases.cloned().collect();

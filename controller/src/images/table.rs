@@ -21,8 +21,8 @@ pub(super) enum ObjectOrigin {
     Written,
 }
 
-/// Number of deleted objects whose version a table remembers. Only the response to a write can show such an object again, and
-/// it arrives within the deadline of a request.
+/// Number of deleted objects whose version a table remembers. Only the response to a write can show such an
+/// object again, and it arrives within the deadline of a request.
 const REMEMBERED: usize = 1000;
 
 /// The newest known objects of one kind.
@@ -31,8 +31,8 @@ pub(super) struct VersionedTable<T> {
     entries: BTreeMap<ObjectKey, (u64, T)>,
     /// Objects that were written since the current list began, so that the list may lack them.
     written: BTreeSet<ObjectKey>,
-    /// The versions at which objects were deleted, and the same by version. The response to an earlier write can arrive after
-    /// the watch has shown the deletion.
+    /// The versions at which objects were deleted, and the same by version. The response to an earlier write
+    /// can arrive after the watch has shown the deletion.
     deleted: BTreeMap<ObjectKey, u64>,
     deletions: BTreeSet<(u64, ObjectKey)>,
 }
@@ -73,7 +73,8 @@ impl<T> VersionedTable<T> {
             .map(|(key, (_, object))| (key, object))
     }
 
-    /// Stores an object. Returns the former one, or `Err` if the stored one is at least as new, or was deleted since.
+    /// Stores an object. Returns the former one, or `Err` if the stored one is at least as new, or was
+    /// deleted since.
     pub(super) fn put(
         &mut self,
         origin: ObjectOrigin,

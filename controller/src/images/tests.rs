@@ -190,7 +190,8 @@ fn machine(name: &str, image: &str) -> Value {
     })
 }
 
-/// The kinds that can refer to an image, and those that permit references. DataSources can change while the others are listed.
+/// The kinds that can refer to an image, and those that permit references. DataSources can change while the
+/// others are listed.
 const LISTED: [&str; 8] = [
     "datasources",
     "wrappedvirtualmachines",
@@ -243,7 +244,8 @@ async fn references_are_counted_without_requests_and_listed_once_before_a_deleti
     world.advance(10 * SECOND).await;
     let log = world.server.take_log();
     assert!(log.iter().all(|call| call.verb != Verb::List));
-    // When they show none, the kinds are listed once, although the image gets several passes until its objects are gone.
+    // When they show none, the kinds are listed once, although the image gets several passes until its
+    // objects are gone.
     for number in 0..10 {
         world.server.delete(MACHINES, &format!("{}-{number}", names[0]));
     }
@@ -354,8 +356,8 @@ async fn owner_references_of_an_earlier_version_are_removed_once(#[case] policy:
     assert_eq!(world.server.get(IMAGES, "debian").unwrap()["status"]["phase"], "Ready");
 }
 
-/// An uninstallation deletes the definitions one by one: the next one is deleted although objects of the others wait for their
-/// finalizers.
+/// An uninstallation deletes the definitions one by one: the next one is deleted although objects of the
+/// others wait for their finalizers.
 #[rstest]
 #[case::of_an_image(IMAGES)]
 #[case::of_a_grant(GRANTS)]

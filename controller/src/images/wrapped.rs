@@ -32,7 +32,8 @@ impl WrapperStore {
         self.touched.extend(wrappers);
     }
 
-    /// A change concerns the wrappers of other namespaces that name an image of this namespace, or of any if it is `None`.
+    /// A change concerns the wrappers of other namespaces that name an image of this namespace, or of any if
+    /// it is `None`.
     pub(super) fn touch_of_other_namespaces(&mut self, namespace: Option<&str>) {
         let concerned = self.wrappers.iter().filter(|(key, object)| {
             let named = object.spec.vm_disk_image_ref.namespace.as_deref();
@@ -42,7 +43,8 @@ impl WrapperStore {
         self.touch(concerned);
     }
 
-    /// The wrappers whose machines have a disk of this name. Its name is that of the wrapper, a dash, and that of the disk.
+    /// The wrappers whose machines have a disk of this name. Its name is that of the wrapper, a dash, and
+    /// that of the disk.
     fn with_disk<'s>(
         &'s self,
         disk: &'s ObjectKey,

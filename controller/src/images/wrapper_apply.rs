@@ -22,8 +22,8 @@ use crate::write::WriteError;
 
 type Machine = UntypedObject<kubevirt::VirtualMachine>;
 
-/// The parts of a machine that wrappers set are objects and lists. KubeVirt has no keys for its lists, so that each is written
-/// as a whole.
+/// The parts of a machine that wrappers set are objects and lists. KubeVirt has no keys for its lists, so
+/// that each is written as a whole.
 const SCHEMA: Schema = Schema { defaults: &[], keyed: &[], unions: &[] };
 
 /// Carries out one action.
@@ -52,8 +52,8 @@ async fn carry_out_wrapper_action(
     }
 }
 
-/// Deletes the disk at the version that was read after the machine. What the caches show can be older than the start of the
-/// machine, or than the end of the clone, and the disk would then have data of the guest.
+/// Deletes the disk at the version that was read after the machine. What the caches show can be older than
+/// the start of the machine, or than the end of the clone, and the disk would then have data of the guest.
 async fn kick_machine_disk(
     context: &ImageContext,
     facts: &WrapperFacts,
@@ -134,8 +134,8 @@ async fn create_machine(
     Ok(if is_ours { ImageActionOutcome::Done } else { ImageActionOutcome::Outdated })
 }
 
-/// Writes what the template changed. Changes of other clients stay where the template does not differ from its former version
-/// only in what it removed.
+/// Writes what the template changed. Changes of other clients stay where the template does not differ from
+/// its former version only in what it removed.
 async fn update_machine(
     context: &ImageContext,
     facts: &WrapperFacts,

@@ -1,4 +1,5 @@
-//! Writes to an image and its objects. Each has the UID as a precondition, or a name that only an object of the image may have.
+//! Writes to an image and its objects. Each has the UID as a precondition, or a name that only an object of
+//! the image may have.
 
 use kube::Resource;
 use kube::api::Patch;
@@ -55,7 +56,8 @@ impl ImageContext {
         self.writer.patch(WriteKind::PatchImageObject, path, &key.name, None, patch).await
     }
 
-    /// Removes the owner reference to an image from an object. The label says from then on that the object belongs to the image.
+    /// Removes the owner reference to an image from an object. The label says from then on that the object
+    /// belongs to the image.
     pub(super) async fn disown<K: ApiObject>(
         &self,
         key: &ObjectKey,

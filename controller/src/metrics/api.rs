@@ -1,4 +1,5 @@
-//! Metrics of requests to the API server, counted by a layer of the client: reads, writes, watches and the lease.
+//! Metrics of requests to the API server, counted by a layer of the client: reads, writes, watches and the
+//! lease.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -165,7 +166,8 @@ impl Drop for Exchange {
 }
 
 /// The verb and the resource of a request. Paths are those of the API:
-/// `/apis/GROUP/VERSION/[namespaces/NAMESPACE/]PLURAL[/NAME[/SUB]]`, and `/api/VERSION/...` for the core group.
+/// `/apis/GROUP/VERSION/[namespaces/NAMESPACE/]PLURAL[/NAME[/SUB]]`, and `/api/VERSION/...` for the core
+/// group.
 fn classify_request(
     plurals: &[(Cow<'static, str>, Resource)],
     method: &Method,

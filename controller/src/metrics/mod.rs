@@ -1,10 +1,11 @@
 //! The metrics of the controller.
 //!
-//! Counters and histograms are updated by the code that they describe. Their labels have fixed sets of values, so an
-//! update allocates nothing. Gauges are read from their sources at each scrape, and cost nothing otherwise.
+//! Counters and histograms are updated by the code that they describe. Their labels have fixed sets of
+//! values, so an update allocates nothing. Gauges are read from their sources at each scrape, and cost
+//! nothing otherwise.
 //!
-//! Each process has one [`ControllerMetrics`]. Only the gauges of `pool_series` name pools, up to a limit, so the number of time
-//! series is bounded.
+//! Each process has one [`ControllerMetrics`]. Only the gauges of `pool_series` name pools, up to a limit, so
+//! the number of time series is bounded.
 
 mod api;
 mod disks;
@@ -87,8 +88,8 @@ pub struct ControllerMetrics {
 }
 
 impl ControllerMetrics {
-    /// Creates all metrics with the value zero. Series with known labels exist from the start, so that the first event
-    /// of a kind is visible as an increase.
+    /// Creates all metrics with the value zero. Series with known labels exist from the start, so that the
+    /// first event of a kind is visible as an increase.
     pub fn new(env: &Env) -> Arc<Self> {
         let registry = &mut MetricsRegistry::new();
         let metrics = Self {

@@ -86,7 +86,8 @@ pub(crate) struct PoolNumbers {
     pub(super) blocked: [usize; FailureReasonLabel::ALL.len()],
     /// Number of pools with each condition about the template.
     pub(super) template: [usize; TemplateProblem::ALL.len()],
-    /// Whether pools can have copies of instance types and preferences. Other pools have no series about them.
+    /// Whether pools can have copies of instance types and preferences. Other pools have no series about
+    /// them.
     pub(super) has_copies: bool,
     /// Number of pools with outdated copies.
     pub(super) outdated: usize,
@@ -110,8 +111,8 @@ impl PoolNumbers {
 /// Pools with their numbers.
 pub(crate) type PoolSeries = Vec<((Namespace, Name, PlatformName), PoolNumbers)>;
 
-/// The series of all pools: the first `limit` by namespace and name, so that all replicas select the same ones, and one
-/// with the sum of the rest.
+/// The series of all pools: the first `limit` by namespace and name, so that all replicas select the same
+/// ones, and one with the sum of the rest.
 fn cap_pool_series(pools: PoolSeries, limit: usize) -> PoolSeries {
     let (mut rest, mut pools): (PoolSeries, PoolSeries) =
         pools.into_iter().partition(|(pool, _)| *pool == other_pools_labels());

@@ -193,9 +193,10 @@ impl PoolCounts {
         }
     }
 
-    /// The numbers of each pool of this platform. `preserved` counts preserved volumes by the namespace and the name of
-    /// their pool. Those of pools that do not exist are in the series of the other pools, because the names come from
-    /// labels that users can write. `has_copies` is whether pools of the platform have copies of what they refer to.
+    /// The numbers of each pool of this platform. `preserved` counts preserved volumes by the namespace and
+    /// the name of their pool. Those of pools that do not exist are in the series of the other pools, because
+    /// the names come from labels that users can write. `has_copies` is whether pools of the platform have
+    /// copies of what they refer to.
     pub(crate) fn series(
         &self,
         (platform, has_copies): (&'static str, bool),

@@ -56,8 +56,8 @@ fn every_metric_is_on_the_page_and_in_the_reference() {
     let metrics = ControllerMetrics::new(&test_env(&ManualClock::new(), 0));
     let (page, reference) = (metrics.page(), reference::controller_metrics_reference());
     for metric in metrics.catalogue() {
-        // Requests have no series before the first one, pools, images and wrappers none before a pass, and platforms
-        // none on a standby.
+        // Requests have no series before the first one, pools, images and wrappers none before a pass, and
+        // platforms none on a standby.
         let stem = metric.name.trim_end_matches(metric.kind.suffix());
         let unknown_beforehand = [
             "vmpool_api_",

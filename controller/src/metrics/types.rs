@@ -67,7 +67,8 @@ impl Word for FailedKind {
 words!(
     /// Why a machine or a pool cannot get its copies.
     pub(crate) FailedLookup {
-        /// The instance type, the preference or its copy does not exist, the name cannot be inferred, or the reference is not valid.
+        /// The instance type, the preference or its copy does not exist, the name cannot be inferred, or the
+        /// reference is not valid.
         NotFound => "not_found",
         /// The machine sets what its instance type sets, or does not meet the requirements of its preference.
         Conflict => "conflict",

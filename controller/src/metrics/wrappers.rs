@@ -44,7 +44,8 @@ label_set!(ProvisioningLabels { image_preexisting: Preexisting });
 pub(crate) struct ShownWrappers {
     /// Their number in each phase.
     pub(crate) phases: [usize; 3],
-    /// Since when the image of that wrapper is ready that has waited longest for its machine, in seconds since 1970.
+    /// Since when the image of that wrapper is ready that has waited longest for its machine, in seconds
+    /// since 1970.
     pub(crate) waiting_since: Option<i64>,
     /// Those whose template differs from the image.
     pub(crate) mismatches: usize,

@@ -17,8 +17,8 @@ pub struct ImageArgs {
     #[arg(long, env = "VMPOOL_DISK_IMAGE_MAX_CONCURRENT_SYNCS", default_value_t = 10, value_name = "COUNT")]
     pub disk_image_max_concurrent_syncs: usize,
 
-    /// Number of disk images of one namespace that are imported at the same time. The other places are for images of other
-    /// namespaces. Images of the source type blank need no place.
+    /// Number of disk images of one namespace that are imported at the same time. The other places are for
+    /// images of other namespaces. Images of the source type blank need no place.
     #[arg(
         long,
         env = "VMPOOL_DISK_IMAGE_MAX_CONCURRENT_SYNCS_PER_NAMESPACE",
@@ -36,8 +36,8 @@ pub struct ImageArgs {
     #[arg(long, env = "VMPOOL_DISK_IMAGE_MAX_ATTEMPT_RESTARTS", default_value_t = 3, value_name = "COUNT")]
     pub disk_image_max_attempt_restarts: u32,
 
-    /// A third of the wait after the first failed attempt. Each further wait is three times as long: with 1m, the
-    /// controller waits 3, 9 and 27 minutes, up to the longest wait.
+    /// A third of the wait after the first failed attempt. Each further wait is three times as long: with 1m,
+    /// the controller waits 3, 9 and 27 minutes, up to the longest wait.
     #[arg(long, env = "VMPOOL_DISK_IMAGE_BACKOFF_UNIT", default_value = "1m", value_name = "DURATION",
           value_parser = vmpool_runtime::duration::parse_duration)]
     pub disk_image_backoff_unit: Duration,
@@ -67,8 +67,8 @@ pub struct ImageArgs {
           value_parser = vmpool_runtime::duration::parse_duration)]
     pub disk_image_resync_period: Duration,
 
-    /// Prefixes of the labels that the objects of a disk image get from it. Other labels are not copied, because tools that
-    /// track objects by label would take these objects for their own.
+    /// Prefixes of the labels that the objects of a disk image get from it. Other labels are not copied,
+    /// because tools that track objects by label would take these objects for their own.
     #[arg(
         long,
         env = "VMPOOL_DISK_IMAGE_COPY_LABEL_PREFIXES",
@@ -78,8 +78,8 @@ pub struct ImageArgs {
     )]
     pub disk_image_copy_label_prefixes: Vec<String>,
 
-    /// URLs at which the URL of every disk image must begin. Without it, all URLs are allowed, except those with local
-    /// addresses.
+    /// URLs at which the URL of every disk image must begin. Without it, all URLs are allowed, except those
+    /// with local addresses.
     #[arg(
         long,
         env = "VMPOOL_DISK_IMAGE_ALLOWED_URL_PREFIXES",

@@ -27,8 +27,9 @@ use crate::revisions;
 use crate::revisions::pool_revisions::PoolRevisions;
 use crate::revisions::templates::Templates;
 
-/// Maximum age of the live count of machines when the plan deletes surplus machines. A scale-down of a large pool takes
-/// several passes of about this duration, and the watch shows the deletions of one pass before the next.
+/// Maximum age of the live count of machines when the plan deletes surplus machines. A scale-down of a large
+/// pool takes several passes of about this duration, and the watch shows the deletions of one pass before the
+/// next.
 const COUNTED_FOR: Duration = Duration::from_secs(1);
 
 /// The plan, and what it was made from.
@@ -45,8 +46,8 @@ pub(super) struct PassDecision<P: Platform> {
     pub(super) events: Vec<PoolEvent>,
 }
 
-/// Reads the cached state and plans. If the plan depends on the live pool, or on the live number of machines, reads that
-/// as well and plans again.
+/// Reads the cached state and plans. If the plan depends on the live pool, or on the live number of machines,
+/// reads that as well and plans again.
 ///
 /// # Errors
 /// A read failed, or the pool is gone.
@@ -67,7 +68,8 @@ pub(super) async fn observe_and_plan<P: Platform>(
             "resolving pending writes with live reads",
         ));
     }
-    // The watch can be behind a live read of an earlier pass. What that pass wrote must not be undone with an older spec.
+    // The watch can be behind a live read of an earlier pass. What that pass wrote must not be undone with an
+    // older spec.
     let is_behind = cached.facts.generation < state.memory.generation;
     let cached = if is_behind {
         let shown = at_shown_revision(&cached, state);
@@ -80,8 +82,8 @@ pub(super) async fn observe_and_plan<P: Platform>(
 
     // Read before the snapshot, which can only be newer.
     let proven = context.machines.proven();
-    // Machines and disks are read before the pool. If the pass sees that a machine is gone, it also sees the spec of
-    // the pool that caused this.
+    // Machines and disks are read before the pool. If the pass sees that a machine is gone, it also sees the
+    // spec of the pool that caused this.
     let mut snapshot = observe::observe_pool_snapshot(context, &pool.facts, &mut state.memory);
     let machines = snapshot.machines.iter().filter(is_pool_machine(&pool));
     state.memory.observe_machines(machines, context.env.uptime());
@@ -126,8 +128,8 @@ pub(super) async fn observe_and_plan<P: Platform>(
     }
 }
 
-/// If the current template refers to objects that are missing or do not fit, removes the writes that need it, until a later
-/// attempt succeeds.
+/// If the current template refers to objects that are missing or do not fit, removes the writes that need it,
+/// until a later attempt succeeds.
 fn withhold_unresolved<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
@@ -169,8 +171,8 @@ fn plan_pool<P: Platform>(
     let settings = context.settings.of_plans();
     let mut plan =
         plan_pass(&ObservedPool::new(snapshot, &pool.facts, &stored, settings, &state.memory, &names));
-    // Before anything is read live for the plan: a pool that waits sends no request. The change of the image wakes it, and the
-    // resync is the safety interval.
+    // Before anything is read live for the plan: a pool that waits sends no request. The change of the image
+    // wakes it, and the resync is the safety interval.
     if pool.facts.images.is_some() {
         plan.withhold_template(pool.facts.revision.copies_wanted);
     }

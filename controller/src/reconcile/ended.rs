@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::context::PoolMemory;
 use crate::metrics::PassResult;
 
-/// Time until the next pass after the state differed from the plan, so that the watch can show the difference.
+/// Time until the next pass after the state differed from the plan, so that the watch can show the
+/// difference.
 pub(super) const AFTER_OUTDATED: Duration = Duration::from_millis(50);
 /// The maximum of this time after several consecutive differences.
 const AFTER_MANY_OUTDATED: Duration = Duration::from_secs(5);

@@ -13,7 +13,8 @@ use crate::events::{EventReason, PoolEvent};
 use crate::losses;
 use crate::pool_entry::PoolEntry;
 
-/// Records which of the lately created objects do not belong to the pool any more. Returns the events about them.
+/// Records which of the lately created objects do not belong to the pool any more. Returns the events about
+/// them.
 ///
 /// The managed fields of one lost object are read live, because the caches do not contain them.
 pub(super) async fn observe_losses<P: Platform>(
@@ -65,8 +66,8 @@ fn machine_fate<P: Platform>(
     }
 }
 
-/// A disk is lost if it has no owner, or one that neither is the pool nor a machine. The controller itself makes a released
-/// machine the owner of its disks.
+/// A disk is lost if it has no owner, or one that neither is the pool nor a machine. The controller itself
+/// makes a released machine the owner of its disks.
 fn disk_fate<P: Platform>(
     context: &PoolContext<P>,
     pool: &Pool,

@@ -1,7 +1,9 @@
-//! Machines with the finalizer of a pool that is gone. No pass of a pool would remove it, and their deletion would not end.
+//! Machines with the finalizer of a pool that is gone. No pass of a pool would remove it, and their deletion
+//! would not end.
 //!
-//! Some have the pool as their owner, for example because the create of a former leader arrived late: the garbage collector
-//! deletes them. Others have no owner, for example because a backup was restored without their pool.
+//! Some have the pool as their owner, for example because the create of a former leader arrived late: the
+//! garbage collector deletes them. Others have no owner, for example because a backup was restored without
+//! their pool.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -24,8 +26,8 @@ use crate::queue::Requeue;
 /// Time until the next attempt after an error.
 const AFTER_ERROR: Duration = Duration::from_secs(10);
 
-/// Removes the finalizer from the machines of a deleted pool that are being deleted. Returns the time until a retry, if
-/// one was not released.
+/// Removes the finalizer from the machines of a deleted pool that are being deleted. Returns the time until a
+/// retry, if one was not released.
 pub(super) async fn release_pool_orphans<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolKey,
@@ -38,7 +40,8 @@ pub(super) async fn release_pool_orphans<P: Platform>(
     release_orphans(context, &CacheKey::Pool(pool.clone()), is_pool, is_orphan).await
 }
 
-/// Removes the finalizer from the machines without an owner whose former pool has this namespace and name and does not exist.
+/// Removes the finalizer from the machines without an owner whose former pool has this namespace and name and
+/// does not exist.
 pub(crate) async fn release_former_machines<P: Platform>(
     context: &PoolContext<P>,
     (namespace, pool): &(Arc<str>, Arc<str>),

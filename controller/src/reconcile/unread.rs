@@ -58,8 +58,9 @@ pub(super) fn record_failed_read<P: Platform>(
     NoPlan::Unread { pool, event: Some(PoolEvent { reason: EventReason::FailedRead, name, note: message }) }
 }
 
-/// The pool with the revision and the generation that its status shows, because the current revision could not be
-/// determined. Otherwise the status would compare the machines with a revision that may not be the current one.
+/// The pool with the revision and the generation that its status shows, because the current revision could
+/// not be determined. Otherwise the status would compare the machines with a revision that may not be the
+/// current one.
 pub(super) fn at_shown_revision<P: Platform>(pool: &CachedPool<P>, state: &PoolMemory) -> Arc<PoolEntry<P>> {
     // The watch may not show the last status yet.
     let own = state.last_status.as_ref().filter(|last| object_version(&*pool.object) < last.version);

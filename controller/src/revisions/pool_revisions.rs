@@ -12,7 +12,8 @@ use vmpool_platforms::{CopiedObject, Platform, RevisionObjects as _, Text};
 use super::stored::{RevisionEntry, RevisionFacts};
 use crate::pool_entry::CachedPool;
 
-/// What a template depends on: the generation of the pool, its annotations, and whether the platform expands references.
+/// What a template depends on: the generation of the pool, its annotations, and whether the platform expands
+/// references.
 pub(super) type TemplateKey = (i64, Option<Arc<str>>, bool);
 
 /// A change of the stored revisions.
@@ -47,8 +48,8 @@ pub(crate) struct PoolRevisions {
     copied: HashMap<RevisionId, Vec<CopiedObject>>,
     copies_shown: HashSet<Arc<str>>,
     copies_lost: HashSet<Arc<str>>,
-    /// The objects of the copies. The watch does not show what they contain, and that cannot change, but another object can have
-    /// the name of a copy.
+    /// The objects of the copies. The watch does not show what they contain, and that cannot change, but
+    /// another object can have the name of a copy.
     copy_objects: HashMap<Arc<str>, Uid>,
     /// Whether contents must not be read now, because of the backoff after a failed read.
     pub(crate) in_backoff: bool,
@@ -60,7 +61,8 @@ pub(crate) struct PoolRevisions {
     pub(super) contents: HashMap<RevisionId, Text>,
     /// The fingerprint and the parts of the template in the spec, and what they were computed for.
     template: Option<(TemplateKey, Fingerprint, Option<TemplateParts>)>,
-    /// Generation and template hash that another controller had published in the status before vmpool took over.
+    /// Generation and template hash that another controller had published in the status before vmpool took
+    /// over.
     pub(super) elsewhere: Option<(i64, RevisionId)>,
 }
 
@@ -116,8 +118,8 @@ impl PoolRevisions {
         }
     }
 
-    /// Removes the revisions that the watch has shown as deleted. Absence from the cache alone proves nothing: the watch
-    /// may not show a new revision yet.
+    /// Removes the revisions that the watch has shown as deleted. Absence from the cache alone proves
+    /// nothing: the watch may not show a new revision yet.
     pub(crate) fn drop_deleted(&mut self, cache: &impl ledger::LedgerCache<RevisionFacts>) {
         let is_deleted = |(id, object): &(&RevisionId, &ObjectId)| {
             let is_shown = cache.get(&object.name).is_some_and(|seen| seen.facts.id.uid == object.uid);
@@ -144,17 +146,17 @@ impl PoolRevisions {
         self.unconfirmed.remove(name);
     }
 
-    /// Records the copies that a live list of the objects of the pool contained, with their objects. Others are lost, and so are
-    /// those with a content that the revisions do not contain.
+    /// Records the copies that a live list of the objects of the pool contained, with their objects. Others
+    /// are lost, and so are those with a content that the revisions do not contain.
     pub(super) fn copies_listed(&mut self, listed: HashMap<Arc<str>, Uid>) {
         let missing = self.copies.values().flatten().filter(|copy| !listed.contains_key(*copy));
         self.copies_lost = missing.cloned().collect();
         self.copy_objects = listed;
     }
 
-    /// Records which copies the watch shows. One that it has shown before and does not show any more, or not as an object
-    /// of the pool in the current version of the API, is lost. So is one with the name of another object, until the controller
-    /// has compared that one.
+    /// Records which copies the watch shows. One that it has shown before and does not show any more, or not
+    /// as an object of the pool in the current version of the API, is lost. So is one with the name of
+    /// another object, until the controller has compared that one.
     pub(crate) fn observe_copies(
         &mut self,
         pool: &ObjectId,
@@ -197,7 +199,8 @@ impl PoolRevisions {
         self.copied.get(id).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The copies that machines of the current revision use. A later revision with the same template has the same ones.
+    /// The copies that machines of the current revision use. A later revision with the same template has the
+    /// same ones.
     pub(crate) fn used_copies(&self, current: &CurrentRevision) -> Arc<[UsedCopy]> {
         let of_template = std::iter::once(&current.id).chain(current.same_template.iter().rev());
         let mut used = of_template.filter_map(|id| self.used_copies.get(id));
@@ -226,8 +229,8 @@ impl PoolRevisions {
         unused.into_iter().cloned().collect()
     }
 
-    /// The stored revision with this content whose copies a later one with the same content contains: the latest that has all, or
-    /// else the latest that has any.
+    /// The stored revision with this content whose copies a later one with the same content contains: the
+    /// latest that has all, or else the latest that has any.
     pub(super) fn inheritable(&self, content: &Fingerprint) -> Option<&RevisionId> {
         let with_copies = self.history.with_content(content).filter(|id| self.references.contains_key(*id));
         with_copies
@@ -255,8 +258,8 @@ impl PoolRevisions {
         self.history.resolve_named(content, pool.facts.generation, names)
     }
 
-    /// The fingerprint of the wanted template of the pool. `read` computes it, and the parts of the template, if they are not
-    /// known for this key.
+    /// The fingerprint of the wanted template of the pool. `read` computes it, and the parts of the template,
+    /// if they are not known for this key.
     pub(super) fn fingerprint(
         &mut self,
         key: TemplateKey,
@@ -272,8 +275,8 @@ impl PoolRevisions {
         }
     }
 
-    /// The parts of all stored revisions, and of the template with this fingerprint, which is the current revision `id`. The
-    /// plan can compare a machine with it before the revision is stored.
+    /// The parts of all stored revisions, and of the template with this fingerprint, which is the current
+    /// revision `id`. The plan can compare a machine with it before the revision is stored.
     pub(super) fn parts_with(
         &self,
         id: &RevisionId,

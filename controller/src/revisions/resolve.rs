@@ -45,8 +45,8 @@ pub(super) fn template_fingerprint<P: Platform, R>(
     })
 }
 
-/// The template in the spec of the pool, with the copies that the latest stored revision with this template contains; without any if
-/// no such revision contains copies.
+/// The template in the spec of the pool, with the copies that the latest stored revision with this template
+/// contains; without any if no such revision contains copies.
 async fn template_with_inherited_copies<P: Platform, R>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P, R>,
@@ -66,7 +66,8 @@ async fn template_with_inherited_copies<P: Platform, R>(
     Ok(template)
 }
 
-/// The objects that the template refers to and of which no stored revision with this template contains copies.
+/// The objects that the template refers to and of which no stored revision with this template contains
+/// copies.
 pub(super) async fn find_uncopied_referents<P: Platform, R>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P, R>,
@@ -84,8 +85,9 @@ pub(super) enum ResolvedTemplate {
     Unusable(Option<Value>, UnusableTemplate),
 }
 
-/// The template in the spec of the pool. If it refers to objects, the result contains the copies of them that a stored revision
-/// with this template contains. If the plan stores the revision (`stores`), the result also contains new copies of the others.
+/// The template in the spec of the pool. If it refers to objects, the result contains the copies of them that
+/// a stored revision with this template contains. If the plan stores the revision (`stores`), the result also
+/// contains new copies of the others.
 pub(super) async fn resolve_template<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,

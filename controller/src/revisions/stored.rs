@@ -122,7 +122,8 @@ impl RevisionEntry {
         let metadata = object.meta();
         let id = P::Revisions::id(metadata)?;
         is_controlled_by::<P::Pool>(metadata, pool).then_some(())?;
-        // The controller stores none that is that large, and its parsed tree could use up the memory that all pools share.
+        // The controller stores none that is that large, and its parsed tree could use up the memory that all
+        // pools share.
         if object.data.bytes() > limits::REVISION {
             return None;
         }

@@ -14,7 +14,8 @@ pub(crate) struct Templates {
     pub(crate) wanted: Text,
     /// Why the current template cannot be used now.
     pub(crate) unresolved: Option<UnusableTemplate>,
-    /// Whether [`Self::wanted`] nevertheless contains copies of objects that are being deleted, so that it is stored.
+    /// Whether [`Self::wanted`] nevertheless contains copies of objects that are being deleted, so that it is
+    /// stored.
     pub(crate) is_partial: bool,
     /// The fingerprint of the current template.
     pub(crate) fingerprint: Option<Fingerprint>,
@@ -26,8 +27,8 @@ pub(crate) struct Templates {
     pub(crate) stored: HashMap<RevisionId, ObjectId>,
     /// The number of the next revision.
     pub(crate) number: i64,
-    /// The template hash of another controller for the current template. A machine with this hash has the current
-    /// template.
+    /// The template hash of another controller for the current template. A machine with this hash has the
+    /// current template.
     pub(crate) elsewhere: Option<RevisionId>,
 }
 

@@ -1,4 +1,5 @@
-//! A world for tests of the shell: the model of the API server, a clock that only tests advance, and a leader.
+//! A world for tests of the shell: the model of the API server, a clock that only tests advance, and a
+//! leader.
 //!
 //! Parts that the model lacks are tested on a real API server.
 

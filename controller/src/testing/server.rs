@@ -61,8 +61,8 @@ impl RecordingApiServer {
         self.model.client_through(CONTROLLER, NAMESPACE, layer)
     }
 
-    /// Asks `judge` for the conduct of each following request except watches. Its changes of the server happen before
-    /// the request is served.
+    /// Asks `judge` for the conduct of each following request except watches. Its changes of the server
+    /// happen before the request is served.
     pub(crate) fn intercept<C: Into<Conduct> + 'static>(
         &self,
         judge: impl FnMut(&Call) -> C + Send + 'static,

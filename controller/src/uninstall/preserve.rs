@@ -1,5 +1,5 @@
-//! The storage of machines that are being deleted. Without their finalizers, the garbage collector deletes it, so what their pools
-//! preserve is preserved first.
+//! The storage of machines that are being deleted. Without their finalizers, the garbage collector deletes
+//! it, so what their pools preserve is preserved first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -43,7 +43,8 @@ struct TerminatingMachine {
     claims: Vec<Arc<str>>,
 }
 
-/// The machines that were being deleted when their storage was preserved, by UID; `None` if the platform has no such storage.
+/// The machines that were being deleted when their storage was preserved, by UID; `None` if the platform has
+/// no such storage.
 pub(super) struct PreservedMachines(Option<BTreeSet<String>>);
 
 impl PreservedMachines {

@@ -10,7 +10,8 @@ const FINALIZER: &str = "pool.kubevirt.io/finalizer";
 const LEASES: &str = "leases.coordination.k8s.io";
 const IMAGES: &str = "vmdiskimages.vmpool.dev";
 
-/// A world with a pool of KubeVirt and a machine, both with the finalizer of the controller and that of another client.
+/// A world with a pool of KubeVirt and a machine, both with the finalizer of the controller and that of
+/// another client.
 fn world() -> LeaderWorld {
     let world = LeaderWorld::new();
     let metadata =
@@ -253,7 +254,8 @@ async fn the_data_of_disk_images_is_deleted_with_images_that_are_deleted_later()
     world.server.collect_garbage();
     let left = || DATA.map(|resource| world.server.all(resource).len());
     assert_eq!(left(), [3; 3], "nothing was deleted yet");
-    // An object that has not the name of the image is no object of it, and an image that was being deleted may be in use.
+    // An object that has not the name of the image is no object of it, and an image that was being deleted
+    // may be in use.
     world.server.delete(IMAGES, "debian");
     world.server.collect_garbage();
     assert_eq!(left(), [2; 3]);

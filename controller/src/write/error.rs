@@ -24,14 +24,15 @@ pub enum WriteError {
     /// The API server carried it out, but the object does not belong to the pool.
     #[error("{0}")]
     NotInPool(String),
-    /// It is unconfirmed: there was no response, or the response does not show the effect. The API server may have
-    /// carried it out, or may still do so.
+    /// It is unconfirmed: there was no response, or the response does not show the effect. The API server may
+    /// have carried it out, or may still do so.
     #[error("unconfirmed: {0}")]
     Unconfirmed(String),
 }
 
 impl WriteError {
-    /// Whether an object of this name already exists. This does not include `Conflict`, which a quota can return.
+    /// Whether an object of this name already exists. This does not include `Conflict`, which a quota can
+    /// return.
     pub fn is_already_exists(&self) -> bool {
         matches!(self, Self::Refused { status, .. } if status.reason == "AlreadyExists")
     }

@@ -11,8 +11,8 @@ pub struct WriteLimits {
     pub in_flight: usize,
     /// The ordinary deadline. A write starts only if the lease lasts this long.
     pub deadline: Duration,
-    /// The deadline of writes to a collection whose writes were slow. It is at least the time that a request can take in the
-    /// API server.
+    /// The deadline of writes to a collection whose writes were slow. It is at least the time that a request
+    /// can take in the API server.
     pub slow_deadline: Duration,
 }
 

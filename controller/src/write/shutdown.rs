@@ -9,8 +9,8 @@ use vmpool_runtime::Env;
 
 /// When writes end after the controller was told to stop. Clones share the time.
 ///
-/// Without it, the lease would be released only after the slowest write, which can be after the process is killed. The next
-/// leader would then wait until the lease expires.
+/// Without it, the lease would be released only after the slowest write, which can be after the process is
+/// killed. The next leader would then wait until the lease expires.
 #[derive(Clone)]
 pub(super) struct WriteShutdown {
     env: Env,

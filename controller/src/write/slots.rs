@@ -7,8 +7,9 @@
 //!       └──────── the collection was slow in the last minutes ──────────────┘
 //! ```
 //!
-//! A slow admission webhook delays the writes of some collections, for example all machines of a namespace. Such a write gives
-//! its slot to the others, so writes of other collections wait no longer than it takes to notice that a write is slow.
+//! A slow admission webhook delays the writes of some collections, for example all machines of a namespace.
+//! Such a write gives its slot to the others, so writes of other collections wait no longer than it takes to
+//! notice that a write is slow.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -96,7 +97,8 @@ impl WriteSlots {
         WriteSlot { slots: self.clone(), lane, place }
     }
 
-    /// How many writes of a collection can start without waiting for each other. Without slow writes there is no limit.
+    /// How many writes of a collection can start without waiting for each other. Without slow writes there is
+    /// no limit.
     pub(super) fn available_slots(&self, lane: &str) -> usize {
         let state = self.state.lock();
         let Some(lane) = state.lanes.get(lane) else { return usize::MAX };

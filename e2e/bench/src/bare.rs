@@ -1,6 +1,6 @@
-//! The bare client. It creates and deletes the same objects as the controller, with the same bodies, under the same
-//! account, and over the same kind of connections. It does not watch or decide anything, so no controller can be faster
-//! with the same number of concurrent requests.
+//! The bare client. It creates and deletes the same objects as the controller, with the same bodies, under
+//! the same account, and over the same kind of connections. It does not watch or decide anything, so no
+//! controller can be faster with the same number of concurrent requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

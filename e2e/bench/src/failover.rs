@@ -89,8 +89,8 @@ async fn until_ready(standby: &ControllerProgram) -> anyhow::Result<()> {
     }
 }
 
-/// Mean planning time of a controller's passes, from its metrics. Observing and applying are excluded, because they
-/// contain requests to the API server.
+/// Mean planning time of a controller's passes, from its metrics. Observing and applying are excluded,
+/// because they contain requests to the API server.
 fn plan_seconds(metrics: &str) -> anyhow::Result<f64> {
     let value = |part: &str| -> anyhow::Result<f64> {
         let name = format!("vmpool_pass_stage_duration_seconds_{part}{{stage=\"plan\"}} ");

@@ -103,7 +103,8 @@ pub(crate) async fn measure_disk_images(
     for number in 0..references {
         delete(&client, &format!("{MACHINES}/{}", machine_name(0, number))).await?;
     }
-    // Without the simulator, no program removes the finalizers of the snapshot. The DataSource goes first, after the lists.
+    // Without the simulator, no program removes the finalizers of the snapshot. The DataSource goes first,
+    // after the lists.
     let deadline = Deadline::after(Duration::from_mins(2));
     while get(&client, &format!("{SOURCES}/{}", name(0))).await?.is_some() {
         ensure!(!deadline.is_over(), "the image is not deleted; {}", controller.log_tail(10));

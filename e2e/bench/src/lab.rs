@@ -152,9 +152,9 @@ impl Lab {
         ObjectCounter::start(self.cluster.admin(), self.platform.resource(kind), namespace).await
     }
 
-    /// Counts the objects that are created last, and returns their number for this number of machines. A disk is
-    /// created after its machine, so the last disk exists after the last machine. Disks that the platform creates do not
-    /// exist while the simulator is off.
+    /// Counts the objects that are created last, and returns their number for this number of machines. A disk
+    /// is created after its machine, so the last disk exists after the last machine. Disks that the platform
+    /// creates do not exist while the simulator is off.
     pub(crate) async fn tally_of_last(
         &self,
         namespace: &str,
@@ -170,8 +170,8 @@ impl Lab {
         }
     }
 
-    /// Lets the controller of a namespace create and remove a few machines. Afterwards its connections are open, and
-    /// the API server has done its one-time work for each kind.
+    /// Lets the controller of a namespace create and remove a few machines. Afterwards its connections are
+    /// open, and the API server has done its one-time work for each kind.
     pub(crate) async fn warm_up(&self, namespace: &str) -> anyhow::Result<()> {
         const NAME: &str = "warm-up";
         let (mut tally, objects) = self.tally_of_last(namespace, WARM_UP).await?;
@@ -227,8 +227,8 @@ impl Lab {
     }
 }
 
-/// Whether a request concerns pools, their revisions and machines, disks or events. Watches, leases and requests of other
-/// components do not count.
+/// Whether a request concerns pools, their revisions and machines, disks or events. Watches, leases and
+/// requests of other components do not count.
 pub(crate) fn of_pools(key: &RequestKey) -> bool {
     (is_of_platform(key) || key.resource == "events") && key.verb != "WATCH" && !is_scale_request(key)
 }

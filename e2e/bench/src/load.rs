@@ -101,7 +101,8 @@ fn belongs_to(process: &ProcessStat, own: u32) -> bool {
     process.pid == own || process.parent == own
 }
 
-/// Parses the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal. User includes guests.
+/// Parses the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal. User
+/// includes guests.
 fn machine(stat: &str) -> anyhow::Result<Machine> {
     let line = stat
         .lines()

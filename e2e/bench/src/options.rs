@@ -8,18 +8,19 @@ use vmpool_invariants::platform::TestedPlatform;
 
 /// Measures vmpool on a real kube-apiserver and etcd, all on this host.
 ///
-/// Without --pools: one large pool. A bare client creates the objects of MEMBERS machines as fast as possible. Then the
-/// controller does the same by scaling a pool from 0, on the same control plane, with the platform simulator off. After
-/// that come the settled state, the scale-down to 0, and, with the simulator on, the time until all machines are ready.
-/// The figures are written to target/bench/latest.json.
+/// Without --pools: one large pool. A bare client creates the objects of MEMBERS machines as fast as
+/// possible. Then the controller does the same by scaling a pool from 0, on the same control plane, with the
+/// platform simulator off. After that come the settled state, the scale-down to 0, and, with the simulator
+/// on, the time until all machines are ready. The figures are written to target/bench/latest.json.
 ///
-/// With --pools: many pools, with changes at a steady rate. The benchmark measures how long each change takes to show
-/// in its pool's status. The figures are written to target/bench/pools.json.
+/// With --pools: many pools, with changes at a steady rate. The benchmark measures how long each change takes
+/// to show in its pool's status. The figures are written to target/bench/pools.json.
 ///
-/// With --images: many disk images, each with some references. The figures are written to target/bench/images.json.
+/// With --images: many disk images, each with some references. The figures are written to
+/// target/bench/images.json.
 ///
-/// With --platform=kubevirt: one large pool of KubeVirt, whose figures are written to target/bench/kubevirt.json, or with --types
-/// to target/bench/kubevirt-types.json.
+/// With --platform=kubevirt: one large pool of KubeVirt, whose figures are written to
+/// target/bench/kubevirt.json, or with --types to target/bench/kubevirt-types.json.
 ///
 /// docs/benchmarks.md explains every figure.
 #[derive(Debug, Parser)]
@@ -38,11 +39,13 @@ pub(crate) struct BenchOptions {
     #[arg(long, env = "DISKS", value_name = "COUNT")]
     disks: Option<usize>,
 
-    /// With --platform=kubevirt: the template names an instance type and a preference instead of cores and memory
+    /// With --platform=kubevirt: the template names an instance type and a preference instead of cores and
+    /// memory
     #[arg(long, env = "TYPES", value_parser = FalseyValueParser::new(), conflicts_with_all = ["pools", "images"])]
     pub(crate) types: bool,
 
-    /// How often the bare client and the controller are measured. Default: 5, or 1 with more than 2000 machines
+    /// How often the bare client and the controller are measured. Default: 5, or 1 with more than 2000
+    /// machines
     #[arg(long, env = "ROUNDS", value_name = "COUNT", value_parser = positive)]
     rounds: Option<usize>,
 

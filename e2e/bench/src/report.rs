@@ -84,7 +84,8 @@ impl BenchReport {
     }
 }
 
-/// Rounds to four decimals, which is more than the accuracy of any figure; whole numbers are written as integers.
+/// Rounds to four decimals, which is more than the accuracy of any figure; whole numbers are written as
+/// integers.
 fn number(value: f64) -> Value {
     let rounded = (value * 1e4).round() / 1e4;
     #[expect(clippy::cast_possible_truncation, reason = "whole figures are far below 2^53")]

@@ -5,7 +5,8 @@
 //!  a user scales the pool     -> the pool's observedGeneration must reach a certain number
 //! ```
 //!
-//! One status may show several changes: it also shows all changes that were made before the newest one that it shows.
+//! One status may show several changes: it also shows all changes that were made before the newest one that
+//! it shows.
 
 use std::time::{Duration, Instant};
 

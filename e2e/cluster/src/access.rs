@@ -40,8 +40,8 @@ impl Access {
     /// Runs a command-line tool that accepts `--kubeconfig`, and returns its output.
     ///
     /// # Errors
-    /// [`Error::Command`] with its error output if it fails, [`Error::Spawn`] if it cannot be started or takes longer
-    /// than `deadline`.
+    /// [`Error::Command`] with its error output if it fails, [`Error::Spawn`] if it cannot be started or
+    /// takes longer than `deadline`.
     pub async fn run(
         &self,
         name: &str,
@@ -72,8 +72,8 @@ impl Access {
         self.audit_log.as_deref().map_or_else(AuditMark::default, AuditMark::end_of)
     }
 
-    /// The requests answered since `mark`, in the order of their responses, and the mark after the last of them. The
-    /// default mark is the start of the cluster. A watch is answered when it ends.
+    /// The requests answered since `mark`, in the order of their responses, and the mark after the last of
+    /// them. The default mark is the start of the cluster. A watch is answered when it ends.
     ///
     /// # Errors
     /// [`Error::File`].

@@ -7,7 +7,8 @@ use crate::error::{Error, Result};
 /// The path of a program: the value of `variable`, otherwise in the build directory of the running test.
 ///
 /// # Errors
-/// [`Error::MissingProgram`] if it does not exist, [`Error::StaleProgram`] if a source has changed since it was built.
+/// [`Error::MissingProgram`] if it does not exist, [`Error::StaleProgram`] if a source has changed since it
+/// was built.
 pub fn find_program(program: &'static str, variable: &'static str) -> Result<PathBuf> {
     let path = match std::env::var_os(variable) {
         Some(path) => PathBuf::from(path),
@@ -22,7 +23,8 @@ pub fn find_program(program: &'static str, variable: &'static str) -> Result<Pat
     }
 }
 
-/// A source of the program that changed after the program was built, if cargo has left the list of its sources.
+/// A source of the program that changed after the program was built, if cargo has left the list of its
+/// sources.
 fn newer_source(program: &Path) -> Option<PathBuf> {
     let changed = |path: &Path| path.metadata().and_then(|metadata| metadata.modified()).ok();
     let built = changed(program)?;

@@ -1,9 +1,10 @@
 //! Deadlines that do not count the time in which the machine had no processor for the tests.
 //!
-//! A deadline of the harness only bounds a failure. On a machine whose processors are busy with other work, a fixed number of
-//! seconds says nothing about the program under test. Linux reports how long tasks waited for a processor (pressure stall
-//! information). A [`Deadline`] counts most of that time as not elapsed: on an idle machine 60 s last 60 s, on a machine where
-//! some task always waits for a processor they last four times as long.
+//! A deadline of the harness only bounds a failure. On a machine whose processors are busy with other work, a
+//! fixed number of seconds says nothing about the program under test. Linux reports how long tasks waited for
+//! a processor (pressure stall information). A [`Deadline`] counts most of that time as not elapsed: on an
+//! idle machine 60 s last 60 s, on a machine where some task always waits for a processor they last four
+//! times as long.
 //!
 //! Where the kernel has no such report, a deadline is an ordinary one.
 
@@ -18,10 +19,12 @@ const PRESSURE: &str = "/proc/pressure/cpu";
 /// How many times its length a deadline lasts at most.
 const SLOWEST: u32 = 4;
 
-/// From this share of stalled time on, in percent, a timing that failed says nothing about the program under test.
+/// From this share of stalled time on, in percent, a timing that failed says nothing about the program under
+/// test.
 const STARVED_PERCENT: u128 = 60;
 
-/// What the report of a failure contains if the machine was starved. `cargo xtask verify` repeats such a test alone, once.
+/// What the report of a failure contains if the machine was starved. `cargo xtask verify` repeats such a test
+/// alone, once.
 pub const STARVED: &str = "the machine was starved";
 
 /// The time since a moment, and how much of it tasks of this machine waited for a processor.

@@ -1,9 +1,9 @@
 //! A real Kubernetes for tests, started from Rust without containers.
 //!
-//! * [`control_plane`] runs etcd, kube-apiserver and kube-controller-manager as child processes of the test, ready in three to
-//!   four seconds. It needs no root, and no container engine.
-//! * [`node`] adds a node with containerd, a kubelet, kube-proxy and kube-scheduler, on which Pods run. It needs root on Linux
-//!   and some packages of the distribution.
+//! * [`control_plane`] runs etcd, kube-apiserver and kube-controller-manager as child processes of the test,
+//!   ready in three to four seconds. It needs no root, and no container engine.
+//! * [`node`] adds a node with containerd, a kubelet, kube-proxy and kube-scheduler, on which Pods run. It
+//!   needs root on Linux and some packages of the distribution.
 //!
 //! # Example
 //!
@@ -34,22 +34,27 @@
 //!
 //! # Programs
 //!
-//! The programs of Kubernetes are looked up in `$VMPOOL_TOOLS`, and otherwise in `tools` of cargo's target directory, where
-//! `cargo xtask tools` of this repository builds them from source. A missing program is an error that names this command.
+//! The programs of Kubernetes are looked up in `$VMPOOL_TOOLS`, and otherwise in `tools` of cargo's target
+//! directory, where `cargo xtask tools` of this repository builds them from source. A missing program is an
+//! error that names this command.
 //!
 //! # Guarantees
 //!
-//! * No process outlives the test: on Linux the kernel kills every child when the test process exits for any reason.
-//! * Clusters run in parallel: ports are free ones, and each cluster has its own directory for logs, keys and data.
-//! * Every wait has a limit. An error contains the last observation, and the end of the log of the component that failed.
+//! * No process outlives the test: on Linux the kernel kills every child when the test process exits for any
+//!   reason.
+//! * Clusters run in parallel: ports are free ones, and each cluster has its own directory for logs, keys and
+//!   data.
+//! * Every wait has a limit. An error contains the last observation, and the end of the log of the component
+//!   that failed.
 //! * Clients do not retry, so one call is one request.
 //!
 //! # Modules
 //!
-//! [`process`] runs child processes that cannot outlive their parent, and [`usage`] reads what they use. [`deadline`] limits
-//! waits and counts little of the time in which the host was busy with other work; [`poll`] repeats a question until then.
-//! [`access`] is the access to any cluster. [`binaries`] finds programs that cargo has built next to the test, and
-//! [`http_probe`] asks them for their health. Progress is logged through `tracing` at level info.
+//! [`process`] runs child processes that cannot outlive their parent, and [`usage`] reads what they use.
+//! [`deadline`] limits waits and counts little of the time in which the host was busy with other work;
+//! [`poll`] repeats a question until then. [`access`] is the access to any cluster. [`binaries`] finds
+//! programs that cargo has built next to the test, and [`http_probe`] asks them for their health. Progress is
+//! logged through `tracing` at level info.
 
 pub mod access;
 pub mod binaries;

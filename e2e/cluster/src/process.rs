@@ -3,14 +3,14 @@
 //! Three mechanisms ensure that, the outermost first:
 //!
 //! * on Linux the kernel kills a child when the harness exits for any reason (`PR_SET_PDEATHSIG`);
-//! * dropping a [`ChildProcess`] kills its whole process group and reaps it (processes in the group of a child that has exited on
-//!   its own are not killed, but none of the children forks);
-//! * every child has its own process group, so that a Ctrl-C for the harness does not reach the children in an arbitrary
-//!   order.
+//! * dropping a [`ChildProcess`] kills its whole process group and reaps it (processes in the group of a
+//!   child that has exited on its own are not killed, but none of the children forks);
+//! * every child has its own process group, so that a Ctrl-C for the harness does not reach the children in
+//!   an arbitrary order.
 //!
-//! Caution with the first mechanism: the kernel sends the signal when the *thread* that forked exits, not the process.
-//! A test thread or a blocking thread of a runtime would kill its children when it exits. Therefore one thread, which
-//! exists as long as the process, forks all children.
+//! Caution with the first mechanism: the kernel sends the signal when the *thread* that forked exits, not the
+//! process. A test thread or a blocking thread of a runtime would kill its children when it exits. Therefore
+//! one thread, which exists as long as the process, forks all children.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -41,8 +41,8 @@ pub struct ChildProcess {
     name: String,
     log: PathBuf,
     pid: u32,
-    /// The lock makes "check that it is not reaped, then signal" atomic: a process id is reused only after the child
-    /// was reaped.
+    /// The lock makes "check that it is not reaped, then signal" atomic: a process id is reused only after
+    /// the child was reaped.
     child: Mutex<Child>,
 }
 
@@ -270,8 +270,8 @@ fn fork(mut command: Command) -> io::Result<Child> {
 #[expect(unsafe_code, reason = "the standard library offers no safe way to run code between fork and exec")]
 fn die_with_parent(command: &mut Command) {
     let parent = rustix::process::getpid();
-    // SAFETY: the closure makes two system calls, which neither allocate nor take locks, as required between fork and
-    // exec of a process with threads.
+    // SAFETY: the closure makes two system calls, which neither allocate nor take locks, as required between
+    // fork and exec of a process with threads.
     unsafe {
         command.pre_exec(move || {
             rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;

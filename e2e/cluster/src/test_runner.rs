@@ -1,7 +1,8 @@
-//! Runs the tests of a test target, and reports those that need a node as ignored on hosts that cannot run one.
+//! Runs the tests of a test target, and reports those that need a node as ignored on hosts that cannot run
+//! one.
 //!
-//! The test framework of the standard library can only ignore tests at compile time. A target with `harness = false` uses this
-//! runner instead, which accepts the same arguments and prints the same lines:
+//! The test framework of the standard library can only ignore tests at compile time. A target with
+//! `harness = false` uses this runner instead, which accepts the same arguments and prints the same lines:
 //!
 //! ```no_run
 //! use vmpool_test_cluster::{node_test, plain_test, test_runner};
@@ -72,16 +73,18 @@ macro_rules! node_test {
     };
 }
 
-/// Runs the tests that the arguments of the program select. `RUST_TEST_THREADS` applies as in the standard framework.
+/// Runs the tests that the arguments of the program select. `RUST_TEST_THREADS` applies as in the standard
+/// framework.
 ///
-/// On a host that cannot run a node cluster, tests that need one are reported as ignored, with the reason. With
-/// `VMPOOL_NODE_TESTS=required` they fail instead, so that no test is ignored by mistake.
+/// On a host that cannot run a node cluster, tests that need one are reported as ignored, with the reason.
+/// With `VMPOOL_NODE_TESTS=required` they fail instead, so that no test is ignored by mistake.
 pub fn run_tests(tests: Vec<Test>) -> ExitCode {
     let (mut arguments, filters) = parse(env::args());
     let variable = env::var("RUST_TEST_THREADS").ok().and_then(|threads| threads.parse().ok());
     let threads = arguments.test_threads.or(variable);
     let one_at_a_time = (threads == Some(1)).then(Arc::default);
-    // With a single thread, the framework prints the name of a test before its output, and the result after it on the same line.
+    // With a single thread, the framework prints the name of a test before its output, and the result after
+    // it on the same line.
     arguments.test_threads = if one_at_a_time.is_some() { Some(2) } else { threads };
     let required = env::var(VARIABLE).is_ok_and(|value| value == "required");
     let selected = tests.into_iter().filter(|test| is_selected(test.name, &filters, arguments.exact));
@@ -91,8 +94,8 @@ pub fn run_tests(tests: Vec<Test>) -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// The arguments without the filters, and the filters. The framework accepts only one filter, but the standard one accepts any
-/// number.
+/// The arguments without the filters, and the filters. The framework accepts only one filter, but the
+/// standard one accepts any number.
 fn parse(arguments: impl IntoIterator<Item = String>) -> (Arguments, Vec<String>) {
     let (mut flags, mut filters) = (Vec::new(), Vec::new());
     let mut arguments = arguments.into_iter();

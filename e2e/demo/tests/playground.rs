@@ -1,4 +1,5 @@
-//! The playground and the demo as a user runs them, each in its own directory, and the commands of the playground's page.
+//! The playground and the demo as a user runs them, each in its own directory, and the commands of the
+//! playground's page.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a helper that cannot go on fails its test")]
 
@@ -33,8 +34,8 @@ const PAGE: &str = "docs/playground.md";
 /// Only limits failures; waits usually take much less.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// etcd, kube-apiserver, kube-controller-manager, the simulator, the webhook, the aggregated API, two controllers and the
-/// supervisor.
+/// etcd, kube-apiserver, kube-controller-manager, the simulator, the webhook, the aggregated API, two
+/// controllers and the supervisor.
 const PROCESSES: usize = 9;
 
 /// A directory for a playground, which is stopped at the end of the test, even if the test fails.
@@ -161,8 +162,8 @@ impl Drop for Bystander {
     }
 }
 
-/// Hides all Go programs except the control plane, because the demo and the playground must not need more: building the others
-/// takes minutes.
+/// Hides all Go programs except the control plane, because the demo and the playground must not need more:
+/// building the others takes minutes.
 fn only_with_a_control_plane(command: &mut Command, target: &Path) {
     command.env("VMPOOL_TOOLS", target_directory().join("tools/control-plane/bin"));
     command.env("CARGO_TARGET_DIR", target);
@@ -185,7 +186,8 @@ fn exports(said: &str) -> Vec<&str> {
     said.lines().map(str::trim).filter(|line| line.starts_with("export ")).collect()
 }
 
-/// All commands of the page as one script, each printed before it runs. The test itself does what the `make` commands do.
+/// All commands of the page as one script, each printed before it runs. The test itself does what the `make`
+/// commands do.
 fn tour() -> String {
     let page = std::fs::read_to_string(workspace_root().join(PAGE)).unwrap();
     let blocks = page.split("```console\n").skip(1).map(|rest| rest.split("```").next().unwrap());
@@ -206,7 +208,8 @@ fn the_playground_stays_up_and_the_commands_of_its_page_work() {
 
     let first = playground.succeeds("up");
     assert_eq!(playground.processes().len(), PROCESSES, "{:#?}", playground.processes());
-    // The end of the terminal does not reach it. The session id of this test may be that of a process outside the container.
+    // The end of the terminal does not reach it. The session id of this test may be that of a process outside
+    // the container.
     let supervisor = playground.pid("supervisor");
     assert_eq!(getsid(Some(supervisor)).unwrap(), supervisor);
 

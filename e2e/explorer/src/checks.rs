@@ -21,8 +21,8 @@ use crate::world::{NAMESPACE, SimulatedWorld, TENANT};
 
 /// A world is settled if nothing changed for this long. It is longer than the longest backoff.
 pub const SETTLED_AFTER: Duration = Duration::from_secs(75);
-/// The processes must not write for this long before the end. It is shorter than [`SETTLED_AFTER`], because a write without
-/// effect may follow shortly after the last change.
+/// The processes must not write for this long before the end. It is shorter than [`SETTLED_AFTER`], because a
+/// write without effect may follow shortly after the last change.
 const NO_WRITES_FOR: Duration = Duration::from_secs(10);
 
 /// All violations so far.
@@ -51,7 +51,8 @@ pub fn invariant_violations(world: &SimulatedWorld) -> Vec<String> {
         .collect()
 }
 
-/// Writes of a controller while another one led, except those that were delayed for longer than the sender could know.
+/// Writes of a controller while another one led, except those that were delayed for longer than the sender
+/// could know.
 fn writes_of_former_leaders(world: &SimulatedWorld, served: &[HandledRequest]) -> Vec<String> {
     let (mut leader, mut found) = (None, Vec::new());
     for HandledRequest { call, code, .. } in
@@ -74,8 +75,8 @@ fn writes_of_former_leaders(world: &SimulatedWorld, served: &[HandledRequest]) -
     found
 }
 
-/// What users did. A request without UIDs means any machine with that name. After a change of leaders it may be a new
-/// machine, because the new leader starts the open block of names again.
+/// What users did. A request without UIDs means any machine with that name. After a change of leaders it may
+/// be a new machine, because the new leader starts the open block of names again.
 fn actions_of_users(world: &SimulatedWorld) -> UserActions {
     let mut actions = world.user_actions.clone();
     actions.leaders = changes_of_leaders(world);
@@ -93,7 +94,8 @@ fn actions_of_users(world: &SimulatedWorld) -> UserActions {
     actions
 }
 
-/// How often a process took the lease. A process that was killed starts again with the same name and with an empty memory.
+/// How often a process took the lease. A process that was killed starts again with the same name and with an
+/// empty memory.
 fn changes_of_leaders(world: &SimulatedWorld) -> usize {
     let served = world.server.handled_since(0);
     let takes = served.iter().filter(|served| {
@@ -163,8 +165,8 @@ pub fn creates_machines(world: &SimulatedWorld) -> bool {
     pool.is_none_or(|pool| !images::waits_for_image(world, &pool) && !kubevirt::waits_for_type(world, &pool))
 }
 
-/// Whether a machine runs on a disk that a policy took away from it. The controller replaces the disk only if a user stops or
-/// deletes the machine, creates no other machine before, and says so.
+/// Whether a machine runs on a disk that a policy took away from it. The controller replaces the disk only if
+/// a user stops or deletes the machine, creates no other machine before, and says so.
 fn waits_for_user_because_of_disk(world: &SimulatedWorld, pool: &JsonObject) -> bool {
     let conditions = pool.at("/status/conditions").as_array().into_iter().flatten();
     let mut failures = conditions.filter(|condition| condition["type"] == "ReplicaFailure");

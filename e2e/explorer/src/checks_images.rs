@@ -1,5 +1,5 @@
-//! The checks of disk images and wrappers in a settled world. After every change, `SimulatedWorld` checks that no referenced image is
-//! deleted.
+//! The checks of disk images and wrappers in a settled world. After every change, `SimulatedWorld` checks
+//! that no referenced image is deleted.
 
 use std::sync::Arc;
 
@@ -70,7 +70,8 @@ fn of_binding(world: &SimulatedWorld, binding: &Value) -> Vec<String> {
     let subjects = binding["subjects"].as_array().into_iter().flatten();
     let accounts =
         subjects.filter_map(|subject| Some((subject["namespace"].as_str()?, subject["name"].as_str()?)));
-    // A permission can be one of many accounts, so a grant of the namespace, or another account of it, is not sufficient.
+    // A permission can be one of many accounts, so a grant of the namespace, or another account of it, is not
+    // sufficient.
     let ungranted = accounts
         .filter(|(guests, account)| !world.image_references.may_clone(uid, guests, account))
         .map(|(guests, account)| {
@@ -86,7 +87,8 @@ fn image_uid(object: &Value) -> &Value {
     &object["metadata"]["labels"]["vmpool.dev/vmdiskimage-uid"]
 }
 
-/// Whether the permission to clone an image, which is one for a name, is one for data that is not of the image.
+/// Whether the permission to clone an image, which is one for a name, is one for data that is not of the
+/// image.
 fn clones_foreign_data(world: &SimulatedWorld, image: &Value) -> Option<String> {
     let (name, uid) = (image["metadata"]["name"].as_str()?, &image["metadata"]["uid"]);
     let sources = [("persistentvolumeclaims", "claim"), (SNAPSHOTS, "snapshot")];
@@ -128,10 +130,11 @@ fn of_image(world: &SimulatedWorld, image: &Value) -> Option<String> {
     (must_go && !blocked).then(|| format!("I8: image {name} is still being deleted, and nothing holds it"))
 }
 
-/// Whether the image waits until a user deletes a claim. A user has deleted the DataVolume and kept the claim. Before the image was
-/// ready, nothing says whether the data in the claim is complete. After the image, the claim is that of a former one. The
-/// controller deletes no claims. A user who has removed the finalizer of a former image has kept all its data, and who has also
-/// removed the labels of an object has kept it without a trace of the image.
+/// Whether the image waits until a user deletes a claim. A user has deleted the DataVolume and kept the
+/// claim. Before the image was ready, nothing says whether the data in the claim is complete. After the
+/// image, the claim is that of a former one. The controller deletes no claims. A user who has removed the
+/// finalizer of a former image has kept all its data, and who has also removed the labels of an object has
+/// kept it without a trace of the image.
 fn waits_for_user(world: &SimulatedWorld, image: &Value, name: &str) -> bool {
     let images = world.server.all(IMAGES);
     let is_left = |resource: &str| {

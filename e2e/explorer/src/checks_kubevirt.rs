@@ -16,8 +16,8 @@ const INSTANCETYPES: &str = "virtualmachineinstancetypes.instancetype.kubevirt.i
 const REVISIONS: &str = "controllerrevisions.apps";
 const INSTANCES: &str = "virtualmachineinstances.kubevirt.io";
 
-/// Machines and instances that lack the template of the pool. Instances of machines that a user stopped or whose run
-/// strategy a user changed may lack it.
+/// Machines and instances that lack the template of the pool. Instances of machines that a user stopped or
+/// whose run strategy a user changed may lack it.
 pub(crate) fn outdated_machines(
     world: &SimulatedWorld,
     pool: &JsonObject,
@@ -68,8 +68,8 @@ pub(crate) fn outdated_machines(
     found
 }
 
-/// The copies of instance types and preferences: all machines that a controller made from one revision use the same ones, and no
-/// machine is created before its copies.
+/// The copies of instance types and preferences: all machines that a controller made from one revision use
+/// the same ones, and no machine is created before its copies.
 pub(crate) fn copy_violations(world: &SimulatedWorld, served: &[HandledRequest]) -> Vec<String> {
     let (mut found, mut made) = (Vec::new(), BTreeSet::new());
     for HandledRequest { call, code, .. } in served {
@@ -123,8 +123,8 @@ fn awaited(pool: &JsonObject) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// Whether the template of the pool names an instance type or a preference that does not exist, or sets its memory beside the
-/// instance type.
+/// Whether the template of the pool names an instance type or a preference that does not exist, or sets its
+/// memory beside the instance type.
 pub(crate) fn waits_for_type(world: &SimulatedWorld, pool: &JsonObject) -> bool {
     if let Some((field, resource)) = awaited(pool) {
         let matcher = pool.at(&format!("/spec/virtualMachineTemplate/spec/{field}"));
@@ -142,7 +142,8 @@ pub(crate) fn waits_for_type(world: &SimulatedWorld, pool: &JsonObject) -> bool 
         && !pool.at("/spec/virtualMachineTemplate/spec/template/spec/domain/memory").is_null()
 }
 
-/// A pool that waits for its instance type or its preference, although a stored revision with its template has a copy.
+/// A pool that waits for its instance type or its preference, although a stored revision with its template
+/// has a copy.
 pub(crate) fn unused_copies(world: &SimulatedWorld, pool: &JsonObject) -> Vec<String> {
     let Some((field, _)) = awaited(pool) else { return Vec::new() };
     let revisions = world.server.all(REVISIONS);

@@ -13,7 +13,8 @@ use vmpool_test_cluster::control_plane::AuditEntry;
 use crate::instance::CONTROLLER;
 use crate::world::{SimulatedWorld, TENANT};
 
-/// Violations by requests in the namespace of the tenant. All targeted removals of a schedule are in the other namespace.
+/// Violations by requests in the namespace of the tenant. All targeted removals of a schedule are in the
+/// other namespace.
 pub(crate) fn tenant_violations(
     world: &SimulatedWorld,
     actions: &UserActions,

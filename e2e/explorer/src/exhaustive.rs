@@ -1,5 +1,5 @@
-//! Every single fault at every position of short scenarios: eleven of pools of both platforms, and with KubeVirt eleven that
-//! only its pools have, and four of disk images.
+//! Every single fault at every position of short scenarios: eleven of pools of both platforms, and with
+//! KubeVirt eleven that only its pools have, and four of disk images.
 
 use serde_json::{Value, json};
 use vmpool_invariants::platform::TestedPlatform;
@@ -19,15 +19,15 @@ use crate::world::SimulatedWorldOptions;
 
 /// Pause between the prelude and the scenario's own step, in milliseconds.
 const PRELUDE_PAUSE: u64 = 4000;
-/// Offsets from the start of a scenario at which another operation runs, in milliseconds. A scenario takes one or two
-/// seconds.
+/// Offsets from the start of a scenario at which another operation runs, in milliseconds. A scenario takes
+/// one or two seconds.
 const OFFSETS: [u64; 9] = [0, 15, 40, 90, 160, 280, 450, 800, 1600];
 /// The same for scenarios in which the watches of machines and disks deliver no events.
 const UNSEEN_OFFSETS: [u64; 3] = [0, 90, 800];
 /// How long a leader is paused, the webhook is down, or watches deliver no events, in milliseconds.
 const LONG: u64 = 30_000;
-/// How long before the scenario an unseen operation runs, in milliseconds. It is longer than the time for which the
-/// controller acts on an earlier read.
+/// How long before the scenario an unseen operation runs, in milliseconds. It is longer than the time for
+/// which the controller acts on an earlier read.
 const LEAD_TIME: u64 = 6000;
 /// Faults after which the sender does not know whether the write took effect.
 const UNCONFIRMED: [WriteFault; 4] =
@@ -229,7 +229,8 @@ type Named = Vec<(String, Schedule)>;
 
 impl FaultScenario {
     fn schedule(&self, steps: Vec<(u64, ScheduleOperation)>) -> Schedule {
-        // The scenario's own step counts even if `steps` leaves it out, so that the prelude is the same in both cases.
+        // The scenario's own step counts even if `steps` leaves it out, so that the prelude is the same in
+        // both cases.
         let uses_api = steps.iter().map(|(_, op)| op).chain([&self.op]).any(ScheduleOperation::uses_api);
         let apiservers = if uses_api { 2 } else { 0 };
         let options = SimulatedWorldOptions {
@@ -275,8 +276,8 @@ impl FaultScenario {
         self.schedule(steps)
     }
 
-    /// Every schedule that injects one fault into the scenario. `before` and `plain` are the verdicts of the schedules
-    /// with these names. They contain the number of positions.
+    /// Every schedule that injects one fault into the scenario. `before` and `plain` are the verdicts of the
+    /// schedules with these names. They contain the number of positions.
     pub fn with_faults(&self, before: &ScheduleResult, plain: &ScheduleResult) -> Named {
         let mut all = self.requests(before, plain);
         all.extend(self.watches(plain));
@@ -327,7 +328,8 @@ impl FaultScenario {
         all
     }
 
-    /// Each unconfirmed write and each operation of a user while the watches of machines and disks deliver no events.
+    /// Each unconfirmed write and each operation of a user while the watches of machines and disks deliver no
+    /// events.
     fn schedules_without_events(&self, before: &ScheduleResult, plain: &ScheduleResult) -> Named {
         let without_watch_events = |scenario: Vec<(u64, ScheduleOperation)>| {
             let until = [(LONG, ScheduleOperation::ReleaseWatches)];
@@ -430,7 +432,8 @@ fn concurrent_operations(
         ],
         vec![(0, ScheduleOperation::KillApiserver(0))],
         vec![(0, ScheduleOperation::PauseApiserver(0)), (LONG, ScheduleOperation::Resume)],
-        // A paused replica resumes within its deadline in the middle of a targeted removal, and finds fewer machines.
+        // A paused replica resumes within its deadline in the middle of a targeted removal, and finds fewer
+        // machines.
         vec![
             (0, ScheduleOperation::PauseApiserver(0)),
             (300, ScheduleOperation::DeleteMachine(0)),

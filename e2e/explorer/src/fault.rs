@@ -51,14 +51,16 @@ pub enum WriteFault {
     Hang,
     /// The write takes effect long after its sender has given up.
     Late,
-    /// The write takes effect, and its sender is paused for longer than its lease before the response arrives.
+    /// The write takes effect, and its sender is paused for longer than its lease before the response
+    /// arrives.
     Stall,
-    /// The sender is paused for longer than its lease, and the write takes effect after another controller became leader.
+    /// The sender is paused for longer than its lease, and the write takes effect after another controller
+    /// became leader.
     StallLate,
     /// A slow webhook delays the write. It takes effect, also if its sender has given up by then.
     Slow,
-    /// The sender exits while a slow webhook delays the write, and the write takes effect after another controller became
-    /// leader.
+    /// The sender exits while a slow webhook delays the write, and the write takes effect after another
+    /// controller became leader.
     SlowCrash,
 }
 

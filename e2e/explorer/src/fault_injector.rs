@@ -37,12 +37,13 @@ pub struct InjectorState {
     pub to_kill: Vec<String>,
     /// Processes to pause now, for a while.
     pub to_pause: Vec<String>,
-    /// Writes that arrive long after their sender has given up. Their effect may contradict the spec at that moment,
-    /// which is no violation.
+    /// Writes that arrive long after their sender has given up. Their effect may contradict the spec at that
+    /// moment, which is no violation.
     pub late: Vec<Call>,
     /// How long admission of each write takes.
     pub admission: Duration,
-    /// Writes that admission delays. Their effect may contradict the spec at the moment at which they take effect.
+    /// Writes that admission delays. Their effect may contradict the spec at the moment at which they take
+    /// effect.
     pub slow: Vec<Call>,
     /// Lines for the transcript.
     pub lines: Vec<String>,
@@ -51,8 +52,8 @@ pub struct InjectorState {
 /// The referee of a simulated world.
 pub struct ScheduleFaultInjector {
     injector: Arc<Mutex<InjectorState>>,
-    /// Decides how long requests and responses take. It is separate from `faults`, so that a schedule whose random
-    /// faults are replaced by the same planned faults gives the same run.
+    /// Decides how long requests and responses take. It is separate from `faults`, so that a schedule whose
+    /// random faults are replaced by the same planned faults gives the same run.
     delays: SeededRandom,
     /// Decides about random faults.
     faults: SeededRandom,

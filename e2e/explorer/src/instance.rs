@@ -13,7 +13,8 @@ pub const APISERVER: &str = "apiserver";
 /// The namespace of the project's programs.
 pub const SYSTEM: &str = "vmpool-system";
 
-/// Whether the sender of a request is one of the project's processes. Faults are injected only into their requests.
+/// Whether the sender of a request is one of the project's processes. Faults are injected only into their
+/// requests.
 pub fn is_tested(sender: &str) -> bool {
     sender.starts_with(CONTROLLER) || sender.starts_with(APISERVER)
 }
@@ -46,6 +47,7 @@ pub(crate) struct ProgramInstance {
     pub(crate) until: Option<Timestamp>,
     /// Whether the process was the leader when it was paused or cut off.
     pub(crate) led: bool,
-    /// Only [`SimulatedProcess::kill`] ends the tasks here. Outside the simulation, dropping this handle would end them.
+    /// Only [`SimulatedProcess::kill`] ends the tasks here. Outside the simulation, dropping this handle
+    /// would end them.
     pub(crate) main: Task,
 }

@@ -1,4 +1,5 @@
-//! The fault explorer: runs the real controller, shell included, against the API server model, and injects faults.
+//! The fault explorer: runs the real controller, shell included, against the API server model, and injects
+//! faults.
 //!
 //! Runs use simulated time only, and every decision derives from the seed: the same seed gives the same run.
 //!

@@ -10,7 +10,8 @@ pub const LABEL: &str = "farm";
 /// The preference that templates may name.
 pub const PREFERENCE: &str = "linux";
 
-/// The preference that templates may name. Machines keep their cores and their memory, which schedules change.
+/// The preference that templates may name. Machines keep their cores and their memory, which schedules
+/// change.
 pub fn preference_object() -> Value {
     json!({
         "apiVersion": "instancetype.kubevirt.io/v1beta1", "kind": "VirtualMachinePreference",
@@ -120,7 +121,8 @@ pub fn disk_device(name: &str) -> Value {
     json!({ "name": name, "disk": { "bus": "virtio" } })
 }
 
-/// The fields of a spec that say how a pool with this policy is scaled in: a sort policy, `Opportunistic` or `Unmanaged`.
+/// The fields of a spec that say how a pool with this policy is scaled in: a sort policy, `Opportunistic` or
+/// `Unmanaged`.
 pub fn scale_in_strategy(policy: &str, preserve: bool) -> Value {
     let preservation = if preserve { "Offline" } else { "Disabled" };
     match policy {
@@ -132,8 +134,8 @@ pub fn scale_in_strategy(policy: &str, preserve: bool) -> Value {
     }
 }
 
-/// A pool with this number of replicas, this policy and these DataVolume templates. If one of them is retained, the pool
-/// preserves the storage of its machines.
+/// A pool with this number of replicas, this policy and these DataVolume templates. If one of them is
+/// retained, the pool preserves the storage of its machines.
 pub fn kubevirt_pool(replicas: i64, policy: &str, disks: &[(&'static str, Value)]) -> Value {
     let preserve = disks.iter().any(|(_, reclaim)| !reclaim.is_null());
     let of = |make: fn(&str) -> Value| disks.iter().map(|(name, _)| make(name)).collect::<Vec<_>>();
@@ -166,8 +168,8 @@ pub fn kubevirt_pool(replicas: i64, policy: &str, disks: &[(&'static str, Value)
     })
 }
 
-/// The part of a spec that contains the volumes and the DataVolume templates of these names, and the claim if an instance type comes
-/// from it.
+/// The part of a spec that contains the volumes and the DataVolume templates of these names, and the claim if
+/// an instance type comes from it.
 pub fn spec_with_data_volumes(names: &[String], from: Option<TypeSource>) -> Value {
     let of = |make: fn(&str) -> Value| names.iter().map(|name| make(name)).collect::<Vec<_>>();
     let mut volumes = of(data_volume_reference);

@@ -66,8 +66,8 @@ pub enum ScheduleOperation {
     Resume,
     /// Sets the behavior of the webhook.
     SetWebhook(WebhookState),
-    /// Webhooks of other owners delay each write by this number of seconds. The write takes effect, also if its sender has
-    /// given up by then.
+    /// Webhooks of other owners delay each write by this number of seconds. The write takes effect, also if
+    /// its sender has given up by then.
     SlowAdmission(u64),
     /// Moves the wall clock of a controller by this number of seconds.
     StepWallClock(usize, i64),

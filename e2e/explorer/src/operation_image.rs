@@ -109,7 +109,8 @@ fn machine(name: &str, image: &str) -> Value {
     })
 }
 
-/// The spec of an image that the simulator imports without a server. An empty disk would need no place in the queue.
+/// The spec of an image that the simulator imports without a server. An empty disk would need no place in the
+/// queue.
 fn imported() -> Value {
     let url = "docker://registry.example.com/disk:1";
     json!({ "sourceType": "registry", "url": url, "diskSize": "64Mi" })
@@ -187,7 +188,8 @@ impl ImageOperation {
             }
             Self::CreateGuestWrapper(name, image) => {
                 let mut wrapper = wrapper(name, image);
-                // Each guest has an account of its own, so that the permission to clone loses one and keeps others.
+                // Each guest has an account of its own, so that the permission to clone loses one and keeps
+                // others.
                 wrapper["spec"]["virtualMachineTemplate"]["spec"]["template"]["spec"]["serviceAccountName"] =
                     json!(name);
                 let call = world.call(Verb::Create, "wrappedvirtualmachines", "", "", wrapper);
@@ -307,7 +309,8 @@ async fn lose_disk(world: &mut SimulatedWorld, is_claim: bool, which: usize) {
     _ = world.do_as_user(&call).await;
 }
 
-/// Removes the labels of an object. Before the status of the image has its UID, nothing else says whose it is.
+/// Removes the labels of an object. Before the status of the image has its UID, nothing else says whose it
+/// is.
 async fn lose_labels(world: &mut SimulatedWorld, (resource, field): (&str, &str), which: usize) {
     let Some((name, uid)) = choose_data(world, resource, which) else { return };
     let image = world.server.get(IMAGES, NAMESPACE, &name);

@@ -53,7 +53,8 @@ pub enum KubeVirtOperation {
     CreateInstancetype(usize, i64),
     /// A user lets the claim name this instance type, or none. The pool takes it over with its next template.
     NameInClaim(Option<usize>),
-    /// The template sets its memory beside the instance type, or no longer. Only in schedules with instance types.
+    /// The template sets its memory beside the instance type, or no longer. Only in schedules with instance
+    /// types.
     SetConflict(bool),
     /// A user deletes a copy of an instance type or a preference.
     DeleteCopy(usize),

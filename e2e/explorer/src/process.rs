@@ -14,7 +14,8 @@ use parking_lot::Mutex;
 use vmpool_runtime::Env;
 use vmpool_runtime::env::{Clock, Entropy, Spawner, TokioSpawner};
 
-/// How often a process may read the clock while time stands still. One pass over a pool reads it a few dozen times.
+/// How often a process may read the clock while time stands still. One pass over a pool reads it a few dozen
+/// times.
 const MAX_CLOCK_READS: u64 = 100_000;
 
 /// Why the tasks of a process do not run.
@@ -91,7 +92,8 @@ impl SimulatedProcess {
 }
 
 impl SimulatedProcess {
-    /// Runs `future` in the process. The result is `None` if the process is killed before the future completes.
+    /// Runs `future` in the process. The result is `None` if the process is killed before the future
+    /// completes.
     pub fn run<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,
@@ -106,7 +108,8 @@ impl SimulatedProcess {
     }
 }
 
-/// A clock that detects a busy loop. Time advances only when every process waits, so such a loop would never end.
+/// A clock that detects a busy loop. Time advances only when every process waits, so such a loop would never
+/// end.
 struct LoopDetector {
     clock: Arc<dyn Clock>,
     process: SimulatedProcess,

@@ -16,12 +16,15 @@ use crate::schedule::Schedule;
 use crate::webhook::WebhookState;
 use crate::world::SimulatedWorldOptions;
 
-/// Of 1000 schedules, this many pause the leader until another one has replaced it, in addition to their other faults.
+/// Of 1000 schedules, this many pause the leader until another one has replaced it, in addition to their
+/// other faults.
 const LEADER_REPLACED: u64 = 300;
-/// Length of that pause in milliseconds. It is longer than a lease plus the time until another replica takes the lease.
+/// Length of that pause in milliseconds. It is longer than a lease plus the time until another replica takes
+/// the lease.
 const LEADER_PAUSE: (u64, u64) = (19_000, 40_000);
 
-/// Of 1000 schedules, this many have a period in which the watches of machines, disks or both deliver no events.
+/// Of 1000 schedules, this many have a period in which the watches of machines, disks or both deliver no
+/// events.
 const WITHOUT_WATCH_EVENTS: u64 = 250;
 /// The same for schedules with disk images.
 const IMAGES_WITHOUT_WATCH_EVENTS: u64 = 700;
@@ -52,12 +55,15 @@ const WITH_SLOW_ADMISSION: u64 = 250;
 /// Of 1000 schedules with images, this many have another namespace that uses them.
 const WITH_GUESTS: u64 = 500;
 
-/// Of 1000 schedules with images, this many have images that lose labels, or what shows that their data is complete.
+/// Of 1000 schedules with images, this many have images that lose labels, or what shows that their data is
+/// complete.
 const WITH_LOST_EVIDENCE: u64 = 500;
 
-/// Of 1000 schedules with images, this many have imports and clones that fail, and machines of wrappers that lose their disks.
+/// Of 1000 schedules with images, this many have imports and clones that fail, and machines of wrappers that
+/// lose their disks.
 const WITH_FAILED_TRANSFERS: u64 = 500;
-/// Of 1000 schedules with images, this many have users who remove the finalizer of an image that is being deleted.
+/// Of 1000 schedules with images, this many have users who remove the finalizer of an image that is being
+/// deleted.
 const WITH_REMOVED_FINALIZERS: u64 = 250;
 /// Of 1000 schedules with images, this many begin in a cluster without snapshots.
 const WITHOUT_SNAPSHOTS: u64 = 150;
@@ -65,7 +71,8 @@ const WITHOUT_SNAPSHOTS: u64 = 150;
 /// Of 1000 schedules of KubeVirt, this many delete the preference and create it again.
 const WITH_LOST_PREFERENCE: u64 = 400;
 
-/// Of 1000 schedules of KubeVirt, this many have a template that names an instance type instead of cores and memory.
+/// Of 1000 schedules of KubeVirt, this many have a template that names an instance type instead of cores and
+/// memory.
 const WITH_INSTANCETYPES: u64 = 350;
 /// Share of those in which the template takes its name from a claim, per mille.
 const FROM_CLAIM: u64 = 300;
@@ -80,7 +87,8 @@ const MACHINES: [&str; 2] = ["own-a", "own-b"];
 /// The names of wrappers and machines in the other namespace.
 const GUEST_NAMES: [&str; 3] = ["guest-a", "guest-b", "guest-c"];
 
-/// The ids of the callers. There are fewer than machines, so that callers renew and release, and more than one.
+/// The ids of the callers. There are fewer than machines, so that callers renew and release, and more than
+/// one.
 const IDS: [&str; 4] = ["a", "b", "c", "d"];
 
 const RUN_STRATEGIES: [&str; 4] = ["Halted", "Always", "Manual", "RerunOnFailure"];
@@ -145,7 +153,8 @@ impl Schedule {
     }
 }
 
-/// Adds a period with slow admission. Decided apart from the other decisions, so that the other steps stay the same.
+/// Adds a period with slow admission. Decided apart from the other decisions, so that the other steps stay
+/// the same.
 fn with_slow_admission(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
     let random = SeededRandom::new(seed ^ 0x510a);
     if !random.per_mille(WITH_SLOW_ADMISSION) {
@@ -158,8 +167,8 @@ fn with_slow_admission(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
     steps.insert(from, (0, ScheduleOperation::SlowAdmission(seconds)));
 }
 
-/// Adds admission policies and clients that take machines and disks away from the pool. Decided apart from the other decisions,
-/// so that the other steps stay the same.
+/// Adds admission policies and clients that take machines and disks away from the pool. Decided apart from
+/// the other decisions, so that the other steps stay the same.
 fn with_detached_objects(platform: TestedPlatform, seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
     let random = SeededRandom::new(seed ^ 0x7a6e);
     if !random.per_mille(WITH_TAKEN_OBJECTS) {
@@ -182,8 +191,8 @@ fn with_detached_objects(platform: TestedPlatform, seed: u64, steps: &mut Vec<(u
     }
 }
 
-/// Adds steps in another namespace, which a grant permits to use the images, or not. Decided apart from the other decisions, so
-/// that the other steps stay the same.
+/// Adds steps in another namespace, which a grant permits to use the images, or not. Decided apart from the
+/// other decisions, so that the other steps stay the same.
 fn with_other_namespace(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
     let random = SeededRandom::new(seed ^ 0x90e5);
     if !random.per_mille(WITH_GUESTS) {
@@ -232,8 +241,8 @@ fn tenant_op(random: &SeededRandom) -> TenantOperation {
     }
 }
 
-/// Adds steps in which images lose what shows that their data is complete, and cannot take another snapshot. Decided apart from
-/// the other decisions, so that the other steps stay the same.
+/// Adds steps in which images lose what shows that their data is complete, and cannot take another snapshot.
+/// Decided apart from the other decisions, so that the other steps stay the same.
 fn with_lost_evidence(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
     let random = SeededRandom::new(seed ^ 0x1057);
     if !random.per_mille(WITH_LOST_EVIDENCE) {
@@ -254,8 +263,8 @@ fn with_lost_evidence(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
     }
 }
 
-/// Adds steps in which a user deletes an image and removes its finalizer. Decided apart from the other decisions, so that the other
-/// steps stay the same.
+/// Adds steps in which a user deletes an image and removes its finalizer. Decided apart from the other
+/// decisions, so that the other steps stay the same.
 fn with_removed_finalizers(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
     let random = SeededRandom::new(seed ^ 0xf19a);
     if !random.per_mille(WITH_REMOVED_FINALIZERS) {
@@ -269,8 +278,8 @@ fn with_removed_finalizers(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>)
     }
 }
 
-/// Adds steps in which transfers fail and disks of wrappers are lost. Decided apart from the other decisions, so that the other
-/// steps stay the same.
+/// Adds steps in which transfers fail and disks of wrappers are lost. Decided apart from the other decisions,
+/// so that the other steps stay the same.
 fn with_failed_transfers(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
     let random = SeededRandom::new(seed ^ 0xfa11);
     if !random.per_mille(WITH_FAILED_TRANSFERS) {
@@ -288,8 +297,8 @@ fn with_failed_transfers(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
     }
 }
 
-/// Lets the cluster begin without snapshots, and sometimes get them later. Decided apart from the other decisions, so that the
-/// other steps stay the same.
+/// Lets the cluster begin without snapshots, and sometimes get them later. Decided apart from the other
+/// decisions, so that the other steps stay the same.
 fn without_snapshots(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
     let random = SeededRandom::new(seed ^ 0x05a9);
     if !random.per_mille(WITHOUT_SNAPSHOTS) {
@@ -302,8 +311,9 @@ fn without_snapshots(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
     steps.insert(0, (0, ScheduleOperation::Image(ImageOperation::ServeSnapshots(false))));
 }
 
-/// Adds steps in which the preference that the template names is deleted and created again, between changes of the pool and of
-/// its copies. Decided apart from the other decisions, so that the other steps stay the same.
+/// Adds steps in which the preference that the template names is deleted and created again, between changes
+/// of the pool and of its copies. Decided apart from the other decisions, so that the other steps stay the
+/// same.
 fn with_lost_preference(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
     let random = SeededRandom::new(seed ^ 0x70b5);
     if !random.per_mille(WITH_LOST_PREFERENCE) {
@@ -338,7 +348,8 @@ fn instancetypes(platform: TestedPlatform, seed: u64) -> Option<TypeSource> {
     has_type.then_some(from)
 }
 
-/// Adds steps in which the claim names another instance type or none, and in which the template takes the name from it.
+/// Adds steps in which the claim names another instance type or none, and in which the template takes the
+/// name from it.
 fn with_claim(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
     let random = SeededRandom::new(seed ^ 0xc1a1);
     for _ in 0..random.number(2..=6) {
@@ -357,7 +368,8 @@ fn with_claim(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
     }
 }
 
-/// Adds steps in which instance types are edited, deleted and created again, and in which the template names another one.
+/// Adds steps in which instance types are edited, deleted and created again, and in which the template names
+/// another one.
 fn with_instancetypes(seed: u64, steps: &mut Vec<(u64, ScheduleOperation)>) {
     let random = SeededRandom::new(seed ^ 0x512e);
     for _ in 0..random.number(4..=12) {
@@ -431,8 +443,8 @@ fn without_watch_events(
     }
 }
 
-/// The watches of pools, wrappers and DataVolumes deliver no events either, and sometimes those of images. Meanwhile an object
-/// begins to refer to an image, and the image is deleted.
+/// The watches of pools, wrappers and DataVolumes deliver no events either, and sometimes those of images.
+/// Meanwhile an object begins to refer to an image, and the image is deleted.
 fn references_without_events(
     random: &SeededRandom,
     from: usize,

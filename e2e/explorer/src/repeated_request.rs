@@ -57,8 +57,8 @@ impl RepeatedRequest {
                     ));
                     return;
                 }
-                // A replica that has just started does not know the front proxy's CA yet. A real load balancer would
-                // send it no requests.
+                // A replica that has just started does not know the front proxy's CA yet. A real load
+                // balancer would send it no requests.
                 Ok(Some(response)) if response.code.is_client_error() => {
                     let again = [401, 409, 429].contains(&response.code.as_u16());
                     report(RepeatedRequestProgress::Rejected(format!(

@@ -6,8 +6,8 @@ use crate::schedule::Schedule;
 use crate::world::SimulatedWorldOptions;
 
 impl Schedule {
-    /// A schedule that also fails, with as few steps and faults as possible. Random faults become planned ones, and
-    /// only the necessary ones remain.
+    /// A schedule that also fails, with as few steps and faults as possible. Random faults become planned
+    /// ones, and only the necessary ones remain.
     #[must_use]
     pub fn shrink(&self) -> Self {
         let mut smallest = self.clone();

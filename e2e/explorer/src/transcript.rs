@@ -26,8 +26,8 @@ pub(crate) fn description_of(change: &ObjectChange) -> String {
 /// A value, truncated to [`MAX_LENGTH`] characters.
 pub(crate) fn truncated_json(value: &Value) -> String {
     let mut text = value.to_string();
-    // Certificates differ between processes. They are cut, so that the same run gives the same transcript in each
-    // process.
+    // Certificates differ between processes. They are cut, so that the same run gives the same transcript in
+    // each process.
     let certificate = text.find("-----BEGIN");
     let far = text.char_indices().nth(MAX_LENGTH).map(|(end, _)| end);
     if let Some(end) = certificate.into_iter().chain(far).min() {

@@ -1,5 +1,5 @@
-//! A cluster in memory: the API server model, the platform simulator, a garbage collector, and the project's processes.
-//! All share one clock that advances from event to event.
+//! A cluster in memory: the API server model, the platform simulator, a garbage collector, and the project's
+//! processes. All share one clock that advances from event to event.
 
 mod processes;
 mod record;
@@ -76,7 +76,8 @@ pub struct SimulatedWorldOptions {
     pub old: usize,
     /// Whether the controllers reconcile disk images and wrappers. Only with KubeVirt.
     pub images: bool,
-    /// If the template of the pool has an instance type instead of cores and memory, where its name is at first. Only with KubeVirt.
+    /// If the template of the pool has an instance type instead of cores and memory, where its name is at
+    /// first. Only with KubeVirt.
     pub instancetypes: Option<TypeSource>,
 }
 
@@ -88,8 +89,8 @@ pub struct SimulatedWorld {
     pub server: ApiServerModel,
     /// What users did, as the checks need it.
     pub user_actions: UserActions,
-    /// Whether a user deleted something that a machine needs, or stopped a machine. In that case not all machines need to
-    /// run after settling.
+    /// Whether a user deleted something that a machine needs, or stopped a machine. In that case not all
+    /// machines need to run after settling.
     pub some_may_not_run: bool,
     /// Names of the disks that users deleted.
     pub deleted_disks: BTreeSet<String>,
@@ -307,7 +308,8 @@ impl SimulatedWorld {
         self.resources().watched.iter().map(count).collect()
     }
 
-    /// The moments at which two machines had mounted the same disk, or a mounted disk was deleted other than by a user.
+    /// The moments at which two machines had mounted the same disk, or a mounted disk was deleted other than
+    /// by a user.
     pub fn mount_violations(&self) -> Vec<String> {
         let by_user = |violation: &&DiskViolation| {
             violation.problem == DiskViolationKind::DeletedWhileMounted
@@ -353,9 +355,10 @@ impl SimulatedWorld {
         }
     }
 
-    /// When the last change happened, leases apart. It is now if a client still waits for a response, while a machine of the
-    /// pool is protected, an image expires or the platform waits to start a machine again, because the end of that time is a
-    /// change. `creates` is whether the pool would create a machine: then one that stopped to create tries again after a while.
+    /// When the last change happened, leases apart. It is now if a client still waits for a response, while a
+    /// machine of the pool is protected, an image expires or the platform waits to start a machine again,
+    /// because the end of that time is a change. `creates` is whether the pool would create a machine: then
+    /// one that stopped to create tries again after a while.
     pub fn quiet_since(&self, creates: bool) -> Timestamp {
         if !self.callers.is_empty() {
             return self.now();

@@ -170,8 +170,8 @@ fn a_scenario_survives_a_fault_in_its_middle(
     }
 }
 
-/// Of every scenario that only pools of KubeVirt have, a sample of all schedules. `make faults EXHAUSTIVE=true
-/// PLATFORM=kubevirt` runs all of them.
+/// Of every scenario that only pools of KubeVirt have, a sample of all schedules.
+/// `make faults EXHAUSTIVE=true PLATFORM=kubevirt` runs all of them.
 #[test]
 fn a_scenario_of_kubevirt_pools_survives_each_kind_of_fault() {
     const EVERY: usize = 61;

@@ -34,11 +34,12 @@ enum Owned {
 }
 
 impl ExternalCluster {
-    /// Obtains a cluster of `provider`. If the cluster is new, the platform simulator and the chart are installed.
+    /// Obtains a cluster of `provider`. If the cluster is new, the platform simulator and the chart are
+    /// installed.
     ///
     /// # Errors
-    /// [`Error::Unavailable`], on one line, for a requirement that is not met. The errors of the provider's tools,
-    /// helm and the cluster; in that case a new cluster is deleted.
+    /// [`Error::Unavailable`], on one line, for a requirement that is not met. The errors of the provider's
+    /// tools, helm and the cluster; in that case a new cluster is deleted.
     pub async fn start(provider: Provider, environment: &Environment) -> Result<Self> {
         let home = tempfile::Builder::new()
             .prefix("vmpool-e2e-")

@@ -1,5 +1,5 @@
-//! The cluster of the kubeconfig's current context. The chart must be installed there already, with a platform or the
-//! platform simulator.
+//! The cluster of the kubeconfig's current context. The chart must be installed there already, with a
+//! platform or the platform simulator.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -36,7 +36,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server with these images, which are built only if Docker responds, and writes a kubeconfig for it.
+    /// Starts a server with these images, which are built only if Docker responds, and writes a kubeconfig
+    /// for it.
     ///
     /// # Errors
     /// [`Error::Unavailable`] without Docker, [`Error::Unexpected`] with Docker's error.

@@ -17,7 +17,8 @@ pub(crate) struct KindCluster {
 }
 
 impl KindCluster {
-    /// Creates a cluster with these images, which are built only if all tools are available, and a kubeconfig for it.
+    /// Creates a cluster with these images, which are built only if all tools are available, and a kubeconfig
+    /// for it.
     ///
     /// # Errors
     /// [`Error::Unavailable`] without Docker or kind, [`Error::Command`] with kind's error.

@@ -1,5 +1,5 @@
-//! External clusters for `make e2e`. CI has none of them: this code is compiled there and its errors are tested.
-//! Developers with Docker or a cluster run the rest.
+//! External clusters for `make e2e`. CI has none of them: this code is compiled there and its errors are
+//! tested. Developers with Docker or a cluster run the rest.
 //!
 //! | `E2E_CLUSTER` | What it is | What it needs |
 //! | --- | --- | --- |
@@ -7,11 +7,12 @@
 //! | `k3s` | a k3s server in one container, created and deleted | Docker |
 //! | `current` | the cluster of the kubeconfig's current context | a cluster with the chart installed |
 //!
-//! All three take the same path: [`ExternalCluster::start`] obtains a kubeconfig, installs the platform simulator and
-//! the chart if it has created the cluster, and checks that the cluster has what the scenarios use.
+//! All three take the same path: [`ExternalCluster::start`] obtains a kubeconfig, installs the platform
+//! simulator and the chart if it has created the cluster, and checks that the cluster has what the scenarios
+//! use.
 //!
-//! The provider `k3s` needs the feature of this name, which `make e2e` enables for it. It adds the client of the Docker
-//! API, about ninety crates, so ordinary builds omit it.
+//! The provider `k3s` needs the feature of this name, which `make e2e` enables for it. It adds the client of
+//! the Docker API, about ninety crates, so ordinary builds omit it.
 
 mod cluster;
 mod current;

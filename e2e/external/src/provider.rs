@@ -73,7 +73,8 @@ impl Provider {
         found.ok_or_else(|| unsupported_cluster_error(name))
     }
 
-    /// The error for a missing requirement: what the provider needs, and the reason why it is not met, on one line.
+    /// The error for a missing requirement: what the provider needs, and the reason why it is not met, on one
+    /// line.
     pub(crate) fn unavailable(self, reason: &str) -> Error {
         let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
         Error::Unavailable { reason: format!("E2E_CLUSTER={} needs {}: {reason}", self.name(), self.needs()) }

@@ -34,7 +34,8 @@ impl CommandLineTool {
     /// Runs the tool and returns its output.
     ///
     /// # Errors
-    /// [`Error::Command`] with its error output if it fails, [`Error::Spawn`] if it cannot be started or does not exit.
+    /// [`Error::Command`] with its error output if it fails, [`Error::Spawn`] if it cannot be started or does
+    /// not exit.
     pub(crate) async fn run(&self, arguments: &[&str]) -> Result<String> {
         let output = process::command_output(self.name, self.command(arguments), DEADLINE).await?;
         if output.status.success() {

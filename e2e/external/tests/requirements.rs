@@ -1,5 +1,5 @@
-//! `make e2e` on external clusters reports on one line what the provider needs and what is missing. Its scenarios need
-//! Docker or a cluster, which no test has.
+//! `make e2e` on external clusters reports on one line what the provider needs and what is missing. Its
+//! scenarios need Docker or a cluster, which no test has.
 
 use std::process::{Command, Output};
 

@@ -1,8 +1,8 @@
 //! What the fuzz targets do with their input.
 //!
 //! The targets themselves are in `fuzz/`, a workspace of its own, because they need a nightly toolchain. Each
-//! calls one function of [`FUZZ_TARGETS`]. The tests of this crate call the same functions with changed samples,
-//! so that no target becomes outdated.
+//! calls one function of [`FUZZ_TARGETS`]. The tests of this crate call the same functions with changed
+//! samples, so that no target becomes outdated.
 //!
 //! An entry must return for every input. Beyond that, it asserts what holds for every input: for example that
 //! a text which was read can be written and read again.

@@ -9,12 +9,12 @@ use vmpool_test_cluster::control_plane::get_text;
 use vmpool_test_cluster::error::{Error, Result, error_with_causes};
 use vmpool_test_cluster::poll;
 
-/// How long it may take until the API server reaches the programs. Their certificates must be created, written into the
-/// registrations, and loaded.
+/// How long it may take until the API server reaches the programs. Their certificates must be created,
+/// written into the registrations, and loaded.
 pub(crate) const REACHED_DEADLINE: Duration = Duration::from_mins(1);
 
-/// Waits until an aggregated API is available and the API server proxies requests to it, which it does shortly after it
-/// has set the condition.
+/// Waits until an aggregated API is available and the API server proxies requests to it, which it does
+/// shortly after it has set the condition.
 ///
 /// # Errors
 /// [`Error::Api`], [`Error::Deadline`] with the reason in the condition.

@@ -1,5 +1,5 @@
-//! A cluster with the requirements of pools: CRDs, the chart's accounts, the simulator, an image and a class. A guarded
-//! installation also has the webhook and the aggregated API.
+//! A cluster with the requirements of pools: CRDs, the chart's accounts, the simulator, an image and a class.
+//! A guarded installation also has the webhook and the aggregated API.
 
 mod guard;
 
@@ -23,8 +23,8 @@ pub const IMAGE: &str = "alpine";
 
 /// The audit rules of clusters on which invariants are checked.
 ///
-/// Writes to pools are logged with their body, to check which fields the controller writes, and deletions with their
-/// options, which contain the UID.
+/// Writes to pools are logged with their body, to check which fields the controller writes, and deletions
+/// with their options, which contain the UID.
 pub const AUDIT_RULES: &str = r#"
 - level: Request
   verbs: [create, update, patch]
@@ -64,7 +64,8 @@ pub struct ClusterInstallation {
 }
 
 impl ClusterInstallation {
-    /// Starts a new cluster and installs everything on it; with `guard` also the webhook and the aggregated API.
+    /// Starts a new cluster and installs everything on it; with `guard` also the webhook and the aggregated
+    /// API.
     ///
     /// # Errors
     /// The errors of [`ControlPlane::start`] and [`ClusterInstallation::onto`].
@@ -80,8 +81,8 @@ impl ClusterInstallation {
     /// [`cluster_options`].
     ///
     /// # Errors
-    /// [`vmpool_test_cluster::Error::MissingProgram`] and [`vmpool_test_cluster::Error::MissingTool`] if a program was not built, and the errors of
-    /// the manifests.
+    /// [`vmpool_test_cluster::Error::MissingProgram`] and [`vmpool_test_cluster::Error::MissingTool`] if a
+    /// program was not built, and the errors of the manifests.
     pub async fn onto(cluster: Arc<ControlPlane>) -> Result<Self> {
         let chart = Chart::render(&[]).await.inspect_err(|_| cluster.keep_directory())?;
         Self::of(&chart, cluster).await
@@ -95,8 +96,8 @@ impl ClusterInstallation {
         Self::simulating("dvp", chart, cluster).await
     }
 
-    /// As [`ClusterInstallation::of`], with a simulator of this platform, as its flag `--platform` takes it. For KubeVirt, the
-    /// cluster also needs [`kubevirt_definitions`].
+    /// As [`ClusterInstallation::of`], with a simulator of this platform, as its flag `--platform` takes it.
+    /// For KubeVirt, the cluster also needs [`kubevirt_definitions`].
     ///
     /// # Errors
     /// As [`ClusterInstallation::onto`].
@@ -113,11 +114,12 @@ impl ClusterInstallation {
         Ok(Self { guard: None, simulator, accounts, cluster })
     }
 
-    /// Installs everything on a cluster that was started with [`cluster_options`], as the chart does with the values of
-    /// `options`.
+    /// Installs everything on a cluster that was started with [`cluster_options`], as the chart does with the
+    /// values of `options`.
     ///
     /// # Errors
-    /// As [`ClusterInstallation::onto`], and [`vmpool_test_cluster::Error::Deadline`] if the API server does not reach the programs.
+    /// As [`ClusterInstallation::onto`], and [`vmpool_test_cluster::Error::Deadline`] if the API server does
+    /// not reach the programs.
     pub async fn guarded(cluster: Arc<ControlPlane>, options: GuardOptions) -> Result<Self> {
         let installed: Result<_> = async {
             let chart = Chart::render(&options.values).await?;
@@ -198,8 +200,8 @@ impl ClusterInstallation {
     }
 }
 
-/// Installs the roles of a chart, an image and a class, without the platform simulator: machines keep the state in
-/// which they were created.
+/// Installs the roles of a chart, an image and a class, without the platform simulator: machines keep the
+/// state in which they were created.
 ///
 /// # Errors
 /// As [`ClusterInstallation::onto`].

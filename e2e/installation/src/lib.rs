@@ -2,8 +2,9 @@
 //!
 //! From the top layer down:
 //!
-//! * [`installation`] is a control plane with CRDs, roles and the platform simulator, and if guarded, webhook and aggregated
-//!   API; its programs are child processes that use the accounts, roles and arguments of the chart;
+//! * [`installation`] is a control plane with CRDs, roles and the platform simulator, and if guarded, webhook
+//!   and aggregated API; its programs are child processes that use the accounts, roles and arguments of the
+//!   chart;
 //! * [`node_install`] and [`release`] are the chart as a user installs it with helm, on a cluster with nodes;
 //! * [`fault_proxy`] is the fault proxy between a program and the API server;
 //! * [`metrics_api`] provides metrics for autoscalers;

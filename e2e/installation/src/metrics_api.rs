@@ -1,8 +1,9 @@
 //! Metrics for autoscalers, set by scenarios: one small server for a whole cluster.
 //!
 //! It provides both the resource metrics (`metrics.k8s.io`, CPU of Pods) and the custom metrics
-//! (`custom.metrics.k8s.io`) of a cluster, each registered as an APIService. A scenario sets the load of its namespace.
-//! The existing Pods share the load evenly, so that additional machines reduce it, as in a real cluster.
+//! (`custom.metrics.k8s.io`) of a cluster, each registered as an APIService. A scenario sets the load of its
+//! namespace. The existing Pods share the load evenly, so that additional machines reduce it, as in a real
+//! cluster.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -43,7 +44,8 @@ const GROUPS: [(&str, &str); 2] = [("metrics.k8s.io", "v1beta1"), ("custom.metri
 struct Load {
     /// CPU usage of all Pods together, in thousandths of a core.
     cpu_millis: u64,
-    /// Custom metrics by name. Metrics of an object are returned as they are, and those of Pods are shared evenly.
+    /// Custom metrics by name. Metrics of an object are returned as they are, and those of Pods are shared
+    /// evenly.
     custom: BTreeMap<String, u64>,
 }
 
@@ -76,8 +78,8 @@ impl MetricsApi {
         Self::serve(&cluster.admin(), listener, &[service(&local)], port).await
     }
 
-    /// Starts the server on the network of a cluster with its own network, registers it, and waits until the API server
-    /// reaches it.
+    /// Starts the server on the network of a cluster with its own network, registers it, and waits until the
+    /// API server reaches it.
     ///
     /// # Errors
     /// [`Error::Port`], and the API server's errors for the created objects.

@@ -40,8 +40,8 @@ pub struct HelmRelease {
 }
 
 impl HelmRelease {
-    /// Installs the chart into a namespace that enforces the restricted Pod Security Standard. Waits for the Pods as
-    /// helm does, then until the API server reaches the webhook and the aggregated API.
+    /// Installs the chart into a namespace that enforces the restricted Pod Security Standard. Waits for the
+    /// Pods as helm does, then until the API server reaches the webhook and the aggregated API.
     ///
     /// `values` is a values file; the cluster must have the images that it names.
     ///

@@ -9,7 +9,8 @@ use super::Violation;
 use crate::object::{JsonObject, TestedKind};
 use crate::recorder::RecordedState;
 
-/// The time that a collection takes at most: the grace period, a second one if it starts again, and some delay.
+/// The time that a collection takes at most: the grace period, a second one if it starts again, and some
+/// delay.
 pub const SLACK: Duration = Duration::from_secs(90);
 
 /// Templates with too many expired free disks.

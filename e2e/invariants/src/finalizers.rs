@@ -1,4 +1,5 @@
-//! I9 for KubeVirt: only machines of pools have the finalizer of the pool, so that every other machine can be deleted.
+//! I9 for KubeVirt: only machines of pools have the finalizer of the pool, so that every other machine can be
+//! deleted.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +9,8 @@ use super::Violation;
 use crate::object::{JsonObject, TestedKind};
 use crate::recorder::RecordedState;
 
-/// Machines with the finalizer and without a pool, and machines of a pool without it or whose deletion it holds. Call this
-/// on a settled world.
+/// Machines with the finalizer and without a pool, and machines of a pool without it or whose deletion it
+/// holds. Call this on a settled world.
 pub fn check_finalizers(state: &RecordedState) -> Vec<Violation> {
     let pools: BTreeSet<&str> = state.all(TestedKind::Pool).map(JsonObject::uid).collect();
     let machines = state.all(TestedKind::Machine).filter(|machine| machine.is_kubevirt());

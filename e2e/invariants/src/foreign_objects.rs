@@ -10,8 +10,8 @@ use crate::recorder::RecordedHistory;
 /// Prefix of annotations that the simulator uses for its own records.
 const SIMULATOR_PREFIX: &str = "simulator.vmpool.dev/";
 
-/// Finds foreign objects that were changed or deleted, disks and machines that the controller must not delete, and
-/// deletions without a UID.
+/// Finds foreign objects that were changed or deleted, disks and machines that the controller must not
+/// delete, and deletions without a UID.
 pub fn check_foreign_objects(
     history: &RecordedHistory,
     actions: &UserActions,
@@ -96,7 +96,8 @@ fn check_deletions_without_uid(
     })
 }
 
-/// Machines that the controller deleted after they were released. Targets of a targeted removal may be deleted.
+/// Machines that the controller deleted after they were released. Targets of a targeted removal may be
+/// deleted.
 fn check_released_machines(
     history: &RecordedHistory,
     actions: &UserActions,

@@ -1,7 +1,8 @@
-//! I11: an image that is referenced is never deleted, and no wrapper gets a machine before its image was ready.
+//! I11: an image that is referenced is never deleted, and no wrapper gets a machine before its image was
+//! ready.
 //!
-//! The check has its own idea of a reference, and shares no code with the controller. It looks at one change after the other,
-//! in the order of the store.
+//! The check has its own idea of a reference, and shares no code with the controller. It looks at one change
+//! after the other, in the order of the store.
 //!
 //! | reference | from | until |
 //! | --- | --- | --- |
@@ -9,11 +10,13 @@
 //! | a machine, a pool, a stored revision of a pool | a DataVolume template names an object of the image | the same |
 //! | a clone | its source is the snapshot or the claim of the image | it ends, or is gone |
 //!
-//! Before the controller has added its finalizer to an image, references do not hold it.
-//! A reference holds the image if it was stored before the deletion timestamp of the image. A bound wrapper always does. From
-//! another namespace, a reference holds it only while a grant permits it, without interruption since before that timestamp.
+//! Before the controller has added its finalizer to an image, references do not hold it. A reference holds
+//! the image if it was stored before the deletion timestamp of the image. A bound wrapper always does. From
+//! another namespace, a reference holds it only while a grant permits it, without interruption since before
+//! that timestamp.
 //!
-//! No account of another namespace gets the permission to clone, and no clone is created there, before there was a grant.
+//! No account of another namespace gets the permission to clone, and no clone is created there, before there
+//! was a grant.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -100,7 +103,8 @@ pub struct ImageReferences {
 }
 
 impl ImageReferences {
-    /// Reads a change. Returns the violations that it is. Deletions of the objects in `by_users` are not the controller's.
+    /// Reads a change. Returns the violations that it is. Deletions of the objects in `by_users` are not the
+    /// controller's.
     pub fn observe(&mut self, change: ImageChange<'_>, by_users: &BTreeSet<String>) -> Vec<Violation> {
         let ImageChange { resource, object, removed, revision } = change;
         let mut found = Vec::new();
@@ -190,7 +194,8 @@ impl ImageReferences {
         all.map(|referrer| referrer.title.as_str()).collect()
     }
 
-    /// A user removes the finalizer of an image: it is gone in spite of its references, and this is not the controller's doing.
+    /// A user removes the finalizer of an image: it is gone in spite of its references, and this is not the
+    /// controller's doing.
     pub fn remove_by_user(&mut self, image: &str) {
         if let Some(image) = self.images.get_mut(image) {
             image.removed_by_user = true;
@@ -207,7 +212,8 @@ impl ImageReferences {
         images == guests || self.granted.contains_key(&(images.to_owned(), guests.to_owned()))
     }
 
-    /// Whether an object of another namespace needs the permission to clone the image for this account, and a grant permits it.
+    /// Whether an object of another namespace needs the permission to clone the image for this account, and a
+    /// grant permits it.
     pub fn may_clone(&self, image: &str, guests: &str, account: &str) -> bool {
         let Some(Image { key, .. }) = self.images.get(image) else { return false };
         let mut referrers = self
@@ -283,16 +289,18 @@ impl ImageReferences {
         found
     }
 
-    /// Whether the deletion of an object with the data of an image loses no data: no machine could clone the image yet. The
-    /// garbage collector deletes such objects that the image still owns, if the image is deleted in the foreground. The
-    /// controller deletes those of an import that failed, for example because a user deleted its claim.
+    /// Whether the deletion of an object with the data of an image loses no data: no machine could clone the
+    /// image yet. The garbage collector deletes such objects that the image still owns, if the image is
+    /// deleted in the foreground. The controller deletes those of an import that failed, for example because
+    /// a user deleted its claim.
     fn is_unfinished(&self, image: &str, object: &JsonObject) -> bool {
         let mut owners = object.at("/metadata/ownerReferences").as_array().into_iter().flatten();
         let is_owned = owners.any(|owner| owner["uid"] == image);
         self.images.get(image).is_some_and(|image| !image.was_ready || is_owned && !image.is_ready)
     }
 
-    /// The image loses an object with its data, or itself. Before its deletion it may: its data is imported again.
+    /// The image loses an object with its data, or itself. Before its deletion it may: its data is imported
+    /// again.
     fn loss(&self, image: &str, what: &str, revision: u64) -> Option<Violation> {
         let Image { key: (_, name), marked, released, .. } = self.images.get(image)?;
         let holders = self.holders(image);
@@ -348,8 +356,8 @@ impl ImageReferences {
         self.referrers.insert(object.uid().to_owned(), referrer);
     }
 
-    /// A machine whose wrapper is not bound to an image that was ready. The garbage collector deletes one without its wrapper,
-    /// whose create arrived late.
+    /// A machine whose wrapper is not bound to an image that was ready. The garbage collector deletes one
+    /// without its wrapper, whose create arrived late.
     fn early_machine(&self, change: ImageChange<'_>) -> Option<Violation> {
         let object = change.object;
         let is_new = !change.removed && !self.referrers.contains_key(object.uid());

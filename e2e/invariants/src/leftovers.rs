@@ -6,8 +6,8 @@ use super::Violation;
 use crate::object::{JsonObject, TestedKind};
 use crate::recorder::RecordedHistory;
 
-/// Objects that belong to a deleted pool, or to a machine of one. Orphaned objects are exempt. A disk that is being
-/// deleted may remain as long as a released machine runs on it.
+/// Objects that belong to a deleted pool, or to a machine of one. Orphaned objects are exempt. A disk that is
+/// being deleted may remain as long as a released machine runs on it.
 ///
 /// Call this after the garbage collector has had enough time.
 pub fn check_leftovers(history: &RecordedHistory) -> Vec<Violation> {

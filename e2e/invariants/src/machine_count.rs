@@ -9,12 +9,13 @@ use super::{UserActions, Violation};
 use crate::object::{JsonObject, TestedKind};
 use crate::recorder::RecordedHistory;
 
-/// How long the controller may not see a machine that a user has returned to its pool: while its watch of machines is interrupted.
-/// A pool that is full gets one machine too many by the return itself, so the controller need not look for it before a create.
+/// How long the controller may not see a machine that a user has returned to its pool: while its watch of
+/// machines is interrupted. A pool that is full gets one machine too many by the return itself, so the
+/// controller need not look for it before a create.
 const RETURN_OBSERVATION_DELAY: SignedDuration = SignedDuration::from_secs(45);
 
-/// Machines that were added although the pool had the maximum number of machines that any reader could still see as
-/// desired.
+/// Machines that were added although the pool had the maximum number of machines that any reader could still
+/// see as desired.
 ///
 /// A pool may have too many machines for a while after a scale-down, so only additions are checked.
 pub fn check_machine_count(history: &RecordedHistory, actions: &UserActions) -> Vec<Violation> {

@@ -173,8 +173,8 @@ impl JsonObject {
         group == "kubevirt.io" || group.ends_with(".kubevirt.io")
     }
 
-    /// Whether this pool selects the machine by its labels. Pools of DVP have no selector, and select all machines that they
-    /// own. The pools of the tests have no expressions in their selectors.
+    /// Whether this pool selects the machine by its labels. Pools of DVP have no selector, and select all
+    /// machines that they own. The pools of the tests have no expressions in their selectors.
     pub fn selects(&self, machine: &Self) -> bool {
         let labels = self.at("/spec/selector/matchLabels").as_object();
         labels.into_iter().flatten().all(|(key, value)| machine.label(key) == value.as_str())

@@ -23,8 +23,8 @@ pub struct ForgedObject {
 
 /// Finds writes of the controller to forged objects. Two kinds of writes are not checked: the status of a
 /// machine, because the controller also makes the copies of instance types for machines without a pool, and
-/// creates, because they change no object that exists. The pool of the forger's own namespace may try the name of
-/// a forged object.
+/// creates, because they change no object that exists. The pool of the forger's own namespace may try the
+/// name of a forged object.
 pub fn check_other_namespaces(
     forged: &BTreeSet<ForgedObject>,
     audit: &[AuditEntry],

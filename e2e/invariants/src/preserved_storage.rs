@@ -8,10 +8,11 @@ use super::{UserActions, Violation};
 use crate::object::{JsonObject, TestedKind};
 use crate::recorder::RecordedHistory;
 
-/// DataVolumes that were deleted after their machine, although the pool preserved them whenever it could be read.
+/// DataVolumes that were deleted after their machine, although the pool preserved them whenever it could be
+/// read.
 ///
-/// Machines that may be replaced get new storage, and the storage of a deleted pool goes with it. A client that has claimed a
-/// machine may have it replaced with its storage.
+/// Machines that may be replaced get new storage, and the storage of a deleted pool goes with it. A client
+/// that has claimed a machine may have it replaced with its storage.
 pub fn check_preserved_storage(history: &RecordedHistory, actions: &UserActions) -> Vec<Violation> {
     let mut timeline = Timeline::default();
     let mut replacements = Replacements::default();
@@ -64,8 +65,8 @@ pub fn check_preserved_storage(history: &RecordedHistory, actions: &UserActions)
 /// The annotation of a claimed machine.
 const CLAIM: &str = "vmpool.dev/claim";
 
-/// Whether a claimed machine is deleted after its storage. The controller deletes no claimed machine, and its storage goes only
-/// with a deletion in the foreground.
+/// Whether a claimed machine is deleted after its storage. The controller deletes no claimed machine, and its
+/// storage goes only with a deletion in the foreground.
 fn is_released_with_its_storage(former: &JsonObject, object: &JsonObject) -> bool {
     let finalizers = object.at("/metadata/finalizers").as_array();
     let mut finalizers = finalizers.into_iter().flatten();

@@ -1,5 +1,5 @@
-//! I12: a protected machine is not removed by count or by autohealing, and not restarted by a rollout, before its
-//! protection ends.
+//! I12: a protected machine is not removed by count or by autohealing, and not restarted by a rollout, before
+//! its protection ends.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -13,8 +13,8 @@ const UNTIL: &str = "vmpool.dev/protected-until";
 /// The machine stays protected for this time after that, because clocks differ.
 const SKEW: SignedDuration = SignedDuration::from_secs(30);
 
-/// Machines that were removed while they were protected, although neither a request nor a user removed them, and machines
-/// that were restarted while they were protected.
+/// Machines that were removed while they were protected, although neither a request nor a user removed them,
+/// and machines that were restarted while they were protected.
 pub fn check_protection(history: &RecordedHistory, actions: &UserActions) -> Vec<Violation> {
     let mut timeline = Timeline::default();
     let mut found = Vec::new();
@@ -66,8 +66,8 @@ fn is_removed_by_count(
     !(is_target || pool_is_deleted || actions.is_removed_by_user(former.uid()))
 }
 
-/// Whether the change restarts a running machine: its spec in effect changes although it restarts by itself, or a stop is
-/// requested.
+/// Whether the change restarts a running machine: its spec in effect changes although it restarts by itself,
+/// or a stop is requested.
 fn restarts(former: &JsonObject, now: &JsonObject) -> bool {
     if former.is_kubevirt() {
         let stops = |machine: &JsonObject| {

@@ -8,7 +8,8 @@ use super::{UserActions, Violation};
 use crate::object::{JsonObject, TestedKind};
 use crate::recorder::{RecordedChange, RecordedHistory, RecordedState};
 
-/// Machines that were removed although they were not targets and the pool had no surplus (I1), or is Explicit (I5).
+/// Machines that were removed although they were not targets and the pool had no surplus (I1), or is Explicit
+/// (I5).
 pub fn check_machine_removals(history: &RecordedHistory, actions: &UserActions) -> Vec<Violation> {
     let mut timeline = Timeline::default();
     let mut found = Vec::new();
@@ -27,8 +28,8 @@ pub fn check_machine_removals(history: &RecordedHistory, actions: &UserActions) 
             return;
         }
         let states = timeline.readable_states(pool, accepted_at(change.at, change.object.text("/metadata/deletionTimestamp")));
-        // The garbage collector deletes the machines of a terminating pool. A pool that was never recorded is not
-        // checked.
+        // The garbage collector deletes the machines of a terminating pool. A pool that was never recorded is
+        // not checked.
         if states.is_empty() || states.iter().any(|state| state.terminating) {
             return;
         }
@@ -66,7 +67,8 @@ pub fn check_machine_removals(history: &RecordedHistory, actions: &UserActions) 
         // Machines that others removed at this moment still existed when the controller decided.
         let others = others.recently_removed(pool, change.at);
         let live = members().count() + others;
-        // A target is removed for the decrement that was made for it; no other machine may use that decrement.
+        // A target is removed for the decrement that was made for it; no other machine may use that
+        // decrement.
         let surplus = |state: &DesiredState| {
             let staying = members().filter(|member| !state.record.accepted.contains(member.uid()));
             staying.count() + others > state.desired

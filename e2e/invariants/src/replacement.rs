@@ -1,5 +1,5 @@
-//! Machines of KubeVirt pools that the controller may replace although the pool has no surplus: those that do not start,
-//! and those whose DataVolume templates have changed.
+//! Machines of KubeVirt pools that the controller may replace although the pool has no surplus: those that do
+//! not start, and those whose DataVolume templates have changed.
 
 use std::collections::BTreeSet;
 

@@ -105,8 +105,9 @@ fn errors_of_kubevirt(pool: &JsonObject, members: &[&JsonObject]) -> Vec<Violati
         .collect()
 }
 
-/// Machines of the current revision that use other copies of instance type and preference than the status shows. A machine that a
-/// user changed has its own condition, and the definition of KubeVirt has no field for the current revision.
+/// Machines of the current revision that use other copies of instance type and preference than the status
+/// shows. A machine that a user changed has its own condition, and the definition of KubeVirt has no field
+/// for the current revision.
 fn pin_errors(pool: &JsonObject, members: &[&JsonObject]) -> Vec<String> {
     let current = pool.text("/status/currentRevision");
     if current.is_empty() || pool.condition("MembersDrifted").is_some() {

@@ -1,7 +1,7 @@
 //! I3 by references: no two live machines of a pool refer to one disk once the world is settled.
 //!
-//! People may write such a reference, and the controller repairs it in bounded time. Whether two machines ever had the disk
-//! mounted, the simulator records.
+//! People may write such a reference, and the controller repairs it in bounded time. Whether two machines
+//! ever had the disk mounted, the simulator records.
 
 use std::collections::BTreeMap;
 

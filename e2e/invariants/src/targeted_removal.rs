@@ -1,7 +1,7 @@
 //! I6: a targeted removal takes effect exactly once.
 //!
-//! [`super::machine_count`] checks that its targets are not replaced, and [`super::removal`] that no other machine is removed in
-//! their place.
+//! [`super::machine_count`] checks that its targets are not replaced, and [`super::removal`] that no other
+//! machine is removed in their place.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +10,8 @@ use super::{UserActions, Violation};
 use crate::object::{JsonObject, TestedKind};
 use crate::recorder::RecordedHistory;
 
-/// Finds removals that were accepted without lowering `replicas` by their targets, that were accepted twice or without a
-/// request, and removals that were answered with a success but did not happen.
+/// Finds removals that were accepted without lowering `replicas` by their targets, that were accepted twice
+/// or without a request, and removals that were answered with a success but did not happen.
 pub fn check_targeted_removals(history: &RecordedHistory, actions: &UserActions) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut accepted_removals = AcceptedRemovals::default();

@@ -503,8 +503,8 @@ fn late_changes_are_checked_in_the_order_of_the_store() {
     assert_eq!(told.found(&UserActions::default(), &[]), [""; 0]);
 }
 
-/// A pool that keeps `keep` free disks of `cache` with a `ttl` of ten minutes. It has three disks, free since this many
-/// seconds before [`now`], with these additional fields.
+/// A pool that keeps `keep` free disks of `cache` with a `ttl` of ten minutes. It has three disks, free since
+/// this many seconds before [`now`], with these additional fields.
 fn kept(keep: u64, free: [(i64, Value); 3]) -> TestHistory {
     let pool = json!({
         "metadata": { "name": "pool" },

@@ -15,8 +15,8 @@ use crate::recorder::RecordedChange;
 /// The controller reads the pool live before it writes, and a write takes at most this long.
 pub(super) const READABLE_FOR: Duration = Duration::from_secs(3);
 
-/// When the store accepted a write that the harness observed at `heard`. The server's own `stamp`, in whole seconds, is
-/// used if it is earlier, because a broken watch delivers events late.
+/// When the store accepted a write that the harness observed at `heard`. The server's own `stamp`, in whole
+/// seconds, is used if it is earlier, because a broken watch delivers events late.
 pub(super) fn accepted_at(heard: Timestamp, stamp: &str) -> Timestamp {
     let stamped: Option<Timestamp> = stamp.parse().ok();
     stamped.map_or(heard, |stamped| heard.min(stamped + SignedDuration::from_secs(1)))
@@ -108,8 +108,8 @@ impl Timeline {
         }
     }
 
-    /// The states that a writer may have read at this moment: the current one, and those that were replaced recently.
-    /// Empty for an unknown pool.
+    /// The states that a writer may have read at this moment: the current one, and those that were replaced
+    /// recently. Empty for an unknown pool.
     pub(super) fn readable_states(&self, pool_uid: &str, at: Timestamp) -> Vec<&DesiredState> {
         let states = self.pools.get(pool_uid).map_or(&[][..], Vec::as_slice);
         let limit = SignedDuration::try_from(READABLE_FOR).unwrap_or(SignedDuration::ZERO);

@@ -13,9 +13,9 @@ const IN_A_ROW: usize = 3;
 
 /// Machines and disks that the controller created, that exist, and that belong to no pool.
 ///
-/// Each leader and each change of an admission policy can begin a new row, and each change of the spec permits one more try. Other
-/// clients may take all machines of a pool away once. If a pool was deleted, its machines may have been orphaned, which is
-/// not checked.
+/// Each leader and each change of an admission policy can begin a new row, and each change of the spec
+/// permits one more try. Other clients may take all machines of a pool away once. If a pool was deleted, its
+/// machines may have been orphaned, which is not checked.
 pub fn check_unowned_objects(
     history: &RecordedHistory,
     actions: &UserActions,

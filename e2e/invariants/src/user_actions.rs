@@ -18,8 +18,8 @@ pub struct UserActions {
     pub removal_requests: BTreeMap<String, usize>,
     /// Machines whose targeted removal was answered with a success: their names by UID.
     pub completed_removals: BTreeMap<String, String>,
-    /// For each pool UID, the number of additional machines that a killed or paused leader may create with its open
-    /// requests.
+    /// For each pool UID, the number of additional machines that a killed or paused leader may create with
+    /// its open requests.
     pub in_flight: BTreeMap<String, usize>,
     /// Names of the machines in such requests: they may be created whenever the request arrives.
     pub late_creates: BTreeSet<String>,

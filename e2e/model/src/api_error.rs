@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 pub struct ApiError {
     /// The HTTP status code.
     pub code: StatusCode,
-    /// The `reason` of the [`Status`](https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/);
-    /// may be empty.
+    /// The `reason` of the
+    /// [`Status`](https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/); may be
+    /// empty.
     pub reason: String,
     /// The message.
     pub message: String,

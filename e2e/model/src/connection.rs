@@ -154,7 +154,8 @@ impl Service<Request<Body>> for ClientConnection {
         std::task::Poll::Ready(Ok(()))
     }
 
-    /// The request is served even if its sender is dropped, like a request that a process sent before it was killed.
+    /// The request is served even if its sender is dropped, like a request that a process sent before it was
+    /// killed.
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let (response, receiver) = oneshot::channel::<Answer>();
         let (server, sender) = (self.server.clone(), self.sender.clone());

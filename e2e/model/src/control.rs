@@ -103,15 +103,16 @@ impl ApiServerModel {
         }
     }
 
-    /// Drops the history: watches cannot resume from earlier versions, and lists in progress must start again.
+    /// Drops the history: watches cannot resume from earlier versions, and lists in progress must start
+    /// again.
     pub fn compact(&self) {
         let state = &mut *self.state.lock();
         state.store.compact();
         state.pages.expire();
     }
 
-    /// Performs one of the currently possible actions of the garbage collector, selected by `choice`. Returns the
-    /// object, or `None` if there is nothing to collect.
+    /// Performs one of the currently possible actions of the garbage collector, selected by `choice`. Returns
+    /// the object, or `None` if there is nothing to collect.
     pub fn collect_garbage(&self, choice: u64) -> Option<ApiObjectKey> {
         let now = self.env.now();
         let state = &mut *self.state.lock();

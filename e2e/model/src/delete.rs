@@ -72,7 +72,8 @@ fn with_deletion_timestamp(old: &Value, policy: Option<&str>, now: Timestamp) ->
         _ => None,
     };
     if policy.is_some() {
-        // The latest propagation policy applies, unless the garbage collector has already acted on an earlier one.
+        // The latest propagation policy applies, unless the garbage collector has already acted on an earlier
+        // one.
         let before = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
         let mut finalizers = before.clone();
         finalizers.retain(|finalizer| finalizer != FOREGROUND && finalizer != ORPHAN);

@@ -1,4 +1,5 @@
-//! Direct writes of another client, without delay and without the fault injector. Resource names include the group.
+//! Direct writes of another client, without delay and without the fault injector. Resource names include the
+//! group.
 
 use futures::FutureExt;
 use serde_json::{Value, json};
@@ -29,8 +30,8 @@ impl ApiServerModel {
         Ok(())
     }
 
-    /// Creates an object, then writes its status if `object` has one. API version and kind are filled in, so `object`
-    /// may be a copy of another object.
+    /// Creates an object, then writes its status if `object` has one. API version and kind are filled in, so
+    /// `object` may be a copy of another object.
     ///
     /// # Errors
     /// The refusal of the server.

@@ -12,8 +12,8 @@ use crate::call::Call;
 
 /// Decides how each request is treated, in the order of arrival.
 pub trait FaultInjector: Send {
-    /// Decides about `call`. The server holds no lock during this call. Changes that the fault injector makes to the server take
-    /// effect before the request is served.
+    /// Decides about `call`. The server holds no lock during this call. Changes that the fault injector makes
+    /// to the server take effect before the request is served.
     fn decide(&mut self, call: &Call) -> Handling;
 }
 
@@ -48,8 +48,8 @@ pub enum RequestOutcome {
     /// It is served.
     #[default]
     Serve,
-    /// It is served, unless its sender has given up before it arrives. The real API server cancels a request in admission if
-    /// its client closes the connection.
+    /// It is served, unless its sender has given up before it arrives. The real API server cancels a request
+    /// in admission if its client closes the connection.
     ServeIfAwaited,
     /// It is refused, without an effect.
     Refuse(ApiError),

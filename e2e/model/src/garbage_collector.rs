@@ -127,7 +127,8 @@ fn candidates(store: &ApiObjectStore, resources: &BTreeMap<String, Resource>) ->
     actions
 }
 
-/// The propagation policy for a dependent without owners. Its own finalizers decide, unless an owner waits for it.
+/// The propagation policy for a dependent without owners. Its own finalizers decide, unless an owner waits
+/// for it.
 fn policy(object: &Value, owner_waits: bool) -> &'static str {
     if owner_waits || has(object, FOREGROUND) {
         "Foreground"

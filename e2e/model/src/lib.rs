@@ -1,9 +1,10 @@
 //! An in-memory model of the Kubernetes API server.
 //!
-//! It implements the rules that a controller relies on: resource versions and optimistic locking, UIDs, generations,
-//! finalizers, owner references and garbage collection, preconditions, the subresources of custom resources, defaults,
-//! merge and JSON patches, consistent paginated lists, and watches that resume, expire and send bookmarks. It is
-//! deterministic: time comes from [`vmpool_runtime::Env`], and only the order of requests matters.
+//! It implements the rules that a controller relies on: resource versions and optimistic locking, UIDs,
+//! generations, finalizers, owner references and garbage collection, preconditions, the subresources of
+//! custom resources, defaults, merge and JSON patches, consistent paginated lists, and watches that resume,
+//! expire and send bookmarks. It is deterministic: time comes from [`vmpool_runtime::Env`], and only the
+//! order of requests matters.
 //!
 //! ```text
 //!  client(sender) ──request──▶ FaultInjector ──▶ admission ──▶ Store ──change──▶ history ──▶ watches
@@ -43,9 +44,9 @@
 //! }
 //! ```
 //!
-//! Not implemented: schemas beyond defaults, authentication and authorization, managed fields and server-side apply,
-//! strategic merge patches, deletion of collections, and table output. Tests on a real API server cover those.
-//! `e2e/tests/conformance` compares everything else with a real API server.
+//! Not implemented: schemas beyond defaults, authentication and authorization, managed fields and server-side
+//! apply, strategic merge patches, deletion of collections, and table output. Tests on a real API server
+//! cover those. `e2e/tests/conformance` compares everything else with a real API server.
 
 mod api_error;
 mod call;

@@ -27,8 +27,8 @@ pub(crate) fn apply_patch(old: &Value, kind: PatchKind, patch: &Value) -> Result
     Ok(new)
 }
 
-/// Applies one operation with the semantics of the library that the API server uses. `replace` adds missing members, and
-/// `test` treats missing members as null.
+/// Applies one operation with the semantics of the library that the API server uses. `replace` adds missing
+/// members, and `test` treats missing members as null.
 fn apply(object: &mut Value, operation: PatchOperation) -> Result<(), json_patch::PatchError> {
     let operation = match operation {
         PatchOperation::Replace(replace) if is_absent(object, replace.path.as_str()) => {

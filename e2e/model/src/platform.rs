@@ -55,7 +55,8 @@ pub fn platform_resources() -> impl Iterator<Item = Resource> {
     RESOURCES.iter().cloned()
 }
 
-/// The CRDs of KubeVirt pools, KubeVirt, CDI, instance types and disk images, and the Kubernetes resources that only they use.
+/// The CRDs of KubeVirt pools, KubeVirt, CDI, instance types and disk images, and the Kubernetes resources
+/// that only they use.
 pub fn kubevirt_resources() -> impl Iterator<Item = Resource> {
     KUBEVIRT_RESOURCES.iter().cloned()
 }

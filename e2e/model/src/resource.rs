@@ -69,7 +69,8 @@ impl Resource {
         self
     }
 
-    /// The resource of a CustomResourceDefinition in its storage version; `None` if the definition is incomplete.
+    /// The resource of a CustomResourceDefinition in its storage version; `None` if the definition is
+    /// incomplete.
     pub fn custom(definition: &Value) -> Option<Self> {
         let spec = &definition["spec"];
         let version = spec["versions"].as_array()?.iter().find(|version| version["storage"] == true)?;

@@ -31,7 +31,8 @@ enum Rule {
     NotIn(Vec<String>),
 }
 
-/// The requirement for `metadata.name` or `metadata.namespace`, the only selectable fields of custom resources.
+/// The requirement for `metadata.name` or `metadata.namespace`, the only selectable fields of custom
+/// resources.
 #[derive(Debug)]
 struct Field {
     name: &'static str,

@@ -101,7 +101,8 @@ impl ApiObjectStore {
         })
     }
 
-    /// The objects of a resource `behind` changes ago, ordered by name, and the resource version of that state.
+    /// The objects of a resource `behind` changes ago, ordered by name, and the resource version of that
+    /// state.
     pub(crate) fn as_of(&self, resource: &str, namespace: &str, behind: usize) -> (u64, Vec<Arc<Value>>) {
         if behind == 0 {
             return (self.version, self.of(resource, namespace).map(|(_, object)| object.clone()).collect());

@@ -51,8 +51,8 @@ pub(crate) fn check_name(call: &Call, object: &Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Checks UID and resource version of a write. For most resources an update must contain a resource version; a patch may.
-/// Of the metadata in a status patch, only the resource version is checked.
+/// Checks UID and resource version of a write. For most resources an update must contain a resource version;
+/// a patch may. Of the metadata in a status patch, only the resource version is checked.
 pub(crate) fn check_preconditions(
     resource: &Resource,
     call: &Call,
@@ -111,7 +111,8 @@ pub(crate) fn check_namespace(key: &ApiObjectKey, new: &Value) -> Result<(), Api
     Ok(())
 }
 
-/// Refuses changes of immutable metadata. Missing fields keep their value; all other immutable fields are reset later.
+/// Refuses changes of immutable metadata. Missing fields keep their value; all other immutable fields are
+/// reset later.
 pub(crate) fn check_immutable_fields(key: &ApiObjectKey, old: &Value, new: &Value) -> Result<(), ApiError> {
     let terminating = !old["metadata"]["deletionTimestamp"].is_null();
     let deletion = ["deletionTimestamp", "deletionGracePeriodSeconds"].into_iter().filter(|_| !terminating);

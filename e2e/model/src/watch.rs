@@ -51,8 +51,9 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Opens a watch from the given resource version, or from the existing objects if there is none. If the version has
-    /// expired, the first value is `None` and the receiver contains the error event, as in the real server.
+    /// Opens a watch from the given resource version, or from the existing objects if there is none. If the
+    /// version has expired, the first value is `None` and the receiver contains the error event, as in the
+    /// real server.
     ///
     /// # Errors
     /// A refusal if a selector cannot be parsed.
@@ -193,7 +194,8 @@ impl Watch {
         };
         if let (ChangeKind::Deleted, ChangeKind::Modified, Some(before)) = (kind, change.kind, &change.before)
         {
-            // An object that leaves the selection is sent in its previous state with the new resource version.
+            // An object that leaves the selection is sent in its previous state with the new resource
+            // version.
             let mut object = (**before).clone();
             object["metadata"]["resourceVersion"] = json!(change.version.to_string());
             return self.send(&Event { kind: kind.name(), object: &object });

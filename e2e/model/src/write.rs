@@ -16,8 +16,8 @@ use crate::validation;
 /// The characters of generated names.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Metadata that only the server writes. The generation is not included, because a create may set it where it is not
-/// counted.
+/// Metadata that only the server writes. The generation is not included, because a create may set it where it
+/// is not counted.
 const SERVER_SET_FIELDS: [&str; 5] =
     ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"];
 
@@ -165,8 +165,8 @@ pub(crate) fn commit_write(store: &mut ApiObjectStore, prepared: PreparedWrite) 
     }
     let terminating = !new["metadata"]["deletionTimestamp"].is_null();
     if terminating && !has_finalizers(&new) {
-        // Watches receive the object as it was before its last finalizer was removed. The client that removed the
-        // finalizer receives the new object with the old resource version.
+        // Watches receive the object as it was before its last finalizer was removed. The client that removed
+        // the finalizer receives the new object with the old resource version.
         store.remove(&key, None);
         return Arc::new(new);
     }

@@ -1,7 +1,7 @@
 //! Reads `/proc/PID/stat`, the line in which Linux describes a process.
 //!
-//! The test runner uses it to report hanging tests, and the test cluster to find child processes and to measure CPU time.
-//! It has no dependencies, because the runner is built before all other crates.
+//! The test runner uses it to report hanging tests, and the test cluster to find child processes and to
+//! measure CPU time. It has no dependencies, because the runner is built before all other crates.
 
 use std::path::Path;
 use std::{fs, io};

@@ -4,8 +4,8 @@ use crate::{duration::Delay, shared::SimulatorSettings, shell};
 use clap::{Parser, ValueEnum};
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-/// Simulates the virtual machine and disk controllers of the platform: machines that start, stop, crash and migrate
-/// without a hypervisor, for tests and demos.
+/// Simulates the virtual machine and disk controllers of the platform: machines that start, stop, crash and
+/// migrate without a hypervisor, for tests and demos.
 ///
 /// Every flag can be given as an environment variable VMPOOL_SIM_FLAG. Durations are written as in Go
 /// ("200ms", "1m30s"); "never" is also accepted.
@@ -58,7 +58,8 @@ pub struct Cli {
     )]
     pub nodes: Vec<String>,
 
-    /// Interval of the nodes' heartbeats, at least one second. Required on clusters with a node lifecycle controller
+    /// Interval of the nodes' heartbeats, at least one second. Required on clusters with a node lifecycle
+    /// controller
     #[arg(long, env = "VMPOOL_SIM_NODE_HEARTBEAT", default_value = "never")]
     pub node_heartbeat: Delay,
 

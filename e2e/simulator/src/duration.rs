@@ -63,8 +63,8 @@ impl fmt::Display for Delay {
     }
 }
 
-/// Parses a non-negative duration in Go's notation: numbers, each with one of the units `ns`, `us`, `ms`, `s`,
-/// `m`, `h`, or a plain `0`.
+/// Parses a non-negative duration in Go's notation: numbers, each with one of the units `ns`, `us`, `ms`,
+/// `s`, `m`, `h`, or a plain `0`.
 ///
 /// # Errors
 /// [`DelayError`] for anything else, a sign included.

@@ -51,8 +51,8 @@ pub struct Knobs {
     pub unschedulable: Option<bool>,
     /// KubeVirt: the image of the launcher cannot be pulled, for this reason.
     pub image_pull_error: Option<String>,
-    /// KubeVirt: the container of launcher Pods, as JSON. The cluster schedules and runs these Pods: the simulator chooses no
-    /// node for them, and does not write their status.
+    /// KubeVirt: the container of launcher Pods, as JSON. The cluster schedules and runs these Pods: the
+    /// simulator chooses no node for them, and does not write their status.
     pub launcher_container: Option<Value>,
     /// KubeVirt: a claim of the instance is missing.
     pub missing_claim: Option<bool>,

@@ -1,10 +1,11 @@
-//! The platform simulator: it plays the controllers and the hypervisor of a virtualization platform through the Kubernetes
-//! API, so that controllers of virtual machines can be tested without a hypervisor.
+//! The platform simulator: it plays the controllers and the hypervisor of a virtualization platform through
+//! the Kubernetes API, so that controllers of virtual machines can be tested without a hypervisor.
 //!
-//! * The program `vmpool-simulator` runs beside any API server that has the platform's CRDs. `docs/simulator.md` describes
-//!   it and its [`knobs`], with which tests inject failures of the platform.
-//! * [`world`] (the Deckhouse Virtualization Platform) and [`mod@kubevirt`] (KubeVirt with CDI) are its models. They are pure:
-//!   a program passes observations and the time to them, and performs the writes that they return.
+//! * The program `vmpool-simulator` runs beside any API server that has the platform's CRDs.
+//!   `docs/simulator.md` describes it and its [`knobs`], with which tests inject failures of the platform.
+//! * [`world`] (the Deckhouse Virtualization Platform) and [`mod@kubevirt`] (KubeVirt with CDI) are its
+//!   models. They are pure: a program passes observations and the time to them, and performs the writes that
+//!   they return.
 //! * [`shell`] connects the models to an API server.
 //!
 //! ```

@@ -35,7 +35,8 @@ pub fn parse_bytes(quantity: &str) -> Option<u128> {
     (size >= 1.0).then_some(size as u128)
 }
 
-/// The CPU request of a machine: cores times the guaranteed fraction. Unit of the result: thousandths of a core.
+/// The CPU request of a machine: cores times the guaranteed fraction. Unit of the result: thousandths of a
+/// core.
 ///
 /// A missing fraction or `Auto` guarantees whole cores.
 pub fn cpu_request_millis(cores: i64, fraction: Option<&str>) -> i64 {

@@ -77,7 +77,8 @@ impl<'w> ScenarioPoolBuilder<'w> {
         self
     }
 
-    /// Adds a disk with the content of the image to each machine. Without any disk, a pool gets one with the name `root`.
+    /// Adds a disk with the content of the image to each machine. Without any disk, a pool gets one with the
+    /// name `root`.
     pub fn disk(mut self, name: &str) -> Self {
         if self.is_kubevirt() {
             kubevirt::add_disk(&mut self.object["spec"], name);
@@ -129,7 +130,8 @@ impl<'w> ScenarioPoolBuilder<'w> {
     /// Creates the pool.
     ///
     /// # Errors
-    /// [`vmpool_test_cluster::Error::Api`] if the API server refuses the pool, [`vmpool_test_cluster::Error::Violations`].
+    /// [`vmpool_test_cluster::Error::Api`] if the API server refuses the pool,
+    /// [`vmpool_test_cluster::Error::Violations`].
     pub async fn create(self) -> Result<PoolHandle<'w>> {
         let world = self.world;
         let object = world.post(TestedKind::Pool, &self.object()).await?;

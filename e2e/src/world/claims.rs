@@ -43,8 +43,8 @@ impl ClaimRequestBuilder<'_> {
         Ok(answer)
     }
 
-    /// As [`ClaimRequestBuilder::send`], for parallel requests: the caller checks the invariants afterwards. What a release removes
-    /// is recorded for the invariants.
+    /// As [`ClaimRequestBuilder::send`], for parallel requests: the caller checks the invariants afterwards.
+    /// What a release removes is recorded for the invariants.
     pub async fn send_unchecked(self) -> AggregatedApiResponse {
         let text = |field: &str| self.body[field].as_str().unwrap_or_default();
         let uid = text("machineUID").to_owned();
@@ -85,8 +85,8 @@ impl<'w> PoolHandle<'w> {
 }
 
 impl ScenarioWorld {
-    /// A client whose requests reach one replica of the aggregated API, as the API server sends those of a user. Through
-    /// the API server, all requests to a group reach the same replica.
+    /// A client whose requests reach one replica of the aggregated API, as the API server sends those of a
+    /// user. Through the API server, all requests to a group reach the same replica.
     ///
     /// # Errors
     /// [`Error::Unexpected`] if there is no such replica, [`Error::Api`].

@@ -92,9 +92,10 @@ pub fn pool_exists() -> PoolPredicate {
     PoolPredicate::new("the pool", |view| view.pool().is_some())
 }
 
-/// `status.readyReplicas` and `status.replicas` are both `count` for the current generation, so no machine is starting,
-/// surplus or terminating. The machines must agree, because a status can be older than the machines: where one was just
-/// replaced, the status still counts the former one, and a status of a KubeVirt pool names no generation.
+/// `status.readyReplicas` and `status.replicas` are both `count` for the current generation, so no machine is
+/// starting, surplus or terminating. The machines must agree, because a status can be older than the
+/// machines: where one was just replaced, the status still counts the former one, and a status of a KubeVirt
+/// pool names no generation.
 pub fn ready_replicas(count: i64) -> PoolPredicate {
     PoolPredicate::new(format!("exactly {count} replicas, all ready"), move |view| {
         let members = view.members();

@@ -16,8 +16,8 @@ pub const FRACTION_OF_ONE_CORE: &str = "10%";
 /// The core fraction that [`CoreFractions`] fills in for a machine with more cores.
 pub const FRACTION_OF_MORE_CORES: &str = "50%";
 
-/// A policy with which the API server fills in `spec.cpu.coreFraction` of machines in the scenario's namespace, as the
-/// platform's own webhook does from the sizing policies of a class.
+/// A policy with which the API server fills in `spec.cpu.coreFraction` of machines in the scenario's
+/// namespace, as the platform's own webhook does from the sizing policies of a class.
 pub struct CoreFractions<'w> {
     world: &'w ScenarioWorld,
     name: String,

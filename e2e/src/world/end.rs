@@ -22,8 +22,8 @@ use super::state::{DEADLINE, SETTLE, ScenarioWorld};
 const POLL: Duration = Duration::from_millis(100);
 
 impl ScenarioWorld {
-    /// Waits until every pool's status is correct and the controller has stopped writing, then checks for a while that
-    /// this does not change (I8).
+    /// Waits until every pool's status is correct and the controller has stopped writing, then checks for a
+    /// while that this does not change (I8).
     ///
     /// # Errors
     /// [`Error::Violations`] if the world does not settle before the deadline.

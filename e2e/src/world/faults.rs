@@ -91,8 +91,8 @@ impl ScenarioWorld {
         self.refuse(Probe::Create(kind), "CREATE", "false", message).await
     }
 
-    /// Refuses updates of machines for which `expression` (CEL) is false. Waits until the policy is in effect: until
-    /// `patch` on `machine` is refused.
+    /// Refuses updates of machines for which `expression` (CEL) is false. Waits until the policy is in
+    /// effect: until `patch` on `machine` is refused.
     ///
     /// # Errors
     /// [`Error::Api`], [`Error::Deadline`].
@@ -106,7 +106,8 @@ impl ScenarioWorld {
         self.refuse(probe, "UPDATE", expression, "the platform refuses this update").await
     }
 
-    /// Refuses every create of a machine that refers to this disk with this message, and waits until that is in effect.
+    /// Refuses every create of a machine that refers to this disk with this message, and waits until that is
+    /// in effect.
     ///
     /// # Errors
     /// [`Error::Api`], [`Error::Deadline`].

@@ -48,7 +48,8 @@ impl ScenarioWorld {
         self.foreign(TestedKind::Disk, name, labels).await
     }
 
-    /// Creates a machine without a pool that uses only this disk. From now on only the platform may change it (I4).
+    /// Creates a machine without a pool that uses only this disk. From now on only the platform may change it
+    /// (I4).
     ///
     /// # Errors
     /// [`Error::Api`].
@@ -81,7 +82,8 @@ impl ScenarioWorld {
         Ok(created)
     }
 
-    /// From now on only the platform may change this object (I4). Call this again after each change by the scenario.
+    /// From now on only the platform may change this object (I4). Call this again after each change by the
+    /// scenario.
     pub fn treat_as_foreign(&self, object: &JsonObject) {
         self.user_actions().foreign.insert(object.uid().to_owned(), object.clone());
     }

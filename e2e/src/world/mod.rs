@@ -66,7 +66,8 @@ impl ScenarioWorld {
     /// Creates a namespace on an installation and starts `controllers` controllers for it.
     ///
     /// # Errors
-    /// [`Error::Api`], and the errors of [`ControllerProgram::start`](vmpool_installation::programs::ControllerProgram::start).
+    /// [`Error::Api`], and the errors of
+    /// [`ControllerProgram::start`](vmpool_installation::programs::ControllerProgram::start).
     pub async fn start(
         name: &str,
         installation: Arc<ClusterInstallation>,
@@ -94,8 +95,8 @@ impl ScenarioWorld {
         Ok(world)
     }
 
-    /// Creates a namespace on a cluster with the chart installed. The programs are the cluster's Pods and watch every
-    /// namespace.
+    /// Creates a namespace on a cluster with the chart installed. The programs are the cluster's Pods and
+    /// watch every namespace.
     ///
     /// # Errors
     /// [`Error::Api`].
@@ -103,8 +104,9 @@ impl ScenarioWorld {
         Self::open(TestedPlatform::Dvp, name, access, None).await
     }
 
-    /// A world of another platform in the same namespace, with the same controllers. Its invariants are checked apart from those of
-    /// this one, and not at the end of the scenario unless it [settles](ScenarioWorld::settles).
+    /// A world of another platform in the same namespace, with the same controllers. Its invariants are
+    /// checked apart from those of this one, and not at the end of the scenario unless it
+    /// [settles](ScenarioWorld::settles).
     ///
     /// # Errors
     /// [`Error::Api`].

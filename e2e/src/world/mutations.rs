@@ -22,7 +22,8 @@ pub enum CreateChange<'a> {
     NoOwner,
 }
 
-/// A policy with which the API server changes each object of a kind that is created in the scenario's namespace.
+/// A policy with which the API server changes each object of a kind that is created in the scenario's
+/// namespace.
 pub struct CreateMutationPolicy<'w> {
     world: &'w ScenarioWorld,
     name: String,

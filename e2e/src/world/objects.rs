@@ -34,7 +34,8 @@ impl ScenarioWorld {
     /// Creates an object as a user does, and returns the stored object.
     ///
     /// # Errors
-    /// [`Error::Api`], and the errors of [`Recorder::until_shown`](vmpool_invariants::recorder::Recorder::until_shown).
+    /// [`Error::Api`], and the errors of
+    /// [`Recorder::until_shown`](vmpool_invariants::recorder::Recorder::until_shown).
     pub async fn post(&self, kind: TestedKind, object: &Value) -> Result<JsonObject> {
         let doing = format!("creating {} {}", kind.name(), object["metadata"]["name"]);
         let typed = serde_json::from_value(object.clone()).map_err(Error::json(doing.clone()))?;

@@ -183,7 +183,8 @@ impl<'w> PoolHandle<'w> {
         self.world.until_nothing_is_left().await
     }
 
-    /// Records that a killed or paused leader may create this number of additional machines with its open requests.
+    /// Records that a killed or paused leader may create this number of additional machines with its open
+    /// requests.
     pub fn allow_in_flight(&self, members: usize) {
         self.world.user_actions().in_flight.insert(self.uid.clone(), members);
     }

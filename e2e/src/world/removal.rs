@@ -27,7 +27,8 @@ struct Target {
     uid: String,
 }
 
-/// A targeted removal to be requested. By default it is sent by the administrator, without dry run and without UIDs.
+/// A targeted removal to be requested. By default it is sent by the administrator, without dry run and
+/// without UIDs.
 #[must_use = "a removal does nothing until it is sent"]
 pub struct RemovalRequestBuilder<'w> {
     world: &'w ScenarioWorld,
@@ -128,8 +129,8 @@ impl RemovalRequestBuilder<'_> {
         self
     }
 
-    /// Sends the request and returns the response. Only requests that may have had an effect are recorded for the
-    /// invariants.
+    /// Sends the request and returns the response. Only requests that may have had an effect are recorded for
+    /// the invariants.
     ///
     /// # Errors
     /// [`Error::Violations`].
@@ -140,7 +141,8 @@ impl RemovalRequestBuilder<'_> {
         Ok(answer)
     }
 
-    /// As [`RemovalRequestBuilder::send`], for parallel requests: the caller checks the invariants afterwards.
+    /// As [`RemovalRequestBuilder::send`], for parallel requests: the caller checks the invariants
+    /// afterwards.
     pub async fn send_unchecked(mut self) -> AggregatedApiResponse {
         let names: Value = self.targets.iter().map(|target| json!(target.name)).collect();
         if self.body["targets"].is_null() {

@@ -12,8 +12,8 @@ use super::state::{DEADLINE, ScenarioWorld};
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 impl ScenarioWorld {
-    /// A client of a user with these roles in the scenario's namespace, such as `edit`. Waits until the roles are in
-    /// effect.
+    /// A client of a user with these roles in the scenario's namespace, such as `edit`. Waits until the roles
+    /// are in effect.
     ///
     /// # Errors
     /// [`Error::Api`], [`Error::Deadline`] if the roles grant nothing for pools.
@@ -94,7 +94,8 @@ impl ScenarioWorld {
         .await
     }
 
-    /// Whether a user has a permission for a resource (`virtualmachinepools`, `virtualmachinepools/scale`) of a group.
+    /// Whether a user has a permission for a resource (`virtualmachinepools`, `virtualmachinepools/scale`) of
+    /// a group.
     ///
     /// # Errors
     /// [`Error::Unexpected`] if the API server's response contains no decision.

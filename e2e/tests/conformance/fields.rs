@@ -21,7 +21,8 @@ impl ServerView {
         let mut object = kind.object(shape, &self.namespace);
         object["metadata"] = match name {
             Some(name) => json!({ "name": name, "namespace": self.namespace }),
-            // No other name has this prefix, so the position in lists does not depend on the generated suffix.
+            // No other name has this prefix, so the position in lists does not depend on the generated
+            // suffix.
             None => json!({ "generateName": format!("g{id}-") }),
         };
         for change in with {

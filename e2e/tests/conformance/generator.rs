@@ -138,8 +138,8 @@ impl Generator {
         ConformanceOperation::Create { kind, name, shape: self.below(4), with, dry: self.percent(5) }
     }
 
-    /// Owners of an object of this kind. A machine always blocks the deletion of its owner, because it may own disks:
-    /// otherwise the propagation policy of its own deletion would depend on the timing.
+    /// Owners of an object of this kind. A machine always blocks the deletion of its owner, because it may
+    /// own disks: otherwise the propagation policy of its own deletion would depend on the timing.
     fn owners(&self, kind: ConformanceKind) -> Option<ConformanceChange> {
         if kind.owners().is_empty() {
             return None;
@@ -293,7 +293,8 @@ impl Generator {
             _ => Since::Step(self.one(&self.steps).id),
         };
         let kind = match since {
-            // The other kinds are built in and exist from the first version on, so no version has expired for them.
+            // The other kinds are built in and exist from the first version on, so no version has expired for
+            // them.
             Since::TooOld => {
                 self.one(&[ConformanceKind::Pool, ConformanceKind::Machine, ConformanceKind::Disk])
             }
@@ -303,9 +304,9 @@ impl Generator {
     }
 }
 
-/// Makes owners that may have finalizers of users wait for their dependents. An owner without blocking dependents
-/// leaves the foreground deletion at once. If it then remains because of a finalizer, the result for its dependents
-/// depends on the timing.
+/// Makes owners that may have finalizers of users wait for their dependents. An owner without blocking
+/// dependents leaves the foreground deletion at once. If it then remains because of a finalizer, the result
+/// for its dependents depends on the timing.
 fn block_owners_with_finalizers(steps: &mut [NumberedOperation]) {
     let mut with_finalizers = Vec::new();
     for step in &*steps {

@@ -1,5 +1,5 @@
-//! Compares the API server model with a real kube-apiserver, etcd and kube-controller-manager: random sequences of
-//! operations must give the same responses.
+//! Compares the API server model with a real kube-apiserver, etcd and kube-controller-manager: random
+//! sequences of operations must give the same responses.
 //!
 //! `SEED` runs one sequence, `SEEDS` this many; `make conformance` runs 500.
 

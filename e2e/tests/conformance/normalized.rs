@@ -5,7 +5,8 @@
 //! * of times only the presence is compared;
 //! * `managedFields` are removed, because the model has none;
 //! * of a refusal only code and reason are compared, not the message;
-//! * the version of a list must not be older than its items; of a continue token only the presence is compared;
+//! * the version of a list must not be older than its items; of a continue token only the presence is
+//!   compared;
 //! * deprecated fields of events are removed, because the real server stores them as empty values.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,9 +27,9 @@ pub(crate) enum Normalized {
 pub(crate) struct NormalizedEvent {
     pub(crate) name: String,
     pub(crate) body: Value,
-    /// Whether its position relative to events of other objects is compared. It is not for events of the garbage
-    /// collector, which handles several objects at once, and for the initial events of a watch, whose order is
-    /// undefined.
+    /// Whether its position relative to events of other objects is compared. It is not for events of the
+    /// garbage collector, which handles several objects at once, and for the initial events of a watch, whose
+    /// order is undefined.
     pub(crate) ordered: bool,
 }
 

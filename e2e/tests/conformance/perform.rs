@@ -16,8 +16,8 @@ use crate::view::{RawResponse, ServerView, UNUSED_UID, selected, text};
 const JSON: &str = "application/json";
 
 impl ServerView {
-    /// Performs a step and returns all responses. The caller handles watches, because it knows which events have an
-    /// undefined order.
+    /// Performs a step and returns all responses. The caller handles watches, because it knows which events
+    /// have an undefined order.
     pub(crate) async fn perform(&mut self, step: &NumberedOperation) -> Result<Vec<Normalized>> {
         let id = step.id;
         match &step.op {

@@ -200,8 +200,8 @@ async fn finish(
     Ok(None)
 }
 
-/// Compares the events of a watch. The real server may expire any version, in which case there is nothing to compare;
-/// this must happen only rarely.
+/// Compares the events of a watch. The real server may expire any version, in which case there is nothing to
+/// compare; this must happen only rarely.
 async fn compare_watch(
     real: &RealServer,
     model: &Model,

@@ -151,7 +151,8 @@ impl ServerView {
         self.first.get(&target).cloned().unwrap_or_else(|| "1".to_owned())
     }
 
-    /// The events of a watch so far. A marker object that matches the selector is created, and its event ends the list.
+    /// The events of a watch so far. A marker object that matches the selector is created, and its event ends
+    /// the list.
     pub(crate) async fn watch(
         &mut self,
         kind: ConformanceKind,
@@ -165,8 +166,8 @@ impl ServerView {
             }
             Since::TooOld => "1".to_owned(),
             Since::Now => {
-                // The existing objects must be in the watch cache first, because a watch may start from a slightly
-                // older state.
+                // The existing objects must be in the watch cache first, because a watch may start from a
+                // slightly older state.
                 let all = SelectorWithLabels("", &[]);
                 let (start, marker) = (self.start.clone(), self.marker(kind, all).await?);
                 self.follow(kind, &start, all, async || Ok(marker.clone())).await?;

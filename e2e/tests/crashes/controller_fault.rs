@@ -13,8 +13,8 @@ use vmpool_test_cluster::poll;
 use crate::scenario::{CrashScenario, Prepared, is_counted_write};
 use crate::write_counts::{HistoryPosition, WriteCounts};
 
-/// How long a scenario may make no progress because of incomplete watches, before they are released. Most need no
-/// release.
+/// How long a scenario may make no progress because of incomplete watches, before they are released. Most
+/// need no release.
 const STALL: Duration = Duration::from_secs(2);
 
 /// The watched resources.
@@ -30,8 +30,8 @@ pub(crate) enum ControllerFault {
     WatchFault(&'static [&'static str], WatchFault),
 }
 
-/// A write in a scenario: method, resource, and its index among the writes with both. The index among all writes would
-/// vary, because the number of status writes depends on the timing.
+/// A write in a scenario: method, resource, and its index among the writes with both. The index among all
+/// writes would vary, because the number of status writes depends on the timing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Point {
     /// Method and resource, such as `PATCH virtualmachinepools/status`.
@@ -185,8 +185,8 @@ async fn no_writes_without_effect(mark: &HistoryPosition, world: &ScenarioWorld)
 
 /// The number of additional writes that are allowed for a key.
 ///
-/// A new leader does not know which names of its predecessor's range were used, so it reserves a new range. The
-/// aggregated API or the controller deletes a target of a targeted removal, whichever is first.
+/// A new leader does not know which names of its predecessor's range were used, so it reserves a new range.
+/// The aggregated API or the controller deletes a target of a targeted removal, whichever is first.
 fn allowed((scenario, trial): (CrashScenario, &ControllerFault), what: &str) -> usize {
     let range = matches!(trial, ControllerFault::Crash(..)) && what == "patch virtualmachinepools";
     let named = scenario == CrashScenario::Removal && what == "delete virtualmachines";

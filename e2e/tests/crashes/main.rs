@@ -1,5 +1,5 @@
-//! Fault injection on a real control plane: each program is killed before and after each of its requests, and watches
-//! deliver late, lost, repeated or refused events.
+//! Fault injection on a real control plane: each program is killed before and after each of its requests, and
+//! watches deliver late, lost, repeated or refused events.
 //!
 //! `make crashes` runs all trials (`VMPOOL_CRASHES=all`); the default is a few trials of every scenario.
 //! `VMPOOL_ONLY="rollout, restart: killed after DELETE"` runs only trials with such a name.

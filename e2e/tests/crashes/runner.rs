@@ -234,8 +234,8 @@ impl ScenarioRunner {
     }
 }
 
-/// Every watch fault, of each resource and of all. No scenario attaches disks by hand, so the watch of attachments can only
-/// break.
+/// Every watch fault, of each resource and of all. No scenario attaches disks by hand, so the watch of
+/// attachments can only break.
 fn watch_faults() -> Vec<ControllerFault> {
     const ALONE: [&[&str]; 4] = [
         &["virtualmachinepools"],

@@ -19,7 +19,8 @@ use vmpool_test_cluster::poll;
 /// A step on a pool whose machines have a `root` disk and, in scenarios about disks, a retained disk `cache`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CrashScenario {
-    /// A pool of three machines is created: a revision is stored, names are reserved, machines and disks are created.
+    /// A pool of three machines is created: a revision is stored, names are reserved, machines and disks are
+    /// created.
     ScaleUp,
     /// Two of three machines are removed, and their caches become free.
     ScaleDown,

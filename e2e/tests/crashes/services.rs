@@ -1,5 +1,5 @@
-//! Crashes of the webhook and the aggregated API at one of their requests. The client gets no response and repeats its
-//! request. The request takes effect once or not at all, and never affects other machines.
+//! Crashes of the webhook and the aggregated API at one of their requests. The client gets no response and
+//! repeats its request. The request takes effect once or not at all, and never affects other machines.
 
 use anyhow::{Context, ensure};
 use rstest::rstest;
@@ -18,10 +18,11 @@ use vmpool_test_cluster::poll;
 
 use crate::scenario::{remove_until_answered, unrecorded};
 
-/// Scenarios that write pools without retries hold the read lock; scenarios that kill the webhook hold the write lock.
+/// Scenarios that write pools without retries hold the read lock; scenarios that kill the webhook hold the
+/// write lock.
 ///
-/// A scenario takes the lock before it starts. With all crash points other scenarios hold it for a quarter of an hour,
-/// which must not count as time of the waiting scenario.
+/// A scenario takes the lock before it starts. With all crash points other scenarios hold it for a quarter of
+/// an hour, which must not count as time of the waiting scenario.
 pub(crate) static WEBHOOK: RwLock<()> = RwLock::const_new(());
 
 /// Only one scenario at a time may kill the aggregated API.
@@ -57,8 +58,8 @@ fn kill_service_at(
     Ok(())
 }
 
-/// Waits until the API server proxies removals again. After a crash it takes a moment until it considers the aggregated
-/// API available.
+/// Waits until the API server proxies removals again. After a crash it takes a moment until it considers the
+/// aggregated API available.
 async fn until_reachable(pool: &PoolHandle<'_>, machine: &JsonObject) -> anyhow::Result<()> {
     poll::poll_until(
         || "the API server reaches the aggregated API".to_owned(),
@@ -275,7 +276,8 @@ fn is_validation_read(request: &RequestLine) -> bool {
     ["virtualization.deckhouse.io", "controllerrevisions"].iter().any(|part| request.path.contains(part))
 }
 
-/// Sends the write while the webhook is killed at its `until_killed`-th request for it, if there are that many.
+/// Sends the write while the webhook is killed at its `until_killed`-th request for it, if there are that
+/// many.
 async fn send_during_crash(
     world: &ScenarioWorld,
     write: ValidatedWrite,

@@ -26,14 +26,15 @@ impl HistoryPosition {
         Ok(Self { requests: world.audit()?.len(), changes })
     }
 
-    /// The controller's successful writes since the mark. Writes of the status are not included, because their number
-    /// depends on the timing.
+    /// The controller's successful writes since the mark. Writes of the status are not included, because
+    /// their number depends on the timing.
     pub(crate) fn write_counts(&self, world: &ScenarioWorld) -> anyhow::Result<WriteCounts> {
         let mut write_counts = WriteCounts::default();
         let mut deleted = BTreeSet::new();
         let requests = world.audit()?.split_off(self.requests);
         for entry in requests.iter().filter(|entry| is_work(entry) && entry.subresource != "status") {
-            // After an unconfirmed deletion the controller deletes again. The second deletion succeeds but has no effect.
+            // After an unconfirmed deletion the controller deletes again. The second deletion succeeds but
+            // has no effect.
             if entry.verb == "delete" && !deleted.insert((&entry.resource, &entry.name)) {
                 continue;
             }
@@ -42,7 +43,8 @@ impl HistoryPosition {
         Ok(write_counts)
     }
 
-    /// Number of writes on pools that changed nothing. A write that changes something creates a new revision of its pool.
+    /// Number of writes on pools that changed nothing. A write that changes something creates a new revision
+    /// of its pool.
     pub(crate) async fn writes_without_effect(&self, world: &ScenarioWorld) -> anyhow::Result<usize> {
         let requests = world.audit()?.split_off(self.requests);
         let writes = requests.iter().filter(|entry| {

@@ -1,4 +1,5 @@
-//! Admission, targeted removal and expansion of KubeVirt pools, with the webhook, the aggregated API and the roles of the chart.
+//! Admission, targeted removal and expansion of KubeVirt pools, with the webhook, the aggregated API and the
+//! roles of the chart.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -145,7 +146,8 @@ async fn targeted_removal(world: &KubeVirtWorld<'_>) -> Result<()> {
     world.is_settled().await?;
     ensure!(world.machines().await?.keys().eq(["p-1", "p-2"]), "the target was replaced");
 
-    // An editor may scale the pool, which KubeVirt's own role does not allow. The lowest free ordinal is used again.
+    // An editor may scale the pool, which KubeVirt's own role does not allow. The lowest free ordinal is used
+    // again.
     let scale = format!("{}/p/scale", pools("v1beta1"));
     accepted(place, EDITOR, Method::PATCH, &scale, &json!({ "spec": { "replicas": 3 } })).await?;
     world.until_ready(&["p-0", "p-1", "p-2"]).await?;
@@ -159,8 +161,8 @@ fn expansion_path(path: &str) -> String {
     format!("/apis/kubevirt.subresources.vmpool.dev/v1alpha1/namespaces/{NAMESPACE}/{path}")
 }
 
-/// helm refuses mode `Standalone` beside a KubeVirt object, and only there. Without it, helm refuses the installation only because
-/// the cluster has objects of the chart already.
+/// helm refuses mode `Standalone` beside a KubeVirt object, and only there. Without it, helm refuses the
+/// installation only because the cluster has objects of the chart already.
 async fn standalone(place: &TestNamespace<'_>, is_refused: bool) -> Result<()> {
     let chart = workspace_root().join("charts/vmpool").display().to_string();
     let values = "platforms.kubevirt.enabled=true,instancetype.mode=Standalone";
@@ -277,7 +279,8 @@ async fn expansion(world: &KubeVirtWorld<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A pool whose template conflicts with its instance type is refused, and one whose instance type is missing is not.
+/// A pool whose template conflicts with its instance type is refused, and one whose instance type is missing
+/// is not.
 async fn templates_are_compared_with_types(world: &KubeVirtWorld<'_>) -> Result<()> {
     let place = &world.place;
     small(world, "2Gi").await?;
@@ -368,7 +371,8 @@ async fn delete_of_all_pools(place: &TestNamespace<'_>) -> Result<()> {
     accepted(place, ADMIN, Method::DELETE, &all, &Value::Null).await.map(drop)
 }
 
-/// The definition of KubeVirt has no default of `replicas`. The webhook sets it, so that the pool has a scale.
+/// The definition of KubeVirt has no default of `replicas`. The webhook sets it, so that the pool has a
+/// scale.
 async fn replicas_have_a_default(world: &KubeVirtWorld<'_>) -> Result<()> {
     to_kubevirt(world).await?;
     let mut spec = spec(1);

@@ -1,4 +1,5 @@
-//! What holds at the end of every scenario: the invariants over the history of its namespace, and what the simulator has recorded.
+//! What holds at the end of every scenario: the invariants over the history of its namespace, and what the
+//! simulator has recorded.
 
 use std::time::Duration;
 
@@ -41,12 +42,14 @@ impl Checks {
         Ok(Self { recorder, since, actions: Mutex::default(), pruned: Mutex::default() })
     }
 
-    /// The actions of users that the audit log does not show. Deletions and returns of machines are read from there.
+    /// The actions of users that the audit log does not show. Deletions and returns of machines are read from
+    /// there.
     pub(crate) fn actions(&self) -> MutexGuard<'_, UserActions> {
         self.actions.lock()
     }
 
-    /// The recorded states of the machine with this name, in their order. A state in which it was removed is the last one before.
+    /// The recorded states of the machine with this name, in their order. A state in which it was removed is
+    /// the last one before.
     pub(crate) async fn states_of(&self, machine: &str) -> Result<Vec<JsonObject>> {
         self.recorder.catch_up().await?;
         let history = self.recorder.history();
@@ -62,7 +65,8 @@ impl Checks {
             .extend(of_status.flat_map(|(_, fields)| fields.iter().map(|&field| field.to_owned())));
     }
 
-    /// Waits until the status of all pools is correct and nothing of deleted pools is left, and checks every invariant.
+    /// Waits until the status of all pools is correct and nothing of deleted pools is left, and checks every
+    /// invariant.
     pub(crate) async fn end(&self, place: &TestNamespace<'_>) -> Result<()> {
         let deadline = Deadline::after(REST);
         loop {

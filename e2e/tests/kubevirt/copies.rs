@@ -1,4 +1,5 @@
-//! Copies of instance types and preferences for single machines, in a cluster without KubeVirt's own controller.
+//! Copies of instance types and preferences for single machines, in a cluster without KubeVirt's own
+//! controller.
 
 use anyhow::{Context as _, Result, ensure};
 use http::Method;
@@ -58,7 +59,8 @@ pub(crate) async fn create(world: &KubeVirtWorld<'_>, machine: &Value) -> Result
     world.place.ask(Method::POST, &path, machine).await.map(drop)
 }
 
-/// Waits until the status of a machine names copies of its instance type and its preference, and returns their names.
+/// Waits until the status of a machine names copies of its instance type and its preference, and returns
+/// their names.
 pub(crate) async fn until_copied(world: &KubeVirtWorld<'_>, name: &str) -> Result<[String; 2]> {
     world
         .until(&format!("{name} has its copies"), async || {
@@ -99,7 +101,8 @@ fn a_machine_keeps_the_type_that_it_was_created_with() {
         let owner = &stored["metadata"]["ownerReferences"][0];
         ensure!(owner["uid"] == db["metadata"]["uid"] && owner["controller"] == true, "{stored}");
         world.is_settled().await?;
-        // Two copies and one write of the status are all that they cost. The simulator's writes cause conflicts.
+        // Two copies and one write of the status are all that they cost. The simulator's writes cause
+        // conflicts.
         let writes = world.writes()?;
         let accepted = |verb: &str, resource: &str| {
             let is =
@@ -271,7 +274,8 @@ async fn until_failed(world: &KubeVirtWorld<'_>, name: &str, reason: &str) -> Re
         .await
 }
 
-/// Creates a ControllerRevision that a machine owns, with an object of an instance type, and lets the status of the machine name it.
+/// Creates a ControllerRevision that a machine owns, with an object of an instance type, and lets the status
+/// of the machine name it.
 async fn store(world: &KubeVirtWorld<'_>, machine: &str, labels: &Value, object: &Value) -> Result<String> {
     let owner = world.machines().await?.remove(machine).context("the machine is gone")?;
     let name = format!("{machine}-stored");
@@ -327,7 +331,8 @@ fn an_old_copy_is_replaced_and_a_lost_one_of_a_changed_type_is_reported() {
         let instance = world.instances().await?.remove("db").context("the instance")?;
         ensure!(instance["spec"]["domain"]["memory"]["guest"] == "3Gi", "{instance}");
 
-        // When a copy is deleted whose type has changed since, then the condition says that it cannot be restored.
+        // When a copy is deleted whose type has changed since, then the condition says that it cannot be
+        // restored.
         delete(&world, &format!("{}/{}", revisions(&world), copies[0])).await?;
         until_failed(&world, "db", "FailedFindInstancetype").await
     });
@@ -434,7 +439,8 @@ fn a_machine_that_does_not_meet_its_preference_is_not_started_and_a_name_is_infe
         .await?;
         world.until_ready(&["db"]).await?;
 
-        // The labels of a claim name the type. The webhook is not installed, so the controller infers the name.
+        // The labels of a claim name the type. The webhook is not installed, so the controller infers the
+        // name.
         let labels = json!({
             "instancetype.kubevirt.io/default-instancetype": "small",
             "instancetype.kubevirt.io/default-instancetype-kind": "VirtualMachineInstancetype",

@@ -1,4 +1,5 @@
-//! Runs the commands about instance types in the docs as they are written; only namespaces and paths of files are replaced.
+//! Runs the commands about instance types in the docs as they are written; only namespaces and paths of files
+//! are replaced.
 
 use anyhow::{Context as _, Result, ensure};
 use http::Method;

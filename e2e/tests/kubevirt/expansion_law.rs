@@ -1,6 +1,8 @@
-//! A law: the expansion of a machine is what its instance is, for random instance types, preferences and machines.
+//! A law: the expansion of a machine is what its instance is, for random instance types, preferences and
+//! machines.
 //!
-//! The expansion is that of the aggregated API, and the instance is that of the simulator. They share no code.
+//! The expansion is that of the aggregated API, and the instance is that of the simulator. They share no
+//! code.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -219,7 +221,8 @@ fn collection(kind: &str) -> String {
     }
 }
 
-/// Creates an instance type and a preference, each of the namespace or of the cluster, and a machine that names them.
+/// Creates an instance type and a preference, each of the namespace or of the cluster, and a machine that
+/// names them.
 async fn create(world: &KubeVirtWorld<'_>, number: u64) -> Result<Vec<String>> {
     let mut choices = Choices(SEED.wrapping_add(number << 32));
     let name = format!("m{number}");
@@ -328,8 +331,8 @@ async fn law(world: &KubeVirtWorld<'_>) -> Result<()> {
     copies_disappear_with_their_owners(world, &copies).await
 }
 
-/// The policy that protects copies lets the users of the chart's value, the garbage collector and the namespace controller delete
-/// them.
+/// The policy that protects copies lets the users of the chart's value, the garbage collector and the
+/// namespace controller delete them.
 async fn copies_disappear_with_their_owners(world: &KubeVirtWorld<'_>, copies: &str) -> Result<()> {
     let list = world.place.ask(Method::GET, copies, &Value::Null).await?;
     let by_deleter = format!("{copies}/{}", text(&list, "/items/1/metadata/name"));

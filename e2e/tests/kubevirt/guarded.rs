@@ -9,8 +9,8 @@ use vmpool_installation::installation::{
 use vmpool_installation::workspace_root;
 use vmpool_test_cluster::control_plane::ControlPlane;
 
-/// Starts a control plane with the definitions of KubeVirt and those in a folder of `api/crds`, and webhook and aggregated API
-/// with these values of the chart.
+/// Starts a control plane with the definitions of KubeVirt and those in a folder of `api/crds`, and webhook
+/// and aggregated API with these values of the chart.
 pub(crate) async fn start(
     name: &str,
     definitions: &str,

@@ -63,7 +63,8 @@ fn a_new_leader_continues_what_the_former_one_began() {
             let writes = world.writes()?.len();
             world.controller.resume()?;
             world.is_settled().await?;
-            // It may have been paused while it sent a create, which finds that its successor has created the machine.
+            // It may have been paused while it sent a create, which finds that its successor has created the
+            // machine.
             let after: Vec<_> = world.writes()?.split_off(writes);
             let is_late_create = |entry: &AuditEntry| entry.verb == "create" && entry.code == 409;
             ensure!(after.iter().all(is_late_create), "{after:#?}");

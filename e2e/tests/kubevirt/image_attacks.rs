@@ -1,6 +1,7 @@
 //! Attacks on disk images of another namespace, as users with the chart's roles, against the chart's webhook.
 //!
-//! The namespace `images` contains an image, and its owner has granted some of it to `evil`. Mallory is an editor of `evil`.
+//! The namespace `images` contains an image, and its owner has granted some of it to `evil`. Mallory is an
+//! editor of `evil`.
 
 use anyhow::{Context as _, Result, ensure};
 use http::Method;
@@ -313,7 +314,8 @@ fn every_attack_on_images_of_another_namespace_is_refused() {
         };
         ensure!(probe("secret").await? == probe("absent").await?);
 
-        // Deletions are never refused, also of an image that breaks a rule now, and finalizers can be removed.
+        // Deletions are never refused, also of an image that breaks a rule now, and finalizers can be
+        // removed.
         let release = json!({ "metadata": { "finalizers": null } });
         place.ask(Method::PATCH, &format!("{IMAGES}/leaving"), &release).await?;
         let answer = place.send_as(EDITOR, Method::DELETE, &format!("{IMAGES}/debian"), &Value::Null).await?;

@@ -1,5 +1,6 @@
-//! Attacks on disk images of another namespace that the webhook does not see: it was off, or a user could write before it was
-//! installed. The controller watches all namespaces, with the account and the roles of the chart.
+//! Attacks on disk images of another namespace that the webhook does not see: it was off, or a user could
+//! write before it was installed. The controller watches all namespaces, with the account and the roles of
+//! the chart.
 //!
 //! The namespace `images` contains the images. Mallory writes objects into `evil`, and `team` has a grant.
 
@@ -714,7 +715,8 @@ fn the_deletion_of_a_namespace_waits_for_permitted_references_and_ends_with_them
         local["metadata"]["finalizers"] = json!(["example.com/keep"]);
         images.put(local).await?;
         until_counted(&images, 2).await?;
-        // when the namespace is deleted, then its image waits for both references, and another image does not wait.
+        // when the namespace is deleted, then its image waits for both references, and another image does not
+        // wait.
         cluster.kubectl(&["delete", "namespace", "images", "--wait=false"]).await?;
         until_held(&images, "images/local").await?;
         until_held(&images, "team/web").await?;
@@ -725,7 +727,8 @@ fn the_deletion_of_a_namespace_waits_for_permitted_references_and_ends_with_them
         }
         let path = format!("{}/local", images.path(MACHINE.0, MACHINE.1)?);
         images.ask(Method::PATCH, &path, &json!({ "metadata": { "finalizers": null } })).await?;
-        // The reference that a grant permits holds image, grant and namespace. The one of evil is not even named.
+        // The reference that a grant permits holds image, grant and namespace. The one of evil is not even
+        // named.
         let held = images
             .until_object(IMAGE.0, IMAGE.1, "debian", |image| image["status"]["referenceCount"] == 1)
             .await?;
@@ -739,7 +742,8 @@ fn the_deletion_of_a_namespace_waits_for_permitted_references_and_ends_with_them
             ensure!(!deadline.is_over(), "the namespace does not name what holds it");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        // The machine runs on. Whether the image counts as ready depends on how much of its data is deleted by now.
+        // The machine runs on. Whether the image counts as ready depends on how much of its data is deleted
+        // by now.
         let runs = |wrapper: &Value| {
             wrapper["status"]["phase"] == "Ready" && reason(wrapper, "VirtualMachineReady") == "MachineReady"
         };

@@ -1,4 +1,5 @@
-//! The simulator's part of disk images on a real API server: imports with real data, snapshots, clone permissions.
+//! The simulator's part of disk images on a real API server: imports with real data, snapshots, clone
+//! permissions.
 
 use std::time::Duration;
 
@@ -121,7 +122,8 @@ fn the_spec_of_a_data_volume_cannot_be_changed() {
         place.put(import("a", "http://images.vmpool.example/a.raw")).await?;
         let path = format!("{}/a", place.path(DATA_VOLUME_API_VERSION, "DataVolume")?);
         let deadline = Deadline::after(Duration::from_mins(1));
-        // A policy takes effect a while after it was created. Each attempt must be a change of what is stored then.
+        // A policy takes effect a while after it was created. Each attempt must be a change of what is stored
+        // then.
         for attempt in 0.. {
             let url = format!("http://images.vmpool.example/{attempt}.raw");
             let change = json!({ "spec": { "source": { "http": { "url": url } } } });

@@ -136,8 +136,9 @@ impl Images<'_> {
         Ok(entries.into_iter().filter(counts).collect())
     }
 
-    /// The number of accepted requests of this kind, for example `create datavolumes`. A write that the API server refuses
-    /// because the simulator has changed the object in between is repeated, and changes nothing.
+    /// The number of accepted requests of this kind, for example `create datavolumes`. A write that the API
+    /// server refuses because the simulator has changed the object in between is repeated, and changes
+    /// nothing.
     fn count(&self, what: &str) -> Result<usize> {
         let is =
             |entry: &&AuditEntry| entry.code < 300 && format!("{} {}", entry.verb, entry.resource) == what;

@@ -1,6 +1,8 @@
-//! The CRDs of KubeVirt pools and of disk images on a real API server: what it serves, fills in, prunes and refuses.
+//! The CRDs of KubeVirt pools and of disk images on a real API server: what it serves, fills in, prunes and
+//! refuses.
 //!
-//! Most tests run without a controller. The cluster also has the CRDs of the other platform, because one cluster can have both.
+//! Most tests run without a controller. The cluster also has the CRDs of the other platform, because one
+//! cluster can have both.
 
 mod chart;
 mod checks;

@@ -54,8 +54,8 @@ fn completed(mut machine: Value) -> Value {
     machine
 }
 
-/// Stores the recorded objects, and what the original made of them when a user scaled the pool to three: another revision and its
-/// machine.
+/// Stores the recorded objects, and what the original made of them when a user scaled the pool to three:
+/// another revision and its machine.
 async fn leave_behind(world: &KubeVirtWorld<'_>) -> Result<()> {
     let write = async |object: &Value| -> Result<()> {
         let stored = world.place.write(object, Unknown::Refused).await?;
@@ -98,7 +98,8 @@ async fn leave_behind(world: &KubeVirtWorld<'_>) -> Result<()> {
     world.patch_machine("herd-1", &labelled).await
 }
 
-/// What virt-controller finds when it serves the pool again: machines that it need not update. Deletes the revisions that it deletes.
+/// What virt-controller finds when it serves the pool again: machines that it need not update. Deletes the
+/// revisions that it deletes.
 async fn hand_over(world: &KubeVirtWorld<'_>) -> Result<()> {
     let (pool, machines) = (world.pool("herd").await?, world.machines_of("herd").await?);
     let revisions = world.all("apps/v1", "ControllerRevision").await?;
@@ -137,7 +138,8 @@ async fn migrate(world: &KubeVirtWorld<'_>) -> Result<()> {
     ensure!(world.writes()?.is_empty(), "{:#?}", world.writes()?);
     let (machines, instances) = (world.machines().await?, world.instances().await?);
 
-    // and when a user switches it off, then it reconciles the pool, restarts nothing, and writes each object at most once.
+    // and when a user switches it off, then it reconciles the pool, restarts nothing, and writes each object
+    // at most once.
     run_printed(world, "Enable it").await?;
     until_shows(world, "/metrics", r#"vmpool_platform_state{platform="kubevirt",state="reconciling"} 1"#)
         .await?;
@@ -178,7 +180,8 @@ async fn migrate(world: &KubeVirtWorld<'_>) -> Result<()> {
     world.until_status("herd", 4).await?;
     world.is_settled().await?;
 
-    // When the user switches the loop on again, then the controller changes nothing anymore, and virt-controller has nothing to do.
+    // When the user switches the loop on again, then the controller changes nothing anymore, and
+    // virt-controller has nothing to do.
     let before = world.instances().await?;
     run_printed(world, "Migrate pools back to virt-controller").await?;
     until_shows(world, "/readyz?verbose", "kubevirt is blocked").await?;

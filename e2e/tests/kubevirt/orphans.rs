@@ -8,8 +8,8 @@ use vmpool_api::kubevirt::{API_VERSION, POOL_API_VERSION};
 use crate::pools::spec;
 use crate::world::{KubeVirtWorld, has_finalizer, with_world};
 
-/// Waits until the garbage collector watches the kinds of KubeVirt. It looks for new kinds every 30 seconds, and until
-/// then no deletion of a pool completes that it must process.
+/// Waits until the garbage collector watches the kinds of KubeVirt. It looks for new kinds every 30 seconds,
+/// and until then no deletion of a pool completes that it must process.
 pub(crate) async fn until_garbage_is_collected(world: &KubeVirtWorld<'_>) -> Result<()> {
     let collection = world.place.path(API_VERSION, "VirtualMachine")?;
     let mut machine = spec(1)["virtualMachineTemplate"].clone();

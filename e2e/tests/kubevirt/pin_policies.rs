@@ -1,4 +1,5 @@
-//! How machines get their instance type and their preference: policies, what the pool reports, and what it costs.
+//! How machines get their instance type and their preference: policies, what the pool reports, and what it
+//! costs.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,7 +19,8 @@ async fn types(world: &KubeVirtWorld<'_>) -> Result<()> {
     linux(world, "virtio").await
 }
 
-/// A preference with this model of interfaces. Machines get a default interface, because their template lists none.
+/// A preference with this model of interfaces. Machines get a default interface, because their template lists
+/// none.
 async fn linux(world: &KubeVirtWorld<'_>, model: &str) -> Result<()> {
     let devices = json!({
         "preferredInputBus": "virtio", "preferredAutoattachInputDevice": true, "preferredInterfaceModel": model,
@@ -137,7 +139,8 @@ fn a_pool_reports_outdated_copies_and_changed_machines_and_deletes_unused_copies
         ensure!(drifted.is_some_and(|message| message.contains(": p-1;")), "{pool}");
         world.is_settled().await?;
 
-        // When the template changes, then all machines use one new copy, and the old one, which nothing uses, is deleted.
+        // When the template changes, then all machines use one new copy, and the old one, which nothing uses,
+        // is deleted.
         world.patch("p", &refresh("1")).await?;
         let wanted = world
             .until("both machines use one new copy", async || {
@@ -160,8 +163,8 @@ fn a_pool_reports_outdated_copies_and_changed_machines_and_deletes_unused_copies
             .await?;
         world.is_settled().await?;
 
-        // When only the preferred model of interfaces changes, then a new revision restarts both machines, although their template
-        // lists no interface.
+        // When only the preferred model of interfaces changes, then a new revision restarts both machines,
+        // although their template lists no interface.
         linux(&world, "e1000").await?;
         until_condition(&world, "InstancetypeOutdated", Some("SpecChanged")).await?;
         world.patch("p", &refresh("2")).await?;
@@ -222,7 +225,8 @@ fn pins_cost_two_writes_for_each_revision_and_none_for_a_machine() {
         }
         let without = cost(&plain, &refresh("1")).await?;
         let with = cost(&spec(names.len()), &refresh("1")).await?;
-        // The annotation is a new revision, whose copies are those of the unchanged objects, so none is written.
+        // The annotation is a new revision, whose copies are those of the unchanged objects, so none is
+        // written.
         ensure!(with == [without[0] + 2, without[1]], "{with:?} with types, {without:?} without");
         Ok(())
     });

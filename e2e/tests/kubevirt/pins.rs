@@ -87,7 +87,8 @@ fn statuses_show_copies(world: &KubeVirtWorld<'_>) -> Result<()> {
 #[test]
 fn all_machines_of_a_revision_use_one_copy_of_their_instance_type() {
     with_world("kubevirt-pins", async |world| {
-        // Given a pool whose instance type does not exist, then it has no machine, and its condition says why.
+        // Given a pool whose instance type does not exist, then it has no machine, and its condition says
+        // why.
         world.create("p", &spec(2)).await?;
         let pool = world
             .until("the condition shows the missing object", async || {
@@ -215,7 +216,8 @@ fn the_machines_own_their_copies_when_pools_are_handed_back() {
         let pool = world.until_status("p", 2).await?;
         ensure!(owners(&world, &machines["p-0"]).await? == [pool["metadata"]["uid"].clone()]);
 
-        // when the pool loop of KubeVirt may run again, then the machines own it, and nothing that virt-controller prunes.
+        // when the pool loop of KubeVirt may run again, then the machines own it, and nothing that
+        // virt-controller prunes.
         let collection = format!("/apis/kubevirt.io/v1/namespaces/{}/kubevirts", world.place.namespace);
         let kubevirt = json!({
             "apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": { "name": "kubevirt" }, "spec": {},
@@ -292,7 +294,8 @@ fn a_copy_of_an_old_cluster_is_replaced_and_an_object_that_is_not_the_pools_is_r
             };
             Ok(found.filter(is))
         };
-        // When a backup of an old cluster is restored, then the copy is replaced by the same in the current version.
+        // When a backup of an old cluster is restored, then the copy is replaced by the same in the current
+        // version.
         restore_backup(&world, &stored, 2, true).await?;
         let replaced = world.until("the copy has the current version", &is_current).await?;
         ensure!(replaced["data"] == stored["data"], "{replaced}");
@@ -311,13 +314,15 @@ fn a_copy_of_an_old_cluster_is_replaced_and_an_object_that_is_not_the_pools_is_r
         let labeled = world.until("the copy has its label", &is_current).await?;
         ensure!(labeled["metadata"]["uid"] == replaced["metadata"]["uid"], "{labeled}");
         world.is_settled().await?;
-        // When the backup has another content, then it is replaced, too: no other data was made for this revision.
+        // When the backup has another content, then it is replaced, too: no other data was made for this
+        // revision.
         restore_backup(&world, &stored, 9, true).await?;
         let repaired = world.until("the copy has the current version", &is_current).await?;
         ensure!(repaired["data"] == stored["data"], "{repaired}");
         world.is_settled().await?;
         ensure!(world.instances().await?["p-0"]["metadata"]["uid"] == instance, "nothing was restarted");
-        // When an object with another content does not belong to the pool, then it stays, and the pool names it.
+        // When an object with another content does not belong to the pool, then it stays, and the pool names
+        // it.
         restore_backup(&world, &stored, 9, false).await?;
         world
             .until("the pool reports the copy", async || {

@@ -105,7 +105,8 @@ fn a_pool_is_created_scaled_updated_and_deleted() {
         // when nothing changes, then there are no writes.
         world.is_settled().await?;
 
-        // When it is scaled out, then the new machines have the revision of the new generation, and the others stay.
+        // When it is scaled out, then the new machines have the revision of the new generation, and the
+        // others stay.
         world.patch("p", &json!({ "spec": { "replicas": 5 } })).await?;
         let scaled = world.until_ready(&["p-0", "p-1", "p-2", "p-3", "p-4"]).await?;
         ensure!(text(&scaled["p-4"], REVISION) == "p-2", "{}", scaled["p-4"]);
@@ -119,7 +120,8 @@ fn a_pool_is_created_scaled_updated_and_deleted() {
         world.until_ready(&["p-0", "p-1"]).await?;
         world.until_status("p", 2).await?;
 
-        // When the template changes, then each machine is updated in place and its guest is restarted with it.
+        // When the template changes, then each machine is updated in place and its guest is restarted with
+        // it.
         let before = world.instances().await?;
         world.patch("p", &memory("2Gi")).await?;
         world
@@ -263,7 +265,8 @@ fn preserved_storage_is_used_by_the_next_machine_with_its_name() {
         ensure!(volumes["scratch-1"]["metadata"]["uid"] == uid, "{volumes:#?}");
         ensure!(*owner == machines["p-1"]["metadata"]["uid"], "{volumes:#?}");
 
-        // When another pool has a DataVolume template of the same name, then it gets no machine with that storage,
+        // When another pool has a DataVolume template of the same name, then it gets no machine with that
+        // storage,
         world.create("q", &spec).await?;
         let failed =
             "machine q-0 is not created, because DataVolume scratch-0 is controlled by VirtualMachine p-0";
@@ -336,7 +339,8 @@ fn no_pool_is_reconciled_while_the_pool_loop_of_kubevirt_may_run() {
         world.place.ask(Method::PATCH, &format!("{path}/status"), &deployed).await?;
         world.until_ready(&["p-0", "p-1"]).await?;
 
-        // When KubeVirt updates running guests, then more memory restarts none, and the instances get the new revision.
+        // When KubeVirt updates running guests, then more memory restarts none, and the instances get the new
+        // revision.
         let live = json!({ "spec": { "configuration": { "vmRolloutStrategy": "LiveUpdate" } } });
         let changed = world.place.ask(Method::PATCH, path, &live).await?;
         let generation = &changed["metadata"]["generation"];
@@ -359,7 +363,8 @@ fn no_pool_is_reconciled_while_the_pool_loop_of_kubevirt_may_run() {
         }
         world.is_settled().await?;
 
-        // When KubeVirt cannot update one of them, because a user changed another part, then only that guest is restarted.
+        // When KubeVirt cannot update one of them, because a user changed another part, then only that guest
+        // is restarted.
         let hostname = json!({ "spec": { "template": { "spec": { "hostname": "changed" } } } });
         world.patch_machine("p-1", &hostname).await?;
         world

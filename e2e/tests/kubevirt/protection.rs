@@ -55,7 +55,8 @@ fn a_type_that_is_deleted_before_the_copy_stays_until_the_copy_is_made() {
         small(&world, "2048Mi").await?;
         write(&world, "VirtualMachinePreference", "linux", json!({})).await?;
         until_protected(&world).await?;
-        // Given a controller that does not run, and a machine that was never started, when a user deletes its type,
+        // Given a controller that does not run, and a machine that was never started, when a user deletes its
+        // type,
         world.controller.pause()?;
         create(&world, &machine("db", "Halted")).await?;
         delete(&world, &path_of_small(&world)?).await?;
@@ -70,7 +71,8 @@ fn a_type_that_is_deleted_before_the_copy_stays_until_the_copy_is_made() {
         ensure!(instance["spec"]["domain"]["memory"]["guest"] == "2048Mi", "{instance}");
         ensure!(until_copied(&world, "db").await? == copies);
 
-        // A finalizer that a user removed comes back. The machine does not use the new type, so it does not keep it.
+        // A finalizer that a user removed comes back. The machine does not use the new type, so it does not
+        // keep it.
         small(&world, "4Gi").await?;
         until_protected(&world).await?;
         world
@@ -134,7 +136,8 @@ fn pools_that_get_copies_and_a_machine_in_conflict_do_not_keep_a_type() {
         delete(&world, &path_of_small(&world)?).await?;
         until_gone(&world).await?;
         world.delete_machine("odd").await?;
-        // New machines of the pools use their copies, also those of the one that had none before the deletion.
+        // New machines of the pools use their copies, also those of the one that had none before the
+        // deletion.
         for (pool, replicas) in [("p", 2), ("rest", 1)] {
             world.patch(pool, &json!({ "spec": { "replicas": replicas } })).await?;
         }

@@ -49,8 +49,8 @@ fn without_rules(schema: &mut Value) {
     }
 }
 
-/// Gives the schema of a pool what that of KubeVirt has and lacks, beside fields: it has no rules and no default of `replicas`, and
-/// it requires the domain.
+/// Gives the schema of a pool what that of KubeVirt has and lacks, beside fields: it has no rules and no
+/// default of `replicas`, and it requires the domain.
 fn as_of_kubevirt(schema: &mut Value) -> Result<()> {
     without_rules(schema);
     let replicas = schema.pointer_mut("/properties/spec/properties/replicas").and_then(Value::as_object_mut);
@@ -142,7 +142,8 @@ async fn with_pruned(
     .await
 }
 
-/// Creates a pool with an instance type, scales it, and checks that the controller writes nothing afterwards. Returns the pool.
+/// Creates a pool with an instance type, scales it, and checks that the controller writes nothing afterwards.
+/// Returns the pool.
 async fn settles(world: &KubeVirtWorld<'_>) -> Result<Value> {
     small(world, "2Gi").await?;
     write(world, "VirtualMachinePreference", "linux", json!({})).await?;

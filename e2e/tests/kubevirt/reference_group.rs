@@ -1,5 +1,5 @@
-//! Expansion in KubeVirt's own API group, in a cluster without KubeVirt: discovery, kubectl, roles, and what happens when a
-//! KubeVirt appears.
+//! Expansion in KubeVirt's own API group, in a cluster without KubeVirt: discovery, kubectl, roles, and what
+//! happens when a KubeVirt appears.
 
 use std::time::Duration;
 

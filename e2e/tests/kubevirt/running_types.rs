@@ -1,4 +1,5 @@
-//! Instance types and running instances: a name that a volume gives, and a name that changes while the instance runs.
+//! Instance types and running instances: a name that a volume gives, and a name that changes while the
+//! instance runs.
 
 use std::time::Duration;
 
@@ -167,7 +168,8 @@ fn another_type_of_a_running_machine_is_applied_live_or_at_its_next_start() {
         world.until_ready(&["db"]).await?;
         let started = instance(&world, "db").await?;
         runs_with(&started, [2, 1], "2Gi")?;
-        // When the machine names a type that differs in sockets and memory, then the running instance gets both.
+        // When the machine names a type that differs in sockets and memory, then the running instance gets
+        // both.
         world.patch_machine("db", &json!({ "spec": { "instancetype": { "name": "large" } } })).await?;
         let live = world
             .until("the instance has the size of large", async || {
@@ -178,7 +180,8 @@ fn another_type_of_a_running_machine_is_applied_live_or_at_its_next_start() {
         ensure!(live["metadata"]["uid"] == started["metadata"]["uid"], "{live}");
         ensure!(until_copied(&world, "db").await?[0].contains("-large-"));
         ensure!(!restart_required(&world.machines().await?["db"]), "nothing is left to apply");
-        // When it names one that only a restart applies, then the condition says so, and the instance stays as it is.
+        // When it names one that only a restart applies, then the condition says so, and the instance stays
+        // as it is.
         world.patch_machine("db", &json!({ "spec": { "instancetype": { "name": "pinned" } } })).await?;
         world
             .until("db requires a restart", async || {

@@ -1,5 +1,5 @@
-//! Admission of instance types, preferences and the machines that name them, with the chart's webhook in the mode without
-//! KubeVirt's own webhooks.
+//! Admission of instance types, preferences and the machines that name them, with the chart's webhook in the
+//! mode without KubeVirt's own webhooks.
 
 use std::time::Duration;
 
@@ -201,8 +201,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Stopping, labeling and deleting a machine is possible although it does not fit its type any more, and also while the
-    /// webhook is not available.
+    /// Stopping, labeling and deleting a machine is possible although it does not fit its type any more, and
+    /// also while the webhook is not available.
     async fn unrelated_changes(&self) -> Result<()> {
         let large = json!({ "spec": { "nodeSelector": { "disk": "ssd" } } });
         let mut fields = json!({ "instancetype": small() });

@@ -113,8 +113,8 @@ async fn with_a_stopped_machine(world: &KubeVirtWorld<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A machine that does not become ready with a template stops the rollout at the budget. A corrected template replaces it beyond
-/// the budget.
+/// A machine that does not become ready with a template stops the rollout at the budget. A corrected template
+/// replaces it beyond the budget.
 async fn with_a_broken_template(world: &KubeVirtWorld<'_>) -> Result<()> {
     const ALL: [&str; 3] = ["broken-0", "broken-1", "broken-2"];
     let never_ready =
@@ -159,8 +159,8 @@ async fn with_a_broken_template(world: &KubeVirtWorld<'_>) -> Result<()> {
     world.until_memory(&ALL, "3Gi").await.map(drop)
 }
 
-/// Machines whose data cannot be imported get new storage when the template is corrected, also beyond the budget, and the pool
-/// says what the importer reports until then.
+/// Machines whose data cannot be imported get new storage when the template is corrected, also beyond the
+/// budget, and the pool says what the importer reports until then.
 async fn with_a_corrected_source(world: &KubeVirtWorld<'_>) -> Result<()> {
     const URL: &str = "https://images.example.com/debian-13.qcow2";
     let mut spec = bare("typo", 2);
@@ -199,8 +199,8 @@ async fn with_a_corrected_source(world: &KubeVirtWorld<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A guest that a user restarts while the rollout waits for budget starts with its former storage. The rollout replaces that
-/// storage nevertheless.
+/// A guest that a user restarts while the rollout waits for budget starts with its former storage. The
+/// rollout replaces that storage nevertheless.
 async fn with_a_restart_by_a_user(world: &KubeVirtWorld<'_>) -> Result<()> {
     const UNTIL: &str = "vmpool.dev/protected-until";
     let mut spec = bare("hasty", 1);
@@ -266,7 +266,8 @@ async fn what_others_wrote_stays(world: &KubeVirtWorld<'_>) -> Result<()> {
     let created = world.until_ordinals("shared", &[0]).await?;
     let firmware = &created["shared-0"]["spec"]["template"]["spec"]["domain"]["firmware"];
     ensure!(firmware["uuid"].is_string() && firmware["serial"].is_string(), "{firmware}");
-    // A backup tool labels the machine, a network controller assigns an address, and a user plugs in a volume.
+    // A backup tool labels the machine, a network controller assigns an address, and a user plugs in a
+    // volume.
     let hot = json!({ "name": "extra", "dataVolume": { "name": "extra", "hotpluggable": true } });
     let mut finalizers =
         created["shared-0"]["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();

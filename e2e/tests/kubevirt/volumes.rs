@@ -30,7 +30,8 @@ fn with_second_template(name: &str) -> Value {
 #[test]
 fn a_new_template_adopts_no_existing_data_volume() {
     with_world("kubevirt-adopt", async |world| {
-        // Given a pool, and data of a user with the name that a second DataVolume of its first machine would have,
+        // Given a pool, and data of a user with the name that a second DataVolume of its first machine would
+        // have,
         world.create("p", &spec(2)).await?;
         let machines = world.until_ready(&["p-0", "p-1"]).await?;
         let data = json!({

@@ -98,8 +98,8 @@ pub(crate) async fn run_with(
     run_with_options(accounts, place, options, test).await
 }
 
-/// Runs a test with the accounts of a chart and a controller with these options, and then [checks](Checks) what holds after every
-/// test.
+/// Runs a test with the accounts of a chart and a controller with these options, and then [checks](Checks)
+/// what holds after every test.
 pub(crate) async fn run_with_options(
     accounts: &Accounts,
     place: TestNamespace<'_>,
@@ -255,7 +255,8 @@ impl KubeVirtWorld<'_> {
         .await
     }
 
-    /// The names of the machines of a pool in the accepted requests of the controller with this verb and resource, in their order.
+    /// The names of the machines of a pool in the accepted requests of the controller with this verb and
+    /// resource, in their order.
     pub(crate) fn requested(&self, pool: &str, verb: &str, resource: &str) -> Result<Vec<String>> {
         let of = |entry: &AuditEntry| {
             entry.code < 300 && entry.verb == verb && entry.resource == resource && is_of(pool, &entry.name)
@@ -303,8 +304,9 @@ impl KubeVirtWorld<'_> {
         Ok(entries.into_iter().filter(counts).collect())
     }
 
-    /// The number of accepted writes of this kind, for example `create virtualmachines`. A write that the API server refuses
-    /// because the simulator has changed the object in between is repeated, and changes nothing.
+    /// The number of accepted writes of this kind, for example `create virtualmachines`. A write that the API
+    /// server refuses because the simulator has changed the object in between is repeated, and changes
+    /// nothing.
     pub(crate) fn count(&self, what: &str) -> Result<usize> {
         let is = |entry: &&AuditEntry| {
             let slash = if entry.subresource.is_empty() { "" } else { "/" };

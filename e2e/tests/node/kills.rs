@@ -11,8 +11,8 @@ use crate::load::listed;
 use crate::pods;
 use crate::stage::{InstalledNodeCluster, alone};
 
-/// How long requests may be refused after a webhook or an API server was killed, until the endpoints are updated
-/// everywhere. Half of it accounts for a busy host.
+/// How long requests may be refused after a webhook or an API server was killed, until the endpoints are
+/// updated everywhere. Half of it accounts for a busy host.
 const WINDOW: Duration = Duration::from_secs(15);
 
 /// Open requests of a killed leader that the API server may still handle.
@@ -29,8 +29,8 @@ async fn kill_one_of_each(stage: &InstalledNodeCluster) -> anyhow::Result<()> {
     futures::future::try_join_all(kills).await.map(drop)
 }
 
-/// Waits until all requests of a while are served. The kubelet may end a process seconds after its Pod has disappeared, and
-/// requests fail until the API server has closed its connections to it.
+/// Waits until all requests of a while are served. The kubelet may end a process seconds after its Pod has
+/// disappeared, and requests fail until the API server has closed its connections to it.
 async fn until_served_again(stage: &InstalledNodeCluster, killed: Instant) -> anyhow::Result<()> {
     loop {
         let calm = stage.load().mark();

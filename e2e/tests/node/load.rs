@@ -1,5 +1,5 @@
-//! Clients that send requests continuously, from the installation to the end: one to the webhook, one to the aggregated
-//! API. All requests are dry runs.
+//! Clients that send requests continuously, from the installation to the end: one to the webhook, one to the
+//! aggregated API. All requests are dry runs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -53,8 +53,8 @@ struct Log {
     outages: Mutex<Vec<(Instant, Option<Instant>)>>,
 }
 
-/// A period in which the components may be unavailable, so that failed requests are not counted. It ends when this is
-/// dropped.
+/// A period in which the components may be unavailable, so that failed requests are not counted. It ends when
+/// this is dropped.
 pub(crate) struct ToleratedOutage<'l> {
     log: &'l Log,
     place: usize,
@@ -155,7 +155,8 @@ impl ClientLoad {
         let (rounds, failures) = (self.rounds_since(mark), self.failures_since(mark));
         let elapsed = mark.watch.elapsed();
         ensure!(failures.is_empty(), "{rounds} rounds in {elapsed}: {}", listed(&failures));
-        // A round takes a tenth of a second on a busy host. Fewer than one round per second would prove little.
+        // A round takes a tenth of a second on a busy host. Fewer than one round per second would prove
+        // little.
         ensure!(rounds >= elapsed.time.as_secs().max(1), "only {rounds} rounds in {elapsed}");
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! The chart as a user installs it, on a cluster of one node: real Pods, Services, probes and evictions.
 //!
-//! All tests share one cluster. Tests that only use the installed programs run in parallel. A test that makes programs
-//! unavailable has exclusive access, and restores the initial state, so the order does not matter. Clients send requests
-//! continuously: see [`load`].
+//! All tests share one cluster. Tests that only use the installed programs run in parallel. A test that makes
+//! programs unavailable has exclusive access, and restores the initial state, so the order does not matter.
+//! Clients send requests continuously: see [`load`].
 //!
 //! If the host cannot run such a cluster, every test is reported as ignored, with the reason.
 

@@ -27,8 +27,8 @@ async fn set_api_servers(access: &Access, replicas: usize) -> Result<()> {
     patched.map(drop).map_err(Error::api("scaling the aggregated API"))
 }
 
-/// Waits until the API server has detected that an APIService is unavailable. It checks only once a minute, so an
-/// irrelevant change triggers a check.
+/// Waits until the API server has detected that an APIService is unavailable. It checks only once a minute,
+/// so an irrelevant change triggers a check.
 async fn until_noticed(access: &Access, service: &str) -> Result<()> {
     let group = service.split_once('.').unwrap_or_default().1;
     let object = format!("apiservice/{service}");

@@ -49,8 +49,8 @@ pub(crate) async fn of(access: &Access, component: &str) -> Result<Vec<Pod>> {
     Ok(listed.items.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()).collect())
 }
 
-/// Waits until a component has all its replicas from the current template, and no other Pod that is not terminating.
-/// Returns the Pods.
+/// Waits until a component has all its replicas from the current template, and no other Pod that is not
+/// terminating. Returns the Pods.
 pub(crate) async fn until_ready(access: &Access, component: &str) -> Result<Vec<Pod>> {
     let deployments = Api::<Deployment>::namespaced(access.client.clone(), SYSTEM_NAMESPACE);
     poll::poll_until(
@@ -85,7 +85,8 @@ pub(crate) async fn evict(access: &Access, pod: &Pod) -> anyhow::Result<Result<(
     }
 }
 
-/// Deletes a Pod like `kubectl delete --force --grace-period=0`: its processes are killed, and the caller does not wait.
+/// Deletes a Pod like `kubectl delete --force --grace-period=0`: its processes are killed, and the caller
+/// does not wait.
 pub(crate) async fn kill(access: &Access, pod: &Pod) -> anyhow::Result<()> {
     let preconditions = Preconditions { uid: pod.metadata.uid.clone(), ..Preconditions::default() };
     let params = DeleteParams::default().grace_period(0).preconditions(preconditions);

@@ -12,8 +12,8 @@ use vmpool_test_cluster::{Error, Result};
 
 use crate::stage::at_any_time;
 
-/// Longer than the certificate authorities are valid with the values of these tests. The validity restarts when another
-/// test reinstalls the chart.
+/// Longer than the certificate authorities are valid with the values of these tests. The validity restarts
+/// when another test reinstalls the chart.
 const DEADLINE: Duration = Duration::from_mins(5);
 
 /// The certificates in the Secrets: the serving certificate and its authority.

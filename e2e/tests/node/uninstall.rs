@@ -150,7 +150,8 @@ async fn metadata(access: &Access, object: &str, field: &str) -> Result<String> 
     access.kubectl(&["get", object, "-n", STUDIO, &format!("--output=jsonpath={{.metadata.{field}}}")]).await
 }
 
-/// The Job of the chart removed the finalizers of the pool and its machines, and made the machines the owners of their copy.
+/// The Job of the chart removed the finalizers of the pool and its machines, and made the machines the owners
+/// of their copy.
 async fn the_pool_of_kubevirt_is_free(access: &Access) -> anyhow::Result<()> {
     for object in [&[POOL][..], &MACHINES].concat() {
         let finalizers = metadata(access, object, "finalizers").await?;
@@ -162,8 +163,8 @@ async fn the_pool_of_kubevirt_is_free(access: &Access) -> anyhow::Result<()> {
     let mut owners: Vec<&str> = owners.split_whitespace().collect();
     owners.sort_unstable();
     ensure!(owners == ["render-0", "render-1"], "the copy has the owners {owners:?}");
-    // A deleted pool takes its machines with it. The garbage collector knows their new definition only after its next discovery, half a
-    // minute later at most, and can delete the pool before them.
+    // A deleted pool takes its machines with it. The garbage collector knows their new definition only after
+    // its next discovery, half a minute later at most, and can delete the pool before them.
     access.kubectl(&["delete", POOL, "-n", STUDIO, "--cascade=foreground", "--timeout=60s"]).await?;
     let what = || "the machines of the deleted pool are gone".to_owned();
     poll::poll_until(what, Duration::from_mins(2), async || {
@@ -211,7 +212,8 @@ pub(crate) fn uninstalling_the_chart_keeps_pools_and_machines_and_blocks_nothing
                 ensure_nothing_blocks(access).await?;
                 the_pool_of_kubevirt_is_free(access).await?;
                 nothing_is_protected(access).await?;
-                // its own namespace can be deleted, too, including the certificates that the programs created,
+                // its own namespace can be deleted, too, including the certificates that the programs
+                // created,
                 namespaces::delete(access, SYSTEM_NAMESPACE).await?;
                 // and pools and machines still exist.
                 ensure!(object_uids(&kept.machines().await?) == before, "the machines were replaced");

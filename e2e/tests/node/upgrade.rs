@@ -39,7 +39,8 @@ async fn scaled_meanwhile(
     futures::try_join!(meanwhile, scale)?;
     pool.until(ready_replicas(2)).await?;
     let after = pool.machines().await?;
-    // The newest machines are removed first, so the first machines must remain: an upgrade replaces no machine.
+    // The newest machines are removed first, so the first machines must remain: an upgrade replaces no
+    // machine.
     ensure!(
         object_uids(&before) == object_uids(&after),
         "before: {:?}, after: {:?}",

@@ -1,5 +1,5 @@
-//! A pool, its machines and their disks are dumped, deleted and applied again, as backup tools do it: with new UIDs and without
-//! status, owners and finalizers.
+//! A pool, its machines and their disks are dumped, deleted and applied again, as backup tools do it: with
+//! new UIDs and without status, owners and finalizers.
 
 use anyhow::{Context, Result, ensure};
 use rstest::rstest;
@@ -59,7 +59,8 @@ async fn machine_names(world: &ScenarioWorld) -> Result<Vec<String>> {
     Ok(machines.lines().map(str::to_owned).collect())
 }
 
-/// Dumps the namespace, deletes the pool with all its objects, and applies the objects of the dump that are wanted.
+/// Dumps the namespace, deletes the pool with all its objects, and applies the objects of the dump that are
+/// wanted.
 async fn restore<'w>(
     world: &'w ScenarioWorld,
     pool: &PoolHandle<'w>,

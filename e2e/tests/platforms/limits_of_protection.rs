@@ -128,8 +128,8 @@ fn a_machine_cannot_be_claimed_while_it_restarts() {
         ensure!(claimed.code == 201, "{claimed}");
         ensure!(machine(&pool, &uid_in(&claimed)?).await?.uid() == only.uid(), "{claimed}");
         ensure!(pool.release("a", only.uid(), "Keep").send().await?.is_success());
-        // A controller that has marked the machine and is killed before the restart leaves a machine that is ready. It cannot be
-        // claimed either, until the next leader has completed the restart.
+        // A controller that has marked the machine and is killed before the restart leaves a machine that is
+        // ready. It cannot be claimed either, until the next leader has completed the restart.
         world.controller()?.kill();
         let revision = only_revision(&world.get(TestedKind::Machine, only.name()).await?)?;
         annotate(world, &only, RESTARTING, json!(revision)).await?;

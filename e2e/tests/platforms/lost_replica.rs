@@ -18,8 +18,8 @@ use crate::protected::{claim_of, claimer, uid_in};
 
 const CALLERS: usize = 20;
 
-/// Repeats a claim with its id until it succeeds, each time at another replica. Returns the UID of the machine, and whether a
-/// response was lost.
+/// Repeats a claim with its id until it succeeds, each time at another replica. Returns the UID of the
+/// machine, and whether a response was lost.
 async fn persistent(pool: &PoolHandle<'_>, replicas: &[Client], number: usize) -> Result<(String, bool)> {
     let deadline = Deadline::after(DEADLINE);
     let mut lost = false;

@@ -1,4 +1,5 @@
-//! What admission refuses: claims that the aggregated API did not write (the policy `vmpool-claims`), and limits out of bounds.
+//! What admission refuses: claims that the aggregated API did not write (the policy `vmpool-claims`), and
+//! limits out of bounds.
 
 use anyhow::{Result, ensure};
 use kube::Client;

@@ -1,4 +1,5 @@
-//! The scripts of the recipes with kubectl and the rights of a program that claims machines. Only ssh is a stand-in.
+//! The scripts of the recipes with kubectl and the rights of a program that claims machines. Only ssh is a
+//! stand-in.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -84,7 +85,8 @@ fn the_recipes_claim_and_replace_machines(#[case] platform: TestedPlatform) {
         }
         let recipes = Recipes::new(world).await?;
 
-        // GitLab: prepare, run and cleanup find the machine of the job, and a repeated cleanup finds nothing to do.
+        // GitLab: prepare, run and cleanup find the machine of the job, and a repeated cleanup finds nothing
+        // to do.
         let job = [("CUSTOM_ENV_CI_JOB_ID", "7"), ("SYSTEM_FAILURE_EXIT_CODE", "77")];
         let prepared = recipes.output("gitlab/prepare.sh", &[], &job).await?;
         let machine = claimed(world, &pool, "gitlab-7").await?;

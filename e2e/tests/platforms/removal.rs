@@ -11,7 +11,8 @@ use vmpool_invariants::platform::TestedPlatform;
 use crate::on;
 use crate::protected::{expect, from_now, protect};
 
-/// A client repeats a removal after a new leader has filled the pool up again. On KubeVirt, another machine has the name by then.
+/// A client repeats a removal after a new leader has filled the pool up again. On KubeVirt, another machine
+/// has the name by then.
 #[rstest]
 #[case::dvp(TestedPlatform::Dvp)]
 #[case::kubevirt(TestedPlatform::KubeVirt)]

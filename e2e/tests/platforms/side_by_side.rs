@@ -1,4 +1,5 @@
-//! Pools of both platforms in one namespace and one controller, and the definitions of one platform that come and go.
+//! Pools of both platforms in one namespace and one controller, and the definitions of one platform that come
+//! and go.
 
 use anyhow::{Result, ensure};
 use serde_json::Value;

@@ -1,5 +1,5 @@
-//! Admission webhooks of other owners that do not answer and whose failures are ignored. `kubectl create` works then, after their
-//! timeouts.
+//! Admission webhooks of other owners that do not answer and whose failures are ignored. `kubectl create`
+//! works then, after their timeouts.
 
 use std::net::TcpListener;
 use std::time::Duration;

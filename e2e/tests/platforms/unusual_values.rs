@@ -1,9 +1,9 @@
-//! Every field of a pool with every unusual value. If the value is refused, the message names the field. If it is
-//! accepted, the controller applies it, or a condition explains the problem.
+//! Every field of a pool with every unusual value. If the value is refused, the message names the field. If
+//! it is accepted, the controller applies it, or a condition explains the problem.
 //!
-//! The fields come from the CRD's schema, so a new field is included automatically. By default each kind of field is
-//! tried once and a few of the accepted pools are created; `make fields` (`VMPOOL_UNUSUAL_VALUES=all`) tries all fields
-//! and creates all accepted pools.
+//! The fields come from the CRD's schema, so a new field is included automatically. By default each kind of
+//! field is tried once and a few of the accepted pools are created; `make fields`
+//! (`VMPOOL_UNUSUAL_VALUES=all`) tries all fields and creates all accepted pools.
 
 mod final_state;
 mod hosts;
@@ -100,8 +100,8 @@ fn trials(hosts: &[Value], fields: &[PoolField]) -> Vec<FieldCase> {
     each.filter(|trial| trial.pool != trial.host).collect()
 }
 
-/// Sends each trial as a new pool and as a change of an existing one. Returns the trials that would be created, and the
-/// wrong responses.
+/// Sends each trial as a new pool and as a change of an existing one. Returns the trials that would be
+/// created, and the wrong responses.
 async fn judged(
     world: &ScenarioWorld,
     trials: Vec<FieldCase>,
@@ -141,8 +141,8 @@ async fn live<'t>(
     wrong.into_iter().filter_map(Result::err).collect()
 }
 
-/// KubeVirt accepts this grace period, adds some seconds for its launcher, and never gets a Pod with the sum. It reports that
-/// only on the instance.
+/// KubeVirt accepts this grace period, adds some seconds for its launcher, and never gets a Pod with the sum.
+/// It reports that only on the instance.
 fn starts(trial: &FieldCase) -> bool {
     let period = "/spec/virtualMachineTemplate/spec/template/spec/terminationGracePeriodSeconds";
     trial.pointer != period || trial.pool.pointer(period) != Some(&i64::MAX.into())

@@ -1,5 +1,5 @@
-//! Migration of pools from another controller of the same API: the controller adopts them without a restart or
-//! unnecessary writes, manages them like any other pool, and releases them again.
+//! Migration of pools from another controller of the same API: the controller adopts them without a restart
+//! or unnecessary writes, manages them like any other pool, and releases them again.
 
 mod fixture;
 mod traces;
@@ -23,7 +23,8 @@ use self::traces::{about, disturbed, machine_changes, markers, references, untou
 
 const PREFIX: &str = "vmpool.virtualization.deckhouse.io";
 
-/// All machines of the pool run. All except the late one, which waits for a restart, have the current template in effect.
+/// All machines of the pool run. All except the late one, which waits for a restart, have the current
+/// template in effect.
 fn migration_completed() -> PoolPredicate {
     ready_replicas(4)
         .and(status_number("updatedReplicas", 3))
@@ -62,7 +63,8 @@ fn a_pool_of_another_controller_is_migrated_with_one_write_per_machine() {
             let machine = world.get(TestedKind::Machine, name).await?;
             ensure!(markers(&machine) == (&revision, &revision), "{name}: {:?}", markers(&machine));
         }
-        // the late machine gets the template, which is in effect after a restart, and the young one gets its disks;
+        // the late machine gets the template, which is in effect after a restart, and the young one gets its
+        // disks;
         ensure!(about(&writes, LATE) == 1 && about(&writes, YOUNG) <= 2, "{writes:#?}");
         let late = world.get(TestedKind::Machine, LATE).await?;
         ensure!(late.number("/spec/cpu/cores") == Some(2) && markers(&late).0 != revision, "{late:?}");
@@ -108,8 +110,8 @@ fn a_pool_of_another_controller_is_migrated_with_one_write_per_machine() {
     });
 }
 
-/// What the other controller does to a machine with a foreign revision: it writes the template's spec with the machine's
-/// devices, and its own markers.
+/// What the other controller does to a machine with a foreign revision: it writes the template's spec with
+/// the machine's devices, and its own markers.
 async fn rewrite(
     world: &ScenarioWorld,
     pool: &JsonObject,

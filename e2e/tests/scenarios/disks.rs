@@ -131,7 +131,8 @@ fn a_leader_killed_during_disk_allocation_allocates_no_disk_twice() {
                 controller.kill();
             }
             world.add_controller().await?;
-            // then every machine gets one of them, and none is created. (Invariant I3: no disk is used by two machines.)
+            // then every machine gets one of them, and none is created. (Invariant I3: no disk is used by two
+            // machines.)
             pool.until_within(ready_replicas(6), Duration::from_secs(90)).await?;
             pool.until(filling("cache", 6).and(stamped("cache", 0))).await?;
             let used: BTreeSet<String> = pool
@@ -292,8 +293,9 @@ fn a_failed_ephemeral_disk_is_reported_and_replaced() {
     });
 }
 
-/// DVP restores a disk from a snapshot: it marks and deletes the disk, waits until it is gone, and creates it without an owner. Here
-/// it is slow, so that a pool which repairs its machines has all the time to create the disk in between.
+/// DVP restores a disk from a snapshot: it marks and deletes the disk, waits until it is gone, and creates it
+/// without an owner. Here it is slow, so that a pool which repairs its machines has all the time to create
+/// the disk in between.
 #[test]
 fn a_disk_that_the_platform_restores_is_not_created_in_between() {
     define_scenario("a disk that the platform restores").run(async |world| {

@@ -16,8 +16,8 @@ const IN_FLIGHT: usize = 64;
 /// Number of requested machines at the moment of a fault.
 const SENT_FOR: usize = 20;
 
-/// Runs an action in the middle of the next scale-up: at a create whose response is dropped. A watch could miss such a
-/// moment on a busy host.
+/// Runs an action in the middle of the next scale-up: at a create whose response is dropped. A watch could
+/// miss such a moment on a busy host.
 fn amid<T: Send + 'static>(proxy: &FaultProxy, action: impl FnOnce() -> T + Send + 'static) -> Triggered<T> {
     let makes_machine =
         |asked: &RequestLine| asked.method == Method::POST && asked.to_string().ends_with("/virtualmachines");
@@ -57,7 +57,8 @@ fn a_paused_leader_does_nothing_after_it_was_replaced() {
         // Given a leader that is paused while its pool is scaled up,
         first.pause()?;
         pool.scale(6).await?;
-        // when another controller has become leader and completed the scale-up, and the pool was scaled down meanwhile,
+        // when another controller has become leader and completed the scale-up, and the pool was scaled down
+        // meanwhile,
         pool.until(ready_replicas(6)).await?;
         pool.scale(3).await?;
         pool.until(ready_replicas(3)).await?;

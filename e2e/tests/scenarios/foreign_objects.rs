@@ -65,8 +65,8 @@ fn a_machine_name_whose_disk_name_is_taken_is_skipped() {
 #[test]
 fn a_foreign_disk_with_the_name_of_a_machines_disk_is_not_changed() {
     define_scenario("a foreign disk with the name of a machine's disk is left alone").run(async |world| {
-        // Given a stopped machine whose disk a user has deleted and replaced by a foreign disk with the same name,
-        // while the controller was paused,
+        // Given a stopped machine whose disk a user has deleted and replaced by a foreign disk with the same
+        // name, while the controller was paused,
         let pool = world.pool("web").replicas(1).ready().await?;
         let machine = pool.machine(0).await?;
         let wanted = format!("{}-root", machine.name());

@@ -60,7 +60,8 @@ fn with_the_gate_off_there_is_no_webhook_and_no_removal_endpoint() {
                 let answer = pool.removal().named("missing").through(group).send().await?;
                 anyhow::ensure!(answer.code == 404, "{group}: {answer}");
             }
-            // not even if an APIService remains: the program has no permission for access reviews, and needs none,
+            // not even if an APIService remains: the program has no permission for access reviews, and needs
+            // none,
             let left_behind = "v1alpha1.subresources.vmpool.dev";
             let port = world.installation().guard()?.service(Component::Apiserver)?.ports()[0];
             apply_manifests(&world.client(), &[registration(left_behind, port)], None).await?;

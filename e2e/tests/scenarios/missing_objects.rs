@@ -86,7 +86,8 @@ fn a_corrected_image_reaches_machines_that_have_not_started() {
             machines.iter().map(|machine| machine.uid().to_owned()).collect::<BTreeSet<_>>()
         };
         assert_eq!(uids(&pool.machines().await?), uids(&before), "no machine was replaced");
-        // and the disks of the other image are deleted, the retained ones when they have been free for their time.
+        // and the disks of the other image are deleted, the retained ones when they have been free for their
+        // time.
         let of_typo = |disk: &&JsonObject| disk.at("/spec/dataSource/objectRef/name") == "alpin";
         let ephemeral = |disk: &&JsonObject| disk.label(labels::DISK_TEMPLATE) == Some("root");
         let deleted = PoolPredicate::new("no ephemeral disk of the wrong image", move |view| {

@@ -57,8 +57,8 @@ fn a_full_quota_of_disks_leaves_no_machine_without_its_disk() {
         let pool = world.pool("web").replicas(6).create().await?;
         pool.until(pool_condition("ReplicaFailure", "True", "DiskFailure").and(pool_event("FailedDisk")))
             .await?;
-        // A machine and its disks are created together: while one lacks its disk, the controller creates no further
-        // machine.
+        // A machine and its disks are created together: while one lacks its disk, the controller creates no
+        // further machine.
         let stuck = pool.machines().await?.len();
         assert!((3..6).contains(&stuck) || stuck == 6, "{stuck} machines");
         pool.holds(machine_count(stuck), Duration::from_secs(2)).await?;

@@ -39,8 +39,8 @@ fn expect(answer: &AggregatedApiResponse, code: u16, words: &[&str]) -> anyhow::
 /// The simulator's knob for the delay of a machine's stop.
 const STOP: &str = "stop-delay";
 
-/// A pool whose machines do not stop until the knob is reset, so that slow test hosts still observe terminating
-/// machines.
+/// A pool whose machines do not stop until the knob is reset, so that slow test hosts still observe
+/// terminating machines.
 async fn pool_with_blocked_stops(
     world: &ScenarioWorld,
     policy: PoolScaleDownPolicy,
@@ -228,8 +228,8 @@ fn targeted_removal_requires_exactly_its_own_permission() {
 
 #[test]
 fn fifty_concurrent_removals_remove_each_target_once() {
-    /// Each of them is the target of two requests to different replicas of the aggregated API: the API server routes
-    /// the two groups to different replicas.
+    /// Each of them is the target of two requests to different replicas of the aggregated API: the API server
+    /// routes the two groups to different replicas.
     const TARGETS: usize = 25;
     const GROUPS: [&str; 2] = [SUBRESOURCES, "subresources.virtualization.deckhouse.io/v1alpha2"];
     define_scenario("fifty concurrent removals remove each target once").guarded().run(async |world| {

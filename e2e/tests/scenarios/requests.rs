@@ -75,7 +75,8 @@ fn a_machine_needs_one_write_plus_one_per_disk_and_a_settled_pool_none() {
             .collect();
         assert!(others.is_empty(), "the controller asked for {others:?}");
 
-        // A scale-down causes one delete per machine, and one list that counts the machines, except with `replicas: 0`.
+        // A scale-down causes one delete per machine, and one list that counts the machines, except with
+        // `replicas: 0`.
         for (left, lists) in [(MACHINES / 2, 1), (0, 0)] {
             let mark = world.audit()?.len();
             pool.scale_by_api(i64::try_from(left)?).await?;

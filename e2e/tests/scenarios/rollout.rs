@@ -273,7 +273,8 @@ fn a_template_that_the_platform_refuses_stops_the_rollout() {
     });
 }
 
-/// Number of machines in the large rollout. `VMPOOL_ROLLOUT_MACHINES=300` sets a number that takes too long for CI.
+/// Number of machines in the large rollout. `VMPOOL_ROLLOUT_MACHINES=300` sets a number that takes too long
+/// for CI.
 fn large() -> i64 {
     std::env::var("VMPOOL_ROLLOUT_MACHINES").ok().and_then(|count| count.parse().ok()).unwrap_or(24)
 }

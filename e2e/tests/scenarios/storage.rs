@@ -30,7 +30,8 @@ fn automatic() -> Value {
     } })
 }
 
-/// The scale-up has started. Its progress does not matter, because a short-lived state could be missed on a slow host.
+/// The scale-up has started. Its progress does not matter, because a short-lived state could be missed on a
+/// slow host.
 fn more_members_than(before: usize) -> PoolPredicate {
     PoolPredicate::new(format!("more than {before} machines"), move |view| view.members().len() > before)
 }

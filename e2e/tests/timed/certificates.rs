@@ -102,8 +102,8 @@ async fn bundle(world: &ScenarioWorld, component: Component) -> anyhow::Result<S
     Ok(bundle.with_context(|| format!("{} {name} has no caBundle", resource.kind))?.to_owned())
 }
 
-/// Opens a new connection to each replica with only the published CA bundle. The API server keeps its connections open,
-/// so it would not detect a certificate that is temporarily untrusted.
+/// Opens a new connection to each replica with only the published CA bundle. The API server keeps its
+/// connections open, so it would not detect a certificate that is temporarily untrusted.
 async fn connect(world: &ScenarioWorld, component: Component) -> anyhow::Result<()> {
     let bundle = bundle(world, component).await?;
     // Both components require client certificates.
@@ -147,8 +147,8 @@ async fn ask(world: &ScenarioWorld, pool: &PoolHandle<'_>, machine: &JsonObject)
 
 #[test]
 fn certificates_and_their_authorities_are_replaced_under_load_and_no_request_fails() {
-    /// The shortest validity that the programs allow. A certificate is replaced some 10 s after its creation. The
-    /// authorities, whose validity is four times as long, are replaced some 40 s after the installation.
+    /// The shortest validity that the programs allow. A certificate is replaced some 10 s after its creation.
+    /// The authorities, whose validity is four times as long, are replaced some 40 s after the installation.
     const VALIDITY: Duration = Duration::from_secs(15);
     /// The host may be busy.
     const DEADLINE: Duration = Duration::from_mins(4);

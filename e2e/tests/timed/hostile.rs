@@ -40,8 +40,8 @@ fn resource(group: &str, version: &str, kind: &str) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }
 
-/// Removes the limit of tolerations from a CRD, like a CRD that another project has installed. `path` leads to the spec
-/// of the machine. Shortly afterwards, the API server accepts more tolerations.
+/// Removes the limit of tolerations from a CRD, like a CRD that another project has installed. `path` leads
+/// to the spec of the machine. Shortly afterwards, the API server accepts more tolerations.
 async fn remove_limit(world: &ScenarioWorld, definition: &str, path: &str) -> Result<()> {
     let path = format!(
         "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/{path}tolerations/maxItems"
@@ -55,8 +55,9 @@ async fn remove_limit_of_pools(world: &ScenarioWorld) -> Result<()> {
     remove_limit(world, POOL_CRD, "virtualMachineTemplate/properties/spec/properties/").await
 }
 
-/// A pool of the largest size that etcd stores, or nearly. The first ones consist of small objects, which take the most
-/// memory as a tree; the API server needs seconds for each of them. The others consist of long texts.
+/// A pool of the largest size that etcd stores, or nearly. The first ones consist of small objects, which
+/// take the most memory as a tree; the API server needs seconds for each of them. The others consist of long
+/// texts.
 fn hostile(namespace: &str, number: usize) -> Value {
     let mut object = json!({
         "apiVersion": "virtualization.deckhouse.io/v1alpha2",
@@ -161,7 +162,8 @@ fn pools_of_the_largest_size_do_not_affect_other_pools() {
             }
             // the other pool converges as before,
             let among = scale_down_and_up(&pool).await?;
-            // and the memory of the controller is sufficient, also after a restart, when it lists all of them.
+            // and the memory of the controller is sufficient, also after a restart, when it lists all of
+            // them.
             let after = usage::resident_memory(pid()?)?;
             controller.restart().await?;
             pool.scale(3).await?;
@@ -268,8 +270,8 @@ fn objects_of_the_largest_size_do_not_affect_pools() {
             let pool = world.pool("web").replicas(2).ready().await?;
             let uid = pool.get().await?.uid().to_owned();
             let before = usage::resident_memory(pid()?)?;
-            // When a tenant stores machines, disks, attachments and revisions of the largest size with the labels of
-            // the pool,
+            // When a tenant stores machines, disks, attachments and revisions of the largest size with the
+            // labels of the pool,
             remove_limit(world, MACHINE_CRD, "").await?;
             for number in 0..COPIES {
                 for object in hostile_objects(&uid, number) {
@@ -281,7 +283,8 @@ fn objects_of_the_largest_size_do_not_affect_pools() {
                     poll::poll_until(|| "a hostile object is stored".to_owned(), DEADLINE, create).await?;
                 }
             }
-            // then the pool converges as before, also after a restart of the controller, which lists all of them,
+            // then the pool converges as before, also after a restart of the controller, which lists all of
+            // them,
             pool.scale(3).await?;
             pool.until(ready_replicas(3)).await?;
             let after = usage::resident_memory(pid()?)?;
@@ -369,7 +372,8 @@ fn reviews_of_the_largest_size_do_not_exhaust_the_memory_of_the_webhook() {
                 let answers: Vec<&String> = results.iter().flatten().collect();
                 ensure!(answers.is_empty(), "without a client certificate: {answers:?}");
             }
-            // then the memory of every replica is sufficient, and the webhook responds for other pools as before.
+            // then the memory of every replica is sufficient, and the webhook responds for other pools as
+            // before.
             for replica in webhook.replicas() {
                 let memory = usage::resident_memory(replica.pid().context("a replica has no process")?)?;
                 println!("a replica of the webhook: {memory:?}");

@@ -1,8 +1,8 @@
 //! Resolves `$ref` fragments in CRD sources.
 //!
-//! A mapping with the key `$ref: fragments/NAME.yaml` is replaced by the content of that file. Keys beside `$ref` replace
-//! the fragment's keys of the same name, so that a shared schema can have a different description in each place.
-//! Fragments may contain references to other fragments.
+//! A mapping with the key `$ref: fragments/NAME.yaml` is replaced by the content of that file. Keys beside
+//! `$ref` replace the fragment's keys of the same name, so that a shared schema can have a different
+//! description in each place. Fragments may contain references to other fragments.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,8 +30,8 @@ impl Fragments {
     /// Reads a YAML file and replaces its references by fragments.
     ///
     /// # Errors
-    /// The file cannot be read or is not YAML, a reference is not a string or refers to itself, or there are keys
-    /// beside a reference to a fragment that is not a mapping.
+    /// The file cannot be read or is not YAML, a reference is not a string or refers to itself, or there are
+    /// keys beside a reference to a fragment that is not a mapping.
     pub(crate) fn expand_file(&mut self, file: &Path) -> anyhow::Result<Value> {
         let value = read_yaml(file)?;
         self.expand(value, &mut Vec::new())

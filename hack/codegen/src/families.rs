@@ -4,8 +4,8 @@ use crate::options::{SharedSchemaPart, TypeOptions};
 
 /// CRDs whose types are one Rust module and whose reference pages are one folder.
 pub(crate) struct CrdFamily {
-    /// Folder of the types below `api/src/generated`, and of the pages below `docs/reference`. Empty for these folders
-    /// themselves.
+    /// Folder of the types below `api/src/generated`, and of the pages below `docs/reference`. Empty for
+    /// these folders themselves.
     pub(crate) name: &'static str,
     /// Folders of the CRDs, below `api/crds/src` and `api/crds`. Empty for these folders themselves.
     pub(crate) folders: &'static [&'static str],
@@ -153,7 +153,8 @@ const fn of_preference(part: &'static str, target: &'static str) -> SharedSchema
     shared("VirtualMachineClusterPreference", part, target)
 }
 
-/// The template of the machine is a document: its schema describes only the fields that the rules of the CRD need.
+/// The template of the machine is a document: its schema describes only the fields that the rules of the CRD
+/// need.
 const DISK_IMAGE_SHARED: [SharedSchemaPart; 2] = [
     shared("VirtualMachine", "spec.virtualMachineTemplate.spec", "serde_json::Value"),
     shared("VMDiskImageGrant", "spec.from.namespaceSelector", LABEL_SELECTOR),

@@ -7,10 +7,11 @@
 //!                                        └──> charts/vmpool/files/crds/ (pools, disk images and instance types)
 //! ```
 //!
-//! The CRDs of KubeVirt, of its instance types and of disk images are in folders below these; [`families`] lists them.
+//! The CRDs of KubeVirt, of its instance types and of disk images are in folders below these; [`families`]
+//! lists them.
 //!
-//! It reads only the sources: no cluster and no network. The same sources give the same files, byte for byte, so
-//! `--check` can detect files that were not regenerated.
+//! It reads only the sources: no cluster and no network. The same sources give the same files, byte for byte,
+//! so `--check` can detect files that were not regenerated.
 
 mod expand;
 mod families;
@@ -40,7 +41,8 @@ use crate::{
 
 /// The only kind whose CRD the chart installs; the platform installs the others.
 const CHART_KIND: &str = "VirtualMachinePool";
-/// The families whose kinds the chart installs, too. It installs instance types in clusters without KubeVirt only.
+/// The families whose kinds the chart installs, too. It installs instance types in clusters without KubeVirt
+/// only.
 const INSTALLED: [&str; 2] = ["diskimage", "instancetype"];
 
 /// The folder of the chart's CRDs.

@@ -5,8 +5,8 @@
 pub(crate) struct TypeOptions {
     /// Whether every type has a field for the fields of the object that its schema does not describe.
     ///
-    /// A program then writes an object of a newer platform back as it was. Conditions of such a family can lack fields
-    /// that Kubernetes' own condition type requires, so they have a type of their own.
+    /// A program then writes an object of a newer platform back as it was. Conditions of such a family can
+    /// lack fields that Kubernetes' own condition type requires, so they have a type of their own.
     pub(crate) keep_unknown_fields: bool,
     /// Parts of schemas for which no types are generated.
     pub(crate) shared: &'static [SharedSchemaPart],
@@ -44,7 +44,8 @@ impl SharedSchemaPart {
     }
 }
 
-/// The kind as kopium writes it in names of types: an abbreviation is one word, so `VMDiskImage` is `VmDiskImage`.
+/// The kind as kopium writes it in names of types: an abbreviation is one word, so `VMDiskImage` is
+/// `VmDiskImage`.
 fn camel_case(kind: &str) -> String {
     let letters: Vec<char> = kind.chars().collect();
     let inside_abbreviation = |at: usize| {

@@ -19,8 +19,8 @@ pub(crate) struct Outputs {
 }
 
 impl Outputs {
-    /// Declares that a directory contains only generated files, apart from subdirectories: any other file in it is a
-    /// leftover of an earlier run.
+    /// Declares that a directory contains only generated files, apart from subdirectories: any other file in
+    /// it is a leftover of an earlier run.
     pub(crate) fn own(&mut self, dir: &str) {
         self.owned.insert(dir.to_owned());
     }
@@ -52,7 +52,8 @@ impl Outputs {
         Ok(differing)
     }
 
-    /// Writes the files that differ, removes those that are no longer generated, and returns the paths of both.
+    /// Writes the files that differ, removes those that are no longer generated, and returns the paths of
+    /// both.
     ///
     /// # Errors
     /// When a file cannot be read, written or removed.

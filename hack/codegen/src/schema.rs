@@ -60,8 +60,8 @@ impl ResolvedCrd {
         self.text("spec.names.plural")
     }
 
-    /// Name of the Rust module for the kind, for example `virtual_machine`. An abbreviation is one word: `VMDiskImage` is
-    /// `vm_disk_image`.
+    /// Name of the Rust module for the kind, for example `virtual_machine`. An abbreviation is one word:
+    /// `VMDiskImage` is `vm_disk_image`.
     pub(crate) fn module(&self) -> String {
         let mut module = String::new();
         let mut before = 'A';

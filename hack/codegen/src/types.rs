@@ -24,7 +24,8 @@ mod tests;
 /// The kopium flags that correspond to the settings of all families, stamped into every file.
 const FLAGS: &str = "--docs --schema=disabled --derive=Default --derive=PartialEq --hide-prelude";
 
-/// The property that [`keep_unknown_fields`] adds to schemas, in its spellings in the schema and in kopium's output.
+/// The property that [`keep_unknown_fields`] adds to schemas, in its spellings in the schema and in kopium's
+/// output.
 const UNKNOWN_FIELDS: (&str, &str) = ("unknownFields", r#"#[serde(rename = "unknownFields")]"#);
 
 /// Fields that contain a number of machines or a percentage. All other int-or-string fields are quantities.
@@ -103,8 +104,9 @@ pub(crate) fn render_family_module(
 
 /// The CRD for kopium, with its storage version only and without enumerations.
 ///
-/// A client must be able to read objects of a newer platform. With Rust enums, one unknown value, such as a new phase,
-/// makes a whole list unreadable. Therefore enum fields are strings here, and the crate has enums to parse them into.
+/// A client must be able to read objects of a newer platform. With Rust enums, one unknown value, such as a
+/// new phase, makes a whole list unreadable. Therefore enum fields are strings here, and the crate has enums
+/// to parse them into.
 fn lenient(crd: &ResolvedCrd, options: &TypeOptions) -> anyhow::Result<Value> {
     let convert = |value| serde_json::to_value(value).with_context(|| format!("converting {}", crd.name()));
     let mut value = convert(crd.value())?;
@@ -187,8 +189,9 @@ fn names_below(
 
 /// Puts the imports after kopium's stamp.
 ///
-/// kopium's own prelude reads quantities into `IntOrString`, whose numbers end at 2^31: a disk size in bytes would not be
-/// readable. This prelude uses `Quantity` instead, and `IntOrPercent` for the fields in [`PERCENTAGES`].
+/// kopium's own prelude reads quantities into `IntOrString`, whose numbers end at 2^31: a disk size in bytes
+/// would not be readable. This prelude uses `Quantity` instead, and `IntOrPercent` for the fields in
+/// [`PERCENTAGES`].
 fn with_prelude(body: &str, shared: &[&SharedSchemaPart]) -> String {
     let stamp_end =
         body.lines().take_while(|line| line.starts_with("//") && !line.starts_with("///")).count();

@@ -1,7 +1,8 @@
 //! The part of the rendered chart that the demo and the playground install, so that they do not need helm.
 //!
-//! Their programs run as local processes. They need the accounts, roles and arguments of the chart, and the objects that
-//! register webhook and aggregated API; the other kinds are left out, so that a change of them does not change this file.
+//! Their programs run as local processes. They need the accounts, roles and arguments of the chart, and the
+//! objects that register webhook and aggregated API; the other kinds are left out, so that a change of them
+//! does not change this file.
 
 use std::fs;
 
@@ -14,8 +15,8 @@ use crate::workspace::Workspace;
 /// Where it is stored.
 const FILE: &str = "e2e/manifests/chart.yaml";
 
-/// The values it is rendered with: helm cannot see, while it only renders, that no API server of the platform holds its
-/// group. Both platforms can be tried out.
+/// The values it is rendered with: helm cannot see, while it only renders, that no API server of the platform
+/// holds its group. Both platforms can be tried out.
 pub(super) const VALUES: [&str; 2] = ["apiserver.platformGroup=true", "platforms.kubevirt.enabled=true"];
 
 /// What the file begins with.

@@ -1,7 +1,7 @@
 //! The table of values in the chart's README, generated from the comments in `values.yaml`.
 //!
-//! The comment directly above a key becomes its row. A mapping without a comment is a section, and its keys have rows. A
-//! mapping with a comment is one value, such as resources.
+//! The comment directly above a key becomes its row. A mapping without a comment is a section, and its keys
+//! have rows. A mapping with a comment is one value, such as resources.
 
 use std::collections::BTreeMap;
 use std::fs;

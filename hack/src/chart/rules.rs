@@ -76,7 +76,8 @@ fn namespace(variant: &Variant, object: &Value) -> Option<String> {
     (actual != expected).then(|| format!("is in namespace {actual:?} instead of {expected:?}"))
 }
 
-/// Whether a network policy selects the pods of a job. No program connects to them, and the rule for jobs checks the policy.
+/// Whether a network policy selects the pods of a job. No program connects to them, and the rule for jobs
+/// checks the policy.
 fn of_job(policy: &Value, objects: &[Value]) -> bool {
     let labels = |job| value_at(job, "spec.template.metadata.labels");
     of_kind(objects, "Job")

@@ -164,7 +164,8 @@ impl Variant {
         Self { monitor: Some(monitor), alerts: true, ..self.named(monitor).set(&values) }
     }
 
-    /// Every combination of the values that determine which objects exist, then the other variants one by one.
+    /// Every combination of the values that determine which objects exist, then the other variants one by
+    /// one.
     pub(super) fn all() -> Vec<Self> {
         let double = |variants: Vec<Self>, change: fn(Self) -> Self| -> Vec<Self> {
             variants.into_iter().flat_map(|variant| [variant.clone(), change(variant)]).collect()

@@ -11,7 +11,8 @@ use super::go::Go;
 use super::monitor;
 use super::stamp::{self, BuildKey};
 
-/// Disk space of one compiled package in Go's cache and scratch folder, measured on a cold build of Kubernetes.
+/// Disk space of one compiled package in Go's cache and scratch folder, measured on a cold build of
+/// Kubernetes.
 const BYTES_PER_PACKAGE: u64 = MIB + MIB / 2;
 
 /// Disk space of one linked program: one copy in the scratch folder, one in its destination.
@@ -73,8 +74,8 @@ fn one(go: &Go, module: &GoModule, tool: &GoTool, flags: &str, output: &Path) ->
     let total = stale_packages(go, module, &[tool], flags, output)?;
     // The program gets its name only when it is complete. A running copy of the old one keeps its file.
     let unfinished = output.join(format!("{}.unfinished", tool.file));
-    // `go build` links a program anew for every working tree, but `go run` caches the linked program. Therefore the
-    // program is run under `cp`, which copies it to its destination.
+    // `go build` links a program anew for every working tree, but `go run` caches the linked program.
+    // Therefore the program is run under `cp`, which copies it to its destination.
     let mut build = go.command();
     build.args(["run", "-v", "-exec", "cp", "-ldflags", flags, "-tags", module.tags, tool.package]);
     build.arg(&unfinished);

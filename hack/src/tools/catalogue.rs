@@ -38,7 +38,8 @@ enum Part {
     Minor,
 }
 
-/// The version variables of Kubernetes programs. Clients parse the version; without these flags it is v0.0.0-master.
+/// The version variables of Kubernetes programs. Clients parse the version; without these flags it is
+/// v0.0.0-master.
 const KUBERNETES: &[(&str, Part)] = &[
     ("k8s.io/component-base/version.gitVersion", Part::Whole),
     ("k8s.io/component-base/version.gitMajor", Part::Major),
@@ -125,7 +126,8 @@ pub(super) const MODULES: &[GoModule] = &[
 ];
 
 impl GoModule {
-    /// The value of `-ldflags`: no symbol tables, which double the size, and the version that the program reports.
+    /// The value of `-ldflags`: no symbol tables, which double the size, and the version that the program
+    /// reports.
     ///
     /// # Errors
     /// go.mod does not require the main module in a `vMAJOR.MINOR.PATCH` version.

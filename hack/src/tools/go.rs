@@ -7,11 +7,11 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// Build flags that do not depend on the module. They replace the user's GOFLAGS (or `go env -w`), so that those neither
-/// break the build nor change the meaning of the stamp.
+/// Build flags that do not depend on the module. They replace the user's GOFLAGS (or `go env -w`), so that
+/// those neither break the build nor change the meaning of the stamp.
 ///
-/// Without DWARF the compiler takes 15% less processor time and the build cache a quarter less space. Go's stack traces
-/// do not need it.
+/// Without DWARF the compiler takes 15% less processor time and the build cache a quarter less space. Go's
+/// stack traces do not need it.
 pub(super) const GOFLAGS: &str = "-mod=readonly -trimpath -buildvcs=false -gcflags=all=-dwarf=false";
 
 /// A Go toolchain that is new enough for one module.
@@ -29,8 +29,8 @@ pub(super) struct Go {
 }
 
 impl Go {
-    /// Runs `go env` of the Go on PATH in the module's folder. Go 1.21 and newer can download the version that go.mod
-    /// requires; the output shows whether that worked.
+    /// Runs `go env` of the Go on PATH in the module's folder. Go 1.21 and newer can download the version
+    /// that go.mod requires; the output shows whether that worked.
     ///
     /// # Errors
     /// There is no Go, or it is older than `wanted`.
@@ -84,8 +84,8 @@ impl Go {
     }
 }
 
-/// `GOGC` of Go's compiler, unless the user sets it: with 400 it takes a sixth less processor time than with the default of
-/// 100, and more memory. The programs that it builds are the same.
+/// `GOGC` of Go's compiler, unless the user sets it: with 400 it takes a sixth less processor time than with
+/// the default of 100, and more memory. The programs that it builds are the same.
 const GOGC: &str = "400";
 
 fn command(source: &Path) -> Command {
@@ -104,7 +104,8 @@ fn command(source: &Path) -> Command {
     command
 }
 
-/// Compares `go1.26.8` with `1.26.0`, number by number. Parts that are not numbers (`rc1`, `devel`) count as zero.
+/// Compares `go1.26.8` with `1.26.0`, number by number. Parts that are not numbers (`rc1`, `devel`) count as
+/// zero.
 pub(super) fn is_at_least(version: &str, wanted: &str) -> bool {
     numbers(version.trim_start_matches("go")) >= numbers(wanted)
 }

@@ -1,4 +1,5 @@
-//! Runs a long command quietly, reports its progress every few seconds, and prints the end of its log if it fails.
+//! Runs a long command quietly, reports its progress every few seconds, and prints the end of its log if it
+//! fails.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -41,7 +42,8 @@ impl BuildProgress {
     }
 }
 
-/// Runs `command`, writes its standard error to `log`, and prints `describe` every few seconds. Returns its output.
+/// Runs `command`, writes its standard error to `log`, and prints `describe` every few seconds. Returns its
+/// output.
 ///
 /// # Errors
 /// The command cannot be started or fails. After a failure the end of the log has been printed.

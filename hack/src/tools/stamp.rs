@@ -42,8 +42,8 @@ pub(super) fn is_current(output: &Path, tool: &str, key: &BuildKey) -> bool {
         && fs::read_to_string(file(output, tool)).is_ok_and(|text| text.trim() == key.0)
 }
 
-/// Records that the program was built with this key. Call it after the program has been moved to its destination, so
-/// that an interrupted build leaves no stamp.
+/// Records that the program was built with this key. Call it after the program has been moved to its
+/// destination, so that an interrupted build leaves no stamp.
 ///
 /// # Errors
 /// When the stamp cannot be written.

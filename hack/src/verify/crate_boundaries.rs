@@ -1,7 +1,8 @@
 //! Allowed dependencies between crates, and names that only the platforms may use.
 //!
-//! Dependencies point one way, and the engine can neither wait nor access a cluster. This check enforces it in the
-//! manifests. Only normal dependencies count; dev-dependencies are not restricted. The module `names` checks the sources.
+//! Dependencies point one way, and the engine can neither wait nor access a cluster. This check enforces it
+//! in the manifests. Only normal dependencies count; dev-dependencies are not restricted. The module `names`
+//! checks the sources.
 
 mod names;
 

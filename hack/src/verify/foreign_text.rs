@@ -1,8 +1,9 @@
-//! Branches on sentences that other programs wrote. The API server, platforms and webhooks write messages for people, in
-//! words that change. Programs decide by codes, reasons, causes and fields, or by what they have attempted.
+//! Branches on sentences that other programs wrote. The API server, platforms and webhooks write messages for
+//! people, in words that change. Programs decide by codes, reasons, causes and fields, or by what they have
+//! attempted.
 //!
-//! The check sees a comparison of something that is called `message` with a literal or a constant, and any search for a
-//! literal of several words. It cannot see what becomes of a message under another name.
+//! The check sees a comparison of something that is called `message` with a literal or a constant, and any
+//! search for a literal of several words. It cannot see what becomes of a message under another name.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,9 +28,9 @@ const FOLDERS: [&str; 10] = [
     "webhook/src",
 ];
 
-/// Files that may read foreign text, because no code or reason exists. The platform reports the answer of the server of an image
-/// only as text, and the reason `MissingSourceArtifact` needs the status code in it. If the text changes, the import fails by
-/// its time limit instead.
+/// Files that may read foreign text, because no code or reason exists. The platform reports the answer of the
+/// server of an image only as text, and the reason `MissingSourceArtifact` needs the status code in it. If
+/// the text changes, the import fails by its time limit instead.
 const EXEMPT: [&str; 1] = ["controller/diskimage/src/failure.rs"];
 
 /// Methods that compare or search text.

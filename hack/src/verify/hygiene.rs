@@ -1,5 +1,5 @@
-//! Finds tests that never run: ignored ones, those of targets without tests, and files that no module declares. Also finds
-//! packages that the build of the images would lack.
+//! Finds tests that never run: ignored ones, those of targets without tests, and files that no module
+//! declares. Also finds packages that the build of the images would lack.
 //!
 //! It reads sources line by line, as rustfmt formats them, so it needs no parser.
 
@@ -74,8 +74,8 @@ struct Package {
     folder: PathBuf,
     /// The root files of its targets.
     roots: Vec<PathBuf>,
-    /// The root files of targets that ignore the attribute `#[test]`: programs with `test = false`, and tests with a runner of
-    /// their own.
+    /// The root files of targets that ignore the attribute `#[test]`: programs with `test = false`, and tests
+    /// with a runner of their own.
     untested: Vec<PathBuf>,
 }
 
@@ -101,8 +101,8 @@ fn packages(workspace: &Workspace) -> Result<Vec<Package>> {
         .collect())
 }
 
-/// Every Rust file below a folder, which may not exist. Nested packages are skipped: examples for external users have
-/// their own manifests.
+/// Every Rust file below a folder, which may not exist. Nested packages are skipped: examples for external
+/// users have their own manifests.
 pub(super) fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
     if !folder.is_dir() {
         return Ok(Vec::new());
@@ -132,8 +132,8 @@ pub(super) fn declared_source_files(roots: &[PathBuf]) -> Result<BTreeSet<PathBu
             continue;
         }
         let parent = file.parent().unwrap_or(Path::new(""));
-        // Modules of `main.rs`, `lib.rs` and `mod.rs` are in the same folder, those of other files in a folder with the
-        // file's name.
+        // Modules of `main.rs`, `lib.rs` and `mod.rs` are in the same folder, those of other files in a
+        // folder with the file's name.
         let own = is_root || file.file_name().is_some_and(|name| name == "mod.rs");
         let folder = if own { parent.to_owned() } else { file.with_extension("") };
         for module in declared_modules(&read(&file)?) {

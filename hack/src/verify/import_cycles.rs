@@ -1,15 +1,16 @@
-//! Import cycles between the files of a crate. Modules have layers, and imports lead from higher to lower layers, so there
-//! is no cycle.
+//! Import cycles between the files of a crate. Modules have layers, and imports lead from higher to lower
+//! layers, so there is no cycle.
 //!
-//! The check reads `use` declarations and the paths in code that begin with `crate`, `super`, `self`, a child module or an
-//! imported name. It skips files and modules that exist in tests only. Three rules:
+//! The check reads `use` declarations and the paths in code that begin with `crate`, `super`, `self`, a child
+//! module or an imported name. It skips files and modules that exist in tests only. Three rules:
 //!
-//! * A path through a re-export counts as an import of the file that defines the item. The re-export itself (`pub use`) is
-//!   an import only if the same file uses the name. So a `lib.rs` or `mod.rs` may list what its children offer.
-//! * A parent and its child are two files like any others: the child may import the parent (`super::Item`), or the parent
-//!   the child, and not both. Move what both need into a third file.
-//! * Calls of methods are no imports, because they name no path. A path that only a macro of another crate generates is not
-//!   detected.
+//! * A path through a re-export counts as an import of the file that defines the item. The re-export itself
+//!   (`pub use`) is an import only if the same file uses the name. So a `lib.rs` or `mod.rs` may list what
+//!   its children offer.
+//! * A parent and its child are two files like any others: the child may import the parent (`super::Item`),
+//!   or the parent the child, and not both. Move what both need into a third file.
+//! * Calls of methods are no imports, because they name no path. A path that only a macro of another crate
+//!   generates is not detected.
 
 mod cycles;
 mod graph;

@@ -1,7 +1,8 @@
 //! Writes the results of all tests as a JUnit file, which CI systems and editors read.
 //!
-//! The format has no schema of its own. This file uses the elements that the widespread readers know: `failure`, `skipped`,
-//! and `flakyFailure` for a test that failed and then passed, as Maven's Surefire plugin writes it.
+//! The format has no schema of its own. This file uses the elements that the widespread readers know:
+//! `failure`, `skipped`, and `flakyFailure` for a test that failed and then passed, as Maven's Surefire
+//! plugin writes it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

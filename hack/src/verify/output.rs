@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 #[cfg(test)]
 mod tests;
 
-/// The text in the report of a test that failed because its machine was busy (`vmpool_test_cluster::deadline::STARVED`).
+/// The text in the report of a test that failed because its machine was busy
+/// (`vmpool_test_cluster::deadline::STARVED`).
 pub(super) const STARVED: &str = "the machine was starved";
 
 /// The result of one test.
@@ -55,8 +56,8 @@ pub(super) struct TestOutput {
     /// The name of the running binary, as cargo prints it.
     suite: String,
     running: Option<Binary>,
-    /// The test whose line has begun. With one thread, the test binary prints the name first, then the log of the test, and then the
-    /// result in a line of its own.
+    /// The test whose line has begun. With one thread, the test binary prints the name first, then the log of
+    /// the test, and then the result in a line of its own.
     begun: Option<String>,
     /// The number of binaries that ended without a result, so that the outcome of some tests is unknown.
     crashed: usize,
@@ -196,7 +197,8 @@ fn outcome(result: &str) -> Option<CaseOutcome> {
     }
 }
 
-/// The name of the binary that cargo runs next: `Running tests/a.rs (target/debug/deps/a-0123)`, or `Doc-tests a`.
+/// The name of the binary that cargo runs next: `Running tests/a.rs (target/debug/deps/a-0123)`, or
+/// `Doc-tests a`.
 fn suite(line: &str) -> Option<String> {
     let line = line.trim_start();
     if let Some(package) = line.strip_prefix("Doc-tests ") {
@@ -207,7 +209,8 @@ fn suite(line: &str) -> Option<String> {
     Some(file.rsplit_once('-').map_or(file, |(name, _hash)| name).to_owned())
 }
 
-/// The test to which the following lines of a report belong. Runners other than the standard one print no `stdout`.
+/// The test to which the following lines of a report belong. Runners other than the standard one print no
+/// `stdout`.
 fn title(line: &str) -> Option<&str> {
     let name = line.strip_prefix("---- ")?.strip_suffix(" ----")?;
     Some(name.strip_suffix(" stdout").unwrap_or(name))

@@ -1,7 +1,8 @@
 //! Refuses words that hide the actor of a sentence, in all texts for users and developers.
 //!
-//! It reads the prose of the tree: Markdown, comments of Rust, and the complete text of YAML files, chart templates,
-//! dashboards and build files. Code in backticks is not prose. CONTRIBUTING.md has the rule for writers.
+//! It reads the prose of the tree: Markdown, comments of Rust, and the complete text of YAML files, chart
+//! templates, dashboards and build files. Code in backticks is not prose. CONTRIBUTING.md has the rule for
+//! writers.
 
 mod text;
 
@@ -16,7 +17,8 @@ use anyhow::{Context, Result, bail};
 use self::text::{Syntax, extract_prose};
 use crate::workspace::Workspace;
 
-/// The refused words and phrases, in lower case. Each stands where a sentence must name a component, an object or a user.
+/// The refused words and phrases, in lower case. Each stands where a sentence must name a component, an
+/// object or a user.
 pub(super) const REFUSED: &[&str] =
     &["nobody", "somebody", "anybody", "everybody", "whoever", "whomever", "whom", "everything that"];
 

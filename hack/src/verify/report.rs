@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::steps::VerificationStep;
 
-/// Collects and prints results. The result of the last step is not printed, because its own output comes last.
+/// Collects and prints results. The result of the last step is not printed, because its own output comes
+/// last.
 #[derive(Debug, Default)]
 pub(super) struct VerificationReport {
     passed: Vec<&'static str>,
@@ -31,8 +32,8 @@ impl VerificationReport {
         self.failures.push(format!("{}: {}", step.name, step.command));
     }
 
-    /// Records that the step was not run because of another failure. This counts as a failure, because nothing was
-    /// verified.
+    /// Records that the step was not run because of another failure. This counts as a failure, because
+    /// nothing was verified.
     pub(super) fn skipped(&mut self, step: &VerificationStep, reason: &str) {
         eprintln!("\n==> {}: not run, {reason}", step.name);
         self.failures.push(format!("{} (not run, {reason}): {}", step.name, step.command));

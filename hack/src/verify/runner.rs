@@ -1,10 +1,10 @@
-//! The test runner. It runs the tests in phases, repeats the output of failed tests at the end of the log, repeats a
-//! few failed tests alone, and kills tests that hang.
+//! The test runner. It runs the tests in phases, repeats the output of failed tests at the end of the log,
+//! repeats a few failed tests alone, and kills tests that hang.
 //!
-//! Hundreds of tests use real servers on hosts that may be busy with other work. A failed test is either broken or
-//! flaky, and repeating it alone is the quickest way to find out. A flaky test is a defect, too, so the runner lists
-//! it, but the current change did not cause it. A test that reports a starved machine gave no reliable result and is
-//! repeated likewise. The results of all tests are also written as a JUnit file.
+//! Hundreds of tests use real servers on hosts that may be busy with other work. A failed test is either
+//! broken or flaky, and repeating it alone is the quickest way to find out. A flaky test is a defect, too, so
+//! the runner lists it, but the current change did not cause it. A test that reports a starved machine gave
+//! no reliable result and is repeated likewise. The results of all tests are also written as a JUnit file.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -36,9 +36,10 @@ const MOST_STALLED: usize = 3;
 /// Test binaries that run one after another. The arguments, passed to the binaries, select tests.
 pub(super) type Track = Box<dyn Fn(&[&str]) -> Command + Sync>;
 
-/// Runs the phases one after another, and the tracks of each in parallel. Then it repeats a few failed tests alone. The
-/// output of a phase's first track is copied to `out` at once, and that of the others after they have ended. A binary
-/// that prints nothing for longer than `patience` is killed. `cases` receives the results of all tests, even if some fail.
+/// Runs the phases one after another, and the tracks of each in parallel. Then it repeats a few failed tests
+/// alone. The output of a phase's first track is copied to `out` at once, and that of the others after they
+/// have ended. A binary that prints nothing for longer than `patience` is killed. `cases` receives the
+/// results of all tests, even if some fail.
 ///
 /// # Errors
 /// The tests cannot be run, or fail and are not repeated, or fail twice.
@@ -85,7 +86,8 @@ fn run_phase(
     })
 }
 
-/// Repeats a few failed tests alone, and marks those that pass as flaky. Repeated tests are listed before the last output.
+/// Repeats a few failed tests alone, and marks those that pass as flaky. Repeated tests are listed before the
+/// last output.
 ///
 /// # Errors
 /// A test failed twice, or too many tests failed to repeat them.
@@ -133,7 +135,8 @@ fn repeat_failed(
     Ok(())
 }
 
-/// Runs a command to its end, and copies its output. Standard error is included: there cargo prints which binary runs.
+/// Runs a command to its end, and copies its output. Standard error is included: there cargo prints which
+/// binary runs.
 fn watch(mut command: Command, patience: Duration, out: &mut dyn Write) -> Result<(ExitStatus, TestOutput)> {
     let (output, input) = std::io::pipe().context("opening a pipe")?;
     command.stderr(input.try_clone().context("opening a pipe")?);

@@ -1,7 +1,7 @@
 //! Handles a test that never ends: prints where its threads wait, and kills its binary.
 //!
-//! Without this, one such test would block the runner until CI aborts it, and all output about it would be lost. The
-//! report contains what Linux shows about a process without a debugger.
+//! Without this, one such test would block the runner until CI aborts it, and all output about it would be
+//! lost. The report contains what Linux shows about a process without a debugger.
 
 use std::fmt::Write;
 use std::fs;
@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Pid, Signal};
 use vmpool_process_stat::ProcessStat;
 
-/// Kills the children of a process, and returns what they were doing: their threads, which have the names of their
-/// tests, and the programs that they had started.
+/// Kills the children of a process, and returns what they were doing: their threads, which have the names of
+/// their tests, and the programs that they had started.
 pub(super) fn end_children(parent: u32) -> String {
     let all = ProcessStat::all();
     let mut report = String::new();

@@ -79,8 +79,9 @@ pub(super) const STEPS: &[VerificationStep] = &[
     },
     VerificationStep {
         name: "build",
-        // The same targets and features as the tests, so that nothing is built twice. It also builds the programs that
-        // the end-to-end tests start; `cargo test` builds them only for the tests of their own packages.
+        // The same targets and features as the tests, so that nothing is built twice. It also builds the
+        // programs that the end-to-end tests start; `cargo test` builds them only for the tests of their own
+        // packages.
         command: "cargo build --workspace --bins --tests --examples",
         needs: &[],
         run: |workspace| cargo(workspace, &["build", "--workspace", "--bins", "--tests", "--examples"]),
@@ -130,12 +131,12 @@ pub(super) fn select_steps(names: &[String]) -> Vec<&'static VerificationStep> {
 /// Test targets that mostly wait, for a lease or for programs in the background: other tests run meanwhile.
 const WAITING: &[&str] = &["crashes", "node_cluster", "playground"];
 
-/// Test targets that measure a duration, or check that no request fails. Each of their tests runs alone, because the
-/// load of other tests would change the result.
+/// Test targets that measure a duration, or check that no request fails. Each of their tests runs alone,
+/// because the load of other tests would change the result.
 const TIMED: &[&str] = &["node", "timed"];
 
-/// All tests, in phases of groups that run in parallel. Each group selects targets of the whole workspace: a selection of
-/// packages would change the features and rebuild most dependencies.
+/// All tests, in phases of groups that run in parallel. Each group selects targets of the whole workspace: a
+/// selection of packages would change the features and rebuild most dependencies.
 fn phases(workspace: &Workspace) -> Result<Vec<Vec<runner::Track>>> {
     let metadata = packages::workspace_metadata(workspace)?;
     let mut busy = packages::tested_target_names(&metadata, "test");

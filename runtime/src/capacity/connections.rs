@@ -16,8 +16,8 @@ use crate::env::Env;
 pub(super) const IDLE: Duration = Duration::from_secs(5);
 /// The interval of attempts to evict a connection while all slots are in use.
 const EVICTION_INTERVAL: Duration = Duration::from_millis(100);
-/// The share of the slots, one in this number, that clients without a completed request and without a verified certificate
-/// leave to the others.
+/// The share of the slots, one in this number, that clients without a completed request and without a
+/// verified certificate leave to the others.
 const RESERVE: usize = 4;
 
 /// The slots for connections.
@@ -90,8 +90,8 @@ impl Eviction {
         self.closes.is_cancelled()
     }
 
-    /// Waits until the connection must close without a goodbye: its client has sent no request in full, or many connections
-    /// are closing.
+    /// Waits until the connection must close without a goodbye: its client has sent no request in full, or
+    /// many connections are closing.
     pub(crate) async fn wait_until_cut(&self) {
         self.cuts.cancelled().await;
     }
@@ -108,8 +108,8 @@ impl ConnectionSlots {
         Self { max, per_client, open: Arc::default(), env }
     }
 
-    /// Acquires a slot for a connection of a client. If all slots are in use, evicts a connection, and waits only while all
-    /// connections have requests that are being handled.
+    /// Acquires a slot for a connection of a client. If all slots are in use, evicts a connection, and waits
+    /// only while all connections have requests that are being handled.
     ///
     /// Returns `None` if the client uses its maximum, and none of its connections is slow or idle.
     pub(crate) async fn acquire(&self, client: IpAddr) -> Option<ConnectionSlot> {
@@ -206,9 +206,9 @@ impl Table {
         open.filter(|connection| is_counted(connection)).count()
     }
 
-    /// Evicts a connection with this property, if one can be evicted: first those whose client owes bytes for [`SLOW`], the
-    /// longest first, then those of the client with the most connections, the longest without a request first. Connections
-    /// of clients with a verified certificate are last.
+    /// Evicts a connection with this property, if one can be evicted: first those whose client owes bytes for
+    /// [`SLOW`], the longest first, then those of the client with the most connections, the longest without a
+    /// request first. Connections of clients with a verified certificate are last.
     fn evict(&self, now: Duration, is_evictable: impl Fn(&Connection, StalledTime) -> bool) -> bool {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
         for connection in self.by_number.values().filter(|connection| !connection.eviction.is_ordered()) {

@@ -48,9 +48,9 @@ impl RequestSlots {
         Arc::new(Self { max, in_flight: Mutex::default() })
     }
 
-    /// Acquires a slot for a request of a client. If too many requests are in flight, cancels the one whose body is
-    /// outstanding for the longest time. Returns `None` if there is none, or none that is slow among those of a client that
-    /// uses half of the slots.
+    /// Acquires a slot for a request of a client. If too many requests are in flight, cancels the one whose
+    /// body is outstanding for the longest time. Returns `None` if there is none, or none that is slow among
+    /// those of a client that uses half of the slots.
     pub(crate) fn acquire(self: &Arc<Self>, client: IpAddr, env: &Env) -> Option<RequestSlot> {
         let (client, now) = (client.to_canonical(), env.uptime());
         let mut in_flight = self.in_flight.lock();

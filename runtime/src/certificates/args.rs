@@ -10,8 +10,8 @@ use rustls::pki_types::DnsName;
 
 use crate::duration;
 
-/// The minimum validity of a serving certificate, for tests. A replica must rotate it within a third of this time, even on a
-/// busy machine.
+/// The minimum validity of a serving certificate, for tests. A replica must rotate it within a third of this
+/// time, even on a busy machine.
 const MIN_VALIDITY: Duration = Duration::from_secs(15);
 /// The maximum validity of a serving certificate that all clients accept.
 const MAX_VALIDITY: Duration = Duration::from_hours(24 * 825);
@@ -32,13 +32,13 @@ pub struct ServingArgs {
     #[arg(long, env = "VMPOOL_TLS_DNS_NAMES", value_name = "NAME,...", value_delimiter = ',')]
     pub tls_dns_names: Vec<String>,
 
-    /// Validity of a self-signed certificate. It is replaced when a third of this time is left. Less than an hour is suitable
-    /// for tests only
+    /// Validity of a self-signed certificate. It is replaced when a third of this time is left. Less than an
+    /// hour is suitable for tests only
     #[arg(long, env = "VMPOOL_TLS_VALIDITY", value_name = "DURATION", default_value = "2160h", value_parser = duration::parse_duration)]
     pub tls_validity: Duration,
 
-    /// Maintain the caBundle of `validatingwebhookconfigurations/NAME`, `mutatingwebhookconfigurations/NAME` or
-    /// `apiservices/NAME`. The flag can be repeated
+    /// Maintain the caBundle of `validatingwebhookconfigurations/NAME`, `mutatingwebhookconfigurations/NAME`
+    /// or `apiservices/NAME`. The flag can be repeated
     #[arg(long, env = "VMPOOL_CA_BUNDLE_OF", value_name = "RESOURCE/NAME", value_delimiter = ',')]
     pub ca_bundle_of: Vec<BundleOf>,
 

@@ -10,8 +10,8 @@ use crate::env::Env;
 
 /// The minimum difference between two clocks that is logged.
 const SKEW: SignedDuration = SignedDuration::from_secs(60);
-/// 1971-01-01 and 2200-01-01. A time outside this range comes from a defective clock. Sums with times inside it do not
-/// overflow.
+/// 1971-01-01 and 2200-01-01. A time outside this range comes from a defective clock. Sums with times inside
+/// it do not overflow.
 const VALID_RANGE: (Timestamp, Timestamp) =
     (Timestamp::constant(31_536_000, 0), Timestamp::constant(7_258_118_400, 0));
 
@@ -28,9 +28,9 @@ impl CertificateClock {
         Self { env, last: None, log_once: LogOnce::default() }
     }
 
-    /// The time of the API server if it is known, because the API server validates the certificates. Otherwise the local
-    /// time, but not before the start of the validity of existing certificates, so that a clock that was set back does not
-    /// cause new certificates.
+    /// The time of the API server if it is known, because the API server validates the certificates.
+    /// Otherwise the local time, but not before the start of the validity of existing certificates, so that a
+    /// clock that was set back does not cause new certificates.
     pub(super) fn now(&mut self, server: Option<Timestamp>, material: &Material) -> Timestamp {
         let own = self.env.now();
         self.check_jump(own);

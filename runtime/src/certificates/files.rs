@@ -8,8 +8,8 @@ use crate::env::Env;
 use crate::telemetry::with_causes;
 use crate::tls::{ServingIdentity, TlsError};
 
-/// The interval between reads of the files. The content is compared, because a mounted Secret changes by renaming a link to
-/// its directory.
+/// The interval between reads of the files. The content is compared, because a mounted Secret changes by
+/// renaming a link to its directory.
 pub(super) const PERIOD: Duration = Duration::from_secs(5);
 
 /// Why the files are unusable.

@@ -4,7 +4,8 @@ use jiff::Timestamp;
 
 use super::material::Material;
 
-/// The maximum number of authorities in a bundle. More than two occur only if other clients change the Secret.
+/// The maximum number of authorities in a bundle. More than two occur only if other clients change the
+/// Secret.
 const MAX_AUTHORITIES: usize = 8;
 
 /// The inputs of a plan apart from the Secret.
@@ -68,8 +69,8 @@ pub(super) fn plan_certificates(material: &Material, inputs: Inputs<'_>) -> Cert
     CertificatePlan { authority, serving, retained: retained_authorities(material, now), is_waiting }
 }
 
-/// Whether a required name is missing. Additional names are accepted until the next certificate. Otherwise replicas of two
-/// versions with different names would replace the certificate alternately during an upgrade.
+/// Whether a required name is missing. Additional names are accepted until the next certificate. Otherwise
+/// replicas of two versions with different names would replace the certificate alternately during an upgrade.
 fn is_name_missing(present: &[String], wanted: &[String]) -> bool {
     wanted.iter().any(|name| !present.contains(name))
 }

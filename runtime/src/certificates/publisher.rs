@@ -33,8 +33,8 @@ pub(super) struct Publisher {
 /// A bundle that all objects contain.
 struct Published {
     bundle: Vec<u8>,
-    /// The versions of the objects. If a version changes, the bundle may have been missing in between, and another replica may
-    /// have restored it.
+    /// The versions of the objects. If a version changes, the bundle may have been missing in between, and
+    /// another replica may have restored it.
     versions: Vec<String>,
     /// The uptime of the first such read.
     since: Duration,
@@ -65,8 +65,8 @@ impl Publisher {
         BundleObservation(all)
     }
 
-    /// How long all objects have contained `bundle`, as far as this process has read them. `None` if an object does not
-    /// contain it.
+    /// How long all objects have contained `bundle`, as far as this process has read them. `None` if an
+    /// object does not contain it.
     pub(super) fn published_for(
         &mut self,
         bundle: &[u8],

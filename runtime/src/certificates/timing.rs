@@ -7,13 +7,14 @@ use std::time::Duration;
 pub struct Timing {
     /// The validity of a serving certificate. It is replaced when a third is left.
     pub serving: Duration,
-    /// The validity of an authority: four times that of a serving certificate. It is replaced when a third is left, which is
-    /// longer than the validity of a serving certificate.
+    /// The validity of an authority: four times that of a serving certificate. It is replaced when a third is
+    /// left, which is longer than the validity of a serving certificate.
     pub authority: Duration,
-    /// How far the validity starts in the past, for clients with slow clocks: 15 minutes, or less for short validities.
+    /// How far the validity starts in the past, for clients with slow clocks: 15 minutes, or less for short
+    /// validities.
     pub backdate: Duration,
-    /// How long the objects must contain a bundle before its new authority signs a serving certificate: 10 minutes, or less
-    /// for short validities.
+    /// How long the objects must contain a bundle before its new authority signs a serving certificate: 10
+    /// minutes, or less for short validities.
     pub spread: Duration,
     /// The interval between passes without failures: one minute, or less for short validities.
     pub period: Duration,

@@ -10,8 +10,8 @@ pub trait Clock: Send + Sync + 'static {
     /// The wall-clock time. It may jump forward and back. Use it for times that are stored in objects.
     fn now(&self) -> Timestamp;
 
-    /// The time since a fixed point, such as the boot of the machine. It never decreases, and it includes the time in which
-    /// the machine is suspended.
+    /// The time since a fixed point, such as the boot of the machine. It never decreases, and it includes the
+    /// time in which the machine is suspended.
     fn uptime(&self) -> Duration;
 
     /// Waits for `duration`. The time in which the machine is suspended may not count.
@@ -26,7 +26,7 @@ pub trait Entropy: Send + Sync + 'static {
 
 /// Runs futures as tasks.
 pub trait Spawner: Send + Sync + 'static {
-    /// Starts to poll `future`. The future ends by itself when its [`Task`](super::Task) is dropped, so an implementation
-    /// only has to poll it.
+    /// Starts to poll `future`. The future ends by itself when its [`Task`](super::Task) is dropped, so an
+    /// implementation only has to poll it.
     fn spawn(&self, name: &'static str, future: BoxFuture<'static, ()>);
 }

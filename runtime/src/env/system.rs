@@ -9,8 +9,8 @@ use rustix::time::ClockId;
 
 use super::sources::{Clock, Entropy, Spawner};
 
-/// The clocks of the system: real time for [`Clock::now`], boot time for [`Clock::uptime`] and the timers of tokio for
-/// [`Clock::sleep`].
+/// The clocks of the system: real time for [`Clock::now`], boot time for [`Clock::uptime`] and the timers of
+/// tokio for [`Clock::sleep`].
 #[derive(Debug, Clone, Copy)]
 pub struct SystemClock;
 
@@ -40,7 +40,8 @@ impl Entropy for SystemEntropy {
     #[expect(clippy::disallowed_methods, reason = "the implementation of Env::random")]
     fn next(&self) -> u64 {
         let mut bytes = [0; 8];
-        // After the generator of the kernel is initialized, a request for up to 256 bytes is complete and uninterrupted.
+        // After the generator of the kernel is initialized, a request for up to 256 bytes is complete and
+        // uninterrupted.
         let filled = rustix::rand::getrandom(&mut bytes, GetRandomFlags::empty())
             .expect("the kernel provides random numbers");
         assert_eq!(filled, bytes.len(), "the kernel returns all eight bytes");

@@ -71,8 +71,8 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// Returns a handle for `future`, and the future that a spawner polls. The latter ends when the handle is dropped, and it
-/// catches panics.
+/// Returns a handle for `future`, and the future that a spawner polls. The latter ends when the handle is
+/// dropped, and it catches panics.
 pub(super) fn supervise_task(
     name: &'static str,
     future: impl Future<Output = ()> + Send + 'static,

@@ -13,8 +13,8 @@ use super::metrics_access::MetricsAccess;
 
 /// The health endpoints. Clones share the checks, so checks can be added after the server has started.
 ///
-/// If a liveness check fails, a restart may help. If a readiness check fails, the process cannot do its work now. Without
-/// checks, the process is live and ready.
+/// If a liveness check fails, a restart may help. If a readiness check fails, the process cannot do its work
+/// now. Without checks, the process is live and ready.
 #[derive(Clone, Default)]
 pub struct HealthEndpoints(Arc<RwLock<Probes>>);
 
@@ -55,12 +55,14 @@ impl HealthEndpoints {
         self.0.write().ready.push(Check { name, probe: Arc::new(probe) });
     }
 
-    /// Adds a line to `/readyz`, which never fails. `text` must not block. Every client of the endpoint can read it.
+    /// Adds a line to `/readyz`, which never fails. `text` must not block. Every client of the endpoint can
+    /// read it.
     pub fn detail(&self, name: &'static str, text: impl Fn() -> String + Send + Sync + 'static) {
         self.0.write().details.push((name, Arc::new(text)));
     }
 
-    /// Sets the function for `/metrics`, which returns the OpenMetrics text format. Without it the path returns 404.
+    /// Sets the function for `/metrics`, which returns the OpenMetrics text format. Without it the path
+    /// returns 404.
     pub fn metrics(&self, text: impl Fn() -> String + Send + Sync + 'static) {
         self.0.write().metrics = Some(Arc::new(text));
     }

@@ -35,7 +35,8 @@ impl Heartbeat {
         self.env.uptime().saturating_sub(*self.last.lock())
     }
 
-    /// A check for [`HealthEndpoints`](super::HealthEndpoints). It fails if the time since the last beat reaches `limit`.
+    /// A check for [`HealthEndpoints`](super::HealthEndpoints). It fails if the time since the last beat
+    /// reaches `limit`.
     pub fn younger_than(&self, limit: Duration) -> impl Fn() -> Result<(), String> + Send + Sync + use<> {
         let heartbeat = self.clone();
         move || {

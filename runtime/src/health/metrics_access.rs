@@ -5,8 +5,8 @@
 //!                                                            └─ the API server does not respond: 503
 //! ```
 //!
-//! Any Pod may send tokens, so the number of reviews is limited. Tokens that were accepted before are reviewed beside the
-//! others and do not wait for them.
+//! Any Pod may send tokens, so the number of reviews is limited. Tokens that were accepted before are
+//! reviewed beside the others and do not wait for them.
 
 use std::collections::HashMap;
 use std::fmt;

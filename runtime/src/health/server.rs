@@ -1,6 +1,7 @@
 //! The HTTP server of the health endpoints, for kubelets and Prometheus.
 //!
-//! Any Pod may connect, so the number of connections, the duration of a request and the idle time are limited.
+//! Any Pod may connect, so the number of connections, the duration of a request and the idle time are
+//! limited.
 
 use std::convert::Infallible;
 use std::io;

@@ -12,27 +12,31 @@ use crate::tls::{ClientCas, PeerCertificate, ServingIdentity};
 pub struct Limits {
     /// The maximum length of the body of a request in bytes. A longer body gets a 413 response.
     pub body_bytes: usize,
-    /// The deadline from the headers of a request to the headers of its response, including the body of the request. After
-    /// it, the handler is dropped and the response is 504.
+    /// The deadline from the headers of a request to the headers of its response, including the body of the
+    /// request. After it, the handler is dropped and the response is 504.
     pub request_deadline: Duration,
     /// How fast a body must arrive.
     pub body_rate_limit: BodyRateLimit,
     /// The deadline from the connection to the end of the TLS handshake.
     pub handshake_deadline: Duration,
-    /// The maximum size of the headers of a request in bytes, at least 8 KiB. Larger headers get a 431 response.
+    /// The maximum size of the headers of a request in bytes, at least 8 KiB. Larger headers get a 431
+    /// response.
     pub header_bytes: usize,
-    /// The maximum number of connections. For a further connection, the server closes one whose client owes bytes, or else an
-    /// idle one. A quarter is kept for clients that have a verified certificate or have completed a request.
+    /// The maximum number of connections. For a further connection, the server closes one whose client owes
+    /// bytes, or else an idle one. A quarter is kept for clients that have a verified certificate or have
+    /// completed a request.
     pub connections: usize,
-    /// The maximum number of connections of one client, identified by its IP address. For a further connection, the server
-    /// closes one of this client that is slow or has been idle for some seconds. If there is none, it closes the new one.
+    /// The maximum number of connections of one client, identified by its IP address. For a further
+    /// connection, the server closes one of this client that is slow or has been idle for some seconds. If
+    /// there is none, it closes the new one.
     pub connections_per_client: usize,
-    /// The maximum number of requests in flight. One client may use half of it. For a further request, the server cancels one
-    /// whose body is outstanding. If there is none, the further request gets a 429 response.
+    /// The maximum number of requests in flight. One client may use half of it. For a further request, the
+    /// server cancels one whose body is outstanding. If there is none, the further request gets a 429
+    /// response.
     pub requests: usize,
-    /// How long the server accepts connections after the shutdown has started, for clients that have not yet been informed.
-    /// During this time, each HTTP/1.1 response closes its connection, so that no connection is closed while a client sends
-    /// a request.
+    /// How long the server accepts connections after the shutdown has started, for clients that have not yet
+    /// been informed. During this time, each HTTP/1.1 response closes its connection, so that no connection
+    /// is closed while a client sends a request.
     pub linger: Duration,
 }
 
@@ -63,8 +67,8 @@ impl BodyRateLimit {
 }
 
 impl Default for Limits {
-    /// Limits for kube-apiserver as client: 4 MiB, 30 s, the default pace, 10 s, 64 KiB, 512 connections, 64 of one client,
-    /// 1024 requests, 3 s.
+    /// Limits for kube-apiserver as client: 4 MiB, 30 s, the default pace, 10 s, 64 KiB, 512 connections, 64
+    /// of one client, 1024 requests, 3 s.
     fn default() -> Self {
         Self {
             body_bytes: 4 << 20,
@@ -83,7 +87,8 @@ impl Default for Limits {
 /// The client of a request. Every request has it as an extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
-    /// The client certificate, verified against the current [`ClientCas`]. `None` if the client has no certificate.
+    /// The client certificate, verified against the current [`ClientCas`]. `None` if the client has no
+    /// certificate.
     pub certificate: Option<PeerCertificate>,
     /// The remote address of the connection.
     pub address: SocketAddr,

@@ -25,8 +25,8 @@ use crate::capacity::{ConnectionActivity, ConnectionSlot, Eviction, RequestSlots
 
 /// The deadline for the headers of an HTTP/1.1 request, including the idle time before it.
 pub(super) const HEAD_DEADLINE: Duration = Duration::from_secs(30);
-/// The idle time after which a connection is closed gracefully. Clients close idle connections earlier (kube-apiserver after
-/// 90 s), so no request is sent on a connection that is being closed.
+/// The idle time after which a connection is closed gracefully. Clients close idle connections earlier
+/// (kube-apiserver after 90 s), so no request is sent on a connection that is being closed.
 pub(super) const IDLE: Duration = Duration::from_mins(3);
 /// The interval of HTTP/2 pings and TCP keepalive probes, and the deadline for a response to a ping.
 const PING: Duration = Duration::from_secs(30);
@@ -42,8 +42,9 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// The phases of the shutdown of the server.
 #[derive(Debug, Clone)]
 pub(super) struct ShutdownPhases {
-    /// The server lingers: an HTTP/1.1 connection closes with its next response. If it were closed while a client sends a
-    /// request, the request would fail, because clients do not retry a POST without a response.
+    /// The server lingers: an HTTP/1.1 connection closes with its next response. If it were closed while a
+    /// client sends a request, the request would fail, because clients do not retry a POST without a
+    /// response.
     pub(super) lingering: CancellationToken,
     /// The server drains: connections without a request in flight close now.
     pub(super) draining: CancellationToken,
@@ -180,7 +181,8 @@ fn connection_builder(server: &HttpsServer, http2: bool) -> auto::Builder<HyperT
     if http2 { builder.http2_only() } else { builder.http1_only() }
 }
 
-/// Configures the socket so that the system closes connections whose peer is unreachable or does not receive data.
+/// Configures the socket so that the system closes connections whose peer is unreachable or does not receive
+/// data.
 fn configure_socket(stream: &TcpStream, limit: Duration) -> io::Result<()> {
     use rustix::net::sockopt;
     stream.set_nodelay(true)?;

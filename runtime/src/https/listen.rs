@@ -24,8 +24,8 @@ use crate::tls::{ClientCas, ClientCasSnapshot, ServingIdentity, crypto_provider}
 const PAUSE: Duration = Duration::from_millis(500);
 
 impl HttpsServer {
-    /// Serves `router` until `shutdown` completes, and then until all requests in flight are answered, for at most
-    /// [`Limits::request_deadline`].
+    /// Serves `router` until `shutdown` completes, and then until all requests in flight are answered, for at
+    /// most [`Limits::request_deadline`].
     ///
     /// Dropping the future closes all connections immediately.
     ///

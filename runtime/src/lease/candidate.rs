@@ -26,8 +26,8 @@ const COLLISION_PAUSE: Duration = Duration::from_millis(100);
 pub struct Candidate {
     store: Arc<LeaseStore>,
     observation: LeaseObservation,
-    /// The acquireTime of the latest attempt to acquire the Lease. A Lease with it belongs to this process, even if the
-    /// response to the attempt was lost.
+    /// The acquireTime of the latest attempt to acquire the Lease. A Lease with it belongs to this process,
+    /// even if the response to the attempt was lost.
     acquired_at: Option<Timestamp>,
 }
 
@@ -39,8 +39,8 @@ enum Step {
     Acquire(Option<Box<Lease>>),
     /// The Lease was deleted, and its holder may lead for this duration: create it without a holder.
     ///
-    /// A missing Lease has no version that could show a change: another candidate may acquire and lose a new Lease between
-    /// two reads.
+    /// A missing Lease has no version that could show a change: another candidate may acquire and lose a new
+    /// Lease between two reads.
     Restore(Duration),
 }
 
@@ -58,7 +58,8 @@ impl Candidate {
         self.store.health.clone()
     }
 
-    /// Waits until this process leads. Returns `None` if `stop` is cancelled first. Failed requests are logged and retried.
+    /// Waits until this process leads. Returns `None` if `stop` is cancelled first. Failed requests are
+    /// logged and retried.
     ///
     /// After a leadership has ended, call this again to lead again.
     pub async fn acquire(&mut self, stop: &CancellationToken) -> Option<Leadership> {
@@ -71,8 +72,8 @@ impl Candidate {
                     Either::Right(_) => return None,
                 }
             };
-            // An attempt to acquire is not interrupted. If the API server accepted it unnoticed, no candidate could lead for
-            // the duration of the lease.
+            // An attempt to acquire is not interrupted. If the API server accepted it unnoticed, no candidate
+            // could lead for the duration of the lease.
             let outcome = match observed {
                 Ok(Step::Wait(wait)) => Ok(Err(wait)),
                 Ok(Step::Acquire(lease)) => self.try_acquire(lease.as_deref()).await,
@@ -120,7 +121,8 @@ impl Candidate {
         Ok(Step::Wait(wait.min(self.spread(config.poll_interval()))))
     }
 
-    /// Tries to acquire the Lease that was read. If another candidate was faster, returns the pause before the next read.
+    /// Tries to acquire the Lease that was read. If another candidate was faster, returns the pause before
+    /// the next read.
     async fn try_acquire(
         &mut self,
         current: Option<&Lease>,
@@ -159,7 +161,8 @@ impl Candidate {
         record::is_held_since(lease, &self.store.config.identity, acquired_at)
     }
 
-    /// A duration from three quarters of `interval` to `interval`, so that candidates do not send requests at the same time.
+    /// A duration from three quarters of `interval` to `interval`, so that candidates do not send requests at
+    /// the same time.
     fn spread(&self, interval: Duration) -> Duration {
         interval.saturating_sub(self.store.env.jitter(interval / 4))
     }

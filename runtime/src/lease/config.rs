@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// The Lease, the identity and the intervals of a candidate. [`crate::args::LeaseArgs`] creates it from flags.
+/// The Lease, the identity and the intervals of a candidate. [`crate::args::LeaseArgs`] creates it from
+/// flags.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseConfig {
     /// Namespace of the Lease.
@@ -11,10 +12,11 @@ pub struct LeaseConfig {
     pub name: String,
     /// The identity of this process. No other process may use the same identity.
     pub identity: String,
-    /// How long a leader leads without a successful renewal, and how long standbys wait before they replace an unresponsive
-    /// leader. The Lease stores it in whole seconds, rounded up.
+    /// How long a leader leads without a successful renewal, and how long standbys wait before they replace
+    /// an unresponsive leader. The Lease stores it in whole seconds, rounded up.
     pub duration: Duration,
-    /// The interval at which the leader renews the Lease. Standbys read it at the same interval, and at least twice a second.
+    /// The interval at which the leader renews the Lease. Standbys read it at the same interval, and at least
+    /// twice a second.
     pub renew_interval: Duration,
     /// The deadline of each request for the Lease.
     pub request_deadline: Duration,
@@ -45,7 +47,8 @@ impl LeaseConfig {
         self.renew_interval.min(Duration::from_secs(1))
     }
 
-    /// The maximum interval between reads of a candidate. It bounds how late the candidate detects a release or a renewal.
+    /// The maximum interval between reads of a candidate. It bounds how late the candidate detects a release
+    /// or a renewal.
     pub(super) fn poll_interval(&self) -> Duration {
         self.renew_interval.min(Duration::from_millis(500))
     }

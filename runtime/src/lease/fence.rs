@@ -10,18 +10,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::env::Env;
 
-/// The interval at which [`Fence::wait_until_ended`] reads the clocks, because sleeping does not detect suspension or a jump of the wall
-/// clock.
+/// The interval at which [`Fence::wait_until_ended`] reads the clocks, because sleeping does not detect
+/// suspension or a jump of the wall clock.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The fraction of the lease duration by which a fence ends early, because clocks of different machines drift: 1/100 is
-/// twenty times the drift of a quartz clock without synchronization.
+/// The fraction of the lease duration by which a fence ends early, because clocks of different machines
+/// drift: 1/100 is twenty times the drift of a quartz clock without synchronization.
 const DRIFT_MARGIN: u32 = 100;
 
 /// Permission to write while this process certainly holds the lease. Clones share it.
 ///
-/// Call [`Fence::admits`] with the deadline of each write before the write, and cancel the write at its deadline. The last
-/// write of a leader then arrives before the first write of its successor, apart from the time within the API server.
+/// Call [`Fence::admits`] with the deadline of each write before the write, and cancel the write at its
+/// deadline. The last write of a leader then arrives before the first write of its successor, apart from the
+/// time within the API server.
 #[derive(Clone)]
 pub struct Fence(Arc<State>);
 
@@ -73,7 +74,8 @@ impl Fence {
         Self::with_validity(env, duration.saturating_sub(duration / DRIFT_MARGIN), sent)
     }
 
-    /// A permission that has ended: it admits no write. For programs that use the code of a leader only to read.
+    /// A permission that has ended: it admits no write. For programs that use the code of a leader only to
+    /// read.
     pub fn ended(env: Env) -> Self {
         let sent = Instant::now(&env);
         Self::with_validity(env, Duration::ZERO, sent)
@@ -128,8 +130,8 @@ impl Fence {
         self.0.ended.cancel();
     }
 
-    /// Counts the validity from `sent`. Returns whether the permission lasts. A late response does not restore a permission
-    /// that has ended, because its users may already have seen the end.
+    /// Counts the validity from `sent`. Returns whether the permission lasts. A late response does not
+    /// restore a permission that has ended, because its users may already have seen the end.
     pub(super) fn extend(&self, sent: Instant) -> bool {
         let mut term = self.0.term.lock();
         if self.0.remaining(&mut term).is_zero() {

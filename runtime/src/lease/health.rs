@@ -27,7 +27,8 @@ impl LeaseHealth {
         Self { env, state: Arc::default() }
     }
 
-    /// The [uptime](Env::uptime) of the last response to a request for the Lease; `None` before the first response.
+    /// The [uptime](Env::uptime) of the last response to a request for the Lease; `None` before the first
+    /// response.
     pub fn last_contact(&self) -> Option<Duration> {
         self.state.lock().last_contact
     }
@@ -48,7 +49,8 @@ impl LeaseHealth {
         self.state.lock().holder.clone()
     }
 
-    /// A readiness check: whether a request for the Lease got a response within `limit`. A standby is as ready as the leader.
+    /// A readiness check: whether a request for the Lease got a response within `limit`. A standby is as
+    /// ready as the leader.
     ///
     /// # Errors
     /// The time since the last response.

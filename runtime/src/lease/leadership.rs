@@ -14,12 +14,14 @@ use super::record;
 use super::store::{LeaseStore, LeaseWriteResult};
 use crate::env::Task;
 
-/// The maximum number of immediate retries of a write if another client changes the Lease without acquiring it.
+/// The maximum number of immediate retries of a write if another client changes the Lease without acquiring
+/// it.
 const ATTEMPTS: usize = 3;
 
 /// Leadership, renewed in the background until it is lost or released.
 ///
-/// Dropping it ends the fence, and standbys wait until the lease expires. After [`Leadership::release`] they do not wait.
+/// Dropping it ends the fence, and standbys wait until the lease expires. After [`Leadership::release`] they
+/// do not wait.
 #[must_use = "leadership ends when it is dropped"]
 pub struct Leadership {
     /// The permission to write. Every component that writes needs a clone.
@@ -110,7 +112,8 @@ impl Acquisition {
         record::is_held_since(lease, &self.store.config.identity, self.acquired_at)
     }
 
-    /// Writes a new renewTime. Retries if another client changed the Lease without another holder, or deleted it.
+    /// Writes a new renewTime. Retries if another client changed the Lease without another holder, or deleted
+    /// it.
     async fn renew(&self, held: &Mutex<Lease>) -> Result<Renewed, LeaseError> {
         let LeaseStore { config, env, health, .. } = &*self.store;
         let mut current = Some(held.lock().clone());
@@ -122,9 +125,11 @@ impl Acquisition {
                     *held.lock() = *stored;
                     return Ok(Renewed::Accepted(sent));
                 }
-                // This includes an earlier, unconfirmed renewal: this process holds the Lease at an unknown version.
+                // This includes an earlier, unconfirmed renewal: this process holds the Lease at an unknown
+                // version.
                 LeaseWriteResult::Stale => match self.store.read().await? {
-                    // If the Lease has no holder, no other process leads, and the fence of this process is still valid.
+                    // If the Lease has no holder, no other process leads, and the fence of this process is
+                    // still valid.
                     Some(lease) if !self.owns(&lease) && !record::is_orphaned(&lease) => {
                         health.set_holder(record::lease_holder(&lease));
                         return Ok(Renewed::Superseded);

@@ -1,4 +1,5 @@
-//! When a candidate may acquire a Lease that another process held, based on observed changes and the local clock.
+//! When a candidate may acquire a Lease that another process held, based on observed changes and the local
+//! clock.
 
 use std::time::Duration;
 
@@ -24,10 +25,12 @@ impl LeaseObservation {
         Self { version: None, free_at: Duration::ZERO, longest: None, default }
     }
 
-    /// Records a read of the Lease whose response arrived at the uptime `now`. Returns whether the Lease has changed.
+    /// Records a read of the Lease whose response arrived at the uptime `now`. Returns whether the Lease has
+    /// changed.
     ///
-    /// Every change by any client restarts the wait, because a renewal may have happened just before the change. Only a
-    /// release ends the wait. If another client deletes the Lease or clears the holder, the holder may not know it yet.
+    /// Every change by any client restarts the wait, because a renewal may have happened just before the
+    /// change. Only a release ends the wait. If another client deletes the Lease or clears the holder, the
+    /// holder may not know it yet.
     pub(super) fn record(&mut self, lease: Option<&Lease>, now: Duration) -> bool {
         let version = Some(Version::of(lease));
         if self.version == version {
@@ -45,7 +48,8 @@ impl LeaseObservation {
         true
     }
 
-    /// Records that another candidate acquired the Lease first. There was a holder, even if the next read finds none.
+    /// Records that another candidate acquired the Lease first. There was a holder, even if the next read
+    /// finds none.
     pub(super) fn record_conflict(&mut self) {
         self.version = None;
         self.longest = self.longest.max(Some(self.default));

@@ -8,11 +8,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 
 use super::config::LeaseConfig;
 
-/// The annotation with the time at which the leader released the Lease. A Lease without a holder and without this annotation
-/// was changed by another client, and its leader may still lead.
+/// The annotation with the time at which the leader released the Lease. A Lease without a holder and without
+/// this annotation was changed by another client, and its leader may still lead.
 const RELEASED: &str = "vmpool.dev/lease-released";
 
-/// `leaseDurationSeconds` of a released Lease, so that candidates with another implementation also acquire it soon.
+/// `leaseDurationSeconds` of a released Lease, so that candidates with another implementation also acquire it
+/// soon.
 const RELEASED_SECONDS: i32 = 1;
 
 /// The version of the Lease in a read. If it is equal in two reads, the Lease is unchanged.
@@ -42,8 +43,8 @@ pub(super) fn lease_duration(lease: &Lease) -> Option<Duration> {
     u64::try_from(seconds).ok().map(Duration::from_secs)
 }
 
-/// Whether the Lease has no holder and was not released: another client cleared the holder, or a candidate restored a
-/// deleted Lease.
+/// Whether the Lease has no holder and was not released: another client cleared the holder, or a candidate
+/// restored a deleted Lease.
 pub(super) fn is_orphaned(lease: &Lease) -> bool {
     lease_holder(lease).is_none() && !is_released(lease)
 }
@@ -61,8 +62,8 @@ pub(super) fn is_held_since(lease: &Lease, identity: &str, acquired_at: Timestam
         && acquired.is_some_and(|time| time.0 == round_to_microseconds(acquired_at))
 }
 
-/// The Lease with this process as holder, for acquisition and renewal. Fields and annotations of other clients are kept.
-/// Without `current`, the Lease is new.
+/// The Lease with this process as holder, for acquisition and renewal. Fields and annotations of other
+/// clients are kept. Without `current`, the Lease is new.
 pub(super) fn held_lease(
     current: Option<&Lease>,
     config: &LeaseConfig,
@@ -86,7 +87,8 @@ pub(super) fn held_lease(
     lease
 }
 
-/// A Lease without a holder that replaces a deleted Lease, whose holder may still lead for the duration `longest`.
+/// A Lease without a holder that replaces a deleted Lease, whose holder may still lead for the duration
+/// `longest`.
 ///
 /// A candidate that reads the Lease for the first time waits for this duration, too.
 pub(super) fn placeholder_lease(config: &LeaseConfig, longest: Duration) -> Lease {

@@ -58,8 +58,8 @@ impl LeaseStore {
                 self.health.set_holder(record::lease_holder(&stored));
                 Ok(LeaseWriteResult::Stored(stored.into()))
             }
-            // A replace that is not found: the Lease was deleted. A create that is not found: the namespace is missing, which
-            // is an error.
+            // A replace that is not found: the Lease was deleted. A create that is not found: the namespace
+            // is missing, which is an error.
             Err(kube::Error::Api(status)) if status.code == 409 || is_gone(&status, lease) => {
                 self.health.record_contact();
                 Ok(LeaseWriteResult::Stale)

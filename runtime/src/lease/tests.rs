@@ -208,7 +208,8 @@ async fn the_fence_ends_if_all_renewals_stay_unconfirmed() {
 async fn validity_counts_from_before_the_request() {
     let world = two().await;
     world.processes[0].fault(LinkFault::AnswerLate(Duration::from_millis(2900)));
-    // The last renewal with a response was sent 3 s after the start of the leadership, of which 2 s have passed.
+    // The last renewal with a response was sent 3 s after the start of the leadership, of which 2 s have
+    // passed.
     world.seconds(4).await;
     world.processes[0].fault(LinkFault::Lost);
     let fence = world.processes[0].fence.lock().clone().unwrap();
@@ -404,8 +405,8 @@ async fn a_candidate_without_a_response_is_not_healthy() {
 }
 
 impl LeaseWorld {
-    /// Advances the clock until the leader with index 0 has lost leadership and another process leads. Checks that the fence
-    /// ended first.
+    /// Advances the clock until the leader with index 0 has lost leadership and another process leads. Checks
+    /// that the fence ended first.
     async fn until_followed(&self) {
         while self.processes[0].leads() {
             self.pass(Duration::from_millis(10)).await;

@@ -2,14 +2,14 @@
 //!
 //! A crate that uses these macros must depend on `prometheus-client`, which the generated code refers to.
 
-/// Defines an enum whose variants are label values. Each variant has a documentation comment, which becomes its meaning in
-/// the reference page, and the text of the value.
+/// Defines an enum whose variants are label values. Each variant has a documentation comment, which becomes
+/// its meaning in the reference page, and the text of the value.
 #[macro_export]
 macro_rules! label_values {
-    ($(#[$meta:meta])* $vis:vis $name:ident { $(#[doc = $meaning:literal] $variant:ident => $text:literal),+ $(,)? }) => {
+    ($(#[$meta:meta])* $vis:vis $name:ident { $($(#[doc = $meaning:literal])+ $variant:ident => $text:literal),+ $(,)? }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        $vis enum $name { $(#[doc = $meaning] $variant),+ }
+        $vis enum $name { $($(#[doc = $meaning])+ $variant),+ }
 
         impl $name {
             /// All values.
@@ -32,7 +32,7 @@ macro_rules! label_values {
 
         impl $crate::metrics::LabelValue for $name {
             fn values() -> $crate::metrics::Values {
-                let meaning = |value| match value { $(Self::$variant => $meaning.trim_ascii()),+ };
+                let meaning = |value| match value { $(Self::$variant => concat!($($meaning),+).trim_ascii()),+ };
                 let values = Self::ALL.iter().map(|value| (value.as_str(), meaning(*value)));
                 $crate::metrics::Values::Fixed(values.collect())
             }

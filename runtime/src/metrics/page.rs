@@ -36,8 +36,8 @@ impl MetricsPage {
         Self { registry, process, encoding: Mutex::default() }
     }
 
-    /// The current page in the OpenMetrics text format. `refresh` is called first, to set gauges that are not updated by
-    /// events.
+    /// The current page in the OpenMetrics text format. `refresh` is called first, to set gauges that are not
+    /// updated by events.
     pub fn encode(&self, refresh: impl FnOnce()) -> String {
         let _guard = self.encoding.lock();
         refresh();

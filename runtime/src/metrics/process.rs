@@ -5,8 +5,8 @@ use prometheus_client::metrics::gauge::Gauge;
 
 /// Memory, processor time, open descriptors and tasks of this process.
 ///
-/// The names of the first three are those of all Prometheus client libraries, so that common dashboards show them. The
-/// number of tasks is the only metric that shows a leak of tasks.
+/// The names of the first three are those of all Prometheus client libraries, so that common dashboards show
+/// them. The number of tasks is the only metric that shows a leak of tasks.
 #[derive(Clone, Debug)]
 pub struct ProcessMetrics {
     cpu: FloatCounter,
@@ -46,7 +46,8 @@ impl ProcessMetrics {
         }
     }
 
-    /// Reads the current values. Call it before the metrics are encoded, on the runtime whose tasks are counted.
+    /// Reads the current values. Call it before the metrics are encoded, on the runtime whose tasks are
+    /// counted.
     pub fn refresh(&self) {
         if let Some(bytes) = read_proc_file("/proc/self/statm").as_deref().and_then(resident_pages) {
             let bytes = bytes.saturating_mul(rustix::param::page_size() as u64);
@@ -79,8 +80,8 @@ fn resident_pages(statm: &str) -> Option<u64> {
     statm.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// `utime` and `stime` of `stat`, the 14th and 15th fields. The second field is the program's name in parentheses. It may
-/// contain any character, including spaces and parentheses.
+/// `utime` and `stime` of `stat`, the 14th and 15th fields. The second field is the program's name in
+/// parentheses. It may contain any character, including spaces and parentheses.
 fn cpu_ticks(stat: &str) -> Option<u64> {
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
     let mut next = || fields.next()?.parse::<u64>().ok();

@@ -13,8 +13,8 @@ pub fn section_title(sections: &[Section], metric: &Description) -> Option<&'sta
     sections.iter().find(|(_, prefixes)| belongs(prefixes)).map(|(title, _)| *title)
 }
 
-/// The sections with their metrics. Each metric has its kind, unit, labels and meaning, and the meanings of its label
-/// values. Metrics without a section are omitted.
+/// The sections with their metrics. Each metric has its kind, unit, labels and meaning, and the meanings of
+/// its label values. Metrics without a section are omitted.
 pub fn metric_tables(sections: &[Section], catalogue: &[Description]) -> String {
     let mut page = String::new();
     for (title, _) in sections {

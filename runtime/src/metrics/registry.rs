@@ -26,8 +26,8 @@ impl MetricsRegistry {
 
     /// Registers `metric` and returns it.
     ///
-    /// `name` is the full name, with the suffixes of kind and unit. `unit` names what the metric counts or measures. `help`
-    /// is a sentence without its period.
+    /// `name` is the full name, with the suffixes of kind and unit. `unit` names what the metric counts or
+    /// measures. `help` is a sentence without its period.
     pub fn register<M: Describe>(
         &mut self,
         name: &'static str,

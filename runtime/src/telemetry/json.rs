@@ -1,7 +1,8 @@
 //! Log lines as flat JSON objects.
 //!
-//! The formatter of tracing-subscriber nests spans, so a query for one pool would depend on the depth of the spans. Here the
-//! fields of all spans are on the same level as those of the event. If two fields have the same name, the inner one is used.
+//! The formatter of tracing-subscriber nests spans, so a query for one pool would depend on the depth of the
+//! spans. Here the fields of all spans are on the same level as those of the event. If two fields have the
+//! same name, the inner one is used.
 
 use std::fmt;
 

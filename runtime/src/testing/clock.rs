@@ -12,15 +12,15 @@ use parking_lot::Mutex;
 use super::idle::Idle;
 use crate::env::Clock;
 
-/// How often [`ManualClock::settle`] yields to other tasks of a runtime without [`NoTarget`]. A request through a client takes
-/// about ten yields, so a task that needs more than this is in a loop.
+/// How often [`ManualClock::settle`] yields to other tasks of a runtime without [`NoTarget`]. A request
+/// through a client takes about ten yields, so a task that needs more than this is in a loop.
 const YIELDS: usize = 100;
 
-/// A clock that only a test advances. Clones share the time. A clone by [`ManualClock::with_separate_wall_clock`] has a separate wall
-/// clock.
+/// A clock that only a test advances. Clones share the time. A clone by
+/// [`ManualClock::with_separate_wall_clock`] has a separate wall clock.
 ///
-/// It simulates the three clocks of a machine: sleepers wait while the machine runs, the uptime includes suspension, and the
-/// wall clock can be set.
+/// It simulates the three clocks of a machine: sleepers wait while the machine runs, the uptime includes
+/// suspension, and the wall clock can be set.
 #[derive(Debug, Clone)]
 pub struct ManualClock {
     shared: Arc<Mutex<Shared>>,
@@ -74,8 +74,8 @@ impl ManualClock {
         }
     }
 
-    /// Advances the clock by `duration`. Each sleeper wakes at its time, in order, and its reactions complete before the
-    /// clock advances further.
+    /// Advances the clock by `duration`. Each sleeper wakes at its time, in order, and its reactions complete
+    /// before the clock advances further.
     pub async fn advance(&self, duration: Duration) {
         let end = self.shared.lock().running + duration;
         loop {
@@ -118,7 +118,8 @@ impl ManualClock {
         self.shared.lock().sleepers.len()
     }
 
-    /// Advances to the next sleeper until `end` and wakes it, or advances to `end`. Returns whether a sleeper was woken.
+    /// Advances to the next sleeper until `end` and wakes it, or advances to `end`. Returns whether a sleeper
+    /// was woken.
     fn wake_next(&self, end: Duration) -> bool {
         let mut shared = self.shared.lock();
         let next = shared.sleepers.keys().next().copied().filter(|(due, _)| *due <= end);

@@ -2,8 +2,8 @@
 
 use clap::Command;
 
-/// The differences between the flags of `command` and the table in the section `## Flags` of `page`. Each row of the table
-/// begins with the flag, its variable and its default.
+/// The differences between the flags of `command` and the table in the section `## Flags` of `page`. Each row
+/// of the table begins with the flag, its variable and its default.
 pub fn flag_differences(command: &Command, page: &str) -> Vec<String> {
     let Some((_, section)) = page.split_once("\n## Flags\n") else {
         return vec!["the section `## Flags` is missing".to_owned()];
@@ -29,8 +29,8 @@ pub fn flag_differences(command: &Command, page: &str) -> Vec<String> {
     differences
 }
 
-/// The texts that are missing in `--help` of `command`: flags, their variables, their descriptions, and feature gates with
-/// their stages.
+/// The texts that are missing in `--help` of `command`: flags, their variables, their descriptions, and
+/// feature gates with their stages.
 pub fn help_gaps(mut command: Command) -> Vec<String> {
     let help = command.render_long_help().to_string();
     let mut gaps = Vec::new();

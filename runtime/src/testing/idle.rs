@@ -19,7 +19,8 @@ impl Idle {
     pub fn runtime() -> io::Result<(Runtime, Self)> {
         let idle = Self::default();
         let parked = idle.clone();
-        // A thread parks when none of its tasks can continue. If the hook wakes a task, the thread does not park.
+        // A thread parks when none of its tasks can continue. If the hook wakes a task, the thread does not
+        // park.
         let park = move || {
             let waiting = parked.0.lock().take();
             if let Some(waker) = waiting {

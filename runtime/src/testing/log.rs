@@ -27,8 +27,9 @@ thread_local! {
 
 /// Records the log of the current thread at level *info* and above, until it is dropped.
 ///
-/// It installs a global subscriber for the process, because a scoped subscriber can lose lines: tracing caches whether an
-/// event is enabled, and if a thread without a subscriber reaches the event first, it is disabled for all threads.
+/// It installs a global subscriber for the process, because a scoped subscriber can lose lines: tracing
+/// caches whether an event is enabled, and if a thread without a subscriber reaches the event first, it is
+/// disabled for all threads.
 #[derive(Debug)]
 pub struct Recording(PhantomData<*const ()>);
 

@@ -14,12 +14,12 @@ use super::error::TlsError;
 use super::pem::parse_certificates;
 use super::provider::crypto_provider;
 
-/// The certificate authorities whose client certificates a server accepts. They can be replaced while the server runs.
-/// Clones share them.
+/// The certificate authorities whose client certificates a server accepts. They can be replaced while the
+/// server runs. Clones share them.
 ///
-/// A connection without a client certificate is accepted, and its [`Peer`](crate::https::Peer) has no certificate, unless
-/// certificates are [required](Self::requiring). A connection with a certificate of another authority is refused. Without
-/// authorities, the server does not request client certificates.
+/// A connection without a client certificate is accepted, and its [`Peer`](crate::https::Peer) has no
+/// certificate, unless certificates are [required](Self::requiring). A connection with a certificate of
+/// another authority is refused. Without authorities, the server does not request client certificates.
 #[derive(Clone)]
 pub struct ClientCas {
     current: Arc<RwLock<ClientCasSnapshot>>,
@@ -57,11 +57,12 @@ impl ClientCas {
 
     /// Replaces the authorities. Returns whether they changed.
     ///
-    /// Existing connections are closed gracefully, so that their clients authenticate again. Until then, certificates of
-    /// other authorities no longer count on these connections.
+    /// Existing connections are closed gracefully, so that their clients authenticate again. Until then,
+    /// certificates of other authorities no longer count on these connections.
     ///
     /// # Errors
-    /// [`TlsError`] if the text contains no certificate or an invalid one. The authorities then stay unchanged.
+    /// [`TlsError`] if the text contains no certificate or an invalid one. The authorities then stay
+    /// unchanged.
     pub fn replace(&self, pem: &[u8]) -> Result<bool, TlsError> {
         const CAS: &str = "client CA bundle";
         if *self.current.read().pem == *pem {

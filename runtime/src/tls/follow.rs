@@ -7,13 +7,13 @@ use super::clients::ClientCas;
 use crate::env::Env;
 use crate::telemetry::with_causes;
 
-/// The interval between reads of the file. The content is compared, because a mounted ConfigMap changes by renaming a link
-/// to its directory.
+/// The interval between reads of the file. The content is compared, because a mounted ConfigMap changes by
+/// renaming a link to its directory.
 const PERIOD: Duration = Duration::from_secs(5);
 
 impl ClientCas {
-    /// Reads the authorities from a PEM file periodically and never returns. If the file is unusable, the last valid
-    /// authorities stay in use, and the error is logged once.
+    /// Reads the authorities from a PEM file periodically and never returns. If the file is unusable, the
+    /// last valid authorities stay in use, and the error is logged once.
     pub async fn follow(self, file: PathBuf, env: Env) {
         let mut last_error = None;
         loop {

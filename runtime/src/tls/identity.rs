@@ -15,8 +15,8 @@ use super::provider::crypto_provider;
 
 /// The serving certificate and its key. They can be replaced while the server runs. Clones share them.
 ///
-/// Handshakes after a replacement use the new certificate. Existing connections are not affected. Without a certificate,
-/// handshakes fail.
+/// Handshakes after a replacement use the new certificate. Existing connections are not affected. Without a
+/// certificate, handshakes fail.
 #[derive(Clone, Default)]
 pub struct ServingIdentity(Arc<RwLock<Option<Served>>>);
 
@@ -33,11 +33,12 @@ impl ServingIdentity {
 
     /// Replaces the certificate for all following handshakes.
     ///
-    /// `chain_pem` contains the certificate of the server, followed by the intermediate certificates. `key_pem` is its
-    /// private key in PKCS#8, PKCS#1 or SEC1 format.
+    /// `chain_pem` contains the certificate of the server, followed by the intermediate certificates.
+    /// `key_pem` is its private key in PKCS#8, PKCS#1 or SEC1 format.
     ///
     /// # Errors
-    /// [`TlsError`] if certificate or key are unusable or do not belong together. The certificate then stays unchanged.
+    /// [`TlsError`] if certificate or key are unusable or do not belong together. The certificate then stays
+    /// unchanged.
     pub fn replace(&self, chain_pem: &[u8], key_pem: &[u8]) -> Result<(), TlsError> {
         const CHAIN: &str = "serving certificate";
         let chain = parse_certificates(CHAIN, chain_pem)?;

@@ -81,8 +81,8 @@ pub(super) async fn read_holder(
 
 /// What a question about a wrapper needs.
 ///
-/// Grants and labels are read first. Without a permission nothing else is read, so that also the duration of the review does
-/// not depend on the image.
+/// Grants and labels are read first. Without a permission nothing else is read, so that also the duration of
+/// the review does not depend on the image.
 pub(super) async fn read_question_facts(
     reader: &Reader,
     namespace: &str,
@@ -128,7 +128,8 @@ async fn read_grants(
                 item["kind"] = "VMDiskImageGrant".into();
                 VmDiskImageGrant::deserialize(&item).ok()
             });
-            // References of existing objects are not reviewed again, so a grant that is being deleted permits nothing here.
+            // References of existing objects are not reviewed again, so a grant that is being deleted permits
+            // nothing here.
             Ok(grants
                 .map(|grant| read::read_grant(&grant))
                 .filter(|grant| grant.is_in_effect(None))

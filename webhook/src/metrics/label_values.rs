@@ -86,13 +86,15 @@ label_values!(
         Wrapper => "wrapper",
         /// A namespace, for its labels.
         Namespace => "namespace",
-        /// A pool, for the scale guard or as the owner of a machine, or pools, to compare a KubeVirt pool or an edited type with them.
+        /// A pool, for the scale guard or as the owner of a machine, or pools, to compare a KubeVirt pool or
+        /// an edited type with them.
         Pool => "pool",
         /// An instance type or a preference that a machine names.
         Instancetype => "instancetype",
         /// An object behind a volume, whose labels name an instance type or a preference.
         Volume => "volume",
-        /// A machine of a KubeVirt pool, which is created as a dry run, or machines, to compare an edited instance type with them.
+        /// A machine of a KubeVirt pool, which is created as a dry run, or machines, to compare an edited
+        /// instance type with them.
         Machine => "machine",
     }
 );

@@ -1,4 +1,5 @@
-//! Creates an object as a dry run. The API server and the webhooks of the platform validate it, and nothing is stored.
+//! Creates an object as a dry run. The API server and the webhooks of the platform validate it, and nothing
+//! is stored.
 
 use kube::Client;
 use kube::client::Body;
@@ -48,7 +49,8 @@ fn rejected_dry_run_result(code: http::StatusCode, status: &Value) -> DryRunResu
             }
             DryRunResult::Invalid(causes)
         }
-        // For example an exhausted quota, or a missing permission of the webhook: the pool may still be valid.
+        // For example an exhausted quota, or a missing permission of the webhook: the pool may still be
+        // valid.
         _ => DryRunResult::Failed(status_message(code, status)),
     }
 }

@@ -1,4 +1,5 @@
-//! Sends a request of the webhook, and limits its response. Users can create objects of any size that etcd accepts.
+//! Sends a request of the webhook, and limits its response. Users can create objects of any size that etcd
+//! accepts.
 
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Limited};

@@ -1,4 +1,5 @@
-//! The webhook reads objects for the API server only, so that other clients cannot find out whether an object exists.
+//! The webhook reads objects for the API server only, so that other clients cannot find out whether an object
+//! exists.
 
 use rstest::rstest;
 use serde_json::json;

@@ -7,13 +7,15 @@ use serde_json::json;
 
 use super::*;
 
-/// The limit is 5 ms of processor time for nearly all reviews. Code without optimization is about ten times slower.
+/// The limit is 5 ms of processor time for nearly all reviews. Code without optimization is about ten times
+/// slower.
 const LIMIT: Duration =
     if cfg!(debug_assertions) { Duration::from_millis(150) } else { Duration::from_millis(5) };
 
 const ATTEMPTS: usize = 25;
 
-/// A pool of practical maximum size: all devices and disks, dozens of scheduling terms, and a full removal record.
+/// A pool of practical maximum size: all devices and disks, dozens of scheduling terms, and a full removal
+/// record.
 fn large() -> Value {
     let names: Vec<String> = (0..16).map(|index| format!("disk-{index}")).collect();
     let values: Vec<String> = (0..50).map(|index| format!("node-{index}")).collect();

@@ -198,8 +198,8 @@ fn edit() -> Value {
     review("UPDATE", "", &named(1), &named(2))
 }
 
-/// A world with a machine without a copy, one with a copy, and two pools that the controller has not seen. The machines of the second
-/// one get copies of their own.
+/// A world with a machine without a copy, one with a copy, and two pools that the controller has not seen.
+/// The machines of the second one get copies of their own.
 fn with_users(world: World) -> World {
     let named = json!({ "name": "small", "kind": "VirtualMachineInstancetype" });
     let mut waiting = machine(named.clone());

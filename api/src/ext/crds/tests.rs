@@ -46,7 +46,8 @@ fn the_pool_can_be_scaled_and_found() {
     assert_eq!(scale.spec_replicas_path, ".spec.replicas");
     assert_eq!(scale.status_replicas_path, ".status.replicas");
     assert_eq!(scale.label_selector_path.as_deref(), Some(".status.selector"));
-    // Without this default the API server responds with 500 to a request for the scale of a pool without `replicas`.
+    // Without this default the API server responds with 500 to a request for the scale of a pool without
+    // `replicas`.
     let schema = version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref()).unwrap();
     let spec = &schema.properties.as_ref().unwrap()["spec"];
     let replicas = &spec.properties.as_ref().unwrap()["replicas"];

@@ -91,7 +91,8 @@ fn the_pool_can_be_scaled_and_listed() {
         },
     });
     assert_eq!(version["subresources"], expected);
-    // Without this default the API server responds with 500 to a request for the scale of a pool without `replicas`.
+    // Without this default the API server responds with 500 to a request for the scale of a pool without
+    // `replicas`.
     let spec = &version["schema"]["openAPIV3Schema"]["properties"]["spec"];
     assert_eq!(spec["properties"]["replicas"]["default"], 1);
     let columns: Vec<(&str, &str, bool)> = version["additionalPrinterColumns"]

@@ -216,8 +216,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 0..80)
 }
 
-/// Each machine has at most one claim by construction. So each confirmed claim must be the only one of its id, and no two
-/// callers may have been told the same machine.
+/// Each machine has at most one claim by construction. So each confirmed claim must be the only one of its
+/// id, and no two callers may have been told the same machine.
 fn check(world: &ApiServerWorld, told: &[(String, String)]) {
     let machines: BTreeSet<&String> = told.iter().map(|(_, machine)| machine).collect();
     assert_eq!(machines.len(), told.len(), "two callers got one machine: {told:?}");

@@ -19,9 +19,9 @@ fn template(strategy: &str) -> Value {
     json!({ "metadata": { "labels": { "farm": "render" } }, "spec": { "runStrategy": strategy, "template": {} } })
 }
 
-/// A pool `web` at generation 4. Its template is that of revision `web-1`, which the user restored; the one of `web-2` is
-/// another one, and `web-4` was stored for a change of the replicas. Each machine, the oldest first, has a revision in its
-/// spec, and one in its instance.
+/// A pool `web` at generation 4. Its template is that of revision `web-1`, which the user restored; the one
+/// of `web-2` is another one, and `web-4` was stored for a change of the replicas. Each machine, the oldest
+/// first, has a revision in its spec, and one in its instance.
 fn pool(world: &ApiServerWorld, machines: &[(&str, &str)]) {
     world.server.store(|store| {
         let model = store.model();

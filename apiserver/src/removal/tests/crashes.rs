@@ -1,5 +1,5 @@
-//! The process is killed at each of its requests, responses are lost, and requests arrive late. Afterwards the removal is
-//! applied exactly once or not at all.
+//! The process is killed at each of its requests, responses are lost, and requests arrive late. Afterwards
+//! the removal is applied exactly once or not at all.
 
 use std::time::Duration;
 
@@ -91,7 +91,8 @@ fn assert_applied_once(world: &ApiServerWorld, what: &str) {
     });
 }
 
-/// The requests for two targets without faults: pool and machines, reservation, machines, acceptance, deletes.
+/// The requests for two targets without faults: pool and machines, reservation, machines, acceptance,
+/// deletes.
 const REQUESTS: usize = 9;
 
 #[tokio::test]

@@ -14,7 +14,8 @@ const POOLS: &str = "virtualmachinepools.pool.kubevirt.io";
 const MACHINES: &str = "virtualmachines.kubevirt.io";
 const GROUP: &str = "kubevirt.subresources.vmpool.dev/v1alpha1";
 
-/// A world with a DVP pool `web` of three machines, and a KubeVirt pool of the same name with machines of the same names.
+/// A world with a DVP pool `web` of three machines, and a KubeVirt pool of the same name with machines of the
+/// same names.
 fn both(replicas: &Value) -> ApiServerWorld {
     let world = ApiServerWorld::with_pool(1, 3);
     world.server.store(|store| {

@@ -1,6 +1,8 @@
-//! `adopt-image`: an image that was restored from a backup gets the objects with its data that were restored with it.
+//! `adopt-image`: an image that was restored from a backup gets the objects with its data that were restored
+//! with it.
 //!
-//! They have the label with the UID of the former image, so the restored one reports `NameConflict` and touches none of them.
+//! They have the label with the UID of the former image, so the restored one reports `NameConflict` and
+//! touches none of them.
 
 use anyhow::{Context as _, Result, anyhow};
 use kube::api::Patch;

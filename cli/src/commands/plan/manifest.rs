@@ -1,7 +1,8 @@
 //! The patch that the user's client would send for a manifest.
 //!
-//! A client removes a field only if it knows that it set the field before. `kubectl apply` finds this in an annotation, and
-//! server-side apply in the managed fields of its field manager. A dry run as another manager would keep each removed field.
+//! A client removes a field only if it knows that it set the field before. `kubectl apply` finds this in an
+//! annotation, and server-side apply in the managed fields of its field manager. A dry run as another manager
+//! would keep each removed field.
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Map, Value, json};
@@ -23,7 +24,8 @@ pub(super) enum ApplyMethod {
 }
 
 impl ApplyMethod {
-    /// The method that `server_side` and `manager` request, or else the one by which the pool was applied last.
+    /// The method that `server_side` and `manager` request, or else the one by which the pool was applied
+    /// last.
     pub(super) fn of_pool(stored: &Value, server_side: bool, manager: Option<&str>) -> Self {
         if let Some(manager) = manager {
             return Self::ServerSide { manager: manager.to_owned() };
@@ -51,8 +53,8 @@ impl ApplyMethod {
     }
 }
 
-/// The time and the name of the manager that last wrote the object, among those that `is_wanted` accepts. Times of one format
-/// are compared as text.
+/// The time and the name of the manager that last wrote the object, among those that `is_wanted` accepts.
+/// Times of one format are compared as text.
 fn last_manager(stored: &Value, is_wanted: impl Fn(&Value) -> bool) -> Option<(&str, &str)> {
     let entries = stored["metadata"]["managedFields"].as_array()?.iter();
     let entries = entries.filter(|entry| entry["subresource"].as_str().unwrap_or_default().is_empty());

@@ -42,8 +42,8 @@ impl PlannedStep {
     }
 }
 
-/// The writes of a plan that concern users, in the order of the controller. Writes of labels, revisions and records of the
-/// controller are omitted.
+/// The writes of a plan that concern users, in the order of the controller. Writes of labels, revisions and
+/// records of the controller are omitted.
 ///
 /// `effects` says, for the revisions that machines have now, what the change to the planned template takes.
 pub(super) fn list_steps(preview: &Preview, plan: &Plan, effects: &TemplateEffects) -> Vec<PlannedStep> {

@@ -1,10 +1,12 @@
-//! References that exist: a machine that is created for a wrapper or a pool carries out the reference of that object.
+//! References that exist: a machine that is created for a wrapper or a pool carries out the reference of that
+//! object.
 //!
-//! An image that is being deleted waits for the objects that refer to it, and they keep working meanwhile. So the rule about new
-//! references must not refuse the machines of such an object: the object would wait for its machine, and the image for the object.
+//! An image that is being deleted waits for the objects that refer to it, and they keep working meanwhile. So
+//! the rule about new references must not refuse the machines of such an object: the object would wait for
+//! its machine, and the image for the object.
 //!
-//! A client can copy an owner reference. Therefore only the stored object decides: it is in the namespace of the machine, has the UID
-//! of the owner reference, and refers to this image itself.
+//! A client can copy an owner reference. Therefore only the stored object decides: it is in the namespace of
+//! the machine, has the UID of the owner reference, and refers to this image itself.
 
 use std::collections::BTreeSet;
 
@@ -73,8 +75,8 @@ pub fn find_reference_holders(machine: &Value) -> Vec<ReferenceHolder> {
 }
 
 impl ReferenceHolder {
-    /// Whether this is the object, as it is stored in the namespace of the machine, and refers to the image. `uid` is that of the
-    /// image, and `aliases` are the DataSources that lead to it.
+    /// Whether this is the object, as it is stored in the namespace of the machine, and refers to the image.
+    /// `uid` is that of the image, and `aliases` are the DataSources that lead to it.
     pub fn refers(
         &self,
         stored: &Value,

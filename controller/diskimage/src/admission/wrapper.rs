@@ -48,8 +48,8 @@ pub struct WrapperReviewFacts {
 
 /// Reviews the creation of a wrapper, or its update, as far as no other object is needed.
 ///
-/// The reference to the image and the size of the disk do not change after the creation. So only a changed template needs
-/// another review, for an image that it might create.
+/// The reference to the image and the size of the disk do not change after the creation. So only a changed
+/// template needs another review, for an image that it might create.
 ///
 /// # Errors
 /// The broken rules.

@@ -6,7 +6,8 @@ pub(super) struct ImageObject {
     pub(super) uid: u8,
     pub(super) version: u8,
     pub(super) deleting: bool,
-    /// Whether it is deleted in the foreground: the garbage collector deletes what it owns, and a finalizer holds it until then.
+    /// Whether it is deleted in the foreground: the garbage collector deletes what it owns, and a finalizer
+    /// holds it until then.
     pub(super) foreground: bool,
     /// Whether its objects exist.
     pub(super) data: bool,
@@ -72,8 +73,8 @@ pub(super) struct ImageExplorationState {
 }
 
 impl ImageExplorationState {
-    /// A ready image, and leaders that have read everything. Without a leader of wrappers, there is no wrapper, and users can
-    /// create a machine that names the image itself.
+    /// A ready image, and leaders that have read everything. Without a leader of wrappers, there is no
+    /// wrapper, and users can create a machine that names the image itself.
     pub(super) fn new(images: usize, wrappers: usize, ttl: bool) -> Self {
         let wrapped = wrappers > 0;
         // Two leaders of a kind have many orders of steps, so their worlds have fewer moves.

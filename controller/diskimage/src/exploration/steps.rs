@@ -134,8 +134,8 @@ fn apply_write(state: &mut ImageExplorationState, write: &InFlightWrite, guards:
         InFlightWrite::DeleteData { uid } if image_is(state, uid) => {
             state.image.iter_mut().for_each(|image| image.data = false);
         }
-        // The last finalizer of an image that is being deleted. In the foreground, the other one goes at once, because the
-        // image owns nothing.
+        // The last finalizer of an image that is being deleted. In the foreground, the other one goes at
+        // once, because the image owns nothing.
         InFlightWrite::Unprotect { uid } if image_is(state, uid) => state.image = None,
         InFlightWrite::Expire { uid, version } => {
             if state.image.as_ref().is_some_and(|image| (image.uid, image.version) == (uid, version)) {

@@ -13,7 +13,8 @@ const RECHECK: Duration = Duration::from_mins(1);
 pub(super) fn plan_deletion(pass: &mut Pass<'_>) {
     let image = pass.world.image;
     if !image.protected {
-        // The API server deletes the image as soon as it has no finalizer. A user who removed the finalizer keeps the data.
+        // The API server deletes the image as soon as it has no finalizer. A user who removed the finalizer
+        // keeps the data.
         return;
     }
     observe_import(pass);
@@ -44,8 +45,8 @@ pub(super) fn plan_deletion(pass: &mut Pass<'_>) {
     clean_up(pass);
 }
 
-/// A running import continues while references block the deletion, and keeps its place in the queue: until the transfer has
-/// ended, and for the longest duration of an attempt. After that, other images are imported.
+/// A running import continues while references block the deletion, and keeps its place in the queue: until
+/// the transfer has ended, and for the longest duration of an attempt. After that, other images are imported.
 fn observe_import(pass: &mut Pass<'_>) {
     let Some(started) = pass.status.sync_started_at else { return };
     let transfer = pass.world.backing.data_volume.ours().map(|volume| volume.transfer);

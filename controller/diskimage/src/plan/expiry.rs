@@ -1,4 +1,5 @@
-//! Automatic removal: an image with a time to live is deleted when no object has referred to it for that long.
+//! Automatic removal: an image with a time to live is deleted when no object has referred to it for that
+//! long.
 
 use jiff::Timestamp;
 use vmpool_api::diskimage::values::ImagePhase;

@@ -63,7 +63,8 @@ fn set_name_conflict(pass: &mut Pass<'_>, foreign: &[&str]) {
         Some(_) => {}
         None => pass.status.sync_started_at = None,
     }
-    // Machines must not clone foreign data, so the image is not ready. Syncing finds the state of the own objects again.
+    // Machines must not clone foreign data, so the image is not ready. Syncing finds the state of the own
+    // objects again.
     let phase = match pass.status.phase {
         None => {
             enqueue_import(pass, DiskImageReason::Queued, "");
@@ -76,8 +77,8 @@ fn set_name_conflict(pass: &mut Pass<'_>, foreign: &[&str]) {
     pass.again(RECHECK);
 }
 
-/// The foreign object is gone. Phases that act find their reason again. Those that only wait get theirs from the other fields of
-/// the status, because the conflict has replaced it.
+/// The foreign object is gone. Phases that act find their reason again. Those that only wait get theirs from
+/// the other fields of the status, because the conflict has replaced it.
 fn end_conflict(pass: &mut Pass<'_>) {
     match pass.status.phase {
         // The deadline is that of failed attempts. A ready image, whose data is lost too often, has none.
@@ -107,7 +108,8 @@ fn apply_retry_request(pass: &mut Pass<'_>) {
     pass.status.retry_token.clone_from(retry);
     if pass.status.phase == Some(ImagePhase::Failed) {
         pass.status.heal_times.clear();
-        // Data that was lost too often may be there again. The reason does not tell, because a conflict replaces it.
+        // Data that was lost too often may be there again. The reason does not tell, because a conflict
+        // replaces it.
         let kept = pass.status.ready_at;
         enqueue_import(pass, DiskImageReason::Queued, "the import was requested again");
         pass.status.ready_at = kept;

@@ -9,8 +9,8 @@ use super::types::{ImageAction, ImagePassInput, ImagePlan, PlannedEvent, Require
 use crate::failure::DiskImageReason;
 use crate::model::{BackingDataVolume, DeletionBlocked, DiskImageStatus, name_references};
 
-/// The UID of the claim of the current import, as stored. While an image is queued, it is that of an earlier import: a leader that
-/// exits after it has created the next DataVolume leaves it.
+/// The UID of the claim of the current import, as stored. While an image is queued, it is that of an earlier
+/// import: a leader that exits after it has created the next DataVolume leaves it.
 fn stored_claim<'a>(world: &ImagePassInput<'a>) -> Option<&'a String> {
     let status = &world.image.status;
     let volume = world.backing.data_volume.ours();
@@ -19,8 +19,8 @@ fn stored_claim<'a>(world: &ImagePassInput<'a>) -> Option<&'a String> {
     status.claim.as_ref().filter(|_| !is_earlier)
 }
 
-/// The message of an image that waits for its turn. The stored status thereby shows that the event was published, so that another
-/// leader does not repeat it.
+/// The message of an image that waits for its turn. The stored status thereby shows that the event was
+/// published, so that another leader does not repeat it.
 pub(super) const WAITS: &str = "as many images as diskImage.maxConcurrentSyncs, or of the namespace diskImage.maxConcurrentSyncsPerNamespace, allows are imported; the import waits for its turn";
 
 pub(super) struct Pass<'a> {
@@ -103,8 +103,8 @@ impl<'a> Pass<'a> {
         self.world.backing.complete().filter(|_| self.claim_is_known())
     }
 
-    /// Whether all data of the image is in its claim. The DataVolume of an image that was ready may be gone: CDI can remove it after
-    /// its success, and the claim stays.
+    /// Whether all data of the image is in its claim. The DataVolume of an image that was ready may be gone:
+    /// CDI can remove it after its success, and the claim stays.
     pub(super) fn has_data(&self) -> bool {
         let was_ready = self.status.ready_at.is_some() && self.world.backing.data_volume.is_missing();
         self.complete().is_some() || (was_ready && self.claim_is_known())

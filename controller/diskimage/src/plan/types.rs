@@ -63,7 +63,8 @@ pub enum ImageAction {
         /// Its UID.
         uid: String,
     },
-    /// Creates the DataVolume, which starts the import. An existing one that belongs to the image is a success.
+    /// Creates the DataVolume, which starts the import. An existing one that belongs to the image is a
+    /// success.
     CreateDataVolume,
     /// Tells CDI not to fill a new claim of the DataVolume on its own.
     MarkPrepopulated {
@@ -92,8 +93,8 @@ pub enum ImageAction {
         /// Its UID.
         uid: String,
     },
-    /// Deletes the image because its time to live is over. The version is a precondition, too: any write to the image since
-    /// the plan cancels the deletion.
+    /// Deletes the image because its time to live is over. The version is a precondition, too: any write to
+    /// the image since the plan cancels the deletion.
     Expire {
         /// UID of the image.
         uid: String,
@@ -105,7 +106,8 @@ pub enum ImageAction {
 /// What the shell must read from the API server before the next plan of this pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequiredReads {
-    /// All objects that may refer to the image. A list that fails is no answer: the pass then ends with this plan.
+    /// All objects that may refer to the image. A list that fails is no answer: the pass then ends with this
+    /// plan.
     pub references: bool,
     /// The objects with the data of the image.
     pub backing: bool,

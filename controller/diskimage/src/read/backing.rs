@@ -1,9 +1,10 @@
 //! Reads the objects with the data of an image.
 //!
-//! An object belongs to an image if it has the label with the UID and no controller, or if the image is its controller, as in
-//! earlier versions. An object without a controller also belongs to the image if the status of the image has its UID: a user or a
-//! tool has removed the label, and the controller writes it again. A claim belongs to it if its controller is the DataVolume of the image, or if it has the label: CDI
-//! copies the labels of a DataVolume to its claim, and may remove the DataVolume after its success.
+//! An object belongs to an image if it has the label with the UID and no controller, or if the image is its
+//! controller, as in earlier versions. An object without a controller also belongs to the image if the status
+//! of the image has its UID: a user or a tool has removed the label, and the controller writes it again. A
+//! claim belongs to it if its controller is the DataVolume of the image, or if it has the label: CDI copies
+//! the labels of a DataVolume to its claim, and may remove the DataVolume after its success.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
@@ -73,7 +74,8 @@ impl<T: Clone> OwnedObject<T> {
         self.controller.as_ref().map(|controller| &*controller.uid)
     }
 
-    /// Whether the object says that it belongs to the image. One that another object controls does not, whatever its label says.
+    /// Whether the object says that it belongs to the image. One that another object controls does not,
+    /// whatever its label says.
     pub fn is_of(&self, image_uid: &str) -> bool {
         match &self.controller {
             Some(controller) => controller.is(ObjectOwnerKind::Image, image_uid),
@@ -97,8 +99,8 @@ impl<T: Clone> OwnedObject<T> {
         owned.map(|stored| (kind, stored.uid.clone()))
     }
 
-    /// Kind and UID of the object, if it belongs to the image and lacks labels of it. `prefixes` are those of the labels that the
-    /// objects get from the image.
+    /// Kind and UID of the object, if it belongs to the image and lacks labels of it. `prefixes` are those of
+    /// the labels that the objects get from the image.
     pub fn mislabeled(
         stored: Option<&Self>,
         (image, object): (&DiskImage, &VmDiskImage),
@@ -160,8 +162,8 @@ impl OwnedObject<BackingClaim> {
     }
 }
 
-/// Who has the name of the disk of a wrapper's machine, according to the DataVolume and the claim with this name. KubeVirt would
-/// use them as they are, and delete them with the machine.
+/// Who has the name of the disk of a wrapper's machine, according to the DataVolume and the claim with this
+/// name. KubeVirt would use them as they are, and delete them with the machine.
 pub fn find_disk_name_owner(
     (wrapper, uid): (&ObjectKey, &str),
     volume: Option<&OwnedObject<BackingDataVolume>>,
@@ -170,8 +172,8 @@ pub fn find_disk_name_owner(
     let is_own = |label: Option<&String>| label.is_some_and(|label| label == uid);
     if let Some(volume) = volume {
         match &volume.controller {
-            // The wrapper has no machine, so this one is gone or will be, and the garbage collector deletes the disk. Disks of
-            // machines that no wrapper created lack the label.
+            // The wrapper has no machine, so this one is gone or will be, and the garbage collector deletes
+            // the disk. Disks of machines that no wrapper created lack the label.
             Some(Controller { kind: Some(ObjectOwnerKind::Machine), name, .. })
                 if *name == wrapper.name && volume.wrapper.is_some() =>
             {
@@ -204,8 +206,8 @@ fn creation_time(metadata: &ObjectMeta) -> Timestamp {
 pub fn read_data_volume(stored: &kubevirt::DataVolume) -> OwnedObject<BackingDataVolume> {
     let metadata = &stored.metadata;
     let status = stored.status.clone().unwrap_or_default();
-    // Other conditions contain messages such as "not found" in harmless situations. Only that about a quota has a reason of
-    // its own.
+    // Other conditions contain messages such as "not found" in harmless situations. Only that about a quota
+    // has a reason of its own.
     let condition = |is: &dyn Fn(&kubevirt::Condition) -> bool| {
         let condition = status.conditions.iter().flatten().find(|condition| is(condition))?;
         let text = |text: &Option<String>| text.clone().unwrap_or_default();

@@ -92,7 +92,8 @@ pub fn read_pool_referrer(metadata: &ObjectMeta, spec: &Value) -> Referrer {
 
 /// A stored revision of a pool. It has the name of the pool. `None` if the object is no revision of a pool.
 ///
-/// While the rollout of a template is held, new machines come from the last stored revision, so its images are in use, too.
+/// While the rollout of a template is held, new machines come from the last stored revision, so its images
+/// are in use, too.
 pub fn read_revision_referrer(metadata: &ObjectMeta, data: &Value) -> Option<Referrer> {
     let owner = controller_of(metadata, ObjectOwnerKind::Pool)?;
     let mut referrer = read_pool_referrer(metadata, data);

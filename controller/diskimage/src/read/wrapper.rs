@@ -196,13 +196,13 @@ pub fn read_wrapper_disk(stored: &kubevirt::DataVolume, now: Timestamp) -> Optio
     })
 }
 
-/// Since when CDI reports the same about a disk that does not begin; `now` if no condition has a time. `None` if a condition
-/// says that a quota is the cause, because another disk would need the same quota.
+/// Since when CDI reports the same about a disk that does not begin; `now` if no condition has a time. `None`
+/// if a condition says that a quota is the cause, because another disk would need the same quota.
 ///
-/// The messages of conditions are for people, so they do not decide. CDI sets `lastHeartbeatTime` when status, reason or
-/// message change, and `lastTransitionTime` with the status only. With the time of CDI, another leader does not begin to
-/// wait anew. If the clock of CDI differs, the controller only waits longer or shorter before it deletes the disk: how often,
-/// and how far apart, its own clock says.
+/// The messages of conditions are for people, so they do not decide. CDI sets `lastHeartbeatTime` when
+/// status, reason or message change, and `lastTransitionTime` with the status only. With the time of CDI,
+/// another leader does not begin to wait anew. If the clock of CDI differs, the controller only waits longer
+/// or shorter before it deletes the disk: how often, and how far apart, its own clock says.
 fn waits_since(stored: &kubevirt::DataVolume, now: Timestamp) -> Option<Timestamp> {
     let conditions = || {
         let conditions = stored.status.iter().flat_map(|status| status.conditions.iter().flatten());
@@ -218,7 +218,8 @@ fn waits_since(stored: &kubevirt::DataVolume, now: Timestamp) -> Option<Timestam
 }
 
 impl StoredWrapperDisk {
-    /// Keeps the time since when the disk waits for its source, if the former version of the object waits, too.
+    /// Keeps the time since when the disk waits for its source, if the former version of the object waits,
+    /// too.
     pub fn remember(&mut self, former: &Self) {
         if let (Some(now), Some(before), true) =
             (self.disk.stuck_since, former.disk.stuck_since, self.disk.uid == former.disk.uid)

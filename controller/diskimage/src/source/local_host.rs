@@ -1,14 +1,16 @@
 //! Hosts that are the node or the pod itself, or a service of the network for its own machines.
 //!
-//! An address counts by the range that contains it and not by its spelling. An IPv6 address that stands for an IPv4 address counts
-//! like that one: hosts, relays and translators send its packets there. The ranges are those of the IANA registries of
-//! special-purpose addresses for IPv4 and IPv6 (RFC 6890), as of 2026.
+//! An address counts by the range that contains it and not by its spelling. An IPv6 address that stands for
+//! an IPv4 address counts like that one: hosts, relays and translators send its packets there. The ranges are
+//! those of the IANA registries of special-purpose addresses for IPv4 and IPv6 (RFC 6890), as of 2026.
 //!
-//! A name is only compared with the known ones. What it resolves to is not looked up: another answer can follow a minute later.
+//! A name is only compared with the known ones. What it resolves to is not looked up: another answer can
+//! follow a minute later.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Names that resolve to such addresses: those in the `/etc/hosts` of the usual distributions, and the metadata services of clouds.
+/// Names that resolve to such addresses: those in the `/etc/hosts` of the usual distributions, and the
+/// metadata services of clouds.
 const NAMES: [&str; 20] = [
     "localhost",
     "localhost4",
@@ -35,8 +37,8 @@ const NAMES: [&str; 20] = [
 /// Names below these resolve like them (RFC 6761), or are those of a metadata service in a region.
 const SUFFIXES: [&str; 3] = [".localhost", ".localhost.localdomain", ".metadata.google.internal"];
 
-/// Services of clouds for their own machines, outside of the link-local range: Alibaba Cloud, Oracle Cloud, and the virtual address
-/// of Azure.
+/// Services of clouds for their own machines, outside of the link-local range: Alibaba Cloud, Oracle Cloud,
+/// and the virtual address of Azure.
 const METADATA: [Ipv4Addr; 3] =
     [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(192, 0, 0, 192), Ipv4Addr::new(168, 63, 129, 16)];
 
@@ -106,7 +108,8 @@ const EMBEDDINGS: [Embedding; 7] = [
     Embedding { range: Range::new([0x2001, 0, 0, 0, 0, 0, 0, 0], 32), after: 0, inverted: true },
 ];
 
-/// The interface identifiers of ISATAP (RFC 5214), which any prefix can precede. The IPv4 address follows them.
+/// The interface identifiers of ISATAP (RFC 5214), which any prefix can precede. The IPv4 address follows
+/// them.
 const ISATAP: [u32; 2] = [0x0000_5efe, 0x0200_5efe];
 
 /// Whether a host, in lower case and without a dot at its end, is such a name or address.
@@ -153,7 +156,8 @@ fn embedded_ipv4_addresses(address: Ipv6Addr) -> impl Iterator<Item = Ipv4Addr> 
     found.chain(is_isatap.then(|| at(0)))
 }
 
-/// The forms of an IPv4 address that the C library accepts: fewer than four numbers, octal and hexadecimal ones.
+/// The forms of an IPv4 address that the C library accepts: fewer than four numbers, octal and hexadecimal
+/// ones.
 fn legacy_ipv4(host: &str) -> Option<Ipv4Addr> {
     let parts: Vec<&str> = host.split('.').collect();
     let (last, first) = parts.split_last()?;

@@ -42,7 +42,8 @@ pub fn image_object(wrapper: &VirtualMachine) -> Option<Value> {
     let reference = &wrapper.spec.vm_disk_image_ref;
     let mut spec = serde_json::to_value(template).ok()?;
     let labels = spec.as_object_mut().and_then(|spec| spec.remove("labels"));
-    // Without the finalizer, a deletion would not wait for the wrapper until the controller of images adds it.
+    // Without the finalizer, a deletion would not wait for the wrapper until the controller of images adds
+    // it.
     let mut metadata = json!({
         "name": reference.name,
         "finalizers": [IMAGE_PROTECTION],
@@ -133,8 +134,8 @@ fn list_field_mut<'v>(parent: &'v mut Map<String, Value>, field: &str) -> Option
     parent.entry(field).or_insert_with(|| json!([])).as_array_mut()
 }
 
-/// What the controller writes of the machine: labels, annotations and spec, without the template of its own DataVolume, which
-/// is written once.
+/// What the controller writes of the machine: labels, annotations and spec, without the template of its own
+/// DataVolume, which is written once.
 pub fn machine_template(wrapper: &VirtualMachine) -> Value {
     let template = &wrapper.spec.virtual_machine_template;
     let metadata = template.metadata.as_ref();
@@ -210,7 +211,8 @@ fn disk_template(wrapper: &VirtualMachine, size: &Quantity) -> Value {
     })
 }
 
-/// The machine of a wrapper. `image_size` is the size of the image, which its disk has if the wrapper sets no other.
+/// The machine of a wrapper. `image_size` is the size of the image, which its disk has if the wrapper sets no
+/// other.
 pub fn machine_object(wrapper: &VirtualMachine, image_size: &Quantity) -> Value {
     let template = machine_template(wrapper);
     let applied = template.to_string();
@@ -237,8 +239,9 @@ pub fn machine_object(wrapper: &VirtualMachine, image_size: &Quantity) -> Value 
     machine
 }
 
-/// An update of a machine: the template that was written to it last, and the one of the wrapper. Both contain the template of
-/// the machine's own DataVolume as it is now, because a list is written as a whole and that template never changes.
+/// An update of a machine: the template that was written to it last, and the one of the wrapper. Both contain
+/// the template of the machine's own DataVolume as it is now, because a list is written as a whole and that
+/// template never changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MachineTemplateUpdate {
     /// What was written last. `None` if that cannot be read: then nothing is removed.

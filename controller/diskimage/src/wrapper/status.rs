@@ -156,7 +156,8 @@ fn render_wrapper_conditions(
     conditions
 }
 
-/// Whether the machine is the same and has another disk. KubeVirt may make the DataVolume again, or CDI the claim.
+/// Whether the machine is the same and has another disk. KubeVirt may make the DataVolume again, or CDI the
+/// claim.
 fn lost_its_disk(stored: &VirtualMachineStatus, rendered: &VirtualMachineStatus) -> bool {
     let uid =
         |status: &VirtualMachineStatus| status.virtual_machine.as_ref().map(|machine| machine.uid.clone());

@@ -34,7 +34,8 @@ pub struct ImageTemplateFields {
 }
 
 impl ImageTemplateFields {
-    /// The names of the fields that the template sets and the image has with another value. Sizes are compared by value.
+    /// The names of the fields that the template sets and the image has with another value. Sizes are
+    /// compared by value.
     pub fn differences(template: &Self, image: &Self) -> Vec<&'static str> {
         let differs = |wanted: &Option<String>, found: &Option<String>| wanted.is_some() && wanted != found;
         let size_differs = match template.disk_size.compare(&image.disk_size) {
@@ -346,7 +347,8 @@ pub enum WrapperAction {
     },
 }
 
-/// What a pass does. The status is written before the actions if its mark differs from the stored one, else after them.
+/// What a pass does. The status is written before the actions if its mark differs from the stored one, else
+/// after them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrapperPlan {
     /// The writes, in their order.
@@ -355,8 +357,9 @@ pub struct WrapperPlan {
     pub status: WrapperStatus,
     /// Whether the image must be read from the API server, and the pass planned again.
     pub read_image: bool,
-    /// Whether the objects with the name of the disk must be read from the API server, and the pass planned again. KubeVirt uses
-    /// an existing DataVolume or claim of that name for the machine, so the word of a cache is not enough.
+    /// Whether the objects with the name of the disk must be read from the API server, and the pass planned
+    /// again. KubeVirt uses an existing DataVolume or claim of that name for the machine, so the word of a
+    /// cache is not enough.
     pub read_disk: bool,
     /// After which time to look again, if no event comes earlier.
     pub again: Option<Duration>,

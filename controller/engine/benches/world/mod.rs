@@ -1,5 +1,5 @@
-//! Pools of any size with their objects, built from public types only. The benchmark and the test of the cost's growth
-//! share them.
+//! Pools of any size with their objects, built from public types only. The benchmark and the test of the
+//! cost's growth share them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,7 +37,8 @@ pub(crate) enum PassWorkload {
     Shrink,
     /// One disk of [`ONE_IN`] is missing.
     LostDisks,
-    /// Nothing. Every machine has the [`RETAINED`] disks in addition, and one disk for [`ONE_IN`] machines is free.
+    /// Nothing. Every machine has the [`RETAINED`] disks in addition, and one disk for [`ONE_IN`] machines is
+    /// free.
     KeptDisks,
 }
 
@@ -84,8 +85,8 @@ impl BenchWorld {
     /// A pool of `count` machines with the work of `case`.
     ///
     /// # Panics
-    /// If a pass over the pool does not plan exactly the writes of the case, because the benchmark would then measure
-    /// other work.
+    /// If a pass over the pool does not plan exactly the writes of the case, because the benchmark would then
+    /// measure other work.
     pub(crate) fn new(count: usize, case: PassWorkload) -> Self {
         let namer = Namer::new(&"web".into(), &Uid::from(POOL_UID));
         let numbers = u64::try_from(count).expect("a pool of a benchmark");

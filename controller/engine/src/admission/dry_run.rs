@@ -1,8 +1,10 @@
-//! Objects that the API server validates for a rule, as data: a platform returns the object, and the webhook sends it.
+//! Objects that the API server validates for a rule, as data: a platform returns the object, and the webhook
+//! sends it.
 
 use serde_json::Value;
 
-/// An object to create as a dry run in the namespace of the pool, so that the admission of its kind validates it.
+/// An object to create as a dry run in the namespace of the pool, so that the admission of its kind validates
+/// it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DryRun {
     /// Group and version of the object, such as `apps/v1`.

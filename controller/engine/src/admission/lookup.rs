@@ -44,10 +44,12 @@ pub struct ObjectLookup {
     pub namespaced: bool,
     /// The name of the object; `None` for the list of all objects of the resource.
     pub name: Option<String>,
-    /// Paths of the fields that the rules use, with dots between the names. `items` selects the entries of a list.
+    /// Paths of the fields that the rules use, with dots between the names. `items` selects the entries of a
+    /// list.
     pub fields: &'static [&'static str],
-    /// Whether the verdict shows the requesting user facts of the object, which the user may have no permission to read.
-    /// The webhook reads such an object only for an API server that has authenticated itself.
+    /// Whether the verdict shows the requesting user facts of the object, which the user may have no
+    /// permission to read. The webhook reads such an object only for an API server that has authenticated
+    /// itself.
     pub reveals: bool,
 }
 

@@ -7,17 +7,20 @@ use super::request::PrivilegedUsers;
 use super::rule::AdmissionRule;
 use crate::removal::RemovalRecord;
 
-/// Checks the removal record in a request of `user`: `after`, where `before` is stored. Both are null if there is no
-/// record. `annotation` is the key of the record.
+/// Checks the removal record in a request of `user`: `after`, where `before` is stored. Both are null if
+/// there is no record. `annotation` is the key of the record.
 ///
-/// The record determines which machines are deleted. A user who may edit a pool but has no permission for targeted
-/// removals must not write it. A platform therefore checks this before any rule that allows a request.
+/// The record determines which machines are deleted. A user who may edit a pool but has no permission for
+/// targeted removals must not write it. A platform therefore checks this before any rule that allows a
+/// request.
 ///
-/// A record that cannot be read deletes no machine, and the controller does nothing until it is gone. Every user who may edit
-/// the pool can therefore remove such a record: otherwise, only the end of admission would be a way out.
+/// A record that cannot be read deletes no machine, and the controller does nothing until it is gone. Every
+/// user who may edit the pool can therefore remove such a record: otherwise, only the end of admission would
+/// be a way out.
 ///
 /// # Errors
-/// [`AdmissionRule::REMOVAL_RECORD`] if the record changes, and `user` is neither the API server for removals nor the controller.
+/// [`AdmissionRule::REMOVAL_RECORD`] if the record changes, and `user` is neither the API server for removals
+/// nor the controller.
 pub fn check_removal_record(
     users: &PrivilegedUsers,
     user: &str,

@@ -8,7 +8,8 @@
 //!                                           └──────────────────────────────────────┘
 //! ```
 //!
-//! Before the verdict, the program creates the object of [`UndecidedReview::dry_run`], if there is one, as a dry run.
+//! Before the verdict, the program creates the object of [`UndecidedReview::dry_run`], if there is one, as a
+//! dry run.
 
 use std::fmt;
 
@@ -28,8 +29,8 @@ pub trait Rules: fmt::Debug + Send + Sync {
     /// Evaluates a create or an update as far as possible without reads.
     fn review<'a>(&'a self, request: PoolRequest<'a>) -> RuleReview<'a>;
 
-    /// The guard of the scale subresource; `None` if every user with permission to scale may lower the number of
-    /// machines. The program then serves no webhook for it.
+    /// The guard of the scale subresource; `None` if every user with permission to scale may lower the number
+    /// of machines. The program then serves no webhook for it.
     fn scale_guard(&self) -> Option<ScaleGuard>;
 }
 
@@ -42,8 +43,8 @@ pub struct PoolKind {
     pub kind: &'static str,
     /// The fields that make a pool large, for the message about a pool that is too large.
     pub templates: &'static str,
-    /// The paths of all other fields that the rules use, with dots between the names. Of a stored pool that is too large,
-    /// only these are read.
+    /// The paths of all other fields that the rules use, with dots between the names. Of a stored pool that
+    /// is too large, only these are read.
     pub small_fields: &'static [&'static str],
     /// The path of the webhook for creates and updates of pools.
     pub pool_path: &'static str,
@@ -61,7 +62,8 @@ pub enum RuleReview<'a> {
 
 /// A request whose verdict depends on objects of the cluster.
 pub trait UndecidedReview {
-    /// The objects that are still to be read, in a fixed order. After [`UndecidedReview::add`] there can be others.
+    /// The objects that are still to be read, in a fixed order. After [`UndecidedReview::add`] there can be
+    /// others.
     fn lookups(&self) -> Vec<ObjectLookup>;
 
     /// Adds the results of reads.

@@ -17,8 +17,8 @@ pub enum RuleSeverity {
     Warning,
 }
 
-/// One rule of admission. Identifiers are unique within a platform, so rules are equal if their identifiers are. The
-/// catalogue of a platform has the text of each rule.
+/// One rule of admission. Identifiers are unique within a platform, so rules are equal if their identifiers
+/// are. The catalogue of a platform has the text of each rule.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmissionRule {
     id: &'static str,

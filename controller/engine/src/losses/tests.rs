@@ -131,7 +131,8 @@ fn a_new_leader_continues_where_the_former_one_stopped() {
     assert_eq!(losses.allowance(9, NOW), Allowance::Stopped(REHEARSAL));
 }
 
-/// A list replaces the cache without showing the deletion of the one object that a stopped pool tried again with.
+/// A list replaces the cache without showing the deletion of the one object that a stopped pool tried again
+/// with.
 #[test]
 fn a_trial_whose_fate_stays_unknown_ends() {
     let mut losses = stopped(LossKind::Later, 3);

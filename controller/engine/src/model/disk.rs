@@ -25,10 +25,11 @@ pub struct Disk {
     pub template: Option<Arc<str>>,
     /// Its state.
     pub state: DiskState,
-    /// Fingerprint of the source that its spec names; only for a disk that is being provisioned and has no capacity yet.
+    /// Fingerprint of the source that its spec names; only for a disk that is being provisioned and has no
+    /// capacity yet.
     pub pending_source: Option<Fingerprint>,
-    /// Why it is not ready, as the platform reports it; only for a disk that failed, lost its volume, or waits for an
-    /// object.
+    /// Why it is not ready, as the platform reports it; only for a disk that failed, lost its volume, or
+    /// waits for an object.
     pub failure: Option<Arc<str>>,
     /// The size that its spec asks for, in bytes.
     pub size: Option<u64>,
@@ -104,13 +105,15 @@ pub enum DiskState {
     Failed,
     /// Its volume was deleted.
     Lost,
-    /// It is being provisioned from a source that its disk template no longer names, and contains no data. A disk alone does not
-    /// show this: [`Snapshot::mark_superseded_disks`](crate::plan::PoolSnapshot::mark_superseded_disks) compares it with the pool.
+    /// It is being provisioned from a source that its disk template no longer names, and contains no data. A
+    /// disk alone does not show this:
+    /// [`Snapshot::mark_superseded_disks`](crate::plan::PoolSnapshot::mark_superseded_disks) compares it with
+    /// the pool.
     Superseded,
 }
 
-/// The part of a disk in an operation of the platform that restores disks: the platform deletes the disk, and then creates another
-/// one with its name and the restored data. That one has no controller.
+/// The part of a disk in an operation of the platform that restores disks: the platform deletes the disk, and
+/// then creates another one with its name and the restored data. That one has no controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DiskRestore {
     /// No operation concerns it.

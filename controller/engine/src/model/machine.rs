@@ -26,8 +26,8 @@ pub enum MachineActivity {
 /// A device of a machine that is a disk object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskRef {
-    /// The disk template that it fills, from the disk map of the machine. `None` for a disk that is not in the disk
-    /// map.
+    /// The disk template that it fills, from the disk map of the machine. `None` for a disk that is not in
+    /// the disk map.
     pub template: Option<Arc<str>>,
     /// Name of the disk.
     pub disk: Arc<str>,
@@ -35,8 +35,8 @@ pub struct DiskRef {
     pub position: usize,
 }
 
-/// A disk that the disk map of a machine names and that no device of the machine refers to, because a user removed the
-/// device.
+/// A disk that the disk map of a machine names and that no device of the machine refers to, because a user
+/// removed the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DetachedDisk {
     /// The disk template that it fills.
@@ -48,12 +48,14 @@ pub struct DetachedDisk {
 /// What the selectors of a pool are compared with. Machines of one revision share it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Selectable {
-    /// The labels of the machine object; `None` if they are too large to be kept. The machine then counts as selected,
-    /// because to release it would be the destructive error.
+    /// The labels of the machine object; `None` if they are too large to be kept. The machine then counts as
+    /// selected, because to release it would be the destructive error.
     pub labels: Option<LabelMap>,
-    /// The labels that its instances get; `None` if they are too large to be kept. The machine is then not selected.
+    /// The labels that its instances get; `None` if they are too large to be kept. The machine is then not
+    /// selected.
     pub instance_labels: Option<LabelMap>,
-    /// The node selector that its instances get; `None` if it is too large to be kept. The machine is then not selected.
+    /// The node selector that its instances get; `None` if it is too large to be kept. The machine is then
+    /// not selected.
     pub node_selector: Option<LabelMap>,
 }
 
@@ -85,8 +87,8 @@ impl MachineReferences {
     }
 }
 
-/// The instance of a machine, on a platform where it is an object of its own: it exists from a start of the guest to its
-/// end.
+/// The instance of a machine, on a platform where it is an object of its own: it exists from a start of the
+/// guest to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instance {
     /// Name and UID. It has the name of its machine.
@@ -108,7 +110,8 @@ pub struct Instance {
 pub struct StartHealth {
     /// Number of starts that failed one after the other.
     pub failed_starts: u32,
-    /// Whether the platform reports a state that does not end without help, for example an image that cannot be pulled.
+    /// Whether the platform reports a state that does not end without help, for example an image that cannot
+    /// be pulled.
     pub failing: bool,
     /// Whether the platform reports that the machine is not ready.
     pub not_ready: bool,
@@ -136,15 +139,15 @@ pub struct Machine {
     pub revision: Option<RevisionId>,
     /// The revision that the controller last wrote to it.
     pub written: Option<RevisionId>,
-    /// The revision from whose templates its storage was created, if an update has written other templates since. `None` on
-    /// a platform where disks are objects of their own.
+    /// The revision from whose templates its storage was created, if an update has written other templates
+    /// since. `None` on a platform where disks are objects of their own.
     pub storage_revision: Option<RevisionId>,
     /// Whether the platform has evaluated its current spec.
     pub evaluated: bool,
     /// Its state.
     pub activity: MachineActivity,
-    /// Whether it has been ready before this state, as far as the platform shows it or this leader has seen it. No write records
-    /// it.
+    /// Whether it has been ready before this state, as far as the platform shows it or this leader has seen
+    /// it. No write records it.
     pub been_ready: bool,
     /// Whether a change of its spec takes effect only after a restart.
     pub restart_pending: bool,
@@ -160,17 +163,18 @@ pub struct Machine {
     pub detached: Vec<DetachedDisk>,
     /// Whether the platform is about to stop or restart its guest, which still seems to run.
     pub stop_requested: bool,
-    /// The disk that it boots from: the one with the smallest boot order, or else the first device. `None` if it does
-    /// not boot from a disk.
+    /// The disk that it boots from: the one with the smallest boot order, or else the first device. `None` if
+    /// it does not boot from a disk.
     pub boot_disk: Option<Arc<str>>,
     /// Disks that its status still shows and its spec does not. They may still be mounted.
     pub lingering: Vec<Arc<str>>,
     /// Whether the platform reports that all its devices are ready.
     pub devices_ready: bool,
-    /// Whether it has the finalizer of the controller, so that it does not vanish before the controller has released it.
+    /// Whether it has the finalizer of the controller, so that it does not vanish before the controller has
+    /// released it.
     pub has_finalizer: bool,
-    /// Whether its deletion deletes its storage before the machine. The controller requests this if the next machine with
-    /// its name needs new storage, so the object itself records that decision.
+    /// Whether its deletion deletes its storage before the machine. The controller requests this if the next
+    /// machine with its name needs new storage, so the object itself records that decision.
     pub discards_storage: bool,
     /// What the selectors of the pool are compared with.
     pub selectable: Arc<Selectable>,
@@ -180,14 +184,15 @@ pub struct Machine {
     pub start_health: StartHealth,
     /// Why it does not start, as the platform reports it; only for a machine that waits to start.
     pub problem: Option<Arc<str>>,
-    /// Whether it waits for storage that the platform creates for it, so that only this storage knows what it waits for.
+    /// Whether it waits for storage that the platform creates for it, so that only this storage knows what it
+    /// waits for.
     pub waits_for_storage: bool,
     /// What its annotations say about protection; `None` if they say nothing.
     pub protection: Option<Arc<Protection>>,
     /// What it refers to outside the pool, such as pinned copies.
     pub references: Arc<MachineReferences>,
-    /// Names of its volumes, on a platform that creates storage from templates in the machine. Machines of one revision
-    /// share the list.
+    /// Names of its volumes, on a platform that creates storage from templates in the machine. Machines of
+    /// one revision share the list.
     pub volumes: Arc<[Arc<str>]>,
 }
 
@@ -208,7 +213,8 @@ impl Machine {
             .flatten()
     }
 
-    /// A machine without owner, labels, revision and disks that does not run. Its creation time is the Unix epoch.
+    /// A machine without owner, labels, revision and disks that does not run. Its creation time is the Unix
+    /// epoch.
     pub fn blank(id: ObjectId) -> Self {
         Self {
             id,
@@ -251,7 +257,8 @@ impl Machine {
         self.owner.as_ref().is_some_and(|owner| owner.is_pool(pool))
     }
 
-    /// Whether it is protected at this time: a scale-down, autohealing and restarts of a rollout leave it as it is.
+    /// Whether it is protected at this time: a scale-down, autohealing and restarts of a rollout leave it as
+    /// it is.
     pub fn is_protected(&self, now: Timestamp) -> bool {
         self.protection.as_ref().is_some_and(|protection| protection.protects(now))
     }
@@ -261,8 +268,8 @@ impl Machine {
         self.protection.as_ref().is_some_and(|protection| protection.restarting.is_some())
     }
 
-    /// Whether a client can claim it at this time, if no removal names it: its guest is ready, and neither a protection nor a
-    /// restart concerns it.
+    /// Whether a client can claim it at this time, if no removal names it: its guest is ready, and neither a
+    /// protection nor a restart concerns it.
     pub fn is_claimable(&self, now: Timestamp) -> bool {
         self.activity == MachineActivity::Running
             && !self.is_protected(now)
@@ -270,8 +277,8 @@ impl Machine {
             && !self.stop_requested
     }
 
-    /// Whether a user has stopped it, so that it needs nothing until it is started, and its deletion stops no guest. A machine that
-    /// waits for a guest of another cluster has an instance.
+    /// Whether a user has stopped it, so that it needs nothing until it is started, and its deletion stops no
+    /// guest. A machine that waits for a guest of another cluster has an instance.
     pub(crate) fn is_off(&self) -> bool {
         self.activity == MachineActivity::Stopped && self.instance.is_none()
     }
@@ -281,14 +288,14 @@ impl Machine {
         self.activity == MachineActivity::Running
     }
 
-    /// Whether the spec that was last written is in effect: the platform has evaluated it, and the machine neither needs
-    /// a restart for it nor stops for that restart.
+    /// Whether the spec that was last written is in effect: the platform has evaluated it, and the machine
+    /// neither needs a restart for it nor stops for that restart.
     pub fn has_spec_in_effect(&self) -> bool {
         self.evaluated && !self.restart_pending && self.activity != MachineActivity::Stopping
     }
 
-    /// The disks that are not free while the machine exists: those of its devices, those that only its disk map names,
-    /// and those that may still be mounted. A disk can occur twice.
+    /// The disks that are not free while the machine exists: those of its devices, those that only its disk
+    /// map names, and those that may still be mounted. A disk can occur twice.
     pub fn held_disks(&self) -> impl Iterator<Item = &Arc<str>> {
         let devices = self.disks.iter().map(|device| &device.disk);
         devices.chain(self.detached.iter().map(|detached| &detached.disk)).chain(&self.lingering)

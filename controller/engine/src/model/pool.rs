@@ -46,7 +46,8 @@ pub enum ScaleDownPolicy {
 }
 
 impl ScaleDownPolicy {
-    /// Whether the number of a machine decides, so that its state does not matter: the pool keeps the ordinals without a gap.
+    /// Whether the number of a machine decides, so that its state does not matter: the pool keeps the
+    /// ordinals without a gap.
     pub fn is_by_ordinal(self) -> bool {
         matches!(self, Self::LowestOrdinalFirst | Self::HighestOrdinalFirst)
     }
@@ -112,8 +113,8 @@ pub enum StatusContent {
     /// All conditions. Only live machines count as ready.
     #[default]
     Complete,
-    /// Only the conditions about failures, unreadable settings and a pause. Terminating machines that still run count as
-    /// ready.
+    /// Only the conditions about failures, unreadable settings and a pause. Terminating machines that still
+    /// run count as ready.
     FailureAndPause,
 }
 
@@ -135,8 +136,8 @@ pub enum Lifetime {
     Retained,
 }
 
-/// A template of storage that the platform creates for each machine. The name of the storage is that of the template with
-/// the ordinal of the machine, so pools with a common name would share storage.
+/// A template of storage that the platform creates for each machine. The name of the storage is that of the
+/// template with the ordinal of the machine, so pools with a common name would share storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StorageTemplate {
     /// Name of the template, unique within the pool.
@@ -161,20 +162,21 @@ pub struct PoolDiskTemplate {
     pub lifetime: Lifetime,
     /// Number of its free disks that garbage collection keeps regardless of their age.
     pub keep_free: usize,
-    /// Age at which garbage collection deletes a free disk beyond [`PoolDiskTemplate::keep_free`]. With `None` it deletes
-    /// none.
+    /// Age at which garbage collection deletes a free disk beyond [`PoolDiskTemplate::keep_free`]. With
+    /// `None` it deletes none.
     pub ttl: Option<Duration>,
     /// Minimum size of its disks, in bytes. With `None` the controller does not expand them.
     pub size: Option<u64>,
     /// Fingerprint of the source of its disks; `None` if the platform has none.
     pub source: Option<Fingerprint>,
-    /// Whether machines of the pool's current revision have a device for it. Garbage collection keeps the disks of a
-    /// template without a device.
+    /// Whether machines of the pool's current revision have a device for it. Garbage collection keeps the
+    /// disks of a template without a device.
     pub used: bool,
 }
 
 impl PoolDiskTemplate {
-    /// A template of the current revision with a device, no free disks to keep, no time to live and no minimum size.
+    /// A template of the current revision with a device, no free disks to keep, no time to live and no
+    /// minimum size.
     pub fn new(name: &str, lifetime: Lifetime) -> Self {
         Self { name: name.into(), lifetime, keep_free: 0, ttl: None, size: None, source: None, used: true }
     }
@@ -193,8 +195,8 @@ pub struct RolloutPolicy {
     pub disabled: bool,
     /// Which component restarts updated machines.
     pub restarts: Restarts,
-    /// Whether the platform applies [`LiveParts`](crate::revision::LiveParts) to running instances, so that the
-    /// controller restarts none for a change of these.
+    /// Whether the platform applies [`LiveParts`](crate::revision::LiveParts) to running instances, so that
+    /// the controller restarts none for a change of these.
     pub live_updates: bool,
     /// The order in which the controller restarts machines; `None` for the order of their age.
     pub order: Option<ScaleDownPolicy>,
@@ -251,7 +253,8 @@ pub(crate) enum InstanceTransition {
     None,
     /// The revision is recorded on the instance, because the template of the instance is the same.
     Record,
-    /// The platform applies the change to the instance, or the instance needs a restart if the platform does not.
+    /// The platform applies the change to the instance, or the instance needs a restart if the platform does
+    /// not.
     LiveUpdate,
     /// A restart.
     Restart,
@@ -273,7 +276,8 @@ pub enum Preservation {
 }
 
 impl Preservation {
-    /// Whether storage is also preserved if the controller deletes a machine because the storage in the template changed.
+    /// Whether storage is also preserved if the controller deletes a machine because the storage in the
+    /// template changed.
     pub fn includes_changed_storage(self) -> bool {
         self == Self::Always
     }
@@ -297,8 +301,8 @@ pub struct PinReport {
     pub message: String,
 }
 
-/// An object that the template refers to, and the copy of it that machines use, as the status shows them. An empty text is a
-/// field that the reference does not have.
+/// An object that the template refers to, and the copy of it that machines use, as the status shows them. An
+/// empty text is a field that the reference does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsedCopy {
     /// The field of the template with the reference.
@@ -334,28 +338,31 @@ pub struct CurrentRevision {
     pub stored: bool,
     /// Whether it is a stored revision that replaces the template in the spec.
     pub pinned: bool,
-    /// Whether the requested revision cannot be read or is not stored. If so, the controller updates no machine and
-    /// creates new machines from this revision, which is the last stored one.
+    /// Whether the requested revision cannot be read or is not stored. If so, the controller updates no
+    /// machine and creates new machines from this revision, which is the last stored one.
     pub held: bool,
     /// Other stored revisions with the same template. A machine with one of them is not outdated.
     pub same_template: Vec<RevisionId>,
-    /// Whether the pool lost a copy of an object that the template refers to, because a client deleted the copy, or
-    /// removed the pool from its owners. Storing the revision again restores the copy.
+    /// Whether the pool lost a copy of an object that the template refers to, because a client deleted the
+    /// copy, or removed the pool from its owners. Storing the revision again restores the copy.
     pub copies_lost: bool,
-    /// Whether an object that the template refers to is being deleted, and no stored revision contains a copy of it. The controller
-    /// then stores this revision although no machine needs it yet: otherwise the pool would have to keep the object.
+    /// Whether an object that the template refers to is being deleted, and no stored revision contains a copy
+    /// of it. The controller then stores this revision although no machine needs it yet: otherwise the pool
+    /// would have to keep the object.
     pub copies_wanted: bool,
     /// The stored revision whose copies this one contains when it is stored. It is not deleted before.
     pub inherits: Option<RevisionId>,
     /// The stored revisions of other templates that lost a copy. Their machines cannot start without it.
     pub others_lost: Vec<RevisionId>,
-    /// Whether the cluster does not let machines share copies of objects, so that the controller writes the objects into the
-    /// machines.
+    /// Whether the cluster does not let machines share copies of objects, so that the controller writes the
+    /// objects into the machines.
     pub pins_unavailable: bool,
-    /// How the copies of this revision differ from the objects as they are now; `None` if they do not, or this is unknown.
+    /// How the copies of this revision differ from the objects as they are now; `None` if they do not, or
+    /// this is unknown.
     pub pins_outdated: Option<PinReport>,
-    /// What machines of the stored revisions refer to, in the spelling of [`MachineReferences::text`](super::MachineReferences). Revisions
-    /// without copies are absent, because the platform may complete the references of their machines.
+    /// What machines of the stored revisions refer to, in the spelling of
+    /// [`MachineReferences::text`](super::MachineReferences). Revisions without copies are absent, because
+    /// the platform may complete the references of their machines.
     pub references: BTreeMap<RevisionId, Arc<str>>,
     /// The copies that machines of this revision use, without those of a revision that is not stored.
     pub used_copies: Arc<[UsedCopy]>,
@@ -435,12 +442,13 @@ pub struct Pool<R = CurrentRevision> {
     pub disks: Vec<PoolDiskTemplate>,
     /// The templates of the storage that the platform creates for each machine.
     pub storage_templates: Vec<StorageTemplate>,
-    /// The storage that new machines use instead of that of a template, because a user moved a volume of an earlier machine to it.
-    /// By ordinal, in the words of the platform.
+    /// The storage that new machines use instead of that of a template, because a user moved a volume of an
+    /// earlier machine to it. By ordinal, in the words of the platform.
     pub storage_moves: BTreeMap<u64, Arc<str>>,
     /// The current name block; `None` before the first one.
     pub name_block: Option<NameBlock>,
-    /// The removal record. If it cannot be read, it is empty and [`Pool::validation_errors`] contains the error.
+    /// The removal record. If it cannot be read, it is empty and [`Pool::validation_errors`] contains the
+    /// error.
     pub record: RemovalRecord,
     /// The machines that targeted removals deleted, on a platform whose names return.
     pub removed: RemovedMachines,
@@ -452,8 +460,8 @@ pub struct Pool<R = CurrentRevision> {
     pub status_content: StatusContent,
     /// Messages about fields that cannot be read and that the controller needs to create machines.
     pub validation_errors: Vec<String>,
-    /// Messages about settings that cannot be read. The controller uses the safe value of each, and continues to
-    /// reconcile the pool.
+    /// Messages about settings that cannot be read. The controller uses the safe value of each, and continues
+    /// to reconcile the pool.
     pub invalid_settings: Vec<String>,
     /// Why machines cannot be created from the current template, or updated to it.
     pub unresolved: Option<UnusableTemplate>,
@@ -512,8 +520,8 @@ impl<R> Pool<R> {
         Some(PoolFailure { reason: FailureReason::FailedCreate, message })
     }
 
-    /// Whether the machine belongs to the pool: the pool owns it, and the controller does not release it because of its
-    /// labels. Labels that are too large to be kept count as selected.
+    /// Whether the machine belongs to the pool: the pool owns it, and the controller does not release it
+    /// because of its labels. Labels that are too large to be kept count as selected.
     pub fn includes(&self, machine: &Machine) -> bool {
         machine.belongs_to(&self.id)
             && match &self.membership {
@@ -524,8 +532,8 @@ impl<R> Pool<R> {
             }
     }
 
-    /// Number of consecutive machines that other clients may take away, before the controller stops to create machines. A
-    /// user may release all machines once.
+    /// Number of consecutive machines that other clients may take away, before the controller stops to create
+    /// machines. A user may release all machines once.
     pub fn machine_loss_limit(&self) -> usize {
         self.desired
     }
@@ -559,8 +567,9 @@ impl<R> Pool<R> {
         self.storage_templates.iter().filter_map(storage).collect()
     }
 
-    /// Whether the pool preserves the storage of a machine that leaves. The exceptions are machines that the controller deleted
-    /// because the next machine with the name needs new storage; their objects record that.
+    /// Whether the pool preserves the storage of a machine that leaves. The exceptions are machines that the
+    /// controller deleted because the next machine with the name needs new storage; their objects record
+    /// that.
     pub fn preserves_storage_of(&self, machine: &Machine) -> bool {
         self.preservation != Preservation::Never && !machine.discards_storage
     }
@@ -640,7 +649,8 @@ impl<R> Pool<R> {
 }
 
 impl<R> Pool<R> {
-    /// Whether a disk is being provisioned from another source than its disk template names by now, and contains no data.
+    /// Whether a disk is being provisioned from another source than its disk template names by now, and
+    /// contains no data.
     pub fn supersedes(&self, disk: &Disk) -> bool {
         let template = self.disks.iter().find(|template| disk.template.as_ref() == Some(&template.name));
         let sources = template.and_then(|template| template.source).zip(disk.pending_source);
@@ -659,8 +669,8 @@ impl Pool {
         self.revision.is_current(revision)
     }
 
-    /// What it takes to bring a machine whose instance has revision `from` to revision `to`, if the controller restarts
-    /// machines.
+    /// What it takes to bring a machine whose instance has revision `from` to revision `to`, if the
+    /// controller restarts machines.
     pub(crate) fn transition(&self, from: Option<&RevisionId>, to: &RevisionId) -> InstanceTransition {
         let Some(wanted) = self.revision.template_parts.get(to) else { return InstanceTransition::Unknown };
         match from.map(|from| (from, self.revision.template_parts.get(from))) {
@@ -684,8 +694,8 @@ pub struct PublishedStatus {
     pub conditions: Vec<StatusCondition>,
     /// The counters and identities; `None` while the status is incomplete.
     pub summary: Option<StatusSummary>,
-    /// The desired template hash in the status, and the generation that the status observed. It can be present without
-    /// a summary, because another controller may omit counters.
+    /// The desired template hash in the status, and the generation that the status observed. It can be
+    /// present without a summary, because another controller may omit counters.
     pub desired_revision: Option<(RevisionId, i64)>,
     /// The activity log. A difference in it alone causes no write.
     pub activity: Vec<ActivityEntry>,
@@ -715,8 +725,8 @@ pub struct StatusSummary {
     pub updated: usize,
     /// Live machines with the current revision that need a restart.
     pub restart_pending: usize,
-    /// The machine number from which a new leader goes on; `None` if the platform names machines by ordinals, or if the
-    /// definition of pools does not keep it.
+    /// The machine number from which a new leader goes on; `None` if the platform names machines by ordinals,
+    /// or if the definition of pools does not keep it.
     pub next_number: Option<u64>,
     /// How many machines the controller has replaced because they did not start, since the pool was created.
     pub healed: u64,

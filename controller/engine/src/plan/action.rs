@@ -22,8 +22,8 @@ pub enum PoolAction {
     Release {
         /// The machine.
         machine: ObjectId,
-        /// Disks that it refers to and that stay with the pool, because another machine of the pool uses them. The
-        /// machine becomes the owner of the others.
+        /// Disks that it refers to and that stay with the pool, because another machine of the pool uses
+        /// them. The machine becomes the owner of the others.
         shared: Vec<Arc<str>>,
     },
     /// Add the finalizer of the controller to the pool.
@@ -39,7 +39,8 @@ pub enum PoolAction {
     RemoveFinalizer {
         /// The machine.
         machine: ObjectId,
-        /// Whether its storage is preserved first: it then belongs to no machine until the next one with this name.
+        /// Whether its storage is preserved first: it then belongs to no machine until the next one with this
+        /// name.
         preserve_storage: bool,
     },
     /// Restart the instance of a machine, so that an update takes effect.
@@ -56,7 +57,8 @@ pub enum PoolAction {
         /// The machine.
         machine: ObjectId,
     },
-    /// Replace the time in the protection of a machine, because it cannot be read or is too far in the future.
+    /// Replace the time in the protection of a machine, because it cannot be read or is too far in the
+    /// future.
     ShortenProtection {
         /// The machine.
         machine: ObjectId,
@@ -79,8 +81,8 @@ pub enum PoolAction {
         /// Name of its disk template.
         template: Arc<str>,
     },
-    /// Make a machine refer to another disk, because it cannot use the one that it refers to. If both are the same
-    /// disk, only the disk map of the machine changes.
+    /// Make a machine refer to another disk, because it cannot use the one that it refers to. If both are the
+    /// same disk, only the disk map of the machine changes.
     Repoint {
         /// The machine.
         machine: ObjectId,
@@ -100,23 +102,24 @@ pub enum PoolAction {
         /// The disk.
         disk: Arc<str>,
     },
-    /// Write the current revision to a machine: the parts of spec, labels, annotations and devices that the pool sets.
+    /// Write the current revision to a machine: the parts of spec, labels, annotations and devices that the
+    /// pool sets.
     Update {
         /// The machine.
         machine: ObjectId,
-        /// The merge base: the revision that was last written to the machine, which determines the fields to remove.
-        /// With `None`, no field is removed.
+        /// The merge base: the revision that was last written to the machine, which determines the fields to
+        /// remove. With `None`, no field is removed.
         base: Option<RevisionId>,
         /// The revision.
         to: RevisionId,
-        /// The disks of its devices: one for each disk template of the revision, and those of earlier templates that
-        /// the machine must keep.
+        /// The disks of its devices: one for each disk template of the revision, and those of earlier
+        /// templates that the machine must keep.
         disks: Vec<DiskDraft>,
         /// Which effect on the machine the plan allows.
         disruption: Disruption,
     },
-    /// Record that the revision which was last written to a machine is in effect: on its instance, if it has one, otherwise
-    /// on the machine.
+    /// Record that the revision which was last written to a machine is in effect: on its instance, if it has
+    /// one, otherwise on the machine.
     RecordRevision {
         /// The machine.
         machine: ObjectId,
@@ -131,8 +134,8 @@ pub enum PoolAction {
         disk: ObjectId,
         /// The new values of all its annotations.
         annotations: DiskAnnotations,
-        /// A machine that the disk is allocated to and that no cache shows. If a live read finds it, apply does not
-        /// write.
+        /// A machine that the disk is allocated to and that no cache shows. If a live read finds it, apply
+        /// does not write.
         absent: Option<Arc<str>>,
     },
     /// Expand a disk.
@@ -171,7 +174,8 @@ pub enum PoolAction {
         /// The identity.
         revision: RevisionId,
     },
-    /// Restore the copies of objects that machines of a stored revision use, from the content of that revision.
+    /// Restore the copies of objects that machines of a stored revision use, from the content of that
+    /// revision.
     RestoreCopies {
         /// The identity.
         revision: RevisionId,
@@ -192,8 +196,8 @@ pub enum PoolAction {
         gone: Vec<ObjectId>,
         /// Requests whose reservations are dropped because they were not accepted in time.
         expired: Vec<Arc<str>>,
-        /// The name block from which the numbers of these targets have left; `None` if it stays as it is. The same write
-        /// records it.
+        /// The name block from which the numbers of these targets have left; `None` if it stays as it is. The
+        /// same write records it.
         block: Option<NameBlock>,
     },
 }
@@ -203,14 +207,14 @@ pub enum PoolAction {
 pub enum Disruption {
     /// It may become unavailable: the plan counted it in the disruption budget.
     Budgeted,
-    /// It does not run and uses no budget. If it runs by now, apply must not write to it. The patch requires the
-    /// version of the machine at which it did not run.
+    /// It does not run and uses no budget. If it runs by now, apply must not write to it. The patch requires
+    /// the version of the machine at which it did not run.
     NotRunning,
-    /// Only its labels and annotations may change, which disrupts nothing: another controller created it and it has no
-    /// budget yet, or it is protected. If its spec differs, apply must not write to it.
+    /// Only its labels and annotations may change, which disrupts nothing: another controller created it and
+    /// it has no budget yet, or it is protected. If its spec differs, apply must not write to it.
     MetadataOnly,
-    /// It is protected, and the platform restarts it only after an approval. If the update changes that, apply must not
-    /// write to it.
+    /// It is protected, and the platform restarts it only after an approval. If the update changes that,
+    /// apply must not write to it.
     ForApproval,
 }
 
@@ -244,7 +248,8 @@ pub enum DiskDeleteReason {
 /// The stages of apply, which run in sequence. The actions of one stage run in parallel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ApplyStage {
-    /// Labels, finalizers and protection of machines. This is a stage of its own, so that a rejected write delays no other stage.
+    /// Labels, finalizers and protection of machines. This is a stage of its own, so that a rejected write
+    /// delays no other stage.
     Relabel,
     /// Disks of machines.
     Repair,
@@ -256,10 +261,11 @@ pub enum ApplyStage {
     Create,
     /// Updates of machines to the current revision.
     Update,
-    /// Restarts of machines. This is a stage of its own, so that a machine that rejects its update delays no restart.
+    /// Restarts of machines. This is a stage of its own, so that a machine that rejects its update delays no
+    /// restart.
     Restart,
-    /// Labels that record which revision is in effect. This is a stage of its own, so that a rejected write delays no
-    /// other stage.
+    /// Labels that record which revision is in effect. This is a stage of its own, so that a rejected write
+    /// delays no other stage.
     RecordRevision,
     /// Annotations and deletions of disks of the pool.
     CollectDisks,

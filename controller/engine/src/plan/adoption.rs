@@ -12,8 +12,8 @@ pub(super) fn is_anothers(observed: &ObservedPool<'_>, machine: &Machine) -> boo
     !machine.written.as_ref().is_some_and(ours)
 }
 
-/// The devices and disk templates of a machine that another controller created, as far as its disk map does not contain
-/// them.
+/// The devices and disk templates of a machine that another controller created, as far as its disk map does
+/// not contain them.
 pub(super) fn recognized_devices<'a>(
     observed: &'a ObservedPool<'_>,
     machine: &'a Machine,
@@ -25,9 +25,9 @@ pub(super) fn recognized_devices<'a>(
     })
 }
 
-/// The device that fills `template` in a machine whose disk map does not contain it, because another controller created
-/// the machine: a disk of the machine or the pool with the label of the template, or with the name that such a disk
-/// gets. A disk that does not exist is recognized only by its name.
+/// The device that fills `template` in a machine whose disk map does not contain it, because another
+/// controller created the machine: a disk of the machine or the pool with the label of the template, or with
+/// the name that such a disk gets. A disk that does not exist is recognized only by its name.
 pub(super) fn find_unmapped_device<'a>(
     observed: &ObservedPool<'_>,
     machine: &'a Machine,
@@ -63,9 +63,9 @@ pub(super) fn find_unmapped_device<'a>(
     })
 }
 
-/// Whether the machine refers to a disk with the name of a disk template, and no device fills that template. Another
-/// controller that resolves such names later created the machine and exited before it did. That name must not be used
-/// as the name of a disk.
+/// Whether the machine refers to a disk with the name of a disk template, and no device fills that template.
+/// Another controller that resolves such names later created the machine and exited before it did. That name
+/// must not be used as the name of a disk.
 pub(super) fn has_placeholder(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
     machine.disks.iter().any(|device| {
         let template = || observed.pool.disks.iter().find(|template| template.name == device.disk);

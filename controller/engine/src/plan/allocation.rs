@@ -1,4 +1,5 @@
-//! Disk allocation: which retained disks of the pool are in use, and which free disks the plan gives to machines.
+//! Disk allocation: which retained disks of the pool are in use, and which free disks the plan gives to
+//! machines.
 //!
 //! There is one [`FreeDisks`] per pass, which all planners share, so that no disk is allocated twice.
 //!
@@ -11,8 +12,8 @@
 //!      └───────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! If a disk will become free soon, a machine that needs one waits for it. Otherwise the pool would get more disks than
-//! it needs.
+//! If a disk will become free soon, a machine that needs one waits for it. Otherwise the pool would get more
+//! disks than it needs.
 
 mod candidates;
 mod shared;
@@ -67,8 +68,8 @@ impl<'a> FreeDisks<'a> {
         }
     }
 
-    /// The disk for `template` in an existing machine: the one that it has, one that is allocated to it, a free one, or
-    /// a new one. A returned disk is not allocated to any other machine.
+    /// The disk for `template` in an existing machine: the one that it has, one that is allocated to it, a
+    /// free one, or a new one. A returned disk is not allocated to any other machine.
     ///
     /// # Errors
     /// A disk will become free soon, and the machine must wait for it.
@@ -104,7 +105,8 @@ impl<'a> FreeDisks<'a> {
         }
     }
 
-    /// Whether this pass already repairs the disks of this machine, so that no other change may be planned for them.
+    /// Whether this pass already repairs the disks of this machine, so that no other change may be planned
+    /// for them.
     pub(super) fn is_repaired(&self, machine: &Arc<str>) -> bool {
         self.repaired.contains(machine)
     }
@@ -114,7 +116,8 @@ impl<'a> FreeDisks<'a> {
         self.repaired.insert(machine.clone());
     }
 
-    /// The retained disk for a machine that has none: one that is allocated to it, or the best free one, or a new one.
+    /// The retained disk for a machine that has none: one that is allocated to it, or the best free one, or a
+    /// new one.
     ///
     /// # Errors
     /// As for [`FreeDisks::disk_for`].
@@ -136,7 +139,8 @@ impl<'a> FreeDisks<'a> {
         Ok(self.new_disk(template, recipient))
     }
 
-    /// The disk for a machine whose create is repeated: the same as in the first attempt, as far as that is known.
+    /// The disk for a machine whose create is repeated: the same as in the first attempt, as far as that is
+    /// known.
     pub(super) fn repeat(&mut self, template: &Arc<str>, recipient: Recipient<'_>) -> DiskDraft {
         self.allocated(template, recipient).unwrap_or_else(|| self.new_disk(template, recipient))
     }
@@ -147,8 +151,8 @@ impl<'a> FreeDisks<'a> {
         self.allocated(template, recipient)
     }
 
-    /// A replacement for a disk that cannot be used. `None` while an earlier replacement cannot be used either, because
-    /// a third disk would probably fail for the same reason.
+    /// A replacement for a disk that cannot be used. `None` while an earlier replacement cannot be used
+    /// either, because a third disk would probably fail for the same reason.
     pub(super) fn replace_broken(&mut self, template: &Arc<str>, machine: &Arc<str>) -> Option<DiskDraft> {
         let recipient = self.recipient(machine);
         let owed = self.allocated(template, recipient);
@@ -172,8 +176,8 @@ impl<'a> FreeDisks<'a> {
         }
     }
 
-    /// The machines of the current name block that disks are allocated to and that do not exist yet. Creating such a
-    /// machine completes the allocation.
+    /// The machines of the current name block that disks are allocated to and that do not exist yet. Creating
+    /// such a machine completes the allocation.
     pub(super) fn awaited_machines(&self) -> BTreeSet<&'a str> {
         let open = |at: &usize| self.disks.all[*at].usage == DiskUsage::AwaitingMachine;
         self.disks.claims.iter().filter(|(_, disks)| disks.iter().any(open)).map(|(name, _)| *name).collect()
@@ -234,8 +238,8 @@ impl<'a> FreeDisks<'a> {
             .or_insert_with(|| AllocationCandidates::of(self.observed, &self.disks.all, template))
     }
 
-    /// The recipient of this name. A machine whose name was not issued by the pool gets a number that is a hash of its
-    /// name.
+    /// The recipient of this name. A machine whose name was not issued by the pool gets a number that is a
+    /// hash of its name.
     fn recipient<'n>(&self, name: &'n str) -> Recipient<'n> {
         let issued = match self.observed.pool.naming {
             Naming::Random => self.namer.number_of(name),

@@ -19,14 +19,15 @@ pub enum UpdateOutcome {
     Accepted,
     /// The API server rejected it.
     Refused,
-    /// It was not sent, because the spec would change and the plan allowed only labels and annotations to change.
+    /// It was not sent, because the spec would change and the plan allowed only labels and annotations to
+    /// change.
     Differs,
     /// It is unconfirmed: the API server may have carried it out, or may still do so.
     Unconfirmed,
 }
 
-/// Results of the attempts to update the machines of a pool. The controller remains correct if they are lost at any
-/// time.
+/// Results of the attempts to update the machines of a pool. The controller remains correct if they are lost
+/// at any time.
 #[derive(Clone, Debug, Default)]
 pub struct RolloutAttempts {
     /// Machines whose update was rejected, with the revision and the uptime of the last rejection.
@@ -45,8 +46,8 @@ impl RolloutAttempts {
         match outcome {
             UpdateOutcome::Accepted => {
                 self.refused.remove(machine);
-                // Every update requires the version that was read, so the API server can no longer carry out an earlier
-                // one.
+                // Every update requires the version that was read, so the API server can no longer carry out
+                // an earlier one.
                 self.unconfirmed.remove(machine);
             }
             UpdateOutcome::Refused => {
@@ -61,8 +62,8 @@ impl RolloutAttempts {
         }
     }
 
-    /// Updates the results with the current machines: since when a change is not evaluated, and which machines are
-    /// gone.
+    /// Updates the results with the current machines: since when a change is not evaluated, and which
+    /// machines are gone.
     pub fn observe<'a>(
         &mut self,
         machines: impl Iterator<Item = &'a Arc<Machine>> + Clone,
@@ -104,8 +105,8 @@ impl RolloutAttempts {
         self.unconfirmed.values().filter_map(|since| (*since + REQUEST_TIMEOUT).checked_sub(uptime)).min()
     }
 
-    /// The number of machines with a change that the platform has not evaluated for [`EVALUATION_AGE`], and one of
-    /// them.
+    /// The number of machines with a change that the platform has not evaluated for [`EVALUATION_AGE`], and
+    /// one of them.
     pub(crate) fn overdue(&self, uptime: Duration) -> (usize, Option<&Uid>) {
         let mut overdue = self
             .unevaluated

@@ -76,8 +76,8 @@ pub(super) fn plan_creates(
         }
     }
     if fresh < missing && plan.actions.len() > others {
-        // The next pass, which starts at once, plans the rest. If all of these are blocked, the rest is blocked as
-        // well, and an immediate pass would not change that.
+        // The next pass, which starts at once, plans the rest. If all of these are blocked, the rest is
+        // blocked as well, and an immediate pass would not change that.
         plan.requeue_in(Duration::ZERO);
     }
 }
@@ -101,8 +101,8 @@ fn split_unconfirmed<'a>(
     observed.unconfirmed_creates.split_at(wanted)
 }
 
-/// The numbers of the current name block that disks are allocated to, then the next numbers. If they exceed the block,
-/// the plan opens a new one.
+/// The numbers of the current name block that disks are allocated to, then the next numbers. If they exceed
+/// the block, the plan opens a new one.
 fn draw_random_names(
     observed: &ObservedPool<'_>,
     free_disks: &FreeDisks<'_>,
@@ -119,7 +119,8 @@ fn draw_random_names(
     let claimed: BTreeSet<u64> =
         free_disks.awaited_machines().into_iter().filter_map(|name| namer.number_of(name)).collect();
     let unclaimed = (next..).filter(|number| !claimed.contains(number));
-    // A target of a removal existed, so no create of its name is under way. A new leader begins before its number.
+    // A target of a removal existed, so no create of its name is under way. A new leader begins before its
+    // number.
     let targets = observed.pool.record.entries().iter().map(|entry| &entry.target);
     let former: BTreeSet<&str> = targets.map(|target| &*target.name).collect();
     let drawn: Vec<(Arc<str>, u64)> = claimed
@@ -132,7 +133,8 @@ fn draw_random_names(
         .collect();
     let past = drawn.iter().map(|(_, number)| number + 1).fold(next, u64::max);
     if observed.pool.name_block.is_none_or(|block| past > block.end) {
-        // Unconfirmed creates stay inside the new block, so that a late create still conflicts with its own name.
+        // Unconfirmed creates stay inside the new block, so that a late create still conflicts with its own
+        // name.
         let first =
             observed.unconfirmed_creates.iter().map(|unconfirmed| unconfirmed.number).fold(next, u64::min);
         // As small as the batch allows, because a new leader starts at the beginning of the block again.
@@ -143,8 +145,9 @@ fn draw_random_names(
     drawn
 }
 
-/// The smallest ordinals that no object uses, without those whose storage belongs to another machine. No greater ordinal
-/// replaces these. The ordinals whose last create was rejected come last, so that they delay no other.
+/// The smallest ordinals that no object uses, without those whose storage belongs to another machine. No
+/// greater ordinal replaces these. The ordinals whose last create was rejected come last, so that they delay
+/// no other.
 fn draw_ordinal_names(
     observed: &ObservedPool<'_>,
     plan: &mut Plan,

@@ -95,8 +95,8 @@ fn await_unmount(observed: &ObservedPool<'_>, disk: &Disk, plan: &mut Plan) {
     }
 }
 
-/// Its machine does not exist. While the API server may still commit the create of that machine, the disk stays
-/// allocated to it.
+/// Its machine does not exist. While the API server may still commit the create of that machine, the disk
+/// stays allocated to it.
 fn end_stale_allocation(observed: &ObservedPool<'_>, disk: &Disk, plan: &mut Plan) -> Option<PoolAction> {
     plan.awaited.push(disk.id.name.clone());
     let age = observed.memory.awaited(&disk.id.name, observed.uptime);
@@ -120,8 +120,8 @@ fn annotate_disk_action(disk: &Disk, annotations: DiskAnnotations) -> PoolAction
     PoolAction::AnnotateDisk { disk: disk.id.clone(), annotations, absent: None }
 }
 
-/// Plans the next step of garbage collection for every free disk of a template. `template` is `None` if it was removed
-/// from the pool.
+/// Plans the next step of garbage collection for every free disk of a template. `template` is `None` if it
+/// was removed from the pool.
 fn collect_template_disks(
     observed: &ObservedPool<'_>,
     template: Option<&PoolDiskTemplate>,
@@ -186,8 +186,9 @@ fn collect_template_disks(
     }
 }
 
-/// Whether the name of a disk is one that the pool gives to disks of the template in its label. The name cannot be edited. A label
-/// alone decides about no data: with another one, the disk would be deleted by the rules of another template.
+/// Whether the name of a disk is one that the pool gives to disks of the template in its label. The name
+/// cannot be edited. A label alone decides about no data: with another one, the disk would be deleted by the
+/// rules of another template.
 fn is_named(observed: &ObservedPool<'_>, disk: &Disk) -> bool {
     let Some(template) = &disk.template else { return false };
     let owner = disk.owner.as_ref().and_then(|owner| owner.as_machine());
@@ -217,7 +218,8 @@ fn keep_relabeled(
     actions.extend(disks.iter().filter_map(|free| next_collection_step(observed, free, None, plan)));
 }
 
-/// Whether a disk has been free for longer than `limit`. If not, the plan requests a pass for the time when it will be.
+/// Whether a disk has been free for longer than `limit`. If not, the plan requests a pass for the time when
+/// it will be.
 fn has_been_free_for(
     observed: &ObservedPool<'_>,
     free: &FreeDisk<'_>,
@@ -231,8 +233,8 @@ fn has_been_free_for(
     left.is_none()
 }
 
-/// One step for one disk: a disk to delete is marked, and deleted after the grace period. A disk to keep loses its
-/// mark.
+/// One step for one disk: a disk to delete is marked, and deleted after the grace period. A disk to keep
+/// loses its mark.
 fn next_collection_step(
     observed: &ObservedPool<'_>,
     free: &FreeDisk<'_>,

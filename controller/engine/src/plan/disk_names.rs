@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use super::observed::ObservedPool;
 
-/// The name of an ephemeral disk. It is computed from machine and template, so a repeated create gets `AlreadyExists`
-/// for it.
+/// The name of an ephemeral disk. It is computed from machine and template, so a repeated create gets
+/// `AlreadyExists` for it.
 pub(super) fn disk_name(machine: &str, template: &str) -> Arc<str> {
     format!("{machine}-{template}").into()
 }
 
-/// The same name, or the first variation that is not in use. For an existing machine, whose disk map then records the
-/// name.
+/// The same name, or the first variation that is not in use. For an existing machine, whose disk map then
+/// records the name.
 pub(super) fn free_name(observed: &ObservedPool<'_>, machine: &str, template: &str) -> Arc<str> {
     let plain = disk_name(machine, template);
     let is_taken = |name: &str| observed.names_in_use.has_disk(name) || observed.disks.contains_key(name);

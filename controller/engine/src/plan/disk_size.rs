@@ -3,9 +3,9 @@
 use super::action::PoolAction;
 use crate::model::{Disk, DiskState, PoolDiskTemplate};
 
-/// The expansion of a disk of this template, if it is smaller and can be expanded now. The controller never shrinks a
-/// disk. It does not change a disk that is being provisioned, changed or deleted, because the platform would reject the
-/// change.
+/// The expansion of a disk of this template, if it is smaller and can be expanded now. The controller never
+/// shrinks a disk. It does not change a disk that is being provisioned, changed or deleted, because the
+/// platform would reject the change.
 pub(super) fn disk_expansion(template: &PoolDiskTemplate, disk: &Disk) -> Option<PoolAction> {
     let to = template.size?;
     let settled = !disk.terminating && disk.is_usable() && disk.state == DiskState::Ready;

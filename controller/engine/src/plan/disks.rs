@@ -1,10 +1,10 @@
-//! Disks of machines: those that do not exist, that belong to another owner, that cannot be used, or that are too
-//! small.
+//! Disks of machines: those that do not exist, that belong to another owner, that cannot be used, or that are
+//! too small.
 //!
-//! The planner iterates over the disk maps and devices of the machines and not over the disks, because a disk that was
-//! never created has no object. Users may have edited both ([`edited`]). A machine of another controller has no disk
-//! map before its first update. Its disks are recognized by their owners, labels and names, so that it is repaired
-//! while the rollout is paused, too.
+//! The planner iterates over the disk maps and devices of the machines and not over the disks, because a disk
+//! that was never created has no object. Users may have edited both ([`edited`]). A machine of another
+//! controller has no disk map before its first update. Its disks are recognized by their owners, labels and
+//! names, so that it is repaired while the rollout is paused, too.
 use super::action::PoolAction;
 use super::adoption;
 use super::allocation::FreeDisks;
@@ -170,8 +170,8 @@ fn repair_template_device(
     }
 }
 
-/// Creates a disk that does not exist. If an existing disk is allocated to the machine, the machine gets that disk: it
-/// was created by a client that did not know of the allocation.
+/// Creates a disk that does not exist. If an existing disk is allocated to the machine, the machine gets that
+/// disk: it was created by a client that did not know of the allocation.
 fn create_missing_disk(
     free_disks: &mut FreeDisks<'_>,
     machine: &Machine,
@@ -187,8 +187,8 @@ fn create_missing_disk(
     }
 }
 
-/// A disk that does not exist and cannot be created, because its template was removed. The next update of the machine
-/// detaches it. If the machine is already updated, the plan reports it.
+/// A disk that does not exist and cannot be created, because its template was removed. The next update of the
+/// machine detaches it. If the machine is already updated, the plan reports it.
 fn report_orphaned_disk(
     observed: &ObservedPool<'_>,
     machine: &Machine,
@@ -244,16 +244,16 @@ fn repair_misplaced_disk(
         {
             Some(restored::adopt_disk(machine, template, disk))
         }
-        // It belonged to the machine, as the pool's label shows. The client that removed the owner did not intend to
-        // remove the data.
+        // It belonged to the machine, as the pool's label shows. The client that removed the owner did not
+        // intend to remove the data.
         None if disk.pool_uid_label.as_ref() == Some(&pool.uid) => Some(Err(Blocker::UserAction(format!(
             "disk {} of machine {} has lost its owner reference, and the controller does not change it: restore \
              the owner reference, or delete the machine",
             device.disk, machine.id
         )))),
-        // It belonged to the pool when the machine got it, and a running machine keeps its disks. An ephemeral disk
-        // with another owner never belonged to the machine: another object had the name first, and the machine must not
-        // use it.
+        // It belonged to the pool when the machine got it, and a running machine keeps its disks. An
+        // ephemeral disk with another owner never belonged to the machine: another object had the name first,
+        // and the machine must not use it.
         _ if template.lifetime == Lifetime::Retained && machine.runs() => {
             Some(Err(Blocker::UserAction(format!(
                 "machine {} runs on disk {}, which belongs to another owner: stop the machine, so that the \

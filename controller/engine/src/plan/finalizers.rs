@@ -1,5 +1,5 @@
-//! Finalizers of the controller: on the pool before its first machine, and on every machine until the controller has
-//! released it.
+//! Finalizers of the controller: on the pool before its first machine, and on every machine until the
+//! controller has released it.
 
 use super::action::PoolAction;
 use super::observed::ObservedPool;
@@ -8,8 +8,8 @@ use super::revisions;
 use crate::ledger::REQUEST_TIMEOUT;
 use crate::model::{Finalizer, Machine};
 
-/// Adds the finalizer to the pool, and releases the machines that are being deleted, independent of the number of machines
-/// and of a pause.
+/// Adds the finalizer to the pool, and releases the machines that are being deleted, independent of the
+/// number of machines and of a pause.
 pub(super) fn plan_finalizers(observed: &ObservedPool<'_>, plan: &mut Plan) {
     match observed.pool.finalizer {
         Finalizer::Unused => return,
@@ -23,8 +23,8 @@ pub(super) fn plan_finalizers(observed: &ObservedPool<'_>, plan: &mut Plan) {
     plan.repair(observed, releases);
 }
 
-/// The machines with the finalizer: those of the pool, and those that a user removed from it. The finalizer holds the
-/// deletion of both.
+/// The machines with the finalizer: those of the pool, and those that a user removed from it. The finalizer
+/// holds the deletion of both.
 fn machines_with_finalizer<'a>(observed: &'a ObservedPool<'_>) -> impl Iterator<Item = &'a Machine> {
     let is_of_pool =
         |machine: &Machine| machine.owner.as_ref().is_none_or(|owner| owner.is_pool(&observed.pool.id));
@@ -32,9 +32,9 @@ fn machines_with_finalizer<'a>(observed: &'a ObservedPool<'_>) -> impl Iterator<
     machines.filter(move |machine: &&Machine| machine.has_finalizer && is_of_pool(machine))
 }
 
-/// Removes the finalizer from the machines of a deleted pool, and then from the pool. The garbage collector deletes the
-/// machines, or keeps them with `--cascade=orphan`. It would also keep all revisions, so those that no machine refers to
-/// are deleted.
+/// Removes the finalizer from the machines of a deleted pool, and then from the pool. The garbage collector
+/// deletes the machines, or keeps them with `--cascade=orphan`. It would also keep all revisions, so those
+/// that no machine refers to are deleted.
 pub(super) fn plan_pool_deletion(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let pool = observed.pool;
     if pool.finalizer == Finalizer::Unused {
@@ -68,10 +68,11 @@ fn remove_finalizer_action(machine: &Machine, preserve_storage: bool) -> PoolAct
     PoolAction::RemoveFinalizer { machine: machine.id.clone(), preserve_storage }
 }
 
-/// Whether the storage of a machine that leaves is preserved. The exceptions are machines that the controller deleted
-/// because the next machine with the name needs new storage. Their objects record that, so a new leader and a late watch
-/// change nothing. The current template does not count: it may have changed after the deletion. Machines that a user
-/// removed from the pool while they were being deleted are included: the pool had promised to preserve their storage.
+/// Whether the storage of a machine that leaves is preserved. The exceptions are machines that the controller
+/// deleted because the next machine with the name needs new storage. Their objects record that, so a new
+/// leader and a late watch change nothing. The current template does not count: it may have changed after the
+/// deletion. Machines that a user removed from the pool while they were being deleted are included: the pool
+/// had promised to preserve their storage.
 fn preserves_storage(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
     observed.pool.preserves_storage_of(machine) && !observed.memory.is_healed(&machine.id.uid)
 }

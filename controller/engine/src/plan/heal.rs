@@ -1,11 +1,13 @@
 //! Autohealing: which machines the controller replaces because they do not start.
 //!
-//! A machine is replaced after a number of failed starts, or when the platform has reported a failing state for a time. The
-//! next machine with its name gets new storage. Each ordinal has a backoff of its own, and at most as many machines as the
-//! disruption budget allows are replaced at the same time, so that a template that never starts costs few machines.
+//! A machine is replaced after a number of failed starts, or when the platform has reported a failing state
+//! for a time. The next machine with its name gets new storage. Each ordinal has a backoff of its own, and at
+//! most as many machines as the disruption budget allows are replaced at the same time, so that a template
+//! that never starts costs few machines.
 //!
-//! A machine uses budget from its deletion until its successor runs or fails. A successor that failed uses none, and
-//! machines that were replaced less often come first. A machine that can never start therefore delays no other.
+//! A machine uses budget from its deletion until its successor runs or fails. A successor that failed uses
+//! none, and machines that were replaced less often come first. A machine that can never start therefore
+//! delays no other.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,7 +20,8 @@ use super::result::Plan;
 use crate::ids::Uid;
 use crate::model::{AutohealingPolicy, Machine, MachineActivity};
 
-/// How long a replacement that neither runs nor fails uses budget, at least. An image can take long to import.
+/// How long a replacement that neither runs nor fails uses budget, at least. An image can take long to
+/// import.
 const LONGEST_START: Duration = Duration::from_mins(10);
 
 pub(super) fn plan_autohealing(observed: &ObservedPool<'_>, plan: &mut Plan) {
@@ -79,8 +82,8 @@ pub(super) fn plan_autohealing(observed: &ObservedPool<'_>, plan: &mut Plan) {
     );
 }
 
-/// Whether the replacement of a machine is not complete. After a change of leaders, only the deletion shows that the
-/// controller replaces a machine.
+/// Whether the replacement of a machine is not complete. After a change of leaders, only the deletion shows
+/// that the controller replaces a machine.
 fn is_being_replaced(
     observed: &ObservedPool<'_>,
     healing: AutohealingPolicy,
@@ -103,7 +106,8 @@ fn is_being_replaced(
     failures.since_replaced(&machine.id.name, observed.uptime) < healing.after.max(LONGEST_START)
 }
 
-/// How long the machine has failed; `None` if it does not fail. A machine with too many failed starts has failed for ever.
+/// How long the machine has failed; `None` if it does not fail. A machine with too many failed starts has
+/// failed for ever.
 fn failed_for(
     observed: &ObservedPool<'_>,
     healing: AutohealingPolicy,

@@ -8,8 +8,8 @@ use crate::failure::FailureReason;
 use crate::losses::{Allowance, Losses, Rehearsal};
 use crate::model::DiskSource;
 
-/// How many machines may be created, and whether their creates are rehearsed; `None` if the pool is stopped, which the plan
-/// then reports.
+/// How many machines may be created, and whether their creates are rehearsed; `None` if the pool is stopped,
+/// which the plan then reports.
 pub(super) fn limit_machines(observed: &ObservedPool<'_>, plan: &mut Plan) -> Option<(usize, Rehearsal)> {
     let losses = &observed.memory.machine_losses;
     let limit = observed.pool.machine_loss_limit();

@@ -39,7 +39,8 @@ fn repair_membership(observed: &ObservedPool<'_>, namer: &Namer, machine: &Machi
         let complete = labelled && machine.pool_label.as_ref() == Some(&pool.id.name);
         return (!complete).then(|| PoolAction::Relabel { machine: machine.id.clone() });
     }
-    // A machine without a controller owner that has the pool's label was released, or a user copied the label to it.
+    // A machine without a controller owner that has the pool's label was released, or a user copied the label
+    // to it.
     (machine.owner.is_none()
         && labelled
         && (has_issued_name(pool, namer, machine) || has_disk_of_pool(observed, machine)))
@@ -55,9 +56,9 @@ fn has_issued_name(pool: &Pool, namer: &Namer, machine: &Machine) -> bool {
     pool.naming == Naming::Random && number.is_some_and(|(number, block)| number < block.end)
 }
 
-/// Whether the machine has an ephemeral disk of this pool, or has a revision of this pool and mounts a retained disk.
-/// Another controller chose the name of a migrated machine, so only its disks show that it was in the pool. The disks of
-/// a machine that a user copied belong to the original.
+/// Whether the machine has an ephemeral disk of this pool, or has a revision of this pool and mounts a
+/// retained disk. Another controller chose the name of a migrated machine, so only its disks show that it was
+/// in the pool. The disks of a machine that a user copied belong to the original.
 fn has_disk_of_pool(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
     let pool = &observed.pool.id;
     machine.held_disks().filter_map(|disk| observed.disks.get(disk)).any(|disk| {
@@ -67,8 +68,8 @@ fn has_disk_of_pool(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
     })
 }
 
-/// What a machine of a pool with a selector needs: its release if the labels do not match, or the finalizer. A machine
-/// without a controller owner that still has the finalizer was released by a user.
+/// What a machine of a pool with a selector needs: its release if the labels do not match, or the finalizer.
+/// A machine without a controller owner that still has the finalizer was released by a user.
 fn repair_selector_membership(pool: &Pool, machine: &Machine) -> Option<PoolAction> {
     let release = || Some(PoolAction::Release { machine: machine.id.clone(), shared: Vec::new() });
     match &machine.owner {
@@ -82,8 +83,9 @@ fn repair_selector_membership(pool: &Pool, machine: &Machine) -> Option<PoolActi
     }
 }
 
-/// The disks of a released machine that a machine of the pool refers to as well, except those that the released machine
-/// mounts. A mounted disk goes with the released machine, and the other machine gets another disk.
+/// The disks of a released machine that a machine of the pool refers to as well, except those that the
+/// released machine mounts. A mounted disk goes with the released machine, and the other machine gets another
+/// disk.
 fn disks_shared_with_pool(observed: &ObservedPool<'_>, machine: &Machine) -> Vec<Arc<str>> {
     let mounts = |disk: &Arc<str>| {
         let known = observed.disks.get(disk);

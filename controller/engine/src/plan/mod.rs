@@ -1,8 +1,9 @@
 //! The plan of one pass: what to write now, computed from one observation.
 //!
-//! The planners and their actions run in this order: membership (lost labels), protection (times that are not valid), disks (missing and unusable disks of
-//! machines), removal (targets and surplus), creation (missing machines), rollout (machines without the current
-//! revision), restart (instances without the revision of their machine), disk collection and disk expansion, revisions, and the removal record.
+//! The planners and their actions run in this order: membership (lost labels), protection (times that are not
+//! valid), disks (missing and unusable disks of machines), removal (targets and surplus), creation (missing
+//! machines), rollout (machines without the current revision), restart (instances without the revision of
+//! their machine), disk collection and disk expansion, revisions, and the removal record.
 
 pub(crate) mod action;
 mod adoption;
@@ -52,7 +53,8 @@ pub use start_failures::StartFailures;
 /// Cost: linear in the number of machines and disks.
 pub fn plan_pass(observed: &ObservedPool<'_>) -> Plan {
     let mut plan = Plan::default();
-    // The garbage collector deletes the machines of a deleted pool. With `--cascade=orphan` they stay unchanged.
+    // The garbage collector deletes the machines of a deleted pool. With `--cascade=orphan` they stay
+    // unchanged.
     if observed.pool.deleting {
         finalizers::plan_pool_deletion(observed, &mut plan);
         return plan;

@@ -41,13 +41,15 @@ pub struct PoolSnapshot {
     /// The existing disks that the machines refer to, by name.
     #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
     pub disks: HashMap<Arc<str>, Arc<Disk>>,
-    /// The disks that the pool owns or that have its UID as a label. Disks that a machine owns may be omitted.
+    /// The disks that the pool owns or that have its UID as a label. Disks that a machine owns may be
+    /// omitted.
     pub pool_disks: Vec<Arc<Disk>>,
-    /// Other users of [`PoolSnapshot::pool_disks`], by disk: machines that do not belong to the pool, and attachments that
-    /// users created.
+    /// Other users of [`PoolSnapshot::pool_disks`], by disk: machines that do not belong to the pool, and
+    /// attachments that users created.
     #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
     pub other_users: HashMap<Arc<str>, Vec<Arc<str>>>,
-    /// Disks that the platform deleted in order to restore them, by name, and the uptime at which they were gone.
+    /// Disks that the platform deleted in order to restore them, by name, and the uptime at which they were
+    /// gone.
     pub replaced_disks: BTreeMap<Arc<str>, Duration>,
     /// Unconfirmed creates of machines.
     pub unconfirmed_creates: Vec<UnconfirmedCreate>,
@@ -68,8 +70,9 @@ impl PoolSnapshot {
         }
     }
 
-    /// Marks the machines of this pool that are not in `staying`, the result of a live list, as terminating. They do not
-    /// count as machines that stay. The controller replaces them only when a snapshot shows that they are gone.
+    /// Marks the machines of this pool that are not in `staying`, the result of a live list, as terminating.
+    /// They do not count as machines that stay. The controller replaces them only when a snapshot shows that
+    /// they are gone.
     pub fn count_live(&mut self, pool: &ObjectId, staying: &BTreeSet<Uid>) {
         for machine in &mut self.machines {
             let live = machine.belongs_to(pool) && !machine.terminating;
@@ -83,7 +86,8 @@ impl PoolSnapshot {
 /// The settings of the controller that plans depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanSettings {
-    /// Time between the mark and the deletion of a disk. In this time, a use that has just begun becomes visible.
+    /// Time between the mark and the deletion of a disk. In this time, a use that has just begun becomes
+    /// visible.
     pub collection_grace: Duration,
     /// Age at which the controller drops a reservation that is not accepted.
     pub reservation_timeout: Duration,
@@ -154,15 +158,16 @@ impl<'a> ObservedPool<'a> {
         }
     }
 
-    /// The number below which the creates of all machines are settled. A new leader can go on from it: only a create that may
-    /// still be under way has this number or a greater one.
+    /// The number below which the creates of all machines are settled. A new leader can go on from it: only a
+    /// create that may still be under way has this number or a greater one.
     pub fn settled_numbers(&self) -> u64 {
         let unconfirmed = self.unconfirmed_creates.iter().map(|unconfirmed| unconfirmed.number);
         unconfirmed.fold(self.memory.next_number, u64::min)
     }
 
-    /// Whether the machine is ready or has been ready. A machine that was older than [`START_TIMEOUT`] when this leader first
-    /// observed the pool counts as such: otherwise a change of leaders during an outage would make old machines look new.
+    /// Whether the machine is ready or has been ready. A machine that was older than [`START_TIMEOUT`] when
+    /// this leader first observed the pool counts as such: otherwise a change of leaders during an outage
+    /// would make old machines look new.
     pub(super) fn has_been_ready(&self, machine: &Machine) -> bool {
         let age = Duration::try_from(self.now.duration_since(machine.created)).unwrap_or_default();
         machine.runs()
@@ -170,8 +175,9 @@ impl<'a> ObservedPool<'a> {
             || age >= self.memory.led_for(self.uptime).saturating_add(START_TIMEOUT)
     }
 
-    /// The machines of the pool: those whose controller owner reference names the pool, without those that the pool releases
-    /// because their labels do not match its selector any more. A machine that is being deleted is not released.
+    /// The machines of the pool: those whose controller owner reference names the pool, without those that
+    /// the pool releases because their labels do not match its selector any more. A machine that is being
+    /// deleted is not released.
     pub fn pool_machines(&self) -> impl Iterator<Item = &'a Arc<Machine>> {
         let pool = self.pool;
         let leaves = |machine: &Machine| machine.terminating && machine.belongs_to(&pool.id);

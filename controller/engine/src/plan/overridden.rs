@@ -1,9 +1,10 @@
-//! Machines in which fields of the template are not in effect, because another program changed them while the API server stored
-//! the machine.
+//! Machines in which fields of the template are not in effect, because another program changed them while the
+//! API server stored the machine.
 //!
-//! The responses of creates and updates show that. No fact of a machine does: the caches do not contain its spec, and a field that
-//! a user edits later stays as the user wants it. A new leader has no responses. It takes over what the condition of the pool
-//! shows, until the spec changes or the machines of that time are gone.
+//! The responses of creates and updates show that. No fact of a machine does: the caches do not contain its
+//! spec, and a field that a user edits later stays as the user wants it. A new leader has no responses. It
+//! takes over what the condition of the pool shows, until the spec changes or the machines of that time are
+//! gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,15 +20,16 @@ pub type FieldPaths = Arc<[Arc<str>]>;
 #[derive(Clone, Debug, Default)]
 pub struct OverriddenFields {
     machines: BTreeMap<Uid, FieldPaths>,
-    /// What the former leader published for this generation, and the machines of that time. `None` after they are gone.
+    /// What the former leader published for this generation, and the machines of that time. `None` after they
+    /// are gone.
     published: Option<(String, BTreeSet<Uid>)>,
     /// The generation that [`OverriddenFields::published`] belongs to.
     generation: i64,
 }
 
 impl OverriddenFields {
-    /// Records the fields of a machine whose values in the response differ from those that were sent. None means that the
-    /// template is in effect.
+    /// Records the fields of a machine whose values in the response differ from those that were sent. None
+    /// means that the template is in effect.
     pub fn record(&mut self, machine: &Uid, fields: FieldPaths) {
         if fields.is_empty() {
             self.machines.remove(machine);

@@ -11,10 +11,11 @@ use crate::revision::RevisionId;
 pub(crate) enum RolloutState {
     /// The current revision was not written to it, or it must be written again.
     Outdated,
-    /// The current revision is written and not in effect yet: the platform has not evaluated it, or a restart is
-    /// pending.
+    /// The current revision is written and not in effect yet: the platform has not evaluated it, or a restart
+    /// is pending.
     InProgress,
-    /// The current revision is written, but the machine keeps a disk of a removed template because it booted from it.
+    /// The current revision is written, but the machine keeps a disk of a removed template because it booted
+    /// from it.
     Stranded,
     /// The current revision is in effect, and the label of the machine does not record it yet.
     Unrecorded,
@@ -62,8 +63,8 @@ impl RolloutState {
     }
 }
 
-/// What it takes to bring a machine and its instance to revision `written`. A machine without an instance starts with it, but
-/// with the storage that it has.
+/// What it takes to bring a machine and its instance to revision `written`. A machine without an instance
+/// starts with it, but with the storage that it has.
 pub(crate) fn required_transition(
     pool: &Pool,
     machine: &Machine,
@@ -83,7 +84,8 @@ pub(crate) fn required_transition(
         }
         InstanceTransition::LiveUpdate => {
             let live = |id: &RevisionId| pool.revision.template_parts.get(id).map(|parts| &parts.live);
-            // Parts that the change leaves as they were may have other values, because users can hot-plug, too.
+            // Parts that the change leaves as they were may have other values, because users can hot-plug,
+            // too.
             let started = instance.revision.as_ref().and_then(live);
             let is_applied = started.zip(live(written)).is_some_and(|(started, wanted)| {
                 let (added, removed) = (wanted.without(started), started.without(wanted));
@@ -95,11 +97,11 @@ pub(crate) fn required_transition(
     }
 }
 
-/// Whether the storage of a machine was created from templates like those of revision `written`. `None` if no update has changed
-/// them, so that the revision of the instance decides.
+/// Whether the storage of a machine was created from templates like those of revision `written`. `None` if no
+/// update has changed them, so that the revision of the instance decides.
 ///
-/// The instance alone does not: a guest that never ran, or that was started again before the rollout reached it, starts with the
-/// current template and the former storage.
+/// The instance alone does not: a guest that never ran, or that was started again before the rollout reached
+/// it, starts with the current template and the former storage.
 fn has_storage_of(pool: &Pool, machine: &Machine, written: &RevisionId) -> Option<bool> {
     let created_from = machine.storage_revision.as_ref()?;
     if pool.rollout.restarts != Restarts::ByController {
@@ -130,14 +132,14 @@ pub(super) fn leftover_devices<'a>(
     })
 }
 
-/// Whether a machine keeps this device although its template was removed. The disk that a machine booted from stays
-/// attached until the machine is stopped.
+/// Whether a machine keeps this device although its template was removed. The disk that a machine booted from
+/// stays attached until the machine is stopped.
 pub(super) fn keeps_leftover_device(machine: &Machine, device: &DiskRef) -> bool {
     machine.activity != MachineActivity::Stopped && machine.boot_disk.as_ref() == Some(&device.disk)
 }
 
-/// Whether an existing machine is unavailable, as far as the disruption budget goes. A stopped one is not: a user stopped
-/// it on purpose.
+/// Whether an existing machine is unavailable, as far as the disruption budget goes. A stopped one is not: a
+/// user stopped it on purpose.
 pub(super) fn is_unavailable(machine: &Machine) -> bool {
     match machine.activity {
         MachineActivity::Stopped => false,
@@ -148,9 +150,9 @@ pub(super) fn is_unavailable(machine: &Machine) -> bool {
     }
 }
 
-/// Whether a machine that should run has no available instance, on a platform where instances are objects. The machine may
-/// still seem ready, because the platform copies the state of the instance with a delay, and the caches of machines and
-/// instances are not equally fresh.
+/// Whether a machine that should run has no available instance, on a platform where instances are objects.
+/// The machine may still seem ready, because the platform copies the state of the instance with a delay, and
+/// the caches of machines and instances are not equally fresh.
 fn lacks_an_instance(pool: &Pool, machine: &Machine) -> bool {
     pool.rollout.restarts != Restarts::ByPlatform
         && machine.activity != MachineActivity::Stopped
@@ -162,7 +164,8 @@ fn lacks_an_instance(pool: &Pool, machine: &Machine) -> bool {
 pub(crate) struct RolloutProgress {
     /// Number of machines that may be unavailable at the same time.
     pub(crate) budget: usize,
-    /// Machines that are missing, terminating or unavailable, or that an unconfirmed update may make unavailable.
+    /// Machines that are missing, terminating or unavailable, or that an unconfirmed update may make
+    /// unavailable.
     pub(crate) unavailable: usize,
     /// Running machines that lack the current revision.
     pub(crate) outdated: usize,
@@ -173,16 +176,18 @@ pub(crate) struct RolloutProgress {
 }
 
 impl RolloutProgress {
-    /// Counts the machines. The number of unavailable machines is the desired number minus the available machines and
-    /// those that a user stopped. Missing and terminating machines therefore count as unavailable.
+    /// Counts the machines. The number of unavailable machines is the desired number minus the available
+    /// machines and those that a user stopped. Missing and terminating machines therefore count as
+    /// unavailable.
     ///
-    /// If the controller restarts the machines, surplus machines add no budget: the pool may keep them for ever, and
-    /// `maxUnavailable` limits the machines that are unavailable at the same time.
+    /// If the controller restarts the machines, surplus machines add no budget: the pool may keep them for
+    /// ever, and `maxUnavailable` limits the machines that are unavailable at the same time.
     pub(crate) fn of(observed: &ObservedPool<'_>) -> Self {
         let (pool, attempts) = (observed.pool, &observed.memory.rollout_attempts);
         let mut progress = Self {
             budget: pool.rollout.budget.of(pool.desired),
-            // Only there, an update can disturb a guest. Elsewhere, each machine gets the template that it accepts.
+            // Only there, an update can disturb a guest. Elsewhere, each machine gets the template that it
+            // accepts.
             is_guarded: pool.rollout.restarts == Restarts::ByPlatform,
             ..Self::default()
         };

@@ -9,7 +9,8 @@ use super::result::Plan;
 use crate::model::Machine;
 use crate::protection::{CLOCK_SKEW, time_after};
 
-/// Records that `step` waits for the protection of these machines to end, and plans again when the first one ends.
+/// Records that `step` waits for the protection of these machines to end, and plans again when the first one
+/// ends.
 pub(super) fn block_protected_step(
     observed: &ObservedPool<'_>,
     plan: &mut Plan,

@@ -1,4 +1,5 @@
-//! Protection whose time is not valid: the controller writes a valid one, so that no machine stays protected for ever.
+//! Protection whose time is not valid: the controller writes a valid one, so that no machine stays protected
+//! for ever.
 
 use super::action::{ApplyStage, PoolAction};
 use super::observed::ObservedPool;

@@ -1,8 +1,9 @@
 //! The removal record: machines that must not be replaced, and entries that the controller can remove.
 //!
-//! While an entry is in the record, a repeated request is recognized. When it leaves the record, its name must not return: a new
-//! leader begins with the first number of the name block, and the repeated request would remove the new machine. The write
-//! that removes the entry therefore also moves the beginning of the block behind its number.
+//! While an entry is in the record, a repeated request is recognized. When it leaves the record, its name
+//! must not return: a new leader begins with the first number of the name block, and the repeated request
+//! would remove the new machine. The write that removes the entry therefore also moves the beginning of the
+//! block behind its number.
 
 use std::time::Duration;
 
@@ -15,8 +16,9 @@ use crate::ids::ObjectId;
 use crate::model::Naming;
 use crate::names::{NameBlock, Namer};
 
-/// While a target of an accepted removal still exists, the controller collects up to this number of entries of deleted
-/// targets and removes them with one write. A large removal therefore needs few writes of the pool.
+/// While a target of an accepted removal still exists, the controller collects up to this number of entries
+/// of deleted targets and removes them with one write. A large removal therefore needs few writes of the
+/// pool.
 pub(super) const PRUNE_BATCH: usize = 100;
 
 /// Removes finished entries: accepted targets that are gone, and reservations that were not accepted in time.
@@ -87,8 +89,8 @@ impl PrunableNumbers {
         let pool = observed.pool;
         let block = pool.name_block.filter(|_| pool.naming == Naming::Random)?;
         let next = observed.settled_numbers();
-        // The numbers that this leader did not draw can be those of creates of the former leader. After the timeout, only creates
-        // of this leader can be under way.
+        // The numbers that this leader did not draw can be those of creates of the former leader. After the
+        // timeout, only creates of this leader can be under way.
         let is_alone = observed.memory.former_creates_left(observed.uptime).is_none();
         let settled = if is_alone && observed.unconfirmed_creates.is_empty() { block.end } else { next };
         Some(Self { namer: Namer::new(&pool.id.name, &pool.id.uid), block, next, settled })
@@ -104,8 +106,8 @@ impl PrunableNumbers {
         self.number(target).is_none_or(|number| number < self.settled)
     }
 
-    /// The name block without the numbers of these targets, and without those that are used up anyway; `None` if it has
-    /// none of them.
+    /// The name block without the numbers of these targets, and without those that are used up anyway; `None`
+    /// if it has none of them.
     fn block_behind(&self, gone: &[ObjectId]) -> Option<NameBlock> {
         let used = gone.iter().filter_map(|target| Some(self.number(target)? + 1)).fold(self.next, u64::max);
         let first = used.min(self.block.end);

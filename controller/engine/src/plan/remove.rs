@@ -1,8 +1,8 @@
 //! Removal: the accepted targets, and the surplus of other machines.
 //!
-//! Of the surplus, machines that have never been ready leave first: they serve no client yet, and a pool that grows and shrinks
-//! again would otherwise lose its serving machines. Only then the policy decides. With an order by ordinals, only the ordinal
-//! decides.
+//! Of the surplus, machines that have never been ready leave first: they serve no client yet, and a pool that
+//! grows and shrinks again would otherwise lose its serving machines. Only then the policy decides. With an
+//! order by ordinals, only the ordinal decides.
 
 use super::action::{ApplyStage, DeleteReason, PoolAction};
 use super::blocker::{Blocker, ProtectedStep};
@@ -20,7 +20,8 @@ use std::time::Duration;
 pub(super) fn plan_removals(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let record = &observed.pool.record;
     let accepted: BTreeSet<&Uid> = record.accepted().map(|target| &target.uid).collect();
-    // A target that is already terminating needs no deletion. `replicas` was lowered for it, so it is not replaced.
+    // A target that is already terminating needs no deletion. `replicas` was lowered for it, so it is not
+    // replaced.
     let live = observed.pool_machines().filter(|machine| !machine.terminating);
     let (mut targets, others): (Vec<_>, Vec<_>) =
         live.partition(|machine| accepted.contains(&machine.id.uid));
@@ -41,7 +42,8 @@ pub(super) fn plan_removals(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let targets = targets.into_iter().map(|machine| (machine, DeleteReason::Targeted));
     let surplus = surplus.into_iter().map(|machine| (machine, DeleteReason::Surplus));
     let mut leaving: Vec<(&Arc<Machine>, DeleteReason)> = targets.chain(surplus).collect();
-    // The machines are chosen. Those whose deletion was rejected come last, so that they do not delay the others.
+    // The machines are chosen. Those whose deletion was rejected come last, so that they do not delay the
+    // others.
     leaving.sort_by_key(|(machine, _)| observed.memory.was_refused(&machine.id.name));
     plan.actions.extend(
         leaving
@@ -51,7 +53,8 @@ pub(super) fn plan_removals(observed: &ObservedPool<'_>, plan: &mut Plan) {
     );
 }
 
-/// The surplus machines in the order of their deletion. `live` are the live machines that are not accepted targets.
+/// The surplus machines in the order of their deletion. `live` are the live machines that are not accepted
+/// targets.
 fn surplus_machines<'a>(
     observed: &ObservedPool<'_>,
     plan: &mut Plan,
@@ -88,14 +91,15 @@ fn surplus_machines<'a>(
         let key = |machine: &Machine| (sure(machine), stays_longer(machine));
         key(a).cmp(&key(b)).then_with(|| leaving_order(policy, a, b))
     };
-    // Most machines stay, and their order does not matter. Only the others are sorted, so that the pass stays linear.
+    // Most machines stay, and their order does not matter. Only the others are sorted, so that the pass stays
+    // linear.
     if victims < live.len() {
         live.select_nth_unstable_by(victims, order);
         live.truncate(victims);
     }
     live.sort_unstable_by(order);
-    // A reserved machine is not deleted as surplus, and no other machine is deleted in its place. Otherwise one machine
-    // would count for two decrements.
+    // A reserved machine is not deleted as surplus, and no other machine is deleted in its place. Otherwise
+    // one machine would count for two decrements.
     let reserved: BTreeSet<&Uid> = observed.pool.record.reserved().map(|target| &target.uid).collect();
     live.retain(|machine| {
         let free = !reserved.contains(&machine.id.uid);

@@ -11,8 +11,8 @@ use crate::model::Machine;
 /// How long the controller waits for a requested restart before it requests it again.
 const REPEAT_AFTER: Duration = Duration::from_mins(10);
 
-/// The instances whose restart the controller requested, and until when the request may still begin to take effect. Their
-/// machines use disruption budget, also while the cache still shows a running instance.
+/// The instances whose restart the controller requested, and until when the request may still begin to take
+/// effect. Their machines use disruption budget, also while the cache still shows a running instance.
 #[derive(Clone, Debug, Default)]
 pub struct RequestedRestarts(BTreeMap<Uid, Duration>);
 

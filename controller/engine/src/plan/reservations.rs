@@ -7,8 +7,8 @@ use super::observed::ObservedPool;
 use super::result::Plan;
 use crate::ids::Uid;
 
-/// The number of reserved targets that are no longer machines of the pool. They count as present, and the plan reports
-/// them as blockers.
+/// The number of reserved targets that are no longer machines of the pool. They count as present, and the
+/// plan reports them as blockers.
 pub(super) fn hold_vanished(observed: &ObservedPool<'_>, plan: &mut Plan) -> usize {
     let record = &observed.pool.record;
     if record.is_empty() {

@@ -1,14 +1,15 @@
 //! Restarts: which instances the controller restarts so that an update takes effect.
 //!
-//! The rollout planner writes a revision to all machines at once, because that disrupts nothing. This planner then restarts
-//! their instances within the disruption budget. An instance that is not ready is restarted regardless of the budget,
-//! because that disrupts nothing either, and a corrected template can then replace a broken one. The same holds for a
-//! machine that has no instance, for example because its storage cannot be created, and whose storage templates changed. The
-//! instance of a protected machine waits, and uses no budget.
+//! The rollout planner writes a revision to all machines at once, because that disrupts nothing. This planner
+//! then restarts their instances within the disruption budget. An instance that is not ready is restarted
+//! regardless of the budget, because that disrupts nothing either, and a corrected template can then replace
+//! a broken one. The same holds for a machine that has no instance, for example because its storage cannot be
+//! created, and whose storage templates changed. The instance of a protected machine waits, and uses no
+//! budget.
 //!
-//! The request of a restart cannot require a version of the machine. Therefore apply first marks the machine, which
-//! requires that version, and a marked machine cannot be claimed. This planner removes the mark when it restarts the
-//! machine no longer. A machine that became protected after the mark is restarted nevertheless.
+//! The request of a restart cannot require a version of the machine. Therefore apply first marks the machine,
+//! which requires that version, and a marked machine cannot be claimed. This planner removes the mark when it
+//! restarts the machine no longer. A machine that became protected after the mark is restarted nevertheless.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -48,7 +49,8 @@ pub(super) fn plan_restarts(observed: &ObservedPool<'_>, plan: &mut Plan) {
             continue;
         }
         match required_transition(pool, machine, written) {
-            // It is deleted at the version that the plan used, so a mark does not commit the controller to it.
+            // It is deleted at the version that the plan used, so a mark does not commit the controller to
+            // it.
             InstanceTransition::Recreation if machine.is_protected(observed.now) => protected.push(machine),
             InstanceTransition::Restart if machine.is_protected(observed.now) && !machine.is_restarting() => {
                 protected.push(machine);
@@ -155,8 +157,8 @@ impl OutdatedMachine<'_> {
     }
 }
 
-/// Removes the marks of machines that are not being restarted any more: the revision is in effect, the machine is stopped,
-/// or the rollout no longer restarts it.
+/// Removes the marks of machines that are not being restarted any more: the revision is in effect, the
+/// machine is stopped, or the rollout no longer restarts it.
 pub(super) fn end_restarts(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let marked = observed.pool_machines().filter(|machine| !machine.terminating && machine.is_restarting());
     let ended: Vec<PoolAction> = marked
@@ -171,8 +173,8 @@ pub(super) fn end_restarts(observed: &ObservedPool<'_>, plan: &mut Plan) {
     plan.extend_by(observed, ApplyStage::RecordRevision, pace, ended);
 }
 
-/// Whether the rollout of the pool restarts guests. For an invalid pool, the controller could create no machine in the place of
-/// a deleted one.
+/// Whether the rollout of the pool restarts guests. For an invalid pool, the controller could create no
+/// machine in the place of a deleted one.
 fn restarts_guests(pool: &Pool) -> bool {
     pool.rollout.restarts == Restarts::ByController
         && !pool.paused

@@ -39,8 +39,8 @@ pub(super) enum Repairs {
 }
 
 impl Plan {
-    /// Whether the controller must read the pool live and plan again before it writes, because the snapshot of the
-    /// machines can be newer than the cached pool.
+    /// Whether the controller must read the pool live and plan again before it writes, because the snapshot
+    /// of the machines can be newer than the cached pool.
     pub fn needs_live_pool(&self) -> bool {
         self.actions.iter().any(|action| match action {
             PoolAction::Create { .. }
@@ -48,9 +48,11 @@ impl Plan {
             // The templates determine which disks may be deleted.
             | PoolAction::DeleteDisk { .. }
             | PoolAction::OpenNameBlock { .. }
-            // Storage that is not preserved is lost, and the user may have required it before the deletion of the machine.
+            // Storage that is not preserved is lost, and the user may have required it before the deletion of
+            // the machine.
             | PoolAction::RemoveFinalizer { preserve_storage: false, .. }
-            // A guest that ended does not come back, so a pause must hold even if the cache does not show it yet.
+            // A guest that ended does not come back, so a pause must hold even if the cache does not show it
+            // yet.
             | PoolAction::Restart { .. }
             | PoolAction::PruneRecord { .. } => true,
             PoolAction::Relabel { .. }
@@ -76,9 +78,10 @@ impl Plan {
         })
     }
 
-    /// Whether the plan deletes surplus machines. If so, the controller must first list the machines live, call
-    /// [`PoolSnapshot::count_live`](super::PoolSnapshot::count_live) and plan again. Otherwise a machine that another client has just deleted, and that the
-    /// snapshot still shows, would count as one that stays.
+    /// Whether the plan deletes surplus machines. If so, the controller must first list the machines live,
+    /// call [`PoolSnapshot::count_live`](super::PoolSnapshot::count_live) and plan again. Otherwise a machine
+    /// that another client has just deleted, and that the snapshot still shows, would count as one that
+    /// stays.
     pub fn deletes_surplus(&self) -> bool {
         let mut actions = self.actions.iter();
         actions.any(|action| matches!(action, PoolAction::Delete { reason: DeleteReason::Surplus, .. }))
@@ -89,9 +92,9 @@ impl Plan {
         self.actions.iter().any(|action| matches!(action, PoolAction::StoreRevision { .. }))
     }
 
-    /// Removes all writes that need the current template, because it cannot be used now. Machines that could not be
-    /// created again are not deleted, unless fewer are desired. If `keeps_copies`, the revision is stored nevertheless, because
-    /// what it copies is being deleted.
+    /// Removes all writes that need the current template, because it cannot be used now. Machines that could
+    /// not be created again are not deleted, unless fewer are desired. If `keeps_copies`, the revision is
+    /// stored nevertheless, because what it copies is being deleted.
     pub fn withhold_template(&mut self, keeps_copies: bool) {
         self.actions.retain(|action| {
             !(matches!(action, PoolAction::Create { .. } | PoolAction::Update { .. })
@@ -116,7 +119,8 @@ impl Plan {
         })
     }
 
-    /// Plans as many of `repairs` as their backoff allows. Repairs of objects that rejected the last write come last.
+    /// Plans as many of `repairs` as their backoff allows. Repairs of objects that rejected the last write
+    /// come last.
     pub(super) fn repair(&mut self, observed: &ObservedPool<'_>, mut repairs: Vec<PoolAction>) -> Repairs {
         if repairs.is_empty() {
             return Repairs::Complete;
@@ -136,8 +140,8 @@ impl Plan {
         }
     }
 
-    /// Plans as many of `actions` as the backoff of their stage allows. Actions on objects that rejected the last write
-    /// come last.
+    /// Plans as many of `actions` as the backoff of their stage allows. Actions on objects that rejected the
+    /// last write come last.
     pub(super) fn extend_by(
         &mut self,
         observed: &ObservedPool<'_>,

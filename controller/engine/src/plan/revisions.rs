@@ -17,17 +17,17 @@ pub(super) fn plan_revisions(observed: &ObservedPool<'_>, plan: &mut Plan) {
     delete_copies(observed, plan, stores);
 }
 
-/// A pool whose machines the controller leaves as they are: it is paused, or its spec is invalid. Such a pool does not keep an object
-/// that its template refers to from being deleted either.
+/// A pool whose machines the controller leaves as they are: it is paused, or its spec is invalid. Such a pool
+/// does not keep an object that its template refers to from being deleted either.
 pub(super) fn plan_inactive_revisions(observed: &ObservedPool<'_>, plan: &mut Plan) {
     if observed.pool.revision.copies_wanted {
         store_current_revision(observed, plan);
     }
 }
 
-/// The controller stores a revision before it writes it to any machine. This fixes its identity, and the revision is
-/// the merge base of later updates. It also stores a revision again to restore the copies of objects that machines with
-/// the same template use, and for an object that is being deleted.
+/// The controller stores a revision before it writes it to any machine. This fixes its identity, and the
+/// revision is the merge base of later updates. It also stores a revision again to restore the copies of
+/// objects that machines with the same template use, and for an object that is being deleted.
 ///
 /// Returns whether the revision is to be stored, also if that must wait.
 fn store_current_revision(observed: &ObservedPool<'_>, plan: &mut Plan) -> bool {
@@ -56,7 +56,8 @@ fn store_current_revision(observed: &ObservedPool<'_>, plan: &mut Plan) -> bool 
     true
 }
 
-/// Restores the copies of objects that machines with other templates use. The current template need not be known for this.
+/// Restores the copies of objects that machines with other templates use. The current template need not be
+/// known for this.
 fn restore_other_copies(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let is_used = |id: &RevisionId| {
         observed.pool_machines().any(|machine| machine.revisions().any(|named| named == id))
@@ -76,8 +77,8 @@ fn restore_other_copies(observed: &ObservedPool<'_>, plan: &mut Plan) {
 fn prune_old_revisions(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let (pool, limit) = (observed.pool, observed.pool.rollout.history);
     let current = usize::from(pool.revision.stored);
-    // A machine may still appear that refers to an older revision: from an unconfirmed create, or from a create of a
-    // former leader with the name that this pass creates.
+    // A machine may still appear that refers to an older revision: from an unconfirmed create, or from a
+    // create of a former leader with the name that this pass creates.
     let creates = plan.actions.iter().any(|action| matches!(action, PoolAction::Create { .. }));
     if observed.stored.len() <= limit.saturating_add(current)
         || creates
@@ -94,8 +95,8 @@ fn prune_old_revisions(observed: &ObservedPool<'_>, plan: &mut Plan) {
     delete_revisions(observed, plan, unneeded, surplus);
 }
 
-/// Deletes the copies of objects that nothing refers to. As with revisions, a machine may still appear that does. So may the
-/// revision that is to be stored, if its create is not confirmed.
+/// Deletes the copies of objects that nothing refers to. As with revisions, a machine may still appear that
+/// does. So may the revision that is to be stored, if its create is not confirmed.
 fn delete_copies(observed: &ObservedPool<'_>, plan: &mut Plan, stores: bool) {
     let unused = &observed.pool.revision.unused_copies;
     let refers = |action: &PoolAction| matches!(action, PoolAction::Create { .. });
@@ -131,7 +132,8 @@ pub(super) fn plan_unneeded_revisions(observed: &ObservedPool<'_>, plan: &mut Pl
     }
 }
 
-/// The stored revisions, oldest first, except `current`, the one whose copies it gets, and those that a machine refers to.
+/// The stored revisions, oldest first, except `current`, the one whose copies it gets, and those that a
+/// machine refers to.
 fn unneeded_revisions<'a>(observed: &ObservedPool<'a>, current: Option<&RevisionId>) -> Vec<&'a RevisionId> {
     let ids = observed.machines.iter().flat_map(|machine| machine.revisions());
     let inherited = observed.pool.revision.inherits.as_ref().filter(|_| current.is_some());

@@ -5,18 +5,20 @@
 //!                                                                    \--a restart is pending, for approval or in progress--/
 //! ```
 //!
-//! The controller writes a revision and then only watches. The platform decides whether a change applies to a running
-//! machine and when a machine restarts for it. The planner decides how many machines to update at the same time. It
-//! updates a running machine only if the number of unavailable machines stays within the disruption budget. Machines
-//! that do not run use no budget and come first. A machine of another controller that only needs labels and annotations
-//! uses no budget either. Apply finds out whether that is so when it reads the machine; if its spec differs, the
-//! machine waits for budget. The same holds if the revision of a machine differs from the current one only in labels and
-//! annotations, so that these reach all machines at once. In the same way, a protected machine that the platform would
-//! restart gets labels and annotations, and waits without budget until it is no longer protected.
+//! The controller writes a revision and then only watches. The platform decides whether a change applies to a
+//! running machine and when a machine restarts for it. The planner decides how many machines to update at the
+//! same time. It updates a running machine only if the number of unavailable machines stays within the
+//! disruption budget. Machines that do not run use no budget and come first. A machine of another controller
+//! that only needs labels and annotations uses no budget either. Apply finds out whether that is so when it
+//! reads the machine; if its spec differs, the machine waits for budget. The same holds if the revision of a
+//! machine differs from the current one only in labels and annotations, so that these reach all machines at
+//! once. In the same way, a protected machine that the platform would restart gets labels and annotations,
+//! and waits without budget until it is no longer protected.
 //!
-//! If the API server rejects an update of a machine, the controller retries that machine after all others. If the
-//! number of such machines reaches half of the budget and at least two, the rollout stops. The controller then retries
-//! only these machines with backoff, and continues the rollout when one of them accepts the revision.
+//! If the API server rejects an update of a machine, the controller retries that machine after all others. If
+//! the number of such machines reaches half of the budget and at least two, the rollout stops. The controller
+//! then retries only these machines with backoff, and continues the rollout when one of them accepts the
+//! revision.
 
 mod devices;
 
@@ -88,8 +90,8 @@ fn record_effective_revision(
     let (current, by_platform) =
         (&observed.pool.revision.id, observed.pool.rollout.restarts == Restarts::ByPlatform);
     plan.actions.extend(unrecorded.into_iter().map(|machine| {
-        // The name of the current revision also changes with settings that machines do not have. The instance gets the name
-        // that its machine has.
+        // The name of the current revision also changes with settings that machines do not have. The instance
+        // gets the name that its machine has.
         let written = machine.written.as_ref().filter(|_| !by_platform);
         PoolAction::RecordRevision {
             machine: machine.id.clone(),
@@ -133,8 +135,8 @@ fn update_outdated_machines(
     let mut remaining_budget = progress.remaining_budget();
     let (free, costly): (Vec<_>, Vec<_>) =
         outdated.into_iter().partition(|machine| needs_no_budget(observed, machine));
-    // The first order decides which running machines get budget, the second one which of all machines are updated
-    // first.
+    // The first order decides which running machines get budget, the second one which of all machines are
+    // updated first.
     let order = |a: &&Arc<Machine>, b: &&Arc<Machine>| compare_update_order(observed, a, b);
     let (same_spec, mut costly): (Vec<_>, Vec<_>) =
         costly.into_iter().partition(|machine| differs_in_metadata_only(observed, machine));
@@ -167,8 +169,8 @@ fn update_outdated_machines(
         plan_machine_update(observed, free_disks, machine, disruption, plan);
     }
     if more && plan.actions.len() > others {
-        // The next pass, which starts at once, plans the rest. If all of these are blocked, the rest is blocked as
-        // well.
+        // The next pass, which starts at once, plans the rest. If all of these are blocked, the rest is
+        // blocked as well.
         plan.requeue_in(Duration::ZERO);
     }
     if let Some(left) = attempts.next_confirmed(observed.uptime) {
@@ -176,9 +178,9 @@ fn update_outdated_machines(
     }
 }
 
-/// Whether a machine without budget may need only labels and annotations: another controller created it or it is
-/// protected, its disks are those of the revision, and no read has shown another difference. A paused rollout does not
-/// update these machines either.
+/// Whether a machine without budget may need only labels and annotations: another controller created it or it
+/// is protected, its disks are those of the revision, and no read has shown another difference. A paused
+/// rollout does not update these machines either.
 fn may_need_metadata_only(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
     !observed.pool.rollout_stands_still()
         && (adoption::is_anothers(observed, machine) || is_held_by_protection(observed, machine))
@@ -190,8 +192,8 @@ fn may_differ_in_metadata_only(observed: &ObservedPool<'_>, machine: &Machine) -
         && devices::are_complete(observed, machine)
 }
 
-/// Whether an update changes only labels and annotations of the machine, because its revision has the spec of the current one.
-/// Apply compares the machine itself, which a user may have changed.
+/// Whether an update changes only labels and annotations of the machine, because its revision has the spec of
+/// the current one. Apply compares the machine itself, which a user may have changed.
 fn differs_in_metadata_only(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
     let pool = observed.pool;
     let is_same = |written: &RevisionId| {
@@ -203,8 +205,9 @@ fn differs_in_metadata_only(observed: &ObservedPool<'_>, machine: &Machine) -> b
     machine.written.as_ref().is_some_and(is_same) && may_differ_in_metadata_only(observed, machine)
 }
 
-/// Whether the spec of the machine must not change, because it is protected and the platform would restart it. An update
-/// can also make the platform restart a machine that needed an approval before; only a read finds that out.
+/// Whether the spec of the machine must not change, because it is protected and the platform would restart
+/// it. An update can also make the platform restart a machine that needed an approval before; only a read
+/// finds that out.
 fn is_held_by_protection(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
     let attempts = &observed.memory.rollout_attempts;
     observed.pool.rollout.restarts == Restarts::ByPlatform
@@ -220,8 +223,8 @@ fn plan_machine_update(
     disruption: Disruption,
     plan: &mut Plan,
 ) {
-    // Its disks need a repair first, and the update follows. The pass requests another one only if it contains an
-    // action.
+    // Its disks need a repair first, and the update follows. The pass requests another one only if it
+    // contains an action.
     if free_disks.is_repaired(&machine.id.name) {
         if !plan.actions.is_empty() {
             plan.requeue_in(Duration::ZERO);
@@ -250,16 +253,17 @@ fn merge_base(observed: &ObservedPool<'_>, machine: &Machine) -> Option<Revision
         .cloned()
 }
 
-/// Whether an update of the machine uses no budget, because it does not run, or because only a later restart disrupts it.
+/// Whether an update of the machine uses no budget, because it does not run, or because only a later restart
+/// disrupts it.
 fn needs_no_budget(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
     observed.pool.rollout.restarts != Restarts::ByPlatform
         || machine.activity != MachineActivity::Running
         || adoption::has_placeholder(observed, machine)
 }
 
-/// The order of updates: first machines with an unresolved disk reference, which may refer to a foreign disk, then
-/// machines that have not rejected the revision or whose rejection is the oldest, then machines that do not run, then
-/// the oldest.
+/// The order of updates: first machines with an unresolved disk reference, which may refer to a foreign disk,
+/// then machines that have not rejected the revision or whose rejection is the oldest, then machines that do
+/// not run, then the oldest.
 fn compare_update_order(observed: &ObservedPool<'_>, a: &Machine, b: &Machine) -> Ordering {
     let key = |machine: &Machine| {
         (
@@ -272,8 +276,8 @@ fn compare_update_order(observed: &ObservedPool<'_>, a: &Machine, b: &Machine) -
     key(a).cmp(&key(b)).then_with(|| a.id.cmp(&b.id))
 }
 
-/// Reduces `machines` to the first `width` in the given order. Returns whether any was left out. Only the remaining
-/// machines are sorted, so that the pass stays linear.
+/// Reduces `machines` to the first `width` in the given order. Returns whether any was left out. Only the
+/// remaining machines are sorted, so that the pass stays linear.
 fn truncate_to_batch<'a>(
     machines: &mut Vec<&'a Arc<Machine>>,
     width: usize,

@@ -23,11 +23,12 @@ struct Replacements {
     running: Option<Duration>,
 }
 
-/// What the controller remembers of machines that do not start. It remains correct if this is lost at any time.
+/// What the controller remembers of machines that do not start. It remains correct if this is lost at any
+/// time.
 #[derive(Clone, Debug, Default)]
 pub struct StartFailures {
-    /// Since when the platform reports a failing state. A machine that fails alternates between states, for example with
-    /// every start that it attempts, so the time ends only when the machine is ready.
+    /// Since when the platform reports a failing state. A machine that fails alternates between states, for
+    /// example with every start that it attempts, so the time ends only when the machine is ready.
     failing: BTreeMap<Uid, Duration>,
     replacements: BTreeMap<Arc<str>, Replacements>,
 }

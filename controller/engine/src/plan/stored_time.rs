@@ -7,8 +7,9 @@ use jiff::Timestamp;
 use super::observed::ObservedPool;
 use crate::model::{Disk, StoredTime};
 
-/// A stored time that is at most this far in the future counts as now, because the clocks of two leaders can differ.
-/// The controller rewrites a time that is further in the future, because the disk would otherwise not age until then.
+/// A stored time that is at most this far in the future counts as now, because the clocks of two leaders can
+/// differ. The controller rewrites a time that is further in the future, because the disk would otherwise not
+/// age until then.
 const SKEW: Duration = Duration::from_mins(1);
 
 /// Since when the disk is free; `None` if the disk has no such annotation, or if its time is not plausible.
@@ -19,8 +20,9 @@ pub(super) fn valid_free_since(now: Timestamp, disk: &Disk) -> Option<Timestamp>
     valid_time(now, disk, disk.annotations.free_since?)
 }
 
-/// The time in an annotation, if it is plausible. A time before the creation of the disk or in the future counts as
-/// unreadable: a user has edited the annotation, and the controller must not delete a disk because of it.
+/// The time in an annotation, if it is plausible. A time before the creation of the disk or in the future
+/// counts as unreadable: a user has edited the annotation, and the controller must not delete a disk because
+/// of it.
 pub(super) fn valid_time(now: Timestamp, disk: &Disk, stored: StoredTime) -> Option<Timestamp> {
     match stored {
         StoredTime::At(at)
@@ -32,8 +34,8 @@ pub(super) fn valid_time(now: Timestamp, disk: &Disk, stored: StoredTime) -> Opt
     }
 }
 
-/// Now, or the creation time of the disk if it is later. The creation time comes from the clock of the API server,
-/// which can be ahead, and a stored time must not be before the creation of the disk.
+/// Now, or the creation time of the disk if it is later. The creation time comes from the clock of the API
+/// server, which can be ahead, and a stored time must not be before the creation of the disk.
 fn now_or_creation_time(now: Timestamp, disk: &Disk) -> Timestamp {
     now.max(disk.created)
 }

@@ -15,15 +15,15 @@ pub const LIMIT_BYTES: usize = 192 * 1024;
 /// Maximum length of the name of a user, in bytes. A longer name is truncated.
 pub const LIMIT_NAME: usize = 256;
 
-/// Space that names leave for each entry that can still be added, in bytes: the size of an entry with the longest name
-/// of a machine.
+/// Space that names leave for each entry that can still be added, in bytes: the size of an entry with the
+/// longest name of a machine.
 const PLAIN_BYTES: usize = 170;
 
 /// Default age at which the controller drops a reservation, counted from when it first saw it.
 pub const RESERVATION_AGE: Duration = Duration::from_secs(30);
 
-/// Age up to which a reservation cannot have been dropped, counted from before it was sent, if the controller drops it
-/// at `reservation_age`. The difference allows for clocks that run at different speeds.
+/// Age up to which a reservation cannot have been dropped, counted from before it was sent, if the controller
+/// drops it at `reservation_age`. The difference allows for clocks that run at different speeds.
 pub fn acceptance_window(reservation_age: Duration) -> Duration {
     reservation_age / 6 * 5
 }
@@ -113,8 +113,8 @@ impl RemovalRecord {
         self.entries.iter().any(|entry| entry.is_of(request) && entry.target.uid == *target)
     }
 
-    /// Reserves all targets for a request, or none of them. Targets that are already reserved by the request or that
-    /// occur twice are reserved once. The entries contain no user.
+    /// Reserves all targets for a request, or none of them. Targets that are already reserved by the request
+    /// or that occur twice are reserved once. The entries contain no user.
     ///
     /// # Errors
     /// [`RemovalRecordFull`] beyond [`LIMIT`] entries or [`LIMIT_BYTES`]; the record is unchanged then.
@@ -125,9 +125,9 @@ impl RemovalRecord {
         self.enter(request, None, targets)
     }
 
-    /// As [`RemovalRecord::reserve`], with the user who requested the removal. If there is space for the targets but
-    /// not for the name, the name is omitted, so that the length of a name does not decide whether a removal is
-    /// possible.
+    /// As [`RemovalRecord::reserve`], with the user who requested the removal. If there is space for the
+    /// targets but not for the name, the name is omitted, so that the length of a name does not decide
+    /// whether a removal is possible.
     ///
     /// # Errors
     /// As for [`RemovalRecord::reserve`].
@@ -185,8 +185,8 @@ impl RemovalRecord {
         self.entries.retain(|entry| !entry.is_of(request));
     }
 
-    /// Accepts all reservations of a request. Returns by how much to lower `replicas`: the number of targets that were
-    /// not accepted before.
+    /// Accepts all reservations of a request. Returns by how much to lower `replicas`: the number of targets
+    /// that were not accepted before.
     ///
     /// The caller must check with [`RemovalRecord::holds`] that all reservations still exist.
     pub fn accept(&mut self, request: &str) -> usize {
@@ -202,7 +202,8 @@ impl RemovalRecord {
         accepted.len() - before
     }
 
-    /// The accepted targets whose entries can be removed when their machines are gone: those without a reservation.
+    /// The accepted targets whose entries can be removed when their machines are gone: those without a
+    /// reservation.
     pub fn may_leave(&self) -> impl Iterator<Item = &ObjectId> {
         let held: BTreeSet<&Uid> = self
             .entries
@@ -213,7 +214,8 @@ impl RemovalRecord {
         self.accepted().filter(move |target| !held.contains(&target.uid))
     }
 
-    /// Removes the accepted entries of these machines, which are gone. Entries that must not be removed yet stay.
+    /// Removes the accepted entries of these machines, which are gone. Entries that must not be removed yet
+    /// stay.
     pub fn prune(&mut self, gone: &BTreeSet<Uid>) {
         let leaving: BTreeSet<Uid> = self
             .may_leave()

@@ -1,8 +1,8 @@
 //! Machines that targeted removals deleted, for pools whose names return.
 //!
-//! The removal record contains a target until it is deleted. Afterwards another machine can get its name, and a repeated request
-//! would remove that machine. The list therefore keeps the last targets. It contains no time: a client can repeat a request
-//! after any time, and a name that no machine has again harms no request.
+//! The removal record contains a target until it is deleted. Afterwards another machine can get its name, and
+//! a repeated request would remove that machine. The list therefore keeps the last targets. It contains no
+//! time: a client can repeat a request after any time, and a name that no machine has again harms no request.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::ObjectId;
 
-/// Maximum number of machines in the list. With names of the maximum length it has about 14 KiB, so that the list and the
-/// largest removal record fit into the annotations of one object.
+/// Maximum number of machines in the list. With names of the maximum length it has about 14 KiB, so that the
+/// list and the largest removal record fit into the annotations of one object.
 pub const MOST_REMOVED: usize = 100;
 
 /// The last machine of each name that a targeted removal deleted, the oldest removal first.
@@ -29,8 +29,8 @@ struct Stored<'a> {
 }
 
 impl RemovedMachines {
-    /// Parses the annotation. A text that cannot be read is an empty list, because the list only refuses requests and deletes
-    /// nothing. Of a longer list, only the last machines count.
+    /// Parses the annotation. A text that cannot be read is an empty list, because the list only refuses
+    /// requests and deletes nothing. Of a longer list, only the last machines count.
     pub fn parse(text: &str) -> Self {
         let stored: Vec<Stored<'_>> = serde_json::from_str(text).unwrap_or_default();
         let mut removed = Self::default();
@@ -42,8 +42,8 @@ impl RemovedMachines {
         removed
     }
 
-    /// Adds a deleted machine in the place of an earlier one with its name. Beyond [`MOST_REMOVED`] machines, the oldest
-    /// one leaves the list.
+    /// Adds a deleted machine in the place of an earlier one with its name. Beyond [`MOST_REMOVED`] machines,
+    /// the oldest one leaves the list.
     pub fn add(&mut self, machine: ObjectId) {
         self.0.retain(|known| known.name != machine.name);
         self.0.push(machine);

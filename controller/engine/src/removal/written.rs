@@ -12,8 +12,8 @@ use crate::ids::ObjectId;
 
 /// The annotation is not a valid removal record.
 ///
-/// Another client has written it. The targets are then unknown, so the controller must not create or delete machines to
-/// reach `replicas`.
+/// Another client has written it. The targets are then unknown, so the controller must not create or delete
+/// machines to reach `replicas`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RemovalRecordError {
     /// It is not a JSON list of entries.
@@ -31,7 +31,8 @@ struct StoredTarget<'a> {
     name: Cow<'a, str>,
     #[serde(borrow)]
     uid: Cow<'a, str>,
-    // An explicit null is an error and not a missing reservation, so that a client does not accept a target by mistake.
+    // An explicit null is an error and not a missing reservation, so that a client does not accept a target
+    // by mistake.
     #[serde(default, deserialize_with = "deserialize_present", skip_serializing_if = "Option::is_none")]
     reserved: Option<String>,
     /// If it is absent, the user of the preceding entry; if it is empty, no user.
@@ -44,8 +45,8 @@ fn deserialize_present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opt
 }
 
 impl RemovalRecord {
-    /// Parses the annotation. Repeated entries and unknown fields are ignored. An empty annotation is a record without
-    /// entries.
+    /// Parses the annotation. Repeated entries and unknown fields are ignored. An empty annotation is a
+    /// record without entries.
     ///
     /// # Errors
     /// [`RemovalRecordError`] if it is not a list of complete entries.

@@ -16,16 +16,16 @@ pub struct StoredRevision {
     pub content: Fingerprint,
     /// Its parts, if they are known.
     pub parts: Option<TemplateParts>,
-    /// Whether it lacks copies of objects that its template refers to: another controller has stored it, or not all of the
-    /// objects existed. No further machine is created from it.
+    /// Whether it lacks copies of objects that its template refers to: another controller has stored it, or
+    /// not all of the objects existed. No further machine is created from it.
     pub lacks_copies: bool,
 }
 
 /// The parts of a template that decide what a change of it takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateParts {
-    /// Fingerprint of the part that an instance is started from, without [`TemplateParts::live`]. If the platform restarts
-    /// machines, it is the whole spec.
+    /// Fingerprint of the part that an instance is started from, without [`TemplateParts::live`]. If the
+    /// platform restarts machines, it is the whole spec.
     pub instance: Fingerprint,
     /// The parts that the platform can apply to a running instance.
     pub live: LiveParts,
@@ -35,9 +35,9 @@ pub struct TemplateParts {
 
 /// The stored revisions of one pool, oldest first.
 ///
-/// An identity is assigned once. It is computed from the content only if that content is not stored yet. A template
-/// that is structurally equal to a stored revision *is* that revision, even if a later version computes another hash or
-/// a later schema has other defaults.
+/// An identity is assigned once. It is computed from the content only if that content is not stored yet. A
+/// template that is structurally equal to a stored revision *is* that revision, even if a later version
+/// computes another hash or a later schema has other defaults.
 #[derive(Clone, Debug, Default)]
 pub struct RevisionHistory {
     stored: Vec<StoredRevision>,
@@ -53,7 +53,8 @@ pub struct ResolvedRevision {
 }
 
 impl RevisionHistory {
-    /// Creates a history from revisions in any order. Of two revisions with the same identity, the later one counts.
+    /// Creates a history from revisions in any order. Of two revisions with the same identity, the later one
+    /// counts.
     pub fn new(stored: impl IntoIterator<Item = StoredRevision>) -> Self {
         let mut history = Self::default();
         for revision in stored {
@@ -101,9 +102,10 @@ impl RevisionHistory {
         self.stored.iter().filter(move |stored| stored.content == *content).map(|stored| &stored.id)
     }
 
-    /// The revision of a template with this content, on a platform that names revisions itself: the one that is stored with
-    /// this content and this number, or else the first of `names` that is free or stored with this content. A revision that
-    /// lacks copies does not count: a machine that is created later would get others than its machines have.
+    /// The revision of a template with this content, on a platform that names revisions itself: the one that
+    /// is stored with this content and this number, or else the first of `names` that is free or stored with
+    /// this content. A revision that lacks copies does not count: a machine that is created later would get
+    /// others than its machines have.
     ///
     /// # Panics
     /// If `names` ends.
@@ -139,8 +141,8 @@ impl RevisionHistory {
 
     /// The revision of a template with this content.
     ///
-    /// After a schema got another default, two stored revisions can be the same template. Then the result is the one in
-    /// the status of the pool, or else the latest.
+    /// After a schema got another default, two stored revisions can be the same template. Then the result is
+    /// the one in the status of the pool, or else the latest.
     pub fn resolve(&self, content: &Fingerprint, shown: Option<&RevisionId>) -> ResolvedRevision {
         let equal = || self.stored.iter().filter(|stored| stored.content == *content);
         let known = equal().find(|stored| Some(&stored.id) == shown).or_else(|| equal().next_back());

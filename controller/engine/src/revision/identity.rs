@@ -10,23 +10,24 @@ use sha2::{Digest, Sha256};
 pub const HELD: &str =
     "the rollout is held, and new machines are created from the last revision that was current";
 
-/// The identity of a revision: 16 lower-case hexadecimal digits (64 bits) if vmpool computed it, or any label value if
-/// another controller did.
+/// The identity of a revision: 16 lower-case hexadecimal digits (64 bits) if vmpool computed it, or any label
+/// value if another controller did.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RevisionId(Arc<str>);
 
 impl RevisionId {
     /// The identity for the content of a template, if no other content is stored with this identity.
     ///
-    /// The hash is computed over a canonical form with sorted keys, without nulls and empty objects, so "absent" and
-    /// "null" are the same template. It does not depend on Rust types. The caller must first remove values that equal
-    /// the defaults of the schema.
+    /// The hash is computed over a canonical form with sorted keys, without nulls and empty objects, so
+    /// "absent" and "null" are the same template. It does not depend on Rust types. The caller must first
+    /// remove values that equal the defaults of the schema.
     pub fn of(template: &Value) -> Self {
         Fingerprint::of(template).id(1)
     }
 
-    /// The possible names of the stored object of this revision, in the order in which the controller tries them. The
-    /// first name may be in use by a revision of an earlier pool with the same name. `uid` is the UID of the pool.
+    /// The possible names of the stored object of this revision, in the order in which the controller tries
+    /// them. The first name may be in use by a revision of an earlier pool with the same name. `uid` is the
+    /// UID of the pool.
     pub fn object_names(&self, pool: &str, uid: &str) -> [String; 2] {
         let plain = format!("{pool}-{self}");
         let suffix: String = uid.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
@@ -64,8 +65,8 @@ impl fmt::Debug for RevisionId {
     }
 }
 
-/// A fingerprint of the content of a template, 32 bytes. It is equal for two templates exactly if they are structurally
-/// equal.
+/// A fingerprint of the content of a template, 32 bytes. It is equal for two templates exactly if they are
+/// structurally equal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint([u8; 32]);
 
@@ -75,13 +76,14 @@ impl Fingerprint {
         Self::of_exact(&without_empty(template).unwrap_or_default())
     }
 
-    /// The fingerprint of a value in a canonical form in which empty objects are significant, for example a binding such as
-    /// `masquerade: {}`. Only the order of keys does not count.
+    /// The fingerprint of a value in a canonical form in which empty objects are significant, for example a
+    /// binding such as `masquerade: {}`. Only the order of keys does not count.
     pub fn of_exact(value: &Value) -> Self {
         Self(Sha256::digest(sort_json_keys(value).to_string().as_bytes()).into())
     }
 
-    /// An identity for this content. If another content has the first identity, the next `attempt` yields another one.
+    /// An identity for this content. If another content has the first identity, the next `attempt` yields
+    /// another one.
     pub(super) fn id(&self, attempt: u64) -> RevisionId {
         let digest = match attempt {
             0 | 1 => self.0,
@@ -115,8 +117,8 @@ fn without_empty(value: &Value) -> Option<Value> {
     }
 }
 
-/// The same value with sorted keys, by an ordered map on purpose: any dependency can enable the feature of serde_json that
-/// disables sorting.
+/// The same value with sorted keys, by an ordered map on purpose: any dependency can enable the feature of
+/// serde_json that disables sorting.
 fn sort_json_keys(value: &Value) -> Value {
     match value {
         Value::Object(map) => {

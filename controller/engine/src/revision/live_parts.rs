@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::identity::Fingerprint;
 
-/// The parts of a template, or of an instance, that change without a restart: one fingerprint for each field, entry of a map
-/// or item of a list.
+/// The parts of a template, or of an instance, that change without a restart: one fingerprint for each field,
+/// entry of a map or item of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LiveParts(Arc<BTreeSet<Fingerprint>>);
 

@@ -1,5 +1,5 @@
-//! Admission policies that take the owner from created objects. I15: the objects that the pool creates and does not keep are
-//! bounded.
+//! Admission policies that take the owner from created objects. I15: the objects that the pool creates and
+//! does not keep are bounded.
 
 use std::time::Duration;
 
@@ -51,8 +51,8 @@ impl Api {
         Ok(None)
     }
 
-    /// A leader loses a few objects in a row, and one more with each change of the spec and each ten minutes. A machine that
-    /// is kept ends the row, so a policy that comes and goes begins a new one.
+    /// A leader loses a few objects in a row, and one more with each change of the spec and each ten minutes.
+    /// A machine that is kept ends the row, so a policy that comes and goes begins a new one.
     fn check_taken(&self, taken: usize) -> Result<(), BrokenInvariant> {
         let started = Duration::from_secs(1000);
         let retries = self.now.saturating_sub(started).div_duration_f64(RETRY);

@@ -39,8 +39,8 @@ pub(super) enum RequestRefusal {
 pub(super) struct RequestBasis {
     /// Number of watch events of machines that the sender had seen.
     pub(super) seen: usize,
-    /// Number of changes of the pool that it had read. For a create, those that the sender of the oldest unconfirmed
-    /// create had read.
+    /// Number of changes of the pool that it had read. For a create, those that the sender of the oldest
+    /// unconfirmed create had read.
     pub(super) pool: usize,
     /// Number of changes of the pool that the plan of this request had read.
     pub(super) planned: usize,
@@ -119,8 +119,8 @@ impl<T: LedgerFacts> ModelTable<T> {
 pub(super) struct Api {
     pub(super) now: Duration,
     pub(super) pool: Pool,
-    /// All states of the fields of the pool that plans use. The last one is the current state, and the index is the
-    /// version of the pool.
+    /// All states of the fields of the pool that plans use. The last one is the current state, and the index
+    /// is the version of the pool.
     pub(super) history: Vec<PoolHistoryEntry>,
     /// The state of targeted removals.
     pub(super) removals: TargetedRemovals,
@@ -146,10 +146,11 @@ pub(super) struct Api {
     pub(super) policy: ModelAdmissionPolicy,
     /// Objects that a policy or a client took away from the pool.
     pub(super) taken: TakenObjects,
-    /// Whether the controller counts losses. The exhaustive exploration has no policies, and the time since each create would
-    /// multiply its states.
+    /// Whether the controller counts losses. The exhaustive exploration has no policies, and the time since
+    /// each create would multiply its states.
     pub(super) counts_losses: bool,
-    /// Positions at which a machine stopped being a live machine of the pool without a plan of the current leader.
+    /// Positions at which a machine stopped being a live machine of the pool without a plan of the current
+    /// leader.
     pub(super) others_removals: Vec<usize>,
 }
 
@@ -211,10 +212,11 @@ impl Api {
         Ok(self.machines.put(machine, version))
     }
 
-    /// Creates a machine. I2: the number of machines never exceeds the largest `replicas` that could still be read at
-    /// `basis`, except for requests that former leaders had in flight. I6: no machine takes the place of a target. One
-    /// create cannot know of its target: a repeated create that was sent before the reservation, and whose first copy
-    /// created the target. Rule 3 requires the repetition, because no read proves that the first copy has no effect.
+    /// Creates a machine. I2: the number of machines never exceeds the largest `replicas` that could still be
+    /// read at `basis`, except for requests that former leaders had in flight. I6: no machine takes the place
+    /// of a target. One create cannot know of its target: a repeated create that was sent before the
+    /// reservation, and whose first copy created the target. Rule 3 requires the repetition, because no read
+    /// proves that the first copy has no effect.
     pub(super) fn create(
         &mut self,
         draft: &Draft,
@@ -287,10 +289,10 @@ impl Api {
         Ok(Ok(seen))
     }
 
-    /// Deletes a target of a removal, or a surplus machine. I1 and I6: a surplus machine is deleted only while the live
-    /// machines that are not targets exceed the planned count. I5: never in an Explicit pool. A plan cannot know what
-    /// other clients removed meanwhile; a late request counts as one of them. I12: a machine that is not a target is
-    /// deleted at the version `planned`, at which it was not protected.
+    /// Deletes a target of a removal, or a surplus machine. I1 and I6: a surplus machine is deleted only
+    /// while the live machines that are not targets exceed the planned count. I5: never in an Explicit pool.
+    /// A plan cannot know what other clients removed meanwhile; a late request counts as one of them. I12: a
+    /// machine that is not a target is deleted at the version `planned`, at which it was not protected.
     pub(super) fn delete(
         &mut self,
         id: &ObjectId,
@@ -435,7 +437,8 @@ impl Api {
         }))
     }
 
-    /// The controller replaces a time that is not valid. It reads the machine first, so that no version is lost.
+    /// The controller replaces a time that is not valid. It reads the machine first, so that no version is
+    /// lost.
     pub(super) fn shorten_protection(
         &mut self,
         id: &ObjectId,

@@ -1,4 +1,5 @@
-//! The controller around the engine: it observes, plans, sends one request after the other, and records the responses.
+//! The controller around the engine: it observes, plans, sends one request after the other, and records the
+//! responses.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -144,8 +145,8 @@ impl SimulatedController {
             plan =
                 crate::plan_pass(&self.observed(api, &snapshot, &NamesInCaches(&self.machines, &self.disks)));
         }
-        // A failure of a write that the plan no longer contains must not be reported, because nothing else would clear
-        // it.
+        // A failure of a write that the plan no longer contains must not be reported, because nothing else
+        // would clear it.
         let mut memory = self.memory.clone();
         memory.reset_unwanted(plan.wants);
         memory.await_disks(&plan.awaited, api.now);
@@ -264,7 +265,8 @@ impl SimulatedController {
         }
     }
 
-    /// A create has the basis of the oldest unconfirmed create, because the server may carry out that one first.
+    /// A create has the basis of the oldest unconfirmed create, because the server may carry out that one
+    /// first.
     fn reach(&self, action: &PoolAction) -> RequestBasis {
         let oldest = |basis: RequestBasis, other: &RequestBasis| RequestBasis {
             seen: basis.seen.min(other.seen),

@@ -1,5 +1,6 @@
-//! A platform on which machines have instances, finalizers and storage of their own, as on KubeVirt: the controller restarts the
-//! instances, and a machine that leaves keeps its storage for the next one with its name.
+//! A platform on which machines have instances, finalizers and storage of their own, as on KubeVirt: the
+//! controller restarts the instances, and a machine that leaves keeps its storage for the next one with its
+//! name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +32,8 @@ pub(super) enum TemplateDifference {
 pub(super) struct ModelStorage {
     /// The machine that owns the storage of each name; `None` if it is preserved.
     pub(super) owners: BTreeMap<Arc<str>, Option<Uid>>,
-    /// Machines that a user has returned to the pool, and the positions in the log of machines at which that happened.
+    /// Machines that a user has returned to the pool, and the positions in the log of machines at which that
+    /// happened.
     pub(super) returned: Vec<usize>,
     /// What distinguishes the templates; `None` on a platform without instances.
     changes: Option<TemplateDifference>,
@@ -103,8 +105,8 @@ impl Api {
         Ok(())
     }
 
-    /// Adds the finalizer to a machine that was just read, or read at the version `read`. The API server rejects new finalizers
-    /// of objects that are being deleted.
+    /// Adds the finalizer to a machine that was just read, or read at the version `read`. The API server
+    /// rejects new finalizers of objects that are being deleted.
     pub(super) fn add_finalizer(
         &mut self,
         id: &ObjectId,
@@ -117,8 +119,8 @@ impl Api {
         self.change(id, |machine| machine.has_finalizer = true)
     }
 
-    /// Removes the finalizer of a machine that is being deleted, or whose pool is. I4: its storage stays, unless the
-    /// machine was deleted to replace it, or the pool is deleted.
+    /// Removes the finalizer of a machine that is being deleted, or whose pool is. I4: its storage stays,
+    /// unless the machine was deleted to replace it, or the pool is deleted.
     pub(super) fn remove_finalizer(
         &mut self,
         id: &ObjectId,
@@ -144,8 +146,8 @@ impl Api {
         Ok(self.change(id, |machine| machine.has_finalizer = false))
     }
 
-    /// A new machine uses the preserved storage of its name, or gets new storage. Storage of another machine is never used:
-    /// the controller creates no machine while it exists.
+    /// A new machine uses the preserved storage of its name, or gets new storage. Storage of another machine
+    /// is never used: the controller creates no machine while it exists.
     pub(super) fn use_storage(&mut self, id: &ObjectId) {
         let owner = self.storage.owners.entry(id.name.clone()).or_default();
         if owner.is_none() {
@@ -160,7 +162,8 @@ impl Api {
         }
     }
 
-    /// The first write of a restart: it marks the machine, at the version that was read. `None` if the machine is marked.
+    /// The first write of a restart: it marks the machine, at the version that was read. `None` if the
+    /// machine is marked.
     pub(super) fn mark_restarting(
         &mut self,
         id: &ObjectId,
@@ -181,8 +184,8 @@ impl Api {
         self.change(id, |machine| machine.protection = Some(Arc::new(protection))).map(Some)
     }
 
-    /// The second write of a restart: the platform then stops the instance. I12: the machine is marked, so that it was not
-    /// protected before.
+    /// The second write of a restart: the platform then stops the instance. I12: the machine is marked, so
+    /// that it was not protected before.
     pub(super) fn delete_instance(
         &mut self,
         id: &ObjectId,
@@ -278,8 +281,8 @@ impl Api {
         self.storage.returned.iter().filter(|position| **position >= basis.seen).count()
     }
 
-    /// A machine that the controller deletes because of its storage. I1: the storage of its instance is not that of the
-    /// template.
+    /// A machine that the controller deletes because of its storage. I1: the storage of its instance is not
+    /// that of the template.
     pub(super) fn recreate(
         &mut self,
         id: &ObjectId,
@@ -309,7 +312,8 @@ impl Api {
         }))
     }
 
-    /// Every machine of a settled pool has the finalizer, its storage and an instance of the current revision, and no mark.
+    /// Every machine of a settled pool has the finalizer, its storage and an instance of the current
+    /// revision, and no mark.
     pub(super) fn instances_are_settled(&self) -> Result<(), BrokenInvariant> {
         if !self.has_instances() {
             return Ok(());

@@ -1,15 +1,17 @@
 //! Simulations of many passes over one pool.
 //!
-//! The simulations run the real planner, ledger, backoff and names. They model the API server ([`api`]), watches with
-//! delays ([`watch_cache`]), the controller that applies plans ([`controller`], [`request`]), other clients of the same
-//! objects ([`world`], [`other_writers`]), admission policies ([`admission_policy`]), clients of targeted removals ([`removal_client`]), and the platform that
-//! mounts disks ([`platform`], [`disk_steps`]) or has instances, finalizers and preserved storage ([`instances`]). The model
-//! runs in one thread, in an order that a list of steps determines. It checks the invariants at every committed write ([`api::Api::create`] and similar functions,
-//! [`retained_disks`]). After every sequence of steps the state must converge.
+//! The simulations run the real planner, ledger, backoff and names. They model the API server ([`api`]),
+//! watches with delays ([`watch_cache`]), the controller that applies plans ([`controller`], [`request`]),
+//! other clients of the same objects ([`world`], [`other_writers`]), admission policies
+//! ([`admission_policy`]), clients of targeted removals ([`removal_client`]), and the platform that mounts
+//! disks ([`platform`], [`disk_steps`]) or has instances, finalizers and preserved storage ([`instances`]).
+//! The model runs in one thread, in an order that a list of steps determines. It checks the invariants at
+//! every committed write ([`api::Api::create`] and similar functions, [`retained_disks`]). After every
+//! sequence of steps the state must converge.
 //!
-//! The model does not contain watches of one resource that disagree about the order of events, because Kubernetes
-//! guarantees one order. It does not contain concurrent requests of one leader: they are sent in sequence, and
-//! responses are lost instead.
+//! The model does not contain watches of one resource that disagree about the order of events, because
+//! Kubernetes guarantees one order. It does not contain concurrent requests of one leader: they are sent in
+//! sequence, and responses are lost instead.
 
 mod admission_policy;
 mod api;

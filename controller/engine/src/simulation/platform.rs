@@ -6,7 +6,8 @@ use super::api::Api;
 use crate::model::{Disk, DiskRef, DiskState, Machine, MachineActivity, ObjectId, Uid};
 
 impl Api {
-    /// The platform tries to start a machine. Its disks must exist, contain data and not be mounted by another machine.
+    /// The platform tries to start a machine. Its disks must exist, contain data and not be mounted by
+    /// another machine.
     pub(super) fn start(&mut self, id: &ObjectId) -> bool {
         let Ok(machine) = self.machines.find(id) else { return false };
         let starts = self.can_start(&machine);
@@ -81,8 +82,8 @@ impl Api {
         Disk { mounted_by, state, capacity: disk.size.or(Some(8)), ..disk.clone() }
     }
 
-    /// The machine that the platform reports as mounting a disk: the running one, or else one of the waiting ones,
-    /// which stays the same while it waits.
+    /// The machine that the platform reports as mounting a disk: the running one, or else one of the waiting
+    /// ones, which stays the same while it waits.
     fn reported_holder(&self, disk: &Disk) -> Option<Arc<str>> {
         let machines = self.machines.objects.values().map(|seen| &seen.facts);
         let holder = self.retained.mounts.get(&disk.id.name);

@@ -91,8 +91,8 @@ impl Api {
         self.retained.most_machines = self.retained.most_machines.max(self.pool_machines().count());
     }
 
-    /// Creates a retained disk. There must never be more retained disks of a template than the pool ever had or
-    /// requested machines.
+    /// Creates a retained disk. There must never be more retained disks of a template than the pool ever had
+    /// or requested machines.
     pub(super) fn create_retained(
         &mut self,
         draft: &DiskDraft,
@@ -147,8 +147,8 @@ impl Api {
         Ok(Ok(self.disks.put(Disk { annotations: annotations.clone(), ..disk }, version)))
     }
 
-    /// Deletes a disk at the version that the sender knew. I4: no use began before the mark, and no machine of the pool
-    /// refers to it. I10: its time to live has passed.
+    /// Deletes a disk at the version that the sender knew. I4: no use began before the mark, and no machine
+    /// of the pool refers to it. I10: its time to live has passed.
     pub(super) fn delete_disk(
         &mut self,
         id: &ObjectId,
@@ -192,7 +192,8 @@ impl Api {
         self.templates_ever.iter().filter_map(of).min()
     }
 
-    /// The disk at the version that the sender knew. The controller must write only to disks that the pool owns.
+    /// The disk at the version that the sender knew. The controller must write only to disks that the pool
+    /// owns.
     fn guarded(&self, id: &ObjectId, version: u64) -> Result<Result<Disk, RequestRefusal>, BrokenInvariant> {
         let disk = match self.disks.find(id) {
             Ok(disk) => disk,
@@ -217,7 +218,8 @@ impl Api {
         Ok(self.disks.put(Disk { size: Some(to), ..disk }, version))
     }
 
-    /// A machine of the current leader must be the only user of its disks, and the disks must be allocated to it.
+    /// A machine of the current leader must be the only user of its disks, and the disks must be allocated to
+    /// it.
     pub(super) fn check_disks(
         &self,
         draft: &crate::model::Draft,
@@ -259,8 +261,8 @@ impl Api {
         }
     }
 
-    /// After convergence, every machine mounts its retained disks as the only user. Free disks have their annotation
-    /// and the size of their template, and there are no more of them than `keep`.
+    /// After convergence, every machine mounts its retained disks as the only user. Free disks have their
+    /// annotation and the size of their template, and there are no more of them than `keep`.
     pub(super) fn retained_disks_are_settled(&self) -> Result<(), BrokenInvariant> {
         for template in self.pool.disks.iter().filter(|template| template.lifetime == Lifetime::Retained) {
             for machine in self.pool_machines() {

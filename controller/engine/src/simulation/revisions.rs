@@ -54,8 +54,9 @@ impl Api {
         fresh
     }
 
-    /// Deletes a stored revision. Returns whether it existed. A revision that a machine refers to must never be
-    /// deleted, unless this request or the update of that machine came late, or the machine came from a former leader.
+    /// Deletes a stored revision. Returns whether it existed. A revision that a machine refers to must never
+    /// be deleted, unless this request or the update of that machine came late, or the machine came from a
+    /// former leader.
     pub(super) fn prune(&mut self, revision: &RevisionId, late: bool) -> Result<bool, BrokenInvariant> {
         let names = |machine: &Machine| machine.revisions().any(|named| named == revision);
         // A deleted pool does not wait for what a former leader creates.

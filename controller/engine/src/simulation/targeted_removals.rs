@@ -1,5 +1,5 @@
-//! Targeted removals on the API server: the writes of clients, the controller's write of the removal record, and the
-//! invariant I6.
+//! Targeted removals on the API server: the writes of clients, the controller's write of the removal record,
+//! and the invariant I6.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -41,9 +41,9 @@ impl Api {
         self.history.push(PoolHistoryEntry::of(&self.pool));
     }
 
-    /// Number of deleted machines that a request has verified and may still accept, and that a create of `name` must
-    /// not replace. A former machine of that name does not count if it was reserved after the create was planned: the
-    /// name belongs to one create, so this one repeats it.
+    /// Number of deleted machines that a request has verified and may still accept, and that a create of
+    /// `name` must not replace. A former machine of that name does not count if it was reserved after the
+    /// create was planned: the name belongs to one create, so this one repeats it.
     pub(super) fn held(&self, name: &str, basis: RequestBasis) -> usize {
         let machines: BTreeSet<&Uid> = self.pool_machines().map(|machine| &machine.id.uid).collect();
         let record = &self.pool.record;
@@ -88,8 +88,8 @@ impl Api {
         self.write_pool();
     }
 
-    /// Lowers `replicas` by the targets for which it was not lowered yet. I6: exactly once. `None` if a reservation was
-    /// dropped.
+    /// Lowers `replicas` by the targets for which it was not lowered yet. I6: exactly once. `None` if a
+    /// reservation was dropped.
     pub(super) fn accept(
         &mut self,
         request: &str,
@@ -142,8 +142,9 @@ impl Api {
         (gone, here)
     }
 
-    /// The controller's write of the removal record, and of the name block with it. I6: no entry is removed while its machine
-    /// exists or while a new leader could use its name again, and no reservation before its timeout.
+    /// The controller's write of the removal record, and of the name block with it. I6: no entry is removed
+    /// while its machine exists or while a new leader could use its name again, and no reservation before its
+    /// timeout.
     pub(super) fn settle(
         &mut self,
         gone: &BTreeSet<Uid>,

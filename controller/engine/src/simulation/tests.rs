@@ -101,7 +101,8 @@ fn a_removal_of_two_machines_survives_every_death_between_two_of_its_steps() {
                     }
                 }
                 let world = run(Naming::Random, 4, 0, steps).unwrap();
-                // Only the acceptance determines the result. The first machine must exist when it is verified.
+                // Only the acceptance determines the result. The first machine must exist when it is
+                // verified.
                 let accepted = dies > 2 && vanishes > 1;
                 assert_eq!(
                     world.api.pool_machines().count(),

@@ -38,8 +38,8 @@ pub(super) struct EngineSimulation {
 }
 
 impl EngineSimulation {
-    /// A pool of `desired` machines with `opened` numbers in its first name block, and foreign objects with similar
-    /// names.
+    /// A pool of `desired` machines with `opened` numbers in its first name block, and foreign objects with
+    /// similar names.
     pub(super) fn new(naming: Naming, desired: usize, opened: u64) -> Self {
         let mut pool = crate::testing::PoolWorld::desiring(desired).pool;
         pool.naming = naming;
@@ -83,7 +83,8 @@ impl EngineSimulation {
     }
 
     pub(super) fn step(&mut self, step: SimulationStep) -> Result<(), BrokenInvariant> {
-        // No two events have the same time, because a list that begins at the time of a write may not contain it.
+        // No two events have the same time, because a list that begins at the time of a write may not contain
+        // it.
         self.api.now += self.tick;
         match step {
             SimulationStep::Pass => self.pass(),
@@ -109,8 +110,8 @@ impl EngineSimulation {
             SimulationStep::Land(which) if !self.in_flight.is_empty() => {
                 let mut request = self.in_flight.swap_remove(which % self.in_flight.len());
                 if let PoolAction::Create { draft } = &request.action {
-                    // A repeated create with success is confirmed. If its machine is already gone, the first request
-                    // counts as one of a former leader.
+                    // A repeated create with success is confirmed. If its machine is already gone, the first
+                    // request counts as one of a former leader.
                     request.basis.current &= !self.api.existed(&draft.name);
                 }
                 let action = action_text(&request.action);
@@ -175,8 +176,8 @@ impl EngineSimulation {
         }
     }
 
-    /// The leader exits, and a new one starts with new lists. Up to `late` requests of the former leader are still in
-    /// flight.
+    /// The leader exits, and a new one starts with new lists. Up to `late` requests of the former leader are
+    /// still in flight.
     fn crash(&mut self, late: usize) {
         let before = self.in_flight.len();
         while self.in_flight.len() < before + late {
@@ -196,8 +197,8 @@ impl EngineSimulation {
         self.tell(format_args!("the leader dies with {} requests on their way", self.in_flight.len()));
     }
 
-    /// A client starts a targeted removal of up to three machines. They can include duplicates, terminating and foreign
-    /// machines, and targets of other removals.
+    /// A client starts a targeted removal of up to three machines. They can include duplicates, terminating
+    /// and foreign machines, and targets of other removals.
     fn call(&mut self, which: usize) {
         let machines: Vec<ObjectId> = self.api.pool_machines().map(|machine| machine.id.clone()).collect();
         let mut targets = match pick_by_number(&self.removal_clients, which) {

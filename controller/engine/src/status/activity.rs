@@ -1,5 +1,5 @@
-//! The entries that a pass adds to the activity log. They follow from the difference between the published status and the
-//! observed pool, so that a new leader adds no entry twice.
+//! The entries that a pass adds to the activity log. They follow from the difference between the published
+//! status and the observed pool, so that a new leader adds no entry twice.
 
 use std::sync::Arc;
 

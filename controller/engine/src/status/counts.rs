@@ -8,7 +8,8 @@ use crate::plan::progress::{RolloutState, required_transition};
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MachineCounts {
     pub(super) total: usize,
-    /// Live machines. The following counts include only these, and depending on [`StatusContent`] terminating ones.
+    /// Live machines. The following counts include only these, and depending on [`StatusContent`] terminating
+    /// ones.
     pub(super) live: usize,
     pub(super) ready: usize,
     /// Live machines that run.
@@ -21,7 +22,8 @@ pub(super) struct MachineCounts {
     pub(super) restart_pending: usize,
     /// Machines of these that need an approval for the restart.
     pub(super) for_approval: usize,
-    /// Machines that the platform restarts, or is about to restart, so that the current revision takes effect.
+    /// Machines that the platform restarts, or is about to restart, so that the current revision takes
+    /// effect.
     pub(super) restarting: usize,
     /// Machines that keep a disk of an earlier template.
     pub(super) stranded: usize,

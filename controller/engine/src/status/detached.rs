@@ -1,5 +1,5 @@
-//! Disks that a user detached from a machine. The controller does not attach them again, and it does not free them
-//! while the machine exists.
+//! Disks that a user detached from a machine. The controller does not attach them again, and it does not free
+//! them while the machine exists.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

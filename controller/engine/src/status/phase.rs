@@ -1,5 +1,5 @@
-//! The phase of a pool in one word, and the conditions that clients wait for in the meaning of kstatus: `Ready`,
-//! `Reconciling` and `Stalled`.
+//! The phase of a pool in one word, and the conditions that clients wait for in the meaning of kstatus:
+//! `Ready`, `Reconciling` and `Stalled`.
 
 use std::fmt;
 
@@ -51,8 +51,8 @@ impl fmt::Display for PoolPhase {
     }
 }
 
-/// The three conditions. `failure` is the failure that the condition `ReplicaFailure` reports, `overridden` the message of the
-/// condition `TemplateOverridden`, and `waits` says which steps wait.
+/// The three conditions. `failure` is the failure that the condition `ReplicaFailure` reports, `overridden`
+/// the message of the condition `TemplateOverridden`, and `waits` says which steps wait.
 pub(super) fn phase_conditions(
     observed: &ObservedPool<'_>,
     counts: &MachineCounts,
@@ -120,8 +120,9 @@ fn describe_phase(phase: PoolPhase) -> &'static str {
     }
 }
 
-/// Number of live machines that the rollout includes and in which the current revision is not in effect. A rollout that
-/// leaves existing machines as they are has none, and one that leaves the restarts to users ends with the write.
+/// Number of live machines that the rollout includes and in which the current revision is not in effect. A
+/// rollout that leaves existing machines as they are has none, and one that leaves the restarts to users ends
+/// with the write.
 fn count_outdated_machines(observed: &ObservedPool<'_>) -> usize {
     let pool = observed.pool;
     if pool.rollout.disabled {
@@ -137,8 +138,9 @@ fn count_outdated_machines(observed: &ObservedPool<'_>) -> usize {
         .count()
 }
 
-/// Whether a surplus is as the spec describes it. Where a user chooses a strategy without scale-in by the controller, the
-/// machines leave when clients delete them, and are not replaced. With the other strategy, they leave when they are stopped.
+/// Whether a surplus is as the spec describes it. Where a user chooses a strategy without scale-in by the
+/// controller, the machines leave when clients delete them, and are not replaced. With the other strategy,
+/// they leave when they are stopped.
 fn keeps_surplus(pool: &Pool) -> bool {
     let is_explicit = pool.scale_down_policy == ScaleDownPolicy::Explicit;
     pool.scale_down_policy == ScaleDownPolicy::StoppedOnly

@@ -1,4 +1,5 @@
-//! Problems that the platform reports of machines that do not start, for example an object that does not exist.
+//! Problems that the platform reports of machines that do not start, for example an object that does not
+//! exist.
 
 use std::sync::Arc;
 
@@ -32,9 +33,9 @@ impl StartProblem {
 /// Maximum number of machines that [`list_start_problems`] names.
 const LISTED: usize = 5;
 
-/// The problem of the first machine that has had one for [`PROBLEM_AGE`](crate::memory::PROBLEM_AGE), or whose problem is
-/// published. A new leader does not know since when the machine has its problem. If a disk of that machine has a problem
-/// as well, the disk is the cause.
+/// The problem of the first machine that has had one for [`PROBLEM_AGE`](crate::memory::PROBLEM_AGE), or
+/// whose problem is published. A new leader does not know since when the machine has its problem. If a disk
+/// of that machine has a problem as well, the disk is the cause.
 pub fn first_start_problem(observed: &ObservedPool<'_>) -> Option<StartProblem> {
     let stuck = machines_with_problem(observed);
     let first = stuck.iter().min_by(|a, b| a.id.name.cmp(&b.id.name))?;
@@ -42,7 +43,8 @@ pub fn first_start_problem(observed: &ObservedPool<'_>) -> Option<StartProblem> 
     Some(StartProblem { machine: first.id.name.clone(), message, others: stuck.len() - 1 })
 }
 
-/// The problems of all such machines, in the order of their names, and the number of those beyond the first five.
+/// The problems of all such machines, in the order of their names, and the number of those beyond the first
+/// five.
 pub(super) fn list_start_problems(observed: &ObservedPool<'_>) -> Vec<String> {
     let mut stuck = machines_with_problem(observed);
     stuck.sort_unstable_by(|a, b| a.id.name.cmp(&b.id.name));
@@ -60,8 +62,9 @@ pub(super) fn list_start_problems(observed: &ObservedPool<'_>) -> Vec<String> {
     problems
 }
 
-/// The first machine, by name, that has waited for its storage for [`PROBLEM_AGE`](crate::memory::PROBLEM_AGE), or whose problem
-/// is published. Its storage tells what it waits for.
+/// The first machine, by name, that has waited for its storage for
+/// [`PROBLEM_AGE`](crate::memory::PROBLEM_AGE), or whose problem is published. Its storage tells what it
+/// waits for.
 pub fn machine_waiting_for_storage<'a>(observed: &ObservedPool<'a>) -> Option<&'a ObjectId> {
     let waiting = find_stuck_machines(observed, |machine| machine.waits_for_storage).into_iter();
     waiting.map(|machine| &machine.id).min_by(|a, b| a.name.cmp(&b.name))

@@ -73,7 +73,8 @@ proptest! {
             let chosen = before.pointer(&pointer).unwrap();
             if is_chosen(&pointer, chosen) {
                 let found = after.as_value().pointer(&pointer);
-                // An object may get more fields, and a list more items; those it had are pointers of their own.
+                // An object may get more fields, and a list more items; those it had are pointers of their
+                // own.
                 let container = chosen.is_object() || chosen.is_array();
                 prop_assert!(found.is_some_and(|found| container || found == chosen), "{}: {:?}", pointer, found);
             }
@@ -108,8 +109,8 @@ proptest! {
     #[test]
     fn a_preference_applied_twice_changes_nothing(world in arbitrary_expansion_world()) {
         let (preference, Ok(once)) = (world.types.preference_spec(), apply_world_types(&world)) else { return Ok(()) };
-        // The one exception, which is KubeVirt's: EFI of the preference ends the choice of firmware, but EFI that the machine
-        // has already gets the deprecated setting.
+        // The one exception, which is KubeVirt's: EFI of the preference ends the choice of firmware, but EFI
+        // that the machine has already gets the deprecated setting.
         let firmware = preference.map(|preference| preference.firmware.clone()).unwrap_or_default();
         prop_assume!(firmware.efi.is_none() || firmware.use_secure_boot.is_none());
         prop_assert_eq!(apply_instancetype_and_preference(&once, None, preference, MachineLocation::VirtualMachine), Ok(once));

@@ -1,8 +1,8 @@
 //! Applying a preference: defaults for what the user and the instance type left empty.
 //!
-//! Three settings apply against the user's value, or without one, as in KubeVirt: `disableHotplug` and `features.acpi` are
-//! overwritten, because KubeVirt's types cannot tell "unset" from the default, and a disk without a target becomes a
-//! target of type `disk`.
+//! Three settings apply against the user's value, or without one, as in KubeVirt: `disableHotplug` and
+//! `features.acpi` are overwritten, because KubeVirt's types cannot tell "unset" from the default, and a disk
+//! without a target becomes a target of type `disk`.
 
 mod devices;
 mod disks;

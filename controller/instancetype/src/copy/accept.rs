@@ -49,8 +49,9 @@ pub struct RevisionMismatch {
 /// Compares a stash with the matcher. `decoded` is the object of the stash.
 ///
 /// # Errors
-/// [`RevisionMismatch`] if the stash is of another kind, or has another name and `revisionName` names it, or has data of which its
-/// labels say something else, or has no labels and was not made by KubeVirt for this machine.
+/// [`RevisionMismatch`] if the stash is of another kind, or has another name and `revisionName` names it, or
+/// has data of which its labels say something else, or has no labels and was not made by KubeVirt for this
+/// machine.
 pub fn accept_copy(
     stash: &InstanceTypeCopy,
     decoded: &DecodedCopy,
@@ -63,8 +64,8 @@ pub fn accept_copy(
     };
     let stored = &decoded.object;
     if stash.is_unlabeled() {
-        // Old stashes of KubeVirt have no labels, and it records each stash that it uses in the status. Anything else is a
-        // ControllerRevision that another client wrote.
+        // Old stashes of KubeVirt have no labels, and it records each stash that it uses in the status.
+        // Anything else is a ControllerRevision that another client wrote.
         let old = wanted.by_status
             && stash.is_owned_by(wanted.machine_name, wanted.machine_uid)
             && stored.kind == wanted.kind;
@@ -76,8 +77,8 @@ pub fn accept_copy(
     }
     let label = |key: &str| stash.labels.get(key).map_or("", String::as_str);
     let (kind, name) = (label(labels::KIND), label(labels::NAME));
-    // The data must be what the labels say, or a label could pass off one object as another. Not all copies know UID and
-    // generation of their object.
+    // The data must be what the labels say, or a label could pass off one object as another. Not all copies
+    // know UID and generation of their object.
     let same = |key: &str, stored: Option<String>| {
         let label = label(key);
         label.is_empty() || stored.is_none_or(|stored| stored == label)

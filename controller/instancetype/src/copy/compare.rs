@@ -10,11 +10,12 @@ use crate::quantity::Amount;
 /// The quantities of all four kinds.
 const QUANTITIES: [&str; 3] = ["memory.guest", "memory.maxGuest", "requirements.memory.guest"];
 
-/// Maps, which are equal to absent if they are empty. An empty object elsewhere is a setting, for example `preferredRng: {}`.
+/// Maps, which are equal to absent if they are empty. An empty object elsewhere is a setting, for example
+/// `preferredRng: {}`.
 const MAPS: [&str; 2] = ["nodeSelector", "annotations"];
 
-/// Whether two specs mean the same. Quantities are compared by value; null, an empty list, an empty text and an empty map
-/// equal an absent field, and so does an overcommit of 0.
+/// Whether two specs mean the same. Quantities are compared by value; null, an empty list, an empty text and
+/// an empty map equal an absent field, and so does an overcommit of 0.
 pub fn same_spec(left: &Value, right: &Value) -> bool {
     same_value(left, right, "")
 }

@@ -46,8 +46,9 @@ pub(super) fn family_of(spec: &Value) -> Option<TypeFamily> {
     (only("", &INSTANCETYPE) && only("cpu", &INSTANCETYPE_CPU)).then_some(TypeFamily::Instancetype)
 }
 
-/// Converts the spec of an object. The alpha versions had plain fields where the current version has optional ones, so
-/// empty and false meant "not set". All other fields keep their names, the deprecated ones for EFI too.
+/// Converts the spec of an object. The alpha versions had plain fields where the current version has optional
+/// ones, so empty and false meant "not set". All other fields keep their names, the deprecated ones for EFI
+/// too.
 pub(super) fn convert_alpha_spec(family: TypeFamily, object: &mut Value) -> Result<(), Malformed> {
     match family {
         TypeFamily::Instancetype => {

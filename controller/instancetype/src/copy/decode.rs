@@ -44,8 +44,8 @@ pub struct DecodedCopy {
     pub stored: StoredVersion,
 }
 
-/// Why the data of a stash cannot be read. Messages do not quote the data, because a machine can name any ControllerRevision
-/// of its namespace.
+/// Why the data of a stash cannot be read. Messages do not quote the data, because a machine can name any
+/// ControllerRevision of its namespace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The data is not one of the four kinds, or a part of it has the wrong type.
@@ -64,7 +64,8 @@ pub enum DecodeError {
     },
 }
 
-/// Reads the object of a stash. `kind` and `name` are those of the matcher: data of the first version does not have them.
+/// Reads the object of a stash. `kind` and `name` are those of the matcher: data of the first version does
+/// not have them.
 ///
 /// # Errors
 /// See [`DecodeError`].

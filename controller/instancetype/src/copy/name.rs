@@ -28,8 +28,9 @@ impl CopiedObjectState {
 
 /// The name of a stash: `OWNER-OBJECT-VERSION-UID-GENERATION`.
 ///
-/// If that is longer than 253 characters, the part `OWNER-OBJECT` is cut and ends with the first 10 hexadecimal digits of the
-/// SHA-256 of the whole name. So even a shortened name ends with UID and generation.
+/// If that is longer than 253 characters, the part `OWNER-OBJECT` is cut and ends with the first 10
+/// hexadecimal digits of the SHA-256 of the whole name. So even a shortened name ends with UID and
+/// generation.
 pub fn compose_copy_name(owner: &str, object: &str, version: &str, recorded: &CopiedObjectState) -> String {
     let CopiedObjectState { uid, generation } = recorded;
     join_name_parts(&format!("{owner}-{object}"), &format!("{version}-{uid}-{generation}"))

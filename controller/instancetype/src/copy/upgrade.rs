@@ -51,8 +51,8 @@ pub fn plan_copy_upgrade(
     }))
 }
 
-/// A stash with the same name and the same owners in the current version, for the owner of a shared one. Labels of other
-/// components stay.
+/// A stash with the same name and the same owners in the current version, for the owner of a shared one.
+/// Labels of other components stay.
 #[must_use]
 pub fn in_place(stash: &InstanceTypeCopy, decoded: &DecodedCopy) -> InstanceTypeCopy {
     let object = &decoded.object;

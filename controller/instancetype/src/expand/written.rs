@@ -89,8 +89,8 @@ fn each_written_field_is_one_of_kubevirt(#[case] machine: Value) {
     }
 }
 
-/// What a preference must also set, so that a field has an effect, and the only one: any device setting makes a disk without a
-/// target a target of type `disk`.
+/// What a preference must also set, so that a field has an effect, and the only one: any device setting makes
+/// a disk without a target a target of type `disk`.
 fn companion_fields(path: &str) -> Value {
     match path {
         "cpu.spreadOptions.across" | "cpu.spreadOptions.ratio" | "preferSpreadSocketToCoreRatio" => {

@@ -47,7 +47,8 @@ pub enum InferenceError {
     /// An object that the volume leads to does not exist.
     #[error("{kind} {namespace}/{name} was not found", kind = .0.source.as_str(), namespace = .0.namespace, name = .0.name)]
     NotFound(InferenceLookup),
-    /// An object of another namespace does not exist, or may not be used. Which of the two is no fact for users of this namespace.
+    /// An object of another namespace does not exist, or may not be used. Which of the two is no fact for
+    /// users of this namespace.
     #[error("{kind} {namespace}/{name} does not exist, or machines of namespace {from} may not clone it",
         kind = .lookup.source.as_str(), namespace = .lookup.namespace, name = .lookup.name)]
     NotAvailable {
@@ -73,7 +74,8 @@ pub enum InferenceError {
 }
 
 impl InferenceError {
-    /// Whether the failure policy `Ignore` applies. Failed lookups are never ignored: another attempt may find the object.
+    /// Whether the failure policy `Ignore` applies. Failed lookups are never ignored: another attempt may
+    /// find the object.
     pub const fn is_ignorable(&self) -> bool {
         matches!(self, Self::Unsupported(_) | Self::NoLabel { .. })
     }

@@ -54,7 +54,8 @@ impl Search {
             let data_volume = required_text(volume, "dataVolume.name")?;
             let templates = tree::items_at(machine, "spec.dataVolumeTemplates")?;
             let own = templates.iter().find(|template| template["metadata"]["name"] == data_volume);
-            // The labels of a template do not count: they are those of the machine's author, not of the image.
+            // The labels of a template do not count: they are those of the machine's author, not of the
+            // image.
             return match own {
                 Some(template) => self.data_volume_spec(template),
                 None => Ok(SearchStep::Lookup(

@@ -7,7 +7,8 @@ use serde_json::Value;
 use crate::quantity::Amount;
 use crate::tree::{self, Malformed};
 
-/// A typed view of an instance type's spec. Parts that are copied whole are JSON, so that they keep unknown fields.
+/// A typed view of an instance type's spec. Parts that are copied whole are JSON, so that they keep unknown
+/// fields.
 ///
 /// `None` means that the instance type does not set the field.
 #[derive(Debug, Clone)]
@@ -60,7 +61,8 @@ pub struct InstanceTypeMemory {
     pub guest: Amount,
     /// Huge page settings.
     pub hugepages: Option<Value>,
-    /// The percentage by which the memory request is lower than the guest's memory. Validation keeps it in 0 to 100.
+    /// The percentage by which the memory request is lower than the guest's memory. Validation keeps it in 0
+    /// to 100.
     pub overcommit_percent: i64,
     /// The largest amount for memory hotplug.
     pub max_guest: Option<Amount>,
@@ -70,7 +72,8 @@ impl InstancetypeSpec {
     /// Reads a spec.
     ///
     /// # Errors
-    /// `cpu.guest` or `memory.guest` is missing, or a field has the wrong type. The path is relative to the spec.
+    /// `cpu.guest` or `memory.guest` is missing, or a field has the wrong type. The path is relative to the
+    /// spec.
     pub fn read(spec: &Value) -> Result<Self, Malformed> {
         let owned = |path| Ok::<_, Malformed>(tree::text_at(spec, path)?.map(str::to_owned));
         let object = |path| Ok::<_, Malformed>(tree::object_at(spec, path)?.cloned());

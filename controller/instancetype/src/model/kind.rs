@@ -76,8 +76,8 @@ impl InstanceTypeKind {
         }
     }
 
-    /// Reads the kind of a matcher: the singular or plural name of the resource, regardless of case. An empty kind is
-    /// that of the cluster.
+    /// Reads the kind of a matcher: the singular or plural name of the resource, regardless of case. An empty
+    /// kind is that of the cluster.
     ///
     /// # Errors
     /// [`UnknownKind`] for anything else, also for the kinds of the other family.

@@ -14,7 +14,8 @@ pub enum FailurePolicy {
     Ignore,
 }
 
-/// Names the instance type or the preference of a machine. Fields that are empty in the object are empty here.
+/// Names the instance type or the preference of a machine. Fields that are empty in the object are empty
+/// here.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TypeMatcher {
     /// The object to use.
@@ -54,8 +55,8 @@ impl TypeMatcher {
         }))
     }
 
-    /// The normalized kind. Compare this one, never the text: an empty kind and `virtualmachineclusterinstancetypes` are
-    /// the same.
+    /// The normalized kind. Compare this one, never the text: an empty kind and
+    /// `virtualmachineclusterinstancetypes` are the same.
     ///
     /// # Errors
     /// [`UnknownKind`] if the text is none of the family's kinds.
@@ -63,7 +64,8 @@ impl TypeMatcher {
         InstanceTypeKind::of_matcher(family, &self.kind)
     }
 
-    /// The failure policy. The default is [`FailurePolicy::Reject`]; `None` if the text is neither of the two values.
+    /// The failure policy. The default is [`FailurePolicy::Reject`]; `None` if the text is neither of the two
+    /// values.
     pub fn failure_policy(&self) -> Option<FailurePolicy> {
         match self.infer_from_volume_failure_policy.as_str() {
             "" | "Reject" => Some(FailurePolicy::Reject),
@@ -72,7 +74,8 @@ impl TypeMatcher {
         }
     }
 
-    /// The matcher for the machines of a pool: the same object, from this ControllerRevision. Nothing is left to infer.
+    /// The matcher for the machines of a pool: the same object, from this ControllerRevision. Nothing is left
+    /// to infer.
     #[must_use]
     pub fn pinned(&self, revision: impl Into<String>) -> Self {
         Self {

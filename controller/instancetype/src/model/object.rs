@@ -65,8 +65,8 @@ impl InstanceTypeObject {
     /// Reads an object. The spec is not examined: [`Instancetype::new`] and [`Preference::new`] do that.
     ///
     /// # Errors
-    /// [`ObjectError::OtherKind`], or [`ObjectError::Malformed`] in the metadata. Messages do not quote the document,
-    /// except for its kind.
+    /// [`ObjectError::OtherKind`], or [`ObjectError::Malformed`] in the metadata. Messages do not quote the
+    /// document, except for its kind.
     pub fn read(document: Value) -> Result<Self, ObjectError> {
         let kind = kind_of(&document, VERSION)?;
         let identity = read_identity(&document).map_err(|source| ObjectError::Malformed {
@@ -82,8 +82,8 @@ impl InstanceTypeObject {
         &self.document
     }
 
-    /// An object that is being deleted, as it was before: the API server increments the generation when the deletion begins. `None` if
-    /// it is not being deleted.
+    /// An object that is being deleted, as it was before: the API server increments the generation when the
+    /// deletion begins. `None` if it is not being deleted.
     pub fn before_deletion(&self) -> Option<Self> {
         self.document["metadata"]["deletionTimestamp"].as_str()?;
         let mut earlier = self.clone();
@@ -170,7 +170,8 @@ impl Preference {
     /// Reads the spec of an object.
     ///
     /// # Errors
-    /// [`ObjectError::OtherFamily`] for an instance type, [`ObjectError::Malformed`] if the spec cannot be read.
+    /// [`ObjectError::OtherFamily`] for an instance type, [`ObjectError::Malformed`] if the spec cannot be
+    /// read.
     pub fn new(object: InstanceTypeObject) -> Result<Self, ObjectError> {
         object.expect(TypeFamily::Preference)?;
         let spec = PreferenceSpec::read(object.spec()).map_err(|error| object.malformed(error))?;

@@ -8,10 +8,11 @@ use super::instancetype::amount_at;
 use crate::quantity::Amount;
 use crate::tree::{self, Malformed};
 
-/// A typed view of a preference's spec. Parts that are copied whole are JSON, so that they keep unknown fields.
+/// A typed view of a preference's spec. Parts that are copied whole are JSON, so that they keep unknown
+/// fields.
 ///
-/// `None` means that the preference does not set the field. `devices.preferredVirtualGPUOptions` has no effect in KubeVirt and
-/// is not in the view.
+/// `None` means that the preference does not set the field. `devices.preferredVirtualGPUOptions` has no
+/// effect in KubeVirt and is not in the view.
 #[derive(Debug, Clone, Default)]
 pub struct PreferenceSpec {
     /// `annotations` for the instance.
@@ -102,7 +103,8 @@ pub struct DevicePreferences {
 pub struct FeaturePreferences {
     /// `preferredAcpi`, which overwrites the user's value.
     pub acpi: Option<Value>,
-    /// The features whose presence in a machine is visible, by their name in the machine: `apic`, `kvm`, `pvspinlock`, `smm`.
+    /// The features whose presence in a machine is visible, by their name in the machine: `apic`, `kvm`,
+    /// `pvspinlock`, `smm`.
     pub others: Vec<(&'static str, Value)>,
     /// `preferredHyperv`: the enlightenments by name, also those of a newer KubeVirt.
     pub hyperv: Map<String, Value>,

@@ -1,5 +1,5 @@
-//! The names of fields: those that the machines of KubeVirt have, and those in the definitions of instance types and
-//! preferences.
+//! The names of fields: those that the machines of KubeVirt have, and those in the definitions of instance
+//! types and preferences.
 
 use serde_json::{Map, Value, json};
 use vmpool_api::instancetype::crds::CRDS;

@@ -19,7 +19,8 @@ fn stored_disk_bodies<P: Platform>(sample: &SamplePool<P>) -> Vec<Value> {
     bodies.collect()
 }
 
-/// Annotations that were written on a disk read back, and removed ones are gone. An unreadable time stays unchanged.
+/// Annotations that were written on a disk read back, and removed ones are gone. An unreadable time stays
+/// unchanged.
 ///
 /// # Panics
 /// If it does not.
@@ -108,8 +109,8 @@ pub fn a_transferred_disk_belongs_to_the_machine<P: Platform>(pool: &Value) {
     }
 }
 
-/// After the patch of [`Disks::repoint`] a machine refers to the other disk in the same position, without any other
-/// change. The patch fails on a machine that has changed.
+/// After the patch of [`Disks::repoint`] a machine refers to the other disk in the same position, without any
+/// other change. The patch fails on a machine that has changed.
 ///
 /// # Panics
 /// If it does not.

@@ -80,8 +80,8 @@ pub fn a_machine_is_taken_over_as_it_is<P: Platform>(pool: &Value) {
     assert_eq!(P::adopt(&live, (&revision, &template), &disks), None);
 }
 
-/// An update adds what the new template sets and removes what only the old one set. The fields of other clients and the
-/// managed labels stay.
+/// An update adds what the new template sets and removes what only the old one set. The fields of other
+/// clients and the managed labels stay.
 ///
 /// # Panics
 /// If it does not.

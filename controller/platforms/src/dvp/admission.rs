@@ -6,19 +6,20 @@
 //!                 └──────> NeedsFacts ── needs() ──> the webhook reads ── facts ──> finish() ──> the verdict
 //! ```
 //!
-//! The rules are evaluated in this order. The first broken rule that rejects the request determines the response, so
-//! the same request always gets the same response:
+//! The rules are evaluated in this order. The first broken rule that rejects the request determines the
+//! response, so the same request always gets the same response:
 //!
 //! 1. the removal record ([`Rule::TargetsRecord`]), independent of the rest of the request;
 //! 2. a pool that is being deleted is allowed;
 //! 3. the settings of the rollout, including annotations; otherwise, an unchanged spec is allowed;
 //! 4. the name, then the count;
-//! 5. what depends only on the pool: the machine template, the devices and each disk template, but only those that the
-//!    request changes. A pool whose template became invalid can still be scaled, labeled and deleted;
+//! 5. what depends only on the pool: the machine template, the devices and each disk template, but only those
+//!    that the request changes. A pool whose template became invalid can still be scaled, labeled and
+//!    deleted;
 //! 6. what depends on other objects of the cluster.
 //!
-//! Objects are read leniently, because the cluster may have another definition of pools with other checks. For the same
-//! reason, every rule of the definition of vmpool is repeated here.
+//! Objects are read leniently, because the cluster may have another definition of pools with other checks.
+//! For the same reason, every rule of the definition of vmpool is repeated here.
 
 mod affinity;
 mod class;

@@ -21,7 +21,8 @@ pub(super) struct DiskAssignment<'a> {
     remaining: Vec<(&'a str, &'a str)>,
     /// Templates whose disk a user detached, with that disk. It stays detached and stays in the disk map.
     detached: Vec<(&'a str, String)>,
-    /// Templates without a disk in the machine yet. A device with the name of such a template is its placeholder.
+    /// Templates without a disk in the machine yet. A device with the name of such a template is its
+    /// placeholder.
     unfilled: Vec<&'a str>,
 }
 
@@ -74,8 +75,8 @@ impl<'a> DiskAssignment<'a> {
         self.remaining.iter().any(|(_, disk)| is_disk(device, disk))
     }
 
-    /// Whether the device fills a template: the disk map of the machine contains it, or it is a placeholder with the
-    /// name of the template.
+    /// Whether the device fills a template: the disk map of the machine contains it, or it is a placeholder
+    /// with the name of the template.
     fn is_former(&self, device: &Value, template: &str) -> bool {
         match self.before.get(template) {
             Some(disk) => is_disk(device, disk),
@@ -101,8 +102,9 @@ pub(super) fn drafted_devices(template: &Value, disks: &[DiskDraft]) -> Vec<Valu
     resolve_template_devices(&[], &[], template, &filling)
 }
 
-/// The new device list of a machine: the devices of template `to` in its order, between them the disks that it keeps
-/// from earlier templates in their positions, and at the end the devices that do not come from templates.
+/// The new device list of a machine: the devices of template `to` in its order, between them the disks that
+/// it keeps from earlier templates in their positions, and at the end the devices that do not come from
+/// templates.
 pub(super) fn merge_devices(
     live: &Value,
     from: Option<&Value>,
@@ -125,8 +127,8 @@ pub(super) fn merge_devices(
             list.push(device.clone());
         }
     }
-    // A machine without devices could not start, and its schema forbids it. If it is unknown which devices came from
-    // templates, the order alone is no reason to change a machine with the right devices.
+    // A machine without devices could not start, and its schema forbids it. If it is unknown which devices
+    // came from templates, the order alone is no reason to change a machine with the right devices.
     if list.is_empty() || filling.before.is_empty() && is_permutation(&list, &present) {
         present
     } else {
@@ -146,7 +148,8 @@ pub(super) fn fill_placeholders(live: &Value, filling: &DiskAssignment<'_>) -> V
     list
 }
 
-/// The devices of the template, with disks instead of template names. A device that the machine already has is merged.
+/// The devices of the template, with disks instead of template names. A device that the machine already has
+/// is merged.
 fn resolve_template_devices(
     present: &[Value],
     given: &[Value],

@@ -160,8 +160,8 @@ impl RevisionObjects<DvpPoolObject> for Dvp {
     fn object(pool: &DvpPoolObject, name: &str, id: &RevisionId, number: i64, template: &Value) -> Value {
         write::revision_object(pool, name, id, number, template)
     }
-    /// The platform decides what a change of the spec takes, and no instance and no storage is created from a part of it. Only
-    /// labels and annotations are known to disrupt nothing.
+    /// The platform decides what a change of the spec takes, and no instance and no storage is created from a
+    /// part of it. Only labels and annotations are known to disrupt nothing.
     fn parts(template: &Value) -> Option<TemplateParts> {
         Some(TemplateParts {
             instance: Fingerprint::of(&Self::canonical(template)["spec"]),

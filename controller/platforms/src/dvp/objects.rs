@@ -1,7 +1,8 @@
 //! The fields of DVP objects that vmpool reads.
 //!
-//! Decoding accepts all values that another schema may accept, because one object that cannot be decoded would make the
-//! whole list fail. Missing fields and fields of another type get defaults here. [`super::read`] interprets them.
+//! Decoding accepts all values that another schema may accept, because one object that cannot be decoded
+//! would make the whole list fail. Missing fields and fields of another type get defaults here.
+//! [`super::read`] interprets them.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -332,8 +333,8 @@ pub(super) struct DvpAttachmentSpec {
     pub(super) block_device_ref: DvpDeviceRef,
 }
 
-/// The metadata that vmpool reads: its own labels and annotations, those of operations that restore disks, and a limited number of
-/// owners.
+/// The metadata that vmpool reads: its own labels and annotations, those of operations that restore disks,
+/// and a limited number of owners.
 ///
 /// Other labels of an object can have up to a megabyte, which the cache must not keep.
 fn own_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {

@@ -12,7 +12,8 @@ const STORED: StoredApi = StoredApi {
     instances: None,
     record: SCALE_DOWN_TARGETS,
     removed: None,
-    // Its own disks are deleted with it. Whether retained disks go to another machine is a setting of the pool.
+    // Its own disks are deleted with it. Whether retained disks go to another machine is a setting of the
+    // pool.
     preserves_storage: false,
     absent_replicas: 0,
     installations: None,

@@ -7,8 +7,9 @@ use crate::merge::Schema;
 
 /// The spec of a machine.
 ///
-/// A template that contains a default value equals one that omits it, whether or not the cluster's CRD fills it in. The
-/// platform numbers the networks of a machine at its admission, and these numbers must be preserved.
+/// A template that contains a default value equals one that omits it, whether or not the cluster's CRD fills
+/// it in. The platform numbers the networks of a machine at its admission, and these numbers must be
+/// preserved.
 pub(super) const SPEC: Schema = Schema {
     defaults: &[
         ("/liveMigrationPolicy", r#""PreferSafe""#),

@@ -224,8 +224,8 @@ fn a_disk_is_a_copy_of_its_template_and_owned_by_its_machine() {
     );
 }
 
-/// All defaults of the CRD's template, as path and value. Lists are skipped, because their defaults would depend on
-/// positions.
+/// All defaults of the CRD's template, as path and value. Lists are skipped, because their defaults would
+/// depend on positions.
 fn defaults() -> Vec<(String, Value)> {
     fn walk(schema: &Value, path: &str, found: &mut Vec<(String, Value)>) {
         if !schema["default"].is_null() {

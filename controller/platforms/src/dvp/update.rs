@@ -16,8 +16,8 @@ use crate::merge::Schema;
 
 /// The merge patch; see [`crate::Platform::update_machine`].
 ///
-/// The patch contains the whole device list in the order of the template. Devices that the machine already has are
-/// preserved.
+/// The patch contains the whole device list in the order of the template. Devices that the machine already
+/// has are preserved.
 pub(super) fn update_machine(
     live: &Value,
     from: Option<&Value>,

@@ -14,7 +14,8 @@ use crate::{ClientPlatform, MachineView, PoolPart, TemplateEffect};
 
 /// Fields of a machine that the platform applies while the machine runs. Devices are attached and detached.
 const HOT: [&str; 4] = ["blockDeviceRefs", "disruptions", "liveMigrationPolicy", "runPolicy"];
-/// Fields that it applies to a running machine in some editions, with some feature gates, or in one direction only.
+/// Fields that it applies to a running machine in some editions, with some feature gates, or in one direction
+/// only.
 const DEPENDING: [&str; 6] = ["affinity", "cpu", "memory", "networks", "nodeSelector", "tolerations"];
 
 impl ClientPlatform for Dvp {

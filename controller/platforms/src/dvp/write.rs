@@ -19,8 +19,8 @@ use super::names::{API_VERSION, machine_label_selector};
 use super::objects::{DvpDiskObject, DvpMachineObject, DvpPoolObject};
 use super::{devices, update};
 
-/// The object of a new machine, with all labels and annotations and with resolved disks. A machine with the name of a
-/// template as a disk name would refer to any disk of the namespace with that name.
+/// The object of a new machine, with all labels and annotations and with resolved disks. A machine with the
+/// name of a template as a disk name would refer to any disk of the namespace with that name.
 pub(super) fn machine_object(pool: &DvpPoolObject, template: &Value, draft: &Draft) -> Value {
     let mut labels = update::settable_entries(&template["metadata"]["labels"]);
     labels.extend(managed_labels(pool));
@@ -137,8 +137,8 @@ pub(super) fn transfer_disk(disk: &DvpDiskObject, machine: &ObjectId) -> Value {
     }})
 }
 
-/// The owner and the labels of a disk that the controller creates. Owners that are not controllers stay, but for the owner itself: the
-/// platform may have added it without making it the controller.
+/// The owner and the labels of a disk that the controller creates. Owners that are not controllers stay, but
+/// for the owner itself: the platform may have added it without making it the controller.
 pub(super) fn adopt_disk(
     pool: &DvpPoolObject,
     found: &DvpDiskObject,
@@ -234,8 +234,8 @@ pub(super) fn removal_record(record: &RemovalRecord) -> Value {
     json!({ "metadata": { "annotations": { annotations::SCALE_DOWN_TARGETS: text } } })
 }
 
-/// Counters with the value zero are written as well, so that `kubectl wait --for=jsonpath='{.status.replicas}'=0`
-/// works.
+/// Counters with the value zero are written as well, so that
+/// `kubectl wait --for=jsonpath='{.status.replicas}'=0` works.
 pub(super) fn status_object(pool: &DvpPoolObject, status: &ComputedStatus) -> Value {
     let summary = &status.summary;
     let conditions: Vec<Value> = status

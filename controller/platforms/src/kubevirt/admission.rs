@@ -1,20 +1,20 @@
 //! The rules of admission for KubeVirt pools, for both served versions: which pools are valid.
 //!
-//! The API server converts pools of `v1alpha1` for the webhook, and both versions have one schema, so the rules do not
-//! depend on the version. As in KubeVirt's own webhook, the response contains all broken rules, with the same fields and
-//! with messages that contain the same texts. The rules are evaluated in this order:
+//! The API server converts pools of `v1alpha1` for the webhook, and both versions have one schema, so the
+//! rules do not depend on the version. As in KubeVirt's own webhook, the response contains all broken rules,
+//! with the same fields and with messages that contain the same texts. The rules are evaluated in this order:
 //!
 //! 1. the removal record ([`Rule::TargetsRecord`]), independent of the rest of the request;
 //! 2. a pool that is being deleted and an unchanged spec are allowed;
 //! 3. the types of all parts that the request changes. An error is a bad request;
-//! 4. all other rules, each for the part that the request changes. A pool whose template became invalid can still be
-//!    scaled, labeled and deleted;
-//! 5. if no rule rejects the request: warnings that depend on the other pools of the namespace, and the validation of a machine,
-//!    which the webhook creates as a dry run if the template changed.
+//! 4. all other rules, each for the part that the request changes. A pool whose template became invalid can
+//!    still be scaled, labeled and deleted;
+//! 5. if no rule rejects the request: warnings that depend on the other pools of the namespace, and the
+//!    validation of a machine, which the webhook creates as a dry run if the template changed.
 //!
-//! Every rule of the definition of vmpool is repeated here, because the cluster may have KubeVirt's definition. KubeVirt's rules
-//! about machines are not repeated, except those about the names that the controller rewrites: KubeVirt validates the machine
-//! of the dry run.
+//! Every rule of the definition of vmpool is repeated here, because the cluster may have KubeVirt's
+//! definition. KubeVirt's rules about machines are not repeated, except those about the names that the
+//! controller rewrites: KubeVirt validates the machine of the dry run.
 
 mod decode;
 mod dry_run;

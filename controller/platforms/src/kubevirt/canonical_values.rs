@@ -1,17 +1,18 @@
 //! Values of templates in one spelling.
 //!
-//! KubeVirt compares templates as values of its Go types. There, absent, null and empty lists and maps are equal, as are
-//! spellings of the same quantity, and absent and zero values of fields that are no pointers.
+//! KubeVirt compares templates as values of its Go types. There, absent, null and empty lists and maps are
+//! equal, as are spellings of the same quantity, and absent and zero values of fields that are no pointers.
 
 use serde_json::{Map, Value, json};
 use vmpool_api::Quantity;
 use vmpool_engine::limits;
 use vmpool_engine::revision::LiveParts;
 
-/// Fields that are maps. Their keys are free, so an empty text in them is a value. An empty map equals an absent one.
+/// Fields that are maps. Their keys are free, so an empty text in them is a value. An empty map equals an
+/// absent one.
 const MAPS: [&str; 6] = ["labels", "annotations", "nodeSelector", "matchLabels", "requests", "limits"];
-/// Fields that are structs and no pointers: an empty one equals an absent one. Any other empty object is significant,
-/// for example `masquerade: {}`.
+/// Fields that are structs and no pointers: an empty one equals an absent one. Any other empty object is
+/// significant, for example `masquerade: {}`.
 const STRUCTS: [&str; 6] = ["metadata", "spec", "template", "domain", "devices", "resources"];
 /// Fields that are pointers to texts: an empty text differs from an absent one.
 const OPTIONAL_TEXTS: [&str; 2] = ["storageClassName", "apiGroup"];
@@ -38,13 +39,13 @@ const QUANTITIES: [(&str, &str); 4] = [
     ("reservedOverhead", "addedOverhead"),
 ];
 
-/// The parts of a template that KubeVirt applies to a running machine if its rollout strategy is LiveUpdate, as JSON
-/// pointers into the spec of a VirtualMachineInstance.
+/// The parts of a template that KubeVirt applies to a running machine if its rollout strategy is LiveUpdate,
+/// as JSON pointers into the spec of a VirtualMachineInstance.
 const LIVE: [&str; 5] =
     ["/domain/cpu/sockets", "/domain/memory/guest", "/affinity", "/nodeSelector", "/tolerations"];
 
-/// The live parts of a spec of a VirtualMachineInstance. What a template leaves out is no part, because KubeVirt fills it
-/// in.
+/// The live parts of a spec of a VirtualMachineInstance. What a template leaves out is no part, because
+/// KubeVirt fills it in.
 pub(super) fn live_parts(spec: &Value) -> LiveParts {
     let mut parts = Vec::new();
     for path in LIVE {
@@ -76,8 +77,8 @@ pub(super) fn canonical_field_value(path: &str, value: &Value) -> Option<Value> 
     canonical_value(value, fields.next().unwrap_or_default(), field)
 }
 
-/// A value in one spelling; `None` if it counts as absent. `field` is the field that contains it, and `around` the field
-/// that contains that one.
+/// A value in one spelling; `None` if it counts as absent. `field` is the field that contains it, and
+/// `around` the field that contains that one.
 pub(super) fn canonical_value(value: &Value, around: &str, field: &str) -> Option<Value> {
     let is_map_entry = MAPS.contains(&around);
     match value {

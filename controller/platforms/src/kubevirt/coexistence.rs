@@ -1,7 +1,7 @@
 //! Whether the pool loop of virt-controller is off, so that vmpool may reconcile the pools of KubeVirt.
 //!
-//! Two controllers on one pool would delete each other's machines. KubeVirt has one switch, a flag of virt-controller
-//! for the whole cluster. The objects that contain it also configure what machines get.
+//! Two controllers on one pool would delete each other's machines. KubeVirt has one switch, a flag of
+//! virt-controller for the whole cluster. The objects that contain it also configure what machines get.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ pub(super) struct Installations {
     pub(super) items: Vec<InstallationObject>,
 }
 
-/// Whether virt-controller reconciles pools. The list of all KubeVirt objects of the cluster decodes to it; the default is that of a
-/// cluster without one.
+/// Whether virt-controller reconciles pools. The list of all KubeVirt objects of the cluster decodes to it;
+/// the default is that of a cluster without one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "Installations")]
 pub enum PoolLoop {
@@ -40,13 +40,15 @@ impl From<Installations> for PoolLoop {
     }
 }
 
-/// Reads all KubeVirt objects of the cluster. Without one, no virt-controller runs. Otherwise the flag must be `0` in
-/// each, and KubeVirt's operator must have applied it: phase `Deployed`, with the generation observed.
+/// Reads all KubeVirt objects of the cluster. Without one, no virt-controller runs. Otherwise the flag must
+/// be `0` in each, and KubeVirt's operator must have applied it: phase `Deployed`, with the generation
+/// observed.
 pub fn pool_loop(installations: &[InstallationObject]) -> PoolLoop {
     installations.iter().find_map(pool_loop_blocker).map_or(PoolLoop::Off, PoolLoop::MayRun)
 }
 
-/// Whether virt-controller is set to reconcile pools. While its operator applies the setting, vmpool reconciles none, but will again.
+/// Whether virt-controller is set to reconcile pools. While its operator applies the setting, vmpool
+/// reconciles none, but will again.
 pub fn is_set_to_run(installations: &[InstallationObject]) -> bool {
     installations.iter().any(|installation| !is_pool_loop_off(installation))
 }
@@ -104,7 +106,8 @@ fn live_updates(installations: &[InstallationObject]) -> bool {
     !installations.is_empty() && installations.iter().all(is_live)
 }
 
-/// Whether KubeVirt writes instance types and preferences into machines, and deletes the copies that they name.
+/// Whether KubeVirt writes instance types and preferences into machines, and deletes the copies that they
+/// name.
 fn expands_references(installations: &[InstallationObject]) -> bool {
     let expands = |installation: &InstallationObject| {
         matches!(installation.reference_policy.as_deref(), Some("expand" | "expandAll"))
@@ -130,7 +133,8 @@ const CPU_REQUEST: &str = "100m";
 /// The machine types of KubeVirt for architectures for which none is configured.
 const MACHINE_TYPES: [(&str, &str); 3] = [("amd64", "q35"), ("arm64", "virt"), ("s390x", "s390-ccw-virtio")];
 
-/// The general defaults that KubeVirt gives to machines, as far as its objects show them. Without a KubeVirt object, none is known.
+/// The general defaults that KubeVirt gives to machines, as far as its objects show them. Without a KubeVirt
+/// object, none is known.
 pub fn machine_defaults(installations: &[InstallationObject]) -> InstanceDefaults {
     let Some(installation) = installations.first() else { return InstanceDefaults::default() };
     let InstallationObject { architecture, machine_types, cpu_request, eviction_strategy, .. } = installation;

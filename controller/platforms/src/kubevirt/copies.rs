@@ -1,9 +1,11 @@
-//! Copies of instance types and preferences for single machines, in a cluster without KubeVirt's own controller.
+//! Copies of instance types and preferences for single machines, in a cluster without KubeVirt's own
+//! controller.
 //!
-//! Each machine that names an instance type or a preference gets a copy when the controller first sees it, before anything is
-//! started, and its status names the copy. What is started later uses the copy. A machine of a pool that pins names the copies
-//! of its pool, and gets none of its own. Each of both is copied on its own: if a machine cannot use its preference, it
-//! gets a copy of its instance type, so that it does not keep the deletion of that from ending.
+//! Each machine that names an instance type or a preference gets a copy when the controller first sees it,
+//! before anything is started, and its status names the copy. What is started later uses the copy. A machine
+//! of a pool that pins names the copies of its pool, and gets none of its own. Each of both is copied on its
+//! own: if a machine cannot use its preference, it gets a copy of its instance type, so that it does not keep
+//! the deletion of that from ending.
 
 mod objects;
 
@@ -35,8 +37,8 @@ pub const LABEL: &str = copy::labels::KIND;
 
 const FAILED_FIND_INSTANCETYPE: &str = "FailedFindInstancetype";
 const FAILED_FIND_PREFERENCE: &str = "FailedFindPreference";
-/// The reasons of condition `CopyFailure` of a machine that cannot get its copies. `FailedCreate` is the reason of the program that
-/// starts machines: each would remove the condition of the other.
+/// The reasons of condition `CopyFailure` of a machine that cannot get its copies. `FailedCreate` is the
+/// reason of the program that starts machines: each would remove the condition of the other.
 pub const REASONS: [&str; 5] = [
     FAILED_FIND_INSTANCETYPE,
     FAILED_FIND_PREFERENCE,
@@ -84,12 +86,13 @@ pub struct OwnedCopy {
 pub struct CopyPlan {
     /// The ControllerRevisions to create.
     pub creates: Vec<Value>,
-    /// The JSON patch of the machine into which what its volumes name is written, or instance type and preference themselves. If
-    /// there is one, there is nothing else: the next plan does the rest.
+    /// The JSON patch of the machine into which what its volumes name is written, or instance type and
+    /// preference themselves. If there is one, there is nothing else: the next plan does the rest.
     pub spec: Option<Value>,
     /// The JSON patch of the status of the machine.
     pub status: Option<Value>,
-    /// The copies that the machine does not use any more. They are deleted, unless other objects own or use them.
+    /// The copies that the machine does not use any more. They are deleted, unless other objects own or use
+    /// them.
     pub deletes: Vec<OwnedCopy>,
     /// Events, after the writes.
     pub events: Vec<CopyEvent>,
@@ -97,7 +100,8 @@ pub struct CopyPlan {
     pub is_blocked: bool,
     /// Why it cannot.
     pub failure: Option<LookupFailure>,
-    /// The ControllerRevision that the machine names and that does not exist. The controller tries again when it appears.
+    /// The ControllerRevision that the machine names and that does not exist. The controller tries again when
+    /// it appears.
     pub awaits: Option<String>,
     /// The former versions of the copies that new ones replace.
     pub upgrades: Vec<StoredVersion>,
@@ -112,7 +116,8 @@ pub enum CopyStep {
     Done(CopyPlan),
 }
 
-/// Plans the copies of a machine. `owned` are the copies that the machine owns. `now` is the time of a new condition.
+/// Plans the copies of a machine. `owned` are the copies that the machine owns. `now` is the time of a new
+/// condition.
 pub fn plan_machine_copies(
     machine: &Value,
     owned: &[OwnedCopy],
@@ -152,8 +157,8 @@ pub fn owned_copy(copy: &Revision) -> Option<OwnedCopy> {
     Some(OwnedCopy { name: metadata.name.clone()?, uid: metadata.uid.clone()? })
 }
 
-/// Whether a machine has the condition that it cannot get a copy. It gets none until a user changes the machine or the objects,
-/// which the condition may not show yet.
+/// Whether a machine has the condition that it cannot get a copy. It gets none until a user changes the
+/// machine or the objects, which the condition may not show yet.
 pub fn has_copy_failure(machine: &Value) -> bool {
     let conditions = machine.pointer("/status/conditions").and_then(Value::as_array);
     conditions.into_iter().flatten().any(is_copy_failure)
@@ -217,7 +222,8 @@ struct PlannedCopies {
     parts: [Part; 2],
     /// The copies to create.
     creates: Vec<(TypeFamily, Value)>,
-    /// Those of [`Self::creates`] with the content that the machine uses already. It is not compared with the machine again.
+    /// Those of [`Self::creates`] with the content that the machine uses already. It is not compared with the
+    /// machine again.
     already_used: Vec<TypeFamily>,
     /// Why a matcher cannot be used now; of the first one.
     failure: Option<CopyFailure>,
@@ -254,10 +260,11 @@ impl CopyPlanner<'_> {
         Ok(planned)
     }
 
-    /// The plan that writes into the machine what its volumes name; `None` if they name nothing, or it is written.
+    /// The plan that writes into the machine what its volumes name; `None` if they name nothing, or it is
+    /// written.
     ///
-    /// The webhook does so if the API server authenticates itself, and leaves the volume in the machine otherwise. Programs that
-    /// start machines compare the copy with the name in the machine.
+    /// The webhook does so if the API server authenticates itself, and leaves the volume in the machine
+    /// otherwise. Programs that start machines compare the copy with the name in the machine.
     fn inference(&self) -> Result<Option<CopyPlan>, PlanStop> {
         let (mut completed, mut events) = (self.machine.clone(), Vec::new());
         for family in FAMILIES {
@@ -313,8 +320,8 @@ impl CopyPlanner<'_> {
         self.reference(family, &matcher, status.as_ref(), planned).map(Part::Recorded)
     }
 
-    /// Compares the machine with what it gets copies of. What it cannot use is not copied. A preference on its own conflicts with
-    /// nothing, and an instance type is compared without a preference that is missing.
+    /// Compares the machine with what it gets copies of. What it cannot use is not copied. A preference on
+    /// its own conflicts with nothing, and an instance type is compared without a preference that is missing.
     fn check(&self, planned: &mut PlannedCopies) {
         let [instancetype, _] = &planned.parts;
         let is_new = |family: TypeFamily| !planned.already_used.contains(&family);
@@ -332,7 +339,8 @@ impl CopyPlanner<'_> {
         let failure = self.refused(&error);
         let refused = failure.family;
         let has = |family: TypeFamily| is_new(family) && planned.creates.iter().any(|(of, _)| *of == family);
-        // If the machine has a copy of what is refused, it gets none of the other one, or the next pass would not compare them.
+        // If the machine has a copy of what is refused, it gets none of the other one, or the next pass would
+        // not compare them.
         let is_refused = |family: &TypeFamily| is_new(*family) && (*family == refused || !has(refused));
         for family in FAMILIES.into_iter().filter(is_refused).collect::<Vec<_>>() {
             planned.creates.retain(|(of, _)| *of != family);
@@ -344,9 +352,11 @@ impl CopyPlanner<'_> {
         planned.failure.get_or_insert(failure);
     }
 
-    /// The plan that writes instance type and preference into the machine; `None` if the machine is to name them.
+    /// The plan that writes instance type and preference into the machine; `None` if the machine is to name
+    /// them.
     ///
-    /// A machine that names a ControllerRevision itself is left alone: all machines of a pool name those of the pool.
+    /// A machine that names a ControllerRevision itself is left alone: all machines of a pool name those of
+    /// the pool.
     fn expansion(&self, policy: CopyPolicy, planned: &PlannedCopies) -> Result<Option<CopyPlan>, PlanStop> {
         let matcher = |family| TypeMatcher::of_machine(&planned.machine, family).ok().flatten();
         let recorded = |family| StatusRef::of_machine(self.machine, family).ok().flatten();
@@ -613,8 +623,8 @@ fn plan_resolved_machine(
         Part::Absent | Part::Unusable => None,
     };
     let used: Vec<String> = parts.iter().filter_map(recorded).collect();
-    // The copy of a running instance stays until the instance is gone, and those of a machine that needs others until it has
-    // them.
+    // The copy of a running instance stays until the instance is gone, and those of a machine that needs
+    // others until it has them.
     let is_kept = machine.pointer("/status/created").and_then(Value::as_bool) == Some(true)
         || parts.iter().any(|part| matches!(part, Part::Unusable));
     let is_unused = |copy: &&OwnedCopy| !is_kept && !used.contains(&copy.name);

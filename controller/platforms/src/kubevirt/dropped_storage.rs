@@ -1,8 +1,8 @@
 //! The storage that updates took out of a machine, which still owns it.
 //!
-//! Only the spec of a machine says which storage the machine has. An update writes the changed template long before a new
-//! machine replaces this one. If a scale-in removes the machine meanwhile, the storage of both templates must be preserved,
-//! so the update records the names that it takes out of the spec.
+//! Only the spec of a machine says which storage the machine has. An update writes the changed template long
+//! before a new machine replaces this one. If a scale-in removes the machine meanwhile, the storage of both
+//! templates must be preserved, so the update records the names that it takes out of the spec.
 
 use std::collections::BTreeSet;
 
@@ -10,9 +10,9 @@ use serde_json::Value;
 use vmpool_api::kubevirt::annotations::FORMER_STORAGE;
 use vmpool_engine::limits;
 
-/// The value of the annotation after the update: the names that `live` records, those of its storage that the patch of its
-/// spec drops, and `expected`, those that its own revision gave it. `None` if the annotation does not change, and
-/// [`Value::Null`] if no name is left.
+/// The value of the annotation after the update: the names that `live` records, those of its storage that the
+/// patch of its spec drops, and `expected`, those that its own revision gave it. `None` if the annotation
+/// does not change, and [`Value::Null`] if no name is left.
 pub fn dropped_storage_annotation(
     live: &Value,
     patch: Option<&Value>,

@@ -1,4 +1,5 @@
-//! Machines and pools in which instance type and preference are written out, for the API server. Nothing is stored.
+//! Machines and pools in which instance type and preference are written out, for the API server. Nothing is
+//! stored.
 
 mod defaults;
 mod outcome;
@@ -21,8 +22,8 @@ pub use defaults::StartDefaults;
 pub use outcome::Expansion;
 pub use pool::{RevisionToExpand, expand_pool, has_template_of};
 
-/// Checks a machine that a client sends: its kind, and the fields in the definition of vmpool. Returns one cause for each
-/// violation.
+/// Checks a machine that a client sends: its kind, and the fields in the definition of vmpool. Returns one
+/// cause for each violation.
 pub fn check_machine(machine: &Value) -> Vec<StatusCause> {
     check_sent_object::<VirtualMachine>(
         machine,

@@ -206,9 +206,9 @@ pub(super) fn read_machine(object: &KubeVirtMachineObject) -> Machine {
     }
 }
 
-/// The revision whose template the spec has: the label inside the spec, which KubeVirt copies to the instance. A client that
-/// replaces the spec, such as the restore of a snapshot, replaces this label and not the label of the machine. Without
-/// one of the two labels, it is unknown.
+/// The revision whose template the spec has: the label inside the spec, which KubeVirt copies to the
+/// instance. A client that replaces the spec, such as the restore of a snapshot, replaces this label and not
+/// the label of the machine. Without one of the two labels, it is unknown.
 fn written_revision(facts: &MachineFacts) -> Option<RevisionId> {
     let outer = facts.revision.clone()?;
     match &facts.inner_labels {

@@ -126,7 +126,8 @@ pub(super) fn created_machine() -> Value {
     })
 }
 
-/// The same machine in a cluster: with the fields that the API server, the webhooks and the controllers of KubeVirt set.
+/// The same machine in a cluster: with the fields that the API server, the webhooks and the controllers of
+/// KubeVirt set.
 pub(super) fn recorded_machine() -> Value {
     let mut machine = created_machine();
     let metadata = &mut machine["metadata"];

@@ -15,7 +15,8 @@ pub const MACHINE_KIND: &str = "VirtualMachine";
 pub const PRESERVED_POOL: &str = "vmpool.dev/preserved-pool";
 /// Label of DataVolumes and claims that outlived their machine: the ordinal of the machine.
 pub const PRESERVED_ORDINAL: &str = "vmpool.dev/preserved-ordinal";
-/// Prefix of the labels and annotations of vmpool. Of all annotations, caches keep only those with this prefix.
+/// Prefix of the labels and annotations of vmpool. Of all annotations, caches keep only those with this
+/// prefix.
 pub const PREFIX: &str = "vmpool.";
 
 /// Maximum length of a label value, in bytes.

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::intern::InternTable;
 
-/// Maximum size of the labels of one object that a cache keeps: the sum of the lengths of keys and values, in bytes.
+/// Maximum size of the labels of one object that a cache keeps: the sum of the lengths of keys and values, in
+/// bytes.
 const LONGEST: usize = 16 * 1024;
 
 /// The labels of an object.
@@ -24,7 +25,8 @@ impl CachedLabels {
         (size <= LONGEST).then(|| Self(RECENT.get(labels, || Arc::new(labels.clone()))))
     }
 
-    /// The labels in a JSON object. Entries whose value is no text are skipped, because no object can have them.
+    /// The labels in a JSON object. Entries whose value is no text are skipped, because no object can have
+    /// them.
     pub fn from_json(value: &Value) -> Option<Self> {
         let entries = value.as_object().into_iter().flatten();
         let texts = entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));

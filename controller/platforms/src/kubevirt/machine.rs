@@ -77,16 +77,16 @@ fn clone_entry((key, value): (&String, &Value)) -> (String, Value) {
     (key.clone(), value.clone())
 }
 
-/// The spec of the machine with this ordinal: the spec of the template with names that contain the ordinal, and with
-/// the revision label for the VirtualMachineInstance.
+/// The spec of the machine with this ordinal: the spec of the template with names that contain the ordinal,
+/// and with the revision label for the VirtualMachineInstance.
 pub(super) fn new_machine_spec(template: RevisionTemplate<'_>, ordinal: u64, revision: &str) -> Value {
     let mut spec = numbered_machine_spec(template, ordinal);
     label_instance(&mut spec, revision);
     spec
 }
 
-/// Adds the parts that KubeVirt requires of a machine and that a template may omit, because an instance type and a preference
-/// can describe all hardware.
+/// Adds the parts that KubeVirt requires of a machine and that a template may omit, because an instance type
+/// and a preference can describe all hardware.
 fn complete_domain(spec: &mut Value) {
     let mut part = spec.pointer_mut("/template/spec");
     for field in ["domain", "devices"] {
@@ -117,8 +117,8 @@ fn ensure_json_object(value: &mut Value) -> &mut Value {
 
 /// The spec of the template with names that contain the ordinal.
 ///
-/// A volume refers to a storage object of its own machine if it names one of the DataVolume templates. It refers to a
-/// shared one otherwise, and then stays unchanged.
+/// A volume refers to a storage object of its own machine if it names one of the DataVolume templates. It
+/// refers to a shared one otherwise, and then stays unchanged.
 pub(super) fn numbered_machine_spec(template: RevisionTemplate<'_>, ordinal: u64) -> Value {
     let mut spec = template.content["spec"].clone();
     pins::apply_pins(&mut spec, template.pins);

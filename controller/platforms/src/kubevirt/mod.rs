@@ -1,7 +1,9 @@
-//! KubeVirt: pools of `pool.kubevirt.io`, machines of `kubevirt.io`, and the DataVolumes and claims of the machines.
+//! KubeVirt: pools of `pool.kubevirt.io`, machines of `kubevirt.io`, and the DataVolumes and claims of the
+//! machines.
 //!
-//! The module contains pure translations between stored objects and plain types. It sends no requests and makes no
-//! decisions about pools; `restart` and `coexistence` contain the decision tables that KubeVirt's API requires.
+//! The module contains pure translations between stored objects and plain types. It sends no requests and
+//! makes no decisions about pools; `restart` and `coexistence` contain the decision tables that KubeVirt's
+//! API requires.
 //!
 //! The layers, lowest first. A module imports only from lower layers:
 //!
@@ -10,16 +12,18 @@
 //! 3. `objects`: the fields of stored objects that vmpool reads
 //! 4. `read`: stored objects as plain types
 //! 5. `machine`, `release`, `coexistence`: objects, patches and verdicts from these types
-//! 6. `template`, `revision`, `storage`, `storage_origin`, `events`: comparisons of templates, stored templates, storage that a new
-//!    machine would share, and the texts of events
-//! 7. `restart`, `update`, `moved_storage`: what brings a changed template to an existing machine, and moved storage to the next
+//! 6. `template`, `revision`, `storage`, `storage_origin`, `events`: comparisons of templates, stored
+//!    templates, storage that a new machine would share, and the texts of events
+//! 7. `restart`, `update`, `moved_storage`: what brings a changed template to an existing machine, and moved
+//!    storage to the next
 //! 8. `publish`, `facts`: the data model of the engine
-//! 9. `platform`: the implementation of [`Platform`](crate::Platform); `expansion`: machines and pools with instance type and
-//!    preference written out
+//! 9. `platform`: the implementation of [`Platform`](crate::Platform); `expansion`: machines and pools with
+//!    instance type and preference written out
 //!
-//! `admission` contains the rules of the webhook for pools, and uses `selectors`. `type_admission` contains those for instance
-//! types, preferences and machines that name them, and uses `pins`, as do `copies`, the copies for single machines, and
-//! `protection`, the finalizer of instance types and preferences. `removal` contains the groups of targeted removal.
+//! `admission` contains the rules of the webhook for pools, and uses `selectors`. `type_admission` contains
+//! those for instance types, preferences and machines that name them, and uses `pins`, as do `copies`, the
+//! copies for single machines, and `protection`, the finalizer of instance types and preferences. `removal`
+//! contains the groups of targeted removal.
 
 pub mod admission;
 mod canonical_values;

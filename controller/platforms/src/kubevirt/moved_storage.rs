@@ -1,8 +1,9 @@
 //! Storage to which a user moved a volume of a machine, with a volume migration or by hand.
 //!
-//! The volume then names another claim, and the DataVolume template with the old one is no longer in the machine. The machine still has
-//! the volume of the template, with its name. If its storage is preserved, the next machine with the ordinal must use the new claim:
-//! the old one contains the data of the time before the migration. No object of the machine remains that could say so, so the pool does.
+//! The volume then names another claim, and the DataVolume template with the old one is no longer in the
+//! machine. The machine still has the volume of the template, with its name. If its storage is preserved, the
+//! next machine with the ordinal must use the new claim: the old one contains the data of the time before the
+//! migration. No object of the machine remains that could say so, so the pool does.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,7 +44,8 @@ fn read_entries(text: &str) -> impl Iterator<Item = Entry<'_>> {
     entries.take(limits::ENTRIES)
 }
 
-/// The moves of a machine with this ordinal, as the annotation stores them; `None` if its volumes use the storage of the template.
+/// The moves of a machine with this ordinal, as the annotation stores them; `None` if its volumes use the
+/// storage of the template.
 pub(super) fn find_moves(
     template: RevisionTemplate<'_>,
     ordinal: u64,

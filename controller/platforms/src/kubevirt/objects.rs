@@ -1,7 +1,8 @@
 //! The fields of KubeVirt objects that vmpool reads.
 //!
-//! Decoding accepts all values that another schema may accept, because one object that cannot be decoded would make the
-//! whole list fail. Missing fields and fields of another type get defaults here. [`super::read`] interprets them.
+//! Decoding accepts all values that another schema may accept, because one object that cannot be decoded
+//! would make the whole list fail. Missing fields and fields of another type get defaults here.
+//! [`super::read`] interprets them.
 
 mod installation;
 mod instance;

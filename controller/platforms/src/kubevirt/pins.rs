@@ -1,7 +1,8 @@
 //! Pins: the copies of instance types and preferences that all machines of a revision use.
 //!
-//! A copy is a ControllerRevision that the pool owns. The content of a revision contains it as well, beside the template,
-//! so that a later revision with the same template uses the same copy, and a lost copy can be made again.
+//! A copy is a ControllerRevision that the pool owns. The content of a revision contains it as well, beside
+//! the template, so that a later revision with the same template uses the same copy, and a lost copy can be
+//! made again.
 
 mod foreign;
 pub mod owners;
@@ -75,15 +76,15 @@ fn has_matchers(spec: &Value) -> bool {
     FAMILIES.iter().any(|family| machine[family.field()].is_object())
 }
 
-/// The policy, as a part of the canonical form of a template. A template that names nothing has none, and the default is
-/// no part, because revisions of earlier versions do not contain it.
+/// The policy, as a part of the canonical form of a template. A template that names nothing has none, and the
+/// default is no part, because revisions of earlier versions do not contain it.
 pub fn canonical_policy(spec: &Value) -> Option<&'static str> {
     let policy = InstancetypePolicy::of(spec);
     (policy != InstancetypePolicy::default() && has_matchers(spec)).then(|| policy.as_str())
 }
 
-/// Replaces the policy [`InstancetypePolicy::Pin`] by [`InstancetypePolicy::Expand`], if the template in the spec names anything. Returns whether it
-/// did.
+/// Replaces the policy [`InstancetypePolicy::Pin`] by [`InstancetypePolicy::Expand`], if the template in the
+/// spec names anything. Returns whether it did.
 pub fn write_out(spec: &mut Value) -> bool {
     let is_pinned = has_references(spec) && InstancetypePolicy::of(spec) == InstancetypePolicy::Pin;
     if is_pinned {
@@ -92,8 +93,8 @@ pub fn write_out(spec: &mut Value) -> bool {
     is_pinned
 }
 
-/// The spec of a pool with the pins of its template. Pins that it contains already stay. `configuration` says what KubeVirt adds to
-/// machines.
+/// The spec of a pool with the pins of its template. Pins that it contains already stay. `configuration` says
+/// what KubeVirt adds to machines.
 pub fn resolve_pool_pins(
     pool: &ObjectId,
     namespace: &str,
@@ -137,8 +138,8 @@ pub fn inherit_copies(spec: &Value, stored: &Value) -> Option<Value> {
     Some(spec)
 }
 
-/// Whether the content of a revision has what machines get from a matcher of its template: the copy of an object, or the knowledge
-/// that the volume names none.
+/// Whether the content of a revision has what machines get from a matcher of its template: the copy of an
+/// object, or the knowledge that the volume names none.
 pub fn is_resolved(content: &Value, family: TypeFamily) -> bool {
     content[FIELD][family.field()].is_object()
 }
@@ -197,8 +198,8 @@ pub fn spec_references(spec: &Value) -> MachineReferences {
     MachineReferences { text: limits::clip_name(&text).into(), copies }
 }
 
-/// What a machine refers to. `recorded` are the copies that its status names: the machine uses them while its spec names none,
-/// and its instance may have been started with them.
+/// What a machine refers to. `recorded` are the copies that its status names: the machine uses them while its
+/// spec names none, and its instance may have been started with them.
 pub fn machine_references<'a>(spec: &Value, recorded: impl Iterator<Item = &'a Value>) -> MachineReferences {
     let mut references = spec_references(spec);
     for revision in recorded.filter_map(Value::as_str) {
@@ -222,8 +223,8 @@ pub fn revision_references(content: &Value) -> Option<MachineReferences> {
     Some(spec_references(&spec))
 }
 
-/// The copies that the machines from the content of a revision name, with what the template says about their objects. Machines
-/// that contain their instance type and preference name none.
+/// The copies that the machines from the content of a revision name, with what the template says about their
+/// objects. Machines that contain their instance type and preference name none.
 pub fn used_copies(content: &Value) -> Vec<UsedCopy> {
     let pins = &content[FIELD];
     if pins.get(EXPANDED).is_some() {
@@ -247,8 +248,8 @@ pub fn used_copies(content: &Value) -> Vec<UsedCopy> {
     used.collect()
 }
 
-/// What the machines from the content of a revision use, for people: each object with the name of its copy, or without one if it is
-/// written into the machines.
+/// What the machines from the content of a revision use, for people: each object with the name of its copy,
+/// or without one if it is written into the machines.
 pub fn describe_copies(content: &Value) -> Vec<String> {
     let described = FAMILIES.iter().filter_map(|family| {
         let pin = &content[FIELD][family.field()];
@@ -261,8 +262,8 @@ pub fn describe_copies(content: &Value) -> Vec<String> {
     described.collect()
 }
 
-/// The copy of an object that a template names, in the content of a revision: apiVersion, kind, metadata and spec. Null if
-/// the revision has none.
+/// The copy of an object that a template names, in the content of a revision: apiVersion, kind, metadata and
+/// spec. Null if the revision has none.
 pub(super) fn copied_type_object(content: &Value, family: TypeFamily) -> Value {
     let pin = &content[FIELD][family.field()];
     let revision = if pin["data"].is_object() { pin } else { &pin["revision"] };
@@ -288,7 +289,8 @@ pub(super) enum PinnedTemplate {
     Named(Value, Box<InstanceTypeAndPreference>),
 }
 
-/// The template in the content of a revision; `None` if the revision has no copies of what its template names.
+/// The template in the content of a revision; `None` if the revision has no copies of what its template
+/// names.
 pub(super) fn pinned_template(content: &Value) -> Option<PinnedTemplate> {
     let pins = content.get(FIELD).filter(|pins| pins.is_object())?;
     let mut template = content[TEMPLATE].clone();
@@ -304,11 +306,12 @@ pub(super) fn pinned_template(content: &Value) -> Option<PinnedTemplate> {
     Some(PinnedTemplate::Named(template, Box::new(types)))
 }
 
-/// The template in the content of a revision, with instance type and preference written out, for the comparison with other
-/// revisions; `None` if the revision has no copies of what its template names.
+/// The template in the content of a revision, with instance type and preference written out, for the
+/// comparison with other revisions; `None` if the revision has no copies of what its template names.
 ///
-/// A preference that sets the model of interfaces also changes the interface that KubeVirt adds to a machine that lists none. The
-/// configuration of KubeVirt selects the binding of this interface, so the binding is no part of the template.
+/// A preference that sets the model of interfaces also changes the interface that KubeVirt adds to a machine
+/// that lists none. The configuration of KubeVirt selects the binding of this interface, so the binding is no
+/// part of the template.
 pub fn comparable_template(content: &Value) -> Option<Value> {
     let mut written = match pinned_template(content)? {
         PinnedTemplate::Written(template) => template,

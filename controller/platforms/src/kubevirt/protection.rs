@@ -1,10 +1,12 @@
-//! The finalizer that keeps an instance type or a preference until each machine and each pool that names it has a copy.
+//! The finalizer that keeps an instance type or a preference until each machine and each pool that names it
+//! has a copy.
 //!
-//! A machine that is created before the deletion of its object gets a copy: the controller releases the object only after a
-//! list that began after the deletion mark shows no machine without one, and makes copies of objects that are being deleted.
+//! A machine that is created before the deletion of its object gets a copy: the controller releases the
+//! object only after a list that began after the deletion mark shows no machine without one, and makes copies
+//! of objects that are being deleted.
 //!
-//! A machine in a namespace that is being deleted gets no copy any more. It does not keep the object either: the namespace
-//! controller deletes the machine too, and a machine that is being deleted needs no copy.
+//! A machine in a namespace that is being deleted gets no copy any more. It does not keep the object either:
+//! the namespace controller deletes the machine too, and a machine that is being deleted needs no copy.
 
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::annotations::INSTANCETYPE_POLICY;
@@ -92,7 +94,8 @@ fn with_finalizers(object: &Value, finalizers: &[&str]) -> Value {
     } })
 }
 
-/// An object that is being deleted, for [`ProtectedType::needed_by_machine`] and [`ProtectedType::may_be_needed_by_pool`].
+/// An object that is being deleted, for [`ProtectedType::needed_by_machine`] and
+/// [`ProtectedType::may_be_needed_by_pool`].
 #[derive(Clone, Debug)]
 pub struct ProtectedType(InstanceTypeObject);
 
@@ -102,8 +105,8 @@ impl ProtectedType {
         InstanceTypeObject::read(object.clone()).ok().map(Self)
     }
 
-    /// Whether a machine needs the object, because it names it and its status names no copy. `exists` returns whether a
-    /// ControllerRevision of this name is in the namespace of the machine.
+    /// Whether a machine needs the object, because it names it and its status names no copy. `exists` returns
+    /// whether a ControllerRevision of this name is in the namespace of the machine.
     ///
     /// A copy of an earlier object of the same name is a copy too: the machine never uses the new object.
     pub fn needed_by_machine(&self, machine: &Value, exists: impl Fn(&str) -> bool) -> bool {
@@ -116,9 +119,10 @@ impl ProtectedType {
             .unwrap_or(false)
     }
 
-    /// Whether the plan of a machine makes a copy of the object, or writes it or its name into the machine. The plan decides whether
-    /// the machine needs the object if [`has_copy_failure`], [`Self::may_be_inferred_by_machine`] or [`Self::records_copy`] is true:
-    /// otherwise its user could keep an object of the cluster for ever.
+    /// Whether the plan of a machine makes a copy of the object, or writes it or its name into the machine.
+    /// The plan decides whether the machine needs the object if [`has_copy_failure`],
+    /// [`Self::may_be_inferred_by_machine`] or [`Self::records_copy`] is true: otherwise its user could keep
+    /// an object of the cluster for ever.
     pub fn is_copied_by(&self, machine: &Value, plan: &CopyPlan) -> bool {
         if let Some(spec) = plan.spec.as_ref().and_then(spec_of) {
             let family = self.0.kind.family();
@@ -139,15 +143,16 @@ impl ProtectedType {
         data["kind"] == *self.0.kind.as_str() && data["metadata"]["name"] == *self.0.identity.name
     }
 
-    /// Whether a machine will use the object as it is when its copy is made, because its status names none yet.
+    /// Whether a machine will use the object as it is when its copy is made, because its status names none
+    /// yet.
     pub fn awaited_by_machine(&self, machine: &Value) -> bool {
         let is_stashed = self.has_existing_copy(machine, |_| true);
         awaits_copy(&type_user(machine, MachineLocation::VirtualMachine, is_stashed), &self.0)
             .unwrap_or(false)
     }
 
-    /// Whether a pool will use the object as it is when its copy is made. The status of the pool shows that it has none: the
-    /// controller has not seen the pool, or cannot resolve its template.
+    /// Whether a pool will use the object as it is when its copy is made. The status of the pool shows that
+    /// it has none: the controller has not seen the pool, or cannot resolve its template.
     pub fn awaited_by_pool(&self, pool: &Value) -> bool {
         let is_unresolved =
             |condition: &Value| condition["type"] == TEMPLATE_RESOLVED && condition["status"] == "False";
@@ -183,13 +188,15 @@ impl ProtectedType {
             && !has_unreadable_spec(pool)
     }
 
-    /// Whether the content of a revision, as [`resolve_current_pins`] returns it, contains a copy of the object and can be stored.
+    /// Whether the content of a revision, as [`resolve_current_pins`] returns it, contains a copy of the
+    /// object and can be stored.
     pub fn is_copied_in(&self, content: &Value) -> bool {
         self.is_data(&pins::copied_type_object(content, self.0.kind.family()))
             && serde_json::to_string(content).is_ok_and(|text| text.len() <= limits::REVISION)
     }
 
-    /// Whether the content of a revision of a pool has a copy for the template that the pool has now, which names the object.
+    /// Whether the content of a revision of a pool has a copy for the template that the pool has now, which
+    /// names the object.
     pub fn is_pinned(&self, pool: &Value, content: &Value) -> bool {
         let template = |spec: &Value| template::canonical_template(&spec[pins::TEMPLATE]);
         pins::is_resolved(content, self.0.kind.family()) && template(content) == template(&pool["spec"])
@@ -215,8 +222,8 @@ fn has_unreadable_spec(pool: &Value) -> bool {
     serde_json::from_value::<KubeVirtPoolObject>(pool.clone()).is_ok_and(|pool| pool.spec_error().is_some())
 }
 
-/// Whether the status of a pool says that its template cannot be used, or its revision cannot be stored. It may not show yet what a
-/// user has corrected.
+/// Whether the status of a pool says that its template cannot be used, or its revision cannot be stored. It
+/// may not show yet what a user has corrected.
 pub fn is_failed_pool(pool: &Value) -> bool {
     let mut conditions = pool["status"]["conditions"].as_array().into_iter().flatten();
     conditions.any(|condition| {
@@ -225,8 +232,9 @@ pub fn is_failed_pool(pool: &Value) -> bool {
     })
 }
 
-/// The content of the revision that the controller would store now for a pool, with copies of what its template names. The content
-/// of the revision of a pool for which [`is_failed_pool`] is true decides whether it needs an object.
+/// The content of the revision that the controller would store now for a pool, with copies of what its
+/// template names. The content of the revision of a pool for which [`is_failed_pool`] is true decides whether
+/// it needs an object.
 pub fn resolve_current_pins(
     pool: &Value,
     configuration: &Configuration,
@@ -245,8 +253,9 @@ fn type_user(object: &Value, location: MachineLocation, is_stashed: bool) -> Ins
     InstanceTypeReferrer { object, location, namespace, has_copy: is_stashed }
 }
 
-/// The warning about an edit of an object, which these machines and pools will use when their copies are made; `None` if there are
-/// none. Names of other namespaces are not shown, because not all users may read them.
+/// The warning about an edit of an object, which these machines and pools will use when their copies are
+/// made; `None` if there are none. Names of other namespaces are not shown, because not all users may read
+/// them.
 pub fn edit_warning(kind: InstanceTypeKind, awaited_by: &[String]) -> Option<String> {
     let noun = kind.family().noun();
     let of = if kind.is_cluster() { String::new() } else { format!(": {}", abbreviate_names(awaited_by)) };
@@ -258,8 +267,9 @@ pub fn edit_warning(kind: InstanceTypeKind, awaited_by: &[String]) -> Option<Str
     })
 }
 
-/// The message about the objects that keep another one from being deleted. `needed_by` are their kinds and names. An object of
-/// the cluster, and the events about it, can be read by users of all namespaces, so their message contains only a number.
+/// The message about the objects that keep another one from being deleted. `needed_by` are their kinds and
+/// names. An object of the cluster, and the events about it, can be read by users of all namespaces, so their
+/// message contains only a number.
 pub fn blocked_deletion_message(kind: InstanceTypeKind, needed_by: &[String]) -> String {
     let (named, more) = if kind.is_cluster() {
         (format!("{} have none", needed_by.len()), "; the log of vmpool-controller names them")

@@ -29,8 +29,8 @@ pub(super) fn removed_machines(removed: &RemovedMachines) -> Value {
 
 /// The status object. With the fields of the platform, it has those of KubeVirt.
 ///
-/// Counters with the value zero are written as well, so that `kubectl wait --for=jsonpath='{.status.replicas}'=0`
-/// works.
+/// Counters with the value zero are written as well, so that
+/// `kubectl wait --for=jsonpath='{.status.replicas}'=0` works.
 pub(super) fn status_object(
     pool: &KubeVirtPoolObject,
     status: &ComputedStatus,

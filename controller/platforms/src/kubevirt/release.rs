@@ -1,5 +1,5 @@
-//! Finalizers, owner references and the storage of removed machines: JSON patches that change exactly one entry of a
-//! list, and fail if the list has changed.
+//! Finalizers, owner references and the storage of removed machines: JSON patches that change exactly one
+//! entry of a list, and fail if the list has changed.
 
 use std::collections::BTreeMap;
 
@@ -24,8 +24,8 @@ pub struct PatchTarget<'a> {
     pub resource_version: &'a str,
 }
 
-/// The JSON patch that appends the finalizer of the pool to a pool or a machine; `None` if it is there. The finalizers
-/// of other clients stay.
+/// The JSON patch that appends the finalizer of the pool to a pool or a machine; `None` if it is there. The
+/// finalizers of other clients stay.
 pub fn add_finalizer(target: PatchTarget<'_>, finalizers: FinalizerSummary) -> Option<Value> {
     if finalizers.position.is_some() {
         return None;
@@ -35,12 +35,13 @@ pub fn add_finalizer(target: PatchTarget<'_>, finalizers: FinalizerSummary) -> O
     } else {
         json!({ "op": "add", "path": "/metadata/finalizers/-", "value": FINALIZER })
     };
-    // Without the version, the first form would replace the finalizer that another client has added meanwhile.
+    // Without the version, the first form would replace the finalizer that another client has added
+    // meanwhile.
     Some(json!([test_operation("/metadata/uid", target.uid), resource_version_test(target), add]))
 }
 
-/// The operation that records on a pool that its machines are its own; `None` if there is a record, also that of a former pool. The
-/// patch must test the version of the pool.
+/// The operation that records on a pool that its machines are its own; `None` if there is a record, also that
+/// of a former pool. The patch must test the version of the pool.
 pub fn record_machines_of(pool: &ObjectMeta) -> Option<Value> {
     let record = copied_pool::machines_record(&super::facts::object_id(pool));
     match &pool.annotations {
@@ -62,11 +63,11 @@ pub fn remove_finalizer(uid: &str, finalizers: FinalizerSummary) -> Option<Value
     ))
 }
 
-/// The JSON patch that releases a machine: it removes the owner reference of the pool and the finalizer of the pool, and
-/// nothing else. `None` if the machine has neither.
+/// The JSON patch that releases a machine: it removes the owner reference of the pool and the finalizer of
+/// the pool, and nothing else. `None` if the machine has neither.
 ///
-/// The revision labels stay. The one in the template cannot be removed without a change of the template of a running
-/// guest.
+/// The revision labels stay. The one in the template cannot be removed without a change of the template of a
+/// running guest.
 pub fn release_machine(machine: &ObjectMeta, finalizers: FinalizerSummary) -> Option<Value> {
     let owner = controller_removal_operations(machine, is_a::<KubeVirtPoolObject>).unwrap_or_default();
     let finalizer = finalizer_removal_operations(finalizers).unwrap_or_default();
@@ -76,19 +77,20 @@ pub fn release_machine(machine: &ObjectMeta, finalizers: FinalizerSummary) -> Op
         .then(|| Value::Array([vec![test_operation("/metadata/uid", uid)], changes].concat()))
 }
 
-/// The operation that removes the mark of a restart from a machine, which no controller would remove any more; `None` if it is
-/// not marked.
+/// The operation that removes the mark of a restart from a machine, which no controller would remove any
+/// more; `None` if it is not marked.
 pub fn remove_restart_mark(machine: &ObjectMeta) -> Option<Value> {
     let is_marked = machine.annotations.as_ref().is_some_and(|map| map.contains_key(RESTARTING));
     let path = metadata_path("annotations", RESTARTING);
     is_marked.then(|| json!({ "op": "remove", "path": path }))
 }
 
-/// The JSON patch that makes a DataVolume or a claim outlive `machine`, which is being removed: it removes the owner
-/// reference of the machine, and records pool and ordinal in labels. `None` if the machine does not control the object.
+/// The JSON patch that makes a DataVolume or a claim outlive `machine`, which is being removed: it removes
+/// the owner reference of the machine, and records pool and ordinal in labels. `None` if the machine does not
+/// control the object.
 ///
-/// Send it after the delete of the machine, because KubeVirt would otherwise adopt the object again, and before the
-/// finalizer of the machine is removed.
+/// Send it after the delete of the machine, because KubeVirt would otherwise adopt the object again, and
+/// before the finalizer of the machine is removed.
 pub fn preserve_storage(object: &ObjectMeta, machine: &ObjectId, pool: &ObjectId) -> Option<Value> {
     let owner =
         controller_removal_operations(object, |owner| is_owner::<KubeVirtMachineObject>(owner, machine))?;

@@ -1,5 +1,6 @@
-//! Targeted removal of KubeVirt pools, and expansion. Removal has a group of its own, because a DVP pool can have the same
-//! name in the same namespace. KubeVirt's own group belongs to vmpool only in a cluster without KubeVirt.
+//! Targeted removal of KubeVirt pools, and expansion. Removal has a group of its own, because a DVP pool can
+//! have the same name in the same namespace. KubeVirt's own group belongs to vmpool only in a cluster without
+//! KubeVirt.
 
 use vmpool_api::kubevirt::annotations::{REMOVED_MACHINES, SCALE_IN_TARGETS};
 use vmpool_api::kubevirt::{GROUP, POOL_GROUP, POOL_VERSION};

@@ -14,13 +14,13 @@ pub enum GuestRestart {
         /// The precondition of the delete.
         uid: String,
     },
-    /// Send this merge patch to the status of the machine: it requests a stop and then a start. If KubeVirt would not
-    /// start the machine again, deleting its VirtualMachineInstance would only stop it.
+    /// Send this merge patch to the status of the machine: it requests a stop and then a start. If KubeVirt
+    /// would not start the machine again, deleting its VirtualMachineInstance would only stop it.
     Request(Value),
     /// A requested stop or start is not done yet, so that a further request would be rejected.
     InProgress,
-    /// The machine is off on purpose, or its run strategy is unknown, so the controller does not restart it. It gets its
-    /// template when it is started.
+    /// The machine is off on purpose, or its run strategy is unknown, so the controller does not restart it.
+    /// It gets its template when it is started.
     NotRestarted,
 }
 
@@ -55,8 +55,8 @@ pub fn is_restart_possible(strategy: RunStrategy) -> bool {
     strategy.restarts() || matches!(strategy, RunStrategy::Manual | RunStrategy::RerunOnFailure)
 }
 
-/// The JSON patch that writes the revision label to a VirtualMachineInstance; `None` if it has this label, or has no such
-/// label, which requires a restart.
+/// The JSON patch that writes the revision label to a VirtualMachineInstance; `None` if it has this label, or
+/// has no such label, which requires a restart.
 pub fn record_instance_revision(instance: &InstanceFacts, revision: &str) -> Option<Value> {
     let current = instance.revision.as_deref().filter(|current| *current != revision)?;
     let path = format!("/metadata/labels/{}", REVISION_LABEL.replace('~', "~0").replace('/', "~1"));

@@ -8,10 +8,11 @@ use super::keys::{LABEL_VALUE, pool_owner_reference};
 
 /// The possible names of the revision of a generation, in the order in which the controller tries them.
 ///
-/// The first is upstream's, `<pool>-<generation>`. An object of an earlier pool with the same name, or of another
-/// workload, may have this name; the second contains a hash of the pool's UID instead. The others contain further hashes:
-/// settings of KubeVirt and changed definitions can give a generation another content. All fit into a label value: if the
-/// first is too long, it contains a hash of the pool's name. The names do not end.
+/// The first is upstream's, `<pool>-<generation>`. An object of an earlier pool with the same name, or of
+/// another workload, may have this name; the second contains a hash of the pool's UID instead. The others
+/// contain further hashes: settings of KubeVirt and changed definitions can give a generation another
+/// content. All fit into a label value: if the first is too long, it contains a hash of the pool's name. The
+/// names do not end.
 pub fn revision_names(pool: &ObjectId, generation: i64) -> impl Iterator<Item = String> + use<> {
     let plain = format!("{}-{generation}", pool.name);
     let plain = if plain.len() <= LABEL_VALUE {
@@ -37,8 +38,8 @@ fn hashed_revision_name(pool: &str, of: &str, generation: i64) -> String {
     format!("{head}{tail}")
 }
 
-/// The name of the pool that the revision with this name is of; `None` if no pool has it. `machines` is the beginning of the
-/// name of a machine with the revision, which is usually the name of the pool.
+/// The name of the pool that the revision with this name is of; `None` if no pool has it. `machines` is the
+/// beginning of the name of a machine with the revision, which is usually the name of the pool.
 pub fn pool_name_of_revision<'a>(revision: &'a str, machines: &'a str) -> Option<&'a str> {
     let (head, _) = revision.rsplit_once('-').filter(|(_, generation)| generation.parse::<u64>().is_ok())?;
     if head == machines {

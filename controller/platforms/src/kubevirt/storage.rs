@@ -1,7 +1,7 @@
 //! DataVolumes and claims that a machine would share with another machine, or adopt.
 //!
-//! The name of a DataVolume contains the ordinal and not the pool. Two pools of a namespace whose templates have the same
-//! name would therefore use the same DataVolumes.
+//! The name of a DataVolume contains the ordinal and not the pool. Two pools of a namespace whose templates
+//! have the same name would therefore use the same DataVolumes.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
@@ -28,14 +28,15 @@ pub fn data_volume_names_in(spec: &Value) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Why `machine`, a machine of `pool`, must not be created or updated while this stored DataVolume or claim has the name of
-/// one of its new DataVolumes: another machine or pool uses it, used it last, or its data would be deleted. `None` if
-/// nothing is against it.
+/// Why `machine`, a machine of `pool`, must not be created or updated while this stored DataVolume or claim
+/// has the name of one of its new DataVolumes: another machine or pool uses it, used it last, or its data
+/// would be deleted. `None` if nothing is against it.
 ///
-/// Without this check, the machine would never start, or adopt the storage of another pool. The storage of an earlier
-/// machine with the same name is deleted with that machine. A new machine may use an object without a controller and
-/// without a record of its pool, because users prepare storage in this way. An existing machine may not: the rollout
-/// deletes the machine together with the storage that it adopted, unless it preserves the storage.
+/// Without this check, the machine would never start, or adopt the storage of another pool. The storage of an
+/// earlier machine with the same name is deleted with that machine. A new machine may use an object without a
+/// controller and without a record of its pool, because users prepare storage in this way. An existing
+/// machine may not: the rollout deletes the machine together with the storage that it adopted, unless it
+/// preserves the storage.
 pub fn storage_conflict(
     kind: &str,
     object: &ObjectMeta,

@@ -1,7 +1,8 @@
 //! The revision that the storage of a machine was created from.
 //!
-//! KubeVirt creates the storage of a machine once. An update of the DataVolume templates does not change storage that
-//! exists, and the machine starts with it. The update therefore records the revision that the storage is of.
+//! KubeVirt creates the storage of a machine once. An update of the DataVolume templates does not change
+//! storage that exists, and the machine starts with it. The update therefore records the revision that the
+//! storage is of.
 
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::annotations::STORAGE_REVISION;
@@ -10,8 +11,8 @@ use vmpool_engine::revision::RevisionId;
 use super::keys::REVISION_LABEL;
 use super::template;
 
-/// The merge patch that records the revision of the storage of `live`, if an update from template `from` to `to`, whose
-/// revision is `revision`, is the first one that changes the DataVolume templates.
+/// The merge patch that records the revision of the storage of `live`, if an update from template `from` to
+/// `to`, whose revision is `revision`, is the first one that changes the DataVolume templates.
 pub fn record_storage_revision(
     live: &Value,
     from: &Value,
@@ -19,8 +20,8 @@ pub fn record_storage_revision(
     revision: &RevisionId,
 ) -> Option<Value> {
     let recorded = &live["metadata"]["annotations"][STORAGE_REVISION];
-    // Most updates change nothing of the storage, and a rollout asks this for each machine. Only a difference of the JSON is worth
-    // the comparison as values of KubeVirt.
+    // Most updates change nothing of the storage, and a rollout asks this for each machine. Only a difference
+    // of the JSON is worth the comparison as values of KubeVirt.
     let is_same = || {
         from["spec"]["dataVolumeTemplates"] == to["spec"]["dataVolumeTemplates"]
             || template::fingerprint_storage(from) == template::fingerprint_storage(to)

@@ -1,8 +1,8 @@
-//! Admission of instance types, of preferences, and of the machines that name them. In a cluster with KubeVirt's own webhooks,
-//! these do it.
+//! Admission of instance types, of preferences, and of the machines that name them. In a cluster with
+//! KubeVirt's own webhooks, these do it.
 //!
-//! The rules are those of [`vmpool_instancetype`]. This module finds out which objects they need, and the program reads
-//! them one after the other, because each can lead to the next.
+//! The rules are those of [`vmpool_instancetype`]. This module finds out which objects they need, and the
+//! program reads them one after the other, because each can lead to the next.
 
 use std::collections::BTreeMap;
 
@@ -60,8 +60,8 @@ pub struct NeededObject {
     pub reference: ReferencedObject,
     /// What it is, for metrics.
     pub subject: LookupSubject,
-    /// Whether the answer shows facts of the object that the requesting user may have no permission to read. All users may
-    /// read the kinds of the cluster.
+    /// Whether the answer shows facts of the object that the requesting user may have no permission to read.
+    /// All users may read the kinds of the cluster.
     pub reveals: bool,
 }
 
@@ -70,8 +70,8 @@ pub struct NeededObject {
 pub enum TypeReadFailure {
     /// The client has not authenticated itself as an API server, and the answer would reveal facts.
     NotPermitted,
-    /// The object is in another namespace. The webhook does not read it, because the answer would show whether it exists. The
-    /// controller reads it, if the account of the machine may clone it.
+    /// The object is in another namespace. The webhook does not read it, because the answer would show
+    /// whether it exists. The controller reads it, if the account of the machine may clone it.
     Foreign,
     /// The read failed.
     Error(String),
@@ -232,7 +232,8 @@ impl TypeUserKind {
     }
 }
 
-/// The object of this namespace whose spec an update changes, and its kind; `None` if there is nothing to warn about.
+/// The object of this namespace whose spec an update changes, and its kind; `None` if there is nothing to
+/// warn about.
 pub fn find_edited_type(
     namespace: &str,
     old: Option<&Value>,
@@ -275,8 +276,8 @@ pub fn review_machine(
     )))
 }
 
-/// Completes a machine: infers the names of instance type and preference from volumes, and fills in what the preference
-/// prefers and must be known before an instance exists.
+/// Completes a machine: infers the names of instance type and preference from volumes, and fills in what the
+/// preference prefers and must be known before an instance exists.
 pub fn complete_machine(namespace: &str, machine: &Value, reads: &TypeReviewReads) -> TypeReviewStep {
     let scope = MatcherScope { namespace, location: MachineLocation::VirtualMachine };
     if validation::bypasses_admission(machine) {
@@ -338,9 +339,11 @@ pub fn complete_machine(namespace: &str, machine: &Value, reads: &TypeReviewRead
     TypeReviewStep::Done(TypeReviewDecision::Allowed { machine, warnings })
 }
 
-/// Reviews a create or an update of a pool: whether its template fits the instance type and the preference that it names.
+/// Reviews a create or an update of a pool: whether its template fits the instance type and the preference
+/// that it names.
 ///
-/// What cannot be read now is no reason to refuse the pool: it creates no machine before the controller has read it.
+/// What cannot be read now is no reason to refuse the pool: it creates no machine before the controller has
+/// read it.
 pub fn review_pool_template(
     namespace: &str,
     old: Option<&Value>,

@@ -1,8 +1,9 @@
 //! The patch that writes a template to an existing machine.
 //!
-//! It is a three-way merge of the template in the machine's own revision, the wanted template and the live machine. It
-//! writes only the fields in which the two templates differ. Labels and annotations of other clients, hot-plugged
-//! volumes, allocated addresses, volumes that a restore renamed, and a start or stop by a user stay.
+//! It is a three-way merge of the template in the machine's own revision, the wanted template and the live
+//! machine. It writes only the fields in which the two templates differ. Labels and annotations of other
+//! clients, hot-plugged volumes, allocated addresses, volumes that a restore renamed, and a start or stop by
+//! a user stay.
 
 mod run_strategy;
 mod variants;
@@ -34,16 +35,16 @@ const SPEC: Schema = Schema {
     unions: &[],
 };
 
-/// Fields that KubeVirt fills in at the creation of a machine and that identify the guest. The value of the machine
-/// overrides that of any template.
+/// Fields that KubeVirt fills in at the creation of a machine and that identify the guest. The value of the
+/// machine overrides that of any template.
 const IDENTITY: [&str; 2] = ["uuid", "serial"];
 const FIRMWARE: &str = "/template/spec/domain/firmware";
 
-/// The JSON merge patch that brings `live`, the complete live machine with this ordinal, from the template of its own
-/// revision to template `to` with the name `revision`; `None` if nothing differs.
+/// The JSON merge patch that brings `live`, the complete live machine with this ordinal, from the template of
+/// its own revision to template `to` with the name `revision`; `None` if nothing differs.
 ///
-/// Without `from`, because the revision is not stored, the patch sets all fields of `to` except the run strategy, and
-/// removes none.
+/// Without `from`, because the revision is not stored, the patch sets all fields of `to` except the run
+/// strategy, and removes none.
 pub fn update_machine(
     live: &Value,
     from: Option<RevisionTemplate<'_>>,
@@ -136,8 +137,8 @@ fn spec_patch(
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
-/// Makes the references to instance type and preference those of the wanted template, also if a user changed them: all
-/// machines of a revision use the same copies.
+/// Makes the references to instance type and preference those of the wanted template, also if a user changed
+/// them: all machines of a revision use the same copies.
 fn restore_references(live: &Value, base: &mut Value, wanted: &mut Value, to: &Value) {
     for field in ["instancetype", "preference"] {
         for (spec, value) in [(&mut *base, &live[field]), (&mut *wanted, &to[field])] {
@@ -175,8 +176,8 @@ fn keep_identity(live: &Value, base: &mut Value, wanted: &mut Value) {
     }
 }
 
-/// Removes the name of a captured revision if the machine gets another instance type or preference, or none. It would
-/// otherwise keep the former one.
+/// Removes the name of a captured revision if the machine gets another instance type or preference, or none.
+/// It would otherwise keep the former one.
 fn remove_stale_pins(live: &Value, wanted: &Value, patch: &mut Map<String, Value>) {
     for field in ["instancetype", "preference"] {
         let (current, next) = (&live[field], &wanted[field]);

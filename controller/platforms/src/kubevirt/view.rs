@@ -51,8 +51,8 @@ impl ClientPlatform for KubeVirt {
         &[]
     }
 
-    /// Machines have no label of their pool. A machine was one of it if its name and the revision in its label are those of a pool of this
-    /// name, and if the selector matches.
+    /// Machines have no label of their pool. A machine was one of it if its name and the revision in its
+    /// label are those of a pool of this name, and if the selector matches.
     fn belonged_to_former_pool(pool: &ParsedPool, former: &Uid, part: PoolPart, object: &Value) -> bool {
         let metadata = &object["metadata"];
         let name = metadata["name"].as_str().unwrap_or_default();

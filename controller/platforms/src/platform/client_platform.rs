@@ -28,7 +28,8 @@ pub enum PoolPart {
     Revision,
 }
 
-/// What a change of the machine template takes to be in effect on a running machine. Each has the changed fields of the machine's spec.
+/// What a change of the machine template takes to be in effect on a running machine. Each has the changed
+/// fields of the machine's spec.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TemplateEffect {
     /// Hot: the platform applies all of them without a restart.
@@ -50,32 +51,34 @@ pub trait ClientPlatform: Platform {
     /// What [`ClientPlatform::pause`] pauses, for messages.
     const PAUSES: &'static str;
 
-    /// Reads what a user wants to see of a machine. `instance` is the instance of the machine, if the platform has
-    /// instances.
+    /// Reads what a user wants to see of a machine. `instance` is the instance of the machine, if the
+    /// platform has instances.
     fn machine_view(machine: &Value, instance: Option<&Value>) -> MachineView;
 
-    /// Merge patches of a pool that pause or resume it, in the order in which to try them. If the cluster's definition
-    /// of pools drops the field of one, the next one has the same effect.
+    /// Merge patches of a pool that pause or resume it, in the order in which to try them. If the cluster's
+    /// definition of pools drops the field of one, the next one has the same effect.
     fn pause(paused: bool) -> Vec<Value>;
 
     /// Whether the pool is paused in the sense of [`ClientPlatform::pause`].
     fn is_paused(pool: &vmpool_engine::ParsedPool) -> bool;
 
-    /// The machine template in the content of a stored revision, as `spec.virtualMachineTemplate` of a pool contains it;
-    /// `None` if the content has none.
+    /// The machine template in the content of a stored revision, as `spec.virtualMachineTemplate` of a pool
+    /// contains it; `None` if the content has none.
     fn stored_template(content: &Value) -> Option<Value>;
 
-    /// What a change of the template takes, for platforms that decide it themselves. `None` if nothing changes but labels and
-    /// annotations, or if [`RevisionObjects::parts`](super::RevisionObjects::parts) says it.
+    /// What a change of the template takes, for platforms that decide it themselves. `None` if nothing
+    /// changes but labels and annotations, or if [`RevisionObjects::parts`](super::RevisionObjects::parts)
+    /// says it.
     fn effect_of_change(_from: &Value, _to: &Value) -> Option<TemplateEffect> {
         None
     }
 
-    /// The copies of objects that machines from the content of a stored revision refer to, each with its object.
+    /// The copies of objects that machines from the content of a stored revision refer to, each with its
+    /// object.
     fn copies(content: &Value) -> Vec<String>;
 
-    /// JSON pointers to the fields that pin a pool to a stored revision, which replaces the template. A rollback removes
-    /// them.
+    /// JSON pointers to the fields that pin a pool to a stored revision, which replaces the template. A
+    /// rollback removes them.
     fn pinned_revision_pointers() -> &'static [&'static str];
 
     /// The object whose creation restarts this machine; `None` if the platform has none and
@@ -91,6 +94,7 @@ pub trait ClientPlatform: Platform {
         object: &Value,
     ) -> bool;
 
-    /// The result of such an object: `Err` with the reason if the restart failed; `None` while it is in progress.
+    /// The result of such an object: `Err` with the reason if the restart failed; `None` while it is in
+    /// progress.
     fn restart_result(operation: &Value) -> Option<Result<(), String>>;
 }

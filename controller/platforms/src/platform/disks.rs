@@ -11,8 +11,8 @@ use crate::DiskAttachment;
 pub trait Disks<Pool, Machine>: Send + Sync + 'static {
     /// Whether the platform has them. If not, the controller requests none of these types.
     const EXIST: bool = true;
-    /// Whether objects of type [`Disks::Attachment`] can attach disks to machines in addition to the device list of the
-    /// machine. If not, the controller does not request that type.
+    /// Whether objects of type [`Disks::Attachment`] can attach disks to machines in addition to the device
+    /// list of the machine. If not, the controller does not request that type.
     const HAS_ATTACHMENTS: bool;
 
     /// The disk.
@@ -29,8 +29,8 @@ pub trait Disks<Pool, Machine>: Send + Sync + 'static {
     /// Names of the disk templates that machines of `template` have a device for.
     fn templates(template: &Value) -> Vec<String>;
 
-    /// The object of a drafted disk of `machine`, with the machine or the pool as its owner, depending on its template;
-    /// `None` if the template was removed from the pool.
+    /// The object of a drafted disk of `machine`, with the machine or the pool as its owner, depending on its
+    /// template; `None` if the template was removed from the pool.
     fn object(pool: &Pool, machine: &ObjectId, draft: &DiskDraft) -> Option<Value>;
 
     /// The merge patch that writes all annotations of a disk.
@@ -39,20 +39,20 @@ pub trait Disks<Pool, Machine>: Send + Sync + 'static {
     /// The merge patch that expands a disk to this size in bytes.
     fn expand(bytes: u64) -> Value;
 
-    /// The merge patch that makes `machine`, a released machine, the owner of a disk of the pool. It removes the labels
-    /// and annotations of the controller.
+    /// The merge patch that makes `machine`, a released machine, the owner of a disk of the pool. It removes
+    /// the labels and annotations of the controller.
     fn transfer(disk: &Self::Disk, machine: &ObjectId) -> Value;
 
-    /// The merge patch that gives a disk without a controller the owner and the labels of a drafted disk of `machine`, as
-    /// [`Disks::object`]; `None` if the template was removed from the pool.
+    /// The merge patch that gives a disk without a controller the owner and the labels of a drafted disk of
+    /// `machine`, as [`Disks::object`]; `None` if the template was removed from the pool.
     fn adopt(pool: &Pool, disk: &Self::Disk, machine: &ObjectId, draft: &DiskDraft) -> Option<Value>;
 
-    /// The JSON patch that replaces disk `from` with disk `to` at this position of the machine's devices. It fails if
-    /// the device has changed.
+    /// The JSON patch that replaces disk `from` with disk `to` at this position of the machine's devices. It
+    /// fails if the device has changed.
     fn repoint(machine: &Machine, position: usize, from: &str, to: &DiskDraft) -> Value;
 
-    /// The JSON patch that removes the device for `disk` at this position of the machine's devices. It fails if the
-    /// device has changed. The disk map stays unchanged.
+    /// The JSON patch that removes the device for `disk` at this position of the machine's devices. It fails
+    /// if the device has changed. The disk map stays unchanged.
     fn detach(machine: &Machine, position: usize, disk: &str) -> Value;
 }
 

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-/// Adds and removes the finalizer of the controller. All patches are JSON patches that fail if the object has changed, and
-/// none changes another finalizer.
+/// Adds and removes the finalizer of the controller. All patches are JSON patches that fail if the object has
+/// changed, and none changes another finalizer.
 pub trait Finalizers<Pool, Machine>: Send + Sync + 'static {
     /// Adds it to a pool; `None` if the pool has it.
     fn add_to_pool(pool: &Pool) -> Option<Value>;
@@ -11,8 +11,8 @@ pub trait Finalizers<Pool, Machine>: Send + Sync + 'static {
     /// Removes it from a pool; `None` if the pool lacks it.
     fn remove_from_pool(pool: &Pool) -> Option<Value>;
 
-    /// Whether the deletion of a pool keeps the objects that the pool owns: the garbage collector removes the pool from their
-    /// owners.
+    /// Whether the deletion of a pool keeps the objects that the pool owns: the garbage collector removes the
+    /// pool from their owners.
     fn keeps_dependents(pool: &Pool) -> bool;
 
     /// Adds it to a machine; `None` if the machine has it.

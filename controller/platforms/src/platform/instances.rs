@@ -11,8 +11,8 @@ use super::{ApiObject, NoObject};
 pub enum RestartRequest {
     /// It deletes the instance, and the platform starts another one.
     DeleteInstance,
-    /// It sends this merge patch, which contains UID and version, to the status of the machine, because the platform would
-    /// not start another instance.
+    /// It sends this merge patch, which contains UID and version, to the status of the machine, because the
+    /// platform would not start another instance.
     PatchMachineStatus(Value),
     /// It requests none, because a restart is in progress.
     InProgress,
@@ -34,8 +34,8 @@ pub trait Instances<Machine>: Send + Sync + 'static {
     /// How to restart `instance`, the instance of `machine`.
     fn restart(machine: &Machine, instance: &Self::Instance) -> RestartRequest;
 
-    /// The JSON patch that records on an instance that it has the template of `revision`; `None` if the instance records
-    /// it, or no revision. It fails if the instance has changed.
+    /// The JSON patch that records on an instance that it has the template of `revision`; `None` if the
+    /// instance records it, or no revision. It fails if the instance has changed.
     fn record_revision(instance: &Self::Instance, revision: &RevisionId) -> Option<Value>;
 }
 

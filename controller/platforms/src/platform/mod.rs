@@ -1,7 +1,7 @@
 //! The seams of a platform: what varies between virtualization platforms, one trait for each.
 //!
-//! [`Platform`] has the pool API and the machines. What a platform may lack is an associated type with a trait of its own,
-//! and a type such as [`NoDisks`] for platforms without it.
+//! [`Platform`] has the pool API and the machines. What a platform may lack is an associated type with a
+//! trait of its own, and a type such as [`NoDisks`] for platforms without it.
 
 mod api_object;
 mod associated_types;

@@ -5,7 +5,8 @@ use kube::Resource;
 use kube::core::NamespaceResourceScope;
 use serde::Deserialize;
 
-/// An object that does not exist. The controller requests none, because the seam that names this type says so.
+/// An object that does not exist. The controller requests none, because the seam that names this type says
+/// so.
 #[derive(Clone, Debug, Deserialize)]
 pub enum NoObject {}
 

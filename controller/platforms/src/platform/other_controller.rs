@@ -29,11 +29,11 @@ pub trait OtherController: Send + Sync + 'static {
 /// The configuration of a platform, as far as its pools depend on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Configuration {
-    /// Whether the platform applies changed [live parts](vmpool_engine::revision::LiveParts) of a template to running
-    /// instances.
+    /// Whether the platform applies changed [live parts](vmpool_engine::revision::LiveParts) of a template to
+    /// running instances.
     pub updates_live: bool,
-    /// Whether the platform replaces the references of machines to copies of objects by the contents of these, so that
-    /// machines cannot share a copy.
+    /// Whether the platform replaces the references of machines to copies of objects by the contents of
+    /// these, so that machines cannot share a copy.
     pub expands_references: bool,
     /// The interface that the platform adds to a machine that lists none.
     pub interface: DefaultInterface,

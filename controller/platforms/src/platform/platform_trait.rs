@@ -26,15 +26,15 @@ pub enum PatchBody {
 pub enum StatusFields {
     /// All fields of vmpool's definition of the pool.
     All,
-    /// Those of the platform's own definition, because the API server removes the others. A status that never reads back
-    /// would be written again.
+    /// Those of the platform's own definition, because the API server removes the others. A status that never
+    /// reads back would be written again.
     OfPlatform,
 }
 
 /// A platform: a pool API with its machines.
 ///
-/// The types of objects decode only the fields that vmpool reads. Writing uses JSON, so that fields unknown to this
-/// version are preserved.
+/// The types of objects decode only the fields that vmpool reads. Writing uses JSON, so that fields unknown
+/// to this version are preserved.
 pub trait Platform: Sized + Send + Sync + 'static {
     /// The name of this platform in logs, events and field managers.
     const NAME: &'static str;
@@ -69,15 +69,16 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// What a revision of the pool stores: all fields that machines are created from.
     fn template(pool: &Self::Pool) -> Value;
 
-    /// The identity that the revision of the template in the spec of a pool gets if no revision is stored yet.
+    /// The identity that the revision of the template in the spec of a pool gets if no revision is stored
+    /// yet.
     fn first_revision<R>(pool: &Self::Pool, facts: &Pool<R>) -> RevisionId {
         let named = Self::Revisions::names(&facts.id, facts.generation);
         let id = named.and_then(|mut names| names.next());
         id.unwrap_or_else(|| RevisionId::of(&Self::canonical(&Self::template(pool))))
     }
 
-    /// The canonical form of a template, without values that equal defaults of the schema. Two templates with equal
-    /// forms are the same template.
+    /// The canonical form of a template, without values that equal defaults of the schema. Two templates with
+    /// equal forms are the same template.
     fn canonical(template: &Value) -> Value;
 
     /// The fingerprint of the canonical form of a template.
@@ -85,13 +86,14 @@ pub trait Platform: Sized + Send + Sync + 'static {
         Fingerprint::of(&Self::canonical(template))
     }
 
-    /// The object of a drafted machine that is created from `template`: with all labels and annotations, with resolved
-    /// disks, and with the pool as its owner.
+    /// The object of a drafted machine that is created from `template`: with all labels and annotations, with
+    /// resolved disks, and with the pool as its owner.
     fn machine(pool: &Self::Pool, template: &Value, draft: &Draft) -> Value;
 
-    /// The merge patch that updates `live`, the complete live machine, to template `to`; `None` if nothing differs. It
-    /// removes what template `from` set and `to` does not, and keeps the fields of other clients. `disks` contains the
-    /// disks of the templates in any order. Devices that did not come from templates stay at the end.
+    /// The merge patch that updates `live`, the complete live machine, to template `to`; `None` if nothing
+    /// differs. It removes what template `from` set and `to` does not, and keeps the fields of other clients.
+    /// `disks` contains the disks of the templates in any order. Devices that did not come from templates
+    /// stay at the end.
     fn update(
         live: &Value,
         from: Option<&Value>,
@@ -99,16 +101,17 @@ pub trait Platform: Sized + Send + Sync + 'static {
         disks: &[DiskDraft],
     ) -> Option<Value>;
 
-    /// The merge patch that takes over `live`, a machine in which template `to` is in effect according to the labels of
-    /// another controller; `None` if nothing differs. It sets labels and annotations, and disks for devices without
-    /// one. The rest of the spec stays unchanged.
+    /// The merge patch that takes over `live`, a machine in which template `to` is in effect according to the
+    /// labels of another controller; `None` if nothing differs. It sets labels and annotations, and disks for
+    /// devices without one. The rest of the spec stays unchanged.
     fn adopt(live: &Value, to: (&RevisionId, &Value), disks: &[DiskDraft]) -> Option<Value>;
 
-    /// The merge patch that records on a machine that `revision` is in effect; an empty one if the instance records it.
+    /// The merge patch that records on a machine that `revision` is in effect; an empty one if the instance
+    /// records it.
     fn record_revision(revision: &RevisionId) -> Value;
 
-    /// The patch that releases a machine: it removes all marks of the controller, and the pool as its owner if the pool
-    /// still is.
+    /// The patch that releases a machine: it removes all marks of the controller, and the pool as its owner
+    /// if the pool still is.
     fn release(machine: &Self::Machine) -> PatchBody;
 
     /// The merge patch that restores the managed labels of a machine; an empty one if the platform has none.
@@ -118,23 +121,25 @@ pub trait Platform: Sized + Send + Sync + 'static {
     const MACHINES_OF: &'static str;
 
     /// Fields of a machine that the platform completes when it stores the machine, in the spelling of
-    /// [`overridden_fields`](crate::overridden_fields). Another value in them is no sign of an admission policy.
+    /// [`overridden_fields`](crate::overridden_fields). Another value in them is no sign of an admission
+    /// policy.
     const COMPLETED_FIELDS: &'static [&'static str] = &[];
 
-    /// The merge patch that records a name block on the pool, if the platform does not name machines by ordinals.
+    /// The merge patch that records a name block on the pool, if the platform does not name machines by
+    /// ordinals.
     fn name_block(block: NameBlock) -> Value;
 
     /// The merge patch that writes the removal record of the pool. An empty record removes the annotation.
     fn removal_record(record: &RemovalRecord) -> Value;
 
-    /// The merge patch that writes the machines that targeted removals deleted, if the names of machines return. An empty list
-    /// removes the annotation.
+    /// The merge patch that writes the machines that targeted removals deleted, if the names of machines
+    /// return. An empty list removes the annotation.
     fn removed_machines(removed: &RemovedMachines) -> Value;
 
     /// The status object to publish, with these fields.
     fn status(pool: &Self::Pool, status: &ComputedStatus, fields: StatusFields) -> Value;
 
-    /// What `status` shows, as [`Platform::read_pool`] reads it from a pool with this status. The controller writes a
-    /// status only if this differs from what the pool shows.
+    /// What `status` shows, as [`Platform::read_pool`] reads it from a pool with this status. The controller
+    /// writes a status only if this differs from what the pool shows.
     fn published(pool: &Self::Pool, status: &Value) -> PublishedStatus;
 }

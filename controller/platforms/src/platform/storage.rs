@@ -16,8 +16,8 @@ pub enum VolumeUse {
     Create,
     /// The template of an existing machine gets them.
     Update {
-        /// Whether the controller preserves the storage of the machine when it deletes the machine for the rollout.
-        /// Otherwise, it would delete the data in volumes that the machine adopts.
+        /// Whether the controller preserves the storage of the machine when it deletes the machine for the
+        /// rollout. Otherwise, it would delete the data in volumes that the machine adopts.
         preserved: bool,
     },
 }
@@ -50,18 +50,19 @@ pub trait MachineStorage<Machine>: Send + Sync + 'static {
     /// Names of the claims of a machine.
     fn claims(machine: &Machine) -> Vec<Arc<str>>;
 
-    /// Names of the volumes, and of their claims, that the platform creates for this machine from the template.
+    /// Names of the volumes, and of their claims, that the platform creates for this machine from the
+    /// template.
     fn new_volumes(template: &Value, machine: &str) -> Vec<String>;
 
-    /// The merge patch that records which revision the storage of `live` was created from, if an update from template `from`
-    /// to `to` with the identity `revision` changes what storage is created from. The controller then creates the machine
-    /// again. `None` if nothing is to be recorded.
+    /// The merge patch that records which revision the storage of `live` was created from, if an update from
+    /// template `from` to `to` with the identity `revision` changes what storage is created from. The
+    /// controller then creates the machine again. `None` if nothing is to be recorded.
     fn record_origin(_live: &Value, _from: &Value, _to: &Value, _revision: &RevisionId) -> Option<Value> {
         None
     }
 
-    /// Why `machine`, a machine of `pool`, must not be created or updated while this volume or claim has the name of one of
-    /// its new volumes; `None` if nothing is against it.
+    /// Why `machine`, a machine of `pool`, must not be created or updated while this volume or claim has the
+    /// name of one of its new volumes; `None` if nothing is against it.
     fn conflict<K: ApiObject>(
         object: &ObjectMeta,
         machine: &str,
@@ -69,8 +70,8 @@ pub trait MachineStorage<Machine>: Send + Sync + 'static {
         volume_use: VolumeUse,
     ) -> Option<String>;
 
-    /// The JSON patch that removes `machine`, a machine of `pool`, from the owners of a storage object; `None` if the
-    /// machine is not its controller owner. It fails if the owners have changed.
+    /// The JSON patch that removes `machine`, a machine of `pool`, from the owners of a storage object;
+    /// `None` if the machine is not its controller owner. It fails if the owners have changed.
     fn preserve<K: ApiObject>(object: &K, machine: &ObjectId, pool: &ObjectId) -> Option<Value>;
 
     /// Why this volume is not ready, in the words of the platform; `None` if it reports no problem.
@@ -89,13 +90,14 @@ pub trait MachineStorage<Machine>: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// The merge patch of a pool that records these moves for the next machine with this ordinal, or that there are none.
+    /// The merge patch of a pool that records these moves for the next machine with this ordinal, or that
+    /// there are none.
     fn record_moves(_ordinal: u64, _moves: Option<&str>) -> Value {
         Value::Null
     }
 
-    /// The name of the pool whose machine left this storage object behind; `None` if it is not preserved, or a machine
-    /// uses it again.
+    /// The name of the pool whose machine left this storage object behind; `None` if it is not preserved, or
+    /// a machine uses it again.
     fn preserved_for(_object: &ObjectMeta) -> Option<&str> {
         None
     }

@@ -19,14 +19,16 @@ pub struct ReferencedObject {
     pub collection: String,
     /// Its name, which is a valid segment of a path.
     pub name: String,
-    /// Set if the object is in another namespace than what refers to it. Without a permission, it counts as one that does not exist.
+    /// Set if the object is in another namespace than what refers to it. Without a permission, it counts as
+    /// one that does not exist.
     pub cross_namespace: Option<Box<CrossNamespaceReference>>,
 }
 
 /// What a program must know to decide about a reference to another namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CrossNamespaceReference {
-    /// Namespace and name of the service account on whose behalf the platform clones for what refers to the object.
+    /// Namespace and name of the service account on whose behalf the platform clones for what refers to the
+    /// object.
     pub account: (String, String),
     /// The API group of the object.
     pub group: &'static str,
@@ -61,7 +63,8 @@ pub type FetchedObjects = BTreeMap<ReferencedObject, Option<Value>>;
 pub struct LookupFailure {
     /// The reason.
     pub reason: LookupReason,
-    /// The kind of the object; `None` if the reference names a kind that does not exist, or no object but a volume.
+    /// The kind of the object; `None` if the reference names a kind that does not exist, or no object but a
+    /// volume.
     pub kind: Option<&'static str>,
 }
 
@@ -107,11 +110,11 @@ pub struct UncopiedObject {
 pub enum CopyComparison {
     /// It is the pin.
     Same,
-    /// It has the content of the pin, and lacks the pool as an owner, or labels. This JSON patch adds both, and fails if the
-    /// object has changed.
+    /// It has the content of the pin, and lacks the pool as an owner, or labels. This JSON patch adds both,
+    /// and fails if the object has changed.
     Incomplete(Value),
-    /// It is a pin of the pool with another content, or has the content of the pin in a former version of the API. Neither can be
-    /// changed in place. This object replaces it, with the same owners.
+    /// It is a pin of the pool with another content, or has the content of the pin in a former version of the
+    /// API. Neither can be changed in place. This object replaces it, with the same owners.
     Replace {
         /// The object.
         object: Value,
@@ -152,22 +155,23 @@ pub struct CopiedObject {
 
 /// Copies of the objects that templates refer to.
 ///
-/// The controller makes them once for each revision, before it stores the revision, so that all machines of a revision
-/// use the same content even if the objects change. A template contains its copies after [`TemplateCopies::resolve`] or
-/// [`TemplateCopies::inherit_copies`], and so does the stored revision.
+/// The controller makes them once for each revision, before it stores the revision, so that all machines of a
+/// revision use the same content even if the objects change. A template contains its copies after
+/// [`TemplateCopies::resolve`] or [`TemplateCopies::inherit_copies`], and so does the stored revision.
 pub trait TemplateCopies<Pool, Machine>: Send + Sync + 'static {
     /// The label selector of all pins; `None` if there are none.
     const LABELS: Option<&'static str>;
 
-    /// Whether a template refers to objects that the controller pins. If not, the controller calls no other function.
+    /// Whether a template refers to objects that the controller pins. If not, the controller calls no other
+    /// function.
     fn has_references(template: &Value) -> bool;
 
-    /// Changes a template so that the controller writes the objects into the machines instead of pinning them. Returns
-    /// whether that changed anything.
+    /// Changes a template so that the controller writes the objects into the machines instead of pinning
+    /// them. Returns whether that changed anything.
     fn write_out(template: &mut Value) -> bool;
 
-    /// Resolves the references of a template, except those of which it has copies already. The controller reads what is needed
-    /// and calls the function again.
+    /// Resolves the references of a template, except those of which it has copies already. The controller
+    /// reads what is needed and calls the function again.
     fn resolve(
         pool: &Pool,
         template: &Value,
@@ -175,12 +179,12 @@ pub trait TemplateCopies<Pool, Machine>: Send + Sync + 'static {
         found: &FetchedObjects,
     ) -> Resolution;
 
-    /// The template with the copies that `stored`, the content of a stored revision with the same template, contains; `None` if
-    /// that contains none.
+    /// The template with the copies that `stored`, the content of a stored revision with the same template,
+    /// contains; `None` if that contains none.
     fn inherit_copies(template: &Value, stored: &Value) -> Option<Value>;
 
-    /// Whether a template refers to an object of which it contains no copy. The template of a stored revision does if another
-    /// controller has stored it, or if it is [partial](Resolution::Partial).
+    /// Whether a template refers to an object of which it contains no copy. The template of a stored revision
+    /// does if another controller has stored it, or if it is [partial](Resolution::Partial).
     fn lacks_copies(template: &Value) -> bool;
 
     /// The objects that a template refers to and of which it contains no copies.
@@ -219,17 +223,18 @@ pub trait TemplateCopies<Pool, Machine>: Send + Sync + 'static {
     /// The names of the pins that a machine refers to.
     fn copies_used_by(machine: &Machine) -> &[Arc<str>];
 
-    /// The JSON patch that makes a machine, which the pool releases, a further owner of a pin, so that the pin stays when the
-    /// pool is deleted; `None` if the object is no pin or has this owner. It fails if the object has changed.
+    /// The JSON patch that makes a machine, which the pool releases, a further owner of a pin, so that the
+    /// pin stays when the pool is deleted; `None` if the object is no pin or has this owner. It fails if the
+    /// object has changed.
     fn add_machine_owner(live: &Value, machine: &ObjectId) -> Option<Value>;
 
-    /// The JSON patch that makes the machines which use a pin its owners instead of the pool, so that another controller
-    /// does not delete it with the revisions of the pool; `None` if no pool owns it, or no machine uses it. It fails if the
-    /// object has changed.
+    /// The JSON patch that makes the machines which use a pin its owners instead of the pool, so that another
+    /// controller does not delete it with the revisions of the pool; `None` if no pool owns it, or no machine
+    /// uses it. It fails if the object has changed.
     fn transfer_to_machines(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value>;
 
-    /// The JSON patch that makes the machines which need a pin without their pool further owners of it; `None` if all of them
-    /// are. It fails if the object has changed.
+    /// The JSON patch that makes the machines which need a pin without their pool further owners of it;
+    /// `None` if all of them are. It fails if the object has changed.
     fn add_machine_owners(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value>;
 }
 

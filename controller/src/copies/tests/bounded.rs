@@ -1,5 +1,5 @@
-//! What keeps a type that is being deleted, and not for ever: names that are not inferred yet, templates that do not fit, and
-//! copies that the watch does not show.
+//! What keeps a type that is being deleted, and not for ever: names that are not inferred yet, templates that
+//! do not fit, and copies that the watch does not show.
 
 use serde_json::{Value, json};
 use vmpool_platforms::kubevirt::copies::CopyPolicy;

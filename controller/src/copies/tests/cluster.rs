@@ -64,7 +64,8 @@ async fn a_machine_of_another_namespace_gets_a_copy_of_a_type_of_the_cluster_tha
 async fn what_is_in_a_namespace_that_is_being_deleted_does_not_keep_a_type_of_the_cluster() {
     let world = world(None).await;
     world.create_cluster_type();
-    // Given a namespace that is being deleted and whose Pods are not gone yet, so that its machines are still there,
+    // Given a namespace that is being deleted and whose Pods are not gone yet, so that its machines are still
+    // there,
     let metadata = json!({ "name": OTHER, "finalizers": ["example.com/pods"] });
     world.server.create("namespaces", json!({ "metadata": metadata }));
     world.create_machine_of(OTHER);

@@ -3,7 +3,8 @@
 use super::*;
 
 impl LeaderWorld {
-    /// The namespace `images` with a DataSource `debian` that names the type, and an API server that answers reviews.
+    /// The namespace `images` with a DataSource `debian` that names the type, and an API server that answers
+    /// reviews.
     fn create_images(&self, is_permitted: bool) {
         let labels = json!({
             "instancetype.kubevirt.io/default-instancetype": "small",

@@ -1,5 +1,5 @@
-//! Copies whose content another client exchanges. The data of a ControllerRevision cannot change, so the client deletes the copy and
-//! creates another object with its name.
+//! Copies whose content another client exchanges. The data of a ControllerRevision cannot change, so the
+//! client deletes the copy and creates another object with its name.
 
 use serde_json::json;
 

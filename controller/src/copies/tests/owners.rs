@@ -16,7 +16,8 @@ impl LeaderWorld {
         self.calm().await;
     }
 
-    /// Edits instance type `small`, and lets the template of a pool use it as it is now. Machines are not updated.
+    /// Edits instance type `small`, and lets the template of a pool use it as it is now. Machines are not
+    /// updated.
     pub(super) async fn refresh_type(&self, pool: &str) {
         self.server.edit(TYPES, "small", |small| small["spec"]["cpu"]["guest"] = json!(8));
         self.server.edit(POOLS, pool, |pool| {

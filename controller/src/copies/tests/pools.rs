@@ -8,8 +8,8 @@ use super::*;
 const REVISION: &str = "kubevirt.io/vm-pool-revision-name";
 
 impl LeaderWorld {
-    /// The pool `web` with this number of replicas, as virt-controller has left it: its revision has no copies, and `web-0` uses
-    /// the copy that KubeVirt has made for it. Returns the name of the revision.
+    /// The pool `web` with this number of replicas, as virt-controller has left it: its revision has no
+    /// copies, and `web-0` uses the copy that KubeVirt has made for it. Returns the name of the revision.
     fn create_pool_of_virt_controller(&self, replicas: usize) -> String {
         self.create_pool("web");
         self.server.edit(POOLS, "web", |pool| {
@@ -128,7 +128,8 @@ async fn a_machine_beside_those_of_virt_controller_gets_a_revision_with_copies()
     assert!(first.1.starts_with("web-small-"), "{first:?}");
     assert_eq!(world.revision_and_pin("web-0"), (revision.clone(), String::new()));
     world.stays_settled().await;
-    // When the last machine of virt-controller is gone, then its revision is deleted, and the other one stays the current one.
+    // When the last machine of virt-controller is gone, then its revision is deleted, and the other one stays
+    // the current one.
     world.server.edit(MACHINES, "web-0", |machine| machine["metadata"]["finalizers"] = json!([]));
     world.server.delete(MACHINES, "web-0");
     world.calm().await;
@@ -308,7 +309,8 @@ impl Change {
     }
 }
 
-/// Machines of the former revision stay, and none is created, updated or deleted for the template that cannot be used.
+/// Machines of the former revision stay, and none is created, updated or deleted for the template that cannot
+/// be used.
 #[rstest]
 #[case::a_conflict(Change::Conflict, "InstancetypeConflict")]
 #[case::requirements(Change::Requirements, "RequirementsNotMet")]

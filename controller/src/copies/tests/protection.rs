@@ -92,7 +92,8 @@ async fn a_type_is_released_when_another_controller_takes_over_the_pool_that_kee
     assert_eq!(world.small(), None);
 }
 
-/// A world whose machine `db` names a missing preference, 5 seconds after a user deleted its instance type `small`.
+/// A world whose machine `db` names a missing preference, 5 seconds after a user deleted its instance type
+/// `small`.
 async fn after_the_deletion_of_small(policy: CopyPolicy) -> LeaderWorld {
     let world = world(Some(policy)).await;
     world.create_machine("db");
@@ -183,7 +184,8 @@ async fn a_new_type_of_the_same_name_is_not_reported_as_blocked() {
     world.calm().await;
     world.delete_small();
     world.advance(5 * SECOND).await;
-    // Given a user who removes the finalizer of a type, and creates the type again before the controller sees it,
+    // Given a user who removes the finalizer of a type, and creates the type again before the controller sees
+    // it,
     world.server.edit(TYPES, "small", |small| small["metadata"]["finalizers"] = json!([]));
     world.create_type(2);
     world.advance(5 * SECOND).await;
@@ -292,7 +294,8 @@ async fn a_machine_that_fits_by_now_keeps_what_it_names_although_its_condition_i
 
 #[tokio::test]
 async fn removing_kubevirt_ends_although_no_machine_and_no_pool_has_a_copy() {
-    // Given a common instance type of KubeVirt, which a machine and a pool name, and KubeVirt has made no copy,
+    // Given a common instance type of KubeVirt, which a machine and a pool name, and KubeVirt has made no
+    // copy,
     let world = world(None).await;
     world.server.edit(TYPES, "small", |small| {
         small["metadata"]["labels"] =
@@ -304,8 +307,8 @@ async fn removing_kubevirt_ends_although_no_machine_and_no_pool_has_a_copy() {
     });
     world.create_pool("web");
     world.calm().await;
-    // when its operator deletes all definitions, so that the API server deletes their objects, and KubeVirt's controller does not
-    // end the machine,
+    // when its operator deletes all definitions, so that the API server deletes their objects, and KubeVirt's
+    // controller does not end the machine,
     world.delete_small();
     world.server.delete(POOLS, "web");
     world.server.delete(MACHINES, "db");

@@ -20,7 +20,7 @@ use super::super::table::{self, VersionedTable, metadata_version, object_key};
 use super::{Changed, ImageStore};
 
 impl ImageStore {
-    pub(in crate::images) fn set_wrapper(&mut self, object: Wrapper, origin: table::ObjectOrigin) -> Changed {
+    pub(crate) fn set_wrapper(&mut self, object: Wrapper, origin: table::ObjectOrigin) -> Changed {
         let (key, version) = (object_key(&object.metadata), metadata_version(&object.metadata));
         let referrer = referrer::read_wrapper_referrer(&object);
         if let Some(wrapped) = &mut self.wrapped {
@@ -29,7 +29,7 @@ impl ImageStore {
         self.set_referrer(version, referrer)
     }
 
-    pub(in crate::images) fn set_machine(
+    pub(crate) fn set_machine(
         &mut self,
         object: &UntypedObject<kubevirt::VirtualMachine>,
         origin: table::ObjectOrigin,
@@ -53,10 +53,7 @@ impl ImageStore {
         )
     }
 
-    pub(in crate::images) fn set_pool(
-        &mut self,
-        object: &UntypedObject<kubevirt::VirtualMachinePool>,
-    ) -> Changed {
+    pub(crate) fn set_pool(&mut self, object: &UntypedObject<kubevirt::VirtualMachinePool>) -> Changed {
         self.set_referrer(
             metadata_version(&object.metadata),
             referrer::read_pool_referrer(&object.metadata, &object.spec),
@@ -87,7 +84,7 @@ impl ImageStore {
     }
 
     /// Objects of other controllers are ignored.
-    pub(in crate::images) fn set_revision(&mut self, object: &UntypedObject<ControllerRevision>) -> Changed {
+    pub(crate) fn set_revision(&mut self, object: &UntypedObject<ControllerRevision>) -> Changed {
         let Some(referrer) = referrer::read_revision_referrer(&object.metadata, &object.data) else {
             return Changed::new();
         };
@@ -102,16 +99,16 @@ impl ImageStore {
         }
     }
 
-    pub(in crate::images) fn unset_revision(&mut self, key: &ObjectKey, version: Option<u64>) -> Changed {
+    pub(crate) fn unset_revision(&mut self, key: &ObjectKey, version: Option<u64>) -> Changed {
         self.revisions.remove(key, version).map(|uid| self.index.remove(&uid)).unwrap_or_default()
     }
 
-    pub(in crate::images) fn revisions(&self) -> Vec<ObjectKey> {
+    pub(crate) fn revisions(&self) -> Vec<ObjectKey> {
         self.revisions.expected()
     }
 
     /// An object that may refer to images is gone: deleted at this version, or missing in a list.
-    pub(in crate::images) fn unset_referrer(
+    pub(crate) fn unset_referrer(
         &mut self,
         kind: ReferrerKind,
         key: &ObjectKey,
@@ -130,15 +127,11 @@ impl ImageStore {
     }
 
     /// The referrers of a kind that a complete list must contain.
-    pub(in crate::images) fn referrers(&self, kind: ReferrerKind) -> Vec<ObjectKey> {
+    pub(crate) fn referrers(&self, kind: ReferrerKind) -> Vec<ObjectKey> {
         self.referrers.get(&kind).map(VersionedTable::expected).unwrap_or_default()
     }
 
-    pub(in crate::images) fn set_grant(
-        &mut self,
-        object: VmDiskImageGrant,
-        origin: table::ObjectOrigin,
-    ) -> Changed {
+    pub(crate) fn set_grant(&mut self, object: VmDiskImageGrant, origin: table::ObjectOrigin) -> Changed {
         let (key, version) = (object_key(&object.metadata), metadata_version(&object.metadata));
         let grant = read::read_grant(&object);
         match self.grants.put(origin, key.clone(), version, (grant.clone(), Arc::new(object))) {
@@ -152,7 +145,7 @@ impl ImageStore {
         }
     }
 
-    pub(in crate::images) fn unset_grant(&mut self, key: &ObjectKey, version: Option<u64>) -> Changed {
+    pub(crate) fn unset_grant(&mut self, key: &ObjectKey, version: Option<u64>) -> Changed {
         if self.grants.remove(key, version).is_some() {
             self.grants_changed(&key.namespace)
         } else {
@@ -160,16 +153,16 @@ impl ImageStore {
         }
     }
 
-    pub(in crate::images) fn grants(&self) -> Vec<ObjectKey> {
+    pub(crate) fn grants(&self) -> Vec<ObjectKey> {
         self.grants.expected()
     }
 
-    pub(in crate::images) fn grants_list_begins(&mut self) {
+    pub(crate) fn grants_list_begins(&mut self) {
         self.grants.list_begins();
     }
 
     /// A grant, as stored.
-    pub(in crate::images) fn grant(&self, key: &ObjectKey) -> Option<Arc<VmDiskImageGrant>> {
+    pub(crate) fn grant(&self, key: &ObjectKey) -> Option<Arc<VmDiskImageGrant>> {
         self.grants.get(key).map(|(_, object)| object.clone())
     }
 
@@ -181,7 +174,7 @@ impl ImageStore {
     }
 
     /// Whether a namespace is being deleted, so that the API server refuses new objects in it.
-    pub(in crate::images) fn is_terminating(&self, namespace: &str) -> bool {
+    pub(crate) fn is_terminating(&self, namespace: &str) -> bool {
         self.terminating.contains_key(namespace)
     }
 
@@ -198,13 +191,9 @@ impl ImageStore {
         self.images.of_namespace(namespace).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Labels decide which namespaces a grant means, so a change of them may concern every image. The deletion of a namespace
-    /// concerns its grants.
-    pub(in crate::images) fn set_namespace(
-        &mut self,
-        object: &PartialObjectMeta<Namespace>,
-        exists: bool,
-    ) -> Changed {
+    /// Labels decide which namespaces a grant means, so a change of them may concern every image. The
+    /// deletion of a namespace concerns its grants.
+    pub(crate) fn set_namespace(&mut self, object: &PartialObjectMeta<Namespace>, exists: bool) -> Changed {
         let name = object.metadata.name.clone().unwrap_or_default();
         let deleted = read::deletion_time(&object.metadata).filter(|_| exists);
         let mut changed = self.set_terminating(&name, deleted);
@@ -239,12 +228,12 @@ impl ImageStore {
     }
 
     /// The namespaces of which something is known.
-    pub(in crate::images) fn namespaces(&self) -> Vec<ObjectKey> {
+    pub(crate) fn namespaces(&self) -> Vec<ObjectKey> {
         let names: BTreeSet<&String> = self.labels.keys().chain(self.terminating.keys()).collect();
         names.into_iter().map(|name| ObjectKey::new("", name)).collect()
     }
 
-    pub(in crate::images) fn unset_namespace(&mut self, key: &ObjectKey) -> Changed {
+    pub(crate) fn unset_namespace(&mut self, key: &ObjectKey) -> Changed {
         let mut changed = self.set_terminating(&key.name, None);
         if self.labels.remove(&key.name).is_some() {
             changed.extend(self.all_after_labels());

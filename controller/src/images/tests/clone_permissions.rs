@@ -86,7 +86,8 @@ async fn a_deletion_with_any_propagation_policy_keeps_the_permission_to_clone_wh
     assert_eq!(permission(&world).map(|left| left.len()), [0, 0]);
 }
 
-/// A grant shares images. The review of CDI contains only a name, so a permission for it would be one for any claim.
+/// A grant shares images. The review of CDI contains only a name, so a permission for it would be one for any
+/// claim.
 #[rstest]
 #[case::a_claim("persistentvolumeclaims", false)]
 #[case::a_snapshot(SNAPSHOTS, false)]
@@ -233,7 +234,8 @@ async fn a_permission_to_clone_is_withdrawn_with_the_grant_and_has_no_owner_agai
     assert_eq!(PERMISSION.map(|resource| world.server.all(resource).len()), [0, 0]);
 }
 
-/// Of two namespaces with a grant and a machine, one loses its grant. Its account must not keep the permission of the other one.
+/// Of two namespaces with a grant and a machine, one loses its grant. Its account must not keep the
+/// permission of the other one.
 #[tokio::test]
 async fn an_account_whose_grant_is_gone_leaves_the_permission_of_the_others() {
     let mut world = with_images();

@@ -25,7 +25,8 @@ async fn a_long_annotation_does_not_keep_a_place_among_the_imports() {
     world.lead_all(&[PlatformName::Kubevirt]);
     world.calm().await;
     assert_eq!(world.phase("debian"), "Syncing");
-    // The schema refuses a status with a longer value, as it refuses the values of other objects that are copied.
+    // The schema refuses a status with a longer value, as it refuses the values of other objects that are
+    // copied.
     world.server.intercept(|call| {
         let status = &call.body["status"];
         let is_too_long = |field: &str, limit| status[field].as_str().is_some_and(|text| text.len() > limit);

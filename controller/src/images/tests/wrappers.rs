@@ -328,7 +328,8 @@ async fn a_disk_whose_clone_failed_is_deleted() {
     assert_eq!(world.wrapper_status("web")["kicks"], 1);
 }
 
-/// A former leader that is still alive, or a user, writes the status between the read and the write of this controller.
+/// A former leader that is still alive, or a user, writes the status between the read and the write of this
+/// controller.
 #[tokio::test]
 async fn the_mark_that_another_leader_has_stored_meanwhile_is_not_overwritten() {
     let mut world = with_wrappers();

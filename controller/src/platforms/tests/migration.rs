@@ -1,5 +1,5 @@
-//! The two guides of `docs/kubevirt.md`: taking pools over from virt-controller, and handing them back. The objects have the
-//! shape in which virt-controller stores them.
+//! The two guides of `docs/kubevirt.md`: taking pools over from virt-controller, and handing them back. The
+//! objects have the shape in which virt-controller stores them.
 
 use super::*;
 use crate::testing::Call;
@@ -71,8 +71,8 @@ fn installation(threads: Option<&str>) -> Value {
     })
 }
 
-/// What virt-controller left: a pool that was created with two machines and scaled to three. The first revision has a field
-/// of an old version, and the first machine an owner reference of one.
+/// What virt-controller left: a pool that was created with two machines and scaled to three. The first
+/// revision has a field of an old version, and the first machine an owner reference of one.
 fn left_behind() -> LeaderWorld {
     let world = LeaderWorld::new();
     world.server.create(INSTALLATIONS, installation(Some("0")));
@@ -174,7 +174,8 @@ async fn after_handing_back_virt_controller_finds_what_it_would_have_stored() {
     assert!(world.leader_health.platforms().starts_with("kubevirt is blocked"));
     let writes = writes(&world);
     assert!(writes.is_empty(), "{writes:#?}");
-    // and each machine names a revision of the pool, in both of its labels, and has the finalizer and the owner.
+    // and each machine names a revision of the pool, in both of its labels, and has the finalizer and the
+    // owner.
     let revisions = world.server.all(REVISIONS);
     let pool = &world.server.all(KUBEVIRT_POOLS)[0];
     let machines = world.server.all(KUBEVIRT_MACHINES);

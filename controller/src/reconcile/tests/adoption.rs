@@ -123,7 +123,8 @@ async fn a_settled_machine_gets_only_its_markers_in_one_write() {
     assert_eq!(map, r#"{"system":"lab-k7w9z-system","work":"lab-work-f6g7h8"}"#);
 }
 
-/// One machine of four does not run and uses the whole budget. The other machines get their markers nevertheless.
+/// One machine of four does not run and uses the whole budget. The other machines get their markers
+/// nevertheless.
 #[tokio::test]
 async fn labels_need_no_budget_and_changes_of_the_spec_do() {
     let mut world = left_behind();
@@ -171,8 +172,8 @@ async fn while_rollouts_are_paused_disks_are_repaired_and_machines_are_not_updat
     for name in ["lab-c5x2q", "lab-m4n6p"] {
         assert!(writes_to(&writes, name).is_empty(), "{name} was written to");
     }
-    // A retained disk without its volume is replaced, and the machine refers to the replacement. Its other devices are
-    // unchanged.
+    // A retained disk without its volume is replaced, and the machine refers to the replacement. Its other
+    // devices are unchanged.
     let replaced = machine(&world, "lab-k7w9z");
     let now = devices(&replaced);
     assert!(now[1] != "lab-work-f6g7h8" && now[0] == "lab-k7w9z-system", "{now:?}");

@@ -168,8 +168,8 @@ async fn a_disk_that_changes_during_its_claim_is_planned_again() {
     shows(&world, "vmpool_failures_total{reason=\"DiskFailure\"} 0");
 }
 
-/// A free disk that a leader claimed for a machine before it exited, and the name of that machine, which was never
-/// created.
+/// A free disk that a leader claimed for a machine before it exited, and the name of that machine, which was
+/// never created.
 async fn claimed_by_an_exited_leader() -> (LeaderWorld, String) {
     let mut world = world(1, &json!({})).await;
     world.scale(0);

@@ -70,7 +70,8 @@ async fn a_rejected_label_does_not_delay_creates() {
         machine["metadata"]["labels"].as_object_mut().unwrap().retain(|label, _| !label.ends_with("/pool"));
     });
     world.scale(4);
-    // The first pass begins after the debounce, and the backoff of the label is longer than the rest of this time.
+    // The first pass begins after the debounce, and the backoff of the label is longer than the rest of this
+    // time.
     world.advance(Duration::from_millis(200)).await;
     let writes = world.take_writes();
     assert_eq!(count(&writes, MERGE_PATCH, MACHINES), 1, "{writes:?}");
@@ -83,7 +84,8 @@ async fn a_rejected_label_does_not_delay_creates() {
     assert_eq!(world.condition("ReplicaFailure").unwrap()["reason"], "FailedRepair");
 }
 
-/// The response to the last create came too late, so its failure is the last one of a write. The machine was created, and taken away.
+/// The response to the last create came too late, so its failure is the last one of a write. The machine was
+/// created, and taken away.
 #[tokio::test]
 async fn the_reason_of_a_stopped_pool_is_not_that_of_an_earlier_write() {
     let world = LeaderWorld::with_pool(2).await;

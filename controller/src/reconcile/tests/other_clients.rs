@@ -1,4 +1,5 @@
-//! Other clients write at the same time: to the pool, to its machines, or objects with names that the pool needs.
+//! Other clients write at the same time: to the pool, to its machines, or objects with names that the pool
+//! needs.
 
 use serde_json::{Value, json};
 use vmpool_engine::names::Namer;
@@ -74,8 +75,8 @@ async fn a_status_that_the_watch_does_not_show_yet_is_written_once() {
     assert_eq!(world.take_writes().len(), 0);
 }
 
-/// A leader must point the only machine of `web` to another disk, because another client's disk has the name. `meddle`
-/// runs before the first patch arrives.
+/// A leader must point the only machine of `web` to another disk, because another client's disk has the name.
+/// `meddle` runs before the first patch arrives.
 async fn repointing(
     mut meddle: impl FnMut(&RecordingApiServer, &Call) -> Fate + Send + 'static,
 ) -> LeaderWorld {

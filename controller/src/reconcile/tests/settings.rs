@@ -61,7 +61,8 @@ const SETTINGS: [&str; 10] = [
 /// The annotations of these settings, and the name block, which the controller can reserve again.
 const ANNOTATIONS: [&str; 5] =
     ["rollout-paused", "rollout-max-unavailable", "rollout-revision", "revision-history-limit", "names"];
-/// Fields that determine whether the pool can have machines and how many, and fields that other clients write.
+/// Fields that determine whether the pool can have machines and how many, and fields that other clients
+/// write.
 const OTHERS: [&str; 12] = [
     "/spec",
     "/spec/replicas",

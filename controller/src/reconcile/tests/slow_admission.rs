@@ -1,5 +1,5 @@
-//! Webhooks of other owners that do not answer. With the failure policy Ignore, the API server carries out a write after their
-//! timeout, if its client waits for so long.
+//! Webhooks of other owners that do not answer. With the failure policy Ignore, the API server carries out a
+//! write after their timeout, if its client waits for so long.
 
 use rstest::rstest;
 use serde_json::{Value, json};

@@ -121,8 +121,8 @@ async fn each_removal_causes_one_event_with_its_user() {
     for request in ["r1", "r2", "r3"] {
         accept(&world, request);
     }
-    // The client that requested the removal deletes one machine before the controller does, and another machine
-    // terminates slowly.
+    // The client that requested the removal deletes one machine before the controller does, and another
+    // machine terminates slowly.
     world.server.delete(MACHINES, &names[0]);
     world.server.edit(MACHINES, &names[1], |machine| machine["metadata"]["finalizers"] = json!(["a/b"]));
     world.calm().await;
@@ -231,8 +231,8 @@ async fn no_other_machine_is_deleted_with_another_policy() {
     let names = machine_names(&world.machines());
     reserve(&world, "r", &[&names[1]]);
     accept(&world, "r");
-    // The client that requested the removal deletes the machine before the controller does, and the machine is gone at
-    // once.
+    // The client that requested the removal deletes the machine before the controller does, and the machine
+    // is gone at once.
     world.server.delete(MACHINES, &names[1]);
     world.calm().await;
     assert_eq!(machine_names(&world.machines()), [&*names[0], &*names[2], &*names[3]]);

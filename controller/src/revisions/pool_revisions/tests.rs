@@ -5,8 +5,8 @@ use vmpool_engine::revision::StoredRevision;
 
 use super::*;
 
-/// The objects that the watch shows, with their controller owners. Those in a former version have an owner that begins with
-/// `old-`. A UID other than `uid` follows `@`.
+/// The objects that the watch shows, with their controller owners. Those in a former version have an owner
+/// that begins with `old-`. A UID other than `uid` follows `@`.
 struct Shown(HashMap<&'static str, &'static str>);
 
 fn facts(name: &str, owner: &str, is_only_pin: bool) -> RevisionFacts {

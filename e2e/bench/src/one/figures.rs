@@ -47,7 +47,8 @@ pub(super) fn add_pool_figures(
 ) {
     let members = as_f64(options.members());
     let small = options.members() <= 1000;
-    // The load of the host varies between runs. Medians are used, because a minimum would favor the side with more runs.
+    // The load of the host varies between runs. Medians are used, because a minimum would favor the side with
+    // more runs.
     let best = |value: fn(&Run) -> f64| {
         let of_width = |width| median(raw.iter().filter(|run| run.width == width).map(value));
         least(WIDTHS.into_iter().map(of_width))

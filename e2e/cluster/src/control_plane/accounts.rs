@@ -16,8 +16,8 @@ use crate::error::{Error, Result};
 /// Longer than any run and any forgotten playground, so that no program needs a second token.
 const TOKEN_SECONDS: i64 = 90 * 24 * 60 * 60;
 
-/// Maximum time without data on a connection. The API server's own timeout is one minute, and it ends watches sooner than
-/// this.
+/// Maximum time without data on a connection. The API server's own timeout is one minute, and it ends watches
+/// sooner than this.
 const SILENCE: Duration = Duration::from_secs(90);
 
 /// A client for a kubeconfig, without retries.
@@ -45,7 +45,8 @@ async fn config(kubeconfig: &Path) -> Result<Config> {
     let file = Kubeconfig::read_from(kubeconfig).map_err(wrong)?;
     let mut config =
         Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(wrong)?;
-    // By default kube retries even creates on 429, 503 and 504. Tests count requests and need to see refusals.
+    // By default kube retries even creates on 429, 503 and 504. Tests count requests and need to see
+    // refusals.
     config.default_retry = false;
     // A request without a response must fail its test with an error that names the request.
     config.read_timeout = Some(SILENCE);

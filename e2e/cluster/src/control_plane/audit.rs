@@ -144,8 +144,8 @@ impl AuditMark {
         self.read_where(log, |_| true)
     }
 
-    /// The same, only for lines that match `wanted`. Most lines concern other namespaces, and parsing takes much longer
-    /// than this filter.
+    /// The same, only for lines that match `wanted`. Most lines concern other namespaces, and parsing takes
+    /// much longer than this filter.
     ///
     /// # Errors
     /// [`Error::File`].

@@ -29,8 +29,8 @@ const CONTROLLERS: [&str; 12] = [
     "serviceaccount-token-controller",
 ];
 
-/// etcd without fsync, because test data need not survive a crash of the host. `space` limits the size of its store in
-/// bytes; the default is several GiB.
+/// etcd without fsync, because test data need not survive a crash of the host. `space` limits the size of its
+/// store in bytes; the default is several GiB.
 pub(super) fn etcd_command(
     namespaces: Option<&LinuxNamespaces>,
     tools: &Tools,
@@ -62,7 +62,8 @@ pub(super) fn write_audit_policy(directory: &Path, policy: &str) -> std::io::Res
     std::fs::write(directory.join("audit-policy.yaml"), policy)
 }
 
-/// Writes the admission configuration of [`api_server_command`]: it authenticates to webhooks with the front-proxy certificate.
+/// Writes the admission configuration of [`api_server_command`]: it authenticates to webhooks with the
+/// front-proxy certificate.
 ///
 /// # Errors
 /// What the system says.
@@ -89,8 +90,8 @@ pub(super) fn write_admission(directory: &Path, pki: &Pki) -> std::io::Result<()
     std::fs::write(directory.join("admission.yaml"), configuration.to_string())
 }
 
-/// kube-apiserver, configured for aggregation: with the front-proxy certificate it proves to an aggregated API server
-/// that the user name in the headers is authentic.
+/// kube-apiserver, configured for aggregation: with the front-proxy certificate it proves to an aggregated
+/// API server that the user name in the headers is authentic.
 pub(super) fn api_server_command(
     namespaces: Option<&LinuxNamespaces>,
     tools: &Tools,
@@ -127,7 +128,8 @@ pub(super) fn api_server_command(
             .args(["--bind-address=0.0.0.0", "--authorization-mode=Node,RBAC"])
             // Pods reach the API server at this address, through the Service `kubernetes`.
             .arg(format!("--advertise-address={}", namespaces::ADDRESS))
-            // For logs and exec. The kubelet's certificate is self-signed, and the connection stays on this host.
+            // For logs and exec. The kubelet's certificate is self-signed, and the connection stays on this
+            // host.
             .arg(path("--kubelet-client-certificate", &pki.certificate("kubelet-client")))
             .arg(path("--kubelet-client-key", &pki.key("kubelet-client")))
             .arg("--kubelet-preferred-address-types=InternalIP");
@@ -136,8 +138,8 @@ pub(super) fn api_server_command(
             "--bind-address=127.0.0.1",
             "--advertise-address=127.0.0.1",
             "--authorization-mode=RBAC",
-            // On clusters with this plugin, owner references with blockOwnerDeletion need a permission, which tests
-            // must cover.
+            // On clusters with this plugin, owner references with blockOwnerDeletion need a permission, which
+            // tests must cover.
             "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
         ]);
     }
@@ -151,8 +153,8 @@ pub(super) fn api_server_command(
     command
 }
 
-/// kube-controller-manager, with a separate account for each controller. It runs the needed controllers, or with a node
-/// all default controllers.
+/// kube-controller-manager, with a separate account for each controller. It runs the needed controllers, or
+/// with a node all default controllers.
 pub(super) fn controller_manager_command(
     namespaces: Option<&LinuxNamespaces>,
     tools: &Tools,
@@ -171,7 +173,8 @@ pub(super) fn controller_manager_command(
         .arg("--use-service-account-credentials")
         .arg("--leader-elect=false")
         .arg("--secure-port=0")
-        // With the default limit of 20 requests per second, garbage collection of a large pool would dominate a test.
+        // With the default limit of 20 requests per second, garbage collection of a large pool would dominate
+        // a test.
         .args(["--kube-api-qps=500", "--kube-api-burst=1000"])
         // By default an autoscaler runs every 15 s, and ignores the CPU of a Pod in its first minutes.
         .arg("--horizontal-pod-autoscaler-sync-period=1s")

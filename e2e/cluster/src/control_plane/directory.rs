@@ -42,7 +42,8 @@ fn create_in(parent: &Path, name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Removes old directories. Errors are ignored, because leftovers are harmless. No cluster runs as long as `age`.
+/// Removes old directories. Errors are ignored, because leftovers are harmless. No cluster runs as long as
+/// `age`.
 fn remove_older_than(parent: &Path, age: Duration) {
     let now = SystemTime::now();
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {

@@ -27,7 +27,8 @@ impl ControlPlane {
     /// As [`Access::kubectl`].
     ///
     /// # Errors
-    /// [`crate::Error::Command`] with its error output if it fails, [`crate::Error::Spawn`] if it cannot be started.
+    /// [`crate::Error::Command`] with its error output if it fails, [`crate::Error::Spawn`] if it cannot be
+    /// started.
     pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         self.access().kubectl(arguments).await
     }

@@ -123,7 +123,8 @@ async fn until_served(client: &Client, definition: &Value) -> Result<()> {
         let resource = ApiResource::from_gvk_with_plural(&gvk, &plural);
         let api = Api::<DynamicObject>::all_with(client.clone(), &resource);
         let params = ListParams::default().limit(1);
-        // A list returns 404 until the API server serves the resource, which happens shortly after the condition is set.
+        // A list returns 404 until the API server serves the resource, which happens shortly after the
+        // condition is set.
         let what = || format!("the CRD {plural} is served");
         poll::poll_until(what, ESTABLISHED_DEADLINE, async || {
             Ok(api.list_metadata(&params).await.map(drop).map_err(|error| error.to_string()))

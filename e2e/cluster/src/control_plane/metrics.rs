@@ -108,7 +108,8 @@ impl RequestCounts {
         self.counts.values().sum()
     }
 
-    /// The number of requests with this verb for the resource, without its subresources and regardless of the response.
+    /// The number of requests with this verb for the resource, without its subresources and regardless of the
+    /// response.
     pub fn of(&self, verb: &str, resource: &str) -> u64 {
         self.only(|key| key.verb == verb && key.resource == resource && key.subresource.is_empty()).total()
     }

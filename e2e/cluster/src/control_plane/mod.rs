@@ -1,16 +1,17 @@
 //! A Kubernetes control plane for tests: etcd, kube-apiserver and kube-controller-manager as child processes.
 //!
-//! There is no node and no scheduler: controllers under test run as local processes, with a kubeconfig of the administrator
-//! or of a service account. [`crate::node`] runs the same control plane on a node's network, together with a node. The order
-//! of starting and stopping matters:
+//! There is no node and no scheduler: controllers under test run as local processes, with a kubeconfig of the
+//! administrator or of a service account. [`crate::node`] runs the same control plane on a node's network,
+//! together with a node. The order of starting and stopping matters:
 //!
 //! ```text
 //! start  etcd ─► kube-apiserver ─► CRDs established ─► kube-controller-manager ─► default account exists
 //! stop   kube-controller-manager ─► kube-apiserver ─► etcd
 //! ```
 //!
-//! CRDs are applied before the controller manager starts, because its garbage collector discovers new resources only
-//! every 30 seconds. kube-apiserver stops before etcd, because without etcd its shutdown takes minutes.
+//! CRDs are applied before the controller manager starts, because its garbage collector discovers new
+//! resources only every 30 seconds. kube-apiserver stops before etcd, because without etcd its shutdown takes
+//! minutes.
 
 mod accounts;
 mod audit;
@@ -61,8 +62,8 @@ impl ControlPlane {
     /// Starts a control plane and waits until it is ready, typically 3 to 4 seconds.
     ///
     /// # Errors
-    /// [`Error::MissingTool`] if the programs were not built, [`Error::Exited`] and [`Error::NotInTime`] with the end of the
-    /// log of the failed component, and the errors of the manifests.
+    /// [`Error::MissingTool`] if the programs were not built, [`Error::Exited`] and [`Error::NotInTime`] with
+    /// the end of the log of the failed component, and the errors of the manifests.
     pub async fn start(options: ControlPlaneOptions) -> Result<Self> {
         let tools = Tools::find()?;
         for attempt in 1.. {

@@ -6,8 +6,8 @@ use super::location::ComponentLocation;
 
 /// The start of every audit policy.
 ///
-/// Reads of the control plane are omitted. Its writes are logged, because those of the garbage collector explain why an
-/// object was deleted.
+/// Reads of the control plane are omitted. Its writes are logged, because those of the garbage collector
+/// explain why an object was deleted.
 const COMMON_POLICY: &str = r#"
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -32,14 +32,15 @@ rules:
 /// The end of every audit policy.
 const METADATA_RULE: &str = "- level: Metadata\n";
 
-/// What the API server writes to the audit log, which [`ControlPlane::audit`](super::ControlPlane::audit) reads.
+/// What the API server writes to the audit log, which [`ControlPlane::audit`](super::ControlPlane::audit)
+/// reads.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum AuditLog {
     /// The metadata of all requests, without bodies. Reads of the control plane itself are omitted.
     #[default]
     Metadata,
-    /// The same, and for some requests their bodies: YAML items for `rules` of an audit policy. For the others,
-    /// the metadata is logged.
+    /// The same, and for some requests their bodies: YAML items for `rules` of an audit policy. For the
+    /// others, the metadata is logged.
     WithRules(String),
     /// Nothing, so that measurements are not affected.
     Off,
@@ -65,15 +66,15 @@ pub(super) const AUDIT_LOG: &str = "audit.log";
 pub struct ControlPlaneOptions {
     /// Part of the name of the cluster's directory.
     pub name: String,
-    /// YAML files or directories that are applied before kube-controller-manager starts. When the cluster is ready,
-    /// their CRDs are established.
+    /// YAML files or directories that are applied before kube-controller-manager starts. When the cluster is
+    /// ready, their CRDs are established.
     pub manifests: Vec<PathBuf>,
     /// Whether to keep the directory with logs and data after a success.
     pub keep: bool,
     /// What the API server writes to the audit log.
     pub audit: AuditLog,
-    /// The cluster's directory, which is emptied first. The default is a new one below `target/e2e`; later clusters
-    /// remove it after a day if it was kept.
+    /// The cluster's directory, which is emptied first. The default is a new one below `target/e2e`; later
+    /// clusters remove it after a day if it was kept.
     pub directory: Option<PathBuf>,
     /// Where the components run.
     pub location: ComponentLocation,

@@ -17,18 +17,20 @@ pub(super) struct Ports {
     pub(super) api_server: u16,
 }
 
-/// The error text of a program whose port is in use, in lower case, because Go and Rust capitalize it differently.
+/// The error text of a program whose port is in use, in lower case, because Go and Rust capitalize it
+/// differently.
 const TAKEN: &str = "address already in use";
 
 /// The reservations of the ports that this process returned last.
 static RESERVED: Mutex<VecDeque<UnixListener>> = Mutex::new(VecDeque::new());
 
-/// How many reservations are kept. A program binds its port within seconds, and each one costs a file descriptor.
+/// How many reservations are kept. A program binds its port within seconds, and each one costs a file
+/// descriptor.
 const RESERVATIONS: usize = 64;
 
-/// Reserves a port among all processes that call this, until the process has reserved many others. The port itself cannot be held,
-/// because the program must bind it. Without this, two tests can choose one port, and the health check of one program gets the
-/// response of the other.
+/// Reserves a port among all processes that call this, until the process has reserved many others. The port
+/// itself cannot be held, because the program must bind it. Without this, two tests can choose one port, and
+/// the health check of one program gets the response of the other.
 fn reserve(port: u16) -> bool {
     // The system removes an abstract name with the process.
     let name = SocketAddr::from_abstract_name(format!("vmpool-port-{port}"));
@@ -42,7 +44,8 @@ fn reserve(port: u16) -> bool {
 
 /// `N` different unused ports.
 ///
-/// Another process may take a port before the program binds it. Callers detect that with [`is_port_conflict`] and start again.
+/// Another process may take a port before the program binds it. Callers detect that with [`is_port_conflict`]
+/// and start again.
 ///
 /// # Errors
 /// [`Error::Port`] if there is no free port.

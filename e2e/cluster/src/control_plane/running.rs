@@ -23,8 +23,8 @@ pub(super) const STOP_DEADLINE: Duration = Duration::from_secs(15);
 
 /// A running control plane. Dropping it stops every part at once.
 ///
-/// Its background tasks run on the runtime on which it was started, so a control plane that several tests share needs a
-/// runtime that outlives each of them.
+/// Its background tasks run on the runtime on which it was started, so a control plane that several tests
+/// share needs a runtime that outlives each of them.
 pub struct ControlPlane {
     pub(super) directory: PathBuf,
     pub(super) tools: Tools,
@@ -80,7 +80,8 @@ impl ControlPlane {
         &self.pki
     }
 
-    /// The files of the certificate and key with which the API server authenticates to webhook and aggregated API.
+    /// The files of the certificate and key with which the API server authenticates to webhook and aggregated
+    /// API.
     pub fn front_proxy_certificate(&self) -> (PathBuf, PathBuf) {
         let name = "front-proxy-client";
         (self.pki.certificate(name), self.pki.key(name))
@@ -101,8 +102,8 @@ impl ControlPlane {
         self.namespaces().map_or(Ok(()), LinuxNamespaces::check)
     }
 
-    /// Kills every part, and removes the directory unless it is to be kept. Drop does the same; this is for owners that
-    /// are never dropped.
+    /// Kills every part, and removes the directory unless it is to be kept. Drop does the same; this is for
+    /// owners that are never dropped.
     pub fn tear_down(&self) {
         for slot in [&self.controller_manager, &self.api_server, &self.etcd] {
             // Dropping the process kills it.

@@ -16,7 +16,8 @@ const NO_SPACE: u64 = 1;
 const ALARMS: &str = "/v3/maintenance/alarm";
 
 impl ControlPlane {
-    /// Restarts etcd with the same ports and data, and waits until it listens. The API server reconnects on its own.
+    /// Restarts etcd with the same ports and data, and waits until it listens. The API server reconnects on
+    /// its own.
     ///
     /// # Errors
     /// [`Error::Exited`] and [`Error::NotInTime`] with the end of its log.
@@ -24,8 +25,8 @@ impl ControlPlane {
         self.renew_etcd(how, None).await
     }
 
-    /// Makes etcd behave as with a full disk: it refuses all writes except deletions until [`ControlPlane::clear_disk`]. This
-    /// restarts etcd.
+    /// Makes etcd behave as with a full disk: it refuses all writes except deletions until
+    /// [`ControlPlane::clear_disk`]. This restarts etcd.
     ///
     /// # Errors
     /// As [`ControlPlane::restart_etcd`].
@@ -33,8 +34,8 @@ impl ControlPlane {
         self.renew_etcd(RestartMethod::Killed, Some(NO_SPACE)).await
     }
 
-    /// Performs an operator's steps after a full disk: gives etcd space, and disarms its alarms. Returns the number of
-    /// alarms, which is 0 if there was no write while the disk was full.
+    /// Performs an operator's steps after a full disk: gives etcd space, and disarms its alarms. Returns the
+    /// number of alarms, which is 0 if there was no write while the disk was full.
     ///
     /// # Errors
     /// As [`ControlPlane::restart_etcd`], and [`Error::Unexpected`] if an alarm remains.

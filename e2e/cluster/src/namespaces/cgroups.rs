@@ -48,8 +48,8 @@ impl Cgroups {
         remove_dead(&roots);
         for number in 0.. {
             let name = format!("{PREFIX}{number}");
-            // The first folder reserves the name. In the other hierarchies a folder with this name is a leftover of a
-            // dead node.
+            // The first folder reserves the name. In the other hierarchies a folder with this name is a
+            // leftover of a dead node.
             match roots.first().map_or(Ok(()), |first| std::fs::create_dir(first.join(&name))) {
                 Ok(()) => {
                     let cgroups = Self { roots, name };

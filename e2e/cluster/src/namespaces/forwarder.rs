@@ -1,7 +1,7 @@
 //! Forwards ports of the host's loopback address to addresses inside the namespaces.
 //!
-//! A socket belongs to the network namespace of the thread that creates it. Therefore one thread creates its listeners
-//! on the host, enters the other network, and connects there.
+//! A socket belongs to the network namespace of the thread that creates it. Therefore one thread creates its
+//! listeners on the host, enters the other network, and connects there.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,8 +20,8 @@ pub struct NamespaceForwarder {
 }
 
 impl NamespaceForwarder {
-    /// Listens on free loopback ports, and forwards connections into `network`: to the address that `target` returns
-    /// for each port.
+    /// Listens on free loopback ports, and forwards connections into `network`: to the address that `target`
+    /// returns for each port.
     ///
     /// # Errors
     /// [`Error::Port`] if no port or thread is available, or the network cannot be entered.

@@ -1,4 +1,5 @@
-//! A socket of this process on the network inside the namespaces, through which programs there reach the harness.
+//! A socket of this process on the network inside the namespaces, through which programs there reach the
+//! harness.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener};

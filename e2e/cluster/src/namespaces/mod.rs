@@ -7,9 +7,10 @@
 //!    └──► nsenter --net --mount --pid ─► containerd, kubelet   their children cannot leave the namespaces
 //! ```
 //!
-//! Changes inside do not affect the host: devices, routes and packet filters belong to the network namespace, mounts
-//! are private, and files below `/run`, `/var/lib` and `/var/log` are in memory. When the holder exits, the kernel
-//! kills every process inside and removes network and mounts. Only control groups remain: see `cgroups`.
+//! Changes inside do not affect the host: devices, routes and packet filters belong to the network namespace,
+//! mounts are private, and files below `/run`, `/var/lib` and `/var/log` are in memory. When the holder
+//! exits, the kernel kills every process inside and removes network and mounts. Only control groups remain:
+//! see `cgroups`.
 
 mod cgroups;
 mod forwarder;
@@ -54,8 +55,8 @@ const POLL: Duration = Duration::from_millis(10);
 
 /// The setup that the first process runs before it becomes the holder.
 ///
-/// A kubelet writes certain kernel settings, which would affect the whole host. Therefore a file with the expected
-/// value is mounted over each.
+/// A kubelet writes certain kernel settings, which would affect the whole host. Therefore a file with the
+/// expected value is mounted over each.
 const SET_UP: &str = r"
 for directory in $HIDDEN; do mount -t tmpfs -o mode=755 inside $directory; done
 mkdir /run/settings
@@ -79,7 +80,8 @@ echo 1 >/proc/sys/net/ipv4/ip_forward
 /// Which namespaces a program enters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
-    /// Only the network. The program remains a normal child: its process id is valid outside, and signals reach it.
+    /// Only the network. The program remains a normal child: its process id is valid outside, and signals
+    /// reach it.
     Network,
     /// Network, mounts and process ids. Its parent is outside, and it can only be killed.
     All,
@@ -132,7 +134,8 @@ impl LinuxNamespaces {
         Err(words.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("unshare failed").trim().to_owned())
     }
 
-    /// A command that runs `program` inside. Its PATH contains the program's own directory and those for administrators.
+    /// A command that runs `program` inside. Its PATH contains the program's own directory and those for
+    /// administrators.
     pub fn command(&self, depth: Depth, program: &Path) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net={}", self.handle("net").display()));

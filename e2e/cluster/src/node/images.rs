@@ -29,11 +29,12 @@ pub struct ContainerImage {
     pub archive: PathBuf,
 }
 
-/// The image of one of the project's programs in its last build. It is rebuilt only if the program has changed.
+/// The image of one of the project's programs in its last build. It is rebuilt only if the program has
+/// changed.
 ///
 /// # Errors
-/// [`Error::MissingImage`] if the program was not built, [`Error::Command`] if its libraries cannot be listed,
-/// [`Error::File`].
+/// [`Error::MissingImage`] if the program was not built, [`Error::Command`] if its libraries cannot be
+/// listed, [`Error::File`].
 pub fn of_program(name: &str) -> Result<ContainerImage> {
     of_file(name, &profile_directory()?.join(name))
 }

@@ -8,9 +8,10 @@
 //!   kube-proxy ────── routes addresses of Services to Pods
 //! ```
 //!
-//! Tests on it run the chart as users do, with real Pods, Services, probes and security contexts. It needs root on
-//! Linux and some packages, which [`missing_host_requirement`] lists. Everything runs in [`crate::namespaces`], so the host is not
-//! changed and nothing remains. There is no cluster DNS, and network policies are accepted but not enforced.
+//! Tests on it run the chart as users do, with real Pods, Services, probes and security contexts. It needs
+//! root on Linux and some packages, which [`missing_host_requirement`] lists. Everything runs in
+//! [`crate::namespaces`], so the host is not changed and nothing remains. There is no cluster DNS, and
+//! network policies are accepted but not enforced.
 
 mod components;
 pub mod images;
@@ -73,8 +74,9 @@ impl NodeCluster {
     /// Starts a cluster and waits until its node is ready for Pods.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if this host cannot run one, [`Error::MissingTool`] and [`Error::MissingProgram`] if a program
-    /// was not built, [`Error::Exited`] and [`Error::NotInTime`] with the end of the log of the failed part.
+    /// [`Error::Unavailable`] if this host cannot run one, [`Error::MissingTool`] and
+    /// [`Error::MissingProgram`] if a program was not built, [`Error::Exited`] and [`Error::NotInTime`] with
+    /// the end of the log of the failed part.
     pub async fn start(options: NodeOptions) -> Result<Self> {
         if let Some(missing) = missing_host_requirement() {
             return Err(Error::Unavailable { reason: missing });
@@ -189,8 +191,8 @@ impl NodeCluster {
         try_join_all(images.iter().map(load)).await.map(drop)
     }
 
-    /// Forwards a port of the host's loopback address to an address of the cluster, such as that of a Service, until
-    /// the forwarder is dropped.
+    /// Forwards a port of the host's loopback address to an address of the cluster, such as that of a
+    /// Service, until the forwarder is dropped.
     ///
     /// # Errors
     /// [`Error::Port`], [`Error::File`].
@@ -229,11 +231,12 @@ impl NodeCluster {
         self.kubelet.lock().as_ref().map_or(Ok(()), ChildProcess::check)
     }
 
-    /// Stops everything: the node with its Pods at once, the control plane in order. Nothing remains, except the
-    /// directory if it is to be kept.
+    /// Stops everything: the node with its Pods at once, the control plane in order. Nothing remains, except
+    /// the directory if it is to be kept.
     ///
     /// # Errors
-    /// [`Error::NotInTime`] if a part of the control plane had to be killed; even then nothing is left running.
+    /// [`Error::NotInTime`] if a part of the control plane had to be killed; even then nothing is left
+    /// running.
     pub async fn stop(self) -> Result<()> {
         let Self { kubelet, proxy, scheduler, containerd, cluster, .. } = self;
         // No client uses the Pods anymore, so they are not drained.
@@ -241,8 +244,8 @@ impl NodeCluster {
         cluster.stop().await
     }
 
-    /// Kills everything, and removes the directory unless it is to be kept. Drop does the same; this is for owners that
-    /// are never dropped.
+    /// Kills everything, and removes the directory unless it is to be kept. Drop does the same; this is for
+    /// owners that are never dropped.
     pub fn tear_down(&self) {
         drop(self.kubelet.lock().take());
         [&self.proxy, &self.scheduler, &self.containerd].into_iter().for_each(ChildProcess::kill);

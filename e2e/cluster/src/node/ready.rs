@@ -49,7 +49,8 @@ impl NodeCluster {
     }
 }
 
-/// Whether the node is Ready and has no taint. The taint of a new node is removed shortly after it becomes Ready.
+/// Whether the node is Ready and has no taint. The taint of a new node is removed shortly after it becomes
+/// Ready.
 fn is_ready(node: &Node) -> bool {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();

@@ -30,7 +30,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(12);
 /// The name of the lease.
 const LEASE: &str = "vmpool-controller";
 
-/// Short times, so that a run of some minutes contains several attempts. One import at a time, so that images wait.
+/// Short times, so that a run of some minutes contains several attempts. One import at a time, so that images
+/// wait.
 fn image_settings() -> ImageSettings {
     let mut settings = ImageSettings { wrappers: true, ..ImageSettings::default() };
     settings.limits.max_concurrent_syncs = 1;
@@ -236,7 +237,8 @@ impl SimulatedWorld {
         lease["spec"]["holderIdentity"].as_str().filter(|holder| !holder.is_empty()).map(str::to_owned)
     }
 
-    /// Kills and pauses the processes that faults selected, resumes those whose pause is over, and starts replacements.
+    /// Kills and pauses the processes that faults selected, resumes those whose pause is over, and starts
+    /// replacements.
     pub(super) fn update_instances(&mut self) {
         let now = self.now();
         let (to_kill, to_pause) = {

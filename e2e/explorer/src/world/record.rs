@@ -62,8 +62,8 @@ impl SimulatedWorld {
         self.callers.retain(|caller| !caller.is_finished());
     }
 
-    /// Records writes that slow admission delays. A create counts as a request that a former leader had in flight only if its
-    /// sender does not lead when it takes effect.
+    /// Records writes that slow admission delays. A create counts as a request that a former leader had in
+    /// flight only if its sender does not lead when it takes effect.
     fn record_slow(&mut self, slow: &[Call]) {
         self.late.extend(slow.iter().map(ToString::to_string));
         for call in slow.iter().filter(|call| call.resource == "virtualmachines") {

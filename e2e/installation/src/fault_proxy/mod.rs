@@ -1,9 +1,10 @@
-//! The fault proxy between a program and the API server. It counts requests, drops requests or their responses, and
-//! changes what watches deliver, as faults of a network or of an API server would.
+//! The fault proxy between a program and the API server. It counts requests, drops requests or their
+//! responses, and changes what watches deliver, as faults of a network or of an API server would.
 //!
-//! The program gets a kubeconfig that points to the proxy, without TLS; the proxy forwards requests with the program's
-//! own account. A scenario can kill a process exactly before or after the k-th of its writes ([`FaultProxy::trap`]), and can
-//! let it act on a state that is k events old ([`FaultProxy::set_watch_fault`]).
+//! The program gets a kubeconfig that points to the proxy, without TLS; the proxy forwards requests with the
+//! program's own account. A scenario can kill a process exactly before or after the k-th of its writes
+//! ([`FaultProxy::trap`]), and can let it act on a state that is k events old
+//! ([`FaultProxy::set_watch_fault`]).
 
 mod watch_fault;
 mod watch_stream;
@@ -170,8 +171,8 @@ impl FaultProxy {
         cluster.bare_kubeconfig(&name, &format!("http://127.0.0.1:{}", self.port))
     }
 
-    /// Lets `skip` matching requests through, and runs the action at the next one, before or after the API server
-    /// handles it. That request gets no response. This replaces an earlier trap.
+    /// Lets `skip` matching requests through, and runs the action at the next one, before or after the API
+    /// server handles it. That request gets no response. This replaces an earlier trap.
     pub fn trap<T: Send + 'static>(
         &self,
         filter: impl Fn(&RequestLine) -> bool + Send + 'static,
@@ -188,8 +189,8 @@ impl FaultProxy {
         Triggered(watch)
     }
 
-    /// Holds the next matching request until the result is dropped. The API server then receives it, and the client gets the response.
-    /// This replaces an earlier hold.
+    /// Holds the next matching request until the result is dropped. The API server then receives it, and the
+    /// client gets the response. This replaces an earlier hold.
     pub fn hold(&self, filter: impl Fn(&RequestLine) -> bool + Send + 'static) -> Held {
         let ((arrived, arrival), (release, go)) = (oneshot::channel(), oneshot::channel());
         self.state.lock().hold = Some(Hold { filter: Box::new(filter), arrived, go });
@@ -211,14 +212,15 @@ impl FaultProxy {
         self.state.lock().requests.clear();
     }
 
-    /// Sets what watches of these resources (such as `virtualmachines`) deliver from now on, including open ones.
-    /// Watches of other resources do not change.
+    /// Sets what watches of these resources (such as `virtualmachines`) deliver from now on, including open
+    /// ones. Watches of other resources do not change.
     pub fn set_watch_fault(&self, resources: &[&str], fault: WatchFault) {
         self.faults.send_modify(|faults| resources.iter().for_each(|resource| faults.set(resource, fault)));
     }
 
-    /// Lets all watches deliver everything again, starting with the held events. A watch that has lost events receives
-    /// 410, as from the API server, so that its client lists again. A refused watch stays refused until then.
+    /// Lets all watches deliver everything again, starting with the held events. A watch that has lost events
+    /// receives 410, as from the API server, so that its client lists again. A refused watch stays refused
+    /// until then.
     pub fn release(&self) {
         self.faults.send_modify(WatchFaults::release);
     }
@@ -240,7 +242,8 @@ impl Held {
     /// Waits until the proxy holds a request.
     ///
     /// # Errors
-    /// [`Error::Deadline`] if no matching request arrives, [`Error::TaskEnded`] if another hold replaced this one.
+    /// [`Error::Deadline`] if no matching request arrives, [`Error::TaskEnded`] if another hold replaced this
+    /// one.
     pub async fn arrived(&mut self) -> Result<()> {
         within_deadline(&mut self.arrival, "a request is held").await
     }

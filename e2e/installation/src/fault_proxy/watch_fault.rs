@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-/// How the events of a resource's watches are changed. Bookmarks do not count as events, and keep their position among
-/// them.
+/// How the events of a resource's watches are changed. Bookmarks do not count as events, and keep their
+/// position among them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WatchFault {
     /// Events are delivered at once.
@@ -15,8 +15,8 @@ pub enum WatchFault {
     Behind(usize),
     /// No events are delivered, and the connection stays open.
     Silent,
-    /// No events are delivered on the current connection, and it stays open, as if the network had dropped its state.
-    /// This happens once: the next connection is live.
+    /// No events are delivered on the current connection, and it stays open, as if the network had dropped
+    /// its state. This happens once: the next connection is live.
     HalfOpen,
     /// Each event is delivered twice, as after a reconnect at an older version.
     Duplicated,
@@ -24,8 +24,8 @@ pub enum WatchFault {
     Closed(usize),
     /// This number of events is delivered, then an event of type ERROR with code 410. This happens once.
     Expired(usize),
-    /// This number of events is lost, then an event of type ERROR with code 410 follows on each connection that lost one. This
-    /// happens once.
+    /// This number of events is lost, then an event of type ERROR with code 410 follows on each connection
+    /// that lost one. This happens once.
     Lost(usize),
     /// The connection ends, and every new watch gets 410 until the resource is listed.
     Refused,
@@ -99,8 +99,8 @@ impl WatchFaults {
         half_open
     }
 
-    /// Decides about the first of `waiting` events and updates the view. If there is none, the only possible decision
-    /// is to end the connection.
+    /// Decides about the first of `waiting` events and updates the view. If there is none, the only possible
+    /// decision is to end the connection.
     pub(super) fn decide(&mut self, resource: &str, waiting: usize) -> Delivery {
         match self.of(resource) {
             WatchFault::Closed(0) => self.once(resource, Delivery::Close),

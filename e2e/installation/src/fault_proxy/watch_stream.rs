@@ -51,7 +51,8 @@ fn lines(body: Body) -> impl Stream<Item = Bytes> {
     })
 }
 
-/// Whether a line is an event other than a bookmark. The API server writes the type first, so the prefix is enough.
+/// Whether a line is an event other than a bookmark. The API server writes the type first, so the prefix is
+/// enough.
 fn is_event(line: &[u8]) -> bool {
     ["ADDED", "MODIFIED", "DELETED"].iter().any(|kind| {
         let begin = format!("{{\"type\":\"{kind}\"");
@@ -68,7 +69,8 @@ pub(super) struct WatchStream {
     ended: bool,
     /// Whether nothing is delivered anymore.
     half_open: bool,
-    /// Whether events were lost. The connection then ends with an error, also if another one of the resource got one.
+    /// Whether events were lost. The connection then ends with an error, also if another one of the resource
+    /// got one.
     has_lost_events: bool,
 }
 
@@ -140,8 +142,8 @@ impl WatchStream {
         while !self.half_open {
             let events = self.waiting.iter().filter(|(_, event)| *event).count();
             let mut delivery = Delivery::Hold;
-            // An event that passes does not change the fault, so the other watches need no notification. The error does: other
-            // watches of the resource may have lost events, too.
+            // An event that passes does not change the fault, so the other watches need no notification. The
+            // error does: other watches of the resource may have lost events, too.
             faults.send_if_modified(|faults| {
                 let is_bookmark = self.waiting.front().is_some_and(|(_, event)| !event);
                 let passes = is_bookmark
@@ -173,7 +175,8 @@ impl WatchStream {
                 Delivery::Hold => break,
             }
         }
-        // A silent connection does not show that the API server ended it. The next watch delivers the missing events.
+        // A silent connection does not show that the API server ended it. The next watch delivers the missing
+        // events.
         let silent = self.half_open || faults.borrow().of(&self.resource) == WatchFault::Silent;
         if self.ended && !silent { ConnectionState::Closed } else { ConnectionState::Open }
     }

@@ -19,8 +19,9 @@ use crate::programs::{Chart, Component, ComponentService, SYSTEM_NAMESPACE, Serv
 /// The class of the machines in scenarios.
 pub const CLASS: &str = "generic";
 
-/// A label of namespaces that the webhook skips, so that scenarios can store objects that it would refuse: those of an
-/// earlier version, of another platform, or of a cluster without the webhook. The chart does not have this label.
+/// A label of namespaces that the webhook skips, so that scenarios can store objects that it would refuse:
+/// those of an earlier version, of another platform, or of a cluster without the webhook. The chart does not
+/// have this label.
 pub const UNGUARDED: &str = "e2e.vmpool.dev/unguarded";
 
 /// How the webhook and the aggregated API are installed.
@@ -159,8 +160,8 @@ impl GuardServices {
     }
 }
 
-/// Starts these components and points the API server at them, until it gets answers. `adapt` may change the objects of the
-/// chart that register them.
+/// Starts these components and points the API server at them, until it gets answers. `adapt` may change the
+/// objects of the chart that register them.
 ///
 /// # Errors
 /// As [`ComponentService::start`], [`Error::Api`], [`Error::Deadline`].
@@ -234,8 +235,8 @@ pub(crate) async fn until_pools_are_validated(client: &Client, check: impl Fn() 
     .await
 }
 
-/// A pool that the schema accepts and the webhook refuses on any cluster, because only the aggregated API may write a
-/// removal record.
+/// A pool that the schema accepts and the webhook refuses on any cluster, because only the aggregated API may
+/// write a removal record.
 fn probe() -> Result<DynamicObject> {
     let probe = json!({
         "apiVersion": API_VERSION,

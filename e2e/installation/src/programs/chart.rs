@@ -1,8 +1,8 @@
-//! The parts of the Helm chart that programs outside of Pods need: accounts, roles, arguments, and the registrations
-//! with the API server.
+//! The parts of the Helm chart that programs outside of Pods need: accounts, roles, arguments, and the
+//! registrations with the API server.
 //!
-//! The programs run as local processes, so the chart's workloads are not applied. Their permissions, arguments and
-//! registrations come only from the chart.
+//! The programs run as local processes, so the chart's workloads are not applied. Their permissions,
+//! arguments and registrations come only from the chart.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -27,8 +27,8 @@ pub const CONTROLLER_ACCOUNT: &str = "vmpool-controller";
 /// Rendering takes a fraction of a second, but the host may be busy.
 const HELM_DEADLINE: Duration = Duration::from_mins(1);
 
-/// The part of the rendered chart that local processes need, in the working tree. `cargo xtask chart` keeps it equal to
-/// the chart.
+/// The part of the rendered chart that local processes need, in the working tree. `cargo xtask chart` keeps
+/// it equal to the chart.
 const STORED: &str = "e2e/manifests/chart.yaml";
 
 /// The kinds of the chart's objects that grant or limit rights.
@@ -73,8 +73,9 @@ impl Chart {
         })
     }
 
-    /// The chart with its default values and the platform's group, as it was rendered for the demo and the playground:
-    /// they do not need helm. Tests render the chart itself, so that they see a change of it at once.
+    /// The chart with its default values and the platform's group, as it was rendered for the demo and the
+    /// playground: they do not need helm. Tests render the chart itself, so that they see a change of it at
+    /// once.
     ///
     /// # Errors
     /// [`Error::File`] if the working tree has no such file, [`Error::Manifest`] if it is not YAML.
@@ -109,11 +110,12 @@ impl Chart {
         Ok(list("args").iter().filter_map(Value::as_str).map(expand).collect())
     }
 
-    /// The registrations for programs that listen on loopback ports. `ports` maps the names of Services to ports.
+    /// The registrations for programs that listen on loopback ports. `ports` maps the names of Services to
+    /// ports.
     ///
-    /// Each Service becomes an ExternalName: the API server connects to that name at the port in the webhook or
-    /// APIService, but verifies the Service's name in the certificate. Several references to one Service use its ports
-    /// in turn.
+    /// Each Service becomes an ExternalName: the API server connects to that name at the port in the webhook
+    /// or APIService, but verifies the Service's name in the certificate. Several references to one Service
+    /// use its ports in turn.
     pub fn wiring(&self, ports: &BTreeMap<&str, &[u16]>) -> Vec<Value> {
         let mut objects: Vec<Value> = ports
             .keys()
@@ -205,14 +207,16 @@ impl Accounts {
         Ok(Self { namespaced: controllers_own(&rendered) })
     }
 
-    /// Grants the controller's namespaced roles also in `namespace`, so that a controller can have its lease there.
+    /// Grants the controller's namespaced roles also in `namespace`, so that a controller can have its lease
+    /// there.
     ///
     /// # Errors
     /// [`Error::Api`].
     pub async fn grant_in(&self, cluster: &ControlPlane, namespace: &str) -> Result<()> {
         let mut moved = self.namespaced.clone();
         for document in &mut moved {
-            // The subjects of the bindings are not changed: they refer to the account in the chart's namespace.
+            // The subjects of the bindings are not changed: they refer to the account in the chart's
+            // namespace.
             document["metadata"]["namespace"] = Value::Null;
             for subject in document.get_mut("subjects").and_then(Value::as_array_mut).into_iter().flatten() {
                 if subject["namespace"].is_null() {

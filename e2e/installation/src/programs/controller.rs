@@ -17,8 +17,8 @@ pub(super) const PROGRAM: &str = "vmpool-controller";
 /// The environment variable with the path of an alternative binary.
 pub(super) const VARIABLE: &str = "VMPOOL_CONTROLLER";
 
-/// Options of a controller. In scenarios each controller watches one namespace, so that scenarios do not affect each
-/// other.
+/// Options of a controller. In scenarios each controller watches one namespace, so that scenarios do not
+/// affect each other.
 #[derive(Debug, Clone)]
 pub struct ControllerOptions {
     /// The namespace of the lease.
@@ -38,7 +38,8 @@ pub struct ControllerOptions {
 }
 
 impl ControllerOptions {
-    /// The chart's lease of 15 s with a renew interval of 3 s, and a short grace period for disk garbage collection.
+    /// The chart's lease of 15 s with a renew interval of 3 s, and a short grace period for disk garbage
+    /// collection.
     pub fn new(namespace: impl Into<String>, identity: impl Into<String>) -> Self {
         let namespace = namespace.into();
         Self {
@@ -85,8 +86,9 @@ impl ControllerProgram {
     /// Starts a controller and waits until it is live. It acts only once it is the leader.
     ///
     /// # Errors
-    /// [`vmpool_test_cluster::Error::MissingProgram`] if it was not built, [`vmpool_test_cluster::Error::Exited`] and
-    /// [`vmpool_test_cluster::Error::NotInTime`] with the end of its log.
+    /// [`vmpool_test_cluster::Error::MissingProgram`] if it was not built,
+    /// [`vmpool_test_cluster::Error::Exited`] and [`vmpool_test_cluster::Error::NotInTime`] with the end of
+    /// its log.
     pub async fn start(cluster: &ControlPlane, options: ControllerOptions) -> Result<Self> {
         let binary = find_program(PROGRAM, VARIABLE)?;
         let kubeconfig = match &options.kubeconfig {

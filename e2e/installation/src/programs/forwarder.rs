@@ -9,11 +9,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::task::AbortOnDropHandle;
 use vmpool_test_cluster::error::{Error, Result};
 
-/// Forwards connections to the replicas until it is dropped. There is a port for each replica. While a replica is not
-/// running, its port leads to the others.
+/// Forwards connections to the replicas until it is dropped. There is a port for each replica. While a
+/// replica is not running, its port leads to the others.
 ///
-/// With a single port all requests would reach one replica, because the API server uses one connection per address. A
-/// real Service has the same effect. Several ports let the API server call several replicas at the same time.
+/// With a single port all requests would reach one replica, because the API server uses one connection per
+/// address. A real Service has the same effect. Several ports let the API server call several replicas at the
+/// same time.
 ///
 /// As with a Service, a removed backend gets no new connections but keeps its open ones.
 #[derive(Debug)]

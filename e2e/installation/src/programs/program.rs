@@ -1,4 +1,5 @@
-//! Common functions for the project's programs as child processes: a health port, one log across restarts, signals.
+//! Common functions for the project's programs as child processes: a health port, one log across restarts,
+//! signals.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -68,11 +69,13 @@ impl RestartableProgram {
         Self { name: name.into(), log, running: Mutex::new(None) }
     }
 
-    /// Starts the program and waits until it is in `state`, or until another task kills or stops it. If it is running,
-    /// it is killed first. `command` gets `N` unused ports; the first one is for the health endpoints.
+    /// Starts the program and waits until it is in `state`, or until another task kills or stops it. If it is
+    /// running, it is killed first. `command` gets `N` unused ports; the first one is for the health
+    /// endpoints.
     ///
     /// # Errors
-    /// [`vmpool_test_cluster::Error::Exited`] and [`vmpool_test_cluster::Error::NotInTime`] with the end of its log, [`vmpool_test_cluster::Error::Port`].
+    /// [`vmpool_test_cluster::Error::Exited`] and [`vmpool_test_cluster::Error::NotInTime`] with the end of
+    /// its log, [`vmpool_test_cluster::Error::Port`].
     pub(super) async fn start<const N: usize>(
         &self,
         state: AwaitedHealth,
@@ -101,7 +104,8 @@ impl RestartableProgram {
                 (code, body) => format!("{} returned {code} {body}", state.path()),
             };
             match &*self.running.lock() {
-                // A trap of the scenario may have killed the program meanwhile. The scenario knows about that.
+                // A trap of the scenario may have killed the program meanwhile. The scenario knows about
+                // that.
                 None => return Ok(()),
                 Some(running) => {
                     running.process.check()?;
@@ -114,7 +118,8 @@ impl RestartableProgram {
         }
     }
 
-    /// The status code and body of a health endpoint, such as `/readyz`; code 0 and the error if there is no response.
+    /// The status code and body of a health endpoint, such as `/readyz`; code 0 and the error if there is no
+    /// response.
     pub async fn probe(&self, path: &str) -> (u16, String) {
         let port = self.running.lock().as_ref().map(|running| running.health_port);
         match port {

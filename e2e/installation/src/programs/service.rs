@@ -1,7 +1,7 @@
 //! The programs that the API server calls: replicas of a component behind one address.
 //!
-//! They run with the arguments from the chart. Only what differs between a process and a Pod (addresses, a kubeconfig) is
-//! appended.
+//! They run with the arguments from the chart. Only what differs between a process and a Pod (addresses, a
+//! kubeconfig) is appended.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
@@ -123,8 +123,9 @@ impl ComponentService {
     /// Selects the ports and prepares the replicas; none runs until [`ComponentService::start`].
     ///
     /// # Errors
-    /// [`vmpool_test_cluster::Error::MissingProgram`] if the component was not built, [`vmpool_test_cluster::Error::Unexpected`] if the chart has
-    /// no Deployment for it, [`vmpool_test_cluster::Error::Api`] if it has no account.
+    /// [`vmpool_test_cluster::Error::MissingProgram`] if the component was not built,
+    /// [`vmpool_test_cluster::Error::Unexpected`] if the chart has no Deployment for it,
+    /// [`vmpool_test_cluster::Error::Api`] if it has no account.
     pub async fn prepare(
         cluster: &ControlPlane,
         chart: &Chart,
@@ -156,7 +157,8 @@ impl ComponentService {
         Ok(Self { component, binary, arguments, forwarder, replicas })
     }
 
-    /// The ports for the API server: one for each replica. If a replica is not running, its port leads to the others.
+    /// The ports for the API server: one for each replica. If a replica is not running, its port leads to the
+    /// others.
     pub fn ports(&self) -> &[u16] {
         self.forwarder.ports()
     }
@@ -174,18 +176,21 @@ impl ComponentService {
     /// Starts every replica and waits until all of them are ready.
     ///
     /// # Errors
-    /// [`vmpool_test_cluster::Error::Exited`] and [`vmpool_test_cluster::Error::NotInTime`] with the end of the log.
+    /// [`vmpool_test_cluster::Error::Exited`] and [`vmpool_test_cluster::Error::NotInTime`] with the end of
+    /// the log.
     pub async fn start(&self) -> Result<()> {
         let launched = (0..self.replicas.len()).map(|place| self.launch(place));
         let ports = futures::future::try_join_all(launched).await?;
-        // All are added at the same time; otherwise the API server would keep its connection to the first one.
+        // All are added at the same time; otherwise the API server would keep its connection to the first
+        // one.
         for (place, port) in ports.into_iter().enumerate() {
             self.forwarder.set(place, Some(port));
         }
         Ok(())
     }
 
-    /// Restarts a replica, and sends connections to it once it is ready. If it is running, it is killed first.
+    /// Restarts a replica, and sends connections to it once it is ready. If it is running, it is killed
+    /// first.
     ///
     /// # Errors
     /// As [`ComponentService::start`].

@@ -21,7 +21,8 @@ const ACCOUNT: &str = "vmpool-simulator";
 
 /// The simulator, running with its own service account. Dropping it kills it.
 ///
-/// If it exits, machines and disks do not change anymore, and scenarios fail for that reason: see [`RestartableProgram::check`].
+/// If it exits, machines and disks do not change anymore, and scenarios fail for that reason: see
+/// [`RestartableProgram::check`].
 #[derive(Debug)]
 pub struct Simulator {
     program: RestartableProgram,
@@ -31,8 +32,9 @@ impl Simulator {
     /// Applies its roles, starts it, and waits until it is ready.
     ///
     /// # Errors
-    /// [`vmpool_test_cluster::Error::MissingProgram`] if it was not built, [`vmpool_test_cluster::Error::Exited`] and
-    /// [`vmpool_test_cluster::Error::NotInTime`] with the end of its log.
+    /// [`vmpool_test_cluster::Error::MissingProgram`] if it was not built,
+    /// [`vmpool_test_cluster::Error::Exited`] and [`vmpool_test_cluster::Error::NotInTime`] with the end of
+    /// its log.
     pub async fn start(cluster: &ControlPlane) -> Result<Self> {
         Self::start_with(cluster, &[]).await
     }

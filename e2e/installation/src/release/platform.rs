@@ -1,4 +1,5 @@
-//! Installs what the chart requires of a cluster: the platform's CRDs, an image, a class, and the platform simulator.
+//! Installs what the chart requires of a cluster: the platform's CRDs, an image, a class, and the platform
+//! simulator.
 
 use std::path::PathBuf;
 
@@ -10,7 +11,8 @@ use vmpool_test_cluster::error::{Error, Result};
 use crate::installation::platform_objects;
 use crate::workspace_root;
 
-/// The namespace of the simulator. It is not the chart's, so that uninstalling the chart does not affect the platform.
+/// The namespace of the simulator. It is not the chart's, so that uninstalling the chart does not affect the
+/// platform.
 pub const NAMESPACE: &str = "vmpool-platform";
 
 /// The name of the simulator's account, Deployment and image.

@@ -30,13 +30,15 @@ pub struct RecordedHistory {
 }
 
 impl RecordedHistory {
-    /// Adds a change. Changes of one kind must be added in the order of the store; different kinds may interleave.
+    /// Adds a change. Changes of one kind must be added in the order of the store; different kinds may
+    /// interleave.
     pub fn push(&mut self, change: RecordedChange) {
         self.state.apply(&change);
         self.changes.push(change);
     }
 
-    /// All changes in the order of observation. New changes are appended, so a reader can remember the length.
+    /// All changes in the order of observation. New changes are appended, so a reader can remember the
+    /// length.
     pub fn changes(&self) -> &[RecordedChange] {
         &self.changes
     }

@@ -1,7 +1,7 @@
 //! Watches a namespace from the start of a scenario and records all changes.
 //!
-//! One watch per kind feeds one [`RecordedHistory`]. Scenarios wait on it instead of polling. A condition is evaluated after
-//! every change, so that short-lived states are seen, too.
+//! One watch per kind feeds one [`RecordedHistory`]. Scenarios wait on it instead of polling. A condition is
+//! evaluated after every change, so that short-lived states are seen, too.
 
 mod history;
 
@@ -143,8 +143,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Waits until an object that was just written has been recorded in this or a later state. Otherwise a caller that
-    /// waits for the consequences could see the state before its write.
+    /// Waits until an object that was just written has been recorded in this or a later state. Otherwise a
+    /// caller that waits for the consequences could see the state before its write.
     ///
     /// # Errors
     /// [`Error::Deadline`] if the watch is too slow.
@@ -236,8 +236,8 @@ impl HistorySink {
     }
 }
 
-/// A constant pause before each attempt to watch again. With an exponential backoff, the recorder would be too late
-/// after the third restart of an API server.
+/// A constant pause before each attempt to watch again. With an exponential backoff, the recorder would be
+/// too late after the third restart of an API server.
 struct ConstantBackoff;
 
 impl Iterator for ConstantBackoff {
@@ -262,7 +262,8 @@ async fn follow(api: Api<DynamicObject>, sink: HistorySink) {
         match stream.try_next().await {
             Ok(None) => return,
             Ok(Some(event)) => receive(event, &sink, &mut listed, &mut newest),
-            // The watcher's stream applies the backoff. Scenarios restart the API server, so this is expected.
+            // The watcher's stream applies the backoff. Scenarios restart the API server, so this is
+            // expected.
             Err(error) => tracing::debug!(kind = sink.kind.plural(), %error, "the watch failed"),
         }
     }

@@ -71,7 +71,8 @@ pub(super) struct SnapshotMemory {
 /// State of a claim that its object does not show.
 #[derive(Debug, Default)]
 pub(super) struct ClaimMemory {
-    /// Whether it was bound before. If a volume controller changes that, the simulator does not bind it again.
+    /// Whether it was bound before. If a volume controller changes that, the simulator does not bind it
+    /// again.
     pub(super) bound: bool,
 }
 

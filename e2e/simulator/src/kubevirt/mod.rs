@@ -1,7 +1,8 @@
 //! The controllers of KubeVirt and CDI: a pure model that turns events into writes.
 //!
-//! This code does not wait, read a clock, or send requests. The shell passes observations to a [`KubeVirtModel`]
-//! ([`KubeVirtModel::observe`]), obtains the writes ([`KubeVirtModel::step`]), and calls it again no later than [`KubeVirtModel::next_due`].
+//! This code does not wait, read a clock, or send requests. The shell passes observations to a
+//! [`KubeVirtModel`] ([`KubeVirtModel::observe`]), obtains the writes ([`KubeVirtModel::step`]), and calls it
+//! again no later than [`KubeVirtModel::next_due`].
 //!
 //! ```text
 //!   VirtualMachine ──────────────> VirtualMachineInstance ────────> launcher Pod
@@ -14,13 +15,14 @@
 //!       data_source.rs
 //! ```
 //!
-//! Every controller here is level-triggered: it decides from the last observed objects. It keeps in memory only what
-//! objects do not show, such as the time when a phase began, and restores this from the objects after a restart.
+//! Every controller here is level-triggered: it decides from the last observed objects. It keeps in memory
+//! only what objects do not show, such as the time when a phase began, and restores this from the objects
+//! after a restart.
 //!
 //! # What is left out
-//! Webhooks (see `admission.yaml` beside this crate; CDI's also asks whether the creator of a DataVolume may clone from
-//! another namespace), copying instance types and preferences, migrations, hot-plugged volumes, snapshots of machines,
-//! `subresources.kubevirt.io`, and a scheduler: each node suits every instance.
+//! Webhooks (see `admission.yaml` beside this crate; CDI's also asks whether the creator of a DataVolume may
+//! clone from another namespace), copying instance types and preferences, migrations, hot-plugged volumes,
+//! snapshots of machines, `subresources.kubevirt.io`, and a scheduler: each node suits every instance.
 
 mod dispatch;
 mod events;

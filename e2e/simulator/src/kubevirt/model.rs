@@ -49,7 +49,8 @@ pub struct KubeVirtModel {
     /// Pods by the UID of their instance.
     pub(super) pods_of: HashMap<Arc<str>, BTreeSet<NamespacedKey>>,
     pub(super) mounts: Mounts,
-    /// By namespace: the value of the knob `fail-provisioning`, and how many DataVolumes failed because of it.
+    /// By namespace: the value of the knob `fail-provisioning`, and how many DataVolumes failed because of
+    /// it.
     pub(super) failures_spent: HashMap<Arc<str>, (u64, u64)>,
     pub(super) actions: Vec<KubeVirtModelAction>,
 }

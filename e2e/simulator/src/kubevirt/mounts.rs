@@ -1,14 +1,15 @@
 //! Which launchers have a claim open, and violations.
 //!
-//! KubeVirt has no lock: it starts an instance although a different one has its claim open, and it lets users delete a
-//! claim that is in use. Both destroy data, so a controller must never cause them. The simulator reports each case:
+//! KubeVirt has no lock: it starts an instance although a different one has its claim open, and it lets users
+//! delete a claim that is in use. Both destroy data, so a controller must never cause them. The simulator
+//! reports each case:
 //!
 //! * two instances have one claim open, unless its access modes allow that;
 //! * a DataVolume or claim is deleted while an instance that is to keep running has it open.
 //!
-//! With foreground propagation the garbage collector deletes disks while the instance still stops. This is no violation:
-//! the machine was deleted first. The watches of different kinds are not ordered, so the model waits for [`LAG`] before
-//! it decides.
+//! With foreground propagation the garbage collector deletes disks while the instance still stops. This is no
+//! violation: the machine was deleted first. The watches of different kinds are not ordered, so the model
+//! waits for [`LAG`] before it decides.
 
 use super::{
     events::KubeVirtModelAction,
@@ -101,8 +102,8 @@ impl KubeVirtModel {
         }
     }
 
-    /// Notes the deletion of a disk that is open. Later deletions of the same disk under the same instance, such as that
-    /// of the claim after that of its DataVolume, are part of it.
+    /// Notes the deletion of a disk that is open. Later deletions of the same disk under the same instance,
+    /// such as that of the claim after that of its DataVolume, are part of it.
     pub(super) fn suspect(&mut self, key: &NamespacedKey, now: Timestamp) {
         let users = self.users.get(key).into_iter().flatten();
         for instance in users.cloned().collect::<Vec<_>>() {

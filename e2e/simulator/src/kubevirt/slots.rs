@@ -1,4 +1,5 @@
-//! The objects of one kind: their last observed state, their pending writes, and the state that they do not show.
+//! The objects of one kind: their last observed state, their pending writes, and the state that they do not
+//! show.
 
 use super::objects::{
     ClaimView, ContentView, DataSourceView, DataVolumeView, InstanceView, KubeVirtMachineView,

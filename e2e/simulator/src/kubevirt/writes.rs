@@ -1,4 +1,5 @@
-//! From decisions to writes: at most one at a time for each object, locked to the form that the decision is based on.
+//! From decisions to writes: at most one at a time for each object, locked to the form that the decision is
+//! based on.
 
 use super::{
     events::{CloneReview, Download, KubeVirtModelAction, KubeVirtWrite, KubeVirtWriteOutcome},

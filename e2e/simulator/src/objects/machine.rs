@@ -147,7 +147,8 @@ pub enum MachinePhase {
     Degraded,
 }
 
-/// The size of a device whose object does not exist, or has no capacity yet. The platform's schema requires a quantity.
+/// The size of a device whose object does not exist, or has no capacity yet. The platform's schema requires a
+/// quantity.
 pub fn unknown_size() -> String {
     "0".to_owned()
 }

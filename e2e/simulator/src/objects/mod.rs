@@ -157,7 +157,8 @@ pub fn warn_about_knob(namespace: Option<&str>, name: Option<&str>, error: &Knob
     tracing::warn!(namespace, name, %error, "an invalid knob has no effect");
 }
 
-/// The annotations that are copied to a machine's Pod: all but knobs and kubectl's last applied configuration.
+/// The annotations that are copied to a machine's Pod: all but knobs and kubectl's last applied
+/// configuration.
 fn annotations_for_pod(annotations: Option<Pairs>) -> Pairs {
     let mut kept = annotations.unwrap_or_default();
     kept.retain(|key, _| {
@@ -186,8 +187,8 @@ pub struct SimulatedDvpCondition {
 }
 
 impl SimulatedDvpCondition {
-    /// A condition that replaces the one of its type in `observed`. If its status is the same, it keeps the transition
-    /// time.
+    /// A condition that replaces the one of its type in `observed`. If its status is the same, it keeps the
+    /// transition time.
     pub fn next(
         observed: &[Self],
         type_: &str,

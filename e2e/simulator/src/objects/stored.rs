@@ -5,8 +5,8 @@ use kube::{api::ApiResource, core::DynamicResourceScope};
 use serde::Deserialize;
 use std::borrow::Cow;
 
-/// An object whose spec and status are reduced to the fields that the simulator uses. The API handle determines
-/// its resource.
+/// An object whose spec and status are reduced to the fields that the simulator uses. The API handle
+/// determines its resource.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(bound(deserialize = "S: Default + Deserialize<'de>, T: Default + Deserialize<'de>"))]
 pub struct StoredObject<S, T> {

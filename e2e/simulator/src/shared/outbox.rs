@@ -75,7 +75,8 @@ impl Outbox {
     }
 
     /// Marks a write with this content as pending, unless the same write already succeeded and resulted in
-    /// this version. Otherwise a server that drops unknown fields would receive the same write again and again.
+    /// this version. Otherwise a server that drops unknown fields would receive the same write again and
+    /// again.
     pub(crate) fn admit(&mut self, content: &Value, version: u64) -> bool {
         let mut hasher = DefaultHasher::new();
         content.to_string().hash(&mut hasher);
@@ -111,8 +112,9 @@ impl Outbox {
     }
 }
 
-/// A merge patch of a status that fails if another client has written since. The UID alone is not sufficient: the
-/// status subresource of a custom resource ignores it, and a new object with the same name would receive the status.
+/// A merge patch of a status that fails if another client has written since. The UID alone is not sufficient:
+/// the status subresource of a custom resource ignores it, and a new object with the same name would receive
+/// the status.
 pub(crate) fn locked_status(meta: &DvpObjectMetadata, status: &Value) -> Value {
     json!({"metadata": {"uid": *meta.uid, "resourceVersion": meta.version.to_string()}, "status": status})
 }

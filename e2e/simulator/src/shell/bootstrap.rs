@@ -22,8 +22,8 @@ const RETRY: Duration = Duration::from_millis(300);
 /// Minimum interval of a node's heartbeats.
 const SHORTEST_HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// Creates missing nodes and storage classes. While the API server does not respond, or the roles do not exist yet, it
-/// retries.
+/// Creates missing nodes and storage classes. While the API server does not respond, or the roles do not
+/// exist yet, it retries.
 pub(super) async fn create_nodes_and_classes(
     client: &Client,
     config: &SimulatorConfig,
@@ -46,8 +46,8 @@ pub(super) async fn create_nodes_and_classes(
     Ok(())
 }
 
-/// Sends heartbeats of the nodes, as a kubelet does. Without heartbeats, a node lifecycle controller would mark the
-/// nodes as not ready, and their Pods as well.
+/// Sends heartbeats of the nodes, as a kubelet does. Without heartbeats, a node lifecycle controller would
+/// mark the nodes as not ready, and their Pods as well.
 pub(super) async fn send_node_heartbeats(
     client: Client,
     nodes: Vec<String>,

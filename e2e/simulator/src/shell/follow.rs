@@ -42,7 +42,8 @@ pub(super) trait EventSource<K>: Send {
     type Event: Send;
 
     fn name(&self) -> &'static str;
-    /// Whether the simulator works without the kind. If the API server does not serve it, the list counts as empty.
+    /// Whether the simulator works without the kind. If the API server does not serve it, the list counts as
+    /// empty.
     fn is_optional(&self) -> bool {
         false
     }

@@ -1,7 +1,8 @@
-//! Connects the pure model of a platform to an API server: watches, a clock, one timer and a bounded number of writes.
+//! Connects the pure model of a platform to an API server: watches, a clock, one timer and a bounded number
+//! of writes.
 //!
-//! One loop owns each model. There is no task per object: a few watches send to a channel, and the pending writes
-//! are futures of the loop itself.
+//! One loop owns each model. There is no task per object: a few watches send to a channel, and the pending
+//! writes are futures of the loop itself.
 
 mod bootstrap;
 mod clock;
@@ -41,8 +42,9 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
 /// Runs until `stop`.
 ///
-/// Guarantees: at most [`SimulatorConfig::max_in_flight`] concurrent writes, and one per object. When no object changes, the
-/// only requests are watches and heartbeats of nodes. If the API server does not respond, it retries.
+/// Guarantees: at most [`SimulatorConfig::max_in_flight`] concurrent writes, and one per object. When no
+/// object changes, the only requests are watches and heartbeats of nodes. If the API server does not respond,
+/// it retries.
 ///
 /// # Errors
 /// [`Error`], if the simulator cannot run at all.

@@ -24,8 +24,8 @@ pub(super) enum Assessment {
 }
 
 impl DvpModel {
-    /// Updates the list of devices from the spec and the attachments. Returns when the next device is attached or
-    /// detached.
+    /// Updates the list of devices from the spec and the attachments. Returns when the next device is
+    /// attached or detached.
     pub(super) fn sync_devices(
         &mut self,
         key: &NamespacedKey,
@@ -141,7 +141,8 @@ impl DvpModel {
         next
     }
 
-    /// Attaches a device to a running guest, if it can be used. A disk that waits for its first consumer is bound.
+    /// Attaches a device to a running guest, if it can be used. A disk that waits for its first consumer is
+    /// bound.
     fn plug_in(
         &mut self,
         key: &NamespacedKey,

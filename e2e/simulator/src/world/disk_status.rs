@@ -15,8 +15,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 impl DvpModel {
-    /// Writes the differences between model and object, one write at a time; `due` is the time of the disk's next
-    /// stage.
+    /// Writes the differences between model and object, one write at a time; `due` is the time of the disk's
+    /// next stage.
     pub(super) fn publish_disk(
         &mut self,
         key: &NamespacedKey,

@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use std::{collections::HashSet, sync::Arc};
 
 impl DvpModel {
-    /// Stores an object's new state in the model. The response to a write does not restore an object whose deletion was
-    /// observed before the response.
+    /// Stores an object's new state in the model. The response to a write does not restore an object whose
+    /// deletion was observed before the response.
     pub(super) fn see(
         &mut self,
         key: &NamespacedKey,
@@ -152,8 +152,8 @@ impl DvpModel {
         }
     }
 
-    /// Enqueues all objects for the first time. Running machines precede waiting ones, so that a disk in the spec of
-    /// several machines remains attached to the machine that uses it.
+    /// Enqueues all objects for the first time. Running machines precede waiting ones, so that a disk in the
+    /// spec of several machines remains attached to the machine that uses it.
     pub(super) fn enqueue_all(&mut self) {
         let mut machines: Vec<_> =
             self.machines.iter().map(|(key, m)| (m.seniority(), key.clone())).collect();

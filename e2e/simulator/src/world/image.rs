@@ -55,8 +55,8 @@ impl DvpModel {
         }
     }
 
-    /// Enqueues disks that wait for an image, and machines that are not running. Images change rarely, so that all
-    /// objects of the namespace are enqueued.
+    /// Enqueues disks that wait for an image, and machines that are not running. Images change rarely, so
+    /// that all objects of the namespace are enqueued.
     fn mark_users_of_image(&mut self, id: &DvpObjectId) {
         for disk in self.disks_of_image(&id.key.namespace) {
             self.mark(DvpObjectKind::Disk, &disk);

@@ -18,7 +18,8 @@ use serde_json::{Map, Value, json};
 use std::time::Duration;
 
 impl DvpModel {
-    /// Writes the differences between model and object, one write at a time; `due` is the time of the next transition.
+    /// Writes the differences between model and object, one write at a time; `due` is the time of the next
+    /// transition.
     pub(super) fn publish_machine(
         &mut self,
         key: &NamespacedKey,

@@ -2,8 +2,8 @@
 //!
 //! This code does not wait, read a clock, or send requests. The shell passes observations to a [`DvpModel`]
 //! ([`DvpModel::observe`]), obtains the writes ([`DvpModel::step`]), and calls it again no later than
-//! [`DvpModel::next_due`]. An object is processed only if it, or an object on which it depends, has changed, or if a
-//! delay has ended. Therefore machines that do not change cost nothing.
+//! [`DvpModel::next_due`]. An object is processed only if it, or an object on which it depends, has changed,
+//! or if a delay has ended. Therefore machines that do not change cost nothing.
 //!
 //! ```text
 //!            seen, gone, written                    due

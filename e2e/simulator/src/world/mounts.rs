@@ -1,8 +1,9 @@
 //! The machine to which a disk is attached, and the machines that use it.
 //!
-//! The two are different. The *holder* of a disk is the machine to which it is attached according to the machines'
-//! status; it prevents a second machine from starting. The *mounts* are the machines whose guests use the disk. On a
-//! correct platform a disk has at most one mount. If the holder fails to prevent a second one, the mounts show it.
+//! The two are different. The *holder* of a disk is the machine to which it is attached according to the
+//! machines' status; it prevents a second machine from starting. The *mounts* are the machines whose guests
+//! use the disk. On a correct platform a disk has at most one mount. If the holder fails to prevent a second
+//! one, the mounts show it.
 
 use super::{
     events::DvpModelAction,
@@ -16,8 +17,8 @@ use jiff::Timestamp;
 use std::sync::Arc;
 
 impl DvpModel {
-    /// Registers the machine with the disks in its spec. Attaches those that are free, and detaches those that are no
-    /// longer in its spec.
+    /// Registers the machine with the disks in its spec. Attaches those that are free, and detaches those
+    /// that are no longer in its spec.
     pub(super) fn sync_users(&mut self, key: &NamespacedKey, machine: &mut SimulatedMachine) {
         let listed: Vec<NamespacedKey> =
             machine.devices.iter().filter_map(|device| device.disk(key)).collect();

@@ -121,7 +121,8 @@ impl DvpModel {
         self.mark(DvpObjectKind::Machine, &machine);
     }
 
-    /// The Pod is deleted. If it is the last Pod of a deleted machine, the machine's disks are no longer in use.
+    /// The Pod is deleted. If it is the last Pod of a deleted machine, the machine's disks are no longer in
+    /// use.
     pub(super) fn lose_pod(&mut self, key: &NamespacedKey) {
         let Some(pod) = self.pods.remove(key) else { return };
         if let Some(pods) = self.pods_of.get_mut(&pod.owner) {

@@ -4,7 +4,8 @@ use super::model::{Boot, DvpModel, Power, SimulatedMachine};
 use crate::objects::{RestartAwaitingChange, SimulatedDvpMachineSpec};
 use serde_json::{Value, json};
 
-/// The differences between the spec with which a machine was started and its current spec that require a restart.
+/// The differences between the spec with which a machine was started and its current spec that require a
+/// restart.
 pub(super) fn changes_requiring_restart(
     boot: &Boot,
     spec: &SimulatedDvpMachineSpec,

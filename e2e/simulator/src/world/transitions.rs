@@ -56,8 +56,8 @@ impl DvpModel {
         }
     }
 
-    /// The next transition of a machine, and when it is due. Of several, the earliest is chosen; of those with the same
-    /// time, the first.
+    /// The next transition of a machine, and when it is due. Of several, the earliest is chosen; of those
+    /// with the same time, the first.
     fn transitions(
         &self,
         key: &NamespacedKey,

@@ -13,7 +13,8 @@ pub(crate) const MAX_REPLICAS: u64 = 10;
 /// A disk template that is added and removed.
 pub(crate) const EXTRA: &str = "extra";
 
-/// The `ttl` of free disks in pools that reuse them soon. It is longer than the time between two quiet points.
+/// The `ttl` of free disks in pools that reuse them soon. It is longer than the time between two quiet
+/// points.
 pub(crate) const LONG: &str = "10m";
 
 /// The configuration of a pool.
@@ -25,12 +26,13 @@ pub(crate) struct SoakPoolConfig {
     pub(crate) policy: PoolScaleDownPolicy,
     /// Whether machines restart automatically for a change.
     pub(crate) automatic: bool,
-    /// Disk templates. For disks that remain after their machine, with the number of free disks to keep, and the `ttl` of
-    /// the others, where the platform has these settings.
+    /// Disk templates. For disks that remain after their machine, with the number of free disks to keep, and
+    /// the `ttl` of the others, where the platform has these settings.
     pub(crate) disks: &'static [(&'static str, Option<(u32, &'static str)>)],
 }
 
-/// How a platform writes what the operations of users change. Every patch is a merge patch of the pool's spec.
+/// How a platform writes what the operations of users change. Every patch is a merge patch of the pool's
+/// spec.
 pub(crate) trait SoakPlatform: Sync {
     /// All configurations.
     fn pools(&self) -> &'static [SoakPoolConfig];

@@ -11,7 +11,8 @@ use vmpool_runtime::testing::SeededRandom;
 use vmpool_test_cluster::control_plane::RestartMethod;
 use vmpool_test_cluster::error::Result;
 
-/// Index of the controller and of the replicas that are never killed, so that samples of their usage are comparable.
+/// Index of the controller and of the replicas that are never killed, so that samples of their usage are
+/// comparable.
 pub(crate) const NEVER_KILLED_INDEX: usize = 0;
 
 /// Index of the replicas that are killed.

@@ -103,8 +103,8 @@ impl<'w> FaultPeriod<'w> {
 
     /// Runs an outage of the control plane while operations continue.
     async fn outage(&mut self, tally: &mut SoakTally) -> Result<()> {
-        // Paused processes resume first: their effects could not be distinguished from those of the outage, and repairs
-        // need a working API server.
+        // Paused processes resume first: their effects could not be distinguished from those of the outage,
+        // and repairs need a working API server.
         self.mend(None, tally).await?;
         let outage = ControlPlaneOutage::random(self.random);
         tally.fault(format_args!("{outage:?}"));

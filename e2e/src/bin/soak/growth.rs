@@ -64,8 +64,8 @@ impl UsageSample {
         Ok(Self(sample))
     }
 
-    /// The minimum usage of each program in the first third of the samples, and in the last third. The minimum excludes
-    /// connections and memory that a burst happened to leave. `None` without samples.
+    /// The minimum usage of each program in the first third of the samples, and in the last third. The
+    /// minimum excludes connections and memory that a burst happened to leave. `None` without samples.
     pub(crate) fn ends(samples: &[Self]) -> Option<(Self, Self)> {
         let third = samples.len().div_ceil(3);
         Some((Self::least(samples.get(..third)?)?, Self::least(samples.get(samples.len() - third..)?)?))

@@ -106,7 +106,8 @@ impl SoakPlatform for KubeVirtSoakPlatform {
         (templates.len() != before).then(|| Disks { templates, devices, volumes }.patch())
     }
 
-    /// A changed DataVolume template recreates the machines with new storage, which [`SoakPlatform::with_disk`] does, too.
+    /// A changed DataVolume template recreates the machines with new storage, which
+    /// [`SoakPlatform::with_disk`] does, too.
     fn disk_size(&self, _: &JsonObject, _: u64) -> Option<Value> {
         None
     }

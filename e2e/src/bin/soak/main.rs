@@ -1,5 +1,5 @@
-//! The soak test: minutes or days of random operations and faults on a real control plane. `soak --help` lists its
-//! options, docs/reliability.md describes it.
+//! The soak test: minutes or days of random operations and faults on a real control plane. `soak --help`
+//! lists its options, docs/reliability.md describes it.
 //!
 //! ```text
 //! warm-up ─► storm ─► quiet point ─► storm ─► quiet point ─► ... ─► the pools are deleted, the controllers exit
@@ -40,8 +40,8 @@ use crate::tally::SoakTally;
 /// Duration of a storm between two quiet points.
 const STORM: Duration = Duration::from_secs(45);
 
-/// Number of quiet points before the samples that are compared. What grows with the first work of a process, such as
-/// connection pools, has grown by then.
+/// Number of quiet points before the samples that are compared. What grows with the first work of a process,
+/// such as connection pools, has grown by then.
 const WARM_UP: usize = 2;
 
 /// The result of a run.

@@ -178,7 +178,8 @@ pub(crate) fn any_pool(world: &ScenarioWorld, random: &SeededRandom) -> &'static
     random.one(pools).unwrap_or(&pools[0])
 }
 
-/// Restarts a machine as a user does. With KubeVirt, the platform starts the guest again when its instance is gone.
+/// Restarts a machine as a user does. With KubeVirt, the platform starts the guest again when its instance is
+/// gone.
 async fn restart(world: &ScenarioWorld, machine: Option<&JsonObject>) -> OperationResult {
     let Some(machine) = machine else { return OperationResult::NoTarget };
     if world.platform() == TestedPlatform::Dvp {
@@ -210,8 +211,8 @@ pub(crate) async fn request_machine_operation(
     answer(world.post(TestedKind::Operation, &object).await)
 }
 
-/// Deletes an object as a user, and records that for the checks. A disk is deleted only while it is as the user has seen
-/// it: a machine may have begun to use it.
+/// Deletes an object as a user, and records that for the checks. A disk is deleted only while it is as the
+/// user has seen it: a machine may have begun to use it.
 pub(crate) async fn delete_as_user(
     world: &ScenarioWorld,
     kind: TestedKind,

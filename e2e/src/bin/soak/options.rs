@@ -5,11 +5,12 @@ use std::time::Duration;
 use clap::Parser;
 use vmpool_invariants::platform::TestedPlatform;
 
-/// Runs random operations and faults against pools on a real kube-apiserver and etcd: killed and paused processes,
-/// restarts of the control plane, and a misbehaving platform.
+/// Runs random operations and faults against pools on a real kube-apiserver and etcd: killed and paused
+/// processes, restarts of the control plane, and a misbehaving platform.
 ///
-/// The invariants are checked all the time. At quiet points everything must settle, and the resource usage of the
-/// programs must not grow. The exit code is 0 only if no check failed. docs/reliability.md explains every figure.
+/// The invariants are checked all the time. At quiet points everything must settle, and the resource usage of
+/// the programs must not grow. The exit code is 0 only if no check failed. docs/reliability.md explains every
+/// figure.
 #[derive(Debug, Parser)]
 #[command(name = "soak", version)]
 pub(crate) struct SoakOptions {
@@ -17,8 +18,8 @@ pub(crate) struct SoakOptions {
     #[arg(long, env = "MINUTES", value_name = "MINUTES", default_value_t = 10.0, value_parser = positive)]
     minutes: f64,
 
-    /// Seed of the random operations and faults. Default: a new seed for each run, which is printed. The course of a
-    /// run also depends on the speed of the host
+    /// Seed of the random operations and faults. Default: a new seed for each run, which is printed. The
+    /// course of a run also depends on the speed of the host
     #[arg(long, env = "SEED", value_name = "NUMBER")]
     seed: Option<u64>,
 

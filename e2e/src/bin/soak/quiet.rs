@@ -1,4 +1,5 @@
-//! Quiet points: all faults are repaired, the pools return to their initial configuration, and the world must settle.
+//! Quiet points: all faults are repaired, the pools return to their initial configuration, and the world must
+//! settle.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -30,7 +31,8 @@ const POLL: Duration = Duration::from_millis(400);
 /// What did not settle.
 pub(crate) type Unsettled = Vec<String>;
 
-/// Returns the pools to their configuration for quiet points, as users would, and waits until everything has settled.
+/// Returns the pools to their configuration for quiet points, as users would, and waits until everything has
+/// settled.
 ///
 /// # Errors
 /// If a step fails. What did not settle in time is the result.
@@ -68,8 +70,8 @@ pub(crate) async fn settle_pools(
     }
 }
 
-/// Makes the controller that is never killed the leader, so that samples compare a leader with a leader. The result is a
-/// violation if there is no leader for too long.
+/// Makes the controller that is never killed the leader, so that samples compare a leader with a leader. The
+/// result is a violation if there is no leader for too long.
 async fn restore_first_leader(world: &ScenarioWorld) -> anyhow::Result<Option<String>> {
     let controllers = world.controllers();
     let mut vacant = Instant::now();
@@ -93,7 +95,8 @@ async fn restore_first_leader(world: &ScenarioWorld) -> anyhow::Result<Option<St
     Ok(Some(format!("I8: there is no leader for {LEADER_TIMEOUT:?}")))
 }
 
-/// Performs one round of the operations that return the pools to their configuration. Returns what is not done yet.
+/// Performs one round of the operations that return the pools to their configuration. Returns what is not
+/// done yet.
 async fn restore_all_pools(
     world: &ScenarioWorld,
     random: &SeededRandom,
@@ -204,8 +207,8 @@ fn leftover_violations(world: &ScenarioWorld) -> Unsettled {
     leftovers::check_leftovers(&world.recorder().history()).iter().map(ToString::to_string).collect()
 }
 
-/// Free disks that disk garbage collection should have deleted (I10): all disks of a removed template, and of other
-/// templates those beyond `keep` that are older than `ttl`.
+/// Free disks that disk garbage collection should have deleted (I10): all disks of a removed template, and of
+/// other templates those beyond `keep` that are older than `ttl`.
 fn uncollected(design: &SoakPoolConfig, pool: &JsonObject, state: &RecordedState) -> Option<String> {
     let used = operation::referenced_disks(state);
     let free = |template: &str| {

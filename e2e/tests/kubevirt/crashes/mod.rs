@@ -1,7 +1,9 @@
-//! A controller that is killed before and after each of its writes, or whose watches are late, incomplete or interrupted.
+//! A controller that is killed before and after each of its writes, or whose watches are late, incomplete or
+//! interrupted.
 //!
-//! `make crashes PLATFORM=kubevirt` kills it at every write, once with a restart and once with a standby, and has every
-//! watch fault (`VMPOOL_CRASHES=all`). The default is one write and one watch fault of every step, with one successor.
+//! `make crashes PLATFORM=kubevirt` kills it at every write, once with a restart and once with a standby, and
+//! has every watch fault (`VMPOOL_CRASHES=all`). The default is one write and one watch fault of every step,
+//! with one successor.
 
 mod step_run;
 mod steps;
@@ -140,7 +142,8 @@ impl Run {
             "crashes: {}, {happened} of {tried} points happened, {disturbed} watch faults, 0 violations",
             named(format!("{} writes", writes.len()))
         );
-        // Some steps have only two or three writes, whose number depends on conflicts with the garbage collector.
+        // Some steps have only two or three writes, whose number depends on conflicts with the garbage
+        // collector.
         ensure!(2 * (tried - happened) <= tried, "{happened} of {tried} crashes happened");
         Ok(())
     }

@@ -17,7 +17,8 @@ const STALL: Duration = Duration::from_secs(3);
 /// How long the test waits for the write at which it kills the controller.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// No machine is created before its copies exist. A copy of the former pool can exist already, and gets the new pool as its owner.
+/// No machine is created before its copies exist. A copy of the former pool can exist already, and gets the
+/// new pool as its owner.
 async fn copies_come_first(world: &KubeVirtWorld<'_>, writes: &[AuditEntry]) -> Result<()> {
     let place = |resource: &str, name: &str| {
         let is = |entry: &AuditEntry| {
@@ -116,7 +117,8 @@ impl StepRun<'_, '_> {
         Ok((before, audited))
     }
 
-    /// Waits until the step has completed, and checks that no machine was created twice or deleted without reason.
+    /// Waits until the step has completed, and checks that no machine was created twice or deleted without
+    /// reason.
     async fn verify(&self, before: &ObjectUids, audited: usize) -> Result<()> {
         self.step.end(self.world, before).await?;
         self.controllers.until_quiet().await?;
@@ -134,7 +136,8 @@ impl StepRun<'_, '_> {
             expected.retain(|name| deleted.contains(name));
         }
         if self.step == CrashStep::Return {
-            // While its watches do not show the machine, the controller fills its place, and deletes the new machine again.
+            // While its watches do not show the machine, the controller fills its place, and deletes the new
+            // machine again.
             expected.extend(names);
         }
         ensure!(deleted == expected, "deletions of {expected:?} expected: {deleted:?}");

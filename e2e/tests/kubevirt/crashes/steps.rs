@@ -30,7 +30,8 @@ pub(super) enum CrashStep {
     ScaleIn,
     /// Both machines get more memory and restart one after the other.
     Update,
-    /// As `Update`, with the run strategy `Manual`: the controller requests the restarts in the status of the machines.
+    /// As `Update`, with the run strategy `Manual`: the controller requests the restarts in the status of the
+    /// machines.
     UpdateManual,
     /// The instance type changes, and both machines get it.
     UpdateTyped,
@@ -134,8 +135,8 @@ impl CrashStep {
         matches!(self, Self::CreateTyped | Self::UpdateTyped)
     }
 
-    /// Whether the garbage collector must know the kinds of KubeVirt before the step: it processes a foreground deletion
-    /// and an orphaned pool.
+    /// Whether the garbage collector must know the kinds of KubeVirt before the step: it processes a
+    /// foreground deletion and an orphaned pool.
     pub(super) fn needs_garbage_collector(self) -> bool {
         matches!(self, Self::Heal | Self::ReplaceStorage | Self::Orphan)
     }

@@ -31,7 +31,8 @@ fn a_restored_image_adopts_its_restored_data_without_a_download() {
         world.place.put(blank("debian")).await?;
         world.until_ready("debian").await?;
         let before = volume(&world).await?;
-        // The data stays with the labels of the former image, as after the restoration of a backup. A running controller would delete it.
+        // The data stays with the labels of the former image, as after the restoration of a backup. A running
+        // controller would delete it.
         world.controller.kill();
         let without_finalizer = json!({ "metadata": { "finalizers": null } });
         world.patch(API_VERSION, "VMDiskImage", "debian", &without_finalizer).await?;

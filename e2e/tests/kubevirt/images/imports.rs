@@ -30,7 +30,8 @@ fn an_image_is_downloaded_verified_and_published() {
         let volume = place.object(DATA_VOLUME_API_VERSION, "DataVolume", "debian").await?.unwrap_or_default();
         ensure!(volume["metadata"]["annotations"]["simulator.vmpool.dev/content"] == CHECKSUM, "{volume}");
         ensure!(volume["metadata"]["labels"][IMAGE_UID] == ready["metadata"]["uid"], "{volume}");
-        // With an owner, the garbage collector would delete it with an image that is deleted in the foreground.
+        // With an owner, the garbage collector would delete it with an image that is deleted in the
+        // foreground.
         ensure!(volume["metadata"]["ownerReferences"].is_null(), "{volume}");
         ensure!(volume["metadata"]["labels"]["example.com/team"].is_null(), "{volume}");
         let label = &volume["metadata"]["labels"]["instancetype.kubevirt.io/default-preference"];
@@ -210,8 +211,8 @@ fn an_object_of_another_owner_is_not_touched() {
     });
 }
 
-/// An object without its status and the versions that each write of the status changes: the platform writes the status
-/// of a volume once more after its phase is `Succeeded`, when the claim is bound.
+/// An object without its status and the versions that each write of the status changes: the platform writes
+/// the status of a volume once more after its phase is `Succeeded`, when the claim is bound.
 fn without_platform(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {

@@ -232,7 +232,8 @@ fn a_pool_of_a_terminating_image_keeps_working_and_uses_the_successor() {
             machines.len() == 3 && machines.iter().filter(|uid| first.contains(uid)).count() == 1,
             "{machines:?}"
         );
-        // When a user releases it and creates a successor that is not imported yet, then the pool waits for that one,
+        // When a user releases it and creates a successor that is not imported yet, then the pool waits for
+        // that one,
         world.hold(Some("never")).await?;
         let release = json!({ "metadata": { "annotations": { "vmpool.dev/force-release": "true" } } });
         let paused = |paused: bool| json!({ "spec": { "paused": paused } });

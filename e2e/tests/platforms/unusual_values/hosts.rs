@@ -27,8 +27,8 @@ fn sample(world: &ScenarioWorld, file: &str) -> anyhow::Result<Value> {
     Ok(pool)
 }
 
-/// The fields of machines are no fields of the schema, so the machines are small. They have no DataVolumes, whose names
-/// all pools would share.
+/// The fields of machines are no fields of the schema, so the machines are small. They have no DataVolumes,
+/// whose names all pools would share.
 fn of_kubevirt(world: &ScenarioWorld) -> anyhow::Result<Vec<Value>> {
     let mut full = sample(world, "kubevirt/accepted/pool-full.yaml")?;
     let plain = world.pool("plain").object();

@@ -131,8 +131,8 @@ impl ResponseTally {
         }
     }
 
-    /// Prints the counts. Returns errors: every refusal must name its field, and each kind of check must have refused a
-    /// pool.
+    /// Prints the counts. Returns errors: every refusal must name its field, and each kind of check must have
+    /// refused a pool.
     pub(super) fn settle(self) -> Vec<String> {
         let Self { what, accepted, schema, cel, admission, vague } = self;
         let by_admission: usize = admission.values().sum();

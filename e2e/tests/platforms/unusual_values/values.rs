@@ -49,7 +49,8 @@ fn place<'v>(object: &'v mut Value, pointer: &str) -> &'v mut Value {
     })
 }
 
-/// Characters of several scripts, a right-to-left override, and a character outside the basic multilingual plane.
+/// Characters of several scripts, a right-to-left override, and a character outside the basic multilingual
+/// plane.
 const UNICODE: &str = "Größe-日本-\u{202e}-🦀";
 
 /// All changes for a field with this schema, each with a name.

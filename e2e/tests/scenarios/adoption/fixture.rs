@@ -1,5 +1,5 @@
-//! The state that another controller left: a pool of four machines, one of which waits for a restart and one of which
-//! was just created, retained disks, and a foreign disk.
+//! The state that another controller left: a pool of four machines, one of which waits for a restart and one
+//! of which was just created, retained disks, and a foreign disk.
 
 use anyhow::Context;
 use jiff::Timestamp;
@@ -58,7 +58,8 @@ fn placed(document: &Value, world: &ScenarioWorld, known: &[(String, String)]) -
     Ok(object)
 }
 
-/// Creates the objects of the fixture while no controller runs. Waits until all machines except the young one run.
+/// Creates the objects of the fixture while no controller runs. Waits until all machines except the young one
+/// run.
 pub(super) async fn inherit(world: &ScenarioWorld) -> anyhow::Result<PoolHandle<'_>> {
     apply_manifests(&world.client(), &platform(), None).await?;
     let mut known = Vec::new();

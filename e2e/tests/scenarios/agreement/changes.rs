@@ -52,7 +52,8 @@ fn violations() -> Vec<(&'static str, String, Value)> {
     ]
 }
 
-/// The pools to change: a valid one for each policy, an invalid one for each violation, and one that is being deleted.
+/// The pools to change: a valid one for each policy, an invalid one for each violation, and one that is being
+/// deleted.
 fn drafts(world: &ScenarioWorld) -> Vec<Value> {
     let draft = |name: &str| {
         let mut pool = world.pool(name).replicas(3).disk("root").object();
@@ -126,8 +127,8 @@ impl Users {
     }
 }
 
-/// A random change of a pool and the index of its user: mostly of frequently changed fields, sometimes by the project's
-/// programs.
+/// A random change of a pool and the index of its user: mostly of frequently changed fields, sometimes by the
+/// project's programs.
 fn change(old: &Value, fields: &[(&str, Vec<Value>)], random: &mut Random) -> (usize, Value) {
     let mut new = old.clone();
     let counts = [0, 1, 2, 3, 5].map(|count| json!(count));

@@ -1,5 +1,5 @@
-//! Random pools: a valid pool with a few changes. The schema refuses some of them, the rules refuse others, and the
-//! rest are valid.
+//! Random pools: a valid pool with a few changes. The schema refuses some of them, the rules refuse others,
+//! and the rest are valid.
 
 use serde_json::{Value, json};
 use vmpool_api::{annotations, labels};

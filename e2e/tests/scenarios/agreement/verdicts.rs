@@ -39,8 +39,8 @@ fn classes(world: &ScenarioWorld) -> Api<DynamicObject> {
     Api::all_with(world.client(), &resource("VirtualMachineClass", "virtualmachineclasses"))
 }
 
-/// Creates the class `sized` with sizing policies, and the images `ready` and `cdrom`, which are ready. Existing
-/// objects do not change, so that scenarios can share them.
+/// Creates the class `sized` with sizing policies, and the images `ready` and `cdrom`, which are ready.
+/// Existing objects do not change, so that scenarios can share them.
 pub(super) async fn create_objects(world: &ScenarioWorld) -> anyhow::Result<()> {
     let object = |kind: &str, name: &str, spec: Value| {
         json!({
@@ -217,8 +217,8 @@ impl VerdictComparison {
         }
     }
 
-    /// Adds the verdict and the response to a change of a terminating pool. The rules accept all such changes, and the
-    /// schema does not.
+    /// Adds the verdict and the response to a change of a terminating pool. The rules accept all such
+    /// changes, and the schema does not.
     pub(super) fn add_terminating(
         &mut self,
         verdict: Option<&str>,
@@ -231,8 +231,8 @@ impl VerdictComparison {
         }
     }
 
-    /// Checks that there is no difference, that more than a tenth of the requests was accepted, and that each of these
-    /// rules has refused a request.
+    /// Checks that there is no difference, that more than a tenth of the requests was accepted, and that each
+    /// of these rules has refused a request.
     pub(super) fn finish(&self, what: &str, count: usize, rules: &[&str]) -> anyhow::Result<()> {
         let Self { accepted, by_schema, rules: refused, differences } = self;
         println!(

@@ -8,8 +8,8 @@ use super::super::objects::{
 };
 use super::super::variants::SERVERS;
 
-/// Checks what holds for every pod: the token of an existing service account, the restricted Pod Security Standard, and a
-/// read-only root.
+/// Checks what holds for every pod: the token of an existing service account, the restricted Pod Security
+/// Standard, and a read-only root.
 fn pod(pod: &Value, objects: &[Value]) -> Vec<String> {
     let mut found = Vec::new();
     let mut must = |holds: bool, text: &str| {
@@ -113,8 +113,9 @@ pub(super) fn check_deployment(deployment: &Value, objects: &[Value]) -> Vec<Str
     found
 }
 
-/// Checks the job that removes the finalizers: it runs before the release is deleted, has the flags and the environment of the
-/// controller, and a network policy allows its requests if policies restrict the controller.
+/// Checks the job that removes the finalizers: it runs before the release is deleted, has the flags and the
+/// environment of the controller, and a network policy allows its requests if policies restrict the
+/// controller.
 pub(super) fn check_finalizer_job(job: &Value, objects: &[Value]) -> Vec<String> {
     let template = value_at(job, "spec.template");
     let mut found = pod(value_at(template, "spec"), objects);

@@ -217,8 +217,8 @@ const EDITOR: Grants = &[
     ("subresources.vmpool.dev/virtualmachinepools/release", "create"),
 ];
 
-/// The chart never grants this right in the platform's group: the platform's endpoint deletes machines without a
-/// removal record.
+/// The chart never grants this right in the platform's group: the platform's endpoint deletes machines
+/// without a removal record.
 const EDITOR_PLATFORM: Grants = &[
     ("subresources.virtualization.deckhouse.io/virtualmachinepools/scaledownwith", "create"),
     ("subresources.virtualization.deckhouse.io/virtualmachinepools/claim", "create"),

@@ -135,8 +135,9 @@ const DEFAULTING: &[Path] = &[(
     ["pool.kubevirt.io", "v1beta1", "virtualmachinepools"],
 )];
 
-/// Reviews without which requests are allowed: machines and pools do not depend on the reviews of images, the controller does later
-/// what those do that protect objects, and it counts one machine if `replicas` is absent.
+/// Reviews without which requests are allowed: machines and pools do not depend on the reviews of images, the
+/// controller does later what those do that protect objects, and it counts one machine if `replicas` is
+/// absent.
 const OPTIONAL: [&str; 5] = [
     "/mutate-pool-kubevirt-io-v1beta1-virtualmachinepool",
     "/validate-disk-image-references",

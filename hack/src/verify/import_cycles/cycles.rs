@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use super::graph::Imports;
 
-/// The groups of files that import each other, directly or indirectly, each with the imports within the group.
+/// The groups of files that import each other, directly or indirectly, each with the imports within the
+/// group.
 pub(super) fn cyclic_components(imports: &Imports) -> Vec<Imports> {
     let reachable: BTreeMap<&PathBuf, BTreeSet<&PathBuf>> =
         imports.keys().map(|file| (file, reachable(imports, file))).collect();

@@ -133,7 +133,8 @@ impl Crate {
             let path = [&import.path[..import.path.len() - 1], path].concat();
             self.follow(module, &path, visited)
         });
-        // An item that this check does not detect, such as one that a macro generates, counts as defined here.
+        // An item that this check does not detect, such as one that a macro generates, counts as defined
+        // here.
         found.next().or_else(|| Some(module.clone()))
     }
 }

@@ -65,7 +65,8 @@ impl SourceFile {
         Ok(source)
     }
 
-    /// Whether this file depends on an import. A `pub use` only gives a name to other files, unless the name occurs here, too.
+    /// Whether this file depends on an import. A `pub use` only gives a name to other files, unless the name
+    /// occurs here, too.
     pub(super) fn uses(&self, import: &ImportedName) -> bool {
         !import.is_public || self.mentioned.contains(&import.name)
     }
@@ -154,7 +155,8 @@ impl Attributes {
     }
 }
 
-/// A path within `depth` inline modules as a path from the module of the file. `None` if it stays within the inline modules.
+/// A path within `depth` inline modules as a path from the module of the file. `None` if it stays within the
+/// inline modules.
 fn path_outside_module(path: Segments, depth: usize) -> Option<Segments> {
     if depth == 0 || path[0] == "crate" {
         return Some(path);

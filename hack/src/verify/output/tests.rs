@@ -1,7 +1,7 @@
 use super::*;
 
 /// Reads text in which each line ends with a newline.
-pub(in crate::verify) fn output_of(text: &str) -> TestOutput {
+pub(crate) fn output_of(text: &str) -> TestOutput {
     let mut output = TestOutput::default();
     text.split_inclusive('\n').for_each(|line| output.read(line));
     output

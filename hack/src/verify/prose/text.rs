@@ -40,7 +40,8 @@ pub(super) fn extract_prose(syntax: Syntax, text: &str) -> String {
     }
 }
 
-/// A text in Markdown without its code. A fence with the language `text` contains prose, for example a diagram.
+/// A text in Markdown without its code. A fence with the language `text` contains prose, for example a
+/// diagram.
 fn without_code(text: &str) -> String {
     let mut prose = String::with_capacity(text.len());
     let (mut is_fenced, mut is_prose, mut in_span) = (false, false, false);
@@ -60,7 +61,8 @@ fn without_code(text: &str) -> String {
     prose
 }
 
-/// A line without its code in backticks. `in_span` says whether the line begins inside such code, and is updated.
+/// A line without its code in backticks. `in_span` says whether the line begins inside such code, and is
+/// updated.
 fn without_spans(line: &str, in_span: &mut bool) -> String {
     let hide = |letter: char| {
         *in_span ^= letter == '`';
@@ -88,8 +90,8 @@ fn comments(text: &str) -> String {
     comments
 }
 
-/// The length in bytes of the first token of a Rust source, and whether it is a comment. Tokens that cannot contain the
-/// start of a comment may be shorter than those of Rust.
+/// The length in bytes of the first token of a Rust source, and whether it is a comment. Tokens that cannot
+/// contain the start of a comment may be shorter than those of Rust.
 fn token(text: &str) -> (usize, bool) {
     let until =
         |end: &str, from: usize| text[from..].find(end).map_or(text.len(), |at| from + at + end.len());

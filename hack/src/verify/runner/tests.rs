@@ -28,7 +28,8 @@ fn a_failed_test_run_is_a_failure() {
     assert!(error.to_string().contains("101"), "{error}");
 }
 
-/// A track that prints `said` to standard output and `noise` to standard error, and one more line for each repeated test.
+/// A track that prints `said` to standard output and `noise` to standard error, and one more line for each
+/// repeated test.
 fn track(said: &str, noise: &str, code: i32) -> Track {
     let (said, noise) = (said.to_owned(), noise.to_owned());
     Box::new(move |arguments| {
@@ -199,8 +200,8 @@ fn a_few_failed_tests_are_repeated(
     assert_eq!(repeated((first, 101), (second, code)).is_ok(), passes);
 }
 
-/// A test runner whose binary prints `said` and never ends, and which passes if a single test is selected. The shell's
-/// messages about killed children are discarded.
+/// A test runner whose binary prints `said` and never ends, and which passes if a single test is selected.
+/// The shell's messages about killed children are discarded.
 fn endless(said: &'static str) -> Track {
     Box::new(move |arguments| {
         let mut command = Command::new("sh");

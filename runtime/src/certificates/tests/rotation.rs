@@ -33,7 +33,8 @@ async fn for_eight_months_all_clients_accept_the_certificate() {
         both += usize::from(bundled(&world) == 2);
     }
     assert_eq!(largest, 2, "a bundle contains at most two authorities");
-    // An authority with a validity of 120 days is replaced after 80 days, a certificate with 30 days after 20 days.
+    // An authority with a validity of 120 days is replaced after 80 days, a certificate with 30 days after 20
+    // days.
     let (authorities, serving) = (world.made(Rotated::Authority), world.made(Rotated::Serving));
     assert!((4..=5).contains(&authorities), "{authorities}");
     assert!((12..=20).contains(&serving), "{serving}");

@@ -58,8 +58,8 @@ fn set_failed(pass: &mut Pass<'_>, last_failure: &str) {
     pass.set(ImagePhase::Failed, DiskImageReason::SyncDeadlineExceeded, text);
 }
 
-/// The time in which data may still be transferred: what is left of `max_sync_duration` since the image was queued. The first
-/// attempt gets all of it, however long the image waited for its turn.
+/// The time in which data may still be transferred: what is left of `max_sync_duration` since the image was
+/// queued. The first attempt gets all of it, however long the image waited for its turn.
 pub(super) fn time_left(pass: &Pass<'_>) -> Duration {
     let status = &pass.status;
     let begin = if status.failures == 0 { status.sync_started_at } else { status.queued_at };
@@ -67,8 +67,9 @@ pub(super) fn time_left(pass: &Pass<'_>) -> Duration {
     pass.world.settings.max_sync_duration.saturating_sub(elapsed)
 }
 
-/// Ends an import that waits for its next attempt when the time for all attempts is over. Returns whether it did. Without the next
-/// attempt, nothing would notice the end of that time, and an attempt that begins later would exceed it.
+/// Ends an import that waits for its next attempt when the time for all attempts is over. Returns whether it
+/// did. Without the next attempt, nothing would notice the end of that time, and an attempt that begins later
+/// would exceed it.
 ///
 /// Complete data needs no transfer: its snapshot is taken at any time.
 pub(super) fn end_import_at_deadline(pass: &mut Pass<'_>) -> bool {

@@ -28,12 +28,14 @@ pub(super) fn plan_queued_import(pass: &mut Pass<'_>) {
         return pass.again(RECHECK);
     }
     if pass.has_data() {
-        // The controller exited after the import, or a failed image with its data is tried again: no further transfer.
+        // The controller exited after the import, or a failed image with its data is tried again: no further
+        // transfer.
         pass.status.sync_started_at = Some(pass.now());
         return snapshot::take_snapshot(pass);
     }
     if let Some(volume) = backing.data_volume.ours() {
-        // The controller exited between the create and the status. CDI does not import into a claim that a user has kept.
+        // The controller exited between the create and the status. CDI does not import into a claim that a
+        // user has kept.
         let is_kept = backing.claim.ours().is_some_and(|claim| !claim.owned);
         if volume.transfer == Transfer::InProgress && !volume.deleting && !is_kept {
             return start_attempt(pass);
@@ -166,16 +168,16 @@ fn plan_transfer(pass: &mut Pass<'_>, volume: &BackingDataVolume) {
     pass.again(settings.max_attempt_duration.saturating_sub(elapsed).min(time_left(pass)));
 }
 
-/// Time since the attempt began. One whose beginning is not recorded begins now: the creation time of its DataVolume is that of the
-/// API server, whose clock can differ.
+/// Time since the attempt began. One whose beginning is not recorded begins now: the creation time of its
+/// DataVolume is that of the API server, whose clock can differ.
 fn running_for(pass: &mut Pass<'_>) -> Duration {
     let now = pass.now();
     let started = *pass.status.sync_started_at.get_or_insert(now);
     pass.since(started)
 }
 
-/// Ends an attempt that takes too long, also together with earlier ones, or whose transfer was restarted too often. Returns
-/// whether it did.
+/// Ends an attempt that takes too long, also together with earlier ones, or whose transfer was restarted too
+/// often. Returns whether it did.
 pub(super) fn exceeds_limits(pass: &mut Pass<'_>, volume: &BackingDataVolume) -> bool {
     let settings = pass.world.settings;
     let problem = volume.problem();

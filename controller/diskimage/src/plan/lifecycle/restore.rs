@@ -43,10 +43,10 @@ pub(super) fn plan_ready_image(pass: &mut Pass<'_>) {
     restore_lost_data(pass, claim);
 }
 
-/// An image that was ready, and is not in the phase Ready: because of a name conflict, for example, or while its snapshot is
-/// taken again. If its snapshot can be cloned, or machines have always cloned its claim, the image is ready. If only the snapshot
-/// has the data, and may recover, it is kept.
-/// Returns whether this was decided here.
+/// An image that was ready, and is not in the phase Ready: because of a name conflict, for example, or while
+/// its snapshot is taken again. If its snapshot can be cloned, or machines have always cloned its claim, the
+/// image is ready. If only the snapshot has the data, and may recover, it is kept. Returns whether this was
+/// decided here.
 pub(super) fn restore_ready_phase(pass: &mut Pass<'_>) -> bool {
     if pass.status.ready_at.is_none() || !pass.world.backing.snapshots_served {
         return false;
@@ -80,8 +80,8 @@ fn snapshot_state(pass: &Pass<'_>) -> (bool, Option<Duration>) {
     if snapshot.deleting || snapshot.content_lost {
         return (false, None);
     }
-    // The snapshot controller also reports passing problems of a snapshot that can be cloned. Another one that has an error may
-    // recover, but is taken again at once if the claim has the data.
+    // The snapshot controller also reports passing problems of a snapshot that can be cloned. Another one
+    // that has an error may recover, but is taken again at once if the claim has the data.
     if snapshot.error.is_some() && !snapshot.ready && claim_is_complete(pass) {
         return (false, None);
     }
@@ -122,8 +122,9 @@ pub(super) fn set_heal_limit_exceeded(pass: &mut Pass<'_>) {
     pass.set(ImagePhase::Failed, DiskImageReason::HealLimitExceeded, message);
 }
 
-/// Whether the image was ready and has never had a usable snapshot, because the cluster serves snapshots only since its import. Only
-/// an image with a snapshot can lose its claim and stay ready, so only its status says whether it has.
+/// Whether the image was ready and has never had a usable snapshot, because the cluster serves snapshots only
+/// since its import. Only an image with a snapshot can lose its claim and stay ready, so only its status says
+/// whether it has.
 pub(super) fn has_only_its_claim(pass: &Pass<'_>) -> bool {
     let status = &pass.world.image.status;
     let source = pass.world.backing.data_source.ours().and_then(|source| source.target);

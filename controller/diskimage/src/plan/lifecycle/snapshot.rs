@@ -49,8 +49,9 @@ pub(super) fn take_snapshot(pass: &mut Pass<'_>) {
     set_snapshot_pending(pass, "the snapshot is taken");
 }
 
-/// Takes the first snapshot of an image that is ready from its claim. Whether the driver can take any is not known, so the image does
-/// not depend on it: one that fails is taken again after a pause, and the image stays ready.
+/// Takes the first snapshot of an image that is ready from its claim. Whether the driver can take any is not
+/// known, so the image does not depend on it: one that fails is taken again after a pause, and the image
+/// stays ready.
 pub(super) fn take_first_snapshot(pass: &mut Pass<'_>) {
     let settings = pass.world.settings;
     let problem = match pass.world.backing.snapshot.ours() {
@@ -88,7 +89,7 @@ pub(super) fn take_first_snapshot(pass: &mut Pass<'_>) {
 }
 
 /// The message of an image that is ready from its claim although the cluster serves snapshots.
-pub(in super::super) fn ready_from_claim_message(why: &str) -> String {
+pub(crate) fn ready_from_claim_message(why: &str) -> String {
     without_queries(&format!("machines can clone the image from its claim: {why}"))
 }
 
@@ -113,13 +114,14 @@ fn snapshot_failure(pass: &Pass<'_>, snapshot: &BackingSnapshot) -> Option<Strin
         return Some("the content of the snapshot is gone".to_owned());
     }
     let timeout = pass.world.settings.snapshot_timeout;
-    // The creation time is that of the API server. If the clock of the controller is ahead, every new snapshot would be too old.
+    // The creation time is that of the API server. If the clock of the controller is ahead, every new
+    // snapshot would be too old.
     let late = !snapshot.ready && snapshot.unready_for.is_some_and(|unready| unready >= timeout);
     late.then(|| format!("the snapshot was not ready after {} minutes", timeout.as_secs() / 60))
 }
 
-/// Whether another client has changed the DataSource so often that its correction waits. Machines must not clone what it points to
-/// meanwhile, so the image is not ready.
+/// Whether another client has changed the DataSource so often that its correction waits. Machines must not
+/// clone what it points to meanwhile, so the image is not ready.
 pub(super) fn is_contested(pass: &mut Pass<'_>, target: DataTarget) -> bool {
     let current = pass.world.backing.data_source.ours();
     let edited = current.filter(|source| !source.deleting && source.target != Some(target));

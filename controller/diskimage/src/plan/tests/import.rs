@@ -267,7 +267,8 @@ fn an_unconfirmed_create_is_repeated() {
     assert_eq!(state(&plan), (ImagePhase::Syncing, DiskImageReason::Syncing));
 }
 
-/// A user deleted the DataVolume before its UID was stored, and kept the claim. CDI would not import into this claim.
+/// A user deleted the DataVolume before its UID was stored, and kept the claim. CDI would not import into
+/// this claim.
 #[test]
 fn a_create_is_not_repeated_beside_a_claim() {
     let mut case = ImagePassCase::syncing(volume_with_transfer(Transfer::InProgress));
@@ -831,7 +832,8 @@ fn a_data_volume_beside_a_kept_claim_is_no_import() {
     assert_eq!((plan.actions.clone(), state(&plan).0), (vec![delete_volume()], ImagePhase::Queued));
 }
 
-/// The status of the pass that began the import was not written. That of an earlier pass has the UID of the former claim.
+/// The status of the pass that began the import was not written. That of an earlier pass has the UID of the
+/// former claim.
 #[rstest]
 #[case::in_progress(Transfer::InProgress, DiskImageReason::Syncing)]
 #[case::succeeded(Transfer::Succeeded, DiskImageReason::SnapshotPending)]

@@ -1,5 +1,5 @@
-//! The allocation candidates of one disk template: its free disks in the order of allocation, and the disks that may
-//! become free soon.
+//! The allocation candidates of one disk template: its free disks in the order of allocation, and the disks
+//! that may become free soon.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::model::{Disk, DiskState};
 use crate::names::DiskNamer;
 
 /// How long a machine waits for a disk that will become free soon before the plan creates a new one.
-pub(in crate::plan) const UNMOUNT_TIMEOUT: Duration = REQUEST_TIMEOUT;
+pub(crate) const UNMOUNT_TIMEOUT: Duration = REQUEST_TIMEOUT;
 
 /// The allocation candidates of one disk template.
 pub(super) struct AllocationCandidates {
@@ -70,8 +70,8 @@ impl AllocationCandidates {
     }
 }
 
-/// Disks of a template with an unconfirmed create whose machine is gone. They may exist, or the API server may still
-/// create them.
+/// Disks of a template with an unconfirmed create whose machine is gone. They may exist, or the API server
+/// may still create them.
 fn unconfirmed_disks(observed: &ObservedPool<'_>, template: &str) -> Vec<Arc<str>> {
     let stem = format!("{}-{template}-", observed.pool.id.name);
     let lost = observed.memory.disks.unconfirmed_creates().into_iter().map(|lost| lost.name);
@@ -83,8 +83,8 @@ fn unconfirmed_disks(observed: &ObservedPool<'_>, template: &str) -> Vec<Arc<str
     .collect()
 }
 
-/// The smallest key is allocated first: disks that are not marked for deletion, then ready disks, then the disk that
-/// became free last, because its data is the most recent.
+/// The smallest key is allocated first: disks that are not marked for deletion, then ready disks, then the
+/// disk that became free last, because its data is the most recent.
 fn allocation_preference(disk: &Disk, now: Timestamp) -> impl Ord + use<'_> {
     let since = stored_time::valid_free_since(now, disk).map_or(now, |since| since.min(now));
     let collecting = disk.annotations.collecting_since.is_some();

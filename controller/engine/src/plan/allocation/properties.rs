@@ -247,8 +247,8 @@ proptest! {
     #[test]
     fn marks_come_to_an_end(Shown(world) in any_world()) {
         let mut world = world;
-        // A disk that another machine was to get is annotated when it is no longer allocated. Each disk has its claim
-        // removed, its `free-since` set and its deletion marked once, one after the other.
+        // A disk that another machine was to get is annotated when it is no longer allocated. Each disk has
+        // its claim removed, its `free-since` set and its deletion marked once, one after the other.
         let rounds = 3 * (world.disks.len() + 1);
         for _ in 0..rounds {
             let plan = world.plan();

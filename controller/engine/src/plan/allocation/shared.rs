@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::super::observed::ObservedPool;
 use crate::model::{Disk, Machine, MachineActivity};
 
-/// The machines that must detach a disk, each with the disk. A running machine keeps the disk until it is known whether
-/// the machine mounts it.
+/// The machines that must detach a disk, each with the disk. A running machine keeps the disk until it is
+/// known whether the machine mounts it.
 pub(super) fn required_detachments<'a>(
     observed: &'a ObservedPool<'a>,
     held_twice: &BTreeMap<&'a str, &'a Arc<Disk>>,
@@ -26,7 +26,8 @@ pub(super) fn required_detachments<'a>(
         let Some(keeper) = machines.iter().min_by_key(|machine| keeping_order(disk, machine)) else {
             continue;
         };
-        // The machine that mounts the disk may be a terminating or foreign one. Then no other machine mounts it.
+        // The machine that mounts the disk may be a terminating or foreign one. Then no other machine mounts
+        // it.
         let runs_on_it =
             |machine: &Machine| disk.mounted_by.is_none() && machine.activity == MachineActivity::Running;
         let leaving = machines.iter().filter(|machine| machine.id != keeper.id && !runs_on_it(machine));
@@ -35,9 +36,9 @@ pub(super) fn required_detachments<'a>(
     losers
 }
 
-/// The first machine in this order keeps the disk: the one that mounts it, then a running one, then one with all its
-/// devices, then one whose disk map names the disk (the other was edited by a user), then the oldest, and then the
-/// smallest name, so that all passes agree.
+/// The first machine in this order keeps the disk: the one that mounts it, then a running one, then one with
+/// all its devices, then one whose disk map names the disk (the other was edited by a user), then the oldest,
+/// and then the smallest name, so that all passes agree.
 fn keeping_order<'m>(disk: &Disk, machine: &'m Machine) -> impl Ord + use<'m> {
     let mounts = disk.mounted_by.as_ref() == Some(&machine.id.name);
     let runs = machine.activity == MachineActivity::Running;

@@ -209,8 +209,8 @@ fn a_machine_waits_for_a_disk_that_is_about_to_become_free_but_not_for_ever() {
     assert_eq!(given(&world), [made(1, 0), made(2, 0)]);
 }
 
-/// After a failure the plan creates one machine at a time. If that machine is blocked, the plan must choose another
-/// one, because the next pass would find the same state.
+/// After a failure the plan creates one machine at a time. If that machine is blocked, the plan must choose
+/// another one, because the next pass would find the same state.
 #[test]
 fn a_machine_that_waits_after_a_failure_is_not_tried_again_at_once() {
     let gone = Some("web-gone".into());

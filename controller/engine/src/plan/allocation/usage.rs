@@ -1,5 +1,5 @@
-//! Which disks of the pool are in use: derived from the machines, from users outside the pool, and from the annotations
-//! of the disks.
+//! Which disks of the pool are in use: derived from the machines, from users outside the pool, and from the
+//! annotations of the disks.
 
 use std::cell::OnceCell;
 #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
@@ -13,20 +13,20 @@ use crate::model::{Disk, Machine, Naming};
 use crate::names::Namer;
 
 /// A disk of the pool that is not terminating.
-pub(in crate::plan) struct PoolDisk<'a> {
-    pub(in crate::plan) disk: &'a Arc<Disk>,
-    pub(in crate::plan) usage: DiskUsage,
+pub(crate) struct PoolDisk<'a> {
+    pub(crate) disk: &'a Arc<Disk>,
+    pub(crate) usage: DiskUsage,
 }
 
 /// How a disk is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::plan) enum DiskUsage {
+pub(crate) enum DiskUsage {
     /// An existing machine refers to it or names it in its disk map, or it is used outside the pool.
     InUse,
     /// It is allocated to a machine that exists and will refer to it, or that may exist.
     Allocated,
-    /// It is allocated to a machine of the current name block that does not exist yet: the controller exited before the
-    /// create, or the create was rejected. Creating that machine completes the allocation.
+    /// It is allocated to a machine of the current name block that does not exist yet: the controller exited
+    /// before the create, or the create was rejected. Creating that machine completes the allocation.
     AwaitingMachine,
     /// A deleted machine still mounts it.
     Unmounting,
@@ -48,7 +48,8 @@ pub(super) struct DiskUses<'a> {
 }
 
 impl<'a> DiskUses<'a> {
-    /// Cost: linear in the number of the pool's disks and, if there are any, in the number of devices of its machines.
+    /// Cost: linear in the number of the pool's disks and, if there are any, in the number of devices of its
+    /// machines.
     pub(super) fn read(observed: &'a ObservedPool<'a>) -> Self {
         let machines = MachineIndex::of(observed);
         let disks = observed.pool_disks.iter().filter(|disk| !disk.terminating && machines.own(disk));
@@ -136,8 +137,8 @@ impl<'a> MachineIndex<'a> {
         self.by_name.get_or_init(index).get(name).copied()
     }
 
-    /// Whether the pool may write to a disk: the pool owns it, or one of its live machines owns it and either the disk
-    /// template was removed or the disk was never provisioned.
+    /// Whether the pool may write to a disk: the pool owns it, or one of its live machines owns it and either
+    /// the disk template was removed or the disk was never provisioned.
     fn own(&self, disk: &Disk) -> bool {
         let Some(owner) = &disk.owner else { return false };
         let pool = &self.observed.pool.id;
@@ -170,8 +171,8 @@ impl<'a> MachineIndex<'a> {
             };
             let is_owned = machine.belongs_to(&observed.pool.id);
             let refused = observed.memory.disk_refusal(&disk.id.name, observed.uptime).is_some();
-            // The cache of a terminating machine may be outdated, so the disk stays allocated until the machine is
-            // gone.
+            // The cache of a terminating machine may be outdated, so the disk stays allocated until the
+            // machine is gone.
             let blockers =
                 machine.terminating || is_owned && !refused && disk.template.as_ref().is_some_and(lacks);
             return if blockers { DiskUsage::Allocated } else { DiskUsage::Free };
@@ -199,7 +200,8 @@ impl<'a> MachineIndex<'a> {
         }
     }
 
-    /// Whether a machine cannot use this disk: it contains no data, or it belongs to neither the pool nor the machine.
+    /// Whether a machine cannot use this disk: it contains no data, or it belongs to neither the pool nor the
+    /// machine.
     fn is_unfit(&self, machine: &Machine, held: &Disk) -> bool {
         let ours = held.belongs_to(&self.observed.pool.id) || held.is_of_machine(&machine.id);
         !ours || !held.is_usable()

@@ -86,7 +86,8 @@ fn what_is_not_evaluated_is_overdue_after_ten_minutes_of_our_own_clock() {
     assert_eq!(attempts.overdue(T0 + Duration::from_mins(14)), (2, Some(&uid("a"))));
     assert_eq!(attempts.next_overdue(T0 + Duration::from_mins(14)), None);
 
-    // The attempts of an evaluated machine start again, and the attempts of a machine that left are forgotten.
+    // The attempts of an evaluated machine start again, and the attempts of a machine that left are
+    // forgotten.
     attempts.observe([seen("a", |_| {}), changed("b")].iter(), T0 + Duration::from_mins(14));
     assert_eq!(attempts.overdue(T0 + Duration::from_mins(14)), (1, Some(&uid("b"))));
     let leaving = seen("b", |machine| (machine.evaluated, machine.terminating) = (false, true));

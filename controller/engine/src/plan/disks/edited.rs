@@ -1,8 +1,8 @@
 //! Edits by users: a device for a disk that another machine keeps, and a disk map that names such a disk.
 //!
-//! If a user removes or adds a device, the change stays, with one exception: two machines of the pool must not refer to
-//! one disk. The machine that must detach the disk gets back the disk that its disk map names, if one is detached.
-//! Otherwise the controller removes the device.
+//! If a user removes or adds a device, the change stays, with one exception: two machines of the pool must
+//! not refer to one disk. The machine that must detach the disk gets back the disk that its disk map names,
+//! if one is detached. Otherwise the controller removes the device.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -69,8 +69,8 @@ pub(super) fn repair_edited_device<'a>(
     Some(to.map(|to| PoolAction::Repoint { machine: machine.id.clone(), position, from, to }))
 }
 
-/// A machine outside of the pool has mounted this disk, so `machine` waits for it. Nothing is detached: the owner of the disk may
-/// want to give it to the machine.
+/// A machine outside of the pool has mounted this disk, so `machine` waits for it. Nothing is detached: the
+/// owner of the disk may want to give it to the machine.
 fn mounted_elsewhere(machine: &Machine, disk: &Disk) -> Option<Blocker> {
     let user = disk.mounted_by.as_ref().filter(|user| **user != machine.id.name)?;
     Some(Blocker::UserAction(format!(
@@ -108,7 +108,8 @@ fn find_disk_to_reattach<'a>(
     vacancies.min_by_key(|(template, _)| disk.template.as_ref() != Some(&template.name))
 }
 
-/// The detached disk of a machine, if the machine can use it. The next pass creates a disk that does not exist.
+/// The detached disk of a machine, if the machine can use it. The next pass creates a disk that does not
+/// exist.
 fn usable_detached_disk(
     observed: &ObservedPool<'_>,
     machine: &Machine,
@@ -134,9 +135,9 @@ fn has_another(observed: &ObservedPool<'_>, machine: &Machine, disk: &str) -> bo
     others || observed.machines.iter().any(|other| other.id != machine.id && refers_to_disk(other, disk))
 }
 
-/// Corrects a disk map that names a disk which the machine cannot use, if a device of the machine shows which disk
-/// fills the template. A disk map that names a disk of the machine stays, because that disk contains data that a user
-/// detached.
+/// Corrects a disk map that names a disk which the machine cannot use, if a device of the machine shows which
+/// disk fills the template. A disk map that names a disk of the machine stays, because that disk contains
+/// data that a user detached.
 pub(super) fn correct_disk_map(
     observed: &ObservedPool<'_>,
     free_disks: &FreeDisks<'_>,

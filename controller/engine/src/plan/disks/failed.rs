@@ -1,9 +1,10 @@
-//! Disks that the platform could not provision, so that their machines cannot run. A disk whose disk template got another
-//! source before it was provisioned counts as one of them.
+//! Disks that the platform could not provision, so that their machines cannot run. A disk whose disk template
+//! got another source before it was provisioned counts as one of them.
 //!
-//! The controller replaces such an ephemeral disk with one of another name, repeatedly with exponential backoff. The
-//! delay is computed from stored data: the name, which contains the number of attempts, and the creation time of the
-//! disk. A new leader therefore continues with the same delay. Disk collection deletes the replaced disks.
+//! The controller replaces such an ephemeral disk with one of another name, repeatedly with exponential
+//! backoff. The delay is computed from stored data: the name, which contains the number of attempts, and the
+//! creation time of the disk. A new leader therefore continues with the same delay. Disk collection deletes
+//! the replaced disks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,15 +16,15 @@ use super::super::observed::ObservedPool;
 use super::edited::MachineIndex;
 use crate::model::{Disk, DiskDraft, DiskRef, DiskState, Lifetime, Machine, PoolDiskTemplate};
 
-/// The delay before the first replacement, counted from the creation of the disk. It doubles with every further
-/// replacement.
+/// The delay before the first replacement, counted from the creation of the disk. It doubles with every
+/// further replacement.
 pub(super) const FIRST_PAUSE: Duration = Duration::from_secs(2);
 
 /// The maximum delay.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_mins(10);
 
-/// Whether the machine cannot run because this disk contains no data. If the machine runs, the platform reports the
-/// problem of the disk.
+/// Whether the machine cannot run because this disk contains no data. If the machine runs, the platform
+/// reports the problem of the disk.
 pub(super) fn disk_prevents_start(machine: &Machine, disk: &Disk) -> bool {
     !(disk.is_usable() || disk.terminating || machine.runs())
 }
@@ -38,8 +39,8 @@ pub(super) enum DiskReplacement {
     Never,
 }
 
-/// The next step for a failed ephemeral disk. A disk with a capacity was provisioned once, so the machine may have run
-/// on it, and a user must decide.
+/// The next step for a failed ephemeral disk. A disk with a capacity was provisioned once, so the machine may
+/// have run on it, and a user must decide.
 pub(super) fn plan_disk_replacement(
     observed: &ObservedPool<'_>,
     machine: &Machine,

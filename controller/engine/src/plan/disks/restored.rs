@@ -1,8 +1,8 @@
 //! Disks that the platform restores.
 //!
-//! The platform deletes the disk, waits until it is gone, and creates another one with the same name and the restored data. If the
-//! controller created the missing disk, the platform could not. The restored disk has no controller, so the controller makes the former
-//! owner its owner again.
+//! The platform deletes the disk, waits until it is gone, and creates another one with the same name and the
+//! restored data. If the controller created the missing disk, the platform could not. The restored disk has
+//! no controller, so the controller makes the former owner its owner again.
 
 use std::time::Duration;
 
@@ -11,8 +11,9 @@ use super::super::blocker::Blocker;
 use super::super::observed::ObservedPool;
 use crate::model::{Disk, DiskRef, Machine, PoolDiskTemplate};
 
-/// How long a disk that the platform deleted in order to restore it may be missing. Then the platform is not expected to create it any
-/// more, and the machine needs one. A machine that the platform still restores has no such limit.
+/// How long a disk that the platform deleted in order to restore it may be missing. Then the platform is not
+/// expected to create it any more, and the machine needs one. A machine that the platform still restores has
+/// no such limit.
 pub(super) const LONGEST_GAP: Duration = Duration::from_mins(10);
 
 /// For how long the controller still waits for a missing disk.
@@ -26,7 +27,8 @@ pub(super) fn await_disk(machine: &Machine, device: &DiskRef) -> Blocker {
     Blocker::RestoringDisk { machine: machine.id.clone(), disk: device.disk.clone() }
 }
 
-/// A restored disk gets its owner again. One that failed stays as it is: the controller would replace its own by an empty one.
+/// A restored disk gets its owner again. One that failed stays as it is: the controller would replace its own
+/// by an empty one.
 pub(super) fn adopt_disk(
     machine: &Machine,
     template: &PoolDiskTemplate,

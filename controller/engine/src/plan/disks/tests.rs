@@ -169,8 +169,8 @@ fn repairs_come_in_batches_too() {
     assert_eq!(world.plan().actions.len(), 1);
 }
 
-/// A machine that another controller created has no disk map until the controller writes to it, for example while the
-/// pool is paused.
+/// A machine that another controller created has no disk map until the controller writes to it, for example
+/// while the pool is paused.
 fn anothers(world: PoolWorld) -> PoolWorld {
     let without_map = |machine: &mut Machine| {
         (machine.revision, machine.written) = (Some("5c8a1d2f".into()), Some("5c8a1d2f".into()));

@@ -8,8 +8,8 @@ use crate::model::{Disk, DiskState};
 use crate::plan::Blocker;
 use crate::testing::{PoolWorld, pool_owner};
 
-/// A machine with an ephemeral disk of 10 bytes and a retained disk of 20 bytes, and a free retained disk. All disks
-/// have the size of their template.
+/// A machine with an ephemeral disk of 10 bytes and a retained disk of 20 bytes, and a free retained disk.
+/// All disks have the size of their template.
 fn world() -> PoolWorld {
     PoolWorld::desiring(1)
         .with_machine("web-a", 1)

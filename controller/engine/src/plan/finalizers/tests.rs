@@ -54,7 +54,8 @@ fn a_machine_that_is_being_deleted_is_released(#[case] world: PoolWorld) {
     assert!(released(&plan).contains(&(&numbered_machine_name(0), true)), "{:?}", plan.actions);
 }
 
-/// A user may require the preservation, and then delete the machine. The caches of machines and pools are not equally fresh.
+/// A user may require the preservation, and then delete the machine. The caches of machines and pools are not
+/// equally fresh.
 #[test]
 fn storage_is_discarded_only_after_a_live_read_of_the_pool() {
     let world = terminating(world(3), 0);
@@ -134,7 +135,8 @@ fn a_paused_pool_can_be_deleted() {
 
 #[test]
 fn a_deleted_machine_that_a_user_removed_from_the_pool_is_released_with_its_storage_preserved() {
-    // The user may have removed it after its deletion began, and the pool preserves the storage of deleted machines.
+    // The user may have removed it after its deletion began, and the pool preserves the storage of deleted
+    // machines.
     let world = terminating(terminating(world(3), 0), 1)
         .edit(&numbered_machine_name(1), |machine| machine.owner = None);
     let expected = [(&*numbered_machine_name(0), true), (&*numbered_machine_name(1), true)];

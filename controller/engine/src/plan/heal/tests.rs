@@ -123,8 +123,8 @@ fn a_replaced_machine_that_is_gone_uses_budget_until_its_successor_is_created() 
     assert_eq!(deleted_machines(&smaller.plan()).len(), 1);
 }
 
-/// A simulation in which all machines fail at first. After a replacement, the hopeless ones fail again after some passes, and the
-/// others run. Returns the machines that were replaced.
+/// A simulation in which all machines fail at first. After a replacement, the hopeless ones fail again after
+/// some passes, and the others run. Returns the machines that were replaced.
 fn replaced_in_time(machines: u64, budget: usize, hopeless: &[bool], starts_for: usize) -> BTreeSet<String> {
     let desired = usize::try_from(machines).unwrap();
     let mut world = PoolWorld::desiring(desired).with_machines(machines).pool(|pool| {

@@ -160,7 +160,8 @@ fn an_ordinal_name_proves_nothing() {
     assert_eq!(world.plan(), Plan::default());
 }
 
-/// Three machines that the labels of a pool with a selector select, of which the first one has lost its label.
+/// Three machines that the labels of a pool with a selector select, of which the first one has lost its
+/// label.
 fn with_one_detached(desired: usize) -> PoolWorld {
     let selector = Selector(vec![SelectorRequirement {
         key: "farm".into(),

@@ -58,7 +58,8 @@ fn an_accepted_entry_leaves_when_its_machine_is_gone(
     assert_eq!(settled(&world), expected);
 }
 
-/// The targets that a plan removes from the record, and the beginning of the block that the same write records.
+/// The targets that a plan removes from the record, and the beginning of the block that the same write
+/// records.
 fn settled_with_block(world: &PoolWorld) -> Option<(Vec<String>, Option<u64>)> {
     world.plan().actions.into_iter().find_map(|action| match action {
         PoolAction::PruneRecord { gone, block, .. } => {
@@ -69,7 +70,8 @@ fn settled_with_block(world: &PoolWorld) -> Option<(Vec<String>, Option<u64>)> {
     })
 }
 
-/// Machines 0 to 2 exist, and the machine with this number was removed. The former leader has recorded the block 0-64.
+/// Machines 0 to 2 exist, and the machine with this number was removed. The former leader has recorded the
+/// block 0-64.
 fn with_removed(number: u64) -> PoolWorld {
     PoolWorld::desiring(4).with_machines(3).accepted("r", &[&numbered_machine_name(number)])
 }
@@ -88,7 +90,8 @@ fn the_write_that_removes_an_entry_moves_the_block_behind(
     assert_eq!(settled_with_block(&world), Some((vec![target], first)));
 }
 
-/// A new leader does not know which numbers of the block the former leader used, and whose creates are under way.
+/// A new leader does not know which numbers of the block the former leader used, and whose creates are under
+/// way.
 #[test]
 fn a_new_leader_keeps_an_entry_until_no_create_of_its_name_can_be_under_way() {
     let mut world = with_removed(7).memory(|memory| memory.next_number = 0);

@@ -223,7 +223,8 @@ fn a_rejected_deletion_does_not_delay_the_others() {
     let next = first(&world);
     assert_ne!(next, protected);
     assert_eq!(deleted_machines(&world.plan()).last(), Some(&protected.as_str()), "it is tried too, at last");
-    // A refused deletion moves behind the other deletions. It does not make the plan delete a machine that should stay.
+    // A refused deletion moves behind the other deletions. It does not make the plan delete a machine that
+    // should stay.
     let victim = first(&PoolWorld::desiring(2).with_machines(3));
     let mut world = PoolWorld::desiring(2).with_machines(3);
     world.memory.record_result(&victim.as_str().into(), true);
@@ -378,8 +379,8 @@ fn a_reserved_machine_is_not_deleted_as_surplus_and_no_other_in_its_place() {
     let plan = world.plan();
     assert_eq!(leaving(&world), [("web-d".to_owned(), DeleteReason::Surplus)]);
     assert!(plan.blockers.contains(&Blocker::Reservation { machine: "web-c".into() }), "{:?}", plan.blockers);
-    // An accepted target is deleted in addition to the policy's choice. Without its entry, the machine is chosen by the
-    // policy.
+    // An accepted target is deleted in addition to the policy's choice. Without its entry, the machine is
+    // chosen by the policy.
     let mut accepted = world;
     let mut withdrawn = accepted.pool.clone();
     accepted.pool.desired -= accepted.pool.record.accept("r");

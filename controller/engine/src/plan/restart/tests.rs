@@ -21,7 +21,8 @@ fn parts(instance: u64, storage: u64) -> TemplateParts {
     TemplateParts { instance: of(instance), live: LiveParts::default(), storage: of(storage) }
 }
 
-/// A pool of running machines to which the current revision `new` is written, and whose instances have revision `r1`.
+/// A pool of running machines to which the current revision `new` is written, and whose instances have
+/// revision `r1`.
 fn world(machines: u64, budget: DisruptionBudget, new: TemplateParts) -> PoolWorld {
     let desired = usize::try_from(machines).unwrap();
     let mut world = PoolWorld::desiring(desired).with_machines(machines).pool(|pool| {
@@ -563,7 +564,8 @@ fn a_rejected_deletion_for_changed_storage_is_repeated_with_a_backoff_and_after_
     assert_eq!(planned(&world), [numbered_machine_name(1)]);
 }
 
-/// A machine to which revision `new` with other storage templates is written, and whose storage is of revision `r1`.
+/// A machine to which revision `new` with other storage templates is written, and whose storage is of
+/// revision `r1`.
 fn of_former_storage(machine: &mut Machine) {
     machine.storage_revision = Some("r1".into());
 }

@@ -156,7 +156,8 @@ fn nothing_is_pruned_while_a_machine_may_appear_that_names_it() {
 
 #[test]
 fn nothing_is_pruned_by_a_pass_that_makes_machines() {
-    // A former leader may have sent the same create. Its machine has the revision that was current at that time.
+    // A former leader may have sent the same create. Its machine has the revision that was current at that
+    // time.
     let mut world = PoolWorld::desiring(2).with_machines(1).pool(|pool| pool.rollout = history(0));
     world.stored = ["a", "r1"].map(RevisionId::from).to_vec();
     assert_eq!(pruned(&world), [""; 0]);

@@ -8,8 +8,8 @@ use super::super::progress::{keeps_leftover_device, leftover_devices};
 use crate::model::{DiskDraft, DiskRef, DiskSource, Machine, PoolDiskTemplate};
 use std::sync::Arc;
 
-/// One disk for each disk template of the revision, except those whose disk is detached, and the disks of earlier
-/// templates that the machine must keep.
+/// One disk for each disk template of the revision, except those whose disk is detached, and the disks of
+/// earlier templates that the machine must keep.
 ///
 /// # Errors
 /// The machine must wait for a disk.
@@ -50,8 +50,8 @@ fn is_detached(machine: &Machine, template: &PoolDiskTemplate) -> bool {
     machine.detached.iter().any(|detached| detached.template == template.name)
 }
 
-/// Whether the machine has a disk for every disk template of the revision and none for other templates, so that an
-/// update changes no device.
+/// Whether the machine has a disk for every disk template of the revision and none for other templates, so
+/// that an update changes no device.
 pub(super) fn are_complete(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
     let filled = |template: &PoolDiskTemplate| {
         if is_detached(machine, template) {

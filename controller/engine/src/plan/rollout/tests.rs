@@ -211,7 +211,8 @@ fn a_rollout_stops_when(
     assert_eq!(others, !stops, "{:?}", updated(&plan));
     assert!(plan.wants.update);
     if stops {
-        // Only the rejected updates are retried, after the backoff. Another template is written to all machines.
+        // Only the rejected updates are retried, after the backoff. Another template is written to all
+        // machines.
         assert!(!updated(&plan).is_empty());
         let changed = world.pool(|pool| pool.revision.id = "r3".into());
         assert_eq!(updated(&changed.plan())[0], 0);

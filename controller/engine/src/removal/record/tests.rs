@@ -172,8 +172,8 @@ fn a_name_is_written_once_for_the_entries_that_follow_it() {
     );
     assert_eq!(record.to_string(), text);
     assert_eq!(RemovalRecord::parse(text), Ok(record.clone()));
-    // The request that is accepted first becomes the requester, and a requester stays with its entries when other
-    // entries are removed.
+    // The request that is accepted first becomes the requester, and a requester stays with its entries when
+    // other entries are removed.
     assert_eq!((record.accept("r3"), record.accept("r1")), (2, 1));
     record.prune(&uids(&["a"]));
     assert_eq!(askers(&record), [None, Some("carol"), Some("carol")]);

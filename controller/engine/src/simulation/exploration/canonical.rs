@@ -1,11 +1,12 @@
 //! The canonical text of a state, without differences that have no effect.
 //!
-//! * A name of a machine is replaced by its number, and a number by its rank among the numbers that are in use. Used-up
-//!   names between two others have no effect. Of the rest of the name block, it only matters whether it has one more
-//!   number or several.
-//! * A UID is replaced by its rank among the UIDs, and a version by its rank among the versions of the same object.
-//! * A time is in the future, now, or long ago. Creation times of machines and the times since when disks are free are
-//!   compared, so they are replaced by their rank.
+//! * A name of a machine is replaced by its number, and a number by its rank among the numbers that are in
+//!   use. Used-up names between two others have no effect. Of the rest of the name block, it only matters
+//!   whether it has one more number or several.
+//! * A UID is replaced by its rank among the UIDs, and a version by its rank among the versions of the same
+//!   object.
+//! * A time is in the future, now, or long ago. Creation times of machines and the times since when disks are
+//!   free are compared, so they are replaced by their rank.
 //! * Texts in braces have no order.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -35,7 +35,8 @@ pub(super) struct ExplorationConfig {
     pub(super) machines: usize,
     /// Whether each machine also has a retained disk, with or without a time to live.
     pub(super) keeps: Option<FreeDiskDeletion>,
-    /// Whether machines have instances, finalizers and storage of their own, and what a different template changes.
+    /// Whether machines have instances, finalizers and storage of their own, and what a different template
+    /// changes.
     pub(super) instances: Option<TemplateDifference>,
     pub(super) users: ExploredUserActions,
     /// Number of actions of users; `None` means unlimited.

@@ -1,7 +1,8 @@
 //! The key of a state: equal keys mean that the states have the same future.
 //!
-//! All data that the future depends on is printed. Names, versions and times are then replaced by their canonical form
-//! ([`super::canonical`]). The memory of the controller is printed with `Debug`, so that new fields are included.
+//! All data that the future depends on is printed. Names, versions and times are then replaced by their
+//! canonical form ([`super::canonical`]). The memory of the controller is printed with `Debug`, so that new
+//! fields are included.
 
 use std::collections::BTreeSet;
 use std::fmt::{Debug, Write as _};

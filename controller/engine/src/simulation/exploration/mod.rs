@@ -1,10 +1,10 @@
 //! Exhaustive exploration of all states of small configurations.
 //!
-//! The search visits every state that is reachable by single moves ([`moves`]): requests of the leader, events of
-//! watches, steps of the platform, actions of users at any time, and one or two faults. Two states are equal if they
-//! differ only in data without an effect ([`key`]): used-up names, absolute versions, and the age of events that are
-//! old enough. The search checks the invariants in each state and at every committed write. Every state must converge
-//! without further faults.
+//! The search visits every state that is reachable by single moves ([`moves`]): requests of the leader,
+//! events of watches, steps of the platform, actions of users at any time, and one or two faults. Two states
+//! are equal if they differ only in data without an effect ([`key`]): used-up names, absolute versions, and
+//! the age of events that are old enough. The search checks the invariants in each state and at every
+//! committed write. Every state must converge without further faults.
 //!
 //! There is no clock. A move takes almost no time, and the move "time passes" exceeds every timeout.
 

@@ -238,8 +238,8 @@ impl ExploredState {
         }
     }
 
-    /// A rollout makes no more machines unavailable than the budget allows. A failed leader and a lost response can
-    /// each have one request in flight.
+    /// A rollout makes no more machines unavailable than the budget allows. A failed leader and a lost
+    /// response can each have one request in flight.
     fn disturbs_few(&self) -> Result<(), BrokenInvariant> {
         let disturbed = self.world.api.pool_machines().filter(|machine| {
             let restarts = machine.is_restarting() && machine.activity != MachineActivity::Running;
@@ -306,8 +306,8 @@ pub(super) fn converging_moves(state: &ExploredState) -> Vec<Move> {
         moves.push(Move::Act(RequestDelivery::Answered));
     }
     let leaving = api.machines.objects.values().filter(|seen| can_finish(&seen.facts)).count();
-    // The garbage collector has a limited delay: it deletes the objects of one machine before the next machine is
-    // deleted.
+    // The garbage collector has a limited delay: it deletes the objects of one machine before the next
+    // machine is deleted.
     if api.has_garbage() {
         moves.push(Move::Collect);
     } else {

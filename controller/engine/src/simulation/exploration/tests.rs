@@ -1,6 +1,7 @@
 //! The explored configurations.
 //!
-//! `VMPOOL_EXPLORE=1000000` explores larger ones, up to that number of states for each. This needs an optimized build:
+//! `VMPOOL_EXPLORE=1000000` explores larger ones, up to that number of states for each. This needs an
+//! optimized build:
 //! `VMPOOL_EXPLORE=1000000 cargo test --release -p vmpool-engine --lib exploration -- --nocapture`.
 
 use rstest::rstest;
@@ -34,8 +35,8 @@ const DETACH: ExploredUserActions = ExploredUserActions { scale: true, detach: t
 
 const END: ExploredUserActions = ExploredUserActions { scale: true, end: true, ..NONE };
 
-/// A pool of at most one machine, one scale-up or scale-down, one exit of the leader or lost response, and watches that
-/// can be one event behind at any time.
+/// A pool of at most one machine, one scale-up or scale-down, one exit of the leader or lost response, and
+/// watches that can be one event behind at any time.
 const SMALLEST: ExplorationConfig = ExplorationConfig {
     called: "",
     naming: Naming::Random,

@@ -1,4 +1,5 @@
-//! A create without a response is repeated, and meanwhile a targeted removal reserves the machine of the first copy.
+//! A create without a response is repeated, and meanwhile a targeted removal reserves the machine of the
+//! first copy.
 
 use rstest::rstest;
 
@@ -14,8 +15,8 @@ use crate::testing::numbered_machine_name;
 const FIRST: u64 = 0;
 const SECOND: u64 = 2;
 
-/// The first machine runs. The create of the second one has no response, and that machine exists. The cache does not
-/// show it.
+/// The first machine runs. The create of the second one has no response, and that machine exists. The cache
+/// does not show it.
 fn unconfirmed(policy: usize) -> Vec<SimulationStep> {
     let mut steps = vec![SimulationStep::Policy(policy), SimulationStep::Pass];
     steps.extend([SimulationStep::Act(RequestDelivery::Answered); 3]);

@@ -45,7 +45,8 @@ proptest! {
     }
 }
 
-/// All components except the leader work: terminating objects are deleted, machines run, and the watches show it.
+/// All components except the leader work: terminating objects are deleted, machines run, and the watches show
+/// it.
 const MEANWHILE: [SimulationStep; 10] = [
     SimulationStep::Finish(0),
     SimulationStep::Finish(0),
@@ -235,6 +236,7 @@ fn broken_disks_are_replaced_and_do_not_pile_up() {
         quiet.chain((0..6).flat_map(move |disk| breaks(round + disk)))
     });
     let world = run(2, 0, |_| {}, steps).unwrap();
-    // One disk for each machine, a replacement, and another one after the failed disks were deleted ten minutes later.
+    // One disk for each machine, a replacement, and another one after the failed disks were deleted ten
+    // minutes later.
     assert!(made(&world) <= 8, "{} disks\n{}", made(&world), world.transcript);
 }

@@ -50,7 +50,8 @@ fn restarting(machine: &mut Machine) {
     machine.restarts_itself = true;
 }
 
-/// The machine stops, so that the template takes effect, and the platform no longer reports a pending restart.
+/// The machine stops, so that the template takes effect, and the platform no longer reports a pending
+/// restart.
 fn stopping(machine: &mut Machine) {
     written(machine);
     machine.activity = MachineActivity::Stopping;

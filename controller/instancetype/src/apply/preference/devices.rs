@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use crate::model::DevicePreferences;
 use crate::tree::{self, Malformed};
 
-/// The settings that decide which devices an instance gets without listing them. They also apply before default devices
-/// are added.
+/// The settings that decide which devices an instance gets without listing them. They also apply before
+/// default devices are added.
 pub(crate) fn fill_autoattach_settings(
     preferred: &DevicePreferences,
     spec: &mut Value,
@@ -66,8 +66,9 @@ fn fill_interfaces(preferred: &DevicePreferences, spec: &mut Value) -> Result<()
     })
 }
 
-/// Whether an interface chooses how it is connected. Each binding is an object under a key of its own. Recognizing
-/// bindings by that, and not by a list of keys, includes those of a newer KubeVirt; `dhcpOptions` is the one other object.
+/// Whether an interface chooses how it is connected. Each binding is an object under a key of its own.
+/// Recognizing bindings by that, and not by a list of keys, includes those of a newer KubeVirt; `dhcpOptions`
+/// is the one other object.
 fn has_binding(interface: &Map<String, Value>) -> bool {
     interface.iter().any(|(key, value)| value.is_object() && key != "dhcpOptions")
 }

@@ -108,7 +108,8 @@ pub(super) fn check_list(devices: &[Value]) -> RuleResult {
     Ok(())
 }
 
-/// The device that the machines boot from, with its index: the one with the smallest boot order, or else the first.
+/// The device that the machines boot from, with its index: the one with the smallest boot order, or else the
+/// first.
 fn boot_device(pool: ReviewedPool<'_>) -> Option<(usize, &Value)> {
     let devices = || pool.devices().iter().enumerate();
     let ordered =
@@ -149,8 +150,8 @@ fn boot_image(pool: ReviewedPool<'_>) -> Option<ImageId> {
     Some(ImageId { kind, name: json_text(device, "name")?.to_owned() })
 }
 
-/// A machine cannot boot from a read-only image that is not a CD-ROM. The rule does not apply to images that do not
-/// exist or are not ready.
+/// A machine cannot boot from a read-only image that is not a CD-ROM. The rule does not apply to images that
+/// do not exist or are not ready.
 pub(super) fn check_boot(
     pool: ReviewedPool<'_>,
     facts: &DvpAdmissionFacts,

@@ -148,8 +148,8 @@ pub struct NeededObjects {
     pub snapshots: BTreeSet<String>,
     /// Names of storage classes.
     pub storage_classes: BTreeSet<String>,
-    /// Possible names of a ControllerRevision in the pool's namespace, in order. The first one that belongs to the pool
-    /// is used.
+    /// Possible names of a ControllerRevision in the pool's namespace, in order. The first one that belongs
+    /// to the pool is used.
     pub revisions: Vec<String>,
 }
 

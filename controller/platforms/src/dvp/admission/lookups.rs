@@ -28,7 +28,8 @@ impl GatheredObjects {
         Self { needs, results: BTreeMap::new() }
     }
 
-    /// The lookups without a result. The volume snapshot of a disk snapshot follows when the disk snapshot was read.
+    /// The lookups without a result. The volume snapshot of a disk snapshot follows when the disk snapshot
+    /// was read.
     pub(super) fn lookups(&self) -> Vec<ObjectLookup> {
         let NeededObjects { class, images, snapshots, storage_classes, revisions } = &self.needs;
         let snapshots = snapshots.iter().map(|name| match self.results.get(&disk_snapshot_lookup(name)) {

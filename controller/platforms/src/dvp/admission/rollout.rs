@@ -1,5 +1,5 @@
-//! Rules about the settings of the rollout: the fields, and their equivalent annotations for clusters whose definition
-//! of pools lacks the fields.
+//! Rules about the settings of the rollout: the fields, and their equivalent annotations for clusters whose
+//! definition of pools lacks the fields.
 //!
 //! Annotations can change without the spec, so these rules are evaluated before an unchanged spec is allowed.
 

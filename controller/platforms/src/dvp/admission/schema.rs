@@ -1,7 +1,7 @@
 //! The values that the definition of vmpool allows, for clusters whose definition of pools checks less.
 //!
-//! Enums, lengths, ranges, numbers of entries and patterns are read from the definition itself, so that both say the same.
-//! Its CEL rules are not evaluated here: each has a rule of its own in the other modules.
+//! Enums, lengths, ranges, numbers of entries and patterns are read from the definition itself, so that both
+//! say the same. Its CEL rules are not evaluated here: each has a rule of its own in the other modules.
 
 use std::sync::LazyLock;
 

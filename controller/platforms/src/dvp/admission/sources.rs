@@ -1,4 +1,5 @@
-//! Rules about the existing sources of disks. They only warn, because an image can be replaced before it is used.
+//! Rules about the existing sources of disks. They only warn, because an image can be replaced before it is
+//! used.
 
 use serde::Deserialize as _;
 use serde_json::Value;

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{DiskAttachment, intern_text, owner_of};
 
-pub(in super::super) fn read_disk(object: &DvpDiskObject) -> Disk {
+pub(crate) fn read_disk(object: &DvpDiskObject) -> Disk {
     let metadata = &object.metadata;
     let status = &object.status;
     let mounted = status.attached_to_virtual_machines.iter().find(|machine| machine.mounted);
@@ -52,7 +52,8 @@ pub(in super::super) fn read_disk(object: &DvpDiskObject) -> Disk {
     }
 }
 
-/// An operation of the platform marks the disk that it deletes, and the one that it creates, with its own UID.
+/// An operation of the platform marks the disk that it deletes, and the one that it creates, with its own
+/// UID.
 fn read_restore(metadata: &ObjectMeta) -> DiskRestore {
     let mark = |key| annotation_value(metadata, key).filter(|operation| !operation.is_empty());
     match (mark(RESTORE_DELETES), mark(RESTORE_CREATED)) {
@@ -71,8 +72,8 @@ fn disk_state(status: &DvpDiskStatus) -> DiskState {
         "Resizing" | "Migrating" => DiskState::Changing,
         "Failed" => DiskState::Failed,
         "PVCLost" => DiskState::Lost,
-        // Being provisioned, waiting for an upload or for the first consumer, or a phase of a later version of the
-        // platform.
+        // Being provisioned, waiting for an upload or for the first consumer, or a phase of a later version
+        // of the platform.
         _ => DiskState::Pending,
     }
 }
@@ -82,8 +83,8 @@ fn is_without_data(status: &DvpDiskStatus) -> bool {
     disk_state(status) == DiskState::Pending && status.capacity.is_none()
 }
 
-/// The message of the condition `Ready`, or its reason if it has no message. A disk that waits for an object is
-/// `Pending`; without a message it waits only for its turn.
+/// The message of the condition `Ready`, or its reason if it has no message. A disk that waits for an object
+/// is `Pending`; without a message it waits only for its turn.
 fn disk_failure(status: &DvpDiskStatus) -> Option<Arc<str>> {
     let failed = matches!(disk_state(status), DiskState::Failed | DiskState::Lost);
     if !failed && status.phase != "Pending" {
@@ -94,8 +95,8 @@ fn disk_failure(status: &DvpDiskStatus) -> Option<Arc<str>> {
     (!words.is_empty()).then(|| truncated_message(words))
 }
 
-/// `InUse` is False while the machine of the disk is stopped, so it does not show the use by machines. Any reason
-/// except those about machines is another use of the disk.
+/// `InUse` is False while the machine of the disk is stopped, so it does not show the use by machines. Any
+/// reason except those about machines is another use of the disk.
 fn used_otherwise(status: &DvpDiskStatus) -> bool {
     let in_use = status.conditions.iter().find(|condition| condition.holds("InUse"));
     let by_machine = ["AttachedToVirtualMachine", ""];
@@ -106,7 +107,7 @@ fn size_in_bytes(size: Option<&Quantity>) -> Option<u64> {
     size?.bytes().ok()
 }
 
-pub(in super::super) fn read_attachment(object: &DvpAttachmentObject) -> DiskAttachment {
+pub(crate) fn read_attachment(object: &DvpAttachmentObject) -> DiskAttachment {
     let device = &object.spec.block_device_ref;
     DiskAttachment { id: object_id(&object.metadata), disk: device.disk().map(Into::into) }
 }

@@ -15,7 +15,7 @@ use super::super::objects::{DvpDeviceRef, DvpMachineObject, DvpMachineStatus, Dv
 use super::{annotation_value, creation_time, label_value, object_id, pool_uid, truncated_message};
 use crate::{intern_text, shared_owner_of};
 
-pub(in super::super) fn read_machine(object: &DvpMachineObject) -> Machine {
+pub(crate) fn read_machine(object: &DvpMachineObject) -> Machine {
     let metadata = &object.metadata;
     let status = &object.status;
     let devices = &object.spec.block_device_refs;
@@ -64,8 +64,8 @@ fn read_activity(phase: &str) -> MachineActivity {
     }
 }
 
-/// The first message of a condition that keeps the machine from starting: the class first, then the devices and the other
-/// objects that the machine needs, and then the result of starting it.
+/// The first message of a condition that keeps the machine from starting: the class first, then the devices
+/// and the other objects that the machine needs, and then the result of starting it.
 fn start_problem(status: &DvpMachineStatus) -> Option<Arc<str>> {
     if !matches!(status.phase.as_str(), "" | "Pending") {
         return None;
@@ -111,8 +111,8 @@ fn detached_disks(map: &BTreeMap<String, String>, disks: &[DiskRef]) -> Vec<Deta
     detached.collect()
 }
 
-/// The disk map of the machine, from its annotation. If it cannot be read, it is empty, and the disks of the machine
-/// are not repaired.
+/// The disk map of the machine, from its annotation. If it cannot be read, it is empty, and the disks of the
+/// machine are not repaired.
 fn disk_map(metadata: &ObjectMeta) -> BTreeMap<String, String> {
     annotation_value(metadata, annotations::DISKS)
         .and_then(|text| serde_json::from_str(text).ok())

@@ -22,7 +22,7 @@ use super::super::names::machine_label_selector;
 use super::super::objects::{self, DvpPoolObject, DvpPoolSpec, DvpPoolStatus};
 use super::{annotation_value, rollout};
 
-pub(in super::super) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
+pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
     let (mut validation_errors, mut invalid_settings) = (Vec::new(), Vec::new());
     let id = super::object_id(&object.metadata);
     let spec = &object.spec();
@@ -51,8 +51,8 @@ pub(in super::super) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
             0
         }),
     };
-    // The targets are unknown, and so is the number by which `replicas` was lowered. The controller must not create or
-    // delete machines.
+    // The targets are unknown, and so is the number by which `replicas` was lowered. The controller must not
+    // create or delete machines.
     let record = annotation_value(&object.metadata, annotations::SCALE_DOWN_TARGETS).unwrap_or_default();
     let record = RemovalRecord::parse(record).unwrap_or_else(|error| {
         validation_errors.push(format!(
@@ -181,7 +181,7 @@ fn template_errors(spec: &DvpPoolSpec) -> Vec<String> {
 }
 
 /// What a status object shows.
-pub(in super::super) fn published_in(pool: &DvpPoolObject, status: &Value) -> PublishedStatus {
+pub(crate) fn published_in(pool: &DvpPoolObject, status: &Value) -> PublishedStatus {
     let status = serde_json::from_value(status.clone()).unwrap_or_default();
     published_status(&status, &super::object_id(&pool.metadata))
 }

@@ -1,5 +1,5 @@
-//! The settings of the rollout: fields of the spec, or equivalent annotations if the cluster's definition of pools
-//! prunes these fields. A field overrides its annotation.
+//! The settings of the rollout: fields of the spec, or equivalent annotations if the cluster's definition of
+//! pools prunes these fields. A field overrides its annotation.
 
 use serde_json::Value;
 use vmpool_api::{Share, annotations};
@@ -11,8 +11,8 @@ use super::super::objects::{DvpPoolObject, DvpPoolSpec};
 use super::annotation_value;
 use vmpool_engine::revision::HELD;
 
-/// Reads the settings, and the revision that the pool requests. An unreadable setting gets its safe value, which disrupts no machine, and a message is added to
-/// `invalid_settings`.
+/// Reads the settings, and the revision that the pool requests. An unreadable setting gets its safe value,
+/// which disrupts no machine, and a message is added to `invalid_settings`.
 pub(super) fn read_rollout(
     pool: &DvpPoolObject,
     spec: &DvpPoolSpec,

@@ -28,7 +28,8 @@ fn with(edit: impl FnOnce(&mut Value)) -> Value {
     template
 }
 
-/// A machine created from [`template`], as the API server stores it: with defaults and with fields of other clients.
+/// A machine created from [`template`], as the API server stores it: with defaults and with fields of other
+/// clients.
 fn live() -> Value {
     json!({
         "metadata": {
@@ -270,7 +271,8 @@ mod foreign {
 
     use super::*;
 
-    /// A machine that it finished: with an 8-digit label, the marker of the written revision, and no disk map.
+    /// A machine that it finished: with an 8-digit label, the marker of the written revision, and no disk
+    /// map.
     fn settled() -> Value {
         let mut machine = live();
         machine["metadata"]["labels"] = json!({ "role": "builder", labels::TEMPLATE_HASH: "5d3c9a41" });

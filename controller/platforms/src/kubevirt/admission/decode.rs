@@ -1,4 +1,5 @@
-//! Whether the parts of a pool have the types of the API. The fields of newer versions of KubeVirt are no error.
+//! Whether the parts of a pool have the types of the API. The fields of newer versions of KubeVirt are no
+//! error.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Deserialize;

@@ -1,5 +1,5 @@
-//! The dry run of a machine: the API server and KubeVirt validate it, so that a pool whose machines would be rejected is
-//! rejected itself.
+//! The dry run of a machine: the API server and KubeVirt validate it, so that a pool whose machines would be
+//! rejected is rejected itself.
 
 use serde_json::{Value, json};
 use vmpool_engine::admission::{DryRun, DryRunCause, DryRunResult};
@@ -18,8 +18,8 @@ const MAX_CAUSES: usize = 10;
 
 /// The first machine of a pool.
 ///
-/// A machine with an instance type or a preference is not validated: the pool may be created before them, and the machines
-/// then get copies that do not exist yet.
+/// A machine with an instance type or a preference is not validated: the pool may be created before them, and
+/// the machines then get copies that do not exist yet.
 pub(super) fn machine_dry_run(pool: KubeVirtPoolView<'_>) -> Option<DryRun> {
     let is_named = |name: &str| !json_field(pool.machine(), name).is_null();
     if is_named("instancetype") || is_named("preference") {

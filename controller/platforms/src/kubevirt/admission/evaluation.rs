@@ -1,4 +1,5 @@
-//! The evaluation of a request: which rules apply to what it changes, in the order in which KubeVirt reports them.
+//! The evaluation of a request: which rules apply to what it changes, in the order in which KubeVirt reports
+//! them.
 
 use serde_json::Value;
 use vmpool_api::kubevirt::annotations::{INSTANCETYPE_POLICY, SCALE_IN_TARGETS};
@@ -18,8 +19,8 @@ use crate::value::json_field;
 /// The names of count and policy in messages. No policy of KubeVirt restricts who may lower the count.
 const TERMS: ReplicasTerms = ReplicasTerms { policy: "spec.scaleInStrategy", explicit: "", absent: 1 };
 
-/// A request that is valid by itself, and whose verdict depends on the other pools of the namespace, or on whether the API
-/// server accepts a machine of the pool.
+/// A request that is valid by itself, and whose verdict depends on the other pools of the namespace, or on
+/// whether the API server accepts a machine of the pool.
 #[derive(Clone, Debug)]
 pub(super) struct KubeVirtPendingRequest<'a> {
     pool: KubeVirtPoolView<'a>,
@@ -162,7 +163,8 @@ fn pool_replica_count(pool: KubeVirtPoolView<'_>) -> ReplicasState<'_> {
     ReplicasState { replicas, desired: replicas.as_i64().unwrap_or(TERMS.absent), explicit: false }
 }
 
-/// The controller replaces a machine and its DataVolumes if their templates change, unless updates are not proactive.
+/// The controller replaces a machine and its DataVolumes if their templates change, unless updates are not
+/// proactive.
 fn warn_about_replaced_storage(
     old: KubeVirtPoolView<'_>,
     new: KubeVirtPoolView<'_>,
@@ -188,8 +190,8 @@ fn warn_about_replaced_storage(
 }
 
 impl KubeVirtPendingRequest<'_> {
-    /// The list of all pools of the namespace, if something is to be compared with them, and the storage that new machines could
-    /// adopt.
+    /// The list of all pools of the namespace, if something is to be compared with them, and the storage that
+    /// new machines could adopt.
     pub(super) fn lookups(&self) -> Vec<ObjectLookup> {
         self.lookup.iter().chain(&self.storage).cloned().collect()
     }

@@ -1,8 +1,10 @@
-//! Warnings about DataVolumes and claims that exist already with the names that the machines of a pool give to theirs.
+//! Warnings about DataVolumes and claims that exist already with the names that the machines of a pool give
+//! to theirs.
 //!
-//! KubeVirt adopts a DataVolume without an owner that has the name of one of a machine, and CDI can use such a claim. The machine then
-//! starts with the data of the object, and the object is deleted with the machine. A user may want that, so it is no error. Storage that
-//! has an owner is not adopted, and preserved storage of the pool is meant to be used again.
+//! KubeVirt adopts a DataVolume without an owner that has the name of one of a machine, and CDI can use such
+//! a claim. The machine then starts with the data of the object, and the object is deleted with the machine.
+//! A user may want that, so it is no error. Storage that has an owner is not adopted, and preserved storage
+//! of the pool is meant to be used again.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +20,8 @@ use crate::kubevirt::machine::{self, RevisionTemplate};
 use crate::kubevirt::read::read_pool_settings;
 use crate::value::{json_entries, json_field, json_text};
 
-/// The maximum number of DataVolumes of new machines that are looked for, each as a DataVolume and as a claim.
+/// The maximum number of DataVolumes of new machines that are looked for, each as a DataVolume and as a
+/// claim.
 pub(super) const MAX_VOLUMES: usize = 8;
 /// The maximum number of objects that a request warns about.
 const MAX_WARNINGS: usize = 3;

@@ -1,5 +1,5 @@
-//! Rules about the machine template. KubeVirt validates the machines that are created from it; these rules check only
-//! what users get wrong most often, and what the controller relies on.
+//! Rules about the machine template. KubeVirt validates the machines that are created from it; these rules
+//! check only what users get wrong most often, and what the controller relies on.
 
 use serde_json::Value;
 use vmpool_api::Quantity;
@@ -51,7 +51,8 @@ pub(super) fn check_template_metadata(user: &str, pool: KubeVirtPoolView<'_>, fi
     check_instance_metadata(pool, findings);
 }
 
-/// KubeVirt accepts a machine with such labels and annotations, and cannot start it: the API server rejects its instance.
+/// KubeVirt accepts a machine with such labels and annotations, and cannot start it: the API server rejects
+/// its instance.
 fn check_instance_metadata(pool: KubeVirtPoolView<'_>, findings: &mut Findings) {
     for kind in ["labels", "annotations"] {
         let map = json_at_path(pool.instance(), &["metadata", kind]).as_object();
@@ -206,7 +207,8 @@ fn check_live_update_limits(pool: KubeVirtPoolView<'_>, findings: &mut Findings)
     }
 }
 
-/// The instance type is not read: it can change until a machine is created. What no instance type allows is known.
+/// The instance type is not read: it can change until a machine is created. What no instance type allows is
+/// known.
 fn warn_about_type_conflict(pool: KubeVirtPoolView<'_>, findings: &mut Findings) {
     let Some(name) = json_text(json_field(pool.machine(), "instancetype"), "name") else { return };
     let domain = json_at_path(pool.instance(), &["spec", "domain"]);

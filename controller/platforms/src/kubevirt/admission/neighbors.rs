@@ -1,5 +1,5 @@
-//! Warnings about the other pools of the namespace. The names of DataVolumes do not contain the name of the pool, so two
-//! pools can use the same DataVolume; and the selector of a pool can match the pods of another.
+//! Warnings about the other pools of the namespace. The names of DataVolumes do not contain the name of the
+//! pool, so two pools can use the same DataVolume; and the selector of a pool can match the pods of another.
 
 use std::collections::BTreeSet;
 

@@ -30,7 +30,8 @@ const KNOWN: [&str; 11] = [
 /// The members of a strategy.
 const STRATEGIES: [&str; 3] = ["unmanaged", "opportunistic", "proactive"];
 
-/// A definition of pools from a newer KubeVirt has more fields. Refusing them would stop users who do not rely on them.
+/// A definition of pools from a newer KubeVirt has more fields. Refusing them would stop users who do not
+/// rely on them.
 pub(super) fn warn_about_unknown_fields(pool: KubeVirtPoolView<'_>, findings: &mut Findings) {
     let fields = pool.spec().as_object().into_iter().flatten();
     for (name, _) in fields.filter(|(name, _)| !KNOWN.contains(&name.as_str())).take(3) {
@@ -39,8 +40,8 @@ pub(super) fn warn_about_unknown_fields(pool: KubeVirtPoolView<'_>, findings: &m
     }
 }
 
-/// The field and the annotation that limit the protection of machines, as far as they change. The annotation can change
-/// without the spec.
+/// The field and the annotation that limit the protection of machines, as far as they change. The annotation
+/// can change without the spec.
 pub(super) fn check_max_protection(
     old: Option<KubeVirtPoolView<'_>>,
     new: KubeVirtPoolView<'_>,

@@ -48,7 +48,8 @@ fn rules() -> KubevirtRules {
     KubevirtRules { users: PrivilegedUsers { removal_handler: Some(HANDLER.to_owned()), controller: None } }
 }
 
-/// The verdict if the namespace has these other pools; `None` for a client for which the webhook does not list pools.
+/// The verdict if the namespace has these other pools; `None` for a client for which the webhook does not
+/// list pools.
 fn among(
     user: &str,
     old: Option<&Value>,

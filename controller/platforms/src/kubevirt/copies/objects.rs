@@ -72,7 +72,8 @@ documents! {
 }
 
 impl Machine {
-    /// Whether the machine names this ControllerRevision, in its spec or in its status, and is not being deleted.
+    /// Whether the machine names this ControllerRevision, in its spec or in its status, and is not being
+    /// deleted.
     pub fn uses(&self, revision: &str) -> bool {
         let is_used = |family: &TypeFamily| {
             let by_spec = &self.spec[family.field()]["revisionName"];

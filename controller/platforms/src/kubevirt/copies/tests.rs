@@ -295,7 +295,8 @@ fn an_old_copy_of_the_machine_is_replaced_and_a_shared_one_is_not() {
     assert_eq!(of_edited.creates, planned.creates);
     let shared = Cluster::default().with_revision(old(&["uid-of-db", "uid-of-other"])).plan(&stored);
     assert_eq!(shared, CopyPlan::default());
-    // Until version 1.4, KubeVirt wrote the name into the spec, and later versions recorded it in the status, too.
+    // Until version 1.4, KubeVirt wrote the name into the spec, and later versions recorded it in the status,
+    // too.
     stored["spec"]["instancetype"]["revisionName"] = json!("old");
     assert_eq!(Cluster::default().with_revision(old(&["uid-of-db"])).plan(&stored), CopyPlan::default());
     stored["status"] = Value::Null;
@@ -447,7 +448,8 @@ fn each_matcher_is_inferred_on_its_own() {
 fn a_machine_that_has_a_copy_gets_the_name_of_its_copy_whatever_its_volume_says(
     #[case] volume: Option<Value>,
 ) {
-    // Given a machine with a copy whose spec still has the volume, as former versions of the controller left it,
+    // Given a machine with a copy whose spec still has the volume, as former versions of the controller left
+    // it,
     let mut cluster = Cluster::default().with_type(instancetype(1, "2Gi"));
     let planned = cluster.plan(&machine(small()));
     let mut settled = cluster.apply(inferring(small()), planned);

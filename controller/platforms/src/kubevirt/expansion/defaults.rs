@@ -6,8 +6,8 @@ use vmpool_instancetype::start::InstanceSettings;
 use super::super::coexistence::{self, Installations};
 use super::super::pins;
 
-/// What KubeVirt adds to a machine when it starts, as far as the KubeVirt objects of the cluster show it. A list of these objects
-/// decodes to it; the default is that of a cluster without one.
+/// What KubeVirt adds to a machine when it starts, as far as the KubeVirt objects of the cluster show it. A
+/// list of these objects decodes to it; the default is that of a cluster without one.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "Installations")]
 pub struct StartDefaults(pub(super) InstanceSettings);

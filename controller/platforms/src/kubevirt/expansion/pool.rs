@@ -35,8 +35,9 @@ pub enum RevisionToExpand {
     Named(String),
 }
 
-/// Expands the template of a pool. With `index`, the result is the VirtualMachine with this ordinal, as the controller would
-/// create it. General defaults are KubeVirt's and not filled in, except for an interface that the preference changes.
+/// Expands the template of a pool. With `index`, the result is the VirtualMachine with this ordinal, as the
+/// controller would create it. General defaults are KubeVirt's and not filled in, except for an interface
+/// that the preference changes.
 ///
 /// `defaults` are read only if they are needed: [`Expansion::NeedsDefaults`].
 pub fn expand_pool(

@@ -1,6 +1,7 @@
 //! Checks an object that a client sends against the schema of its definition.
 //!
-//! The API server checks only what it stores, so nothing else checks these objects. Messages name fields and never quote values.
+//! The API server checks only what it stores, so nothing else checks these objects. Messages name fields and
+//! never quote values.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;

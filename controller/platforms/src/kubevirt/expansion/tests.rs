@@ -341,8 +341,8 @@ fn the_machine_with_an_index_has_its_name_and_the_suffixes() {
     assert_eq!(machine["metadata"]["labels"]["kubevirt.io/vm-pool-revision-name"], "herd-1");
 }
 
-/// The machine of each expansion, if the machine has this spec and the preference that one. Without `defaults`, what KubeVirt adds
-/// cannot be read.
+/// The machine of each expansion, if the machine has this spec and the preference that one. Without
+/// `defaults`, what KubeVirt adds cannot be read.
 fn each(spec: &Value, preference: &Value, defaults: Option<&StartDefaults>) -> [Expansion; 4] {
     let mut spec = spec.clone();
     spec["preference"] = json!({ "name": "linux", "kind": "VirtualMachinePreference" });

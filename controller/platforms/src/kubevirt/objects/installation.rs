@@ -17,26 +17,26 @@ pub struct InstallationObject {
     /// Object metadata, without labels and finalizers.
     pub metadata: ObjectMeta,
     /// Flags of virt-controller, by name.
-    pub(in super::super) controller_flags: BTreeMap<String, String>,
+    pub(crate) controller_flags: BTreeMap<String, String>,
     /// `spec.configuration.vmRolloutStrategy`.
-    pub(in super::super) rollout_strategy: Option<String>,
+    pub(crate) rollout_strategy: Option<String>,
     /// `spec.configuration.instancetype.referencePolicy`.
-    pub(in super::super) reference_policy: Option<String>,
+    pub(crate) reference_policy: Option<String>,
     /// `spec.configuration.network.defaultNetworkInterface`.
-    pub(in super::super) default_interface: Option<String>,
+    pub(crate) default_interface: Option<String>,
     /// `spec.configuration.network.permitBridgeInterfaceOnPodNetwork`.
-    pub(in super::super) permits_bridge: Option<bool>,
-    /// The architecture of machines that state none: `status.defaultArchitecture`, which KubeVirt uses, or else
-    /// `spec.configuration.architectureConfiguration.defaultArchitecture`.
-    pub(in super::super) architecture: Option<String>,
+    pub(crate) permits_bridge: Option<bool>,
+    /// The architecture of machines that state none: `status.defaultArchitecture`, which KubeVirt uses, or
+    /// else `spec.configuration.architectureConfiguration.defaultArchitecture`.
+    pub(crate) architecture: Option<String>,
     /// The configured machine type for each architecture.
-    pub(in super::super) machine_types: BTreeMap<String, String>,
+    pub(crate) machine_types: BTreeMap<String, String>,
     /// `spec.configuration.cpuRequest`.
-    pub(in super::super) cpu_request: Option<String>,
+    pub(crate) cpu_request: Option<String>,
     /// `spec.configuration.evictionStrategy`.
-    pub(in super::super) eviction_strategy: Option<String>,
-    pub(in super::super) phase: String,
-    pub(in super::super) observed_generation: Option<i64>,
+    pub(crate) eviction_strategy: Option<String>,
+    pub(crate) phase: String,
+    pub(crate) observed_generation: Option<i64>,
 }
 
 #[derive(Deserialize)]

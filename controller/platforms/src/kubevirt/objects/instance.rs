@@ -24,10 +24,10 @@ use crate::{intern_text, slim_metadata};
 pub struct InstanceObject {
     /// Object metadata, without labels and finalizers.
     pub metadata: ObjectMeta,
-    pub(in super::super) revision: Option<Arc<str>>,
-    pub(in super::super) live: LiveParts,
-    pub(in super::super) phase: Option<InstancePhase>,
-    pub(in super::super) ready: bool,
+    pub(crate) revision: Option<Arc<str>>,
+    pub(crate) live: LiveParts,
+    pub(crate) phase: Option<InstancePhase>,
+    pub(crate) ready: bool,
 }
 
 #[derive(Deserialize)]

@@ -25,55 +25,55 @@ pub struct KubeVirtMachineObject {
     pub metadata: ObjectMeta,
     /// The finalizers of the machine.
     pub finalizers: FinalizerSummary,
-    pub(in super::super) labels: Option<CachedLabels>,
-    pub(in super::super) inner_labels: Option<CachedLabels>,
-    pub(in super::super) node_selector: Option<CachedLabels>,
-    pub(in super::super) run_strategy: Option<String>,
-    pub(in super::super) running: Option<bool>,
-    pub(in super::super) storage: MachineStorageNames,
+    pub(crate) labels: Option<CachedLabels>,
+    pub(crate) inner_labels: Option<CachedLabels>,
+    pub(crate) node_selector: Option<CachedLabels>,
+    pub(crate) run_strategy: Option<String>,
+    pub(crate) running: Option<bool>,
+    pub(crate) storage: MachineStorageNames,
     /// Its instance type and its preference.
-    pub(in super::super) references: MachineReferences,
-    pub(in super::super) status: KubeVirtMachineStatus,
+    pub(crate) references: MachineReferences,
+    pub(crate) status: KubeVirtMachineStatus,
 }
 
 /// Names of the storage objects of a machine, each once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in super::super) struct MachineStorageNames {
+pub(crate) struct MachineStorageNames {
     /// In `dataVolumeTemplates`.
-    pub(in super::super) templates: Vec<String>,
+    pub(crate) templates: Vec<String>,
     /// In volumes that refer to a DataVolume.
-    pub(in super::super) data_volumes: Vec<String>,
+    pub(crate) data_volumes: Vec<String>,
     /// In volumes that refer to a claim.
-    pub(in super::super) claims: Vec<String>,
+    pub(crate) claims: Vec<String>,
     /// The volumes that refer to a DataVolume or a claim.
-    pub(in super::super) sources: Vec<VolumeSource>,
+    pub(crate) sources: Vec<VolumeSource>,
     /// Names of all volumes in the machine.
-    pub(in super::super) volumes: Arc<[Arc<str>]>,
+    pub(crate) volumes: Arc<[Arc<str>]>,
 }
 
 /// A volume, and the storage that it refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct VolumeSource {
+pub(crate) struct VolumeSource {
     /// Name of the volume.
-    pub(in super::super) volume: String,
+    pub(crate) volume: String,
     /// Whether it refers to a DataVolume, and not to a claim.
-    pub(in super::super) is_data_volume: bool,
+    pub(crate) is_data_volume: bool,
     /// Name of the DataVolume or the claim.
-    pub(in super::super) name: String,
+    pub(crate) name: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(in super::super) struct KubeVirtMachineStatus {
+pub(crate) struct KubeVirtMachineStatus {
     #[serde(deserialize_with = "lenient_value")]
-    pub(in super::super) printable_status: Option<String>,
+    pub(crate) printable_status: Option<String>,
     #[serde(deserialize_with = "lenient_value")]
-    pub(in super::super) start_failure: StartFailure,
+    pub(crate) start_failure: StartFailure,
     /// Only those that vmpool reads.
     #[serde(deserialize_with = "lenient_list")]
-    pub(in super::super) conditions: Vec<MachineCondition>,
+    pub(crate) conditions: Vec<MachineCondition>,
     #[serde(deserialize_with = "lenient_list")]
-    pub(in super::super) state_change_requests: Vec<StartStopRequest>,
+    pub(crate) state_change_requests: Vec<StartStopRequest>,
     /// Taken when the machine is read: [`KubeVirtMachineObject::references`] contains the copy.
     instancetype_ref: Value,
     /// The same of the preference.
@@ -82,27 +82,27 @@ pub(in super::super) struct KubeVirtMachineStatus {
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(in super::super) struct StartFailure {
+pub(crate) struct StartFailure {
     #[serde(deserialize_with = "lenient_value")]
-    pub(in super::super) consecutive_fail_count: u64,
+    pub(crate) consecutive_fail_count: u64,
 }
 
 /// A start or stop that a client requested. Only the number of requests is read.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
-pub(in super::super) struct StartStopRequest {}
+pub(crate) struct StartStopRequest {}
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(in super::super) struct MachineCondition {
+pub(crate) struct MachineCondition {
     #[serde(rename = "type", deserialize_with = "lenient_value")]
-    pub(in super::super) kind: String,
+    pub(crate) kind: String,
     #[serde(deserialize_with = "lenient_value")]
-    pub(in super::super) status: String,
+    pub(crate) status: String,
     #[serde(deserialize_with = "lenient_value")]
-    pub(in super::super) last_transition_time: Option<Timestamp>,
+    pub(crate) last_transition_time: Option<Timestamp>,
     /// Only that of the condition [`FAILURE`].
     #[serde(deserialize_with = "lenient_value")]
-    pub(in super::super) message: String,
+    pub(crate) message: String,
 }
 
 #[derive(Deserialize)]
@@ -234,7 +234,7 @@ impl From<Wire> for KubeVirtMachineObject {
 const READ: [&str; 3] = ["Ready", "RestartRequired", FAILURE];
 
 /// The condition of a machine whose instance KubeVirt cannot create.
-pub(in super::super) const FAILURE: &str = "Failure";
+pub(crate) const FAILURE: &str = "Failure";
 
 /// The names of the volumes. Many machines have the same list, which therefore exists once.
 fn shared_volume_names(volumes: &[WireVolume]) -> Arc<[Arc<str>]> {

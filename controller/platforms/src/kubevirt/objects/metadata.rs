@@ -37,8 +37,8 @@ impl FinalizerSummary {
     }
 }
 
-/// Removes what vmpool does not read: finalizers, labels, annotations of others, and owners beyond a limit. Positions in
-/// the list of owners stay, because patches refer to them.
+/// Removes what vmpool does not read: finalizers, labels, annotations of others, and owners beyond a limit.
+/// Positions in the list of owners stay, because patches refer to them.
 pub(super) fn strip_cached_metadata(metadata: &mut ObjectMeta) -> FinalizerSummary {
     let finalizers = FinalizerSummary::of(metadata.finalizers.as_deref().unwrap_or_default());
     metadata.finalizers = None;

@@ -26,11 +26,11 @@ pub struct KubeVirtPoolObject {
     /// The finalizers of the pool.
     pub finalizers: FinalizerSummary,
     /// The clients that last wrote fields of the spec.
-    pub(in super::super) writers: Writers,
+    pub(crate) writers: Writers,
     spec: SpecText<Brief>,
     /// `spec.selector` in its canonical form, which every status contains; empty if it cannot be read.
-    pub(in super::super) selector: Arc<str>,
-    pub(in super::super) status: KubeVirtPoolStatus,
+    pub(crate) selector: Arc<str>,
+    pub(crate) status: KubeVirtPoolStatus,
 }
 
 #[derive(Deserialize)]
@@ -75,7 +75,7 @@ impl KubeVirtPoolObject {
     }
 
     /// Why the spec is not read completely.
-    pub(in super::super) fn spec_error(&self) -> Option<String> {
+    pub(crate) fn spec_error(&self) -> Option<String> {
         let size = self.spec.size();
         if size > limits::POOL_SPEC {
             let limit = limits::POOL_SPEC;
@@ -98,34 +98,34 @@ struct Brief {
 /// The published status.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(in super::super) struct KubeVirtPoolStatus {
+pub(crate) struct KubeVirtPoolStatus {
     #[serde(deserialize_with = "lenient_value")]
-    pub(in super::super) replicas: Option<usize>,
+    pub(crate) replicas: Option<usize>,
     #[serde(deserialize_with = "lenient_value")]
-    pub(in super::super) ready_replicas: Option<usize>,
+    pub(crate) ready_replicas: Option<usize>,
     #[serde(deserialize_with = "lenient_value")]
-    pub(in super::super) label_selector: Option<String>,
+    pub(crate) label_selector: Option<String>,
     #[serde(deserialize_with = "lenient_value")]
-    pub(in super::super) observed_generation: Option<i64>,
+    pub(crate) observed_generation: Option<i64>,
     #[serde(deserialize_with = "lenient_value")]
-    pub(in super::super) available_replicas: Option<usize>,
+    pub(crate) available_replicas: Option<usize>,
     #[serde(deserialize_with = "lenient_value")]
-    pub(in super::super) updated_replicas: Option<usize>,
+    pub(crate) updated_replicas: Option<usize>,
     #[serde(deserialize_with = "lenient_value")]
-    pub(in super::super) restart_pending_replicas: Option<usize>,
+    pub(crate) restart_pending_replicas: Option<usize>,
     #[serde(deserialize_with = "lenient_value")]
-    pub(in super::super) healed_replicas: Option<u64>,
+    pub(crate) healed_replicas: Option<u64>,
     #[serde(deserialize_with = "short_text")]
-    pub(in super::super) current_revision: Option<String>,
+    pub(crate) current_revision: Option<String>,
     #[serde(deserialize_with = "lenient_value")]
     instancetype_ref: Option<CopyReference>,
     #[serde(deserialize_with = "lenient_value")]
     preference_ref: Option<CopyReference>,
     /// Complete, because conditions of other controllers are written back unchanged.
     #[serde(deserialize_with = "lenient_list")]
-    pub(in super::super) conditions: Vec<Value>,
+    pub(crate) conditions: Vec<Value>,
     #[serde(deserialize_with = "lenient_list")]
-    pub(in super::super) activity: Vec<Value>,
+    pub(crate) activity: Vec<Value>,
 }
 
 /// The copy of an instance type or a preference that machines of the pool use.
@@ -153,7 +153,7 @@ struct RevisionReference {
 
 impl KubeVirtPoolStatus {
     /// The copies that it shows.
-    pub(in super::super) fn used_copies(&self) -> impl Iterator<Item = UsedCopy> {
+    pub(crate) fn used_copies(&self) -> impl Iterator<Item = UsedCopy> {
         let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
         let shown = [
             (TypeFamily::Instancetype, self.instancetype_ref.as_ref()),

@@ -45,7 +45,8 @@ struct DataVolumeCondition {
     message: String,
 }
 
-/// Reasons of `Running` in a transfer that is complete or has not begun, and of `Bound` in a claim that waits for its turn.
+/// Reasons of `Running` in a transfer that is complete or has not begun, and of `Bound` in a claim that waits
+/// for its turn.
 const ORDINARY: [&str; 4] = ["", "Completed", "Pending", "TransferRunning"];
 
 impl DataVolumeCondition {

@@ -1,9 +1,10 @@
 //! Objects of another namespace that the volume of a machine leads to.
 //!
-//! The controller may read all namespaces, and a machine of a namespace can name any object. If the controller used what it finds, a
-//! user could find out which objects exist in other namespaces, and which labels they have. So an object of another namespace counts
-//! only if the account of the machine may clone its data. KubeVirt asks the same before it creates the disk, and a machine that cannot
-//! get the disk needs no size of it. The permissions that a VMDiskImageGrant gives are such permissions, too.
+//! The controller may read all namespaces, and a machine of a namespace can name any object. If the
+//! controller used what it finds, a user could find out which objects exist in other namespaces, and which
+//! labels they have. So an object of another namespace counts only if the account of the machine may clone
+//! its data. KubeVirt asks the same before it creates the disk, and a machine that cannot get the disk needs
+//! no size of it. The permissions that a VMDiskImageGrant gives are such permissions, too.
 
 use serde_json::Value;
 
@@ -25,8 +26,8 @@ impl CrossNamespaceReference {
         }
     }
 
-    /// The permission to clone the data. CDI checks it for the claim or the snapshot, so a DataSource, if it exists, counts for what it
-    /// points to.
+    /// The permission to clone the data. CDI checks it for the claim or the snapshot, so a DataSource, if it
+    /// exists, counts for what it points to.
     pub fn cloning(&self, reference: &ReferencedObject, object: Option<&Value>) -> Permission {
         let source = object.map_or(&Value::Null, |object| &object["spec"]["source"]);
         let target = [&source["pvc"], &source["snapshot"]].into_iter().find(|target| target.is_object());

@@ -1,4 +1,5 @@
-//! The owners of copies: an object that several others use has several owners, and is deleted with the last one.
+//! The owners of copies: an object that several others use has several owners, and is deleted with the last
+//! one.
 
 use std::collections::HashSet;
 
@@ -20,8 +21,8 @@ const OWNERS: usize = 1000;
 pub enum PlannedCopyComparison {
     /// It is the copy.
     Same,
-    /// It has the same content, and lacks the owner of the planned copy, or labels. This JSON patch adds both. It fails if the object
-    /// has changed.
+    /// It has the same content, and lacks the owner of the planned copy, or labels. This JSON patch adds
+    /// both. It fails if the object has changed.
     Incomplete(Value),
     /// It is being deleted, so the copy can be made when it is gone.
     Terminating,
@@ -31,9 +32,10 @@ pub enum PlannedCopyComparison {
 
 /// Compares an existing ControllerRevision with a planned copy of the same name.
 ///
-/// A pool and a machine of one name have copies of one name. So has an object that was deleted and created again, until the
-/// garbage collector has deleted the copy of the former one, or for ever if its dependents were orphaned. The name contains
-/// UID and generation of what is copied, so the content is the same, and they share the copy.
+/// A pool and a machine of one name have copies of one name. So has an object that was deleted and created
+/// again, until the garbage collector has deleted the copy of the former one, or for ever if its dependents
+/// were orphaned. The name contains UID and generation of what is copied, so the content is the same, and
+/// they share the copy.
 pub fn compare_planned_copy(planned: &Value, live: &Value) -> PlannedCopyComparison {
     if !live["metadata"]["deletionTimestamp"].is_null() {
         return PlannedCopyComparison::Terminating;
@@ -48,7 +50,8 @@ pub fn compare_planned_copy(planned: &Value, live: &Value) -> PlannedCopyCompari
         .map_or(PlannedCopyComparison::Same, PlannedCopyComparison::Incomplete)
 }
 
-/// The JSON patch that gives an object these owners, if they are new, and the labels of a planned copy; `None` if it has both.
+/// The JSON patch that gives an object these owners, if they are new, and the labels of a planned copy;
+/// `None` if it has both.
 pub(super) fn owners_and_labels_patch(
     planned: &Value,
     live: &Value,
@@ -77,14 +80,15 @@ pub(super) fn is_same_copy(one: &Value, other: &Value) -> bool {
         && copy::same_spec(&one["spec"], &other["spec"])
 }
 
-/// Adds an owner, in the place of a former object of its kind and name. Returns false if it is an owner already.
+/// Adds an owner, in the place of a former object of its kind and name. Returns false if it is an owner
+/// already.
 pub(super) fn add_owner(owners: &mut Vec<Value>, mut owner: Value) -> bool {
     let new = OwnerIdentity::of_json(&owner);
     if owners.iter().any(|other| OwnerIdentity::of_json(other) == new) {
         return false;
     }
-    // A namespace has one object of a kind and a name, so another one with this name is gone, and the garbage collector has
-    // not deleted its copy yet.
+    // A namespace has one object of a kind and a name, so another one with this name is gone, and the garbage
+    // collector has not deleted its copy yet.
     let is_former = |other: &Value| OwnerIdentity { uid: new.uid, ..OwnerIdentity::of_json(other) } == new;
     owners.retain(|other| !is_former(other));
     // An object has one controller at most.
@@ -108,7 +112,8 @@ pub fn with_machine_owners(pin: &Value, machines: &[ObjectId]) -> Value {
     pin
 }
 
-/// The JSON patch that makes a machine a further owner of a pin; `None` if the object is no pin or has this owner.
+/// The JSON patch that makes a machine a further owner of a pin; `None` if the object is no pin or has this
+/// owner.
 pub fn add_machine_owner(live: &Value, machine: &ObjectId) -> Option<Value> {
     let mut owners = stored_owner_references(live);
     let is_pin = live["metadata"]["labels"][POOL_UID].is_string();
@@ -123,8 +128,8 @@ fn is_owned_by(owners: &[Value], machine: &ObjectId) -> bool {
     owners.iter().any(|owner| OwnerIdentity::of_json(owner) == identity_of(machine))
 }
 
-/// The JSON patch that makes the machines which use a copy its owners instead of `machine`; `None` if no other object owns or
-/// uses it, so that it can be deleted.
+/// The JSON patch that makes the machines which use a copy its owners instead of `machine`; `None` if no
+/// other object owns or uses it, so that it can be deleted.
 pub fn remove_machine_owner(copy: &ObjectMeta, machine: &ObjectId, users: &[ObjectId]) -> Option<Value> {
     let owners = copy.owner_references.as_deref().unwrap_or_default();
     let is_left = |owner: &&OwnerReference| OwnerIdentity::of(owner) != identity_of(machine);
@@ -135,9 +140,9 @@ pub fn remove_machine_owner(copy: &ObjectMeta, machine: &ObjectId, users: &[Obje
     Some(replace_owners(copy, left, users))
 }
 
-/// The JSON patch that makes the machines which use a pin its only owners, so that virt-controller does not delete it with
-/// the revisions of the pool, and the garbage collector deletes it with the last machine; `None` if no pool owns it, or
-/// no machine uses it. The patch fails if the object has changed.
+/// The JSON patch that makes the machines which use a pin its only owners, so that virt-controller does not
+/// delete it with the revisions of the pool, and the garbage collector deletes it with the last machine;
+/// `None` if no pool owns it, or no machine uses it. The patch fails if the object has changed.
 pub fn transfer_to_machines(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value> {
     let is_pool = |owner: &OwnerReference| OwnerIdentity::of(owner).is_a(POOL_GROUP, POOL_KIND);
     let owners = pin.owner_references.as_deref().unwrap_or_default();
@@ -148,8 +153,8 @@ pub fn transfer_to_machines(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<V
     Some(replace_owners(pin, left, machines))
 }
 
-/// The JSON patch that makes machines further owners of a pin, before its pool is gone; `None` if all of them are. The pool
-/// stays an owner: the garbage collector ignores an owner that is gone if there are others.
+/// The JSON patch that makes machines further owners of a pin, before its pool is gone; `None` if all of them
+/// are. The pool stays an owner: the garbage collector ignores an owner that is gone if there are others.
 pub fn add_machine_owners(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value> {
     let owners = pin.owner_references.as_deref().unwrap_or_default();
     let known: HashSet<OwnerIdentity<'_>> = owners.iter().map(OwnerIdentity::of).collect();
@@ -157,7 +162,8 @@ pub fn add_machine_owners(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Val
     (!is_complete).then(|| replace_owners(pin, owners.to_vec(), machines))
 }
 
-/// The JSON patch with these owners and these machines. With too many machines there is no owner, so that the object stays.
+/// The JSON patch with these owners and these machines. With too many machines there is no owner, so that the
+/// object stays.
 fn replace_owners(object: &ObjectMeta, mut owners: Vec<OwnerReference>, machines: &[ObjectId]) -> Value {
     let new = {
         let known: HashSet<OwnerIdentity<'_>> = owners.iter().map(OwnerIdentity::of).collect();

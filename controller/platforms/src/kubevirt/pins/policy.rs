@@ -48,7 +48,8 @@ impl InstancetypePolicy {
     }
 }
 
-/// Why the policy of a pool cannot be read; `None` if it can. `source` is the name of the field or of the annotation.
+/// Why the policy of a pool cannot be read; `None` if it can. `source` is the name of the field or of the
+/// annotation.
 pub fn instancetype_policy_error(value: &Value, source: &str) -> Option<String> {
     let is_valid =
         value.is_null() || value.as_str().is_some_and(|word| InstancetypePolicy::parse(word).is_some());

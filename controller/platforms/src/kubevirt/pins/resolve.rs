@@ -23,18 +23,18 @@ use crate::{
 };
 
 /// The reason if a ControllerRevision is not a copy of the object that a machine names.
-pub(in super::super) const REVISION_MISMATCH: &str = "RevisionMismatch";
+pub(crate) const REVISION_MISMATCH: &str = "RevisionMismatch";
 
 /// The reason if no name can be inferred from a volume.
-pub(in super::super) const INFERENCE_FAILED: &str = "InferenceFailed";
+pub(crate) const INFERENCE_FAILED: &str = "InferenceFailed";
 
 /// The reason if a machine sets what its instance type sets.
-pub(in super::super) const INSTANCETYPE_CONFLICT: &str = "InstancetypeConflict";
+pub(crate) const INSTANCETYPE_CONFLICT: &str = "InstancetypeConflict";
 /// The reason if a machine does not meet the requirements of its preference.
-pub(in super::super) const REQUIREMENTS_NOT_MET: &str = "RequirementsNotMet";
+pub(crate) const REQUIREMENTS_NOT_MET: &str = "RequirementsNotMet";
 
 /// Why resolving did not end.
-pub(in super::super) enum ResolveError {
+pub(crate) enum ResolveError {
     Needs(ReferencedObject),
     Unresolved(MatcherProblem),
 }
@@ -77,7 +77,7 @@ fn unreadable_object_error(family: TypeFamily, reason: &'static str, cause: Stat
 }
 
 /// The reason for metrics. Objects and copies that cannot be read have one of their own.
-pub(in super::super) fn lookup_reason(reason: &str) -> LookupReason {
+pub(crate) fn lookup_reason(reason: &str) -> LookupReason {
     match reason {
         REVISION_MISMATCH => LookupReason::Mismatch,
         INSTANCETYPE_CONFLICT | REQUIREMENTS_NOT_MET => LookupReason::Conflict,
@@ -86,7 +86,7 @@ pub(in super::super) fn lookup_reason(reason: &str) -> LookupReason {
 }
 
 /// The kind that a machine names; `None` if it does not exist, or the machine names only a volume.
-pub(in super::super) fn named_kind(machine: &Value, family: TypeFamily) -> Option<&'static str> {
+pub(crate) fn named_kind(machine: &Value, family: TypeFamily) -> Option<&'static str> {
     let matcher = TypeMatcher::of_machine(machine, family).ok().flatten()?;
     if matcher.name.is_empty() { None } else { matcher.kind(family).ok().map(InstanceTypeKind::as_str) }
 }
@@ -110,23 +110,23 @@ struct Part {
 }
 
 /// A machine whose matchers were resolved.
-pub(in super::super) struct ResolvedMachine {
+pub(crate) struct ResolvedMachine {
     /// The machine, with what was inferred.
-    pub(in super::super) machine: Value,
+    pub(crate) machine: Value,
     /// The objects that its matchers name.
-    pub(in super::super) types: InstanceTypeAndPreference,
+    pub(crate) types: InstanceTypeAndPreference,
     parts: Vec<Part>,
 }
 
 /// Where a machine stands.
 #[derive(Clone, Copy)]
-pub(in super::super) struct MatcherScope<'a> {
-    pub(in super::super) namespace: &'a str,
-    pub(in super::super) location: MachineLocation,
+pub(crate) struct MatcherScope<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) location: MachineLocation,
 }
 
 /// Resolves the matchers of a machine: infers them, and finds the objects that they name.
-pub(in super::super) fn resolve_machine_matchers(
+pub(crate) fn resolve_machine_matchers(
     machine: &Value,
     scope: MatcherScope<'_>,
     found: &FetchedObjects,
@@ -195,8 +195,9 @@ impl ResolvedMachine {
     }
 }
 
-/// The object that a matcher of a machine names, and whether it is from a ControllerRevision that the machine refers to.
-pub(in super::super) fn resolve_named_object(
+/// The object that a matcher of a machine names, and whether it is from a ControllerRevision that the machine
+/// refers to.
+pub(crate) fn resolve_named_object(
     machine: &Value,
     matcher: &TypeMatcher,
     scope: MatcherScope<'_>,
@@ -214,7 +215,7 @@ pub(in super::super) fn resolve_named_object(
 }
 
 /// The problem that keeps a machine from being expanded.
-pub(in super::super) fn expansion_problem(error: &ExpandError, location: MachineLocation) -> MatcherProblem {
+pub(crate) fn expansion_problem(error: &ExpandError, location: MachineLocation) -> MatcherProblem {
     let (reason, family) = match error {
         ExpandError::Requirements(_) => (REQUIREMENTS_NOT_MET, TypeFamily::Preference),
         ExpandError::Apply(ApplyError::Topology(_) | ApplyError::Conflicts(_) | ApplyError::Malformed(_))
@@ -237,8 +238,8 @@ pub(super) struct TemplateToResolve<'a> {
     pub(super) pins: &'a Value,
 }
 
-/// The pins of a machine template. If some of its matchers can be resolved and others cannot, the result contains the problem, and
-/// the pins of the former.
+/// The pins of a machine template. If some of its matchers can be resolved and others cannot, the result
+/// contains the problem, and the pins of the former.
 pub(super) fn resolve_template_pins(
     pool: &ObjectId,
     namespace: &str,
@@ -324,8 +325,9 @@ pub(super) fn resolve_template_pins(
     Ok((pins.into(), None))
 }
 
-/// A machine with the architecture that KubeVirt gives to it before it checks the requirement of the preference; `None` if there is
-/// no such requirement, or the architecture follows from the machine and the preference.
+/// A machine with the architecture that KubeVirt gives to it before it checks the requirement of the
+/// preference; `None` if there is no such requirement, or the architecture follows from the machine and the
+/// preference.
 fn with_architecture(
     machine: &Value,
     types: &InstanceTypeAndPreference,
@@ -353,15 +355,15 @@ fn pinned_object(pin: &Value, family: TypeFamily) -> Option<(TypeMatcher, Instan
     Some((TypeMatcher::of_machine(&machine, family).ok()??, object))
 }
 
-/// Whether the preference changes the default interface. KubeVirt adds it when a machine starts, and a machine in which the
-/// preference is written out names no preference then.
-pub(in super::super) fn prefers_interface(types: &InstanceTypeAndPreference) -> bool {
+/// Whether the preference changes the default interface. KubeVirt adds it when a machine starts, and a
+/// machine in which the preference is written out names no preference then.
+pub(crate) fn prefers_interface(types: &InstanceTypeAndPreference) -> bool {
     let devices = types.preference_spec().and_then(|preference| preference.devices.as_ref());
     devices.and_then(|devices| devices.interface_model.as_deref()).is_some_and(|model| !model.is_empty())
 }
 
 /// The binding of the default interface; `None` if vmpool does not know it.
-pub(in super::super) fn interface_binding(interface: DefaultInterface) -> Option<Binding> {
+pub(crate) fn interface_binding(interface: DefaultInterface) -> Option<Binding> {
     match interface {
         DefaultInterface::Bridge => Some(Binding::Bridge),
         DefaultInterface::Masquerade => Some(Binding::Masquerade),
@@ -374,10 +376,10 @@ fn matcher_cause(scope: MatcherScope<'_>, family: TypeFamily, field: &str, messa
     StatusCause { reason: CauseReason::FieldValueNotFound, message, field }
 }
 
-/// Validates a matcher, and replaces it by what its volume names. If the machine has a copy of what it inferred from the volume,
-/// the copy decides: later labels of the volume are those of another machine. The result is the beginning of the pin; `None` if
-/// the machine has no such matcher.
-pub(in super::super) fn infer_matcher(
+/// Validates a matcher, and replaces it by what its volume names. If the machine has a copy of what it
+/// inferred from the volume, the copy decides: later labels of the volume are those of another machine. The
+/// result is the beginning of the pin; `None` if the machine has no such matcher.
+pub(crate) fn infer_matcher(
     machine: &mut Value,
     scope: MatcherScope<'_>,
     family: TypeFamily,
@@ -443,7 +445,7 @@ fn recorded_inference(
 }
 
 /// The object that was read.
-pub(in super::super) fn find_read_object<'a>(
+pub(crate) fn find_read_object<'a>(
     reference: &ReferencedObject,
     found: &'a FetchedObjects,
 ) -> Result<Option<&'a Value>, ResolveError> {
@@ -495,7 +497,7 @@ pub(crate) fn revision_at(namespace: &str, name: &str) -> ReferencedObject {
 }
 
 /// The live object that a matcher names.
-pub(in super::super) fn find_live_object(
+pub(crate) fn find_live_object(
     matcher: &TypeMatcher,
     scope: MatcherScope<'_>,
     family: TypeFamily,
@@ -526,8 +528,8 @@ pub(in super::super) fn find_live_object(
     })
 }
 
-/// The object in the ControllerRevision that a machine names. `None` if its status names one of another object, because the
-/// matcher has changed.
+/// The object in the ControllerRevision that a machine names. `None` if its status names one of another
+/// object, because the matcher has changed.
 fn find_copied_object(
     machine: &Value,
     (matcher, reference): (&TypeMatcher, &status_ref::MachinePin),

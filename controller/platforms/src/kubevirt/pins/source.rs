@@ -74,8 +74,8 @@ kinds! {
     ClusterPreference, "VirtualMachineClusterPreference", "virtualmachineclusterpreferences", false;
 }
 
-/// The objects of which the content of a revision contains copies that the controller made. What a template pins itself, by a
-/// `revisionName`, is not compared.
+/// The objects of which the content of a revision contains copies that the controller made. What a template
+/// pins itself, by a `revisionName`, is not compared.
 pub fn copied_objects(revision: &Value) -> Vec<CopiedObject> {
     let pins = &revision[FIELD];
     let made = FAMILIES.into_iter().filter(|family| {
@@ -96,8 +96,8 @@ pub fn copied_objects(revision: &Value) -> Vec<CopiedObject> {
     .collect()
 }
 
-/// The objects that the template of a revision refers to and of which its content has no copies. A matcher that names a volume, or
-/// that cannot be read, may refer to any object of its two kinds.
+/// The objects that the template of a revision refers to and of which its content has no copies. A matcher
+/// that names a volume, or that cannot be read, may refer to any object of its two kinds.
 pub fn uncopied_objects(revision: &Value, namespace: &str) -> Vec<UncopiedObject> {
     let mut referents = Vec::new();
     if !has_references(revision) {

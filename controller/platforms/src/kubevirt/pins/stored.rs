@@ -8,10 +8,10 @@ use vmpool_instancetype::model::{InstanceTypeKind, TypeFamily};
 pub(super) const EXPANDED: &str = "expanded";
 
 /// The matchers of a machine.
-pub(in super::super) const FAMILIES: [TypeFamily; 2] = [TypeFamily::Instancetype, TypeFamily::Preference];
+pub(crate) const FAMILIES: [TypeFamily; 2] = [TypeFamily::Instancetype, TypeFamily::Preference];
 
-/// A ControllerRevision in the current version of the API, under the same name: machines refer to it. One that cannot be read
-/// stays as it is.
+/// A ControllerRevision in the current version of the API, under the same name: machines refer to it. One
+/// that cannot be read stays as it is.
 pub(super) fn to_current_version(revision: &Value) -> Value {
     let upgraded = decode_former_version(revision).map(|(stash, decoded)| copy::in_place(&stash, &decoded));
     upgraded.map_or_else(|| revision.clone(), |stash| stash.to_json())
@@ -36,8 +36,8 @@ fn decode_former_version(revision: &Value) -> Option<(InstanceTypeCopy, DecodedC
     (decoded.stored != StoredVersion::V1beta1).then_some((stash, decoded))
 }
 
-/// Writes the pinned matchers into the spec of a machine. `pins` is the field of the content of a revision; null changes
-/// nothing.
+/// Writes the pinned matchers into the spec of a machine. `pins` is the field of the content of a revision;
+/// null changes nothing.
 pub fn apply_pins(spec: &mut Value, pins: &Value) {
     if let Some(expanded) = pins.get(EXPANDED) {
         spec.clone_from(expanded);

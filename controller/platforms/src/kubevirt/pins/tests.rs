@@ -445,7 +445,8 @@ fn a_pin_of_the_pool_with_foreign_data_is_replaced() {
     }
 }
 
-/// A pin, and the same in a former version of the API, with these labels, as a backup of an old cluster has it.
+/// A pin, and the same in a former version of the API, with these labels, as a backup of an old cluster has
+/// it.
 fn of_old_cluster(version: &str, labels: &Value) -> (Value, Value) {
     let spec = spec(&json!({ "instancetype": { "name": "small" } }));
     let pin = copy_objects(&resolved(&spec, &[(SMALL, instancetype(1, "2Gi"))])).remove(0);
@@ -577,8 +578,8 @@ fn the_policy_expand_writes_type_and_preference_into_machines_and_stores_no_copi
     assert_eq!(content[TEMPLATE], both()[TEMPLATE], "the template itself stays as the user wrote it");
 }
 
-/// KubeVirt adds the default interface to a machine that starts, before it applies the preference. A machine in which the
-/// preference is written out has none then.
+/// KubeVirt adds the default interface to a machine that starts, before it applies the preference. A machine
+/// in which the preference is written out has none then.
 #[rstest]
 #[case::by_a_bridge(DefaultInterface::Bridge, json!([{ "name": "default", "bridge": {}, "model": "e1000e" }]))]
 #[case::by_masquerade(DefaultInterface::Masquerade, json!([{ "name": "default", "masquerade": {}, "model": "e1000e" }]))]
@@ -709,8 +710,8 @@ fn an_expanded_machine_has_the_storage_class_of_the_preference() {
     let templates = &machine(&content)["dataVolumeTemplates"];
     assert_eq!(templates[0]["spec"]["storage"]["storageClassName"], "fast");
     assert_eq!(templates[1]["spec"]["pvc"]["storageClassName"], "mine");
-    // Machines with storage are not created again: not if another class is preferred, not if the cluster writes copies out, and
-    // not because an earlier version wrote no class.
+    // Machines with storage are not created again: not if another class is preferred, not if the cluster
+    // writes copies out, and not because an earlier version wrote no class.
     let mut earlier = content.clone();
     earlier[FIELD]["expanded"]["dataVolumeTemplates"] = spec[TEMPLATE]["spec"]["dataVolumeTemplates"].clone();
     assert_ne!(earlier, content);

@@ -25,8 +25,8 @@ pub enum Readiness {
     Ready,
     /// It is False.
     NotReady {
-        /// When it became False; `None` if KubeVirt did not record the time, which it omits in a condition that it
-        /// copied from a pod.
+        /// When it became False; `None` if KubeVirt did not record the time, which it omits in a condition
+        /// that it copied from a pod.
         since: Option<Timestamp>,
     },
     /// It is missing or Unknown.
@@ -46,10 +46,11 @@ pub struct MachineFacts {
     pub terminating: bool,
     /// Its controller owner.
     pub owner: Option<Arc<Owner>>,
-    /// Its labels, which the selector of the pool selects. `None` if they are too large to be kept: the pool then
-    /// treats the machine as selected, because releasing it would be the destructive error.
+    /// Its labels, which the selector of the pool selects. `None` if they are too large to be kept: the pool
+    /// then treats the machine as selected, because releasing it would be the destructive error.
     pub labels: Option<CachedLabels>,
-    /// The labels in its template, which its VirtualMachineInstance gets. `None` if they are too large to be kept.
+    /// The labels in its template, which its VirtualMachineInstance gets. `None` if they are too large to be
+    /// kept.
     pub inner_labels: Option<CachedLabels>,
     /// The node selector in its template. `None` if it is too large to be kept.
     pub node_selector: Option<CachedLabels>,
@@ -130,14 +131,14 @@ fn read_readiness(condition: Option<&MachineCondition>) -> Readiness {
     }
 }
 
-/// Names of the DataVolumes of a machine: those of its templates, those that its volumes refer to, and those that an update took
-/// out of it.
+/// Names of the DataVolumes of a machine: those of its templates, those that its volumes refer to, and those
+/// that an update took out of it.
 pub fn data_volume_names(object: &KubeVirtMachineObject) -> Vec<Arc<str>> {
     machine_storage_names(object, &object.storage.data_volumes)
 }
 
-/// Names of the claims of a machine: those of its DataVolume templates, those that its volumes refer to, and those that an
-/// update took out of it.
+/// Names of the claims of a machine: those of its DataVolume templates, those that its volumes refer to, and
+/// those that an update took out of it.
 pub fn claim_names(object: &KubeVirtMachineObject) -> Vec<Arc<str>> {
     machine_storage_names(object, &object.storage.claims)
 }

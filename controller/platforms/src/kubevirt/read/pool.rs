@@ -31,8 +31,8 @@ pub struct PoolFacts {
     pub finalizers: FinalizerSummary,
     /// The settings in its spec.
     pub settings: PoolSettings,
-    /// Messages about fields that cannot be read and that the controller needs to create machines. If there are any,
-    /// the settings let the controller delete and update no machine.
+    /// Messages about fields that cannot be read and that the controller needs to create machines. If there
+    /// are any, the settings let the controller delete and update no machine.
     pub validation_errors: Vec<String>,
     /// Messages about settings that cannot be read. The controller uses the safe value of each.
     pub invalid_settings: Vec<String>,
@@ -59,8 +59,8 @@ pub struct PoolSettings {
     pub data_volume_templates: Vec<StorageTemplate>,
     /// When machines that fail to start are replaced; `None` if they are not.
     pub autohealing: Option<AutohealingSettings>,
-    /// Selects the machines of the pool. `None` if it cannot be read, or does not match the template; the pool then releases no
-    /// machine because of its labels.
+    /// Selects the machines of the pool. `None` if it cannot be read, or does not match the template; the
+    /// pool then releases no machine because of its labels.
     pub selector: Option<LabelSelector>,
 }
 
@@ -80,7 +80,8 @@ pub fn read_pool_facts(object: &KubeVirtPoolObject) -> PoolFacts {
         validation_errors.extend(spec_validation_errors(&id.name, &spec));
         if let Some(error) = selector_mismatch_error(&spec, settings.selector.as_ref()) {
             validation_errors.push(error);
-            // Its machines have the labels of the template, so a mistake in the selector would release all of them.
+            // Its machines have the labels of the template, so a mistake in the selector would release all of
+            // them.
             settings.selector = None;
         }
     }
@@ -152,7 +153,8 @@ fn data_volume_templates(template: &Value) -> Vec<StorageTemplate> {
     templates.iter().filter_map(name).map(template).collect()
 }
 
-/// Errors of the spec that prevent the creation of machines. The admission rules and the schema reject all of them.
+/// Errors of the spec that prevent the creation of machines. The admission rules and the schema reject all of
+/// them.
 fn spec_validation_errors(pool: &str, spec: &Value) -> Vec<String> {
     let mut flaws = Vec::new();
     if !spec["virtualMachineTemplate"]["spec"]["template"].is_object() {
@@ -168,8 +170,8 @@ fn spec_validation_errors(pool: &str, spec: &Value) -> Vec<String> {
     flaws
 }
 
-/// The error of a selector that does not match the labels of the template. The controller would create a machine, release it at once,
-/// and create the next one, without end.
+/// The error of a selector that does not match the labels of the template. The controller would create a
+/// machine, release it at once, and create the next one, without end.
 fn selector_mismatch_error(spec: &Value, selector: Option<&LabelSelector>) -> Option<String> {
     let labels = CachedLabels::from_json(&spec["virtualMachineTemplate"]["metadata"]["labels"]);
     let selector = selector.filter(|selector| labels.is_none_or(|labels| !selector.matches(&labels)))?;

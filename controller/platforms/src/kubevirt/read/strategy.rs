@@ -18,7 +18,8 @@ use super::super::selectors::MachineSelector;
 pub enum ScaleInMode {
     /// The controller deletes them.
     Proactive,
-    /// The controller deletes those that are stopped. The controller does not replace those that users delete.
+    /// The controller deletes those that are stopped. The controller does not replace those that users
+    /// delete.
     Opportunistic,
     /// The controller deletes none.
     Unmanaged,
@@ -61,7 +62,8 @@ impl Default for MachineSelection {
     }
 }
 
-/// `spec.nameGeneration`: which names in the template get the ordinal of the machine, besides those of DataVolumes.
+/// `spec.nameGeneration`: which names in the template get the ordinal of the machine, besides those of
+/// DataVolumes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NameGenerationSettings {
     /// Names of ConfigMaps in volumes.

@@ -17,8 +17,8 @@ pub(super) fn remove_run_strategy(spec: &mut Value) {
 
 /// The fields of the merge patch that write a changed strategy.
 ///
-/// If both templates have the same strategy, or the former one is unknown, the machine keeps its own: users start and
-/// stop a machine by writing this field.
+/// If both templates have the same strategy, or the former one is unknown, the machine keeps its own: users
+/// start and stop a machine by writing this field.
 pub(super) fn run_strategy_patch(live: &Value, from: Option<&Value>, to: &Value) -> Map<String, Value> {
     let mut patch = Map::new();
     let (current, wanted) = (effective_run_strategy(live), effective_run_strategy(to));

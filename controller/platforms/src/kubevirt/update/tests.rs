@@ -31,7 +31,8 @@ fn updated(live: &Value, from: Option<&Value>, to: &Value) -> Value {
     }
 }
 
-/// The recorded machine with `edit` by other clients, after the update from the recorded template to an edited one.
+/// The recorded machine with `edit` by other clients, after the update from the recorded template to an
+/// edited one.
 fn after(edit: &Value, change: &Value) -> Value {
     updated(&merged(fixtures::recorded_machine(), edit), Some(&template(&json!({}))), &template(change))
 }
@@ -468,7 +469,8 @@ proptest! {
     }
 }
 
-/// All machines of a revision use the same copies, so a matcher that a user changed is set back, unlike other edits.
+/// All machines of a revision use the same copies, so a matcher that a user changed is set back, unlike other
+/// edits.
 #[rstest]
 #[case::another_copy(json!({ "name": "small", "revisionName": "by-hand" }))]
 #[case::another_type(json!({ "name": "large" }))]

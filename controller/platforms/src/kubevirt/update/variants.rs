@@ -1,7 +1,7 @@
 //! Items of lists in which exactly one of several fields may be set, for example the source of a volume.
 //!
-//! If the template selects another variant, no field of the former one may stay, whether the template or another client
-//! set it: KubeVirt would reject the machine.
+//! If the template selects another variant, no field of the former one may stay, whether the template or
+//! another client set it: KubeVirt would reject the machine.
 
 use serde_json::{Value, json};
 

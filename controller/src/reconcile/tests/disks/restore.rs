@@ -1,4 +1,5 @@
-//! Disks that the platform restores: it deletes them, waits until they are gone, and creates others with their names.
+//! Disks that the platform restores: it deletes them, waits until they are gone, and creates others with
+//! their names.
 
 use rstest::rstest;
 use serde_json::{Value, json};

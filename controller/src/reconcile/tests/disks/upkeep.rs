@@ -61,8 +61,8 @@ async fn a_released_machine_takes_no_disk_of_another_machine() {
     let (left, machine) = (&machines[0], &machines[1]);
     let name = |machine: &Value| machine["metadata"]["name"].as_str().unwrap().to_owned();
     let (lost, shared) = (device(left), device(machine));
-    // A user points the machine to the other machine's disk and releases it from the pool before the controller repairs
-    // the reference.
+    // A user points the machine to the other machine's disk and releases it from the pool before the
+    // controller repairs the reference.
     world.server.edit("virtualmachines", &name(left), |machine| {
         machine["spec"]["blockDeviceRefs"][0]["name"] = shared.clone();
         machine["metadata"]["ownerReferences"] = json!([]);

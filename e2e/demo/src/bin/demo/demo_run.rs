@@ -214,8 +214,8 @@ impl<'a> DemoRun<'a> {
         self.kind(TestedKind::Pool)
     }
 
-    /// The name of a resource for kubectl: short with DVP. KubeVirt's has its group, because this cluster serves the kinds
-    /// of both platforms.
+    /// The name of a resource for kubectl: short with DVP. KubeVirt's has its group, because this cluster
+    /// serves the kinds of both platforms.
     fn kind(&self, kind: TestedKind) -> String {
         let resource = self.platform.resource(kind);
         match (self.platform, kind) {

@@ -1,5 +1,5 @@
-//! The demo: a real control plane, the platform simulator and the programs of vmpool, with a pool in a live table.
-//! With `ONCE=1` it ends without user input; with `PLATFORM=kubevirt` it shows a pool of KubeVirt.
+//! The demo: a real control plane, the platform simulator and the programs of vmpool, with a pool in a live
+//! table. With `ONCE=1` it ends without user input; with `PLATFORM=kubevirt` it shows a pool of KubeVirt.
 
 mod demo_run;
 mod table;

@@ -21,7 +21,8 @@ const START_PATIENCE: Duration = Duration::from_mins(5);
 /// How long a graceful stop may take: 15 s for each program that ignores SIGTERM.
 const STOP_PATIENCE: Duration = Duration::from_secs(90);
 
-/// How long an API server may be unready before it counts as broken. A slow disk makes it unready for a moment.
+/// How long an API server may be unready before it counts as broken. A slow disk makes it unready for a
+/// moment.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long the kernel may take to end a process after SIGKILL.
@@ -134,7 +135,8 @@ fn check(kind: PlaygroundKind) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts the supervisor, which outlives this process: it has no pipe, no terminal, and creates a session of its own.
+/// Starts the supervisor, which outlives this process: it has no pipe, no terminal, and creates a session of
+/// its own.
 fn spawn(place: &PlaygroundDirectory) -> anyhow::Result<Child> {
     // A build may have replaced the program's file meanwhile; the link leads to the running program.
     let link = PathBuf::from("/proc/self/exe");
@@ -255,12 +257,13 @@ fn signal(place: &PlaygroundDirectory, pid: u32, signal: Signal) -> anyhow::Resu
         Err(Errno::SRCH) if !place.is_held()? => return Ok(()),
         Err(error) => return Err(error).with_context(doing),
     };
-    // The handle always refers to the same process. If the lock is still held now, its holder has not exited since it
-    // wrote its id, so the handle refers to the holder.
+    // The handle always refers to the same process. If the lock is still held now, its holder has not exited
+    // since it wrote its id, so the handle refers to the holder.
     if !place.is_held()? {
         return Ok(());
     }
-    // The check above is wrong only for a playground that several containers share, because their process ids differ.
+    // The check above is wrong only for a playground that several containers share, because their process ids
+    // differ.
     let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let directory = place.directory().as_os_str().as_encoded_bytes();
     if !command.split(|byte| *byte == 0).any(|word| word == directory) {

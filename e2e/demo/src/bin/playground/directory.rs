@@ -39,7 +39,8 @@ impl PlaygroundKind {
         }
     }
 
-    /// The environment variable with an alternative directory, and the name of the default one in cargo's target directory.
+    /// The environment variable with an alternative directory, and the name of the default one in cargo's
+    /// target directory.
     fn directory(self) -> (&'static str, &'static str) {
         match self {
             Self::Loopback => ("VMPOOL_PLAYGROUND_DIR", "playground"),
@@ -48,7 +49,8 @@ impl PlaygroundKind {
     }
 }
 
-/// The directory of a playground. It contains all files of the playground, except one empty lock file beside it.
+/// The directory of a playground. It contains all files of the playground, except one empty lock file beside
+/// it.
 #[derive(Clone, Debug)]
 pub(crate) struct PlaygroundDirectory {
     kind: PlaygroundKind,
@@ -238,7 +240,8 @@ impl PlaygroundDirectory {
         }
     }
 
-    /// Takes the supervisor's lock. The kernel releases it when the process exits for any reason. Children do not inherit it.
+    /// Takes the supervisor's lock. The kernel releases it when the process exits for any reason. Children do
+    /// not inherit it.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if another supervisor has it.

@@ -1,5 +1,5 @@
-//! The playground: a control plane, the platform simulator and all programs of vmpool. They run in the background until
-//! `make down` stops them.
+//! The playground: a control plane, the platform simulator and all programs of vmpool. They run in the
+//! background until `make down` stops them.
 //!
 //! ```text
 //!  make up ──► playground up ──spawns──► playground run ──► etcd, kube-apiserver, kube-controller-manager
@@ -13,9 +13,9 @@
 //!
 //! With `--node` it is a one-node cluster with the chart installed: `make node-up` and `make node-down`.
 //!
-//! All programs are children of the supervisor. If the supervisor exits for any reason, the kernel kills them. The
-//! supervisor holds a lock on a file while it runs, so the commands know whether it runs, and they never signal another
-//! process that has got its process id.
+//! All programs are children of the supervisor. If the supervisor exits for any reason, the kernel kills
+//! them. The supervisor holds a lock on a file while it runs, so the commands know whether it runs, and they
+//! never signal another process that has got its process id.
 
 mod commands;
 mod directory;
@@ -29,9 +29,11 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use directory::{PlaygroundDirectory, PlaygroundKind};
 
-/// Runs a control plane, the platform simulator, two controllers, webhook and aggregated API in the background.
+/// Runs a control plane, the platform simulator, two controllers, webhook and aggregated API in the
+/// background.
 ///
-/// Its files are in target/playground, or in VMPOOL_PLAYGROUND_DIR. With --node: in target/node, or in VMPOOL_NODE_DIR.
+/// Its files are in target/playground, or in VMPOOL_PLAYGROUND_DIR. With --node: in target/node, or in
+/// VMPOOL_NODE_DIR.
 #[derive(Debug, Parser)]
 #[command(name = "playground")]
 struct Options {

@@ -11,7 +11,8 @@ use super::directory::{PlaygroundDirectory, Ready, SupervisorRecord};
 use super::output::PROGRESS;
 use super::parts::Parts;
 
-/// How often the programs are checked. A program that exits at once is therefore restarted at most this often.
+/// How often the programs are checked. A program that exits at once is therefore restarted at most this
+/// often.
 const REFRESH: Duration = Duration::from_secs(1);
 
 /// Runs a playground until a signal arrives or a component of the control plane exits.
@@ -19,7 +20,8 @@ const REFRESH: Duration = Duration::from_secs(1);
 /// # Errors
 /// The reason of its end, unless it is a signal.
 pub(crate) fn run_supervisor(place: &PlaygroundDirectory) -> anyhow::Result<()> {
-    // In its own session, the end of a terminal does not reach it. The call fails for a process that is a session leader already.
+    // In its own session, the end of a terminal does not reach it. The call fails for a process that is a
+    // session leader already.
     let _ = rustix::process::setsid();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| {
         EnvFilter::new("warn,vmpool_installation=info,vmpool_test_cluster=info,kube_client=off")
@@ -51,8 +53,8 @@ pub(crate) fn run_supervisor(place: &PlaygroundDirectory) -> anyhow::Result<()> 
     })
 }
 
-/// Returns only with an error: if a component of the control plane exits, it is not restarted, because clients may have lost
-/// confirmed writes.
+/// Returns only with an error: if a component of the control plane exits, it is not restarted, because
+/// clients may have lost confirmed writes.
 async fn watch_over(
     parts: &mut Parts,
     place: &PlaygroundDirectory,

@@ -49,8 +49,8 @@ pub(super) fn machine_defaults_patch(
     (patch != json!({})).then_some(patch)
 }
 
-/// The firmware's identity: random for a new machine. Later the controller replaces only a missing UUID, by one that
-/// follows from the machine's name: an update that drops the identity loses it.
+/// The firmware's identity: random for a new machine. Later the controller replaces only a missing UUID, by
+/// one that follows from the machine's name: an update that drops the identity loses it.
 fn firmware(known: &Value, is_new: bool, key: &NamespacedKey, uid: &str, seed: u64) -> Map<String, Value> {
     let lacks = |field: &str| known[field].as_str().is_none_or(str::is_empty);
     let mut firmware = Map::new();

@@ -1,4 +1,5 @@
-//! The DataVolumes of a machine: the VM controller creates them or adopts those that exist, and waits for them.
+//! The DataVolumes of a machine: the VM controller creates them or adopts those that exist, and waits for
+//! them.
 
 use crate::{
     kubevirt::{
@@ -18,20 +19,20 @@ use serde_json::{Value, json};
 
 /// What a machine's DataVolumes allow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::kubevirt) struct MachineDiskState {
+pub(crate) struct MachineDiskState {
     /// A DataVolume is missing, or its copy has not ended.
-    pub(in crate::kubevirt) provisioning: bool,
+    pub(crate) provisioning: bool,
     /// A DataVolume waits for the first instance that uses it.
-    pub(in crate::kubevirt) binding: bool,
+    pub(crate) binding: bool,
     /// A copy fails.
-    pub(in crate::kubevirt) failed: bool,
+    pub(crate) failed: bool,
     /// Why the machine must not use a disk.
-    pub(in crate::kubevirt) conflict: Option<String>,
+    pub(crate) conflict: Option<String>,
 }
 
 impl MachineDiskState {
     /// Whether an instance may be created.
-    pub(in crate::kubevirt) fn allow_start(&self) -> bool {
+    pub(crate) fn allow_start(&self) -> bool {
         !self.provisioning && !self.failed && self.conflict.is_none()
     }
 
@@ -93,7 +94,8 @@ impl KubeVirtModel {
         }
     }
 
-    /// Without a DataVolume, a claim that the machine controls is its disk: CDI deletes DataVolumes that succeeded.
+    /// Without a DataVolume, a claim that the machine controls is its disk: CDI deletes DataVolumes that
+    /// succeeded.
     fn use_claim(
         &mut self,
         key: &NamespacedKey,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// The instance that has the name of a machine.
 #[derive(Clone, Debug)]
-pub(in crate::kubevirt) enum MachineInstance {
+pub(crate) enum MachineInstance {
     /// There is none.
     None,
     /// The machine controls it.
@@ -20,7 +20,7 @@ pub(in crate::kubevirt) enum MachineInstance {
 
 impl MachineInstance {
     /// The instance of the machine.
-    pub(in crate::kubevirt) fn own(&self) -> Option<&InstanceView> {
+    pub(crate) fn own(&self) -> Option<&InstanceView> {
         match self {
             Self::Own(view) => Some(view),
             Self::None | Self::Foreign => None,
@@ -29,22 +29,22 @@ impl MachineInstance {
 }
 
 /// All facts on which one pass over a machine decides.
-pub(in crate::kubevirt) struct MachinePassFacts {
-    pub(in crate::kubevirt) machine: Arc<KubeVirtMachineView>,
-    pub(in crate::kubevirt) instance: MachineInstance,
-    pub(in crate::kubevirt) disks: MachineDiskState,
-    pub(in crate::kubevirt) decision: InstanceDecision,
+pub(crate) struct MachinePassFacts {
+    pub(crate) machine: Arc<KubeVirtMachineView>,
+    pub(crate) instance: MachineInstance,
+    pub(crate) disks: MachineDiskState,
+    pub(crate) decision: InstanceDecision,
     /// What the machine starts.
-    pub(in crate::kubevirt) template: Result<SizedTemplate, StartBlocker>,
+    pub(crate) template: Result<SizedTemplate, StartBlocker>,
     /// Fields of the running instance that differ from the machine's and that only a restart changes.
-    pub(in crate::kubevirt) restart_required: bool,
+    pub(crate) restart_required: bool,
     /// Whether the backoff after failed starts has ended.
-    pub(in crate::kubevirt) backoff_over: bool,
+    pub(crate) backoff_over: bool,
 }
 
 impl MachinePassFacts {
     /// Whether a machine that is to run can be started now.
-    pub(in crate::kubevirt) fn may_start(&self) -> bool {
+    pub(crate) fn may_start(&self) -> bool {
         self.template.is_ok()
             && self.disks.allow_start()
             && self.backoff_over
@@ -52,7 +52,7 @@ impl MachinePassFacts {
     }
 
     /// Whether the machine is to run.
-    pub(in crate::kubevirt) fn is_to_run(&self) -> bool {
+    pub(crate) fn is_to_run(&self) -> bool {
         match self.decision {
             InstanceDecision::Start => true,
             InstanceDecision::Keep => {

@@ -7,7 +7,7 @@ use crate::kubevirt::objects::{
 
 /// What happens to a machine's instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::kubevirt) enum InstanceDecision {
+pub(crate) enum InstanceDecision {
     /// Create one.
     Start,
     /// Delete it.
@@ -18,7 +18,7 @@ pub(in crate::kubevirt) enum InstanceDecision {
 
 /// What the run strategy `RerunOnFailure` does without an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::kubevirt) enum Rerun {
+pub(crate) enum Rerun {
     /// Start the machine for the first time.
     First,
     /// Start it again, because it failed.

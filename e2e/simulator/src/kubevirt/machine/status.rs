@@ -208,8 +208,8 @@ fn needs_restart(template: &Value, instance: &InstanceView, live: bool) -> bool 
     merge_patch(&running, &template).is_some()
 }
 
-/// The template with general defaults, if the running instance has them: a machine that named an instance type when it
-/// started may contain its size now.
+/// The template with general defaults, if the running instance has them: a machine that named an instance
+/// type when it started may contain its size now.
 pub(super) fn comparable_template(template: &Value, running: &Value) -> Value {
     let with_defaults = |spec: &Value| {
         let mut spec = spec.clone();

@@ -1,7 +1,7 @@
 //! The simulator's views of KubeVirt's and CDI's objects.
 //!
-//! Specs stay JSON, because the controllers copy them from one kind of object to the next. Only what the simulator reads
-//! is typed.
+//! Specs stay JSON, because the controllers copy them from one kind of object to the next. Only what the
+//! simulator reads is typed.
 
 mod instance;
 mod launcher;
@@ -237,7 +237,8 @@ pub fn find_condition<'a>(
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 
-/// Names of the DataVolumes, then of the PersistentVolumeClaims that the volumes of an instance's spec refer to.
+/// Names of the DataVolumes, then of the PersistentVolumeClaims that the volumes of an instance's spec refer
+/// to.
 pub fn volumes_of(instance_spec: &Value) -> (Vec<String>, Vec<String>) {
     let mut names = (Vec::new(), Vec::new());
     for volume in instance_spec["volumes"].as_array().into_iter().flatten() {

@@ -60,7 +60,8 @@ impl SimulatedMatcher {
         Some(Self { kind: kind.to_owned(), name: text("name"), revision: text("revisionName") })
     }
 
-    /// The ControllerRevision that the machine uses: that of its spec, or else that of `reference` in its status.
+    /// The ControllerRevision that the machine uses: that of its spec, or else that of `reference` in its
+    /// status.
     pub fn revision<'a>(&'a self, reference: &'a Value) -> Option<&'a str> {
         let recorded = reference["controllerRevisionRef"]["name"].as_str();
         Some(&*self.revision).filter(|name| !name.is_empty()).or(recorded)

@@ -1,7 +1,8 @@
 //! Instance types and preferences: what a machine starts.
 //!
-//! The simulator does not copy them, but uses the copies that a machine names, as KubeVirt's controller does. It follows
-//! KubeVirt's documentation, and shares no code with the controller, so that each checks the other.
+//! The simulator does not copy them, but uses the copies that a machine names, as KubeVirt's controller does.
+//! It follows KubeVirt's documentation, and shares no code with the controller, so that each checks the
+//! other.
 //!
 //! ```text
 //!  flags of added devices ─> input device ─> disks for volumes ─> default interface ─> instance type ─> preference ─> defaults

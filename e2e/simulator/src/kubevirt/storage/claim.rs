@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 impl KubeVirtModel {
     /// One pass over a claim, which need not exist any more.
-    pub(in crate::kubevirt) fn plan_claim(&mut self, key: &NamespacedKey, now: Timestamp) {
+    pub(crate) fn plan_claim(&mut self, key: &NamespacedKey, now: Timestamp) {
         self.judge_suspects(key, now);
         let Some(claim) = self.claims.view(key).cloned() else {
             // A create that failed is repeated by the DataVolume, if it still exists.

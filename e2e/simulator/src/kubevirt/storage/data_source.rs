@@ -16,7 +16,7 @@ use jiff::Timestamp;
 
 impl KubeVirtModel {
     /// One pass over a DataSource.
-    pub(in crate::kubevirt) fn plan_data_source(&mut self, key: &NamespacedKey, now: Timestamp) {
+    pub(crate) fn plan_data_source(&mut self, key: &NamespacedKey, now: Timestamp) {
         let Some(view) = self.data_sources.view(key).cloned().filter(|view| !view.meta.deleting()) else {
             return;
         };

@@ -43,7 +43,8 @@ impl KubeVirtModel {
         self.fetch(&id, download, now);
     }
 
-    /// Why the copy does not proceed: its data could not be downloaded, or without a reason, it is not there yet.
+    /// Why the copy does not proceed: its data could not be downloaded, or without a reason, it is not there
+    /// yet.
     pub(super) fn download_state(
         &self,
         key: &NamespacedKey,

@@ -60,8 +60,8 @@ impl KubeVirtModel {
         }
     }
 
-    /// If the knob requests it and no annotation prevents it, gives the claim of a DataVolume that succeeded the controller of the
-    /// DataVolume, or none, and deletes the DataVolume.
+    /// If the knob requests it and no annotation prevents it, gives the claim of a DataVolume that succeeded
+    /// the controller of the DataVolume, or none, and deletes the DataVolume.
     fn delete_completed_data_volume(
         &mut self,
         key: &NamespacedKey,

@@ -24,7 +24,7 @@ const DRIVER: &str = "csi.simulator.vmpool.dev";
 
 impl KubeVirtModel {
     /// One pass over a snapshot.
-    pub(in crate::kubevirt) fn plan_snapshot(&mut self, key: &NamespacedKey, now: Timestamp) {
+    pub(crate) fn plan_snapshot(&mut self, key: &NamespacedKey, now: Timestamp) {
         let Some(snapshot) = self.snapshots.view(key).cloned() else { return };
         let id = KubeVirtObjectId::new(KubeVirtObjectKind::Snapshot, key);
         if snapshot.meta.deleting() {
@@ -110,7 +110,8 @@ impl KubeVirtModel {
         })
     }
 
-    /// A deleted snapshot stays while a volume is restored from it. Then its content goes, then its finalizers.
+    /// A deleted snapshot stays while a volume is restored from it. Then its content goes, then its
+    /// finalizers.
     fn release_snapshot(&mut self, id: &KubeVirtObjectId, view: &SnapshotView, now: Timestamp) {
         let restores = self.data_volumes.views().any(|(key, volume)| {
             let running = volume.status.phase.ends_with("InProgress");

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 /// The source of a clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::kubevirt) enum CloneSource {
+pub(crate) enum CloneSource {
     /// A PersistentVolumeClaim.
     Claim(NamespacedKey),
     /// A VolumeSnapshot.
@@ -20,8 +20,9 @@ pub(in crate::kubevirt) enum CloneSource {
 }
 
 impl CloneSource {
-    /// The source that a `source` of a DataVolume or DataSource names. Without a namespace it is in the one of `key`.
-    pub(in crate::kubevirt) fn read(key: &NamespacedKey, source: &Value) -> Option<Self> {
+    /// The source that a `source` of a DataVolume or DataSource names. Without a namespace it is in the one
+    /// of `key`.
+    pub(crate) fn read(key: &NamespacedKey, source: &Value) -> Option<Self> {
         let named = |reference: &Value| {
             let name = reference["name"].as_str()?;
             Some(NamespacedKey::new(reference["namespace"].as_str().unwrap_or(&key.namespace), name))
@@ -30,7 +31,7 @@ impl CloneSource {
         claim.or_else(|| named(&source["snapshot"]).map(Self::Snapshot))
     }
 
-    pub(in crate::kubevirt) fn key(&self) -> &NamespacedKey {
+    pub(crate) fn key(&self) -> &NamespacedKey {
         match self {
             Self::Claim(key) | Self::Snapshot(key) => key,
         }
@@ -42,7 +43,7 @@ impl KubeVirtModel {
     ///
     /// # Errors
     /// If its DataSource does not exist, or names no source.
-    pub(in crate::kubevirt) fn clone_source(
+    pub(crate) fn clone_source(
         &self,
         key: &NamespacedKey,
         spec: &Value,
@@ -61,8 +62,9 @@ impl KubeVirtModel {
         })
     }
 
-    /// The source of a DataSource. If it names another one of its namespace, the source of that one, which names no third.
-    pub(in crate::kubevirt) fn resolved_source(&self, key: &NamespacedKey, source: &Value) -> Option<Value> {
+    /// The source of a DataSource. If it names another one of its namespace, the source of that one, which
+    /// names no third.
+    pub(crate) fn resolved_source(&self, key: &NamespacedKey, source: &Value) -> Option<Value> {
         let other = &source["dataSource"];
         let Some(name) = other["name"].as_str() else { return Some(source.clone()) };
         let is_same = other["namespace"].as_str().is_none_or(|namespace| *namespace == *key.namespace);
@@ -74,7 +76,7 @@ impl KubeVirtModel {
     ///
     /// # Errors
     /// What is missing.
-    pub(in crate::kubevirt) fn source_ready(&self, source: &CloneSource) -> Result<(), String> {
+    pub(crate) fn source_ready(&self, source: &CloneSource) -> Result<(), String> {
         match source {
             CloneSource::Claim(key) => match self.claims.view(key) {
                 None => Err(format!("The source pvc {key} doesn't exist")),
@@ -93,12 +95,12 @@ impl KubeVirtModel {
         }
     }
 
-    /// The spec of the DataVolume that KubeVirt creates from a template: a DataSource is replaced by what it names. A source
-    /// in another namespace needs the permission of the machine's service account.
+    /// The spec of the DataVolume that KubeVirt creates from a template: a DataSource is replaced by what it
+    /// names. A source in another namespace needs the permission of the machine's service account.
     ///
     /// # Errors
     /// If the DataSource does not exist, or names no source.
-    pub(in crate::kubevirt) fn resolve_template(
+    pub(crate) fn resolve_template(
         &self,
         key: &NamespacedKey,
         machine: &KubeVirtMachineView,
@@ -122,7 +124,7 @@ impl KubeVirtModel {
     }
 
     /// A deleted snapshot waits for the DataVolumes that are restored from it.
-    pub(in crate::kubevirt) fn mark_source_of(&mut self, key: &NamespacedKey) {
+    pub(crate) fn mark_source_of(&mut self, key: &NamespacedKey) {
         let source =
             self.data_volumes.view(key).and_then(|view| CloneSource::read(key, &view.spec["source"]));
         if let Some(CloneSource::Snapshot(snapshot)) = source {
@@ -131,7 +133,7 @@ impl KubeVirtModel {
     }
 
     /// Marks the objects that wait for a claim, a snapshot or a DataSource.
-    pub(in crate::kubevirt) fn mark_dependents(&mut self, id: &KubeVirtObjectId) {
+    pub(crate) fn mark_dependents(&mut self, id: &KubeVirtObjectId) {
         let key = &id.key;
         let mut marked = Vec::new();
         if id.kind != KubeVirtObjectKind::DataSource {

@@ -199,8 +199,8 @@ impl KubeVirtModel {
         }
     }
 
-    /// When the storage class makes volumes; `None` while the class does not exist. Without a class and a default class
-    /// the volume is made at once.
+    /// When the storage class makes volumes; `None` while the class does not exist. Without a class and a
+    /// default class the volume is made at once.
     fn binding(&self, view: &DataVolumeView) -> Option<BindingMode> {
         let default = || self.classes.values().find(|class| class.is_default);
         match view.claim_template()["storageClassName"].as_str() {
@@ -209,8 +209,8 @@ impl KubeVirtModel {
         }
     }
 
-    /// Whether the knob `fail-provisioning` still has copies to fail: on a DataVolume it is about this one, on a
-    /// namespace about the next ones.
+    /// Whether the knob `fail-provisioning` still has copies to fail: on a DataVolume it is about this one,
+    /// on a namespace about the next ones.
     fn must_fail(&self, key: &NamespacedKey, view: &DataVolumeView) -> bool {
         if let Some(own) = view.knobs.as_ref().and_then(|knobs| knobs.fail_provisioning) {
             return own > 0;

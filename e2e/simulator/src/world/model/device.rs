@@ -5,16 +5,16 @@ use jiff::Timestamp;
 
 /// One device of a machine.
 #[derive(Clone, Debug)]
-pub(in crate::world) struct Device {
-    pub(in crate::world) reference: SimulatedDeviceRef,
+pub(crate) struct Device {
+    pub(crate) reference: SimulatedDeviceRef,
     /// The attachment object that requested it.
-    pub(in crate::world) attachment: Option<String>,
-    pub(in crate::world) plug: Plug,
+    pub(crate) attachment: Option<String>,
+    pub(crate) plug: Plug,
 }
 
 /// Whether a device is attached to the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::world) enum Plug {
+pub(crate) enum Plug {
     /// Not attached; the machine is off or boots.
     Detached,
     /// Will be attached; requested at this time.
@@ -28,16 +28,12 @@ pub(in crate::world) enum Plug {
 }
 
 impl Device {
-    pub(in crate::world) fn new(
-        reference: SimulatedDeviceRef,
-        attachment: Option<String>,
-        plug: Plug,
-    ) -> Self {
+    pub(crate) fn new(reference: SimulatedDeviceRef, attachment: Option<String>, plug: Plug) -> Self {
         Self { reference, attachment, plug }
     }
 
     /// A device in the state that an earlier run of the simulator has written.
-    pub(in crate::world) fn from_status(status: &DeviceStatus) -> Self {
+    pub(crate) fn from_status(status: &DeviceStatus) -> Self {
         let plug = match (status.attached, status.hotplugged) {
             (false, _) => Plug::Detached,
             (true, Some(true)) => Plug::Hot,
@@ -51,18 +47,18 @@ impl Device {
         Self::new(reference, status.virtual_machine_block_device_attachment_name.clone(), plug)
     }
 
-    pub(in crate::world) fn attach_cold(&mut self) {
+    pub(crate) fn attach_cold(&mut self) {
         if self.plug == Plug::Detached {
             self.plug = Plug::Cold;
         }
     }
 
-    pub(in crate::world) fn is_attached(&self) -> bool {
+    pub(crate) fn is_attached(&self) -> bool {
         matches!(self.plug, Plug::Cold | Plug::Hot | Plug::Detaching(_))
     }
 
     /// The name of the disk, if the device is a disk.
-    pub(in crate::world) fn disk(&self, machine: &NamespacedKey) -> Option<NamespacedKey> {
+    pub(crate) fn disk(&self, machine: &NamespacedKey) -> Option<NamespacedKey> {
         (self.reference.kind == DeviceKind::VirtualDisk).then(|| machine.sibling(&self.reference.name))
     }
 }

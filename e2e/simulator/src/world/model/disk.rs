@@ -12,30 +12,30 @@ const LOG_LENGTH: usize = 32;
 
 /// A disk in the model.
 #[derive(Debug)]
-pub(in crate::world) struct SimulatedDisk {
-    pub(in crate::world) view: DiskView,
-    pub(in crate::world) outbox: Outbox,
-    pub(in crate::world) stage: DiskStage,
+pub(crate) struct SimulatedDisk {
+    pub(crate) view: DiskView,
+    pub(crate) outbox: Outbox,
+    pub(crate) stage: DiskStage,
     /// Size of the volume, a quantity.
-    pub(in crate::world) capacity: Option<String>,
+    pub(crate) capacity: Option<String>,
     /// The machine to which it is attached according to the platform.
-    pub(in crate::world) holder: Option<DiskHolder>,
+    pub(crate) holder: Option<DiskHolder>,
     /// UIDs of the machines whose guests use it. More than one is a violation.
-    pub(in crate::world) mounts: Vec<Arc<str>>,
+    pub(crate) mounts: Vec<Arc<str>>,
     /// UIDs of the machines that have used it, oldest first.
-    pub(in crate::world) log: Vec<Box<str>>,
+    pub(crate) log: Vec<Box<str>>,
 }
 
 /// The machine to which a disk is attached. Other machines cannot start with the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::world) struct DiskHolder {
-    pub(in crate::world) uid: Arc<str>,
-    pub(in crate::world) name: Arc<str>,
+pub(crate) struct DiskHolder {
+    pub(crate) uid: Arc<str>,
+    pub(crate) name: Arc<str>,
 }
 
 /// The stage of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::world) enum DiskStage {
+pub(crate) enum DiskStage {
     /// Waits for this reason.
     Pending(String),
     Provisioning(Timestamp),
@@ -52,7 +52,7 @@ pub(in crate::world) enum DiskStage {
 }
 
 impl SimulatedDisk {
-    pub(in crate::world) fn new(view: DiskView, now: Timestamp) -> Self {
+    pub(crate) fn new(view: DiskView, now: Timestamp) -> Self {
         let stage = match view.status.phase {
             Some(DiskPhase::Provisioning) => DiskStage::Provisioning(now),
             Some(DiskPhase::WaitForUserUpload) => DiskStage::Upload,
@@ -78,22 +78,22 @@ impl SimulatedDisk {
     }
 
     /// Whether a guest can use it.
-    pub(in crate::world) fn is_usable(&self) -> bool {
+    pub(crate) fn is_usable(&self) -> bool {
         matches!(self.stage, DiskStage::Ready | DiskStage::Resizing(_))
     }
 
     /// Whether it becomes usable only when a machine starts with it.
-    pub(in crate::world) fn waits_for_consumer(&self) -> bool {
+    pub(crate) fn waits_for_consumer(&self) -> bool {
         matches!(self.stage, DiskStage::Waiting | DiskStage::Binding(_))
     }
 
     /// Whether it waits for an event other than the end of a delay.
-    pub(in crate::world) fn is_pending(&self) -> bool {
+    pub(crate) fn is_pending(&self) -> bool {
         matches!(self.stage, DiskStage::Pending(_))
     }
 
     /// Records that the guest of a machine has used the disk.
-    pub(in crate::world) fn log_mount(&mut self, uid: &str) {
+    pub(crate) fn log_mount(&mut self, uid: &str) {
         self.log.push(uid.into());
         let surplus = self.log.len().saturating_sub(LOG_LENGTH);
         self.log.drain(..surplus);

@@ -11,45 +11,45 @@ use std::sync::Arc;
 
 /// A machine in the model.
 #[derive(Debug)]
-pub(in crate::world) struct SimulatedMachine {
-    pub(in crate::world) view: DvpMachineView,
-    pub(in crate::world) outbox: Outbox,
+pub(crate) struct SimulatedMachine {
+    pub(crate) view: DvpMachineView,
+    pub(crate) outbox: Outbox,
     /// When the current generation was first observed.
-    pub(in crate::world) changed_at: Timestamp,
+    pub(crate) changed_at: Timestamp,
     /// The last evaluated generation and spec.
-    pub(in crate::world) evaluated: Option<(i64, Arc<SimulatedDvpMachineSpec>)>,
-    pub(in crate::world) power: Power,
+    pub(crate) evaluated: Option<(i64, Arc<SimulatedDvpMachineSpec>)>,
+    pub(crate) power: Power,
     /// The last start or stop by an operation or by the guest.
-    pub(in crate::world) manual_state: ManualState,
-    pub(in crate::world) devices: Vec<Device>,
+    pub(crate) manual_state: ManualState,
+    pub(crate) devices: Vec<Device>,
     /// Disks in whose lists of users it is registered.
-    pub(in crate::world) listed: Vec<NamespacedKey>,
+    pub(crate) listed: Vec<NamespacedKey>,
     /// Disks that its guest uses.
-    pub(in crate::world) mounted: Vec<NamespacedKey>,
+    pub(crate) mounted: Vec<NamespacedKey>,
     /// Requests of operations that are not started yet.
-    pub(in crate::world) requests: Requests,
+    pub(crate) requests: Requests,
     /// How often it was started and migrated since the simulator first observed it.
-    pub(in crate::world) boots: u32,
-    pub(in crate::world) migrations: u32,
+    pub(crate) boots: u32,
+    pub(crate) migrations: u32,
     /// The value of the knob `shutdown` that was already applied.
-    pub(in crate::world) shutdown_applied: Option<Delay>,
-    pub(in crate::world) next_bump: Option<Timestamp>,
+    pub(crate) shutdown_applied: Option<Delay>,
+    pub(crate) next_bump: Option<Timestamp>,
     /// Whether its state was restored from its object.
-    pub(in crate::world) restored: bool,
+    pub(crate) restored: bool,
 }
 
 /// Requests of operations.
 #[derive(Debug, Default)]
-pub(in crate::world) struct Requests {
-    pub(in crate::world) restart: bool,
-    pub(in crate::world) migrate: bool,
+pub(crate) struct Requests {
+    pub(crate) restart: bool,
+    pub(crate) migrate: bool,
     /// Whether it does not wait for the guest.
-    pub(in crate::world) force: bool,
+    pub(crate) force: bool,
 }
 
 /// The last start or stop of a machine that its run policy takes into account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::world) enum ManualState {
+pub(crate) enum ManualState {
     Untouched,
     Started,
     Stopped,
@@ -57,17 +57,17 @@ pub(in crate::world) enum ManualState {
 
 /// One run of a machine.
 #[derive(Clone, Debug)]
-pub(in crate::world) struct Boot {
+pub(crate) struct Boot {
     /// Its Pod, unless the simulator creates no Pods.
-    pub(in crate::world) pod: Option<NamespacedKey>,
-    pub(in crate::world) node: String,
+    pub(crate) pod: Option<NamespacedKey>,
+    pub(crate) node: String,
     /// The spec with which it was started.
-    pub(in crate::world) spec: Arc<SimulatedDvpMachineSpec>,
+    pub(crate) spec: Arc<SimulatedDvpMachineSpec>,
 }
 
 /// The state of a machine on the hypervisor.
 #[derive(Clone, Debug)]
-pub(in crate::world) enum Power {
+pub(crate) enum Power {
     Off,
     /// Waits for its Pod, then (with a time) for its guest.
     Booting {
@@ -94,7 +94,7 @@ pub(in crate::world) enum Power {
 
 impl Power {
     /// All Pods that should exist.
-    pub(in crate::world) fn boots(&self) -> impl Iterator<Item = &Boot> {
+    pub(crate) fn boots(&self) -> impl Iterator<Item = &Boot> {
         let (first, second) = match self {
             Self::Booting { boot, .. } | Self::On { boot, .. } | Self::Crashed { boot } => (Some(boot), None),
             Self::Migrating { boot, target, .. } => (Some(boot), Some(target)),
@@ -104,17 +104,17 @@ impl Power {
     }
 
     /// The guest's run.
-    pub(in crate::world) fn boot(&self) -> Option<&Boot> {
+    pub(crate) fn boot(&self) -> Option<&Boot> {
         self.boots().next()
     }
 
-    pub(in crate::world) fn is_off(&self) -> bool {
+    pub(crate) fn is_off(&self) -> bool {
         matches!(self, Self::Off)
     }
 }
 
 impl SimulatedMachine {
-    pub(in crate::world) fn new(view: DvpMachineView, now: Timestamp) -> Self {
+    pub(crate) fn new(view: DvpMachineView, now: Timestamp) -> Self {
         Self {
             view,
             outbox: Outbox::new(now),
@@ -135,13 +135,13 @@ impl SimulatedMachine {
     }
 
     /// The order of machines when the simulator starts: running machines first, then by age.
-    pub(in crate::world) fn seniority(&self) -> (bool, i64) {
+    pub(crate) fn seniority(&self) -> (bool, i64) {
         let runs = self.view.status.block_device_refs.iter().any(|device| device.attached);
         (!runs, self.view.meta.created)
     }
 
     /// Whether it should run.
-    pub(in crate::world) fn wants_to_run(&self) -> bool {
+    pub(crate) fn wants_to_run(&self) -> bool {
         if self.view.meta.deleting {
             return false;
         }
@@ -153,14 +153,14 @@ impl SimulatedMachine {
         }
     }
 
-    /// The last evaluated spec. The first spec of a new machine is used for its disks before it is evaluated, so that a
-    /// disk that is created together with its machine gets all its finalizers in one write.
-    pub(in crate::world) fn spec(&self) -> &Arc<SimulatedDvpMachineSpec> {
+    /// The last evaluated spec. The first spec of a new machine is used for its disks before it is evaluated,
+    /// so that a disk that is created together with its machine gets all its finalizers in one write.
+    pub(crate) fn spec(&self) -> &Arc<SimulatedDvpMachineSpec> {
         self.evaluated.as_ref().map_or(&self.view.spec, |(_, spec)| spec)
     }
 
     /// Whether its disks are attached to it.
-    pub(in crate::world) fn holds_disks(&self) -> bool {
+    pub(crate) fn holds_disks(&self) -> bool {
         !self.power.is_off() || self.wants_to_run()
     }
 }

@@ -1,4 +1,5 @@
-//! What a wrapper does if its image, its machine or its disk is lost, and if another client has taken its name.
+//! What a wrapper does if its image, its machine or its disk is lost, and if another client has taken its
+//! name.
 
 use http::Method;
 
@@ -59,7 +60,8 @@ fn a_wrapper_holds_its_image_and_does_not_use_one_that_is_being_deleted() {
         world.until_reasons("second", &["ImageTerminating"]).await?;
         world.is_settled().await?;
         ensure!(world.machine("second").await?.is_none());
-        // When the last reference is gone, then the image is deleted, and the other wrapper creates its successor.
+        // When the last reference is gone, then the image is deleted, and the other wrapper creates its
+        // successor.
         world.delete(WRAPPER.0, WRAPPER.1, "first").await?;
         let second = world.until_wrapped("second").await?;
         let uid = |wrapper: &Value| wrapper["status"]["vmDiskImage"]["uid"].clone();
@@ -111,8 +113,8 @@ fn a_disk_whose_clone_failed_is_made_again_before_the_machine_has_started() {
         let second = disk().await?.context("no disk")?;
         ensure!(second["metadata"]["uid"] != first["metadata"]["uid"], "{second}");
         world.is_settled().await?;
-        // From now on the disk contains data of the guest, and the controller never deletes it, also when the time between two
-        // deletions has passed.
+        // From now on the disk contains data of the guest, and the controller never deletes it, also when the
+        // time between two deletions has passed.
         let past = jiff::Timestamp::now().checked_sub(jiff::SignedDuration::from_hours(1))?;
         let path = format!("{}/web/status", world.place.path(WRAPPER.0, WRAPPER.1)?);
         let status = json!({ "status": { "lastKickTime": past.to_string() } });

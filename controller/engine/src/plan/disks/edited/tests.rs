@@ -103,8 +103,8 @@ fn a_running_machine_keeps_a_shared_disk() {
     let [PoolAction::Repoint { machine, from, to, .. }] = &plan.actions[..] else { panic!("{plan:?}") };
     assert_eq!((&*machine.name, &**from), (&*numbered_machine_name(0), "web-data-1"));
     assert_ne!(&*to.name, "web-data-2", "the disk map of the other machine names it");
-    // While both machines run and the platform does not report which one has the disk mounted, the plan changes neither
-    // of them.
+    // While both machines run and the platform does not report which one has the disk mounted, the plan
+    // changes neither of them.
     assert_eq!(unmounted(shared()).plan().actions, []);
     let neither_runs = idle(idle(unmounted(shared()), &numbered_machine_name(0)), &numbered_machine_name(1));
     assert_eq!(

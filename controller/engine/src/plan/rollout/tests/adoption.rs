@@ -3,8 +3,8 @@
 use super::*;
 use crate::plan::attempts::UpdateOutcome;
 
-/// Running machines with another controller's marker and without a disk map. The last machine does not run and uses the
-/// whole budget.
+/// Running machines with another controller's marker and without a disk map. The last machine does not run
+/// and uses the whole budget.
 fn left_behind(machines: u64) -> PoolWorld {
     let world = (0..machines).fold(allowing(machines, 1), |world, number| with(world, number, anothers));
     with(world, machines - 1, idle)

@@ -3,12 +3,12 @@
 use super::*;
 use crate::plan::attempts::UpdateOutcome;
 
-/// A template is a number. Three consecutive numbers differ only in fields that need no restart. With an odd number,
-/// restarts need an approval.
+/// A template is a number. Three consecutive numbers differ only in fields that need no restart. With an odd
+/// number, restarts need an approval.
 pub(super) type ModelTemplate = u64;
 
-/// The template of a machine that another controller created. It is no revision of the pool, and its content is that of
-/// [`SAME`].
+/// The template of a machine that another controller created. It is no revision of the pool, and its content
+/// is that of [`SAME`].
 const ANOTHERS: ModelTemplate = 9;
 pub(super) const SAME: ModelTemplate = 4;
 
@@ -101,8 +101,8 @@ impl ModelMachine {
         });
     }
 
-    /// The guest shuts down for a restart. It still runs with its template, and the platform no longer reports the pending
-    /// restart.
+    /// The guest shuts down for a restart. It still runs with its template, and the platform no longer
+    /// reports the pending restart.
     fn stop(&mut self) {
         self.change(|machine| {
             machine.facts.activity = MachineActivity::Stopping;
@@ -313,8 +313,8 @@ impl RolloutModel {
             }
             10..=14 | 29 => machine.evaluate(),
             15..=16 if machine.facts.restart_pending && machine.facts.restarts_itself => machine.stop(),
-            // If a user approves a restart, the machine becomes unavailable because of the user and not because of the
-            // rollout.
+            // If a user approves a restart, the machine becomes unavailable because of the user and not
+            // because of the rollout.
             17 if machine.facts.restart_pending => {
                 machine.stop();
                 machine.disturbed = false;

@@ -1,4 +1,5 @@
-//! Transcripts of complete rollouts. In each round the controller runs a pass, and then the platform runs once.
+//! Transcripts of complete rollouts. In each round the controller runs a pass, and then the platform runs
+//! once.
 
 use super::model::{ModelRequestDelivery, RolloutModel};
 use super::*;
@@ -9,8 +10,8 @@ const AUTOMATIC: u64 = 6;
 /// A template with a change that needs an approved restart.
 const MANUAL: u64 = 3;
 
-/// Runs a round and records the pass's actions, the pool's condition, and the machines after the platform evaluated
-/// them.
+/// Runs a round and records the pass's actions, the pool's condition, and the machines after the platform
+/// evaluated them.
 fn round(model: &mut RolloutModel, transcript: &mut Vec<String>) -> bool {
     model.watch();
     let plan = model.pass(|| ModelRequestDelivery::Answered);

@@ -73,13 +73,15 @@ fn of_kind(kind: &str) -> Value {
     crds::ALL_CRDS.iter().find(|crd| crd.kind == kind).map(|crd| pool_spec_schema(crd.yaml)).unwrap()
 }
 
-/// The findings of the machine schema in the machines of a pool. Empty strings of optional fields are omitted first.
-pub(in super::super) fn machine_schema(pool: &Value) -> RuleResult {
+/// The findings of the machine schema in the machines of a pool. Empty strings of optional fields are omitted
+/// first.
+pub(crate) fn machine_schema(pool: &Value) -> RuleResult {
     check_schema_value(&of_kind("VirtualMachine"), "spec", &pool["spec"]["virtualMachineTemplate"]["spec"])
 }
 
-/// The findings of the disk schema in the disks of a pool. The type of a data source is required by a CEL rule.
-pub(in super::super) fn disk_schema(pool: &Value) -> RuleResult {
+/// The findings of the disk schema in the disks of a pool. The type of a data source is required by a CEL
+/// rule.
+pub(crate) fn disk_schema(pool: &Value) -> RuleResult {
     let schema = of_kind("VirtualDisk");
     for template in json_entries(&pool["spec"]["virtualDiskTemplates"]) {
         let source = json_at_path(template, &["spec", "dataSource"]);

@@ -1,5 +1,5 @@
-//! One specimen for each rule: a request that breaks the rule, and the text that the user sees. The documentation shows
-//! the same texts.
+//! One specimen for each rule: a request that breaks the rule, and the text that the user sees. The
+//! documentation shows the same texts.
 
 use std::collections::BTreeSet;
 
@@ -112,7 +112,8 @@ pub(super) fn rule_examples() -> Vec<RuleExample> {
             Rule::DeviceWithoutTemplate,
             machine("/blockDeviceRefs/-", json!({ "kind": "VirtualDisk", "name": "rooot" })),
         ),
-        // A create with these devices is refused as a duplicate device first. Here the devices are already stored.
+        // A create with these devices is refused as a duplicate device first. Here the devices are already
+        // stored.
         update(
             Rule::DiskAttachedTwice,
             with(twice.clone(), "/spec/virtualDiskTemplates", json!([])),

@@ -1,8 +1,8 @@
 //! Pairs of verdicts: the finding of the rules for a pool, and the result for the machines and disks that the
 //! controller builds from it. A pool is accepted if and only if its machines and disks are accepted.
 //!
-//! The schemas of machine and disk are those of `api/crds`. The table also lists what the platform's webhooks refuse
-//! and which machines never start, as observed.
+//! The schemas of machine and disk are those of `api/crds`. The table also lists what the platform's webhooks
+//! refuse and which machines never start, as observed.
 
 use serde_json::{Value, json};
 

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use super::catalogue::broken;
 use super::*;
 
-/// A stored pool breaks all rules that one pool can break at once. None of them may refuse an update of another part.
+/// A stored pool breaks all rules that one pool can break at once. None of them may refuse an update of
+/// another part.
 #[rstest]
 #[case::labels("/metadata/labels", json!({ "team": "a" }))]
 #[case::finalizers("/metadata/finalizers", json!(["a/b"]))]

@@ -72,8 +72,8 @@ fn annotations_hold_what_fields_could(#[case] key: &str, #[case] value: &str, #[
     let annotated = annotated(pool(), key, value);
     let expected = (!good).then_some(Rule::RolloutAnnotation);
     assert_eq!(refused(&world.create(&annotated)), expected);
-    // The rule also applies if the spec does not change. An update that leaves the spec unchanged is otherwise always
-    // allowed.
+    // The rule also applies if the spec does not change. An update that leaves the spec unchanged is
+    // otherwise always allowed.
     assert_eq!(refused(&world.update(&pool(), &annotated)), expected);
     // A stored value is not evaluated again and can be removed.
     assert_allowed(
@@ -204,8 +204,8 @@ fn a_revision_that_cannot_be_read_decides_nothing() {
     );
 }
 
-/// A disk template that the requested revision uses cannot be removed while the controller creates machines from that
-/// revision.
+/// A disk template that the requested revision uses cannot be removed while the controller creates machines
+/// from that revision.
 #[test]
 fn disks_of_the_revision_are_kept() {
     let smaller = |pool: Value| {

@@ -1,5 +1,5 @@
-//! Verdicts of KubeVirt's own webhook: for each rejection its field, the reason of the cause and a part of the message.
-//! Clients match on these.
+//! Verdicts of KubeVirt's own webhook: for each rejection its field, the reason of the cause and a part of
+//! the message. Clients match on these.
 
 use super::*;
 

@@ -6,7 +6,8 @@ use vmpool_engine::admission::LookupResult;
 use super::super::existing_storage::MAX_VOLUMES;
 use super::*;
 
-/// What the webhook reads of storage for a request, and the verdict if each such object of this kind is as given.
+/// What the webhook reads of storage for a request, and the verdict if each such object of this kind is as
+/// given.
 fn review(old: Option<&Value>, new: &Value, plural: &str, object: &Value) -> (Vec<String>, AdmissionVerdict) {
     let rules = rules();
     let RuleReview::NeedsFacts(mut pending) = rules.review(PoolRequest { user: "alice", old, new }) else {

@@ -1,5 +1,5 @@
-//! The definition of pools and the rules accept the same pools. On a cluster with KubeVirt's definition, only the rules
-//! apply.
+//! The definition of pools and the rules accept the same pools. On a cluster with KubeVirt's definition, only
+//! the rules apply.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,8 @@ use serde::Deserialize as _;
 
 use super::*;
 
-/// A sample: its name, the reason and the field of the rejection, and the states that are applied in sequence.
+/// A sample: its name, the reason and the field of the rejection, and the states that are applied in
+/// sequence.
 struct Sample {
     name: String,
     reason: Option<String>,
@@ -49,8 +50,8 @@ impl Sample {
     }
 }
 
-/// Samples of the types and of KubeVirt's rules about machines, which the rules do not repeat. The webhook warns about
-/// unknown fields.
+/// Samples of the types and of KubeVirt's rules about machines, which the rules do not repeat. The webhook
+/// warns about unknown fields.
 const SCHEMA: &[&str] = &[
     "pool-base-policy",
     "pool-container-path-dots",
@@ -59,8 +60,8 @@ const SCHEMA: &[&str] = &[
     "pool-unknown-field",
 ];
 
-/// A sample of fields in the template that no version of KubeVirt has. Its DataVolume has no volume that uses it, which the
-/// definition cannot check.
+/// A sample of fields in the template that no version of KubeVirt has. Its DataVolume has no volume that uses
+/// it, which the definition cannot check.
 const UNUSED_VOLUME: &str = "pool-of-newer-kubevirt";
 
 #[test]

@@ -1,4 +1,5 @@
-//! A control plane, the platform simulator, two controllers, the webhook and the aggregated API as processes of this host.
+//! A control plane, the platform simulator, two controllers, the webhook and the aggregated API as processes
+//! of this host.
 
 use futures::future::{join_all, try_join_all};
 use vmpool_installation::installation::{
@@ -15,7 +16,8 @@ use crate::output::PROGRESS;
 /// As in the chart: a leader and a standby.
 const CONTROLLERS: usize = 2;
 
-/// The index of the only replica of the webhook and of the aggregated API. If it exits, it is restarted within a second.
+/// The index of the only replica of the webhook and of the aggregated API. If it exits, it is restarted
+/// within a second.
 const ONLY: usize = 0;
 
 /// All running programs. Dropping this kills them, the API server before etcd.
@@ -73,7 +75,8 @@ impl Loopback {
     /// Restarts the programs that have exited, as a kubelet would.
     ///
     /// # Errors
-    /// A component of the control plane has exited. A program that does not start is restarted at the next call.
+    /// A component of the control plane has exited. A program that does not start is restarted at the next
+    /// call.
     pub(super) async fn restart_exited(&mut self) -> anyhow::Result<()> {
         self.cluster.check().inspect_err(|_| self.cluster.keep_directory())?;
         let Programs { controllers, services, simulator } = &mut self.programs;
@@ -103,7 +106,8 @@ impl Loopback {
         Ok(())
     }
 
-    /// Stops all programs: controllers finish their pass and release the lease, and the API server stops before etcd.
+    /// Stops all programs: controllers finish their pass and release the lease, and the API server stops
+    /// before etcd.
     ///
     /// # Errors
     /// A program had to be killed. Even then nothing is left running.
@@ -144,8 +148,8 @@ impl Programs {
     }
 }
 
-/// Whether `PLATFORM=all` asks for KubeVirt, too. It is not the default, because kubectl's short names `vm` and `vmpool`
-/// would be ambiguous.
+/// Whether `PLATFORM=all` asks for KubeVirt, too. It is not the default, because kubectl's short names `vm`
+/// and `vmpool` would be ambiguous.
 fn has_kubevirt() -> bool {
     std::env::var("PLATFORM").is_ok_and(|platform| platform == "all")
 }

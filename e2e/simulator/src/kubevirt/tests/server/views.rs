@@ -5,41 +5,36 @@ use crate::kubevirt::objects::KubeVirtObjectKind;
 use serde_json::Value;
 
 impl KubeVirtTestbed {
-    pub(in crate::kubevirt::tests) fn list(&self, kind: KubeVirtObjectKind) -> impl Iterator<Item = &Value> {
+    pub(crate) fn list(&self, kind: KubeVirtObjectKind) -> impl Iterator<Item = &Value> {
         self.objects.iter().filter(move |(id, _)| id.kind == kind).map(|(_, object)| object)
     }
 
-    pub(in crate::kubevirt::tests) fn find(&self, kind: KubeVirtObjectKind, name: &str) -> Option<&Value> {
+    pub(crate) fn find(&self, kind: KubeVirtObjectKind, name: &str) -> Option<&Value> {
         self.objects.get(&id(kind, name))
     }
 
-    pub(in crate::kubevirt::tests) fn get(&self, kind: KubeVirtObjectKind, name: &str) -> &Value {
+    pub(crate) fn get(&self, kind: KubeVirtObjectKind, name: &str) -> &Value {
         self.find(kind, name).unwrap_or_else(|| panic!("no {kind:?} {name}"))
     }
 
-    pub(in crate::kubevirt::tests) fn uid(&self, kind: KubeVirtObjectKind, name: &str) -> String {
+    pub(crate) fn uid(&self, kind: KubeVirtObjectKind, name: &str) -> String {
         self.get(kind, name)["metadata"]["uid"].as_str().unwrap().to_owned()
     }
 
-    pub(in crate::kubevirt::tests) fn pods(&self) -> Vec<&Value> {
+    pub(crate) fn pods(&self) -> Vec<&Value> {
         self.list(KubeVirtObjectKind::Pod).collect()
     }
 
-    pub(in crate::kubevirt::tests) fn printable(&self, name: &str) -> String {
+    pub(crate) fn printable(&self, name: &str) -> String {
         text(&self.get(KubeVirtObjectKind::Machine, name)["status"]["printableStatus"])
     }
 
-    pub(in crate::kubevirt::tests) fn phase(&self, kind: KubeVirtObjectKind, name: &str) -> String {
+    pub(crate) fn phase(&self, kind: KubeVirtObjectKind, name: &str) -> String {
         text(&self.get(kind, name)["status"]["phase"])
     }
 
     /// Status and reason of a condition, such as `True/Running`.
-    pub(in crate::kubevirt::tests) fn condition(
-        &self,
-        kind: KubeVirtObjectKind,
-        name: &str,
-        type_: &str,
-    ) -> String {
+    pub(crate) fn condition(&self, kind: KubeVirtObjectKind, name: &str, type_: &str) -> String {
         let conditions = self.get(kind, name)["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let found = conditions.iter().find(|condition| condition["type"] == type_);
         found.map_or("absent".to_owned(), |found| {
@@ -48,12 +43,7 @@ impl KubeVirtTestbed {
     }
 
     /// The values that a field had, one after another. The pointer is that of RFC 6901.
-    pub(in crate::kubevirt::tests) fn values(
-        &self,
-        kind: KubeVirtObjectKind,
-        name: &str,
-        pointer: &str,
-    ) -> Vec<String> {
+    pub(crate) fn values(&self, kind: KubeVirtObjectKind, name: &str, pointer: &str) -> Vec<String> {
         let id = id(kind, name);
         let mut values: Vec<String> = self
             .forms
@@ -66,7 +56,7 @@ impl KubeVirtTestbed {
         values
     }
 
-    pub(in crate::kubevirt::tests) fn finalizers(&self, kind: KubeVirtObjectKind, name: &str) -> Vec<String> {
+    pub(crate) fn finalizers(&self, kind: KubeVirtObjectKind, name: &str) -> Vec<String> {
         strings(&self.get(kind, name)["metadata"]["finalizers"])
     }
 }
