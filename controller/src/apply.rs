@@ -233,6 +233,7 @@ async fn perform_action<P: Platform>(
         PoolAction::RemoveFinalizer { machine, preserve_storage } => {
             finalizer::remove_machine_finalizer(context, pool, machine, *preserve_storage).await
         }
+        PoolAction::EndDeletion { machine } => finalizer::end_deletion(context, pool, machine).await,
         PoolAction::Restart { machine, instance, revision } => {
             restart::restart_instance(context, pool, machine, instance, revision).await
         }

@@ -86,6 +86,7 @@ impl PlanBasis {
                 | PoolAction::RemovePoolFinalizer
                 | PoolAction::AddFinalizer { .. }
                 | PoolAction::RemoveFinalizer { .. }
+                | PoolAction::EndDeletion { .. }
                 | PoolAction::Restart { .. }
                 | PoolAction::EndRestart { .. }
                 | PoolAction::ShortenProtection { .. }

@@ -117,6 +117,77 @@ pub(super) async fn remove_machine_finalizer<P: Platform>(
     }
 }
 
+/// Ends a deletion that only the garbage collector holds, if the storage of the machine is gone.
+pub(super) async fn end_deletion<P: Platform>(
+    context: &PoolContext<P>,
+    pool: &PoolEntry<P>,
+    machine: &ObjectId,
+) -> ActionOutcome {
+    let namespace = &*pool.facts.namespace;
+    let doing = format!("ending the deletion of machine {machine}");
+    let failed = |error| failed_finalizer_outcome(machine, &doing, error);
+    let live = match context.get_live::<P::Machine>(namespace, &machine.name).await {
+        Ok(Some(live)) if live.meta().uid.as_deref() == Some(machine.uid.as_str()) => live,
+        Ok(_) => return ActionOutcome::gone(machine),
+        Err(error) => return failed(WriteError::Unconfirmed(error.to_string())),
+    };
+    let Some(operations) = P::Finalizers::end_deletion(&live) else {
+        return ActionOutcome::changed(seen_facts(&live, P::read_machine));
+    };
+    let (volumes, claims) = storage_of::<P, _>(&pool.facts, &machine.name, &live);
+    for volume in &volumes {
+        if let Err(error) = check_storage_gone::<P, VolumeOf<P>>(context, namespace, machine, volume).await {
+            return failed(error);
+        }
+    }
+    for claim in &claims {
+        if let Err(error) = check_storage_gone::<P, ClaimOf<P>>(context, namespace, machine, claim).await {
+            return failed(error);
+        }
+    }
+    let path = collection_path::<P::Machine>(namespace);
+    let patched = match json_patch(operations) {
+        Ok(patch) => {
+            let kind = WriteKind::PatchMachine;
+            context.writer.patch::<IgnoredAny, _>(kind, path, &machine.name, None, patch).await
+        }
+        Err(error) => Err(error),
+    };
+    match patched {
+        Ok(_) => {
+            tracing::info!(
+                machine = &*machine.name,
+                machine_uid = machine.uid.as_str(),
+                "ended a deletion that an object outside of the pool held up"
+            );
+            ActionOutcome::gone(machine)
+        }
+        Err(error) if error.is_gone() => ActionOutcome::gone(machine),
+        Err(error) if context.is_outdated(&error, &live).await => ActionOutcome::outdated(),
+        Err(error) => failed(error),
+    }
+}
+
+/// Fails if a storage object exists that the machine owns.
+async fn check_storage_gone<P: Platform, K: ApiObject>(
+    context: &PoolContext<P>,
+    namespace: &str,
+    machine: &ObjectId,
+    name: &str,
+) -> Result<(), WriteError> {
+    let live = context.get_live::<K>(namespace, name).await;
+    let live = live.map_err(|error| WriteError::Unconfirmed(error.to_string()))?;
+    let is_owned = live.is_some_and(|live| {
+        let mut owners = live.meta().owner_references.iter().flatten();
+        owners.any(|owner| owner.uid == machine.uid.as_str())
+    });
+    if is_owned {
+        let kind = K::kind(&());
+        return Err(WriteError::Invalid(format!("{kind} {name} is still being deleted").into()));
+    }
+    Ok(())
+}
+
 /// Removes the machine from the owners of its storage objects. It may own storage whose volume a user removed
 /// from it.
 async fn preserve_machine_storage<P: Platform>(

@@ -172,7 +172,8 @@ async fn forge_objects(world: &mut SimulatedWorld, resource: &str, count: usize,
 /// Records that this object was forged.
 fn remember_forged(world: &mut SimulatedWorld, plural: &str, name: String) {
     let (namespace, plural) = (TENANT.to_owned(), plural.to_owned());
-    world.forged.insert(ForgedObject { namespace, plural, name });
+    let since = world.now();
+    world.forged.insert(ForgedObject { namespace, plural, name }, since);
 }
 
 /// The metadata of a forged object, without a name.

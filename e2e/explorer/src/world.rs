@@ -133,8 +133,8 @@ pub struct SimulatedWorld {
     history: RecordedHistory,
     /// The changes in the namespace of the tenant.
     pub(crate) tenant_history: RecordedHistory,
-    /// The objects that the tenant forged.
-    pub(crate) forged: BTreeSet<ForgedObject>,
+    /// The objects that the tenant forged, and when.
+    pub(crate) forged: BTreeMap<ForgedObject, Timestamp>,
     /// What refers to which image.
     pub(crate) image_references: ImageReferences,
     /// Deletions of images that are referenced.
@@ -209,7 +209,7 @@ impl SimulatedWorld {
             callers: Vec::new(),
             history: RecordedHistory::default(),
             tenant_history: RecordedHistory::default(),
-            forged: BTreeSet::new(),
+            forged: BTreeMap::new(),
             image_references: ImageReferences::default(),
             image_violations: Vec::new(),
             changes: 0,

@@ -100,6 +100,8 @@ pub struct ImageReferences {
     ever_granted: BTreeSet<Pair>,
     /// Objects with the data of an image that exist and are not being deleted, by UID.
     data: BTreeSet<String>,
+    /// The claims that exist, by namespace and name.
+    claims: BTreeSet<Key>,
 }
 
 impl ImageReferences {
@@ -126,6 +128,14 @@ impl ImageReferences {
             }
             _ if resource == format!("{WRAPPERS}.{GROUP}") => self.set_wrapper(change),
             _ if resource == format!("vmdiskimagegrants.{GROUP}") => self.set_grant(change),
+            "persistentvolumeclaims" => {
+                let key = (object.namespace().to_owned(), object.name().to_owned());
+                if removed {
+                    self.claims.remove(&key)
+                } else {
+                    self.claims.insert(key)
+                };
+            }
             "rolebindings.rbac.authorization.k8s.io" if !removed => {
                 let subjects = object.at("/subjects").as_array().into_iter().flatten();
                 let namespaces = subjects.filter_map(|subject| subject["namespace"].as_str());
@@ -162,7 +172,12 @@ impl ImageReferences {
                     // An object of another namespace has no data of the image, whatever its owners say.
                     let is_beside =
                         self.images.get(image).is_some_and(|known| known.key.0 == object.namespace());
-                    if was_there && is_beside && !is_of_user && !self.is_unfinished(image, object) {
+                    if was_there
+                        && is_beside
+                        && !is_of_user
+                        && !self.is_unfinished(image, object)
+                        && !self.has_lost_its_claim(resource, object)
+                    {
                         let what = format!("{resource} {}", object.name());
                         found.extend(self.loss(image, &what, revision));
                     }
@@ -297,6 +312,13 @@ impl ImageReferences {
         let mut owners = object.at("/metadata/ownerReferences").as_array().into_iter().flatten();
         let is_owned = owners.any(|owner| owner["uid"] == image);
         self.images.get(image).is_some_and(|image| !image.was_ready || is_owned && !image.is_ready)
+    }
+
+    /// Whether the deleted object is a DataVolume without its claim: the controller deletes no claims, so a user has
+    /// deleted the data before.
+    fn has_lost_its_claim(&self, resource: &str, object: &JsonObject) -> bool {
+        let key = (object.namespace().to_owned(), object.text("/status/claimName").to_owned());
+        resource.starts_with("datavolumes.") && !key.1.is_empty() && !self.claims.contains(&key)
     }
 
     /// The image loses an object with its data, or itself. Before its deletion it may: its data is imported

@@ -4,8 +4,9 @@
 //! The other checks see the objects of one namespace, so an effect on a pool violates them. This one finds
 //! writes to objects that only look like those of a pool of another namespace.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use vmpool_test_cluster::control_plane::AuditEntry;
 
 use super::Violation;
@@ -21,12 +22,14 @@ pub struct ForgedObject {
     pub name: String,
 }
 
-/// Finds writes of the controller to forged objects. Two kinds of writes are not checked: the status of a
-/// machine, because the controller also makes the copies of instance types for machines without a pool, and
-/// creates, because they change no object that exists. The pool of the forger's own namespace may try the
-/// name of a forged object.
+/// Finds writes of the controller to forged objects, which exist since the given times: before that, an object of
+/// the forger's own pool may have had the name.
+///
+/// Two kinds of writes are not checked: the status of a machine, because the controller also makes the copies of
+/// instance types for machines without a pool, and creates, because they change no object that exists. The pool of the
+/// forger's own namespace may try the name of a forged object.
 pub fn check_other_namespaces(
-    forged: &BTreeSet<ForgedObject>,
+    forged: &BTreeMap<ForgedObject, Timestamp>,
     audit: &[AuditEntry],
     controller_user: &str,
 ) -> Vec<Violation> {
@@ -35,7 +38,8 @@ pub fn check_other_namespaces(
     let touched = writes.filter(is_write).filter(|entry| {
         let AuditEntry { namespace, resource, name, .. } = entry;
         let (namespace, plural, name) = (namespace.clone(), resource.clone(), name.clone());
-        forged.contains(&ForgedObject { namespace, plural, name })
+        let since = forged.get(&ForgedObject { namespace, plural, name });
+        since.is_some_and(|since| entry.at >= *since)
     });
     let what = |entry: &AuditEntry| {
         let AuditEntry { verb, namespace, resource, name, .. } = entry;

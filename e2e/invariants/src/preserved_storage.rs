@@ -39,6 +39,8 @@ pub fn check_preserved_storage(history: &RecordedHistory, actions: &UserActions)
                     && preserving.get(pool).is_some_and(|always| *always)
                     && !replacements.allows(former, &states)
                     && !is_released_with_its_storage(former, object)
+                    && before.get(TestedKind::Pool, pool).is_some_and(|pool| pool.selects(former))
+                    && is_under_control(former, actions)
                 {
                     removed.insert(object.uid().to_owned(), pool.to_owned());
                 }
@@ -60,6 +62,16 @@ pub fn check_preserved_storage(history: &RecordedHistory, actions: &UserActions)
         }
     });
     found
+}
+
+/// The finalizer by which the controller sees a deletion before the storage goes.
+const POOL_FINALIZER: &str = "pool.kubevirt.io/finalizer";
+
+/// Whether the controller has seen a machine: one that a user gave to the pool has no finalizer before.
+fn is_under_control(machine: &JsonObject, actions: &UserActions) -> bool {
+    let finalizers = machine.at("/metadata/finalizers").as_array();
+    let mut finalizers = finalizers.into_iter().flatten();
+    !actions.returned.contains(machine.uid()) || finalizers.any(|finalizer| finalizer == POOL_FINALIZER)
 }
 
 /// The annotation of a claimed machine.

@@ -607,6 +607,37 @@ fn two_machines_of_a_pool_that_refer_to_one_disk_are_told() {
     assert!(found[0].what.contains("a, b") && found[0].what.contains("disk-0"), "{found:?}");
 }
 
+#[rstest]
+#[case::selected(json!({ "farm": "render" }), &[], false, &["I4"])]
+#[case::taken_by_a_user_who_changed_its_label(json!({ "farm": "taken" }), &[], false, &[])]
+#[case::given_to_the_pool_by_a_user(json!({ "farm": "render" }), &[], true, &[])]
+#[case::given_to_the_pool_and_seen_by_the_controller(
+    json!({ "farm": "render" }), &["pool.kubevirt.io/finalizer"], true, &["I4"]
+)]
+fn storage_is_preserved_of_machines_that_the_pool_has(
+    #[case] labels: Value,
+    #[case] finalizers: &[&str],
+    #[case] is_returned: bool,
+    #[case] expected: &[&str],
+) {
+    let pool = json!({ "apiVersion": "pool.kubevirt.io/v1beta1", "metadata": { "name": "pool" },
+        "spec": { "replicas": 1, "selector": { "matchLabels": { "farm": "render" } },
+            "scaleInStrategy": { "proactive": { "statePreservation": "Offline" } } } });
+    let mut live = machine("a");
+    live["apiVersion"] = json!("kubevirt.io/v1");
+    live["metadata"]["labels"] = labels;
+    live["metadata"]["finalizers"] = json!(finalizers);
+    let mut leaving = live.clone();
+    leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let history = TestHistory::new().write(TestedKind::Pool, pool, false);
+    let history = history.write(TestedKind::Machine, live, false).disk("a-root", "a", false);
+    let history = history.write(TestedKind::Machine, leaving, false).disk("a-root", "a", true);
+    let returned = is_returned.then(|| "uid-a".to_owned()).into_iter().collect();
+    let found = history.found(&UserActions { returned, ..UserActions::default() }, &[]);
+    let of_storage: Vec<_> = found.into_iter().filter(|invariant| *invariant == "I4").collect();
+    assert_eq!(of_storage, expected);
+}
+
 /// A machine that is protected until this second after the start.
 fn protected(name: &str, second: i64) -> Value {
     let mut object = machine(name);

@@ -1,11 +1,12 @@
 //! A tenant who may read the namespace of a pool and write another namespace, and who forges owner references
 //! to the pool.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use jiff::Timestamp;
 use kube::Client;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use rstest::rstest;
@@ -97,11 +98,15 @@ async fn forge(
 }
 
 /// Removes the finalizers of the tenant, so that the namespace can be deleted.
-async fn clean_up(world: &ScenarioWorld, mallory: &Client, forged: &BTreeSet<ForgedObject>) -> Result<()> {
+async fn clean_up(
+    world: &ScenarioWorld,
+    mallory: &Client,
+    forged: &BTreeMap<ForgedObject, Timestamp>,
+) -> Result<()> {
     for kind in [TestedKind::Machine, TestedKind::Disk] {
         let api = world.platform().api(kind, mallory.clone(), EVIL);
         for object in
-            forged.iter().filter(|object| object.plural == kind.plural() || kind == TestedKind::Disk)
+            forged.keys().filter(|object| object.plural == kind.plural() || kind == TestedKind::Disk)
         {
             let patch = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
             _ = api.patch(&object.name, &PatchParams::default(), &patch).await;
@@ -148,14 +153,12 @@ async fn forged_owners(platform: TestedPlatform) -> Result<()> {
     let stored = pool.get().await?;
     // when the tenant creates machines that name the pool as their owner,
     let machines = pool.machines().await?;
-    let mut forged = BTreeSet::new();
+    let mut forged = BTreeMap::new();
+    let since = Timestamp::now();
     let mut remember = |plural: &str, names: Vec<String>| {
         let namespace = || EVIL.to_owned();
-        forged.extend(names.into_iter().map(|name| ForgedObject {
-            namespace: namespace(),
-            plural: plural.to_owned(),
-            name,
-        }));
+        let object = |name| ForgedObject { namespace: namespace(), plural: plural.to_owned(), name };
+        forged.extend(names.into_iter().map(|name| (object(name), since)));
     };
     remember("virtualmachines", forge(&world, &mallory, TestedKind::Machine, &machines[0], &stored).await?);
     // then the status of the pool does not count them, and no machine is deleted,

@@ -109,6 +109,7 @@ fn describe_step(preview: &Preview, action: &PoolAction, effects: &TemplateEffec
         | PoolAction::RemovePoolFinalizer
         | PoolAction::AddFinalizer { .. }
         | PoolAction::RemoveFinalizer { .. }
+        | PoolAction::EndDeletion { .. }
         | PoolAction::RecordRevision { .. }
         | PoolAction::EndRestart { .. }
         | PoolAction::AnnotateDisk { .. }

@@ -176,6 +176,9 @@ pub struct Machine {
     /// Whether its deletion deletes its storage before the machine. The controller requests this if the next
     /// machine with its name needs new storage, so the object itself records that decision.
     pub discards_storage: bool,
+    /// When its deletion began, if no component but the garbage collector holds it any more, because its dependents are
+    /// deleted first.
+    pub awaits_dependents_since: Option<Timestamp>,
     /// What the selectors of the pool are compared with.
     pub selectable: Arc<Selectable>,
     /// Its instance, on a platform where that is an object of its own.
@@ -241,6 +244,7 @@ impl Machine {
             devices_ready: false,
             has_finalizer: false,
             discards_storage: false,
+            awaits_dependents_since: None,
             selectable: Selectable::none(),
             instance: None,
             start_health: StartHealth::default(),

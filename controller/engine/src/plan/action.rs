@@ -43,6 +43,12 @@ pub enum PoolAction {
         /// name.
         preserve_storage: bool,
     },
+    /// End the deletion of a machine that only the garbage collector still holds, although the storage of the machine is
+    /// gone: an object that is not part of the machine names it as an owner that waits.
+    EndDeletion {
+        /// The machine.
+        machine: ObjectId,
+    },
     /// Restart the instance of a machine, so that an update takes effect.
     Restart {
         /// The machine.
@@ -301,6 +307,7 @@ impl PoolAction {
             | Self::AddFinalizer { .. }
             | Self::ShortenProtection { .. } => ApplyStage::Relabel,
             Self::RemoveFinalizer { .. }
+            | Self::EndDeletion { .. }
             | Self::CreateDisk { .. }
             | Self::AdoptDisk { .. }
             | Self::Repoint { .. }
@@ -346,6 +353,7 @@ impl PoolAction {
             | Self::Delete { machine, .. }
             | Self::AddFinalizer { machine }
             | Self::RemoveFinalizer { machine, .. }
+            | Self::EndDeletion { machine }
             | Self::Restart { machine, .. }
             | Self::EndRestart { machine }
             | Self::ShortenProtection { machine, .. }
@@ -374,6 +382,7 @@ impl PoolAction {
             | Self::Release { .. }
             | Self::AddFinalizer { .. }
             | Self::RemoveFinalizer { .. }
+            | Self::EndDeletion { .. }
             | Self::RemovePoolFinalizer
             | Self::RecordRevision { .. }
             | Self::EndRestart { .. }

@@ -1,12 +1,17 @@
 //! Finalizers of the controller: on the pool before its first machine, and on every machine until the
 //! controller has released it.
 
+use jiff::SignedDuration;
+
 use super::action::PoolAction;
 use super::observed::ObservedPool;
 use super::result::Plan;
 use super::revisions;
 use crate::ledger::REQUEST_TIMEOUT;
 use crate::model::{Finalizer, Machine};
+
+/// How long the garbage collector has to end a deletion after the dependents, which takes it seconds.
+const GARBAGE_COLLECTION: SignedDuration = SignedDuration::from_secs(60);
 
 /// Adds the finalizer to the pool, and releases the machines that are being deleted, independent of the
 /// number of machines and of a pause.
@@ -19,8 +24,25 @@ pub(super) fn plan_finalizers(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let terminating = machines_with_finalizer(observed).filter(|machine| machine.terminating);
     let releases = terminating
         .map(|machine| remove_finalizer_action(machine, preserves_storage(observed, machine)))
+        .chain(overdue_deletions(observed, plan))
         .collect();
     plan.repair(observed, releases);
+}
+
+/// Ends deletions that the garbage collector does not end. It finds the dependents of a machine by the UID of their
+/// owner in all namespaces, so a user of any namespace can hold up the deletion of a machine that the controller has
+/// requested to recreate its storage.
+fn overdue_deletions(observed: &ObservedPool<'_>, plan: &mut Plan) -> Vec<PoolAction> {
+    let mut overdue = Vec::new();
+    for machine in observed.machines.iter().filter(|machine| machine.instance.is_none()) {
+        let Some(since) = machine.awaits_dependents_since else { continue };
+        let left = GARBAGE_COLLECTION - observed.now.duration_since(since);
+        match std::time::Duration::try_from(left) {
+            Ok(left) if !left.is_zero() => plan.requeue_in(left),
+            _ => overdue.push(PoolAction::EndDeletion { machine: machine.id.clone() }),
+        }
+    }
+    overdue
 }
 
 /// The machines with the finalizer: those of the pool, and those that a user removed from it. The finalizer

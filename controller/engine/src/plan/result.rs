@@ -67,6 +67,7 @@ impl Plan {
             | PoolAction::RemovePoolFinalizer
             | PoolAction::AddFinalizer { .. }
             | PoolAction::RemoveFinalizer { preserve_storage: true, .. }
+            | PoolAction::EndDeletion { .. }
             | PoolAction::EndRestart { .. }
             | PoolAction::ShortenProtection { .. }
             | PoolAction::AnnotateDisk { .. }

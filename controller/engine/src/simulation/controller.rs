@@ -293,6 +293,7 @@ impl SimulatedController {
             | PoolAction::RemovePoolFinalizer
             | PoolAction::AddFinalizer { .. }
             | PoolAction::RemoveFinalizer { .. }
+            | PoolAction::EndDeletion { .. }
             | PoolAction::Restart { .. }
             | PoolAction::EndRestart { .. }
             | PoolAction::RecordRevision { instance: Some(_), .. }
@@ -423,6 +424,8 @@ impl SimulatedController {
                 api.set_pool_finalizer(Finalizer::Missing)?;
                 Ok(())
             }
+            // The garbage collector of the model ends all deletions.
+            PoolAction::EndDeletion { .. } => Err(RequestRefusal::NotFound),
             PoolAction::AddFinalizer { machine } => {
                 api.add_finalizer(machine, None).map(|seen| machines.written(seen, now))
             }
@@ -610,6 +613,7 @@ impl SimulatedController {
                 | PoolAction::AddFinalizer { machine }
                 | PoolAction::Release { machine, .. }
                 | PoolAction::RemoveFinalizer { machine, .. }
+                | PoolAction::EndDeletion { machine }
                 | PoolAction::Restart { machine, .. }
                 | PoolAction::EndRestart { machine }
                 | PoolAction::Delete { machine, .. } = action

@@ -84,6 +84,8 @@ pub(super) fn commit_unconfirmed_request(
         PoolAction::AddPoolFinalizer => api.set_pool_finalizer(Finalizer::Present).map(|()| true)?,
         PoolAction::RemovePoolFinalizer => api.set_pool_finalizer(Finalizer::Missing).map(|()| true)?,
         PoolAction::AddFinalizer { machine } => api.add_finalizer(machine, read).is_ok(),
+        // The garbage collector of the model ends all deletions.
+        PoolAction::EndDeletion { .. } => false,
         PoolAction::RemoveFinalizer { machine, preserve_storage } => {
             api.remove_finalizer(machine, *preserve_storage)?.is_ok()
         }

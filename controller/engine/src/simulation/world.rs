@@ -371,6 +371,7 @@ fn action_text(action: &PoolAction) -> String {
         | PoolAction::RemovePoolFinalizer
         | PoolAction::AddFinalizer { .. }
         | PoolAction::RemoveFinalizer { .. }
+        | PoolAction::EndDeletion { .. }
         | PoolAction::Restart { .. }
         | PoolAction::EndRestart { .. }
         | PoolAction::ShortenProtection { .. } => format!("{action:?}"),

@@ -194,6 +194,7 @@ pub(super) fn read_machine(object: &KubeVirtMachineObject) -> Machine {
         devices_ready: true,
         has_finalizer: position.is_some(),
         discards_storage: facts.terminating && dependents_first,
+        awaits_dependents_since: facts.deleted.filter(|_| dependents_first && facts.finalizers.count == 1),
         selectable: RECENT.get(&selectable, || Arc::new(selectable.clone())),
         problem: facts.problem.clone().filter(|_| !matches!(facts.readiness, Readiness::Ready)),
         waits_for_storage: facts.printable_status.is_some_and(PrintableStatus::waits_for_storage)

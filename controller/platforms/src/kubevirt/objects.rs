@@ -14,7 +14,7 @@ mod storage;
 pub use installation::InstallationObject;
 pub use instance::InstanceObject;
 pub use machine::KubeVirtMachineObject;
-pub use metadata::FinalizerSummary;
+pub use metadata::{DEPENDENTS_FIRST, FinalizerSummary};
 pub use pool::KubeVirtPoolObject;
 pub use storage::{ClaimObject, DataVolumeObject};
 

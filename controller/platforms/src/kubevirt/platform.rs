@@ -309,6 +309,9 @@ impl Finalizers<KubeVirtPoolObject, KubeVirtMachineObject> for KubeVirt {
         }
         Some(patch)
     }
+    fn end_deletion(machine: &KubeVirtMachineObject) -> Option<Value> {
+        release::end_deletion(patch_target(&machine.metadata).uid, machine.finalizers)
+    }
 }
 
 impl OtherController for KubeVirt {

@@ -12,7 +12,7 @@ use vmpool_engine::model::ObjectId;
 use vmpool_engine::protection::RESTARTING;
 
 use super::keys::{FINALIZER, PRESERVED_ORDINAL, PRESERVED_POOL, parse_machine_ordinal};
-use super::objects::{FinalizerSummary, KubeVirtMachineObject, KubeVirtPoolObject};
+use super::objects::{DEPENDENTS_FIRST, FinalizerSummary, KubeVirtMachineObject, KubeVirtPoolObject};
 use crate::owner::{is_a, is_owner};
 
 /// An object to patch.
@@ -61,6 +61,18 @@ pub fn remove_finalizer(uid: &str, finalizers: FinalizerSummary) -> Option<Value
     Some(Value::Array(
         [vec![test_operation("/metadata/uid", uid)], finalizer_removal_operations(finalizers)?].concat(),
     ))
+}
+
+/// The JSON patch that removes the finalizer of a deletion after the dependents; `None` if it is not the only one.
+pub fn end_deletion(uid: &str, finalizers: FinalizerSummary) -> Option<Value> {
+    let is_only = finalizers.dependents_first && finalizers.count == 1;
+    is_only.then(|| {
+        json!([
+            test_operation("/metadata/uid", uid),
+            { "op": "test", "path": "/metadata/finalizers", "value": [DEPENDENTS_FIRST] },
+            { "op": "remove", "path": "/metadata/finalizers" },
+        ])
+    })
 }
 
 /// The JSON patch that releases a machine: it removes the owner reference of the pool and the finalizer of

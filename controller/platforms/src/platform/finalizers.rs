@@ -20,6 +20,10 @@ pub trait Finalizers<Pool, Machine>: Send + Sync + 'static {
 
     /// Removes it from a machine; `None` if the machine lacks it.
     fn remove(machine: &Machine) -> Option<Value>;
+
+    /// Removes the finalizer by which the garbage collector deletes the dependents of a machine first; `None` if the
+    /// machine has another one as well, or lacks it.
+    fn end_deletion(machine: &Machine) -> Option<Value>;
 }
 
 /// For platforms without a finalizer of the controller.
@@ -40,6 +44,9 @@ impl<Pool, Machine> Finalizers<Pool, Machine> for NoFinalizers {
         None
     }
     fn remove(_: &Machine) -> Option<Value> {
+        None
+    }
+    fn end_deletion(_: &Machine) -> Option<Value> {
         None
     }
 }

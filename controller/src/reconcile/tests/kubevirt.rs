@@ -563,3 +563,47 @@ async fn each_pause_has_one_event_also_after_a_change_of_leaders() {
         ["SuccessfulPaused", "SuccessfulResume"]
     );
 }
+
+/// An object of any namespace can name the machine as an owner that waits for it.
+#[rstest]
+#[case::its_storage_is_gone(None, true)]
+#[case::its_storage_is_still_deleted("web-0".into(), false)]
+#[case::storage_of_this_name_belongs_to_another_machine("web-1".into(), true)]
+#[tokio::test]
+async fn a_deletion_that_only_the_garbage_collector_holds_ends(
+    #[case] owner_of_storage: Option<&str>,
+    #[case] ends: bool,
+) {
+    let world = world().await;
+    world.server.edit(POOLS, "web", |pool| {
+        pool["spec"]["virtualMachineTemplate"]["spec"]["dataVolumeTemplates"] =
+            json!([{ "metadata": { "name": "root" }, "spec": {} }]);
+    });
+    world.calm().await;
+    let uid = world.server.get(MACHINES, "web-0").unwrap()["metadata"]["uid"].clone();
+    if let Some(name) = owner_of_storage {
+        let uid = if name == "web-0" { uid } else { json!("another") };
+        let owner = json!({
+            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": name, "controller": true, "uid": uid,
+        });
+        let metadata = json!({ "name": "root-0", "namespace": NAMESPACE, "ownerReferences": [owner] });
+        world.server.create("datavolumes.cdi.kubevirt.io", json!({ "metadata": metadata, "spec": {} }));
+    }
+    let since = world.env.now();
+    world.server.edit(MACHINES, "web-0", |machine| {
+        machine["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
+        machine["metadata"]["deletionTimestamp"] = json!(since.to_string());
+    });
+    world.take_writes();
+    world.advance(SECOND * 50).await;
+    assert_eq!(
+        count(&world.take_writes(), JSON_PATCH, "virtualmachines"),
+        0,
+        "the garbage collector has time"
+    );
+    world.advance(SECOND * 20).await;
+    let writes = world.take_writes();
+    assert_eq!(count(&writes, JSON_PATCH, "virtualmachines"), usize::from(ends), "{writes:?}");
+    let status = world.server.get(POOLS, "web").unwrap()["status"].to_string();
+    assert_eq!(status.contains("DataVolume root-0 is still being deleted"), !ends, "{status}");
+}

@@ -6,6 +6,8 @@ use super::*;
 const IMAGES: &str = "vmdiskimages.vmpool.dev";
 const WRAPPED: &str = "wrappedvirtualmachines.vmpool.dev";
 const MACHINES: &str = "virtualmachines.kubevirt.io";
+const VOLUMES: &str = "datavolumes.cdi.kubevirt.io";
+const CLAIMS: &str = "persistentvolumeclaims";
 const SNAPSHOTS: &str = "volumesnapshots.snapshot.storage.k8s.io";
 
 /// A history that the check reads as it grows.
@@ -228,4 +230,22 @@ fn an_account_may_clone_while_a_granted_object_of_it_refers_to_the_image() {
     assert!(!may(&left, "one") && may(&left, "two"), "one of two objects is gone");
     let ended = left.change("vmdiskimagegrants.vmpool.dev", "g", &grant, true);
     assert!(!may(&ended, "two"), "the grant is gone");
+}
+
+#[rstest]
+#[case::with_its_claim(false, 1)]
+#[case::after_its_claim_was_deleted(true, 0)]
+fn a_data_volume_without_a_claim_has_no_data_to_lose(
+    #[case] is_claim_deleted: bool,
+    #[case] expected: usize,
+) {
+    let labels = json!({ "vmpool.dev/vmdiskimage-uid": "uid-debian" });
+    let volume = json!({ "metadata": { "labels": labels }, "status": { "claimName": "debian", "phase": "Succeeded" } });
+    let change = |history: Checked, resource: &str, removed: bool| {
+        history.change(resource, "debian", if resource == CLAIMS { &Value::Null } else { &volume }, removed)
+    };
+    let history = change(change(Checked::default().image(), VOLUMES, false), CLAIMS, false);
+    let history = history.machine(false).marked();
+    let history = if is_claim_deleted { change(history, CLAIMS, true) } else { history };
+    assert_eq!(change(history, VOLUMES, true).found.len(), expected);
 }

@@ -5,9 +5,9 @@ use serde_json::json;
 
 use super::*;
 use crate::Plan;
-use crate::model::{DisruptionBudget, Preservation, ScaleDownPolicy, StatusSummary, TemplateParts};
+use crate::model::{DisruptionBudget, Instance, Preservation, ScaleDownPolicy, StatusSummary, TemplateParts};
 use crate::revision::{Fingerprint, LiveParts, RevisionId};
-use crate::testing::{PoolWorld, another_pool, fixture_id, numbered_machine_name};
+use crate::testing::{PoolWorld, another_pool, fixture_id, numbered_machine_name, observation_time};
 
 /// A pool of three machines with finalizers.
 fn world(desired: usize) -> PoolWorld {
@@ -183,4 +183,36 @@ fn a_deleted_pool_deletes_the_revisions_that_no_machine_refers_to(
     };
     let world = world.pool(|pool| pool.published.summary = Some(summary));
     assert_eq!(pruned(&world.plan()), [""; 0]);
+}
+
+/// The time in the worlds of these tests is [`observation_time`].
+#[rstest]
+#[case::the_garbage_collector_has_time(59, false, None)]
+#[case::it_had_its_time(60, false, Some(true))]
+#[case::the_instance_still_stops(600, true, Some(false))]
+fn a_deletion_that_only_the_garbage_collector_holds_ends(
+    #[case] seconds: i64,
+    #[case] has_instance: bool,
+    #[case] ends: Option<bool>,
+) {
+    let since = observation_time() - SignedDuration::from_secs(seconds);
+    let world = terminating(world(3), 0).edit(&numbered_machine_name(0), |machine| {
+        machine.has_finalizer = false;
+        machine.awaits_dependents_since = Some(since);
+        machine.instance = has_instance.then(|| {
+            Arc::new(Instance {
+                id: machine.id.clone(),
+                machine: Some(machine.id.uid.clone()),
+                terminating: true,
+                revision: None,
+                live: LiveParts::default(),
+                ready: false,
+            })
+        });
+    });
+    let plan = world.plan();
+    let id = fixture_id(&numbered_machine_name(0));
+    let is_ended = plan.actions.contains(&PoolAction::EndDeletion { machine: id });
+    assert_eq!(is_ended, ends == Some(true), "{:?}", plan.actions);
+    assert_eq!(plan.requeue_after.is_some(), ends.is_none(), "{:?}", plan.requeue_after);
 }

@@ -21,7 +21,7 @@ pub struct FinalizerSummary {
 }
 
 /// The finalizer of objects that are deleted with foreground propagation.
-const DEPENDENTS_FIRST: &str = "foregroundDeletion";
+pub const DEPENDENTS_FIRST: &str = "foregroundDeletion";
 /// The finalizer of objects that are deleted without their dependents.
 const ORPHANS: &str = "orphan";
 

@@ -44,6 +44,8 @@ pub struct MachineFacts {
     pub created: Timestamp,
     /// Whether it has a deletionTimestamp.
     pub terminating: bool,
+    /// Its deletionTimestamp.
+    pub deleted: Option<Timestamp>,
     /// Its controller owner.
     pub owner: Option<Arc<Owner>>,
     /// Its labels, which the selector of the pool selects. `None` if they are too large to be kept: the pool
@@ -95,6 +97,7 @@ pub fn read_machine_facts(object: &KubeVirtMachineObject) -> MachineFacts {
         ordinal: parse_machine_ordinal(name),
         created: super::creation_time(metadata),
         terminating: metadata.deletion_timestamp.is_some(),
+        deleted: metadata.deletion_timestamp.as_ref().map(|deleted| deleted.0),
         owner: shared_owner_of::<KubeVirtPoolObject, KubeVirtMachineObject>(metadata),
         labels: object.labels.clone(),
         inner_labels: object.inner_labels.clone(),
