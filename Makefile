@@ -63,7 +63,7 @@ krew: preflight ## Build the archive and the krew manifest of the kubectl plugin
 	@sh cli/krew/pack.sh "$(TARGET_DIR)"
 
 .PHONY: bench
-bench: xtask ## Measure speed, resource usage and requests; MEMBERS=10000, PLATFORM=kubevirt TYPES=true, POOLS=100, IMAGES=1000, HELP=1 for all variables
+bench: xtask ## Measure speed, resource usage and requests; MACHINES=10000, PLATFORM=kubevirt TYPES=true, POOLS=100, IMAGES=1000, HELP=1 for all variables
 	@echo "==> The control plane: etcd, kube-apiserver, kube-controller-manager, kubectl (minutes the first time, kept in $(TARGET_DIR)/tools)"
 	@$(XTASK) tools control-plane
 	@$(if $(IMAGES),$(XTASK) tools helm)

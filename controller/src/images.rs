@@ -45,6 +45,6 @@ mod writes;
 mod tests;
 
 pub(crate) use gate::ImageGate;
-pub(crate) use kinds::{DataSourceKind, DataVolumeKind, VolumeSnapshotKind};
+pub(crate) use kinds::{ImageSnapshotKind, ImageSourceKind, ImageVolumeKind};
 pub(crate) use lead::{definitions_for_images, lead_images};
 pub use settings::ImageSettings;

@@ -25,7 +25,7 @@ use vmpool_platforms::{ApiObject, Dvp, Finalizers, KubeVirt, OtherController, Pl
 use vmpool_runtime::Env;
 use vmpool_runtime::lease::LeaseConfig;
 
-use crate::images::{DataSourceKind, DataVolumeKind, VolumeSnapshotKind};
+use crate::images::{ImageSnapshotKind, ImageSourceKind, ImageVolumeKind};
 use crate::options::PlatformName;
 use crate::release_copies::{self, ReleasedCopy};
 use crate::watch::{WatchError, WatchScope, list_served};
@@ -289,15 +289,15 @@ async fn remove_image_finalizers(
     if !listed.await? {
         return Ok(0);
     }
-    patch_until_unchanged::<DataVolumeKind>(client, env, namespace, |object| {
+    patch_until_unchanged::<ImageVolumeKind>(client, env, namespace, |object| {
         data_owner_patch(object, &owners)
     })
     .await?;
-    patch_until_unchanged::<VolumeSnapshotKind>(client, env, namespace, |object| {
+    patch_until_unchanged::<ImageSnapshotKind>(client, env, namespace, |object| {
         data_owner_patch(object, &owners)
     })
     .await?;
-    patch_until_unchanged::<DataSourceKind>(client, env, namespace, |object| {
+    patch_until_unchanged::<ImageSourceKind>(client, env, namespace, |object| {
         data_owner_patch(object, &owners)
     })
     .await?;

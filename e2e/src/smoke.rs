@@ -6,7 +6,9 @@ use serde_json::json;
 use vmpool_invariants::object::JsonObject;
 use vmpool_test_cluster::error::{Error, Result, error_with_causes};
 
-use crate::world::condition::{disk_count, has_machine, live_members, negate_condition, ready_replicas};
+use crate::world::condition::{
+    disk_count, has_machine, live_machine_count, negate_condition, ready_replicas,
+};
 use crate::world::{PoolHandle, PoolScaleDownPolicy, SUBRESOURCES, ScenarioWorld};
 
 /// The controller creates a pool's machines and disks, follows `kubectl scale` up and down, and replaces a
@@ -57,7 +59,7 @@ pub async fn explicit_is_kept(world: &ScenarioWorld) -> Result<()> {
     // Scale-up is allowed.
     pool.scale(3).await?;
     pool.until(ready_replicas(3)).await?;
-    pool.holds(live_members(3), crate::world::SETTLE).await
+    pool.holds(live_machine_count(3), crate::world::SETTLE).await
 }
 
 /// A targeted removal removes only its targets, through `kubectl create --raw` and a client's POST: the API

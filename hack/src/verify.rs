@@ -5,6 +5,7 @@
 //! come from the same build as the tests. The tests come last, so that their output is the last one if all
 //! checks pass.
 
+mod checks;
 mod crate_boundaries;
 mod dependencies;
 mod foreign_text;
@@ -16,6 +17,7 @@ mod packages;
 mod prose;
 mod report;
 mod runner;
+mod signatures;
 mod stall;
 mod steps;
 #[cfg(test)]
@@ -25,30 +27,10 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
+pub(crate) use self::checks::{verify_dependencies, verify_hygiene};
 use self::report::VerificationReport;
 use self::steps::STEPS;
 use crate::workspace::Workspace;
-
-/// Looks for problems that the compiler accepts: tests that never run, forbidden dependencies, import cycles,
-/// branches on sentences of other programs, and words that hide the actor.
-///
-/// # Errors
-/// The first kind of problem that was found, after all problems of that kind were listed.
-pub(crate) fn verify_hygiene(workspace: &Workspace) -> Result<()> {
-    hygiene::check_test_sources(workspace)?;
-    crate_boundaries::check_crate_boundaries(workspace)?;
-    import_cycles::check_import_cycles(workspace)?;
-    foreign_text::check_foreign_text(workspace)?;
-    prose::check_prose(workspace)
-}
-
-/// Checks the dependencies against `deny.toml`.
-///
-/// # Errors
-/// A dependency that it does not allow, after all were listed.
-pub(crate) fn verify_dependencies(workspace: &Workspace) -> Result<()> {
-    dependencies::check_dependency_policy(workspace)
-}
 
 /// The names of all steps, in their order.
 pub(crate) fn step_names() -> impl Iterator<Item = &'static str> {

@@ -112,12 +112,12 @@ async fn machines_and_pools_are_expanded_and_nothing_is_written() {
         let template = &answer.body["spec"]["virtualMachineTemplate"];
         assert_eq!((memory(template), &answer.body["spec"]["replicas"]), (&json!("2048Mi"), &json!(2)));
     }
-    let member = call(&world, &process, "GET", "virtualmachinepools/web/expand-spec?index=7", "").await;
+    let machine = call(&world, &process, "GET", "virtualmachinepools/web/expand-spec?index=7", "").await;
     assert_eq!(
-        (member.code.as_u16(), &member.body["metadata"]["name"]),
+        (machine.code.as_u16(), &machine.body["metadata"]["name"]),
         (200, &json!("web-7")),
         "{}",
-        member.body
+        machine.body
     );
     assert!(!world.server.take_log().iter().any(is_write), "expansion has no side effects");
 }

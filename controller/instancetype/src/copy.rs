@@ -1,7 +1,7 @@
-//! Stashes: immutable copies of instance types and preferences, stored as ControllerRevisions.
+//! Copies: immutable copies of instance types and preferences, stored as ControllerRevisions.
 //!
 //! A machine uses the copy instead of the live object, so that an edit or a deletion of the object does not
-//! change machines. A stash that all machines of one template revision of a pool share is a *pin*: its owner
+//! change machines. A copy that all machines of one template revision of a pool share is a *pin*: its owner
 //! is the pool.
 
 mod accept;

@@ -128,7 +128,7 @@ pub fn check_expansion(
 
 /// Expands a copy of a machine, given as for [`check_expansion`]. A machine without matchers is returned
 /// unchanged, and without defaults. `types` are the objects that the matchers name, live or from their
-/// stashes.
+/// copies.
 ///
 /// # Errors
 /// See [`ExpandError`].

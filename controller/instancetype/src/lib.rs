@@ -3,7 +3,7 @@
 //! An *instance type* sets the size of a machine: vCPUs, memory, devices, placement. It wins, and never
 //! merges with what the machine sets. A *preference* fills what is still empty: buses, firmware, features,
 //! clock. Neither is written into the machine: both are applied to the instance when it starts, from an
-//! immutable copy, the *stash*.
+//! immutable copy, the *copy*.
 //!
 //! The crate has no client, no runtime, no clock and no randomness. The controller, the webhook and the API
 //! server look objects up and ask it; all give the same answers.
@@ -16,7 +16,7 @@
 //!  machine      admission of machines           expand      a machine without matchers, which starts the same instance
 //!  protection   whether an object is still needed
 //!  start        from a template to an instance: added devices, apply, defaults
-//!  requirements · validation · inference · status_ref · stash · fill
+//!  requirements · validation · inference · status_ref · copy · fill
 //!  apply        instance type and preference onto an instance      conflict    fields that both set
 //!  topology     vCPUs as sockets, cores and threads                defaults    what is still empty in the end
 //!  model        the four kinds and matchers                        fields      paths in errors
@@ -26,7 +26,7 @@
 //! # Documents
 //!
 //! Machines are JSON documents, and objects keep the document that they were read from. So no field of a
-//! newer KubeVirt is lost, and a stash contains `2048Mi` if the user wrote `2048Mi`. Typed views, such as
+//! newer KubeVirt is lost, and a copy contains `2048Mi` if the user wrote `2048Mi`. Typed views, such as
 //! [`model::InstancetypeSpec`], have the fields that this crate interprets. A field of the wrong type is an
 //! error with its path, and never a panic.
 //!

@@ -1,8 +1,8 @@
 //! Whether a machine or a pool still needs an object that is being deleted.
 //!
 //! An object has a finalizer. It is removed when no machine and no pool blocks the deletion, that is, when
-//! each that refers to the object has a stash to use instead. A blocker therefore lasts as long as one pass
-//! over the machine, which makes the stash from the object that is being deleted.
+//! each that refers to the object has a copy to use instead. A blocker therefore lasts as long as one pass
+//! over the machine, which makes the copy from the object that is being deleted.
 
 use serde_json::Value;
 
@@ -25,15 +25,15 @@ pub struct InstanceTypeReferrer<'a> {
     pub location: MachineLocation,
     /// Its namespace.
     pub namespace: &'a str,
-    /// Whether it has the stash that it uses instead of the object. For a pool: of its current template. The
-    /// stash may be of an earlier object of the same name, which the machine then continues to use.
+    /// Whether it has the copy that it uses instead of the object. For a pool: of its current template. The
+    /// copy may be of an earlier object of the same name, which the machine then continues to use.
     pub has_copy: bool,
 }
 
 /// Whether a machine or a pool blocks the deletion of an object.
 ///
 /// # Errors
-/// A field has the wrong type. Such a machine cannot be stashed, but may be corrected; treat it as a blocker.
+/// A field has the wrong type. Such a machine cannot be copied, but may be corrected; treat it as a blocker.
 pub fn blocks_deletion(
     user: &InstanceTypeReferrer<'_>,
     object: &InstanceTypeObject,
@@ -65,7 +65,7 @@ pub fn may_infer_object(
         }))
 }
 
-/// Whether a machine or a pool will use the object as it is when the stash is made. It may be in conflict
+/// Whether a machine or a pool will use the object as it is when the copy is made. It may be in conflict
 /// with the object now.
 ///
 /// # Errors
@@ -109,8 +109,8 @@ fn uses_live_object(user: &InstanceTypeReferrer<'_>, object: &InstanceTypeObject
         && matcher.kind(object.kind.family()) == Ok(object.kind))
 }
 
-/// Whether the machine conflicts with the object, or the object cannot be stashed, so that the machine never
-/// gets a stash of it.
+/// Whether the machine conflicts with the object, or the object cannot be copied, so that the machine never
+/// gets a copy of it.
 fn conflicts_for_good(
     machine: &Value,
     user: &InstanceTypeReferrer<'_>,
@@ -120,10 +120,10 @@ fn conflicts_for_good(
         return Ok(true);
     }
     if object.kind.family() == TypeFamily::Preference {
-        // One that cannot be read can never be stashed.
+        // One that cannot be read can never be copied.
         return Ok(PreferenceSpec::read(object.spec()).is_err());
     }
-    // An instance type that cannot be read can never be stashed.
+    // An instance type that cannot be read can never be copied.
     let Ok(instancetype) = InstancetypeSpec::read(object.spec()) else { return Ok(true) };
     let template = machine_instance_template(machine).map_err(|error| user.location.in_machine(error))?;
     Ok(find_conflicts(&instancetype, &template, user.location)?.is_some())

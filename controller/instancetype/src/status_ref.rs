@@ -1,4 +1,4 @@
-//! References in the status of a machine: which stash it uses.
+//! References in the status of a machine: which copy it uses.
 
 use serde_json::{Value, json};
 
@@ -13,11 +13,11 @@ mod tests;
 pub struct StatusRef {
     /// What the matcher said when the reference was recorded. Its `revision_name` is empty.
     pub matcher: TypeMatcher,
-    /// The name of the stash; empty if there is none yet.
+    /// The name of the copy; empty if there is none yet.
     pub revision: String,
 }
 
-/// The stash that a machine refers to.
+/// The copy that a machine refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachinePin {
     /// The name of the ControllerRevision.
@@ -31,7 +31,7 @@ pub struct MachinePin {
 pub enum StatusRefPlan {
     /// The reference is complete.
     Complete(StatusRef),
-    /// A stash must be made from the live object first; [`StatusRef::with_revision`] then completes the
+    /// A copy must be made from the live object first; [`StatusRef::with_revision`] then completes the
     /// reference.
     NeedsCopy(StatusRef),
 }
@@ -51,7 +51,7 @@ impl StatusRef {
         }))
     }
 
-    /// The reference with the name of its stash.
+    /// The reference with the name of its copy.
     #[must_use]
     pub fn with_revision(self, revision: impl Into<String>) -> Self {
         Self { revision: revision.into(), ..self }
@@ -67,7 +67,7 @@ impl StatusRef {
     }
 }
 
-/// The stash that a machine uses. `revisionName` in the matcher precedes the status, where KubeVirt records
+/// The copy that a machine uses. `revisionName` in the matcher precedes the status, where KubeVirt records
 /// it since 1.5. `None` if the live object is used.
 pub fn machine_pin(matcher: &TypeMatcher, status: Option<&StatusRef>) -> Option<MachinePin> {
     if !matcher.revision_name.is_empty() {
@@ -77,7 +77,7 @@ pub fn machine_pin(matcher: &TypeMatcher, status: Option<&StatusRef>) -> Option<
     Some(MachinePin { revision, by_spec: false })
 }
 
-/// Whether the status of a machine names this stash. KubeVirt records each one that it uses, also that of a
+/// Whether the status of a machine names this copy. KubeVirt records each one that it uses, also that of a
 /// `revisionName`.
 ///
 /// # Errors
@@ -87,7 +87,7 @@ pub fn is_recorded(machine: &Value, family: TypeFamily, revision: &str) -> Resul
 }
 
 /// What the status must record for a matcher. If name, kind or volume of the matcher changed, the recorded
-/// stash is dropped. A matcher without a volume may be the name that was inferred from the recorded one.
+/// copy is dropped. A matcher without a volume may be the name that was inferred from the recorded one.
 pub fn plan_status_ref(
     family: TypeFamily,
     matcher: &TypeMatcher,

@@ -13,7 +13,7 @@ use crate::topology::{self, Topology};
 
 pub use matcher::validate_matcher;
 
-/// The longest name of an object. The name becomes the value of a label on the stash, and such values are not
+/// The longest name of an object. The name becomes the value of a label on the copy, and such values are not
 /// longer.
 pub const LONGEST_NAME: usize = 63;
 
@@ -58,7 +58,7 @@ pub fn validate_object(object: &InstanceTypeObject, old: Option<&InstanceTypeObj
 
 /// Whether a document bypasses all validation and inference: it is being deleted.
 ///
-/// Removing a finalizer is an update. By then the stash of a machine may be gone, and a refusal would block
+/// Removing a finalizer is an update. By then the copy of a machine may be gone, and a refusal would block
 /// the deletion of the namespace.
 pub fn bypasses_admission(document: &Value) -> bool {
     document.pointer("/metadata/deletionTimestamp").is_some_and(|timestamp| !timestamp.is_null())

@@ -47,16 +47,16 @@ impl TypeTables {
 impl TypeTables {
     /// UID and generation of an object; `None` if it does not exist.
     pub(super) fn state(&self, (kind, key): &TypeKey) -> Option<TypeState> {
-        fn of<K: Document>(table: &ObjectTable<K>, key: &QualifiedName) -> Option<TypeState> {
+        fn state_in_table<K: Document>(table: &ObjectTable<K>, key: &QualifiedName) -> Option<TypeState> {
             let object = table.get(key)?;
             let metadata = object.meta();
             Some((metadata.uid.clone().unwrap_or_default(), metadata.generation.unwrap_or_default()))
         }
         match kind {
-            InstanceTypeKind::Instancetype => of(&self.instancetypes, key),
-            InstanceTypeKind::ClusterInstancetype => of(&self.cluster_instancetypes, key),
-            InstanceTypeKind::Preference => of(&self.preferences, key),
-            InstanceTypeKind::ClusterPreference => of(&self.cluster_preferences, key),
+            InstanceTypeKind::Instancetype => state_in_table(&self.instancetypes, key),
+            InstanceTypeKind::ClusterInstancetype => state_in_table(&self.cluster_instancetypes, key),
+            InstanceTypeKind::Preference => state_in_table(&self.preferences, key),
+            InstanceTypeKind::ClusterPreference => state_in_table(&self.cluster_preferences, key),
         }
     }
 

@@ -12,9 +12,9 @@ use vmpool_api::kubevirt;
 use vmpool_platforms::slim_metadata;
 
 /// The kinds of the objects with the data of an image: what imports it, its snapshot, and what machines name.
-pub(crate) type DataVolumeKind = kubevirt::DataVolume;
-pub(crate) type VolumeSnapshotKind = kubevirt::VolumeSnapshot;
-pub(crate) type DataSourceKind = kubevirt::DataSource;
+pub(crate) type ImageVolumeKind = kubevirt::DataVolume;
+pub(crate) type ImageSnapshotKind = kubevirt::VolumeSnapshot;
+pub(crate) type ImageSourceKind = kubevirt::DataSource;
 
 /// An object of kind `K`, with its spec and its status as they are stored. A field of a newer version cannot
 /// fail the list.

@@ -72,10 +72,10 @@ impl<P: Platform> BareClient<P> {
     }
 
     /// Creates and deletes this number of machines, once for each number of concurrent requests.
-    pub(crate) async fn measure(&mut self, lab: &Lab, members: usize) -> anyhow::Result<Vec<Run>> {
+    pub(crate) async fn measure(&mut self, lab: &Lab, machine_count: usize) -> anyhow::Result<Vec<Run>> {
         let mut runs = Vec::new();
         for width in WIDTHS {
-            let run = self.once(lab, members, width).await?;
+            let run = self.once(lab, machine_count, width).await?;
             Lab::note(&format!(
                 "{width:>2} in flight: created in {:.2} s ({}), deleted in {:.2} s",
                 run.create_seconds, run.load, run.delete_seconds,
@@ -85,10 +85,10 @@ impl<P: Platform> BareClient<P> {
         Ok(runs)
     }
 
-    async fn once(&mut self, lab: &Lab, members: usize, width: usize) -> anyhow::Result<Run> {
-        let (mut last, objects) = lab.tally_of_last(self.inner.namespace, members).await?;
-        let drafts = self.inner.drafts(self.next, members);
-        self.next += members;
+    async fn once(&mut self, lab: &Lab, machine_count: usize, width: usize) -> anyhow::Result<Run> {
+        let (mut last, objects) = lab.tally_of_last(self.inner.namespace, machine_count).await?;
+        let drafts = self.inner.drafts(self.next, machine_count);
+        self.next += machine_count;
 
         let before = CpuSnapshot::now()?;
         let begin = Instant::now();

@@ -20,7 +20,7 @@ const fn entry(key: &'static str, unit: &'static str, meaning: &'static str) -> 
 
 /// Figures of one large pool.
 pub(crate) const ONE: &[FigureDescription] = &[
-    entry("members", "", "Machines of the pool."),
+    entry("machines", "", "Machines of the pool."),
     entry(
         "raw_seconds",
         "s",
@@ -52,11 +52,11 @@ pub(crate) const ONE: &[FigureDescription] = &[
         "Machines and disks that the controller created per second of `ours_seconds`.",
     ),
     entry(
-        "writes_per_member",
+        "writes_per_machine",
         "",
         "Writes during the scale-up and until requests stop, including refused ones, without events and leases. The worst round.",
     ),
-    entry("events_per_member", "", "Writes of events during that time. The worst round."),
+    entry("events_per_machine", "", "Writes of events during that time. The worst round."),
     entry(
         "cpu_seconds_per_1000",
         "s",
@@ -117,7 +117,7 @@ pub(crate) const ONE: &[FigureDescription] = &[
         "With the simulator: processor time of the controller's process from the scale request until requests stop, per 1000 machines.",
     ),
     entry(
-        "converged_status_writes_per_member",
+        "converged_status_writes_per_machine",
         "",
         "With the simulator: writes of the pool's status during that time.",
     ),
@@ -137,7 +137,7 @@ pub(crate) const ONE: &[FigureDescription] = &[
 /// Figures of many pools.
 pub(crate) const MANY: &[FigureDescription] = &[
     entry("pools", "", "Pools."),
-    entry("members_per_pool", "", "Machines of each pool."),
+    entry("machines_per_pool", "", "Machines of each pool."),
     entry("fill_seconds", "s", "From the first pool's creation until all machines and disks exist."),
     entry("changes_per_second", "1/s", "Requested changes per second, over all pools."),
     entry("changes_shown", "", "Changes that appeared in the status of their pool."),

@@ -29,8 +29,8 @@ pub(crate) async fn measure_convergence(
     options: &BenchOptions,
     report: &mut BenchReport,
 ) -> anyhow::Result<()> {
-    let members = options.members();
-    lab.step(&format!("with the simulator on, 0 -> {members} ready"));
+    let machine_count = options.machine_count();
+    lab.step(&format!("with the simulator on, 0 -> {machine_count} ready"));
     let platform = format!("--platform={}", options.platform());
     let simulator = Simulator::start_with(lab.cluster(), &[&platform]).await?;
     lab.namespace(NAMESPACE).await?;
@@ -39,11 +39,11 @@ pub(crate) async fn measure_convergence(
     let requests = lab.quiet().await?;
     let pid = controller_process_id(&controller)?;
     let (cpu, begin) = (usage::cpu_seconds(pid)?, Instant::now());
-    lab.scale(NAMESPACE, POOL, members).await?;
-    let deadline = step_timeout(members);
-    let ready = tokio::time::timeout(deadline, until_ready(lab, members));
+    lab.scale(NAMESPACE, POOL, machine_count).await?;
+    let deadline = step_timeout(machine_count);
+    let ready = tokio::time::timeout(deadline, until_ready(lab, machine_count));
     let converged = Lab::with_log(&controller, async {
-        ready.await.with_context(|| format!("not all {members} ready after {deadline:?}"))?
+        ready.await.with_context(|| format!("not all {machine_count} ready after {deadline:?}"))?
     })
     .await?;
     simulator.check()?;
@@ -54,8 +54,8 @@ pub(crate) async fn measure_convergence(
     let requests = lab.quiet().await?.since(&requests);
     let (cpu, memory) = (usage::cpu_seconds(pid)? - cpu, usage::resident_memory(pid)?);
     let statuses = requests.only(|key| key.is_write() && is_pool_status(key)).total();
-    report.add("converged_cpu_seconds_per_1000", cpu * 1000.0 / as_f64(members));
-    report.add("converged_status_writes_per_member", count_as_f64(statuses) / as_f64(members));
+    report.add("converged_cpu_seconds_per_1000", cpu * 1000.0 / as_f64(machine_count));
+    report.add("converged_status_writes_per_machine", count_as_f64(statuses) / as_f64(machine_count));
     report.demand("converged_rss_mib", memory.now, rss_limit(options), None);
     report.add("converged_peak_rss_mib", memory.peak);
     let settled = settled::count_settled_requests(lab, options).await?;
@@ -67,7 +67,7 @@ pub(crate) async fn measure_convergence(
 
 /// The limit of the memory for machines with their instances, which exist on KubeVirt only.
 fn rss_limit(options: &BenchOptions) -> Option<Limit> {
-    match (options.platform(), options.members()) {
+    match (options.platform(), options.machine_count()) {
         (TestedPlatform::KubeVirt, ..=1_000) => Some(Limit::AtMost(36.0)),
         (TestedPlatform::KubeVirt, ..=10_000) => Some(Limit::AtMost(160.0)),
         _ => None,
@@ -79,8 +79,8 @@ fn is_pool_status(key: &RequestKey) -> bool {
 }
 
 /// Waits until the pool's status reports all machines as ready.
-async fn until_ready(lab: &Lab, members: usize) -> anyhow::Result<Instant> {
-    let members = i64::try_from(members)?;
+async fn until_ready(lab: &Lab, machine_count: usize) -> anyhow::Result<Instant> {
+    let machine_count = i64::try_from(machine_count)?;
     let pools = watcher(lab.pools(NAMESPACE), watcher::Config::default()).default_backoff();
     let mut pools = std::pin::pin!(pools.applied_objects());
     let mut told = 0;
@@ -93,11 +93,11 @@ async fn until_ready(lab: &Lab, members: usize) -> anyhow::Result<Instant> {
             }
         };
         let ready = pool.number("/status/readyReplicas").unwrap_or_default();
-        if ready == members {
+        if ready == machine_count {
             return Ok(Instant::now());
         }
         if ready >= told + PROGRESS {
-            Lab::note(&format!("{ready} of {members} ready"));
+            Lab::note(&format!("{ready} of {machine_count} ready"));
             told = ready;
         }
     }

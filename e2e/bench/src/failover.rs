@@ -22,17 +22,17 @@ pub(crate) async fn measure_failover(
     lab: &Lab,
     first: ControllerProgram,
     namespace: &str,
-    members: usize,
+    machine_count: usize,
     report: &mut BenchReport,
 ) -> anyhow::Result<ControllerProgram> {
     let mut machines = lab.tally(TestedKind::Machine, namespace).await?;
 
-    lab.step(&format!("a cold start with {members} machines"));
+    lab.step(&format!("a cold start with {machine_count} machines"));
     first.stop().await?;
-    lab.scale(namespace, POOL, members + 1).await?;
+    lab.scale(namespace, POOL, machine_count + 1).await?;
     let begin = Instant::now();
     first.restart().await?;
-    let seen = Lab::with_log(&first, machines.reach(members + 1)).await?;
+    let seen = Lab::with_log(&first, machines.reach(machine_count + 1)).await?;
     let cold_start = seconds_between(begin, seen);
     lab.quiet().await?;
     let memory = usage::resident_memory(controller_process_id(&first)?)?;
@@ -47,15 +47,15 @@ pub(crate) async fn measure_failover(
     report.add("cold_start_rss_mib", memory.now);
     report.add("cold_start_peak_rss_mib", memory.peak);
     let flat = Some(Limit::AtMost(PLAN_MS_PER_1000));
-    report.demand("plan_ms_per_1000", plan * 1000.0 * 1000.0 / as_f64(members), None, flat);
+    report.demand("plan_ms_per_1000", plan * 1000.0 * 1000.0 / as_f64(machine_count), None, flat);
 
     lab.step("a standby takes over from a killed leader");
     let second = lab.controller(namespace, "second").await?;
     until_ready(&second).await?;
     let begin = Instant::now();
     first.kill();
-    lab.scale(namespace, POOL, members + 2).await?;
-    let seen = Lab::with_log(&second, machines.reach(members + 2)).await?;
+    lab.scale(namespace, POOL, machine_count + 2).await?;
+    let seen = Lab::with_log(&second, machines.reach(machine_count + 2)).await?;
     let failover = seconds_between(begin, seen);
     let lease = ControllerOptions::new(namespace, "").lease_duration.as_secs_f64();
     Lab::note(&format!(
@@ -65,8 +65,8 @@ pub(crate) async fn measure_failover(
     report.demand("failover_seconds", failover, limit, limit);
     report.add("lease_seconds", lease);
 
-    lab.scale(namespace, POOL, members).await?;
-    machines.reach(members).await?;
+    lab.scale(namespace, POOL, machine_count).await?;
+    machines.reach(machine_count).await?;
     lab.quiet().await?;
     Ok(second)
 }

@@ -158,14 +158,14 @@ impl Lab {
     pub(crate) async fn tally_of_last(
         &self,
         namespace: &str,
-        members: usize,
+        machine_count: usize,
     ) -> anyhow::Result<(ObjectCounter, usize)> {
         match (self.platform, self.disks) {
             (_, 0) | (TestedPlatform::KubeVirt, _) => {
-                Ok((self.tally(TestedKind::Machine, namespace).await?, members))
+                Ok((self.tally(TestedKind::Machine, namespace).await?, machine_count))
             }
             (TestedPlatform::Dvp, disks) => {
-                Ok((self.tally(TestedKind::Disk, namespace).await?, members * disks))
+                Ok((self.tally(TestedKind::Disk, namespace).await?, machine_count * disks))
             }
         }
     }

@@ -39,13 +39,13 @@ pub(crate) async fn measure_many_pools(
     options: &BenchOptions,
     report: &mut BenchReport,
 ) -> anyhow::Result<()> {
-    let members = options.members();
+    let machine_count = options.machine_count();
     report.add("pools", as_f64(pools));
-    report.add("members_per_pool", as_f64(members));
-    lab.step(&format!("filling {pools} pools of {members} machines"));
+    report.add("machines_per_pool", as_f64(machine_count));
+    lab.step(&format!("filling {pools} pools of {machine_count} machines"));
     lab.namespace(NAMESPACE).await?;
     let controller = lab.controller(NAMESPACE, "first").await?;
-    let filled = Lab::with_log(&controller, fill(lab, pools, members)).await?;
+    let filled = Lab::with_log(&controller, fill(lab, pools, machine_count)).await?;
     report.add("fill_seconds", filled);
     let requests = lab.quiet().await?;
     Lab::note(&format!("all exist after {filled:.2} s"));
@@ -82,11 +82,11 @@ pub(crate) async fn measure_many_pools(
 }
 
 /// Creates the pools, and returns the time until all machines and disks existed.
-async fn fill(lab: &Lab, pools: usize, members: usize) -> anyhow::Result<f64> {
-    let (mut last, objects) = lab.tally_of_last(NAMESPACE, pools * members).await?;
+async fn fill(lab: &Lab, pools: usize, machine_count: usize) -> anyhow::Result<f64> {
+    let (mut last, objects) = lab.tally_of_last(NAMESPACE, pools * machine_count).await?;
     let begin = Instant::now();
     futures::stream::iter(0..pools)
-        .map(|number| async move { lab.pool(NAMESPACE, &format!("pool-{number}"), members).await.map(drop) })
+        .map(|number| async move { lab.pool(NAMESPACE, &format!("pool-{number}"), machine_count).await.map(drop) })
         .buffer_unordered(CREATES)
         .try_collect::<()>()
         .await?;

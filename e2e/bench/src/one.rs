@@ -24,24 +24,24 @@ pub(crate) async fn measure_one_pool<P: Platform>(
     options: &BenchOptions,
     report: &mut BenchReport,
 ) -> anyhow::Result<()> {
-    let (members, rounds) = (options.members(), options.rounds());
-    report.add("members", as_f64(members));
+    let (machine_count, rounds) = (options.machine_count(), options.rounds());
+    report.add("machines", as_f64(machine_count));
     report.detail("disks", json!(options.disks()));
     lab.step("warming up the bare client");
     let mut bare = BareClient::<P>::start(lab, "bare").await?;
     let (mut raw, mut ups, mut downs) = (Vec::new(), Vec::new(), Vec::new());
     for round in 1..=rounds {
         lab.step(&format!(
-            "round {round} of {rounds}: the bare client creates and deletes {members} machines"
+            "round {round} of {rounds}: the bare client creates and deletes {machine_count} machines"
         ));
-        raw.extend(bare.measure(lab, members).await?);
+        raw.extend(bare.measure(lab, machine_count).await?);
 
         let namespace = format!("round-{round}");
-        lab.step(&format!("round {round} of {rounds}: the controller, 0 -> {members}"));
+        lab.step(&format!("round {round} of {rounds}: the controller, 0 -> {machine_count}"));
         lab.namespace(&namespace).await?;
         let mut controller = lab.controller(&namespace, "first").await?;
         lab.warm_up(&namespace).await?;
-        ups.push(Lab::with_log(&controller, up(lab, &controller, &namespace, members)).await?);
+        ups.push(Lab::with_log(&controller, up(lab, &controller, &namespace, machine_count)).await?);
         if round == rounds {
             lab.step(&format!("watching the settled state for {:?}", options.settle));
             let requests = settled::count_settled_requests(lab, options).await?;
@@ -49,16 +49,17 @@ pub(crate) async fn measure_one_pool<P: Platform>(
             report.demand("settled_requests", count_as_f64(requests.total()), nothing, nothing);
             report.detail("settled_requests", json!(request_count_lines(&requests)));
             if options.failover {
-                controller = failover::measure_failover(lab, controller, &namespace, members, report).await?;
+                controller =
+                    failover::measure_failover(lab, controller, &namespace, machine_count, report).await?;
             }
         }
-        lab.step(&format!("round {round} of {rounds}: the controller, {members} -> 0"));
-        downs.push(Lab::with_log(&controller, down(lab, &namespace, members)).await?);
+        lab.step(&format!("round {round} of {rounds}: the controller, {machine_count} -> 0"));
+        downs.push(Lab::with_log(&controller, down(lab, &namespace, machine_count)).await?);
         controller.stop().await?;
     }
     // The bare client runs again after the controller, so that a drift of the host's load affects both sides.
-    lab.step(&format!("the bare client creates and deletes {members} machines"));
-    raw.extend(bare.measure(lab, members).await?);
+    lab.step(&format!("the bare client creates and deletes {machine_count} machines"));
+    raw.extend(bare.measure(lab, machine_count).await?);
     figures::add_pool_figures(options, &raw, &ups, &downs, report);
     if !options.skip_convergence {
         converge::measure_convergence(lab, options, report).await?;
@@ -70,16 +71,16 @@ async fn up(
     lab: &Lab,
     controller: &ControllerProgram,
     namespace: &str,
-    members: usize,
+    machine_count: usize,
 ) -> anyhow::Result<Up> {
     lab.pool(namespace, POOL, 0).await?;
-    let (mut last, objects) = lab.tally_of_last(namespace, members).await?;
+    let (mut last, objects) = lab.tally_of_last(namespace, machine_count).await?;
     let requests = lab.quiet().await?;
     let pid = controller_process_id(controller)?;
     let (cpu, before) = (usage::cpu_seconds(pid)?, CpuSnapshot::now()?);
 
     let begin = Instant::now();
-    lab.scale(namespace, POOL, members).await?;
+    lab.scale(namespace, POOL, machine_count).await?;
     let end = last.reach(objects).await?;
 
     let load = CpuSnapshot::now()?.since(&before);
@@ -100,10 +101,10 @@ async fn up(
     Ok(up)
 }
 
-async fn down(lab: &Lab, namespace: &str, members: usize) -> anyhow::Result<Down> {
+async fn down(lab: &Lab, namespace: &str, machine_count: usize) -> anyhow::Result<Down> {
     let mut machines = lab.tally(TestedKind::Machine, namespace).await?;
     let mut disks = lab.tally(TestedKind::Disk, namespace).await?;
-    machines.reach(members).await?;
+    machines.reach(machine_count).await?;
     let begin = Instant::now();
     lab.scale(namespace, POOL, 0).await?;
     let machines = seconds_between(begin, machines.reach(0).await?);

@@ -8,7 +8,7 @@ use vmpool_invariants::platform::TestedPlatform;
 
 /// Measures vmpool on a real kube-apiserver and etcd, all on this host.
 ///
-/// Without --pools: one large pool. A bare client creates the objects of MEMBERS machines as fast as
+/// Without --pools: one large pool. A bare client creates the objects of MACHINES machines as fast as
 /// possible. Then the controller does the same by scaling a pool from 0, on the same control plane, with the
 /// platform simulator off. After that come the settled state, the scale-down to 0, and, with the simulator
 /// on, the time until all machines are ready. The figures are written to target/bench/latest.json.
@@ -32,8 +32,8 @@ pub(crate) struct BenchOptions {
     platform: TestedPlatform,
 
     /// Machines of the pool, or of each pool with --pools. Default: 1000, or 100 with --pools
-    #[arg(long, env = "MEMBERS", value_name = "COUNT", value_parser = positive)]
-    members: Option<usize>,
+    #[arg(long = "machines", env = "MACHINES", value_name = "COUNT", value_parser = positive)]
+    machine_count: Option<usize>,
 
     /// Disks of each machine. Default: 1, or 0 with PLATFORM=kubevirt, where the platform creates them
     #[arg(long, env = "DISKS", value_name = "COUNT")]
@@ -106,8 +106,8 @@ impl BenchOptions {
     }
 
     /// Machines per pool.
-    pub(crate) fn members(&self) -> usize {
-        self.members.unwrap_or(if self.pools.is_some() { 100 } else { 1000 })
+    pub(crate) fn machine_count(&self) -> usize {
+        self.machine_count.unwrap_or(if self.pools.is_some() { 100 } else { 1000 })
     }
 
     /// Disks of each machine.
@@ -130,7 +130,7 @@ impl BenchOptions {
 
     /// Rounds of one large pool.
     pub(crate) fn rounds(&self) -> usize {
-        self.rounds.unwrap_or(if self.members() > 2000 { 1 } else { 5 })
+        self.rounds.unwrap_or(if self.machine_count() > 2000 { 1 } else { 5 })
     }
 
     /// Additional flags for the controller.

@@ -144,8 +144,8 @@ pub fn settled_violations(world: &SimulatedWorld) -> Vec<String> {
     violations.extend(images::settled_violations(world));
     violations.extend(tenants::settled_violations(world));
     for pool in state.all(TestedKind::Pool).filter(|pool| !pool.is_terminating()) {
-        let members = state.machines_of_pool(pool.uid());
-        violations.extend(settled::status_errors(pool, &members).iter().map(ToString::to_string));
+        let machines = state.machines_of_pool(pool.uid());
+        violations.extend(settled::status_errors(pool, &machines).iter().map(ToString::to_string));
         violations.extend(kubevirt::unused_copies(world, pool));
         if images::waits_for_image(world, pool)
             || kubevirt::waits_for_type(world, pool)
@@ -153,8 +153,8 @@ pub fn settled_violations(world: &SimulatedWorld) -> Vec<String> {
         {
             continue;
         }
-        violations.extend(missing_machines(pool, &members, world.some_may_not_run));
-        violations.extend(kubevirt::outdated_machines(world, pool, &members));
+        violations.extend(missing_machines(pool, &machines, world.some_may_not_run));
+        violations.extend(kubevirt::outdated_machines(world, pool, &machines));
     }
     violations
 }
@@ -175,18 +175,18 @@ fn waits_for_user_because_of_disk(world: &SimulatedWorld, pool: &JsonObject) -> 
 }
 
 /// What a settled pool lacks.
-fn missing_machines(pool: &JsonObject, members: &[&JsonObject], some_may_not_run: bool) -> Option<String> {
+fn missing_machines(pool: &JsonObject, machines: &[&JsonObject], some_may_not_run: bool) -> Option<String> {
     let desired =
         pool.at("/spec/replicas").as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or_default();
     if pool.is_kubevirt() && pool.at("/spec/paused") == true {
         return None;
     }
-    let right = if keeps_surplus(pool) { members.len() >= desired } else { members.len() == desired };
-    let running = members.iter().filter(|instance| instance.is_running()).count();
-    (!right || running < members.len() && !some_may_not_run).then(|| {
+    let right = if keeps_surplus(pool) { machines.len() >= desired } else { machines.len() == desired };
+    let running = machines.iter().filter(|instance| instance.is_running()).count();
+    (!right || running < machines.len() && !some_may_not_run).then(|| {
         format!(
             "the pool desires {desired} machines, but after settling {} exist and {running} run",
-            members.len()
+            machines.len()
         )
     })
 }

@@ -21,7 +21,7 @@ const INSTANCES: &str = "virtualmachineinstances.kubevirt.io";
 pub(crate) fn outdated_machines(
     world: &SimulatedWorld,
     pool: &JsonObject,
-    members: &[&JsonObject],
+    machines: &[&JsonObject],
 ) -> Vec<String> {
     if !pool.is_kubevirt() || pool.at("/spec/paused") == true {
         return Vec::new();
@@ -30,30 +30,30 @@ pub(crate) fn outdated_machines(
     let instancetype = pool.at("/spec/virtualMachineTemplate/spec/instancetype");
     let tier = pool.at("/spec/virtualMachineTemplate/metadata/labels/tier");
     let mut found = Vec::new();
-    for member in members {
-        let name = member.name();
-        let named = member.at("/spec/instancetype/name");
+    for machine in machines {
+        let name = machine.name();
+        let named = machine.at("/spec/instancetype/name");
         // The name from the claim is in the revision, and the claim may name another one by now.
         let is_typed = if instancetype["inferFromVolume"].is_null() {
             *named == instancetype["name"]
         } else {
             !named.is_null()
         };
-        if member.at(&format!("/spec{CORES}")) != desired
-            || member.at("/metadata/labels/tier") != tier
+        if machine.at(&format!("/spec{CORES}")) != desired
+            || machine.at("/metadata/labels/tier") != tier
             || !is_typed
         {
             found.push(format!("I8: machine {name} has not the template of the pool"));
         }
         let instance = world.server.get(INSTANCES, NAMESPACE, name);
         let cores = instance.as_deref().and_then(|instance| instance.pointer("/spec/domain/cpu/cores"));
-        let always = member.at("/spec/runStrategy") == "Always";
+        let always = machine.at("/spec/runStrategy") == "Always";
         let is_current = |cores: &Value| if desired.is_null() { *cores == 1 } else { cores == desired };
         if always && cores.is_some_and(|cores| !is_current(cores)) {
             found.push(format!("I8: the instance of machine {name} has not the template of the pool"));
         }
         if let Some((vcpus, running)) =
-            instance.as_deref().and_then(|instance| sizes(world, member, instance))
+            instance.as_deref().and_then(|instance| sizes(world, machine, instance))
             && always
             && vcpus != running
         {

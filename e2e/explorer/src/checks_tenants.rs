@@ -33,13 +33,13 @@ pub(crate) fn settled_violations(world: &SimulatedWorld) -> Vec<String> {
     let state = world.tenant_history.state();
     let mut found = Vec::new();
     for pool in state.all(TestedKind::Pool).filter(|pool| !pool.is_terminating()) {
-        let members = state.machines_of_pool(pool.uid());
-        found.extend(settled::status_errors(pool, &members).iter().map(ToString::to_string));
+        let machines = state.machines_of_pool(pool.uid());
+        found.extend(settled::status_errors(pool, &machines).iter().map(ToString::to_string));
         let desired = pool.number("/spec/replicas").unwrap_or_default();
-        if i64::try_from(members.len()).ok() != Some(desired) {
+        if i64::try_from(machines.len()).ok() != Some(desired) {
             found.push(format!(
                 "I14: the pool of the tenant desires {desired} machines and has {}",
-                members.len()
+                machines.len()
             ));
         }
     }

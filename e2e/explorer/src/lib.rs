@@ -22,9 +22,9 @@
 //! assert!(verdict.violations.is_empty(), "{:#?}", verdict.violations);
 //! ```
 //!
-//! The project's programs run without their transport: the controller with its lease, the router of the aggregated API,
-//! and the router of the webhook. Each process has its own wall clock and randomness. It can be killed, paused or cut off
-//! between any two steps.
+//! The project's programs run without their transport: the controller with its lease, the router of the
+//! aggregated API, and the router of the webhook. Each process has its own wall clock and randomness. It can
+//! be killed, paused or cut off between any two steps.
 
 pub mod admission_policy;
 pub mod aggregation;

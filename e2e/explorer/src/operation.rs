@@ -217,7 +217,7 @@ impl ScheduleOperation {
 fn remove(world: &mut SimulatedWorld, removal: &RemovalOperation) {
     let Some(pool) = world.server.get(world.resources().pools, NAMESPACE, POOL) else { return };
     let machines = world.server.all(world.resources().machines);
-    let members: Vec<MachineToRemove> = machines
+    let candidates: Vec<MachineToRemove> = machines
         .iter()
         // A machine of the tenant can name the pool as its owner.
         .filter(|machine| machine["metadata"]["namespace"] == NAMESPACE)
@@ -229,7 +229,7 @@ fn remove(world: &mut SimulatedWorld, removal: &RemovalOperation) {
         .collect();
     let mut targets: Vec<MachineToRemove> = Vec::new();
     for which in &removal.targets {
-        let target = which.checked_rem(members.len()).map(|which| &members[which]);
+        let target = which.checked_rem(candidates.len()).map(|which| &candidates[which]);
         targets.extend(target.filter(|target| !targets.contains(target)).cloned());
     }
     if !targets.is_empty() {

@@ -31,11 +31,11 @@ const IMAGES: &str = "/var/lib/rancher/k3s/agent/images";
 const INSIDE: &str = "https://127.0.0.1:6443";
 
 /// A container that this process has started. Dropping it deletes it.
-pub(crate) struct Server {
+pub(crate) struct K3sServer {
     container: ContainerAsync<K3s>,
 }
 
-impl Server {
+impl K3sServer {
     /// Starts a server with these images, which are built only if Docker responds, and writes a kubeconfig
     /// for it.
     ///
@@ -52,7 +52,7 @@ impl Server {
         docker.ping().await.map_err(|error| unavailable(&error))?;
         let image = environment.k3s_image.as_deref().unwrap_or(IMAGE);
         let config = home.join("k3s");
-        let request = request(image, &config, &images()?)?;
+        let request = k3s_container_request(image, &config, &images()?)?;
         let container = request.start().await.map_err(failed("starting the container of k3s"))?;
         let server = Self { container };
         server.write_kubeconfig(&config, kubeconfig).await?;
@@ -81,7 +81,11 @@ impl Server {
 ///
 /// # Errors
 /// [`Error::File`] if the directory cannot be created.
-pub(crate) fn request(image: &str, config: &Path, images: &[Image]) -> Result<ContainerRequest<K3s>> {
+pub(crate) fn k3s_container_request(
+    image: &str,
+    config: &Path,
+    images: &[Image],
+) -> Result<ContainerRequest<K3s>> {
     std::fs::create_dir_all(config).map_err(Error::file("creating", config))?;
     let (name, tag) = name_and_tag(image);
     let server = K3s::default()

@@ -314,8 +314,8 @@ impl ImageReferences {
         self.images.get(image).is_some_and(|image| !image.was_ready || is_owned && !image.is_ready)
     }
 
-    /// Whether the deleted object is a DataVolume without its claim: the controller deletes no claims, so a user has
-    /// deleted the data before.
+    /// Whether the deleted object is a DataVolume without its claim: the controller deletes no claims, so a
+    /// user has deleted the data before.
     fn has_lost_its_claim(&self, resource: &str, object: &JsonObject) -> bool {
         let key = (object.namespace().to_owned(), object.text("/status/claimName").to_owned());
         resource.starts_with("datavolumes.") && !key.1.is_empty() && !self.claims.contains(&key)

@@ -53,20 +53,20 @@ pub fn check_machine_count(history: &RecordedHistory, actions: &UserActions) -> 
         // The pool releases a machine that it does not select, and does not wait for that.
         let selects =
             |machine: &JsonObject| before.get(TestedKind::Pool, pool).is_none_or(|pool| pool.selects(machine));
-        let members = before.owned_by(TestedKind::Machine, pool);
-        let members = members.filter(|member| selects(member) && !unseen(member.uid())).count() + 1;
+        let machines = before.owned_by(TestedKind::Machine, pool);
+        let machines = machines.filter(|machine| selects(machine) && !unseen(machine.uid())).count() + 1;
         let (name, revision) = (change.object.name(), change.revision);
         if !states.is_empty() && states.iter().all(|state| state.paused) && more == 0 {
             let what = format!("machine {name} was added to the paused pool at revision {revision}");
             found.push(Violation { invariant: "I2", what });
-        } else if members > desired + more {
+        } else if machines > desired + more {
             let allowed = desired + more;
             let what = format!(
-                "machine {name} was added at revision {revision} as number {members}, but every reader saw at most \
+                "machine {name} was added at revision {revision} as number {machines}, but every reader saw at most \
                  {allowed} as desired"
             );
             found.push(Violation { invariant: "I2", what });
-        } else if members > vacant + more {
+        } else if machines > vacant + more {
             let what = format!("machine {name} was added at revision {revision} in the place of a targeted machine");
             found.push(Violation { invariant: "I6", what });
         }

@@ -22,12 +22,12 @@ pub struct ForgedObject {
     pub name: String,
 }
 
-/// Finds writes of the controller to forged objects, which exist since the given times: before that, an object of
-/// the forger's own pool may have had the name.
+/// Finds writes of the controller to forged objects, which exist since the given times: before that, an
+/// object of the forger's own pool may have had the name.
 ///
-/// Two kinds of writes are not checked: the status of a machine, because the controller also makes the copies of
-/// instance types for machines without a pool, and creates, because they change no object that exists. The pool of the
-/// forger's own namespace may try the name of a forged object.
+/// Two kinds of writes are not checked: the status of a machine, because the controller also makes the copies
+/// of instance types for machines without a pool, and creates, because they change no object that exists. The
+/// pool of the forger's own namespace may try the name of a forged object.
 pub fn check_other_namespaces(
     forged: &BTreeMap<ForgedObject, Timestamp>,
     audit: &[AuditEntry],

@@ -63,14 +63,14 @@ pub fn check_machine_removals(history: &RecordedHistory, actions: &UserActions) 
             found.push(Violation { invariant: "I5", what });
             return;
         }
-        let members = || before.owned_by(TestedKind::Machine, pool).filter(|member| !member.is_terminating());
+        let machines = || before.owned_by(TestedKind::Machine, pool).filter(|machine| !machine.is_terminating());
         // Machines that others removed at this moment still existed when the controller decided.
         let others = others.recently_removed(pool, change.at);
-        let live = members().count() + others;
+        let live = machines().count() + others;
         // A target is removed for the decrement that was made for it; no other machine may use that
         // decrement.
         let surplus = |state: &DesiredState| {
-            let staying = members().filter(|member| !state.record.accepted.contains(member.uid()));
+            let staying = machines().filter(|machine| !state.record.accepted.contains(machine.uid()));
             staying.count() + others > state.desired
         };
         if states.iter().any(|state| surplus(state)) {

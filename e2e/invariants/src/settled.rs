@@ -11,20 +11,20 @@ use crate::object::JsonObject;
 use crate::platform::TestedPlatform;
 
 /// Differences between the status of a pool and its machines.
-pub fn status_errors(pool: &JsonObject, members: &[&JsonObject]) -> Vec<Violation> {
+pub fn status_errors(pool: &JsonObject, machines: &[&JsonObject]) -> Vec<Violation> {
     if pool.is_kubevirt() {
-        return errors_of_kubevirt(pool, members);
+        return errors_of_kubevirt(pool, machines);
     }
-    let live = || members.iter().filter(|member| !member.is_terminating());
+    let live = || machines.iter().filter(|machine| !machine.is_terminating());
     let desired = count(pool.at("/spec/replicas"));
-    let ready = live().filter(|member| member.is_running()).count();
+    let ready = live().filter(|machine| machine.is_running()).count();
     let hash = pool.text("/status/desiredTemplateHash");
-    let waits = |member: &&&JsonObject| {
-        let waiting = member.condition("AwaitingRestartToApplyConfiguration");
+    let waits = |machine: &&&JsonObject| {
+        let waiting = machine.condition("AwaitingRestartToApplyConfiguration");
         waiting.is_some_and(|condition| condition["status"] == "True")
     };
-    let current = live().filter(|member| member.label(labels::TEMPLATE_HASH) == Some(hash));
-    let updated = current.filter(|member| !waits(member)).count();
+    let current = live().filter(|machine| machine.label(labels::TEMPLATE_HASH) == Some(hash));
+    let updated = current.filter(|machine| !waits(machine)).count();
 
     let mut status_errors = Vec::new();
     let mut compare = |field: &str, actual: &Value, expected: String| {
@@ -38,7 +38,7 @@ pub fn status_errors(pool: &JsonObject, members: &[&JsonObject]) -> Vec<Violatio
         pool.at("/status/observedGeneration"),
         pool.at("/metadata/generation").to_string(),
     );
-    compare("status.replicas", pool.at("/status/replicas"), members.len().to_string());
+    compare("status.replicas", pool.at("/status/replicas"), machines.len().to_string());
     compare("status.readyReplicas", pool.at("/status/readyReplicas"), ready.to_string());
     compare("status.updatedReplicas", pool.at("/status/updatedReplicas"), updated.to_string());
     compare("status.selector", pool.at("/status/selector"), format!("{}={}", labels::POOL_UID, pool.uid()));
@@ -46,17 +46,17 @@ pub fn status_errors(pool: &JsonObject, members: &[&JsonObject]) -> Vec<Violatio
     compare("the removal record", &Value::from(record), "none".to_owned());
     compare("condition Available", status_of(pool, "Available"), status_text(ready >= desired));
     // A disk that a person detached from a machine is told as well.
-    let is_complete = |member: &&&JsonObject| {
-        let attached: BTreeSet<String> = member.disk_references().map(str::to_owned).collect();
-        member.mapped_disks().is_subset(&attached)
+    let is_complete = |machine: &&&JsonObject| {
+        let attached: BTreeSet<String> = machine.disk_references().map(str::to_owned).collect();
+        machine.mapped_disks().is_subset(&attached)
     };
-    let synced = updated == live().count() && live().all(|member| is_complete(&member));
+    let synced = updated == live().count() && live().all(|machine| is_complete(&machine));
     compare("condition Synced", status_of(pool, "Synced"), status_text(synced));
     // The condition is never False: it is present while the count differs, otherwise absent.
-    let progressing = if members.len() == desired { "null".to_owned() } else { status_text(true) };
+    let progressing = if machines.len() == desired { "null".to_owned() } else { status_text(true) };
     compare("condition Progressing", status_of(pool, "Progressing"), progressing);
     // A pool can also not be ready because of its spec, so only the other direction is wrong.
-    let complete = ready >= desired && members.len() == desired && updated == live().count();
+    let complete = ready >= desired && machines.len() == desired && updated == live().count();
     if status_of(pool, "Ready") != "False" && !complete {
         compare("condition Ready", status_of(pool, "Ready"), status_text(false));
     }
@@ -72,14 +72,14 @@ pub fn status_errors(pool: &JsonObject, members: &[&JsonObject]) -> Vec<Violatio
 }
 
 /// The differences for a pool of KubeVirt. Its condition is present while it is paused.
-fn errors_of_kubevirt(pool: &JsonObject, members: &[&JsonObject]) -> Vec<Violation> {
-    let ready = members.iter().filter(|member| member.is_running()).count();
+fn errors_of_kubevirt(pool: &JsonObject, machines: &[&JsonObject]) -> Vec<Violation> {
+    let ready = machines.iter().filter(|machine| machine.is_running()).count();
     let labels = pool.at("/spec/selector/matchLabels").as_object().into_iter().flatten();
     let selector: Vec<String> =
         labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
     let is_paused = pool.at("/spec/paused") == true;
     let expected = [
-        ("replicas", Value::from(members.len())),
+        ("replicas", Value::from(machines.len())),
         ("readyReplicas", Value::from(ready)),
         ("labelSelector", Value::from(selector.join(","))),
     ];
@@ -93,9 +93,9 @@ fn errors_of_kubevirt(pool: &JsonObject, members: &[&JsonObject]) -> Vec<Violati
     if pool.condition("ReplicaPaused").is_some() != is_paused {
         errors.push(format!("paused is {is_paused}, but the condition ReplicaPaused differs"));
     }
-    errors.extend(pin_errors(pool, members));
+    errors.extend(pin_errors(pool, machines));
     // The controller deletes no machine of a paused pool, and only the client of a removal may do so before.
-    let waits = is_paused && !members.is_empty();
+    let waits = is_paused && !machines.is_empty();
     if let Some(record) = pool.annotation(kubevirt::annotations::SCALE_IN_TARGETS).filter(|_| !waits) {
         errors.push(format!("the removal record is {record}, but should be absent"));
     }
@@ -108,19 +108,19 @@ fn errors_of_kubevirt(pool: &JsonObject, members: &[&JsonObject]) -> Vec<Violati
 /// Machines of the current revision that use other copies of instance type and preference than the status
 /// shows. A machine that a user changed has its own condition, and the definition of KubeVirt has no field
 /// for the current revision.
-fn pin_errors(pool: &JsonObject, members: &[&JsonObject]) -> Vec<String> {
+fn pin_errors(pool: &JsonObject, machines: &[&JsonObject]) -> Vec<String> {
     let current = pool.text("/status/currentRevision");
     if current.is_empty() || pool.condition("MembersDrifted").is_some() {
         return Vec::new();
     }
-    let of_current = |member: &&&JsonObject| member.label(kubevirt::labels::REVISION) == Some(current);
+    let of_current = |machine: &&&JsonObject| machine.label(kubevirt::labels::REVISION) == Some(current);
     let mut errors = Vec::new();
     for field in ["instancetype", "preference"] {
         let shown = pool.text(&format!("/status/{field}Ref/controllerRevisionRef/name"));
-        for member in members.iter().filter(of_current) {
-            let used = member.text(&format!("/spec/{field}/revisionName"));
+        for machine in machines.iter().filter(of_current) {
+            let used = machine.text(&format!("/spec/{field}/revisionName"));
             if used != shown {
-                let name = member.name();
+                let name = machine.name();
                 errors.push(format!("status.{field}Ref shows {shown:?}, but machine {name} uses {used:?}"));
             }
         }

@@ -404,14 +404,14 @@ fn told(change: impl FnOnce(&mut Value)) -> Vec<Violation> {
         },
     });
     change(&mut pool);
-    let member = |phase: &str| {
+    let machine_in_phase = |phase: &str| {
         let labels = json!({ TEMPLATE_HASH: "h" });
         JsonObject::new(
             json!({ "metadata": { "name": phase, "labels": labels }, "status": { "phase": phase } }),
         )
     };
-    let members = [member("Running"), member("Stopped")];
-    settled::status_errors(&JsonObject::new(pool), &members.iter().collect::<Vec<_>>())
+    let machines = [machine_in_phase("Running"), machine_in_phase("Stopped")];
+    settled::status_errors(&JsonObject::new(pool), &machines.iter().collect::<Vec<_>>())
 }
 
 const TEMPLATE_HASH: &str = vmpool_api::labels::TEMPLATE_HASH;

@@ -22,20 +22,20 @@ impl<'a> PoolView<'a> {
     }
 
     /// The machines of the pool, including terminating ones, ordered by name.
-    pub fn members(self) -> Vec<&'a JsonObject> {
+    pub fn machines(self) -> Vec<&'a JsonObject> {
         self.state.machines_of_pool(self.uid)
     }
 
     /// The machines of the pool that are not terminating.
     pub fn live(self) -> impl Iterator<Item = &'a JsonObject> {
-        self.members().into_iter().filter(|member| !member.is_terminating())
+        self.machines().into_iter().filter(|machine| !machine.is_terminating())
     }
 
     /// The disks of the pool and its machines.
     pub fn disks(self) -> Vec<&'a JsonObject> {
         let mut disks: Vec<_> = self.state.owned_by(TestedKind::Disk, self.uid).collect();
-        for member in self.members() {
-            disks.extend(self.state.owned_by(TestedKind::Disk, member.uid()));
+        for machine in self.machines() {
+            disks.extend(self.state.owned_by(TestedKind::Disk, machine.uid()));
         }
         disks
     }
@@ -98,13 +98,13 @@ pub fn pool_exists() -> PoolPredicate {
 /// pool names no generation.
 pub fn ready_replicas(count: i64) -> PoolPredicate {
     PoolPredicate::new(format!("exactly {count} replicas, all ready"), move |view| {
-        let members = view.members();
+        let machines = view.machines();
         view.pool().is_some_and(|pool| {
             let counts_current_spec = pool.is_kubevirt()
                 || pool.number("/status/observedGeneration") == pool.number("/metadata/generation");
             counts_current_spec
-                && i64::try_from(members.len()) == Ok(count)
-                && members.iter().all(|member| member.is_running())
+                && i64::try_from(machines.len()) == Ok(count)
+                && machines.iter().all(|machine| machine.is_running())
                 && pool.number("/status/readyReplicas") == Some(count)
                 && pool.number("/status/replicas") == Some(count)
         })
@@ -138,11 +138,11 @@ pub fn no_condition(condition_type: &str) -> PoolPredicate {
 
 /// The pool has this number of machines, including terminating ones.
 pub fn machine_count(count: usize) -> PoolPredicate {
-    PoolPredicate::new(format!("{count} machines"), move |view| view.members().len() == count)
+    PoolPredicate::new(format!("{count} machines"), move |view| view.machines().len() == count)
 }
 
 /// The pool has this number of machines that are not terminating.
-pub fn live_members(count: usize) -> PoolPredicate {
+pub fn live_machine_count(count: usize) -> PoolPredicate {
     PoolPredicate::new(format!("{count} machines that are not terminating"), move |view| {
         view.live().count() == count
     })
@@ -151,7 +151,7 @@ pub fn live_members(count: usize) -> PoolPredicate {
 /// This number of the pool's machines is terminating.
 pub fn terminating_machine_count(count: usize) -> PoolPredicate {
     PoolPredicate::new(format!("{count} terminating machines"), move |view| {
-        view.members().iter().filter(|member| member.is_terminating()).count() == count
+        view.machines().iter().filter(|machine| machine.is_terminating()).count() == count
     })
 }
 
@@ -159,7 +159,7 @@ pub fn terminating_machine_count(count: usize) -> PoolPredicate {
 pub fn in_phase(phase: &str, count: usize) -> PoolPredicate {
     let phase = phase.to_owned();
     PoolPredicate::new(format!("{count} machines in phase {phase}"), move |view| {
-        view.live().filter(|member| member.phase() == phase).count() == count
+        view.live().filter(|machine| machine.phase() == phase).count() == count
     })
 }
 

@@ -55,7 +55,7 @@ impl ScenarioWorld {
         let state = history.state();
         let pools = state.all(TestedKind::Pool).filter(|pool| !pool.is_terminating());
         let errors = pools
-            .flat_map(|pool| settled::status_errors(pool, &PoolView { state, uid: pool.uid() }.members()));
+            .flat_map(|pool| settled::status_errors(pool, &PoolView { state, uid: pool.uid() }.machines()));
         let shared = shared_disks::check_shared_disks(state);
         errors
             .chain(disk_collection::check_disk_garbage_collection(state, Timestamp::now()))

@@ -62,7 +62,7 @@ impl<'w> PoolHandle<'w> {
     /// [`Error::Api`].
     pub async fn machines(&self) -> Result<Vec<JsonObject>> {
         self.world.recorder().catch_up().await?;
-        let mut members: Vec<JsonObject> = self
+        let mut machines: Vec<JsonObject> = self
             .world
             .recorder()
             .history()
@@ -71,13 +71,13 @@ impl<'w> PoolHandle<'w> {
             .into_iter()
             .cloned()
             .collect();
-        members.sort_by(|a, b| {
+        machines.sort_by(|a, b| {
             let key = |object: &JsonObject| {
                 (object.text("/metadata/creationTimestamp").to_owned(), object.name().to_owned())
             };
             key(a).cmp(&key(b))
         });
-        Ok(members)
+        Ok(machines)
     }
 
     /// The machine with this index in [`PoolHandle::machines`].
@@ -85,10 +85,10 @@ impl<'w> PoolHandle<'w> {
     /// # Errors
     /// [`Error::Unexpected`] if there are fewer machines, [`Error::Api`].
     pub async fn machine(&self, place: usize) -> Result<JsonObject> {
-        let members = self.machines().await?;
-        members.get(place).cloned().ok_or_else(|| Error::Unexpected {
+        let machines = self.machines().await?;
+        machines.get(place).cloned().ok_or_else(|| Error::Unexpected {
             what: format!("pool {} has a machine at index {place}", self.name),
-            last: format!("{} machines", members.len()),
+            last: format!("{} machines", machines.len()),
         })
     }
 
@@ -185,8 +185,8 @@ impl<'w> PoolHandle<'w> {
 
     /// Records that a killed or paused leader may create this number of additional machines with its open
     /// requests.
-    pub fn allow_in_flight(&self, members: usize) {
-        self.world.user_actions().in_flight.insert(self.uid.clone(), members);
+    pub fn allow_in_flight(&self, machines: usize) {
+        self.world.user_actions().in_flight.insert(self.uid.clone(), machines);
     }
 
     /// Waits for a condition with the default timeout, and checks the invariants.

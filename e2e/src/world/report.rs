@@ -17,8 +17,8 @@ const EVENTS: usize = 20;
 /// The stored pool, and a line for each machine and disk.
 pub(super) fn summarize_pool(view: PoolView<'_>) -> String {
     let mut text = view.pool().map_or_else(|| "no such pool\n".to_owned(), brief_yaml);
-    for member in view.members() {
-        let _ = writeln!(text, "{}", machine_line(member));
+    for machine in view.machines() {
+        let _ = writeln!(text, "{}", machine_line(machine));
     }
     for disk in view.disks() {
         let _ = writeln!(text, "{}", disk_line(disk));

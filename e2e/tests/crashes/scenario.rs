@@ -244,7 +244,7 @@ pub(crate) fn unrecorded() -> PoolPredicate {
 /// The status is correct (I8).
 fn correct_status() -> PoolPredicate {
     PoolPredicate::new("a correct status", |view| {
-        view.pool().is_some_and(|pool| settled::status_errors(pool, &view.members()).is_empty())
+        view.pool().is_some_and(|pool| settled::status_errors(pool, &view.machines()).is_empty())
     })
 }
 

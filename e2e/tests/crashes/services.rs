@@ -161,8 +161,8 @@ fn record_removed_at(world: &ScenarioWorld, pool: &PoolHandle<'_>) -> Option<u64
 fn replaced_at(world: &ScenarioWorld, pool: &PoolHandle<'_>) -> Option<u64> {
     let history = world.recorder().history();
     let mut seen = std::collections::BTreeSet::new();
-    let members = history.changes().iter().filter(|change| change.object.owner_uid() == pool.uid());
-    let machines = members.filter(|change| change.kind == TestedKind::Machine);
+    let owned_changes = history.changes().iter().filter(|change| change.object.owner_uid() == pool.uid());
+    let machines = owned_changes.filter(|change| change.kind == TestedKind::Machine);
     machines.filter(|change| seen.insert(change.object.uid())).map(|change| change.revision).last()
 }
 

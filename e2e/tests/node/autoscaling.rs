@@ -2,7 +2,7 @@
 
 use anyhow::ensure;
 use vmpool_e2e::autoscaling::{at_once, cpu_metric, create_pool_autoscaler};
-use vmpool_e2e::world::condition::{live_members, ready_replicas};
+use vmpool_e2e::world::condition::{live_machine_count, ready_replicas};
 use vmpool_e2e::world::{PoolScaleDownPolicy, SETTLE};
 use vmpool_invariants::object::TestedKind;
 
@@ -46,7 +46,7 @@ async fn explicit(stage: &InstalledNodeCluster) -> anyhow::Result<()> {
                 },
             );
             ensure!(refused.await?.contains("runners"), "the message does not contain the pool's name");
-            pool.holds(live_members(3), SETTLE).await?;
+            pool.holds(live_machine_count(3), SETTLE).await?;
             Ok(())
         })
         .await

@@ -52,7 +52,7 @@ pub(crate) fn a_pool_converges_after_one_replica_of_each_program_was_killed() {
                 // Given a pool in the middle of a scale-up,
                 let pool = world.pool("web").replicas(1).ready().await?;
                 pool.scale(8).await?;
-                let growing = PoolPredicate::new("more than one machine", |view| view.members().len() > 1);
+                let growing = PoolPredicate::new("more than one machine", |view| view.machines().len() > 1);
                 pool.until(growing).await?;
                 // when the leader, a webhook and an API server are killed,
                 let (killed, watch) = (Instant::now(), Stopwatch::start());

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use serde_json::{Value, json};
-use vmpool_e2e::world::condition::{live_members, negate_condition, pool_exists, ready_replicas};
+use vmpool_e2e::world::condition::{live_machine_count, negate_condition, pool_exists, ready_replicas};
 use vmpool_e2e::world::{PoolDeletion, PoolHandle, PoolScaleDownPolicy, SETTLE, ScenarioWorld};
 use vmpool_installation::installation::kubevirt_definitions;
 use vmpool_installation::programs::SYSTEM_NAMESPACE;
@@ -42,7 +42,7 @@ async fn ensure_nothing_blocks(access: &Access) -> anyhow::Result<()> {
 async fn pools_are_free(world: &ScenarioWorld, kept: &PoolHandle<'_>) -> anyhow::Result<()> {
     // The webhook no longer refuses a scale-down of an Explicit pool, and no controller performs it,
     kept.edit(&json!({ "spec": { "replicas": 1 } })).await?;
-    kept.holds(live_members(2), SETTLE).await?;
+    kept.holds(live_machine_count(2), SETTLE).await?;
     kept.edit(&json!({ "spec": { "replicas": 2 } })).await?;
     // and pools can be created and deleted.
     let idle = world.pool("idle").replicas(1).create().await?;

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use rstest::rstest;
 use serde_json::Value;
 use vmpool_e2e::world::condition::{
-    live_members, negate_condition, no_condition, pool_condition, pool_event, ready_replicas,
+    live_machine_count, negate_condition, no_condition, pool_condition, pool_event, ready_replicas,
 };
 use vmpool_e2e::world::{PoolDeletion, PoolHandle, PoolScaleDownPolicy, SETTLE, ScenarioWorld};
 use vmpool_invariants::platform::TestedPlatform;
@@ -103,14 +103,14 @@ fn a_restored_pool_waits_and_then_adopts_its_restored_machines(#[case] platform:
             stalled["message"].as_str().is_some_and(|text| text.contains("kubectl vmpool adopt web")),
             "{stalled}"
         );
-        pool.holds(live_members(0), SETTLE).await?;
+        pool.holds(live_machine_count(0), SETTLE).await?;
         ensure!(machine_names(world).await? == before);
 
         // A dry run changes nothing;
         let plugin = Plugin::of(world, "ada", &["cluster-admin"], None).await?;
         let dry = plugin.output(&["adopt", "web", "--dry-run"]).await?;
         ensure!(before.iter().all(|name| dry.contains(name.split('/').nth(1).unwrap_or_default())), "{dry}");
-        pool.holds(live_members(0), SETTLE).await?;
+        pool.holds(live_machine_count(0), SETTLE).await?;
         // a pool that wants fewer machines would lose the others;
         pool.scale(2).await?;
         let refused = plugin.error(&["adopt", "web"]).await?;
@@ -149,7 +149,7 @@ fn a_restored_pool_can_begin_without_its_former_machines(#[case] platform: Teste
         let plugin = Plugin::of(world, "ada", &["cluster-admin"], None).await?;
         let refused = plugin.error(&["adopt", "web"]).await?;
         ensure!(refused.contains("--without-machines"), "{refused}");
-        pool.holds(live_members(0), SETTLE).await?;
+        pool.holds(live_machine_count(0), SETTLE).await?;
         plugin.output(&["adopt", "web", "--without-machines"]).await?;
         pool.until(ready_replicas(3)).await?;
         Ok(())

@@ -1,7 +1,7 @@
 //! A tenant who may read the namespace of a pool and write another namespace, and who forges owner references
 //! to the pool.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use vmpool_e2e::harness;
 use vmpool_e2e::scenario::LIMIT;
 use vmpool_e2e::world::condition::{
-    has_machine, live_members, negate_condition, ready_replicas, status_number,
+    has_machine, live_machine_count, negate_condition, ready_replicas, status_number,
 };
 use vmpool_e2e::world::{DEADLINE, PoolHandle, SETTLE, ScenarioWorld};
 use vmpool_installation::installation::{ClusterInstallation, cluster_options, kubevirt_definitions};
@@ -119,7 +119,7 @@ async fn clean_up(
 /// Waits until the pool has this number of machines, all ready, and its status says so.
 async fn until_complete(pool: &PoolHandle<'_>, count: usize) -> Result<()> {
     let number = i64::try_from(count)?;
-    pool.until(live_members(count).and(ready_replicas(number)).and(status_number("replicas", number)))
+    pool.until(live_machine_count(count).and(ready_replicas(number)).and(status_number("replicas", number)))
         .await?;
     Ok(())
 }
@@ -162,7 +162,7 @@ async fn forged_owners(platform: TestedPlatform) -> Result<()> {
     };
     remember("virtualmachines", forge(&world, &mallory, TestedKind::Machine, &machines[0], &stored).await?);
     // then the status of the pool does not count them, and no machine is deleted,
-    pool.holds(live_members(3).and(status_number("replicas", 3)), SETTLE).await?;
+    pool.holds(live_machine_count(3).and(status_number("replicas", 3)), SETTLE).await?;
     // a deleted machine of the pool is replaced,
     world.user_actions().deleted.insert(machines[1].uid().to_owned());
     world.delete(&machines[1]).await?;
@@ -178,7 +178,7 @@ async fn forged_owners(platform: TestedPlatform) -> Result<()> {
         Ok::<_, vmpool_test_cluster::Error>(if leads { Ok(()) } else { Err("it does not lead".to_owned()) })
     };
     poll::poll_until(|| "the standby leads".to_owned(), DEADLINE, leads).await?;
-    pool.holds(live_members(3).and(status_number("replicas", 3)), SETTLE).await?;
+    pool.holds(live_machine_count(3).and(status_number("replicas", 3)), SETTLE).await?;
     ensure!(
         object_uids(&pool.machines().await?) == before,
         "machines were deleted after the change of leaders"

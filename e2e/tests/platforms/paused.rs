@@ -3,7 +3,7 @@
 use serde_json::json;
 use vmpool_e2e::world::SETTLE;
 use vmpool_e2e::world::condition::{
-    has_machine, live_members, negate_condition, pool_condition, ready_replicas,
+    has_machine, live_machine_count, negate_condition, pool_condition, ready_replicas,
 };
 use vmpool_invariants::platform::TestedPlatform;
 
@@ -24,7 +24,7 @@ fn a_paused_pool_removes_the_machines_that_a_user_names() {
         pool.scale(1).await?;
         pool.holds(exactly(&[&all[0], &all[2]]), SETTLE).await?;
         pool.edit(&json!({ "spec": { "paused": false } })).await?;
-        pool.until(live_members(1).and(ready_replicas(1))).await?;
+        pool.until(live_machine_count(1).and(ready_replicas(1))).await?;
         Ok(())
     });
 }

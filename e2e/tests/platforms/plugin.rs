@@ -8,7 +8,8 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use vmpool_api::v1alpha2::GROUP;
 use vmpool_e2e::world::condition::{
-    PoolPredicate, has_machine, live_members, negate_condition, pool_condition, ready_replicas, status_number,
+    PoolPredicate, has_machine, live_machine_count, negate_condition, pool_condition, ready_replicas,
+    status_number,
 };
 use vmpool_e2e::world::{PoolHandle, PoolScaleDownPolicy, ScenarioPoolBuilder, ScenarioWorld};
 use vmpool_invariants::object::{JsonObject, TestedKind};
@@ -224,7 +225,8 @@ fn the_plugin_shows_plans_and_removes_with_the_rights_of_its_user(#[case] platfo
             |machine: &&JsonObject| plan.contains(&format!("delete machine {}: surplus", machine.name()));
         let victim = machines.iter().find(is_surplus).with_context(|| plan.clone())?;
         pool.scale(2).await?;
-        pool.until(negate_condition(has_machine(victim)).and(live_members(2)).and(ready_replicas(2))).await?;
+        pool.until(negate_condition(has_machine(victim)).and(live_machine_count(2)).and(ready_replicas(2)))
+            .await?;
         let plan = plugin.output(&["plan", "web"]).await?;
         ensure!(plan.contains("The controller would change nothing."), "{plan}");
 
@@ -237,7 +239,7 @@ fn the_plugin_shows_plans_and_removes_with_the_rights_of_its_user(#[case] platfo
         let removed = plugin.output(&["remove", "web", machine.name(), "--wait"]).await?;
         ensure!(removed.contains("removal accepted") && removed.contains("gone"), "{removed}");
         ensure!(pool.get().await?.number("/spec/replicas") == Some(1));
-        pool.until(live_members(1)).await?;
+        pool.until(live_machine_count(1)).await?;
         let again = plugin.error(&["remove", "web", machine.name()]).await?;
         ensure!(again.contains("not found") && again.contains("nothing was removed"), "{again}");
         Ok(())
@@ -311,7 +313,7 @@ fn the_plugin_pauses_rolls_back_restarts_and_protects(#[case] platform: TestedPl
         let shown = plugin.output(&["status", "web"]).await?;
         ensure!(shown.contains("protected until") && shown.contains("a job"), "{shown}");
         plugin.output(&["scale", "web", "--replicas=1"]).await?;
-        pool.until(live_members(1)).await?;
+        pool.until(live_machine_count(1)).await?;
         ensure!(pool.machine(0).await?.name() == machine.name());
         plugin.output(&["unprotect", "web", machine.name()]).await?;
         plugin.output(&["restart", "web"]).await?;
@@ -373,7 +375,7 @@ fn the_plugin_claims_and_releases_without_rights_on_machines(#[case] platform: T
         let uid = second["machine"]["uid"].as_str().context("no UID")?;
         world.user_actions().request_removal(&[uid.to_owned()]);
         job.output(&["release", "web", "--id=b", "--then=remove", "--uid", uid]).await?;
-        pool.until(live_members(1)).await?;
+        pool.until(live_machine_count(1)).await?;
         ensure!(pool.get().await?.number("/spec/replicas") == Some(1));
         Ok(())
     });

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use anyhow::{Context as _, Result, ensure};
 use rstest::rstest;
-use vmpool_e2e::world::condition::{has_machine, live_members, negate_condition, ready_replicas};
+use vmpool_e2e::world::condition::{has_machine, live_machine_count, negate_condition, ready_replicas};
 use vmpool_e2e::world::{DEADLINE, PoolHandle, ScenarioWorld};
 use vmpool_installation::workspace_root;
 use vmpool_invariants::object::JsonObject;
@@ -103,7 +103,7 @@ fn the_recipes_claim_and_replace_machines(#[case] platform: TestedPlatform) {
         for _ in 0..2 {
             recipes.output("gitlab/cleanup.sh", &[], &job).await?;
         }
-        pool.until(negate_condition(has_machine(&machine)).and(live_members(2)).and(ready_replicas(2)))
+        pool.until(negate_condition(has_machine(&machine)).and(live_machine_count(2)).and(ready_replicas(2)))
             .await?;
         // Without a claim, no stage runs.
         let late = recipes.run("gitlab/run.sh", &[script, "build_script"], &job).await?;
@@ -135,7 +135,7 @@ fn the_recipes_claim_and_replace_machines(#[case] platform: TestedPlatform) {
         let failing = [("JOB", "9"), ("JIT_COMMAND", "exit 3")];
         let failed = recipes.run("github/run-job.sh", &[], &failing).await?;
         ensure!(failed.status.code() == Some(3), "{failed:?}");
-        pool.until(negate_condition(has_machine(&of_job)).and(live_members(2)).and(ready_replicas(2)))
+        pool.until(negate_condition(has_machine(&of_job)).and(live_machine_count(2)).and(ready_replicas(2)))
             .await?;
         let machines = pool.machines().await?;
         ensure!(

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use http::StatusCode;
 use rstest::rstest;
 use serde_json::json;
-use vmpool_e2e::world::condition::{has_machine, live_members, negate_condition, ready_replicas};
+use vmpool_e2e::world::condition::{has_machine, live_machine_count, negate_condition, ready_replicas};
 use vmpool_e2e::world::{PoolHandle, SETTLE};
 use vmpool_engine::protection::{BY, CLAIM, REASON, UNTIL};
 use vmpool_invariants::platform::TestedPlatform;
@@ -65,8 +65,10 @@ fn a_released_machine_stays_is_removed_or_is_replaced(#[case] platform: TestedPl
         let replaced = claim("replace").await?;
         let answer = pool.release("replace", replaced.uid(), "Replace").by(&jo).send().await?;
         ensure!(answer.code == 200 && answer.body["replicas"] == 2, "{answer}");
-        pool.until(negate_condition(has_machine(&replaced)).and(ready_replicas(2)).and(live_members(2)))
-            .await?;
+        pool.until(
+            negate_condition(has_machine(&replaced)).and(ready_replicas(2)).and(live_machine_count(2)),
+        )
+        .await?;
         ensure!(replicas(&pool).await? == Some(2));
         not_found(&pool.release("replace", replaced.uid(), "Replace").by(&jo).send().await?)?;
         // The machine of the other claim was not touched, and the new one is free.

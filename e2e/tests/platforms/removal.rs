@@ -5,7 +5,9 @@ use http::StatusCode;
 use rstest::rstest;
 use serde_json::json;
 use vmpool_e2e::world::SETTLE;
-use vmpool_e2e::world::condition::{has_machine, live_members, negate_condition, pool_event, ready_replicas};
+use vmpool_e2e::world::condition::{
+    has_machine, live_machine_count, negate_condition, pool_event, ready_replicas,
+};
 use vmpool_invariants::platform::TestedPlatform;
 
 use crate::on;
@@ -83,7 +85,8 @@ fn a_removal_that_names_protected_machines_is_refused_without_force(#[case] plat
         pool.holds(ready_replicas(4), SETTLE).await?;
         let accepted = force().by(&admin).send().await?;
         ensure!(accepted.code == 201, "{accepted}");
-        pool.until(live_members(1).and(ready_replicas(1)).and(pool_event("ProtectionOverridden"))).await?;
+        pool.until(live_machine_count(1).and(ready_replicas(1)).and(pool_event("ProtectionOverridden")))
+            .await?;
         let events = world.recorder().state();
         let events = events.all(vmpool_invariants::object::TestedKind::Event);
         let forced: Vec<&str> = events

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use rstest::rstest;
 use serde_json::json;
-use vmpool_e2e::world::condition::{live_members, pool_event, ready_replicas};
+use vmpool_e2e::world::condition::{live_machine_count, pool_event, ready_replicas};
 use vmpool_e2e::world::{DEADLINE, PoolHandle, SETTLE, ScenarioWorld};
 use vmpool_engine::protection::UNTIL;
 use vmpool_invariants::object::TestedKind;
@@ -77,7 +77,7 @@ fn a_scale_down_passes_over_protected_machines(#[case] platform: TestedPlatform)
         pool.until(exactly(&[long]).and(blocked(&["the scale-down to 0", long.name()]))).await?;
         pool.holds(exactly(&[long]), SETTLE).await?;
         unprotect(world, long).await?;
-        pool.until(live_members(0).and(ready_replicas(0)).and(not_blocked())).await?;
+        pool.until(live_machine_count(0).and(ready_replicas(0)).and(not_blocked())).await?;
         Ok(())
     });
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use vmpool_e2e::harness;
 use vmpool_e2e::scenario::LIMIT;
 use vmpool_e2e::world::condition::{
-    has_machine, live_members, negate_condition, pool_exists, ready_replicas,
+    has_machine, live_machine_count, negate_condition, pool_exists, ready_replicas,
 };
 use vmpool_e2e::world::{PoolDeletion, PoolHandle, SETTLE, ScenarioWorld};
 use vmpool_installation::installation::{ClusterInstallation, cluster_options, kubevirt_definitions};
@@ -29,7 +29,7 @@ async fn remove_one(pool: &PoolHandle<'_>) -> Result<()> {
     pool.remove(std::slice::from_ref(target)).await?;
     let left = before.len() - 1;
     let ready = ready_replicas(i64::try_from(left)?);
-    pool.until(negate_condition(has_machine(target)).and(live_members(left)).and(ready)).await?;
+    pool.until(negate_condition(has_machine(target)).and(live_machine_count(left)).and(ready)).await?;
     let after = object_uids(&pool.machines().await?);
     let expected: Vec<String> = object_uids(&before).into_iter().filter(|uid| *uid != target.uid()).collect();
     ensure!(after == expected, "other machines of {} were removed", pool.name());
@@ -73,7 +73,7 @@ fn pools_of_both_platforms_with_one_name_do_not_affect_each_other() {
         ensure!(versions(world, &kubevirt).await? == before, "machines of the other platform were changed");
         // When one is deleted, then the other stays.
         kubevirt.delete(PoolDeletion::Background).await?;
-        kubevirt.until(negate_condition(pool_exists()).and(live_members(0))).await?;
+        kubevirt.until(negate_condition(pool_exists()).and(live_machine_count(0))).await?;
         dvp.holds(ready_replicas(2), SETTLE).await?;
         other.settles().await?;
         dvp.delete(PoolDeletion::Background).await?;
@@ -120,7 +120,7 @@ async fn definitions_come_and_go() -> Result<()> {
     // and when the definition of pools is deleted with all pools, then the first platform goes on.
     cluster.kubectl(&["delete", "crd", DEFINITION, "--timeout=60s"]).await?;
     dvp.scale(1).await?;
-    dvp.until(ready_replicas(1).and(live_members(1))).await?;
+    dvp.until(ready_replicas(1).and(live_machine_count(1))).await?;
     let (code, page) = controller.probe("/readyz").await;
     ensure!(code == 200, "{code} {page}");
     // When the definition is there again, then its pools are reconciled again.

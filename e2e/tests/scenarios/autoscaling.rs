@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use vmpool_api::v1alpha2::API_VERSION;
 use vmpool_e2e::autoscaling::{at_once, cpu_metric, create_pool_autoscaler};
 use vmpool_e2e::scenario::define_scenario;
-use vmpool_e2e::world::condition::{live_members, ready_replicas, status_number};
+use vmpool_e2e::world::condition::{live_machine_count, ready_replicas, status_number};
 use vmpool_e2e::world::{DEADLINE, PoolHandle, PoolScaleDownPolicy, SETTLE, ScenarioWorld};
 use vmpool_invariants::object::TestedKind;
 use vmpool_test_cluster::poll;
@@ -88,13 +88,13 @@ fn an_autoscaler_scales_an_explicit_pool_only_up() {
             },
         )
         .await?;
-        pool.holds(live_members(3), SETTLE).await?;
+        pool.holds(live_machine_count(3), SETTLE).await?;
         // and a targeted removal does not conflict with the autoscaler.
         metrics.set_cpu(world.namespace(), 200);
         let idle = pool.machine(1).await?;
         pool.remove(std::slice::from_ref(&idle)).await?;
         pool.until(ready_replicas(2)).await?;
-        pool.holds(live_members(2), SETTLE).await?;
+        pool.holds(live_machine_count(2), SETTLE).await?;
         ensure!(pool.machines().await?.iter().all(|left| left.uid() != idle.uid()));
         Ok::<_, anyhow::Error>(())
     });
@@ -109,7 +109,7 @@ fn an_autoscaler_with_disabled_scale_down_does_not_try() {
         create_pool_autoscaler(world, &pool, cpu_metric(), json!({ "selectPolicy": "Disabled" })).await?;
         pool.until(ready_replicas(2)).await?;
         metrics.set_cpu(world.namespace(), 20);
-        pool.holds(live_members(2), SETTLE * 2).await?;
+        pool.holds(live_machine_count(2), SETTLE * 2).await?;
         let failed = events(world, "FailedRescale");
         ensure!(failed.is_empty(), "{failed:?}");
         Ok::<_, anyhow::Error>(())

@@ -9,7 +9,7 @@ use serde_json::json;
 use vmpool_api::{annotations, labels};
 use vmpool_e2e::scenario::define_scenario;
 use vmpool_e2e::world::condition::{
-    PoolPredicate, PoolView, disk_count, live_members, machine_count, negate_condition, no_condition,
+    PoolPredicate, PoolView, disk_count, live_machine_count, machine_count, negate_condition, no_condition,
     pool_event, ready_replicas,
 };
 use vmpool_e2e::world::{PoolHandle, SETTLE};
@@ -97,7 +97,7 @@ fn an_idle_pool_deletes_old_free_disks_and_keeps_the_newest() {
             .find(|disk| disk.annotation(annotations::FREE_SINCE).is_some());
         let oldest = oldest.expect("the condition has observed it");
         // The annotations have whole seconds: the next disks become free in a later second.
-        pool.holds(live_members(2), Duration::from_millis(1200)).await?;
+        pool.holds(live_machine_count(2), Duration::from_millis(1200)).await?;
         pool.scale(0).await?;
         // Without further changes of the pool, all free disks but one are deleted,
         pool.until_within(filling("cache", 1), Duration::from_secs(90)).await?;
@@ -279,7 +279,8 @@ fn a_failed_ephemeral_disk_is_reported_and_replaced() {
         let reported = PoolPredicate::new("a reported failed disk", |view| {
             let failure = view.pool().and_then(|pool| pool.condition("ReplicaFailure"));
             let message = failure.and_then(|failure| failure["message"].as_str()).unwrap_or_default();
-            view.members().iter().any(|machine| message.contains(machine.name())) && message.contains("-root")
+            view.machines().iter().any(|machine| message.contains(machine.name()))
+                && message.contains("-root")
         });
         pool.sees(reported).await?;
         // and the machine gets another disk and runs; failed disks are deleted.

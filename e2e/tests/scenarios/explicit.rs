@@ -5,7 +5,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use vmpool_api::v1alpha2::API_VERSION;
 use vmpool_e2e::scenario::define_scenario;
-use vmpool_e2e::world::condition::{live_members, ready_replicas};
+use vmpool_e2e::world::condition::{live_machine_count, ready_replicas};
 use vmpool_e2e::world::{PoolHandle, PoolScaleDownPolicy, SETTLE, ScenarioWorld};
 use vmpool_invariants::object::TestedKind;
 use vmpool_test_cluster::error::error_with_causes;
@@ -83,7 +83,7 @@ fn an_explicit_pool_is_never_scaled_down_through_replicas() {
             ensure!(refusal.contains("Explicit") && refusal.contains("runners"), "{refusal}");
             ensure!(refusal.to_lowercase().contains("scaledownwith"), "{refusal}");
         }
-        pool.holds(live_members(3), SETTLE).await?;
+        pool.holds(live_machine_count(3), SETTLE).await?;
         // while scale-up, an unchanged `replicas`, and edits of labels are allowed,
         pool.edit(&json!({ "metadata": { "labels": { "team": "blue" } } })).await?;
         pool.scale(3).await?;
@@ -105,7 +105,7 @@ fn a_simultaneous_change_to_explicit_and_fewer_replicas_is_refused() {
             let refusal = refusal("fewer replicas with the new policy", pool.edit(&both).await)?;
             ensure!(refusal.contains("Explicit"), "{refusal}");
             pool.edit(&json!({ "spec": { "scaleDownPolicy": "Explicit" } })).await?;
-            pool.holds(live_members(2), SETTLE).await?;
+            pool.holds(live_machine_count(2), SETTLE).await?;
             Ok::<_, anyhow::Error>(())
         },
     );

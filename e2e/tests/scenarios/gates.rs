@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use vmpool_e2e::scenario::define_scenario;
-use vmpool_e2e::world::condition::{PoolPredicate, has_machine, live_members, ready_replicas};
+use vmpool_e2e::world::condition::{PoolPredicate, has_machine, live_machine_count, ready_replicas};
 use vmpool_e2e::world::{PoolScaleDownPolicy, SETTLE, SUBRESOURCES};
 use vmpool_installation::installation::GuardOptions;
 use vmpool_installation::programs::{Accounts, Component, ControllerOptions, SYSTEM_NAMESPACE};
@@ -25,7 +25,7 @@ fn switching_the_gate_off_and_on_keeps_all_machines() {
             "the controller is live although the gate is off"
         );
         pool.scale(3).await?;
-        pool.holds(live_members(2).and(not_observed()), SETTLE).await?;
+        pool.holds(live_machine_count(2).and(not_observed()), SETTLE).await?;
         off.stop().await?;
         // With the gate on again it continues.
         world.add_controller_with(options("on-again")).await?;
@@ -78,7 +78,7 @@ fn with_the_gate_off_there_is_no_webhook_and_no_removal_endpoint() {
             });
             let off = off.await?;
             pool.scale_by_api(2).await?;
-            pool.holds(live_members(0).and(no_status()), SETTLE).await?;
+            pool.holds(live_machine_count(0).and(no_status()), SETTLE).await?;
             off.stop().await?;
             // With the gate on, a pool from that time works like any other.
             Accounts::install(world.cluster()).await?.grant_in(world.cluster(), world.namespace()).await?;

@@ -4,8 +4,8 @@ use serde_json::json;
 use vmpool_api::labels;
 use vmpool_e2e::scenario::define_scenario;
 use vmpool_e2e::world::condition::{
-    PoolPredicate, has_machine, live_members, machine_count, machine_phase, negate_condition, pool_condition,
-    ready_replicas, status_number, terminating_machine_count,
+    PoolPredicate, has_machine, live_machine_count, machine_count, machine_phase, negate_condition,
+    pool_condition, ready_replicas, status_number, terminating_machine_count,
 };
 use vmpool_e2e::world::{DEADLINE, SETTLE};
 use vmpool_invariants::object::TestedKind;
@@ -57,7 +57,7 @@ fn a_stopped_machine_is_kept() {
         )
         .await?;
         pool.until(pool_condition("Available", "False", "InsufficientReadyReplicas")).await?;
-        pool.holds(live_members(2).and(has_machine(&machine)), SETTLE).await?;
+        pool.holds(live_machine_count(2).and(has_machine(&machine)), SETTLE).await?;
         world.operate("Start", &machine).await?;
         pool.until(ready_replicas(2)).await?;
         Ok::<_, anyhow::Error>(())
@@ -71,7 +71,7 @@ fn a_crashed_machine_is_kept() {
         let machine = pool.machine(0).await?;
         world.knob_of(TestedKind::Machine, machine.name(), "crash", Some("true")).await?;
         pool.until(machine_phase(&machine, "Degraded").and(status_number("readyReplicas", 1))).await?;
-        pool.holds(live_members(2).and(has_machine(&machine)), SETTLE).await?;
+        pool.holds(live_machine_count(2).and(has_machine(&machine)), SETTLE).await?;
         Ok::<_, anyhow::Error>(())
     });
 }
@@ -94,11 +94,12 @@ fn a_stuck_terminating_machine_counts_and_does_not_block_a_scale_up() {
         // when the pool is scaled up,
         pool.scale(4).await?;
         // then the missing machines are created; the stuck one counts,
-        pool.until(machine_count(4).and(live_members(3)).and(status_number("readyReplicas", 3))).await?;
+        pool.until(machine_count(4).and(live_machine_count(3)).and(status_number("readyReplicas", 3)))
+            .await?;
         pool.holds(machine_count(4), SETTLE).await?;
         // when it is scaled down, the terminating machine counts as removed,
         pool.scale(3).await?;
-        pool.holds(live_members(3), SETTLE).await?;
+        pool.holds(live_machine_count(3), SETTLE).await?;
         pool.scale(4).await?;
         // and when it is finally deleted, it is replaced.
         world.knob_of(TestedKind::Machine, stuck.name(), "stop-delay", None).await?;

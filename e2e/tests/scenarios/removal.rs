@@ -7,7 +7,7 @@ use futures::future::join_all;
 use serde_json::json;
 use vmpool_e2e::scenario::define_scenario;
 use vmpool_e2e::world::condition::{
-    PoolPredicate, live_members, machine_count, ready_replicas, terminating_machine_count,
+    PoolPredicate, live_machine_count, machine_count, ready_replicas, terminating_machine_count,
 };
 use vmpool_e2e::world::{
     AggregatedApiResponse, PoolDeletion, PoolHandle, PoolScaleDownPolicy, SETTLE, SUBRESOURCES, ScenarioWorld,
@@ -88,7 +88,7 @@ fn a_machine_targeted_several_times_counts_once() {
         pool.until(ready_replicas(2).and(desired(2)).and(machine_count(2))).await?;
         // After it is deleted, the name is unknown.
         expect(&pool.removal().named(machine.name()).send().await?, 400, &[machine.name()])?;
-        pool.holds(live_members(2).and(desired(2)), SETTLE).await?;
+        pool.holds(live_machine_count(2).and(desired(2)), SETTLE).await?;
         Ok::<_, anyhow::Error>(())
     });
 }
@@ -209,7 +209,7 @@ fn targeted_removal_requires_exactly_its_own_permission() {
             let refused = pool.removal().target(&machines[0]).by(unauthorized).send().await?;
             expect(&refused, 403, &["scaledownwith"])?;
         }
-        pool.holds(live_members(3), SETTLE).await?;
+        pool.holds(live_machine_count(3), SETTLE).await?;
         expect(&pool.removal().target(&machines[0]).by(&editor).send().await?, 201, &[])?;
         expect(&pool.removal().target(&machines[1]).by(&only_that).send().await?, 201, &[])?;
         pool.until(ready_replicas(1).and(desired(1))).await?;

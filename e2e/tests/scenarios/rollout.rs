@@ -48,10 +48,10 @@ fn uids(machines: &[JsonObject]) -> Vec<String> {
 fn worst_moment(pool: &PoolHandle<'_>, world: &ScenarioWorld) -> usize {
     let mut worst = 0;
     world.recorder().history().replay(|state, _| {
-        let members = state.machines_of_pool(pool.uid());
+        let machines = state.machines_of_pool(pool.uid());
         let down =
-            members.iter().filter(|machine| !machine.phase().is_empty() && !machine.is_running()).count();
-        let rolling = members.iter().any(|machine| machine.number("/spec/cpu/cores") == Some(2));
+            machines.iter().filter(|machine| !machine.phase().is_empty() && !machine.is_running()).count();
+        let rolling = machines.iter().any(|machine| machine.number("/spec/cpu/cores") == Some(2));
         worst = worst.max(if rolling { down } else { 0 });
     });
     worst
@@ -202,8 +202,8 @@ fn was_updated_while_stopping(pool: &PoolHandle<'_>, world: &ScenarioWorld) -> b
         }
         let hash = stored.text("/status/desiredTemplateHash");
         let is_synced = stored.condition("Synced").is_some_and(|condition| condition["status"] == "True");
-        let members = state.machines_of_pool(pool.uid());
-        let mut stopping = members.iter().filter(|machine| machine.phase() == "Stopping");
+        let machines = state.machines_of_pool(pool.uid());
+        let mut stopping = machines.iter().filter(|machine| machine.phase() == "Stopping");
         updated |= stopping.any(|machine| is_synced || machine.label(labels::TEMPLATE_HASH) == Some(hash));
     });
     updated

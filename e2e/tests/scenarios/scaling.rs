@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::json;
 use vmpool_e2e::scenario::define_scenario;
 use vmpool_e2e::world::condition::{
-    disk_count, live_members, machine_count, no_condition, pool_condition, pool_event, ready_replicas,
+    disk_count, live_machine_count, machine_count, no_condition, pool_condition, pool_event, ready_replicas,
     status_number,
 };
 use vmpool_e2e::world::{PoolScaleDownPolicy, SETTLE};
@@ -107,7 +107,7 @@ fn an_explicit_pool_keeps_surplus_machines() {
             "ReplicasProgressing",
         )))
         .await?;
-        pool.holds(live_members(3), SETTLE).await?;
+        pool.holds(live_machine_count(3), SETTLE).await?;
         let message = pool.get().await?.condition("Progressing").cloned().unwrap_or_default();
         let message = message["message"].as_str().unwrap_or_default().to_owned();
         assert!(message.contains("by name"), "{message}");

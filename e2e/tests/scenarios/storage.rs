@@ -32,8 +32,8 @@ fn automatic() -> Value {
 
 /// The scale-up has started. Its progress does not matter, because a short-lived state could be missed on a
 /// slow host.
-fn more_members_than(before: usize) -> PoolPredicate {
-    PoolPredicate::new(format!("more than {before} machines"), move |view| view.members().len() > before)
+fn more_machines_than(before: usize) -> PoolPredicate {
+    PoolPredicate::new(format!("more than {before} machines"), move |view| view.machines().len() > before)
 }
 
 /// Some machines have this number of cores in their spec.
@@ -70,7 +70,7 @@ async fn begin_scale_up(
     replicas: i64,
 ) -> anyhow::Result<()> {
     world.patch(TestedKind::Pool, pool.name(), &json!({ "spec": { "replicas": replicas } })).await?;
-    pool.sees(more_members_than(before)).await?;
+    pool.sees(more_machines_than(before)).await?;
     Ok(())
 }
 

@@ -70,13 +70,14 @@ fn replicas_are_handed_over_as_documented() {
             example("handover/only-replicas.yaml"),
             example("handover/runners-without-replicas.yaml"),
         );
-        let members = ["get", "vm", "-l", "vmpool.virtualization.deckhouse.io/pool=runners", "-o", "name"];
+        let list_machines =
+            ["get", "vm", "-l", "vmpool.virtualization.deckhouse.io/pool=runners", "-o", "name"];
         // Given an Explicit pool whose manifest is applied with server-side apply,
         world.kubectl(&["apply", "--server-side", "-f", &pool]).await?;
         world
             .kubectl(&["wait", "--for=jsonpath={.status.readyReplicas}=3", "vmpool/runners", "--timeout=60s"])
             .await?;
-        let before = world.kubectl(&members).await?;
+        let before = world.kubectl(&list_machines).await?;
         // whose `replicas` would be removed with the field from the manifest,
         let replicas = "jsonpath={.spec.replicas}";
         let dropped = world
@@ -89,7 +90,7 @@ fn replicas_are_handed_over_as_documented() {
         let left = world.kubectl(&["apply", "--server-side", "-f", &without, "-o", replicas]).await?;
         // then `replicas` and all machines remain,
         assert_eq!(left.trim(), "3");
-        assert_eq!(world.kubectl(&members).await?, before);
+        assert_eq!(world.kubectl(&list_machines).await?, before);
         // and the next apply does not revert a scale request.
         world.kubectl(&["scale", "vmpool/runners", "--replicas=2"]).await?;
         let left = world.kubectl(&["apply", "--server-side", "-f", &without, "-o", replicas]).await?;

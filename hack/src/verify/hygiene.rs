@@ -14,7 +14,7 @@ use super::packages;
 use crate::workspace::Workspace;
 
 /// Folders of a package that hold Rust sources.
-const SOURCES: &[&str] = &["src", "tests", "examples", "benches"];
+pub(super) const SOURCES: &[&str] = &["src", "tests", "examples", "benches"];
 
 /// What an image build receives.
 const DOCKERIGNORE: &str = ".dockerignore";

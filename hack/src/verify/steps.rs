@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
 
-use super::{junit, packages, runner};
+use super::{checks, junit, packages, runner};
 use crate::chart;
 use crate::generate;
 use crate::tools::{self, ToolSelection};
@@ -42,13 +42,13 @@ pub(super) const STEPS: &[VerificationStep] = &[
         name: "hygiene",
         command: "cargo xtask hygiene",
         needs: &[],
-        run: super::verify_hygiene,
+        run: checks::verify_hygiene,
     },
     VerificationStep {
         name: "dependencies",
         command: "cargo xtask dependencies",
         needs: &[],
-        run: super::verify_dependencies,
+        run: checks::verify_dependencies,
     },
     VerificationStep {
         name: "tools",

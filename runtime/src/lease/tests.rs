@@ -361,8 +361,8 @@ async fn changes_of_another_client_that_keep_the_holder_are_kept() {
 #[tokio::test]
 async fn a_second_process_with_the_same_identity_is_distinguished() {
     let mut world = two().await;
-    let twin = world::LeaseProcess::start("process-1", 99, &world.clock, &world.server);
-    world.processes.push(twin);
+    let other = world::LeaseProcess::start("process-1", 99, &world.clock, &world.server);
+    world.processes.push(other);
     world.seconds(60).await;
     assert_eq!(world.leaders().len(), 1);
     assert!(world.processes[0].leads());

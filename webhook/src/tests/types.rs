@@ -212,8 +212,8 @@ fn with_users(world: World) -> World {
         "metadata": { "name": "p", "namespace": "team-a" },
         "spec": { "virtualMachineTemplate": { "spec": { "instancetype": named } } },
     });
-    let mut per_member = pool.clone();
-    per_member["metadata"] = json!({
+    let mut per_machine = pool.clone();
+    per_machine["metadata"] = json!({
         "name": "q", "namespace": "team-a",
         "annotations": { "vmpool.dev/instancetype-policy": "PerMember" },
     });
@@ -225,7 +225,7 @@ fn with_users(world: World) -> World {
             json!({ "metadata": { "continue": "more" }, "items": [waiting] }),
         )
         .stored(&format!("{machines}?limit=250&continue=more"), json!({ "metadata": {}, "items": [copied] }))
-        .stored(&format!("{pools}?limit=250"), json!({ "metadata": {}, "items": [pool, per_member] }))
+        .stored(&format!("{pools}?limit=250"), json!({ "metadata": {}, "items": [pool, per_machine] }))
 }
 
 #[rstest]

@@ -176,8 +176,8 @@ pub struct Machine {
     /// Whether its deletion deletes its storage before the machine. The controller requests this if the next
     /// machine with its name needs new storage, so the object itself records that decision.
     pub discards_storage: bool,
-    /// When its deletion began, if no component but the garbage collector holds it any more, because its dependents are
-    /// deleted first.
+    /// When its deletion began, if no component but the garbage collector holds it any more, because its
+    /// dependents are deleted first.
     pub awaits_dependents_since: Option<Timestamp>,
     /// What the selectors of the pool are compared with.
     pub selectable: Arc<Selectable>,

@@ -43,8 +43,8 @@ pub enum PoolAction {
         /// name.
         preserve_storage: bool,
     },
-    /// End the deletion of a machine that only the garbage collector still holds, although the storage of the machine is
-    /// gone: an object that is not part of the machine names it as an owner that waits.
+    /// End the deletion of a machine that only the garbage collector still holds, although the storage of the
+    /// machine is gone: an object that is not part of the machine names it as an owner that waits.
     EndDeletion {
         /// The machine.
         machine: ObjectId,

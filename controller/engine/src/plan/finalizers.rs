@@ -29,9 +29,9 @@ pub(super) fn plan_finalizers(observed: &ObservedPool<'_>, plan: &mut Plan) {
     plan.repair(observed, releases);
 }
 
-/// Ends deletions that the garbage collector does not end. It finds the dependents of a machine by the UID of their
-/// owner in all namespaces, so a user of any namespace can hold up the deletion of a machine that the controller has
-/// requested to recreate its storage.
+/// Ends deletions that the garbage collector does not end. It finds the dependents of a machine by the UID of
+/// their owner in all namespaces, so a user of any namespace can hold up the deletion of a machine that the
+/// controller has requested to recreate its storage.
 fn overdue_deletions(observed: &ObservedPool<'_>, plan: &mut Plan) -> Vec<PoolAction> {
     let mut overdue = Vec::new();
     for machine in observed.machines.iter().filter(|machine| machine.instance.is_none()) {

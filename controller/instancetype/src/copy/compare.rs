@@ -1,4 +1,4 @@
-//! Comparing a stash with an object by what their specs mean.
+//! Comparing a copy with an object by what their specs mean.
 
 use std::cmp::Ordering;
 
@@ -63,7 +63,7 @@ fn is_absent(value: &Value, path: &str) -> bool {
     }
 }
 
-/// How the live object differs from a stash of it.
+/// How the live object differs from a copy of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outdated {
     /// It has another spec.
@@ -85,12 +85,12 @@ impl Outdated {
     }
 }
 
-/// Compares the object in a stash with the live object. `None` if the live object has the same spec.
-pub fn outdated_reason(stashed: &InstanceTypeObject, live: Option<&InstanceTypeObject>) -> Option<Outdated> {
+/// Compares the object in a copy with the live object. `None` if the live object has the same spec.
+pub fn outdated_reason(copied: &InstanceTypeObject, live: Option<&InstanceTypeObject>) -> Option<Outdated> {
     let Some(live) = live else { return Some(Outdated::Deleted) };
-    if same_spec(stashed.spec(), live.spec()) {
+    if same_spec(copied.spec(), live.spec()) {
         return None;
     }
-    let recreated = stashed.identity.uid.is_some() && stashed.identity.uid != live.identity.uid;
+    let recreated = copied.identity.uid.is_some() && copied.identity.uid != live.identity.uid;
     Some(if recreated { Outdated::Recreated } else { Outdated::SpecChanged })
 }

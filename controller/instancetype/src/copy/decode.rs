@@ -1,4 +1,4 @@
-//! Reading the data of a stash, in all versions that KubeVirt ever stored.
+//! Reading the data of a copy, in all versions that KubeVirt ever stored.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -10,7 +10,7 @@ use super::object::{InstanceTypeCopy, reduce_metadata};
 use crate::model::{self, GROUP, InstanceTypeKind, InstanceTypeObject, ObjectError, TypeFamily, VERSION};
 use crate::tree::Malformed;
 
-/// The version in which a stash stores its object.
+/// The version in which a copy stores its object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoredVersion {
     /// `v1beta1`, the current version.
@@ -35,7 +35,7 @@ impl StoredVersion {
     }
 }
 
-/// The object of a stash, converted to the current version.
+/// The object of a copy, converted to the current version.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DecodedCopy {
     /// The object.
@@ -44,7 +44,7 @@ pub struct DecodedCopy {
     pub stored: StoredVersion,
 }
 
-/// Why the data of a stash cannot be read. Messages do not quote the data, because a machine can name any
+/// Why the data of a copy cannot be read. Messages do not quote the data, because a machine can name any
 /// ControllerRevision of its namespace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
@@ -64,31 +64,31 @@ pub enum DecodeError {
     },
 }
 
-/// Reads the object of a stash. `kind` and `name` are those of the matcher: data of the first version does
+/// Reads the object of a copy. `kind` and `name` are those of the matcher: data of the first version does
 /// not have them.
 ///
 /// # Errors
 /// See [`DecodeError`].
 pub fn decode_copy(
-    stash: &InstanceTypeCopy,
+    copy: &InstanceTypeCopy,
     kind: InstanceTypeKind,
     name: &str,
 ) -> Result<DecodedCopy, DecodeError> {
-    if let Some((api_version, spec)) = spec_revision(&stash.data)
+    if let Some((api_version, spec)) = spec_revision(&copy.data)
         && api_version == format!("{GROUP}/v1alpha1")
     {
-        return from_spec(stash, spec, kind, name)
-            .ok_or_else(|| DecodeError::SpecRevision { revision: stash.name.clone() });
+        return from_spec(copy, spec, kind, name)
+            .ok_or_else(|| DecodeError::SpecRevision { revision: copy.name.clone() });
     }
-    let failed = |source| DecodeError::Object { revision: stash.name.clone(), source };
+    let failed = |source| DecodeError::Object { revision: copy.name.clone(), source };
     let alpha = [("v1alpha2", StoredVersion::V1alpha2), ("v1alpha1", StoredVersion::V1alpha1)];
     for (version, stored) in alpha {
-        if let Ok(kind) = model::kind_of(&stash.data, version) {
-            let object = convert_alpha_object(&stash.data, kind).map_err(failed)?;
+        if let Ok(kind) = model::kind_of(&copy.data, version) {
+            let object = convert_alpha_object(&copy.data, kind).map_err(failed)?;
             return Ok(DecodedCopy { object, stored });
         }
     }
-    let object = InstanceTypeObject::read(stash.data.clone()).map_err(failed)?;
+    let object = InstanceTypeObject::read(copy.data.clone()).map_err(failed)?;
     Ok(DecodedCopy { object, stored: StoredVersion::V1beta1 })
 }
 
@@ -98,23 +98,18 @@ fn spec_revision(data: &Value) -> Option<(&str, &str)> {
     Some((fields.get("apiVersion")?.as_str()?, fields.get("spec")?.as_str()?))
 }
 
-fn from_spec(
-    stash: &InstanceTypeCopy,
-    spec: &str,
-    kind: InstanceTypeKind,
-    name: &str,
-) -> Option<DecodedCopy> {
+fn from_spec(copy: &InstanceTypeCopy, spec: &str, kind: InstanceTypeKind, name: &str) -> Option<DecodedCopy> {
     let spec: Value = serde_json::from_slice(&BASE64_STANDARD.decode(spec).ok()?).ok()?;
     let family = spec.is_object().then(|| convert::family_of(&spec)).flatten()?;
     // A spec of the other family keeps its own, so that using it fails with the mismatch.
     let kind = InstanceTypeKind::of(family, kind.is_cluster());
     let mut document = json!({"kind": kind.as_str(), "metadata": {"name": name}, "spec": spec});
-    if let Some(CopiedObjectState { uid, generation }) = parse_copy_name(&stash.name) {
+    if let Some(CopiedObjectState { uid, generation }) = parse_copy_name(&copy.name) {
         document["metadata"]["uid"] = uid.into();
         document["metadata"]["generation"] = generation.into();
     }
     if !kind.is_cluster() {
-        document["metadata"]["namespace"] = stash.namespace.clone().into();
+        document["metadata"]["namespace"] = copy.namespace.clone().into();
     }
     let object = convert_alpha_object(&document, kind).ok()?;
     Some(DecodedCopy { object, stored: StoredVersion::SpecRevision })

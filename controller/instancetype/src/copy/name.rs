@@ -1,4 +1,4 @@
-//! Names of stashes.
+//! Names of copies.
 
 use sha2::{Digest, Sha256};
 
@@ -10,7 +10,7 @@ const LONGEST: usize = 253;
 /// The length of a UID as Kubernetes makes them.
 const UID: usize = 36;
 
-/// Which state of an object a stash holds. It is the end of the stash's name.
+/// Which state of an object a copy holds. It is the end of the copy's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopiedObjectState {
     /// The UID of the object.
@@ -20,13 +20,13 @@ pub struct CopiedObjectState {
 }
 
 impl CopiedObjectState {
-    /// Whether the object still is in this state, so that a lost stash can be made again from it.
+    /// Whether the object still is in this state, so that a lost copy can be made again from it.
     pub fn is_state_of(&self, object: &ObjectIdentity) -> bool {
         object.uid.as_ref() == Some(&self.uid) && object.generation == Some(self.generation)
     }
 }
 
-/// The name of a stash: `OWNER-OBJECT-VERSION-UID-GENERATION`.
+/// The name of a copy: `OWNER-OBJECT-VERSION-UID-GENERATION`.
 ///
 /// If that is longer than 253 characters, the part `OWNER-OBJECT` is cut and ends with the first 10
 /// hexadecimal digits of the SHA-256 of the whole name. So even a shortened name ends with UID and
@@ -52,7 +52,7 @@ pub(super) fn join_name_parts(front: &str, tail: &str) -> String {
     format!("{front}-{hash}-{tail}")
 }
 
-/// The state of the object that a stash's name ends with. `None` if the name has another form.
+/// The state of the object that a copy's name ends with. `None` if the name has another form.
 pub fn parse_copy_name(name: &str) -> Option<CopiedObjectState> {
     let (rest, generation) = name.rsplit_once('-')?;
     let start = rest.len().checked_sub(UID)?;

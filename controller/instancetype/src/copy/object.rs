@@ -1,4 +1,4 @@
-//! A stash: the stored object, its labels and its owners.
+//! A copy: the stored object, its labels and its owners.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::name::{CopiedObjectState, compose_copy_name};
 use crate::model::{InstanceTypeKind, InstanceTypeObject, VERSION};
 use crate::tree::{self, Malformed};
 
-/// The labels of a stash.
+/// The labels of a copy.
 pub mod labels {
     /// The name of the object.
     pub const NAME: &str = "instancetype.kubevirt.io/object-name";
@@ -32,7 +32,7 @@ const KEPT: [&str; 6] = ["name", "namespace", "uid", "generation", "resourceVers
 /// The kind of the owner of a pin.
 const POOL: &str = "VirtualMachinePool";
 
-/// The owner of a stash: a machine, or a pool.
+/// The owner of a copy: a machine, or a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyOwner {
     /// The API version, for example `kubevirt.io/v1`.
@@ -48,7 +48,7 @@ pub struct CopyOwner {
 }
 
 impl CopyOwner {
-    /// A VirtualMachine that controls its stash.
+    /// A VirtualMachine that controls its copy.
     pub fn machine(name: impl Into<String>, uid: impl Into<String>) -> Self {
         Self {
             api_version: "kubevirt.io/v1".to_owned(),
@@ -98,7 +98,7 @@ pub struct InstanceTypeCopy {
     pub data: Value,
 }
 
-/// The object has no UID or no generation, so it was not read from an API server and cannot be stashed.
+/// The object has no UID or no generation, so it was not read from an API server and cannot be copied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} {name} has no UID or no generation; only objects of an API server can be stashed")]
 pub struct Unidentified {
@@ -109,7 +109,7 @@ pub struct Unidentified {
 }
 
 impl InstanceTypeCopy {
-    /// The stash of an object for an owner in a namespace.
+    /// The copy of an object for an owner in a namespace.
     ///
     /// The spec is stored exactly as it was written, including fields that this version does not know.
     ///
@@ -169,24 +169,24 @@ impl InstanceTypeCopy {
         })
     }
 
-    /// Whether the machine with this name and UID, which is in the namespace of the stash, owns it.
+    /// Whether the machine with this name and UID, which is in the namespace of the copy, owns it.
     pub fn is_owned_by(&self, name: &str, uid: &str) -> bool {
         let machine = CopyOwner::machine(name, uid);
         self.owners.iter().any(|owner| owner.identity() == machine.identity())
     }
 
-    /// Whether several machines may use the stash: it has several owners, or a pool owns it.
+    /// Whether several machines may use the copy: it has several owners, or a pool owns it.
     pub fn is_shared(&self) -> bool {
         self.owners.len() > 1 || self.owners.iter().any(|owner| owner.kind == POOL)
     }
 
-    /// Whether the stash has none of the [`labels`]: a first version of KubeVirt wrote it.
+    /// Whether the copy has none of the [`labels`]: a first version of KubeVirt wrote it.
     pub fn is_unlabeled(&self) -> bool {
         labels::ALL.iter().all(|label| !self.labels.contains_key(*label))
     }
 }
 
-/// The labels of an object's stash. UID and generation are left out if they are unknown.
+/// The labels of an object's copy. UID and generation are left out if they are unknown.
 pub(super) fn object_labels(
     object: &InstanceTypeObject,
     recorded: Option<&CopiedObjectState>,

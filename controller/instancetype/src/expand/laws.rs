@@ -68,11 +68,11 @@ proptest! {
 
     /// Property 3 of the specification.
     #[test]
-    fn a_stash_has_the_same_spec(instancetype in instancetype_spec(), preference in preference_spec()) {
+    fn a_copy_has_the_same_spec(instancetype in instancetype_spec(), preference in preference_spec()) {
         for (kind, spec) in [(InstanceTypeKind::ClusterInstancetype, instancetype), (InstanceTypeKind::Preference, preference)] {
             let object = InstanceTypeObject::read(instancetype_document(kind.as_str(), "u1", spec.clone())).unwrap();
-            let stash = InstanceTypeCopy::of(&object, CopyOwner::machine("db0", "uid"), "team-a").unwrap();
-            let stored: Value = serde_json::from_str(&stash.to_json().to_string()).unwrap();
+            let copy = InstanceTypeCopy::of(&object, CopyOwner::machine("db0", "uid"), "team-a").unwrap();
+            let stored: Value = serde_json::from_str(&copy.to_json().to_string()).unwrap();
             let decoded = decode_copy(&InstanceTypeCopy::read(&stored).unwrap(), kind, "u1").unwrap().object;
             prop_assert_eq!(decoded.spec().to_string(), spec.to_string());
             prop_assert_eq!(decoded.identity, object.identity);
@@ -97,9 +97,9 @@ proptest! {
         preference in with_arbitrary_values(preference_spec().prop_map(|spec| instancetype_document("VirtualMachinePreference", "u1", spec))),
     ) {
         for document in [instancetype, preference] {
-            let stash = json!({"metadata": {"name": "a"}, "data": document});
-            let stash = InstanceTypeCopy::read(&stash).unwrap();
-            let Ok(decoded) = decode_copy(&stash, InstanceTypeKind::Preference, "u1") else { continue };
+            let copy = json!({"metadata": {"name": "a"}, "data": document});
+            let copy = InstanceTypeCopy::read(&copy).unwrap();
+            let Ok(decoded) = decode_copy(&copy, InstanceTypeKind::Preference, "u1") else { continue };
             let _ = validation::validate_object(&decoded.object, None);
             let types = InstanceTypeAndPreference {
                 instancetype: crate::model::Instancetype::new(decoded.object.clone()).ok(),

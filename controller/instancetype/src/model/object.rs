@@ -45,7 +45,7 @@ pub struct ObjectIdentity {
     pub name: String,
     /// The namespace; `None` for cluster kinds.
     pub namespace: Option<String>,
-    /// The UID; `None` in a stash of KubeVirt's first version, which does not store it.
+    /// The UID; `None` in a copy of KubeVirt's first version, which does not store it.
     pub uid: Option<String>,
     /// The generation; `None` where the UID is.
     pub generation: Option<i64>,

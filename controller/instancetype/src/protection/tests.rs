@@ -34,7 +34,7 @@ fn user(object: &Value) -> InstanceTypeReferrer<'_> {
 #[case::an_unknown_kind(json!({"name": "u1", "kind": "Secret"}), false)]
 #[case::a_revision(json!({"name": "u1", "kind": "virtualmachineinstancetype", "revisionName": "r"}), false)]
 #[case::no_matcher(Value::Null, false)]
-fn a_machine_without_stash_blocks(#[case] matcher: Value, #[case] blocked: bool) {
+fn a_machine_without_copy_blocks(#[case] matcher: Value, #[case] blocked: bool) {
     let machine = machine(matcher);
     assert_eq!(blocks_deletion(&user(&machine), &u1()), Ok(blocked));
 }
@@ -82,7 +82,7 @@ fn machines_of_all_namespaces_block_a_cluster_object() {
 }
 
 #[test]
-fn a_machine_with_a_stash_does_not_block() {
+fn a_machine_with_a_copy_does_not_block() {
     assert_eq!(
         blocks_deletion(&InstanceTypeReferrer { has_copy: true, ..user(&referring()) }, &u1()),
         Ok(false)
@@ -138,7 +138,7 @@ fn a_pool_blocks_like_its_machines() {
 }
 
 #[test]
-fn what_can_never_be_stashed_is_not_blocked() {
+fn what_can_never_be_copied_is_not_blocked() {
     let long = "u".repeat(64);
     let json = instancetype_document("VirtualMachineInstancetype", &long, instancetype_json(json!({})));
     let named = machine(json!({"name": long, "kind": "VirtualMachineInstancetype"}));

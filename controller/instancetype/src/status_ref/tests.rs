@@ -28,7 +28,7 @@ fn a_reference_is_read_and_written() {
 #[rstest]
 #[case::of_the_spec(json!({"name": "u1", "revisionName": "a"}), Some(json!({"name": "u1", "controllerRevisionRef": {"name": "b"}})), Some(("a", true)))]
 #[case::of_the_status(json!({"name": "u1"}), Some(json!({"name": "u1", "controllerRevisionRef": {"name": "b"}})), Some(("b", false)))]
-#[case::without_a_stash(json!({"name": "u1"}), Some(json!({"name": "u1"})), None)]
+#[case::without_a_copy(json!({"name": "u1"}), Some(json!({"name": "u1"})), None)]
 #[case::without_a_status(json!({"name": "u1"}), None, None)]
 fn the_spec_precedes_the_status(
     #[case] of_spec: Value,
@@ -39,7 +39,7 @@ fn the_spec_precedes_the_status(
     assert_eq!(machine_pin(&matcher(of_spec), of_status.map(status).as_ref()), expected);
 }
 
-/// A recorded stash stays as long as the matcher means the same object.
+/// A recorded copy stays as long as the matcher means the same object.
 #[rstest]
 #[case::unchanged(json!({"name": "u1"}), Some("b"))]
 #[case::another_spelling_of_the_kind(json!({"name": "u1", "kind": "virtualmachineclusterinstancetypes"}), Some("b"))]
@@ -48,7 +48,7 @@ fn the_spec_precedes_the_status(
 #[case::another_volume(json!({"name": "u1", "inferFromVolume": "root"}), None)]
 #[case::a_revision(json!({"name": "u1", "revisionName": "a"}), Some("a"))]
 #[case::a_revision_with_another_name(json!({"name": "u2", "revisionName": "a"}), Some("a"))]
-fn a_changed_matcher_needs_another_stash(#[case] of_spec: Value, #[case] revision: Option<&str>) {
+fn a_changed_matcher_needs_another_copy(#[case] of_spec: Value, #[case] revision: Option<&str>) {
     let old = status(json!({"name": "u1", "kind": "", "controllerRevisionRef": {"name": "b"}}));
     let record = plan_status_ref(TypeFamily::Instancetype, &matcher(of_spec.clone()), Some(&old));
     let mut expected = of_spec;
@@ -80,7 +80,7 @@ fn an_inferred_object_is_named(#[case] of_spec: Value, #[case] is_same: bool) {
 }
 
 #[test]
-fn a_first_matcher_needs_a_stash() {
+fn a_first_matcher_needs_a_copy() {
     assert!(matches!(
         plan_status_ref(TypeFamily::Instancetype, &matcher(json!({"name": "u1"})), None),
         StatusRefPlan::NeedsCopy(_)

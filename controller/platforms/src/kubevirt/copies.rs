@@ -425,9 +425,9 @@ impl CopyPlanner<'_> {
         planned: &mut PlannedCopies,
     ) -> Result<StatusRef, PlanStop> {
         let object = self.live(family, matcher)?;
-        let stash = self.new_machine_copy(family, &object)?;
-        let reference = reference.with_revision(&stash.name);
-        planned.create(family, object, &stash)?;
+        let copy = self.new_machine_copy(family, &object)?;
+        let reference = reference.with_revision(&copy.name);
+        planned.create(family, object, &copy)?;
         Ok(reference)
     }
 
@@ -462,22 +462,22 @@ impl CopyPlanner<'_> {
             let failure = CopyFailure::new(family, pins::REVISION_MISMATCH, message);
             PlanStop::Failed(CopyFailure { lookup: LookupReason::Decode, ..failure })
         };
-        let stash = InstanceTypeCopy::read(stored).map_err(|error| undecoded(error.to_string()))?;
+        let copy = InstanceTypeCopy::read(stored).map_err(|error| undecoded(error.to_string()))?;
         let decoded =
-            copy::decode_copy(&stash, kind, &matcher.name).map_err(|error| undecoded(error.to_string()))?;
+            copy::decode_copy(&copy, kind, &matcher.name).map_err(|error| undecoded(error.to_string()))?;
         let (machine_uid, machine_name) = (&*self.owner.uid, &*self.owner.name);
         let by_status = status_ref::is_recorded(self.machine, family, revision)
             .map_err(|error| mismatch(error.to_string()))?;
         let wanted =
             ExpectedCopy { kind, name: &matcher.name, by_spec, by_status, machine_uid, machine_name };
-        match copy::accept_copy(&stash, &decoded, &wanted).map_err(|error| mismatch(error.to_string()))? {
+        match copy::accept_copy(&copy, &decoded, &wanted).map_err(|error| mismatch(error.to_string()))? {
             Acceptance::Stale => self.copy_live_object(family, matcher, reference, planned),
             Acceptance::Use => {
                 planned.add(family, decoded.object)?;
                 Ok(reference)
             }
             Acceptance::Upgrade => {
-                let upgrade = copy::plan_copy_upgrade(&stash, &decoded, &self.owner);
+                let upgrade = copy::plan_copy_upgrade(&copy, &decoded, &self.owner);
                 let from = decoded.stored;
                 planned.add(family, decoded.object)?;
                 // The copy in a revisionName is the user's, and one that several machines use is its pool's.
@@ -517,14 +517,14 @@ impl CopyPlanner<'_> {
         planned: &mut PlannedCopies,
     ) -> Result<StatusRef, PlanStop> {
         let mut object = self.live(family, matcher)?;
-        let mut stash = self.new_machine_copy(family, &object)?;
-        if stash.name != reference.revision
+        let mut copy = self.new_machine_copy(family, &object)?;
+        if copy.name != reference.revision
             && let Some(earlier) = object.before_deletion()
         {
-            stash = self.new_machine_copy(family, &earlier)?;
+            copy = self.new_machine_copy(family, &earlier)?;
             object = earlier;
         }
-        if stash.name != reference.revision {
+        if copy.name != reference.revision {
             let (revision, noun, field) = (&reference.revision, family.noun(), family.field());
             let message = format!(
                 "ControllerRevision {revision:?} was deleted, and the {noun} has changed since, so it cannot be restored; \
@@ -532,7 +532,7 @@ impl CopyPlanner<'_> {
             );
             return Err(failed_find_stop(family, message));
         }
-        planned.create(family, object, &stash)?;
+        planned.create(family, object, &copy)?;
         Ok(reference)
     }
 
@@ -567,11 +567,11 @@ impl PlannedCopies {
         &mut self,
         family: TypeFamily,
         object: InstanceTypeObject,
-        stash: &InstanceTypeCopy,
+        copy: &InstanceTypeCopy,
     ) -> Result<(), PlanStop> {
         self.add(family, object)?;
-        self.events.push((family, copy_created_event(family, &stash.name)));
-        self.creates.push((family, stash.to_json()));
+        self.events.push((family, copy_created_event(family, &copy.name)));
+        self.creates.push((family, copy.to_json()));
         Ok(())
     }
 }

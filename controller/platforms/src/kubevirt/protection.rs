@@ -146,9 +146,8 @@ impl ProtectedType {
     /// Whether a machine will use the object as it is when its copy is made, because its status names none
     /// yet.
     pub fn awaited_by_machine(&self, machine: &Value) -> bool {
-        let is_stashed = self.has_existing_copy(machine, |_| true);
-        awaits_copy(&type_user(machine, MachineLocation::VirtualMachine, is_stashed), &self.0)
-            .unwrap_or(false)
+        let has_copy = self.has_existing_copy(machine, |_| true);
+        awaits_copy(&type_user(machine, MachineLocation::VirtualMachine, has_copy), &self.0).unwrap_or(false)
     }
 
     /// Whether a pool will use the object as it is when its copy is made. The status of the pool shows that
@@ -203,8 +202,8 @@ impl ProtectedType {
     }
 
     /// An object that cannot be read may be corrected, so it counts.
-    fn needed(&self, object: &Value, location: MachineLocation, is_stashed: bool) -> bool {
-        blocks_deletion(&type_user(object, location, is_stashed), &self.0).unwrap_or(true)
+    fn needed(&self, object: &Value, location: MachineLocation, has_copy: bool) -> bool {
+        blocks_deletion(&type_user(object, location, has_copy), &self.0).unwrap_or(true)
     }
 }
 
@@ -248,9 +247,9 @@ pub fn resolve_current_pins(
     pins::resolve_pool_pins(&id, text("/metadata/namespace"), (&spec, configuration), found)
 }
 
-fn type_user(object: &Value, location: MachineLocation, is_stashed: bool) -> InstanceTypeReferrer<'_> {
+fn type_user(object: &Value, location: MachineLocation, has_copy: bool) -> InstanceTypeReferrer<'_> {
     let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
-    InstanceTypeReferrer { object, location, namespace, has_copy: is_stashed }
+    InstanceTypeReferrer { object, location, namespace, has_copy: has_copy }
 }
 
 /// The warning about an edit of an object, which these machines and pools will use when their copies are

@@ -63,7 +63,8 @@ pub fn remove_finalizer(uid: &str, finalizers: FinalizerSummary) -> Option<Value
     ))
 }
 
-/// The JSON patch that removes the finalizer of a deletion after the dependents; `None` if it is not the only one.
+/// The JSON patch that removes the finalizer of a deletion after the dependents; `None` if it is not the only
+/// one.
 pub fn end_deletion(uid: &str, finalizers: FinalizerSummary) -> Option<Value> {
     let is_only = finalizers.dependents_first && finalizers.count == 1;
     is_only.then(|| {

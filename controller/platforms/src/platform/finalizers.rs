@@ -21,8 +21,8 @@ pub trait Finalizers<Pool, Machine>: Send + Sync + 'static {
     /// Removes it from a machine; `None` if the machine lacks it.
     fn remove(machine: &Machine) -> Option<Value>;
 
-    /// Removes the finalizer by which the garbage collector deletes the dependents of a machine first; `None` if the
-    /// machine has another one as well, or lacks it.
+    /// Removes the finalizer by which the garbage collector deletes the dependents of a machine first; `None`
+    /// if the machine has another one as well, or lacks it.
     fn end_deletion(machine: &Machine) -> Option<Value>;
 }
 

@@ -340,11 +340,11 @@ async fn a_machine_keeps_its_template_while_the_cache_shows_an_older_pool() {
 }
 
 #[tokio::test]
-async fn a_machine_that_a_user_returns_to_its_pool_is_a_member_again() {
+async fn a_machine_that_a_user_returns_belongs_to_its_pool_again() {
     let mut world = LeaderWorld::new();
     lead(&mut world, 1);
     world.calm().await;
-    let member = world.server.get(MACHINES, "web-0").unwrap();
+    let machine = world.server.get(MACHINES, "web-0").unwrap();
     world.server.edit(MACHINES, "web-0", |machine| machine["metadata"]["ownerReferences"] = json!([]));
     world.calm().await;
     assert_eq!(machine_names(&world.server.all(MACHINES)), ["web-0", "web-1"]);
@@ -352,12 +352,12 @@ async fn a_machine_that_a_user_returns_to_its_pool_is_a_member_again() {
     assert_eq!(detached["metadata"]["finalizers"], Value::Null, "{detached}");
 
     world.take_writes();
-    let owners = &member["metadata"]["ownerReferences"];
+    let owners = &machine["metadata"]["ownerReferences"];
     world.server.edit(MACHINES, "web-0", |machine| machine["metadata"]["ownerReferences"] = owners.clone());
     world.server.edit(POOLS, "web", |pool| pool["spec"]["replicas"] = json!(2));
     world.calm().await;
     let returned = world.server.get(MACHINES, "web-0").unwrap();
-    assert_eq!(returned["metadata"]["finalizers"], member["metadata"]["finalizers"]);
+    assert_eq!(returned["metadata"]["finalizers"], machine["metadata"]["finalizers"]);
     assert_eq!(machine_names(&world.server.all(MACHINES)), ["web-0", "web-1"]);
     assert_eq!(count(&world.take_writes(), Verb::Create, "virtualmachines"), 0, "it counts as a member");
 

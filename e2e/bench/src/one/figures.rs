@@ -45,8 +45,8 @@ pub(super) fn add_pool_figures(
     downs: &[Down],
     report: &mut BenchReport,
 ) {
-    let members = as_f64(options.members());
-    let small = options.members() <= 1000;
+    let machine_count = as_f64(options.machine_count());
+    let small = options.machine_count() <= 1000;
     // The load of the host varies between runs. Medians are used, because a minimum would favor the side with
     // more runs.
     let best = |value: fn(&Run) -> f64| {
@@ -70,7 +70,7 @@ pub(super) fn add_pool_figures(
     };
     let ratios = [ratio, ratio_goal].map(|ratio| bar(Limit::AtLeast(ratio)));
     report.demand("rate_ratio", raw_seconds / ours_seconds, ratios[0], ratios[1]);
-    report.add("objects_per_second", members * as_f64(1 + created_disks(options)) / ours_seconds);
+    report.add("objects_per_second", machine_count * as_f64(1 + created_disks(options)) / ours_seconds);
 
     let loads = || raw.iter().map(|run| &run.load).chain(ups.iter().map(|up| &up.load));
     let raw_cost = best(|run| run.load.seconds());
@@ -83,12 +83,12 @@ pub(super) fn add_pool_figures(
 
     let writes = most(is_write_of_controller);
     let allowed = Limit::AtMost(as_f64(1 + created_disks(options)) + 0.05);
-    report.demand("writes_per_member", count_as_f64(writes) / members, bar(allowed), bar(allowed));
+    report.demand("writes_per_machine", count_as_f64(writes) / machine_count, bar(allowed), bar(allowed));
     let events = most(|key| key.is_write() && key.resource == "events");
-    report.add("events_per_member", count_as_f64(events) / members);
-    let used = mean(|up| up.cpu_seconds_until_quiet) * 1000.0 / members;
+    report.add("events_per_machine", count_as_f64(events) / machine_count);
+    let used = mean(|up| up.cpu_seconds_until_quiet) * 1000.0 / machine_count;
     report.demand("cpu_seconds_per_1000", used, bar(Limit::AtMost(cpu)), bar(Limit::AtMost(cpu_goal)));
-    let (rss_bar, rss_goal) = match options.members() {
+    let (rss_bar, rss_goal) = match options.machine_count() {
         ..=1_000 => (bar(Limit::AtMost(32.0)), bar(Limit::AtMost(20.0))),
         1_001..=10_000 => (bar(Limit::AtMost(96.0)), bar(Limit::AtMost(64.0))),
         _ => (None, None),

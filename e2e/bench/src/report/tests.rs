@@ -2,7 +2,7 @@ use super::*;
 
 fn report() -> BenchReport {
     let mut report = BenchReport::default();
-    report.add("members", 1000.0);
+    report.add("machines", 1000.0);
     report.demand("rate_ratio", 0.9, Some(Limit::AtLeast(0.85)), Some(Limit::AtLeast(0.95)));
     report.demand("rss_mib", 33.25, Some(Limit::AtMost(32.0)), Some(Limit::AtMost(20.0)));
     report.demand("settled_requests", 0.0, Some(Limit::AtMost(0.0)), Some(Limit::AtMost(0.0)));
@@ -15,7 +15,7 @@ fn the_json_is_flat() {
     assert_eq!(
         report().to_json(),
         json!({
-            "members": 1000,
+            "machines": 1000,
             "rate_ratio": 0.9,
             "rss_mib": 33.25,
             "settled_requests": 0,

@@ -88,7 +88,7 @@ pub(super) fn enter_network_namespace(network: &File) -> std::io::Result<()> {
 
 /// Other systems have no network namespaces.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn enter(_network: &File) -> std::io::Result<()> {
+pub(super) fn enter_network_namespace(_network: &File) -> std::io::Result<()> {
     Err(std::io::ErrorKind::Unsupported.into())
 }
 

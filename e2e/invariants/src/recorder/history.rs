@@ -122,8 +122,8 @@ impl RecordedState {
 
     /// The machines of a pool, including terminating ones, ordered by name.
     pub fn machines_of_pool<'a>(&'a self, pool_uid: &'a str) -> Vec<&'a JsonObject> {
-        let mut members: Vec<_> = self.owned_by(TestedKind::Machine, pool_uid).collect();
-        members.sort_by_key(|member| member.name());
-        members
+        let mut machines: Vec<_> = self.owned_by(TestedKind::Machine, pool_uid).collect();
+        machines.sort_by_key(|machine| machine.name());
+        machines
     }
 }

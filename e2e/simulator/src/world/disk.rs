@@ -20,8 +20,8 @@ impl DvpModel {
         novelty: DvpObservationSource,
         now: Timestamp,
     ) {
-        let twin = self.disks.get(key).is_some_and(|known| known.view.meta.uid != view.meta.uid);
-        if twin && novelty == DvpObservationSource::Any {
+        let same_object = self.disks.get(key).is_some_and(|known| known.view.meta.uid != view.meta.uid);
+        if same_object && novelty == DvpObservationSource::Any {
             self.lose_disk(key);
         }
         match self.disks.get_mut(key) {

@@ -23,8 +23,8 @@ impl DvpModel {
         novelty: DvpObservationSource,
         now: Timestamp,
     ) {
-        let twin = self.machines.get(key).is_some_and(|known| known.view.meta.uid != view.meta.uid);
-        if twin && novelty == DvpObservationSource::Any {
+        let same_object = self.machines.get(key).is_some_and(|known| known.view.meta.uid != view.meta.uid);
+        if same_object && novelty == DvpObservationSource::Any {
             self.lose_machine(key);
         }
         match self.machines.get_mut(key) {

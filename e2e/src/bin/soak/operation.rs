@@ -120,8 +120,8 @@ impl UserOperation {
             };
         }
         let Some(pool) = pool else { return OperationResult::NoTarget };
-        let members = state.machines_of_pool(pool.uid());
-        let member = || random.one(&members).copied();
+        let machines = state.machines_of_pool(pool.uid());
+        let machine = || random.one(&machines).copied();
         match self {
             Self::Scale(replicas) => {
                 let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
@@ -130,7 +130,7 @@ impl UserOperation {
                 answer(scaled.map_err(Error::api("scaling")))
             }
             Self::EditReplicas(replicas) => edit(world, design, json!({ "replicas": replicas })).await,
-            Self::Remove(count) => request_targeted_removal(world, design, &members, count, random).await,
+            Self::Remove(count) => request_targeted_removal(world, design, &machines, count, random).await,
             Self::Cores(cores) => edit(world, design, spelling.cores(cores)).await,
             Self::Label(value) => {
                 let labels = json!({ "metadata": { "labels": { "tier": value.to_string() } } });
@@ -143,8 +143,8 @@ impl UserOperation {
             Self::Unpause => edit(world, design, spelling.paused(false)).await,
             Self::Budget(count) => edit(world, design, spelling.disruption_budget(count)).await,
             Self::OtherRollout => edit(world, design, spelling.other_rollout(pool)).await,
-            Self::Restart => restart(world, member()).await,
-            Self::DeleteMachine => delete_as_user(world, TestedKind::Machine, member()).await,
+            Self::Restart => restart(world, machine()).await,
+            Self::DeleteMachine => delete_as_user(world, TestedKind::Machine, machine()).await,
             Self::DeleteDisk => {
                 let references = referenced_disks(&state);
                 let free: Vec<&JsonObject> = state
@@ -153,8 +153,8 @@ impl UserOperation {
                     .collect();
                 delete_as_user(world, TestedKind::Disk, random.one(&free).copied()).await
             }
-            Self::Relabel => meddle(world, member(), json!({ "labels": spelling.relabeled() })).await,
-            Self::Disown => meddle(world, member(), json!({ "ownerReferences": null })).await,
+            Self::Relabel => meddle(world, machine(), json!({ "labels": spelling.relabeled() })).await,
+            Self::Disown => meddle(world, machine(), json!({ "ownerReferences": null })).await,
             Self::DeletePool(how) => delete_pool(world, pool, how).await,
             Self::Create(_) => OperationResult::NoTarget,
         }
@@ -232,13 +232,13 @@ pub(crate) async fn delete_as_user(
 pub(crate) async fn request_targeted_removal(
     world: &ScenarioWorld,
     design: &SoakPoolConfig,
-    members: &[&JsonObject],
+    machines: &[&JsonObject],
     count: u64,
     random: &SeededRandom,
 ) -> OperationResult {
     let Ok(pool) = world.existing(design.name).await else { return OperationResult::Unconfirmed };
     let mut left: Vec<&JsonObject> =
-        members.iter().copied().filter(|member| !member.is_terminating()).collect();
+        machines.iter().copied().filter(|machine| !machine.is_terminating()).collect();
     let mut removal = pool.removal();
     let mut named = 0;
     while named < count

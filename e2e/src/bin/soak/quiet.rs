@@ -147,7 +147,7 @@ async fn restore(
     state: &RecordedState,
     random: &SeededRandom,
 ) -> Option<String> {
-    let members = state.machines_of_pool(pool.uid());
+    let machines = state.machines_of_pool(pool.uid());
     let replicas = pool.at("/spec/replicas").as_u64().unwrap_or_default();
     let calm = QUIET_REPLICAS as u64;
     if !spelling.has_quiet_settings(design, pool) {
@@ -165,9 +165,9 @@ async fn restore(
         return Some(format!("pool {} had an additional disk template", design.name));
     }
     if design.policy == PoolScaleDownPolicy::Explicit && replicas > calm {
-        let live = members.iter().filter(|member| !member.is_terminating()).count() as u64;
+        let live = machines.iter().filter(|machine| !machine.is_terminating()).count() as u64;
         if live == replicas {
-            operation::request_targeted_removal(world, design, &members, replicas - calm, random).await;
+            operation::request_targeted_removal(world, design, &machines, replicas - calm, random).await;
         }
         return Some(format!("pool {} desires {replicas} machines and has {live}", design.name));
     }
@@ -181,25 +181,26 @@ async fn restore(
             answer.unwrap_or_default()
         ));
     }
-    let running = members.iter().filter(|member| member.is_running()).count();
+    let running = machines.iter().filter(|machine| machine.is_running()).count();
     // An Explicit pool keeps machines above the desired number and reports them.
-    if members.len() > QUIET_REPLICAS && design.policy == PoolScaleDownPolicy::Explicit {
-        return Some(surplus(world, design, &members).await);
+    if machines.len() > QUIET_REPLICAS && design.policy == PoolScaleDownPolicy::Explicit {
+        return Some(surplus(world, design, &machines).await);
     }
-    let right = members.len() == QUIET_REPLICAS && running == QUIET_REPLICAS;
+    let right = machines.len() == QUIET_REPLICAS && running == QUIET_REPLICAS;
     if !right {
-        return Some(format!("pool {} has {} machines, of which {running} run", design.name, members.len()));
+        return Some(format!("pool {} has {} machines, of which {running} run", design.name, machines.len()));
     }
     uncollected(design, pool, state)
 }
 
 /// Deletes machines of an Explicit pool that has too many, as its user would.
-async fn surplus(world: &ScenarioWorld, design: &SoakPoolConfig, members: &[&JsonObject]) -> String {
-    let live: Vec<&JsonObject> = members.iter().copied().filter(|member| !member.is_terminating()).collect();
+async fn surplus(world: &ScenarioWorld, design: &SoakPoolConfig, machines: &[&JsonObject]) -> String {
+    let live: Vec<&JsonObject> =
+        machines.iter().copied().filter(|machine| !machine.is_terminating()).collect();
     for machine in live.iter().skip(QUIET_REPLICAS) {
         operation::delete_as_user(world, TestedKind::Machine, Some(machine)).await;
     }
-    format!("pool {} has {} machines", design.name, members.len())
+    format!("pool {} has {} machines", design.name, machines.len())
 }
 
 /// Objects that belong to deleted pools or machines (I9).

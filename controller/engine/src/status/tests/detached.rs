@@ -6,16 +6,16 @@ use crate::testing::{another_pool, running_machine};
 fn with_storage() -> PoolWorld {
     let template =
         |name: &str, volume: &str| StorageTemplate { name: name.into(), volume: Some(volume.into()) };
-    let mut member = running_machine("web-0", 0);
-    member.disks.clear();
-    member.volumes = ["os".into(), "var-log".into()].into();
+    let mut machine = running_machine("web-0", 0);
+    machine.disks.clear();
+    machine.volumes = ["os".into(), "var-log".into()].into();
     let mut world = PoolWorld::desiring(1).pool(|pool| {
         pool.disks.clear();
         pool.naming = Naming::Ordinal;
         pool.status_content = StatusContent::FailureAndPause;
         pool.storage_templates = vec![template("boot", "os"), template("logs", "var-log")];
     });
-    world.machines.push(member.into());
+    world.machines.push(machine.into());
     world
 }
 

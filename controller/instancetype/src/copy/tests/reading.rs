@@ -1,4 +1,4 @@
-//! Decoding, accepting and upgrading stashes.
+//! Decoding, accepting and upgrading copies.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use crate::model::{InstanceTypeKind, Instancetype, ObjectError, TypeFamily};
 
 const KIND: InstanceTypeKind = InstanceTypeKind::ClusterInstancetype;
 
-/// A stash with these labels and this data.
-fn stash(data: Value) -> InstanceTypeCopy {
+/// A copy with these labels and this data.
+fn copy(data: Value) -> InstanceTypeCopy {
     InstanceTypeCopy {
         name: format!("db0-u1.small-{UID}-3"),
         namespace: "team-a".to_owned(),
@@ -32,11 +32,11 @@ fn spec_revision(spec: &str) -> Value {
 }
 
 #[test]
-fn a_stash_is_read_back() {
-    let mut stash = InstanceTypeCopy::of(&small(), owner(), "team-a").unwrap();
-    stash.labels.insert("vmpool.dev/pool-uid".to_owned(), "x".to_owned());
-    let read = InstanceTypeCopy::read(&stash.to_json()).unwrap();
-    assert_eq!(read, stash);
+fn a_copy_is_read_back() {
+    let mut copy = InstanceTypeCopy::of(&small(), owner(), "team-a").unwrap();
+    copy.labels.insert("vmpool.dev/pool-uid".to_owned(), "x".to_owned());
+    let read = InstanceTypeCopy::read(&copy.to_json()).unwrap();
+    assert_eq!(read, copy);
     let decoded = decode_copy(&read, KIND, "u1.small").unwrap();
     assert_eq!(decoded.stored, StoredVersion::V1beta1);
     assert_eq!(decoded.object.spec(), small().spec());
@@ -45,7 +45,7 @@ fn a_stash_is_read_back() {
 }
 
 #[test]
-fn a_malformed_stash_is_an_error() {
+fn a_malformed_copy_is_an_error() {
     let error = InstanceTypeCopy::read(&json!({"metadata": {"ownerReferences": [{"uid": 1}]}})).unwrap_err();
     assert_eq!(error.path, "metadata.ownerReferences.uid");
 }
@@ -58,7 +58,7 @@ fn instance_types_of_alpha_versions_are_converted(#[case] version: &str, #[case]
         "cpu": {"guest": 2, "model": "", "dedicatedCPUPlacement": false, "isolateEmulatorThread": true},
         "memory": {"guest": "2048Mi"},
     });
-    let decoded = decode_copy(&stash(alpha(version, KIND.as_str(), spec)), KIND, "u1.small").unwrap();
+    let decoded = decode_copy(&copy(alpha(version, KIND.as_str(), spec)), KIND, "u1.small").unwrap();
     assert_eq!(decoded.stored, stored);
     let expected = json!({"cpu": {"guest": 2, "isolateEmulatorThread": true}, "memory": {"guest": "2048Mi"}});
     assert_eq!(decoded.object.spec(), &expected);
@@ -74,7 +74,7 @@ fn preferences_of_alpha_versions_are_converted() {
         "devices": {"preferredDisableHotplug": false},
     });
     let data = alpha("v1alpha2", "VirtualMachinePreference", spec.clone());
-    let decoded = decode_copy(&stash(data), InstanceTypeKind::Preference, "u1.small").unwrap();
+    let decoded = decode_copy(&copy(data), InstanceTypeKind::Preference, "u1.small").unwrap();
     let mut expected = spec;
     expected["cpu"].as_object_mut().unwrap().remove("preferredCPUTopology");
     assert_eq!(decoded.object.spec(), &expected, "EFI stays in the deprecated fields");
@@ -87,7 +87,7 @@ fn an_alpha_topology_stays() {
         "VirtualMachinePreference",
         json!({"cpu": {"preferredCPUTopology": "preferCores"}}),
     );
-    let decoded = decode_copy(&stash(data), InstanceTypeKind::Preference, "u1.small").unwrap();
+    let decoded = decode_copy(&copy(data), InstanceTypeKind::Preference, "u1.small").unwrap();
     assert_eq!(decoded.object.spec()["cpu"]["preferredCPUTopology"], "preferCores");
 }
 
@@ -102,7 +102,7 @@ fn an_alpha_topology_stays() {
 )]
 #[case::an_empty_preference("{}", InstanceTypeKind::ClusterPreference)]
 fn the_first_version_has_name_and_kind_of_the_matcher(#[case] spec: &str, #[case] kind: InstanceTypeKind) {
-    let decoded = decode_copy(&stash(spec_revision(spec)), kind, "u1.small").unwrap();
+    let decoded = decode_copy(&copy(spec_revision(spec)), kind, "u1.small").unwrap();
     assert_eq!((decoded.object.kind, decoded.stored), (kind, StoredVersion::SpecRevision));
     assert_eq!(decoded.object.identity, small().identity, "UID and generation come from the name");
     assert_eq!(decoded.object.spec().pointer("/cpu/model"), None, "the spec is converted");
@@ -110,9 +110,9 @@ fn the_first_version_has_name_and_kind_of_the_matcher(#[case] spec: &str, #[case
 
 #[test]
 fn the_first_version_may_have_no_uid() {
-    let mut stash = stash(spec_revision("{}"));
-    stash.name = "by-hand".to_owned();
-    let decoded = decode_copy(&stash, InstanceTypeKind::Preference, "linux").unwrap();
+    let mut copy = copy(spec_revision("{}"));
+    copy.name = "by-hand".to_owned();
+    let decoded = decode_copy(&copy, InstanceTypeKind::Preference, "linux").unwrap();
     let identity = &decoded.object.identity;
     assert_eq!((identity.uid.as_ref(), identity.generation), (None, None));
     assert_eq!(identity.namespace.as_deref(), Some("team-a"));
@@ -120,7 +120,7 @@ fn the_first_version_may_have_no_uid() {
 
 #[test]
 fn a_spec_of_the_other_family_does_not_become_the_wanted_one() {
-    let decoded = decode_copy(&stash(spec_revision("{}")), KIND, "u1.small").unwrap();
+    let decoded = decode_copy(&copy(spec_revision("{}")), KIND, "u1.small").unwrap();
     assert_eq!(decoded.object.kind, InstanceTypeKind::ClusterPreference);
     assert!(Instancetype::new(decoded.object).is_err());
 }
@@ -131,7 +131,7 @@ fn a_spec_of_the_other_family_does_not_become_the_wanted_one() {
 #[case::a_list("[]")]
 #[case::no_json("secret")]
 fn a_strange_spec_is_not_quoted(#[case] spec: &str) {
-    let error = decode_copy(&stash(spec_revision(spec)), KIND, "u1.small").unwrap_err();
+    let error = decode_copy(&copy(spec_revision(spec)), KIND, "u1.small").unwrap_err();
     assert!(matches!(&error, DecodeError::SpecRevision { .. }), "{error}");
     assert!(!error.to_string().contains("secret"), "{error}");
 }
@@ -143,13 +143,13 @@ fn a_strange_spec_is_not_quoted(#[case] spec: &str) {
 #[case::another_version_of_two_keys(json!({"apiVersion": "example.com/v1", "spec": "e30="}), "example.com/v1")]
 #[case::null(Value::Null, "")]
 fn other_data_is_refused_by_its_kind(#[case] data: Value, #[case] found: &str) {
-    let error = decode_copy(&stash(data), KIND, "u1.small").unwrap_err();
+    let error = decode_copy(&copy(data), KIND, "u1.small").unwrap_err();
     let expected = ObjectError::OtherKind { found: found.to_owned() };
-    assert_eq!(error, DecodeError::Object { revision: stash(Value::Null).name, source: expected });
+    assert_eq!(error, DecodeError::Object { revision: copy(Value::Null).name, source: expected });
     assert!(!error.to_string().contains("secret"), "{error}");
 }
 
-/// A labeled stash of `u1.small`, and who refers to it.
+/// A labeled copy of `u1.small`, and who refers to it.
 #[rstest]
 #[case::by_spec(KIND, "u1.small", true, Ok(Acceptance::Use))]
 #[case::by_status(KIND, "u1.small", false, Ok(Acceptance::Use))]
@@ -157,17 +157,17 @@ fn other_data_is_refused_by_its_kind(#[case] data: Value, #[case] found: &str) {
 #[case::another_name_by_status(KIND, "u1.large", false, Ok(Acceptance::Stale))]
 #[case::another_kind_by_spec(InstanceTypeKind::Instancetype, "u1.small", true, Err(()))]
 #[case::another_kind_by_status(InstanceTypeKind::Instancetype, "u1.small", false, Err(()))]
-fn a_stash_must_belong_to_the_matcher(
+fn a_copy_must_belong_to_the_matcher(
     #[case] kind: InstanceTypeKind,
     #[case] name: &str,
     #[case] by_spec: bool,
     #[case] expected: Result<Acceptance, ()>,
 ) {
-    let stash = InstanceTypeCopy::of(&small(), pool(), "team-a").unwrap();
-    let decoded = decode_copy(&stash, kind, name).unwrap();
+    let copy = InstanceTypeCopy::of(&small(), pool(), "team-a").unwrap();
+    let decoded = decode_copy(&copy, kind, name).unwrap();
     let wanted =
         ExpectedCopy { kind, name, by_spec, by_status: true, machine_uid: "uid-of-db0", machine_name: "db0" };
-    let result = accept_copy(&stash, &decoded, &wanted);
+    let result = accept_copy(&copy, &decoded, &wanted);
     if let Err(error) = &result {
         assert_eq!(error.found, "VirtualMachineClusterInstancetype \"u1.small\"");
         assert_eq!(error.wanted, format!("{kind} {name:?}"));
@@ -185,10 +185,10 @@ fn labels_cannot_pass_off_one_object_as_another(
     #[case] value: &str,
     #[case] accepted: bool,
 ) {
-    let mut stash = InstanceTypeCopy::of(&small(), owner(), "team-a").unwrap();
-    stash.labels.insert(label.to_owned(), value.to_owned());
+    let mut copy = InstanceTypeCopy::of(&small(), owner(), "team-a").unwrap();
+    copy.labels.insert(label.to_owned(), value.to_owned());
     let name = if label == labels::NAME { value } else { "u1.small" };
-    let decoded = decode_copy(&stash, KIND, name).unwrap();
+    let decoded = decode_copy(&copy, KIND, name).unwrap();
     let wanted = ExpectedCopy {
         kind: KIND,
         name,
@@ -197,14 +197,14 @@ fn labels_cannot_pass_off_one_object_as_another(
         machine_uid: "uid-of-db0",
         machine_name: "db0",
     };
-    assert_eq!(accept_copy(&stash, &decoded, &wanted).is_ok(), accepted);
+    assert_eq!(accept_copy(&copy, &decoded, &wanted).is_ok(), accepted);
 }
 
 #[test]
 fn an_older_version_is_upgraded() {
-    let mut stash = InstanceTypeCopy::of(&small(), owner(), "team-a").unwrap();
-    stash.labels.insert(labels::VERSION.to_owned(), "v1alpha2".to_owned());
-    let decoded = decode_copy(&stash, KIND, "u1.small").unwrap();
+    let mut copy = InstanceTypeCopy::of(&small(), owner(), "team-a").unwrap();
+    copy.labels.insert(labels::VERSION.to_owned(), "v1alpha2".to_owned());
+    let decoded = decode_copy(&copy, KIND, "u1.small").unwrap();
     let wanted = ExpectedCopy {
         kind: KIND,
         name: "u1.small",
@@ -213,10 +213,10 @@ fn an_older_version_is_upgraded() {
         machine_uid: "x",
         machine_name: "db0",
     };
-    assert_eq!(accept_copy(&stash, &decoded, &wanted), Ok(Acceptance::Upgrade));
+    assert_eq!(accept_copy(&copy, &decoded, &wanted), Ok(Acceptance::Upgrade));
 }
 
-/// A stash without labels, which the first versions of KubeVirt wrote.
+/// A copy without labels, which the first versions of KubeVirt wrote.
 #[rstest]
 #[case::in_status(true, false, "uid-of-db0", "u1.small", Ok(Acceptance::Upgrade))]
 #[case::in_both(true, true, "uid-of-db0", "u1.small", Ok(Acceptance::Upgrade))]
@@ -224,7 +224,7 @@ fn an_older_version_is_upgraded() {
 #[case::of_another_machine(true, false, "uid-of-db1", "u1.small", Err(()))]
 #[case::after_a_rename(true, false, "uid-of-db0", "u1.large", Ok(Acceptance::Stale))]
 #[case::of_another_name_by_spec(true, true, "uid-of-db0", "u1.large", Err(()))]
-fn an_unlabeled_stash_must_be_recorded_and_owned(
+fn an_unlabeled_copy_must_be_recorded_and_owned(
     #[case] by_status: bool,
     #[case] by_spec: bool,
     #[case] machine_uid: &str,
@@ -232,18 +232,18 @@ fn an_unlabeled_stash_must_be_recorded_and_owned(
     #[case] expected: Result<Acceptance, ()>,
 ) {
     let spec = json!({"cpu": {"guest": 2}, "memory": {"guest": "2Gi"}});
-    let stash = stash(alpha("v1alpha2", KIND.as_str(), spec));
-    let decoded = decode_copy(&stash, KIND, name).unwrap();
+    let copy = copy(alpha("v1alpha2", KIND.as_str(), spec));
+    let decoded = decode_copy(&copy, KIND, name).unwrap();
     let wanted = ExpectedCopy { kind: KIND, name, by_spec, by_status, machine_uid, machine_name: "db0" };
-    assert_eq!(accept_copy(&stash, &decoded, &wanted).map_err(drop), expected);
+    assert_eq!(accept_copy(&copy, &decoded, &wanted).map_err(drop), expected);
 }
 
-fn upgraded(stash: &InstanceTypeCopy) -> CopyUpgrade {
-    plan_copy_upgrade(stash, &decode_copy(stash, KIND, "u1.small").unwrap(), &owner())
+fn upgraded(copy: &InstanceTypeCopy) -> CopyUpgrade {
+    plan_copy_upgrade(copy, &decode_copy(copy, KIND, "u1.small").unwrap(), &owner())
 }
 
 #[test]
-fn a_current_stash_is_left_alone() {
+fn a_current_copy_is_left_alone() {
     assert_eq!(upgraded(&InstanceTypeCopy::of(&small(), owner(), "team-a").unwrap()), CopyUpgrade::Current);
 }
 
@@ -251,8 +251,8 @@ fn a_current_stash_is_left_alone() {
 #[case::v1alpha2(alpha("v1alpha2", KIND.as_str(), json!({"cpu": {"guest": 2, "model": ""}, "memory": {"guest": "2Gi"}})))]
 #[case::the_first_version(spec_revision(r#"{"cpu":{"guest":2,"model":""},"memory":{"guest":"2Gi"}}"#))]
 #[case::without_labels(small().document().clone())]
-fn an_old_stash_is_replaced_by_a_current_one(#[case] data: Value) {
-    let CopyUpgrade::Replace(new) = upgraded(&stash(data)) else { panic!("the stash is old") };
+fn an_old_copy_is_replaced_by_a_current_one(#[case] data: Value) {
+    let CopyUpgrade::Replace(new) = upgraded(&copy(data)) else { panic!("the stash is old") };
     let current = InstanceTypeCopy::of(&small(), owner(), "team-a").unwrap();
     assert_eq!((&new.name, &new.labels, &new.owners), (&current.name, &current.labels, &current.owners));
     assert_eq!(new.data["spec"], current.data["spec"]);
@@ -260,8 +260,8 @@ fn an_old_stash_is_replaced_by_a_current_one(#[case] data: Value) {
 }
 
 #[test]
-fn without_uid_the_new_stash_is_named_after_the_old_one() {
-    let mut old = stash(spec_revision(r#"{"cpu":{"guest":2},"memory":{"guest":"2Gi"}}"#));
+fn without_uid_the_new_copy_is_named_after_the_old_one() {
+    let mut old = copy(spec_revision(r#"{"cpu":{"guest":2},"memory":{"guest":"2Gi"}}"#));
     old.name = "by-hand".to_owned();
     let CopyUpgrade::Replace(new) = upgraded(&old) else { panic!("the stash is old") };
     assert_eq!(new.name, "by-hand-v1beta1");
@@ -274,9 +274,9 @@ fn without_uid_the_new_stash_is_named_after_the_old_one() {
 #[case::of_a_pool(vec![pool()])]
 #[case::of_a_pool_and_a_detached_machine(vec![pool(), CopyOwner { controller: false, ..owner() }])]
 #[case::of_two_machines(vec![owner(), CopyOwner::machine("db1", "uid-of-db1")])]
-fn a_shared_stash_is_never_upgraded(#[case] owners: Vec<CopyOwner>) {
+fn a_shared_copy_is_never_upgraded(#[case] owners: Vec<CopyOwner>) {
     let data = alpha("v1alpha2", KIND.as_str(), json!({"cpu": {"guest": 2}, "memory": {"guest": "2Gi"}}));
-    let stash = InstanceTypeCopy { owners, ..stash(data) };
-    assert!(stash.is_shared());
-    assert_eq!(upgraded(&stash), CopyUpgrade::Shared);
+    let copy = InstanceTypeCopy { owners, ..copy(data) };
+    assert!(copy.is_shared());
+    assert_eq!(upgraded(&copy), CopyUpgrade::Shared);
 }

@@ -1,4 +1,4 @@
-//! Making stashes, their names, and comparing them.
+//! Making copies, their names, and comparing them.
 
 use proptest::prelude::*;
 use rstest::rstest;
@@ -6,7 +6,7 @@ use rstest::rstest;
 use super::*;
 
 #[test]
-fn a_stash_is_a_controller_revision() {
+fn a_copy_is_a_controller_revision() {
     let mut document = small().document().clone();
     document["metadata"]["labels"] = json!({"a": "b"});
     document["metadata"]["annotations"] = json!({"a": "b"});
@@ -14,8 +14,7 @@ fn a_stash_is_a_controller_revision() {
     document["metadata"]["ownerReferences"] = json!([{"uid": "x"}]);
     document["metadata"]["managedFields"] = json!([{}]);
     document["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
-    let stash =
-        InstanceTypeCopy::of(&InstanceTypeObject::read(document).unwrap(), owner(), "team-a").unwrap();
+    let copy = InstanceTypeCopy::of(&InstanceTypeObject::read(document).unwrap(), owner(), "team-a").unwrap();
     let expected = json!({
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",
@@ -45,7 +44,7 @@ fn a_stash_is_a_controller_revision() {
         },
         "revision": 0,
     });
-    assert_eq!(stash.to_json(), expected);
+    assert_eq!(copy.to_json(), expected);
 }
 
 #[test]
@@ -56,15 +55,15 @@ fn an_object_of_a_namespace_keeps_it() {
         json!({}),
     ))
     .unwrap();
-    let stash = InstanceTypeCopy::of(&object, owner(), "team-a").unwrap();
-    assert_eq!(stash.data["metadata"]["namespace"], "team-a");
-    assert_eq!(stash.labels[labels::KIND], "VirtualMachinePreference");
+    let copy = InstanceTypeCopy::of(&object, owner(), "team-a").unwrap();
+    assert_eq!(copy.data["metadata"]["namespace"], "team-a");
+    assert_eq!(copy.labels[labels::KIND], "VirtualMachinePreference");
 }
 
 #[rstest]
 #[case::no_uid("uid")]
 #[case::no_generation("generation")]
-fn an_object_that_no_api_server_returned_cannot_be_stashed(#[case] missing: &str) {
+fn an_object_that_no_api_server_returned_cannot_be_copied(#[case] missing: &str) {
     let mut document = small().document().clone();
     document["metadata"].as_object_mut().unwrap().remove(missing);
     let error =
@@ -123,15 +122,15 @@ fn the_name_records_the_state_of_the_object(#[case] name: &str, #[case] generati
 #[case::unchanged(UID, 3, true)]
 #[case::edited(UID, 4, false)]
 #[case::recreated("another", 3, false)]
-fn a_lost_stash_can_be_made_again_from_an_unchanged_object(
+fn a_lost_copy_can_be_made_again_from_an_unchanged_object(
     #[case] uid: &str,
     #[case] generation: i64,
     #[case] same: bool,
 ) {
-    let stash = InstanceTypeCopy::of(&small(), owner(), "team-a").unwrap();
+    let copy = InstanceTypeCopy::of(&small(), owner(), "team-a").unwrap();
     let mut live = small().identity;
     (live.uid, live.generation) = (Some(uid.to_owned()), Some(generation));
-    assert_eq!(parse_copy_name(&stash.name).unwrap().is_state_of(&live), same);
+    assert_eq!(parse_copy_name(&copy.name).unwrap().is_state_of(&live), same);
 }
 
 #[rstest]
@@ -161,7 +160,7 @@ fn specs_are_compared_by_meaning(#[case] left: Value, #[case] right: Value, #[ca
 #[case::changed(Some((UID, "4Gi")), Some(Outdated::SpecChanged))]
 #[case::recreated(Some(("another", "4Gi")), Some(Outdated::Recreated))]
 #[case::recreated_with_the_same_spec(Some(("another", "2Gi")), None)]
-fn a_live_object_may_differ_from_the_stash(
+fn a_live_object_may_differ_from_the_copy(
     #[case] live: Option<(&str, &str)>,
     #[case] expected: Option<Outdated>,
 ) {

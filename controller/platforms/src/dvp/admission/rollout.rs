@@ -193,22 +193,22 @@ pub(super) fn check_rollout_settings(
         );
         return;
     }
-    for twin in &ANNOTATED_FIELDS {
-        let (value, annotation) = (twin.value(new), new.annotation(twin.annotation));
-        let changed = old.is_none_or(|old| twin.value(old) != value);
+    for setting in &ANNOTATED_FIELDS {
+        let (value, annotation) = (setting.value(new), new.annotation(setting.annotation));
+        let changed = old.is_none_or(|old| setting.value(old) != value);
         if changed
             && !value.is_null()
-            && let Some(wrong) = (twin.validate_field)(value)
+            && let Some(wrong) = (setting.validate_field)(value)
         {
-            found.refuse(twin.rule, twin.field(), value, wrong.reason, wrong.way_out);
+            found.refuse(setting.rule, setting.field(), value, wrong.reason, wrong.way_out);
         }
-        let annotated = old.is_none_or(|old| old.annotation(twin.annotation) != annotation);
+        let annotated = old.is_none_or(|old| old.annotation(setting.annotation) != annotation);
         if annotated && !annotation.is_null() {
             let text = annotation.as_str().unwrap_or_default();
-            if let Err(wrong) = (twin.parse_annotation)(text) {
+            if let Err(wrong) = (setting.parse_annotation)(text) {
                 found.refuse(
-                    twin.annotation_rule,
-                    twin.annotation_field(),
+                    setting.annotation_rule,
+                    setting.annotation_field(),
                     annotation,
                     wrong.reason,
                     wrong.way_out,
@@ -216,23 +216,23 @@ pub(super) fn check_rollout_settings(
             }
         }
         if changed || annotated {
-            warn_overridden_annotation(twin, new, warnings);
+            warn_overridden_annotation(setting, new, warnings);
         }
     }
 }
 
 /// Warns if an annotation has no effect because the field is set.
-fn warn_overridden_annotation(twin: &AnnotatedField, pool: ReviewedPool<'_>, warnings: &mut Vec<Warning>) {
-    let (value, annotation) = (twin.value(pool), pool.annotation(twin.annotation));
+fn warn_overridden_annotation(setting: &AnnotatedField, pool: ReviewedPool<'_>, warnings: &mut Vec<Warning>) {
+    let (value, annotation) = (setting.value(pool), pool.annotation(setting.annotation));
     let Some(text) = annotation.as_str().filter(|_| !value.is_null()) else { return };
-    let read = |text: &str| (twin.parse_annotation)(text).ok();
+    let read = |text: &str| (setting.parse_annotation)(text).ok();
     let value = value.as_str().and_then(read).unwrap_or_else(|| value.clone());
     if read(text).is_some_and(|stands_for| stands_for != value) {
         let detail = format!(
             "{} has another value, and the field overrides the annotation; remove the annotation",
-            twin.field()
+            setting.field()
         );
-        warnings.push(Warning::new(Rule::RolloutContradiction, twin.annotation_field(), detail));
+        warnings.push(Warning::new(Rule::RolloutContradiction, setting.annotation_field(), detail));
     }
 }
 

@@ -172,7 +172,7 @@ fn warn_about_replaced_storage(
 ) {
     let templates = |pool: KubeVirtPoolView<'_>| json_field(pool.machine(), "dataVolumeTemplates").clone();
     let strategy = new.part("updateStrategy");
-    let waits = ["unmanaged", "opportunistic"].iter().any(|member| !json_field(strategy, member).is_null());
+    let waits = ["unmanaged", "opportunistic"].iter().any(|machine| !json_field(strategy, machine).is_null());
     if is_same_value(&templates(old), &templates(new)) || waits {
         return;
     }

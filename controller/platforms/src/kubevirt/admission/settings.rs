@@ -47,13 +47,13 @@ pub(super) fn check_max_protection(
     new: KubeVirtPoolView<'_>,
     findings: &mut Findings,
 ) {
-    fn limits(pool: KubeVirtPoolView<'_>) -> [&Value; 2] {
+    fn protection_limits(pool: KubeVirtPoolView<'_>) -> [&Value; 2] {
         [pool.part(MAX_PROTECTION_FIELD), pool.annotation(MAX_PROTECTION)]
     }
     let paths = [format!("spec.{MAX_PROTECTION_FIELD}"), format!("metadata.annotations[{MAX_PROTECTION}]")];
-    for (place, (path, limit)) in paths.into_iter().zip(limits(new)).enumerate() {
+    for (place, (path, limit)) in paths.into_iter().zip(protection_limits(new)).enumerate() {
         let is_valid = || limit.as_str().is_some_and(|text| parse_maximum(text).is_ok());
-        if old.is_some_and(|old| limits(old)[place] == limit) || limit.is_null() || is_valid() {
+        if old.is_some_and(|old| protection_limits(old)[place] == limit) || limit.is_null() || is_valid() {
             continue;
         }
         let reason = "it is not a duration from 1m to 720h";
@@ -150,7 +150,7 @@ pub(super) fn check_single_strategy(
     findings: &mut Findings,
 ) {
     let strategy = pool.part(name);
-    let set = STRATEGIES.iter().filter(|member| !json_field(strategy, member).is_null());
+    let set = STRATEGIES.iter().filter(|machine| !json_field(strategy, machine).is_null());
     if set.count() > 1 {
         findings.refuse(
             rule,
@@ -175,9 +175,9 @@ pub(super) fn check_strategy_values(pool: KubeVirtPoolView<'_>, name: &str, find
             "supported values: \"AscendingOrder\", \"DescendingOrder\", \"Newest\", \"Oldest\", \"Random\"",
         );
     }
-    for member in ["opportunistic", "proactive"] {
-        let preservation = json_at_path(strategy, &[member, "statePreservation"]);
-        let path = || format!("spec.{name}.{member}.statePreservation");
+    for machine in ["opportunistic", "proactive"] {
+        let preservation = json_at_path(strategy, &[machine, "statePreservation"]);
+        let path = || format!("spec.{name}.{machine}.statePreservation");
         match preservation.as_str().map(str::parse::<StatePreservation>) {
             Some(Ok(StatePreservation::Online)) => findings.warn(
                 Rule::OnlinePreservation,

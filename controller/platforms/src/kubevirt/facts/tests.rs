@@ -55,7 +55,7 @@ fn expression(key: &str, operator: &str, values: &[&str]) -> Value {
 #[rstest]
 #[case::absent(json!(null), true)]
 #[case::empty(json!({}), true)]
-#[case::empty_members(json!({"labelSelector": {}, "nodeSelectorRequirementMatcher": []}), true)]
+#[case::empty_machines(json!({"labelSelector": {}, "nodeSelectorRequirementMatcher": []}), true)]
 #[case::labels(json!({"labelSelector": {"matchLabels": {"app": "herd"}}}), true)]
 #[case::nodes(json!({"nodeSelectorRequirementMatcher": [expression("zone", "In", &["a"])]}), true)]
 #[case::both(

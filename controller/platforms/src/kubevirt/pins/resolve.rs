@@ -551,16 +551,16 @@ fn find_copied_object(
             matcher_cause(scope, family, "revisionName", message),
         ));
     };
-    let stash = InstanceTypeCopy::read(stored).map_err(|error| undecoded(error.to_string()))?;
+    let copy = InstanceTypeCopy::read(stored).map_err(|error| undecoded(error.to_string()))?;
     let decoded =
-        copy::decode_copy(&stash, kind, &matcher.name).map_err(|error| undecoded(error.to_string()))?;
+        copy::decode_copy(&copy, kind, &matcher.name).map_err(|error| undecoded(error.to_string()))?;
     let by_spec = reference.by_spec;
     let machine_uid = machine["metadata"]["uid"].as_str().unwrap_or_default();
     let machine_name = machine["metadata"]["name"].as_str().unwrap_or_default();
     let by_status =
         status_ref::is_recorded(machine, family, revision).map_err(|error| failed(error.to_string()))?;
     let wanted = ExpectedCopy { kind, name: &matcher.name, by_spec, by_status, machine_uid, machine_name };
-    match copy::accept_copy(&stash, &decoded, &wanted) {
+    match copy::accept_copy(&copy, &decoded, &wanted) {
         Ok(Acceptance::Use | Acceptance::Upgrade) => Ok(Some(decoded.object)),
         Ok(Acceptance::Stale) if !by_spec => Ok(None),
         Ok(Acceptance::Stale) => Err(failed(format!("ControllerRevision {revision:?} is of another object"))),
@@ -592,8 +592,8 @@ fn new_pinned_copy(
             "the name of {kind} {name:?} has more than {most} characters, so it cannot be pinned"
         )));
     }
-    let mut stash =
+    let mut copy =
         InstanceTypeCopy::of(object, owner, scope.namespace).map_err(|error| failed(error.to_string()))?;
-    stash.labels.insert(POOL_UID.to_owned(), pool.uid.as_str().to_owned());
-    Ok(stash.to_json())
+    copy.labels.insert(POOL_UID.to_owned(), pool.uid.as_str().to_owned());
+    Ok(copy.to_json())
 }

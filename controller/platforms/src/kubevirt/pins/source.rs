@@ -145,9 +145,9 @@ pub const OUTDATED_REASONS: [&str; 3] = [DELETED, RECREATED, SPEC_CHANGED];
 /// How a copy differs from its original.
 pub fn compare_with_original(copy: &CopiedObject, original: Option<&Value>) -> Option<PinReport> {
     let CopiedObject { kind, name, .. } = copy;
-    let stashed = InstanceTypeObject::read(copy.content.clone()).ok()?;
+    let copied = InstanceTypeObject::read(copy.content.clone()).ok()?;
     let live = original.map(|live| InstanceTypeObject::read(live.clone())).transpose().ok()?;
-    let (reason, what) = match copy::outdated_reason(&stashed, live.as_ref())? {
+    let (reason, what) = match copy::outdated_reason(&copied, live.as_ref())? {
         Outdated::Deleted => (DELETED, "was deleted"),
         Outdated::Recreated => (RECREATED, "was created again with another spec"),
         Outdated::SpecChanged => (SPEC_CHANGED, "was changed"),

@@ -13,8 +13,8 @@ pub(crate) const FAMILIES: [TypeFamily; 2] = [TypeFamily::Instancetype, TypeFami
 /// A ControllerRevision in the current version of the API, under the same name: machines refer to it. One
 /// that cannot be read stays as it is.
 pub(super) fn to_current_version(revision: &Value) -> Value {
-    let upgraded = decode_former_version(revision).map(|(stash, decoded)| copy::in_place(&stash, &decoded));
-    upgraded.map_or_else(|| revision.clone(), |stash| stash.to_json())
+    let upgraded = decode_former_version(revision).map(|(copy, decoded)| copy::in_place(&copy, &decoded));
+    upgraded.map_or_else(|| revision.clone(), |copy| copy.to_json())
 }
 
 /// The version of a ControllerRevision; `None` if it has the current one, or cannot be read.
@@ -30,10 +30,10 @@ fn decode_former_version(revision: &Value) -> Option<(InstanceTypeCopy, DecodedC
     let data = &revision["data"];
     let kind = label(copy::labels::KIND).unwrap_or_else(|| text(&data["kind"]));
     let name = label(copy::labels::NAME).unwrap_or_else(|| text(&data["metadata"]["name"]));
-    let stash = InstanceTypeCopy::read(revision).ok()?;
-    let decoded = copy::decode_copy(&stash, InstanceTypeKind::of_object(&kind)?, &name).ok()?;
+    let copy = InstanceTypeCopy::read(revision).ok()?;
+    let decoded = copy::decode_copy(&copy, InstanceTypeKind::of_object(&kind)?, &name).ok()?;
     // The text of the current version stays as it is.
-    (decoded.stored != StoredVersion::V1beta1).then_some((stash, decoded))
+    (decoded.stored != StoredVersion::V1beta1).then_some((copy, decoded))
 }
 
 /// Writes the pinned matchers into the spec of a machine. `pins` is the field of the content of a revision;

@@ -724,7 +724,7 @@ fn an_expanded_machine_has_the_storage_class_of_the_preference() {
 }
 
 #[test]
-fn the_policy_per_member_leaves_the_matchers_to_kubevirt() {
+fn the_policy_per_machine_leaves_the_matchers_to_kubevirt() {
     assert!(!has_references(&with_policy("PerMember")));
     assert!(has_references(&with_policy("Expand")));
     assert!(has_references(&with_policy("unknown")), "it counts as Pin");

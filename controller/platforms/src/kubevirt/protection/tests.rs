@@ -85,9 +85,9 @@ fn a_pool_needs_the_object_until_its_template_is_pinned() {
         "spec": { "virtualMachineTemplate": template },
     });
     assert!(protected.may_be_needed_by_pool(&pool));
-    let mut per_member = pool.clone();
-    per_member["spec"]["instancetypePolicy"] = json!("PerMember");
-    assert!(!protected.may_be_needed_by_pool(&per_member), "its machines have copies of their own");
+    let mut per_machine = pool.clone();
+    per_machine["spec"]["instancetypePolicy"] = json!("PerMember");
+    assert!(!protected.may_be_needed_by_pool(&per_machine), "its machines have copies of their own");
     // A definition of KubeVirt removes the field.
     let mut annotated = pool.clone();
     annotated["metadata"]["annotations"] = json!({ "vmpool.dev/instancetype-policy": "PerMember" });

@@ -257,10 +257,10 @@ fn single_strategy_field<'a>(
     strategy: &'a Value,
     known: &[&'static str],
 ) -> Result<Option<(&'static str, &'a Value)>, String> {
-    let Some(members) = strategy.as_object() else {
+    let Some(machines) = strategy.as_object() else {
         return if strategy.is_null() { Ok(None) } else { Err(format!("{strategy} is not an object")) };
     };
-    let mut present = members.iter().filter(|(_, value)| !value.is_null());
+    let mut present = machines.iter().filter(|(_, value)| !value.is_null());
     match (present.next(), present.next()) {
         (None, _) => Ok(None),
         (Some((name, value)), None) => match known.iter().find(|known| *known == name) {

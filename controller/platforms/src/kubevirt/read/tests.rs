@@ -75,7 +75,7 @@ fn the_budget_is_a_number_or_a_percentage(#[case] value: Value, #[case] budget: 
 
 #[rstest]
 #[case::empty(json!({}), ScaleInMode::Proactive, SortPolicy::Random, StatePreservation::Disabled)]
-#[case::null_members(
+#[case::null_machines(
     json!({"proactive": null, "unmanaged": null}), ScaleInMode::Proactive, SortPolicy::Random, StatePreservation::Disabled)]
 #[case::proactive(
     json!({"proactive": {"selectionPolicy": {"sortPolicy": "Oldest"}, "statePreservation": "Online"}}),
@@ -142,7 +142,7 @@ type Safe = fn(&PoolSettings) -> bool;
     "scaleInStrategy has more than one member", |s: &PoolSettings| s.scale_in.mode == ScaleInMode::Unmanaged)]
 #[case::an_unknown_scale_in_strategy(
     json!({"scaleInStrategy": {"gentle": {}}}), "scaleInStrategy has the unknown member gentle", |s: &PoolSettings| s.scale_in.mode == ScaleInMode::Unmanaged)]
-#[case::a_scale_in_member_of_another_type(
+#[case::a_scale_in_machine_of_another_type(
     json!({"scaleInStrategy": {"proactive": true}}),
     "scaleInStrategy has a member proactive that is not an object", |s: &PoolSettings| s.scale_in.mode == ScaleInMode::Unmanaged)]
 #[case::preservation(

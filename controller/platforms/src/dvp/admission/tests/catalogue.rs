@@ -298,17 +298,17 @@ pub(super) fn rule_examples() -> Vec<RuleExample> {
 }
 
 #[test]
-fn every_rule_has_a_specimen_in_its_place() {
-    let shown: Vec<Rule> = rule_examples().iter().map(|specimen| specimen.rule).collect();
+fn every_rule_has_a_example_in_its_place() {
+    let shown: Vec<Rule> = rule_examples().iter().map(|example| example.rule).collect();
     assert_eq!(shown, Rule::ALL);
     let ids: BTreeSet<_> = Rule::ALL.iter().map(|rule| rule.id()).collect();
     assert_eq!(ids.len(), Rule::ALL.len(), "two rules share an id");
 }
 
 #[test]
-fn a_specimen_breaks_its_rule_and_its_neighbour_none() {
-    for specimen in rule_examples() {
-        let (rule, good, bad) = (specimen.rule, specimen.good.verdict(), specimen.bad.verdict());
+fn a_example_breaks_its_rule_and_its_neighbour_none() {
+    for example in rule_examples() {
+        let (rule, good, bad) = (example.rule, example.good.verdict(), example.bad.verdict());
         assert_eq!(
             good,
             AdmissionVerdict { outcome: AdmissionDecision::Allowed, warnings: Vec::new() },
@@ -326,8 +326,8 @@ fn a_specimen_breaks_its_rule_and_its_neighbour_none() {
 /// The text has the field, the value and a permitted alternative, in this order.
 #[test]
 fn every_message_names_a_field_and_a_way_out() {
-    for specimen in rule_examples() {
-        let (rule, text) = (specimen.rule, specimen.text());
+    for example in rule_examples() {
+        let (rule, text) = (example.rule, example.text());
         let (field, rest) = text.split_once(": ").unwrap();
         assert!(field.starts_with("spec.") || field.starts_with("metadata."), "{rule}: {text}");
         assert!(text.ends_with(&format!("(rule {rule})")), "{text}");
@@ -345,7 +345,7 @@ fn every_message_names_a_field_and_a_way_out() {
 /// Pools that break one refusing rule by their content and not by a change.
 pub(super) fn broken() -> Vec<(Rule, Value)> {
     let states =
-        rule_examples().into_iter().filter(|specimen| specimen.rule.severity() == RuleSeverity::Invalid);
+        rule_examples().into_iter().filter(|example| example.rule.severity() == RuleSeverity::Invalid);
     let states: Vec<_> = states
         .filter_map(|RuleExample { rule, bad, .. }| match bad {
             Request::Create(_, pool) => Some((rule, pool)),

@@ -24,8 +24,8 @@ fn table() -> String {
     page.push_str(
         "\nWhat the user sees, by an example of each:\n\n| Rule | Text, with the way out |\n| --- | --- |\n",
     );
-    for specimen in rule_examples() {
-        let _ = writeln!(page, "| {} | `{}` |", specimen.rule.id(), specimen.text().replace('|', "\\|"));
+    for example in rule_examples() {
+        let _ = writeln!(page, "| {} | `{}` |", example.rule.id(), example.text().replace('|', "\\|"));
     }
     page
 }
