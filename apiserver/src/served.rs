@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use vmpool_platforms::removal::{Apis, StoredResource};
 use vmpool_runtime::Env;
+use vmpool_runtime::health::Unhealthy;
 
 use crate::cluster::ClusterClient;
 
@@ -71,10 +72,12 @@ impl ServedApis {
     }
 
     /// Whether the resources of all groups are known: the installations were read, or cannot be read.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), Unhealthy> {
         let is_unread = self.platform.load(Ordering::Relaxed) == InstallationState::Unread as u8;
         match self.installations() {
-            Some(installations) if is_unread => Err(format!("{} were not read yet", installations.plural)),
+            Some(installations) if is_unread => {
+                Err(Unhealthy::new(format!("{} were not read yet", installations.plural)))
+            }
             _ => Ok(()),
         }
     }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use vmpool_platforms::{Configuration, Platform, TemplateCopies};
 use vmpool_runtime::Env;
 use vmpool_runtime::env::Task;
-use vmpool_runtime::health::Heartbeat;
+use vmpool_runtime::health::{Heartbeat, Unhealthy};
 use vmpool_runtime::lease::Fence;
 
 use crate::context::PoolContext;
@@ -76,24 +76,30 @@ impl LeaderHealth {
     /// because it has no caches.
     ///
     /// # Errors
-    /// A sentence for the response of the probe.
-    pub fn synced(&self) -> Result<(), String> {
+    /// The reason, for the response of the probe.
+    pub fn synced(&self) -> Result<(), Unhealthy> {
         if self.states.lock().iter().all(|state| (state.synced)()) {
             Ok(())
         } else {
-            Err("the first list of definitions, pools, machines, disks, attachments and instances is not complete".into())
+            Err(Unhealthy::new(
+                "the first list of definitions, pools, machines, disks, attachments and instances is not complete",
+            ))
         }
     }
 
     /// Whether every worker has sent a heartbeat within `limit`.
     ///
     /// # Errors
-    /// A sentence for the response of the probe.
-    pub fn working(&self, limit: Duration) -> Result<(), String> {
+    /// The reason, for the response of the probe.
+    pub fn working(&self, limit: Duration) -> Result<(), Unhealthy> {
         let states = self.states.lock();
         let workers = states.iter().flat_map(|state| &state.workers);
         let stuck = workers.filter(|worker| worker.age() > limit).count();
-        if stuck == 0 { Ok(()) } else { Err(format!("{stuck} workers are stuck in a pass for {limit:?}")) }
+        if stuck == 0 {
+            Ok(())
+        } else {
+            Err(Unhealthy::new(format!("{stuck} workers are stuck in a pass for {limit:?}")))
+        }
     }
 
     /// What this leader does with the pools of each platform, for people.

@@ -136,7 +136,7 @@ pub async fn run_controller(
         let leader_health = leader_health.clone();
         move || leader_health.platforms()
     });
-    health.ready("lease", move || contact.check(OUT_OF_TOUCH));
+    health.ready("lease", move || Ok(contact.check(OUT_OF_TOUCH)?));
     let probes = server.run(health, &env, stop.clone());
     let leadership_changes =
         run_leader_election(&mut candidate, &lease, dependencies, leader_health, platforms, stop.clone());

@@ -82,7 +82,7 @@ pub struct LogArgs {
         env = "VMPOOL_LOG_LEVEL",
         value_name = "FILTER",
         default_value = "info,kube_client::client::builder=off",
-        value_parser = log_level
+        value_parser = parse_log_level
     )]
     pub log_level: String,
 }
@@ -244,11 +244,14 @@ fn default_identity(env: &Env) -> String {
     format!("{host}_{:016x}", env.random())
 }
 
-fn log_level(text: &str) -> Result<String, String> {
-    match telemetry::parse_filter(text) {
-        Ok(_) => Ok(text.to_owned()),
-        Err(error) => Err(telemetry::with_causes(&error)),
-    }
+/// Why the value of `--log-level` is invalid. clap prints only the text of an error, so the text contains
+/// the causes.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", telemetry::with_causes(.0))]
+struct LogLevelError(#[source] TelemetryError);
+
+fn parse_log_level(text: &str) -> Result<String, LogLevelError> {
+    telemetry::parse_filter(text).map(|_| text.to_owned()).map_err(LogLevelError)
 }
 
 #[cfg(test)]

@@ -48,7 +48,9 @@ use kube::Client;
 use crate::env::Env;
 use crate::tls::ServingIdentity;
 
-pub use args::{BundleOf, CertificateSource, ServingArgs, ServingArgsError, ServingConfig};
+pub use args::{
+    BundleOf, BundleOfError, CertificateSource, SecretName, ServingArgs, ServingArgsError, ServingConfig,
+};
 pub use metrics::CertificateMetrics;
 pub use timing::Timing;
 

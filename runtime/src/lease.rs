@@ -39,7 +39,7 @@ pub use candidate::Candidate;
 pub use config::LeaseConfig;
 pub use error::LeaseError;
 pub use fence::Fence;
-pub use health::LeaseHealth;
+pub use health::{LeaseContactError, LeaseHealth};
 pub use leadership::Leadership;
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use crate::args::{ClientArgs, HealthArgs};
 use crate::certificates::{self, CertificateMetrics, CertificateSource, ServingConfig};
 use crate::client::{self, ConnectError};
 use crate::env::Env;
-use crate::health::{HealthEndpoints, HealthError, HealthServer as ProbeServer, MetricsAccess};
+use crate::health::{HealthEndpoints, HealthError, HealthServer as ProbeServer, MetricsAccess, Unhealthy};
 use crate::https::{HttpsServer, Limits, TrafficMetrics};
 use crate::tls::{ClientCas, ServingIdentity};
 
@@ -147,7 +147,9 @@ impl BoundProgram {
         let identity = ServingIdentity::new();
         health.ready("certificate", {
             let identity = identity.clone();
-            move || if identity.is_ready() { Ok(()) } else { Err("there is no certificate yet".to_owned()) }
+            move || {
+                if identity.is_ready() { Ok(()) } else { Err(Unhealthy::new("there is no certificate yet")) }
+            }
         });
         // The task ends when this function returns and drops it.
         let certificate =

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use vmpool_feature_gates::Feature;
 use vmpool_runtime::Env;
 use vmpool_runtime::args::InstancetypeMode;
+use vmpool_runtime::health::Unhealthy;
 use vmpool_runtime::https::Limits;
 use vmpool_runtime::serving::{BoundProgram, ProgramService, ServeError};
 use vmpool_runtime::telemetry;
@@ -80,7 +81,7 @@ pub async fn run_webhook(
     };
     let (connected, is_connected) = watch::channel(false);
     health.ready("api-server", move || {
-        if *is_connected.borrow() { Ok(()) } else { Err("not connected yet".to_owned()) }
+        if *is_connected.borrow() { Ok(()) } else { Err(Unhealthy::new("not connected yet")) }
     });
     // The task ends when this function returns and drops it.
     let _connection = env.spawn("connection", wait_for_api_server(client, env.clone(), connected));
@@ -88,7 +89,13 @@ pub async fn run_webhook(
     let _followed = options.callers.client_ca_file.map(|file| {
         health.ready("client-authorities", {
             let clients = clients.clone();
-            move || if clients.is_ready() { Ok(()) } else { Err("the file has not been read yet".to_owned()) }
+            move || {
+                if clients.is_ready() {
+                    Ok(())
+                } else {
+                    Err(Unhealthy::new("the file has not been read yet"))
+                }
+            }
         });
         // The task ends when this function returns and drops it.
         env.spawn("client-authorities", clients.clone().follow(file, env.clone()))

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use parking_lot::RwLock;
+use vmpool_runtime::health::Unhealthy;
 use vmpool_runtime::https::Peer;
 
 use super::requestheader::RequestHeaders;
@@ -47,10 +48,10 @@ impl Authenticator {
     }
 
     /// A readiness check: fails until the configuration has been read.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), Unhealthy> {
         match *self.0.read() {
             Some(_) => Ok(()),
-            None => Err("the configuration of the front proxy has not been read yet".to_owned()),
+            None => Err(Unhealthy::new("the configuration of the front proxy has not been read yet")),
         }
     }
 

@@ -133,7 +133,7 @@ async fn while_definitions_are_unknown_the_leader_is_not_synced() {
     });
     world.lead_all(DVP);
     world.calm().await;
-    assert!(world.leader_health.synced().unwrap_err().contains("definitions"));
+    assert!(world.leader_health.synced().unwrap_err().to_string().contains("definitions"));
     world.server.behave();
     world.advance(10 * SECOND).await;
     assert_eq!(world.leader_health.synced(), Ok(()));

@@ -51,13 +51,22 @@ pub struct ServingArgs {
     pub tls_private_key_file: Option<PathBuf>,
 }
 
+/// The name of a Secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretName {
+    /// The namespace.
+    pub namespace: String,
+    /// The name in the namespace.
+    pub name: String,
+}
+
 /// The source of the certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CertificateSource {
     /// The replicas create the certificate.
     SelfSigned {
-        /// Namespace and name of the Secret.
-        secret: (String, String),
+        /// The Secret with the certificate.
+        secret: SecretName,
         /// DNS names and IP addresses, at least one.
         names: Vec<String>,
         /// The validity of a serving certificate.
@@ -177,7 +186,7 @@ impl ServingArgs {
             return Err(ServingArgsError::Validity(self.tls_validity));
         }
         Ok(CertificateSource::SelfSigned {
-            secret: (namespace.to_owned(), name.to_owned()),
+            secret: SecretName { namespace: namespace.to_owned(), name: name.to_owned() },
             names,
             validity: self.tls_validity,
             bundles: self.ca_bundle_of.clone(),
@@ -194,8 +203,15 @@ fn canonical_server_name(name: &str) -> Option<String> {
     DnsName::try_from(name.as_str()).is_ok().then_some(name)
 }
 
+/// The text does not name an object with a `caBundle`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is neither validatingwebhookconfigurations/NAME, mutatingwebhookconfigurations/NAME nor apiservices/NAME"
+)]
+pub struct BundleOfError(String);
+
 impl FromStr for BundleOf {
-    type Err = String;
+    type Err = BundleOfError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.split_once('/') {
@@ -206,10 +222,7 @@ impl FromStr for BundleOf {
                 Ok(Self::MutatingWebhooks(name.to_owned()))
             }
             Some(("apiservices", name)) if is_name(name) => Ok(Self::ApiService(name.to_owned())),
-            _ => Err(format!(
-                "`{text}` is neither validatingwebhookconfigurations/NAME, mutatingwebhookconfigurations/NAME nor \
-                 apiservices/NAME"
-            )),
+            _ => Err(BundleOfError(text.to_owned())),
         }
     }
 }

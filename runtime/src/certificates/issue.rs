@@ -9,7 +9,7 @@ use rcgen::{
 };
 use rustls::pki_types::CertificateDer;
 
-use super::material::Certificate;
+use super::material::{Certificate, CertificateParseError};
 use super::timing::Timing;
 
 /// Why a certificate was not issued.
@@ -19,8 +19,8 @@ pub(super) enum IssueError {
     #[error("issuing a certificate")]
     Issue(#[from] rcgen::Error),
     /// The new certificate cannot be parsed.
-    #[error("parsing the new certificate: {0}")]
-    Parse(String),
+    #[error("parsing the new certificate")]
+    Parse(#[source] CertificateParseError),
 }
 
 /// A certificate with its key.
@@ -28,6 +28,13 @@ pub(super) enum IssueError {
 pub(super) struct Issued {
     pub(super) certificate: Certificate,
     pub(super) key: KeyPair,
+}
+
+/// An authority and the key with which it signs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CertificateSigner<'a> {
+    pub(super) certificate: &'a Certificate,
+    pub(super) key: &'a KeyPair,
 }
 
 /// Issues a self-signed authority. Its name contains `id`, to distinguish it from other authorities.
@@ -47,16 +54,16 @@ pub(super) fn issue_serving_certificate(
     now: Timestamp,
     timing: &Timing,
     names: &[String],
-    authority: (&Certificate, &KeyPair),
+    authority: CertificateSigner<'_>,
 ) -> Result<Issued, IssueError> {
     let mut params = CertificateParams::new(names)?;
     params.distinguished_name = distinguished_name("vmpool");
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params.use_authority_key_identifier_extension = true;
-    set_validity(&mut params, now, timing, (now + timing.serving).min(authority.0.not_after));
+    set_validity(&mut params, now, timing, (now + timing.serving).min(authority.certificate.not_after));
     let key = KeyPair::generate()?;
-    let issuer = Issuer::from_ca_cert_der(&authority.0.der, authority.1)?;
+    let issuer = Issuer::from_ca_cert_der(&authority.certificate.der, authority.key)?;
     let der = params.signed_by(&key, &issuer)?.der().clone();
     issued_certificate(der, key)
 }

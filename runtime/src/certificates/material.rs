@@ -12,10 +12,11 @@ use rustls::RootCertStore;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use x509_parser::error::X509Error;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::tls::{ServingIdentity, crypto_provider, parse_certificates};
+use crate::tls::{ServingIdentity, TlsError, crypto_provider, parse_certificates};
 
 /// Keys of the data of the Secret. The first two belong to the type `kubernetes.io/tls`.
 pub(super) const TLS_CRT: &str = "tls.crt";
@@ -51,17 +52,33 @@ pub(super) struct Material {
     pub(super) problems: Vec<String>,
 }
 
+/// Why a certificate cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CertificateParseError {
+    /// The PEM text around the certificate is invalid.
+    #[error(transparent)]
+    Pem(#[from] TlsError),
+    /// The bytes are not an X.509 certificate.
+    #[error(transparent)]
+    Der(#[from] x509_parser::nom::Err<X509Error>),
+    /// The extension with the names is invalid.
+    #[error(transparent)]
+    Names(#[from] X509Error),
+    /// The validity is outside the range of timestamps.
+    #[error(transparent)]
+    Validity(#[from] jiff::Error),
+}
+
 impl Certificate {
     /// Parses a certificate.
     ///
     /// # Errors
-    /// The reason why the certificate is invalid.
-    pub(super) fn new(der: CertificateDer<'static>) -> Result<Self, String> {
-        let (_, parsed) = X509Certificate::from_der(&der).map_err(|error| error.to_string())?;
-        let moment = |time: i64| Timestamp::from_second(time).map_err(|error| error.to_string());
-        let not_before = moment(parsed.validity().not_before.timestamp())?;
-        let not_after = moment(parsed.validity().not_after.timestamp())?;
-        let names = parsed.subject_alternative_name().map_err(|error| error.to_string())?;
+    /// [`CertificateParseError`].
+    pub(super) fn new(der: CertificateDer<'static>) -> Result<Self, CertificateParseError> {
+        let (_, parsed) = X509Certificate::from_der(&der)?;
+        let not_before = Timestamp::from_second(parsed.validity().not_before.timestamp())?;
+        let not_after = Timestamp::from_second(parsed.validity().not_after.timestamp())?;
+        let names = parsed.subject_alternative_name()?;
         let names = names
             .map(|extension| extension.value.general_names.iter().filter_map(general_name_text).collect());
         let public_key = parsed.public_key().raw.to_vec();
@@ -111,11 +128,8 @@ impl Material {
     fn read_bundle(&mut self, pem: &[u8]) {
         // Each authority is read separately, so that an invalid one does not affect the others.
         for section in pem_sections(pem) {
-            let read = parse_certificates("CA bundle", section).map_err(|error| error.to_string());
-            let read =
-                read.and_then(|ders| ders.into_iter().map(Certificate::new).collect::<Result<Vec<_>, _>>());
-            match read {
-                Ok(read) => self.bundle.extend(read),
+            match parse_authorities(section) {
+                Ok(authorities) => self.bundle.extend(authorities),
                 Err(problem) => self.problems.push(format!("{CA_CRT}: {problem}")),
             }
         }
@@ -153,6 +167,11 @@ impl Material {
             None => {}
         }
     }
+}
+
+/// The authorities in a section of the bundle.
+fn parse_authorities(section: &[u8]) -> Result<Vec<Certificate>, CertificateParseError> {
+    parse_certificates("CA bundle", section)?.into_iter().map(Certificate::new).collect()
 }
 
 /// The bytes of a key of the data; empty if the key is missing.

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{GetParams, PostParams};
 use kube::{Api, Client};
 
+use super::args::SecretName;
 use crate::env::{Env, TimeoutElapsed};
 
 /// The deadline of each request.
@@ -69,7 +70,8 @@ pub(super) enum SecretWriteResult {
 }
 
 impl SecretStore {
-    pub(super) fn new(client: Client, (namespace, name): (String, String), env: Env) -> Self {
+    pub(super) fn new(client: Client, secret: SecretName, env: Env) -> Self {
+        let SecretName { namespace, name } = secret;
         Self { client, namespace, name, env }
     }
 

@@ -9,10 +9,10 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 
-use super::args::BundleOf;
+use super::args::{BundleOf, SecretName};
 use super::bundles::Bundles;
 use super::clock::CertificateClock;
-use super::issue::{self, IssueError};
+use super::issue::{self, CertificateSigner, IssueError, Issued};
 use super::log_once::LogOnce;
 use super::material::{CA_CRT, CA_KEY, Material, TLS_CRT, TLS_KEY, encode_certificates, secret_data};
 use super::metrics::{CertificateMetrics, Rotated, Stage};
@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// The desired state.
 pub(super) struct Desired {
-    pub(super) secret: (String, String),
+    pub(super) secret: SecretName,
     pub(super) names: Vec<String>,
     pub(super) bundles: Vec<BundleOf>,
     pub(super) timing: Timing,
@@ -177,9 +177,13 @@ impl Maintainer {
             encode_certificates(authority.iter().map(|authority| &authority.certificate).chain(retained)),
         );
         if plan.serving.is_some() {
-            let stored = material.signer.as_ref().map(|(index, key)| (&material.bundle[*index], key));
-            let signer =
-                authority.as_ref().map(|authority| (&authority.certificate, &authority.key)).or(stored);
+            let signer = match (&authority, &material.signer) {
+                (Some(Issued { certificate, key }), _) => Some(CertificateSigner { certificate, key }),
+                (None, Some((index, key))) => {
+                    Some(CertificateSigner { certificate: &material.bundle[*index], key })
+                }
+                (None, None) => None,
+            };
             // If there is no authority, the plan contains a new one.
             if let Some(signer) = signer {
                 let serving = issue::issue_serving_certificate(

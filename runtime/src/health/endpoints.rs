@@ -10,6 +10,7 @@ use axum::routing::get;
 use parking_lot::RwLock;
 
 use super::metrics_access::MetricsAccess;
+use super::unhealthy::Unhealthy;
 
 /// The health endpoints. Clones share the checks, so checks can be added after the server has started.
 ///
@@ -30,7 +31,7 @@ struct Probes {
 #[derive(Clone)]
 struct Check {
     name: &'static str,
-    probe: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
+    probe: Arc<dyn Fn() -> Result<(), Unhealthy> + Send + Sync>,
 }
 
 /// A name, and a text for people.
@@ -46,12 +47,20 @@ impl HealthEndpoints {
     }
 
     /// Adds a check to `/livez`. It must not block. Every client of the endpoint can read its error.
-    pub fn live(&self, name: &'static str, probe: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+    pub fn live(
+        &self,
+        name: &'static str,
+        probe: impl Fn() -> Result<(), Unhealthy> + Send + Sync + 'static,
+    ) {
         self.0.write().live.push(Check { name, probe: Arc::new(probe) });
     }
 
     /// Adds a check to `/readyz`. It must not block. Every client of the endpoint can read its error.
-    pub fn ready(&self, name: &'static str, probe: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+    pub fn ready(
+        &self,
+        name: &'static str,
+        probe: impl Fn() -> Result<(), Unhealthy> + Send + Sync + 'static,
+    ) {
         self.0.write().ready.push(Check { name, probe: Arc::new(probe) });
     }
 

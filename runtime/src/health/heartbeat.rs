@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::unhealthy::Unhealthy;
 use crate::env::Env;
 
 /// A time that a loop updates and a health check reads. Clones share it.
@@ -37,14 +38,14 @@ impl Heartbeat {
 
     /// A check for [`HealthEndpoints`](super::HealthEndpoints). It fails if the time since the last beat
     /// reaches `limit`.
-    pub fn younger_than(&self, limit: Duration) -> impl Fn() -> Result<(), String> + Send + Sync + use<> {
+    pub fn younger_than(&self, limit: Duration) -> impl Fn() -> Result<(), Unhealthy> + Send + Sync + use<> {
         let heartbeat = self.clone();
         move || {
             let age = heartbeat.age();
             if age < limit {
                 return Ok(());
             }
-            Err(format!("no heartbeat for {} s", age.as_secs()))
+            Err(Unhealthy::new(format!("no heartbeat for {} s", age.as_secs())))
         }
     }
 }

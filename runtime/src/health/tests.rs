@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use super::{HealthEndpoints, HealthError, HealthServer, Heartbeat};
+use super::{HealthEndpoints, HealthError, HealthServer, Heartbeat, Unhealthy};
 use crate::env::Env;
 use crate::testing::{ManualClock, test_env};
 
@@ -24,7 +24,7 @@ async fn get(health: &HealthEndpoints, path: &str) -> (StatusCode, String) {
 fn failing() -> HealthEndpoints {
     let health = HealthEndpoints::new();
     health.ready("caches", || Ok(()));
-    health.ready("lease", || Err("no answer for 20 s".to_owned()));
+    health.ready("lease", || Err(Unhealthy::new("no answer for 20 s")));
     health
 }
 
@@ -76,7 +76,10 @@ async fn only_the_parameter_verbose_lists_all_checks() {
 async fn checks_run_for_each_request() {
     let (health, broken) = (HealthEndpoints::new(), Arc::new(AtomicBool::new(false)));
     let probe = Arc::clone(&broken);
-    health.live("mood", move || if probe.load(Ordering::Relaxed) { Err("sad".to_owned()) } else { Ok(()) });
+    health.live(
+        "mood",
+        move || if probe.load(Ordering::Relaxed) { Err(Unhealthy::new("sad")) } else { Ok(()) },
+    );
     assert_eq!(get(&health, "/livez").await.0, StatusCode::OK);
     broken.store(true, Ordering::Relaxed);
     assert_eq!(get(&health, "/livez").await.0, StatusCode::SERVICE_UNAVAILABLE);
@@ -98,7 +101,7 @@ async fn a_missing_heartbeat_fails_the_check_until_the_next_beat() {
     clock.advance(Duration::from_millis(29_999)).await;
     assert_eq!(check(), Ok(()));
     clock.advance(Duration::from_millis(1)).await;
-    assert_eq!(check(), Err("no heartbeat for 30 s".to_owned()));
+    assert_eq!(check(), Err(Unhealthy::new("no heartbeat for 30 s")));
     heartbeat.clone().beat();
     assert_eq!((check(), heartbeat.age()), (Ok(()), Duration::ZERO));
 }

@@ -50,17 +50,33 @@ pub(super) struct ShutdownPhases {
     pub(super) draining: CancellationToken,
 }
 
+/// The TLS configuration for one generation of the certificate authorities of clients.
+#[derive(Debug, Clone)]
+pub(super) struct TlsGeneration {
+    pub(super) config: Arc<ServerConfig>,
+    pub(super) generation: u64,
+}
+
+/// A connection before its handshake.
+#[derive(Debug)]
+pub(super) struct AcceptedConnection {
+    pub(super) stream: TcpStream,
+    /// The address of the client.
+    pub(super) address: SocketAddr,
+}
+
 /// Serves one connection until it ends, or until it must close and has no request in flight.
 pub(super) async fn serve_https_connection(
     server: HttpsServer,
     router: axum::Router,
-    (config, generation): (Arc<ServerConfig>, u64),
-    accepted: (TcpStream, SocketAddr),
+    tls: TlsGeneration,
+    accepted: AcceptedConnection,
     slot: &ConnectionSlot,
     requests: Arc<RequestSlots>,
     shutdown: ShutdownPhases,
 ) {
-    let (stream, address) = accepted;
+    let TlsGeneration { config, generation } = tls;
+    let AcceptedConnection { stream, address } = accepted;
     let _open = server.metrics.connected();
     let handshake = async {
         configure_socket(&stream, server.limits.request_deadline)?;

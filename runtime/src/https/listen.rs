@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::config::{HttpsServer, Limits};
-use super::connection::{self, ShutdownPhases};
+use super::connection::{self, AcceptedConnection, ShutdownPhases, TlsGeneration};
 use super::hyper_env::RustlsClock;
 use super::metrics::Refusal;
 use crate::capacity::{ConnectionSlots, RequestSlots};
@@ -107,7 +107,7 @@ async fn accept_connections(
     let requests = RequestSlots::new(server.limits.requests);
     loop {
         let accepted = match listener.accept().await {
-            Ok(accepted) => accepted,
+            Ok((stream, address)) => AcceptedConnection { stream, address },
             Err(error) if concerns_one_connection(&error) => continue,
             Err(error) => {
                 tracing::warn!(%error, "accepting a connection failed, retrying");
@@ -115,9 +115,9 @@ async fn accept_connections(
                 continue;
             }
         };
-        let Some(slot) = slots.acquire(accepted.1.ip()).await else {
+        let Some(slot) = slots.acquire(accepted.address.ip()).await else {
             server.metrics.refused(Refusal::TooManyConnections);
-            tracing::debug!(address = %accepted.1, "a client has too many connections");
+            tracing::debug!(address = %accepted.address, "a client has too many connections");
             continue;
         };
         if snapshot.generation != server.clients.generation() {
@@ -125,14 +125,15 @@ async fn accept_connections(
             config = Arc::new(tls_server_config(server, &snapshot)?);
         }
         let (connection_server, router) = (server.clone(), router.clone());
-        let (config, requests) = ((Arc::clone(&config), snapshot.generation), Arc::clone(&requests));
+        let tls = TlsGeneration { config: Arc::clone(&config), generation: snapshot.generation };
+        let requests = Arc::clone(&requests);
         let shutdown = shutdown.clone();
         let stop = stop.clone();
         let task = async move {
             let connection = connection::serve_https_connection(
                 connection_server,
                 router,
-                config,
+                tls,
                 accepted,
                 &slot,
                 requests,

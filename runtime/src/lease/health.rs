@@ -8,6 +8,17 @@ use parking_lot::Mutex;
 use super::fence::Fence;
 use crate::env::Env;
 
+/// Why a process that takes part in the election is not ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum LeaseContactError {
+    /// No request for the Lease has got a response yet.
+    #[error("the API server has not responded to a request for the lease yet")]
+    NoResponseYet,
+    /// The last response is older than the limit; this is its age.
+    #[error("the API server has not responded to a request for the lease for {} s", .0.as_secs())]
+    NoResponseFor(Duration),
+}
+
 /// The state of a [`Candidate`](super::Candidate). Clones share it.
 #[derive(Debug, Clone)]
 pub struct LeaseHealth {
@@ -53,16 +64,16 @@ impl LeaseHealth {
     /// ready as the leader.
     ///
     /// # Errors
-    /// The time since the last response.
-    pub fn check(&self, limit: Duration) -> Result<(), String> {
+    /// [`LeaseContactError`], with the time since the last response.
+    pub fn check(&self, limit: Duration) -> Result<(), LeaseContactError> {
         let Some(last) = self.last_contact() else {
-            return Err("the API server has not responded to a request for the lease yet".to_owned());
+            return Err(LeaseContactError::NoResponseYet);
         };
         let age = self.env.uptime().saturating_sub(last);
         if age <= limit {
             return Ok(());
         }
-        Err(format!("the API server has not responded to a request for the lease for {} s", age.as_secs()))
+        Err(LeaseContactError::NoResponseFor(age))
     }
 
     pub(super) fn record_contact(&self) {

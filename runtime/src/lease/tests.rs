@@ -398,7 +398,7 @@ async fn a_candidate_without_a_response_is_not_healthy() {
     world.seconds(5).await;
     let health = &world.processes[0].health;
     assert_eq!(
-        health.check(LEASE).unwrap_err(),
+        health.check(LEASE).unwrap_err().to_string(),
         "the API server has not responded to a request for the lease yet"
     );
     assert_eq!(world.server.take_log(), [] as [(Method, StatusCode); 0]);

@@ -3,7 +3,7 @@ use std::time::Duration;
 use clap::{CommandFactory as _, Parser};
 use rstest::rstest;
 
-use crate::certificates::{BundleOf, CertificateSource, ServingArgs, ServingConfig};
+use crate::certificates::{BundleOf, CertificateSource, SecretName, ServingArgs, ServingConfig};
 
 #[derive(Debug, Parser)]
 #[command(name = "vmpool-test")]
@@ -37,7 +37,7 @@ fn self_signed_mode() {
          --ca-bundle-of=mutatingwebhookconfigurations/hook",
     );
     let expected = CertificateSource::SelfSigned {
-        secret: ("ns".to_owned(), "hook-tls".to_owned()),
+        secret: SecretName { namespace: "ns".to_owned(), name: "hook-tls".to_owned() },
         names: ["hook.ns.svc", "::1", "10.0.0.1"].map(str::to_owned).to_vec(),
         validity: Duration::from_hours(24 * 90),
         bundles: vec![

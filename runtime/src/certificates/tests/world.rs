@@ -13,7 +13,7 @@ use rustls::pki_types::{ServerName, UnixTime};
 
 use super::server::{CertificateApiServer, HOOKS, SERVICE, api_service, hooks};
 use crate::certificates::CertificateMetrics;
-use crate::certificates::args::BundleOf;
+use crate::certificates::args::{BundleOf, SecretName};
 use crate::certificates::self_signed::{Desired, Maintainer};
 use crate::certificates::timing::Timing;
 use crate::env::{Clock as _, Task};
@@ -71,7 +71,7 @@ impl CertificateWorld {
             (ServingIdentity::new(), CertificateMetrics::new(&mut MetricsRegistry::new()));
         let client = self.server.client(&self.clock, &test_env(&self.clock, 1000 + self.seed), self.latency);
         let wanted = Desired {
-            secret: ("ns".to_owned(), "hook-tls".to_owned()),
+            secret: SecretName { namespace: "ns".to_owned(), name: "hook-tls".to_owned() },
             names: names.iter().map(|&name| name.to_owned()).collect(),
             bundles: vec![
                 BundleOf::Webhooks("hook".to_owned()),
