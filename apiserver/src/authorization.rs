@@ -17,7 +17,7 @@ use crate::cluster::ClusterClient;
 use crate::error::Error;
 use crate::metrics::{ApiServerMetrics, CheckSource};
 use crate::request_info::{RequestInfo, ResourceRequest};
-use cache::AuthorizationCache;
+use cache::{AuthorizationCache, AuthorizationKey};
 
 /// How long a decision stays in the cache.
 pub(crate) const CACHE_TTL: Duration = Duration::from_secs(5);
@@ -46,7 +46,7 @@ impl Authorizer {
         user: &AuthenticatedUser,
         request: &RequestInfo,
     ) -> Result<(), Error> {
-        let key = (user.clone(), request.clone());
+        let key = AuthorizationKey { user: user.clone(), request: request.clone() };
         let cached = self.cache.get(&key, self.env.uptime());
         let denial = if let Some(denial) = cached {
             self.metrics.authorization(CheckSource::Cache);

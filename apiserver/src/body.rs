@@ -60,45 +60,102 @@ struct Preconditions {
     uid: Option<String>,
 }
 
-/// Reads the body and the query of a request. `pool` is the name in the path.
+/// Why the body or the query of a removal request is invalid, and how to correct it.
+///
+/// The caller receives this text alone, so it contains the causes.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RemovalRequestError {
+    /// The query or the body asks for a dry run in an unknown way.
+    #[error(transparent)]
+    DryRun(#[from] DryRunValueError),
+    /// There is no body.
+    #[error("the body is empty: {}", removal_body_instruction(.kind))]
+    Empty { kind: &'static str },
+    /// The body is no JSON object.
+    #[error("the body is not a JSON object: {}", removal_body_instruction(.kind))]
+    NotAnObject { kind: &'static str },
+    /// The body is an object of another form.
+    #[error("the body is not a {kind}: {source}; {}", removal_body_instruction(.kind))]
+    Malformed { kind: &'static str, source: serde_json::Error },
+    /// The body says that it is of another kind.
+    #[error("the kind of the body is {found:?}: {}", removal_body_instruction(.kind))]
+    OtherKind { found: String, kind: &'static str },
+    /// The body says that it is of another version.
+    #[error("apiVersion {found:?} is not served: use {served}, or omit it")]
+    OtherVersion { found: String, served: String },
+    /// The metadata names another pool than the path.
+    #[error("metadata.{field} is {found:?}, but the path of the request contains {path:?}; omit the field")]
+    OtherPool { field: &'static str, found: String, path: String },
+    /// The request names no machine.
+    #[error("{}", removal_body_instruction(.kind))]
+    NoTargets { kind: &'static str },
+    /// The request names too many machines.
+    #[error("the request has {count} targets, but at most {MAX_TARGETS} are allowed: send several requests")]
+    TooManyTargets { count: usize },
+    /// The number of UIDs is not that of the names.
+    #[error(
+        "targetUIDs has {uids} entries, but targets has {targets}: send one UID for each target, in the same order"
+    )]
+    UidCount { uids: usize, targets: usize },
+    /// No machine can have this name.
+    #[error("target {0:?} is not a valid name of a virtual machine")]
+    TargetName(String),
+}
+
+impl From<RemovalRequestError> for Error {
+    fn from(error: RemovalRequestError) -> Self {
+        Self::BadRequest(error.to_string())
+    }
+}
+
+/// The value of `dryRun` has no meaning.
+#[derive(Debug, thiserror::Error)]
+#[error("dryRun has the value {0:?}: the only value is \"All\"")]
+pub(crate) struct DryRunValueError(String);
+
+impl From<DryRunValueError> for Error {
+    fn from(error: DryRunValueError) -> Self {
+        Self::BadRequest(error.to_string())
+    }
+}
+
+/// Reads the body and the query of a request. `namespace` and `pool` are the names in the path.
 ///
 /// # Errors
-/// [`Error::BadRequest`], whose text says how to correct the request.
+/// [`RemovalRequestError`].
 pub(crate) fn read_removal_request(
     body: &[u8],
     query: &str,
-    (apis, api): (Apis, &RemovalApi),
-    (namespace, pool): (&str, &str),
-) -> Result<RemovalRequest, Error> {
-    let read = |body| -> Result<RemovalRequest, String> {
-        let dry_run_in_query = has_dry_run(query)?;
-        let Body { api_version, kind, metadata, targets, target_uids, preconditions, dry_run, force } =
-            parse_removal_body(body, api.removal_kind)?;
-        check_kind(apis, api, api_version.as_deref(), kind.as_deref())?;
-        if let Some(metadata) = metadata {
-            check_metadata(&metadata, "name", pool)?;
-            check_metadata(&metadata, "namespace", namespace)?;
-        }
-        let dry_run = is_dry_run(dry_run)?;
-        Ok(RemovalRequest {
-            targets: distinct_targets(api.removal_kind, targets.unwrap_or_default(), target_uids)?,
-            pool_uid: preconditions.and_then(|preconditions| preconditions.uid),
-            dry_run: dry_run_in_query || dry_run,
-            force: force.unwrap_or_default(),
-        })
-    };
-    read(body).map_err(Error::BadRequest)
+    apis: Apis,
+    api: &RemovalApi,
+    namespace: &str,
+    pool: &str,
+) -> Result<RemovalRequest, RemovalRequestError> {
+    let dry_run_in_query = has_dry_run(query)?;
+    let Body { api_version, kind, metadata, targets, target_uids, preconditions, dry_run, force } =
+        parse_removal_body(body, api.removal_kind)?;
+    check_kind(apis, api, api_version.as_deref(), kind.as_deref())?;
+    if let Some(metadata) = metadata {
+        check_metadata(&metadata, "name", pool)?;
+        check_metadata(&metadata, "namespace", namespace)?;
+    }
+    let dry_run = is_dry_run(dry_run)?;
+    Ok(RemovalRequest {
+        targets: distinct_targets(api.removal_kind, targets.unwrap_or_default(), target_uids)?,
+        pool_uid: preconditions.and_then(|preconditions| preconditions.uid),
+        dry_run: dry_run_in_query || dry_run,
+        force: force.unwrap_or_default(),
+    })
 }
 
-fn parse_removal_body(body: &[u8], kind: &str) -> Result<Body, String> {
+fn parse_removal_body(body: &[u8], kind: &'static str) -> Result<Body, RemovalRequestError> {
     if body.iter().all(u8::is_ascii_whitespace) {
-        return Err(format!("the body is empty: {}", removal_body_instruction(kind)));
+        return Err(RemovalRequestError::Empty { kind });
     }
     if !is_object(body) {
-        return Err(format!("the body is not a JSON object: {}", removal_body_instruction(kind)));
+        return Err(RemovalRequestError::NotAnObject { kind });
     }
-    serde_json::from_slice(body)
-        .map_err(|error| format!("the body is not a {kind}: {error}; {}", removal_body_instruction(kind)))
+    serde_json::from_slice(body).map_err(|source| RemovalRequestError::Malformed { kind, source })
 }
 
 /// Whether a body can only be a JSON object. `serde_json` would read a list as the values of the fields in
@@ -110,8 +167,8 @@ pub(crate) fn is_object(body: &[u8]) -> bool {
 /// Whether the field `dryRun` of a body asks for a dry run.
 ///
 /// # Errors
-/// A value has no meaning.
-pub(crate) fn is_dry_run(values: Option<Vec<String>>) -> Result<bool, String> {
+/// [`DryRunValueError`].
+pub(crate) fn is_dry_run(values: Option<Vec<String>>) -> Result<bool, DryRunValueError> {
     let values = values.unwrap_or_default();
     values.iter().try_for_each(|value| check_dry_run(value))?;
     Ok(!values.is_empty())
@@ -126,42 +183,46 @@ fn check_kind(
     api: &RemovalApi,
     api_version: Option<&str>,
     kind: Option<&str>,
-) -> Result<(), String> {
+) -> Result<(), RemovalRequestError> {
     // Groups about the same pools have the same meaning, so each accepts the bodies of the others.
     let mut same = apis.removal.iter().filter(|other| other.stored == api.stored);
     match (api_version, kind) {
-        (_, Some(kind)) if !kind.is_empty() && kind != api.removal_kind => {
-            Err(format!("the kind of the body is {kind:?}: {}", removal_body_instruction(api.removal_kind)))
+        (_, Some(found)) if !found.is_empty() && found != api.removal_kind => {
+            Err(RemovalRequestError::OtherKind { found: found.to_owned(), kind: api.removal_kind })
         }
         (Some(version), _)
             if !version.is_empty() && !same.clone().any(|other| other.api_version() == version) =>
         {
             let versions: Vec<String> = same.by_ref().map(RemovalApi::api_version).collect();
-            let versions = versions.join(" or ");
-            Err(format!("apiVersion {version:?} is not served: use {versions}, or omit it"))
+            let served = versions.join(" or ");
+            Err(RemovalRequestError::OtherVersion { found: version.to_owned(), served })
         }
         _ => Ok(()),
     }
 }
 
-fn check_metadata(metadata: &Map<String, Value>, field: &str, path: &str) -> Result<(), String> {
+fn check_metadata(
+    metadata: &Map<String, Value>,
+    field: &'static str,
+    path: &str,
+) -> Result<(), RemovalRequestError> {
     match metadata.get(field).and_then(Value::as_str) {
-        Some(value) if !value.is_empty() && value != path => Err(format!(
-            "metadata.{field} is {value:?}, but the path of the request contains {path:?}; omit the field"
-        )),
+        Some(value) if !value.is_empty() && value != path => {
+            Err(RemovalRequestError::OtherPool { field, found: value.to_owned(), path: path.to_owned() })
+        }
         _ => Ok(()),
     }
 }
 
-fn check_dry_run(value: &str) -> Result<(), String> {
-    if value == "All" {
-        Ok(())
-    } else {
-        Err(format!("dryRun has the value {value:?}: the only value is \"All\""))
-    }
+fn check_dry_run(value: &str) -> Result<(), DryRunValueError> {
+    if value == "All" { Ok(()) } else { Err(DryRunValueError(value.to_owned())) }
 }
 
-pub(crate) fn has_dry_run(query: &str) -> Result<bool, String> {
+/// Whether the query of a request asks for a dry run.
+///
+/// # Errors
+/// [`DryRunValueError`].
+pub(crate) fn has_dry_run(query: &str) -> Result<bool, DryRunValueError> {
     let mut dry_run = false;
     for (key, value) in form_urlencoded::parse(query.as_bytes()) {
         if key == "dryRun" {
@@ -173,32 +234,25 @@ pub(crate) fn has_dry_run(query: &str) -> Result<bool, String> {
 }
 
 fn distinct_targets(
-    kind: &str,
+    kind: &'static str,
     targets: Vec<String>,
     uids: Option<Vec<String>>,
-) -> Result<Vec<RequestedTarget>, String> {
+) -> Result<Vec<RequestedTarget>, RemovalRequestError> {
     if targets.is_empty() {
-        return Err(removal_body_instruction(kind));
+        return Err(RemovalRequestError::NoTargets { kind });
     }
     if targets.len() > MAX_TARGETS {
-        return Err(format!(
-            "the request has {} targets, but at most {MAX_TARGETS} are allowed: send several requests",
-            targets.len()
-        ));
+        return Err(RemovalRequestError::TooManyTargets { count: targets.len() });
     }
     if let Some(uids) = uids.as_ref().filter(|uids| uids.len() != targets.len()) {
-        return Err(format!(
-            "targetUIDs has {} entries, but targets has {}: send one UID for each target, in the same order",
-            uids.len(),
-            targets.len()
-        ));
+        return Err(RemovalRequestError::UidCount { uids: uids.len(), targets: targets.len() });
     }
     let uids = uids.unwrap_or_default().into_iter().map(Some).chain(std::iter::repeat(None));
     let mut known: BTreeSet<RequestedTarget> = BTreeSet::new();
     let mut distinct = Vec::with_capacity(targets.len());
     for (name, uid) in targets.into_iter().zip(uids) {
         if !is_dns_subdomain(&name) {
-            return Err(format!("target {name:?} is not a valid name of a virtual machine"));
+            return Err(RemovalRequestError::TargetName(name));
         }
         // An empty UID is no precondition, so a client can send UIDs for some of its targets only.
         let target = RequestedTarget { name, uid: uid.filter(|uid| !uid.is_empty()) };

@@ -22,7 +22,7 @@ use vmpool_platforms::removal::{StoredApi, StoredResource, instance_addresses};
 use vmpool_runtime::{Env, telemetry};
 
 /// Why a request failed.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum CallError {
     /// The API server refused the request. The request had no effect.
     #[error("{}", .0.message)]

@@ -115,6 +115,27 @@ pub(crate) fn parse_expansion_query(query: &str) -> Result<(RevisionToExpand, Op
     Ok((revision, index))
 }
 
+/// What reads the objects that an expansion needs, on behalf of a user.
+#[derive(Clone, Copy)]
+pub(crate) struct ExpansionReader<'a> {
+    pub(crate) cluster: &'a ClusterClient,
+    pub(crate) authorizer: &'a Authorizer,
+    pub(crate) user: &'a AuthenticatedUser,
+}
+
+/// An object to expand.
+#[derive(Clone, Copy)]
+pub(crate) struct ExpansionRequest<'a> {
+    pub(crate) target: ExpansionTarget,
+    pub(crate) object: &'a Value,
+    /// The namespace in the path of the request.
+    pub(crate) namespace: &'a str,
+    /// The template of a stored pool.
+    pub(crate) revision: &'a RevisionToExpand,
+    /// The machine of a stored pool; `None` if the request names none.
+    pub(crate) index: Option<u64>,
+}
+
 /// Expands an object.
 ///
 /// An object of another namespace that a volume leads to counts only if the user may read it or clone it.
@@ -123,12 +144,12 @@ pub(crate) fn parse_expansion_query(query: &str) -> Result<(RevisionToExpand, Op
 /// # Errors
 /// The read that failed, or why the object cannot be expanded.
 pub(crate) async fn expand_object(
-    (cluster, authorizer, user): (&ClusterClient, &Authorizer, &AuthenticatedUser),
+    reader: ExpansionReader<'_>,
     api: &ExpansionApi,
-    (target, object): (ExpansionTarget, &Value),
-    namespace: &str,
-    (revision, index): (&RevisionToExpand, Option<u64>),
+    requested: ExpansionRequest<'_>,
 ) -> Result<Value, Error> {
+    let ExpansionReader { cluster, authorizer, user } = reader;
+    let ExpansionRequest { target, object, namespace, revision, index } = requested;
     let mut found = FetchedObjects::new();
     let mut defaults: Option<StartDefaults> = None;
     loop {

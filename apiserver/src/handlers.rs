@@ -13,7 +13,7 @@ use crate::authentication::AuthenticatedUser;
 use crate::body::{self, MAX_LENGTH};
 use crate::claims::{read_claim, read_release};
 use crate::error::{Error, json_response};
-use crate::expansion::{self, ExpansionTarget};
+use crate::expansion::{self, ExpansionReader, ExpansionRequest, ExpansionTarget};
 use crate::forced;
 use crate::negotiation::{accepted_format, check_content_type};
 use crate::removal::PoolName;
@@ -64,7 +64,7 @@ impl ApiServerState {
     ) -> Result<Response<Body>, Error> {
         let (mut revision, mut index) = (RevisionToExpand::Current, None);
         let object = if target.is_supplied() {
-            let body = read_request_body(&request, ("update", "PUT"), &parts, body).await?;
+            let body = read_request_body(&request, "update", "PUT", &parts, body).await?;
             expansion::parse_supplied_object(target, &body, &request.namespace)?
         } else {
             if request.verb != "get" {
@@ -76,15 +76,15 @@ impl ApiServerState {
             }
             self.stored(api, target, &request).await?
         };
-        let which = (&revision, index);
-        let expanded = expansion::expand_object(
-            (&self.cluster, &self.authorizer, user),
-            api,
-            (target, &object),
-            &request.namespace,
-            which,
-        )
-        .await?;
+        let reader = ExpansionReader { cluster: &self.cluster, authorizer: &self.authorizer, user };
+        let requested = ExpansionRequest {
+            target,
+            object: &object,
+            namespace: &request.namespace,
+            revision: &revision,
+            index,
+        };
+        let expanded = expansion::expand_object(reader, api, requested).await?;
         Ok(json_response(StatusCode::OK, &expanded))
     }
 
@@ -120,10 +120,10 @@ impl ApiServerState {
         parts: Parts,
         body: Body,
     ) -> Result<Response<Body>, Error> {
-        let body = read_request_body(&request, ("create", "POST"), &parts, body).await?;
+        let body = read_request_body(&request, "create", "POST", &parts, body).await?;
         let query = parts.uri.query().unwrap_or_default();
-        let names = (&*request.namespace, &*request.name);
-        let removal = body::read_removal_request(&body, query, (self.apis.all(), api), names)?;
+        let (namespace, pool) = (&*request.namespace, &*request.name);
+        let removal = body::read_removal_request(&body, query, self.apis.all(), api, namespace, pool)?;
         let (dry_run, force) = (removal.dry_run, removal.force);
         if force {
             let forced = RequestInfo::Resource(ResourceRequest { verb: "force", ..request.clone() });
@@ -163,8 +163,8 @@ impl ApiServerState {
         parts: Parts,
         body: Body,
     ) -> Result<Response<Body>, Error> {
-        let body = read_request_body(&request, ("create", "POST"), &parts, body).await?;
-        let dry_run = body::has_dry_run(parts.uri.query().unwrap_or_default()).map_err(Error::BadRequest)?;
+        let body = read_request_body(&request, "create", "POST", &parts, body).await?;
+        let dry_run = body::has_dry_run(parts.uri.query().unwrap_or_default())?;
         let ResourceRequest { namespace, name, subresource, .. } = request;
         let audit = AuditInfo { user, request: id.to_owned() };
         let pool = PoolName { stored: api.stored, namespace, name };
@@ -179,18 +179,19 @@ impl ApiServerState {
     }
 }
 
-/// The body of a request with this verb, which a client sends by this method.
+/// The body of a request with this verb, which a client sends by this HTTP method.
 ///
 /// # Errors
 /// The error about the method, the media types or the length.
 async fn read_request_body(
     request: &ResourceRequest,
-    (verb, allowed): (&str, &'static str),
+    verb: &str,
+    method: &'static str,
     parts: &Parts,
     body: Body,
 ) -> Result<Bytes, Error> {
     if request.verb != verb {
-        return Err(Error::MethodNotAllowed { allowed });
+        return Err(Error::MethodNotAllowed { allowed: method });
     }
     accepted_format(&parts.headers, false)?;
     check_content_type(&parts.headers)?;

@@ -137,8 +137,8 @@ impl Remover {
         let start = self.env.uptime();
         let RemovalRequest { targets, pool_uid, dry_run, force } = request;
         if dry_run {
-            return observe::dry_run(&self.cluster, &self.env, pool, (&targets, force), pool_uid.as_deref())
-                .await;
+            let pool_uid = pool_uid.as_deref();
+            return observe::dry_run(&self.cluster, &self.env, pool, &targets, force, pool_uid).await;
         }
         let (reply, result) = oneshot::channel();
         self.queue.submit(pool, RemovalJob { user, targets, pool_uid, force, caller, reply })?;

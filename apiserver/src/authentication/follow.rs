@@ -7,8 +7,8 @@ use vmpool_runtime::tls::ClientCas;
 use vmpool_runtime::{Env, telemetry};
 
 use super::authenticator::Authenticator;
-use super::requestheader::RequestHeaders;
-use crate::cluster::ClusterClient;
+use super::requestheader::{ConfigError, RequestHeaders};
+use crate::cluster::{CallError, ClusterClient};
 
 /// The interval between reads of the ConfigMap. Reads cost the API server less than a watch that is renewed
 /// every minute. The old and new certificate authorities of a cluster overlap for hours, so a delay is
@@ -45,6 +45,7 @@ pub(crate) async fn follow_front_proxy_config(
                 }
             },
             Err(error) => {
+                let error = telemetry::with_causes(&error);
                 tracing::warn!(error, "reading the configuration of the front proxy failed, retrying");
             }
         }
@@ -52,7 +53,15 @@ pub(crate) async fn follow_front_proxy_config(
     }
 }
 
-async fn read_front_proxy_config(cluster: &ClusterClient) -> Result<RequestHeaders, String> {
-    let data = cluster.front_proxy_config().await.map_err(|error| error.to_string())?;
-    RequestHeaders::parse(&data).map_err(|error| error.to_string())
+/// Why the configuration could not be read.
+#[derive(Debug, thiserror::Error)]
+enum FrontProxyReadError {
+    #[error(transparent)]
+    Read(#[from] CallError),
+    #[error(transparent)]
+    Parse(#[from] ConfigError),
+}
+
+async fn read_front_proxy_config(cluster: &ClusterClient) -> Result<RequestHeaders, FrontProxyReadError> {
+    Ok(RequestHeaders::parse(&cluster.front_proxy_config().await?)?)
 }

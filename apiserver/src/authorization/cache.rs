@@ -10,7 +10,11 @@ use crate::authentication::AuthenticatedUser;
 use crate::request_info::RequestInfo;
 
 /// A caller and its request.
-pub(super) type AuthorizationKey = (AuthenticatedUser, RequestInfo);
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct AuthorizationKey {
+    pub(super) user: AuthenticatedUser,
+    pub(super) request: RequestInfo,
+}
 
 /// The reason of a denial; `None` if the request is allowed.
 pub(super) type Denial = Option<String>;
@@ -101,7 +105,8 @@ impl AuthorizationCache {
 }
 
 /// The approximate size of a key in bytes.
-fn authorization_key_size((user, request): &AuthorizationKey) -> usize {
+fn authorization_key_size(key: &AuthorizationKey) -> usize {
+    let AuthorizationKey { user, request } = key;
     let texts = |texts: &[String]| texts.iter().map(|text| text.len() + size_of::<String>()).sum::<usize>();
     let extra = user.extra.iter().map(|(key, values)| key.len() + size_of::<String>() + texts(values));
     let user = user.name.len() + user.uid.len() + texts(&user.groups) + extra.sum::<usize>();

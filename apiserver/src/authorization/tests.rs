@@ -132,25 +132,29 @@ async fn a_failed_review_denies_and_is_not_cached() {
     assert!(world.through(authorizer.authorize(&alice(), &removal("web"))).await.is_ok());
 }
 
+fn key(user: AuthenticatedUser, pool: &str) -> AuthorizationKey {
+    AuthorizationKey { user, request: removal(pool) }
+}
+
 #[test]
 fn the_number_of_cached_decisions_is_limited() {
     let cache = AuthorizationCache::new(100, CACHE_TTL);
     let now = Duration::from_secs(100);
     for index in 0..1000 {
-        cache.put((alice(), removal(&format!("web-{index}"))), None, now);
+        cache.put(key(alice(), &format!("web-{index}")), None, now);
     }
     assert_eq!(cache.len(), 100);
-    assert_eq!(cache.get(&(alice(), removal("web-899")), now), None);
-    assert_eq!(cache.get(&(alice(), removal("web-900")), now), Some(None));
+    assert_eq!(cache.get(&key(alice(), "web-899"), now), None);
+    assert_eq!(cache.get(&key(alice(), "web-900"), now), Some(None));
     // If a request is reviewed repeatedly, the expiry of an earlier review does not remove the latest
     // decision.
     for index in 0..1000 {
-        cache.put((alice(), removal("web-0")), None, now + Duration::from_millis(index));
+        cache.put(key(alice(), "web-0"), None, now + Duration::from_millis(index));
     }
     assert_eq!(cache.len(), 100);
     let later = now + Duration::from_millis(5_500);
-    assert_eq!(cache.get(&(alice(), removal("web-0")), later), Some(None));
-    cache.put((alice(), removal("web-1")), None, now + Duration::from_mins(1));
+    assert_eq!(cache.get(&key(alice(), "web-0"), later), Some(None));
+    cache.put(key(alice(), "web-1"), None, now + Duration::from_mins(1));
     assert_eq!(cache.len(), 1);
 }
 
@@ -160,12 +164,12 @@ fn the_size_of_cached_decisions_is_limited() {
     let now = Duration::from_secs(100);
     let of_groups = |count: usize| AuthenticatedUser { groups: vec!["x".repeat(100); count], ..alice() };
     for index in 0..CACHE_SIZE {
-        cache.put((of_groups(200), removal(&format!("web-{index}"))), Some("y".repeat(1000)), now);
+        cache.put(key(of_groups(200), &format!("web-{index}")), Some("y".repeat(1000)), now);
     }
     assert!(cache.bytes() <= 8 << 20, "{} bytes", cache.bytes());
     assert!(cache.len() > 100);
     let bytes = cache.bytes();
-    let large = (of_groups(2000), removal("web"));
+    let large = key(of_groups(2000), "web");
     cache.put(large.clone(), None, now);
     assert_eq!(
         (cache.get(&large, now), cache.bytes()),

@@ -9,7 +9,7 @@ use vmpool_api::names::is_dns_subdomain;
 use vmpool_engine::protection::{Claim, LONGEST_TEXT};
 
 use super::model::{ClaimRequest, ReleaseAction, ReleaseRequest};
-use crate::body::{is_dry_run, is_object};
+use crate::body::{DryRunValueError, is_dry_run, is_object};
 use crate::error::Error;
 
 /// The longest time for which a claim waits for a free machine.
@@ -51,74 +51,121 @@ struct ReleaseBody {
     dry_run: Option<Vec<String>>,
 }
 
+/// Why the body of a claim or of a release is invalid, and how to correct it.
+///
+/// The caller receives this text alone, so it contains the causes.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ClaimBodyError {
+    /// The body is no JSON object.
+    #[error("the body is not a JSON object: send {example}")]
+    NotAnObject { example: &'static str },
+    /// The body is an object of another form.
+    #[error("the body is invalid: {source}; send {example}")]
+    Malformed { example: &'static str, source: serde_json::Error },
+    /// The body has no id.
+    #[error("id is missing: send {example}")]
+    NoId { example: &'static str },
+    /// The id is invalid. The text says what is allowed.
+    #[error("{0}")]
+    Id(String),
+    /// A claim says for how long it is.
+    #[error("durationSeconds is missing or 0: send {example}")]
+    NoDuration { example: &'static str },
+    /// The reason is too long to be stored.
+    #[error("reason has more than {LONGEST_TEXT} bytes: shorten it")]
+    LongReason,
+    /// The caller would wait for too long.
+    #[error("waitSeconds is {0}: use 0 to {LONGEST_WAIT}, and repeat the request")]
+    LongWait(u64),
+    /// No machine can have this name.
+    #[error("machine {0:?} is not a valid name of a virtual machine")]
+    MachineName(String),
+    /// A release names the machine by its UID.
+    #[error("machineUID is missing: send {example}")]
+    NoMachineUid { example: &'static str },
+    /// A release says what happens to the machine.
+    #[error("then is missing: use Keep, Remove or Replace")]
+    NoAction,
+    /// There is no such action.
+    #[error("then is {0:?}: use Keep, Remove or Replace")]
+    UnknownAction(String),
+    /// The body asks for a dry run in an unknown way.
+    #[error(transparent)]
+    DryRun(#[from] DryRunValueError),
+}
+
+impl From<ClaimBodyError> for Error {
+    fn from(error: ClaimBodyError) -> Self {
+        Self::BadRequest(error.to_string())
+    }
+}
+
 /// Reads the body of a claim.
 ///
 /// # Errors
-/// [`Error::BadRequest`], whose text says how to correct the request.
-pub(crate) fn read_claim_request(body: &[u8], dry_run_in_query: bool) -> Result<ClaimRequest, Error> {
+/// [`ClaimBodyError`].
+pub(crate) fn read_claim_request(
+    body: &[u8],
+    dry_run_in_query: bool,
+) -> Result<ClaimRequest, ClaimBodyError> {
     const EXAMPLE: &str = r#"{"id":"job-1","durationSeconds":3600}"#;
-    let read = || {
-        let body: ClaimBody = parse_claim_body(body, EXAMPLE)?;
-        let id = require_claim_id(body.id, EXAMPLE)?;
-        let seconds = body.duration_seconds.filter(|seconds| *seconds > 0);
-        let seconds = seconds.ok_or_else(|| format!("durationSeconds is missing or 0: send {EXAMPLE}"))?;
-        if body.reason.as_ref().is_some_and(|reason| reason.len() > LONGEST_TEXT) {
-            return Err(format!("reason has more than {LONGEST_TEXT} bytes: shorten it"));
-        }
-        let wait = body.wait_seconds.unwrap_or_default();
-        if wait > LONGEST_WAIT {
-            return Err(format!("waitSeconds is {wait}: use 0 to {LONGEST_WAIT}, and repeat the request"));
-        }
-        if let Some(machine) = body.machine.as_ref().filter(|machine| !is_dns_subdomain(machine)) {
-            return Err(format!("machine {machine:?} is not a valid name of a virtual machine"));
-        }
-        Ok(ClaimRequest {
-            id,
-            duration: Duration::from_secs(seconds),
-            reason: body.reason,
-            wait: Duration::from_secs(wait),
-            machine: body.machine,
-            renew: body.renew.unwrap_or_default(),
-            dry_run: is_dry_run(body.dry_run)? || dry_run_in_query,
-        })
-    };
-    read().map_err(Error::BadRequest)
+    let body: ClaimBody = parse_claim_body(body, EXAMPLE)?;
+    let id = require_claim_id(body.id, EXAMPLE)?;
+    let seconds = body.duration_seconds.filter(|seconds| *seconds > 0);
+    let seconds = seconds.ok_or(ClaimBodyError::NoDuration { example: EXAMPLE })?;
+    if body.reason.as_ref().is_some_and(|reason| reason.len() > LONGEST_TEXT) {
+        return Err(ClaimBodyError::LongReason);
+    }
+    let wait = body.wait_seconds.unwrap_or_default();
+    if wait > LONGEST_WAIT {
+        return Err(ClaimBodyError::LongWait(wait));
+    }
+    if let Some(machine) = body.machine.as_ref().filter(|machine| !is_dns_subdomain(machine)) {
+        return Err(ClaimBodyError::MachineName(machine.clone()));
+    }
+    Ok(ClaimRequest {
+        id,
+        duration: Duration::from_secs(seconds),
+        reason: body.reason,
+        wait: Duration::from_secs(wait),
+        machine: body.machine,
+        renew: body.renew.unwrap_or_default(),
+        dry_run: is_dry_run(body.dry_run)? || dry_run_in_query,
+    })
 }
 
 /// Reads the body of a release.
 ///
 /// # Errors
-/// [`Error::BadRequest`], whose text says how to correct the request.
-pub(crate) fn read_release_request(body: &[u8], dry_run_in_query: bool) -> Result<ReleaseRequest, Error> {
+/// [`ClaimBodyError`].
+pub(crate) fn read_release_request(
+    body: &[u8],
+    dry_run_in_query: bool,
+) -> Result<ReleaseRequest, ClaimBodyError> {
     const EXAMPLE: &str = r#"{"id":"job-1","machineUID":"<uid>","then":"Replace"}"#;
-    let read = || {
-        let body: ReleaseBody = parse_claim_body(body, EXAMPLE)?;
-        let id = require_claim_id(body.id, EXAMPLE)?;
-        let machine_uid = body.machine_uid.filter(|uid| !uid.is_empty());
-        let machine_uid = machine_uid.ok_or_else(|| format!("machineUID is missing: send {EXAMPLE}"))?;
-        let then = match body.then.as_deref() {
-            Some("Keep") => ReleaseAction::Keep,
-            Some("Remove") => ReleaseAction::Remove,
-            Some("Replace") => ReleaseAction::Replace,
-            other => {
-                let other = other.map_or("missing".to_owned(), |other| format!("{other:?}"));
-                return Err(format!("then is {other}: use Keep, Remove or Replace"));
-            }
-        };
-        Ok(ReleaseRequest { id, machine_uid, then, dry_run: is_dry_run(body.dry_run)? || dry_run_in_query })
+    let body: ReleaseBody = parse_claim_body(body, EXAMPLE)?;
+    let id = require_claim_id(body.id, EXAMPLE)?;
+    let machine_uid = body.machine_uid.filter(|uid| !uid.is_empty());
+    let machine_uid = machine_uid.ok_or(ClaimBodyError::NoMachineUid { example: EXAMPLE })?;
+    let then = match body.then.as_deref() {
+        Some("Keep") => ReleaseAction::Keep,
+        Some("Remove") => ReleaseAction::Remove,
+        Some("Replace") => ReleaseAction::Replace,
+        Some(other) => return Err(ClaimBodyError::UnknownAction(other.to_owned())),
+        None => return Err(ClaimBodyError::NoAction),
     };
-    read().map_err(Error::BadRequest)
+    Ok(ReleaseRequest { id, machine_uid, then, dry_run: is_dry_run(body.dry_run)? || dry_run_in_query })
 }
 
-fn parse_claim_body<T: DeserializeOwned>(body: &[u8], example: &str) -> Result<T, String> {
+fn parse_claim_body<T: DeserializeOwned>(body: &[u8], example: &'static str) -> Result<T, ClaimBodyError> {
     if !is_object(body) {
-        return Err(format!("the body is not a JSON object: send {example}"));
+        return Err(ClaimBodyError::NotAnObject { example });
     }
-    serde_json::from_slice(body).map_err(|error| format!("the body is invalid: {error}; send {example}"))
+    serde_json::from_slice(body).map_err(|source| ClaimBodyError::Malformed { example, source })
 }
 
-fn require_claim_id(id: Option<String>, example: &str) -> Result<String, String> {
-    let id = id.ok_or_else(|| format!("id is missing: send {example}"))?;
-    Claim::check_id(&id)?;
+fn require_claim_id(id: Option<String>, example: &'static str) -> Result<String, ClaimBodyError> {
+    let id = id.ok_or(ClaimBodyError::NoId { example })?;
+    Claim::check_id(&id).map_err(ClaimBodyError::Id)?;
     Ok(id)
 }

@@ -36,13 +36,14 @@ impl UpToDateMachines {
         }
     }
 
-    /// Finds them. It sends requests only if the status of the pool does not show that all machines have it.
+    /// Finds them. `object` is the stored object of `pool`. It sends requests only if the status of the pool does not show that all machines have it.
     /// If one fails, machines are claimed in the order of their age: a claim does not fail because of a
     /// preference.
     pub(super) async fn of(
         cluster: &ClusterClient,
         name: &PoolName,
-        (pool, object): (&ParsedPool, &RawValue),
+        pool: &ParsedPool,
+        object: &RawValue,
         machines: &[StoredMachine],
     ) -> Self {
         let Some(selector) = name.stored.instance_selector() else {

@@ -101,7 +101,7 @@ impl Worker {
             }
         };
         let current =
-            UpToDateMachines::of(cluster, self.queue.pool(), (&world.pool, &world.object), &world.machines)
+            UpToDateMachines::of(cluster, self.queue.pool(), &world.pool, &world.object, &world.machines)
                 .await;
         let candidates: ClaimCandidates = Mutex::new(world.candidates(&current).into());
         let writer = ClaimWriter { cluster, env, metrics, pool: self.queue.pool() };

@@ -50,7 +50,7 @@ fn the_schema_contains_the_fields_of_a_request() {
     // A request with all fields is valid.
     let body = br#"{"apiVersion":"subresources.vmpool.dev/v1alpha1","dryRun":["All"],"force":true,"kind":"VirtualMachinePoolScaleDownWith",
         "metadata":{},"preconditions":{"uid":"u"},"targetUIDs":["u"],"targets":["a"]}"#;
-    crate::body::read_removal_request(body, "", (APIS, &APIS.removal[1]), ("n", "p")).unwrap();
+    crate::body::read_removal_request(body, "", APIS, &APIS.removal[1], "n", "p").unwrap();
 }
 
 #[test]

@@ -102,9 +102,9 @@ impl Batch<'_> {
         let pool_uid = &observed.pool.metadata.uid;
         let mut reservations = Vec::new();
         for job in jobs {
-            let requested = (&job.targets[..], job.force);
             let now = self.writer.env.now();
-            match observed.targets(self.writer.pool, requested, job.pool_uid.as_deref(), now) {
+            let required_uid = job.pool_uid.as_deref();
+            match observed.targets(self.writer.pool, &job.targets, job.force, required_uid, now) {
                 Ok(targets) => {
                     let id = format!("{:016x}", self.writer.env.random());
                     let reservation = Reservation::new(job, id, targets);

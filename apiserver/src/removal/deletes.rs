@@ -8,7 +8,7 @@ use vmpool_engine::ObjectId;
 use vmpool_runtime::Env;
 
 use super::model::{PoolName, RemovalTarget};
-use crate::cluster::{ClusterClient, WritePatience};
+use crate::cluster::{CallError, ClusterClient, WritePatience};
 use crate::error::Error;
 
 /// Delete requests that one removal has in flight.
@@ -55,7 +55,7 @@ async fn delete_target(
     pool: &PoolName,
     machine: &ObjectId,
     deadline: Duration,
-) -> Result<(), String> {
+) -> Result<(), CallError> {
     loop {
         match cluster
             .delete_machine(
@@ -75,7 +75,7 @@ async fn delete_target(
             Err(error) if (error.is_transient() || error.is_conflict()) && env.uptime() < deadline => {
                 env.sleep(env.jitter(PAUSE)).await;
             }
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(error),
         }
     }
 }

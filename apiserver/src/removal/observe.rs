@@ -15,14 +15,14 @@ use super::errors::{
 };
 use super::model::{Accepted, PoolName, RemovalTarget};
 use crate::body::RequestedTarget;
-use crate::cluster::{ClusterClient, MachineFields, PoolFields};
+use crate::cluster::{CallError, ClusterClient, MachineFields, PoolFields};
 use crate::error::{Error, ProtectedTarget};
 
 /// Reads of machines that one batch has in flight.
 const CONCURRENT_READS: usize = 16;
 
-/// Machines by name. A machine that does not exist is `None`; a failed read is the text of its error.
-pub(super) type Machines = BTreeMap<String, Result<Option<MachineFields>, String>>;
+/// Machines by name. A machine that does not exist is `None`.
+pub(super) type Machines = BTreeMap<String, Result<Option<MachineFields>, CallError>>;
 
 /// A pool, its removal record, and machines.
 pub(super) struct RemovalObservation {
@@ -104,7 +104,7 @@ pub(super) async fn read_machines(
         let machine = match cluster.machine(pool.stored, &pool.namespace, &name).await {
             Ok(machine) => Ok(Some(machine)),
             Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(error),
         };
         (name, machine)
     };
@@ -172,14 +172,16 @@ pub(super) fn protected_target(
 }
 
 impl RemovalObservation {
-    /// The targets of a request, each once, including those that earlier requests removed.
+    /// The targets of a request, each once, including those that earlier requests removed. With `force`,
+    /// protected machines are targets, too.
     ///
     /// # Errors
     /// The reason why the request cannot be granted.
     pub(super) fn targets(
         &self,
         name: &PoolName,
-        (requested, force): (&[RequestedTarget], bool),
+        requested: &[RequestedTarget],
+        force: bool,
         pool_uid: Option<&str>,
         now: Timestamp,
     ) -> Result<Vec<RemovalTarget>, Error> {
@@ -254,12 +256,13 @@ pub(super) async fn dry_run(
     cluster: &ClusterClient,
     env: &Env,
     name: &PoolName,
-    requested: (&[RequestedTarget], bool),
+    requested: &[RequestedTarget],
+    force: bool,
     pool_uid: Option<&str>,
 ) -> Result<Accepted, Error> {
-    let names = requested.0.iter().map(|target| target.name.clone()).collect();
+    let names = requested.iter().map(|target| target.name.clone()).collect();
     let mut observed = observe_pool_and_machines(cluster, name, names).await?;
-    let targets = observed.targets(name, requested, pool_uid, env.now())?;
+    let targets = observed.targets(name, requested, force, pool_uid, env.now())?;
     let open: Vec<ObjectId> =
         targets.iter().filter(|target| !target.already_removed).map(|target| target.id.clone()).collect();
     observed.removals.record.reserve("dry-run", &open).map_err(|full| Error::RecordFull {
