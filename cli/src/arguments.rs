@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::ArgValueCandidates;
+use vmpool_runtime::duration::parse_duration;
 
 use crate::candidates::{complete_machine_names, complete_pool_names};
 use crate::connection::ConnectionArguments;
@@ -209,7 +210,7 @@ pub(crate) struct ProtectArguments {
     #[arg(required = true, value_name = "MACHINE", add = ArgValueCandidates::new(complete_machine_names))]
     pub(crate) machines: Vec<String>,
     /// How long to protect them, for example 90m or 8h
-    #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration_argument)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) duration: Duration,
     /// Which user or program protects them
     #[arg(long)]
@@ -238,13 +239,13 @@ pub(crate) struct ClaimArguments {
     #[arg(long)]
     pub(crate) id: String,
     /// For how long, for example 90m or 8h
-    #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration_argument)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) duration: Duration,
     /// Why the machine is claimed
     #[arg(long)]
     pub(crate) reason: Option<String>,
     /// How long to wait for a free machine
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration_argument)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) wait: Option<Duration>,
     /// The only machine to accept
     #[arg(long, add = ArgValueCandidates::new(complete_machine_names))]
@@ -363,11 +364,6 @@ pub(crate) enum Completer {
     Zsh,
     /// A script for fish
     Fish,
-}
-
-/// Reads a duration such as `90m` or `1h30m`.
-fn parse_duration_argument(text: &str) -> Result<Duration, String> {
-    vmpool_runtime::duration::parse_duration(text).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

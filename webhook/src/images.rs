@@ -153,7 +153,7 @@ async fn serve_wrapper_review(
 async fn review_wrapper(state: &ReviewState, request: &ReviewRequest, caller: Caller) -> ReviewAnswer {
     let (old, new) = match parse_reviewed_objects(request) {
         Ok(objects) => objects,
-        Err(error) => return ReviewAnswer::malformed(error),
+        Err(error) => return ReviewAnswer::malformed(error.to_string()),
     };
     let question =
         match admission::begin_wrapper_review(&request.namespace, old.as_ref(), &new, &state.allowed_urls) {
@@ -163,7 +163,7 @@ async fn review_wrapper(state: &ReviewState, request: &ReviewRequest, caller: Ca
         };
     match objects::read_question_facts(&state.reader, &request.namespace, &question).await {
         Ok(facts) => answer_for_findings(question.finish(&facts)),
-        Err(error) => ReviewAnswer::undecided(&error),
+        Err(error) => ReviewAnswer::undecided(&error.to_string()),
     }
 }
 
@@ -243,13 +243,20 @@ fn review_parsed_objects<T: DeserializeOwned>(
 ) -> Reviewed {
     let answer = match parse_reviewed_objects(request) {
         Ok((old, new)) => answer_for_findings(review(old.as_ref(), &new)),
-        Err(error) => ReviewAnswer::malformed(error),
+        Err(error) => ReviewAnswer::malformed(error.to_string()),
     };
     (answer, Vec::new())
 }
 
+/// A reviewed object is not of its kind. The client receives this text alone, so it contains the cause.
+#[derive(Debug, thiserror::Error)]
+#[error("reading the object: {0}")]
+struct ReviewedObjectError(#[source] serde_json::Error);
+
 /// The old object of an update, and the new object. Objects of other operations are not reviewed.
-fn parse_reviewed_objects<T: DeserializeOwned>(request: &ReviewRequest) -> Result<(Option<T>, T), String> {
+fn parse_reviewed_objects<T: DeserializeOwned>(
+    request: &ReviewRequest,
+) -> Result<(Option<T>, T), ReviewedObjectError> {
     let old = match request.operation.as_str() {
         // An object that was stored by an older version may be unreadable. All of the new one is then
         // reviewed.
@@ -259,8 +266,8 @@ fn parse_reviewed_objects<T: DeserializeOwned>(request: &ReviewRequest) -> Resul
     Ok((old, parse_object(&request.object)?))
 }
 
-fn parse_object<T: DeserializeOwned>(object: &Value) -> Result<T, String> {
-    T::deserialize(object).map_err(|error| format!("reading the object: {error}"))
+fn parse_object<T: DeserializeOwned>(object: &Value) -> Result<T, ReviewedObjectError> {
+    T::deserialize(object).map_err(ReviewedObjectError)
 }
 
 fn answer_for_findings(findings: Vec<AdmissionFinding>) -> ReviewAnswer {

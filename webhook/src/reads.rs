@@ -14,6 +14,7 @@ use vmpool_engine::admission::{
     DryRun, DryRunResult, LookupOutcome, LookupResult, LookupSubject, ObjectLookup, UndecidedReview,
 };
 use vmpool_runtime::Env;
+use vmpool_runtime::env::TimeoutElapsed;
 
 use crate::callers::Caller;
 use crate::metrics::{ReadResult, Resource, WebhookMetrics};
@@ -106,7 +107,7 @@ impl Reader {
             return DryRunResult::Accepted;
         };
         let result = self.limited(deadline, send_dry_run(&self.client, dry_run, &path)).await;
-        let result = result.unwrap_or_else(DryRunResult::Failed);
+        let result = result.unwrap_or_else(|elapsed| DryRunResult::Failed(elapsed.to_string()));
         if let DryRunResult::Failed(reason) = &result {
             tracing::warn!(path, reason, "creating an object as a dry run for a review failed");
         }
@@ -116,13 +117,17 @@ impl Reader {
     }
 
     /// Waits for a request within the limits of all requests. `Err` if it takes too long.
-    async fn limited<T>(&self, deadline: Duration, request: impl Future<Output = T>) -> Result<T, String> {
+    async fn limited<T>(
+        &self,
+        deadline: Duration,
+        request: impl Future<Output = T>,
+    ) -> Result<T, TimeoutElapsed> {
         let left = deadline.saturating_sub(self.env.uptime()).min(DEADLINE);
         let permitted = async {
             let _permit = self.permits.acquire().await;
             request.await
         };
-        self.env.timeout(left, permitted).await.map_err(|elapsed| elapsed.to_string())
+        self.env.timeout(left, permitted).await
     }
 
     /// The object at a path of the API, whose names are valid.
@@ -153,7 +158,7 @@ impl Reader {
         deadline: Duration,
     ) -> LookupOutcome<Value> {
         let found = self.limited(deadline, get_object(&self.client, selection, path)).await;
-        let found = found.unwrap_or_else(LookupOutcome::Failed);
+        let found = found.unwrap_or_else(|elapsed| LookupOutcome::Failed(elapsed.to_string()));
         let result = match &found {
             LookupOutcome::There(_) => ReadResult::Found,
             LookupOutcome::Absent => ReadResult::Absent,

@@ -36,9 +36,9 @@ impl UpToDateMachines {
         }
     }
 
-    /// Finds them. `object` is the stored object of `pool`. It sends requests only if the status of the pool does not show that all machines have it.
-    /// If one fails, machines are claimed in the order of their age: a claim does not fail because of a
-    /// preference.
+    /// Finds them. `object` is the stored object of `pool`. It sends requests only if the status of the pool
+    /// does not show that all machines have it. If one fails, machines are claimed in the order of their age:
+    /// a claim does not fail because of a preference.
     pub(super) async fn of(
         cluster: &ClusterClient,
         name: &PoolName,

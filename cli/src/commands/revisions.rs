@@ -110,8 +110,8 @@ pub(crate) async fn print_revision_diff<P: ClientPlatform>(
         None => (current, stored),
     };
     let (from, to) = (yaml(&from)?, yaml(&to)?);
-    let names = (format!("pool {}", arguments.pool), format!("revision {}", found.revision));
-    print_text(&render_unified_diff(&from, &to, &names))
+    let (from_name, to_name) = (format!("pool {}", arguments.pool), format!("revision {}", found.revision));
+    print_text(&render_unified_diff(&from, &to, &from_name, &to_name))
 }
 
 /// Writes the template of a revision to the pool.
@@ -279,7 +279,7 @@ fn previous_revision(stored: &[RevisionRow]) -> Option<&RevisionRow> {
 }
 
 /// The difference in the unified format, in colors.
-fn render_unified_diff(from: &str, to: &str, (from_name, to_name): &(String, String)) -> String {
+fn render_unified_diff(from: &str, to: &str, from_name: &str, to_name: &str) -> String {
     let diff = TextDiff::from_lines(from, to);
     let text = diff.unified_diff().header(from_name, to_name).to_string();
     let lines = text.lines().map(|line| {

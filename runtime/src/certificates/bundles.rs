@@ -160,8 +160,9 @@ impl Bundles {
     fn webhooks(&self, found: impl Webhooks) -> BundleObjectState {
         let (metadata, webhooks) = found.into_parts();
         let fields = webhooks.into_iter().enumerate().filter_map(|(index, (name, config))| {
-            let service = config.service.as_ref().map(|service| (&*service.name, &*service.namespace));
-            self.is_called(service, config.url.as_deref()).then(|| BundleField {
+            let service = config.service.as_ref();
+            let service = service.map(|service| service_host(&service.name, &service.namespace));
+            self.is_called(service.as_deref(), config.url.as_deref()).then(|| BundleField {
                 path: format!("/webhooks/{index}/clientConfig/caBundle"),
                 bundle: bundle_bytes(config.ca_bundle),
                 test: Some((format!("/webhooks/{index}/name"), json!(name))),
@@ -174,7 +175,8 @@ impl Bundles {
         let Some(spec) = found.spec else { return BundleObjectState::CallsOtherPrograms };
         let service = spec.service.as_ref();
         let service = service.and_then(|service| service.name.as_deref().zip(service.namespace.as_deref()));
-        let field = self.is_called(service, None).then(|| BundleField {
+        let service = service.map(|(name, namespace)| service_host(name, namespace));
+        let field = self.is_called(service.as_deref(), None).then(|| BundleField {
             path: "/spec/caBundle".to_owned(),
             bundle: bundle_bytes(spec.ca_bundle),
             test: None,
@@ -182,12 +184,16 @@ impl Bundles {
         bundle_object_state(found.metadata, field.into_iter().collect())
     }
 
-    /// Whether a service or a URL has one of the names of this program.
-    fn is_called(&self, service: Option<(&str, &str)>, url: Option<&str>) -> bool {
+    /// Whether the host of a service or of a URL is one of the names of this program.
+    fn is_called(&self, service_host: Option<&str>, url: Option<&str>) -> bool {
         let called = |host: &str| self.names.iter().any(|name| name.eq_ignore_ascii_case(host));
-        service.is_some_and(|(name, namespace)| called(&format!("{name}.{namespace}.svc")))
-            || url.and_then(url_host).is_some_and(|host| called(&host))
+        service_host.is_some_and(called) || url.and_then(url_host).is_some_and(|host| called(&host))
     }
+}
+
+/// The name at which kube-apiserver calls a Service.
+fn service_host(name: &str, namespace: &str) -> String {
+    format!("{name}.{namespace}.svc")
 }
 
 /// A configuration of webhooks.

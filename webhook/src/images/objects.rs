@@ -79,6 +79,20 @@ pub(super) async fn read_holder(
     reader.read_lookup(namespace, lookup).await
 }
 
+/// Why the facts for a question about a wrapper are unknown.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FactReadError {
+    /// The image cannot be read.
+    #[error("reading the image {key}: {why}")]
+    Image { key: ObjectKey, why: String },
+    /// The grants cannot be listed.
+    #[error("reading the grants of namespace {namespace}: {why}")]
+    Grants { namespace: String, why: String },
+    /// The labels of the namespace cannot be read.
+    #[error("reading the namespace {namespace}: {why}")]
+    Namespace { namespace: String, why: String },
+}
+
 /// What a question about a wrapper needs.
 ///
 /// Grants and labels are read first. Without a permission nothing else is read, so that also the duration of
@@ -87,7 +101,7 @@ pub(super) async fn read_question_facts(
     reader: &Reader,
     namespace: &str,
     question: &WrapperReview<'_>,
-) -> Result<WrapperReviewFacts, String> {
+) -> Result<WrapperReviewFacts, FactReadError> {
     let mut facts = WrapperReviewFacts::default();
     let key = &question.image;
     if question.crosses_namespaces() {
@@ -100,7 +114,7 @@ pub(super) async fn read_question_facts(
     facts.image = match read_image(reader, key).await {
         LookupOutcome::There(image) => Some(image),
         LookupOutcome::Absent => None,
-        LookupOutcome::Failed(error) => return Err(format!("reading the image {key}: {error}")),
+        LookupOutcome::Failed(why) => return Err(FactReadError::Image { key: key.clone(), why }),
     };
     Ok(facts)
 }
@@ -108,7 +122,7 @@ pub(super) async fn read_question_facts(
 async fn read_grants(
     reader: &Reader,
     namespace: &str,
-) -> Result<Vec<vmpool_diskimage::grants::Grant>, String> {
+) -> Result<Vec<vmpool_diskimage::grants::Grant>, FactReadError> {
     let lookup = ObjectLookup {
         subject: LookupSubject::Grant,
         api_version: API_VERSION,
@@ -136,11 +150,14 @@ async fn read_grants(
                 .collect())
         }
         LookupOutcome::Absent => Ok(Vec::new()),
-        LookupOutcome::Failed(error) => Err(format!("reading the grants of namespace {namespace}: {error}")),
+        LookupOutcome::Failed(why) => Err(FactReadError::Grants { namespace: namespace.to_owned(), why }),
     }
 }
 
-async fn read_namespace_labels(reader: &Reader, namespace: &str) -> Result<BTreeMap<String, String>, String> {
+async fn read_namespace_labels(
+    reader: &Reader,
+    namespace: &str,
+) -> Result<BTreeMap<String, String>, FactReadError> {
     let lookup = ObjectLookup {
         subject: LookupSubject::Namespace,
         api_version: "v1",
@@ -155,6 +172,6 @@ async fn read_namespace_labels(reader: &Reader, namespace: &str) -> Result<BTree
             Ok(BTreeMap::deserialize(&object["metadata"]["labels"]).unwrap_or_default())
         }
         LookupOutcome::Absent => Ok(BTreeMap::new()),
-        LookupOutcome::Failed(error) => Err(format!("reading the namespace {namespace}: {error}")),
+        LookupOutcome::Failed(why) => Err(FactReadError::Namespace { namespace: namespace.to_owned(), why }),
     }
 }

@@ -6,20 +6,24 @@ use kube::client::Body;
 use serde_json::Value;
 use vmpool_engine::admission::{DryRun, DryRunCause, DryRunResult};
 
-use super::exchange::{MAX_SIZE, read_response_body, send_request, status_message};
+use super::exchange::{ExchangeError, MAX_SIZE, read_response_body, send_request, status_message};
 use crate::bounded_json;
 
 /// Creates the object in the collection at a path.
 pub(super) async fn send_dry_run(client: &Client, dry_run: &DryRun, path: &str) -> DryRunResult {
-    try_send_dry_run(client, dry_run, path).await.unwrap_or_else(DryRunResult::Failed)
+    let result = try_send_dry_run(client, dry_run, path).await;
+    result.unwrap_or_else(|error| DryRunResult::Failed(error.to_string()))
 }
 
-async fn try_send_dry_run(client: &Client, dry_run: &DryRun, path: &str) -> Result<DryRunResult, String> {
-    let object = serde_json::to_vec(&dry_run.object).map_err(|error| error.to_string())?;
+async fn try_send_dry_run(
+    client: &Client,
+    dry_run: &DryRun,
+    path: &str,
+) -> Result<DryRunResult, ExchangeError> {
+    let object = serde_json::to_vec(&dry_run.object)?;
     let request = http::Request::post(format!("{path}?dryRun=All&fieldValidation=Ignore"))
         .header(http::header::CONTENT_TYPE, "application/json")
-        .body(Body::from(object))
-        .map_err(|error| error.to_string())?;
+        .body(Body::from(object))?;
     let response = send_request(client, request).await?;
     let code = response.status();
     // The object is valid, or its kind does not exist.

@@ -4,7 +4,7 @@ use kube::Client;
 use serde_json::Value;
 use vmpool_engine::admission::LookupOutcome;
 
-use super::exchange::{MAX_SIZE, read_response_body, send_request, status_message};
+use super::exchange::{ExchangeError, MAX_SIZE, read_response_body, send_request, status_message};
 use crate::bounded_json;
 
 /// The maximum size of a list in bytes, as text and in memory.
@@ -25,30 +25,26 @@ pub(super) async fn get_object(
     selection: FieldSelection<'_>,
     path: &str,
 ) -> LookupOutcome<Value> {
-    try_get_object(client, selection, path).await.unwrap_or_else(LookupOutcome::Failed)
+    let found = try_get_object(client, selection, path).await;
+    found.unwrap_or_else(|error| LookupOutcome::Failed(error.to_string()))
 }
 
 async fn try_get_object(
     client: &Client,
     selection: FieldSelection<'_>,
     path: &str,
-) -> Result<LookupOutcome<Value>, String> {
+) -> Result<LookupOutcome<Value>, ExchangeError> {
     let limit = if selection.is_list { MAX_SIZE_OF_LIST } else { MAX_SIZE };
-    let request =
-        http::Request::get(path).body(kube::client::Body::empty()).map_err(|error| error.to_string())?;
+    let request = http::Request::get(path).body(kube::client::Body::empty())?;
     let response = send_request(client, request).await?;
     let status = response.status();
     let body = read_response_body(response, limit).await?;
     if status == http::StatusCode::NOT_FOUND {
         Ok(LookupOutcome::Absent)
     } else if status.is_success() {
-        let value = bounded_json::decode_selected_fields(&body, selection.fields, limit)
-            .map_err(|error| format!("decoding the response: {error}"))?;
-        Ok(LookupOutcome::There(value))
+        Ok(LookupOutcome::There(bounded_json::decode_selected_fields(&body, selection.fields, limit)?))
     } else {
-        Err(status_message(
-            status,
-            &bounded_json::decode_selected_fields(&body, &["message"], limit).unwrap_or_default(),
-        ))
+        let message = bounded_json::decode_selected_fields(&body, &["message"], limit).unwrap_or_default();
+        Err(ExchangeError::Refused(status_message(status, &message)))
     }
 }

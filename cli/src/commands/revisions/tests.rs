@@ -33,8 +33,8 @@ fn a_revision_is_found_by_name_and_by_number() {
 
 #[test]
 fn a_difference_has_the_unified_format() {
-    let names = ("pool web".to_owned(), "revision a".to_owned());
-    let text = render_unified_diff("cpu: 1\nmemory: 1Gi\n", "cpu: 1\nmemory: 2Gi\n", &names);
+    let (from, to) = ("cpu: 1\nmemory: 1Gi\n", "cpu: 1\nmemory: 2Gi\n");
+    let text = render_unified_diff(from, to, "pool web", "revision a");
     let plain = anstream::adapter::strip_str(&text).to_string();
     assert_eq!(plain, "--- pool web\n+++ revision a\n@@ -1,2 +1,2 @@\n cpu: 1\n-memory: 1Gi\n+memory: 2Gi\n");
 }
