@@ -84,8 +84,6 @@ pub(super) fn commit_unconfirmed_request(
         PoolAction::AddPoolFinalizer => api.set_pool_finalizer(Finalizer::Present).map(|()| true)?,
         PoolAction::RemovePoolFinalizer => api.set_pool_finalizer(Finalizer::Missing).map(|()| true)?,
         PoolAction::AddFinalizer { machine } => api.add_finalizer(machine, read).is_ok(),
-        // The garbage collector of the model ends all deletions.
-        PoolAction::EndDeletion { .. } => false,
         PoolAction::RemoveFinalizer { machine, preserve_storage } => {
             api.remove_finalizer(machine, *preserve_storage)?.is_ok()
         }
@@ -128,9 +126,11 @@ pub(super) fn commit_unconfirmed_request(
         PoolAction::RecordRevision { machine, instance: None, to } => api.advance(machine, to, read).is_ok(),
         PoolAction::StoreRevision { revision } => api.store(revision),
         // The model has neither copies nor restored disks.
-        PoolAction::RestoreCopies { .. } | PoolAction::DeleteCopy { .. } | PoolAction::AdoptDisk { .. } => {
-            false
-        }
+        // The garbage collector of the model ends all deletions.
+        PoolAction::RestoreCopies { .. }
+        | PoolAction::DeleteCopy { .. }
+        | PoolAction::AdoptDisk { .. }
+        | PoolAction::EndDeletion { .. } => false,
         PoolAction::PruneRevision { revision } => api.prune(revision, late)?,
         PoolAction::OpenNameBlock { block } => api.open_block(*block, basis)?.is_ok(),
         PoolAction::Create { draft } => api.create(draft, basis)?.is_ok(),

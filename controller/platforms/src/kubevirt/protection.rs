@@ -249,7 +249,7 @@ pub fn resolve_current_pins(
 
 fn type_user(object: &Value, location: MachineLocation, has_copy: bool) -> InstanceTypeReferrer<'_> {
     let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
-    InstanceTypeReferrer { object, location, namespace, has_copy: has_copy }
+    InstanceTypeReferrer { object, location, namespace, has_copy }
 }
 
 /// The warning about an edit of an object, which these machines and pools will use when their copies are
