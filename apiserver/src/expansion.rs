@@ -153,15 +153,22 @@ pub(crate) async fn expand_object(
     let mut found = FetchedObjects::new();
     let mut defaults: Option<StartDefaults> = None;
     loop {
-        let read = (&found, defaults.as_ref());
+        let start_defaults = defaults.as_ref();
         let expanded = match target {
             ExpansionTarget::StoredMachine | ExpansionTarget::Machine => {
-                expansion::expand_machine_object(object, namespace, read)
+                expansion::expand_machine_object(object, namespace, &found, start_defaults)
             }
-            ExpansionTarget::StoredPool => expansion::expand_pool(object, namespace, (revision, index), read),
-            ExpansionTarget::Pool => {
-                expansion::expand_pool(object, namespace, (&RevisionToExpand::None, None), read)
+            ExpansionTarget::StoredPool => {
+                expansion::expand_pool(object, namespace, revision, index, &found, start_defaults)
             }
+            ExpansionTarget::Pool => expansion::expand_pool(
+                object,
+                namespace,
+                &RevisionToExpand::None,
+                None,
+                &found,
+                start_defaults,
+            ),
         };
         match expanded {
             Expansion::Needs(reference) => {

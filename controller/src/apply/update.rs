@@ -102,13 +102,12 @@ async fn write_revision_to_machine<P: Platform>(
             return Err(Unfit::Changed);
         }
         let wanted = basis.templates.wanted.value();
-        let template = (to, &wanted);
         let is_known_elsewhere = machine.revision.is_some() && machine.revision == basis.templates.elsewhere;
         let patch = if is_known_elsewhere {
-            P::adopt(live, template, disks)
+            P::adopt(live, to, &wanted, disks)
         } else {
             let from = from.map(Text::value);
-            let mut patch = P::update(live, from.as_ref(), template, disks);
+            let mut patch = P::update(live, from.as_ref(), to, &wanted, disks);
             // Only with these restarts, the controller creates machines again whose storage is of another
             // template.
             if pool.facts.rollout.restarts == Restarts::ByController

@@ -128,7 +128,7 @@ async fn plan_copies_with(
     let (document, now) = (machine.document(), context.env.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
     let mut found = FetchedObjects::new();
     for _ in 0..MAX_READS {
-        match copies::plan_machine_copies(&document, &owned, &found, (policy, &now)) {
+        match copies::plan_machine_copies(&document, &owned, &found, policy, &now) {
             CopyStep::Done(plan) => {
                 let types = found.keys().filter_map(|reference| type_key(namespace, reference));
                 return Ok((plan, types.collect()));

@@ -132,11 +132,10 @@ impl ImageStore {
             OwnedObject::owned(snapshot, image, Snapshot),
             OwnedObject::owned(source, image, DataSource),
         ];
-        let both = (image, object);
         let mislabeled = [
-            OwnedObject::mislabeled(volume, both, prefixes, DataVolume),
-            OwnedObject::mislabeled(snapshot, both, prefixes, Snapshot),
-            OwnedObject::mislabeled(source, both, prefixes, DataSource),
+            OwnedObject::mislabeled(volume, image, object, prefixes, DataVolume),
+            OwnedObject::mislabeled(snapshot, image, object, prefixes, Snapshot),
+            OwnedObject::mislabeled(source, image, object, prefixes, DataSource),
         ];
         BackingObjects {
             importer_served: self.served.importer,
@@ -232,8 +231,8 @@ impl ImageStore {
 
     /// Who has the name of the disk of a wrapper, as the caches show it.
     pub(super) fn disk_name(&self, wrapper: &Wrapper, disk: &ObjectKey) -> DiskNameOwner {
-        let owner = (&wrapper.key, wrapper.uid.as_str());
-        let found = backing::find_disk_name_owner(owner, self.volumes.get(disk), self.claims.get(disk));
+        let (volume, claim) = (self.volumes.get(disk), self.claims.get(disk));
+        let found = backing::find_disk_name_owner(&wrapper.key, &wrapper.uid, volume, claim);
         if found != DiskNameOwner::Free {
             return found;
         }

@@ -73,7 +73,8 @@ impl ImageContext {
         let volume = self.get::<DataVolume>(&disk).await?;
         let claim = self.get::<PersistentVolumeClaim>(&disk).await?;
         Ok(backing::find_disk_name_owner(
-            (&wrapper.key, &wrapper.uid),
+            &wrapper.key,
+            &wrapper.uid,
             volume.as_ref().map(backing::read_data_volume).as_ref(),
             claim.as_ref().map(backing::read_claim).as_ref(),
         ))

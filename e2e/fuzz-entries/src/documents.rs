@@ -41,15 +41,14 @@ pub fn merge_template(input: &[u8]) {
 
 fn merge_of<P: Platform>(live: &Value, from: &Value, to: &Value) {
     let revision = RevisionId::of(&P::canonical(to));
-    let wanted = (&revision, to);
     for base in [None, Some(from)] {
-        if let Some(patch) = P::update(live, base, wanted, &[]) {
+        if let Some(patch) = P::update(live, base, &revision, to, &[]) {
             let mut updated = live.clone();
             json_patch::merge(&mut updated, &patch);
-            black_box(P::update(&updated, base, wanted, &[]));
+            black_box(P::update(&updated, base, &revision, to, &[]));
         }
     }
-    black_box(P::adopt(live, wanted, &[]));
+    black_box(P::adopt(live, &revision, to, &[]));
 }
 
 /// Expands, validates and infers for a machine. The input is a list of the machine, the instance type and the

@@ -103,7 +103,8 @@ impl<T: Clone> OwnedObject<T> {
     /// the labels that the objects get from the image.
     pub fn mislabeled(
         stored: Option<&Self>,
-        (image, object): (&DiskImage, &VmDiskImage),
+        image: &DiskImage,
+        object: &VmDiskImage,
         prefixes: &[String],
         kind: DataKind,
     ) -> Option<(DataKind, String)> {
@@ -165,7 +166,8 @@ impl OwnedObject<BackingClaim> {
 /// Who has the name of the disk of a wrapper's machine, according to the DataVolume and the claim with this
 /// name. KubeVirt would use them as they are, and delete them with the machine.
 pub fn find_disk_name_owner(
-    (wrapper, uid): (&ObjectKey, &str),
+    wrapper: &ObjectKey,
+    uid: &str,
     volume: Option<&OwnedObject<BackingDataVolume>>,
     claim: Option<&OwnedObject<BackingClaim>>,
 ) -> DiskNameOwner {
@@ -395,6 +397,6 @@ mod tests {
         let wrapper = ObjectKey::new("team-a", "web");
         let volume = volume.as_ref().map(read_data_volume);
         let claimed = claimed.as_ref().map(read_claim);
-        assert_eq!(find_disk_name_owner((&wrapper, "uid-web"), volume.as_ref(), claimed.as_ref()), expected);
+        assert_eq!(find_disk_name_owner(&wrapper, "uid-web", volume.as_ref(), claimed.as_ref()), expected);
     }
 }

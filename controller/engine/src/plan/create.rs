@@ -64,14 +64,15 @@ pub(super) fn plan_creates(
         let disks = repeated_disks(observed, free_disks, unconfirmed);
         plan.actions.push(create_machine_action(
             observed,
-            (unconfirmed.name.clone(), unconfirmed.number),
+            unconfirmed.name.clone(),
+            unconfirmed.number,
             disks,
             rehearsal,
         ));
     }
     for (name, number) in numbers {
         match disks_for(observed, free_disks, Recipient { name: &name, number }) {
-            Ok(disks) => plan.actions.push(create_machine_action(observed, (name, number), disks, rehearsal)),
+            Ok(disks) => plan.actions.push(create_machine_action(observed, name, number, disks, rehearsal)),
             Err(blocker) => plan.blockers.push(blocker),
         }
     }
@@ -84,7 +85,8 @@ pub(super) fn plan_creates(
 
 fn create_machine_action(
     observed: &ObservedPool<'_>,
-    (name, number): (Arc<str>, u64),
+    name: Arc<str>,
+    number: u64,
     disks: Vec<DiskDraft>,
     rehearsal: Rehearsal,
 ) -> PoolAction {

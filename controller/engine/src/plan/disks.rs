@@ -96,7 +96,7 @@ pub(super) fn plan_disk_repairs(
         }
         let repair = match (odd.template, odd.disk) {
             (Some(template), Some(disk)) if disk.is_of_machine(&odd.machine.id) => {
-                match failed::plan_disk_replacement(observed, odd.machine, (odd.device, template, disk)) {
+                match failed::plan_disk_replacement(observed, odd.machine, odd.device, template, disk) {
                     failed::DiskReplacement::Now(action) => Some(Ok(action)),
                     failed::DiskReplacement::After(left) => {
                         looks.push(left);
@@ -121,7 +121,7 @@ pub(super) fn plan_disk_repairs(
     for (machine, device) in strays {
         // One repair of a machine at a time, because a repair can change the positions of the other devices.
         if !free_disks.is_repaired(&machine.id.name) {
-            let repair = edited::repair_edited_device(observed, &machines, free_disks, (machine, device));
+            let repair = edited::repair_edited_device(observed, &machines, free_disks, machine, device);
             note(free_disks, machine, repair);
         }
     }

@@ -48,7 +48,7 @@ pub(super) fn synced_condition(
     let message = if holds {
         describe_updated_count(observed, counts)
     } else {
-        let causes = unsynced_causes(observed, counts, (overdue, first), &detached);
+        let causes = unsynced_causes(observed, counts, overdue, first, &detached);
         join_message_parts(
             std::iter::once(describe_updated_count(observed, counts))
                 .chain(causes)
@@ -86,7 +86,8 @@ fn stored_revision_reason(observed: &ObservedPool<'_>) -> &'static str {
 fn unsynced_causes(
     observed: &ObservedPool<'_>,
     counts: &MachineCounts,
-    (overdue, first): (usize, Option<&Uid>),
+    overdue: usize,
+    first: Option<&Uid>,
     detached: &[DetachedDiskReport],
 ) -> Vec<String> {
     let pool = observed.pool;

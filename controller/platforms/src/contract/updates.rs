@@ -37,16 +37,16 @@ pub fn a_template_is_the_pools<P: Platform>(pool: &Value) {
 pub fn a_machine_of_the_same_template_changes_its_marker_only<P: Platform>(pool: &Value) {
     let Made { sample, live, disks } = Made::<P>::new(pool);
     let (template, revision) = (sample.template(), sample.facts.revision.id.clone());
-    assert_eq!(P::update(&live, Some(&template), (&revision, &template), &disks), None);
-    assert_eq!(P::update(&live, None, (&revision, &template), &disks), None);
+    assert_eq!(P::update(&live, Some(&template), &revision, &template, &disks), None);
+    assert_eq!(P::update(&live, None, &revision, &template, &disks), None);
     let other = RevisionId::from("another");
-    let patch = P::update(&live, Some(&template), (&other, &template), &disks).expect("the marker differs");
+    let patch = P::update(&live, Some(&template), &other, &template, &disks).expect("the marker differs");
     if P::Instances::EXIST {
         // The marker is part of the template of the instance, too.
         let mut updated = live.clone();
         json_patch::merge(&mut updated, &patch);
         assert_eq!(P::read_machine(&decode_body(&updated)).written.as_ref(), Some(&other));
-        assert_eq!(P::update(&updated, Some(&template), (&other, &template), &disks), None);
+        assert_eq!(P::update(&updated, Some(&template), &other, &template, &disks), None);
         return;
     }
     assert_eq!(patch.get("spec"), None, "{patch}");
@@ -54,7 +54,7 @@ pub fn a_machine_of_the_same_template_changes_its_marker_only<P: Platform>(pool:
     json_patch::merge(&mut updated, &patch);
     let (before, after) = (P::read_machine(&decode_body(&live)), P::read_machine(&decode_body(&updated)));
     assert_eq!((after.written.as_ref(), &after.revision), (Some(&other), &before.revision));
-    assert_eq!(P::update(&updated, Some(&template), (&other, &template), &disks), None);
+    assert_eq!(P::update(&updated, Some(&template), &other, &template, &disks), None);
     json_patch::merge(&mut updated, &P::record_revision(&other));
     let advanced = P::read_machine(&decode_body(&updated));
     assert_eq!(advanced.revision, Some(other), "then it is in effect");
@@ -73,11 +73,11 @@ pub fn a_machine_is_taken_over_as_it_is<P: Platform>(pool: &Value) {
     }
     live["spec"]["edited-by-hand"] = json!("yes");
     let (revision, template) = (RevisionId::from("ours"), sample.template());
-    let patch = P::adopt(&live, (&revision, &template), &disks).expect("the marker differs");
+    let patch = P::adopt(&live, &revision, &template, &disks).expect("the marker differs");
     assert_eq!(patch.get("spec"), None, "{patch}");
     json_patch::merge(&mut live, &patch);
     assert_eq!(P::read_machine(&decode_body(&live)).written, Some(revision.clone()));
-    assert_eq!(P::adopt(&live, (&revision, &template), &disks), None);
+    assert_eq!(P::adopt(&live, &revision, &template, &disks), None);
 }
 
 /// An update adds what the new template sets and removes what only the old one set. The fields of other
@@ -93,10 +93,10 @@ pub fn what_a_template_adds_goes_with_it<P: Platform>(pool: &Value) {
     let (old, new) = (sample.template(), edited_template::<P>(pool, "yes"));
     let before = P::read_machine(&decode_body(&live));
     let mut machine = live.clone();
-    let there = P::update(&machine, Some(&old), (&"there".into(), &new), &disks).expect("it differs");
+    let there = P::update(&machine, Some(&old), &"there".into(), &new, &disks).expect("it differs");
     json_patch::merge(&mut machine, &there);
     let first = &sample.facts.revision.id;
-    let back = P::update(&machine, Some(&new), (first, &old), &disks).expect("it differs");
+    let back = P::update(&machine, Some(&new), first, &old, &disks).expect("it differs");
     for (field, value) in [("labels", json!("yes")), ("annotations", json!("yes"))] {
         assert_eq!(machine["metadata"][field][KEY], value);
     }

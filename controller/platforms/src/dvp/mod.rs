@@ -64,13 +64,14 @@ impl Platform for Dvp {
     fn update(
         live: &Value,
         from: Option<&Value>,
-        to: (&RevisionId, &Value),
+        revision: &RevisionId,
+        to: &Value,
         disks: &[DiskDraft],
     ) -> Option<Value> {
-        update::update_machine(live, from, to, disks)
+        update::update_machine(live, from, revision, to, disks)
     }
-    fn adopt(live: &Value, to: (&RevisionId, &Value), disks: &[DiskDraft]) -> Option<Value> {
-        update::adopt_machine(live, to, disks)
+    fn adopt(live: &Value, revision: &RevisionId, to: &Value, disks: &[DiskDraft]) -> Option<Value> {
+        update::adopt_machine(live, revision, to, disks)
     }
     fn record_revision(revision: &RevisionId) -> Value {
         write::record_revision(revision)

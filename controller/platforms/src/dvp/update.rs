@@ -21,7 +21,8 @@ use crate::merge::Schema;
 pub(super) fn update_machine(
     live: &Value,
     from: Option<&Value>,
-    (revision, to): (&RevisionId, &Value),
+    revision: &RevisionId,
+    to: &Value,
     disks: &[DiskDraft],
 ) -> Option<Value> {
     let filling = DiskAssignment::new(live, to, disks);
@@ -39,7 +40,8 @@ pub(super) fn update_machine(
 /// The merge patch; see [`crate::Platform::adopt_machine`].
 pub(super) fn adopt_machine(
     live: &Value,
-    (revision, to): (&RevisionId, &Value),
+    revision: &RevisionId,
+    to: &Value,
     disks: &[DiskDraft],
 ) -> Option<Value> {
     let filling = DiskAssignment::new(live, to, disks);

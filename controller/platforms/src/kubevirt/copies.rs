@@ -122,7 +122,8 @@ pub fn plan_machine_copies(
     machine: &Value,
     owned: &[OwnedCopy],
     found: &FetchedObjects,
-    (policy, now): (CopyPolicy, &str),
+    policy: CopyPolicy,
+    now: &str,
 ) -> CopyStep {
     if validation::bypasses_admission(machine) {
         return CopyStep::Done(CopyPlan::default());

@@ -25,25 +25,18 @@ pub use pool::{RevisionToExpand, expand_pool, has_template_of};
 /// Checks a machine that a client sends: its kind, and the fields in the definition of vmpool. Returns one
 /// cause for each violation.
 pub fn check_machine(machine: &Value) -> Vec<StatusCause> {
-    check_sent_object::<VirtualMachine>(
-        machine,
-        (API_VERSION, MACHINE_KIND),
-        schema::machine_schema_violations,
-    )
+    check_sent_object::<VirtualMachine>(machine, API_VERSION, MACHINE_KIND, schema::machine_schema_violations)
 }
 
 /// Checks a pool that a client sends. Returns one cause for each violation.
 pub fn check_pool(pool: &Value) -> Vec<StatusCause> {
-    check_sent_object::<VirtualMachinePool>(
-        pool,
-        (POOL_API_VERSION, POOL_KIND),
-        schema::pool_schema_violations,
-    )
+    check_sent_object::<VirtualMachinePool>(pool, POOL_API_VERSION, POOL_KIND, schema::pool_schema_violations)
 }
 
 fn check_sent_object<T: DeserializeOwned>(
     object: &Value,
-    (api_version, kind): (&str, &str),
+    api_version: &str,
+    kind: &str,
     violations: fn(&Value) -> Vec<StatusCause>,
 ) -> Vec<StatusCause> {
     let invalid = |field: &str, message: String| StatusCause {
@@ -74,7 +67,8 @@ fn check_sent_object<T: DeserializeOwned>(
 pub fn expand_machine_object(
     machine: &Value,
     namespace: &str,
-    (found, defaults): (&FetchedObjects, Option<&StartDefaults>),
+    found: &FetchedObjects,
+    defaults: Option<&StartDefaults>,
 ) -> Expansion {
     let scope = MatcherScope { namespace, location: MachineLocation::VirtualMachine };
     let has = |family: TypeFamily| machine["spec"][family.field()].is_object();

@@ -65,16 +65,14 @@ pub(super) fn is_reserved(key: &str) -> bool {
 /// Labels and annotations of a template, without reserved ones.
 pub(super) fn template_metadata(template: &Value) -> Metadata {
     let map = |field: &str| match &template["metadata"][field] {
-        Value::Object(map) => {
-            map.iter().filter(|(key, value)| !value.is_null() && !is_reserved(key)).map(clone_entry).collect()
-        }
+        Value::Object(map) => map
+            .iter()
+            .filter(|(key, value)| !value.is_null() && !is_reserved(key))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect(),
         _ => Map::new(),
     };
     Metadata { labels: map("labels"), annotations: map("annotations") }
-}
-
-fn clone_entry((key, value): (&String, &Value)) -> (String, Value) {
-    (key.clone(), value.clone())
 }
 
 /// The spec of the machine with this ordinal: the spec of the template with names that contain the ordinal,

@@ -98,7 +98,8 @@ pub fn write_out(spec: &mut Value) -> bool {
 pub fn resolve_pool_pins(
     pool: &ObjectId,
     namespace: &str,
-    (spec, configuration): (&Value, &Configuration),
+    spec: &Value,
+    configuration: &Configuration,
     found: &FetchedObjects,
 ) -> Resolution {
     let template = resolve::TemplateToResolve {

@@ -105,7 +105,8 @@ impl Platform for KubeVirt {
     fn update(
         live: &Value,
         from: Option<&Value>,
-        (revision, to): (&RevisionId, &Value),
+        revision: &RevisionId,
+        to: &Value,
         _: &[DiskDraft],
     ) -> Option<Value> {
         // Without an ordinal in its name, the machine would get the storage of the first one.
@@ -119,8 +120,8 @@ impl Platform for KubeVirt {
         )
     }
     /// Machines that virt-controller created are like those of vmpool, so they are updated like these.
-    fn adopt(live: &Value, to: (&RevisionId, &Value), disks: &[DiskDraft]) -> Option<Value> {
-        Self::update(live, None, to, disks)
+    fn adopt(live: &Value, revision: &RevisionId, to: &Value, disks: &[DiskDraft]) -> Option<Value> {
+        Self::update(live, None, revision, to, disks)
     }
     fn record_revision(_: &RevisionId) -> Value {
         json!({})
@@ -224,7 +225,7 @@ impl TemplateCopies<KubeVirtPoolObject, KubeVirtMachineObject> for KubeVirt {
         found: &FetchedObjects,
     ) -> Resolution {
         let namespace = pool.metadata.namespace.as_deref().unwrap_or_default();
-        pins::resolve_pool_pins(&facts::object_id(&pool.metadata), namespace, (spec, configuration), found)
+        pins::resolve_pool_pins(&facts::object_id(&pool.metadata), namespace, spec, configuration, found)
     }
     fn inherit_copies(spec: &Value, stored: &Value) -> Option<Value> {
         pins::inherit_copies(spec, stored)

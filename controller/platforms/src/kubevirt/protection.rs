@@ -244,7 +244,7 @@ pub fn resolve_current_pins(
     let mut spec = pool["spec"].clone();
     let policy = pool["metadata"]["annotations"][INSTANCETYPE_POLICY].as_str().map(str::to_owned);
     pins::policy::add_annotated_policy(&mut spec, policy.as_ref());
-    pins::resolve_pool_pins(&id, text("/metadata/namespace"), (&spec, configuration), found)
+    pins::resolve_pool_pins(&id, text("/metadata/namespace"), &spec, configuration, found)
 }
 
 fn type_user(object: &Value, location: MachineLocation, has_copy: bool) -> InstanceTypeReferrer<'_> {

@@ -90,21 +90,22 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// resolved disks, and with the pool as its owner.
     fn machine(pool: &Self::Pool, template: &Value, draft: &Draft) -> Value;
 
-    /// The merge patch that updates `live`, the complete live machine, to template `to`; `None` if nothing
-    /// differs. It removes what template `from` set and `to` does not, and keeps the fields of other clients.
+    /// The merge patch that updates `live`, the complete live machine, to template `to` of `revision`; `None`
+    /// if nothing differs. It removes what template `from` set and `to` does not, and keeps the fields of other clients.
     /// `disks` contains the disks of the templates in any order. Devices that did not come from templates
     /// stay at the end.
     fn update(
         live: &Value,
         from: Option<&Value>,
-        to: (&RevisionId, &Value),
+        revision: &RevisionId,
+        to: &Value,
         disks: &[DiskDraft],
     ) -> Option<Value>;
 
-    /// The merge patch that takes over `live`, a machine in which template `to` is in effect according to the
-    /// labels of another controller; `None` if nothing differs. It sets labels and annotations, and disks for
+    /// The merge patch that takes over `live`, a machine in which template `to` of `revision` is in effect
+    /// according to the labels of another controller; `None` if nothing differs. It sets labels and annotations, and disks for
     /// devices without one. The rest of the spec stays unchanged.
-    fn adopt(live: &Value, to: (&RevisionId, &Value), disks: &[DiskDraft]) -> Option<Value>;
+    fn adopt(live: &Value, revision: &RevisionId, to: &Value, disks: &[DiskDraft]) -> Option<Value>;
 
     /// The merge patch that records on a machine that `revision` is in effect; an empty one if the instance
     /// records it.

@@ -33,7 +33,8 @@ pub(super) fn repair_edited_device<'a>(
     observed: &'a ObservedPool<'_>,
     machines: &MachineIndex<'a>,
     free_disks: &mut FreeDisks<'_>,
-    (machine, device): (&Machine, &DiskRef),
+    machine: &Machine,
+    device: &DiskRef,
 ) -> Option<Result<PoolAction, Blocker>> {
     let disk = observed.disks.get(&device.disk)?;
     if !free_disks.must_detach(&machine.id.name, &device.disk) {

@@ -44,7 +44,9 @@ pub(super) enum DiskReplacement {
 pub(super) fn plan_disk_replacement(
     observed: &ObservedPool<'_>,
     machine: &Machine,
-    (device, template, disk): (&DiskRef, &PoolDiskTemplate, &Disk),
+    device: &DiskRef,
+    template: &PoolDiskTemplate,
+    disk: &Disk,
 ) -> DiskReplacement {
     if !disk.was_never_provisioned() || template.lifetime != Lifetime::Ephemeral {
         return DiskReplacement::Never;

@@ -70,7 +70,7 @@ fn disk(template: &str, name: &str) -> DiskDraft {
 }
 
 fn patch(live: &Value, from: Option<&Value>, to: &Value, disks: &[DiskDraft]) -> Option<Value> {
-    update_machine(live, from, (&TO.into(), to), disks)
+    update_machine(live, from, &TO.into(), to, disks)
 }
 
 /// The machine after the patch. A second update must change nothing.

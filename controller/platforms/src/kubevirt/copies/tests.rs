@@ -59,7 +59,7 @@ impl Cluster {
     fn plan_by(&self, policy: CopyPolicy, machine: &Value, owned: &[OwnedCopy]) -> CopyPlan {
         let mut found = FetchedObjects::new();
         loop {
-            match plan_machine_copies(machine, owned, &found, (policy, NOW)) {
+            match plan_machine_copies(machine, owned, &found, policy, NOW) {
                 CopyStep::Done(plan) => return plan,
                 CopyStep::Needs(reference) => {
                     let path = format!("{}/{}", reference.collection, reference.name);

@@ -43,8 +43,10 @@ pub enum RevisionToExpand {
 pub fn expand_pool(
     pool: &Value,
     namespace: &str,
-    (which, index): (&RevisionToExpand, Option<u64>),
-    (found, defaults): (&FetchedObjects, Option<&StartDefaults>),
+    which: &RevisionToExpand,
+    index: Option<u64>,
+    found: &FetchedObjects,
+    defaults: Option<&StartDefaults>,
 ) -> Expansion {
     let text = |path: &str| pool.pointer(path).and_then(Value::as_str).unwrap_or_default();
     let id = ObjectId::new(text("/metadata/name"), text("/metadata/uid"));
@@ -55,7 +57,7 @@ pub fn expand_pool(
     let expansion = match pins::pinned_template(&content) {
         Some(PinnedTemplate::Written(template)) => Expansion::Done(template),
         Some(PinnedTemplate::Named(template, types)) => write_out_template(&template, &types, defaults),
-        None => expand_live_template(&content[TEMPLATE], namespace, (found, defaults)),
+        None => expand_live_template(&content[TEMPLATE], namespace, found, defaults),
     };
     let template = match expansion {
         Expansion::Done(template) => template,
@@ -146,7 +148,8 @@ pub fn has_template_of(pool: &Value, revision: &Value) -> bool {
 fn expand_live_template(
     template: &Value,
     namespace: &str,
-    (found, defaults): (&FetchedObjects, Option<&StartDefaults>),
+    found: &FetchedObjects,
+    defaults: Option<&StartDefaults>,
 ) -> Expansion {
     let scope = MatcherScope { namespace, location: MachineLocation::Pool };
     let machine = json!({ "metadata": template["metadata"], "spec": template["spec"] });

@@ -74,16 +74,16 @@ fn check_schema_value(schema: &Value, path: &str, value: &Value, found: &mut Vec
             }
         }
         Value::String(text) => {
-            check_size_limits(schema, ("Length", "characters"), text.chars().count(), &mut report);
+            check_size_limits(schema, "Length", "characters", text.chars().count(), &mut report);
         }
         Value::Array(items) => {
-            check_size_limits(schema, ("Items", "entries"), items.len(), &mut report);
+            check_size_limits(schema, "Items", "entries", items.len(), &mut report);
             for (index, item) in items.iter().enumerate() {
                 check_schema_value(&schema["items"], &format!("{path}[{index}]"), item, found);
             }
         }
         Value::Object(fields) => {
-            check_size_limits(schema, ("Properties", "fields"), fields.len(), &mut report);
+            check_size_limits(schema, "Properties", "fields", fields.len(), &mut report);
             check_object_fields(schema, path, fields, found);
         }
         Value::Null | Value::Bool(_) => {}
@@ -117,7 +117,8 @@ fn check_object_fields(
 /// Reports a number of parts outside the limits, such as `minLength` and `maxLength`.
 fn check_size_limits(
     schema: &Value,
-    (limit, parts): (&str, &str),
+    limit: &str,
+    parts: &str,
     number: usize,
     report: &mut impl FnMut(String),
 ) {

@@ -43,12 +43,12 @@ fn with(cluster: &[(String, Value)], expand: impl Fn(&FetchedObjects) -> Expansi
 
 /// Expands a machine in a cluster without KubeVirt.
 fn start(vm: &Value, namespace: &str, found: &FetchedObjects) -> Expansion {
-    expand_machine_object(vm, namespace, (found, Some(&StartDefaults::default())))
+    expand_machine_object(vm, namespace, found, Some(&StartDefaults::default()))
 }
 
 /// Expands a pool in a cluster without KubeVirt.
-fn of_pool(pool: &Value, which: (&RevisionToExpand, Option<u64>), found: &FetchedObjects) -> Expansion {
-    super::expand_pool(pool, NAMESPACE, which, (found, Some(&StartDefaults::default())))
+fn of_pool(pool: &Value, which: &RevisionToExpand, index: Option<u64>, found: &FetchedObjects) -> Expansion {
+    super::expand_pool(pool, NAMESPACE, which, index, found, Some(&StartDefaults::default()))
 }
 
 fn done(expansion: Expansion) -> Value {
@@ -165,7 +165,7 @@ fn a_pool_that_has_copies_is_expanded_from_them_whatever_its_volume_names_now() 
     large["metadata"]["name"] = json!("large");
     let mut cluster = vec![claim("large"), (TYPES.replace("/small", "/large"), large)];
     let expanded = |cluster: &[(String, Value)]| {
-        let pool = done(with(cluster, |found| of_pool(&pool, (&RevisionToExpand::Current, None), found)));
+        let pool = done(with(cluster, |found| of_pool(&pool, &RevisionToExpand::Current, None, found)));
         memory(&pool["spec"]["virtualMachineTemplate"]).clone()
     };
     assert_eq!(expanded(&cluster), "8Gi", "the pool has no copies yet");
@@ -188,8 +188,7 @@ fn a_refusal_names_the_field(#[case] spec: Value, #[case] reason: &str, #[case] 
     let Expansion::Refused(problem) = with(&[], |found| start(&vm, NAMESPACE, found)) else { panic!() };
     assert_eq!((problem.reason, &*problem.causes[0].field), (reason, field));
     let pool = json!({ "spec": { "virtualMachineTemplate": { "spec": spec } } });
-    let Expansion::Refused(problem) =
-        with(&[], |found| of_pool(&pool, (&RevisionToExpand::None, None), found))
+    let Expansion::Refused(problem) = with(&[], |found| of_pool(&pool, &RevisionToExpand::None, None, found))
     else {
         panic!()
     };
@@ -210,7 +209,7 @@ fn a_conflict_names_the_field() {
 fn pinned(id: &vmpool_engine::ObjectId, spec: &Value, cluster: &[(String, Value)]) -> Value {
     let mut found = FetchedObjects::new();
     loop {
-        match pins::resolve_pool_pins(id, NAMESPACE, (spec, &crate::Configuration::default()), &found) {
+        match pins::resolve_pool_pins(id, NAMESPACE, spec, &crate::Configuration::default(), &found) {
             crate::Resolution::Needs(reference) => {
                 let path = format!("{}/{}", reference.collection, reference.name);
                 let object = cluster.iter().find(|(known, _)| *known == path);
@@ -261,7 +260,7 @@ fn herd() -> (Value, Vec<(String, Value)>) {
 
 fn expanded(which: &RevisionToExpand, index: Option<u64>) -> Expansion {
     let (pool, cluster) = herd();
-    with(&cluster, |found| of_pool(&pool, (which, index), found))
+    with(&cluster, |found| of_pool(&pool, which, index, found))
 }
 
 #[test]
@@ -280,9 +279,9 @@ fn a_pool_is_expanded_from_the_copies_of_its_current_revision() {
 fn a_pool_without_copies_of_its_template_is_expanded_from_the_live_objects() {
     let (mut pool, cluster) = herd();
     pool["spec"]["virtualMachineTemplate"]["spec"]["template"]["spec"]["hostname"] = json!("three");
-    let new = done(with(&cluster, |found| of_pool(&pool, (&RevisionToExpand::Current, None), found)));
+    let new = done(with(&cluster, |found| of_pool(&pool, &RevisionToExpand::Current, None, found)));
     assert_eq!(memory(&new["spec"]["virtualMachineTemplate"]), "8Gi");
-    let supplied = done(with(&cluster, |found| of_pool(&pool, (&RevisionToExpand::None, None), found)));
+    let supplied = done(with(&cluster, |found| of_pool(&pool, &RevisionToExpand::None, None, found)));
     assert_eq!(supplied, new);
 }
 
@@ -310,7 +309,7 @@ fn a_pool_whose_revision_lacks_copies_is_expanded_from_those(
     for shown in [Value::Null, json!(names[0]), json!(names[1])] {
         pool["status"]["currentRevision"] = shown;
         let machine =
-            done(with(&cluster, |found| of_pool(&pool, (&RevisionToExpand::Current, Some(4)), found)));
+            done(with(&cluster, |found| of_pool(&pool, &RevisionToExpand::Current, Some(4), found)));
         assert_eq!(memory(&machine), expected);
         assert_eq!(machine["metadata"]["labels"]["kubevirt.io/vm-pool-revision-name"], *names[1]);
     }
@@ -365,7 +364,7 @@ fn each(spec: &Value, preference: &Value, defaults: Option<&StartDefaults>) -> [
     let revision = super::super::revision::revision_object(NAMESPACE, &id, "herd-1", 1, &content);
     let stored = [(format!("{REVISIONS}herd-1"), revision)];
     let of_pool = |cluster: &[(String, Value)], which: &RevisionToExpand, index| {
-        with(cluster, |found| super::expand_pool(&pool, NAMESPACE, (which, index), (found, defaults)))
+        with(cluster, |found| super::expand_pool(&pool, NAMESPACE, which, index, found, defaults))
     };
     let template = |expansion| match expansion {
         Expansion::Done(pool) => Expansion::Done(pool["spec"]["virtualMachineTemplate"].clone()),
@@ -373,7 +372,7 @@ fn each(spec: &Value, preference: &Value, defaults: Option<&StartDefaults>) -> [
     };
     let vm = json!({ "spec": spec });
     [
-        with(&cluster, |found| expand_machine_object(&vm, NAMESPACE, (found, defaults))),
+        with(&cluster, |found| expand_machine_object(&vm, NAMESPACE, found, defaults)),
         template(of_pool(&cluster, &RevisionToExpand::None, None)),
         template(of_pool(&stored, &RevisionToExpand::Current, None)),
         of_pool(&stored, &RevisionToExpand::Current, Some(4)),

@@ -173,7 +173,8 @@ impl ResolvedMachine {
     /// Uses the object of which a pin contains a copy.
     fn keep(
         &mut self,
-        (family, pin): (TypeFamily, &Value),
+        family: TypeFamily,
+        pin: &Value,
         matcher: TypeMatcher,
         object: InstanceTypeObject,
     ) -> Result<(), ResolveError> {
@@ -207,7 +208,7 @@ pub(crate) fn resolve_named_object(
     let status = StatusRef::of_machine(machine, family)
         .map_err(|error| matcher_error(family, not_found_reason(family), error.into()))?;
     if let Some(reference) = status_ref::machine_pin(matcher, status.as_ref())
-        && let Some(copy) = find_copied_object(machine, (matcher, &reference), scope, family, found)?
+        && let Some(copy) = find_copied_object(machine, matcher, &reference, scope, family, found)?
     {
         return Ok((copy, true));
     }
@@ -254,7 +255,7 @@ pub(super) fn resolve_template_pins(
     let mut problem = None;
     for family in FAMILIES {
         let added = match self::pinned_object(&kept[family.field()], family) {
-            Some((matcher, object)) => resolved.keep((family, &kept[family.field()]), matcher, object),
+            Some((matcher, object)) => resolved.keep(family, &kept[family.field()], matcher, object),
             None => resolved.add(family, scope, found),
         };
         match added {
@@ -532,7 +533,8 @@ pub(crate) fn find_live_object(
 /// object, because the matcher has changed.
 fn find_copied_object(
     machine: &Value,
-    (matcher, reference): (&TypeMatcher, &status_ref::MachinePin),
+    matcher: &TypeMatcher,
+    reference: &status_ref::MachinePin,
     scope: MatcherScope<'_>,
     family: TypeFamily,
     found: &FetchedObjects,

@@ -55,7 +55,7 @@ fn resolve_where(
 ) -> (Resolution, Vec<String>) {
     let (mut found, mut read) = (FetchedObjects::new(), Vec::new());
     loop {
-        match resolve_pool_pins(&pool(), NAMESPACE, (spec, configuration), &found) {
+        match resolve_pool_pins(&pool(), NAMESPACE, spec, configuration, &found) {
             Resolution::Needs(reference) => {
                 let path = format!("{}/{}", reference.collection, reference.name);
                 let object =
