@@ -21,13 +21,15 @@ pub(crate) async fn only_permitted(
 ) -> kube::Result<Option<Value>> {
     let Some(foreign) = &reference.cross_namespace else { return Ok(object) };
     let permission = foreign.cloning(reference, object.as_ref());
-    let is_permitted = is_permitted(client, &foreign.account, permission).await?;
+    let (namespace, account) = &foreign.account;
+    let is_permitted = is_permitted(client, namespace, account, permission).await?;
     Ok(object.filter(|_| is_permitted))
 }
 
 async fn is_permitted(
     client: &Client,
-    (namespace, account): &(String, String),
+    namespace: &str,
+    account: &str,
     permission: Permission,
 ) -> kube::Result<bool> {
     let review = SubjectAccessReview {

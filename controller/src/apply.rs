@@ -73,11 +73,12 @@ pub(crate) async fn apply_plan<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
     snapshot: &PoolSnapshot,
-    (actions, templates): (Vec<PoolAction>, Templates),
+    actions: &[PoolAction],
+    templates: Templates,
     memory: &mut PassMemory,
 ) -> AppliedPlan {
     let mut applied = AppliedPlan::default();
-    let mut basis = PlanBasis::of(context, &pool.facts, snapshot, &actions, memory);
+    let mut basis = PlanBasis::of(context, &pool.facts, snapshot, actions, memory);
     basis.templates = templates;
     let mut failed = Vec::new();
     for stage in ApplyStage::ALL {
@@ -251,7 +252,8 @@ async fn perform_action<P: Platform>(
             disk::adopt_restored(context, pool, machine, disk, template).await
         }
         PoolAction::Repoint { machine, position, from, to } => {
-            repair::repoint_machine_disk(context, pool, basis, machine, (*position, from), to).await
+            let wanted = repair::PlannedRepoint { machine, position: *position, from, to };
+            repair::repoint_machine_disk(context, pool, basis, &wanted).await
         }
         PoolAction::Detach { machine, position, disk } => {
             repair::detach_shared_disk(context, pool, machine, *position, disk).await

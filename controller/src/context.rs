@@ -16,6 +16,7 @@ use vmpool_runtime::Env;
 use crate::cache::{CacheKey, ObjectCache};
 use crate::events::Events;
 use crate::images::ImageGate;
+use crate::leader_handles::LeaderHandles;
 use crate::metrics::{ControllerMetrics, PoolCounts};
 use crate::pool_entry::CachedPool;
 use crate::pool_key::PoolKey;
@@ -123,14 +124,14 @@ pub(crate) struct PoolContext<P: Platform> {
 impl<P: Platform> PoolContext<P> {
     /// A context with empty caches and without memory.
     pub(crate) fn new(
-        env: Env,
-        client: Client,
-        (writer, events): (Writer, Events),
-        (configuration, sources): (Arc<Mutex<Configuration>>, Arc<Sources>),
+        handles: LeaderHandles,
+        configuration: Arc<Mutex<Configuration>>,
+        sources: Arc<Sources>,
         images: ImageGate,
         settings: ControllerSettings,
         metrics: Arc<ControllerMetrics>,
     ) -> Self {
+        let LeaderHandles { env, client, writer, events } = handles;
         Self {
             queue: PassQueue::new(env.clone(), settings.debounce, metrics.queue.clone()),
             former_pools: PassQueue::new(env.clone(), settings.debounce, metrics.queue.clone()),

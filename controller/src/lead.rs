@@ -18,6 +18,7 @@ use vmpool_runtime::lease::Fence;
 use crate::context::PoolContext;
 use crate::events::Events;
 use crate::images::{ImageGate, ImageSettings};
+use crate::leader_handles::LeaderHandles;
 use crate::metrics::{ControllerMetrics, LeaderSnapshot, PassResult, WatchResource};
 use crate::passes::{self, run_passes};
 use crate::platform_state::{PlatformStates, ShownState};
@@ -212,6 +213,16 @@ impl LeadershipResources {
         &self.writer
     }
 
+    /// What the contexts of this leader act with.
+    pub(crate) fn handles(&self) -> LeaderHandles {
+        LeaderHandles {
+            env: self.env().clone(),
+            client: self.client().clone(),
+            writer: self.writer.clone(),
+            events: self.events.clone(),
+        }
+    }
+
     /// The health of this leader.
     pub(crate) fn leader_health(&self) -> &LeaderHealth {
         &self.leader_health
@@ -294,10 +305,9 @@ pub(crate) async fn reconcile_platform<P: Platform>(
     } = shared;
     let Dependencies { env, client, namespace, settings, metrics, .. } = dependencies;
     let context = Arc::new(PoolContext::<P>::new(
-        env.clone(),
-        client,
-        (writer, events),
-        (configuration, sources),
+        LeaderHandles { env: env.clone(), client, writer, events },
+        configuration,
+        sources,
         image_gate,
         settings,
         metrics.clone(),
@@ -365,18 +375,17 @@ fn live_leader_state<P: Platform>(context: &PoolContext<P>, preserved: &Preserve
         WatchResource::Revisions => context.revisions.len(),
         WatchResource::Instances => context.instances.len(),
     });
-    let series =
-        context.pool_counts.series((P::NAME, P::TemplateCopies::LABELS.is_some()), preserved.counts());
-    let pools = (series, context.settings.max_pool_series);
-    LeaderSnapshot::new(context.queue.state(), context.pool_counts.totals(), pools, cached)
+    let series = context.pool_counts.series(P::NAME, P::TemplateCopies::LABELS.is_some(), preserved.counts());
+    let totals = context.pool_counts.totals();
+    LeaderSnapshot::new(context.queue.state(), totals, series, context.settings.max_pool_series, cached)
 }
 
 async fn work_on_former_pools<P: Platform>(context: Arc<PoolContext<P>>, stop: CancellationToken) {
     // Without all pools, each of them would seem not to exist.
     let context = &*context;
     passes::until_synced(&context.env, &stop, || is_synced(context)).await;
-    passes::reconcile_queue(context, &context.former_pools, &stop, |context, key| {
-        release_former_machines(context, key).boxed()
+    passes::reconcile_queue(context, &context.former_pools, &stop, |context, (namespace, name)| {
+        release_former_machines(context, namespace, name).boxed()
     })
     .await;
 }

@@ -18,7 +18,8 @@
 //!
 //! 1. `settings`, `object`, `rejection`, `list`, `response_body`, `status_conflict`, and [`metrics`];
 //! 2. `write`, `queue`, `cache`;
-//! 3. `events`, `pool_entry`, the data of `revisions`, `watch`, then `definitions` and `sources`;
+//! 3. `events`, `leader_handles`, `pool_entry`, the data of `revisions`, `watch`, then `definitions` and
+//!    `sources`;
 //! 4. `context`: the state that all passes share;
 //! 5. `live` (reads from the API server), the functions of `revisions`, `watches`;
 //! 6. the steps of a pass: `observe`, then `apply`, then `report`;
@@ -38,6 +39,7 @@ mod events;
 pub mod fuzzing;
 mod images;
 mod lead;
+mod leader_handles;
 mod list;
 mod live;
 mod losses;

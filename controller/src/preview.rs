@@ -18,6 +18,7 @@ use vmpool_runtime::lease::Fence;
 use crate::cache::{Cached, Located, ObjectCache};
 use crate::context::{CachedNames, PoolContext};
 use crate::events::Events;
+use crate::leader_handles::LeaderHandles;
 use crate::live::ReadError;
 use crate::metrics::ControllerMetrics;
 use crate::object::seen_facts;
@@ -109,8 +110,9 @@ fn read_only<P: Platform>(env: &Env, client: Client) -> PoolContext<P> {
     );
     // Without its task, the sender of events drops them.
     let (events, _) = Events::new(writer.clone(), env.clone(), String::new());
-    let (shared, images) = Default::default();
-    PoolContext::new(env.clone(), client, (writer, events), shared, images, settings, metrics)
+    let handles = LeaderHandles { env: env.clone(), client, writer, events };
+    let (configuration, sources, images) = Default::default();
+    PoolContext::new(handles, configuration, sources, images, settings, metrics)
 }
 
 /// Lists the objects of the namespace that a pass reads from the caches.

@@ -106,7 +106,7 @@ async fn run_pool_pass<P: Platform>(
     state.memory.record_blockers(&blockers);
 
     let acted = !actions.is_empty();
-    let mut applied = apply_plan(context, &pool, &snapshot, (actions, templates), &mut state.memory).await;
+    let mut applied = apply_plan(context, &pool, &snapshot, &actions, templates, &mut state.memory).await;
     applied.events.extend(events);
     if let Some(revisions) = &mut state.revisions {
         let uptime = context.env.uptime();
@@ -128,7 +128,7 @@ async fn run_pool_pass<P: Platform>(
     let outdated = after_writes(&applied, state);
 
     add_storage_problem(context, &pool, &mut snapshot, state).await;
-    let unwritten = publish_pass_result(context, &pool, &snapshot, (applied, failure), state).await;
+    let unwritten = publish_pass_result(context, &pool, &snapshot, applied, failure, state).await;
     timer.record(&context.env, PassStep::Report);
     let times = state.deadlines(context.env.uptime());
     Ended { result, again: times.chain(planned).chain(outdated).chain(unwritten).min() }
@@ -146,7 +146,7 @@ async fn without_plan<P: Platform>(
     if !pool.facts.deleting {
         let snapshot = observe::observe_pool_snapshot(context, &pool.facts, &mut state.memory);
         let applied = AppliedPlan { events: event.into_iter().collect(), ..AppliedPlan::default() };
-        unwritten = publish_pass_result(context, pool, &snapshot, (applied, None), state).await;
+        unwritten = publish_pass_result(context, pool, &snapshot, applied, None, state).await;
         timer.record(&context.env, PassStep::Report);
     }
     let left = state.memory.reading.batch_size(context.env.uptime()).err().unwrap_or_default();
@@ -172,7 +172,8 @@ async fn publish_pass_result<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
     snapshot: &PoolSnapshot,
-    (mut applied, plan_failure): (AppliedPlan, Option<PoolFailure>),
+    mut applied: AppliedPlan,
+    plan_failure: Option<PoolFailure>,
     state: &mut PoolMemory,
 ) -> Option<Duration> {
     let own = as_published(pool, state);

@@ -15,7 +15,7 @@ use crate::lead::{Dependencies, LeaderHealth};
 use crate::metrics::{ControllerMetrics, LeadershipChange};
 use crate::options::{ControllerArgs, ControllerArgsError, PlatformName};
 use crate::platforms::lead_all;
-use crate::uninstall::{self, UninstallError};
+use crate::uninstall::{self, FinalizerScope, UninstallError};
 
 /// Duration after which a pass counts as stuck. The longest regular pass has some hundred writes.
 const STUCK: Duration = Duration::from_mins(5);
@@ -96,17 +96,14 @@ pub async fn run_controller(
     let home = namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let lease = options.lease.config(&env, &home).map_err(ControllerArgsError::from)?;
     if removes_finalizers {
-        let namespace = namespace.as_deref();
-        // The future is large.
-        let removal = Box::pin(uninstall::remove_finalizers(
-            &client,
-            &env,
-            &lease,
-            namespace,
+        let scope = FinalizerScope {
+            namespace: namespace.as_deref(),
             platforms,
-            (reconciles_images, settings.protects_types),
-        ));
-        let removed = removal.await?;
+            images: reconciles_images,
+            types: settings.protects_types,
+        };
+        // The future is large.
+        let removed = Box::pin(uninstall::remove_finalizers(&client, &env, &lease, scope)).await?;
         tracing::info!(removed, "removed the finalizers of pools, machines, disk images and instance types");
         return Ok(());
     }

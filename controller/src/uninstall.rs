@@ -94,11 +94,22 @@ impl From<preserve::PreserveError> for UninstallError {
     }
 }
 
+/// The objects that lose the finalizers of the controller.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FinalizerScope<'a> {
+    /// Their namespace; `None` for all namespaces.
+    pub(crate) namespace: Option<&'a str>,
+    /// The platforms of the pools and machines.
+    pub(crate) platforms: &'a [PlatformName],
+    /// Whether disk images and grants are among them.
+    pub(crate) images: bool,
+    /// Whether instance types and preferences of KubeVirt are among them.
+    pub(crate) types: bool,
+}
+
 /// Takes the lease from the leader, waits until it has stopped, and removes the finalizers of the controller
-/// from all pools and machines of these platforms, from disk images and grants if `images` says so, and from
-/// instance types and preferences of KubeVirt if `types` does. Returns their number. Machines become the
-/// owners of the copies of instance types that they use. No replica leads meanwhile, and for two minutes
-/// afterwards.
+/// from all objects of `scope`. Returns their number. Machines become the owners of the copies of instance
+/// types that they use. No replica leads meanwhile, and for two minutes afterwards.
 ///
 /// # Errors
 /// The first request that fails. It is safe to try again.
@@ -106,14 +117,12 @@ pub(crate) async fn remove_finalizers(
     client: &Client,
     env: &Env,
     lease: &LeaseConfig,
-    namespace: Option<&str>,
-    platforms: &[PlatformName],
-    (images, types): (bool, bool),
+    scope: FinalizerScope<'_>,
 ) -> Result<usize, UninstallError> {
     take_lease(client, env, lease).await?;
     let work = async {
         env.sleep(lease.duration).await;
-        remove_all_finalizers(client, env, namespace, platforms, (images, types)).await
+        remove_all_finalizers(client, env, scope).await
     };
     let removed = match select(pin!(work), pin!(keep_lease_renewed(client, env, lease))).await {
         Either::Left((removed, _)) => removed?,
@@ -127,10 +136,9 @@ pub(crate) async fn remove_finalizers(
 async fn remove_all_finalizers(
     client: &Client,
     env: &Env,
-    namespace: Option<&str>,
-    platforms: &[PlatformName],
-    (images, types): (bool, bool),
+    scope: FinalizerScope<'_>,
 ) -> Result<usize, UninstallError> {
+    let FinalizerScope { namespace, platforms, images, types } = scope;
     let mut removed = 0;
     if platforms.contains(&PlatformName::Dvp) {
         removed += remove_platform_finalizers::<Dvp>(client, env, namespace).await?;

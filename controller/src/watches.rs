@@ -36,7 +36,8 @@ pub(crate) fn start_pool_watches<P: Platform>(
         watch_into_cache(
             context,
             namespace,
-            (WatchResource::Pools, pools),
+            WatchResource::Pools,
+            pools,
             CachedPool::<P>::read,
             wake_changed_pools,
         ),
@@ -44,14 +45,16 @@ pub(crate) fn start_pool_watches<P: Platform>(
         watch_into_cache::<P, RevisionMetadata, _>(
             context,
             namespace,
-            (WatchResource::Revisions, revisions),
+            WatchResource::Revisions,
+            revisions,
             |revision| RevisionFacts::read::<P>(&revision),
             wake_for_revisions,
         ),
         watch_into_cache::<P, P::Machine, _>(
             context,
             namespace,
-            (WatchResource::Machines, machines),
+            WatchResource::Machines,
+            machines,
             |machine| P::read_machine(&machine),
             |context, concerned| {
                 wake_changed_pools(context, concerned);
@@ -63,7 +66,8 @@ pub(crate) fn start_pool_watches<P: Platform>(
         tasks.push(watch_into_cache::<P, DiskOf<P>, _>(
             context,
             namespace,
-            (WatchResource::Disks, disks),
+            WatchResource::Disks,
+            disks,
             |disk| P::Disks::read(&disk),
             wake_for_disks,
         ));
@@ -72,7 +76,8 @@ pub(crate) fn start_pool_watches<P: Platform>(
         tasks.push(watch_into_cache::<P, AttachmentOf<P>, _>(
             context,
             namespace,
-            (WatchResource::Attachments, attachments),
+            WatchResource::Attachments,
+            attachments,
             |attachment| P::Disks::read_attachment(&attachment),
             wake_for_uses,
         ));
@@ -81,7 +86,8 @@ pub(crate) fn start_pool_watches<P: Platform>(
         tasks.push(watch_into_cache::<P, InstanceOf<P>, _>(
             context,
             namespace,
-            (WatchResource::Instances, instances),
+            WatchResource::Instances,
+            instances,
             |instance| P::Instances::read(&instance),
             wake_for_instances,
         ));
@@ -92,7 +98,8 @@ pub(crate) fn start_pool_watches<P: Platform>(
 fn watch_into_cache<P: Platform, K: ApiObject, T: Cached>(
     context: &Arc<PoolContext<P>>,
     namespace: Option<&str>,
-    (resource, cache): (WatchResource, &Arc<ObjectCache<T>>),
+    resource: WatchResource,
+    cache: &Arc<ObjectCache<T>>,
     read: fn(K) -> T,
     wake: fn(&PoolContext<P>, &Concerned),
 ) -> Task {

@@ -183,31 +183,39 @@ fn is_released(pool: &Pool, live: &Machine) -> bool {
     live.owner.as_ref().is_none_or(|owner| owner.is_pool(&pool.id) && !pool.includes(live))
 }
 
+/// A device of a machine that gets another disk.
+pub(super) struct PlannedRepoint<'a> {
+    pub(super) machine: &'a ObjectId,
+    /// The position of the device.
+    pub(super) position: usize,
+    /// The disk that the device refers to.
+    pub(super) from: &'a str,
+    pub(super) to: &'a DiskDraft,
+}
+
 /// Makes a machine refer to another disk. A free disk is allocated to it first.
 pub(super) async fn repoint_machine_disk<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
     basis: &PlanBasis,
-    machine: &ObjectId,
-    from: (usize, &str),
-    to: &DiskDraft,
+    wanted: &PlannedRepoint<'_>,
 ) -> ActionOutcome {
+    let PlannedRepoint { machine, from, to, .. } = *wanted;
     let drafts = std::slice::from_ref(to);
     let (claimed, stop) = disk::allocate_free_disks(context, pool, basis, drafts, &machine.name).await;
     if let Some(stop) = stop {
         return stop.after(claimed);
     }
-    let mut outcome =
-        machine_write_outcome_with(patch_disk_reference(context, pool, machine, from, to).await, || {
-            // Only the disk map changed.
-            if from.1 == &*to.name {
-                return Vec::new();
-            }
-            let why = format!("disk {} replaces it", to.name);
-            let mut events = vec![disk::disk_detached_event(from.1, machine, &why)];
-            events.extend(disk::disk_allocation_events(&context.metrics, drafts, machine));
-            events
-        });
+    let mut outcome = machine_write_outcome_with(patch_disk_reference(context, pool, wanted).await, || {
+        // Only the disk map changed.
+        if from == &*to.name {
+            return Vec::new();
+        }
+        let why = format!("disk {} replaces it", to.name);
+        let mut events = vec![disk::disk_detached_event(from, machine, &why)];
+        events.extend(disk::disk_allocation_events(&context.metrics, drafts, machine));
+        events
+    });
     if let Some(error) = &outcome.error {
         let effect = judge_patched_disks(basis, drafts.to_vec(), error);
         outcome = outcome.with(effect);
@@ -236,10 +244,9 @@ pub(super) async fn detach_shared_disk<P: Platform>(
 async fn patch_disk_reference<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
-    machine: &ObjectId,
-    (position, from): (usize, &str),
-    to: &DiskDraft,
+    wanted: &PlannedRepoint<'_>,
 ) -> MachineWriteResult {
+    let PlannedRepoint { machine, position, from, to } = *wanted;
     let name = &to.name;
     let what = if **name == *from {
         format!("recording disk {name} in the disk map of machine {machine}")

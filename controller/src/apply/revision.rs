@@ -32,7 +32,7 @@ pub(super) async fn store_current_revision<P: Platform>(
     let template = basis.templates.wanted.value();
     let (repairs, stored) = store_copies(context, pool, &template, pool.facts.revision.copies_lost).await;
     let outcome = match stored {
-        Ok(()) => store_object(context, pool, basis, (id, &template)).await,
+        Ok(()) => store_object(context, pool, basis, id, &template).await,
         Err(error) => failed_revision_outcome(pool, id, "storing the copies for", error),
     };
     outcome.reporting(repairs)
@@ -89,7 +89,8 @@ async fn store_object<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
     basis: &PlanBasis,
-    (id, template): (&RevisionId, &Value),
+    id: &RevisionId,
+    template: &Value,
 ) -> ActionOutcome {
     for name in P::Revisions::object_names(&pool.facts.id, id) {
         let path = collection_path::<RevisionObject>(&pool.facts.namespace);
@@ -100,13 +101,13 @@ async fn store_object<P: Platform>(
         }
         match context.writer.create::<RevisionObject>(WriteKind::CreateRevision, path, object).await {
             Ok(stored) => {
-                return stored_revision_outcome(pool, basis, (id, template), &stored)
+                return stored_revision_outcome(pool, basis, id, template, &stored)
                     .unwrap_or_else(ActionOutcome::outdated);
             }
             Err(error) if error.is_already_exists() => {
                 match context.get_live::<RevisionObject>(&pool.facts.namespace, &name).await {
                     Ok(Some(stored)) => {
-                        if let Some(outcome) = stored_revision_outcome(pool, basis, (id, template), &stored) {
+                        if let Some(outcome) = stored_revision_outcome(pool, basis, id, template, &stored) {
                             return outcome;
                         }
                     }
@@ -155,7 +156,8 @@ fn too_large(data: &Value) -> Option<WriteError> {
 fn stored_revision_outcome<P: Platform>(
     pool: &PoolEntry<P>,
     basis: &PlanBasis,
-    (id, template): (&RevisionId, &Value),
+    id: &RevisionId,
+    template: &Value,
     object: &RevisionObject,
 ) -> Option<ActionOutcome> {
     let entry = RevisionEntry::read::<P>(object, &pool.facts.id)?;

@@ -22,10 +22,12 @@ use super::types::{TypeKey, TypeState, TypeTables};
 use crate::access::only_permitted;
 use crate::definitions::DefinitionsReceiver;
 use crate::events::{EventSubject, Events};
+use crate::leader_handles::LeaderHandles;
 use crate::metrics::ControllerMetrics;
 use crate::passes::FirstLists;
 use crate::queue::PassQueue;
 use crate::rejection;
+use crate::settings::ControllerSettings;
 use crate::write::Writer;
 
 /// The longest pause.
@@ -66,6 +68,17 @@ pub(super) struct CopyContext {
     lists: FirstLists,
 }
 
+/// What a leader of copies watches, and what it does with it.
+pub(super) struct CopyScope {
+    /// The only namespace that is watched; `None` for all.
+    pub(super) namespace: Option<String>,
+    /// What happens to machines that name an instance type or a preference; `None` if another controller
+    /// makes their copies.
+    pub(super) policy: Option<CopyPolicy>,
+    /// The number of watches whose first lists passes wait for.
+    pub(super) lists: usize,
+}
+
 /// A machine that cannot get its copies.
 #[derive(Default)]
 struct Blocked {
@@ -97,23 +110,26 @@ pub(super) enum CopyReadError {
 
 impl CopyContext {
     pub(super) fn new(
-        (env, client, writer, events, metrics): (Env, Client, Writer, Events, Arc<ControllerMetrics>),
-        deadline: Duration,
-        (namespace, policy): (Option<&str>, Option<CopyPolicy>),
-        (queue, type_queue): (PassQueue<QualifiedName>, PassQueue<TypeKey>),
-        (lists, known, others_pools): (usize, DefinitionsReceiver, Arc<AtomicBool>),
+        handles: LeaderHandles,
+        metrics: Arc<ControllerMetrics>,
+        settings: ControllerSettings,
+        scope: CopyScope,
+        known: DefinitionsReceiver,
+        others_pools: Arc<AtomicBool>,
     ) -> Self {
+        let LeaderHandles { env, client, writer, events } = handles;
+        let CopyScope { namespace, policy, lists } = scope;
         Self {
+            queue: PassQueue::new(env.clone(), settings.debounce, metrics.queue.clone()),
+            type_queue: PassQueue::new(env.clone(), settings.debounce, metrics.queue.clone()),
             env,
             client,
             writer,
             events,
-            deadline,
+            deadline: settings.request_deadline,
             metrics,
             policy,
-            namespace: namespace.map(str::to_owned),
-            queue,
-            type_queue,
+            namespace,
             types: TypeTables::default(),
             blocked_types: BlockedTypes::default(),
             known,

@@ -21,7 +21,8 @@ use vmpool_platforms::{ApiObject, KubeVirt, OtherController, Platform};
 use vmpool_runtime::env::Task;
 
 use super::context::{
-    CopyContext, KubeVirtInstallation, describe_machine as machine_name, describe_pool as pool_name,
+    CopyContext, CopyScope, KubeVirtInstallation, describe_machine as machine_name,
+    describe_pool as pool_name,
 };
 use super::pass::reconcile_machine_copies;
 use super::protection;
@@ -30,7 +31,7 @@ use super::types::TypeKey;
 use crate::definitions::{Definitions, DefinitionsReceiver, definition_name};
 use crate::lead::{LeadershipResources, oversee_workers};
 use crate::passes;
-use crate::queue::{PassQueue, Requeue};
+use crate::queue::Requeue;
 use crate::watch::{MapSink, Sink, WatchChange, WatchScope, list_and_watch as follow};
 use crate::watches::api_for_namespace;
 
@@ -102,13 +103,9 @@ pub(crate) async fn lead_copies(
         let ObservedDuties::Known(Duties { makes_copies, .. }) = turn else { continue };
         tracing::info!(makes_copies, "protecting instance types and preferences");
         let end = stop.child_token();
-        let leading = protect_and_copy(
-            shared.clone(),
-            known.clone(),
-            (makes_copies, others_pools.clone()),
-            end.clone(),
-        )
-        .boxed();
+        let leading =
+            protect_and_copy(shared.clone(), known.clone(), makes_copies, others_pools.clone(), end.clone())
+                .boxed();
         let changes = place.wait_for(|now| *now != turn).map(drop).boxed();
         match select(leading, changes).await {
             Either::Left(_) => return stop.cancel(),
@@ -204,23 +201,22 @@ fn publish_duties(place: &watch::Sender<ObservedDuties>, now: ObservedDuties) ->
 async fn protect_and_copy(
     shared: LeadershipResources,
     known: DefinitionsReceiver,
-    (makes_copies, others_pools): (bool, Arc<AtomicBool>),
+    makes_copies: bool,
+    others_pools: Arc<AtomicBool>,
     stop: CancellationToken,
 ) {
     let limits = shared.settings();
     let env = shared.env().clone();
-    let queue = PassQueue::new(env.clone(), limits.debounce, shared.metrics().queue.clone());
-    let (client, writer, events) = (shared.client(), shared.writer(), shared.events());
-    let parts = (env.clone(), client.clone(), writer.clone(), events.clone(), shared.metrics().clone());
-    let type_queue = PassQueue::new(env.clone(), limits.debounce, shared.metrics().queue.clone());
-    let queues = (queue, type_queue);
     let policy = limits.copies.filter(|_| makes_copies);
-    let scope = (shared.namespace(), policy);
     let served = known.borrow().clone().unwrap_or_default();
     let types = protected_definitions().iter().filter(|name| served.uid(name).is_some()).count();
-    let lists = types + policy.map_or(0, |_| COPY_WATCHES);
-    let waiting = (lists, known.clone(), others_pools);
-    let context = CopyContext::new(parts, limits.request_deadline, scope, queues, waiting);
+    let scope = CopyScope {
+        namespace: shared.namespace().map(str::to_owned),
+        policy,
+        lists: types + policy.map_or(0, |_| COPY_WATCHES),
+    };
+    let (handles, metrics) = (shared.handles(), shared.metrics().clone());
+    let context = CopyContext::new(handles, metrics, limits, scope, known.clone(), others_pools);
     let context = Arc::new(context);
     shared.metrics().types.follow({
         let context = Arc::downgrade(&context);
@@ -254,25 +250,29 @@ fn start_copy_watches(
             context,
             namespace,
             context.types.instancetypes.clone(),
-            (InstanceTypeKind::Instancetype, served),
+            InstanceTypeKind::Instancetype,
+            served,
         ),
         watch_served_type(
             context,
             None,
             context.types.cluster_instancetypes.clone(),
-            (InstanceTypeKind::ClusterInstancetype, served),
+            InstanceTypeKind::ClusterInstancetype,
+            served,
         ),
         watch_served_type(
             context,
             namespace,
             context.types.preferences.clone(),
-            (InstanceTypeKind::Preference, served),
+            InstanceTypeKind::Preference,
+            served,
         ),
         watch_served_type(
             context,
             None,
             context.types.cluster_preferences.clone(),
-            (InstanceTypeKind::ClusterPreference, served),
+            InstanceTypeKind::ClusterPreference,
+            served,
         ),
     ];
     let mut tasks: Vec<Task> = watches.into_iter().flatten().collect();
@@ -364,7 +364,8 @@ fn watch_served_type<K: Document + crate::watch::Watched>(
     context: &Arc<CopyContext>,
     namespace: Option<&str>,
     table: Arc<ObjectTable<K>>,
-    (kind, served): (InstanceTypeKind, &Definitions),
+    kind: InstanceTypeKind,
+    served: &Definitions,
 ) -> Option<Task> {
     served.uid(&definition_name::<K>())?;
     Some(watch_into_table(context, namespace, table, WatchScope::default(), move |context, key, _| {

@@ -22,6 +22,7 @@ use super::gate::ImageGate;
 use super::settings::ImageSettings;
 use super::store::{Changed, ImageStore, ObservationTime, TouchedObjects};
 use crate::events::{EventSubject, Events};
+use crate::leader_handles::LeaderHandles;
 use crate::metrics::{ControllerMetrics, ShownImage, ShownImages, ShownWrappers};
 use crate::passes::FirstLists;
 use crate::queue::PassQueue;
@@ -73,13 +74,14 @@ pub(super) struct ImageFacts {
 
 impl ImageContext {
     pub(super) fn new(
-        (env, client, writer, events): (Env, Client, Writer, Events),
+        handles: LeaderHandles,
         namespace: Option<String>,
         settings: ImageSettings,
         deadline: Duration,
         [queue, wrappers, grants, permissions]: [PassQueue<ObjectKey>; 4],
         store: ImageStore,
     ) -> Self {
+        let LeaderHandles { env, client, writer, events } = handles;
         Self {
             env,
             client,

@@ -124,8 +124,8 @@ async fn reconcile_images(
     let env = shared.env().clone();
     let queue = || PassQueue::new(env.clone(), limits.debounce, shared.metrics().queue.clone());
     let queues = [queue(), queue(), queue(), queue()];
-    let parts = (env.clone(), shared.client().clone(), shared.writer().clone(), shared.events().clone());
-    let context = ImageContext::new(parts, namespace, settings, limits.request_deadline, queues, store)
+    let handles = shared.handles();
+    let context = ImageContext::new(handles, namespace, settings, limits.request_deadline, queues, store)
         .with_metrics(shared.metrics().clone())
         .with_gate(shared.image_gate().clone());
     let context = Arc::new(context);

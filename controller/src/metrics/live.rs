@@ -41,7 +41,8 @@ impl LeaderSnapshot {
     pub(crate) fn new(
         queue: QueueState,
         totals: Totals,
-        (pools, max_pool_series): (PoolSeries, usize),
+        pools: PoolSeries,
+        max_pool_series: usize,
         cached: impl Iterator<Item = usize>,
     ) -> Self {
         let mut live = Self { queue, totals, pools, max_pool_series, ..Self::default() };

@@ -199,7 +199,8 @@ impl PoolCounts {
     /// copies of what they refer to.
     pub(crate) fn series(
         &self,
-        (platform, has_copies): (&'static str, bool),
+        platform: &'static str,
+        has_copies: bool,
         mut preserved: BTreeMap<(Arc<str>, Arc<str>), usize>,
     ) -> PoolSeries {
         let platform = PlatformName(platform.into());

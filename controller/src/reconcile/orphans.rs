@@ -44,7 +44,8 @@ pub(super) async fn release_pool_orphans<P: Platform>(
 /// does not exist.
 pub(crate) async fn release_former_machines<P: Platform>(
     context: &PoolContext<P>,
-    (namespace, pool): &(Arc<str>, Arc<str>),
+    namespace: &Arc<str>,
+    pool: &Arc<str>,
 ) -> Requeue {
     if let Some(pool) = context.pools.get(namespace, pool) {
         context.queue.wake(&PoolKey::of(&pool.facts.facts));

@@ -26,12 +26,16 @@ fn lease() -> LeaseConfig {
     LeaseConfig::new(NAMESPACE, "vmpool-controller", "uninstall")
 }
 
+fn whole_cluster(platforms: &[PlatformName]) -> FinalizerScope<'_> {
+    FinalizerScope { namespace: None, platforms, images: true, types: true }
+}
+
 async fn remove(world: &LeaderWorld) -> Result<usize, UninstallError> {
     let (client, env) = (world.server.client(), world.env.clone());
     let (sender, mut receiver) = tokio::sync::oneshot::channel();
     let _task = world.env.spawn("uninstall", async move {
         let platforms = [PlatformName::Dvp, PlatformName::Kubevirt];
-        drop(sender.send(remove_finalizers(&client, &env, &lease(), None, &platforms, (true, true)).await));
+        drop(sender.send(remove_finalizers(&client, &env, &lease(), whole_cluster(&platforms)).await));
     });
     world.advance(Duration::from_mins(1)).await;
     receiver.try_recv().unwrap()
@@ -160,7 +164,7 @@ async fn remove_slowly(
     let _task = world.env.spawn("uninstall", async move {
         let lease = LeaseConfig { duration: Duration::from_mins(2), ..lease() };
         let platforms = [PlatformName::Kubevirt];
-        drop(sender.send(remove_finalizers(&client, &env, &lease, None, &platforms, (true, true)).await));
+        drop(sender.send(remove_finalizers(&client, &env, &lease, whole_cluster(&platforms)).await));
     });
     world.advance(Duration::from_secs(100)).await;
     meanwhile(world);

@@ -91,9 +91,9 @@ pub trait Platform: Sized + Send + Sync + 'static {
     fn machine(pool: &Self::Pool, template: &Value, draft: &Draft) -> Value;
 
     /// The merge patch that updates `live`, the complete live machine, to template `to` of `revision`; `None`
-    /// if nothing differs. It removes what template `from` set and `to` does not, and keeps the fields of other clients.
-    /// `disks` contains the disks of the templates in any order. Devices that did not come from templates
-    /// stay at the end.
+    /// if nothing differs. It removes what template `from` set and `to` does not, and keeps the fields of
+    /// other clients. `disks` contains the disks of the templates in any order. Devices that did not come
+    /// from templates stay at the end.
     fn update(
         live: &Value,
         from: Option<&Value>,
@@ -103,8 +103,8 @@ pub trait Platform: Sized + Send + Sync + 'static {
     ) -> Option<Value>;
 
     /// The merge patch that takes over `live`, a machine in which template `to` of `revision` is in effect
-    /// according to the labels of another controller; `None` if nothing differs. It sets labels and annotations, and disks for
-    /// devices without one. The rest of the spec stays unchanged.
+    /// according to the labels of another controller; `None` if nothing differs. It sets labels and
+    /// annotations, and disks for devices without one. The rest of the spec stays unchanged.
     fn adopt(live: &Value, revision: &RevisionId, to: &Value, disks: &[DiskDraft]) -> Option<Value>;
 
     /// The merge patch that records on a machine that `revision` is in effect; an empty one if the instance
