@@ -65,15 +65,24 @@ fn definitions_of_sources<P: Platform>() -> Vec<String> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Definitions(BTreeMap<String, String>);
 
+/// The name of a definition that the cluster does not have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct MissingDefinition(String);
+
 impl Definitions {
     /// The UID of a definition.
     pub(crate) fn uid(&self, name: &str) -> Option<&String> {
         self.0.get(name)
     }
 
-    /// The UIDs of the definitions that a platform requires, or the name of a missing one.
-    pub(crate) fn served<P: Platform>(&self) -> Result<Vec<String>, String> {
-        required_definitions::<P>().into_iter().map(|name| self.uid(&name).cloned().ok_or(name)).collect()
+    /// The UIDs of the definitions that a platform requires.
+    ///
+    /// # Errors
+    /// The cluster lacks one of them.
+    pub(crate) fn served<P: Platform>(&self) -> Result<Vec<String>, MissingDefinition> {
+        let uid = |name: String| self.uid(&name).cloned().ok_or(MissingDefinition(name));
+        required_definitions::<P>().into_iter().map(uid).collect()
     }
 }
 

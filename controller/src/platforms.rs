@@ -120,6 +120,7 @@ async fn until_served<P: Platform>(
         match served {
             Some(Ok(served)) => return Some(served),
             Some(Err(missing)) => {
+                let missing = missing.to_string();
                 tracing::info!(platform = P::NAME, missing, "waiting for a definition of this platform");
                 let why = format!("the cluster has no CustomResourceDefinition {missing}");
                 shown.set(PlatformState::Waiting, why);

@@ -83,7 +83,7 @@ async fn serve_instancetype_review(
         };
         let decision = match judged {
             Ok(decision) => decision,
-            Err(error) => return (ReviewAnswer::malformed(error), Vec::new()),
+            Err(error) => return (ReviewAnswer::malformed(error.to_string()), Vec::new()),
         };
         let is_allowed = matches!(decision, TypeReviewDecision::Allowed { .. });
         let (answer, mut warnings) = answer_for_decision(&request.object, decision);

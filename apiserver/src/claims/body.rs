@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use vmpool_api::names::is_dns_subdomain;
-use vmpool_engine::protection::{Claim, LONGEST_TEXT};
+use vmpool_engine::protection::{Claim, ClaimIdError, LONGEST_TEXT};
 
 use super::model::{ClaimRequest, ReleaseAction, ReleaseRequest};
 use crate::body::{DryRunValueError, is_dry_run, is_object};
@@ -66,8 +66,8 @@ pub(crate) enum ClaimBodyError {
     #[error("id is missing: send {example}")]
     NoId { example: &'static str },
     /// The id is invalid. The text says what is allowed.
-    #[error("{0}")]
-    Id(String),
+    #[error(transparent)]
+    Id(#[from] ClaimIdError),
     /// A claim says for how long it is.
     #[error("durationSeconds is missing or 0: send {example}")]
     NoDuration { example: &'static str },
@@ -166,6 +166,6 @@ fn parse_claim_body<T: DeserializeOwned>(body: &[u8], example: &'static str) -> 
 
 fn require_claim_id(id: Option<String>, example: &'static str) -> Result<String, ClaimBodyError> {
     let id = id.ok_or(ClaimBodyError::NoId { example })?;
-    Claim::check_id(&id).map_err(ClaimBodyError::Id)?;
+    Claim::check_id(&id)?;
     Ok(id)
 }

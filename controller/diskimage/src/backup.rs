@@ -46,16 +46,65 @@ const VOLUME: ObjectKind =
 /// them before all belong to the image.
 pub const PARTS: [ObjectKind; 4] = [CLAIM, SNAPSHOT, SOURCE, VOLUME];
 
+/// Why the objects with the data of a restored image cannot be adopted: the controller would import the data
+/// again, or an object was of no image.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ImageAdoptionError {
+    /// The object was of no image.
+    #[error("the {kind} {name} has no label {IMAGE_UID}, so it was not of an image")]
+    NotOfImage {
+        /// The kind of the object.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// Another object controls it.
+    #[error("the {kind} {name} has the controller {controller}")]
+    Controlled {
+        /// The kind of the object.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+        /// Kind and name of its controller.
+        controller: String,
+    },
+    /// The DataVolume is missing, or its import did not succeed.
+    #[error(
+        "the DataVolume {name} {state}, so the controller would import the data again: restore it, and wait until CDI reports \
+         the phase Succeeded"
+    )]
+    NotImported {
+        /// The name of the DataVolume.
+        name: String,
+        /// Its state, as the end of a sentence.
+        state: String,
+    },
+    /// The PersistentVolumeClaim is missing or not bound.
+    #[error("the PersistentVolumeClaim {name} is missing or not bound, so the image would have no data")]
+    NotBound {
+        /// The name of the claim.
+        name: String,
+    },
+    /// The VolumeSnapshot is not ready to use.
+    #[error(
+        "the VolumeSnapshot {name} is not ready to use: wait until it is, or delete it, and the controller takes another one"
+    )]
+    SnapshotNotReady {
+        /// The name of the snapshot.
+        name: String,
+    },
+}
+
 /// The merge patches that give an image with this UID the objects `found`, of the kinds [`PARTS`] and with
 /// its name. `None` for an object that does not exist, or needs no patch.
 ///
 /// # Errors
-/// Why the controller would import the data again, or an object was of no image. Nothing may be written then.
+/// The controller would import the data again, or an object was of no image. Nothing may be written then.
 pub fn adoption_patches(
     name: &str,
     uid: &str,
     found: &[Option<Value>; 4],
-) -> Result<[Option<Value>; 4], String> {
+) -> Result<[Option<Value>; 4], ImageAdoptionError> {
     let [claim, snapshot, _, volume] = found;
     for (kind, object) in PARTS.iter().zip(found) {
         if let Some(object) = object {
@@ -70,20 +119,13 @@ pub fn adoption_patches(
         Some(volume) => format!("is in the phase {}", volume["status"]["phase"]),
     };
     if !state.is_empty() {
-        return Err(format!(
-            "the DataVolume {name} {state}, so the controller would import the data again: restore it, and wait until CDI reports \
-             the phase Succeeded"
-        ));
+        return Err(ImageAdoptionError::NotImported { name: name.to_owned(), state });
     }
     if claim.as_ref().is_none_or(|claim| claim["status"]["phase"] != "Bound") {
-        return Err(format!(
-            "the PersistentVolumeClaim {name} is missing or not bound, so the image would have no data"
-        ));
+        return Err(ImageAdoptionError::NotBound { name: name.to_owned() });
     }
     if snapshot.as_ref().is_some_and(|snapshot| snapshot["status"]["readyToUse"] != true) {
-        return Err(format!(
-            "the VolumeSnapshot {name} is not ready to use: wait until it is, or delete it, and the controller takes another one"
-        ));
+        return Err(ImageAdoptionError::SnapshotNotReady { name: name.to_owned() });
     }
     let patch = |object: &Option<Value>| {
         let object = object.as_ref().filter(|object| object["metadata"]["labels"][IMAGE_UID] != uid)?;
@@ -97,9 +139,9 @@ pub fn adoption_patches(
 }
 
 /// Whether the object was of an image, and is of nothing else.
-fn check_origin(kind: &str, name: &str, uid: &str, object: &Value) -> Result<(), String> {
+fn check_origin(kind: &'static str, name: &str, uid: &str, object: &Value) -> Result<(), ImageAdoptionError> {
     let Some(label) = object["metadata"]["labels"][IMAGE_UID].as_str() else {
-        return Err(format!("the {kind} {name} has no label {IMAGE_UID}, so it was not of an image"));
+        return Err(ImageAdoptionError::NotOfImage { kind, name: name.to_owned() });
     };
     let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
     let mut controllers = owners.filter(|owner| owner["controller"] == true);
@@ -107,9 +149,11 @@ fn check_origin(kind: &str, name: &str, uid: &str, object: &Value) -> Result<(),
     let is_volume = |owner: &Value| kind == CLAIM.kind && owner["kind"] == VOLUME.kind;
     let is_image = |owner: &Value| owner["uid"] == uid || owner["uid"] == label;
     match controllers.find(|owner| !is_volume(owner) && !is_image(owner)) {
-        Some(owner) => {
-            Err(format!("the {kind} {name} has the controller {} {}", owner["kind"], owner["name"]))
-        }
+        Some(owner) => Err(ImageAdoptionError::Controlled {
+            kind,
+            name: name.to_owned(),
+            controller: format!("{} {}", owner["kind"], owner["name"]),
+        }),
         None => Ok(()),
     }
 }
@@ -181,7 +225,7 @@ mod tests {
             None => unreachable!("it is complete"),
         }
         let error = adoption_patches("debian", "new", &found).unwrap_err();
-        assert!(error.contains(reason), "{error}");
+        assert!(error.to_string().contains(reason), "{error}");
     }
 
     #[test]

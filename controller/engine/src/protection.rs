@@ -14,11 +14,11 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::fmt::temporal::Pieces;
 use serde_json::Value;
-use vmpool_api::GoDuration;
+use vmpool_api::{DurationError, GoDuration};
 
 use crate::revision::RevisionId;
 
-pub use claim::Claim;
+pub use claim::{Claim, ClaimIdError};
 
 /// Prefix of the keys of this module. A machine template must not contain labels and annotations with this
 /// prefix.
@@ -169,14 +169,33 @@ pub fn timestamp_text(moment: Timestamp) -> String {
     moment.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
+/// A value of [`MAX_PROTECTION`] that is not a duration from [`SMALLEST_MAXIMUM`] to [`LARGEST_MAXIMUM`]. The
+/// text says what is allowed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not a duration from 1m to 720h, for example 24h")]
+pub struct MaxProtectionError {
+    /// The value, truncated.
+    text: String,
+    /// Why it is not a positive duration; `None` if it is one, or not a text.
+    source: Option<DurationError>,
+}
+
+impl MaxProtectionError {
+    fn new(text: &str, source: Option<DurationError>) -> Self {
+        Self { text: crate::limits::clip_name(text).to_owned(), source }
+    }
+}
+
 /// Reads [`MAX_PROTECTION`], or [`MAX_PROTECTION_FIELD`].
 ///
 /// # Errors
-/// A text that is not a duration from [`SMALLEST_MAXIMUM`] to [`LARGEST_MAXIMUM`]. It says what is allowed.
-pub fn parse_maximum(text: &str) -> Result<Duration, String> {
-    let duration = GoDuration::parse_positive(text).ok().and_then(GoDuration::to_std);
+/// The text is not a duration from [`SMALLEST_MAXIMUM`] to [`LARGEST_MAXIMUM`].
+pub fn parse_maximum(text: &str) -> Result<Duration, MaxProtectionError> {
+    let duration = GoDuration::parse_positive(text)
+        .map_err(|error| MaxProtectionError::new(text, Some(error)))?
+        .to_std();
     let allowed = SMALLEST_MAXIMUM..=LARGEST_MAXIMUM;
-    duration.filter(|duration| allowed.contains(duration)).ok_or_else(|| no_maximum(text))
+    duration.filter(|duration| allowed.contains(duration)).ok_or_else(|| MaxProtectionError::new(text, None))
 }
 
 /// The longest protection in a pool: the field of its spec, or else the annotation, as for all settings that
@@ -191,17 +210,15 @@ pub fn read_max_protection(
         (Value::Null, None) => return DEFAULT_MAXIMUM,
         (Value::Null, Some(text)) => (format!("annotation {MAX_PROTECTION}"), parse_maximum(text)),
         (Value::String(text), _) => (MAX_PROTECTION_FIELD.to_owned(), parse_maximum(text)),
-        (other, _) => (MAX_PROTECTION_FIELD.to_owned(), Err(no_maximum(&other.to_string()))),
+        (other, _) => {
+            (MAX_PROTECTION_FIELD.to_owned(), Err(MaxProtectionError::new(&other.to_string(), None)))
+        }
     };
     read.unwrap_or_else(|error| {
         invalid_settings
             .push(format!("{setting}: {error}, so the default of 24h applies; correct or remove it"));
         DEFAULT_MAXIMUM
     })
-}
-
-fn no_maximum(text: &str) -> String {
-    format!("{:?} is not a duration from 1m to 720h, for example 24h", crate::limits::clip_name(text))
 }
 
 /// `text`, truncated at a character boundary to [`LONGEST_TEXT`] bytes.

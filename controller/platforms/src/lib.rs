@@ -43,7 +43,7 @@ pub use platform::{
     DiskOf, Disks, FetchedObjects, Finalizers, InstanceOf, Instances, LookupFailure, LookupReason,
     MachineStorage, MachineView, NoDisks, NoFinalizers, NoInstances, NoObject, NoOtherController, NoStorage,
     NoTemplateCopies, OtherController, PatchBody, Permission, Platform, PoolPart, ReferencedObject,
-    Resolution, RestartRequest, RevisionObjects, StatusFields, StorageMove, TemplateCopies, TemplateEffect,
-    UncopiedObject, VolumeOf, VolumeUse, Wording,
+    Resolution, RestartFailure, RestartRequest, RevisionObjects, StatusFields, StorageMove, TemplateCopies,
+    TemplateEffect, UncopiedObject, VolumeOf, VolumeUse, Wording,
 };
 pub use text::Text;

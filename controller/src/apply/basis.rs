@@ -29,9 +29,9 @@ pub(super) struct PlanBasis {
     machines: HashMap<Uid, u64>,
     disks: HashMap<Uid, VersionedFacts<Disk>>,
     /// The users of the disks to delete, by disk; `Err` if a live read failed.
-    users: Option<Result<Users, String>>,
+    users: Option<Result<Users, Arc<ReadError>>>,
     /// Machines that must not be created or updated; `Err` if a live read failed.
-    storage_conflicts: Option<Result<StorageConflicts, String>>,
+    storage_conflicts: Option<Result<StorageConflicts, Arc<ReadError>>>,
     /// The disks with several rejected machines in a row.
     suspected: HashSet<Arc<str>>,
     /// The templates that machines are created from.
@@ -40,6 +40,17 @@ pub(super) struct PlanBasis {
     pub(super) comparisons: Comparisons,
     /// The uptime at which the writes of the plan began.
     pub(super) begun: Duration,
+}
+
+/// Why a live read has no result. Several actions of a plan can report the same failed read.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum UnreadBasisError {
+    #[error(transparent)]
+    Failed(Arc<ReadError>),
+    #[error("its storage was not read")]
+    StorageUnread,
+    #[error("its users were not read")]
+    UsersUnread,
 }
 
 impl PlanBasis {
@@ -179,8 +190,7 @@ impl PlanBasis {
             Ok(())
         };
         let read: Result<(), ReadError> = read_users().await;
-        let read = read.map_err(|error| vmpool_runtime::telemetry::with_causes(&error));
-        self.users = Some(read.map(|()| users));
+        self.users = Some(read.map(|()| users).map_err(Arc::new));
     }
 
     /// Reads whether storage has the names that the machines which `batch` creates or updates would use.
@@ -197,32 +207,31 @@ impl PlanBasis {
             .any(|action| matches!(action, PoolAction::Create { .. } | PoolAction::Update { .. }))
         {
             let read = storage_names::find_storage_conflicts(context, pool, &self.templates, batch).await;
-            self.storage_conflicts =
-                Some(read.map_err(|error| vmpool_runtime::telemetry::with_causes(&error)));
+            self.storage_conflicts = Some(read.map_err(Arc::new));
         }
     }
 
     /// Why this machine must not be created or updated; `None` if nothing is against it.
     ///
     /// # Errors
-    /// The error of the live read.
-    pub(super) fn storage_conflict(&self, machine: &str) -> Result<Option<&String>, String> {
+    /// The live read failed.
+    pub(super) fn storage_conflict(&self, machine: &str) -> Result<Option<&String>, UnreadBasisError> {
         match &self.storage_conflicts {
             Some(Ok(conflicts)) => Ok(conflicts.get(machine)),
-            Some(Err(error)) => Err(error.clone()),
-            None => Err("its storage was not read".to_owned()),
+            Some(Err(error)) => Err(UnreadBasisError::Failed(error.clone())),
+            None => Err(UnreadBasisError::StorageUnread),
         }
     }
 
     /// The user of a disk to delete.
     ///
     /// # Errors
-    /// The error of the live read.
-    pub(super) fn user_of(&self, disk: &str) -> Result<Option<&Arc<str>>, String> {
+    /// The live read failed.
+    pub(super) fn user_of(&self, disk: &str) -> Result<Option<&Arc<str>>, UnreadBasisError> {
         match &self.users {
             Some(Ok(users)) => Ok(users.get(disk)),
-            Some(Err(error)) => Err(error.clone()),
-            None => Err("its users were not read".to_owned()),
+            Some(Err(error)) => Err(UnreadBasisError::Failed(error.clone())),
+            None => Err(UnreadBasisError::UsersUnread),
         }
     }
 }

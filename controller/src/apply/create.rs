@@ -9,6 +9,7 @@ use vmpool_engine::model::{DiskDraft, DiskSource, Draft, Lifetime, Owner};
 use vmpool_engine::plan::FieldPaths;
 use vmpool_engine::{Disk, Machine, ObjectId};
 use vmpool_platforms::{DiskOf, Disks, Platform, Wording};
+use vmpool_runtime::telemetry::with_causes;
 
 use super::basis::PlanBasis;
 use super::disk;
@@ -34,7 +35,7 @@ pub(super) async fn create_machine_with_disks<P: Platform>(
         Ok(None) => {}
         Ok(Some(why)) => return storage_conflict(draft, why),
         Err(error) => {
-            let error = WriteError::Unconfirmed(error);
+            let error = WriteError::Unconfirmed(with_causes(&error));
             return ActionOutcome::failed(machine_failure(draft, &error), error);
         }
     }

@@ -12,6 +12,7 @@ use vmpool_engine::model::{DiskAnnotations, DiskDraft, DiskRestore, DiskSource};
 use vmpool_engine::plan::DiskDeleteReason;
 use vmpool_engine::{Disk, Machine, ObjectId};
 use vmpool_platforms::{DiskOf, Disks, Platform};
+use vmpool_runtime::telemetry::with_causes;
 
 use super::basis::{PlanBasis, free_disks_in_drafts};
 use super::outcome::{ActionOutcome, Effect};
@@ -160,7 +161,10 @@ pub(super) async fn delete_unused_disk<P: Platform>(
     let Some(planned) = basis.disk(disk) else { return ActionOutcome::outdated() };
     let doing = format!("deleting disk {disk}");
     match basis.user_of(&disk.name) {
-        Err(error) => return failed_disk_outcome(&disk.name, &doing, WriteError::Unconfirmed(error)),
+        Err(error) => {
+            let error = WriteError::Unconfirmed(with_causes(&error));
+            return failed_disk_outcome(&disk.name, &doing, error);
+        }
         Ok(Some(user)) => {
             tracing::warn!(disk = &*disk.name, user = &**user, "a disk that was to be deleted is in use");
             context.metrics.disks.spared.inc();

@@ -18,6 +18,7 @@ use vmpool_engine::plan::{Disruption, FieldPaths, UpdateOutcome};
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Machine, ObjectId};
 use vmpool_platforms::{MachineStorage, Platform, Text, Wording};
+use vmpool_runtime::telemetry::with_causes;
 
 use super::basis::PlanBasis;
 use super::disk;
@@ -72,7 +73,7 @@ pub(super) async fn update_machine_to_revision<P: Platform>(
                 .with(refused);
         }
         Err(error) => {
-            let error = WriteError::Unconfirmed(error);
+            let error = WriteError::Unconfirmed(with_causes(&error));
             return ActionOutcome::failed(failed_update_event(machine, wanted.to, &error), error);
         }
     }

@@ -15,7 +15,7 @@ use vmpool_platforms::kubevirt::copies::{
 };
 use vmpool_runtime::telemetry::with_causes;
 
-use super::context::CopyContext;
+use super::context::{CopyContext, CopyReadError};
 use super::store::{QualifiedName, object_id};
 use super::types::{TypeKey, key_of as type_key};
 use crate::metrics::WriteKind;
@@ -44,6 +44,7 @@ pub(super) async fn reconcile_machine_copies(context: &CopyContext, key: &Qualif
     let (plan, types) = match plan_copies(context, key, &machine).await {
         Ok(planned) => planned,
         Err(error) => {
+            let error = with_causes(&error);
             tracing::warn!(machine = ?key, error, "the copies of a machine cannot be planned");
             return Requeue::After(context.note_blocked(key, None, HashSet::new()));
         }
@@ -95,12 +96,21 @@ impl From<WriteError> for Stopped {
     }
 }
 
+/// Why the copies of a machine or a pool cannot be planned.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CopyPlanError {
+    #[error(transparent)]
+    Read(#[from] CopyReadError),
+    #[error("more than {MAX_READS} objects are needed")]
+    TooManyObjects,
+}
+
 /// The plan of a machine, and the types that it depends on.
 async fn plan_copies(
     context: &CopyContext,
     key: &QualifiedName,
     machine: &Machine,
-) -> Result<(CopyPlan, HashSet<TypeKey>), String> {
+) -> Result<(CopyPlan, HashSet<TypeKey>), CopyPlanError> {
     let Some(policy) = context.policy else { return Ok((CopyPlan::default(), HashSet::new())) };
     plan_copies_with(context, key, machine, policy, false).await
 }
@@ -111,7 +121,7 @@ pub(super) async fn plan_expected_copies(
     context: &CopyContext,
     key: &QualifiedName,
     machine: &Machine,
-) -> Result<CopyPlan, String> {
+) -> Result<CopyPlan, CopyPlanError> {
     let policy = context.policy.unwrap_or_default();
     plan_copies_with(context, key, machine, policy, true).await.map(|(plan, _)| plan)
 }
@@ -122,7 +132,7 @@ async fn plan_copies_with(
     machine: &Machine,
     policy: CopyPolicy,
     is_cached: bool,
-) -> Result<(CopyPlan, HashSet<TypeKey>), String> {
+) -> Result<(CopyPlan, HashSet<TypeKey>), CopyPlanError> {
     let owned = context.revisions.owned_by(machine);
     let owned: Vec<OwnedCopy> = owned.iter().filter_map(|copy| copies::owned_copy(copy)).collect();
     let (document, now) = (machine.document(), context.env.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
@@ -139,11 +149,11 @@ async fn plan_copies_with(
                 } else {
                     context.read(namespace, &reference).await
                 };
-                found.insert(reference, read.map_err(|error| with_causes(&error))?);
+                found.insert(reference, read?);
             }
         }
     }
-    Err(format!("more than {MAX_READS} objects are needed"))
+    Err(CopyPlanError::TooManyObjects)
 }
 
 /// Carries out a plan.

@@ -18,7 +18,7 @@ use vmpool_runtime::telemetry::with_causes;
 use super::context::{
     CopyContext, KubeVirtInstallation, describe_machine as machine_name, describe_pool as pool_name,
 };
-use super::pass;
+use super::pass::{self, CopyPlanError};
 use super::store::{QualifiedName, is_owned_by, object_key};
 use super::types::{TypeKey, type_collection_path};
 use crate::definitions::list_defined;
@@ -150,6 +150,7 @@ async fn needed_by(context: &CopyContext, key: &TypeKey, object: &Value) -> Resu
         let is_copied = match pass::plan_expected_copies(context, &key, &machine).await {
             Ok(plan) => protected.is_copied_by(&document, &plan),
             Err(error) => {
+                let error = with_causes(&error);
                 tracing::warn!(machine = ?key, error, "whether a machine fits an object that is being deleted is unknown");
                 true
             }
@@ -192,6 +193,7 @@ async fn needed_by(context: &CopyContext, key: &TypeKey, object: &Value) -> Resu
             let is_copied = match expected_revision_content(context, &key, &document, &configuration).await {
                 Ok(content) => content.is_some_and(|content| protected.is_copied_in(&content)),
                 Err(error) => {
+                    let error = with_causes(&error);
                     tracing::warn!(pool = ?key, error, "whether a pool fits an object that is being deleted is unknown");
                     true
                 }
@@ -256,19 +258,19 @@ async fn expected_revision_content(
     (namespace, _): &QualifiedName,
     pool: &Value,
     configuration: &Configuration,
-) -> Result<Option<Value>, String> {
+) -> Result<Option<Value>, CopyPlanError> {
     let mut found = FetchedObjects::new();
     for _ in 0..pass::MAX_READS {
         match protection::resolve_current_pins(pool, configuration, &found) {
             Resolution::Resolved(content) | Resolution::Partial(content, ..) => return Ok(Some(content)),
             Resolution::Unresolved(..) => return Ok(None),
             Resolution::Needs(reference) => {
-                let object = context.read_cached(namespace, &reference).await;
-                found.insert(reference, object.map_err(|error| with_causes(&error))?);
+                let object = context.read_cached(namespace, &reference).await?;
+                found.insert(reference, object);
             }
         }
     }
-    Err(format!("more than {} objects are needed", pass::MAX_READS))
+    Err(CopyPlanError::TooManyObjects)
 }
 
 /// Reads all objects of a kind from the API server.

@@ -17,6 +17,11 @@ pub struct Claim {
     pub pool_uid: String,
 }
 
+/// An id of a claim that is not allowed. The text says which ids are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("id must have 1 to {LONGEST_ID} characters, which are letters, digits, '-', '_', '.', ':' and '/'")]
+pub struct ClaimIdError;
+
 impl Claim {
     /// Reads the annotation; `None` if it cannot be read.
     pub fn parse(text: &str) -> Option<Self> {
@@ -35,15 +40,10 @@ impl Claim {
     /// Checks an id that a caller chose.
     ///
     /// # Errors
-    /// A text that says what is allowed.
-    pub fn check_id(id: &str) -> Result<(), String> {
+    /// The id is not allowed.
+    pub fn check_id(id: &str) -> Result<(), ClaimIdError> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte);
-        if (1..=LONGEST_ID).contains(&id.len()) && id.bytes().all(allowed) {
-            Ok(())
-        } else {
-            Err(format!(
-                "id must have 1 to {LONGEST_ID} characters, which are letters, digits, '-', '_', '.', ':' and '/'"
-            ))
-        }
+        let is_allowed = (1..=LONGEST_ID).contains(&id.len()) && id.bytes().all(allowed);
+        if is_allowed { Ok(()) } else { Err(ClaimIdError) }
     }
 }

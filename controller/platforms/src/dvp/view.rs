@@ -10,7 +10,7 @@ use vmpool_engine::{ParsedPool, Uid};
 use super::Dvp;
 use super::removal::VMPOOL;
 use crate::removal_api::RemovalApi;
-use crate::{ClientPlatform, MachineView, PoolPart, TemplateEffect};
+use crate::{ClientPlatform, MachineView, PoolPart, RestartFailure, TemplateEffect};
 
 /// Fields of a machine that the platform applies while the machine runs. Devices are attached and detached.
 const HOT: [&str; 4] = ["blockDeviceRefs", "disruptions", "liveMigrationPolicy", "runPolicy"];
@@ -95,14 +95,15 @@ impl ClientPlatform for Dvp {
         }))
     }
 
-    fn restart_result(operation: &Value) -> Option<Result<(), String>> {
+    fn restart_result(operation: &Value) -> Option<Result<(), RestartFailure>> {
         let status = &operation["status"];
         match status["phase"].as_str()? {
             "Completed" => Some(Ok(())),
             "Failed" => {
                 let conditions = status["conditions"].as_array().into_iter().flatten();
                 let message = conditions.filter_map(|condition| condition["message"].as_str()).next_back();
-                Some(Err(message.unwrap_or("the platform gives no reason").to_owned()))
+                let explained = message.map(|message| RestartFailure::Explained(message.to_owned()));
+                Some(Err(explained.unwrap_or(RestartFailure::Unexplained)))
             }
             _ => None,
         }
@@ -171,7 +172,7 @@ mod tests {
         assert_eq!(result(json!({})), None);
         assert_eq!(result(json!({ "phase": "Completed" })), Some(Ok(())));
         let failed = json!({ "phase": "Failed", "conditions": [{ "message": "no such machine" }] });
-        assert_eq!(result(failed), Some(Err("no such machine".to_owned())));
+        assert_eq!(result(failed), Some(Err(RestartFailure::Explained("no such machine".to_owned()))));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use vmpool_instancetype::fields::MachineLocation;
 use vmpool_instancetype::fill::fill_machine_from_preference;
 use vmpool_instancetype::machine::{self, NamedTypes};
 use vmpool_instancetype::model::{
-    InstanceTypeAndPreference, InstanceTypeKind, InstanceTypeObject, TypeFamily, TypeMatcher,
+    InstanceTypeAndPreference, InstanceTypeKind, InstanceTypeObject, ObjectError, TypeFamily, TypeMatcher,
 };
 use vmpool_instancetype::start::InstanceSettings;
 use vmpool_instancetype::validation;
@@ -141,9 +141,9 @@ impl TypeReviewDecision {
 ///
 /// # Errors
 /// The document is not of these kinds.
-pub fn review_type_object(old: Option<&Value>, new: &Value) -> Result<TypeReviewDecision, String> {
+pub fn review_type_object(old: Option<&Value>, new: &Value) -> Result<TypeReviewDecision, ObjectError> {
     let read = |object: &Value| InstanceTypeObject::read(object.clone());
-    let new = read(new).map_err(|error| error.to_string())?;
+    let new = read(new)?;
     // An object that was stored by another version may be unreadable. All of the new one is then validated.
     let old = old.and_then(|old| read(old).ok());
     Ok(TypeReviewDecision::of(validation::validate_object(&new, old.as_ref())))

@@ -13,7 +13,7 @@ use super::platform::KubeVirt;
 use super::removal::VMPOOL;
 use super::revision::pool_name_of_revision;
 use crate::removal_api::RemovalApi;
-use crate::{ClientPlatform, MachineView, PoolPart};
+use crate::{ClientPlatform, MachineView, PoolPart, RestartFailure};
 
 impl ClientPlatform for KubeVirt {
     const TITLE: &'static str = "KubeVirt";
@@ -83,7 +83,7 @@ impl ClientPlatform for KubeVirt {
         None
     }
 
-    fn restart_result(_: &Value) -> Option<Result<(), String>> {
+    fn restart_result(_: &Value) -> Option<Result<(), RestartFailure>> {
         None
     }
 }

@@ -17,6 +17,17 @@ pub struct MachineView {
     pub addresses: Vec<String>,
 }
 
+/// Why a restart failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RestartFailure {
+    /// The platform gives this reason.
+    #[error("{0}")]
+    Explained(String),
+    /// The platform gives no reason.
+    #[error("the platform gives no reason")]
+    Unexplained,
+}
+
 /// A kind of objects that belong to a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolPart {
@@ -94,7 +105,6 @@ pub trait ClientPlatform: Platform {
         object: &Value,
     ) -> bool;
 
-    /// The result of such an object: `Err` with the reason if the restart failed; `None` while it is in
-    /// progress.
-    fn restart_result(operation: &Value) -> Option<Result<(), String>>;
+    /// The result of such an object; `None` while it is in progress.
+    fn restart_result(operation: &Value) -> Option<Result<(), RestartFailure>>;
 }

@@ -19,7 +19,7 @@ mod wording;
 
 pub use api_object::ApiObject;
 pub use associated_types::{AttachmentOf, ClaimOf, DiskOf, InstanceOf, VolumeOf};
-pub use client_platform::{ClientPlatform, MachineView, PoolPart, TemplateEffect};
+pub use client_platform::{ClientPlatform, MachineView, PoolPart, RestartFailure, TemplateEffect};
 pub use disks::{Disks, NoDisks};
 pub use finalizers::{Finalizers, NoFinalizers};
 pub use instances::{Instances, NoInstances, RestartRequest};

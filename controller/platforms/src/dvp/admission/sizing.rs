@@ -14,8 +14,14 @@ const DEFAULT_CLASS: &str = "virtualmachineclass.virtualization.deckhouse.io/is-
 pub struct MachineClass {
     pub(super) name: String,
     /// The error, if the policies could not be parsed.
-    pub(super) policies: Result<Vec<SizingPolicy>, String>,
+    pub(super) policies: Result<Vec<SizingPolicy>, SizingPoliciesError>,
 }
+
+/// Why sizing policies cannot be parsed. It holds the text instead of the error, because facts are copied and
+/// compared.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct SizingPoliciesError(String);
 
 impl MachineClass {
     /// Reads a stored class. If its policies cannot be parsed, it does not limit sizes.
@@ -23,7 +29,9 @@ impl MachineClass {
         let name = json_at_path(object, &["metadata", "name"]).as_str().unwrap_or_default().to_owned();
         let policies =
             Option::<Vec<SizingPolicy>>::deserialize(json_at_path(object, &["spec", "sizingPolicies"]));
-        Self { name, policies: policies.map(Option::unwrap_or_default).map_err(|error| error.to_string()) }
+        let policies =
+            policies.map(Option::unwrap_or_default).map_err(|error| SizingPoliciesError(error.to_string()));
+        Self { name, policies }
     }
 }
 

@@ -1,9 +1,9 @@
 //! Rules about the settings of a pool: replicas, disruption budget, strategies and autohealing.
 
 use serde_json::{Value, json};
-use vmpool_api::GoDuration;
 use vmpool_api::kubevirt::annotations::INSTANCETYPE_POLICY;
 use vmpool_api::kubevirt::values::{SortPolicy, StatePreservation};
+use vmpool_api::{DurationError, GoDuration};
 use vmpool_engine::protection::{MAX_PROTECTION, MAX_PROTECTION_FIELD, parse_maximum};
 
 use super::super::pins::policy::{self, InstancetypePolicy};
@@ -226,12 +226,23 @@ pub(super) fn check_autohealing(pool: KubeVirtPoolView<'_>, findings: &mut Findi
 
 const HEALING_TIME: &str = "spec.autohealing.minFailingToStartDuration";
 
-fn read_autohealing_duration(pool: KubeVirtPoolView<'_>) -> (&Value, Option<Result<GoDuration, String>>) {
+/// Why the duration of autohealing cannot be decoded.
+#[derive(Debug, thiserror::Error)]
+enum HealingTimeError {
+    #[error("it is not a text")]
+    NoText,
+    #[error(transparent)]
+    Duration(#[from] DurationError),
+}
+
+fn read_autohealing_duration(
+    pool: KubeVirtPoolView<'_>,
+) -> (&Value, Option<Result<GoDuration, HealingTimeError>>) {
     let value = json_field(pool.part("autohealing"), "minFailingToStartDuration");
     let duration = match value {
         Value::Null => None,
-        Value::String(text) => Some(text.parse::<GoDuration>().map_err(|error| error.to_string())),
-        _ => Some(Err("it is not a text".to_owned())),
+        Value::String(text) => Some(text.parse::<GoDuration>().map_err(HealingTimeError::from)),
+        _ => Some(Err(HealingTimeError::NoText)),
     };
     (value, duration)
 }

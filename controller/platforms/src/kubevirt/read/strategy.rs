@@ -252,22 +252,35 @@ fn read_selection_policy(
     MachineSelection { order, machines }
 }
 
+/// Why a strategy cannot be read. The text continues the path of the strategy.
+#[derive(Debug, thiserror::Error)]
+enum StrategyError<'a> {
+    #[error("{0} is not an object")]
+    NoObject(&'a Value),
+    #[error("has a member {0} that is not an object")]
+    FieldNoObject(&'a str),
+    #[error("has the unknown member {0}")]
+    UnknownField(&'a str),
+    #[error("has more than one member")]
+    SeveralFields,
+}
+
 /// The only member of a strategy, of which at most one may be set.
 fn single_strategy_field<'a>(
     strategy: &'a Value,
     known: &[&'static str],
-) -> Result<Option<(&'static str, &'a Value)>, String> {
-    let Some(machines) = strategy.as_object() else {
-        return if strategy.is_null() { Ok(None) } else { Err(format!("{strategy} is not an object")) };
+) -> Result<Option<(&'static str, &'a Value)>, StrategyError<'a>> {
+    let Some(fields) = strategy.as_object() else {
+        return if strategy.is_null() { Ok(None) } else { Err(StrategyError::NoObject(strategy)) };
     };
-    let mut present = machines.iter().filter(|(_, value)| !value.is_null());
+    let mut present = fields.iter().filter(|(_, value)| !value.is_null());
     match (present.next(), present.next()) {
         (None, _) => Ok(None),
         (Some((name, value)), None) => match known.iter().find(|known| *known == name) {
-            Some(_) if !value.is_object() => Err(format!("has a member {name} that is not an object")),
+            Some(_) if !value.is_object() => Err(StrategyError::FieldNoObject(name)),
             Some(name) => Ok(Some((*name, value))),
-            None => Err(format!("has the unknown member {name}")),
+            None => Err(StrategyError::UnknownField(name)),
         },
-        (Some(_), Some(_)) => Err("has more than one member".to_owned()),
+        (Some(_), Some(_)) => Err(StrategyError::SeveralFields),
     }
 }
