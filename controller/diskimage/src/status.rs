@@ -9,7 +9,7 @@ use vmpool_api::diskimage::vm_disk_image::{
 use vmpool_api::diskimage::{self, VmDiskImageStatus};
 use vmpool_api::kubevirt;
 
-use crate::conditions::ConditionBuilder;
+use crate::conditions::{ConditionBuilder, ImageConditionReason, ImageConditionType};
 use crate::failure::DiskImageReason;
 use crate::limits;
 use crate::model::{
@@ -19,10 +19,6 @@ use crate::model::{
 
 #[cfg(test)]
 mod tests;
-
-/// Type of the condition about the permission to clone. It exists only while an object of another owner
-/// prevents it.
-pub(crate) const CLONE_PERMITTED: &str = "ClonePermitted";
 
 /// The status to store. `stored` is the status of the image, `planned` the one of the plan, and `references`
 /// are all that were counted. A status that did not change is equal to the stored one.
@@ -111,41 +107,58 @@ fn render_image_conditions(
 ) -> Vec<Condition> {
     let stored = stored.and_then(|stored| stored.conditions.as_ref());
     let all = ConditionBuilder { stored, generation: Some(image.generation), now };
-    let condition =
-        |kind: &str, holds: bool, reason: &str, message: String| all.condition(kind, holds, reason, message);
+    let condition = |kind: ImageConditionType, holds: bool, reason: &str, message: String| {
+        all.condition(kind.as_str(), holds, reason, message)
+    };
     let mut conditions = Vec::new();
     if let Some(reason) = planned.reason {
         let holds = reason == DiskImageReason::Synced;
         conditions.push(condition(
-            "Ready",
+            ImageConditionType::Ready,
             holds,
             reason.as_str(),
             limits::shorten_message(&planned.message),
         ));
     }
     let in_use = !planned.counts.is_zero();
-    let reason = if in_use { "Referenced" } else { "Unreferenced" };
-    conditions.push(condition("InUse", in_use, reason, describe_reference_counts(planned.counts)));
+    let reason = if in_use { ImageConditionReason::Referenced } else { ImageConditionReason::Unreferenced };
+    conditions.push(condition(
+        ImageConditionType::InUse,
+        in_use,
+        reason.as_str(),
+        describe_reference_counts(planned.counts),
+    ));
     if let Some(blocked) = planned.deletion {
         let (reason, message) = match blocked {
-            DeletionBlocked::InUse => {
-                ("InUse", format!("the deletion waits for {}", name_references(references)))
+            DeletionBlocked::InUse => (
+                ImageConditionReason::InUse,
+                format!("the deletion waits for {}", name_references(references)),
+            ),
+            DeletionBlocked::CleanupPending => {
+                (ImageConditionReason::CleanupPending, limits::shorten_message(&planned.message))
             }
-            DeletionBlocked::CleanupPending => ("CleanupPending", limits::shorten_message(&planned.message)),
         };
-        conditions.push(condition("DeletionBlocked", true, reason, message));
+        conditions.push(condition(ImageConditionType::DeletionBlocked, true, reason.as_str(), message));
     }
     if let Some(lost) = planned.source_volume_lost {
         let (reason, message) = if lost {
-            ("SourceVolumeLost", "the claim is lost, and machines still clone the snapshot")
+            (
+                ImageConditionReason::SourceVolumeLost,
+                "the claim is lost, and machines still clone the snapshot",
+            )
         } else {
-            ("Bound", "the claim is bound")
+            (ImageConditionReason::Bound, "the claim is bound")
         };
-        conditions.push(condition("SourceVolumeHealthy", !lost, reason, message.to_owned()));
+        conditions.push(condition(
+            ImageConditionType::SourceVolumeHealthy,
+            !lost,
+            reason.as_str(),
+            message.to_owned(),
+        ));
     }
     if let Some(conflict) = &planned.clone_conflict {
         conditions.push(condition(
-            CLONE_PERMITTED,
+            ImageConditionType::ClonePermitted,
             false,
             DiskImageReason::NameConflict.as_str(),
             conflict.clone(),

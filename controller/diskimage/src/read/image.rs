@@ -6,13 +6,13 @@ use vmpool_api::GoDuration;
 use vmpool_api::diskimage::values::SourceType;
 use vmpool_api::diskimage::{self, VmDiskImage, VmDiskImageStatus};
 
+use crate::conditions::{ImageConditionReason, ImageConditionType, find_condition};
 use crate::failure::DiskImageReason;
 use crate::limits;
 use crate::model::{
     DeletionBlocked, DiskImage, DiskImageStatus, ImageReference, ObjectKey, ReferenceCounts, ReferrerKind,
 };
 use crate::source::{SourceUrl, check_source_url};
-use crate::status::CLONE_PERMITTED;
 
 /// A stored image. `allowed` are the URLs at which the URL of an image must begin.
 pub fn read_image(stored: &VmDiskImage, allowed: &[SourceUrl]) -> DiskImage {
@@ -59,18 +59,22 @@ fn parse_stored_count(stored: Option<i32>) -> usize {
 }
 
 /// The condition of this type.
-fn image_condition<'a>(stored: &'a VmDiskImageStatus, kind: &str) -> Option<&'a Condition> {
-    stored.conditions.iter().flatten().find(|condition| condition.type_ == kind)
+fn image_condition(stored: &VmDiskImageStatus, kind: ImageConditionType) -> Option<&Condition> {
+    find_condition(stored.conditions.as_ref(), kind.as_str())
 }
 
 fn read_image_status(stored: &VmDiskImageStatus) -> DiskImageStatus {
-    let blocked = image_condition(stored, "DeletionBlocked").map(|blocked| match blocked.reason.as_str() {
-        "InUse" => DeletionBlocked::InUse,
-        _ => DeletionBlocked::CleanupPending,
+    let blocked = image_condition(stored, ImageConditionType::DeletionBlocked).map(|blocked| {
+        if blocked.reason == ImageConditionReason::InUse.as_str() {
+            DeletionBlocked::InUse
+        } else {
+            DeletionBlocked::CleanupPending
+        }
     });
     DiskImageStatus {
         phase: stored.phase.as_ref().and_then(|phase| phase.parse().ok()),
-        reason: image_condition(stored, "Ready").and_then(|ready| DiskImageReason::parse(&ready.reason)),
+        reason: image_condition(stored, ImageConditionType::Ready)
+            .and_then(|ready| DiskImageReason::parse(&ready.reason)),
         message: stored.message.clone().unwrap_or_default(),
         failures: stored.failure_count.and_then(|count| count.try_into().ok()).unwrap_or_default(),
         last_failure: parse_stored_time(stored.last_failure_time.as_ref()),
@@ -110,10 +114,10 @@ fn read_image_status(stored: &VmDiskImageStatus) -> DiskImageStatus {
         heal_times: stored.heal_times.iter().flatten().filter_map(|text| text.parse().ok()).collect(),
         retry_token: stored.retry_token.clone(),
         deletion: blocked,
-        clone_conflict: image_condition(stored, CLONE_PERMITTED)
+        clone_conflict: image_condition(stored, ImageConditionType::ClonePermitted)
             .filter(|permitted| permitted.status == "False")
             .map(|permitted| permitted.message.clone()),
-        source_volume_lost: image_condition(stored, "SourceVolumeHealthy")
+        source_volume_lost: image_condition(stored, ImageConditionType::SourceVolumeHealthy)
             .map(|healthy| healthy.status == "False"),
     }
 }

@@ -9,7 +9,7 @@ use vmpool_api::diskimage::{VirtualMachine, VirtualMachineStatus};
 
 use super::objects::data_volume_name;
 use super::types::{RecordedDisk, WrapperImageReason, WrapperMachineReason, WrapperStatus};
-use crate::conditions::{ConditionBuilder, find_condition};
+use crate::conditions::{ConditionBuilder, TemplateMatchReason, WrapperConditionType, find_condition};
 use crate::limits;
 use crate::model::ObjectKey;
 use crate::plan::PlannedEvent;
@@ -18,17 +18,14 @@ use crate::references::ImageMark;
 #[cfg(test)]
 mod tests;
 
-const READY: &str = "Ready";
-const IMAGE_READY: &str = "ImageReady";
-const MACHINE_READY: &str = "VirtualMachineReady";
-const TEMPLATE_MATCHES: &str = "TemplateMatches";
-const MISMATCH: &str = "TemplateMismatch";
 /// Reason of the event about a disk that was lost with the data of its guest.
 pub const DISK_RECREATED: &str = "DiskRecreated";
 
 /// The stored status. The differences of template and image are not read: each pass compares them.
 pub fn read_wrapper_status(stored: &VirtualMachineStatus) -> WrapperStatus {
-    let reason = |kind: &str| wrapper_condition(stored, kind).map(|condition| condition.reason.as_str());
+    let reason = |kind: WrapperConditionType| {
+        wrapper_condition(stored, kind).map(|condition| condition.reason.as_str())
+    };
     let mark = stored.vm_disk_image.as_ref();
     WrapperStatus {
         phase: stored.phase.as_ref().and_then(|phase| phase.parse().ok()),
@@ -46,27 +43,31 @@ pub fn read_wrapper_status(stored: &VirtualMachineStatus) -> WrapperStatus {
             .map(|disk| RecordedDisk { volume: disk.data_volume_uid.clone(), claim: disk.claim_uid.clone() }),
         kicks: stored.kicks.and_then(|kicks| kicks.try_into().ok()).unwrap_or_default(),
         last_kick: stored.last_kick_time.as_ref().and_then(|time| time.parse().ok()),
-        image: reason(IMAGE_READY).and_then(WrapperImageReason::parse),
-        virtual_machine: reason(MACHINE_READY).and_then(WrapperMachineReason::parse),
+        image: reason(WrapperConditionType::ImageReady).and_then(WrapperImageReason::parse),
+        virtual_machine: reason(WrapperConditionType::VirtualMachineReady)
+            .and_then(WrapperMachineReason::parse),
         differences: None,
         compared: 0,
-        ready: wrapper_condition(stored, READY).is_some_and(|ready| ready.status == "True"),
+        ready: wrapper_condition(stored, WrapperConditionType::Ready)
+            .is_some_and(|ready| ready.status == "True"),
     }
 }
 
-fn wrapper_condition<'s>(stored: &'s VirtualMachineStatus, kind: &str) -> Option<&'s Condition> {
-    find_condition(stored.conditions.as_ref(), kind)
+fn wrapper_condition(stored: &VirtualMachineStatus, kind: WrapperConditionType) -> Option<&Condition> {
+    find_condition(stored.conditions.as_ref(), kind.as_str())
 }
 
 /// Since when the image is ready; `None` if it is not.
 pub fn image_ready_since(stored: &VirtualMachineStatus) -> Option<Timestamp> {
-    let ready = wrapper_condition(stored, IMAGE_READY).filter(|ready| ready.status == "True")?;
+    let ready =
+        wrapper_condition(stored, WrapperConditionType::ImageReady).filter(|ready| ready.status == "True")?;
     Some(ready.last_transition_time.0)
 }
 
 /// Whether the template differs from the image.
 pub fn is_mismatch(stored: &VirtualMachineStatus) -> bool {
-    wrapper_condition(stored, TEMPLATE_MATCHES).is_some_and(|matches| matches.status == "False")
+    wrapper_condition(stored, WrapperConditionType::TemplateMatches)
+        .is_some_and(|matches| matches.status == "False")
 }
 
 /// The status to store. A status that did not change is equal to the stored one.
@@ -111,8 +112,9 @@ fn render_wrapper_conditions(
 ) -> Vec<Condition> {
     let stored = stored.and_then(|stored| stored.conditions.as_ref());
     let all = ConditionBuilder { stored, generation: wrapper.metadata.generation, now };
-    let condition =
-        |kind: &str, holds: bool, reason: &str, message: String| all.condition(kind, holds, reason, message);
+    let condition = |kind: WrapperConditionType, holds: bool, reason: &str, message: String| {
+        all.condition(kind.as_str(), holds, reason, message)
+    };
     let mut conditions = Vec::new();
     let image_is_ready = planned.image == Some(WrapperImageReason::ImageReady);
     let machine_is_ready = planned.virtual_machine == Some(WrapperMachineReason::MachineReady);
@@ -121,11 +123,16 @@ fn render_wrapper_conditions(
         (_, machine) => machine.map(WrapperMachineReason::as_str),
     };
     if let Some(cause) = cause {
-        conditions.push(condition(READY, planned.ready, cause, planned.message.clone()));
+        conditions.push(condition(
+            WrapperConditionType::Ready,
+            planned.ready,
+            cause,
+            planned.message.clone(),
+        ));
     }
     if let Some(image) = planned.image {
         let message = if image_is_ready { String::new() } else { planned.message.clone() };
-        conditions.push(condition(IMAGE_READY, image_is_ready, image.as_str(), message));
+        conditions.push(condition(WrapperConditionType::ImageReady, image_is_ready, image.as_str(), message));
     }
     if let Some(machine) = planned.virtual_machine {
         let message = match (machine_is_ready, image_is_ready) {
@@ -133,14 +140,22 @@ fn render_wrapper_conditions(
             (false, true) => planned.message.clone(),
             (false, false) => machine.describe().to_owned(),
         };
-        conditions.push(condition(MACHINE_READY, machine_is_ready, machine.as_str(), message));
+        conditions.push(condition(
+            WrapperConditionType::VirtualMachineReady,
+            machine_is_ready,
+            machine.as_str(),
+            message,
+        ));
     }
+    let template_condition = |holds: bool, reason: TemplateMatchReason, message: String| {
+        condition(WrapperConditionType::TemplateMatches, holds, reason.as_str(), message)
+    };
     match &planned.differences {
         _ if wrapper.spec.vm_disk_image_template.is_none() => {
-            conditions.push(condition(TEMPLATE_MATCHES, true, "NoTemplate", String::new()));
+            conditions.push(template_condition(true, TemplateMatchReason::NoTemplate, String::new()));
         }
         Some(fields) if fields.is_empty() => {
-            conditions.push(condition(TEMPLATE_MATCHES, true, "Matches", String::new()));
+            conditions.push(template_condition(true, TemplateMatchReason::Matches, String::new()));
         }
         Some(fields) => {
             // The generation makes the message, and thereby the event, that of one version of the image.
@@ -149,7 +164,7 @@ fn render_wrapper_conditions(
                 planned.compared,
                 fields.join(", ")
             );
-            conditions.push(condition(TEMPLATE_MATCHES, false, MISMATCH, text));
+            conditions.push(template_condition(false, TemplateMatchReason::TemplateMismatch, text));
         }
         None => {}
     }
@@ -175,7 +190,7 @@ pub fn wrapper_events(
     rendered: &VirtualMachineStatus,
 ) -> Vec<PlannedEvent> {
     let mut events = Vec::new();
-    let reason = |status: Option<&VirtualMachineStatus>, kind: &str| {
+    let reason = |status: Option<&VirtualMachineStatus>, kind: WrapperConditionType| {
         status.and_then(|status| wrapper_condition(status, kind)).map(|condition| condition.reason.clone())
     };
     let bound = |status: Option<&VirtualMachineStatus>| {
@@ -186,11 +201,19 @@ pub fn wrapper_events(
         events.push(PlannedEvent { warning: false, reason: "ImageBound", message });
     }
     for (kind, warnings) in [
-        (IMAGE_READY, &["ImageNotFound", "ImageTerminating", "RefNotPermitted", "CreateNotPermitted"][..]),
-        (MACHINE_READY, &["NameConflict"][..]),
+        (
+            WrapperConditionType::ImageReady,
+            &[
+                WrapperImageReason::ImageNotFound.as_str(),
+                WrapperImageReason::ImageTerminating.as_str(),
+                WrapperImageReason::RefNotPermitted.as_str(),
+                WrapperImageReason::CreateNotPermitted.as_str(),
+            ][..],
+        ),
+        (WrapperConditionType::VirtualMachineReady, &[WrapperMachineReason::NameConflict.as_str()][..]),
     ] {
         let now = reason(Some(rendered), kind).filter(|now| reason(stored, kind).as_ref() != Some(now));
-        let warning = warnings.iter().find(|warning| now.as_deref() == Some(**warning));
+        let warning = warnings.iter().copied().find(|warning| now.as_deref() == Some(*warning));
         if let Some((reason, found)) = warning.zip(wrapper_condition(rendered, kind)) {
             events.push(PlannedEvent { warning: true, reason, message: found.message.clone() });
         }
@@ -199,8 +222,9 @@ pub fn wrapper_events(
         let text = "the disk of the machine was lost and made again from the image: all data that the guest wrote is gone";
         events.push(PlannedEvent { warning: true, reason: DISK_RECREATED, message: text.to_owned() });
     }
-    let mismatch = wrapper_condition(rendered, TEMPLATE_MATCHES).filter(|now| now.status == "False");
-    let before = stored.and_then(|stored| wrapper_condition(stored, TEMPLATE_MATCHES));
+    let mismatch = wrapper_condition(rendered, WrapperConditionType::TemplateMatches)
+        .filter(|now| now.status == "False");
+    let before = stored.and_then(|stored| wrapper_condition(stored, WrapperConditionType::TemplateMatches));
     let same_image = stored.and_then(|stored| stored.vm_disk_image.as_ref()).map(|mark| &mark.uid)
         == rendered.vm_disk_image.as_ref().map(|mark| &mark.uid);
     let is_known = |now: &Condition| {
@@ -211,7 +235,11 @@ pub fn wrapper_events(
         same_image && before.is_some_and(same)
     };
     if let Some(mismatch) = mismatch.filter(|now| !is_known(now)) {
-        events.push(PlannedEvent { warning: true, reason: MISMATCH, message: mismatch.message.clone() });
+        events.push(PlannedEvent {
+            warning: true,
+            reason: TemplateMatchReason::TemplateMismatch.as_str(),
+            message: mismatch.message.clone(),
+        });
     }
     events
 }

@@ -73,7 +73,9 @@ fn a_stored_status_is_read_back_and_rendered_equally() {
 fn the_condition_ready_has_the_reason_of_what_is_missing() {
     let reason = |status: &WrapperStatus| {
         let rendered = render_wrapper_status(&wrapper(), status, test_time(1));
-        wrapper_condition(&rendered, READY).map(|ready| (ready.status.clone(), ready.reason.clone())).unwrap()
+        wrapper_condition(&rendered, WrapperConditionType::Ready)
+            .map(|ready| (ready.status.clone(), ready.reason.clone()))
+            .unwrap()
     };
     assert_eq!(reason(&ready()), ("True".to_owned(), "MachineReady".to_owned()));
     let waits = failing(WrapperImageReason::ImageSyncing);
@@ -88,8 +90,9 @@ fn a_time_changes_only_with_the_status_of_its_condition() {
     let mut wrapper = wrapper();
     wrapper.status =
         Some(render_wrapper_status(&wrapper, &failing(WrapperImageReason::ImageSyncing), test_time(1)));
-    let since =
-        |status: &VirtualMachineStatus| wrapper_condition(status, READY).unwrap().last_transition_time.0;
+    let since = |status: &VirtualMachineStatus| {
+        wrapper_condition(status, WrapperConditionType::Ready).unwrap().last_transition_time.0
+    };
     assert_eq!(
         since(&render_wrapper_status(&wrapper, &failing(WrapperImageReason::ImageFailed), test_time(2))),
         test_time(1)
@@ -160,6 +163,6 @@ fn a_wrapper_without_a_template_matches() {
     wrapper.spec.vm_disk_image_template = None;
     let rendered =
         render_wrapper_status(&wrapper, &WrapperStatus { differences: None, ..ready() }, test_time(1));
-    let found = wrapper_condition(&rendered, TEMPLATE_MATCHES).unwrap();
+    let found = wrapper_condition(&rendered, WrapperConditionType::TemplateMatches).unwrap();
     assert_eq!((found.status.as_str(), found.reason.as_str()), ("True", "NoTemplate"));
 }
