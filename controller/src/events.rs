@@ -14,6 +14,7 @@ use kube::api::Patch;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use vmpool_engine::ObjectId;
+use vmpool_engine::condition::ConditionReason;
 use vmpool_engine::limits::shorten_message;
 use vmpool_platforms::{ConditionEvent, Wording};
 use vmpool_runtime::Env;
@@ -84,7 +85,7 @@ pub enum EventReason {
     /// A setting of the pool cannot be read.
     InvalidSettings,
     /// An object that the template refers to is missing or does not fit. The reason is that of the condition.
-    TemplateUnresolved(&'static str),
+    TemplateUnresolved(ConditionReason),
     /// The controller restored a copy of an object that the template refers to.
     PinRepaired,
     /// Reading objects that the plan depends on failed.
@@ -121,7 +122,7 @@ impl EventReason {
             Self::FailedTemplateUpdate => "FailedTemplateUpdate",
             Self::ReservationExpired => "ReservationExpired",
             Self::InvalidSettings => "InvalidSettings",
-            Self::TemplateUnresolved(reason) => reason,
+            Self::TemplateUnresolved(reason) => reason.as_str(),
             Self::PinRepaired => "PinRepaired",
             Self::FailedRead => "FailedRead",
             Self::MachineNotStarted => "MachineNotStarted",

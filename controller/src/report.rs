@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use kube::api::Patch;
 use serde_json::{Value, json};
-use vmpool_engine::condition::{INVALID_SETTINGS, StatusCondition, TEMPLATE_RESOLVED};
+use vmpool_engine::condition::{ConditionType, StatusCondition};
 use vmpool_engine::status::{DetachedDiskReport, StartProblem, StatusSummary};
 use vmpool_engine::{ComputedStatus, Pool, Uid};
 use vmpool_platforms::{Platform, StatusFields, Wording};
@@ -166,11 +166,9 @@ pub(crate) fn unresolved_event(pool: &Pool, told: &mut Option<String>) -> Option
         return None;
     }
     *told = Some(unresolved.message.clone());
-    let is_published = pool
-        .published
-        .conditions
-        .iter()
-        .any(|condition| condition.kind == TEMPLATE_RESOLVED && condition.message == unresolved.message);
+    let is_published = pool.published.conditions.iter().any(|condition| {
+        condition.is(ConditionType::TemplateResolved) && condition.message == unresolved.message
+    });
     let (name, note) = (pool.id.name.to_string(), unresolved.message.clone());
     let reason = EventReason::TemplateUnresolved(unresolved.reason);
     (!is_published).then_some(PoolEvent { reason, name, note })
@@ -183,7 +181,7 @@ pub(crate) fn invalid_settings_event(
     warned: &mut Option<String>,
 ) -> Option<PoolEvent> {
     let message = |conditions: &[StatusCondition]| {
-        let wanted = conditions.iter().find(|condition| condition.kind == INVALID_SETTINGS)?;
+        let wanted = conditions.iter().find(|condition| condition.is(ConditionType::InvalidSettings))?;
         Some(wanted.message.clone())
     };
     let Some(note) = message(&status.conditions) else {

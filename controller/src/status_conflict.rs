@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use vmpool_engine::condition::CONTROLLER_CONDITIONS;
+use vmpool_engine::condition::StatusCondition;
 use vmpool_engine::failure::{FailureReason, PoolFailure};
 use vmpool_engine::model::PublishedStatus;
 
@@ -73,12 +73,9 @@ impl StatusConflict {
 /// Whether two statuses are equal in the parts that vmpool publishes.
 fn is_same(one: &PublishedStatus, other: &PublishedStatus) -> bool {
     let own = |published: &PublishedStatus| {
-        let mut own: Vec<_> = published
-            .conditions
-            .iter()
-            .filter(|known| CONTROLLER_CONDITIONS.contains(&known.kind.as_str()))
-            .cloned()
-            .collect();
+        let conditions = published.conditions.iter();
+        let mut own: Vec<StatusCondition> =
+            conditions.filter(|known| known.is_of_engine()).cloned().collect();
         own.sort_by(|a, b| a.kind.cmp(&b.kind));
         own
     };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::condition::PAUSED;
+use crate::condition::ConditionReason;
 
 /// The maximum number of entries.
 pub const LIMIT: usize = 20;
@@ -60,7 +60,7 @@ impl ActivityReason {
         match self {
             Self::Scaled => "Scaled",
             Self::TargetedRemoval => "TargetedRemoval",
-            Self::Paused => PAUSED,
+            Self::Paused => ConditionReason::Paused.as_str(),
             Self::Resumed => "Resumed",
             Self::RolloutStarted => "RolloutStarted",
             Self::RolloutCompleted => "RolloutCompleted",

@@ -1,139 +1,198 @@
 //! Conditions of a pool: their types and reasons, which status, events and documentation share.
 
+use std::fmt;
+
 use jiff::Timestamp;
 
-/// Whether at least the desired number of machines is ready.
-pub const AVAILABLE: &str = "Available";
-/// Present and True while the number of machines differs from the desired number.
-pub const PROGRESSING: &str = "Progressing";
-/// Whether the current template is in effect in every live machine.
-pub const SYNCED: &str = "Synced";
-/// Present and True while the last attempt at a write failed.
-pub const REPLICA_FAILURE: &str = "ReplicaFailure";
+/// Declares an enum whose variants have texts in the status of a pool.
+macro_rules! status_texts {
+    ($(#[$about:meta])* $name:ident { $($(#[$meaning:meta])+ $variant:ident => $text:literal),+ $(,)? }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$meaning])+ $variant),+ }
 
-/// Whether the pool is as its spec describes it, in the meaning of kstatus. Its reason is the
-/// [`PoolPhase`](crate::status::PoolPhase) of the pool.
-pub const READY: &str = "Ready";
-/// The phase of a pool that waits for a user action, as the reason of `Ready`, `Reconciling` and `Stalled`.
-pub const BLOCKED: &str = "Blocked";
-/// The phase of a pool whose controller repeats a failed write, or with machines that do not start.
-pub const FAILING: &str = "Failing";
-/// The phase of a pool in which the current template is not in effect in all machines.
-pub const ROLLING_OUT: &str = "RollingOut";
-/// The phase of a pool with missing, surplus or unready machines.
-pub const SCALING: &str = "Scaling";
-/// The phase of a pool that is paused, or whose rollout is.
-pub const PAUSED: &str = "Paused";
-/// Whether the controller works toward the spec of the pool, in the meaning of kstatus.
-pub const RECONCILING: &str = "Reconciling";
-/// Whether the controller waits for a user action, in the meaning of kstatus.
-pub const STALLED: &str = "Stalled";
+        impl $name {
+            /// All values.
+            pub const ALL: [Self; [$($text),+].len()] = [$(Self::$variant),+];
 
-/// Present and True while a setting of the pool cannot be read. The controller uses the safe value of that
-/// setting and continues to reconcile the pool.
-pub const INVALID_SETTINGS: &str = "InvalidSettings";
+            /// The text in the status.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text),+ }
+            }
 
-/// Present and True while the protection of machines blocks a step of the controller.
-pub const BLOCKED_BY_PROTECTION: &str = "BlockedByProtection";
-/// `BlockedByProtection` is True.
-pub const PROTECTED_MACHINES: &str = "ProtectedMachines";
+            /// The value with this text; `None` if the text is one of another controller.
+            pub fn parse(text: &str) -> Option<Self> {
+                match text { $($text => Some(Self::$variant),)+ _ => None }
+            }
+        }
 
-/// Present and True while the pool is paused.
-pub const REPLICA_PAUSED: &str = "ReplicaPaused";
-/// `ReplicaPaused` is True.
-pub const SUCCESSFUL_PAUSED: &str = "SuccessfulPaused";
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+    };
+}
 
-/// Present and False while an object that the template refers to is missing or does not fit. The reason is a
-/// word of the platform.
-pub const TEMPLATE_RESOLVED: &str = "TemplateResolved";
+status_texts!(
+    /// The type of a condition that the engine publishes. All other conditions in a status belong to other
+    /// controllers.
+    ConditionType {
+        /// Whether at least the desired number of machines is ready.
+        Available => "Available",
+        /// Present and True while the number of machines differs from the desired number.
+        Progressing => "Progressing",
+        /// Whether the current template is in effect in every live machine.
+        Synced => "Synced",
+        /// Present and True while the last attempt at a write failed. Its reason is the
+        /// [`FailureReason`](crate::failure::FailureReason) of the write.
+        ReplicaFailure => "ReplicaFailure",
+        /// Present and True while a setting of the pool cannot be read. The controller uses the safe value of
+        /// that setting and continues to reconcile the pool.
+        InvalidSettings => "InvalidSettings",
+        /// Present and True while the protection of machines blocks a step of the controller.
+        BlockedByProtection => "BlockedByProtection",
+        /// Present and True while the pool is paused.
+        ReplicaPaused => "ReplicaPaused",
+        /// Whether the pool is as its spec describes it, in the meaning of kstatus. Its reason is the
+        /// [`PoolPhase`](crate::status::PoolPhase) of the pool.
+        Ready => "Ready",
+        /// Whether the controller works toward the spec of the pool, in the meaning of kstatus.
+        Reconciling => "Reconciling",
+        /// Whether the controller waits for a user action, in the meaning of kstatus.
+        Stalled => "Stalled",
+        /// Present and False while an object that the template refers to is missing or does not fit.
+        TemplateResolved => "TemplateResolved",
+        /// Present and True while the cluster does not let machines share copies of the objects that the
+        /// template refers to.
+        PinningUnavailable => "PinningUnavailable",
+        /// Present and True while machines refer to other objects than the revision that was written to them.
+        MembersDrifted => "MembersDrifted",
+        /// Present and True while the copies that machines use differ from the objects as they are now.
+        InstancetypeOutdated => "InstancetypeOutdated",
+        /// Present and False while a disk image that the template names cannot be cloned.
+        ImagesReady => "ImagesReady",
+        /// Present and True while a machine lacks a volume of the template because a user removed it, on a
+        /// platform without `Synced`. Its reason is [`ConditionReason::DiskDetachedByHand`].
+        DiskDetached => "DiskDetached",
+        /// Present and True while fields of the template have other values in machines than the controller
+        /// wrote.
+        TemplateOverridden => "TemplateOverridden",
+    }
+);
 
-/// Present and True while the cluster does not let machines share copies of the objects that the template
-/// refers to.
-pub const PINNING_UNAVAILABLE: &str = "PinningUnavailable";
-/// `PinningUnavailable` is True: KubeVirt writes instance types and preferences into machines.
-pub const CLUSTER_POLICY_EXPANDS: &str = "ClusterPolicyExpands";
+status_texts!(
+    /// The reason of a condition that the engine publishes.
+    ConditionReason {
+        /// The phase of a pool that waits for a user action, as the reason of `Ready`, `Reconciling` and
+        /// `Stalled`.
+        Blocked => "Blocked",
+        /// The phase of a pool whose controller repeats a failed write, or with machines that do not start.
+        Failing => "Failing",
+        /// The phase of a pool in which the current template is not in effect in all machines.
+        RollingOut => "RollingOut",
+        /// The phase of a pool with missing, surplus or unready machines.
+        Scaling => "Scaling",
+        /// The phase of a pool that is paused, or whose rollout is.
+        Paused => "Paused",
+        /// The phase of a pool that is as its spec describes it.
+        Ready => "Ready",
 
-/// Present and True while machines refer to other objects than the revision that was written to them.
-pub const MEMBERS_DRIFTED: &str = "MembersDrifted";
-/// `MembersDrifted` is True.
-pub const REFERENCES_CHANGED: &str = "ReferencesChanged";
+        /// `Available` is True.
+        AllReplicasReady => "AllReplicasReady",
+        /// `Available` is False.
+        InsufficientReadyReplicas => "InsufficientReadyReplicas",
+        /// `Progressing` is True.
+        ReplicasProgressing => "ReplicasProgressing",
 
-/// Present and True while the copies that machines use differ from the objects as they are now. The reason is
-/// a word of the platform.
-pub const INSTANCETYPE_OUTDATED: &str = "InstancetypeOutdated";
+        /// `Synced` is True.
+        PoolSynced => "PoolSynced",
+        /// `Synced` is False: live machines do not have the current template yet, and the rollout is in
+        /// progress, paused, stopped or blocked.
+        RolloutInProgress => "RolloutInProgress",
+        /// `Synced` is False: the current template was written to a live machine, and takes effect after a
+        /// user approves its restart.
+        RestartPendingApproval => "RestartPendingApproval",
+        /// `Synced` is False: a live machine keeps a disk of an earlier template until it is stopped or
+        /// recreated.
+        RecreationRequired => "RecreationRequired",
+        /// `Synced` is False, or `DiskDetached` is True: a user detached a disk from a live machine. The
+        /// controller does not attach it again.
+        DiskDetachedByHand => "DiskDetachedByHand",
+        /// `Synced` is False: the platform has not evaluated changes of machines in time, so it is unknown
+        /// whether they are in effect.
+        ChangesNotEvaluated => "ChangesNotEvaluated",
+        /// `TemplateOverridden` is True, or `Synced` is False for this reason: an admission policy or the
+        /// platform changed the fields.
+        FieldsOverridden => "FieldsOverridden",
+        /// `Synced` is False: the controller cannot read objects that it plans with, so it is unknown whether
+        /// the current template is in effect. `ReplicaFailure` is True for the same reason.
+        FailedRead => "FailedRead",
 
-/// Present and False while a disk image that the template names cannot be cloned.
-pub const IMAGES_READY: &str = "ImagesReady";
+        /// `ReplicaFailure` is True: creating a machine failed.
+        FailedCreate => "FailedCreate",
+        /// `ReplicaFailure` is True: machines that the pool created do not belong to it.
+        MachineLost => "MachineLost",
+        /// `ReplicaFailure` is True: disks that the pool created do not belong to it.
+        DiskLost => "DiskLost",
+        /// `ReplicaFailure` is True: deleting a machine failed.
+        FailedDelete => "FailedDelete",
+        /// `ReplicaFailure` is True: creating a disk, or changing the disk that a machine refers to, failed.
+        DiskFailure => "DiskFailure",
+        /// `ReplicaFailure` is True: restoring labels and annotations of the controller failed.
+        FailedRepair => "FailedRepair",
+        /// `ReplicaFailure` is True: writing a template to a machine failed.
+        FailedTemplateUpdate => "FailedTemplateUpdate",
+        /// `ReplicaFailure` is True: deleting revisions that no machine needs failed.
+        FailedRevisionPruning => "FailedRevisionPruning",
+        /// `ReplicaFailure` is True: another client keeps overwriting the status of the pool.
+        StatusDisputed => "StatusDisputed",
 
-/// Present and True while a machine lacks a volume of the template because a user removed it, on a platform
-/// without `Synced`. Its reason is [`DISK_DETACHED_BY_HAND`].
-pub const DISK_DETACHED: &str = "DiskDetached";
+        /// `InvalidSettings` is True.
+        UnreadableSettings => "UnreadableSettings",
+        /// `BlockedByProtection` is True.
+        ProtectedMachines => "ProtectedMachines",
+        /// `ReplicaPaused` is True.
+        SuccessfulPaused => "SuccessfulPaused",
 
-/// Present and True while fields of the template have other values in machines than the controller wrote.
-pub const TEMPLATE_OVERRIDDEN: &str = "TemplateOverridden";
-/// `TemplateOverridden` is True, or `Synced` is False for this reason: an admission policy or the platform
-/// changed the fields.
-pub const FIELDS_OVERRIDDEN: &str = "FieldsOverridden";
+        /// `TemplateResolved` is False: the instance type that the template names does not exist, or cannot
+        /// be read.
+        InstancetypeNotFound => "InstancetypeNotFound",
+        /// `TemplateResolved` is False: the same for a preference.
+        PreferenceNotFound => "PreferenceNotFound",
+        /// `TemplateResolved` is False: the template sets what its instance type sets.
+        InstancetypeConflict => "InstancetypeConflict",
+        /// `TemplateResolved` is False: the template does not meet the requirements of its preference.
+        RequirementsNotMet => "RequirementsNotMet",
+        /// `TemplateResolved` is False: no name can be inferred from a volume.
+        InferenceFailed => "InferenceFailed",
+        /// `TemplateResolved` is False: a ControllerRevision is not a copy of the object that the template
+        /// names.
+        RevisionMismatch => "RevisionMismatch",
 
-/// The condition types that the engine publishes. All others in a status belong to other controllers.
-pub const CONTROLLER_CONDITIONS: [&str; 17] = [
-    AVAILABLE,
-    PROGRESSING,
-    SYNCED,
-    REPLICA_FAILURE,
-    INVALID_SETTINGS,
-    BLOCKED_BY_PROTECTION,
-    REPLICA_PAUSED,
-    READY,
-    RECONCILING,
-    STALLED,
-    TEMPLATE_RESOLVED,
-    PINNING_UNAVAILABLE,
-    MEMBERS_DRIFTED,
-    INSTANCETYPE_OUTDATED,
-    IMAGES_READY,
-    DISK_DETACHED,
-    TEMPLATE_OVERRIDDEN,
-];
+        /// `PinningUnavailable` is True: the platform writes instance types and preferences into machines.
+        ClusterPolicyExpands => "ClusterPolicyExpands",
+        /// `MembersDrifted` is True.
+        ReferencesChanged => "ReferencesChanged",
+        /// `InstancetypeOutdated` is True: the object was deleted.
+        Deleted => "Deleted",
+        /// `InstancetypeOutdated` is True: the object was created again with another spec.
+        Recreated => "Recreated",
+        /// `InstancetypeOutdated` is True: the spec of the object was changed.
+        SpecChanged => "SpecChanged",
 
-/// `ImagesReady` is False: the data of an image is not there yet.
-pub const IMAGE_SYNCING: &str = "ImageSyncing";
-/// `ImagesReady` is False: the import of an image failed.
-pub const IMAGE_FAILED: &str = "ImageFailed";
-/// `ImagesReady` is False: an image is being deleted.
-pub const IMAGE_TERMINATING: &str = "ImageTerminating";
-/// `ImagesReady` is False: no grant permits to use an image of another namespace.
-pub const REF_NOT_PERMITTED: &str = "RefNotPermitted";
+        /// `ImagesReady` is False: the data of an image is not there yet.
+        ImageSyncing => "ImageSyncing",
+        /// `ImagesReady` is False: the import of an image failed.
+        ImageFailed => "ImageFailed",
+        /// `ImagesReady` is False: an image is being deleted.
+        ImageTerminating => "ImageTerminating",
+        /// `ImagesReady` is False: no grant permits to use an image of another namespace.
+        RefNotPermitted => "RefNotPermitted",
+    }
+);
 
-/// `Available` is True.
-pub const ALL_REPLICAS_READY: &str = "AllReplicasReady";
-/// `Available` is False.
-pub const INSUFFICIENT_READY_REPLICAS: &str = "InsufficientReadyReplicas";
-/// `Progressing` is True.
-pub const REPLICAS_PROGRESSING: &str = "ReplicasProgressing";
-/// `Synced` is True.
-pub const POOL_SYNCED: &str = "PoolSynced";
-/// `Synced` is False: live machines do not have the current template yet, and the rollout is in progress,
-/// paused, stopped or blocked.
-pub const ROLLOUT_IN_PROGRESS: &str = "RolloutInProgress";
-/// `Synced` is False: the current template was written to a live machine, and takes effect after a user
-/// approves its restart.
-pub const RESTART_PENDING_APPROVAL: &str = "RestartPendingApproval";
-/// `Synced` is False: a live machine keeps a disk of an earlier template until it is stopped or recreated.
-pub const RECREATION_REQUIRED: &str = "RecreationRequired";
-/// `InvalidSettings` is True.
-pub const UNREADABLE_SETTINGS: &str = "UnreadableSettings";
-/// `Synced` is False: a user detached a disk from a live machine. The controller does not attach it again.
-pub const DISK_DETACHED_BY_HAND: &str = "DiskDetachedByHand";
-/// `Synced` is False: the platform has not evaluated changes of machines in time, so it is unknown whether
-/// they are in effect.
-pub const CHANGES_NOT_EVALUATED: &str = "ChangesNotEvaluated";
-
-/// `Synced` is False: the controller cannot read objects that it plans with, so it is unknown whether the
-/// current template is in effect.
-pub const FAILED_READ: &str = "FailedRead";
-
-/// One condition.
+/// One condition. Other controllers write conditions, too, so type and reason are texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusCondition {
     /// Its type.
@@ -150,11 +209,23 @@ pub struct StatusCondition {
     pub observed_generation: Option<i64>,
 }
 
+impl StatusCondition {
+    /// Whether it has this type.
+    pub fn is(&self, kind: ConditionType) -> bool {
+        self.kind == kind.as_str()
+    }
+
+    /// Whether the engine publishes conditions of its type.
+    pub fn is_of_engine(&self) -> bool {
+        ConditionType::parse(&self.kind).is_some()
+    }
+}
+
 /// A condition before it is compared with the published one.
 pub(crate) struct ComputedCondition {
-    pub(crate) kind: &'static str,
+    pub(crate) kind: ConditionType,
     pub(crate) holds: bool,
-    pub(crate) reason: &'static str,
+    pub(crate) reason: ConditionReason,
     pub(crate) message: String,
 }
 
@@ -172,19 +243,21 @@ pub(crate) fn merge_conditions(
             let status = if condition.holds { "True" } else { "False" };
             let last_transition = published
                 .iter()
-                .find(|old| old.kind == condition.kind && old.status == status)
+                .find(|old| old.is(condition.kind) && old.status == status)
                 .map_or(now, |old| old.last_transition);
             StatusCondition {
-                kind: condition.kind.into(),
+                kind: condition.kind.as_str().to_owned(),
                 status: status.into(),
-                reason: condition.reason.into(),
+                reason: condition.reason.as_str().to_owned(),
                 message: condition.message,
                 last_transition,
                 observed_generation: Some(generation),
             }
         })
         .collect();
-    merged
-        .extend(published.iter().filter(|old| !CONTROLLER_CONDITIONS.contains(&old.kind.as_str())).cloned());
+    merged.extend(published.iter().filter(|old| !old.is_of_engine()).cloned());
     merged
 }
+
+#[cfg(test)]
+mod tests;

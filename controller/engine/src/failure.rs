@@ -1,5 +1,7 @@
 //! Failures of planned writes, as conditions, events and metrics report them.
 
+use crate::condition::ConditionReason;
+
 /// Why a planned write failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolFailure {
@@ -56,19 +58,25 @@ impl FailureReason {
         matches!(self, Self::MachineLost | Self::DiskLost)
     }
 
-    /// The reason in the `ReplicaFailure` condition.
+    /// The text of the reason in the `ReplicaFailure` condition.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::FailedCreate => "FailedCreate",
-            Self::MachineLost => "MachineLost",
-            Self::DiskLost => "DiskLost",
-            Self::FailedDelete => "FailedDelete",
-            Self::DiskFailure => "DiskFailure",
-            Self::FailedRepair => "FailedRepair",
-            Self::FailedTemplateUpdate => "FailedTemplateUpdate",
-            Self::FailedRevisionPruning => "FailedRevisionPruning",
-            Self::FailedRead => "FailedRead",
-            Self::StatusDisputed => "StatusDisputed",
+        ConditionReason::from(self).as_str()
+    }
+}
+
+impl From<FailureReason> for ConditionReason {
+    fn from(reason: FailureReason) -> Self {
+        match reason {
+            FailureReason::FailedCreate => Self::FailedCreate,
+            FailureReason::MachineLost => Self::MachineLost,
+            FailureReason::DiskLost => Self::DiskLost,
+            FailureReason::FailedDelete => Self::FailedDelete,
+            FailureReason::DiskFailure => Self::DiskFailure,
+            FailureReason::FailedRepair => Self::FailedRepair,
+            FailureReason::FailedTemplateUpdate => Self::FailedTemplateUpdate,
+            FailureReason::FailedRevisionPruning => Self::FailedRevisionPruning,
+            FailureReason::FailedRead => Self::FailedRead,
+            FailureReason::StatusDisputed => Self::StatusDisputed,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backoff::Backoff;
-use crate::condition::{REPLICA_FAILURE, STALLED, StatusCondition};
+use crate::condition::{ConditionType, StatusCondition};
 use crate::failure::{FailureReason, PoolFailure};
 use crate::ids::{ObjectId, Uid};
 use crate::ledger::{Ledger, REQUEST_TIMEOUT};
@@ -173,14 +173,14 @@ impl PassMemory {
     /// A new leader continues where the former one stopped, as the conditions of the pool show it for the
     /// present spec. Otherwise each leader would lose the first objects again.
     fn restore_losses(&mut self, pool: &Pool, uptime: Duration) {
-        let published = |kind: &str| {
-            let of_kind = |condition: &&StatusCondition| condition.kind == kind && condition.status == "True";
+        let published = |kind: ConditionType| {
+            let of_kind = |condition: &&StatusCondition| condition.is(kind) && condition.status == "True";
             let mut conditions = pool.published.conditions.iter();
             let found = conditions.find(of_kind)?;
             found.observed_generation.is_none_or(|known| known == pool.generation).then_some(found)
         };
-        let Some(failure) = published(REPLICA_FAILURE) else { return };
-        let is_stopped = published(STALLED).is_some();
+        let Some(failure) = published(ConditionType::ReplicaFailure) else { return };
+        let is_stopped = published(ConditionType::Stalled).is_some();
         for (losses, reason, limit) in [
             (&mut self.machine_losses, FailureReason::MachineLost, pool.machine_loss_limit()),
             (&mut self.disk_losses, FailureReason::DiskLost, pool.disk_loss_limit()),

@@ -15,7 +15,9 @@ mod synced;
 mod text;
 
 use crate::activity::ActivityEntry;
-use crate::condition::{self, ComputedCondition, StatusCondition};
+use crate::condition::{
+    ComputedCondition, ConditionReason, ConditionType, StatusCondition, merge_conditions,
+};
 use crate::failure::{PoolFailure, summarize_messages};
 use crate::model::{Naming, ScaleDownPolicy, StatusContent};
 use crate::plan::observed::ObservedPool;
@@ -81,9 +83,9 @@ pub fn compute_status(observed: &ObservedPool<'_>, failure: Option<&PoolFailure>
     let overridden = overridden::describe_overridden(observed, &counts);
     if let Some(message) = &overridden {
         wanted.push(ComputedCondition {
-            kind: condition::TEMPLATE_OVERRIDDEN,
+            kind: ConditionType::TemplateOverridden,
             holds: true,
-            reason: condition::FIELDS_OVERRIDDEN,
+            reason: ConditionReason::FieldsOverridden,
             message: message.clone(),
         });
     }
@@ -91,24 +93,24 @@ pub fn compute_status(observed: &ObservedPool<'_>, failure: Option<&PoolFailure>
         let detached = find_detached_disks(observed);
         if !detached.is_empty() {
             wanted.push(ComputedCondition {
-                kind: condition::DISK_DETACHED,
+                kind: ConditionType::DiskDetached,
                 holds: true,
-                reason: condition::DISK_DETACHED_BY_HAND,
+                reason: ConditionReason::DiskDetachedByHand,
                 message: detached::describe_detached_disks(&detached),
             });
         }
     }
     if pool.paused {
         wanted.push(ComputedCondition {
-            kind: condition::REPLICA_PAUSED,
+            kind: ConditionType::ReplicaPaused,
             holds: true,
-            reason: condition::SUCCESSFUL_PAUSED,
+            reason: ConditionReason::SuccessfulPaused,
             message: "the pool is paused: the controller creates, deletes and updates no machine".to_owned(),
         });
     }
     if let Some(unresolved) = &pool.unresolved {
         wanted.push(ComputedCondition {
-            kind: condition::TEMPLATE_RESOLVED,
+            kind: ConditionType::TemplateResolved,
             holds: false,
             reason: unresolved.reason,
             message: unresolved.message.clone(),
@@ -117,7 +119,7 @@ pub fn compute_status(observed: &ObservedPool<'_>, failure: Option<&PoolFailure>
     wanted.extend(pins::pin_conditions(observed));
     if let Some(images) = &pool.images {
         wanted.push(ComputedCondition {
-            kind: condition::IMAGES_READY,
+            kind: ConditionType::ImagesReady,
             holds: false,
             reason: images.reason,
             message: images.message.clone(),
@@ -125,17 +127,17 @@ pub fn compute_status(observed: &ObservedPool<'_>, failure: Option<&PoolFailure>
     }
     if let Some(failure) = pool.invalid_spec().as_ref().or(failure) {
         wanted.push(ComputedCondition {
-            kind: condition::REPLICA_FAILURE,
+            kind: ConditionType::ReplicaFailure,
             holds: true,
-            reason: failure.reason.as_str(),
+            reason: failure.reason.into(),
             message: failure.message.clone(),
         });
     }
     if !pool.invalid_settings.is_empty() {
         wanted.push(ComputedCondition {
-            kind: condition::INVALID_SETTINGS,
+            kind: ConditionType::InvalidSettings,
             holds: true,
-            reason: condition::UNREADABLE_SETTINGS,
+            reason: ConditionReason::UnreadableSettings,
             message: summarize_messages(&pool.invalid_settings),
         });
     }
@@ -143,12 +145,8 @@ pub fn compute_status(observed: &ObservedPool<'_>, failure: Option<&PoolFailure>
     let waits = protected.iter().map(|condition| condition.message.clone()).collect();
     wanted.extend(phase::phase_conditions(observed, &counts, failure, overridden, waits));
     wanted.extend(protected);
-    let conditions = condition::merge_conditions(
-        wanted,
-        &pool.published.conditions,
-        observed.now,
-        summary.observed_generation,
-    );
+    let conditions =
+        merge_conditions(wanted, &pool.published.conditions, observed.now, summary.observed_generation);
     let activity = activity::extended_activity_log(observed, &summary);
     ComputedStatus { summary, conditions, activity }
 }
@@ -170,9 +168,13 @@ fn available_condition(
     let problem = first_start_problem(observed).filter(|_| !holds).map(StartProblem::sentence);
     let waits = if holds { &[] } else { &blocked.machines[..] };
     ComputedCondition {
-        kind: condition::AVAILABLE,
+        kind: ConditionType::Available,
         holds,
-        reason: if holds { condition::ALL_REPLICAS_READY } else { condition::INSUFFICIENT_READY_REPLICAS },
+        reason: if holds {
+            ConditionReason::AllReplicasReady
+        } else {
+            ConditionReason::InsufficientReadyReplicas
+        },
         message: join_message_parts(std::iter::once(count).chain(problem).chain(waits.iter().cloned())),
     }
 }
@@ -202,9 +204,9 @@ fn progressing_condition(
     };
     let message = join_message_parts(std::iter::once(message).chain(blocked.count(observed, total)));
     ComputedCondition {
-        kind: condition::PROGRESSING,
+        kind: ConditionType::Progressing,
         holds: true,
-        reason: condition::REPLICAS_PROGRESSING,
+        reason: ConditionReason::ReplicasProgressing,
         message,
     }
 }

@@ -7,7 +7,7 @@ use mlua::{Lua, LuaSerdeExt as _};
 use rstest::rstest;
 use serde_json::{Value, json};
 use vmpool_engine::ComputedStatus;
-use vmpool_engine::condition::{READY, RECONCILING, STALLED, StatusCondition};
+use vmpool_engine::condition::{ConditionType, StatusCondition};
 use vmpool_engine::status::{PoolPhase, StatusSummary};
 
 use crate::{Dvp, KubeVirt, Platform, StatusFields};
@@ -43,15 +43,15 @@ fn pool<P: Platform>(conditions: Vec<StatusCondition>, observed: i64) -> Value {
 fn conditions(phase: PoolPhase, is_ready: bool) -> Vec<StatusCondition> {
     let holds =
         [is_ready, matches!(phase, PoolPhase::Failing | PoolPhase::Scaling), phase == PoolPhase::Blocked];
-    let conditions =
-        [READY, RECONCILING, STALLED].into_iter().zip(holds).map(|(kind, holds)| StatusCondition {
-            kind: kind.into(),
-            status: if holds { "True" } else { "False" }.into(),
-            reason: phase.to_string(),
-            message: format!("because of {kind}"),
-            last_transition: Timestamp::UNIX_EPOCH,
-            observed_generation: Some(2),
-        });
+    let kinds = [ConditionType::Ready, ConditionType::Reconciling, ConditionType::Stalled];
+    let conditions = kinds.into_iter().zip(holds).map(|(kind, holds)| StatusCondition {
+        kind: kind.to_string(),
+        status: if holds { "True" } else { "False" }.into(),
+        reason: phase.to_string(),
+        message: format!("because of {kind}"),
+        last_transition: Timestamp::UNIX_EPOCH,
+        observed_generation: Some(2),
+    });
     conditions.collect()
 }
 

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use vmpool_diskimage::model::{NamedSource, ObjectKey};
 use vmpool_diskimage::read::named_sources;
-use vmpool_engine::condition::IMAGE_SYNCING;
+use vmpool_engine::condition::ConditionReason;
 use vmpool_engine::model::UnusableTemplate;
 
 use crate::pool_key::PoolKey;
@@ -142,7 +142,7 @@ impl ImageGate {
         match known.filter(|known| known.is_synced()) {
             Some(known) => sources.iter().find_map(|source| known.blocker(pool, source)),
             None => (!sources.is_empty()).then(|| UnusableTemplate {
-                reason: IMAGE_SYNCING,
+                reason: ConditionReason::ImageSyncing,
                 message: "the controller has not read the disk images yet".to_owned(),
             }),
         }

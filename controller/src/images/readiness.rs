@@ -3,7 +3,7 @@
 use vmpool_api::diskimage::values::ImagePhase;
 use vmpool_diskimage::failure::DiskImageReason;
 use vmpool_diskimage::model::{NamedSource, NamedSourceKind, ObjectKey, ReferrerKind};
-use vmpool_engine::condition::{IMAGE_FAILED, IMAGE_SYNCING, IMAGE_TERMINATING, REF_NOT_PERMITTED};
+use vmpool_engine::condition::ConditionReason;
 use vmpool_engine::limits::shorten_message;
 use vmpool_engine::model::UnusableTemplate;
 
@@ -78,7 +78,7 @@ fn find_source_blocker(
             "no VMDiskImageGrant in the namespace {} permits pools of this namespace to use the image {}",
             key.namespace, key.name
         );
-        return unresolved(REF_NOT_PERMITTED, message);
+        return unresolved(ConditionReason::RefNotPermitted, message);
     }
     let image = image.filter(|_| !is_foreign)?;
     let status = &image.status;
@@ -87,13 +87,16 @@ fn find_source_blocker(
         if is_held && status.is_usable() && !image.force_release {
             return None;
         }
-        return unresolved(IMAGE_TERMINATING, format!("the image {key} is being deleted"));
+        return unresolved(ConditionReason::ImageTerminating, format!("the image {key} is being deleted"));
     }
     if status.phase == Some(ImagePhase::Failed) {
-        return unresolved(IMAGE_FAILED, format!("the image {key} failed: {}", status.message));
+        return unresolved(
+            ConditionReason::ImageFailed,
+            format!("the image {key} failed: {}", status.message),
+        );
     }
     if status.phase == Some(ImagePhase::Ready) && status.reason == Some(DiskImageReason::Synced) {
         return None;
     }
-    unresolved(IMAGE_SYNCING, format!("the image {key} is not ready: {}", status.message))
+    unresolved(ConditionReason::ImageSyncing, format!("the image {key} is not ready: {}", status.message))
 }

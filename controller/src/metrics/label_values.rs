@@ -5,7 +5,7 @@ mod disks;
 use std::fmt::{self, Write as _};
 
 use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
-use vmpool_engine::condition;
+use vmpool_engine::condition::ConditionType;
 use vmpool_engine::failure::FailureReason;
 use vmpool_runtime::metrics::{Values, Word};
 use vmpool_runtime::words;
@@ -260,12 +260,12 @@ words!(
 
 impl TemplateProblem {
     /// The type of the condition. The condition exists only while there is the problem.
-    pub(super) fn condition(self) -> &'static str {
+    pub(super) fn condition(self) -> ConditionType {
         match self {
-            Self::Unresolved => condition::TEMPLATE_RESOLVED,
-            Self::Drifted => condition::MEMBERS_DRIFTED,
-            Self::Unavailable => condition::PINNING_UNAVAILABLE,
-            Self::Images => condition::IMAGES_READY,
+            Self::Unresolved => ConditionType::TemplateResolved,
+            Self::Drifted => ConditionType::MembersDrifted,
+            Self::Unavailable => ConditionType::PinningUnavailable,
+            Self::Images => ConditionType::ImagesReady,
         }
     }
 }

@@ -7,10 +7,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use vmpool_engine::condition::ConditionType;
 use vmpool_engine::failure::FailureReason;
 use vmpool_engine::ledger::{Ledger, LedgerFacts};
 use vmpool_engine::status::Availability;
-use vmpool_engine::{ComputedStatus, PassMemory, Pool, condition};
+use vmpool_engine::{ComputedStatus, PassMemory, Pool};
 use vmpool_runtime::Env;
 use vmpool_runtime::metrics::{FloatGauge, MetricsRegistry};
 
@@ -58,7 +59,7 @@ impl PoolReport {
         let failure = status
             .conditions
             .iter()
-            .find(|condition| condition.kind == condition::REPLICA_FAILURE && condition.status == "True");
+            .find(|condition| condition.is(ConditionType::ReplicaFailure) && condition.status == "True");
         let state = if failure.is_some_and(|failure| failure.reason == FailureReason::StatusDisputed.as_str())
         {
             PoolState::Disputed
@@ -85,11 +86,11 @@ impl PoolReport {
         let is_reason =
             |known: &FailureReasonLabel| failure.is_some_and(|failure| failure.reason == known.0.as_str());
         let blocked = FailureReasonLabel::ALL.into_iter().find(is_reason);
-        let has = |kind: &str| status.conditions.iter().any(|condition| condition.kind == kind);
+        let has = |kind: ConditionType| status.conditions.iter().any(|condition| condition.is(kind));
         let mut template = [false; TemplateProblem::ALL.len()];
         let problems = template.iter_mut().zip(TemplateProblem::ALL);
         problems.for_each(|(place, problem)| *place = has(problem.condition()));
-        let is_outdated = has(condition::INSTANCETYPE_OUTDATED);
+        let is_outdated = has(ConditionType::InstancetypeOutdated);
         Self { blocked, disks, template, is_outdated, ..Self::new(state, machines, pool, memory) }
     }
 

@@ -139,7 +139,7 @@ fn withhold_unresolved<P: Platform>(
 ) {
     if let Some(unresolved) = &templates.unresolved {
         tracing::warn!(
-            reason = unresolved.reason,
+            reason = unresolved.reason.as_str(),
             message = unresolved.message,
             "the template cannot be used"
         );

@@ -1,5 +1,5 @@
 use jiff::Timestamp;
-use vmpool_engine::condition::{AVAILABLE, StatusCondition};
+use vmpool_engine::condition::{ConditionType, StatusCondition};
 
 use super::*;
 
@@ -7,15 +7,18 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// A status with this message in its availability condition.
 fn published(message: &str) -> PublishedStatus {
-    let condition = |kind: &str, message: &str| StatusCondition {
-        kind: kind.to_owned(),
+    let condition = |kind: ConditionType, message: &str| StatusCondition {
+        kind: kind.to_string(),
         status: "True".to_owned(),
         reason: String::new(),
         message: message.to_owned(),
         last_transition: Timestamp::UNIX_EPOCH,
         observed_generation: None,
     };
-    PublishedStatus { conditions: vec![condition(AVAILABLE, message)], ..PublishedStatus::default() }
+    PublishedStatus {
+        conditions: vec![condition(ConditionType::Available, message)],
+        ..PublishedStatus::default()
+    }
 }
 
 /// Publishes this controller's status and then another client's, `times` times, a second apart.

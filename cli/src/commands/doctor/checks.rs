@@ -8,7 +8,7 @@ use k8s_openapi::api::authorization::v1::{
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, ListParams, PostParams};
 use serde_json::Value;
-use vmpool_engine::condition::{FAILING, READY, STALLED};
+use vmpool_engine::condition::{ConditionReason, ConditionType};
 use vmpool_platforms::{
     ApiObject, ClientPlatform, DiskOf, Disks, Dvp, InstanceOf, Instances, KubeVirt, OtherController,
 };
@@ -258,12 +258,13 @@ async fn check_pools<P: ClientPlatform>(cluster: &UserClusterClient) -> CheckFin
 /// What is wrong with a pool.
 fn pool_problem<P: ClientPlatform>(pool: &Value) -> Option<String> {
     let (_, facts) = decode_pool::<P>(pool).ok()?;
-    let condition = |kind: &str| facts.published.conditions.iter().find(|condition| condition.kind == kind);
-    let Some(ready) = condition(READY) else {
+    let condition =
+        |kind: ConditionType| facts.published.conditions.iter().find(|condition| condition.is(kind));
+    let Some(ready) = condition(ConditionType::Ready) else {
         return Some(format!("{}: no controller has written its status", facts.id.name));
     };
-    let stalled = condition(STALLED).is_some_and(|condition| condition.status == "True");
-    (stalled || ready.reason == FAILING)
+    let stalled = condition(ConditionType::Stalled).is_some_and(|condition| condition.status == "True");
+    (stalled || ready.reason == ConditionReason::Failing.as_str())
         .then(|| format!("{}: {}: {}", facts.id.name, ready.reason, ready.message))
 }
 

@@ -10,7 +10,7 @@ use kube::api::{Api, ListParams};
 use serde_json::Value;
 use vmpool_controller::{Preview, preview_pool};
 use vmpool_engine::activity::ActivityEntry;
-use vmpool_engine::condition::{READY, StatusCondition};
+use vmpool_engine::condition::{ConditionType, StatusCondition};
 use vmpool_engine::model::{DiskState, MachineActivity, StoredTime};
 use vmpool_engine::{Disk, Machine, ParsedPool, Pool};
 use vmpool_platforms::{ClientPlatform, InstanceOf, Instances};
@@ -77,7 +77,7 @@ fn pool_overview<P: ClientPlatform>(pool: &ParsedPool, stored: &Value) -> PoolOv
 
 /// The phase of the pool; empty if no controller has published it.
 fn published_phase(conditions: &[StatusCondition]) -> String {
-    let ready = conditions.iter().find(|condition| condition.kind == READY);
+    let ready = conditions.iter().find(|condition| condition.is(ConditionType::Ready));
     ready.map(|condition| condition.reason.clone()).unwrap_or_default()
 }
 

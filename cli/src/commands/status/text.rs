@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use vmpool_engine::condition::PAUSED;
+use vmpool_engine::condition::ConditionReason;
 
 use super::view::{
     ActivityStatus, ConditionStatus, DiskOverview, MachineOverview, PoolOverview, ProtectionStatus,
@@ -73,16 +73,16 @@ fn render_pool_header(status: &PoolOverview) -> String {
         let _ = writeln!(text, "  Revision  {}", escape_to_one_line(&status.revision));
     }
     if status.paused {
-        let _ = writeln!(text, "  {}", Tone::Notice.paint(PAUSED));
+        let _ = writeln!(text, "  {}", Tone::Notice.paint(ConditionReason::Paused.as_str()));
     }
     text
 }
 
 /// The tone of a state of a pool.
 pub(super) fn state_tone(state: &str) -> Tone {
-    match state {
-        "Ready" => Tone::Good,
-        "Blocked" | "Failing" => Tone::Bad,
+    match ConditionReason::parse(state) {
+        Some(ConditionReason::Ready) => Tone::Good,
+        Some(ConditionReason::Blocked | ConditionReason::Failing) => Tone::Bad,
         _ => Tone::Notice,
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::activity::{ActivityEntry, Writers};
-use crate::condition::StatusCondition;
+use crate::condition::{ConditionReason, StatusCondition};
 use crate::failure::{FailureReason, PoolFailure, summarize_messages};
 use crate::ids::ObjectId;
 use crate::model::disk::{Disk, DiskState};
@@ -286,8 +286,8 @@ impl Preservation {
 /// Why the template of a pool cannot be used now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnusableTemplate {
-    /// The reason in the condition: one CamelCase word of the platform.
-    pub reason: &'static str,
+    /// The reason in the condition.
+    pub reason: ConditionReason,
     /// A sentence with the object that is missing or does not fit, and what to do.
     pub message: String,
 }
@@ -295,8 +295,8 @@ pub struct UnusableTemplate {
 /// How a pinned copy differs from the object that it was made from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PinReport {
-    /// The reason in the condition: one CamelCase word of the platform.
-    pub reason: &'static str,
+    /// The reason in the condition.
+    pub reason: ConditionReason,
     /// A sentence with the object, and what to do.
     pub message: String,
 }

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::condition::{StatusCondition, TEMPLATE_OVERRIDDEN};
+use crate::condition::{ConditionType, StatusCondition};
 use crate::ids::Uid;
 use crate::model::{Machine, Pool};
 
@@ -51,7 +51,7 @@ impl OverriddenFields {
     /// Takes over what the former leader published.
     pub(crate) fn restore(&mut self, pool: &Pool) {
         let is_it = |condition: &&StatusCondition| {
-            condition.kind == TEMPLATE_OVERRIDDEN
+            condition.is(ConditionType::TemplateOverridden)
                 && condition.status == "True"
                 && condition.observed_generation.is_none_or(|known| known == pool.generation)
         };

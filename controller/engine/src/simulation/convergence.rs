@@ -8,7 +8,7 @@ use super::controller::RequestDelivery;
 use super::disk_steps::DiskStep;
 use super::step::SimulationStep;
 use super::world::{EngineSimulation, summarize_plan};
-use crate::condition;
+use crate::condition::ConditionType;
 use crate::model::{MachineActivity, Naming, ObjectId, ScaleDownPolicy};
 use crate::{ComputedStatus, Plan};
 
@@ -95,12 +95,12 @@ impl EngineSimulation {
         let failures: Vec<_> = status
             .conditions
             .iter()
-            .filter(|condition| match &*condition.kind {
-                condition::PROGRESSING => !may_exceed,
-                condition::REPLICA_FAILURE => true,
-                condition::READY => !may_exceed && condition.status != "True",
-                condition::RECONCILING => condition.status != "False",
-                condition::STALLED => !may_exceed && condition.status != "False",
+            .filter(|condition| match ConditionType::parse(&condition.kind) {
+                Some(ConditionType::Progressing) => !may_exceed,
+                Some(ConditionType::ReplicaFailure) => true,
+                Some(ConditionType::Ready) => !may_exceed && condition.status != "True",
+                Some(ConditionType::Reconciling) => condition.status != "False",
+                Some(ConditionType::Stalled) => !may_exceed && condition.status != "False",
                 _ => condition.status != "True",
             })
             .collect();

@@ -7,7 +7,7 @@ use super::counts::MachineCounts;
 use super::problem::list_start_problems;
 use super::surplus::{count_staying_machines, explicit_surplus};
 use super::text::{join_message_parts, machine_count_text, verb_for_count};
-use crate::condition::{self, ComputedCondition};
+use crate::condition::{ComputedCondition, ConditionReason, ConditionType};
 use crate::failure::{FailureReason, PoolFailure};
 use crate::model::{Pool, Restarts, ScaleDownPolicy, StatusContent};
 use crate::plan::blocker::Blocker;
@@ -32,15 +32,21 @@ pub enum PoolPhase {
 }
 
 impl PoolPhase {
-    /// The phase as the reason of a condition.
+    /// The text of the phase as the reason of a condition.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Blocked => condition::BLOCKED,
-            Self::Failing => condition::FAILING,
-            Self::RollingOut => condition::ROLLING_OUT,
-            Self::Scaling => condition::SCALING,
-            Self::Paused => condition::PAUSED,
-            Self::Ready => condition::READY,
+        ConditionReason::from(self).as_str()
+    }
+}
+
+impl From<PoolPhase> for ConditionReason {
+    fn from(phase: PoolPhase) -> Self {
+        match phase {
+            PoolPhase::Blocked => Self::Blocked,
+            PoolPhase::Failing => Self::Failing,
+            PoolPhase::RollingOut => Self::RollingOut,
+            PoolPhase::Scaling => Self::Scaling,
+            PoolPhase::Paused => Self::Paused,
+            PoolPhase::Ready => Self::Ready,
         }
     }
 }
@@ -92,12 +98,12 @@ pub(super) fn phase_conditions(
         )
     };
     let reconciling = matches!(phase, PoolPhase::Failing | PoolPhase::RollingOut | PoolPhase::Scaling);
-    let wanted = |kind, holds, message| ComputedCondition { kind, holds, reason: phase.as_str(), message };
+    let wanted = |kind, holds, message| ComputedCondition { kind, holds, reason: phase.into(), message };
     [
-        wanted(condition::READY, is_ready, message),
-        wanted(condition::RECONCILING, reconciling, describe_phase(phase).to_owned()),
+        wanted(ConditionType::Ready, is_ready, message),
+        wanted(ConditionType::Reconciling, reconciling, describe_phase(phase).to_owned()),
         wanted(
-            condition::STALLED,
+            ConditionType::Stalled,
             phase == PoolPhase::Blocked,
             if blocked.is_empty() {
                 "the controller needs no user action".to_owned()

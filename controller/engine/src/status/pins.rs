@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::condition::{self, ComputedCondition};
+use crate::condition::{ComputedCondition, ConditionReason, ConditionType};
 use crate::model::Machine;
 use crate::plan::observed::ObservedPool;
 
@@ -15,10 +15,10 @@ pub(super) fn pin_conditions(observed: &ObservedPool<'_>) -> Vec<ComputedConditi
     if revision.pins_unavailable {
         let message = "the KubeVirt object has the reference policy expand or expandAll, so machines cannot share copies of \
              instance types; the controller writes instance type and preference into the machines";
-        add(condition::PINNING_UNAVAILABLE, condition::CLUSTER_POLICY_EXPANDS, message.to_owned());
+        add(ConditionType::PinningUnavailable, ConditionReason::ClusterPolicyExpands, message.to_owned());
     }
     if let Some(outdated) = &revision.pins_outdated {
-        add(condition::INSTANCETYPE_OUTDATED, outdated.reason, outdated.message.clone());
+        add(ConditionType::InstancetypeOutdated, outdated.reason, outdated.message.clone());
     }
     let drifted = drifted_machines(observed);
     if !drifted.is_empty() {
@@ -32,7 +32,7 @@ pub(super) fn pin_conditions(observed: &ObservedPool<'_>) -> Vec<ComputedConditi
                 format!("{} machines refer", drifted.len())
             }
         );
-        add(condition::MEMBERS_DRIFTED, condition::REFERENCES_CHANGED, message);
+        add(ConditionType::MembersDrifted, ConditionReason::ReferencesChanged, message);
     }
     wanted
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::condition::{AVAILABLE, READY, StatusCondition};
+use crate::condition::{ConditionType, StatusCondition};
 use crate::ids::ObjectId;
 use crate::model::Machine;
 use crate::plan::observed::ObservedPool;
@@ -80,7 +80,8 @@ fn find_stuck_machines<'a>(
     observed: &ObservedPool<'a>,
     waits: impl Fn(&Machine) -> bool,
 ) -> Vec<&'a Arc<Machine>> {
-    let shows_problems = |known: &&StatusCondition| known.kind == AVAILABLE || known.kind == READY;
+    let shows_problems =
+        |known: &&StatusCondition| known.is(ConditionType::Available) || known.is(ConditionType::Ready);
     let published: Vec<&StatusCondition> =
         observed.pool.published.conditions.iter().filter(shows_problems).collect();
     let is_published = |machine: &Machine| {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::text::{join_message_parts, list_some_names, machine_count_text, verb_for_count};
-use crate::condition::{self, ComputedCondition};
+use crate::condition::{ComputedCondition, ConditionReason, ConditionType};
 use crate::plan::observed::ObservedPool;
 use crate::plan::{Blocker, ProtectedStep};
 use crate::protection::timestamp_text;
@@ -27,9 +27,9 @@ pub(super) fn blocked_by_protection_condition(observed: &ObservedPool<'_>) -> Op
         steps.into_iter().map(|(step, (names, first))| describe_protected_step(observed, step, names, first)),
     );
     Some(ComputedCondition {
-        kind: condition::BLOCKED_BY_PROTECTION,
+        kind: ConditionType::BlockedByProtection,
         holds: true,
-        reason: condition::PROTECTED_MACHINES,
+        reason: ConditionReason::ProtectedMachines,
         message,
     })
 }

@@ -4,7 +4,7 @@ use super::counts::MachineCounts;
 use super::detached::{DetachedDiskReport, describe_detached_disks, find_detached_disks};
 use super::overridden;
 use super::text::{join_message_parts, list_some_names, machine_count_text, verb_for_count};
-use crate::condition::{self, ComputedCondition};
+use crate::condition::{ComputedCondition, ConditionReason, ConditionType};
 use crate::failure::{FailureReason, PoolFailure};
 use crate::ids::Uid;
 use crate::plan::observed::ObservedPool;
@@ -21,9 +21,9 @@ pub(super) fn synced_condition(
         let message =
             format!("unknown whether the current template is in effect in all machines: {}", unread.message);
         return ComputedCondition {
-            kind: condition::SYNCED,
+            kind: ConditionType::Synced,
             holds: false,
-            reason: condition::FAILED_READ,
+            reason: ConditionReason::FailedRead,
             message,
         };
     }
@@ -31,19 +31,19 @@ pub(super) fn synced_condition(
     let detached = find_detached_disks(observed);
     let holds = counts.updated == counts.live && overdue == 0 && detached.is_empty();
     let reason = if holds {
-        condition::POOL_SYNCED
+        ConditionReason::PoolSynced
     } else if overdue > 0 {
-        condition::CHANGES_NOT_EVALUATED
+        ConditionReason::ChangesNotEvaluated
     } else if counts.for_approval > 0 {
-        condition::RESTART_PENDING_APPROVAL
+        ConditionReason::RestartPendingApproval
     } else if counts.updated == counts.live {
-        condition::DISK_DETACHED_BY_HAND
+        ConditionReason::DiskDetachedByHand
     } else if counts.updated + counts.stranded == counts.live {
-        condition::RECREATION_REQUIRED
+        ConditionReason::RecreationRequired
     } else if counts.updated + counts.stranded + counts.overridden == counts.live {
-        condition::FIELDS_OVERRIDDEN
+        ConditionReason::FieldsOverridden
     } else {
-        condition::ROLLOUT_IN_PROGRESS
+        ConditionReason::RolloutInProgress
     };
     let message = if holds {
         describe_updated_count(observed, counts)
@@ -55,7 +55,7 @@ pub(super) fn synced_condition(
                 .chain(waits.iter().cloned()),
         )
     };
-    ComputedCondition { kind: condition::SYNCED, holds, reason, message }
+    ComputedCondition { kind: ConditionType::Synced, holds, reason, message }
 }
 
 /// In how many machines the current revision is in effect.

@@ -20,8 +20,8 @@ fn shown(world: &PoolWorld) -> ComputedStatus {
 }
 
 /// `status reason: message` of one condition.
-fn condition(status: &ComputedStatus, kind: &str) -> Option<String> {
-    let found = status.conditions.iter().find(|condition| condition.kind == kind)?;
+fn condition(status: &ComputedStatus, kind: ConditionType) -> Option<String> {
+    let found = status.conditions.iter().find(|condition| condition.is(kind))?;
     Some(format!("{} {}: {}", found.status, found.reason, found.message))
 }
 
@@ -52,7 +52,7 @@ fn idle(world: PoolWorld, number: u64) -> PoolWorld {
     "False InsufficientReadyReplicas: 1 of 2 machines are ready"
 )]
 fn available(#[case] world: PoolWorld, #[case] expected: &str) {
-    assert_eq!(condition(&shown(&world), condition::AVAILABLE).as_deref(), Some(expected));
+    assert_eq!(condition(&shown(&world), ConditionType::Available).as_deref(), Some(expected));
 }
 
 #[rstest]
@@ -92,7 +92,7 @@ fn available(#[case] world: PoolWorld, #[case] expected: &str) {
 )]
 fn progressing(#[case] world: PoolWorld, #[case] message: Option<&str>) {
     let expected = message.map(|message| format!("True ReplicasProgressing: {message}"));
-    assert_eq!(condition(&shown(&world), condition::PROGRESSING), expected);
+    assert_eq!(condition(&shown(&world), ConditionType::Progressing), expected);
 }
 
 #[rstest]
@@ -106,21 +106,22 @@ fn the_last_failure_shows(#[case] reason: FailureReason, #[case] word: &str) {
     let failure = PoolFailure { reason, message: "exceeded quota: pods".into() };
     let status = compute_status(&world.observed(&world.snapshot()), Some(&failure));
     assert_eq!(
-        condition(&status, condition::REPLICA_FAILURE),
+        condition(&status, ConditionType::ReplicaFailure),
         Some(format!("True {word}: exceeded quota: pods"))
     );
-    assert_eq!(condition(&shown(&world), condition::REPLICA_FAILURE), None);
+    assert_eq!(condition(&shown(&world), ConditionType::ReplicaFailure), None);
 }
 
 #[test]
 fn a_failure_that_becomes_another_one_is_shown_with_its_reason_and_message() {
     let world = PoolWorld::desiring(2).with_machines(2).pool(|pool| {
-        pool.published.conditions = vec![dated(condition::REPLICA_FAILURE, "True", "FailedCreate")];
+        pool.published.conditions =
+            vec![dated(ConditionType::ReplicaFailure.as_str(), "True", "FailedCreate")];
     });
     let failure = PoolFailure { reason: FailureReason::FailedDelete, message: "not now".into() };
     let status = compute_status(&world.observed(&world.snapshot()), Some(&failure));
     let shown =
-        status.conditions.iter().find(|condition| condition.kind == condition::REPLICA_FAILURE).unwrap();
+        status.conditions.iter().find(|condition| condition.is(ConditionType::ReplicaFailure)).unwrap();
     assert_eq!((&*shown.reason, &*shown.message), ("FailedDelete", "not now"));
     assert_eq!(shown.last_transition, second(5), "it has been True all the time");
 }
@@ -132,7 +133,7 @@ fn what_only_the_owner_can_mend_comes_before_the_last_failure() {
         .pool(|pool| pool.validation_errors.push("spec.replicas is -1".into()));
     let failure = PoolFailure { reason: FailureReason::FailedDelete, message: "not now".into() };
     let status = compute_status(&world.observed(&world.snapshot()), Some(&failure));
-    let shown = condition(&status, condition::REPLICA_FAILURE).expect("shown");
+    let shown = condition(&status, ConditionType::ReplicaFailure).expect("shown");
     assert!(shown.contains("spec.replicas is -1"), "{shown}");
 }
 
@@ -140,7 +141,7 @@ fn what_only_the_owner_can_mend_comes_before_the_last_failure() {
 fn a_flaw_shows_as_a_failure_to_create() {
     let world = PoolWorld::desiring(1).pool(|pool| pool.validation_errors.push("spec.replicas is -1".into()));
     assert_eq!(
-        condition(&shown(&world), condition::REPLICA_FAILURE).as_deref(),
+        condition(&shown(&world), ConditionType::ReplicaFailure).as_deref(),
         Some("True FailedCreate: no machine is created, updated or removed: spec.replicas is -1")
     );
 }
@@ -204,8 +205,8 @@ fn dated(kind: &str, status: &str, reason: &str) -> StatusCondition {
 #[case::an_unknown_one_too("Unknown", 1_000_000)]
 fn a_transition_is_a_change_of_the_status(#[case] published: &str, #[case] expected: i64) {
     let world = PoolWorld::desiring(1).with_machines(1).pool(|pool| pool.generation = 2);
-    let status = after(world, vec![dated(condition::AVAILABLE, published, "AnEarlierReason")]);
-    let condition = status.conditions.iter().find(|condition| condition.kind == condition::AVAILABLE);
+    let status = after(world, vec![dated(ConditionType::Available.as_str(), published, "AnEarlierReason")]);
+    let condition = status.conditions.iter().find(|condition| condition.is(ConditionType::Available));
     let expected = StatusCondition {
         kind: "Available".into(),
         status: "True".into(),
@@ -231,18 +232,19 @@ fn conditions_of_others_are_kept_and_ours_that_ended_are_removed() {
         PoolWorld::desiring(1).with_machines(1),
         vec![
             foreign.clone(),
-            dated(condition::PROGRESSING, "True", "ReplicasProgressing"),
-            dated(condition::REPLICA_FAILURE, "True", "FailedCreate"),
+            dated(ConditionType::Progressing.as_str(), "True", "ReplicasProgressing"),
+            dated(ConditionType::ReplicaFailure.as_str(), "True", "FailedCreate"),
         ],
     );
     let kinds: Vec<&str> = status.conditions.iter().map(|condition| &*condition.kind).collect();
     let own = [
-        condition::AVAILABLE,
-        condition::SYNCED,
-        condition::READY,
-        condition::RECONCILING,
-        condition::STALLED,
-    ];
+        ConditionType::Available,
+        ConditionType::Synced,
+        ConditionType::Ready,
+        ConditionType::Reconciling,
+        ConditionType::Stalled,
+    ]
+    .map(ConditionType::as_str);
     assert_eq!(kinds, [&own[..], &["example.com/Audited"]].concat());
     assert_eq!(status.conditions.last(), Some(&foreign));
 }

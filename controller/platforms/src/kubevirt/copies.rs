@@ -11,6 +11,7 @@ mod objects;
 
 use kube::Resource as _;
 use serde_json::{Map, Value, json};
+use vmpool_engine::condition::ConditionReason;
 use vmpool_engine::limits::{self, shorten_message};
 use vmpool_instancetype::Malformed;
 pub use vmpool_instancetype::copy::StoredVersion;
@@ -35,17 +36,6 @@ pub use objects::{
 /// The label by which copies are watched.
 pub const LABEL: &str = copy::labels::KIND;
 
-const FAILED_FIND_INSTANCETYPE: &str = "FailedFindInstancetype";
-const FAILED_FIND_PREFERENCE: &str = "FailedFindPreference";
-/// The reasons of condition `CopyFailure` of a machine that cannot get its copies. `FailedCreate` is the
-/// reason of the program that starts machines: each would remove the condition of the other.
-pub const REASONS: [&str; 5] = [
-    FAILED_FIND_INSTANCETYPE,
-    FAILED_FIND_PREFERENCE,
-    pins::REVISION_MISMATCH,
-    pins::INSTANCETYPE_CONFLICT,
-    pins::REQUIREMENTS_NOT_MET,
-];
 /// The condition of a machine that cannot be started.
 const FAILURE: &str = "Failure";
 
@@ -167,7 +157,8 @@ pub fn has_copy_failure(machine: &Value) -> bool {
 
 /// Whether a condition is that of this module.
 fn is_copy_failure(condition: &Value) -> bool {
-    condition["type"] == FAILURE && REASONS.iter().any(|reason| condition["reason"] == *reason)
+    condition["type"] == FAILURE
+        && CopyFailureReason::ALL.iter().any(|reason| condition["reason"] == reason.as_str())
 }
 
 /// Where a planned copy is.
@@ -180,12 +171,49 @@ pub fn copied_type_kind(copy: &Value) -> Option<InstanceTypeKind> {
     InstanceTypeKind::of_object(copy["data"]["kind"].as_str()?)
 }
 
+/// The reason of the condition `Failure` of a machine that cannot get its copies, and of the event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CopyFailureReason {
+    /// An object that the machine names cannot be found.
+    FailedFind(TypeFamily),
+    /// The template of a pool would have this reason.
+    Unresolved(ConditionReason),
+}
+
+impl CopyFailureReason {
+    /// All reasons. `FailedCreate` is none of them, but the reason of the program that starts machines: each
+    /// would remove the condition of the other.
+    const ALL: [Self; 5] = [
+        Self::FailedFind(TypeFamily::Instancetype),
+        Self::FailedFind(TypeFamily::Preference),
+        Self::Unresolved(ConditionReason::RevisionMismatch),
+        Self::Unresolved(ConditionReason::InstancetypeConflict),
+        Self::Unresolved(ConditionReason::RequirementsNotMet),
+    ];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::FailedFind(TypeFamily::Instancetype) => "FailedFindInstancetype",
+            Self::FailedFind(TypeFamily::Preference) => "FailedFindPreference",
+            Self::Unresolved(reason) => reason.as_str(),
+        }
+    }
+
+    /// The reason, for metrics.
+    fn lookup(self) -> LookupReason {
+        match self {
+            Self::FailedFind(_) => LookupReason::NotFound,
+            Self::Unresolved(reason) => pins::lookup_reason(reason),
+        }
+    }
+}
+
 /// Why a machine gets no copies now.
 struct CopyFailure {
     /// The matcher that cannot be used.
     family: TypeFamily,
     /// The reason of the condition and of the event.
-    reason: &'static str,
+    reason: CopyFailureReason,
     message: String,
     /// The reason, for metrics.
     lookup: LookupReason,
@@ -194,9 +222,8 @@ struct CopyFailure {
 
 impl CopyFailure {
     /// The message contains what a user wrote, whose length nothing limits.
-    fn new(family: TypeFamily, reason: &'static str, message: String) -> Self {
-        let lookup = pins::lookup_reason(reason);
-        Self { family, reason, message: shorten_message(message), lookup, awaits: None }
+    fn new(family: TypeFamily, reason: CopyFailureReason, message: String) -> Self {
+        Self { family, reason, message: shorten_message(message), lookup: reason.lookup(), awaits: None }
     }
 }
 
@@ -400,7 +427,7 @@ impl CopyPlanner<'_> {
             _ => TypeFamily::Instancetype,
         };
         let reason = pins::expansion_problem(error, self.scope.location).reason;
-        CopyFailure::new(family, reason, error.to_string())
+        CopyFailure::new(family, CopyFailureReason::Unresolved(reason), error.to_string())
     }
 
     /// The reference of one matcher, which names an object.
@@ -452,7 +479,7 @@ impl CopyPlanner<'_> {
                 let awaits = (revision.len() <= limits::NAME).then(|| revision.clone());
                 return Err(PlanStop::Failed(CopyFailure {
                     awaits,
-                    ..CopyFailure::new(family, failed_find_reason(family), message)
+                    ..CopyFailure::new(family, CopyFailureReason::FailedFind(family), message)
                 }));
             }
             return self.restore_deleted_copy(family, matcher, reference, planned);
@@ -460,7 +487,8 @@ impl CopyPlanner<'_> {
         let mismatch = |message: String| revision_mismatch_stop(family, message);
         let kind = matcher.kind(family).map_err(|error| mismatch(error.to_string()))?;
         let undecoded = |message: String| {
-            let failure = CopyFailure::new(family, pins::REVISION_MISMATCH, message);
+            let reason = CopyFailureReason::Unresolved(ConditionReason::RevisionMismatch);
+            let failure = CopyFailure::new(family, reason, message);
             PlanStop::Failed(CopyFailure { lookup: LookupReason::Decode, ..failure })
         };
         let copy = InstanceTypeCopy::read(stored).map_err(|error| undecoded(error.to_string()))?;
@@ -577,19 +605,13 @@ impl PlannedCopies {
     }
 }
 
-fn failed_find_reason(family: TypeFamily) -> &'static str {
-    match family {
-        TypeFamily::Instancetype => FAILED_FIND_INSTANCETYPE,
-        TypeFamily::Preference => FAILED_FIND_PREFERENCE,
-    }
-}
-
 fn failed_find_stop(family: TypeFamily, message: String) -> PlanStop {
-    PlanStop::Failed(CopyFailure::new(family, failed_find_reason(family), message))
+    PlanStop::Failed(CopyFailure::new(family, CopyFailureReason::FailedFind(family), message))
 }
 
 fn revision_mismatch_stop(family: TypeFamily, message: String) -> PlanStop {
-    PlanStop::Failed(CopyFailure::new(family, pins::REVISION_MISMATCH, message))
+    let reason = CopyFailureReason::Unresolved(ConditionReason::RevisionMismatch);
+    PlanStop::Failed(CopyFailure::new(family, reason, message))
 }
 
 fn to_plan_stop(family: TypeFamily, open: ResolveError) -> PlanStop {
@@ -597,7 +619,7 @@ fn to_plan_stop(family: TypeFamily, open: ResolveError) -> PlanStop {
         ResolveError::Needs(reference) => PlanStop::Needs(reference),
         ResolveError::Unresolved(MatcherProblem { message, lookup, .. }) => PlanStop::Failed(CopyFailure {
             lookup,
-            ..CopyFailure::new(family, failed_find_reason(family), message)
+            ..CopyFailure::new(family, CopyFailureReason::FailedFind(family), message)
         }),
     }
 }
@@ -663,7 +685,8 @@ fn plan_failed_machine(machine: &Value, failure: CopyFailure, now: &str) -> Copy
 fn blocked_copy_plan(machine: &Value, failure: CopyFailure, is_new: bool) -> CopyPlan {
     let CopyFailure { family, reason, message, lookup, awaits } = failure;
     let kind = pins::named_kind(machine, family);
-    let events = is_new.then_some(CopyEvent { reason, is_warning: true, message }).into_iter().collect();
+    let event = CopyEvent { reason: reason.as_str(), is_warning: true, message };
+    let events = is_new.then_some(event).into_iter().collect();
     CopyPlan {
         events,
         is_blocked: true,
@@ -680,7 +703,7 @@ fn changed_conditions(machine: &Value, failure: Option<&CopyFailure>, now: &str)
     match (ours.next(), failure) {
         (None, None) => return None,
         (Some(known), Some(CopyFailure { reason, message, .. }))
-            if known["reason"] == **reason && known["message"] == **message =>
+            if known["reason"] == reason.as_str() && known["message"] == **message =>
         {
             return None;
         }
@@ -693,7 +716,7 @@ fn changed_conditions(machine: &Value, failure: Option<&CopyFailure>, now: &str)
         conditions.push(json!({
             "type": FAILURE,
             "status": "True",
-            "reason": reason,
+            "reason": reason.as_str(),
             "message": message,
             "lastTransitionTime": now,
         }));

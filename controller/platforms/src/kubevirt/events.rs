@@ -1,7 +1,7 @@
 //! Events on pools: the reasons and messages of KubeVirt's pool controller.
 
 use vmpool_engine::ObjectId;
-use vmpool_engine::condition::{REPLICA_FAILURE, REPLICA_PAUSED, SUCCESSFUL_PAUSED, StatusCondition};
+use vmpool_engine::condition::{ConditionReason, ConditionType, StatusCondition};
 use vmpool_engine::plan::DeleteReason;
 use vmpool_engine::revision::RevisionId;
 
@@ -56,13 +56,14 @@ impl Wording for KubeVirtWording {
 
     /// A failure is reported when its condition is added, and not when the reason changes.
     fn condition_events(before: &[StatusCondition], after: &[StatusCondition]) -> Vec<ConditionEvent> {
-        let find = |conditions: &[StatusCondition], kind: &str| {
-            conditions.iter().find(|condition| condition.kind == kind && condition.status == "True").cloned()
+        let find = |conditions: &[StatusCondition], kind: ConditionType| {
+            conditions.iter().find(|condition| condition.is(kind) && condition.status == "True").cloned()
         };
         let mut transitions = Vec::new();
-        if let (None, Some(failure)) = (find(before, REPLICA_FAILURE), find(after, REPLICA_FAILURE))
+        let failed = ConditionType::ReplicaFailure;
+        if let (None, Some(failure)) = (find(before, failed), find(after, failed))
             // The rejected deletion has an event with this reason and text.
-            && failure.reason != FAILED_REVISION_PRUNING
+            && failure.reason != ConditionReason::FailedRevisionPruning.as_str()
         {
             let StatusCondition { reason, message, .. } = failure;
             transitions.push(ConditionEvent { reason, is_warning: true, note: message });
@@ -72,8 +73,9 @@ impl Wording for KubeVirtWording {
             is_warning: false,
             note: note.to_owned(),
         };
-        match (find(before, REPLICA_PAUSED), find(after, REPLICA_PAUSED)) {
-            (None, Some(_)) => transitions.push(normal(SUCCESSFUL_PAUSED, "Pool is paused")),
+        let (paused, reason) = (ConditionType::ReplicaPaused, ConditionReason::SuccessfulPaused);
+        match (find(before, paused), find(after, paused)) {
+            (None, Some(_)) => transitions.push(normal(reason.as_str(), "Pool is paused")),
             (Some(_), None) => transitions.push(normal("SuccessfulResume", "Pool is no longer paused")),
             _ => {}
         }
@@ -81,16 +83,15 @@ impl Wording for KubeVirtWording {
     }
 }
 
-const FAILED_REVISION_PRUNING: &str = "FailedRevisionPruning";
-
 /// KubeVirt's word for the step of a pass that failed, in the condition `ReplicaFailure`.
 pub(super) fn failed_step(failure: &str) -> &'static str {
-    match failure {
-        "FailedCreate" => "FailedScaleOut",
-        "FailedDelete" => "FailedScaleIn",
-        FAILED_REVISION_PRUNING => FAILED_REVISION_PRUNING,
-        // KubeVirt has no word for it, and the next leader recognizes it by its reason.
-        "MachineLost" => "MachineLost",
+    match ConditionReason::parse(failure) {
+        Some(ConditionReason::FailedCreate) => "FailedScaleOut",
+        Some(ConditionReason::FailedDelete) => "FailedScaleIn",
+        // KubeVirt has no word for the loss of a machine, and the next leader recognizes it by its reason.
+        Some(reason @ (ConditionReason::FailedRevisionPruning | ConditionReason::MachineLost)) => {
+            reason.as_str()
+        }
         _ => "FailedUpdate",
     }
 }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use vmpool_api::kubevirt::{annotations::INSTANCETYPE_POLICY, labels::POOL_UID};
+use vmpool_engine::condition::ConditionReason;
 use vmpool_engine::model::{MachineReferences, UnusableTemplate, UsedCopy};
 use vmpool_engine::{ObjectId, limits};
 use vmpool_instancetype::expand::expand_machine;
@@ -31,9 +32,8 @@ use policy::InstancetypePolicy;
 pub use resolve::MatcherProblem;
 pub(crate) use resolve::revision_at;
 pub(super) use resolve::{
-    INFERENCE_FAILED, INSTANCETYPE_CONFLICT, MatcherScope, REQUIREMENTS_NOT_MET, REVISION_MISMATCH,
-    ResolveError, ResolvedMachine, expansion_problem, find_live_object, find_read_object, infer_matcher,
-    interface_binding, lookup_reason, named_kind, prefers_interface,
+    MatcherScope, ResolveError, ResolvedMachine, expansion_problem, find_live_object, find_read_object,
+    infer_matcher, interface_binding, lookup_reason, named_kind, prefers_interface,
     resolve_machine_matchers as resolve_machine, resolve_named_object as named_object,
 };
 pub(super) use stored::FAMILIES;
@@ -50,13 +50,13 @@ pub(super) const TEMPLATE: &str = "virtualMachineTemplate";
 pub const LABELS: &str = "instancetype.kubevirt.io/object-kind,vmpool.dev/pool-uid";
 
 /// The reasons why a template cannot be resolved.
-pub const REASONS: [&str; 6] = [
-    "InstancetypeNotFound",
-    "PreferenceNotFound",
-    INSTANCETYPE_CONFLICT,
-    REQUIREMENTS_NOT_MET,
-    INFERENCE_FAILED,
-    "RevisionMismatch",
+pub const REASONS: [ConditionReason; 6] = [
+    ConditionReason::InstancetypeNotFound,
+    ConditionReason::PreferenceNotFound,
+    ConditionReason::InstancetypeConflict,
+    ConditionReason::RequirementsNotMet,
+    ConditionReason::InferenceFailed,
+    ConditionReason::RevisionMismatch,
 ];
 
 /// Whether the template in the spec of a pool names an instance type or a preference, and the pool pins them.

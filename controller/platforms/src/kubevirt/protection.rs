@@ -10,7 +10,7 @@
 
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::annotations::INSTANCETYPE_POLICY;
-use vmpool_engine::condition::{REPLICA_FAILURE, TEMPLATE_RESOLVED};
+use vmpool_engine::condition::ConditionType;
 use vmpool_engine::{ObjectId, limits};
 use vmpool_instancetype::fields::MachineLocation;
 use vmpool_instancetype::model::{InstanceTypeObject, TypeMatcher};
@@ -153,8 +153,9 @@ impl ProtectedType {
     /// Whether a pool will use the object as it is when its copy is made. The status of the pool shows that
     /// it has none: the controller has not seen the pool, or cannot resolve its template.
     pub fn awaited_by_pool(&self, pool: &Value) -> bool {
-        let is_unresolved =
-            |condition: &Value| condition["type"] == TEMPLATE_RESOLVED && condition["status"] == "False";
+        let is_unresolved = |condition: &Value| {
+            condition["type"] == ConditionType::TemplateResolved.as_str() && condition["status"] == "False"
+        };
         let mut conditions = pool["status"]["conditions"].as_array().into_iter().flatten();
         let is_pinned = pool["status"]["labelSelector"].is_string() && !conditions.any(is_unresolved);
         pins::has_references_in(pool)
@@ -226,8 +227,8 @@ fn has_unreadable_spec(pool: &Value) -> bool {
 pub fn is_failed_pool(pool: &Value) -> bool {
     let mut conditions = pool["status"]["conditions"].as_array().into_iter().flatten();
     conditions.any(|condition| {
-        condition["type"] == TEMPLATE_RESOLVED && condition["status"] == "False"
-            || condition["type"] == REPLICA_FAILURE && condition["status"] == "True"
+        condition["type"] == ConditionType::TemplateResolved.as_str() && condition["status"] == "False"
+            || condition["type"] == ConditionType::ReplicaFailure.as_str() && condition["status"] == "True"
     })
 }
 

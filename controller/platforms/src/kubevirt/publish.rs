@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::annotations;
 use vmpool_engine::ComputedStatus;
-use vmpool_engine::condition::{CONTROLLER_CONDITIONS, REPLICA_FAILURE, StatusCondition};
+use vmpool_engine::condition::{ConditionType, StatusCondition};
 use vmpool_engine::model::{PublishedStatus, StatusSummary, UsedCopy};
 use vmpool_engine::removal::{RemovalRecord, RemovedMachines};
 use vmpool_instancetype::model::{TypeFamily, TypeMatcher};
@@ -81,11 +81,14 @@ fn used_copy_reference(used: &UsedCopy) -> Option<(TypeFamily, StatusRef)> {
 /// A condition of another controller stays as it is, with fields that vmpool does not know.
 fn published_condition(pool: &KubeVirtPoolObject, condition: &StatusCondition) -> Value {
     let others = || pool.status.conditions.iter().find(|other| other["type"] == *condition.kind);
-    if !CONTROLLER_CONDITIONS.contains(&condition.kind.as_str()) {
+    if !condition.is_of_engine() {
         return others().cloned().unwrap_or_default();
     }
-    let reason =
-        if condition.kind == REPLICA_FAILURE { failed_step(&condition.reason) } else { &condition.reason };
+    let reason = if condition.is(ConditionType::ReplicaFailure) {
+        failed_step(&condition.reason)
+    } else {
+        &condition.reason
+    };
     json!({
         "type": condition.kind,
         "status": condition.status,

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use kube::Resource as _;
 use serde_json::Value;
 use vmpool_engine::admission::LookupSubject;
+use vmpool_engine::condition::ConditionReason;
 use vmpool_instancetype::expand;
 use vmpool_instancetype::fields::MachineLocation;
 use vmpool_instancetype::fill::fill_machine_from_preference;
@@ -313,7 +314,11 @@ pub fn complete_machine(namespace: &str, machine: &Value, reads: &TypeReviewRead
                     )));
                 }
             },
-            Err(ResolveError::Unresolved(MatcherProblem { reason: pins::INFERENCE_FAILED, causes, .. })) => {
+            Err(ResolveError::Unresolved(MatcherProblem {
+                reason: ConditionReason::InferenceFailed,
+                causes,
+                ..
+            })) => {
                 return TypeReviewStep::Done(TypeReviewDecision::NotInferred(causes));
             }
             // The other webhook refuses a matcher that is not valid.

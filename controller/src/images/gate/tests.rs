@@ -26,7 +26,7 @@ impl Images for Known {
 
     fn blocker(&self, _pool: &PoolKey, source: &NamedSource) -> Option<UnusableTemplate> {
         let message = self.blocked.lock().get(&source.key).copied()?;
-        Some(UnusableTemplate { reason: IMAGE_SYNCING, message: message.to_owned() })
+        Some(UnusableTemplate { reason: ConditionReason::ImageSyncing, message: message.to_owned() })
     }
 }
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use rstest::rstest;
 
-use crate::condition::{REPLICA_FAILURE, STALLED, StatusCondition};
+use crate::condition::{ConditionType, StatusCondition};
 use crate::failure::FailureReason;
 use crate::losses::{Loss, LossKind, MOST_LOSSES, REHEARSAL, RETRY, Rehearsal};
 use crate::model::{AutohealingPolicy, DisruptionBudget, MachineActivity, StartHealth};
@@ -56,27 +56,33 @@ fn a_change_of_the_spec_permits_one_create() {
 
 #[test]
 fn a_new_leader_does_not_lose_the_first_machines_again() {
-    let condition = |kind: &str, reason: &str| StatusCondition {
-        kind: kind.into(),
+    let condition = |kind: ConditionType, reason: &str| StatusCondition {
+        kind: kind.to_string(),
         status: "True".into(),
         reason: reason.into(),
         message: "a policy took it".into(),
         last_transition: crate::testing::observation_time(),
         observed_generation: Some(1),
     };
-    let lost = condition(REPLICA_FAILURE, "MachineLost");
+    let lost = condition(ConditionType::ReplicaFailure, "MachineLost");
     let world = |conditions: &[StatusCondition]| {
         let mut world = PoolWorld::desiring(5).pool(|pool| pool.published.conditions = conditions.to_vec());
         world.memory = crate::PassMemory::default();
         world.memory.observe(&world.pool, world.uptime);
         world
     };
-    assert_eq!(created_machines(&world(&[lost.clone(), condition(STALLED, "Blocked")]).plan()), [""; 0]);
+    assert_eq!(
+        created_machines(&world(&[lost.clone(), condition(ConditionType::Stalled, "Blocked")]).plan()),
+        [""; 0]
+    );
     let failing = world(std::slice::from_ref(&lost));
     assert_eq!(created_machines(&failing.plan()).len(), 5);
     assert_eq!(created_machines(&losing(failing, LossKind::AtBirth, 1).plan()), [""; 0]);
     let older = StatusCondition { observed_generation: Some(0), ..lost };
-    assert_eq!(created_machines(&world(&[older, condition(STALLED, "Blocked")]).plan()).len(), 5);
+    assert_eq!(
+        created_machines(&world(&[older, condition(ConditionType::Stalled, "Blocked")]).plan()).len(),
+        5
+    );
 }
 
 #[test]

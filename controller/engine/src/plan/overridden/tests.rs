@@ -1,5 +1,4 @@
 use super::*;
-use crate::condition::{READY, STALLED, SYNCED};
 use crate::model::StatusContent;
 use crate::testing::{PoolWorld, fixture_id, numbered_machine_name};
 
@@ -16,9 +15,9 @@ fn world() -> PoolWorld {
 }
 
 /// `status reason: message` of one condition.
-fn shown(world: &PoolWorld, kind: &str) -> Option<String> {
+fn shown(world: &PoolWorld, kind: ConditionType) -> Option<String> {
     let status = crate::compute_status(&world.observed(&world.snapshot()), None);
-    let found = status.conditions.into_iter().find(|condition| condition.kind == kind)?;
+    let found = status.conditions.into_iter().find(|condition| condition.is(kind))?;
     Some(format!("{} {}: {}", found.status, found.reason, found.message))
 }
 
@@ -31,10 +30,16 @@ fn the_status_names_the_fields_and_the_machines() {
          values in the template",
         numbered_machine_name(1)
     );
-    assert_eq!(shown(&world, TEMPLATE_OVERRIDDEN), Some(format!("True FieldsOverridden: {message}")));
+    assert_eq!(
+        shown(&world, ConditionType::TemplateOverridden),
+        Some(format!("True FieldsOverridden: {message}"))
+    );
     let count = "the current template is in effect in 2 of 3 machines";
-    assert_eq!(shown(&world, SYNCED), Some(format!("False FieldsOverridden: {count}; {message}")));
-    for kind in [READY, STALLED] {
+    assert_eq!(
+        shown(&world, ConditionType::Synced),
+        Some(format!("False FieldsOverridden: {count}; {message}"))
+    );
+    for kind in [ConditionType::Ready, ConditionType::Stalled] {
         let condition = shown(&world, kind).unwrap();
         assert!(condition.contains("Blocked") && condition.contains(&message), "{condition}");
     }
@@ -44,16 +49,16 @@ fn the_status_names_the_fields_and_the_machines() {
 #[test]
 fn a_pool_without_synced_has_the_condition_too() {
     let world = world().pool(|pool| pool.status_content = StatusContent::FailureAndPause);
-    assert!(shown(&world, TEMPLATE_OVERRIDDEN).is_some());
-    assert_eq!(shown(&world, SYNCED), None);
+    assert!(shown(&world, ConditionType::TemplateOverridden).is_some());
+    assert_eq!(shown(&world, ConditionType::Synced), None);
 }
 
 #[test]
 fn a_machine_that_kept_the_values_of_an_update_has_them() {
     let world = world()
         .memory(|memory| memory.overridden.record(&fixture_id(&numbered_machine_name(1)).uid, paths(&[])));
-    assert_eq!(shown(&world, TEMPLATE_OVERRIDDEN), None);
-    assert!(shown(&world, SYNCED).unwrap().starts_with("True"));
+    assert_eq!(shown(&world, ConditionType::TemplateOverridden), None);
+    assert!(shown(&world, ConditionType::Synced).unwrap().starts_with("True"));
 }
 
 #[test]
@@ -64,7 +69,7 @@ fn a_machine_that_is_gone_is_forgotten() {
         machines.iter().filter(|machine| *machine.id.name != *numbered_machine_name(1)),
         world.uptime,
     );
-    assert_eq!(shown(&world, TEMPLATE_OVERRIDDEN), None);
+    assert_eq!(shown(&world, ConditionType::TemplateOverridden), None);
 }
 
 /// A new leader with what the former one published.
@@ -86,11 +91,14 @@ fn observe(world: &mut PoolWorld) {
 fn a_new_leader_shows_what_the_former_one_found_until_the_spec_changes() {
     let world = world();
     let mut next = successor(&world);
-    assert_eq!(shown(&next, TEMPLATE_OVERRIDDEN), shown(&world, TEMPLATE_OVERRIDDEN));
-    assert!(shown(&next, SYNCED).unwrap().starts_with("False FieldsOverridden"));
+    assert_eq!(
+        shown(&next, ConditionType::TemplateOverridden),
+        shown(&world, ConditionType::TemplateOverridden)
+    );
+    assert!(shown(&next, ConditionType::Synced).unwrap().starts_with("False FieldsOverridden"));
     next.pool.generation += 1;
     observe(&mut next);
-    assert_eq!(shown(&next, TEMPLATE_OVERRIDDEN), None);
+    assert_eq!(shown(&next, ConditionType::TemplateOverridden), None);
 }
 
 #[test]
@@ -98,9 +106,9 @@ fn a_new_leader_shows_it_no_longer_when_the_machines_of_that_time_are_gone() {
     let mut next = successor(&world());
     next.machines.retain(|machine| *machine.id.name == *numbered_machine_name(0));
     observe(&mut next);
-    assert!(shown(&next, TEMPLATE_OVERRIDDEN).is_some(), "one is left");
+    assert!(shown(&next, ConditionType::TemplateOverridden).is_some(), "one is left");
     next.machines.clear();
     let mut next = next.with_machine("web-new", 5);
     observe(&mut next);
-    assert_eq!(shown(&next, TEMPLATE_OVERRIDDEN), None);
+    assert_eq!(shown(&next, ConditionType::TemplateOverridden), None);
 }

@@ -97,7 +97,8 @@ fn a_scale_down_waits_for_the_first_protection_to_end_if_only_protected_machines
     assert_eq!(plan.requeue_after.take(), Some(Duration::from_secs(90)), "at the first end, plus the skew");
     let world = world.memory(|memory| memory.record_blockers(&plan.blockers));
     let shown = compute_status(&world.observed(&world.snapshot()), None).conditions;
-    let shown = shown.iter().find(|condition| condition.kind == crate::condition::BLOCKED_BY_PROTECTION);
+    let shown =
+        shown.iter().find(|condition| condition.is(crate::condition::ConditionType::BlockedByProtection));
     let [first, second] = &expected;
     assert_eq!(
         shown.expect("the condition is published").message,

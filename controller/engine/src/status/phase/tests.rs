@@ -11,15 +11,16 @@ fn shown(world: &PoolWorld, failure: Option<&PoolFailure>) -> ComputedStatus {
     compute_status(&world.observed(&world.snapshot()), failure)
 }
 
-fn find<'a>(status: &'a ComputedStatus, kind: &str) -> &'a StatusCondition {
-    status.conditions.iter().find(|condition| condition.kind == kind).unwrap()
+fn find<'a>(status: &'a ComputedStatus, kind: ConditionType) -> &'a StatusCondition {
+    status.conditions.iter().find(|condition| condition.is(kind)).unwrap()
 }
 
 /// The statuses of `Ready`, `Reconciling` and `Stalled`, their reason, and the message of `Ready`.
 fn summary(world: &PoolWorld, failure: Option<&PoolFailure>) -> String {
     let status = shown(world, failure);
     let [ready, reconciling, stalled] =
-        [condition::READY, condition::RECONCILING, condition::STALLED].map(|kind| find(&status, kind));
+        [ConditionType::Ready, ConditionType::Reconciling, ConditionType::Stalled]
+            .map(|kind| find(&status, kind));
     assert!([reconciling, stalled].iter().all(|condition| condition.reason == ready.reason));
     let states = [ready, reconciling, stalled].map(|condition| condition.status.clone()).join(" ");
     format!("{states} {}: {}", ready.reason, ready.message)
@@ -159,7 +160,7 @@ fn the_problems_of_all_machines_show() {
     let message =
         names.iter().map(|name| format!("machine {name} does not start")).collect::<Vec<_>>().join("; ");
     let published = StatusCondition {
-        kind: condition::READY.into(),
+        kind: ConditionType::Ready.to_string(),
         status: "False".into(),
         reason: "Failing".into(),
         message,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rstest::rstest;
 
 use super::{condition, idle, shown};
-use crate::condition::{AVAILABLE, PROGRESSING, SYNCED};
+use crate::condition::ConditionType;
 use crate::failure::{FailureReason, PoolFailure};
 use crate::ids::ObjectId;
 use crate::plan::Blocker;
@@ -54,7 +54,7 @@ fn failed(mut world: PoolWorld, stage: crate::plan::ApplyStage) -> PoolWorld {
 )]
 fn progressing_says_what_blocks_the_count(#[case] world: PoolWorld, #[case] expected: &str) {
     let expected = expected.replace("NAME3", &numbered_machine_name(3));
-    let shown = condition(&shown(&planned(world)), PROGRESSING);
+    let shown = condition(&shown(&planned(world)), ConditionType::Progressing);
     assert_eq!(shown, Some(format!("True ReplicasProgressing: {expected}")));
 }
 
@@ -88,21 +88,21 @@ fn a_machine_that_waits_for_a_disk_is_in_the_first_condition_that_is_not_met(
         world
     };
     let not_ready = shown(&with(idle(world, 4)));
-    let message = condition(&not_ready, AVAILABLE).unwrap();
+    let message = condition(&not_ready, ConditionType::Available).unwrap();
     assert_eq!(message, format!("False InsufficientReadyReplicas: 4 of 5 machines are ready{expected}"));
-    assert!(!condition(&not_ready, SYNCED).unwrap().contains("waits"));
+    assert!(!condition(&not_ready, ConditionType::Synced).unwrap().contains("waits"));
 
     let outdated = PoolWorld::desiring(5).with_machines(5).pool(|pool| pool.revision.id = "r2".into());
     let outdated = shown(&with(outdated));
-    assert!(condition(&outdated, SYNCED).unwrap().ends_with(&expected));
-    assert!(!condition(&outdated, AVAILABLE).unwrap().contains("waits"));
+    assert!(condition(&outdated, ConditionType::Synced).unwrap().ends_with(&expected));
+    assert!(!condition(&outdated, ConditionType::Available).unwrap().contains("waits"));
 }
 
 #[test]
 fn a_new_machine_that_waits_for_a_disk_is_in_progressing() {
     let mut world = PoolWorld::desiring(2).with_machines(1);
     world.memory.record_blockers(&[Blocker::PendingDisk { machine: "web-new".into(), disk: "d".into() }]);
-    let shown = condition(&shown(&world), PROGRESSING).unwrap();
+    let shown = condition(&shown(&world), ConditionType::Progressing).unwrap();
     assert!(
         shown.ends_with("1 of 2 exist; machine web-new waits for disk d, which will become free soon"),
         "{shown}"
@@ -112,7 +112,7 @@ fn a_new_machine_that_waits_for_a_disk_is_in_progressing() {
 #[test]
 fn the_message_of_a_backoff_does_not_change_while_it_lasts() {
     let mut world = planned(failed(PoolWorld::desiring(2).with_machines(1), crate::plan::ApplyStage::Create));
-    let first = condition(&shown(&world), PROGRESSING);
+    let first = condition(&shown(&world), ConditionType::Progressing);
     world.uptime += Duration::from_millis(100);
-    assert_eq!(condition(&shown(&planned(world)), PROGRESSING), first);
+    assert_eq!(condition(&shown(&planned(world)), ConditionType::Progressing), first);
 }

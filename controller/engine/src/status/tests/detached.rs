@@ -25,9 +25,9 @@ fn without_logs(world: PoolWorld) -> PoolWorld {
 
 #[test]
 fn a_volume_that_a_user_removed_is_reported_with_its_storage() {
-    assert_eq!(condition(&shown(&with_storage()), condition::DISK_DETACHED), None);
-    let text =
-        condition(&shown(&without_logs(with_storage())), condition::DISK_DETACHED).expect("it is reported");
+    assert_eq!(condition(&shown(&with_storage()), ConditionType::DiskDetached), None);
+    let text = condition(&shown(&without_logs(with_storage())), ConditionType::DiskDetached)
+        .expect("it is reported");
     assert!(
         text.starts_with(
             "True DiskDetachedByHand: volume var-log was removed from machine web-0 by hand: the controller neither adds \
@@ -45,7 +45,7 @@ fn a_removed_volume_is_reported_also_after_a_change_of_the_count() {
         let written = std::mem::replace(&mut pool.revision.id, "newer".into());
         pool.revision.same_template = vec![written];
     });
-    assert!(condition(&shown(&world), condition::DISK_DETACHED).is_some());
+    assert!(condition(&shown(&world), ConditionType::DiskDetached).is_some());
 }
 
 #[rstest]
@@ -62,5 +62,5 @@ fn a_removed_volume_is_reported_also_after_a_change_of_the_count() {
     without_logs(with_storage()).edit("web-0", |machine| machine.owner = Some(another_pool()))
 )]
 fn a_missing_volume_that_no_user_removed_is_not_reported(#[case] world: PoolWorld) {
-    assert_eq!(condition(&shown(&world), condition::DISK_DETACHED), None);
+    assert_eq!(condition(&shown(&world), ConditionType::DiskDetached), None);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rstest::rstest;
 
 use super::{condition, shown};
-use crate::condition::{INSTANCETYPE_OUTDATED, MEMBERS_DRIFTED, PINNING_UNAVAILABLE};
+use crate::condition::{ConditionReason, ConditionType};
 use crate::model::{MachineReferences, PinReport};
 use crate::testing::{PoolWorld, numbered_machine_name};
 
@@ -37,7 +37,7 @@ fn machines_have_drifted_if_they_differ_from_what_was_written(
     #[case] world: PoolWorld,
     #[case] expected: Option<&str>,
 ) {
-    let found = condition(&shown(&world), MEMBERS_DRIFTED);
+    let found = condition(&shown(&world), ConditionType::MembersDrifted);
     match expected {
         None => assert_eq!(found, None),
         Some(expected) => {
@@ -51,21 +51,27 @@ fn machines_have_drifted_if_they_differ_from_what_was_written(
 fn the_condition_names_ten_machines_at_most() {
     let world = PoolWorld::desiring(12).with_machines(12);
     let world = world.pool(|pool| pool.revision.references = [("r1".into(), "pin".into())].into());
-    let found = condition(&shown(&world), MEMBERS_DRIFTED).unwrap();
+    let found = condition(&shown(&world), ConditionType::MembersDrifted).unwrap();
     assert!(found.contains("12 machines refer") && found.contains(" and 2 more;"), "{found}");
 }
 
 #[test]
 fn a_pool_shows_that_its_copies_are_outdated_or_impossible() {
     let world = world();
-    assert_eq!(condition(&shown(&world), INSTANCETYPE_OUTDATED), None);
-    assert_eq!(condition(&shown(&world), PINNING_UNAVAILABLE), None);
+    assert_eq!(condition(&shown(&world), ConditionType::InstancetypeOutdated), None);
+    assert_eq!(condition(&shown(&world), ConditionType::PinningUnavailable), None);
     let world = world.pool(|pool| {
         pool.revision.pins_unavailable = true;
-        pool.revision.pins_outdated = Some(PinReport { reason: "Deleted", message: "it is gone".into() });
+        pool.revision.pins_outdated =
+            Some(PinReport { reason: ConditionReason::Deleted, message: "it is gone".into() });
     });
-    assert_eq!(condition(&shown(&world), INSTANCETYPE_OUTDATED).unwrap(), "True Deleted: it is gone");
+    assert_eq!(
+        condition(&shown(&world), ConditionType::InstancetypeOutdated).unwrap(),
+        "True Deleted: it is gone"
+    );
     assert!(
-        condition(&shown(&world), PINNING_UNAVAILABLE).unwrap().starts_with("True ClusterPolicyExpands: ")
+        condition(&shown(&world), ConditionType::PinningUnavailable)
+            .unwrap()
+            .starts_with("True ClusterPolicyExpands: ")
     );
 }

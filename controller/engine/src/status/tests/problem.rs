@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{condition, idle, shown};
-use crate::condition::AVAILABLE;
+use crate::condition::ConditionType;
 use crate::memory::PROBLEM_AGE;
 use crate::model::DiskState;
 use crate::testing::{PoolWorld, numbered_machine_name};
@@ -25,7 +25,7 @@ fn waiting(machines: u64, numbers: &[u64], age: Duration) -> PoolWorld {
 }
 
 fn message(world: &PoolWorld) -> String {
-    condition(&shown(world), AVAILABLE).expect("it is always there")
+    condition(&shown(world), ConditionType::Available).expect("it is always there")
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rstest::rstest;
 
 use super::{condition, shown, terminating};
-use crate::condition::SYNCED;
+use crate::condition::ConditionType;
 use crate::model::{
     DetachedDisk, DiskRef, DisruptionBudget, Lifetime, Machine, MachineActivity, PoolDiskTemplate,
 };
@@ -166,7 +166,7 @@ fn synced(#[case] world: PoolWorld, #[case] expected: &str) {
     let expected =
         expected.replace("NAME7", &numbered_machine_name(7)).replace("FIRST", &refusing.join(" and "));
     let expected = expected.replace("ALL", "the current template is in effect in all 2 machines");
-    assert_eq!(condition(&shown(&world), SYNCED), Some(expected));
+    assert_eq!(condition(&shown(&world), ConditionType::Synced), Some(expected));
 }
 
 #[rstest]
@@ -177,7 +177,7 @@ fn a_platform_that_does_not_look(#[case] age: Duration, #[case] reason: &str) {
     let machines = world.machines.clone();
     world.memory.rollout_attempts.observe(machines.iter(), UPTIME);
     world.uptime = UPTIME + age;
-    let condition = condition(&shown(&world), SYNCED).unwrap();
+    let condition = condition(&shown(&world), ConditionType::Synced).unwrap();
     assert!(condition.starts_with(&format!("False {reason}: ")), "{condition}");
     let tells = format!(
         "has not evaluated changes of 1 machine ({}) for more than 10 minutes",
@@ -194,11 +194,11 @@ fn changes_that_are_never_evaluated_are_reported_for_new_machines_too() {
     let machines = world.machines.clone();
     world.memory.rollout_attempts.observe(machines.iter(), UPTIME);
     assert_eq!(
-        condition(&shown(&world), SYNCED).as_deref(),
+        condition(&shown(&world), ConditionType::Synced).as_deref(),
         Some("True PoolSynced: the current template is in effect in 1 of 1 machine")
     );
     world.uptime = UPTIME + EVALUATION_AGE;
-    let condition = condition(&shown(&world), SYNCED).unwrap();
+    let condition = condition(&shown(&world), ConditionType::Synced).unwrap();
     assert!(condition.starts_with("False ChangesNotEvaluated: "), "{condition}");
 }
 
@@ -231,7 +231,7 @@ fn an_unused_template_strands_only_machines_with_its_disk() {
             .push(PoolDiskTemplate { used: false, ..PoolDiskTemplate::new("data", Lifetime::Retained) });
     });
     assert_eq!(
-        condition(&shown(&world), SYNCED).as_deref(),
+        condition(&shown(&world), ConditionType::Synced).as_deref(),
         Some("True PoolSynced: the current template is in effect in 1 of 1 machine")
     );
 }
@@ -251,7 +251,7 @@ fn detached(machines: u64, of: &[u64]) -> PoolWorld {
 }
 
 fn message_of(world: &PoolWorld) -> String {
-    condition(&shown(world), SYNCED).expect("it is always there")
+    condition(&shown(world), ConditionType::Synced).expect("it is always there")
 }
 
 #[test]

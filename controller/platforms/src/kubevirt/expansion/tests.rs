@@ -186,14 +186,14 @@ fn a_pool_that_has_copies_is_expanded_from_them_whatever_its_volume_names_now() 
 fn a_refusal_names_the_field(#[case] spec: Value, #[case] reason: &str, #[case] field: &str) {
     let vm = json!({ "spec": spec });
     let Expansion::Refused(problem) = with(&[], |found| start(&vm, NAMESPACE, found)) else { panic!() };
-    assert_eq!((problem.reason, &*problem.causes[0].field), (reason, field));
+    assert_eq!((problem.reason.as_str(), &*problem.causes[0].field), (reason, field));
     let pool = json!({ "spec": { "virtualMachineTemplate": { "spec": spec } } });
     let Expansion::Refused(problem) = with(&[], |found| of_pool(&pool, &RevisionToExpand::None, None, found))
     else {
         panic!()
     };
     let below = format!("spec.virtualMachineTemplate.{field}");
-    assert_eq!((problem.reason, &*problem.causes[0].field), (reason, &*below));
+    assert_eq!((problem.reason.as_str(), &*problem.causes[0].field), (reason, &*below));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 use vmpool_api::kubevirt::{POOL_API_VERSION, clone_account, labels::POOL_UID};
 use vmpool_engine::ObjectId;
+use vmpool_engine::condition::ConditionReason;
 use vmpool_instancetype::apply::ApplyError;
 use vmpool_instancetype::copy::{self, Acceptance, CopyOwner, ExpectedCopy, InstanceTypeCopy};
 use vmpool_instancetype::expand::{self, ExpandError};
@@ -22,17 +23,6 @@ use crate::{
     Configuration, CrossNamespaceReference, DefaultInterface, FetchedObjects, LookupReason, ReferencedObject,
 };
 
-/// The reason if a ControllerRevision is not a copy of the object that a machine names.
-pub(crate) const REVISION_MISMATCH: &str = "RevisionMismatch";
-
-/// The reason if no name can be inferred from a volume.
-pub(crate) const INFERENCE_FAILED: &str = "InferenceFailed";
-
-/// The reason if a machine sets what its instance type sets.
-pub(crate) const INSTANCETYPE_CONFLICT: &str = "InstancetypeConflict";
-/// The reason if a machine does not meet the requirements of its preference.
-pub(crate) const REQUIREMENTS_NOT_MET: &str = "RequirementsNotMet";
-
 /// Why resolving did not end.
 pub(crate) enum ResolveError {
     Needs(ReferencedObject),
@@ -43,7 +33,7 @@ pub(crate) enum ResolveError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MatcherProblem {
     /// The reason, one of those that the pins of a pool have.
-    pub reason: &'static str,
+    pub reason: ConditionReason,
     /// What is wrong, and what to do.
     pub message: String,
     /// The fields, for a response.
@@ -55,21 +45,21 @@ pub struct MatcherProblem {
 }
 
 impl MatcherProblem {
-    fn new(family: TypeFamily, reason: &'static str, message: String, causes: Vec<StatusCause>) -> Self {
+    fn new(family: TypeFamily, reason: ConditionReason, message: String, causes: Vec<StatusCause>) -> Self {
         Self { reason, message, causes, family, lookup: lookup_reason(reason) }
     }
 
-    fn of(family: TypeFamily, reason: &'static str, cause: StatusCause) -> Self {
+    fn of(family: TypeFamily, reason: ConditionReason, cause: StatusCause) -> Self {
         Self::new(family, reason, cause.to_string(), vec![cause])
     }
 }
 
-fn matcher_error(family: TypeFamily, reason: &'static str, cause: StatusCause) -> ResolveError {
+fn matcher_error(family: TypeFamily, reason: ConditionReason, cause: StatusCause) -> ResolveError {
     ResolveError::Unresolved(MatcherProblem::of(family, reason, cause))
 }
 
 /// The problem of an object or a copy that cannot be read.
-fn unreadable_object_error(family: TypeFamily, reason: &'static str, cause: StatusCause) -> ResolveError {
+fn unreadable_object_error(family: TypeFamily, reason: ConditionReason, cause: StatusCause) -> ResolveError {
     ResolveError::Unresolved(MatcherProblem {
         lookup: LookupReason::Decode,
         ..MatcherProblem::of(family, reason, cause)
@@ -77,10 +67,10 @@ fn unreadable_object_error(family: TypeFamily, reason: &'static str, cause: Stat
 }
 
 /// The reason for metrics. Objects and copies that cannot be read have one of their own.
-pub(crate) fn lookup_reason(reason: &str) -> LookupReason {
+pub(crate) fn lookup_reason(reason: ConditionReason) -> LookupReason {
     match reason {
-        REVISION_MISMATCH => LookupReason::Mismatch,
-        INSTANCETYPE_CONFLICT | REQUIREMENTS_NOT_MET => LookupReason::Conflict,
+        ConditionReason::RevisionMismatch => LookupReason::Mismatch,
+        ConditionReason::InstancetypeConflict | ConditionReason::RequirementsNotMet => LookupReason::Conflict,
         _ => LookupReason::NotFound,
     }
 }
@@ -91,10 +81,10 @@ pub(crate) fn named_kind(machine: &Value, family: TypeFamily) -> Option<&'static
     if matcher.name.is_empty() { None } else { matcher.kind(family).ok().map(InstanceTypeKind::as_str) }
 }
 
-fn not_found_reason(family: TypeFamily) -> &'static str {
+fn not_found_reason(family: TypeFamily) -> ConditionReason {
     match family {
-        TypeFamily::Instancetype => "InstancetypeNotFound",
-        TypeFamily::Preference => "PreferenceNotFound",
+        TypeFamily::Instancetype => ConditionReason::InstancetypeNotFound,
+        TypeFamily::Preference => ConditionReason::PreferenceNotFound,
     }
 }
 
@@ -218,13 +208,13 @@ pub(crate) fn resolve_named_object(
 /// The problem that keeps a machine from being expanded.
 pub(crate) fn expansion_problem(error: &ExpandError, location: MachineLocation) -> MatcherProblem {
     let (reason, family) = match error {
-        ExpandError::Requirements(_) => (REQUIREMENTS_NOT_MET, TypeFamily::Preference),
+        ExpandError::Requirements(_) => (ConditionReason::RequirementsNotMet, TypeFamily::Preference),
         ExpandError::Apply(ApplyError::Topology(_) | ApplyError::Conflicts(_) | ApplyError::Malformed(_))
         | ExpandError::InvalidMatcher(_)
         | ExpandError::NotInferred { .. }
         | ExpandError::UnknownKind(_)
         | ExpandError::NotFound { .. }
-        | ExpandError::NotNamed { .. } => (INSTANCETYPE_CONFLICT, TypeFamily::Instancetype),
+        | ExpandError::NotNamed { .. } => (ConditionReason::InstancetypeConflict, TypeFamily::Instancetype),
     };
     MatcherProblem::new(family, reason, error.to_string(), error.causes(location))
 }
@@ -400,7 +390,11 @@ pub(crate) fn infer_matcher(
         )));
     }
     let failed = |error: String| {
-        matcher_error(family, INFERENCE_FAILED, matcher_cause(scope, family, "inferFromVolume", error))
+        matcher_error(
+            family,
+            ConditionReason::InferenceFailed,
+            matcher_cause(scope, family, "inferFromVolume", error),
+        )
     };
     let recorded =
         recorded_inference(machine, family, &matcher).map_err(|error| failed(error.to_string()))?;
@@ -540,8 +534,10 @@ fn find_copied_object(
     found: &FetchedObjects,
 ) -> Result<Option<InstanceTypeObject>, ResolveError> {
     let because = |message: String| matcher_cause(scope, family, "revisionName", message);
-    let failed = |message: String| matcher_error(family, REVISION_MISMATCH, because(message));
-    let undecoded = |message: String| unreadable_object_error(family, REVISION_MISMATCH, because(message));
+    let failed = |message: String| matcher_error(family, ConditionReason::RevisionMismatch, because(message));
+    let undecoded = |message: String| {
+        unreadable_object_error(family, ConditionReason::RevisionMismatch, because(message))
+    };
     let kind = matcher.kind(family).map_err(|error| failed(error.to_string()))?;
     let revision = &reference.revision;
     let Some(stored) = find_read_object(&revision_at(scope.namespace, revision), found)? else {

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use vmpool_api::instancetype::API_VERSION;
 use vmpool_api::kubevirt::annotations::REFRESH_INSTANCETYPE;
+use vmpool_engine::condition::ConditionReason;
 use vmpool_engine::model::PinReport;
 use vmpool_instancetype::copy::{self, Outdated};
 use vmpool_instancetype::model::{InstanceTypeKind, InstanceTypeObject, TypeFamily, TypeMatcher};
@@ -135,22 +136,15 @@ fn kinds_of(family: TypeFamily) -> [InstanceTypeKind; 2] {
     }
 }
 
-const DELETED: &str = "Deleted";
-const RECREATED: &str = "Recreated";
-const SPEC_CHANGED: &str = "SpecChanged";
-
-/// The reasons why copies are outdated.
-pub const OUTDATED_REASONS: [&str; 3] = [DELETED, RECREATED, SPEC_CHANGED];
-
 /// How a copy differs from its original.
 pub fn compare_with_original(copy: &CopiedObject, original: Option<&Value>) -> Option<PinReport> {
     let CopiedObject { kind, name, .. } = copy;
     let copied = InstanceTypeObject::read(copy.content.clone()).ok()?;
     let live = original.map(|live| InstanceTypeObject::read(live.clone())).transpose().ok()?;
     let (reason, what) = match copy::outdated_reason(&copied, live.as_ref())? {
-        Outdated::Deleted => (DELETED, "was deleted"),
-        Outdated::Recreated => (RECREATED, "was created again with another spec"),
-        Outdated::SpecChanged => (SPEC_CHANGED, "was changed"),
+        Outdated::Deleted => (ConditionReason::Deleted, "was deleted"),
+        Outdated::Recreated => (ConditionReason::Recreated, "was created again with another spec"),
+        Outdated::SpecChanged => (ConditionReason::SpecChanged, "was changed"),
     };
     let remedy = match original {
         None => "create it again, or name another one, before you change the template".to_owned(),

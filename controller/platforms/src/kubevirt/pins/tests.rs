@@ -122,7 +122,7 @@ fn machines_get_the_pinned_matchers_and_the_revision_contains_the_copies() {
 fn what_can_be_resolved_is_copied_and_the_rest_is_added_later() {
     let missing = [(SMALL, instancetype(3, "2Gi"))];
     let (Resolution::Partial(partial, unresolved, _), _) = resolve_with(&both(), &missing) else { panic!() };
-    assert_eq!(unresolved.reason, "PreferenceNotFound");
+    assert_eq!(unresolved.reason, ConditionReason::PreferenceNotFound);
     assert_eq!(copy_objects(&partial).len(), 1);
     assert!(lacks_copies(&partial) && is_resolved(&partial, TypeFamily::Instancetype));
     // Nothing new can be copied.
@@ -139,7 +139,7 @@ fn what_can_be_resolved_is_copied_and_the_rest_is_added_later() {
     let (Resolution::Unresolved(unresolved, _), _) = resolve_with(&partial, &[(LINUX, large)]) else {
         panic!()
     };
-    assert_eq!(unresolved.reason, "RequirementsNotMet");
+    assert_eq!(unresolved.reason, ConditionReason::RequirementsNotMet);
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn a_later_revision_with_the_same_template_has_the_same_pins() {
 )]
 fn what_does_not_exist_has_a_reason(#[case] template: Value, #[case] reason: &str, #[case] message: &str) {
     let (Resolution::Unresolved(unresolved, _), _) = resolve_with(&spec(&template), &[]) else { panic!() };
-    assert_eq!(unresolved.reason, reason);
+    assert_eq!(unresolved.reason.as_str(), reason);
     assert!(unresolved.message.contains(message), "{}", unresolved.message);
 }
 
@@ -297,7 +297,7 @@ fn a_conflict_names_the_field_of_the_pool() {
     else {
         panic!()
     };
-    assert_eq!(unresolved.reason, "InstancetypeConflict");
+    assert_eq!(unresolved.reason, ConditionReason::InstancetypeConflict);
     let path = "spec.virtualMachineTemplate.spec.template.spec.domain.memory.guest";
     assert!(unresolved.message.contains(path), "{}", unresolved.message);
 }
@@ -307,7 +307,7 @@ fn requirements_that_are_not_met_have_a_reason() {
     let demanding = preference(&json!({ "requirements": { "cpu": { "guest": 4 } } }));
     let cluster = [(SMALL, instancetype(1, "2Gi")), (LINUX, demanding)];
     let (Resolution::Unresolved(unresolved, _), _) = resolve_with(&both(), &cluster) else { panic!() };
-    assert_eq!(unresolved.reason, "RequirementsNotMet");
+    assert_eq!(unresolved.reason, ConditionReason::RequirementsNotMet);
 }
 
 #[test]
@@ -334,11 +334,11 @@ fn a_copy_that_the_template_names_is_used_as_it_is() {
     assert_eq!(resolved(&own, &[(place, old.clone())]), content);
     old["data"]["spec"]["cpu"] = json!("two");
     let (Resolution::Unresolved(unresolved, _), _) = resolve_with(&own, &[(place, old)]) else { panic!() };
-    assert_eq!(unresolved.reason, "RevisionMismatch");
+    assert_eq!(unresolved.reason, ConditionReason::RevisionMismatch);
 
     stored["metadata"]["labels"]["instancetype.kubevirt.io/object-name"] = json!("other");
     let (Resolution::Unresolved(unresolved, _), _) = resolve_with(&own, &[(place, stored)]) else { panic!() };
-    assert_eq!(unresolved.reason, "RevisionMismatch");
+    assert_eq!(unresolved.reason, ConditionReason::RevisionMismatch);
 }
 
 #[test]
@@ -688,7 +688,7 @@ fn the_architecture_of_the_cluster_counts_if_the_template_has_none(
             assert_eq!(written, is_chosen, "the default is KubeVirt's: {content}");
         }
         Resolution::Unresolved(unresolved, _) => {
-            assert_eq!((unresolved.reason, is_met), ("RequirementsNotMet", false));
+            assert_eq!((unresolved.reason, is_met), (ConditionReason::RequirementsNotMet, false));
         }
         other => panic!("{other:?}"),
     }
@@ -802,7 +802,7 @@ fn a_copy_is_outdated_if_its_original_differs(#[case] live: Value, #[case] expec
         let preference = ("VirtualMachinePreference", NAMESPACE, "linux");
         assert_eq!(named, [("VirtualMachineClusterInstancetype", "", "small"), preference]);
         let report = source::compare_with_original(&copies[0], Some(&live).filter(|live| !live.is_null()));
-        assert_eq!(report.as_ref().map(|report| report.reason), expected);
+        assert_eq!(report.as_ref().map(|report| report.reason.as_str()), expected);
         assert!(
             report
                 .is_none_or(|report| report.message.contains("VirtualMachineClusterInstancetype small was "))

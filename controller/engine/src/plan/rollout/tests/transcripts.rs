@@ -3,7 +3,7 @@
 
 use super::model::{ModelRequestDelivery, RolloutModel};
 use super::*;
-use crate::condition;
+use crate::condition::ConditionType;
 
 /// A template with a change that needs a restart, which the platform does by itself.
 const AUTOMATIC: u64 = 6;
@@ -25,7 +25,7 @@ fn round(model: &mut RolloutModel, transcript: &mut Vec<String>) -> bool {
     });
     let acts: Vec<_> = acts.collect();
     let status = crate::compute_status(&model.world.observed(&model.world.snapshot()), None);
-    let synced = status.conditions.iter().find(|known| known.kind == condition::SYNCED).expect("it is shown");
+    let synced = status.conditions.iter().find(|known| known.is(ConditionType::Synced)).expect("it is shown");
     let acts = if acts.is_empty() { "-".to_owned() } else { acts.join(", ") };
     let message =
         model.machines.iter().enumerate().fold(synced.message.clone(), |message, (index, machine)| {
