@@ -332,6 +332,6 @@ async fn a_leader_that_is_gone_leaves_no_pools_behind() {
 #[test]
 fn each_condition_about_the_template_has_its_type_as_the_label() {
     for problem in label_values::TemplateProblem::ALL {
-        assert_eq!(problem.as_str(), problem.condition());
+        assert_eq!(problem.as_str(), problem.condition().as_str());
     }
 }

@@ -1,4 +1,5 @@
 use serde_json::json;
+use vmpool_engine::condition::ConditionReason;
 use vmpool_platforms::kubevirt::KubeVirt;
 
 use super::*;
@@ -35,9 +36,9 @@ fn a_copy_is_compared_with_the_object_of_its_namespace_once_that_is_listed() {
     sources.show(KIND, Some(&objects(&[object("n", "1Gi"), object("other", "2Gi")])));
     assert_eq!(reason(), None);
     sources.show(KIND, Some(&objects(&[object("n", "2Gi"), object("other", "1Gi")])));
-    assert_eq!(reason(), Some("SpecChanged"));
+    assert_eq!(reason(), Some(ConditionReason::SpecChanged));
     sources.show(KIND, Some(&objects(&[object("other", "1Gi")])));
-    assert_eq!(reason(), Some("Deleted"));
+    assert_eq!(reason(), Some(ConditionReason::Deleted));
     sources.show(KIND, None);
     assert_eq!(reason(), None, "without the definition, nothing is known");
 }

@@ -89,7 +89,7 @@ fn rule_scope(file: &Path) -> SourceScope {
     let is_tool = parts.first().is_some_and(|first| TOOLS.contains(&&**first));
     let is_test = parts.iter().any(|part| {
         let part = part.trim_end_matches(".rs");
-        ["tests", "testing", "fixtures", "laws", "examples", "benches"].contains(&part)
+        ["tests", "testing", "simulation", "fixtures", "laws", "examples", "benches"].contains(&part)
             || part.ends_with("_tests")
     });
     if is_tool || is_test { SourceScope::Test } else { SourceScope::Product }

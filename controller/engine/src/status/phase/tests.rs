@@ -11,7 +11,7 @@ fn shown(world: &PoolWorld, failure: Option<&PoolFailure>) -> ComputedStatus {
     compute_status(&world.observed(&world.snapshot()), failure)
 }
 
-fn find<'a>(status: &'a ComputedStatus, kind: ConditionType) -> &'a StatusCondition {
+fn find(status: &ComputedStatus, kind: ConditionType) -> &StatusCondition {
     status.conditions.iter().find(|condition| condition.is(kind)).unwrap()
 }
 
