@@ -306,7 +306,7 @@ fn every_rule_has_a_example_in_its_place() {
 }
 
 #[test]
-fn a_example_breaks_its_rule_and_its_neighbour_none() {
+fn an_example_breaks_its_rule_and_its_neighbour_none() {
     for example in rule_examples() {
         let (rule, good, bad) = (example.rule, example.good.verdict(), example.bad.verdict());
         assert_eq!(
