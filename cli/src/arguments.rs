@@ -44,6 +44,8 @@ pub(crate) struct OutputArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// List pools of both platforms with their states
+    List(ListArguments),
     /// Show a pool: its machines and disks, what it waits for, and its last events
     Status(StatusArguments),
     /// Show what the controller would delete, update, restart and create, in order, and why
@@ -81,23 +83,66 @@ pub(crate) enum Command {
     Doctor(DoctorArguments),
     /// Print a script that completes commands and names
     Completion(CompletionArguments),
+    /// Print the versions of the plugin and of the installed programs
+    Version(VersionArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArguments {
+    /// List the pools of all namespaces
+    #[arg(short = 'A', long)]
+    pub(crate) all_namespaces: bool,
+    /// Format of the output
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(crate) output: ListFormat,
+}
+
+/// The format of a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ListFormat {
+    /// For users
+    #[default]
+    Text,
+    /// For users, with generations and messages
+    Wide,
+    /// One TYPE/NAME in a line
+    Name,
+    /// JSON
+    Json,
+    /// YAML
+    Yaml,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VersionArguments {
+    /// Print the version of the plugin only, and send no request
+    #[arg(long)]
+    pub(crate) client: bool,
+    /// The namespace that vmpool is installed in
+    #[arg(long, default_value = "vmpool-system", value_name = "NAME")]
+    pub(crate) system_namespace: String,
+    #[command(flatten)]
+    pub(crate) format: OutputArguments,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct StatusArguments {
-    /// Name of the pool
+    /// Name of the pool, or TYPE/NAME
     #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
     /// Show the status again whenever it changes, until you interrupt the command
     #[arg(short, long)]
     pub(crate) watch: bool,
+    /// Show all machines. Without it, the text contains at most 20 lines of machines and disks
+    #[arg(long)]
+    pub(crate) all: bool,
     #[command(flatten)]
     pub(crate) format: OutputArguments,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PlanArguments {
-    /// Name of the pool
+    /// Name of the pool, or TYPE/NAME
     #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
     /// Plan for this number of replicas instead of the present one
@@ -120,7 +165,7 @@ pub(crate) struct PlanArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct RemoveArguments {
-    /// Name of the pool
+    /// Name of the pool, or TYPE/NAME
     #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
     /// Names of the machines
@@ -139,7 +184,7 @@ pub(crate) struct RemoveArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct ScaleArguments {
-    /// Name of the pool
+    /// Name of the pool, or TYPE/NAME
     #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
     /// The new number of replicas
@@ -149,14 +194,14 @@ pub(crate) struct ScaleArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct PauseArguments {
-    /// Name of the pool
+    /// Name of the pool, or TYPE/NAME
     #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct HistoryArguments {
-    /// Name of the pool
+    /// Name of the pool, or TYPE/NAME
     #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
     #[command(flatten)]
@@ -165,7 +210,7 @@ pub(crate) struct HistoryArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct DiffArguments {
-    /// Name of the pool
+    /// Name of the pool, or TYPE/NAME
     #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
     /// Name or number of the revision, as `history` lists it
@@ -174,7 +219,7 @@ pub(crate) struct DiffArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct RollbackArguments {
-    /// Name of the pool
+    /// Name of the pool, or TYPE/NAME
     #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
     /// Name or number of the revision. The default is the last one with another template
@@ -187,7 +232,7 @@ pub(crate) struct RollbackArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct RestartArguments {
-    /// Name of the pool
+    /// Name of the pool, or TYPE/NAME
     #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
     /// Names of the machines. The default is all unprotected machines that need a restart
@@ -203,7 +248,7 @@ pub(crate) struct RestartArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct ProtectArguments {
-    /// Name of the pool
+    /// Name of the pool, or TYPE/NAME
     #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
     /// Names of the machines
@@ -222,7 +267,7 @@ pub(crate) struct ProtectArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct UnprotectArguments {
-    /// Name of the pool
+    /// Name of the pool, or TYPE/NAME
     #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
     /// Names of the machines
@@ -232,7 +277,7 @@ pub(crate) struct UnprotectArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct ClaimArguments {
-    /// Name of the pool
+    /// Name of the pool, or TYPE/NAME
     #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
     /// The id of the claim. The same user and id find the same claim again
@@ -262,7 +307,7 @@ pub(crate) struct ClaimArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReleaseArguments {
-    /// Name of the pool
+    /// Name of the pool, or TYPE/NAME
     #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
     /// The id of the claim
@@ -314,7 +359,7 @@ impl AfterReleaseArgument {
 
 #[derive(Debug, Args)]
 pub(crate) struct AdoptArguments {
-    /// Name of the pool
+    /// Name of the pool, or TYPE/NAME
     #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
     /// Names of the machines. The default is all machines of the former pool
@@ -378,6 +423,29 @@ mod tests {
     }
 
     #[test]
+    fn every_global_flag_is_documented() {
+        let page = include_str!("../../docs/kubectl.md");
+        let command = Arguments::command();
+        let globals = command.get_arguments().filter(|argument| argument.is_global_set());
+        for flag in globals.filter_map(|argument| argument.get_long()) {
+            assert!(page.contains(&format!("`--{flag}`")), "--{flag}");
+        }
+    }
+
+    #[test]
+    fn flags_of_the_connection_can_be_before_and_after_the_command() {
+        for line in [
+            ["kubectl-vmpool", "--as=ed", "--as-group=a", "--as-group=b", "--request-timeout=5s", "list"],
+            ["kubectl-vmpool", "list", "--as=ed", "--as-group=a", "--as-group=b", "--request-timeout=5s"],
+        ] {
+            let Arguments { connection, .. } = Arguments::try_parse_from(line).unwrap();
+            assert_eq!(connection.impersonate.as_deref(), Some("ed"));
+            assert_eq!(connection.impersonate_groups, ["a", "b"]);
+            assert_eq!(connection.request_timeout, Duration::from_secs(5));
+        }
+    }
+
+    #[test]
     fn every_command_and_flag_is_documented() {
         let page = include_str!("../../docs/kubectl.md");
         for command in Arguments::command().get_subcommands() {
@@ -386,7 +454,7 @@ mod tests {
             let row = row.unwrap_or_else(|| panic!("{name} has no row"));
             let own = command.get_arguments().filter(|argument| !argument.is_global_set());
             for flag in own.filter_map(|argument| argument.get_long()).filter(|flag| *flag != "output") {
-                let short = [("--watch", "-w"), ("--filename", "-f")];
+                let short = [("--watch", "-w"), ("--filename", "-f"), ("--all-namespaces", "-A")];
                 let long = format!("--{flag}");
                 let shown = short.iter().find(|(name, _)| **name == long).map_or(&*long, |(_, short)| short);
                 assert!(row.contains(shown), "{name} {shown}: {row}");

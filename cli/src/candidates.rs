@@ -16,8 +16,10 @@ const DEADLINE: Duration = Duration::from_secs(2);
 
 /// The names of all pools in the namespace.
 pub(crate) fn complete_pool_names() -> Vec<CompletionCandidate> {
+    let prefix = type_prefix(std::env::args().last().as_deref().unwrap_or_default()).to_owned();
     completion_candidates(async |cluster| {
-        [pool_names::<Dvp>(cluster).await, pool_names::<KubeVirt>(cluster).await].concat()
+        let names = [pool_names::<Dvp>(cluster).await, pool_names::<KubeVirt>(cluster).await].concat();
+        names.into_iter().map(|name| format!("{prefix}{name}")).collect()
     })
 }
 
@@ -58,6 +60,10 @@ fn parse_connection_flags(arguments: impl Iterator<Item = String>) -> Connection
             "-n" | "--namespace" => &mut connection.namespace,
             "--context" => &mut connection.context,
             "--as" => &mut connection.impersonate,
+            "--as-group" => {
+                connection.impersonate_groups.extend(value.or_else(|| arguments.next()));
+                continue;
+            }
             "--kubeconfig" => {
                 connection.kubeconfig = value.or_else(|| arguments.next()).map(Into::into);
                 continue;
@@ -69,6 +75,11 @@ fn parse_connection_flags(arguments: impl Iterator<Item = String>) -> Connection
     connection
 }
 
+/// The type of a word `TYPE/NAME`, with the slash; empty for `NAME`.
+fn type_prefix(word: &str) -> &str {
+    word.rfind('/').map_or("", |slash| &word[..=slash])
+}
+
 async fn pool_names<P: ClientPlatform>(cluster: &UserClusterClient) -> Vec<String> {
     let pools = cluster.list::<P::Pool>(None).await.unwrap_or_default();
     pools.iter().filter_map(|pool| pool["metadata"]["name"].as_str().map(str::to_owned)).collect()
@@ -77,7 +88,9 @@ async fn pool_names<P: ClientPlatform>(cluster: &UserClusterClient) -> Vec<Strin
 async fn machine_names<P: ClientPlatform>(cluster: &UserClusterClient) -> Vec<String> {
     let words: Vec<String> = std::env::args().collect();
     let pools = cluster.list::<P::Pool>(None).await.unwrap_or_default();
-    let named = pools.iter().filter(|pool| words.iter().any(|word| pool["metadata"]["name"] == **word));
+    let is_named =
+        |pool: &&Value| words.iter().any(|word| pool["metadata"]["name"] == word[type_prefix(word).len()..]);
+    let named = pools.iter().filter(is_named);
     let text = |pool: &Value, field: &str| pool["metadata"][field].as_str().unwrap_or_default().to_owned();
     let pools: Vec<ObjectId> =
         named.map(|pool| ObjectId::new(&text(pool, "name"), &text(pool, "uid"))).collect();
@@ -104,11 +117,25 @@ mod tests {
             "--context=prod",
             "--kubeconfig",
             "k",
+            "--as",
+            "ed",
+            "--as-group=a",
+            "--as-group",
+            "b",
             "web-",
         ];
         let connection = parse_connection_flags(line.into_iter().map(str::to_owned));
         assert_eq!(connection.namespace.as_deref(), Some("team-a"));
         assert_eq!(connection.context.as_deref(), Some("prod"));
         assert_eq!(connection.kubeconfig.as_deref(), Some(std::path::Path::new("k")));
+        assert_eq!(connection.impersonate.as_deref(), Some("ed"));
+        assert_eq!(connection.impersonate_groups, ["a", "b"]);
+    }
+
+    #[test]
+    fn the_type_before_a_name_stays() {
+        assert_eq!(type_prefix("vmpool/we"), "vmpool/");
+        assert_eq!(type_prefix("virtualmachinepools.example.com/"), "virtualmachinepools.example.com/");
+        assert_eq!(type_prefix("we"), "");
     }
 }

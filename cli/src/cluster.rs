@@ -1,6 +1,8 @@
 //! The cluster: requests with the rights of the user.
 
-use anyhow::{Context as _, Result, anyhow};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::ApiResource;
@@ -23,13 +25,24 @@ pub(crate) struct UserClusterClient {
     pub(crate) client: Client,
     pub(crate) namespace: String,
     pub(crate) env: Env,
+    /// How long to wait for one response; `None` without a limit.
+    pub(crate) request_timeout: Option<Duration>,
+}
+
+/// The namespaces whose objects a command lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListScope {
+    /// The namespace of the command.
+    Namespace,
+    /// All namespaces.
+    Cluster,
 }
 
 impl UserClusterClient {
     /// Connects with the kubeconfig of the user. It sends no request.
     ///
     /// # Errors
-    /// The kubeconfig cannot be read, or has no such context.
+    /// The kubeconfig cannot be read, or has no such context, or groups are impersonated without a user.
     pub(crate) async fn connect(connection: &ConnectionArguments, env: Env) -> Result<Self> {
         let options =
             KubeConfigOptions { context: connection.context.clone(), ..KubeConfigOptions::default() };
@@ -44,11 +57,23 @@ impl UserClusterClient {
         if let Some(user) = &connection.impersonate {
             config.auth_info.impersonate = Some(user.clone());
         }
+        if !connection.impersonate_groups.is_empty() {
+            ensure!(
+                config.auth_info.impersonate.is_some(),
+                "--as-group impersonates groups of a user: name the user with --as"
+            );
+            config.auth_info.impersonate_groups = Some(connection.impersonate_groups.clone());
+        }
+        let request_timeout = Some(connection.request_timeout).filter(|timeout| !timeout.is_zero());
+        if let Some(timeout) = request_timeout {
+            config.connect_timeout = Some(config.connect_timeout.map_or(timeout, |known| known.min(timeout)));
+            config.read_timeout = Some(timeout);
+        }
         let namespace = connection.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         // A repeated write could find its own result, and report it as a conflict.
         config.default_retry = false;
         let client = Client::try_from(config).context("creating a client from the kubeconfig")?;
-        Ok(Self { client, namespace, env })
+        Ok(Self { client, namespace, env, request_timeout })
     }
 
     /// The objects of a type in the namespace.
@@ -100,6 +125,26 @@ impl UserClusterClient {
             .await
             .map_err(|error| explain_request_error(&attempt, &error))?;
         listed.items.iter().map(object_to_json).collect()
+    }
+
+    /// Lists the objects of a type in a scope; `None` if the cluster does not serve the type.
+    ///
+    /// # Errors
+    /// The request failed for another reason.
+    pub(crate) async fn list_if_served<K: ApiObject>(&self, scope: ListScope) -> Result<Option<Vec<Value>>> {
+        let mut attempt = self.attempt::<K>("list", "");
+        let api = match scope {
+            ListScope::Namespace => self.api::<K>(),
+            ListScope::Cluster => {
+                attempt.namespace.clear();
+                Api::all_with(self.client.clone(), &api_resource::<K>())
+            }
+        };
+        match api.list(&ListParams::default()).await {
+            Ok(listed) => listed.items.iter().map(object_to_json).collect::<Result<Vec<_>>>().map(Some),
+            Err(error) if is_unserved(&error) => Ok(None),
+            Err(error) => Err(explain_request_error(&attempt, &error)),
+        }
     }
 
     /// Patches an object, and returns the result.

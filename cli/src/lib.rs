@@ -10,8 +10,8 @@
 //!
 //! # Layers
 //!
-//! From the lowest: `connection`, `age`, `visible`, `table`, `explain`; `cluster`; `candidates`,
-//! `subresource`; `arguments`; `pool` and `output`; the commands; `run`.
+//! From the lowest: `connection`, `age`, `visible`, `table`, `exit`, `explain`; `cluster`;
+//! `candidates`, `installation`, `subresource`; `arguments`; `pool` and `output`; the commands; `run`.
 
 mod age;
 mod arguments;
@@ -19,7 +19,9 @@ mod candidates;
 mod cluster;
 mod commands;
 mod connection;
+mod exit;
 mod explain;
+mod installation;
 mod output;
 mod pool;
 mod run;

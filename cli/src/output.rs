@@ -32,6 +32,13 @@ pub(crate) fn print_text(text: &str) -> Result<()> {
     write_bytes(&escape_except_styles(text, &Tone::sequences()))
 }
 
+/// Prints a note about what the output lacks, on stderr, so that programs can read the output.
+pub(crate) fn print_note(text: &str) {
+    let note = escape_except_styles(text, &Tone::sequences());
+    // If stderr is closed, nothing can be reported.
+    let _ = anstream::stderr().write_all(note.as_bytes());
+}
+
 fn write_bytes(text: &str) -> Result<()> {
     let mut out = anstream::stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("writing the output")

@@ -1,13 +1,154 @@
-//! The pool that a command is about, and its platform.
+//! The pool that a command is about, its platform, and what its object shows.
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail, ensure};
 use serde_json::Value;
 use vmpool_engine::ParsedPool;
-use vmpool_platforms::{ClientPlatform, Dvp, KubeVirt, Platform};
+use vmpool_engine::condition::{ConditionReason, ConditionType, StatusCondition};
+use vmpool_platforms::{ApiObject, ClientPlatform, Dvp, KubeVirt, Platform};
 
 use crate::cluster::{UserClusterClient, full_name};
 use crate::connection::PlatformArgument;
 use crate::explain::{explain_request_error, is_unserved};
+use crate::table::Tone;
+
+/// The short names of pools, which both platforms have.
+const SHORT_NAMES: [&str; 2] = ["vmpool", "vmpools"];
+
+/// A pool in a command line: `NAME`, or `TYPE/NAME` as kubectl prints and accepts it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PoolReference {
+    /// Name of the pool.
+    pub(crate) name: String,
+    /// The platform that the type belongs to; `None` without a type, or if pools of both platforms have it.
+    pub(crate) platform: Option<PlatformArgument>,
+}
+
+impl PoolReference {
+    /// Reads `NAME` or `TYPE/NAME`. A type is the kind, the plural or a short name, optionally with the group
+    /// or with version and group.
+    ///
+    /// # Errors
+    /// The type is not one of pools, or the name is empty.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let Some((resource, name)) = text.split_once('/') else {
+            ensure!(!text.is_empty(), "the name of the pool is empty");
+            return Ok(Self { name: text.to_owned(), platform: None });
+        };
+        ensure!(
+            !name.is_empty() && !name.contains('/'),
+            "{text:?} is not a pool: use NAME or TYPE/NAME, for example vmpool/web"
+        );
+        let platform = match (
+            is_pool_type::<<Dvp as Platform>::Pool>(resource),
+            is_pool_type::<<KubeVirt as Platform>::Pool>(resource),
+        ) {
+            (true, true) => None,
+            (true, false) => Some(PlatformArgument::Dvp),
+            (false, true) => Some(PlatformArgument::Kubevirt),
+            (false, false) => bail!(
+                "{resource:?} in {text:?} is not a type of pools: use vmpool, {} or {}",
+                full_name::<<Dvp as Platform>::Pool>(),
+                full_name::<<KubeVirt as Platform>::Pool>()
+            ),
+        };
+        Ok(Self { name: name.to_owned(), platform })
+    }
+
+    /// The platform to look at: that of the type, or that of the flag `--platform`.
+    ///
+    /// # Errors
+    /// They differ.
+    fn selected_platform(&self, flag: Option<PlatformArgument>) -> Result<Option<PlatformArgument>> {
+        let differ = self.platform.zip(flag).is_some_and(|(own, flag)| own != flag);
+        ensure!(
+            !differ,
+            "the type of pool {} belongs to another platform than --platform: omit one of them",
+            self.name
+        );
+        Ok(self.platform.or(flag))
+    }
+}
+
+/// Whether `text` names the type `K` as kubectl accepts it: its plural, its kind or a short name, and after a
+/// dot the group, or version and group.
+fn is_pool_type<K: ApiObject>(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    let (word, suffix) = match text.split_once('.') {
+        Some((word, suffix)) => (word, Some(suffix)),
+        None => (&*text, None),
+    };
+    let (plural, kind, group) = (K::plural(&()), K::kind(&()), K::group(&()));
+    let is_named = *plural == *word || kind.eq_ignore_ascii_case(word) || SHORT_NAMES.contains(&word);
+    let is_in_group = suffix.is_none_or(|suffix| {
+        *group == *suffix || suffix.split_once('.') == Some((&*K::version(&()), &*group))
+    });
+    is_named && is_in_group
+}
+
+/// The resource and the name of an object, as `kubectl get -o name` prints them.
+pub(crate) fn resource_name<K: ApiObject>(name: &str) -> String {
+    format!("{}.{}/{name}", K::kind(&()).to_ascii_lowercase(), K::group(&()))
+}
+
+/// Which generation of a pool its status is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum PoolObservation {
+    /// The current one, or the definition of pools does not keep the generation.
+    #[default]
+    Current,
+    /// An earlier one.
+    Outdated {
+        /// The generation that the controller has observed.
+        observed: i64,
+        /// The generation of the spec.
+        generation: i64,
+    },
+    /// None: no controller has written a status.
+    Never,
+}
+
+impl PoolObservation {
+    /// Reads the generations of a stored pool.
+    pub(crate) fn read(stored: &Value, pool: &ParsedPool) -> Self {
+        match stored["status"]["observedGeneration"].as_i64() {
+            // The default of the field, before the first status.
+            Some(observed) if observed < 0 => Self::Never,
+            Some(observed) if observed < pool.generation => {
+                Self::Outdated { observed, generation: pool.generation }
+            }
+            Some(_) => Self::Current,
+            None if ready_condition(pool).is_none() => Self::Never,
+            None => Self::Current,
+        }
+    }
+
+    /// What it means for the status, and what to do; `None` if the status is about the current spec.
+    pub(crate) fn explain(self) -> Option<String> {
+        const ADVICE: &str = "`kubectl vmpool doctor` checks whether a controller runs";
+        match self {
+            Self::Current => None,
+            Self::Outdated { observed, generation } => Some(format!(
+                "the controller has not observed generation {generation} of the pool: state and conditions are \
+                 those of generation {observed}; {ADVICE}"
+            )),
+            Self::Never => Some(format!("no controller has observed the pool; {ADVICE}")),
+        }
+    }
+}
+
+/// The published condition `Ready`, whose reason is the phase of the pool.
+pub(crate) fn ready_condition(pool: &ParsedPool) -> Option<&StatusCondition> {
+    pool.published.conditions.iter().find(|condition| condition.is(ConditionType::Ready))
+}
+
+/// The tone of a phase of a pool.
+pub(crate) fn phase_tone(phase: &str) -> Tone {
+    match ConditionReason::parse(phase) {
+        Some(ConditionReason::Ready) => Tone::Good,
+        Some(ConditionReason::Blocked | ConditionReason::Failing) => Tone::Bad,
+        _ => Tone::Notice,
+    }
+}
 
 /// A stored pool.
 #[derive(Clone, Debug)]
@@ -47,15 +188,17 @@ enum PoolLookup {
 }
 
 impl StoredPool {
-    /// Finds a pool by its name, on the given platform or on any.
+    /// Finds a pool on the platform of its type, on the given platform, or on any.
     ///
     /// # Errors
     /// There is none, or pools of both platforms have this name, or a request failed.
     pub(crate) async fn find(
         cluster: &UserClusterClient,
-        name: &str,
+        reference: &PoolReference,
         platform: Option<PlatformArgument>,
     ) -> Result<Self> {
+        let platform = reference.selected_platform(platform)?;
+        let name = &*reference.name;
         let (mut found, mut failures, mut served) = (Vec::new(), Vec::new(), Vec::new());
         for asked in [PlatformArgument::Dvp, PlatformArgument::Kubevirt] {
             if platform.is_some_and(|platform| platform != asked) {
@@ -85,11 +228,14 @@ impl StoredPool {
             (Some(pool), None) => Ok(pool),
             (None, _) if !served.is_empty() => Err(not_found(cluster, name, &served, &failures)),
             (None, _) if !failures.is_empty() => Err(failures.remove(0)),
-            (None, _) => Err(anyhow!(
-                "the cluster serves no pools of virtual machines; `kubectl vmpool doctor` says what is missing"
-            )),
+            (None, _) => Err(unserved_pools()),
         }
     }
+}
+
+/// The cluster serves pools of no platform.
+pub(crate) fn unserved_pools() -> anyhow::Error {
+    anyhow!("the cluster serves no pools of virtual machines; `kubectl vmpool doctor` says what is missing")
 }
 
 async fn look_up_pool<P: ClientPlatform>(cluster: &UserClusterClient, name: &str) -> PoolLookup {
@@ -113,3 +259,6 @@ pub(crate) fn decode_pool<P: ClientPlatform>(object: &Value) -> Result<(P::Pool,
     let facts = P::read_pool(&pool);
     Ok((pool, facts))
 }
+
+#[cfg(test)]
+mod tests;

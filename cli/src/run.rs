@@ -12,11 +12,12 @@ use vmpool_runtime::Env;
 use crate::arguments::{Arguments, Command};
 use crate::cluster::UserClusterClient;
 use crate::commands::{
-    adopt, claim, completion, doctor, plan, protect, remove, restart, revisions, scale, status,
+    adopt, claim, completion, doctor, list, plan, protect, remove, restart, revisions, scale, status, version,
 };
 use crate::connection::PlatformArgument;
+use crate::exit::exit_code_of;
 use crate::output::print_text;
-use crate::pool::StoredPool;
+use crate::pool::{PoolReference, StoredPool};
 use crate::table::Tone;
 use crate::visible::escape_except_lines;
 
@@ -32,7 +33,7 @@ pub fn main() -> ExitCode {
             let text = format!("{} {}\n", Tone::Bad.paint("error:"), escape_except_lines(&why));
             // If stderr is closed, nothing can be reported.
             let _ = anstream::stderr().write_all(text.as_bytes());
-            ExitCode::FAILURE
+            exit_code_of(&error)
         }
     }
 }
@@ -57,19 +58,28 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 async fn run_command(arguments: Arguments) -> Result<()> {
     let Arguments { connection, command } = arguments;
+    if let Command::Version(arguments) = &command {
+        // The version of the plugin needs no kubeconfig.
+        return version::print_versions(&connection, arguments).await;
+    }
     let cluster = UserClusterClient::connect(&connection, Env::system()).await?;
-    let find = async |name: &str| StoredPool::find(&cluster, name, connection.platform).await;
+    let find =
+        async |reference: &PoolReference| StoredPool::find(&cluster, reference, connection.platform).await;
     /// Runs a command for the platform of its pool.
     macro_rules! on {
         ($arguments:expr, $command:path) => {{
-            let pool = find(&$arguments.pool).await?;
+            let mut arguments = $arguments;
+            let reference = PoolReference::parse(&arguments.pool)?;
+            let pool = find(&reference).await?;
+            arguments.pool = reference.name;
             match pool.platform {
-                PlatformArgument::Dvp => $command(&cluster, Dvp, pool.object, &$arguments).await,
-                PlatformArgument::Kubevirt => $command(&cluster, KubeVirt, pool.object, &$arguments).await,
+                PlatformArgument::Dvp => $command(&cluster, Dvp, pool.object, &arguments).await,
+                PlatformArgument::Kubevirt => $command(&cluster, KubeVirt, pool.object, &arguments).await,
             }
         }};
     }
     match command {
+        Command::List(arguments) => list::print_pool_list(&cluster, connection.platform, &arguments).await,
         Command::Status(arguments) => on!(arguments, status::print_pool_status),
         Command::Plan(arguments) => on!(arguments, plan::print_plan),
         Command::Remove(arguments) => on!(arguments, remove::remove_machines),
@@ -88,5 +98,6 @@ async fn run_command(arguments: Arguments) -> Result<()> {
         Command::AdoptImage(arguments) => adopt::image::adopt_image_objects(&cluster, &arguments).await,
         Command::Doctor(arguments) => doctor::print_check_findings(&cluster, &arguments).await,
         Command::Completion(arguments) => completion::print_completion_script(&arguments),
+        Command::Version(arguments) => version::print_versions(&connection, &arguments).await,
     }
 }

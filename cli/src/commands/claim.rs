@@ -9,6 +9,7 @@ use vmpool_platforms::ClientPlatform;
 
 use crate::arguments::{ClaimArguments, ReleaseArguments};
 use crate::cluster::UserClusterClient;
+use crate::exit::NoMachineFree;
 use crate::explain::explain_request_error;
 use crate::output::print_output;
 use crate::subresource::{PAUSE, post_to_subresource, subresource_attempt};
@@ -19,7 +20,7 @@ const LONGEST_WAIT: u64 = 25;
 /// Claims a machine, or renews the claim with the same id.
 ///
 /// # Errors
-/// No machine became free in time, or the request was refused.
+/// [`NoMachineFree`] if no machine became free in time, or the request was refused.
 pub(crate) async fn claim_machine<P: ClientPlatform>(
     cluster: &UserClusterClient,
     _: P,
@@ -35,7 +36,7 @@ pub(crate) async fn claim_machine<P: ClientPlatform>(
             "id": arguments.id,
             "durationSeconds": arguments.duration.as_secs(),
             "reason": arguments.reason,
-            "waitSeconds": left.as_secs().min(LONGEST_WAIT),
+            "waitSeconds": server_wait(left, cluster.request_timeout).as_secs(),
             "machine": arguments.machine,
             "renew": arguments.renew,
             "dryRun": if arguments.dry_run { vec!["All"] } else { vec![] },
@@ -48,13 +49,22 @@ pub(crate) async fn claim_machine<P: ClientPlatform>(
                 cluster.env.sleep(PAUSE.min(left)).await;
             }
             Err(error) => {
-                return Err(explain_request_error(
-                    &subresource_attempt::<P>(cluster, &arguments.pool, "claim"),
-                    &error,
-                ));
+                let attempt = subresource_attempt::<P>(cluster, &arguments.pool, "claim");
+                let explained = explain_request_error(&attempt, &error);
+                return Err(if is_unavailable(&error) {
+                    NoMachineFree { message: explained.to_string() }.into()
+                } else {
+                    explained
+                });
             }
         }
     }
+}
+
+/// For how long one request waits on the server: the response must arrive before `--request-timeout`.
+fn server_wait(left: Duration, request_timeout: Option<Duration>) -> Duration {
+    let longest = Duration::from_secs(LONGEST_WAIT);
+    left.min(request_timeout.map_or(longest, |timeout| longest.min(timeout / 2)))
 }
 
 /// Whether no machine was free.
@@ -127,4 +137,35 @@ async fn claimed_uid<P: ClientPlatform>(cluster: &UserClusterClient, id: &str) -
         }
     }
     bail!("no machine in namespace {} has a claim with the id {id}", cluster.namespace)
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::short(5, None, 5)]
+    #[case::longer_than_the_server_permits(600, None, 25)]
+    #[case::limited_by_the_request_timeout(600, Some(10), 5)]
+    #[case::a_long_request_timeout(600, Some(300), 25)]
+    fn a_request_waits_for_less_than_its_timeout(
+        #[case] left: u64,
+        #[case] request_timeout: Option<u64>,
+        #[case] expected: u64,
+    ) {
+        let wait = server_wait(Duration::from_secs(left), request_timeout.map(Duration::from_secs));
+        assert_eq!(wait.as_secs(), expected);
+    }
+
+    #[rstest]
+    #[case::no_machine("NoMachineAvailable", true)]
+    #[case::held_by_another_user("ClaimHeld", false)]
+    #[case::conflict("Conflict", false)]
+    fn only_the_lack_of_a_machine_is_unavailability(#[case] reason: &str, #[case] expected: bool) {
+        let error = kube::Error::Api(Box::new(Status::failure("busy", reason).with_code(409)));
+        assert_eq!(is_unavailable(&error), expected);
+    }
 }

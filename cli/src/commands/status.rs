@@ -14,7 +14,7 @@ use crate::arguments::{Format, StatusArguments};
 use crate::cluster::UserClusterClient;
 use crate::output::{print_output, print_text};
 use collect::collect_pool_overview;
-use text::render_pool_overview;
+use text::{TextExtent, render_pool_overview};
 
 /// Time between two reads of a status that is watched.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -29,6 +29,7 @@ pub(crate) async fn print_pool_status<P: ClientPlatform>(
     mut pool: Value,
     arguments: &StatusArguments,
 ) -> Result<()> {
+    let extent = if arguments.all { TextExtent::Complete } else { TextExtent::Screen };
     let mut shown = None;
     loop {
         let status = collect_pool_overview::<P>(cluster, &pool).await?;
@@ -39,7 +40,7 @@ pub(crate) async fn print_pool_status<P: ClientPlatform>(
             }
             print_output(
                 arguments.format.output,
-                &render_pool_overview(&status, cluster.env.now()),
+                &render_pool_overview(&status, extent, cluster.env.now()),
                 &status,
             )?;
             shown = Some(status);

@@ -136,27 +136,32 @@ impl<'w> Plugin<'w> {
         Ok(Self { world, program: find_program("kubectl-vmpool", "VMPOOL_PLUGIN")?, kubeconfig })
     }
 
-    /// Runs the plugin. Returns whether it succeeded, its output and its errors.
-    async fn run(&self, arguments: &[&str]) -> Result<(bool, String, String)> {
+    /// Runs the plugin. Returns its exit code, its output and its errors.
+    async fn run(&self, arguments: &[&str]) -> Result<(Option<i32>, String, String)> {
         let mut command = Command::new(&self.program);
         command.args(arguments).arg("--kubeconfig").arg(&self.kubeconfig);
         command.args(["-n", self.world.namespace()]).env_remove("KUBECONFIG");
         let output = process::command_output("kubectl-vmpool", command, vmpool_e2e::world::DEADLINE).await?;
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).context("the output is no text");
-        Ok((output.status.success(), text(output.stdout)?, text(output.stderr)?))
+        Ok((output.status.code(), text(output.stdout)?, text(output.stderr)?))
     }
 
     /// The output of a command that must succeed.
     pub(crate) async fn output(&self, arguments: &[&str]) -> Result<String> {
-        let (well, output, errors) = self.run(arguments).await?;
-        ensure!(well, "{arguments:?}\n{output}\n{errors}");
+        let (code, output, errors) = self.run(arguments).await?;
+        ensure!(code == Some(0), "{arguments:?}\n{output}\n{errors}");
         Ok(output)
     }
 
     /// The error of a command that must fail.
     pub(crate) async fn error(&self, arguments: &[&str]) -> Result<String> {
-        let (well, output, errors) = self.run(arguments).await?;
-        ensure!(!well, "{arguments:?} succeeded\n{output}");
+        self.error_with(1, arguments).await
+    }
+
+    /// The error of a command that must fail with this exit code.
+    async fn error_with(&self, expected: i32, arguments: &[&str]) -> Result<String> {
+        let (code, output, errors) = self.run(arguments).await?;
+        ensure!(code == Some(expected), "{arguments:?} exited with {code:?}\n{output}\n{errors}");
         Ok(errors)
     }
 }
@@ -216,6 +221,31 @@ fn the_plugin_shows_plans_and_removes_with_the_rights_of_its_user(#[case] platfo
         if platform == TestedPlatform::Dvp {
             ensure!(status["machines"][0]["disks"][0]["template"] == "root", "{status}");
         }
+
+        // The list shows the pool in one line, and its names are accepted by other commands.
+        let list: Value = serde_json::from_str(&plugin.output(&["list", "-o", "json"]).await?)?;
+        let [listed] = list["pools"].as_array().map_or(&[][..], Vec::as_slice) else {
+            anyhow::bail!("one pool: {list}")
+        };
+        ensure!(
+            listed["name"] == "web" && listed["phase"] == "Ready" && listed["observed"] == true,
+            "{list}"
+        );
+        for counter in ["desired", "current", "ready"] {
+            ensure!(listed[counter] == 3, "{counter}: {list}");
+        }
+        ensure!(listed["protected"] == 0, "{list}");
+        let name = plugin.output(&["list", "-o", "name"]).await?;
+        let shown = plugin.output(&["status", name.trim()]).await?;
+        ensure!(shown.contains("Pool web in namespace"), "{shown}");
+        let error = plugin.error(&["status", "pod/web"]).await?;
+        ensure!(error.contains("is not a type of pools"), "{error}");
+        // The rights in one namespace are not enough for all, and the version of the plugin needs none.
+        let error = plugin.error(&["list", "-A", "--request-timeout=30s"]).await?;
+        ensure!(error.contains("you may not list virtualmachinepools"), "{error}");
+        let version: Value = serde_json::from_str(&plugin.output(&["version", "-o", "json"]).await?)?;
+        ensure!(version["client"]["version"] == env!("CARGO_PKG_VERSION"), "{version}");
+        ensure!(version["unknown"][0].as_str().is_some_and(|why| why.contains("deployments")), "{version}");
 
         // A plan names the machine that the controller then deletes, and changes nothing.
         let plan = plugin.output(&["plan", "web", "--replicas=2"]).await?;
@@ -359,7 +389,7 @@ fn the_plugin_claims_and_releases_without_rights_on_machines(#[case] platform: T
         ensure!(first["machine"]["uid"] != second["machine"]["uid"], "{first}\n{second}");
         ensure!(claim("a", &["--renew"]).await?["machine"] == first["machine"]);
         // Without a free machine, the command waits, and then says so.
-        let error = job.error(&["claim", "web", "--id=c", "--for=1h", "--wait=2s"]).await?;
+        let error = job.error_with(3, &["claim", "web", "--id=c", "--for=1h", "--wait=2s"]).await?;
         ensure!(error.contains("cannot create virtualmachinepools/claim"), "{error}");
         // A released machine can be claimed at once, also by a command that waits for it.
         let uid = first["machine"]["uid"].as_str().context("no UID")?;

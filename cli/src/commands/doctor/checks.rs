@@ -1,7 +1,6 @@
 //! The checks.
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
-use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
@@ -16,10 +15,8 @@ use vmpool_platforms::{
 use super::finding::{CheckFinding, CheckVerdict};
 use crate::age::format_age;
 use crate::cluster::{UserClusterClient, full_name};
+use crate::installation::{PART_OF, labeled_version, list_deployments};
 use crate::pool::decode_pool;
-
-/// The label of all objects of the chart.
-const PART_OF: &str = "app.kubernetes.io/part-of=vmpool";
 
 /// The lease of the controller.
 const LEASE: &str = "vmpool-controller";
@@ -310,9 +307,8 @@ async fn check_webhook(cluster: &UserClusterClient) -> CheckFinding {
 /// Whether the programs run, all with the version of the plugin.
 async fn check_programs(cluster: &UserClusterClient, system: &str) -> CheckFinding {
     const CHECK: &str = "programs";
-    let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), system);
-    let deployments = match api.list(&ListParams::default().labels(PART_OF)).await {
-        Ok(deployments) => deployments.items,
+    let deployments = match list_deployments(cluster, system).await {
+        Ok(deployments) => deployments,
         Err(error) => {
             return unknown_finding(CHECK, &format!("listing deployments in namespace {system}"), &error);
         }
@@ -334,9 +330,7 @@ async fn check_programs(cluster: &UserClusterClient, system: &str) -> CheckFindi
         if available == 0 {
             down.push(name.clone());
         }
-        let labels = deployment.metadata.labels.as_ref();
-        let version =
-            labels.and_then(|labels| labels.get("app.kubernetes.io/version")).cloned().unwrap_or_default();
+        let version = labeled_version(&deployment.metadata);
         if version != own {
             versions.push(format!("{name} {version}"));
         }

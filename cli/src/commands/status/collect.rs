@@ -10,18 +10,18 @@ use kube::api::{Api, ListParams};
 use serde_json::Value;
 use vmpool_controller::{Preview, preview_pool};
 use vmpool_engine::activity::ActivityEntry;
-use vmpool_engine::condition::{ConditionType, StatusCondition};
+use vmpool_engine::condition::StatusCondition;
 use vmpool_engine::model::{DiskState, MachineActivity, StoredTime};
 use vmpool_engine::{Disk, Machine, ParsedPool, Pool};
 use vmpool_platforms::{ClientPlatform, InstanceOf, Instances};
 
 use super::view::{
     ActivityStatus, ConditionStatus, DiskOverview, EventStatus, MachineOverview, PoolOverview,
-    ProtectionStatus,
+    ProtectionStatus, PublishedCounters,
 };
 use crate::cluster::UserClusterClient;
 use crate::explain::{RequestAttempt, explain_read_error, explain_request_error};
-use crate::pool::decode_pool;
+use crate::pool::{PoolObservation, decode_pool, ready_condition};
 
 /// Number of events to show.
 const EVENTS: usize = 8;
@@ -68,17 +68,12 @@ fn pool_overview<P: ClientPlatform>(pool: &ParsedPool, stored: &Value) -> PoolOv
         restart_pending: summary.map_or(0, |summary| summary.restart_pending),
         revision: summary.map(|summary| summary.revision.to_string()).unwrap_or_default(),
         paused: P::is_paused(pool),
-        state: published_phase(&pool.published.conditions),
+        state: ready_condition(pool).map(|ready| ready.reason.clone()).unwrap_or_default(),
+        outdated: PoolObservation::read(stored, pool).explain(),
         conditions: pool.published.conditions.iter().map(condition_status).collect(),
         activity: pool.published.activity.iter().map(activity_status).collect(),
         ..PoolOverview::default()
     }
-}
-
-/// The phase of the pool; empty if no controller has published it.
-fn published_phase(conditions: &[StatusCondition]) -> String {
-    let ready = conditions.iter().find(|condition| condition.is(ConditionType::Ready));
-    ready.map(|condition| condition.reason.clone()).unwrap_or_default()
 }
 
 fn activity_status(entry: &ActivityEntry) -> ActivityStatus {
@@ -130,8 +125,10 @@ fn add_machines<P: ClientPlatform>(
 ) {
     let pool = &preview.pool;
     let summary = &preview.status.summary;
-    status.replicas = summary.replicas;
-    status.ready = summary.ready;
+    // The published counters count by the same rules, which differ between platforms.
+    let published = PublishedCounters { replicas: status.replicas, ready: status.ready };
+    let present = PublishedCounters { replicas: summary.replicas, ready: summary.ready };
+    status.published = (published != present).then_some(published);
     status.updated = summary.updated;
     status.restart_pending = summary.restart_pending;
     status.revision = summary.revision.to_string();
@@ -150,6 +147,7 @@ fn add_machines<P: ClientPlatform>(
                 by: claim.map(|claim| claim.user.clone()).or(known.by.as_ref().map(ToString::to_string)),
                 reason: known.reason.as_ref().map(ToString::to_string),
                 claimed: claim.is_some(),
+                id: claim.map(|claim| claim.id.clone()),
             }
         });
         if let Some(object) = objects.machines.get(&*machine.id.name) {
@@ -172,16 +170,25 @@ fn add_machines<P: ClientPlatform>(
             .collect();
         status.machines.push(shown);
     }
+    count_machines(status);
     let is_free = |disk: &&std::sync::Arc<Disk>| disk.belongs_to(&pool.id) && !held.contains(&*disk.id.name);
     status.free_disks = preview.disks.iter().filter(is_free).map(|disk| disk_overview(disk)).collect();
 }
 
+/// Sets the counters to those of the listed machines.
+fn count_machines(status: &mut PoolOverview) {
+    let own = || status.machines.iter().filter(|machine| !machine.released);
+    let (replicas, ready) = (own().count(), own().filter(|machine| machine.ready).count());
+    (status.replicas, status.ready) = (replicas, ready);
+}
+
 fn machine_overview(pool: &Pool, machine: &Machine) -> MachineOverview {
-    let revision = machine.revision.as_ref();
+    let revision = machine.effective_revision();
     MachineOverview {
         name: machine.id.name.to_string(),
         ready: machine.activity == MachineActivity::Running && !machine.terminating,
         terminating: machine.terminating,
+        released: !pool.includes(machine) && !(machine.terminating && machine.belongs_to(&pool.id)),
         current: revision.is_some_and(|id| pool.revision.is_current(id)),
         revision: revision.map(ToString::to_string),
         restart_pending: machine.restart_pending,
@@ -245,5 +252,33 @@ fn event_status(event: Event) -> EventStatus {
         warning: event.type_.as_deref() == Some("Warning"),
         reason: event.reason.unwrap_or_default(),
         message: event.message.unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counters_are_those_of_the_listed_machines() {
+        let machine = |ready, terminating, released| MachineOverview {
+            ready,
+            terminating,
+            released,
+            ..MachineOverview::default()
+        };
+        let mut status = PoolOverview {
+            replicas: 9,
+            ready: 9,
+            machines: vec![
+                machine(true, false, false),
+                machine(false, false, false),
+                machine(false, true, false),
+                machine(true, false, true),
+            ],
+            ..PoolOverview::default()
+        };
+        count_machines(&mut status);
+        assert_eq!((status.replicas, status.ready), (3, 1));
     }
 }

@@ -7,24 +7,46 @@ use vmpool_engine::condition::ConditionReason;
 
 use super::view::{
     ActivityStatus, ConditionStatus, DiskOverview, MachineOverview, PoolOverview, ProtectionStatus,
+    PublishedCounters,
 };
 use crate::age::format_age;
+use crate::pool::phase_tone;
 use crate::table::{Cell, Tone, render_table};
 use crate::visible::{escape_except_lines, escape_to_one_line};
 
-/// The status as text.
-pub(super) fn render_pool_overview(status: &PoolOverview, now: Timestamp) -> String {
+/// The largest number of lines of machines and disks, unless all are wanted.
+const MACHINE_LINES: usize = 20;
+
+/// The largest number of machines that are not ready and have a line of their own above the conditions.
+const UNREADY_LINES: usize = 10;
+
+/// How much of a long status the text contains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TextExtent {
+    /// What fits on a screen, with the number of machines that are left out.
+    Screen,
+    /// All of it.
+    Complete,
+}
+
+/// The status as text: what needs attention first, the long list of machines after the conditions.
+pub(super) fn render_pool_overview(status: &PoolOverview, extent: TextExtent, now: Timestamp) -> String {
     let mut text = render_pool_header(status);
+    let outdated = status.outdated.iter().map(|why| Tone::Bad.paint(why));
+    let problems = || problem_conditions(status);
+    append_section(&mut text, "Causes", outdated.chain(problems().into_iter().map(describe_condition)));
+    append_section(&mut text, "Waiting for", status.blocked.iter().map(|why| Tone::Notice.paint(why)));
+    append_section(&mut text, "Not ready", unready_lines(status, extent, now).into_iter());
+    let others = status.conditions.iter().filter(|condition| !problems().contains(condition));
+    append_section(&mut text, "Conditions", others.map(describe_condition));
     if !status.machines.is_empty() {
         text.push('\n');
-        text.push_str(&render_machine_table(status, now));
+        text.push_str(&render_machine_table(status, extent, now));
     }
     if !status.free_disks.is_empty() {
         text.push('\n');
         text.push_str(&free_disks(&status.free_disks, now));
     }
-    append_section(&mut text, "Conditions", status.conditions.iter().map(describe_condition));
-    append_section(&mut text, "Waiting for", status.blocked.iter().map(|why| Tone::Notice.paint(why)));
     let events = status.events.iter().map(|event| {
         let since = event.time.map(|time| format_age(time, now)).unwrap_or_default();
         let tone = if event.warning { Tone::Bad } else { Tone::Plain };
@@ -40,6 +62,46 @@ pub(super) fn render_pool_overview(status: &PoolOverview, now: Timestamp) -> Str
     append_section(&mut text, "Activity", activity);
     append_section(&mut text, "Not shown", status.unreadable.iter().map(|why| Tone::Bad.paint(why)));
     text
+}
+
+/// The conditions that report a problem, each message once.
+fn problem_conditions(status: &PoolOverview) -> Vec<&ConditionStatus> {
+    let mut problems: Vec<&ConditionStatus> = Vec::new();
+    for condition in status.conditions.iter().filter(|condition| condition_tone(condition) == Tone::Bad) {
+        if !problems.iter().any(|known| known.message == condition.message) {
+            problems.push(condition);
+        }
+    }
+    problems
+}
+
+/// The machines of the pool that are neither ready nor being deleted.
+fn unready_lines(status: &PoolOverview, extent: TextExtent, now: Timestamp) -> Vec<String> {
+    let unready: Vec<&MachineOverview> =
+        status.machines.iter().filter(|machine| is_unready(machine)).collect();
+    let shown = match extent {
+        TextExtent::Screen => unready.len().min(UNREADY_LINES),
+        TextExtent::Complete => unready.len(),
+    };
+    let mut lines: Vec<String> = unready[..shown].iter().map(|machine| unready_line(machine, now)).collect();
+    if shown < unready.len() {
+        lines.push(format!("and {} more; --all shows them", unready.len() - shown));
+    }
+    lines
+}
+
+fn is_unready(machine: &MachineOverview) -> bool {
+    !machine.ready && !machine.terminating && !machine.released
+}
+
+fn unready_line(machine: &MachineOverview, now: Timestamp) -> String {
+    let state = if machine.state.is_empty() { "no state" } else { &*machine.state };
+    let age = machine.created.map(|created| format!(", created {} ago", format_age(created, now)));
+    let text = format!("machine {}: {state}{}", machine.name, age.unwrap_or_default());
+    match &machine.problem {
+        Some(problem) => Tone::Bad.paint(&format!("{text}: {problem}")),
+        None => Tone::Notice.paint(&text),
+    }
 }
 
 fn append_section(text: &mut String, heading: &str, lines: impl Iterator<Item = String>) {
@@ -60,8 +122,9 @@ fn render_pool_header(status: &PoolOverview) -> String {
     let title = Tone::Heading.paint(&format!("Pool {pool}"));
     let mut text = format!("{title} in namespace {} ({platform})", escape_to_one_line(namespace));
     if !state.is_empty() {
+        let tone = if status.outdated.is_some() { Tone::Notice } else { phase_tone(state) };
         text.push_str(": ");
-        text.push_str(&state_tone(state).paint(state));
+        text.push_str(&tone.paint(state));
     }
     let count = format!("{desired} desired, {replicas} exist, {ready} ready, {updated} up to date");
     let _ = write!(text, "\n  Machines  {count}");
@@ -69,6 +132,12 @@ fn render_pool_header(status: &PoolOverview) -> String {
         let _ = write!(text, ", {} need a restart", status.restart_pending);
     }
     text.push('\n');
+    if let Some(PublishedCounters { replicas, ready }) = status.published {
+        let _ = writeln!(
+            text,
+            "  Published {replicas} exist, {ready} ready, in the last status of the controller"
+        );
+    }
     if !status.revision.is_empty() {
         let _ = writeln!(text, "  Revision  {}", escape_to_one_line(&status.revision));
     }
@@ -78,25 +147,39 @@ fn render_pool_header(status: &PoolOverview) -> String {
     text
 }
 
-/// The tone of a state of a pool.
-pub(super) fn state_tone(state: &str) -> Tone {
-    match ConditionReason::parse(state) {
-        Some(ConditionReason::Ready) => Tone::Good,
-        Some(ConditionReason::Blocked | ConditionReason::Failing) => Tone::Bad,
-        _ => Tone::Notice,
-    }
-}
-
-fn render_machine_table(status: &PoolOverview, now: Timestamp) -> String {
+/// The machines, those that are not ready first, with their disks.
+fn render_machine_table(status: &PoolOverview, extent: TextExtent, now: Timestamp) -> String {
+    let mut machines: Vec<&MachineOverview> = status.machines.iter().collect();
+    // The order of the names stays.
+    machines.sort_by_key(|machine| !is_unready(machine));
+    let shown = match extent {
+        TextExtent::Screen => fitting_machines(&machines),
+        TextExtent::Complete => machines.len(),
+    };
     let mut rows = Vec::new();
-    for machine in &status.machines {
+    for machine in &machines[..shown] {
         rows.push(machine_row(machine, now));
         for (place, disk) in machine.disks.iter().enumerate() {
             let branch = if place + 1 == machine.disks.len() { "└─" } else { "├─" };
             rows.push(disk_row(branch, disk, now));
         }
     }
-    render_table(&["MACHINE", "STATE", "REVISION", "AGE", "NODE", "ADDRESS", "NOTE"], &rows)
+    let mut text = render_table(&["MACHINE", "STATE", "REVISION", "AGE", "NODE", "ADDRESS", "NOTE"], &rows);
+    if shown < machines.len() {
+        let hidden = machines.len() - shown;
+        let _ = writeln!(text, "and {hidden} more of {} machines; --all shows them", machines.len());
+    }
+    text
+}
+
+/// How many of these machines fit into [`MACHINE_LINES`] with their disks. It is at least one.
+fn fitting_machines(machines: &[&MachineOverview]) -> usize {
+    let mut lines = 0;
+    let fitting = machines.iter().take_while(|machine| {
+        lines += 1 + machine.disks.len();
+        lines <= MACHINE_LINES
+    });
+    fitting.count().max(1)
 }
 
 fn machine_row(machine: &MachineOverview, now: Timestamp) -> Vec<Cell> {
@@ -112,6 +195,9 @@ fn machine_row(machine: &MachineOverview, now: Timestamp) -> Vec<Cell> {
         None => Cell::toned("none", Tone::Notice),
     };
     let mut notes = Vec::new();
+    if machine.released {
+        notes.push("released from the pool".to_owned());
+    }
     if machine.restart_pending {
         notes.push("needs a restart".to_owned());
     }
@@ -130,8 +216,11 @@ fn machine_row(machine: &MachineOverview, now: Timestamp) -> Vec<Cell> {
 
 /// The protection of a machine in one sentence.
 fn describe_protection(protection: &ProtectionStatus, now: Timestamp) -> String {
-    let ProtectionStatus { until, by, reason, claimed } = protection;
+    let ProtectionStatus { until, by, reason, claimed, id } = protection;
     let mut text = if *claimed { "claimed" } else { "protected" }.to_owned();
+    if let Some(id) = id {
+        let _ = write!(text, " as {id}");
+    }
     match until {
         Some(until) => {
             let _ = write!(text, " until {until} ({})", format_age(now, *until));
@@ -219,16 +308,23 @@ fn describe_activity(entry: &ActivityStatus, now: Timestamp) -> String {
     text
 }
 
-fn describe_condition(condition: &ConditionStatus) -> String {
-    let ConditionStatus { kind, status, reason, message } = condition;
-    let tone = match (&**kind, &**status) {
+/// The tone of a condition: `Bad` if it reports a problem.
+fn condition_tone(condition: &ConditionStatus) -> Tone {
+    match (&*condition.kind, &*condition.status) {
         ("Available" | "Synced" | "Ready", "True") => Tone::Good,
         ("Available" | "Synced" | "Ready", _) => Tone::Notice,
-        (kind, "True") if kind.contains("Failure") || kind == "Stalled" => Tone::Bad,
+        ("TemplateResolved" | "ImagesReady", "False") => Tone::Bad,
+        (kind, "True") if kind.contains("Failure") || matches!(kind, "Stalled" | "InvalidSettings") => {
+            Tone::Bad
+        }
         (_, "True") => Tone::Notice,
         _ => Tone::Faint,
-    };
-    let name = tone.paint(&format!("{kind}={status}"));
+    }
+}
+
+fn describe_condition(condition: &ConditionStatus) -> String {
+    let ConditionStatus { kind, status, reason, message } = condition;
+    let name = condition_tone(condition).paint(&format!("{kind}={status}"));
     format!("{name} {}: {}", escape_to_one_line(reason), escape_except_lines(message))
 }
 

@@ -12,11 +12,15 @@ pub(super) struct PoolOverview {
     pub(super) pool: String,
     /// The state in one word.
     pub(super) state: String,
+    /// Why the state and the conditions are not about the current spec; `None` if they are.
+    pub(super) outdated: Option<String>,
+    /// The counters that the controller has published, if they differ from those of `machines`.
+    pub(super) published: Option<PublishedCounters>,
     /// Desired number of machines.
     pub(super) desired: usize,
-    /// Existing machines.
+    /// Existing machines: those of `machines` that the pool has not released.
     pub(super) replicas: usize,
-    /// Machines that run.
+    /// Machines of these that run.
     pub(super) ready: usize,
     /// Machines with the current revision.
     pub(super) updated: usize,
@@ -39,6 +43,13 @@ pub(super) struct PoolOverview {
     pub(super) unreadable: Vec<String>,
 }
 
+/// Counters in the status of a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct PublishedCounters {
+    pub(super) replicas: usize,
+    pub(super) ready: usize,
+}
+
 /// A machine.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts: any of them may come with any other")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -49,6 +60,8 @@ pub(super) struct MachineOverview {
     pub(super) state: String,
     pub(super) ready: bool,
     pub(super) terminating: bool,
+    /// Whether the pool has released it. It is no machine of the pool any more.
+    pub(super) released: bool,
     /// The revision that is in effect.
     pub(super) revision: Option<String>,
     /// Whether that is the current one.
@@ -73,6 +86,8 @@ pub(super) struct ProtectionStatus {
     pub(super) reason: Option<String>,
     /// Whether it is a claim.
     pub(super) claimed: bool,
+    /// The id of the claim.
+    pub(super) id: Option<String>,
 }
 
 /// A disk.

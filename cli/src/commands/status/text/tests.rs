@@ -47,12 +47,20 @@ fn status() -> PoolOverview {
             },
         ],
         free_disks: vec![DiskOverview { free_since: at(2000), ..disk("web-root-x", "Ready") }],
-        conditions: vec![ConditionStatus {
-            kind: "Synced".into(),
-            status: "False".into(),
-            reason: "RolloutInProgress".into(),
-            message: "the current template is in effect in 1 of 2 machines".into(),
-        }],
+        conditions: vec![
+            ConditionStatus {
+                kind: "Synced".into(),
+                status: "False".into(),
+                reason: "RolloutInProgress".into(),
+                message: "the current template is in effect in 1 of 2 machines".into(),
+            },
+            ConditionStatus {
+                kind: "ReplicaFailure".into(),
+                status: "True".into(),
+                reason: "FailedCreate".into(),
+                message: "machine web-b9q4m: quota".into(),
+            },
+        ],
         blocked: vec!["machine web-7xk2d is reserved".into()],
         events: vec![EventStatus {
             time: at(4500),
@@ -83,10 +91,120 @@ fn status() -> PoolOverview {
 #[test]
 fn the_status_shows_machines_with_their_disks_and_what_the_pool_waits_for() {
     let now = Timestamp::from_second(4600).unwrap();
-    let text = render_pool_overview(&status(), now);
+    let text = render_pool_overview(&status(), TextExtent::Screen, now);
     assert!(text.contains('\u{1b}'), "the text has styles for terminals");
     let plain = anstream::adapter::strip_str(&text).to_string();
     insta::assert_snapshot!(plain);
+}
+
+fn plain_text(status: &PoolOverview, extent: TextExtent) -> String {
+    let now = Timestamp::from_second(4600).unwrap();
+    anstream::adapter::strip_str(&render_pool_overview(status, extent, now)).to_string()
+}
+
+/// A pool with machines of two lines each, of which the last `unready` are not ready.
+fn large_pool(machines: usize, unready: usize) -> PoolOverview {
+    let machine = |number: usize| MachineOverview {
+        name: format!("web-{number:03}"),
+        state: if number + unready < machines { "Running" } else { "Stopped" }.into(),
+        ready: number + unready < machines,
+        disks: vec![DiskOverview { name: format!("disk-{number:03}"), ..DiskOverview::default() }],
+        ..MachineOverview::default()
+    };
+    PoolOverview { machines: (0..machines).map(machine).collect(), ..status() }
+}
+
+/// The lines that begin with a name of a machine of the table.
+fn table_names(text: &str) -> Vec<&str> {
+    text.lines().filter_map(|line| line.split(' ').next()).filter(|word| word.starts_with("web-")).collect()
+}
+
+#[test]
+fn a_long_list_of_machines_is_cut_and_unready_machines_come_first() {
+    let pool = large_pool(60, 2);
+    let text = plain_text(&pool, TextExtent::Screen);
+    let names = table_names(&text);
+    assert_eq!(names[..3], ["web-058", "web-059", "web-000"], "{text}");
+    // Ten machines with one disk each are 20 lines. The free disk has a table of its own.
+    assert_eq!(names.iter().filter(|name| **name != "web-root-x").count(), 10, "{text}");
+    assert!(text.contains("\nand 50 more of 60 machines; --all shows them\n"), "{text}");
+}
+
+#[test]
+fn all_machines_are_shown_on_request() {
+    let text = plain_text(&large_pool(60, 15), TextExtent::Complete);
+    assert_eq!(table_names(&text).iter().filter(|name| **name != "web-root-x").count(), 60, "{text}");
+    assert!(!text.contains("--all"), "{text}");
+    assert_eq!(text.matches("  machine web-0").count(), 15, "{text}");
+}
+
+#[test]
+fn a_machine_with_many_disks_is_shown_completely() {
+    let mut pool = large_pool(2, 0);
+    pool.machines[0].disks = vec![DiskOverview { name: "disk-a".into(), ..DiskOverview::default() }; 30];
+    let text = plain_text(&pool, TextExtent::Screen);
+    assert_eq!(text.matches("disk-a").count(), 30, "{text}");
+    assert!(text.contains("and 1 more of 2 machines"), "{text}");
+}
+
+#[test]
+fn many_unready_machines_are_counted() {
+    let text = plain_text(&large_pool(60, 15), TextExtent::Screen);
+    assert_eq!(text.matches("  machine web-0").count(), 10, "{text}");
+    assert!(text.contains("  and 5 more; --all shows them\n"), "{text}");
+}
+
+#[test]
+fn what_needs_attention_is_above_the_machines() {
+    let pool = PoolOverview { outdated: Some("not observed".into()), ..status() };
+    let text = plain_text(&pool, TextExtent::Screen);
+    let places: Vec<usize> = [
+        "\nCauses\n  not observed\n  ReplicaFailure=True",
+        "\nWaiting for\n",
+        "\nNot ready\n  machine web-b9q4m: Pending, created 10m ago: no class generic\n",
+        "\nConditions\n  Synced=False",
+        "\nMACHINE ",
+        "\nEvents\n",
+    ]
+    .iter()
+    .map(|part| text.find(part).unwrap_or_else(|| panic!("{part} is missing:\n{text}")))
+    .collect();
+    assert!(places.is_sorted(), "{text}");
+}
+
+#[test]
+fn a_message_of_several_conditions_is_one_cause() {
+    let mut pool = status();
+    let stalled = ConditionStatus { kind: "Stalled".into(), ..pool.conditions[1].clone() };
+    pool.conditions.push(stalled);
+    let text = plain_text(&pool, TextExtent::Screen);
+    let (causes, conditions) = text.split_once("\nConditions\n").unwrap();
+    assert_eq!(causes.matches("machine web-b9q4m: quota").count(), 1, "{text}");
+    assert!(conditions.contains("Stalled=True"), "{text}");
+}
+
+#[test]
+fn published_counters_are_shown_if_they_differ() {
+    let pool = PoolOverview { published: Some(PublishedCounters { replicas: 4, ready: 3 }), ..status() };
+    let text = plain_text(&pool, TextExtent::Screen);
+    assert!(
+        text.contains("\n  Published 4 exist, 3 ready, in the last status of the controller\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_claim_shows_the_id_that_releases_it() {
+    let mut pool = status();
+    pool.machines[0].protection = Some(ProtectionStatus {
+        until: Some(Timestamp::from_second(8200).unwrap()),
+        by: Some("jo".into()),
+        claimed: true,
+        id: Some("job-4711".into()),
+        ..ProtectionStatus::default()
+    });
+    let text = plain_text(&pool, TextExtent::Screen);
+    assert!(text.contains("claimed as job-4711 until 1970-01-01T02:16:40Z (60m) by jo"), "{text}");
 }
 
 #[test]
@@ -99,8 +217,12 @@ fn texts_of_other_programs_cannot_control_the_terminal() {
     }
     for machine in &mut status.machines {
         (machine.node, machine.problem, machine.addresses) = (foreign(), foreign(), vec![FOREIGN.to_owned()]);
-        machine.protection =
-            Some(ProtectionStatus { by: foreign(), reason: foreign(), ..ProtectionStatus::default() });
+        machine.protection = Some(ProtectionStatus {
+            by: foreign(),
+            reason: foreign(),
+            id: foreign(),
+            ..ProtectionStatus::default()
+        });
     }
     for condition in &mut status.conditions {
         (condition.reason, condition.message) = (FOREIGN.to_owned(), FOREIGN.to_owned());
@@ -111,7 +233,7 @@ fn texts_of_other_programs_cannot_control_the_terminal() {
     for entry in &mut status.activity {
         (entry.actor, entry.to) = (foreign(), foreign());
     }
-    let text = render_pool_overview(&status, Timestamp::from_second(4600).unwrap());
+    let text = render_pool_overview(&status, TextExtent::Screen, Timestamp::from_second(4600).unwrap());
     assert!(text.contains("\\u001b[31mX") && !text.contains("\u{1b}[31mX"), "{text:?}");
     assert!(!text.contains("\u{1b}]"), "{text:?}");
 }
@@ -124,10 +246,8 @@ fn a_pool_without_machines_has_no_table() {
         namespace: "a".into(),
         ..PoolOverview::default()
     };
-    let plain =
-        anstream::adapter::strip_str(&render_pool_overview(&empty, Timestamp::UNIX_EPOCH)).to_string();
     assert_eq!(
-        plain,
+        plain_text(&empty, TextExtent::Screen),
         "Pool web in namespace a (DVP)\n  Machines  0 desired, 0 exist, 0 ready, 0 up to date\n"
     );
 }

@@ -1,0 +1,267 @@
+//! `list`: the pools of both platforms, each in one line.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+use vmpool_engine::Machine;
+use vmpool_platforms::{ClientPlatform, Dvp, KubeVirt};
+
+use crate::age::format_age;
+use crate::arguments::{Format, ListArguments, ListFormat};
+use crate::cluster::{ListScope, UserClusterClient, name_of};
+use crate::connection::PlatformArgument;
+use crate::output::{print_note, print_output, print_text};
+use crate::pool::{PoolObservation, decode_pool, phase_tone, ready_condition, resource_name, unserved_pools};
+use crate::table::{Cell, Tone, render_table};
+use crate::visible::escape_except_lines;
+
+/// What a counter shows that is unknown.
+const UNKNOWN: &str = "?";
+
+/// Pools. The JSON form is stable.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+struct PoolListing {
+    pools: Vec<PoolListEntry>,
+    /// What could not be read, and why.
+    unreadable: Vec<String>,
+}
+
+/// A pool in a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PoolListEntry {
+    namespace: String,
+    name: String,
+    platform: &'static str,
+    /// The object as `TYPE/NAME`.
+    resource: String,
+    /// Desired number of machines.
+    desired: usize,
+    /// Existing machines; `None` without a status.
+    current: Option<usize>,
+    /// Machines that run.
+    ready: Option<usize>,
+    /// Machines with the current revision; `None` if the definition of pools does not keep the counter.
+    updated: Option<usize>,
+    /// Protected and claimed machines; `None` if the user may not list machines.
+    protected: Option<usize>,
+    /// The phase that the controller has published.
+    phase: String,
+    /// Whether the status is about the current spec.
+    observed: bool,
+    generation: i64,
+    observed_generation: Option<i64>,
+    deleting: bool,
+    /// What the condition `Ready` says.
+    message: String,
+    created: Option<Timestamp>,
+}
+
+impl PoolListEntry {
+    /// The state in few words. A phase of an earlier generation is not shown as the present one.
+    fn status(&self) -> String {
+        match (self.deleting, self.observed) {
+            (true, _) => "Terminating".to_owned(),
+            (false, true) => self.phase.clone(),
+            (false, false) if self.phase.is_empty() => "NotObserved".to_owned(),
+            (false, false) => format!("NotObserved (was {})", self.phase),
+        }
+    }
+
+    fn status_cell(&self) -> Cell {
+        let tone = if self.observed && !self.deleting { phase_tone(&self.phase) } else { Tone::Notice };
+        Cell::toned(self.status(), tone)
+    }
+}
+
+/// Prints the pools of the namespace, or of all namespaces.
+///
+/// # Errors
+/// No platform's pools can be read, or the cluster serves none.
+pub(crate) async fn print_pool_list(
+    cluster: &UserClusterClient,
+    platform: Option<PlatformArgument>,
+    arguments: &ListArguments,
+) -> Result<()> {
+    let scope = if arguments.all_namespaces { ListScope::Cluster } else { ListScope::Namespace };
+    let listing = collect_pool_listing(cluster, platform, scope).await?;
+    let wide = arguments.output == ListFormat::Wide;
+    match arguments.output {
+        ListFormat::Json => return print_output(Format::Json, "", &listing),
+        ListFormat::Yaml => return print_output(Format::Yaml, "", &listing),
+        ListFormat::Name => print_text(&render_names(&listing))?,
+        ListFormat::Text | ListFormat::Wide => {
+            print_text(&render_pool_table(&listing, scope, wide, cluster.env.now()))?;
+        }
+    }
+    if listing.pools.is_empty() {
+        print_note(&match scope {
+            ListScope::Namespace => format!("no pools in namespace {}\n", cluster.namespace),
+            ListScope::Cluster => "no pools in any namespace\n".to_owned(),
+        });
+    }
+    for why in &listing.unreadable {
+        print_note(&format!("{} {}\n", Tone::Notice.paint("not shown:"), escape_except_lines(why)));
+    }
+    Ok(())
+}
+
+async fn collect_pool_listing(
+    cluster: &UserClusterClient,
+    platform: Option<PlatformArgument>,
+    scope: ListScope,
+) -> Result<PoolListing> {
+    let mut listing = PoolListing::default();
+    let (mut failures, mut is_any_served) = (Vec::new(), false);
+    for asked in [PlatformArgument::Dvp, PlatformArgument::Kubevirt] {
+        if platform.is_some_and(|platform| platform != asked) {
+            continue;
+        }
+        let listed = match asked {
+            PlatformArgument::Dvp => add_pools::<Dvp>(cluster, scope, &mut listing).await,
+            PlatformArgument::Kubevirt => add_pools::<KubeVirt>(cluster, scope, &mut listing).await,
+        };
+        match listed {
+            Ok(is_served) => is_any_served |= is_served,
+            Err(error) => failures.push(error),
+        }
+    }
+    if !is_any_served {
+        return Err(if failures.is_empty() { unserved_pools() } else { failures.remove(0) });
+    }
+    listing.unreadable.extend(failures.iter().map(|error| format!("{error:#}")));
+    listing
+        .pools
+        .sort_by(|a, b| (&a.namespace, &a.name, a.platform).cmp(&(&b.namespace, &b.name, b.platform)));
+    Ok(listing)
+}
+
+/// Adds the pools of a platform. Returns whether the cluster serves its pools.
+async fn add_pools<P: ClientPlatform>(
+    cluster: &UserClusterClient,
+    scope: ListScope,
+    listing: &mut PoolListing,
+) -> Result<bool> {
+    let Some(stored) = cluster.list_if_served::<P::Pool>(scope).await? else { return Ok(false) };
+    if stored.is_empty() {
+        return Ok(true);
+    }
+    let protected = match protected_machines::<P>(cluster, scope).await {
+        Ok(protected) => Some(protected),
+        Err(error) => {
+            listing.unreadable.push(format!("protected machines of {} pools: {error:#}", P::TITLE));
+            None
+        }
+    };
+    for object in &stored {
+        match pool_list_entry::<P>(object, protected.as_deref()) {
+            Ok(entry) => listing.pools.push(entry),
+            Err(error) => listing.unreadable.push(format!("pool {}: {error:#}", name_of(object))),
+        }
+    }
+    Ok(true)
+}
+
+/// The protected machines of all pools.
+async fn protected_machines<P: ClientPlatform>(
+    cluster: &UserClusterClient,
+    scope: ListScope,
+) -> Result<Vec<Machine>> {
+    let now = cluster.env.now();
+    let machines = cluster.list_if_served::<P::Machine>(scope).await?.unwrap_or_default();
+    let decoded = machines.into_iter().filter_map(|machine| serde_json::from_value(machine).ok());
+    let is_protected =
+        |machine: &Machine| machine.protection.as_ref().is_some_and(|protection| protection.protects(now));
+    Ok(decoded.map(|machine: P::Machine| P::read_machine(&machine)).filter(is_protected).collect())
+}
+
+fn pool_list_entry<P: ClientPlatform>(
+    stored: &Value,
+    protected: Option<&[Machine]>,
+) -> Result<PoolListEntry> {
+    let (_, pool) = decode_pool::<P>(stored)?;
+    let count = |field: &str| {
+        let count = stored["status"][field].as_u64();
+        count.and_then(|count| usize::try_from(count).ok())
+    };
+    let ready = ready_condition(&pool);
+    let is_own = |machine: &&Machine| machine.belongs_to(&pool.id);
+    Ok(PoolListEntry {
+        namespace: pool.namespace.to_string(),
+        name: pool.id.name.to_string(),
+        platform: P::TITLE,
+        resource: resource_name::<P::Pool>(&pool.id.name),
+        desired: pool.desired,
+        current: count("replicas"),
+        ready: count("readyReplicas"),
+        updated: count("updatedReplicas"),
+        protected: protected.map(|machines| machines.iter().filter(is_own).count()),
+        phase: ready.map(|ready| ready.reason.clone()).unwrap_or_default(),
+        observed: PoolObservation::read(stored, &pool) == PoolObservation::Current,
+        generation: pool.generation,
+        observed_generation: stored["status"]["observedGeneration"].as_i64(),
+        deleting: pool.deleting,
+        message: ready.map(|ready| ready.message.clone()).unwrap_or_default(),
+        created: stored["metadata"]["creationTimestamp"].as_str().and_then(|time| time.parse().ok()),
+    })
+}
+
+fn render_names(listing: &PoolListing) -> String {
+    let mut text = String::new();
+    for pool in &listing.pools {
+        let _ = writeln!(text, "{}", pool.resource);
+    }
+    text
+}
+
+fn render_pool_table(listing: &PoolListing, scope: ListScope, wide: bool, now: Timestamp) -> String {
+    const NARROW: [&str; 10] = [
+        "NAMESPACE",
+        "NAME",
+        "PLATFORM",
+        "DESIRED",
+        "CURRENT",
+        "READY",
+        "UPDATED",
+        "PROTECTED",
+        "STATUS",
+        "AGE",
+    ];
+    if listing.pools.is_empty() {
+        return String::new();
+    }
+    // A column without text is omitted.
+    let only = |show: bool, text: &str| if show { text.to_owned() } else { String::new() };
+    let count = |count: Option<usize>| count.map_or_else(|| UNKNOWN.to_owned(), |count| count.to_string());
+    let rows: Vec<Vec<Cell>> = listing
+        .pools
+        .iter()
+        .map(|pool| {
+            let age = pool.created.map(|created| format_age(created, now)).unwrap_or_default();
+            let observed =
+                pool.observed_generation.map_or_else(|| UNKNOWN.to_owned(), |known| known.to_string());
+            vec![
+                only(scope == ListScope::Cluster, &pool.namespace).into(),
+                pool.name.clone().into(),
+                pool.platform.into(),
+                pool.desired.to_string().into(),
+                count(pool.current).into(),
+                count(pool.ready).into(),
+                count(pool.updated).into(),
+                count(pool.protected).into(),
+                pool.status_cell(),
+                age.into(),
+                only(wide, &format!("{observed}/{}", pool.generation)).into(),
+                only(wide, &pool.message).into(),
+            ]
+        })
+        .collect();
+    let headings: Vec<&str> = NARROW.into_iter().chain(["OBSERVED", "MESSAGE"]).collect();
+    render_table(&headings, &rows)
+}
+
+#[cfg(test)]
+mod tests;

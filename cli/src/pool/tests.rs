@@ -1,0 +1,76 @@
+use rstest::rstest;
+use serde_json::json;
+
+use super::*;
+
+const DVP: Option<PlatformArgument> = Some(PlatformArgument::Dvp);
+const KUBEVIRT: Option<PlatformArgument> = Some(PlatformArgument::Kubevirt);
+
+#[rstest]
+#[case::a_name("web", None)]
+#[case::a_short_name("vmpool/web", None)]
+#[case::its_plural("vmpools/web", None)]
+#[case::the_kind("VirtualMachinePool/web", None)]
+#[case::the_singular("virtualmachinepool/web", None)]
+#[case::the_plural("virtualmachinepools/web", None)]
+#[case::a_group("virtualmachinepools.pool.kubevirt.io/web", KUBEVIRT)]
+#[case::the_other_group("virtualmachinepools.virtualization.deckhouse.io/web", DVP)]
+#[case::output_of_kubectl("virtualmachinepool.virtualization.deckhouse.io/web", DVP)]
+#[case::version_and_group("virtualmachinepools.v1alpha2.virtualization.deckhouse.io/web", DVP)]
+#[case::a_short_name_with_a_group("vmpool.pool.kubevirt.io/web", KUBEVIRT)]
+fn a_pool_is_named_as_kubectl_names_objects(#[case] text: &str, #[case] platform: Option<PlatformArgument>) {
+    let expected = PoolReference { name: "web".into(), platform };
+    assert_eq!(PoolReference::parse(text).unwrap(), expected);
+}
+
+#[rstest]
+#[case::another_type("pod/web", "is not a type of pools")]
+#[case::another_group("virtualmachinepools.example.com/web", "is not a type of pools")]
+#[case::another_version("virtualmachinepools.v9.virtualization.deckhouse.io/web", "is not a type of pools")]
+#[case::no_name("vmpool/", "use NAME or TYPE/NAME")]
+#[case::three_parts("vmpool/web/a", "use NAME or TYPE/NAME")]
+#[case::nothing("", "is empty")]
+fn other_words_are_refused(#[case] text: &str, #[case] expected: &str) {
+    let error = PoolReference::parse(text).unwrap_err().to_string();
+    assert!(error.contains(expected), "{error}");
+}
+
+#[test]
+fn a_type_selects_the_platform_and_must_agree_with_the_flag() {
+    let reference = |platform| PoolReference { name: "web".into(), platform };
+    assert_eq!(reference(None).selected_platform(DVP).unwrap(), DVP);
+    assert_eq!(reference(KUBEVIRT).selected_platform(None).unwrap(), KUBEVIRT);
+    assert_eq!(reference(DVP).selected_platform(DVP).unwrap(), DVP);
+    assert!(reference(DVP).selected_platform(KUBEVIRT).is_err());
+}
+
+#[test]
+fn a_printed_name_is_accepted() {
+    let printed = resource_name::<<KubeVirt as Platform>::Pool>("web");
+    assert_eq!(printed, "virtualmachinepool.pool.kubevirt.io/web");
+    assert_eq!(PoolReference::parse(&printed).unwrap().platform, KUBEVIRT);
+}
+
+#[rstest]
+#[case::current(json!({ "observedGeneration": 4 }), PoolObservation::Current)]
+#[case::earlier(json!({ "observedGeneration": 3 }), PoolObservation::Outdated { observed: 3, generation: 4 })]
+#[case::default_of_the_field(json!({ "observedGeneration": -1 }), PoolObservation::Never)]
+#[case::no_status(json!({}), PoolObservation::Never)]
+#[case::a_definition_without_the_field(
+    json!({ "conditions": [{ "type": "Ready", "status": "True", "reason": "Ready", "message": "" }] }),
+    PoolObservation::Current
+)]
+fn the_status_says_whether_the_current_spec_was_observed(
+    #[case] status: Value,
+    #[case] expected: PoolObservation,
+) {
+    let stored = json!({
+        "metadata": { "name": "web", "namespace": "a", "uid": "u", "generation": 4 },
+        "spec": { "virtualMachineTemplate": { "spec": {} } },
+        "status": status,
+    });
+    let pool = decode_pool::<KubeVirt>(&stored).unwrap().1;
+    let observation = PoolObservation::read(&stored, &pool);
+    assert_eq!(observation, expected);
+    assert_eq!(observation.explain().is_none(), expected == PoolObservation::Current);
+}
