@@ -9,16 +9,26 @@ use vmpool_platforms::{ClientPlatform, Dvp, KubeVirt};
 use vmpool_runtime::Env;
 
 use crate::cluster::UserClusterClient;
-use crate::connection::ConnectionArguments;
+use crate::connection::{ConnectionArguments, PlatformArgument};
+use crate::pool::PoolReference;
 
 /// How long the cluster may take. A slow completion is worse than none.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// The names of all pools in the namespace.
+/// The names of all pools in the namespace, after a type if the command line begins one.
 pub(crate) fn complete_pool_names() -> Vec<CompletionCandidate> {
-    let prefix = type_prefix(std::env::args().last().as_deref().unwrap_or_default()).to_owned();
+    let word = std::env::args().next_back().unwrap_or_default();
+    let prefix = type_prefix(&word);
+    // Any name will do: only the type is of interest.
+    let Ok(reference) = PoolReference::parse(&format!("{prefix}name")) else { return Vec::new() };
     completion_candidates(async |cluster| {
-        let names = [pool_names::<Dvp>(cluster).await, pool_names::<KubeVirt>(cluster).await].concat();
+        let mut names = Vec::new();
+        if reference.platform != Some(PlatformArgument::Kubevirt) {
+            names.extend(pool_names::<Dvp>(cluster).await);
+        }
+        if reference.platform != Some(PlatformArgument::Dvp) {
+            names.extend(pool_names::<KubeVirt>(cluster).await);
+        }
         names.into_iter().map(|name| format!("{prefix}{name}")).collect()
     })
 }

@@ -10,8 +10,8 @@
 //!
 //! # Layers
 //!
-//! From the lowest: `connection`, `age`, `visible`, `table`, `exit`, `explain`; `cluster`;
-//! `candidates`, `installation`, `subresource`; `arguments`; `pool` and `output`; the commands; `run`.
+//! From the lowest: `connection`, `age`, `visible`, `table`, `exit`, `explain`; `cluster`; `pool`;
+//! `candidates`, `installation`, `subresource`; `arguments`; `output`; the commands; `run`.
 
 mod age;
 mod arguments;

@@ -72,5 +72,7 @@ mod tests {
         assert!(text.ends_with(":4\n"), "{text}");
         let flags = complete_command_line(["plan".into(), "--rep".into()].into_iter()).unwrap();
         assert!(flags.starts_with("--replicas\t"), "{flags}");
+        let formats = complete_command_line(["list".into(), "-o".into(), "wi".into()].into_iter()).unwrap();
+        assert!(formats.starts_with("wide\t"), "{formats}");
     }
 }
