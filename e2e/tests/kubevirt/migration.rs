@@ -25,6 +25,7 @@ async fn apply_generation(world: &KubeVirtWorld<'_>) -> Result<()> {
     let stored = world.place.ask(Method::GET, &path, &Value::Null).await?;
     let status = json!({ "status": {
         "phase": "Deployed", "observedGeneration": stored["metadata"]["generation"],
+        "observedKubeVirtVersion": "v1.9.0",
     } });
     world.place.ask(Method::PATCH, &format!("{path}/status"), &status).await.map(drop)
 }

@@ -250,7 +250,9 @@ fn where_kubevirt_expands_references_the_controller_does_it_once_for_each_revisi
         });
         let created = world.place.ask(Method::POST, collection, &kubevirt).await?;
         let generation = &created["metadata"]["generation"];
-        let deployed = json!({ "status": { "phase": "Deployed", "observedGeneration": generation } });
+        let deployed = json!({ "status": {
+            "phase": "Deployed", "observedGeneration": generation, "observedKubeVirtVersion": "v1.9.0",
+        } });
         let path = format!("{collection}/kubevirt");
         world.place.ask(Method::PATCH, &format!("{path}/status"), &deployed).await?;
         // then the machines contain their types, without a restart, and the pool says why.

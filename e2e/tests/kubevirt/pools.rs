@@ -335,17 +335,14 @@ fn no_pool_is_reconciled_while_the_pool_loop_of_kubevirt_may_run() {
         world.is_settled().await?;
         ensure!(world.machines().await?.len() == 1);
         let generation = &changed["metadata"]["generation"];
-        let deployed = json!({ "status": { "phase": "Deployed", "observedGeneration": generation } });
+        let deployed = json!({ "status": {
+            "phase": "Deployed", "observedGeneration": generation, "observedKubeVirtVersion": "v1.9.0",
+        } });
         world.place.ask(Method::PATCH, &format!("{path}/status"), &deployed).await?;
         world.until_ready(&["p-0", "p-1"]).await?;
 
-        // When KubeVirt updates running guests, then more memory restarts none, and the instances get the new
-        // revision.
-        let live = json!({ "spec": { "configuration": { "vmRolloutStrategy": "LiveUpdate" } } });
-        let changed = world.place.ask(Method::PATCH, path, &live).await?;
-        let generation = &changed["metadata"]["generation"];
-        let observed = json!({ "status": { "observedGeneration": generation } });
-        world.place.ask(Method::PATCH, &format!("{path}/status"), &observed).await?;
+        // This version of KubeVirt updates running guests by default, so that more memory restarts none, and
+        // the instances get the new revision.
         world.is_settled().await?;
         let before = world.instances().await?;
         let pool = world.patch("p", &memory("2Gi")).await?;

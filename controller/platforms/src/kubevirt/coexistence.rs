@@ -98,12 +98,40 @@ pub fn kubevirt_configuration(installations: &[InstallationObject]) -> Configura
 }
 
 /// Whether KubeVirt applies changes of sockets, memory and placement to running machines.
-///
-/// Only an explicit setting counts, because the default depends on the version of KubeVirt.
 fn live_updates(installations: &[InstallationObject]) -> bool {
-    let is_live =
-        |installation: &InstallationObject| installation.rollout_strategy.as_deref() == Some("LiveUpdate");
-    !installations.is_empty() && installations.iter().all(is_live)
+    !installations.is_empty() && installations.iter().all(is_live_update)
+}
+
+fn is_live_update(installation: &InstallationObject) -> bool {
+    match installation.rollout_strategy.as_deref() {
+        Some(strategy) => strategy == "LiveUpdate",
+        None => installation.version.as_deref().is_none_or(is_live_update_default),
+    }
+}
+
+/// The first version of KubeVirt, as major and minor number, whose default rollout strategy is LiveUpdate. The
+/// default of earlier versions is Stage.
+const LIVE_UPDATE_SINCE: (u64, u64) = (1, 6);
+
+/// Whether the default rollout strategy of this version of KubeVirt is LiveUpdate.
+///
+/// A version that cannot be read, for example the hash of a commit, counts as a recent one. If it is an old
+/// one, KubeVirt sets the condition `RestartRequired` on each changed machine, and the controller then restarts
+/// it. The opposite error would restart guests for changes that KubeVirt has already applied.
+fn is_live_update_default(version: &str) -> bool {
+    minor_version(version).is_none_or(|version| version >= LIVE_UPDATE_SINCE)
+}
+
+/// The major and the minor number of a version such as `v1.6.0`, `1.9.0-beta.0` or `v1.5.2-33-gab12cd3`; `None`
+/// for other texts. A pre-release has the defaults of its release.
+fn minor_version(version: &str) -> Option<(u64, u64)> {
+    let mut numbers = version.strip_prefix('v').unwrap_or(version).splitn(3, '.');
+    let (major, minor, patch) = (numbers.next()?, numbers.next()?, numbers.next()?);
+    // A text such as `sha256:1.2.3` or `1.2.x` is no version.
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_version =
+        is_number(major) && is_number(minor) && patch.starts_with(|first: char| first.is_ascii_digit());
+    if is_version { Some((major.parse().ok()?, minor.parse().ok()?)) } else { None }
 }
 
 /// Whether KubeVirt writes instance types and preferences into machines, and deletes the copies that they

@@ -51,13 +51,59 @@ fn the_flag_is_needed_in_each_installation() {
 }
 
 #[rstest]
-#[case::live_update(json!("LiveUpdate"), true)]
-#[case::stage(json!("Stage"), false)]
-#[case::absent(json!(null), false)]
-fn running_machines_are_updated_if_the_strategy_says_so(#[case] strategy: Value, #[case] expected: bool) {
-    let edit = json!({ "spec": { "configuration": { "vmRolloutStrategy": strategy } } });
+#[case::live_update("v1.5.0", json!("LiveUpdate"), true)]
+#[case::stage("v1.9.0", json!("Stage"), false)]
+#[case::an_unknown_strategy("v1.9.0", json!("Later"), false)]
+#[case::the_default_since_1_6("v1.6.0", json!(null), true)]
+#[case::the_default_before_1_6("v1.5.3", json!(null), false)]
+#[case::an_empty_strategy("v1.9.0", json!(""), true)]
+#[case::a_strategy_of_another_type("v1.5.3", json!(3), false)]
+fn running_machines_are_updated_if_the_strategy_says_so(
+    #[case] version: &str,
+    #[case] strategy: Value,
+    #[case] expected: bool,
+) {
+    let edit = json!({
+        "spec": { "configuration": { "vmRolloutStrategy": strategy } },
+        "status": { "observedKubeVirtVersion": version },
+    });
     assert_eq!(live_updates(&[installation(&edit)]), expected);
+    assert_eq!(kubevirt_configuration(&[installation(&edit)]).updates_live, expected);
     assert!(!live_updates(&[]));
+}
+
+#[rstest]
+#[case::a_release_before(json!("v1.5.0"), false)]
+#[case::a_fix_of_a_release_before(json!("v1.5.12"), false)]
+#[case::an_older_major_version(json!("v0.59.2"), false)]
+#[case::a_commit_after_a_release_before(json!("v1.5.2-33-gab12cd3"), false)]
+#[case::without_a_prefix_before(json!("1.5.0"), false)]
+#[case::the_first_release(json!("v1.6.0"), true)]
+#[case::a_pre_release_of_it(json!("v1.6.0-alpha.0"), true)]
+#[case::a_later_pre_release(json!("v1.9.0-beta.0"), true)]
+#[case::two_digits(json!("v1.10.0"), true)]
+#[case::a_later_major_version(json!("v2.0.0"), true)]
+#[case::without_a_prefix(json!("1.6.1"), true)]
+#[case::with_a_build(json!("v1.7.0+build.5"), true)]
+#[case::the_hash_of_a_commit(json!("1f5e0d2c8b"), true)]
+#[case::a_digest(json!("sha256:0.1.2"), true)]
+#[case::a_nightly_build(json!("20260801_1f5e0d2"), true)]
+#[case::a_word(json!("devel"), true)]
+#[case::an_incomplete_version(json!("v1.5"), true)]
+#[case::a_number_that_is_too_large(json!("v1.99999999999999999999.0"), true)]
+#[case::an_empty_text(json!(""), true)]
+#[case::absent(json!(null), true)]
+#[case::another_type(json!(1.5), true)]
+fn without_a_strategy_the_version_decides(#[case] version: Value, #[case] expected: bool) {
+    let edit = json!({ "status": { "observedKubeVirtVersion": version } });
+    assert_eq!(live_updates(&[installation(&edit)]), expected);
+}
+
+#[test]
+fn running_machines_are_updated_if_each_installation_updates_them() {
+    let at = |version: &str| installation(&json!({ "status": { "observedKubeVirtVersion": version } }));
+    assert!(live_updates(&[at("v1.6.0"), at("v1.9.0")]));
+    assert!(!live_updates(&[at("v1.6.0"), at("v1.5.0")]));
 }
 
 #[test]

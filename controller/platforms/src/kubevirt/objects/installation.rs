@@ -37,6 +37,8 @@ pub struct InstallationObject {
     pub(crate) eviction_strategy: Option<String>,
     pub(crate) phase: String,
     pub(crate) observed_generation: Option<i64>,
+    /// `status.observedKubeVirtVersion`, such as `v1.6.0`: the version that KubeVirt's operator has installed.
+    pub(crate) version: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -137,6 +139,9 @@ struct Status {
     observed_generation: Option<i64>,
     #[serde(deserialize_with = "lenient_value")]
     default_architecture: Option<String>,
+    /// The derived name would have another spelling of `KubeVirt`.
+    #[serde(rename = "observedKubeVirtVersion", deserialize_with = "lenient_value")]
+    version: Option<String>,
 }
 
 impl From<Wire> for InstallationObject {
@@ -159,7 +164,7 @@ impl From<Wire> for InstallationObject {
         Self {
             metadata,
             controller_flags: spec.customize_components.flags.controller,
-            rollout_strategy: spec.configuration.vm_rollout_strategy,
+            rollout_strategy: set(spec.configuration.vm_rollout_strategy),
             reference_policy: spec.configuration.instancetype.reference_policy,
             default_interface: spec.configuration.network.default_network_interface,
             permits_bridge: spec.configuration.network.permit_bridge_interface_on_pod_network,
@@ -169,6 +174,7 @@ impl From<Wire> for InstallationObject {
             eviction_strategy: set(spec.configuration.eviction_strategy),
             phase: status.phase,
             observed_generation: status.observed_generation,
+            version: set(status.version),
         }
     }
 }
