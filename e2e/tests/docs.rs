@@ -469,6 +469,20 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     found
 }
 
+#[test]
+fn the_chart_compares_the_lease_with_the_default_deadline_of_a_request() {
+    let command = ControllerArgs::command();
+    let flag = command.get_arguments().find(|flag| flag.get_long() == Some("request-deadline")).unwrap();
+    let default = flag.get_default_values()[0].to_str().unwrap();
+    for (file, text) in [
+        ("charts/vmpool/templates/controller/_args.tpl", format!("\"request-deadline\" \"{default}\"")),
+        ("charts/vmpool/values.schema.json", format!("the default of --request-deadline, {default}")),
+        ("charts/vmpool/values.yaml", format!("`--request-deadline` ({default},")),
+    ] {
+        assert!(read(file).contains(&text), "{file} does not contain {text}");
+    }
+}
+
 /// The tests of the whole workspace and their cases.
 fn existing_tests() -> BTreeSet<String> {
     let mut exist = BTreeSet::new();

@@ -23,7 +23,8 @@ use serde_yaml_ng::Value;
 use self::variants::{PROGRAMS, Variant};
 use crate::workspace::{Workspace, built_program_path};
 
-/// Values that `values.schema.json` must refuse: misspelled names, wrong types, wrong units, empty names.
+/// Values that `values.schema.json` or a template must refuse: misspelled names, wrong types, wrong units,
+/// empty names, and values with which a program exits.
 const REFUSED: &[&str] = &[
     "controller.replica=3",
     "controller.replicas=0",
@@ -57,6 +58,18 @@ const REFUSED: &[&str] = &[
     "apiserver.terminationGracePeriodSeconds=3",
     "webhook.port=8080",
     "controller.lease.duration=1500ms",
+    "controller.lease.duration=1s,controller.extraArgs[0]=--request-deadline=100ms",
+    "controller.lease.duration=5s",
+    "controller.lease.duration=1m5",
+    // Longer than the deadline of a request, but not by two renewals.
+    "controller.lease.duration=14s",
+    "controller.lease.duration=6s,controller.extraArgs[0]=--request-deadline=3s",
+    "controller.lease.renewInterval=6s",
+    "controller.lease.renewInterval=99ms",
+    "controller.log.level=verbose",
+    "controller.log.level=info\\,loud",
+    "webhook.log.level=kube=loud",
+    "apiserver.log.level=7",
     "controller.podLabels.app\\.kubernetes\\.io/name=x",
     "featureGates.DiskImage=true",
     "diskImage.maxSyncDuration=0s",
@@ -109,7 +122,7 @@ pub(crate) fn check_chart(workspace: &Workspace) -> Result<()> {
     }
     for value in REFUSED {
         if render(workspace, &[(*value).to_owned()]).is_ok() {
-            found.push(format!("values.schema.json accepts {value}"));
+            found.push(format!("the schema and the templates accept {value}"));
         }
     }
     let stored = rendered_manifest(workspace)

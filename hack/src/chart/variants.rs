@@ -202,6 +202,10 @@ impl Variant {
             Self::defaults().with_kubevirt_only().with_cert_manager(),
             Self::defaults().with_kubevirt().named("extra flags").set(&[
                 "controller.extraArgs[0]=--debounce=200ms",
+                "controller.extraArgs[1]=--request-deadline=3s",
+                "controller.lease.duration=6s",
+                "controller.lease.renewInterval=1s",
+                "controller.log.level=warn\\, kube::client=debug\\,vmpool_controller::apply",
                 "controller.extraEnv[0].name=TZ",
                 "controller.extraEnv[0].value=UTC",
                 "controller.podLabels.team=vm",

@@ -2,6 +2,7 @@
 {{- define "vmpool.controller.args" -}}
 {{- $controller := .Values.controller }}
 {{- $_ := include "vmpool.wrappers" . }}
+{{- $_ = include "vmpool.controller.checkLease" $controller }}
 {{- $args := list }}
 {{- with .Values.watchNamespace }}
 {{- $args = append $args (printf "--watch-namespace=%s" .) }}
@@ -40,4 +41,40 @@
 {{- end }}
 {{- end }}
 {{- toYaml $args }}
+{{- end }}
+
+{{/* The milliseconds of a duration such as 1m30s. */}}
+{{- define "vmpool.milliseconds" -}}
+{{- $start := toDate "2006-01-02" "2000-01-01" -}}
+{{- sub ($start | mustDateModify .).UnixMilli $start.UnixMilli -}}
+{{- end }}
+
+{{/*
+Fails for a lease with which the controller exits: JSON Schema cannot compare durations. Takes the values of the controller. As in
+the program, the last flag of extraArgs has priority. Deadlines from the environment are not known here.
+*/}}
+{{- define "vmpool.controller.checkLease" -}}
+{{- $used := dict "lease-duration" .lease.duration "lease-renew-interval" .lease.renewInterval "request-deadline" "8s" -}}
+{{- range .extraEnv -}}
+{{- if eq .name "VMPOOL_REQUEST_DEADLINE" -}}
+{{- $_ := set $used "request-deadline" "0s" -}}
+{{- end -}}
+{{- end -}}
+{{- range .extraArgs -}}
+{{- $flag := splitn "=" 2 (trimPrefix "--" .) -}}
+{{- if hasKey $used $flag._0 -}}
+{{- $_ := set $used $flag._0 $flag._1 -}}
+{{- end -}}
+{{- end -}}
+{{- $duration := get $used "lease-duration" -}}
+{{- $interval := get $used "lease-renew-interval" -}}
+{{- $deadline := get $used "request-deadline" -}}
+{{- $lease := include "vmpool.milliseconds" $duration | int64 -}}
+{{- $renewal := include "vmpool.milliseconds" $interval | int64 -}}
+{{- if gt (mul 3 $renewal) $lease -}}
+{{- fail (printf "controller.lease.renewInterval (%s) must be at most a third of controller.lease.duration (%s)" $interval $duration) -}}
+{{- end -}}
+{{- if ge (include "vmpool.milliseconds" $deadline | int64) (sub $lease (mul 2 $renewal)) -}}
+{{- fail (printf "controller.lease.duration (%s) must be longer than two controller.lease.renewInterval (%s) and --request-deadline (%s) together, otherwise no write could start. Raise the duration, or set a shorter --request-deadline in controller.extraArgs" $duration $interval $deadline) -}}
+{{- end -}}
 {{- end }}
