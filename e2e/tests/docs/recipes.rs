@@ -3,7 +3,12 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use rstest::rstest;
 use vmpool_installation::workspace_root;
+
+/// What kubectl prints if the account may not claim.
+const FORBIDDEN: &str = "Error from server (Forbidden): virtualmachinepools.subresources.vmpool.dev \"runners\" is \
+    forbidden: User \"system:serviceaccount:ci:ci\" cannot create resource \"virtualmachinepools/claim\"";
 
 /// A folder with the state of the stand-ins: two free machines, and a log of all requests.
 struct Stage {
@@ -30,6 +35,11 @@ impl Stage {
         command.env("RETRY_SECONDS", "0").env("CLAIM_ATTEMPTS", "2");
         command.envs(variables.iter().copied()).stdin(std::process::Stdio::null());
         command.output().unwrap()
+    }
+
+    /// Changes how the stand-in for kubectl responds: it looks for files with certain names.
+    fn respond(&self, file: &str, text: &str) {
+        std::fs::write(self.folder.path().join(file), text).unwrap();
     }
 
     /// The requests since the last call.
@@ -118,4 +128,63 @@ fn a_user_keeps_one_desktop_until_logout() {
     }
     text(&broker(&["connect", "carl"]));
     assert!(!stage.is_free("machine-0") && !stage.is_free("machine-1"));
+}
+
+#[rstest]
+#[case::gitlab("gitlab/prepare.sh", 2)]
+#[case::github("github/run-job.sh", 77)]
+fn a_refused_claim_ends_a_job_at_once_with_the_message_of_the_api_server(
+    #[case] script: &str,
+    #[case] code: i32,
+) {
+    let stage = Stage::new();
+    stage.respond("refusal", FORBIDDEN);
+    let of_job =
+        [("CUSTOM_ENV_CI_JOB_ID", "7"), ("JOB", "7"), ("JIT_COMMAND", "true"), ("CLAIM_ATTEMPTS", "20")];
+    let output = stage.run(script, &[], &of_job);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert_eq!(said, format!("claiming a machine of pool runners in namespace ci is refused: {FORBIDDEN}\n"));
+    assert_eq!(stage.log().lines().count(), 1, "it is not repeated");
+}
+
+#[rstest]
+#[case::gitlab("gitlab/prepare.sh", 2)]
+#[case::github("github/run-job.sh", 75)]
+fn a_job_without_a_free_machine_shows_the_last_response(#[case] script: &str, #[case] code: i32) {
+    let stage = Stage::new();
+    let text = "Error from server (NoMachineAvailable): no machine is free";
+    stage.respond("refusal", text);
+    let of_job = [("CUSTOM_ENV_CI_JOB_ID", "7"), ("JOB", "7"), ("JIT_COMMAND", "true")];
+    let output = stage.run(script, &[], &of_job);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert_eq!(said, format!("pool runners in namespace ci gave no machine in 2 attempts: {text}\n"));
+    assert_eq!(stage.log().lines().count(), 2, "it is repeated");
+}
+
+#[rstest]
+#[case::gitlab("gitlab/prepare.sh", &[], 2, "machine machine-0 of pool runners has no address")]
+#[case::github("github/run-job.sh", &[], 75, "machine machine-0 of pool runners has no address")]
+#[case::desktop("vdi/broker.sh", &["connect", "ann"], 75, "desktop machine-0 of user ann has no address")]
+fn a_machine_without_an_address_is_an_error_that_names_it(
+    #[case] script: &str,
+    #[case] arguments: &[&str],
+    #[case] code: i32,
+    #[case] message: &str,
+) {
+    let stage = Stage::new();
+    stage.respond("no-address", "");
+    let of_job = [("CUSTOM_ENV_CI_JOB_ID", "7"), ("JOB", "7"), ("JIT_COMMAND", "true")];
+    let output = stage.run(script, arguments, &of_job);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(code), &b""[..]), "{said}");
+    assert!(said.starts_with(message), "{said}");
+}
+
+#[test]
+fn the_broker_without_a_user_prints_its_usage() {
+    let output = Stage::new().run("vdi/broker.sh", &["connect"], &[]);
+    assert_eq!(output.status.code(), Some(64));
+    assert!(String::from_utf8_lossy(&output.stderr).starts_with("usage: broker.sh"));
 }

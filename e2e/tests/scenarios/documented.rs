@@ -25,6 +25,11 @@ fn page() -> anyhow::Result<String> {
     documentation::read_docs_page("autoscaling.md")
 }
 
+/// The guide for CI runners.
+fn guide() -> anyhow::Result<String> {
+    documentation::read_docs_page("ci-runners.md")
+}
+
 fn example(name: &str) -> String {
     workspace_root().join("docs/examples").join(name).display().to_string()
 }
@@ -104,7 +109,7 @@ fn the_recipe_for_runners_works_with_the_documented_role() {
         let user = world.user_name(NAMESPACE);
         until_in_effect(world, &user).await?;
         // when it runs the recipe for an idle runner,
-        let recipe = find_code_block(&page()?, "A recipe for CI runners", "sh")?;
+        let recipe = find_code_block(&guide()?, "Explicit: runners that stay", "sh")?;
         let recipe = here(&recipe, world).replace(RUNNER, idle.name());
         ensure!(recipe.contains(idle.name()), "the recipe contains no runner:\n{recipe}");
         world.user_actions().request_removal(&[idle.uid().to_owned()]);

@@ -16,10 +16,19 @@ claim() {
 }
 
 attempts=0
-until machine=$(claim false); do
+# After a failure, the variable contains the message of kubectl.
+until machine=$(claim false 2>&1); do
   attempts=$((attempts + 1))
+  case "$machine" in
+    # The same request gets the same response until a person changes the role, the pool or a setting above.
+    *"(Forbidden)"* | *"(Unauthorized)"* | *"(NotFound)"* | *"(BadRequest)"* | *"(ClaimHeld)"*)
+      echo "claiming a machine of pool $POOL in namespace $POOL_NAMESPACE is refused: $machine" >&2
+      exit 77
+      ;;
+  esac
+  # Each attempt waits 25 seconds for a free machine.
   if [ "$attempts" -ge "${CLAIM_ATTEMPTS:-20}" ]; then
-    echo "no machine of pool $POOL was free in time" >&2
+    echo "pool $POOL in namespace $POOL_NAMESPACE gave no machine in $attempts attempts: $machine" >&2
     exit 75
   fi
   sleep "${RETRY_SECONDS:-5}"
@@ -44,6 +53,12 @@ give_back() {
     kubectl create --raw "$pool/release" -f - >/dev/null || echo "releasing failed; the claim ends by itself" >&2
 }
 trap give_back EXIT
+
+if [ -z "$host" ]; then
+  name=$(printf '%s' "$machine" | sed -n 's/.*"name":"\([^"]*\)".*/\1/p')
+  echo "machine $name of pool $POOL has no address: check its network and the agent in its guest" >&2
+  exit 75
+fi
 
 # An ephemeral runner takes one job and exits.
 configuration=$(sh -c "$JIT_COMMAND")

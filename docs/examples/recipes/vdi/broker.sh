@@ -7,6 +7,10 @@
 #
 # Set: POOL_NAMESPACE and POOL. Optional: POOL_GROUP and CLAIM_SECONDS, after which a lost session ends.
 set -eu
+if [ $# -ne 2 ]; then
+  echo "usage: broker.sh connect|keep|logout USER" >&2
+  exit 64
+fi
 pool="/apis/${POOL_GROUP:-subresources.vmpool.dev}/v1alpha1/namespaces/$POOL_NAMESPACE/virtualmachinepools/$POOL"
 action=$1
 id="desktop-$2"
@@ -20,7 +24,14 @@ claim() {
 case "$action" in
   connect)
     machine=$(claim false)
-    printf '%s\n' "$machine" | sed -n 's/.*"addresses":\["\([^"]*\)".*/\1/p'
+    host=$(printf '%s' "$machine" | sed -n 's/.*"addresses":\["\([^"]*\)".*/\1/p')
+    if [ -z "$host" ]; then
+      name=$(printf '%s' "$machine" | sed -n 's/.*"name":"\([^"]*\)".*/\1/p')
+      echo "desktop $name of user $2 has no address: check its network and the agent in its guest." \
+        "The user keeps it. Connect again, or give it back with: broker.sh logout $2" >&2
+      exit 75
+    fi
+    printf '%s\n' "$host"
     ;;
   keep) claim true >/dev/null ;;
   logout)
