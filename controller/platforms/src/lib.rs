@@ -16,6 +16,7 @@ mod decode;
 pub mod dvp;
 mod intern;
 pub mod kubevirt;
+mod memory_unit;
 pub mod merge;
 mod meta;
 mod overridden;

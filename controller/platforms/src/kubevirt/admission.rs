@@ -21,6 +21,7 @@ mod dry_run;
 mod evaluation;
 mod existing_storage;
 mod findings;
+mod known_fields;
 mod machine;
 mod name;
 mod neighbors;

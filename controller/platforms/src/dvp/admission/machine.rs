@@ -15,6 +15,7 @@ use super::sizing::parse_core_fraction;
 use super::unreadable::refuse_unreadable_value;
 use super::view::{MACHINE, json_at_path, json_field};
 use super::{affinity, devices, networks, provisioning, schema};
+use crate::memory_unit::missing_unit_text;
 use crate::syntax;
 
 const MOST_CORES: i32 = 248;
@@ -59,7 +60,7 @@ pub(super) fn check_machine_template<'a>(
     devices::check_list(super::view::json_entries(json_field(value, "blockDeviceRefs")))?;
     check_core_count(spec.cpu.cores, value)?;
     core_fraction(spec.cpu.core_fraction.as_deref(), value)?;
-    check_memory_size(&spec.memory.size, value)?;
+    check_memory_size(&spec.memory.size, value, warnings)?;
     provisioning::check_provisioning(spec.provisioning.as_ref(), warnings)?;
     affinity::check_placement(value)?;
     refuse_single_machine_fields(&spec, value)?;
@@ -176,15 +177,20 @@ fn core_fraction(fraction: Option<&str>, spec: &Value) -> RuleResult {
     }
 }
 
-fn check_memory_size(size: &Quantity, spec: &Value) -> RuleResult {
+fn check_memory_size(size: &Quantity, spec: &Value, warnings: &mut Vec<Warning>) -> RuleResult {
+    let field = format!("{MACHINE}.memory.size");
     let reason = match size.bytes() {
         Ok(0) => "a machine needs memory".to_owned(),
-        Ok(_) => return Ok(()),
+        Ok(_) => {
+            let detail = missing_unit_text(size);
+            warnings.extend(detail.map(|detail| Warning::new(Rule::MemoryUnit, field, detail)));
+            return Ok(());
+        }
         Err(error) => shorten_text(&error.to_string(), 200),
     };
     refuse_value(
         Rule::NoMemory,
-        format!("{MACHINE}.memory.size"),
+        field,
         json_at_path(spec, &["memory", "size"]),
         reason,
         "use an amount such as 512Mi or 4Gi",

@@ -24,6 +24,7 @@ rules! {
     ReclaimChanged "C8" Invalid DiskTemplate "onScaleDown of a disk template never changes";
     BadCoreFraction "C9" Invalid Template "coreFraction is Auto or a percentage from 1% to 100%";
     NoMemory "C10" Invalid Template "memory.size is an amount greater than zero";
+    MemoryUnit "C10a" Warning Template "memory.size is at least 1Mi: a number without a unit means bytes";
     Provisioning "C11" Invalid Template "provisioning has the data that its type names, and no other";
     LongUserData "C12" Invalid Template "Inline user data has at most 2048 bytes";
     DataSource "C13" Invalid DiskTemplate "A data source has a type, the part that the type names, and no other";

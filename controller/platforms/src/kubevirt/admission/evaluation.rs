@@ -13,7 +13,9 @@ use super::findings::Findings;
 use super::neighbors::{self, Compared};
 use super::pool::{KubeVirtPoolView, MACHINE, is_same_value};
 use super::rule::Rule;
-use super::{decode, dry_run, existing_storage, machine, name, selectors, settings, size, volumes};
+use super::{
+    decode, dry_run, existing_storage, known_fields, machine, name, selectors, settings, size, volumes,
+};
 use crate::value::json_field;
 
 /// The names of count and policy in messages. No policy of KubeVirt restricts who may lower the count.
@@ -118,6 +120,7 @@ fn check_changed_parts(
         volumes::check_disks_and_volumes(new, findings);
         volumes::check_data_volumes(new, findings);
         machine::check_run_settings(new, findings);
+        known_fields::warn_about_template_fields(new, findings);
     }
     let selector_unchanged = old.is_some_and(|old| selectors::is_selector_unchanged(old, new));
     let labels = |pool: KubeVirtPoolView<'_>| (pool.labels().clone(), pool.inner_labels().clone());

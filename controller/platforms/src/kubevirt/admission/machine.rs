@@ -11,6 +11,7 @@ use super::super::machine::is_reserved;
 use super::findings::Findings;
 use super::pool::{INSTANCE, KubeVirtPoolView, MACHINE, TEMPLATE};
 use super::rule::Rule;
+use crate::memory_unit::missing_unit_text;
 use crate::syntax;
 use crate::value::{json_at_path, json_field, json_text};
 
@@ -100,6 +101,25 @@ pub(super) fn check_run_settings(pool: KubeVirtPoolView<'_>, findings: &mut Find
     check_live_update_limits(pool, findings);
     warn_about_type_conflict(pool, findings);
     warn_about_shared_identity(pool, findings);
+    warn_about_missing_units(pool, findings);
+}
+
+fn warn_about_missing_units(pool: KubeVirtPoolView<'_>, findings: &mut Findings) {
+    let domain = json_at_path(pool.instance(), &["spec", "domain"]);
+    let amounts: [&[&str]; 4] = [
+        &["memory", "guest"],
+        &["memory", "maxGuest"],
+        &["resources", "requests", "memory"],
+        &["resources", "limits", "memory"],
+    ];
+    for path in amounts {
+        let amount = json_at_path(domain, path).clone();
+        let detail =
+            serde_json::from_value::<Quantity>(amount).ok().and_then(|size| missing_unit_text(&size));
+        if let Some(detail) = detail {
+            findings.warn(Rule::MemoryUnit, format!("{INSTANCE}.spec.domain.{}", path.join(".")), detail);
+        }
+    }
 }
 
 /// A user who pastes the spec of a running machine gives its identity to every machine of the pool.

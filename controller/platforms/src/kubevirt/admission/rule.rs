@@ -53,4 +53,7 @@ rules! {
     ExistingStorage "K41" Warning Part "No DataVolume or PersistentVolumeClaim without an owner has the name of one that a new \
     machine would have";
     SharedIdentity "K42" Warning Template "The machine template fixes no host name, MAC address, UUID or serial number";
+    UnknownTemplateField "K43" Warning Template "The upper objects of the machine template have no fields that KubeVirt \
+    does not have";
+    MemoryUnit "K44" Warning Template "Memory is at least 1Mi: a number without a unit means bytes";
 }

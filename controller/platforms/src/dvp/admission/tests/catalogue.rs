@@ -135,6 +135,11 @@ pub(super) fn rule_examples() -> Vec<RuleExample> {
         ),
         create(Rule::BadCoreFraction, machine("/cpu/coreFraction", json!("25"))),
         create(Rule::NoMemory, machine("/memory/size", json!("0"))),
+        // The class of four cores refuses such a size.
+        create(
+            Rule::MemoryUnit,
+            with(machine("/cpu/cores", json!(8)), &format!("{MACHINE}/memory/size"), json!("512")),
+        ),
         create(Rule::Provisioning, machine("/provisioning", json!({ "type": "UserData" }))),
         create(
             Rule::LongUserData,

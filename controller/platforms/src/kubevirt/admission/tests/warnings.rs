@@ -37,6 +37,22 @@ use super::*;
     machine("/template/spec/domain/firmware", json!({ "uuid": "5d307ca9-b3ef-428c-8861-06e72d69f223", "serial": "s" })),
     Rule::SharedIdentity, "so does domain.firmware.serial"
 )]
+#[case::a_misspelled_field(
+    machine("/template/spec/domain/memmory", json!({ "guest": "2Gi" })),
+    Rule::UnknownTemplateField, "template.spec.domain.memmory: KubeVirt 1.9 has no such field"
+)]
+#[case::a_misspelled_field_of_the_machine(
+    machine("/runstrategy", json!("Always")),
+    Rule::UnknownTemplateField, "spec.virtualMachineTemplate.spec.runstrategy: "
+)]
+#[case::memory_without_a_unit(
+    machine("/template/spec/domain/memory/guest", json!("512")),
+    Rule::MemoryUnit, "512 bytes are less than 1Mi"
+)]
+#[case::a_number_as_memory(
+    machine("/template/spec/domain/resources", json!({ "requests": { "memory": 2048 } })),
+    Rule::MemoryUnit, "resources.requests.memory: 2048 bytes"
+)]
 #[case::a_receiver(machine("/runStrategy", json!("WaitAsReceiver")), Rule::WaitAsReceiver, "feature gate")]
 #[case::a_field_of_a_newer_kubevirt(with(pool(), "/spec/warmSpares", json!(2)), Rule::UnknownField, "no effect")]
 fn a_create_gets_a_warning(#[case] new: Value, #[case] rule: Rule, #[case] text: &str) {
