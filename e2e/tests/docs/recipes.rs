@@ -7,8 +7,8 @@ use rstest::rstest;
 use vmpool_installation::workspace_root;
 
 /// What kubectl prints if the account may not claim.
-const FORBIDDEN: &str = "Error from server (Forbidden): virtualmachinepools.subresources.vmpool.dev \"runners\" is \
-    forbidden: User \"system:serviceaccount:ci:ci\" cannot create resource \"virtualmachinepools/claim\"";
+const FORBIDDEN: &str = "Error from server (Forbidden): virtualmachinepools.subresources.vmpool.dev \"runners\" \
+    is forbidden: User \"system:serviceaccount:ci:ci\" cannot create resource \"virtualmachinepools/claim\"";
 
 /// A folder with the state of the stand-ins: two free machines, and a log of all requests.
 struct Stage {

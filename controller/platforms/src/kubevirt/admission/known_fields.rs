@@ -143,8 +143,8 @@ pub(super) fn warn_about_template_fields(pool: KubeVirtPoolView<'_>, findings: &
             .map(move |(name, _)| field_path(known.path, name))
     });
     for path in unknown.take(MAX_NAMED) {
-        let detail = "KubeVirt 1.9 has no such field and drops it; correct its name or remove it, unless your KubeVirt \
-                      is newer and has it";
+        let detail = "KubeVirt 1.9 has no such field and drops it; correct its name or remove it, unless your \
+                      KubeVirt is newer and has it";
         findings.warn(Rule::UnknownTemplateField, path, detail);
     }
 }
