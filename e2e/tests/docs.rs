@@ -399,6 +399,29 @@ fn every_weakness_has_an_existing_test() {
 }
 
 #[test]
+fn every_test_on_the_page_about_extensions_exists() {
+    let exist = existing_tests();
+    let is_test_name = |text: &String| {
+        text.contains('_') && text.chars().all(|letter| letter.is_ascii_lowercase() || "_:".contains(letter))
+    };
+    let mut steps = 0;
+    for row in read("docs/extending.md").lines() {
+        let cells: Vec<&str> = row.trim().trim_matches('|').split('|').map(str::trim).collect();
+        let is_step = row.starts_with("| ") && cells[0].parse::<u32>().is_ok();
+        if !is_step {
+            continue;
+        }
+        steps += 1;
+        let [number, _, _, check] = cells.as_slice() else { panic!("{row}") };
+        assert!(!check.is_empty(), "step {number} does not say which check fails");
+        for test in code(check).into_iter().filter(is_test_name) {
+            assert!(exist.contains(&test), "step {number}: there is no test {test}");
+        }
+    }
+    assert!(steps > 40, "only {steps} steps");
+}
+
+#[test]
 fn every_link_has_a_target() {
     let mut broken = Vec::new();
     for page in pages() {

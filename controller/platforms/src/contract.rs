@@ -6,7 +6,7 @@
 //! ```text
 //! #[test]
 //! fn the_contract_is_kept() {
-//!     contract::all::<Mine>(&sample_pool());
+//!     contract::check_platform_contract::<Mine>(&sample_pool());
 //! }
 //! ```
 //!
