@@ -8,6 +8,7 @@
 mod checks;
 mod crate_boundaries;
 mod dependencies;
+mod documented_lists;
 mod foreign_text;
 mod hygiene;
 mod import_cycles;

@@ -28,8 +28,8 @@
 //! 6. `plan::observed` and `plan::result`: the input and the output of planning;
 //! 7. shared parts of planners: `plan::allocation`, `plan::progress`, `plan::adoption`, `plan::reservations`
 //!    and smaller ones;
-//! 8. the planners, which do not import each other:
-//!    `plan::{membership, disks, remove, create, rollout, disk_collection, expand, revisions, record}`;
+//! 8. the planners, which [`mod@plan`] lists. `create` imports `loss_limits`, and `finalizers` imports
+//!    `revisions`;
 //! 9. [`plan_pass()`] and [`compute_status()`].
 //!
 //! # Assumptions

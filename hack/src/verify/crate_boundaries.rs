@@ -126,6 +126,12 @@ pub(super) fn check_crate_boundaries(workspace: &Workspace) -> Result<()> {
     )
 }
 
+/// The crates of this workspace that a crate may use; `None` if it has no rule.
+pub(super) fn allowed_crates(package: &str) -> Option<Vec<String>> {
+    let wall = WALLS.iter().find(|wall| wall.package == package)?;
+    Some(wall.ours.iter().map(ToString::to_string).collect())
+}
+
 /// The forbidden dependencies in a workspace's metadata.
 pub(super) fn forbidden_dependencies(metadata: &Value) -> Vec<String> {
     let all = packages::json_list(metadata, "packages");

@@ -1,9 +1,22 @@
 //! The plan of one pass: what to write now, computed from one observation.
 //!
-//! The planners and their actions run in this order: membership (lost labels), protection (times that are not
-//! valid), disks (missing and unusable disks of machines), removal (targets and surplus), creation (missing
-//! machines), rollout (machines without the current revision), restart (instances without the revision of
-//! their machine), disk collection and disk expansion, revisions, and the removal record.
+//! [`plan_pass`] calls the planners in this order. `cargo xtask hygiene` compares the list with its code, and
+//! with the list in `docs/architecture.md`.
+//!
+//! 1. `membership`: labels that machines of the pool lost.
+//! 2. `finalizers`: finalizers of the controller, on the pool and on its machines.
+//! 3. `protection`: times that are not valid.
+//! 4. `disks`: missing and unusable disks of machines.
+//! 5. `remove`: the targets of removals, and the surplus.
+//! 6. `heal`: machines that do not start.
+//! 7. `create`: missing machines.
+//! 8. `rollout`: machines without the current revision.
+//! 9. `restart`: instances without the revision of their machine.
+//! 10. `loss_limits`: how many creates remain while other clients take away what the pool creates.
+//! 11. `disk_collection`: free disks that are too old.
+//! 12. `expand`: disks that are smaller than their template requires.
+//! 13. `revisions`: revisions to store and to delete.
+//! 14. `record`: entries of the removal record that can be removed.
 
 pub(crate) mod action;
 mod adoption;

@@ -1,4 +1,5 @@
-//! The seams of a platform: what varies between virtualization platforms, one trait for each.
+//! The platform interface: what varies between virtualization platforms, one trait for each.
+//! `docs/architecture.md` lists the traits, and `cargo xtask hygiene` compares the list with this folder.
 //!
 //! [`Platform`] has the pool API and the machines. What a platform may lack is an associated type with a
 //! trait of its own, and a type such as [`NoDisks`] for platforms without it.
