@@ -1,5 +1,6 @@
-//! Lists of code in the documentation, which must name exactly what the code has: the crates and what they may
-//! use, the planners, the stages of apply, the traits of a platform, and the files that an extension changes.
+//! Lists of code in the documentation, which must name exactly what the code has: the crates and what they
+//! may use, the planners, the stages of apply, the traits of a platform, and the files that an extension
+//! changes.
 //!
 //! Lists of flags, conditions, events, labels and metrics need the compiled programs, so the tests in
 //! `e2e/tests/docs.rs` check them.

@@ -80,7 +80,8 @@ fn only_public_traits_need_a_row() {
 
 /// A page with a table of these traits.
 fn trait_page(traits: &[&str]) -> String {
-    let rows: String = traits.iter().map(|name| format!("| `{name}` | disks |\n")).collect();
+    let rows: Vec<String> = traits.iter().map(|name| format!("| `{name}` | disks |\n")).collect();
+    let rows = rows.concat();
     format!("text\n\n| Trait | What it translates |\n| --- | --- |\n{rows}\ntext\n")
 }
 
