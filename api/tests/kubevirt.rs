@@ -10,6 +10,7 @@ use std::{
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
+use vmpool_api::conditions::Conditions as _;
 use vmpool_api::kubevirt::values::{
     DataVolumePhase, InstancePhase, PrintableStatus, RunStrategy, SortPolicy,
 };

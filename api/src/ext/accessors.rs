@@ -4,6 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use crate::{
     conditions::Conditions,
+    diskimage,
     enums::ReclaimPolicy,
     v1alpha2::{
         ClusterVirtualImage, DiskTemplate, VirtualDisk, VirtualImage, VirtualMachine,
@@ -18,6 +19,8 @@ mod tests;
 macro_rules! conditions_of {
     ($($kind:ty),+ $(,)?) => {$(
         impl Conditions for $kind {
+            type Condition = Condition;
+
             fn conditions(&self) -> &[Condition] {
                 self.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default()
             }
@@ -34,7 +37,17 @@ conditions_of!(
     VirtualMachineClass,
     VirtualMachineOperation,
     VirtualMachinePool,
+    diskimage::VmDiskImage,
+    diskimage::VirtualMachine,
 );
+
+impl VirtualMachinePool {
+    /// The desired number of machines. A missing value is 0, and so is a negative one, which the schema
+    /// refuses.
+    pub fn desired_replicas(&self) -> usize {
+        self.spec.replicas.and_then(|count| usize::try_from(count).ok()).unwrap_or(0)
+    }
+}
 
 impl DiskTemplate {
     /// What happens to a disk when its machine is removed. Only `Retain` keeps the disk; a missing or unknown

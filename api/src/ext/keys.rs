@@ -1,17 +1,21 @@
-//! Keys of the labels and annotations that the controller sets on objects.
+//! Keys of labels and annotations: those for objects of DVP, and the annotations that have the same key on
+//! all platforms.
 
 #[cfg(test)]
 mod tests;
 
-/// Prefix of all keys of the project. Users must not set such keys in a machine template.
+/// Prefix of the keys for objects of DVP. Users must not set such keys in a machine template.
+///
+/// The keys that all platforms share, such as [`annotations::PROTECTED_UNTIL`], and those for objects of
+/// KubeVirt have the prefix [`diskimage::PREFIX`](crate::diskimage::PREFIX).
 pub const PREFIX: &str = "vmpool.virtualization.deckhouse.io/";
 
-/// Whether a label or annotation key is reserved for the controller.
+/// Whether a label or annotation key is reserved for the controller of pools of DVP.
 pub fn is_reserved(key: &str) -> bool {
     key.starts_with(PREFIX)
 }
 
-/// Labels.
+/// Labels of objects of DVP.
 pub mod labels {
     /// On machines and all disks of a pool: UID of the pool.
     pub const POOL_UID: &str = "vmpool.virtualization.deckhouse.io/pool-uid";
@@ -23,7 +27,7 @@ pub mod labels {
     pub const DISK_TEMPLATE: &str = "vmpool.virtualization.deckhouse.io/disk-template";
 }
 
-/// Annotations.
+/// Annotations of objects of DVP, and annotations that all platforms share.
 pub mod annotations {
     /// On machines: the revision that was last written to the spec.
     pub const PATCHED_TEMPLATE_HASH: &str = "vmpool.virtualization.deckhouse.io/patched-template-hash";
@@ -53,4 +57,21 @@ pub mod annotations {
     /// On pools: `<name>/<UID>` of the pool whose machines exist. A pool with another UID is a copy, for
     /// example from a backup, and has no machines until a user decides whose machines it gets.
     pub const MACHINES_OF: &str = "vmpool.virtualization.deckhouse.io/machines-of";
+
+    /// On machines of all platforms: until when the machine is protected, RFC 3339. This annotation alone
+    /// decides; [`PROTECTED_BY`] and [`PROTECTION_REASON`] are for users.
+    pub const PROTECTED_UNTIL: &str = "vmpool.dev/protected-until";
+    /// On machines of all platforms: which user or program protects the machine. At most 256 bytes.
+    pub const PROTECTED_BY: &str = "vmpool.dev/protected-by";
+    /// On machines of all platforms: why the machine is protected. At most 256 bytes.
+    pub const PROTECTION_REASON: &str = "vmpool.dev/protection-reason";
+    /// On machines of all platforms: the claim, as JSON. Only the aggregated API writes it.
+    pub const CLAIM: &str = "vmpool.dev/claim";
+    /// On machines of all platforms: the revision for which the controller is restarting the machine. Until
+    /// the controller removes it, the machine cannot be claimed.
+    pub const RESTARTING: &str = "vmpool.dev/restarting";
+    /// On pools of all platforms: the longest time for which a machine can be protected, for example `24h`.
+    pub const MAX_PROTECTION: &str = "vmpool.dev/max-protection";
+    /// On the Lease of the controller: when the leader released it, RFC 3339.
+    pub const LEASE_RELEASED: &str = "vmpool.dev/lease-released";
 }

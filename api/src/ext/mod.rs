@@ -3,6 +3,7 @@
 mod accessors;
 pub(crate) mod builder;
 pub mod conditions;
+pub(crate) mod constants;
 pub mod crds;
 pub(crate) mod duration;
 pub mod enums;

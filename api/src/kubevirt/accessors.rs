@@ -5,22 +5,18 @@ use super::{
     VirtualMachinePool, VirtualMachineSpec,
     values::{DataVolumePhase, InstancePhase, PrintableStatus, RunStrategy, SortPolicy},
 };
-use crate::{DurationError, GoDuration};
+use crate::{DurationError, GoDuration, conditions::Conditions};
 
 #[cfg(test)]
 mod tests;
 
 macro_rules! conditions_of {
     ($($kind:ty),+ $(,)?) => {$(
-        impl $kind {
-            /// The conditions; empty if there is no status.
-            pub fn conditions(&self) -> &[Condition] {
-                self.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default()
-            }
+        impl Conditions for $kind {
+            type Condition = Condition;
 
-            /// The condition of this type.
-            pub fn condition(&self, type_: &str) -> Option<&Condition> {
-                self.conditions().iter().find(|condition| condition.type_ == type_)
+            fn conditions(&self) -> &[Condition] {
+                self.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default()
             }
         }
     )+};
@@ -92,7 +88,7 @@ impl VirtualMachine {
 
     /// Whether the guest is ready: the condition `Ready` is True.
     pub fn is_ready(&self) -> bool {
-        self.condition("Ready").is_some_and(Condition::is_true)
+        self.has_condition("Ready")
     }
 }
 
@@ -104,7 +100,7 @@ impl VirtualMachineInstance {
 
     /// Whether the guest is ready: the condition `Ready` is True.
     pub fn is_ready(&self) -> bool {
-        self.condition("Ready").is_some_and(Condition::is_true)
+        self.has_condition("Ready")
     }
 }
 

@@ -6,6 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::conditions::ConditionFields;
+
 /// A condition of a KubeVirt object.
 ///
 /// Kubernetes' own condition type requires a reason, a message and a transition time. KubeVirt omits these,
@@ -45,5 +47,28 @@ impl Condition {
     /// Whether the condition does not hold. `Unknown` is neither.
     pub fn is_false(&self) -> bool {
         self.status == "False"
+    }
+}
+
+impl ConditionFields for Condition {
+    fn condition_type(&self) -> &str {
+        &self.type_
+    }
+
+    fn status(&self) -> &str {
+        &self.status
+    }
+
+    fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
+    }
+
+    fn message(&self) -> Option<&str> {
+        self.message.as_deref()
+    }
+
+    fn observed_generation(&self) -> Option<i64> {
+        // KubeVirt's own conditions do not have the field; those of vmpool can.
+        self.unknown_fields.get("observedGeneration").and_then(Value::as_i64)
     }
 }

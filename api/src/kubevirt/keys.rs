@@ -7,6 +7,12 @@ mod tests;
 pub mod labels {
     /// On pinned copies of instance types and preferences: UID of the pool.
     pub const POOL_UID: &str = "vmpool.dev/pool-uid";
+    /// On DataVolumes and claims that outlived their machine: name of the pool.
+    pub const PRESERVED_POOL: &str = "vmpool.dev/preserved-pool";
+    /// On DataVolumes and claims that outlived their machine: ordinal of the machine.
+    pub const PRESERVED_ORDINAL: &str = "vmpool.dev/preserved-ordinal";
+    /// By convention of KubeVirt, the label by which a pool selects its machines: name of the pool.
+    pub const POOL: &str = "kubevirt.io/vmpool";
     /// On machines and in their `spec.template.metadata`: name of the revision from which the machine was
     /// created or updated. KubeVirt copies it to the VirtualMachineInstance and to its pod.
     pub const REVISION: &str = "kubevirt.io/vm-pool-revision-name";
@@ -48,6 +54,9 @@ pub mod annotations {
     /// In the machine template of a pool: any change of the value is a change of the template, whose revision
     /// uses the instance type and the preference as they are then.
     pub const REFRESH_INSTANCETYPE: &str = "vmpool.dev/refresh-instancetype";
+    /// On instance types and preferences, with the value `true`: a deletion does not wait until each pool and
+    /// each machine that names the object has a copy.
+    pub const FORCE_RELEASE: &str = "vmpool.dev/force-release";
     /// On a machine: names of the DataVolumes and claims that an update took out of its spec and that it
     /// still owns, with commas between them. They are preserved with its other storage. Only vmpool writes
     /// it.
@@ -70,6 +79,8 @@ pub mod annotations {
 
 /// Finalizers.
 pub mod finalizers {
+    /// On instance types and preferences, until each pool and each machine that names the object has a copy.
+    pub const INSTANCETYPE_PROTECTION: &str = "vmpool.dev/instancetype-protection";
     /// On pools and their machines, until the pool controller has released them.
     pub const POOL: &str = "pool.kubevirt.io/finalizer";
     /// On machines and their VirtualMachineInstances, until KubeVirt has stopped the guest. A pool controller

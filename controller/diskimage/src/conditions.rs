@@ -13,6 +13,10 @@ macro_rules! condition_texts {
         pub(crate) enum $name { $($(#[$meaning])+ $variant),+ }
 
         impl $name {
+            /// The texts of all values, in the order of the declaration.
+            #[cfg(test)]
+            const TEXTS: &'static [&'static str] = &[$($text),+];
+
             /// The text in the condition.
             pub(crate) const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text),+ }
@@ -120,3 +124,6 @@ impl ConditionBuilder<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

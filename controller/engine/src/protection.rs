@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::fmt::temporal::Pieces;
 use serde_json::Value;
-use vmpool_api::{DurationError, GoDuration};
+use vmpool_api::{DurationError, GoDuration, annotations, diskimage};
 
 use crate::revision::RevisionId;
 
@@ -22,20 +22,20 @@ pub use claim::{Claim, ClaimIdError};
 
 /// Prefix of the keys of this module. A machine template must not contain labels and annotations with this
 /// prefix.
-pub const PREFIX: &str = "vmpool.dev/";
+pub const PREFIX: &str = diskimage::PREFIX;
 /// On machines: until when the machine is protected, RFC 3339. This annotation alone decides.
-pub const UNTIL: &str = "vmpool.dev/protected-until";
+pub const UNTIL: &str = annotations::PROTECTED_UNTIL;
 /// On machines: which user or program protects the machine, for users. At most [`LONGEST_TEXT`] bytes.
-pub const BY: &str = "vmpool.dev/protected-by";
+pub const BY: &str = annotations::PROTECTED_BY;
 /// On machines: why the machine is protected, for users. At most [`LONGEST_TEXT`] bytes.
-pub const REASON: &str = "vmpool.dev/protection-reason";
+pub const REASON: &str = annotations::PROTECTION_REASON;
 /// On machines: the claim, as JSON. Only the aggregated API writes it.
-pub const CLAIM: &str = "vmpool.dev/claim";
+pub const CLAIM: &str = annotations::CLAIM;
 /// On machines: the revision for which the controller is restarting the machine. Until the controller removes
 /// it, the machine cannot be claimed.
-pub const RESTARTING: &str = "vmpool.dev/restarting";
+pub const RESTARTING: &str = annotations::RESTARTING;
 /// On pools: the longest time for which a machine can be protected, for example `24h`.
-pub const MAX_PROTECTION: &str = "vmpool.dev/max-protection";
+pub const MAX_PROTECTION: &str = annotations::MAX_PROTECTION;
 /// The field of the spec of pools that is equivalent to [`MAX_PROTECTION`], and overrides it. Definitions of
 /// pools other than those of vmpool do not have it.
 pub const MAX_PROTECTION_FIELD: &str = "maxProtection";

@@ -5,6 +5,7 @@ use http::Method;
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
+use vmpool_api::conditions::Conditions as _;
 use vmpool_api::kubevirt::{Condition, VirtualMachine, VirtualMachinePool};
 
 use crate::{TestNamespace, Unknown, minimal, sample, with_namespace};

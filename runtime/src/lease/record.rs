@@ -10,7 +10,7 @@ use super::config::LeaseConfig;
 
 /// The annotation with the time at which the leader released the Lease. A Lease without a holder and without
 /// this annotation was changed by another client, and its leader may still lead.
-const RELEASED: &str = "vmpool.dev/lease-released";
+const RELEASED: &str = vmpool_api::annotations::LEASE_RELEASED;
 
 /// `leaseDurationSeconds` of a released Lease, so that candidates with another implementation also acquire it
 /// soon.

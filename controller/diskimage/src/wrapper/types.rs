@@ -187,7 +187,8 @@ pub enum WrapperImageReason {
 }
 
 impl WrapperImageReason {
-    const ALL: [Self; 8] = [
+    /// All reasons, in the order of the declaration.
+    pub const ALL: [Self; 8] = [
         Self::ImageReady,
         Self::ImageNotFound,
         Self::ImageCreated,
@@ -239,7 +240,8 @@ pub enum WrapperMachineReason {
 }
 
 impl WrapperMachineReason {
-    const ALL: [Self; 5] =
+    /// All reasons, in the order of the declaration.
+    pub const ALL: [Self; 5] =
         [Self::MachineReady, Self::NotCreated, Self::NameConflict, Self::DiskNotReady, Self::MachineNotReady];
 
     /// The reason with this text.

@@ -5,16 +5,12 @@ use vmpool_api::kubevirt::POOL_API_VERSION;
 
 pub use vmpool_api::kubevirt::API_VERSION;
 pub use vmpool_api::kubevirt::finalizers::POOL as FINALIZER;
-pub use vmpool_api::kubevirt::labels::REVISION as REVISION_LABEL;
+pub use vmpool_api::kubevirt::labels::{PRESERVED_ORDINAL, PRESERVED_POOL, REVISION as REVISION_LABEL};
 
 /// Kind of pools in owner references.
 pub const POOL_KIND: &str = "VirtualMachinePool";
 /// Kind of machines.
 pub const MACHINE_KIND: &str = "VirtualMachine";
-/// Label of DataVolumes and claims that outlived their machine: the name of the pool.
-pub const PRESERVED_POOL: &str = "vmpool.dev/preserved-pool";
-/// Label of DataVolumes and claims that outlived their machine: the ordinal of the machine.
-pub const PRESERVED_ORDINAL: &str = "vmpool.dev/preserved-ordinal";
 /// Prefix of the labels and annotations of vmpool. Of all annotations, caches keep only those with this
 /// prefix.
 pub const PREFIX: &str = "vmpool.";

@@ -9,7 +9,7 @@
 //! the namespace controller deletes the machine too, and a machine that is being deleted needs no copy.
 
 use serde_json::{Value, json};
-use vmpool_api::kubevirt::annotations::INSTANCETYPE_POLICY;
+use vmpool_api::kubevirt::annotations::{FORCE_RELEASE, INSTANCETYPE_POLICY};
 use vmpool_engine::condition::ConditionType;
 use vmpool_engine::{ObjectId, limits};
 use vmpool_instancetype::fields::MachineLocation;
@@ -22,12 +22,9 @@ pub use super::copies::has_copy_failure;
 use super::objects::KubeVirtPoolObject;
 use super::{pins, template};
 use crate::{Configuration, FetchedObjects, Resolution};
+pub use vmpool_api::kubevirt::finalizers::INSTANCETYPE_PROTECTION as FINALIZER;
 pub use vmpool_instancetype::model::InstanceTypeKind;
 
-/// The finalizer.
-pub const FINALIZER: &str = "vmpool.dev/instancetype-protection";
-/// The annotation with which a user releases an object without the check.
-const FORCE: &str = "vmpool.dev/force-release";
 /// The most names in an event.
 const NAMES: usize = 10;
 
@@ -54,7 +51,7 @@ pub fn next_protection_step(object: &Value) -> ProtectionStep {
             object,
             &[finalizer_names(object), vec![FINALIZER]].concat(),
         )),
-        (true, true) if metadata["annotations"][FORCE] == "true" => ProtectionStep::Force,
+        (true, true) if metadata["annotations"][FORCE_RELEASE] == "true" => ProtectionStep::Force,
         (true, true) => ProtectionStep::Examine,
     }
 }
@@ -278,7 +275,7 @@ pub fn blocked_deletion_message(kind: InstanceTypeKind, needed_by: &[String]) ->
     };
     format!(
         "the object stays until each machine and each pool that names it has a copy: {named}{more}; delete these, let them \
-         name another object, or set the annotation {FORCE} to \"true\""
+         name another object, or set the annotation {FORCE_RELEASE} to \"true\""
     )
 }
 

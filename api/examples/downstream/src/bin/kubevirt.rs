@@ -5,6 +5,7 @@
 use std::error::Error;
 
 use serde_json::json;
+use vmpool_api::conditions::{Conditions, pool};
 use vmpool_api::kubevirt::values::{RunStrategy, SortPolicy};
 use vmpool_api::kubevirt::{ScaleInStrategy, VirtualMachinePool, VirtualMachinePoolSpec};
 
@@ -59,7 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{}", serde_json::to_string_pretty(&VirtualMachinePool::new("builders", spec))?);
 
     let mut answer: VirtualMachinePool = serde_json::from_str(ANSWER)?;
-    if let Some(paused) = answer.condition("ReplicaPaused") {
+    if let Some(paused) = answer.condition(pool::REPLICA_PAUSED) {
         println!("{}: {} ({})", paused.type_, paused.status, paused.reason.as_deref().unwrap_or_default());
     }
     answer.spec.replicas = Some(i32::try_from(answer.desired_replicas())? + 1);
