@@ -6,9 +6,10 @@
 //!   them.
 //! - [`instancetype`] contains their instance types and preferences, `instancetype.kubevirt.io/v1beta1`.
 //! - [`diskimage`] contains the kinds of disk images, `vmpool.dev/v1alpha1`.
-//! - The rest is handwritten: keys of labels and annotations ([`labels`], [`annotations`]), [`conditions`],
-//!   [`GoDuration`], [`Quantity`], the identity of owners ([`OwnerIdentity`]), the enumerated values of a
-//!   pool ([`enums`]), the forms of object names ([`names`]), and a builder for pools
+//! - [`subresources`] contains the bodies of claims, releases and targeted removals.
+//! - The rest is handwritten: keys of labels and annotations ([`labels`], [`annotations`]), types and reasons
+//!   of [`conditions`], [`GoDuration`], [`Quantity`], the identity of owners ([`OwnerIdentity`]), the
+//!   enumerated values of a pool ([`enums`]), the forms of object names ([`names`]), and a builder for pools
 //!   ([`VirtualMachinePool::builder`]).
 //!
 //! The crate has no client and no runtime. Enumerated values are strings in the types, so that an object of a
@@ -16,8 +17,8 @@
 //!
 //! The layers, lowest first. A module imports only from lower layers:
 //!
-//! 1. `keys`, [`names`], [`enums`], [`crds`], [`conditions`], `duration`, `owner`, `quantity`, `share`:
-//!    values and constants
+//! 1. `constants`, `keys`, [`names`], [`enums`], [`crds`], [`conditions`], `duration`, `owner`, `quantity`,
+//!    `share`, [`subresources`]: values and constants
 //! 2. `generated`: the types, generated from the CRDs
 //! 3. [`v1alpha2`]: short names of the types
 //! 4. `accessors`, `builder`: methods of the types
@@ -55,4 +56,5 @@ pub use ext::{
     owner::OwnerIdentity,
     quantity::{Quantity, QuantityError},
     share::{IntOrPercent, Share, ShareError},
+    subresources,
 };

@@ -17,7 +17,7 @@ use crate::error::Error;
 pub(crate) const MAX_LENGTH: usize = 256 * 1024;
 
 /// The maximum number of targets in one request.
-pub(crate) const MAX_TARGETS: usize = 1000;
+pub(crate) const MAX_TARGETS: usize = vmpool_api::subresources::MAX_REMOVAL_TARGETS;
 
 /// A target as the request names it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,6 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
 use serde_json::{Value, json};
+use vmpool_api::subresources::RemovalOutcome;
 use vmpool_engine::protection::timestamp_text;
 use vmpool_platforms::removal::RemovalApi;
 
@@ -15,14 +16,14 @@ const MAX_NAMES: usize = 10;
 pub(crate) fn removal_success_status(pool: &PoolName, accepted: &Accepted, dry_run: bool) -> Status {
     let causes = accepted.targets.iter().map(|target| {
         let reason = match (target.already_removed, dry_run) {
-            (true, _) => "AlreadyRemoved",
-            (false, true) => "WouldBeRemoved",
-            (false, false) => "Removed",
+            (true, _) => RemovalOutcome::AlreadyRemoved,
+            (false, true) => RemovalOutcome::WouldBeRemoved,
+            (false, false) => RemovalOutcome::Removed,
         };
         StatusCause {
             field: Some("targets".to_owned()),
             message: Some(target.id.name.to_string()),
-            reason: Some(reason.to_owned()),
+            reason: Some(reason.into()),
         }
     });
     Status {

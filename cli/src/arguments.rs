@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::ArgValueCandidates;
+use vmpool_api::subresources::ReleaseAction;
 use vmpool_runtime::duration::parse_duration;
 
 use crate::candidates::{complete_machine_names, complete_pool_names};
@@ -338,12 +339,12 @@ pub(crate) enum AfterReleaseArgument {
 }
 
 impl AfterReleaseArgument {
-    /// The value in the request.
-    pub(crate) fn as_str(self) -> &'static str {
+    /// The action in the request.
+    pub(crate) fn action(self) -> ReleaseAction {
         match self {
-            Self::Keep => "Keep",
-            Self::Remove => "Remove",
-            Self::Replace => "Replace",
+            Self::Keep => ReleaseAction::Keep,
+            Self::Remove => ReleaseAction::Remove,
+            Self::Replace => ReleaseAction::Replace,
         }
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use http::Request;
+use serde::Serialize;
 use serde_json::Value;
 use vmpool_platforms::ClientPlatform;
 
@@ -38,7 +39,7 @@ pub(crate) async fn post_to_subresource<P: ClientPlatform>(
     cluster: &UserClusterClient,
     pool: &str,
     subresource: &str,
-    body: &Value,
+    body: &(impl Serialize + Sync),
 ) -> Result<Result<Value, kube::Error>> {
     let api = P::REMOVAL;
     let path = format!(

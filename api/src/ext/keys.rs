@@ -65,7 +65,8 @@ pub mod annotations {
     pub const PROTECTED_BY: &str = "vmpool.dev/protected-by";
     /// On machines of all platforms: why the machine is protected. At most 256 bytes.
     pub const PROTECTION_REASON: &str = "vmpool.dev/protection-reason";
-    /// On machines of all platforms: the claim, as JSON. Only the aggregated API writes it.
+    /// On machines of all platforms: the claim, as JSON. Only the aggregated API writes it, see
+    /// [`MachineClaim`](crate::subresources::MachineClaim).
     pub const CLAIM: &str = "vmpool.dev/claim";
     /// On machines of all platforms: the revision for which the controller is restarting the machine. Until
     /// the controller removes it, the machine cannot be claimed.

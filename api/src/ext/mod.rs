@@ -12,3 +12,4 @@ pub mod names;
 pub(crate) mod owner;
 pub(crate) mod quantity;
 pub(crate) mod share;
+pub mod subresources;

@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use rstest::rstest;
 
+use vmpool_api::subresources::{DVP, TargetedRemoval};
 use vmpool_platforms::removal::APIS;
 
 use super::*;
@@ -32,6 +33,30 @@ fn valid_bodies(#[case] body: &str) {
     let request = request(body).unwrap();
     assert_eq!(names(&request), ["a", "b"]);
     assert!(!request.dry_run && request.pool_uid.is_none());
+}
+
+#[test]
+fn the_type_of_clients_is_read() {
+    let removal = TargetedRemoval::of(["a"])
+        .target("b", "u-b")
+        .pool_uid("u-pool")
+        .force()
+        .dry_run()
+        .api_version(DVP.api_version());
+    let target = |name: &str, uid: Option<&str>| RequestedTarget {
+        name: name.to_owned(),
+        uid: uid.map(str::to_owned),
+    };
+    let read = request(&serde_json::to_string(&removal).unwrap()).unwrap();
+    assert_eq!(
+        read,
+        RemovalRequest {
+            targets: vec![target("a", None), target("b", Some("u-b"))],
+            pool_uid: Some("u-pool".to_owned()),
+            dry_run: true,
+            force: true,
+        }
+    );
 }
 
 #[rstest]

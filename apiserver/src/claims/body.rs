@@ -6,14 +6,15 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use vmpool_api::names::is_dns_subdomain;
+use vmpool_api::subresources::ReleaseAction;
 use vmpool_engine::protection::{Claim, ClaimIdError, LONGEST_TEXT};
 
-use super::model::{ClaimRequest, ReleaseAction, ReleaseRequest};
+use super::model::{ClaimRequest, ReleaseRequest};
 use crate::body::{DryRunValueError, is_dry_run, is_object};
 use crate::error::Error;
 
 /// The longest time for which a claim waits for a free machine.
-const LONGEST_WAIT: u64 = 25;
+const LONGEST_WAIT: u64 = vmpool_api::subresources::LONGEST_WAIT.as_secs();
 
 // The fields of every object are accepted if their types are right, and their values are ignored.
 
@@ -147,13 +148,8 @@ pub(crate) fn read_release_request(
     let id = require_claim_id(body.id, EXAMPLE)?;
     let machine_uid = body.machine_uid.filter(|uid| !uid.is_empty());
     let machine_uid = machine_uid.ok_or(ClaimBodyError::NoMachineUid { example: EXAMPLE })?;
-    let then = match body.then.as_deref() {
-        Some("Keep") => ReleaseAction::Keep,
-        Some("Remove") => ReleaseAction::Remove,
-        Some("Replace") => ReleaseAction::Replace,
-        Some(other) => return Err(ClaimBodyError::UnknownAction(other.to_owned())),
-        None => return Err(ClaimBodyError::NoAction),
-    };
+    let then = body.then.ok_or(ClaimBodyError::NoAction)?;
+    let then = then.parse::<ReleaseAction>().map_err(|error| ClaimBodyError::UnknownAction(error.found))?;
     Ok(ReleaseRequest { id, machine_uid, then, dry_run: is_dry_run(body.dry_run)? || dry_run_in_query })
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::channel::oneshot;
 use jiff::Timestamp;
+use vmpool_api::subresources::ReleaseAction;
 use vmpool_engine::ObjectId;
 
 use crate::error::Error;
@@ -37,27 +38,6 @@ pub(crate) struct Claimed {
     pub(crate) expires: Timestamp,
     /// Whether an earlier request had made the claim.
     pub(crate) renewed: bool,
-}
-
-/// What happens to a released machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReleaseAction {
-    /// It stays in the pool and can be claimed again.
-    Keep,
-    /// It is removed, and `replicas` is decremented.
-    Remove,
-    /// It is deleted, and the controller creates another machine.
-    Replace,
-}
-
-impl ReleaseAction {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Keep => "Keep",
-            Self::Remove => "Remove",
-            Self::Replace => "Replace",
-        }
-    }
 }
 
 /// A release, as the request describes it.

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use kube::api::PropagationPolicy;
 use serde_json::json;
+use vmpool_api::subresources::ReleaseAction;
 use vmpool_engine::protection::{BY, CLAIM, REASON, UNTIL};
 use vmpool_platforms::removal::StoredMachine;
 
-use super::model::{DEADLINE, ReleaseAction, ReleaseRequest, ReleasedMachine};
+use super::model::{DEADLINE, ReleaseRequest, ReleasedMachine};
 use super::observe;
 use super::writer::ClaimWriter;
 use crate::audit::AuditInfo;

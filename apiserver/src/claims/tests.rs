@@ -4,6 +4,7 @@ mod basics;
 mod faults;
 mod kubevirt;
 mod removals;
+mod typed_bodies;
 
 use serde_json::{Value, json};
 use vmpool_engine::protection::{CLAIM, UNTIL};

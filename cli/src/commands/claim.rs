@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use serde_json::{Value, json};
+use serde_json::Value;
+use vmpool_api::subresources::{MachineClaim, MachineRelease};
 use vmpool_engine::protection::CLAIM;
 use vmpool_platforms::ClientPlatform;
 
@@ -13,9 +14,6 @@ use crate::exit::NoMachineFree;
 use crate::explain::explain_request_error;
 use crate::output::print_output;
 use crate::subresource::{PAUSE, post_to_subresource, subresource_attempt};
-
-/// The longest time for which one request waits for a free machine, in seconds.
-const LONGEST_WAIT: u64 = 25;
 
 /// Claims a machine, or renews the claim with the same id.
 ///
@@ -30,17 +28,15 @@ pub(crate) async fn claim_machine<P: ClientPlatform>(
     let deadline = cluster.env.uptime() + arguments.wait.unwrap_or_default();
     loop {
         let left = deadline.saturating_sub(cluster.env.uptime());
-        let body = json!({
-            "apiVersion": P::REMOVAL.api_version(),
-            "kind": P::REMOVAL.claim_kind,
-            "id": arguments.id,
-            "durationSeconds": arguments.duration.as_secs(),
-            "reason": arguments.reason,
-            "waitSeconds": server_wait(left, cluster.request_timeout).as_secs(),
-            "machine": arguments.machine,
-            "renew": arguments.renew,
-            "dryRun": if arguments.dry_run { vec!["All"] } else { vec![] },
-        });
+        let mut body = MachineClaim::new(arguments.id.as_str(), arguments.duration)
+            .api_version(P::REMOVAL.api_version())
+            .wait(server_wait(left, cluster.request_timeout));
+        body.reason.clone_from(&arguments.reason);
+        body.machine.clone_from(&arguments.machine);
+        body.renew = arguments.renew;
+        if arguments.dry_run {
+            body = body.dry_run();
+        }
         match post_to_subresource::<P>(cluster, &arguments.pool, "claim", &body).await? {
             Ok(claimed) => {
                 return print_output(arguments.format.output, &claim_text(&claimed, arguments), &claimed);
@@ -105,14 +101,11 @@ pub(crate) async fn release_machine<P: ClientPlatform>(
         Some(uid) => uid.clone(),
         None => claimed_uid::<P>(cluster, &arguments.id).await?,
     };
-    let body = json!({
-        "apiVersion": P::REMOVAL.api_version(),
-        "kind": P::REMOVAL.release_kind,
-        "id": arguments.id,
-        "machineUID": uid,
-        "then": arguments.then.as_str(),
-        "dryRun": if arguments.dry_run { vec!["All"] } else { vec![] },
-    });
+    let mut body = MachineRelease::new(arguments.id.as_str(), uid, arguments.then.action())
+        .api_version(P::REMOVAL.api_version());
+    if arguments.dry_run {
+        body = body.dry_run();
+    }
     let released = post_to_subresource::<P>(cluster, &arguments.pool, "release", &body).await?;
     let released = released.map_err(|error| {
         explain_request_error(&subresource_attempt::<P>(cluster, &arguments.pool, "release"), &error)

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use serde_json::{Value, json};
+use serde_json::Value;
+use vmpool_api::subresources::TargetedRemoval;
 use vmpool_platforms::ClientPlatform;
 
 use crate::arguments::RemoveArguments;
@@ -26,6 +27,10 @@ pub(crate) async fn remove_machines<P: ClientPlatform>(
     machines.sort_unstable();
     machines.dedup();
     let mut uids = Vec::new();
+    let mut body = TargetedRemoval::default().api_version(P::REMOVAL.api_version());
+    if let Some(uid) = pool["metadata"]["uid"].as_str() {
+        body = body.pool_uid(uid);
+    }
     for name in &machines {
         let machine = cluster.get::<P::Machine>(name).await?;
         let machine = machine.ok_or_else(|| {
@@ -35,16 +40,13 @@ pub(crate) async fn remove_machines<P: ClientPlatform>(
                 arguments.pool
             )
         })?;
-        uids.push(machine["metadata"]["uid"].clone());
+        let uid = machine["metadata"]["uid"].clone();
+        body = body.target(name.as_str(), uid.as_str().unwrap_or_default());
+        uids.push(uid);
     }
-    let body = json!({
-        "apiVersion": P::REMOVAL.api_version(),
-        "kind": P::REMOVAL.removal_kind,
-        "targets": machines,
-        "targetUIDs": uids,
-        "preconditions": { "uid": pool["metadata"]["uid"] },
-        "dryRun": if arguments.dry_run { vec!["All"] } else { vec![] },
-    });
+    if arguments.dry_run {
+        body = body.dry_run();
+    }
     // A repeated request removes and counts each machine once.
     let removed = post_to_subresource::<P>(cluster, &arguments.pool, "scaledownwith", &body).await?;
     removed.map_err(|error| {

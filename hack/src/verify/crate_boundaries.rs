@@ -82,6 +82,7 @@ const WALLS: &[CrateBoundary] = &[
     CrateBoundary {
         package: "vmpool-cli",
         ours: &[
+            "vmpool-api",
             "vmpool-controller",
             "vmpool-diskimage",
             "vmpool-engine",

@@ -1,6 +1,7 @@
 //! Targeted removal of DVP pools.
 
 use vmpool_api::annotations::SCALE_DOWN_TARGETS;
+use vmpool_api::subresources::{self, PoolSubresource};
 use vmpool_api::v1alpha2::{GROUP, VERSION};
 
 use crate::removal_api::{PlatformKind, RemovalApi, StoredApi, StoredResource};
@@ -21,14 +22,14 @@ const STORED: StoredApi = StoredApi {
 
 /// The group of vmpool.
 pub const VMPOOL: RemovalApi = RemovalApi {
-    group: "subresources.vmpool.dev",
-    version: "v1alpha1",
-    plural: "virtualmachinepools",
+    group: subresources::DVP.name,
+    version: subresources::DVP.version,
+    plural: subresources::POOLS,
     singular: "virtualmachinepool",
     kind: "VirtualMachinePool",
-    removal_kind: "VirtualMachinePoolScaleDownWith",
-    claim_kind: "VirtualMachinePoolClaim",
-    release_kind: "VirtualMachinePoolRelease",
+    removal_kind: PoolSubresource::ScaleDownWith.kind(),
+    claim_kind: PoolSubresource::Claim.kind(),
+    release_kind: PoolSubresource::Release.kind(),
     stored: &STORED,
 };
 

@@ -4,6 +4,7 @@
 
 use vmpool_api::kubevirt::annotations::{REMOVED_MACHINES, SCALE_IN_TARGETS};
 use vmpool_api::kubevirt::{GROUP, POOL_GROUP, POOL_VERSION};
+use vmpool_api::subresources::{self, PoolSubresource};
 
 use super::keys::MACHINE_KIND;
 use crate::removal_api::{
@@ -24,14 +25,14 @@ const STORED: StoredApi = StoredApi {
 
 /// The group of vmpool for KubeVirt pools.
 pub const VMPOOL: RemovalApi = RemovalApi {
-    group: "kubevirt.subresources.vmpool.dev",
-    version: "v1alpha1",
-    plural: "virtualmachinepools",
+    group: subresources::KUBEVIRT.name,
+    version: subresources::KUBEVIRT.version,
+    plural: subresources::POOLS,
     singular: "virtualmachinepool",
     kind: "VirtualMachinePool",
-    removal_kind: "VirtualMachinePoolScaleDownWith",
-    claim_kind: "VirtualMachinePoolClaim",
-    release_kind: "VirtualMachinePoolRelease",
+    removal_kind: PoolSubresource::ScaleDownWith.kind(),
+    claim_kind: PoolSubresource::Claim.kind(),
+    release_kind: PoolSubresource::Release.kind(),
     stored: &STORED,
 };
 

@@ -51,6 +51,7 @@ static KNOWN: [KnownObject; 8] = [
             "readinessProbe",
             "resourceClaims",
             "schedulerName",
+            "serviceAccountName",
             "startStrategy",
             "subdomain",
             "terminationGracePeriodSeconds",
