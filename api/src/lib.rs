@@ -8,9 +8,10 @@
 //! - [`diskimage`] contains the kinds of disk images, `vmpool.dev/v1alpha1`.
 //! - [`subresources`] contains the bodies of claims, releases and targeted removals.
 //! - The rest is handwritten: keys of labels and annotations ([`labels`], [`annotations`]), types and reasons
-//!   of [`conditions`], [`GoDuration`], [`Quantity`], the identity of owners ([`OwnerIdentity`]), the
-//!   enumerated values of a pool ([`enums`]), the forms of object names ([`names`]), and a builder for pools
-//!   ([`VirtualMachinePool::builder`]).
+//!   of [`conditions`], tests on a pool for programs that [`wait`], [`GoDuration`], [`Quantity`], the
+//!   identity of owners ([`OwnerIdentity`]), the enumerated values of a pool ([`enums`]), the forms of object
+//!   names ([`names`]), and builders for pools of DVP ([`VirtualMachinePool::builder`]) and of KubeVirt
+//!   ([`kubevirt::VirtualMachinePool::builder`]).
 //!
 //! The crate has no client and no runtime. Enumerated values are strings in the types, so that an object of a
 //! newer platform stays readable; [`enums`] parses the values of a pool.
@@ -22,6 +23,7 @@
 //! 2. `generated`: the types, generated from the CRDs
 //! 3. [`v1alpha2`]: short names of the types
 //! 4. `accessors`, `builder`: methods of the types
+//! 5. [`wait`]: tests on pools of both platforms
 //!
 //! ```
 //! use vmpool_api::enums::ScaleDownPolicy;
@@ -56,5 +58,10 @@ pub use ext::{
     owner::OwnerIdentity,
     quantity::{Quantity, QuantityError},
     share::{IntOrPercent, Share, ShareError},
-    subresources,
+    subresources, wait,
 };
+
+/// The examples of the README, which rustdoc compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

@@ -13,3 +13,4 @@ pub(crate) mod owner;
 pub(crate) mod quantity;
 pub(crate) mod share;
 pub mod subresources;
+pub mod wait;

@@ -28,12 +28,14 @@
 
 mod accessors;
 mod account;
+mod builder;
 mod condition;
 pub mod crds;
 mod keys;
 pub mod values;
 
 pub use account::clone_account;
+pub use builder::KubeVirtPoolBuilder;
 pub use condition::Condition;
 pub use keys::{annotations, finalizers, labels};
 
