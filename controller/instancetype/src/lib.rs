@@ -20,7 +20,7 @@
 //!  apply        instance type and preference onto an instance      conflict    fields that both set
 //!  topology     vCPUs as sockets, cores and threads                defaults    what is still empty in the end
 //!  model        the four kinds and matchers                        fields      paths in errors
-//!  quantity     amounts that keep their spelling
+//!  quantity     amounts that keep their spelling                   encoding    values in one spelling
 //! ```
 //!
 //! # Documents
@@ -55,6 +55,7 @@ pub mod apply;
 pub mod conflict;
 pub mod copy;
 pub mod defaults;
+pub mod encoding;
 pub mod expand;
 pub mod fields;
 pub mod fill;

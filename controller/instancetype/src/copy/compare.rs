@@ -1,66 +1,51 @@
 //! Comparing a copy with an object by what their specs mean.
 
-use std::cmp::Ordering;
-
 use serde_json::Value;
 
+use crate::encoding::FieldEncoding::{OptionalQuantity, OptionalText, Quantity, Scalar, TextMap};
+use crate::encoding::FieldEncodings;
 use crate::model::InstanceTypeObject;
-use crate::quantity::Amount;
 
-/// The quantities of all four kinds.
-const QUANTITIES: [&str; 3] = ["memory.guest", "memory.maxGuest", "requirements.memory.guest"];
+/// The fields of instance types and preferences. No path means different types in the two, except `cpu`,
+/// which is a struct in instance types and a pointer in preferences. It is none of these fields, nor is
+/// `memory`, because each instance type has both.
+///
+/// Source: the Go types of `instancetype.kubevirt.io/v1beta1` in KubeVirt 1.9.0.
+const SPEC: FieldEncodings = FieldEncodings {
+    fields: &[
+        // Both.
+        ("annotations", TextMap),
+        // Instance types.
+        ("nodeSelector", TextMap),
+        ("cpu.guest", Scalar),
+        ("cpu.model", OptionalText),
+        ("ioThreadsPolicy", OptionalText),
+        ("memory.guest", Quantity),
+        ("memory.maxGuest", OptionalQuantity),
+        ("memory.overcommitPercent", Scalar),
+        // Preferences.
+        ("clock.preferredClockOffset.timezone", OptionalText),
+        ("cpu.preferredCPUTopology", OptionalText),
+        ("cpu.spreadOptions.across", OptionalText),
+        ("devices.preferredDiskBlockSize.custom.logical", Scalar),
+        ("devices.preferredDiskBlockSize.custom.physical", Scalar),
+        ("devices.preferredPanicDeviceModel", OptionalText),
+        ("devices.preferredVideoType", OptionalText),
+        ("features.preferredApic.endOfInterrupt", Scalar),
+        ("features.preferredKvm.hidden", Scalar),
+        ("preferSpreadSocketToCoreRatio", Scalar),
+        ("preferredArchitecture", OptionalText),
+        ("preferredSubdomain", OptionalText),
+        ("requirements.architecture", OptionalText),
+        ("requirements.cpu.guest", Scalar),
+        ("requirements.memory.guest", Quantity),
+    ],
+    embedded: &[],
+};
 
-/// Maps, which are equal to absent if they are empty. An empty object elsewhere is a setting, for example
-/// `preferredRng: {}`.
-const MAPS: [&str; 2] = ["nodeSelector", "annotations"];
-
-/// Whether two specs mean the same. Quantities are compared by value; null, an empty list, an empty text and
-/// an empty map equal an absent field, and so does an overcommit of 0.
+/// Whether two specs mean the same: KubeVirt reads them as equal values.
 pub fn same_spec(left: &Value, right: &Value) -> bool {
-    same_value(left, right, "")
-}
-
-fn same_value(left: &Value, right: &Value, path: &str) -> bool {
-    if is_absent(left, path) || is_absent(right, path) {
-        return is_absent(left, path) && is_absent(right, path);
-    }
-    if QUANTITIES.contains(&path)
-        && let (Some(left), Some(right)) = (Amount::from_json(left), Amount::from_json(right))
-    {
-        return left.compare(&right) == Ordering::Equal;
-    }
-    match (left, right) {
-        (Value::Object(left), Value::Object(right)) => {
-            left.keys().chain(right.keys()).all(|key| {
-                let field =
-                    |object: &serde_json::Map<String, Value>| object.get(key).cloned().unwrap_or(Value::Null);
-                // A key with a dot, for example of an annotation, must not look like a path.
-                let path = if MAPS.contains(&path) { "*".to_owned() } else { join_spec_path(path, key) };
-                same_value(&field(left), &field(right), &path)
-            })
-        }
-        (Value::Array(left), Value::Array(right)) => {
-            left.len() == right.len()
-                && left.iter().zip(right).all(|(left, right)| same_value(left, right, "*"))
-        }
-        (left, right) => left == right,
-    }
-}
-
-fn join_spec_path(path: &str, key: &str) -> String {
-    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
-}
-
-fn is_absent(value: &Value, path: &str) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Array(items) => items.is_empty(),
-        // The empty value of a label or annotation is a value.
-        Value::String(text) => text.is_empty() && path != "*",
-        Value::Object(fields) => fields.is_empty() && MAPS.contains(&path),
-        Value::Number(number) => path == "memory.overcommitPercent" && number.as_i64() == Some(0),
-        Value::Bool(_) => false,
-    }
+    SPEC.canonical("", left) == SPEC.canonical("", right)
 }
 
 /// How the live object differs from a copy of it.

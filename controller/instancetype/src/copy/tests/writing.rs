@@ -142,6 +142,9 @@ fn a_lost_copy_can_be_made_again_from_an_unchanged_object(
 #[case::null(json!({"gpus": null, "cpu": {"model": null}}), json!({"cpu": {}}), true)]
 #[case::empty(json!({"gpus": [], "nodeSelector": {}, "annotations": {}, "schedulerName": ""}), json!({}), true)]
 #[case::no_overcommit(json!({"memory": {"overcommitPercent": 0}}), json!({"memory": {}}), true)]
+#[case::no_hidden_hypervisor(json!({"features": {"preferredKvm": {"hidden": false}}}), json!({"features": {"preferredKvm": {}}}), true)]
+#[case::an_empty_text_of_an_item(json!({"gpus": [{"name": "a", "deviceName": ""}]}), json!({"gpus": [{"name": "a"}]}), true)]
+#[case::an_empty_text_in_a_pointer_is_a_setting(json!({"ioThreadsPolicy": ""}), json!({}), false)]
 #[case::an_empty_object_is_a_setting(json!({"devices": {"preferredRng": {}}}), json!({"devices": {}}), false)]
 #[case::false_is_a_setting(json!({"cpu": {"dedicatedCPUPlacement": false}}), json!({"cpu": {}}), false)]
 #[case::an_empty_annotation_is_a_setting(json!({"annotations": {"a": ""}}), json!({"annotations": {}}), false)]
@@ -152,6 +155,61 @@ fn a_lost_copy_can_be_made_again_from_an_unchanged_object(
 fn specs_are_compared_by_meaning(#[case] left: Value, #[case] right: Value, #[case] same: bool) {
     assert_eq!(same_spec(&left, &right), same);
     assert_eq!(same_spec(&right, &left), same);
+}
+
+/// A spec with a value at a path, and the same spec without this field.
+fn with_and_without(path: &str, value: &Value) -> (Value, Value) {
+    let nest =
+        |path: &str, value: Value| path.rsplit('.').fold(value, |inner, field| json!({ (field): inner }));
+    let without = path.rsplit_once('.').map_or_else(|| json!({}), |(around, _)| nest(around, json!({})));
+    (nest(path, value.clone()), without)
+}
+
+#[test]
+fn a_zero_value_is_a_setting_only_in_a_pointer() {
+    let (number, flag, text, quantity) = (json!(0), json!(false), json!(""), json!("0"));
+    let equal = [
+        ("cpu.guest", &number),
+        ("devices.preferredDiskBlockSize.custom.logical", &number),
+        ("devices.preferredDiskBlockSize.custom.physical", &number),
+        ("features.preferredApic.endOfInterrupt", &flag),
+        ("features.preferredKvm.hidden", &flag),
+        ("machine.preferredMachineType", &text),
+        ("memory.guest", &quantity),
+        ("memory.overcommitPercent", &number),
+        ("preferSpreadSocketToCoreRatio", &number),
+        ("requirements.cpu.guest", &number),
+        ("requirements.memory.guest", &quantity),
+        ("schedulerName", &text),
+    ];
+    for (path, value) in equal {
+        let (with, without) = with_and_without(path, value);
+        assert!(same_spec(&with, &without), "{path}");
+    }
+    let different = [
+        ("clock.preferredClockOffset.timezone", &text),
+        ("clock.preferredClockOffset.utc.offsetSeconds", &number),
+        ("cpu.dedicatedCPUPlacement", &flag),
+        ("cpu.isolateEmulatorThread", &flag),
+        ("cpu.maxSockets", &number),
+        ("cpu.model", &text),
+        ("cpu.preferredCPUTopology", &text),
+        ("cpu.spreadOptions.across", &text),
+        ("cpu.spreadOptions.ratio", &number),
+        ("devices.preferredAutoattachGraphicsDevice", &flag),
+        ("devices.preferredPanicDeviceModel", &text),
+        ("devices.preferredVideoType", &text),
+        ("ioThreadsPolicy", &text),
+        ("memory.maxGuest", &quantity),
+        ("preferredArchitecture", &text),
+        ("preferredSubdomain", &text),
+        ("preferredTerminationGracePeriodSeconds", &number),
+        ("requirements.architecture", &text),
+    ];
+    for (path, value) in different {
+        let (with, without) = with_and_without(path, value);
+        assert!(!same_spec(&with, &without), "{path}");
+    }
 }
 
 #[rstest]
