@@ -7,7 +7,7 @@
 //!
 //! The layers, lowest first. A module imports only from lower layers:
 //!
-//! 1. `keys`, `labels`, `selectors`, `spelling`, `former_storage`: values
+//! 1. `keys`, `labels`, `selectors`, `field_encodings`, `canonical_values`, `former_storage`: values
 //! 2. `pins`: copies of instance types and preferences
 //! 3. `objects`: the fields of stored objects that vmpool reads
 //! 4. `read`: stored objects as plain types
@@ -33,6 +33,7 @@ pub mod dropped_storage;
 pub mod events;
 pub mod expansion;
 mod facts;
+mod field_encodings;
 #[cfg(test)]
 mod fixtures;
 pub mod keys;

@@ -2,8 +2,8 @@
 //!
 //! KubeVirt compares templates as values of its Go types. There, absent, null and empty lists and maps are
 //! equal, as are spellings of the same quantity, and absent and zero values of fields that are no pointers.
-//! Revisions of KubeVirt contain such values in other spellings than the pool, so that a comparison of JSON
-//! would find differences in pools that are unchanged.
+//! Revisions of KubeVirt contain such values in other spellings than the pool, or lack them, so that a
+//! comparison of JSON would find differences in pools that are unchanged.
 
 use serde_json::{Value, json};
 use vmpool_engine::revision::{Fingerprint, TemplateParts};
@@ -17,10 +17,11 @@ pub fn canonical_template(template: &Value) -> Value {
     let machine::Metadata { labels, annotations } = machine::template_metadata(template);
     let whole =
         json!({ "metadata": { "labels": labels, "annotations": annotations }, "spec": template["spec"] });
-    canonical_value(&whole, "", "").unwrap_or(Value::Null)
+    canonical_value(&whole)
 }
 
-/// Whether two values of the field at a path are equal. The path is a JSON pointer into a machine template.
+/// Whether two values of the field at a path are equal. The path is a JSON pointer into the spec of a
+/// machine template.
 pub(super) fn is_same_field_value(path: &str, one: &Value, other: &Value) -> bool {
     canonical_field_value(path, one) == canonical_field_value(path, other)
 }

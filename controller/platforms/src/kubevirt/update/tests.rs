@@ -68,6 +68,16 @@ fn a_patch_has_only_the_revision_and_what_the_template_changed() {
     );
 }
 
+#[rstest]
+#[case::false_in_a_plain_field(json!({ "domain": { "devices": { "disableHotplug": false } } }), false)]
+#[case::false_in_a_struct_that_is_absent(json!({ "domain": { "resources": { "overcommitGuestOverhead": false } } }), false)]
+#[case::false_in_a_pointer(json!({ "domain": { "devices": { "autoattachSerialConsole": false } } }), true)]
+fn a_zero_value_that_the_stored_revision_lacks(#[case] change: Value, #[case] is_written: bool) {
+    let (stored, pool) = (template(&json!({})), template(&inner(&change)));
+    let patch = update_machine(&fixtures::recorded_machine(), Some(of(&stored)), of(&pool), 0, "herd-1");
+    assert_eq!(patch.is_some(), is_written, "{patch:?}");
+}
+
 #[test]
 fn a_patch_changes_neither_owners_nor_finalizers_nor_status() {
     let change = json!({ "metadata": { "labels": { "tier": "a" } }, "spec": { "runStrategy": "Manual" } });
