@@ -35,8 +35,8 @@ impl Schema {
 
     /// `to` with the live values of all fields that `from` and `to` set equally, so that [`Schema::patch`]
     /// writes only the fields that the template changed: a value that another client changed stays, and what
-    /// it removed stays removed. `is_same` compares the values of the field at a path; items of lists have a
-    /// star in their path.
+    /// it removed stays removed. `is_same` compares the values of the field at a path, with null for an
+    /// absent one; items of lists have a star in their path.
     pub fn keep_live(
         &self,
         live: &Value,
@@ -56,7 +56,7 @@ impl Schema {
         to: &Value,
         is_same: &dyn Fn(&str, &Value, &Value) -> bool,
     ) -> Option<Value> {
-        if from.is_some_and(|from| is_same(path, from, to)) {
+        if is_same(path, from.unwrap_or(&Value::Null), to) {
             return live.cloned();
         }
         match (live, from, to) {
@@ -75,7 +75,17 @@ impl Schema {
                         )?,
                     ))
                 });
-                Some(Value::Object(fields.collect()))
+                let mut fields: Object = fields.collect();
+                // If a template leaves out a value that equals an absent one, nothing changes.
+                for (key, from) in from.into_iter().flat_map(present_fields) {
+                    if present_field(to, key).is_none()
+                        && let Some(live) = present_field(live, key)
+                        && is_same(&path_below(path, key), from, &Value::Null)
+                    {
+                        fields.insert(key.clone(), live.clone());
+                    }
+                }
+                Some(Value::Object(fields))
             }
             (Some(Value::Array(live)), Some(Value::Array(from)), Value::Array(to)) => {
                 let Some(keys) = self.keys(path) else { return Some(Value::Array(to.clone())) };

@@ -109,6 +109,33 @@ fn kept(live: &Value, from: &Value, to: &Value) -> Value {
     result
 }
 
+/// A value, null if it is false.
+fn without_false(value: &Value) -> Value {
+    if *value == json!(false) { Value::Null } else { value.clone() }
+}
+
+#[rstest]
+#[case::that_appears(json!({"b": 1}), json!({"b": 1}), json!({"a": false, "b": 2}), json!({"b": 2}))]
+#[case::that_appears_beside_an_edit(json!({"a": true, "b": 1}), json!({"b": 1}), json!({"a": false, "b": 2}), json!({"a": true, "b": 2}))]
+#[case::that_disappears(json!({"a": false, "b": 1}), json!({"a": false, "b": 1}), json!({"b": 2}), json!({"a": false, "b": 2}))]
+#[case::that_disappears_beside_an_edit(json!({"a": true, "b": 1}), json!({"a": false, "b": 1}), json!({"b": 2}), json!({"a": true, "b": 2}))]
+#[case::that_is_set(json!({"b": 1}), json!({"a": false, "b": 1}), json!({"a": true, "b": 1}), json!({"a": true, "b": 1}))]
+#[case::that_replaces_another(json!({"a": true}), json!({"a": true}), json!({"a": false}), json!({"a": false}))]
+#[case::that_another_leaves(json!({"a": true, "b": 1}), json!({"a": true, "b": 1}), json!({"b": 1}), json!({"b": 1}))]
+fn a_value_that_equals_an_absent_one(
+    #[case] mut live: Value,
+    #[case] from: Value,
+    #[case] to: Value,
+    #[case] result: Value,
+) {
+    let is_same = |_: &str, one: &Value, other: &Value| without_false(one) == without_false(other);
+    let to = SCHEMA.keep_live(&live, &from, &to, is_same);
+    if let Some(patch) = SCHEMA.patch(&live, Some(&from), &to) {
+        json_patch::merge(&mut live, &patch);
+    }
+    assert_eq!(live, result);
+}
+
 #[rstest]
 #[case::an_edit_of_an_unchanged_field_stays(json!({"a": 7, "b": 1}), json!({"a": 1, "b": 1}), json!({"a": 1, "b": 2}), json!({"a": 7, "b": 2}))]
 #[case::an_edit_of_a_changed_field_is_overwritten(json!({"a": 7}), json!({"a": 1}), json!({"a": 2}), json!({"a": 2}))]
