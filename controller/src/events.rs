@@ -90,7 +90,7 @@ pub enum EventReason {
     PinRepaired,
     /// Reading objects that the plan depends on failed.
     FailedRead,
-    /// A machine does not become ready by itself: the platform does not start it, or reports a failure.
+    /// The platform does not start a machine.
     MachineNotStarted,
     /// Another controller may reconcile the pool, so this one does not.
     OtherControllerActive,
