@@ -312,8 +312,8 @@ mod tests {
         limit_requests(&mut config, Duration::from_secs(2));
         assert_eq!(config.read_timeout, Some(Duration::from_secs(2)));
         assert_eq!(config.connect_timeout, Some(Duration::from_secs(2)));
-        limit_requests(&mut config, Duration::from_secs(3600));
-        assert_eq!(config.read_timeout, Some(Duration::from_secs(3600)));
+        limit_requests(&mut config, Duration::from_hours(1));
+        assert_eq!(config.read_timeout, Some(Duration::from_hours(1)));
         // A longer timeout does not extend the limit of the client for connections.
         assert_eq!(config.connect_timeout, Some(Duration::from_secs(2)));
     }

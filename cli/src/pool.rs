@@ -116,9 +116,8 @@ impl PoolObservation {
             Some(observed) if observed < pool.generation => {
                 Self::Outdated { observed, generation: pool.generation }
             }
-            Some(_) => Self::Current,
             None if ready_condition(pool).is_none() => Self::Never,
-            None => Self::Current,
+            Some(_) | None => Self::Current,
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
-use vmpool_api::subresources::{MachineClaim, MachineRelease};
+use vmpool_api::subresources::{LONGEST_WAIT, MachineClaim, MachineRelease};
 use vmpool_engine::protection::CLAIM;
 use vmpool_platforms::ClientPlatform;
 
@@ -59,8 +59,7 @@ pub(crate) async fn claim_machine<P: ClientPlatform>(
 
 /// For how long one request waits on the server: the response must arrive before `--request-timeout`.
 fn server_wait(left: Duration, request_timeout: Option<Duration>) -> Duration {
-    let longest = Duration::from_secs(LONGEST_WAIT);
-    left.min(request_timeout.map_or(longest, |timeout| longest.min(timeout / 2)))
+    left.min(request_timeout.map_or(LONGEST_WAIT, |timeout| LONGEST_WAIT.min(timeout / 2)))
 }
 
 /// Whether no machine was free.

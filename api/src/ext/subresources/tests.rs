@@ -27,7 +27,7 @@ fn each_platform_has_paths_of_its_own(
 
 #[test]
 fn a_claim_contains_only_the_fields_that_were_set() {
-    let claim = MachineClaim::new("job-1", Duration::from_secs(60));
+    let claim = MachineClaim::new("job-1", Duration::from_mins(1));
     assert_eq!(serde_json::to_value(&claim).unwrap(), json!({"id": "job-1", "durationSeconds": 60}));
     let claim = claim
         .api_version(DVP.api_version())
@@ -52,7 +52,7 @@ fn a_claim_contains_only_the_fields_that_were_set() {
 }
 
 #[rstest]
-#[case::whole_seconds(Duration::from_secs(60), 60)]
+#[case::whole_seconds(Duration::from_mins(1), 60)]
 #[case::a_fraction(Duration::from_millis(1500), 2)]
 #[case::less_than_a_second(Duration::from_nanos(1), 1)]
 #[case::the_largest(Duration::MAX, u64::MAX)]
@@ -65,7 +65,7 @@ fn a_claim_is_never_shorter_than_asked(#[case] duration: Duration, #[case] secon
 #[case::a_fraction(Duration::from_millis(1900), 1)]
 #[case::longer_than_the_server_allows(Duration::from_mins(5), 25)]
 fn a_request_waits_no_longer_than_the_server_allows(#[case] wait: Duration, #[case] seconds: u64) {
-    assert_eq!(MachineClaim::new("a", Duration::from_secs(60)).wait(wait).wait_seconds, Some(seconds));
+    assert_eq!(MachineClaim::new("a", Duration::from_mins(1)).wait(wait).wait_seconds, Some(seconds));
 }
 
 #[test]

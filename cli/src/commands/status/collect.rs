@@ -188,7 +188,7 @@ fn machine_overview(pool: &Pool, machine: &Machine) -> MachineOverview {
         name: machine.id.name.to_string(),
         ready: machine.activity == MachineActivity::Running && !machine.terminating,
         terminating: machine.terminating,
-        released: !pool.includes(machine) && !(machine.terminating && machine.belongs_to(&pool.id)),
+        released: !(pool.includes(machine) || machine.terminating && machine.belongs_to(&pool.id)),
         current: revision.is_some_and(|id| pool.revision.is_current(id)),
         revision: revision.map(ToString::to_string),
         restart_pending: machine.restart_pending,

@@ -1,8 +1,6 @@
 //! The rule about misspelled fields in the machine template. The definition of pools stores all fields there,
 //! and KubeVirt drops those that it does not have without an error.
 
-use serde_json::Value;
-
 use super::findings::Findings;
 use super::pool::{KubeVirtPoolView, MACHINE};
 use super::rule::Rule;
@@ -161,7 +159,7 @@ fn field_path(parent: &[&str], name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
