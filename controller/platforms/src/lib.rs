@@ -2,7 +2,8 @@
 //! virtualization platform.
 //!
 //! A platform only translates. It never waits or decides, and does not know passes. All IO is generic over
-//! its types. If code outside this crate needs a `match platform`, a trait of the module `platform` lacks a method.
+//! its types. If code outside this crate needs a `match platform`, a trait of the module `platform` lacks a
+//! method.
 
 mod activity;
 pub mod admission;

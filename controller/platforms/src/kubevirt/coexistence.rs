@@ -109,21 +109,21 @@ fn is_live_update(installation: &InstallationObject) -> bool {
     }
 }
 
-/// The first version of KubeVirt, as major and minor number, whose default rollout strategy is LiveUpdate. The
-/// default of earlier versions is Stage.
+/// The first version of KubeVirt, as major and minor number, whose default rollout strategy is LiveUpdate.
+/// The default of earlier versions is Stage.
 const LIVE_UPDATE_SINCE: (u64, u64) = (1, 6);
 
 /// Whether the default rollout strategy of this version of KubeVirt is LiveUpdate.
 ///
 /// A version that cannot be read, for example the hash of a commit, counts as a recent one. If it is an old
-/// one, KubeVirt sets the condition `RestartRequired` on each changed machine, and the controller then restarts
-/// it. The opposite error would restart guests for changes that KubeVirt has already applied.
+/// one, KubeVirt sets the condition `RestartRequired` on each changed machine, and the controller then
+/// restarts it. The opposite error would restart guests for changes that KubeVirt has already applied.
 fn is_live_update_default(version: &str) -> bool {
     minor_version(version).is_none_or(|version| version >= LIVE_UPDATE_SINCE)
 }
 
-/// The major and the minor number of a version such as `v1.6.0`, `1.9.0-beta.0` or `v1.5.2-33-gab12cd3`; `None`
-/// for other texts. A pre-release has the defaults of its release.
+/// The major and the minor number of a version such as `v1.6.0`, `1.9.0-beta.0` or `v1.5.2-33-gab12cd3`;
+/// `None` for other texts. A pre-release has the defaults of its release.
 fn minor_version(version: &str) -> Option<(u64, u64)> {
     let mut numbers = version.strip_prefix('v').unwrap_or(version).splitn(3, '.');
     let (major, minor, patch) = (numbers.next()?, numbers.next()?, numbers.next()?);

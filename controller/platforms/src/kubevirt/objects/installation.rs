@@ -37,7 +37,8 @@ pub struct InstallationObject {
     pub(crate) eviction_strategy: Option<String>,
     pub(crate) phase: String,
     pub(crate) observed_generation: Option<i64>,
-    /// `status.observedKubeVirtVersion`, such as `v1.6.0`: the version that KubeVirt's operator has installed.
+    /// `status.observedKubeVirtVersion`, such as `v1.6.0`: the version that KubeVirt's operator has
+    /// installed.
     pub(crate) version: Option<String>,
 }
 
