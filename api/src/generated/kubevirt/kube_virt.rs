@@ -42,7 +42,7 @@ pub struct KubeVirtConfiguration {
     /// Fields that this crate does not know. They are written as they were read.
     #[serde(flatten)]
     pub unknown_fields: BTreeMap<String, serde_json::Value>,
-    /// How KubeVirt applies changes of a running machine. With LiveUpdate it applies those that need no restart at once, with Stage all at the next restart.
+    /// How KubeVirt applies changes of a running machine. With LiveUpdate it applies those that need no restart at once, with Stage all at the next restart. If it is absent, LiveUpdate from KubeVirt 1.6 on, and Stage before.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "vmRolloutStrategy")]
     pub vm_rollout_strategy: Option<String>,
 }
