@@ -352,11 +352,11 @@ fn the_controller_must_not_delete_a_disk_in_use() {
 #[test]
 fn the_controller_must_delete_by_uid() {
     let history = TestHistory::new().pool(1, "NewestFirst");
-    let of_anybody =
+    let without_uid =
         request("delete", TestedKind::Disk, "", "a", json!({ "propagationPolicy": "Background" }));
-    assert_eq!(history.found(&UserActions::default(), std::slice::from_ref(&of_anybody)), ["I4"]);
-    let by_somebody = AuditEntry { user: "admin".to_owned(), ..of_anybody };
-    assert_eq!(history.found(&UserActions::default(), &[by_somebody]), [""; 0]);
+    assert_eq!(history.found(&UserActions::default(), std::slice::from_ref(&without_uid)), ["I4"]);
+    let by_administrator = AuditEntry { user: "admin".to_owned(), ..without_uid };
+    assert_eq!(history.found(&UserActions::default(), &[by_administrator]), [""; 0]);
 }
 
 #[rstest]

@@ -106,7 +106,7 @@ fn scale_up_and_rollouts_survive_restarts_of_etcd_and_the_api_server() {
 }
 
 /// Waits until there is no leader.
-async fn until_nobody_leads(controllers: &[Arc<ControllerProgram>]) -> anyhow::Result<()> {
+async fn until_no_controller_leads(controllers: &[Arc<ControllerProgram>]) -> anyhow::Result<()> {
     let what = || "no controller leads without renewing the lease".to_owned();
     poll::poll_until(what, DEADLINE, async || {
         for controller in controllers {
@@ -140,7 +140,7 @@ fn controllers_survive_a_full_and_a_slow_disk_of_etcd() {
                 .unwrap_or_default();
             ensure!(refused.contains("database space exceeded"), "a write on a full disk: {refused:?}");
             // and there is no leader, because the lease cannot be renewed either.
-            until_nobody_leads(&controllers).await?;
+            until_no_controller_leads(&controllers).await?;
             ensure!(
                 controllers.iter().all(|controller| controller.exit_status().is_none()),
                 "a controller has exited"
