@@ -80,12 +80,9 @@ pub(super) async fn remove_machine_finalizer<P: Platform>(
 ) -> ActionOutcome {
     let namespace = &*pool.facts.namespace;
     let doing = format!("removing the finalizer of machine {machine}");
-    let live = match context.get_live::<P::Machine>(namespace, &machine.name).await {
-        Ok(Some(live)) if live.meta().uid.as_deref() == Some(machine.uid.as_str()) => live,
-        Ok(_) => return ActionOutcome::gone(machine),
-        Err(error) => {
-            return failed_finalizer_outcome(machine, &doing, WriteError::Unconfirmed(error.to_string()));
-        }
+    let live = match live_machine(context, namespace, machine, &doing).await {
+        Ok(live) => live,
+        Err(outcome) => return outcome,
     };
     let facts = seen_facts(&live, P::read_machine);
     if !facts.facts.terminating && !pool.facts.deleting {
@@ -117,6 +114,22 @@ pub(super) async fn remove_machine_finalizer<P: Platform>(
     }
 }
 
+/// Reads a machine. The outcome if it is gone or cannot be read.
+async fn live_machine<P: Platform>(
+    context: &PoolContext<P>,
+    namespace: &str,
+    machine: &ObjectId,
+    doing: &str,
+) -> Result<P::Machine, ActionOutcome> {
+    match context.get_live::<P::Machine>(namespace, &machine.name).await {
+        Ok(Some(live)) if live.meta().uid.as_deref() == Some(machine.uid.as_str()) => Ok(live),
+        Ok(_) => Err(ActionOutcome::gone(machine)),
+        Err(error) => {
+            Err(failed_finalizer_outcome(machine, doing, WriteError::Unconfirmed(error.to_string())))
+        }
+    }
+}
+
 /// Ends a deletion that only the garbage collector holds, if the storage of the machine is gone.
 pub(super) async fn end_deletion<P: Platform>(
     context: &PoolContext<P>,
@@ -126,10 +139,9 @@ pub(super) async fn end_deletion<P: Platform>(
     let namespace = &*pool.facts.namespace;
     let doing = format!("ending the deletion of machine {machine}");
     let failed = |error| failed_finalizer_outcome(machine, &doing, error);
-    let live = match context.get_live::<P::Machine>(namespace, &machine.name).await {
-        Ok(Some(live)) if live.meta().uid.as_deref() == Some(machine.uid.as_str()) => live,
-        Ok(_) => return ActionOutcome::gone(machine),
-        Err(error) => return failed(WriteError::Unconfirmed(error.to_string())),
+    let live = match live_machine(context, namespace, machine, &doing).await {
+        Ok(live) => live,
+        Err(outcome) => return outcome,
     };
     let Some(operations) = P::Finalizers::end_deletion(&live) else {
         return ActionOutcome::changed(seen_facts(&live, P::read_machine));
