@@ -10,14 +10,14 @@
 //! ```no_run
 //! use k8s_openapi::api::core::v1::ConfigMap;
 //! use kube::Api;
-//! use vmpool_test_cluster::control_plane::{ControlPlane, Options};
+//! use vmpool_test_cluster::control_plane::{ControlPlane, ControlPlaneOptions};
 //!
 //! #[tokio::main]
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//!     let options = Options {
+//!     let options = ControlPlaneOptions {
 //!         // CRDs of these manifests are established when the control plane is ready.
 //!         manifests: vec!["config/crds".into()],
-//!         ..Options::default()
+//!         ..ControlPlaneOptions::default()
 //!     };
 //!     let cluster = ControlPlane::start(options).await?;
 //!     // A client with all permissions; `service_account_client` returns one with those of a service account.

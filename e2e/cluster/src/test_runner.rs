@@ -11,7 +11,7 @@
 //! fn pods_are_served() {}
 //!
 //! fn main() -> std::process::ExitCode {
-//!     test_runner::run(vec![plain_test!(starts), node_test!(pods_are_served)])
+//!     test_runner::run_tests(vec![plain_test!(starts), node_test!(pods_are_served)])
 //! }
 //! ```
 //!
