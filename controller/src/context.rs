@@ -56,7 +56,7 @@ pub(crate) struct PoolMemory {
     pub(crate) sources_version: u64,
     /// The message of the last event about that.
     pub(crate) unresolved_told: Option<String>,
-    /// The message of the last event about a machine that does not start.
+    /// The message of the last event about a machine that does not become ready by itself.
     pub(crate) problem: Option<String>,
     /// What the volumes of a machine that waits for storage report.
     pub(crate) storage_problem: Option<StorageProblem>,

@@ -90,7 +90,7 @@ pub enum EventReason {
     PinRepaired,
     /// Reading objects that the plan depends on failed.
     FailedRead,
-    /// The platform does not start a machine.
+    /// A machine does not become ready by itself: the platform does not start it, or reports a failure.
     MachineNotStarted,
     /// Another controller may reconcile the pool, so this one does not.
     OtherControllerActive,

@@ -136,7 +136,7 @@ pub(crate) fn detached_disk_events(
     advices.filter(|event| !is_published(&event.note)).collect()
 }
 
-/// The event about a machine that does not start. Each message is reported once, also if the leader changes.
+/// The event about a machine that does not become ready by itself. Each message is reported once, also if the leader changes.
 pub(crate) fn problem_event(
     pool: &Pool,
     found: Option<StartProblem>,

@@ -423,7 +423,7 @@ fn a_pool_says_why_a_machine_does_not_start() {
         spec["virtualMachineTemplate"]["metadata"]["annotations"] = knob;
         world.create("p", &spec).await?;
         // then condition `Ready` and an event contain the state of the machine,
-        let expected = "machine p-0 does not start: ErrorUnschedulable";
+        let expected = "machine p-0 is not ready: ErrorUnschedulable";
         world
             .until("the condition says why", async || {
                 let pool = world.pool("p").await?;

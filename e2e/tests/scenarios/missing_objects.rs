@@ -49,7 +49,7 @@ fn a_missing_image_is_named_in_condition_and_event_until_it_exists() {
         // then the condition and an event name the image.
         pool.until(
             unavailable_because("VirtualImage late does not exist")
-                .and(unavailable_because("1 more machine does not start"))
+                .and(unavailable_because("1 more machine is not ready"))
                 .and(pool_event("MachineNotStarted")),
         )
         .await?;

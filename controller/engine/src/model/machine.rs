@@ -185,7 +185,9 @@ pub struct Machine {
     pub instance: Option<Arc<Instance>>,
     /// What the platform reports about its starts.
     pub start_health: StartHealth,
-    /// Why it does not start, as the platform reports it; only for a machine that waits to start.
+    /// Why it is not ready and does not become ready by itself, in the words of the platform: it cannot
+    /// start, it failed, it is paused, or it is stopped and the platform does not start it. `None` for a ready
+    /// machine, and for one that is starting.
     pub problem: Option<Arc<str>>,
     /// Whether it waits for storage that the platform creates for it, so that only this storage knows what it
     /// waits for.

@@ -19,7 +19,8 @@ use crate::plan::progress::{RolloutProgress, RolloutState};
 pub enum PoolPhase {
     /// The controller cannot continue until a user corrects something.
     Blocked,
-    /// A write failed, which the controller repeats, or a machine does not start.
+    /// A write failed, which the controller repeats, or a machine is not ready for a cause that the platform
+    /// reports.
     Failing,
     /// The current template is not in effect in all machines yet.
     RollingOut,
@@ -57,6 +58,81 @@ impl fmt::Display for PoolPhase {
     }
 }
 
+/// What keeps a pool from being ready, apart from its numbers.
+struct UnreadyCauses {
+    /// What only a user can correct.
+    blocked: Vec<String>,
+    /// What failed and is repeated.
+    failed: Vec<String>,
+    /// Machines that are not ready, for causes that the platform reports.
+    stuck: Vec<String>,
+}
+
+impl UnreadyCauses {
+    fn of(
+        observed: &ObservedPool<'_>,
+        counts: &MachineCounts,
+        failure: Option<&PoolFailure>,
+        overridden: Option<String>,
+    ) -> Self {
+        let mut blocked = required_user_actions(observed, counts, failure);
+        blocked.extend(overridden);
+        let mut failed = failure_messages(observed, failure);
+        failed.retain(|message| !blocked.contains(message));
+        let is_short = counts.ready < observed.pool.desired;
+        let stuck = if is_short { list_start_problems(observed) } else { Vec::new() };
+        Self { blocked, failed, stuck }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.blocked.is_empty() && self.failed.is_empty() && self.stuck.is_empty()
+    }
+
+    /// What the controller does in this phase, and what keeps it from the end.
+    fn describe_work(&self, phase: PoolPhase) -> String {
+        let what = match phase {
+            PoolPhase::Blocked => {
+                "the controller waits for a user action, which the condition Stalled describes"
+            }
+            PoolPhase::Failing if self.failed.is_empty() => {
+                "the controller waits for machines that are not ready"
+            }
+            PoolPhase::Failing => "the controller repeats what failed",
+            PoolPhase::RollingOut => "the controller applies the current template",
+            PoolPhase::Scaling => "the controller works toward the desired number of ready machines",
+            PoolPhase::Paused => "the controller does not work while the pool or its rollout is paused",
+            PoolPhase::Ready => "the pool is as its spec describes it",
+        };
+        let causes = join_message_parts(self.failed.iter().chain(&self.stuck).cloned());
+        match phase {
+            _ if causes.is_empty() => what.to_owned(),
+            PoolPhase::Failing => format!("{what}: {causes}"),
+            _ => format!("{what}; {causes}"),
+        }
+    }
+
+    /// What a user must or may have to do. `rollout` is what the rollout waits for. The message says that no
+    /// action is needed only if the controller and the platform complete the work.
+    fn describe_user_action(&self, phase: PoolPhase, is_ready: bool, rollout: Option<String>) -> String {
+        if !self.blocked.is_empty() {
+            return join_message_parts(self.blocked.iter().cloned());
+        }
+        if !self.stuck.is_empty() {
+            return "check the machines that are not ready: the condition Reconciling names them and the causes"
+                .to_owned();
+        }
+        if !self.failed.is_empty() {
+            return "the controller repeats what failed: if the failure lasts, remove its cause, which the condition \
+                    Reconciling names"
+                .to_owned();
+        }
+        if phase == PoolPhase::Paused && !is_ready {
+            return "the controller continues when you resume the pool or its rollout".to_owned();
+        }
+        rollout.unwrap_or_else(|| "the controller needs no user action".to_owned())
+    }
+}
+
 /// The three conditions. `failure` is the failure that the condition `ReplicaFailure` reports, `overridden`
 /// the message of the condition `TemplateOverridden`, and `waits` says which steps wait.
 pub(super) fn phase_conditions(
@@ -68,62 +144,60 @@ pub(super) fn phase_conditions(
 ) -> [ComputedCondition; 3] {
     let pool = observed.pool;
     let outdated = count_outdated_machines(observed);
-    let mut blocked = required_user_actions(observed, counts, failure);
-    // Nothing that the controller does brings the template into effect.
-    blocked.extend(overridden.filter(|_| outdated == 0));
-    let mut failing = failure_messages(observed, counts, failure);
-    failing.retain(|message| !blocked.contains(message));
+    // If no machine is outdated, nothing that the controller does brings the template into effect.
+    let causes = UnreadyCauses::of(observed, counts, failure, overridden.filter(|_| outdated == 0));
     let has_all = counts.total == pool.desired || keeps_surplus(pool) && counts.total > pool.desired;
     let is_complete = has_all && counts.ready >= pool.desired;
     let phase = match () {
-        () if !blocked.is_empty() => PoolPhase::Blocked,
-        () if !failing.is_empty() => PoolPhase::Failing,
+        () if !causes.blocked.is_empty() => PoolPhase::Blocked,
+        () if !causes.failed.is_empty() || !causes.stuck.is_empty() => PoolPhase::Failing,
         () if pool.paused => PoolPhase::Paused,
         () if outdated > 0 && !pool.rollout.paused => PoolPhase::RollingOut,
         () if !is_complete => PoolPhase::Scaling,
         () if pool.rollout.paused => PoolPhase::Paused,
         () => PoolPhase::Ready,
     };
-    let is_ready = blocked.is_empty() && failing.is_empty() && is_complete && outdated == 0;
+    let is_ready = causes.is_empty() && is_complete && outdated == 0;
     let message = if is_ready {
-        ready_message(counts)
+        ready_message(pool, counts)
     } else {
+        let UnreadyCauses { blocked, failed, stuck } = &causes;
         join_message_parts(
-            blocked
-                .iter()
+            [blocked, failed, stuck]
+                .into_iter()
+                .flatten()
                 .cloned()
-                .chain(failing)
                 .chain(progress_messages(observed, counts, outdated))
                 .chain(waits),
         )
     };
     let reconciling = matches!(phase, PoolPhase::Failing | PoolPhase::RollingOut | PoolPhase::Scaling);
+    let rollout = rollout_user_action(pool, counts, outdated);
     let wanted = |kind, holds, message| ComputedCondition { kind, holds, reason: phase.into(), message };
     [
         wanted(ConditionType::Ready, is_ready, message),
-        wanted(ConditionType::Reconciling, reconciling, describe_phase(phase).to_owned()),
+        wanted(ConditionType::Reconciling, reconciling, causes.describe_work(phase)),
         wanted(
             ConditionType::Stalled,
             phase == PoolPhase::Blocked,
-            if blocked.is_empty() {
-                "the controller needs no user action".to_owned()
-            } else {
-                join_message_parts(blocked)
-            },
+            causes.describe_user_action(phase, is_ready, rollout),
         ),
     ]
 }
 
-/// What the controller does in this phase.
-fn describe_phase(phase: PoolPhase) -> &'static str {
-    match phase {
-        PoolPhase::Blocked => "the controller waits for a user action, which the condition Stalled describes",
-        PoolPhase::Failing => "the controller repeats what failed",
-        PoolPhase::RollingOut => "the controller applies the current template",
-        PoolPhase::Scaling => "the controller works toward the desired number of ready machines",
-        PoolPhase::Paused => "the controller does not work while the pool or its rollout is paused",
-        PoolPhase::Ready => "the pool is as its spec describes it",
+/// What a rollout waits for that only a user does: an approval, or the stop of a machine that keeps the disk
+/// that it booted from.
+fn rollout_user_action(pool: &Pool, counts: &MachineCounts, outdated: usize) -> Option<String> {
+    if outdated == 0 || pool.rollout.restarts != Restarts::ByPlatform {
+        return None;
     }
+    let approvals = (counts.for_approval > 0)
+        .then(|| format!("approve the restarts of {}", machine_count_text(counts.for_approval)));
+    let stranded = (counts.stranded > 0).then(|| {
+        format!("stop or recreate {}, as the condition Synced says", machine_count_text(counts.stranded))
+    });
+    let actions: Vec<String> = approvals.into_iter().chain(stranded).collect();
+    (!actions.is_empty()).then(|| format!("to complete the rollout, {}", actions.join(", and ")))
 }
 
 /// Number of live machines that the rollout includes and in which the current revision is not in effect. A
@@ -188,18 +262,11 @@ fn required_user_actions(
     blocked
 }
 
-/// What failed, and which machines do not start.
-fn failure_messages(
-    observed: &ObservedPool<'_>,
-    counts: &MachineCounts,
-    failure: Option<&PoolFailure>,
-) -> Vec<String> {
+/// What failed.
+fn failure_messages(observed: &ObservedPool<'_>, failure: Option<&PoolFailure>) -> Vec<String> {
     let known = |failure: &&PoolFailure| failure.reason != FailureReason::StatusDisputed;
     let mut failing: Vec<String> =
         failure.filter(known).map(|failure| failure.message.clone()).into_iter().collect();
-    if counts.ready < observed.pool.desired {
-        failing.extend(list_start_problems(observed));
-    }
     let (overdue, _) = observed.memory.rollout_attempts.overdue(observed.uptime);
     if overdue > 0 {
         failing.push(format!("the platform has not evaluated changes of {}", machine_count_text(overdue)));
@@ -207,11 +274,34 @@ fn failure_messages(
     failing
 }
 
-fn ready_message(counts: &MachineCounts) -> String {
-    match counts.total {
+/// The message of a pool that is ready. Its numbers are those of the status. A pool whose strategy keeps a
+/// surplus can have more machines than ready ones, and a rollout can leave machines as they are.
+fn ready_message(pool: &Pool, counts: &MachineCounts) -> String {
+    let MachineCounts { total, live, ready, updated, .. } = *counts;
+    let all_updated = updated == live;
+    let mut parts = vec![match ready {
         0 => "no machines are desired".to_owned(),
-        total => format!("{} {} ready and up to date", machine_count_text(total), verb_for_count(total)),
+        _ if all_updated => {
+            format!("{} {} ready and up to date", machine_count_text(ready), verb_for_count(ready))
+        }
+        _ => format!("{} {} ready", machine_count_text(ready), verb_for_count(ready)),
+    }];
+    if !all_updated {
+        parts.push(format!(
+            "{}, and the controller leaves the others as they are",
+            updated_count_text(updated, live)
+        ));
     }
+    if total != ready {
+        let exist = if total == 1 { "exists" } else { "exist" };
+        parts.push(format!("{} {exist}, {} desired", machine_count_text(total), pool.desired));
+    }
+    join_message_parts(parts)
+}
+
+/// In how many of the live machines the current revision is in effect.
+fn updated_count_text(updated: usize, live: usize) -> String {
+    format!("{updated} of {} {} up to date", machine_count_text(live), verb_for_count(live))
 }
 
 /// How far the pool is from its spec.
@@ -236,8 +326,7 @@ fn progress_messages(observed: &ObservedPool<'_>, counts: &MachineCounts, outdat
     }
     if outdated > 0 {
         let paused = if pool.paused || pool.rollout.paused { ", and the rollout is paused" } else { "" };
-        let is_not = if outdated == 1 { "is" } else { "are" };
-        parts.push(format!("{} {is_not} not up to date{paused}", machine_count_text(outdated)));
+        parts.push(format!("{}{paused}", updated_count_text(counts.updated, counts.live)));
     }
     parts
 }

@@ -1,37 +1,43 @@
-//! Problems that the platform reports of machines that do not start, for example an object that does not
-//! exist.
+//! Problems that the platform reports of machines that are not ready and do not become ready by themselves,
+//! for example an object that does not exist, or a guest that was shut down.
 
 use std::sync::Arc;
 
+use super::text::join_message_parts;
 use crate::condition::{ConditionType, StatusCondition};
 use crate::ids::ObjectId;
 use crate::model::Machine;
 use crate::plan::observed::ObservedPool;
 
-/// Why a machine does not start.
+/// Why a machine is not ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartProblem {
     /// Name of the machine.
     pub machine: Arc<str>,
     /// A sentence with the machine, its disk if the problem is there, and the message of the platform.
     pub message: String,
-    /// Number of other machines that do not start.
+    /// Number of other machines with a problem.
     pub others: usize,
 }
 
 impl StartProblem {
     /// The message, and the number of the other machines.
     pub(super) fn sentence(self) -> String {
-        match self.others {
-            0 => self.message,
-            1 => format!("{}; 1 more machine does not start", self.message),
-            others => format!("{}; {others} more machines do not start", self.message),
-        }
+        join_message_parts(std::iter::once(self.message).chain(describe_others(self.others)))
     }
 }
 
 /// Maximum number of machines that [`list_start_problems`] names.
-const LISTED: usize = 5;
+const LISTED: usize = 3;
+
+/// The number of further machines with a problem, if there are any.
+fn describe_others(count: usize) -> Option<String> {
+    match count {
+        0 => None,
+        1 => Some("1 more machine is not ready".to_owned()),
+        count => Some(format!("{count} more machines are not ready")),
+    }
+}
 
 /// The problem of the first machine that has had one for [`PROBLEM_AGE`](crate::memory::PROBLEM_AGE), or
 /// whose problem is published. A new leader does not know since when the machine has its problem. If a disk
@@ -44,7 +50,7 @@ pub fn first_start_problem(observed: &ObservedPool<'_>) -> Option<StartProblem> 
 }
 
 /// The problems of all such machines, in the order of their names, and the number of those beyond the first
-/// five.
+/// three.
 pub(super) fn list_start_problems(observed: &ObservedPool<'_>) -> Vec<String> {
     let mut stuck = machines_with_problem(observed);
     stuck.sort_unstable_by(|a, b| a.id.name.cmp(&b.id.name));
@@ -54,11 +60,7 @@ pub(super) fn list_start_problems(observed: &ObservedPool<'_>) -> Vec<String> {
         .take(LISTED)
         .filter_map(|machine| start_problem_message(observed, machine))
         .collect();
-    match more {
-        0 => {}
-        1 => problems.push("1 more machine does not start".to_owned()),
-        more => problems.push(format!("{more} more machines do not start")),
-    }
+    problems.extend(describe_others(more));
     problems
 }
 
@@ -96,7 +98,7 @@ fn find_stuck_machines<'a>(
     observed.pool_machines().filter(is_reported).collect()
 }
 
-/// Why this machine does not start.
+/// Why this machine is not ready.
 fn start_problem_message(observed: &ObservedPool<'_>, machine: &Machine) -> Option<String> {
     let disk = machine.disks.iter().find_map(|device| {
         let disk = observed.disks.get(&device.disk)?;
@@ -107,7 +109,7 @@ fn start_problem_message(observed: &ObservedPool<'_>, machine: &Machine) -> Opti
         (Some((disk, reported)), _) => {
             Some(format!("disk {disk} of machine {name} is not ready: {reported}"))
         }
-        (None, Some(reported)) => Some(format!("machine {name} does not start: {reported}")),
+        (None, Some(reported)) => Some(format!("machine {name} is not ready: {reported}")),
         (None, None) => None,
     }
 }

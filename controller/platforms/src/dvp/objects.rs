@@ -181,6 +181,8 @@ pub(super) struct DvpMachineSpec {
     pub(super) block_device_refs: Vec<DvpDeviceRef>,
     #[serde(deserialize_with = "lenient_value")]
     pub(super) disruptions: Disruptions,
+    #[serde(deserialize_with = "lenient_value")]
+    pub(super) run_policy: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

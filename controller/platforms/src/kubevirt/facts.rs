@@ -171,6 +171,8 @@ pub(super) fn read_machine(object: &KubeVirtMachineObject) -> Machine {
         node_selector: kept(node_selector),
     };
     let protection = Protection::read(object.metadata.annotations.as_ref());
+    let is_marked = protection.as_ref().is_some_and(|known| known.restarting.is_some());
+    let activity = machine_activity(&facts, is_marked);
     let is_released = owner.is_none() && position.is_some();
     let former_pool = facts.revision.as_deref().filter(|_| is_released).and_then(|name| {
         Some(intern_text(revision::pool_name_of_revision(name, id.name.rsplit_once('-')?.0)?))
@@ -184,10 +186,7 @@ pub(super) fn read_machine(object: &KubeVirtMachineObject) -> Machine {
         written: written_revision(&facts),
         storage_revision: facts.storage_revision.clone().map(Into::into),
         evaluated: true,
-        activity: machine_activity(
-            &facts,
-            protection.as_ref().is_some_and(|known| known.restarting.is_some()),
-        ),
+        activity,
         restart_pending: facts.restart_required,
         stop_requested: facts.state_change_requested,
         restartable: facts.run_strategy.is_some_and(restart::is_restart_possible),
@@ -196,7 +195,7 @@ pub(super) fn read_machine(object: &KubeVirtMachineObject) -> Machine {
         discards_storage: facts.terminating && dependents_first,
         awaits_dependents_since: facts.deleted.filter(|_| dependents_first && facts.finalizers.count == 1),
         selectable: RECENT.get(&selectable, || Arc::new(selectable.clone())),
-        problem: facts.problem.clone().filter(|_| !matches!(facts.readiness, Readiness::Ready)),
+        problem: not_ready_problem(&facts, activity),
         waits_for_storage: facts.printable_status.is_some_and(PrintableStatus::waits_for_storage)
             && !matches!(facts.readiness, Readiness::Ready),
         start_health: start_health(&facts),
@@ -237,6 +236,43 @@ fn machine_activity(facts: &MachineFacts, is_marked: bool) -> MachineActivity {
         Readiness::Ready => MachineActivity::Running,
         _ if facts.is_halted() || waits => MachineActivity::Stopped,
         _ => MachineActivity::NotRunning,
+    }
+}
+
+/// Why a machine is not ready and does not become ready by itself.
+fn not_ready_problem(facts: &MachineFacts, activity: MachineActivity) -> Option<Arc<str>> {
+    if matches!(facts.readiness, Readiness::Ready) {
+        return None;
+    }
+    let stopped = || {
+        let is_stopped = activity == MachineActivity::Stopped && !facts.state_change_requested;
+        let states = [PrintableStatus::Stopped, PrintableStatus::WaitingForReceiver];
+        let has_stopped = facts.printable_status.is_some_and(|state| states.contains(&state));
+        facts.run_strategy.filter(|_| is_stopped && has_stopped).and_then(stop_problem).map(intern_text)
+    };
+    facts.problem.clone().or_else(stopped)
+}
+
+/// Why KubeVirt does not start a stopped machine with this run strategy; `None` if it does.
+fn stop_problem(strategy: RunStrategy) -> Option<&'static str> {
+    match strategy {
+        RunStrategy::Always => None,
+        RunStrategy::Halted => Some(
+            "it is stopped, and its runStrategy Halted keeps it off: set another runStrategy to start it",
+        ),
+        RunStrategy::Manual => Some(
+            "it is stopped, and with its runStrategy Manual only a user starts it: start it, or delete the machine",
+        ),
+        RunStrategy::RerunOnFailure => Some(
+            "its guest was shut down, and with its runStrategy RerunOnFailure KubeVirt does not start it again: start \
+             it, or delete the machine",
+        ),
+        RunStrategy::Once => Some(
+            "its guest has ended, and with its runStrategy Once KubeVirt does not start it again: delete the machine",
+        ),
+        RunStrategy::WaitAsReceiver => Some(
+            "with its runStrategy WaitAsReceiver it starts only when another cluster migrates a guest to it",
+        ),
     }
 }
 

@@ -18,7 +18,7 @@ pub use metadata::{DEPENDENTS_FIRST, FinalizerSummary};
 pub use pool::KubeVirtPoolObject;
 pub use storage::{ClaimObject, DataVolumeObject};
 
-pub(super) use machine::{FAILURE, KubeVirtMachineStatus, MachineCondition, VolumeSource};
+pub(super) use machine::{FAILURE, KubeVirtMachineStatus, MachineCondition, PAUSED, SCHEDULED, VolumeSource};
 pub(super) use pool::KubeVirtPoolStatus;
 
 #[cfg(test)]

@@ -42,10 +42,10 @@ async fn a_missing_class_is_reported_once_in_condition_and_event() {
     assert_eq!(warnings(&world, "MachineNotStarted"), [""; 0]);
     world.advance(SECOND * 3).await;
     let first = &machine_names(&world.machines())[0];
-    let expected = format!("machine {first} does not start: {MISSING}");
+    let expected = format!("machine {first} is not ready: {MISSING}");
     assert_eq!(
         message(&world, "Available"),
-        format!("0 of 2 machines are ready; {expected}; 1 more machine does not start")
+        format!("0 of 2 machines are ready; {expected}; 1 more machine is not ready")
     );
     assert_eq!(warnings(&world, "MachineNotStarted"), std::slice::from_ref(&expected));
     // A new leader reports the same, and does not repeat the event.

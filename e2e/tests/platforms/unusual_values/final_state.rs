@@ -171,7 +171,7 @@ fn end_on_kubevirt(pool: &JsonObject, pointer: &str) -> anyhow::Result<Option<Fi
     }
     let ready = pool.condition("Ready").map(|ready| ready["message"].to_string()).unwrap_or_default();
     // The platform cannot start the machine, and says why.
-    if ready.contains(" does not start: ") {
+    if ready.contains(" is not ready: ") {
         return Ok(Some(FinalState::Condition));
     }
     let exist = pool.number("/status/replicas") == pool.number("/spec/replicas");

@@ -3,6 +3,7 @@ use rstest::rstest;
 
 use super::*;
 use crate::condition::StatusCondition;
+use crate::memory::PROBLEM_AGE;
 use crate::model::MachineActivity;
 use crate::status::{ComputedStatus, compute_status};
 use crate::testing::{PoolWorld, numbered_machine_name};
@@ -52,14 +53,14 @@ fn outdated(world: PoolWorld) -> PoolWorld {
     ready(2).edit(&numbered_machine_name(0), |machine| machine.activity = MachineActivity::NotRunning),
     "False True False Scaling: 1 of 2 machines are ready"
 )]
-#[case::rollout(outdated(ready(2)), "False True False RollingOut: 1 machine is not up to date")]
+#[case::rollout(outdated(ready(2)), "False True False RollingOut: 1 of 2 machines are up to date")]
 #[case::rollout_is_worse_than_scaling(
     outdated(PoolWorld::desiring(3).with_machines(2)),
-    "False True False RollingOut: 2 of 3 desired machines exist; 2 of 3 machines are ready; 1 machine is not up to date"
+    "False True False RollingOut: 2 of 3 desired machines exist; 2 of 3 machines are ready; 1 of 2 machines are up to date"
 )]
 #[case::paused_rollout(
     outdated(ready(2)).pool(|pool| pool.rollout.paused = true),
-    "False False False Paused: 1 machine is not up to date, and the rollout is paused"
+    "False False False Paused: 1 of 2 machines are up to date, and the rollout is paused"
 )]
 #[case::paused_rollout_without_work(
     ready(2).pool(|pool| pool.rollout.paused = true),
@@ -75,7 +76,8 @@ fn outdated(world: PoolWorld) -> PoolWorld {
 )]
 #[case::a_rollout_that_leaves_machines_as_they_are(
     outdated(ready(2)).pool(|pool| pool.rollout.disabled = true),
-    "True False False Ready: 2 machines are ready and up to date"
+    "True False False Ready: 2 machines are ready; 1 of 2 machines are up to date, and the controller leaves the others \
+     as they are"
 )]
 #[case::an_invalid_spec(
     ready(1).pool(|pool| pool.validation_errors = vec!["a".into(), "b".into()]),
@@ -158,7 +160,7 @@ fn the_problems_of_all_machines_show() {
     let mut names: Vec<String> = (0..7).map(numbered_machine_name).collect();
     names.sort();
     let message =
-        names.iter().map(|name| format!("machine {name} does not start")).collect::<Vec<_>>().join("; ");
+        names.iter().map(|name| format!("machine {name} is not ready")).collect::<Vec<_>>().join("; ");
     let published = StatusCondition {
         kind: ConditionType::Ready.to_string(),
         status: "False".into(),
@@ -170,6 +172,86 @@ fn the_problems_of_all_machines_show() {
     let world = world.pool(|pool| pool.published.conditions = vec![published]);
     let text = summary(&world, None);
     assert!(text.starts_with("False True False Failing: "), "{text}");
-    assert_eq!(text.matches("does not start: no class").count(), 5, "{text}");
-    assert!(text.contains("2 more machines do not start"), "{text}");
+    assert_eq!(text.matches("is not ready: no class").count(), 3, "{text}");
+    assert!(text.contains("4 more machines are not ready"), "{text}");
+}
+
+/// A pool with one machine that has had this problem for a while.
+fn stuck(problem: &str, activity: MachineActivity) -> PoolWorld {
+    let mut world = ready(2).edit(&numbered_machine_name(0), |machine| {
+        machine.activity = activity;
+        machine.problem = Some(problem.into());
+    });
+    let machines = world.machines.clone();
+    world.memory.observe_machines(machines.iter(), world.uptime);
+    world.uptime += PROBLEM_AGE;
+    world
+}
+
+#[rstest]
+#[case::it_failed("the guest crashed", MachineActivity::NotRunning)]
+#[case::it_is_stopped("its guest was shut down", MachineActivity::Stopped)]
+fn a_machine_that_does_not_become_ready_is_named_and_no_condition_says_that_all_is_well(
+    #[case] problem: &str,
+    #[case] activity: MachineActivity,
+) {
+    let name = numbered_machine_name(0);
+    let named = format!("machine {name} is not ready: {problem}");
+    let world = stuck(problem, activity);
+    assert_eq!(
+        summary(&world, None),
+        format!("False True False Failing: {named}; 1 of 2 machines are ready")
+    );
+    let status = shown(&world, None);
+    assert_eq!(
+        find(&status, ConditionType::Reconciling).message,
+        format!("the controller waits for machines that are not ready: {named}")
+    );
+    let stalled = &find(&status, ConditionType::Stalled).message;
+    assert_eq!(
+        stalled,
+        "check the machines that are not ready: the condition Reconciling names them and the causes"
+    );
+    // Beside another cause, the machine is named, too.
+    let held = stuck(problem, activity).pool(|pool| pool.revision.held = true);
+    let reconciling = find(&shown(&held, None), ConditionType::Reconciling).message.clone();
+    assert!(reconciling.ends_with(&format!("; {named}")), "{reconciling}");
+    // A machine beyond the desired number needs no action.
+    let surplus = stuck(problem, activity).pool(|pool| {
+        (pool.desired, pool.scale_down_policy) = (1, ScaleDownPolicy::StoppedOnly);
+    });
+    assert_eq!(
+        summary(&surplus, None),
+        "True False False Ready: 1 machine is ready and up to date; 2 machines exist, 1 desired"
+    );
+}
+
+#[rstest]
+#[case::nothing(ready(1), "the controller needs no user action")]
+#[case::a_pause(
+    PoolWorld::desiring(2).with_machines(1).pool(|pool| pool.paused = true),
+    "the controller continues when you resume the pool or its rollout"
+)]
+#[case::an_approval(
+    ready(2).edit(&numbered_machine_name(0), |machine| machine.restart_pending = true),
+    "to complete the rollout, approve the restarts of 1 machine"
+)]
+#[case::a_restart_by_the_platform(
+    ready(2).edit(&numbered_machine_name(0), |machine| {
+        (machine.restart_pending, machine.restarts_itself) = (true, true);
+    }),
+    "the controller needs no user action"
+)]
+fn stalled_says_what_a_user_must_do(#[case] world: PoolWorld, #[case] expected: &str) {
+    assert_eq!(find(&shown(&world, None), ConditionType::Stalled).message, expected);
+}
+
+#[test]
+fn a_failure_that_is_repeated_is_a_cause_in_reconciling() {
+    let failure = PoolFailure { reason: FailureReason::FailedCreate, message: "quota".into() };
+    let world = PoolWorld::desiring(2).with_machines(1);
+    let status = shown(&world, Some(&failure));
+    let message = |kind| find(&status, kind).message.clone();
+    assert_eq!(message(ConditionType::Reconciling), "the controller repeats what failed: quota");
+    assert!(message(ConditionType::Stalled).contains("if the failure lasts"));
 }

@@ -29,7 +29,7 @@ fn message(world: &PoolWorld) -> String {
 }
 
 #[test]
-fn a_machine_that_does_not_start_for_a_while_is_reported_with_the_message_of_the_platform() {
+fn a_machine_with_a_lasting_problem_is_reported_with_the_message_of_the_platform() {
     let before = waiting(2, &[1], PROBLEM_AGE.saturating_sub(Duration::from_millis(1)));
     assert_eq!(message(&before), "False InsufficientReadyReplicas: 1 of 2 machines are ready");
     assert_eq!(before.plan().requeue_after, Some(Duration::from_millis(1)));
@@ -37,7 +37,7 @@ fn a_machine_that_does_not_start_for_a_while_is_reported_with_the_message_of_the
     assert_eq!(
         message(&after),
         format!(
-            "False InsufficientReadyReplicas: 1 of 2 machines are ready; machine {} does not start: {MISSING}",
+            "False InsufficientReadyReplicas: 1 of 2 machines are ready; machine {} is not ready: {MISSING}",
             numbered_machine_name(1)
         )
     );
@@ -48,7 +48,7 @@ fn a_machine_that_does_not_start_for_a_while_is_reported_with_the_message_of_the
 fn of_several_machines_the_first_one_is_reported() {
     let first = (0..3).map(numbered_machine_name).min().unwrap();
     let message = message(&waiting(3, &[0, 1, 2], PROBLEM_AGE));
-    let expected = format!("; machine {first} does not start: {MISSING}; 2 more machines do not start");
+    let expected = format!("; machine {first} is not ready: {MISSING}; 2 more machines are not ready");
     assert!(message.ends_with(&expected), "{message}");
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use vmpool_api::enums::RunPolicy;
 use vmpool_api::{annotations, labels};
 use vmpool_engine::Machine;
 use vmpool_engine::limits;
@@ -42,7 +43,7 @@ pub(crate) fn read_machine(object: &DvpMachineObject) -> Machine {
         boot_disk: boot_disk(devices, &disks),
         lingering: lingering_disks(&status.block_device_refs, &disks),
         devices_ready: holds("BlockDevicesReady"),
-        problem: start_problem(status),
+        problem: not_ready_problem(&object.spec.run_policy, status),
         restoring: status
             .conditions
             .iter()
@@ -64,12 +65,53 @@ fn read_activity(phase: &str) -> MachineActivity {
     }
 }
 
+/// Why a machine is not ready and does not become ready by itself.
+fn not_ready_problem(run_policy: &str, status: &DvpMachineStatus) -> Option<Arc<str>> {
+    match status.phase.as_str() {
+        "" | "Pending" => start_problem(status),
+        phase @ ("Degraded" | "Pause") => {
+            Some(running_message(status).unwrap_or_else(|| intern_text(&format!("its phase is {phase}"))))
+        }
+        "Stopped" => stop_problem(run_policy).map(intern_text),
+        _ => None,
+    }
+}
+
+/// What the platform reports of a guest that does not run.
+fn running_message(status: &DvpMachineStatus) -> Option<Arc<str>> {
+    let mut broken = status.conditions.iter().filter(|condition| condition.explains());
+    let running = broken.find(|condition| condition.kind == "Running")?;
+    Some(truncated_message(&running.message))
+}
+
+/// Why the platform does not start a stopped machine with this run policy; `None` if it does, or if this
+/// version does not know the policy.
+fn stop_problem(run_policy: &str) -> Option<&'static str> {
+    let policy = if run_policy.is_empty() {
+        // The default of the platform.
+        RunPolicy::AlwaysOnUnlessStoppedManually
+    } else {
+        run_policy.parse().ok()?
+    };
+    match policy {
+        RunPolicy::AlwaysOn => None,
+        RunPolicy::AlwaysOff => {
+            Some("it is stopped, and its runPolicy AlwaysOff keeps it off: set another runPolicy to start it")
+        }
+        RunPolicy::Manual => Some(
+            "it is stopped, and with its runPolicy Manual only a VirtualMachineOperation starts it: start it, or delete \
+             the machine",
+        ),
+        RunPolicy::AlwaysOnUnlessStoppedManually => Some(
+            "it is stopped, and its runPolicy AlwaysOnUnlessStoppedManually does not start it again: start it with a \
+             VirtualMachineOperation, or delete the machine",
+        ),
+    }
+}
+
 /// The first message of a condition that keeps the machine from starting: the class first, then the devices
 /// and the other objects that the machine needs, and then the result of starting it.
 fn start_problem(status: &DvpMachineStatus) -> Option<Arc<str>> {
-    if !matches!(status.phase.as_str(), "" | "Pending") {
-        return None;
-    }
     let order = |kind: &str| match kind {
         "VirtualMachineClassReady" => Some(0),
         "Running" => Some(2),

@@ -197,6 +197,59 @@ fn why_a_machine_does_not_start(
     assert_eq!(read_machine(&serde_json::from_value(object).unwrap()).problem.as_deref(), expected);
 }
 
+#[rstest]
+#[case::a_paused_guest("Paused", "Paused", "True", Some("Paused: the disk is full"))]
+#[case::no_node("ErrorUnschedulable", "PodScheduled", "False", Some("ErrorUnschedulable: the disk is full"))]
+#[case::a_node_was_found("ErrorUnschedulable", "PodScheduled", "True", Some("ErrorUnschedulable"))]
+#[case::a_silent_node("Unknown", "Paused", "False", Some("Unknown"))]
+#[case::another_state("Starting", "PodScheduled", "False", None)]
+fn the_state_of_a_machine_has_the_message_of_its_condition(
+    #[case] state: &str,
+    #[case] kind: &str,
+    #[case] holds: &str,
+    #[case] expected: Option<&str>,
+) {
+    let mut object = fixtures::recorded_machine();
+    let conditions = json!([
+        { "type": "Ready", "status": "False", "message": "not this one" },
+        { "type": kind, "status": holds, "message": "the disk is full" },
+    ]);
+    object["status"] = json!({ "conditions": conditions, "printableStatus": state });
+    assert_eq!(read_machine(&serde_json::from_value(object).unwrap()).problem.as_deref(), expected);
+}
+
+#[rstest]
+#[case::kubevirt_starts_it("Always", "Stopped", json!([]), None)]
+#[case::it_is_kept_off("Halted", "Stopped", json!([]), Some("runStrategy Halted keeps it off"))]
+#[case::a_user_starts_it("Manual", "Stopped", json!([]), Some("runStrategy Manual only a user starts it"))]
+#[case::a_start_is_requested("Manual", "Stopped", json!([{ "action": "Start" }]), None)]
+#[case::it_starts("Manual", "Starting", json!([]), None)]
+#[case::its_guest_was_shut_down("RerunOnFailure", "Stopped", json!([]), Some("does not start it again"))]
+#[case::its_guest_has_ended("Once", "Stopped", json!([]), Some("delete the machine"))]
+#[case::it_shuts_down("Halted", "Stopping", json!([]), None)]
+#[case::it_receives("WaitAsReceiver", "WaitingForReceiver", json!([]), Some("another cluster"))]
+fn a_stopped_machine_has_a_problem_if_kubevirt_does_not_start_it(
+    #[case] strategy: &str,
+    #[case] state: &str,
+    #[case] requests: Value,
+    #[case] expected: Option<&str>,
+) {
+    let mut object = fixtures::recorded_machine();
+    object["spec"]["runStrategy"] = json!(strategy);
+    object["spec"].as_object_mut().unwrap().remove("running");
+    object["status"] = json!({
+        "printableStatus": state,
+        "conditions": [{ "type": "Ready", "status": "False", "lastTransitionTime": SINCE }],
+        "stateChangeRequests": requests,
+    });
+    let problem = read_machine(&serde_json::from_value(object).unwrap()).problem;
+    assert_eq!(problem.is_some(), expected.is_some());
+    assert!(
+        problem.iter().zip(expected).all(|(problem, expected)| problem.contains(expected)),
+        "{problem:?}"
+    );
+}
+
 /// A machine whose own label has revision `herd-2`, with these labels in its template.
 fn labeled_inside(labels: Value) -> Machine {
     let mut object = fixtures::recorded_machine();

@@ -100,7 +100,7 @@ pub(crate) struct MachineCondition {
     pub(crate) status: String,
     #[serde(deserialize_with = "lenient_value")]
     pub(crate) last_transition_time: Option<Timestamp>,
-    /// Only that of the condition [`FAILURE`].
+    /// Only that of a condition that says why the machine is not ready: see [`explains`].
     #[serde(deserialize_with = "lenient_value")]
     pub(crate) message: String,
 }
@@ -187,11 +187,16 @@ impl From<Wire> for KubeVirtMachineObject {
     fn from(Wire { mut metadata, spec, mut status }: Wire) -> Self {
         let labels: BTreeMap<_, _> = metadata.labels.take().unwrap_or_default();
         let finalizers = strip_cached_metadata(&mut metadata);
-        status.conditions.retain(|condition| READ.contains(&condition.kind.as_str()));
+        // Every machine has the condition that a node was found for it. Only the opposite is read.
+        let is_read = |condition: &MachineCondition| {
+            READ.contains(&condition.kind.as_str())
+                && (condition.kind != SCHEDULED || condition.status == "False")
+        };
+        status.conditions.retain(is_read);
         status.conditions.truncate(READ.len());
         for condition in &mut status.conditions {
             let text = std::mem::take(&mut condition.message);
-            if condition.kind == FAILURE && condition.status == "True" {
+            if explains(condition) {
                 condition.message = limits::shorten_message(text);
             }
         }
@@ -231,10 +236,25 @@ impl From<Wire> for KubeVirtMachineObject {
 }
 
 /// The condition types that vmpool reads.
-const READ: [&str; 3] = ["Ready", "RestartRequired", FAILURE];
+const READ: [&str; 5] = ["Ready", "RestartRequired", FAILURE, PAUSED, SCHEDULED];
 
 /// The condition of a machine whose instance KubeVirt cannot create.
 pub(crate) const FAILURE: &str = "Failure";
+
+/// The condition of a machine whose guest is paused.
+pub(crate) const PAUSED: &str = "Paused";
+
+/// The condition of a machine for which a node was found, or none.
+pub(crate) const SCHEDULED: &str = "PodScheduled";
+
+/// Whether the message of a condition says why the machine is not ready.
+fn explains(condition: &MachineCondition) -> bool {
+    match condition.kind.as_str() {
+        FAILURE | PAUSED => condition.status == "True",
+        SCHEDULED => condition.status == "False",
+        _ => false,
+    }
+}
 
 /// The names of the volumes. Many machines have the same list, which therefore exists once.
 fn shared_volume_names(volumes: &[WireVolume]) -> Arc<[Arc<str>]> {

@@ -14,7 +14,7 @@ use super::super::keys::{REVISION_LABEL, parse_machine_ordinal};
 use super::super::labels::CachedLabels;
 use super::super::objects::{
     FAILURE, FinalizerSummary, KubeVirtMachineObject, KubeVirtMachineStatus, KubeVirtPoolObject,
-    MachineCondition,
+    MachineCondition, PAUSED, SCHEDULED,
 };
 use crate::{intern_text, shared_owner_of};
 
@@ -68,7 +68,8 @@ pub struct MachineFacts {
     pub restart_required: bool,
     /// Its state in one word; `None` if there is none or if vmpool does not know it.
     pub printable_status: Option<PrintableStatus>,
-    /// Why it does not start, as KubeVirt reports it: the message of its condition `Failure`, or its state.
+    /// Why it is not ready and does not become ready by itself, as KubeVirt reports it: the message of its
+    /// condition `Failure`, or its state. A machine that is stopped has none.
     pub problem: Option<Arc<str>>,
     /// How many starts have failed one after another.
     pub start_failures: u64,
@@ -109,19 +110,37 @@ pub fn read_machine_facts(object: &KubeVirtMachineObject) -> MachineFacts {
         readiness: read_readiness(condition("Ready")),
         restart_required: condition("RestartRequired").is_some_and(|condition| condition.status == "True"),
         printable_status: status.printable_status.as_deref().and_then(|text| text.parse().ok()),
-        problem: start_problem(status),
+        problem: not_ready_problem(status),
         start_failures: status.start_failure.consecutive_fail_count,
         run_strategy: RunStrategy::of(object.run_strategy.as_deref(), object.running),
         state_change_requested: !status.state_change_requests.is_empty(),
     }
 }
 
-fn start_problem(status: &KubeVirtMachineStatus) -> Option<Arc<str>> {
-    let failure = status.conditions.iter().find(|condition| condition.kind == FAILURE);
-    let message = failure.map(|failure| failure.message.as_str()).filter(|message| !message.is_empty());
-    let state = status.printable_status.as_deref();
-    let state = state.filter(|state| state.parse().is_ok_and(PrintableStatus::is_start_failure));
-    message.or(state).map(intern_text)
+/// What KubeVirt reports: the message of the condition `Failure`, or the state, with its message if KubeVirt
+/// gives one.
+fn not_ready_problem(status: &KubeVirtMachineStatus) -> Option<Arc<str>> {
+    let message = |kind: &str| {
+        let condition = status.conditions.iter().find(|condition| condition.kind == kind)?;
+        Some(condition.message.as_str()).filter(|message| !message.is_empty())
+    };
+    if let Some(failure) = message(FAILURE) {
+        return Some(intern_text(failure));
+    }
+    let state = status.printable_status.as_deref()?;
+    let known: PrintableStatus = state.parse().ok()?;
+    let detail = match known {
+        PrintableStatus::Paused => message(PAUSED),
+        PrintableStatus::ErrorUnschedulable => message(SCHEDULED),
+        // The node of the guest does not respond.
+        PrintableStatus::Unknown => None,
+        known if known.is_start_failure() => None,
+        _ => return None,
+    };
+    Some(match detail {
+        Some(detail) => intern_text(&format!("{state}: {detail}")),
+        None => intern_text(state),
+    })
 }
 
 fn read_readiness(condition: Option<&MachineCondition>) -> Readiness {

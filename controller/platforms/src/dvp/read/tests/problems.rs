@@ -33,11 +33,45 @@ fn the_problem_of_a_machine_that_waits_to_start(#[case] conditions: Value, #[cas
 #[case("Migrating")]
 #[case("Starting")]
 #[case("Stopping")]
-#[case("Stopped")]
 #[case("Terminating")]
 fn a_machine_in_another_phase_has_no_problem(#[case] phase: &str) {
     let status = json!({ "phase": phase, "conditions": [fails("BlockDevicesReady", "no disk")] });
     assert_eq!(machine(&json!({ "status": status })).problem, None);
+}
+
+#[rstest]
+#[case::it_crashed("Degraded", "the guest panicked", Some("the guest panicked"))]
+#[case::it_crashed_without_a_message("Degraded", "", Some("its phase is Degraded"))]
+#[case::it_is_paused("Pause", "", Some("its phase is Pause"))]
+#[case::it_runs("Running", "an old message", None)]
+fn the_problem_of_a_guest_that_does_not_run(
+    #[case] phase: &str,
+    #[case] message: &str,
+    #[case] problem: Option<&str>,
+) {
+    let conditions = [fails("BlockDevicesReady", "no disk"), fails("Running", message)];
+    let status = json!({ "phase": phase, "conditions": conditions });
+    assert_eq!(machine(&json!({ "status": status })).problem.as_deref(), problem);
+}
+
+#[rstest]
+#[case::the_platform_starts_it(json!("AlwaysOn"), None)]
+#[case::it_is_kept_off(json!("AlwaysOff"), Some("runPolicy AlwaysOff keeps it off"))]
+#[case::operations_start_it(json!("Manual"), Some("runPolicy Manual only a VirtualMachineOperation starts it"))]
+#[case::a_user_stopped_it(json!("AlwaysOnUnlessStoppedManually"), Some("does not start it again"))]
+#[case::another_version_knows_it(json!("Sometimes"), None)]
+#[case::the_default(Value::Null, Some("runPolicy AlwaysOnUnlessStoppedManually does not start it again"))]
+fn a_stopped_machine_has_a_problem_if_the_platform_does_not_start_it(
+    #[case] policy: Value,
+    #[case] expected: Option<&str>,
+) {
+    let object = json!({ "spec": { "runPolicy": policy }, "status": { "phase": "Stopped" } });
+    let problem = machine(&object).problem;
+    assert_eq!(problem.is_some(), expected.is_some());
+    assert!(
+        problem.iter().zip(expected).all(|(problem, expected)| problem.contains(expected)),
+        "{problem:?}"
+    );
 }
 
 #[rstest]
