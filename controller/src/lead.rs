@@ -15,20 +15,20 @@ use vmpool_runtime::env::Task;
 use vmpool_runtime::health::{Heartbeat, Unhealthy};
 use vmpool_runtime::lease::Fence;
 
-use crate::context::PoolContext;
-use crate::events::Events;
 use crate::images::{ImageGate, ImageSettings};
 use crate::leader_handles::LeaderHandles;
 use crate::metrics::{ControllerMetrics, LeaderSnapshot, PassResult, WatchResource};
 use crate::passes::{self, run_passes};
-use crate::platform_state::{PlatformStates, ShownState};
-use crate::pool_key::PoolKey;
-use crate::preserved::PreservedStorage;
+use crate::pools::context::PoolContext;
+use crate::pools::events::Events;
+use crate::pools::pool_key::PoolKey;
+use crate::pools::preserved::PreservedStorage;
+use crate::pools::reconcile::{reconcile_pool, release_former_machines};
+use crate::pools::sources::Sources;
+use crate::pools::watches::{self, is_synced};
+use crate::process::platform_state::{PlatformStates, ShownState};
 use crate::queue::Requeue;
-use crate::reconcile::{reconcile_pool, release_former_machines};
 use crate::settings::ControllerSettings;
-use crate::sources::Sources;
-use crate::watches::{self, is_synced};
 use crate::write::Writer;
 
 /// Time until the next pass of a pool whose pass panicked.

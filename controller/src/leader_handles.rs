@@ -3,7 +3,7 @@
 use kube::Client;
 use vmpool_runtime::Env;
 
-use crate::events::Events;
+use crate::pools::events::Events;
 use crate::write::Writer;
 
 /// The environment of a leader, and its ways to the API server.

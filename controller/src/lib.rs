@@ -13,79 +13,51 @@
 //!
 //! # Layers
 //!
-//! A file imports only files of lower layers, or files of its own layer that do not import it. The files have
-//! no import cycle. From the lowest layer:
+//! Each controller has a folder: `pools`, `images`, and `copies` for the copies and the protection of instance
+//! types. Their docs list the layers inside. A file imports only files of lower layers, or files of its own
+//! layer that do not import it. The files have no import cycle. From the lowest layer:
 //!
-//! 1. `settings`, `object`, `rejection`, `list`, `response_body`, `status_conflict`, and [`metrics`];
-//! 2. `write`, `queue`, `cache`;
-//! 3. `events`, `leader_handles`, `pool_entry`, the data of `revisions`, `watch`, then `definitions` and
-//!    `sources`;
-//! 4. `context`: the state that all passes share;
-//! 5. `live` (reads from the API server), the functions of `revisions`, `watches`;
-//! 6. the steps of a pass: `observe`, then `apply`, then `report`;
-//! 7. `reconcile`: a pass; `preview`: its plan without writes;
-//! 8. `platform_state`, `lead`, then `copies`, `images`, `other_controller`, `source_watches`, `platforms`,
-//!    `uninstall`, [`options`] and `run`: a leadership, and the process.
+//! 1. `settings`, `object`, `rejection`, `list`, `response_body`, and [`metrics`];
+//! 2. `write`, `queue`;
+//! 3. `leader_handles`, `watch`, then `definitions`;
+//! 4. `pools`;
+//! 5. `lead`, then `copies`, `images`;
+//! 6. `process`: [`options`], the leadership of all controllers, the uninstallation, and the process.
 
 mod access;
-mod apply;
-mod cache;
-mod context;
 mod copies;
 mod decode;
 mod definitions;
-mod events;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod images;
 mod lead;
 mod leader_handles;
 mod list;
-mod live;
-mod losses;
 pub mod metrics;
 mod object;
-mod observe;
-pub mod options;
-mod other_controller;
 mod passes;
-mod platform_state;
-mod platforms;
-mod pool_entry;
-mod pool_key;
-mod preserved;
-mod preserved_watches;
-mod preview;
+mod pools;
+mod process;
 mod queue;
-mod reconcile;
 mod rejection;
-mod release_copies;
-mod report;
 mod response_body;
-mod revisions;
-mod run;
 mod settings;
-mod source_watches;
-mod sources;
-mod status_conflict;
-mod storage_problem;
 #[cfg(test)]
 mod testing;
-mod uninstall;
-mod waiting_storage;
 mod watch;
-mod watches;
 mod write;
 
 pub use vmpool_platforms as platform;
 
-pub use events::EventReason;
 pub use images::ImageSettings;
 pub use lead::{Dependencies, LeaderHealth, lead_platform};
-pub use live::ReadError;
-pub use platforms::lead_all;
-pub use preview::{Preview, preview_pool};
-pub use run::{ControllerRunError, run_controller, run_leader_election};
+pub use pools::events::EventReason;
+pub use pools::live::ReadError;
+pub use pools::preview::{Preview, preview_pool};
+pub use process::options;
+pub use process::platforms::lead_all;
+pub use process::run::{ControllerRunError, run_controller, run_leader_election};
+pub use process::uninstall::UninstallError;
 pub use settings::ControllerSettings;
-pub use uninstall::UninstallError;
 pub use write::{WriteError, WriteLimits, Writer};

@@ -15,10 +15,10 @@ use vmpool_platforms::{ApiObject, intern_text};
 use vmpool_runtime::Env;
 use vmpool_runtime::telemetry::with_causes;
 
-use crate::cache::{Cached, Concerned, Located, ObjectCache};
 use crate::list::{self, PAGE};
 use crate::metrics::{ControllerMetrics, WatchResource};
 use crate::object::object_version;
+use crate::pools::cache::{Cached, Concerned, Located, ObjectCache};
 use crate::{decode, rejection};
 
 /// Duration of one watch request, in seconds.

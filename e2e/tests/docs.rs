@@ -188,7 +188,7 @@ fn every_field_of_the_status_is_documented() {
 fn every_health_check_is_documented() {
     let documented =
         table(OPERATIONS, "Check").into_iter().map(|row| (code(&row[0]).concat(), code(&row[1]).concat()));
-    let source = read("controller/src/run.rs");
+    let source = read("controller/src/process/run.rs");
     let existing = [("/livez", "health.live(\""), ("/readyz", "health.ready(\"")]
         .into_iter()
         .flat_map(|(endpoint, call)| source.split(call).skip(1).map(move |rest| (endpoint, rest)))

@@ -31,9 +31,9 @@ use super::types::TypeKey;
 use crate::definitions::{Definitions, DefinitionsReceiver, definition_name};
 use crate::lead::{LeadershipResources, oversee_workers};
 use crate::passes;
+use crate::pools::watches::api_for_namespace;
 use crate::queue::Requeue;
 use crate::watch::{MapSink, Sink, WatchChange, WatchScope, list_and_watch as follow};
-use crate::watches::api_for_namespace;
 
 /// The wait of the passes of finalizers for the first lists.
 const UNSYNCED: Duration = Duration::from_millis(200);

@@ -22,11 +22,11 @@ use super::pass::{self, CopyPlanError};
 use super::store::{QualifiedName, is_owned_by, object_key};
 use super::types::{TypeKey, type_collection_path};
 use crate::definitions::list_defined;
-use crate::events::EventSubject;
 use crate::metrics::WriteKind;
+use crate::pools::events::EventSubject;
+use crate::pools::watches::api_for_namespace;
 use crate::queue::Requeue;
 use crate::watch::{WatchError, WatchScope, Watched};
-use crate::watches::api_for_namespace;
 use crate::write::WriteError;
 
 /// The wait after a failed request, and after a conflict that no event resolves.

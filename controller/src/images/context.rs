@@ -21,10 +21,10 @@ use vmpool_runtime::Env;
 use super::gate::ImageGate;
 use super::settings::ImageSettings;
 use super::store::{Changed, ImageStore, ObservationTime, TouchedObjects};
-use crate::events::{EventSubject, Events};
 use crate::leader_handles::LeaderHandles;
 use crate::metrics::{ControllerMetrics, ShownImage, ShownImages, ShownWrappers};
 use crate::passes::FirstLists;
+use crate::pools::events::{EventSubject, Events};
 use crate::queue::PassQueue;
 use crate::write::Writer;
 

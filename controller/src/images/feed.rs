@@ -18,8 +18,8 @@ use super::context::ImageContext;
 use super::kinds::UntypedObject;
 use super::store::{Changed, ImageStore, ObservationTime, Served};
 use super::table::{ObjectOrigin, VersionedTable, metadata_version, object_key};
+use crate::pools::watches::api_for_namespace;
 use crate::watch::{Sink, WatchChange, WatchScope, Watched, list_and_watch};
-use crate::watches::api_for_namespace;
 
 /// How the objects of one kind get into the store.
 struct Feed<K> {

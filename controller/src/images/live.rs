@@ -22,9 +22,9 @@ use super::context::ImageContext;
 use super::kinds::UntypedObject;
 use crate::definitions::list_defined;
 use crate::object::collection_path;
+use crate::pools::watches::api_for_namespace;
 use crate::rejection;
 use crate::watch::{WatchError, WatchScope, Watched};
-use crate::watches::api_for_namespace;
 
 /// How many times the deadline of a request all pages of a list may take.
 const PAGES: u32 = 8;

@@ -9,7 +9,7 @@ use vmpool_engine::model::UnusableTemplate;
 
 use super::context::ImageContext;
 use super::gate::Images;
-use crate::pool_key::PoolKey;
+use crate::pools::pool_key::PoolKey;
 
 impl Images for ImageContext {
     fn is_synced(&self) -> bool {

@@ -13,7 +13,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::ImageSettings;
-use crate::options::PlatformName;
+use crate::process::options::PlatformName;
 use crate::testing::{Call, Fate, LeaderWorld, NAMESPACE, Refusal, Verb};
 
 const IMAGES: &str = "vmdiskimages.vmpool.dev";

@@ -17,7 +17,7 @@ use vmpool_engine::ObjectId;
 
 use super::context::ImageContext;
 use super::live::ImageReadError;
-use crate::events::EventSubject;
+use crate::pools::events::EventSubject;
 
 /// What one pass of a wrapper knows.
 pub(super) struct WrapperFacts {

@@ -23,7 +23,7 @@ use super::labels::{
     LedgerLabels, MachineLabels, PoolLabels, RemovalLabels, family_with_series, gauge_value,
 };
 use super::pool_series::{Name, Namespace, PlatformName, PoolNumbers, PoolSeries, other_pools_labels};
-use crate::pool_key::PoolKey;
+use crate::pools::pool_key::PoolKey;
 
 /// The counts of one pool after a pass.
 #[derive(Clone, Debug)]

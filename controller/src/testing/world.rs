@@ -15,8 +15,8 @@ use super::{Call, RecordingApiServer};
 use crate::images::ImageSettings;
 use crate::lead::{Dependencies, LeaderHealth, lead_platform};
 use crate::metrics::ControllerMetrics;
-use crate::options::PlatformName;
-use crate::platforms::lead_all;
+use crate::process::options::PlatformName;
+use crate::process::platforms::lead_all;
 use crate::settings::ControllerSettings;
 
 /// The namespace of all objects.

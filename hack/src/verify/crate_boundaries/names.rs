@@ -20,7 +20,7 @@ const FOLDERS: [&str; 5] =
 /// of which has the name of a state of machines, and the metrics of disk images, which name the kinds of the
 /// objects that refer to them.
 const EXEMPT: [&str; 4] = [
-    "controller/src/options.rs",
+    "controller/src/process/options.rs",
     "cli/src/connection.rs",
     "controller/engine/src/condition.rs",
     "controller/src/metrics/images.rs",
