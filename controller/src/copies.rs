@@ -22,7 +22,6 @@ mod blocked_types;
 mod context;
 mod lead;
 mod pass;
-mod pause;
 mod protection;
 mod store;
 mod types;

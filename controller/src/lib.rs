@@ -17,42 +17,36 @@
 //! types. Their docs list the layers inside. A file imports only files of lower layers, or files of its own
 //! layer that do not import it. The files have no import cycle. From the lowest layer:
 //!
-//! 1. `settings`, `object`, `rejection`, `list`, `response_body`, and [`metrics`];
-//! 2. `write`, `queue`;
-//! 3. `leader_handles`, `watch`, then `definitions`;
-//! 4. `pools`;
-//! 5. `lead`, then `copies`, `images`;
-//! 6. `process`: [`options`], the leadership of all controllers, the uninstallation, and the process.
+//! 1. `settings`, `plain_events`, and [`metrics`];
+//! 2. `pools`, without its leadership;
+//! 3. `leadership`: what all controllers of a leader share;
+//! 4. `copies`, `images`, and the leadership of pools;
+//! 5. `process`: [`options`], the leadership of all controllers, the uninstallation, and the process.
+//!
+//! What does not depend on what is reconciled is in [`vmpool_kit`].
 
 mod access;
 mod copies;
-mod decode;
-mod definitions;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod images;
-mod lead;
-mod leader_handles;
-mod list;
+mod leadership;
 pub mod metrics;
-mod object;
-mod passes;
+mod plain_events;
+mod platform_state;
 mod pools;
 mod process;
-mod queue;
-mod rejection;
-mod response_body;
 mod settings;
 #[cfg(test)]
 mod testing;
-mod watch;
-mod write;
 
+pub use vmpool_kit::write::{WriteError, WriteLimits, Writer};
 pub use vmpool_platforms as platform;
 
 pub use images::ImageSettings;
-pub use lead::{Dependencies, LeaderHealth, lead_platform};
+pub use leadership::{Dependencies, LeaderHealth};
 pub use pools::events::EventReason;
+pub use pools::lead::lead_platform;
 pub use pools::live::ReadError;
 pub use pools::preview::{Preview, preview_pool};
 pub use process::options;
@@ -60,4 +54,8 @@ pub use process::platforms::lead_all;
 pub use process::run::{ControllerRunError, run_controller, run_leader_election};
 pub use process::uninstall::UninstallError;
 pub use settings::ControllerSettings;
-pub use write::{WriteError, WriteLimits, Writer};
+
+// The kit reads objects without their innermost values. What is left of a template that it cut is still deeper
+// than any template that is used.
+const _: () = assert!(vmpool_kit::decode::MAX_LEVELS > vmpool_engine::limits::NESTING + 10);
+const _: () = assert!(vmpool_engine::limits::NESTING == vmpool_diskimage::limits::NESTING);

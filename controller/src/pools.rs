@@ -7,8 +7,11 @@
 
 pub(crate) mod apply;
 pub(crate) mod cache;
+pub(crate) mod cache_sink;
 pub(crate) mod context;
+pub(crate) mod definitions;
 pub(crate) mod events;
+pub(crate) mod lead;
 pub(crate) mod live;
 pub(crate) mod losses;
 pub(crate) mod observe;
@@ -22,6 +25,8 @@ pub(crate) mod reconcile;
 pub(crate) mod release_copies;
 pub(crate) mod report;
 pub(crate) mod revisions;
+pub(crate) mod seen_facts;
+pub(crate) mod served;
 pub(crate) mod source_watches;
 pub(crate) mod sources;
 pub(crate) mod status_conflict;

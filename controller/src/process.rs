@@ -1,7 +1,6 @@
 //! The process: options, standby, leader and shutdown, and the removal of finalizers before an uninstallation.
 
 pub mod options;
-pub(crate) mod platform_state;
 pub(crate) mod platforms;
 pub(crate) mod run;
 pub(crate) mod uninstall;

@@ -198,7 +198,7 @@ fn every_health_check_is_documented() {
 
 #[test]
 fn every_log_message_for_alerts_exists() {
-    let sources: String = ["controller/src", "runtime/src"]
+    let sources: String = ["controller/src", "controller/kit/src", "runtime/src"]
         .iter()
         .flat_map(|folder| files(&workspace_root().join(folder), "rs"))
         .map(|path| std::fs::read_to_string(path).unwrap())

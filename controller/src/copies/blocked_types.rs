@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use vmpool_kit::pause::{FIRST_PAUSE, pause_after};
 
-use super::pause::{FIRST_PAUSE, pause_after};
 use super::types::TypeKey;
 
 /// The longest pause between two checks of an object.

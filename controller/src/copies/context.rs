@@ -10,25 +10,26 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use vmpool_api::OwnerIdentity;
 use vmpool_engine::ObjectId;
+use vmpool_kit::definitions::{Definitions, DefinitionsReceiver};
+use vmpool_kit::events::{EventSender, EventSubject};
+use vmpool_kit::first_lists::FirstLists;
+use vmpool_kit::handles::LeaderHandles;
+use vmpool_kit::pause::{FIRST_PAUSE, pause_after};
+use vmpool_kit::queue::PassQueue;
+use vmpool_kit::rejection;
+use vmpool_kit::write::Writer;
 use vmpool_platforms::kubevirt::copies::{CopyPolicy, Document, Machine, Revision};
 use vmpool_platforms::{KubeVirt, OtherController, Platform, ReferencedObject};
 use vmpool_runtime::Env;
 use vmpool_runtime::env::TimeoutElapsed;
 
 use super::blocked_types::{BlockedTypes, CHECK_DELAY};
-use super::pause::{FIRST_PAUSE, pause_after};
 use super::store::{ObjectTable, QualifiedName, object_id};
 use super::types::{TypeKey, TypeState, TypeTables};
 use crate::access::only_permitted;
-use crate::definitions::DefinitionsReceiver;
-use crate::leader_handles::LeaderHandles;
-use crate::metrics::ControllerMetrics;
-use crate::passes::FirstLists;
-use crate::pools::events::{EventSubject, Events};
-use crate::queue::PassQueue;
-use crate::rejection;
+use crate::metrics::{ControllerMetrics, WriteKind};
+use crate::pools::definitions::served_definitions;
 use crate::settings::ControllerSettings;
-use crate::write::Writer;
 
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
@@ -41,10 +42,12 @@ pub(super) type KubeVirtInstallation =
 pub(super) struct CopyContext {
     pub(super) env: Env,
     pub(super) client: Client,
-    pub(super) writer: Writer,
-    pub(super) events: Events,
+    pub(super) writer: Writer<WriteKind>,
+    pub(super) events: EventSender,
     /// Deadline of a request.
     pub(super) deadline: Duration,
+    /// Number of workers that make copies.
+    pub(super) workers: usize,
     pub(super) metrics: Arc<ControllerMetrics>,
     /// What happens to machines that name an instance type or a preference; `None` if another controller
     /// makes their copies.
@@ -56,7 +59,9 @@ pub(super) struct CopyContext {
     pub(super) type_queue: PassQueue<TypeKey>,
     pub(super) types: TypeTables,
     pub(super) blocked_types: BlockedTypes,
-    known: DefinitionsReceiver,
+    pub(super) known: DefinitionsReceiver,
+    /// The definitions of the kinds that are watched.
+    pub(super) served: Definitions,
     /// Whether another controller is set to reconcile pools.
     others_pools: Arc<AtomicBool>,
     pub(super) machines: Arc<ObjectTable<Machine>>,
@@ -70,11 +75,11 @@ pub(super) struct CopyContext {
 
 /// What a leader of copies watches, and what it does with it.
 pub(super) struct CopyScope {
-    /// The only namespace that is watched; `None` for all.
-    pub(super) namespace: Option<String>,
     /// What happens to machines that name an instance type or a preference; `None` if another controller
     /// makes their copies.
     pub(super) policy: Option<CopyPolicy>,
+    /// The definitions of the kinds that are watched.
+    pub(super) served: Definitions,
     /// The number of watches whose first lists passes wait for.
     pub(super) lists: usize,
 }
@@ -110,29 +115,31 @@ pub(super) enum CopyReadError {
 
 impl CopyContext {
     pub(super) fn new(
-        handles: LeaderHandles,
+        handles: LeaderHandles<WriteKind>,
         metrics: Arc<ControllerMetrics>,
         settings: ControllerSettings,
         scope: CopyScope,
         known: DefinitionsReceiver,
         others_pools: Arc<AtomicBool>,
     ) -> Self {
-        let LeaderHandles { env, client, writer, events } = handles;
-        let CopyScope { namespace, policy, lists } = scope;
+        let LeaderHandles { env, client, writer, events, namespace } = handles;
+        let CopyScope { policy, served, lists } = scope;
         Self {
-            queue: PassQueue::new(env.clone(), settings.debounce, metrics.queue.clone()),
-            type_queue: PassQueue::new(env.clone(), settings.debounce, metrics.queue.clone()),
+            queue: PassQueue::new(env.clone(), settings.debounce, Arc::new(metrics.queue.clone())),
+            type_queue: PassQueue::new(env.clone(), settings.debounce, Arc::new(metrics.queue.clone())),
             env,
             client,
             writer,
             events,
             deadline: settings.request_deadline,
+            workers: settings.workers,
             metrics,
             policy,
             namespace,
             types: TypeTables::default(),
             blocked_types: BlockedTypes::default(),
             known,
+            served,
             others_pools,
             machines: Arc::default(),
             revisions: Arc::default(),
@@ -145,7 +152,7 @@ impl CopyContext {
     /// Whether this controller makes copies for pools. Without machines, no pool gets one.
     pub(super) fn reconciles_pools(&self) -> bool {
         let known = self.known.borrow();
-        let is_served = known.as_ref().is_some_and(|known| known.served::<KubeVirt>().is_ok());
+        let is_served = known.as_ref().is_some_and(|known| served_definitions::<KubeVirt>(known).is_ok());
         is_served && !self.others_pools.load(Ordering::Relaxed)
     }
 
@@ -159,13 +166,13 @@ impl CopyContext {
     }
 
     /// Whether all first lists are complete.
-    pub(super) fn is_synced(&self) -> bool {
+    pub(super) fn has_all_lists(&self) -> bool {
         self.lists.are_complete()
     }
 
     /// Wakes a machine.
     pub(super) fn wake(&self, key: &QualifiedName) {
-        if self.is_synced() {
+        if self.has_all_lists() {
             self.queue.wake(key);
         }
     }
@@ -254,7 +261,7 @@ impl CopyContext {
         namespace: &str,
         reference: &ReferencedObject,
     ) -> Result<Option<Value>, CopyReadError> {
-        if reference.collection == crate::object::collection_path::<Revision>(namespace)
+        if reference.collection == vmpool_kit::object::collection_path::<Revision>(namespace)
             && let Some(known) = self.revisions.get(&(namespace.to_owned(), reference.name.clone()))
         {
             return Ok(Some(known.document()));

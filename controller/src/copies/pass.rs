@@ -8,6 +8,10 @@ use kube::api::Patch;
 use kube::core::Status;
 use serde_json::Value;
 use vmpool_engine::ObjectId;
+use vmpool_kit::object::{collection_path, object_version};
+use vmpool_kit::queue::Requeue;
+use vmpool_kit::rejection;
+use vmpool_kit::write::WriteError;
 use vmpool_platforms::FetchedObjects;
 use vmpool_platforms::kubevirt::copies::{
     self, CopyEvent, CopyPlan, CopyPolicy, CopyStep, Document, Machine, OwnedCopy, PlannedCopyComparison,
@@ -19,10 +23,7 @@ use super::context::{CopyContext, CopyReadError};
 use super::store::{QualifiedName, object_id};
 use super::types::{TypeKey, key_of as type_key};
 use crate::metrics::WriteKind;
-use crate::object::{collection_path, object_version};
-use crate::queue::Requeue;
-use crate::rejection;
-use crate::write::WriteError;
+use crate::plain_events::publish_plain_event;
 
 /// The wait for the end of a leadership.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -65,7 +66,7 @@ pub(super) async fn reconcile_machine_copies(context: &CopyContext, key: &Qualif
         }
         Err(Stopped::Waits(name)) => Requeue::After(context.note_blocked(key, Some(name), types)),
         Err(Stopped::Refused(reason, note)) => {
-            context.events.publish_plain(&CopyContext::subject(&machine), reason, true, note);
+            publish_plain_event(&context.events, &CopyContext::subject(&machine), reason, true, note);
             Requeue::After(context.note_blocked(key, None, types))
         }
         Err(Stopped::Failed(error)) => {
@@ -194,7 +195,7 @@ async fn apply_copy_plan(
     }
     let subject = CopyContext::subject(machine);
     for CopyEvent { reason, is_warning, message } in plan.events {
-        context.events.publish_plain(&subject, reason, is_warning, message);
+        publish_plain_event(&context.events, &subject, reason, is_warning, message);
     }
     Ok(())
 }

@@ -7,6 +7,13 @@ use kube::api::Patch;
 use kube::{Api, Resource};
 use serde_json::Value;
 use vmpool_engine::ObjectId;
+use vmpool_kit::definitions::list_defined;
+use vmpool_kit::events::EventSubject;
+use vmpool_kit::object::api_for_namespace;
+use vmpool_kit::queue::Requeue;
+use vmpool_kit::sink::Watched;
+use vmpool_kit::watch::{WatchError, WatchScope};
+use vmpool_kit::write::WriteError;
 use vmpool_platforms::kubevirt::KubeVirt;
 use vmpool_platforms::kubevirt::copies::{Document, Machine, Pool, Revision};
 use vmpool_platforms::kubevirt::protection::{self, InstanceTypeKind, ProtectedType, ProtectionStep};
@@ -21,13 +28,8 @@ use super::context::{
 use super::pass::{self, CopyPlanError};
 use super::store::{QualifiedName, is_owned_by, object_key};
 use super::types::{TypeKey, type_collection_path};
-use crate::definitions::list_defined;
 use crate::metrics::WriteKind;
-use crate::pools::events::EventSubject;
-use crate::pools::watches::api_for_namespace;
-use crate::queue::Requeue;
-use crate::watch::{WatchError, WatchScope, Watched};
-use crate::write::WriteError;
+use crate::plain_events::publish_plain_event;
 
 /// The wait after a failed request, and after a conflict that no event resolves.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -68,7 +70,13 @@ pub(super) async fn reconcile_type_finalizer(context: &CopyContext, key: &TypeKe
             if forced {
                 let note = "the object was released without the check for machines and pools that need it"
                     .to_owned();
-                context.events.publish_plain(&type_event_subject(key, &object), "ForcedRelease", false, note);
+                publish_plain_event(
+                    &context.events,
+                    &type_event_subject(key, &object),
+                    "ForcedRelease",
+                    false,
+                    note,
+                );
             }
             Requeue::Never
         }
@@ -100,7 +108,7 @@ fn report_blocked_deletion(
         let named = protection::abbreviate_names(needed_by);
         tracing::info!(object = ?key, needed_by = named, "machines and pools without a copy keep an object from being deleted");
         let note = protection::blocked_deletion_message(key.0, needed_by);
-        context.events.publish_plain(&type_event_subject(key, object), "DeletionBlocked", true, note);
+        publish_plain_event(&context.events, &type_event_subject(key, object), "DeletionBlocked", true, note);
     }
     pause
 }

@@ -7,11 +7,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::Mutex;
 use vmpool_api::OwnerIdentity;
 use vmpool_engine::ObjectId;
+use vmpool_kit::object::object_version;
+use vmpool_kit::sink::{Sink, WatchChange, Watched};
 use vmpool_platforms::kubevirt::copies::Document;
 use vmpool_platforms::{ApiObject, is_owner};
-
-use crate::object::object_version;
-use crate::watch::{Sink, WatchChange, Watched};
 
 /// Namespace and name of an object.
 pub(super) type QualifiedName = (String, String);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use kube::Resource;
 use serde_json::Value;
+use vmpool_kit::object::collection_path;
 use vmpool_platforms::ReferencedObject;
 use vmpool_platforms::kubevirt::copies::{
     ClusterInstancetype, ClusterPreference, Document, Instancetype, Preference,
@@ -11,7 +12,6 @@ use vmpool_platforms::kubevirt::copies::{
 use vmpool_platforms::kubevirt::protection::InstanceTypeKind;
 
 use super::store::{ObjectTable, QualifiedName};
-use crate::object::collection_path;
 
 /// The objects of the four kinds.
 #[derive(Default)]

@@ -13,7 +13,7 @@ use crate::pools::pool_key::PoolKey;
 
 impl Images for ImageContext {
     fn is_synced(&self) -> bool {
-        ImageContext::is_synced(self)
+        self.has_all_lists()
     }
 
     fn blocker(&self, pool: &PoolKey, source: &NamedSource) -> Option<UnusableTemplate> {

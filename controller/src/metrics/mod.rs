@@ -40,19 +40,17 @@ pub(crate) use images::{HealReason, HealResult, ImageMetrics, ShownImage, ShownI
 pub use label_values::WriteKind;
 pub(crate) use label_values::{
     ClaimOutcome, LeadershipChange, LedgerResource, PassResult, PassStep, PlatformState, WatchResource,
-    WriteOutcome,
 };
-pub(crate) use live::{LeaderSnapshot, QueueState};
+use labels::{LeadershipLabels, LedgerLabels, WatchLabels, family_with_series};
+pub(crate) use live::LeaderSnapshot;
+use live::LiveGauges;
 pub(crate) use passes::{PassMetrics, PassTimer, QueueMetrics};
+use platforms::PlatformGauges;
 pub(crate) use pools::{PoolCounts, PoolReport};
+use removals::RemovalMetrics;
 pub(crate) use types::TypeMetrics;
 pub(crate) use wrappers::{ShownWrappers, WrapperMetrics};
 pub use writes::WriteMetrics;
-
-use labels::{LeadershipLabels, LedgerLabels, WatchLabels, family_with_series};
-use live::LiveGauges;
-use platforms::PlatformGauges;
-use removals::RemovalMetrics;
 
 /// All metrics of one controller.
 #[derive(Debug)]

@@ -19,8 +19,6 @@ mod storage_names;
 mod update;
 mod window;
 
-pub(crate) use finalizer::storage_of;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -31,16 +29,17 @@ use vmpool_engine::limits::shorten_message;
 use vmpool_engine::model::Naming;
 use vmpool_engine::plan::{ApplyStage, DeleteReason, PoolSnapshot};
 use vmpool_engine::{PassMemory, PoolAction};
+use vmpool_kit::object::collection_path;
+use vmpool_kit::write::WriteError;
 use vmpool_platforms::{DiskOf, Disks, Platform};
 
-use crate::object::collection_path;
 use crate::pools::context::PoolContext;
 use crate::pools::events::PoolEvent;
 use crate::pools::pool_entry::PoolEntry;
 use crate::pools::revisions::pool_revisions::RevisionChange;
 use crate::pools::revisions::templates::Templates;
-use crate::write::WriteError;
 use basis::PlanBasis;
+pub(crate) use finalizer::storage_of;
 use outcome::ActionOutcome;
 use window::Window;
 

@@ -7,17 +7,20 @@ use std::time::Duration;
 
 use kube::Client;
 use parking_lot::Mutex;
+use vmpool_api::ObjectKey;
 use vmpool_engine::model::{Instance, PublishedStatus, UnusableTemplate};
 use vmpool_engine::plan::NamesInUse;
 use vmpool_engine::{ComputedStatus, Disk, Machine, ObjectId, PassMemory, Pool, Uid};
+use vmpool_kit::events::EventSender;
+use vmpool_kit::handles::LeaderHandles;
+use vmpool_kit::queue::PassQueue;
+use vmpool_kit::write::Writer;
 use vmpool_platforms::{Configuration, DiskAttachment, Platform};
 use vmpool_runtime::Env;
 
 use crate::images::ImageGate;
-use crate::leader_handles::LeaderHandles;
-use crate::metrics::{ControllerMetrics, PoolCounts};
+use crate::metrics::{ControllerMetrics, PoolCounts, WriteKind};
 use crate::pools::cache::{CacheKey, ObjectCache};
-use crate::pools::events::Events;
 use crate::pools::pool_entry::CachedPool;
 use crate::pools::pool_key::PoolKey;
 use crate::pools::revisions::pool_revisions::PoolRevisions;
@@ -25,9 +28,7 @@ use crate::pools::revisions::stored::RevisionFacts;
 use crate::pools::sources::Sources;
 use crate::pools::status_conflict::StatusConflict;
 use crate::pools::storage_problem::StorageProblem;
-use crate::queue::PassQueue;
 use crate::settings::ControllerSettings;
-use crate::write::Writer;
 
 /// The state of one pool between passes.
 #[derive(Default)]
@@ -96,12 +97,14 @@ pub(crate) struct LastStatus {
 pub(crate) struct PoolContext<P: Platform> {
     pub(crate) env: Env,
     pub(crate) client: Client,
-    pub(crate) writer: Writer,
-    pub(crate) events: Events,
+    pub(crate) writer: Writer<WriteKind>,
+    pub(crate) events: EventSender,
+    /// The namespace to reconcile; `None` means all namespaces.
+    pub(crate) namespace: Option<String>,
     pub(crate) queue: PassQueue<PoolKey>,
     /// Namespaces and names of former pools that machines with the finalizer and without an owner name, and
     /// that do not exist.
-    pub(crate) former_pools: PassQueue<(Arc<str>, Arc<str>)>,
+    pub(crate) former_pools: PassQueue<ObjectKey>,
     pub(crate) pools: Arc<ObjectCache<CachedPool<P>>>,
     pub(crate) machines: Arc<ObjectCache<Machine>>,
     pub(crate) disks: Arc<ObjectCache<Disk>>,
@@ -124,21 +127,22 @@ pub(crate) struct PoolContext<P: Platform> {
 impl<P: Platform> PoolContext<P> {
     /// A context with empty caches and without memory.
     pub(crate) fn new(
-        handles: LeaderHandles,
+        handles: LeaderHandles<WriteKind>,
         configuration: Arc<Mutex<Configuration>>,
         sources: Arc<Sources>,
         images: ImageGate,
         settings: ControllerSettings,
         metrics: Arc<ControllerMetrics>,
     ) -> Self {
-        let LeaderHandles { env, client, writer, events } = handles;
+        let LeaderHandles { env, client, writer, events, namespace } = handles;
         Self {
-            queue: PassQueue::new(env.clone(), settings.debounce, metrics.queue.clone()),
-            former_pools: PassQueue::new(env.clone(), settings.debounce, metrics.queue.clone()),
+            queue: PassQueue::new(env.clone(), settings.debounce, Arc::new(metrics.queue.clone())),
+            former_pools: PassQueue::new(env.clone(), settings.debounce, Arc::new(metrics.queue.clone())),
             env,
             client,
             writer,
             events,
+            namespace,
             pools: Arc::default(),
             machines: Arc::default(),
             disks: Arc::default(),

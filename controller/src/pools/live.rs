@@ -9,15 +9,16 @@ use kube::core::Request;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use vmpool_kit::list;
+use vmpool_kit::list::PAGE;
+use vmpool_kit::object::collection_path;
+use vmpool_kit::response_body::ResponseBody;
+use vmpool_kit::write::WriteError;
+use vmpool_kit::{decode, rejection};
 use vmpool_platforms::{ApiObject, Platform, ReferencedObject, slim_metadata};
 
 use crate::access::only_permitted;
-use crate::list::{self, PAGE};
-use crate::object::collection_path;
 use crate::pools::context::PoolContext;
-use crate::response_body::ResponseBody;
-use crate::write::WriteError;
-use crate::{decode, rejection};
 
 /// The name of a list in errors of reads.
 const ALL: &str = "(all)";

@@ -7,10 +7,10 @@ use vmpool_engine::ledger::{Ledger, LedgerFacts, VersionedFacts};
 use vmpool_engine::model::{DiskState, Finalizer};
 use vmpool_engine::plan::PoolSnapshot;
 use vmpool_engine::{Disk, Machine, PassMemory, Pool};
+use vmpool_kit::object::object_version;
 use vmpool_platforms::{ApiObject, DiskOf, Disks, Instances, Platform};
 
 use crate::metrics::{DiskCounts, LedgerResource};
-use crate::object::object_version;
 use crate::pools::cache::{CacheKey, Cached};
 use crate::pools::context::PoolContext;
 use crate::pools::live::ReadError;

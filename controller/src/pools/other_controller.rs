@@ -8,13 +8,16 @@ use kube::core::PartialObjectMeta;
 use kube::{Api, Resource};
 use tokio::sync::watch;
 use vmpool_engine::{ObjectId, Uid};
+use vmpool_kit::definitions;
+use vmpool_kit::definitions::DefinitionsReceiver;
+use vmpool_kit::events::EventSubject;
+use vmpool_kit::object::api_for_namespace;
+use vmpool_kit::sink::{MapSink, Sink, WatchChange, Watched};
+use vmpool_kit::watch::WatchScope;
 use vmpool_platforms::{Configuration, DefaultWording, OtherController, Platform};
 
-use crate::definitions::{self, DefinitionsReceiver};
-use crate::lead::LeadershipResources;
-use crate::pools::events::{EventReason, EventSubject, PoolEvent};
-use crate::pools::watches::api_for_namespace;
-use crate::watch::{MapSink, Sink, WatchChange, WatchScope, Watched};
+use crate::leadership::LeadershipResources;
+use crate::pools::events::{EventReason, PoolEvent, publish_pool_events};
 
 /// What is known of the other controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +61,8 @@ pub(crate) async fn observe_other_controller<P: Platform>(
                 );
             });
             let api = Api::all(shared.client().clone());
-            let watch = crate::watch::list_and_watch(api, shared.env().clone(), WatchScope::default(), sink);
+            let watch =
+                vmpool_kit::watch::list_and_watch(api, shared.env().clone(), WatchScope::default(), sink);
             select(std::pin::pin!(changed), std::pin::pin!(watch)).await;
         } else if changed.await.is_err() {
             return;
@@ -91,14 +95,15 @@ pub(crate) async fn report_blocked_pools<P: Platform>(
             id: ObjectId::new(&name, metadata.uid.as_deref().unwrap_or_default()),
         };
         let note = format!("vmpool does not reconcile this pool, because another controller may: {why}");
-        events.publish::<DefaultWording>(
+        publish_pool_events::<DefaultWording>(
+            &events,
             &subject,
             vec![PoolEvent { reason: EventReason::OtherControllerActive, name, note }],
         );
     };
     let api: Api<PartialObjectMeta<P::Pool>> = api_for_namespace(shared.client(), shared.namespace());
     let scope = WatchScope { metadata_only: true, ..WatchScope::default() };
-    crate::watch::list_and_watch(
+    vmpool_kit::watch::list_and_watch(
         api,
         shared.env().clone(),
         scope,

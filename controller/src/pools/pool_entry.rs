@@ -5,10 +5,10 @@ use std::sync::Arc;
 use kube::Resource;
 use vmpool_engine::model::{CurrentRevision, RequestedRevision};
 use vmpool_engine::{Pool, Uid};
+use vmpool_kit::events::EventSubject;
 use vmpool_platforms::Platform;
 
 use crate::pools::cache::{CacheKey, Cached};
-use crate::pools::events::EventSubject;
 use crate::pools::pool_key::PoolKey;
 
 /// A stored pool and its facts.

@@ -8,7 +8,7 @@ use vmpool_engine::{Pool, Uid};
 
 /// The namespace and the UID of a pool. A user can write the UID of a pool into owner references and labels
 /// of objects in other namespaces, so the UID alone identifies no pool.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct PoolKey {
     pub(crate) namespace: Arc<str>,
     pub(crate) uid: Uid,
@@ -34,5 +34,11 @@ impl PoolKey {
 impl fmt::Display for PoolKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.uid)
+    }
+}
+
+impl fmt::Debug for PoolKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }

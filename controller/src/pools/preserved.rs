@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use vmpool_kit::object::object_key;
+use vmpool_kit::sink::{Objects, Sink, WatchChange};
 use vmpool_platforms::{ApiObject, intern_text};
-
-use crate::watch::{Objects, Sink, WatchChange, namespace_and_name};
 
 /// The preserved objects of a platform, with the names of their pools.
 #[derive(Debug, Default)]
@@ -25,8 +25,8 @@ impl PreservedStorage {
     pub(crate) fn counts(&self) -> BTreeMap<(Arc<str>, Arc<str>), usize> {
         let mut counts = BTreeMap::new();
         for objects in [&self.volumes, &self.claims] {
-            for ((namespace, _), pool) in &*objects.lock() {
-                *counts.entry((intern_text(namespace), pool.clone())).or_default() += 1;
+            for (key, pool) in &*objects.lock() {
+                *counts.entry((intern_text(&key.namespace), pool.clone())).or_default() += 1;
             }
         }
         counts
@@ -53,15 +53,15 @@ impl<K: ApiObject, F: Fn(&K) -> Option<Arc<str>>> Sink<K> for PreservedStorageSi
         self.listing.clear();
     }
     fn listed(&mut self, object: K) {
-        self.listing.extend((self.pool)(&object).map(|pool| (namespace_and_name(&object), pool)));
+        self.listing.extend((self.pool)(&object).map(|pool| (object_key(&object), pool)));
     }
     fn list_ends(&mut self) {
         *(self.objects)(&self.preserved).lock() = std::mem::take(&mut self.listing);
     }
     fn changed(&mut self, change: WatchChange<K>) {
         let (key, pool) = match &change {
-            WatchChange::Applied(object) => (namespace_and_name(object), (self.pool)(object)),
-            WatchChange::Deleted(object) => (namespace_and_name(object), None),
+            WatchChange::Applied(object) => (object_key(object), (self.pool)(object)),
+            WatchChange::Deleted(object) => (object_key(object), None),
         };
         let mut objects = (self.objects)(&self.preserved).lock();
         match pool {

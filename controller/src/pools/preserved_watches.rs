@@ -1,14 +1,15 @@
 //! The watches of the storage that machines left behind. They last while the cluster has its definitions.
 
 use kube::Api;
+use vmpool_kit::definitions;
+use vmpool_kit::definitions::DefinitionsReceiver;
+use vmpool_kit::object::api_for_namespace;
+use vmpool_kit::watch::WatchScope;
 use vmpool_platforms::{ApiObject, ClaimOf, MachineStorage, Platform, VolumeOf, intern_text};
 use vmpool_runtime::env::Task;
 
-use crate::definitions::{self, DefinitionsReceiver};
-use crate::lead::LeadershipResources;
+use crate::leadership::LeadershipResources;
 use crate::pools::preserved::{PreservedKind, PreservedStorageSink};
-use crate::pools::watches;
-use crate::watch::WatchScope;
 
 /// Watches the preserved storage of a platform, until the tasks are dropped.
 pub(crate) fn watch_preserved_storage<P: Platform>(
@@ -36,9 +37,9 @@ async fn watch_preserved_kind<P: Platform, K: ApiObject>(
     label: &'static str,
     objects: PreservedKind,
 ) {
-    let api: Api<K> = watches::api_for_namespace(shared.client(), shared.namespace());
+    let api: Api<K> = api_for_namespace(shared.client(), shared.namespace());
     let scope = WatchScope { label: Some(label), metadata_only: true };
     let pool = |object: &K| P::Storage::preserved_for(object.meta()).map(intern_text);
     let sink = PreservedStorageSink::new(shared.preserved().clone(), objects, pool);
-    crate::watch::list_and_watch(api, shared.env().clone(), scope, sink).await;
+    vmpool_kit::watch::list_and_watch(api, shared.env().clone(), scope, sink).await;
 }

@@ -11,22 +11,23 @@ use vmpool_engine::model::DisruptionBudget;
 use vmpool_engine::{
     ComputedStatus, Disk, Machine, ObservedPool, PassMemory, Plan, Pool, compute_status, plan_pass,
 };
+use vmpool_kit::events::EventSender;
+use vmpool_kit::handles::LeaderHandles;
+use vmpool_kit::write::Writer;
 use vmpool_platforms::{ApiObject, AttachmentOf, DiskOf, Disks, InstanceOf, Instances, Platform};
 use vmpool_runtime::Env;
 use vmpool_runtime::lease::Fence;
 
-use crate::leader_handles::LeaderHandles;
+use crate::leadership::FIELD_MANAGER;
 use crate::metrics::ControllerMetrics;
-use crate::object::seen_facts;
 use crate::pools::cache::{Cached, Located, ObjectCache};
 use crate::pools::context::{CachedNames, PoolContext};
-use crate::pools::events::Events;
 use crate::pools::live::ReadError;
 use crate::pools::observe::observe_pool_snapshot;
 use crate::pools::pool_entry::CachedPool;
 use crate::pools::revisions;
+use crate::pools::seen_facts::seen_facts;
 use crate::settings::ControllerSettings;
-use crate::write::Writer;
 
 /// What the controller would do next with a pool.
 #[derive(Debug)]
@@ -101,16 +102,17 @@ fn with_unlimited_budget(pool: &Pool) -> Pool {
 fn read_only<P: Platform>(env: &Env, client: Client) -> PoolContext<P> {
     let (settings, metrics) = (ControllerSettings::default(), ControllerMetrics::new(env));
     let writer = Writer::new(
+        FIELD_MANAGER,
         client.clone(),
         env.clone(),
         Fence::ended(env.clone()),
         (&settings).into(),
         CancellationToken::new(),
-        metrics.writes.clone(),
+        Arc::new(metrics.writes.clone()),
     );
     // Without its task, the sender of events drops them.
-    let (events, _) = Events::new(writer.clone(), env.clone(), String::new());
-    let handles = LeaderHandles { env: env.clone(), client, writer, events };
+    let (events, _) = EventSender::new(writer.clone(), env.clone(), String::new());
+    let handles = LeaderHandles { env: env.clone(), client, writer, events, namespace: None };
     let (configuration, sources, images) = Default::default();
     PoolContext::new(handles, configuration, sources, images, settings, metrics)
 }

@@ -6,8 +6,6 @@ mod lost;
 mod orphans;
 mod unread;
 
-pub(crate) use orphans::release_former_machines;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,13 +14,15 @@ use vmpool_engine::failure::PoolFailure;
 use vmpool_engine::plan::PoolSnapshot;
 use vmpool_engine::status::{Availability, find_detached_disks, first_start_problem};
 use vmpool_engine::{ObservedPool, Plan, Pool, compute_status};
+use vmpool_kit::object::object_version;
+use vmpool_kit::passes::PassEnd;
+use vmpool_kit::queue::Requeue;
 use vmpool_platforms::Platform;
 
 use self::decision::{PassDecision, observe_and_plan};
 use self::ended::{AFTER_OUTDATED, Ended, after_outdated};
 use self::unread::NoPlan;
 use crate::metrics::{PassResult, PassStep, PassTimer, PoolReport};
-use crate::object::object_version;
 use crate::pools::apply::{AppliedPlan, apply_plan};
 use crate::pools::context::{CachedNames, PoolContext, PoolMemory};
 use crate::pools::events::PoolEvent;
@@ -33,17 +33,14 @@ use crate::pools::report::{
     detached_disk_events, invalid_settings_event, problem_event, report_pass, unresolved_event,
 };
 use crate::pools::waiting_storage::add_storage_problem;
-use crate::queue::Requeue;
+pub(crate) use orphans::release_former_machines;
 
 /// Time until the next pass after the lease was too short for a write. By then it is renewed or lost.
 const AFTER_FENCE: Duration = Duration::from_secs(1);
 
 /// Runs one pass over this pool. The pass is level-triggered: it starts from the current state and does
-/// not use the reason of its wakeup. Returns when to start the next pass, and the computing time.
-pub(crate) async fn reconcile_pool<P: Platform>(
-    context: &PoolContext<P>,
-    key: &PoolKey,
-) -> (Requeue, Duration) {
+/// not use the reason of its wakeup.
+pub(crate) async fn reconcile_pool<P: Platform>(context: &PoolContext<P>, key: &PoolKey) -> PassEnd {
     let Some(pool) = context.pool(key) else {
         // The garbage collector deletes its machines. The memory is dropped, so a new pool with the same name
         // starts with an empty one.
@@ -52,7 +49,7 @@ pub(crate) async fn reconcile_pool<P: Platform>(
         context.images.forget(key);
         let again = orphans::release_pool_orphans(context, key).await;
         context.metrics.passes.ended(PassResult::Gone);
-        return (again.map_or(Requeue::Never, Requeue::After), Duration::ZERO);
+        return again.map_or(Requeue::Never, Requeue::After).into();
     };
     let facts = &pool.facts;
     let span = tracing::info_span!(
@@ -73,7 +70,7 @@ pub(crate) async fn reconcile_pool<P: Platform>(
     if again.is_some() {
         context.metrics.queue.requeued.inc();
     }
-    (Requeue::After(again.unwrap_or(context.settings.resync)), effort)
+    PassEnd { again: Requeue::After(again.unwrap_or(context.settings.resync)), effort }
 }
 
 async fn run_pool_pass<P: Platform>(

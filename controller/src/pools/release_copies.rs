@@ -15,15 +15,15 @@ use kube::core::PartialObjectMeta;
 use kube::{Api, Client, Resource as _};
 use serde::de::IgnoredAny;
 use vmpool_engine::ObjectId;
+use vmpool_kit::object::api_for_namespace;
+use vmpool_kit::object::collection_path;
+use vmpool_kit::watch::{WatchError, WatchScope, list_all_pages, list_served};
+use vmpool_kit::write::WriteError;
 use vmpool_platforms::{Platform, TemplateCopies};
 
-use crate::lead::LeadershipResources;
+use crate::leadership::LeadershipResources;
 use crate::metrics::WriteKind;
-use crate::object::collection_path;
 use crate::pools::revisions::stored::RevisionObject;
-use crate::pools::watches::api_for_namespace;
-use crate::watch::{WatchError, WatchScope, list_all_pages, list_served};
-use crate::write::WriteError;
 
 /// How often the leader lists the pins, because an object changed meanwhile or a request failed.
 const ROUNDS: usize = 5;

@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 use vmpool_engine::condition::{ConditionType, StatusCondition};
 use vmpool_engine::status::{DetachedDiskReport, StartProblem, StatusSummary};
 use vmpool_engine::{ComputedStatus, Pool, Uid};
+use vmpool_kit::object::{collection_path, object_version};
+use vmpool_kit::write::WriteError;
 use vmpool_platforms::{Platform, StatusFields, Wording};
 
 use crate::metrics::WriteKind;
-use crate::object::{collection_path, object_version};
 use crate::pools::apply::AppliedPlan;
 use crate::pools::context::{LastStatus, PoolContext, PoolMemory};
-use crate::pools::events::{EventReason, PoolEvent};
+use crate::pools::events::{EventReason, PoolEvent, publish_pool_events, publish_transitions};
 use crate::pools::pool_entry::{CachedPool, PoolEntry};
 use crate::pools::status_conflict;
-use crate::write::WriteError;
 
 /// Publishes the events, and publishes `status` if it differs from the published one. Returns the time until
 /// a retry, if the status could not be written now.
@@ -30,7 +30,7 @@ pub(crate) async fn report_pass<P: Platform>(
     applied: AppliedPlan,
     state: &mut PoolMemory,
 ) -> Option<Duration> {
-    context.events.publish::<P::Wording>(&pool.subject(), applied.events);
+    publish_pool_events::<P::Wording>(&context.events, &pool.subject(), applied.events);
     let published = &pool.facts.published;
     // One definition serves all pools of a platform.
     let fields = if context.status_is_pruned.load(Ordering::Relaxed) {
@@ -71,7 +71,7 @@ pub(crate) async fn report_pass<P: Platform>(
             }
             let transitions =
                 P::Wording::condition_events(&published.conditions, &entry.facts.published.conditions);
-            context.events.publish_transitions::<P::Wording>(&pool.subject(), transitions);
+            publish_transitions::<P::Wording>(&context.events, &pool.subject(), transitions);
             let last = LastStatus {
                 wrote: status,
                 version: object_version(&*entry.object),

@@ -2,13 +2,15 @@
 //! these objects.
 
 use kube::Api;
+use vmpool_kit::definitions;
+use vmpool_kit::definitions::DefinitionsReceiver;
+use vmpool_kit::object::api_for_namespace;
+use vmpool_kit::sink::MapSink;
+use vmpool_kit::watch::WatchScope;
 use vmpool_platforms::{CopySource, CopySourceVisitor, Platform, TemplateCopies};
 use vmpool_runtime::env::Task;
 
-use crate::definitions::{self, DefinitionsReceiver};
-use crate::lead::LeadershipResources;
-use crate::pools::watches;
-use crate::watch::{MapSink, WatchScope};
+use crate::leadership::LeadershipResources;
 
 /// Watches all kinds, until the tasks are dropped.
 pub(crate) fn watch_sources<P: Platform>(
@@ -38,8 +40,8 @@ async fn watch_source_kind<K: CopySource>(shared: LeadershipResources, known: De
             move |objects| sources.show(&kind, Some(objects)),
         );
         let namespace = shared.namespace().filter(|_| K::IS_NAMESPACED);
-        let api: Api<K> = watches::api_for_namespace(shared.client(), namespace);
-        crate::watch::list_and_watch(api, shared.env().clone(), WatchScope::default(), sink)
+        let api: Api<K> = api_for_namespace(shared.client(), namespace);
+        vmpool_kit::watch::list_and_watch(api, shared.env().clone(), WatchScope::default(), sink)
     };
     definitions::while_served(known, &definitions::definition_name::<K>(), watch, || {
         shared.sources().show(&kind, None);

@@ -8,17 +8,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
+use vmpool_api::ObjectKey;
 use vmpool_engine::model::PinReport;
+use vmpool_kit::sink::Objects;
 use vmpool_platforms::{CopiedObject, Platform, TemplateCopies, UncopiedObject};
-
-use crate::watch::Objects;
 
 /// The objects of a kind.
 #[derive(Debug)]
 struct Listed {
     objects: Objects<Value>,
     /// The keys of those that are being deleted.
-    ending: BTreeSet<(String, String)>,
+    ending: BTreeSet<ObjectKey>,
 }
 
 /// The objects of each kind whose first list is complete.
@@ -37,7 +37,7 @@ impl Sources {
             let originals = &kinds.get(&copy.kind)?.objects;
             P::TemplateCopies::compare_with_original(
                 copy,
-                originals.get(&(copy.namespace.clone(), copy.name.clone())),
+                originals.get(&ObjectKey::new(&*copy.namespace, &*copy.name)),
             )
         })
     }
@@ -52,8 +52,8 @@ impl Sources {
         let kinds = self.kinds.lock();
         let Some(Listed { ending, .. }) = kinds.get(referent.kind) else { return false };
         match &referent.name {
-            Some(name) => ending.contains(&(referent.namespace.clone(), name.clone())),
-            None => ending.iter().any(|(namespace, _)| *namespace == referent.namespace),
+            Some(name) => ending.contains(&ObjectKey::new(&*referent.namespace, &**name)),
+            None => ending.iter().any(|key| key.namespace == referent.namespace),
         }
     }
 

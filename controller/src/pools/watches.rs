@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use kube::{Api, Client};
+use vmpool_api::ObjectKey;
 use vmpool_engine::model::Owner;
+use vmpool_kit::object::api_for_namespace;
+use vmpool_kit::watch::{WatchScope, list_and_watch};
 use vmpool_platforms::{
     ApiObject, AttachmentOf, DiskOf, Disks, InstanceOf, Instances, Platform, RevisionObjects,
 };
@@ -11,11 +13,11 @@ use vmpool_runtime::env::Task;
 
 use crate::metrics::WatchResource;
 use crate::pools::cache::{CacheKey, Cached, Concerned, ObjectCache};
+use crate::pools::cache_sink::CacheSink;
 use crate::pools::context::PoolContext;
 use crate::pools::pool_entry::CachedPool;
 use crate::pools::pool_key::PoolKey;
 use crate::pools::revisions::stored::{RevisionFacts, RevisionMetadata};
-use crate::watch::{CacheSink, WatchScope, list_and_watch};
 
 /// Whether the first lists of all watches are complete.
 pub(crate) fn is_synced<P: Platform>(context: &PoolContext<P>) -> bool {
@@ -26,25 +28,14 @@ pub(crate) fn is_synced<P: Platform>(context: &PoolContext<P>) -> bool {
         && (!P::Instances::EXIST || context.instances.is_synced())
 }
 
-/// Starts the watches, limited to `namespace` if it is given.
-pub(crate) fn start_pool_watches<P: Platform>(
-    context: &Arc<PoolContext<P>>,
-    namespace: Option<&str>,
-) -> Vec<Task> {
+/// Starts the watches.
+pub(crate) fn start_pool_watches<P: Platform>(context: &Arc<PoolContext<P>>) -> Vec<Task> {
     let PoolContext { pools, machines, disks, attachments, revisions, instances, .. } = &**context;
     let mut tasks = vec![
-        watch_into_cache(
-            context,
-            namespace,
-            WatchResource::Pools,
-            pools,
-            CachedPool::<P>::read,
-            wake_changed_pools,
-        ),
+        watch_into_cache(context, WatchResource::Pools, pools, CachedPool::<P>::read, wake_changed_pools),
         // Passes do not wait for its first list, because each pool's revisions are also read live once.
         watch_into_cache::<P, RevisionMetadata, _>(
             context,
-            namespace,
             WatchResource::Revisions,
             revisions,
             |revision| RevisionFacts::read::<P>(&revision),
@@ -52,7 +43,6 @@ pub(crate) fn start_pool_watches<P: Platform>(
         ),
         watch_into_cache::<P, P::Machine, _>(
             context,
-            namespace,
             WatchResource::Machines,
             machines,
             |machine| P::read_machine(&machine),
@@ -65,7 +55,6 @@ pub(crate) fn start_pool_watches<P: Platform>(
     if P::Disks::EXIST {
         tasks.push(watch_into_cache::<P, DiskOf<P>, _>(
             context,
-            namespace,
             WatchResource::Disks,
             disks,
             |disk| P::Disks::read(&disk),
@@ -75,7 +64,6 @@ pub(crate) fn start_pool_watches<P: Platform>(
     if P::Disks::HAS_ATTACHMENTS {
         tasks.push(watch_into_cache::<P, AttachmentOf<P>, _>(
             context,
-            namespace,
             WatchResource::Attachments,
             attachments,
             |attachment| P::Disks::read_attachment(&attachment),
@@ -85,7 +73,6 @@ pub(crate) fn start_pool_watches<P: Platform>(
     if P::Instances::EXIST {
         tasks.push(watch_into_cache::<P, InstanceOf<P>, _>(
             context,
-            namespace,
             WatchResource::Instances,
             instances,
             |instance| P::Instances::read(&instance),
@@ -97,13 +84,12 @@ pub(crate) fn start_pool_watches<P: Platform>(
 
 fn watch_into_cache<P: Platform, K: ApiObject, T: Cached>(
     context: &Arc<PoolContext<P>>,
-    namespace: Option<&str>,
     resource: WatchResource,
     cache: &Arc<ObjectCache<T>>,
     read: fn(K) -> T,
     wake: fn(&PoolContext<P>, &Concerned),
 ) -> Task {
-    let PoolContext { env, client, metrics, .. } = &**context;
+    let PoolContext { env, client, namespace, metrics, .. } = &**context;
     let woken = context.clone();
     let scope = match resource {
         // Many other controllers store ControllerRevisions, and their contents are large.
@@ -118,7 +104,8 @@ fn watch_into_cache<P: Platform, K: ApiObject, T: Cached>(
         read,
         wake: move |concerned| wake(&woken, &concerned),
     };
-    let watch = list_and_watch::<K>(api_for_namespace(client, namespace), env.clone(), scope, sink);
+    let watch =
+        list_and_watch::<K>(api_for_namespace(client, namespace.as_deref()), env.clone(), scope, sink);
     env.spawn(watch_task_name(resource), watch)
 }
 
@@ -134,14 +121,6 @@ fn watch_task_name(resource: WatchResource) -> &'static str {
     }
 }
 
-/// The objects of `namespace`, or of all namespaces.
-pub(crate) fn api_for_namespace<K: ApiObject>(client: &Client, namespace: Option<&str>) -> Api<K> {
-    match namespace {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
-    }
-}
-
 /// Wakes the pools of changed pools and machines.
 fn wake_changed_pools<P: Platform>(context: &PoolContext<P>, concerned: &Concerned) {
     for key in concerned {
@@ -149,7 +128,7 @@ fn wake_changed_pools<P: Platform>(context: &PoolContext<P>, concerned: &Concern
             CacheKey::Pool(pool) => context.queue.wake(pool),
             CacheKey::PoolName(namespace, name) => match context.pools.get(namespace, name) {
                 Some(pool) => context.queue.wake(&PoolKey::of(&pool.facts.facts)),
-                None => context.former_pools.wake(&(namespace.clone(), name.clone())),
+                None => context.former_pools.wake(&ObjectKey::new(&**namespace, &**name)),
             },
             CacheKey::Disk(..) | CacheKey::Machine(..) => {}
         }

@@ -4,20 +4,16 @@ use futures::FutureExt;
 use futures::future::{Either, OptionFuture, join4, select};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use vmpool_platforms::{Dvp, KubeVirt, OtherController, Platform};
+use vmpool_kit::definitions::observe_definitions;
+use vmpool_platforms::{Dvp, KubeVirt};
 use vmpool_runtime::lease::Fence;
 
 use crate::copies;
-use crate::definitions::{self, DefinitionsReceiver};
 use crate::images;
-use crate::lead::{Dependencies, LeaderHealth, LeadershipResources, reconcile_platform};
-use crate::metrics::PlatformState;
-use crate::pools::other_controller::{self, OtherControllerState};
-use crate::pools::preserved_watches;
-use crate::pools::release_copies;
-use crate::pools::source_watches;
+use crate::leadership::{Dependencies, LeaderHealth, LeadershipResources};
+use crate::pools::definitions::definitions_of_platform;
+use crate::pools::served;
 use crate::process::options::PlatformName;
-use crate::process::platform_state::ShownState;
 
 /// Reconciles the pools of these platforms, disk images, instance types and copies for single machines until
 /// `stop`, each while the cluster has the CustomResourceDefinitions. If a platform stops early, the
@@ -36,24 +32,26 @@ pub async fn lead_all(
     let named = |name| platforms.contains(&name);
     let (is_dvp, is_kubevirt) = (named(PlatformName::Dvp), named(PlatformName::Kubevirt));
     let mut names = Vec::new();
-    names.extend(is_dvp.then(definitions::definitions_of_platform::<Dvp>).into_iter().flatten());
-    names.extend(is_kubevirt.then(definitions::definitions_of_platform::<KubeVirt>).into_iter().flatten());
+    names.extend(is_dvp.then(definitions_of_platform::<Dvp>).into_iter().flatten());
+    names.extend(is_kubevirt.then(definitions_of_platform::<KubeVirt>).into_iter().flatten());
     let image_settings = shared.images().cloned();
     names.extend(image_settings.is_some().then(images::definitions_for_images).into_iter().flatten());
     let settings = shared.settings();
     let has_copies = is_kubevirt && (settings.copies.is_some() || settings.protects_types);
     names.extend(has_copies.then(copies::definitions_for_copies).into_iter().flatten());
     let (sender, known) = watch::channel(None);
-    let observe =
-        definitions::observe_definitions(shared.client().clone(), shared.env().clone(), names, sender);
+    let observe = observe_definitions(shared.client().clone(), shared.env().clone(), names, sender);
     let observe = shared.env().spawn("watch of definitions", observe);
-    let _listing = shared.leader_health().listing({
+    let _listing = shared.leader_health().workers().begin(Vec::new(), {
         let known = known.clone();
         move || known.borrow().is_some()
     });
-    let dvp = is_dvp.then(|| while_served::<Dvp>(shared.for_platform(), known.clone(), stop.clone()).boxed());
-    let kubevirt = is_kubevirt
-        .then(|| while_served::<KubeVirt>(shared.for_platform(), known.clone(), stop.clone()).boxed());
+    let dvp = is_dvp.then(|| {
+        served::lead_while_served::<Dvp>(shared.for_platform(), known.clone(), stop.clone()).boxed()
+    });
+    let kubevirt = is_kubevirt.then(|| {
+        served::lead_while_served::<KubeVirt>(shared.for_platform(), known.clone(), stop.clone()).boxed()
+    });
     let images = image_settings
         .map(|settings| images::lead_images(shared.clone(), settings, known.clone(), stop.clone()).boxed());
     let copies = has_copies.then(|| copies::lead_copies(shared.clone(), known.clone(), stop.clone()).boxed());
@@ -75,135 +73,6 @@ pub async fn lead_all(
             );
             stop.cancel();
             platforms.await;
-        }
-    }
-}
-
-/// Reconciles the pools of a platform while the cluster has its definitions. If one of them disappears, or is
-/// replaced by another one of the same name, the caches are dropped.
-async fn while_served<P: Platform>(
-    shared: LeadershipResources,
-    mut known: DefinitionsReceiver,
-    stop: CancellationToken,
-) {
-    let shown = shared.show_state::<P>();
-    while let Some(served) = until_served::<P>(&mut known, &shown, &stop).await {
-        let turn = stop.child_token();
-        let reconciling = while_alone::<P>(shared.clone(), known.clone(), &shown, turn.clone()).boxed();
-        let is_other = |known: &Option<definitions::Definitions>| {
-            known.as_ref().is_some_and(|known| known.served::<P>().as_ref() != Ok(&served))
-        };
-        let vanishes = known.wait_for(is_other).map(drop).boxed();
-        match select(reconciling, vanishes).await {
-            Either::Left(_) => return stop.cancel(),
-            Either::Right(((), reconciling)) => {
-                tracing::info!(
-                    platform = P::NAME,
-                    "a definition of this platform is gone: reconciling stops"
-                );
-                turn.cancel();
-                reconciling.await;
-            }
-        }
-    }
-}
-
-/// Waits until the cluster has all definitions that a platform requires, and returns their UIDs; `None` if
-/// `stop` came first.
-async fn until_served<P: Platform>(
-    known: &mut DefinitionsReceiver,
-    shown: &ShownState,
-    stop: &CancellationToken,
-) -> Option<Vec<String>> {
-    loop {
-        let served = known.borrow_and_update().as_ref().map(definitions::Definitions::served::<P>);
-        match served {
-            Some(Ok(served)) => return Some(served),
-            Some(Err(missing)) => {
-                let missing = missing.to_string();
-                tracing::info!(platform = P::NAME, missing, "waiting for a definition of this platform");
-                let why = format!("the cluster has no CustomResourceDefinition {missing}");
-                shown.set(PlatformState::Waiting, why);
-            }
-            None => {}
-        }
-        if is_stopped(known, stop).await {
-            return None;
-        }
-    }
-}
-
-/// Waits for a change. Returns whether `stop` came first, or there will be no change.
-async fn is_stopped<T>(changes: &mut watch::Receiver<T>, stop: &CancellationToken) -> bool {
-    let changed = std::pin::pin!(changes.changed());
-    !matches!(select(changed, std::pin::pin!(stop.cancelled())).await, Either::Left((Ok(()), _)))
-}
-
-/// Reconciles the pools of a platform while no other controller may reconcile them.
-async fn while_alone<P: Platform>(
-    shared: LeadershipResources,
-    known: DefinitionsReceiver,
-    shown: &ShownState,
-    stop: CancellationToken,
-) {
-    let _sources = source_watches::watch_sources::<P>(&shared, &known);
-    let _preserved = preserved_watches::watch_preserved_storage::<P>(&shared, &known);
-    if !P::OtherController::EXISTS {
-        tracing::info!(platform = P::NAME, "reconciling the pools of this platform");
-        shown.set(PlatformState::Reconciling, String::new());
-        return reconcile_platform::<P>(shared, Vec::new(), stop).await;
-    }
-    let (sender, mut state) = watch::channel(OtherControllerState::Unknown);
-    let observe = other_controller::observe_other_controller::<P>(shared.clone(), known, sender);
-    let _observer = shared.env().spawn("watch of another controller", observe);
-    while until_off::<P>(&shared, &mut state, shown, &stop).await {
-        tracing::info!(platform = P::NAME, "reconciling the pools of this platform");
-        shown.set(PlatformState::Reconciling, String::new());
-        let turn = stop.child_token();
-        let reconciling = reconcile_platform::<P>(shared.clone(), Vec::new(), turn.clone()).boxed();
-        let returns =
-            state.wait_for(|state| matches!(state, OtherControllerState::MayRun(_))).map(drop).boxed();
-        match select(reconciling, returns).await {
-            Either::Left(_) => return,
-            Either::Right(((), reconciling)) => {
-                turn.cancel();
-                reconciling.await;
-            }
-        }
-    }
-}
-
-/// Waits until the other controller is off. Returns whether it is, or `stop` came first.
-async fn until_off<P: Platform>(
-    shared: &LeadershipResources,
-    state: &mut watch::Receiver<OtherControllerState>,
-    shown: &ShownState,
-    stop: &CancellationToken,
-) -> bool {
-    let (mut events, mut release) = (None, None);
-    loop {
-        let now = state.borrow_and_update().clone();
-        match &now {
-            OtherControllerState::Off => return true,
-            OtherControllerState::MayRun(why) => {
-                tracing::error!(
-                    platform = P::NAME,
-                    why,
-                    "another controller may reconcile the pools of this platform: this one reconciles none"
-                );
-                shown.set(PlatformState::Blocked, why.clone());
-                let report = || other_controller::report_blocked_pools::<P>(shared.clone(), state.clone());
-                events.get_or_insert_with(|| shared.env().spawn("events of blocked pools", report()));
-                let release_pins = || {
-                    let shared = shared.clone();
-                    async move { release_copies::release_copies_until_done::<P>(&shared).await }
-                };
-                release.get_or_insert_with(|| shared.env().spawn("release of pins", release_pins()));
-            }
-            OtherControllerState::Unknown => {}
-        }
-        if is_stopped(state, stop).await {
-            return false;
         }
     }
 }

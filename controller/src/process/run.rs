@@ -11,7 +11,7 @@ use vmpool_runtime::client::ConnectError;
 use vmpool_runtime::health::{HealthEndpoints, HealthError, HealthServer, MetricsAccess};
 use vmpool_runtime::lease::{Candidate, LeaseConfig};
 
-use crate::lead::{Dependencies, LeaderHealth};
+use crate::leadership::{Dependencies, LeaderHealth};
 use crate::metrics::{ControllerMetrics, LeadershipChange};
 use crate::process::options::{ControllerArgs, ControllerArgsError, PlatformName};
 use crate::process::platforms::lead_all;
@@ -117,7 +117,7 @@ pub async fn run_controller(
         images: reconciles_images.then_some(images),
     };
 
-    let leader_health = LeaderHealth::new(&env);
+    let leader_health = LeaderHealth::default();
     let mut candidate = Candidate::new(client, lease.clone(), env.clone());
     let contact = candidate.health();
     metrics.follow_lease(contact.clone());

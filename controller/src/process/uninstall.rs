@@ -19,6 +19,8 @@ use vmpool_api::diskimage::labels::IMAGE_UID;
 use vmpool_api::diskimage::{VmDiskImage, VmDiskImageGrant};
 use vmpool_diskimage::clone_permission;
 use vmpool_diskimage::objects::owner_reference;
+use vmpool_kit::object::api_for_namespace;
+use vmpool_kit::watch::{WatchError, WatchScope, list_served};
 use vmpool_platforms::kubevirt::copies::{ClusterInstancetype, ClusterPreference, Instancetype, Preference};
 use vmpool_platforms::kubevirt::protection;
 use vmpool_platforms::{ApiObject, Dvp, Finalizers, KubeVirt, OtherController, Platform};
@@ -27,9 +29,7 @@ use vmpool_runtime::lease::LeaseConfig;
 
 use crate::images::{ImageSnapshotKind, ImageSourceKind, ImageVolumeKind};
 use crate::pools::release_copies::{self, ReleasedCopy};
-use crate::pools::watches::api_for_namespace;
 use crate::process::options::PlatformName;
-use crate::watch::{WatchError, WatchScope, list_served};
 
 mod preserve;
 

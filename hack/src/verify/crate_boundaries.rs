@@ -57,6 +57,8 @@ const WALLS: &[CrateBoundary] = &[
         ours: &["vmpool-api", "vmpool-engine", "vmpool-instancetype"],
         barred: CLIENTS,
     },
+    // The kit serves any controller, so it knows no pools, images or platforms.
+    CrateBoundary { package: "vmpool-kit", ours: &["vmpool-api", "vmpool-runtime"], barred: &[] },
     CrateBoundary { package: "vmpool-instancetype", ours: &["vmpool-api"], barred: IMPURE },
     CrateBoundary { package: "vmpool-diskimage", ours: &["vmpool-api"], barred: IMPURE },
     CrateBoundary { package: "vmpool-runtime", ours: &["vmpool-api", "vmpool-feature-gates"], barred: &[] },
@@ -74,6 +76,7 @@ const WALLS: &[CrateBoundary] = &[
             "vmpool-diskimage",
             "vmpool-engine",
             "vmpool-feature-gates",
+            "vmpool-kit",
             "vmpool-platforms",
             "vmpool-runtime",
         ],

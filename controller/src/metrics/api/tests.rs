@@ -2,7 +2,7 @@ use rstest::rstest;
 use vmpool_platforms::Dvp;
 
 use super::*;
-use crate::testing::{Conduct, Fate, RecordingApiServer};
+use crate::testing::{Conduct, Fate, NAMESPACE, RecordingApiServer};
 use vmpool_runtime::testing::{ManualClock, test_env};
 
 const GROUP: &str = "/apis/virtualization.deckhouse.io/v1alpha2";
@@ -73,7 +73,7 @@ async fn counted(conduct: impl Fn() -> Conduct + Send + 'static) -> (u64, u64) {
     let metrics = ApiMetrics::new(&mut MetricsRegistry::new(), &env);
     let server = RecordingApiServer::new(&env);
     server.intercept(move |_| conduct());
-    let client = server.client_through(&metrics.layer::<Dvp>());
+    let client = server.model().client_through("controller", NAMESPACE, &metrics.layer::<Dvp>());
     let path = format!("{GROUP}/namespaces/a/virtualmachinepools/web");
     let asking = env.clone().spawn("asking", {
         let env = env.clone();

@@ -10,13 +10,14 @@ use serde::Deserialize;
 use serde_json::Value;
 use vmpool_api::OwnerIdentity;
 use vmpool_engine::ObjectId;
+use vmpool_kit::object::collection_path;
+use vmpool_kit::write::WriteError;
 use vmpool_platforms::{
     CopyComparison, Finalizers, Platform, ReferencedObject, TemplateCopies, is_controlled_by, is_owner,
 };
 
 use super::outcome::ActionOutcome;
 use crate::metrics::WriteKind;
-use crate::object::collection_path;
 use crate::pools::cache::CacheKey;
 use crate::pools::context::PoolContext;
 use crate::pools::events::{EventReason, PoolEvent};
@@ -24,7 +25,6 @@ use crate::pools::live::{MetadataOnly, ReadError};
 use crate::pools::pool_entry::PoolEntry;
 use crate::pools::pool_key::PoolKey;
 use crate::pools::revisions::stored::{RevisionObject, pool_of};
-use crate::write::WriteError;
 
 /// The response to a write, of which nothing is read.
 #[derive(Deserialize)]

@@ -8,6 +8,8 @@ use vmpool_engine::losses::{LossKind, Rehearsal};
 use vmpool_engine::model::{DiskDraft, DiskSource, Draft, Lifetime, Owner};
 use vmpool_engine::plan::FieldPaths;
 use vmpool_engine::{Disk, Machine, ObjectId};
+use vmpool_kit::object::collection_path;
+use vmpool_kit::write::WriteError;
 use vmpool_platforms::{DiskOf, Disks, Platform, Wording};
 use vmpool_runtime::telemetry::with_causes;
 
@@ -17,12 +19,11 @@ use super::outcome::{ActionOutcome, Effect, MachineWriteResult};
 use super::overridden::read_response;
 use super::rejected_disks::judge_disks;
 use crate::metrics::WriteKind;
-use crate::object::{collection_path, seen_facts};
 use crate::pools::context::PoolContext;
 use crate::pools::events::{EventReason, PoolEvent};
 use crate::pools::losses;
 use crate::pools::pool_entry::PoolEntry;
-use crate::write::WriteError;
+use crate::pools::seen_facts::seen_facts;
 
 /// Creates a machine after all its existing disks were allocated to it, and then its new disks.
 pub(super) async fn create_machine_with_disks<P: Platform>(
@@ -193,7 +194,7 @@ async fn verify_created_machine<P: Platform>(
     let event =
         PoolEvent { reason: EventReason::MachineLost, name: draft.name.to_string(), note: message.clone() };
     let reason = Some(FailureReason::MachineLost);
-    Err(ActionOutcome { effects, reason, ..ActionOutcome::failed(event, WriteError::NotInPool(message)) })
+    Err(ActionOutcome { effects, reason, ..ActionOutcome::failed(event, WriteError::Mismatch(message)) })
 }
 
 /// Sends the create as a dry run, if the draft requires it: the machine must belong to the pool.
@@ -220,7 +221,7 @@ async fn dry_run_machine_create<P: Platform>(
             Err(ActionOutcome {
                 effects,
                 reason,
-                ..ActionOutcome::failed(event, WriteError::NotInPool(message))
+                ..ActionOutcome::failed(event, WriteError::Mismatch(message))
             })
         }
         // An admission webhook with side effects supports no dry run.
@@ -253,7 +254,7 @@ impl CreatedDisk {
             Some(message) => {
                 outcome.effects.push(Effect::DiskLost(message.clone()));
                 let event = losses::loss_event(EventReason::DiskLost, &id.name, &message);
-                outcome.fail(event, WriteError::NotInPool(message));
+                outcome.fail(event, WriteError::Mismatch(message));
                 outcome.reason = Some(FailureReason::DiskLost);
             }
             None if self.existed => {}

@@ -2,15 +2,16 @@
 
 use vmpool_engine::ObjectId;
 use vmpool_engine::plan::DeleteReason;
+use vmpool_kit::object::collection_path;
+use vmpool_kit::write::WriteError;
 use vmpool_platforms::{Platform, Wording};
 
 use super::outcome::{ActionOutcome, Effect};
 use crate::metrics::WriteKind;
-use crate::object::{collection_path, seen_facts};
 use crate::pools::context::PoolContext;
 use crate::pools::events::{EventReason, PoolEvent};
 use crate::pools::pool_entry::PoolEntry;
-use crate::write::WriteError;
+use crate::pools::seen_facts::seen_facts;
 
 /// Deletes a machine in any state, for example the target of a targeted removal. It is identified by its UID.
 pub(super) async fn delete_by_uid<P: Platform>(

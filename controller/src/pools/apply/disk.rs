@@ -11,17 +11,18 @@ use vmpool_engine::ledger::VersionedFacts;
 use vmpool_engine::model::{DiskAnnotations, DiskDraft, DiskRestore, DiskSource};
 use vmpool_engine::plan::DiskDeleteReason;
 use vmpool_engine::{Disk, Machine, ObjectId};
+use vmpool_kit::object::collection_path;
+use vmpool_kit::write::WriteError;
 use vmpool_platforms::{DiskOf, Disks, Platform};
 use vmpool_runtime::telemetry::with_causes;
 
 use super::basis::{PlanBasis, free_disks_in_drafts};
 use super::outcome::{ActionOutcome, Effect};
 use crate::metrics::{ClaimOutcome, ControllerMetrics, WriteKind};
-use crate::object::{collection_path, seen_facts};
 use crate::pools::context::PoolContext;
 use crate::pools::events::{EventReason, PoolEvent};
 use crate::pools::pool_entry::PoolEntry;
-use crate::write::WriteError;
+use crate::pools::seen_facts::seen_facts;
 
 /// Allocates the free disks among `disks` to `machine`, in sequence. Returns the allocated disks, and the
 /// outcome of the first failed write. After a failure the machine must not refer to any of the disks.

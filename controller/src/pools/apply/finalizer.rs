@@ -8,16 +8,17 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use vmpool_engine::names::ordinal_of;
 use vmpool_engine::{ObjectId, Pool};
+use vmpool_kit::object::collection_path;
+use vmpool_kit::write::WriteError;
 use vmpool_platforms::{ApiObject, ClaimOf, Finalizers, MachineStorage, Platform, VolumeOf};
 
 use super::copy;
 use super::outcome::{ActionOutcome, Effect};
 use crate::metrics::WriteKind;
-use crate::object::{collection_path, seen_facts};
 use crate::pools::context::PoolContext;
 use crate::pools::events::{EventReason, PoolEvent};
 use crate::pools::pool_entry::PoolEntry;
-use crate::write::WriteError;
+use crate::pools::seen_facts::seen_facts;
 
 /// Adds the finalizer to the pool.
 pub(super) async fn add_to_pool<P: Platform>(context: &PoolContext<P>, pool: &PoolEntry<P>) -> ActionOutcome {

@@ -8,10 +8,10 @@ use vmpool_engine::model::DiskDraft;
 use vmpool_engine::plan::{FieldPaths, UpdateOutcome};
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Disk, Machine, ObjectId, Uid};
+use vmpool_kit::write::WriteError;
 
 use crate::pools::events::PoolEvent;
 use crate::pools::revisions::pool_revisions::RevisionChange;
-use crate::write::WriteError;
 
 /// The outcome of one action: what the memory records, the events, and whether the action is complete.
 #[derive(Default)]

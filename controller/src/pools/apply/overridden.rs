@@ -13,10 +13,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use vmpool_engine::plan::{FieldPaths, PoolSnapshot};
 use vmpool_engine::{PassMemory, Uid};
+use vmpool_kit::decode;
+use vmpool_kit::write::WriteError;
 use vmpool_platforms::{Platform, overridden_fields};
-
-use crate::decode;
-use crate::write::WriteError;
 
 /// Number of creates that a pass compares at least.
 const COMPARED: usize = 3;

@@ -14,16 +14,17 @@ use vmpool_engine::model::Naming;
 use vmpool_engine::names::NameBlock;
 use vmpool_engine::removal::{RecordedTarget, TargetState};
 use vmpool_engine::{Machine, ObjectId, Uid, copied_pool};
+use vmpool_kit::object::collection_path;
+use vmpool_kit::write::WriteError;
 use vmpool_platforms::{Platform, Wording};
 
 use super::outcome::{ActionOutcome, Effect};
 use crate::metrics::WriteKind;
-use crate::object::{collection_path, seen_facts};
 use crate::pools::context::PoolContext;
 use crate::pools::events::{EventReason, PoolEvent};
 use crate::pools::live::ReadError;
 use crate::pools::pool_entry::PoolEntry;
-use crate::write::WriteError;
+use crate::pools::seen_facts::seen_facts;
 
 /// Records a name block.
 pub(super) async fn open_name_block<P: Platform>(

@@ -2,6 +2,7 @@
 
 use vmpool_engine::PassMemory;
 use vmpool_engine::losses::{Loss, LossKind};
+use vmpool_kit::write::WriteError;
 use vmpool_platforms::Platform;
 
 use super::outcome::Effect;
@@ -9,7 +10,6 @@ use super::rejected_disks::{record_failed_disks, record_rejected_disks};
 use crate::pools::context::PoolContext;
 use crate::pools::pool_entry::PoolEntry;
 use crate::pools::revisions::pool_revisions::RevisionChange;
-use crate::write::WriteError;
 
 /// Records the effects of an action that ended with `error`. Changes of the stored revisions go into
 /// `revisions`.

@@ -10,15 +10,15 @@ use std::sync::Arc;
 use vmpool_engine::PassMemory;
 use vmpool_engine::memory::SUSPICIONS;
 use vmpool_engine::model::{DiskDraft, DiskSource, Draft};
+use vmpool_kit::object::collection_path;
+use vmpool_kit::write::WriteError;
 use vmpool_platforms::Platform;
 
 use super::basis::PlanBasis;
 use super::outcome::Effect;
 use crate::metrics::WriteKind;
-use crate::object::collection_path;
 use crate::pools::context::PoolContext;
 use crate::pools::pool_entry::PoolEntry;
-use crate::write::WriteError;
 
 /// What a rejected create says about the disks of its draft.
 pub(super) async fn judge_disks<P: Platform>(

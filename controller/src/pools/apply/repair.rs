@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 use vmpool_engine::model::DiskDraft;
 use vmpool_engine::protection::{RESTARTING, UNTIL, timestamp_text};
 use vmpool_engine::{Machine, ObjectId, Pool};
+use vmpool_kit::object::collection_path;
+use vmpool_kit::write::WriteError;
 use vmpool_platforms::{Disks, Finalizers, PatchBody, Platform, TemplateCopies};
 
 use super::basis::PlanBasis;
@@ -16,11 +18,10 @@ use super::outcome::{ActionOutcome, MachineWriteResult, machine_write_outcome, m
 use super::rejected_disks::judge_patched_disks;
 use super::{copy, create, disk};
 use crate::metrics::WriteKind;
-use crate::object::{collection_path, seen_facts};
 use crate::pools::context::PoolContext;
 use crate::pools::events::{EventReason, PoolEvent};
 use crate::pools::pool_entry::PoolEntry;
-use crate::write::WriteError;
+use crate::pools::seen_facts::seen_facts;
 
 /// One repair of a machine.
 struct Repair<'a> {

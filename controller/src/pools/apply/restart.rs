@@ -12,15 +12,16 @@ use vmpool_engine::ledger::VersionedFacts;
 use vmpool_engine::protection::RESTARTING;
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Machine, ObjectId, Uid};
+use vmpool_kit::object::collection_path;
+use vmpool_kit::write::WriteError;
 use vmpool_platforms::{InstanceOf, Instances, Platform, RestartRequest, Wording};
 
 use super::outcome::{ActionOutcome, Effect};
 use crate::metrics::WriteKind;
-use crate::object::{collection_path, seen_facts};
 use crate::pools::context::PoolContext;
 use crate::pools::events::{EventReason, PoolEvent};
 use crate::pools::pool_entry::PoolEntry;
-use crate::write::WriteError;
+use crate::pools::seen_facts::seen_facts;
 
 /// Requests the restart of an instance of a machine. Another instance was already started with the update.
 pub(super) async fn restart_instance<P: Platform>(

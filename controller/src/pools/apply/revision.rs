@@ -3,13 +3,14 @@
 use serde_json::Value;
 use vmpool_engine::limits;
 use vmpool_engine::revision::RevisionId;
+use vmpool_kit::object::collection_path;
+use vmpool_kit::write::WriteError;
 use vmpool_platforms::{Platform, RevisionObjects as _, TemplateCopies};
 
 use super::basis::PlanBasis;
 use super::copy;
 use super::outcome::{ActionOutcome, Effect};
 use crate::metrics::WriteKind;
-use crate::object::collection_path;
 use crate::pools::context::PoolContext;
 use crate::pools::events::{EventReason, PoolEvent};
 use crate::pools::pool_entry::PoolEntry;
@@ -17,7 +18,6 @@ use crate::pools::pool_key::PoolKey;
 use crate::pools::revisions::pool_revisions::RevisionChange;
 use crate::pools::revisions::stored::{RevisionEntry, RevisionObject};
 use crate::pools::revisions::templates::Templates;
-use crate::write::WriteError;
 
 /// Stores the current revision.
 ///

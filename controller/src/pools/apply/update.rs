@@ -17,6 +17,8 @@ use vmpool_engine::names::ordinal_of;
 use vmpool_engine::plan::{Disruption, FieldPaths, UpdateOutcome};
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Machine, ObjectId};
+use vmpool_kit::object::collection_path;
+use vmpool_kit::write::WriteError;
 use vmpool_platforms::{MachineStorage, Platform, Text, Wording};
 use vmpool_runtime::telemetry::with_causes;
 
@@ -26,11 +28,10 @@ use super::outcome::{ActionOutcome, Effect, MachineWriteResult, machine_write_ou
 use super::overridden::read_response;
 use super::rejected_disks::judge_patched_disks;
 use crate::metrics::WriteKind;
-use crate::object::{collection_path, seen_facts};
 use crate::pools::context::PoolContext;
 use crate::pools::events::{EventReason, PoolEvent};
 use crate::pools::pool_entry::PoolEntry;
-use crate::write::WriteError;
+use crate::pools::seen_facts::seen_facts;
 
 /// Number of attempts for a machine that other clients change continuously, before the next pass tries again.
 const ATTEMPTS: usize = 3;

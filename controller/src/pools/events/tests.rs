@@ -1,15 +1,8 @@
 use rstest::rstest;
-use tokio_util::sync::CancellationToken;
 use vmpool_engine::limits;
 use vmpool_platforms::DefaultWording;
-use vmpool_runtime::env::Task;
-use vmpool_runtime::testing::{ManualClock, test_env, unlimited_fence};
 
 use super::*;
-use crate::metrics::WriteMetrics;
-use crate::settings::ControllerSettings;
-use crate::testing::{Fate, NAMESPACE, RecordingApiServer, Verb};
-use crate::write::WriteLimits;
 
 fn event(reason: EventReason, number: usize, note: &str) -> PoolEvent {
     PoolEvent { reason, name: format!("web-{number}"), note: note.to_owned() }
@@ -94,183 +87,22 @@ fn a_note_of_the_longest_length_is_kept() {
     assert_eq!(condense_events(vec![event(EventReason::FailedCreate, 0, &note)])[0].1, note);
 }
 
-struct World {
-    clock: ManualClock,
-    server: RecordingApiServer,
-    events: Events,
-    _sender: Task,
-}
-
-impl World {
-    fn new() -> Self {
-        let clock = ManualClock::new();
-        let env = test_env(&clock, 3);
-        let server = RecordingApiServer::new(&env);
-        let writer = Writer::new(
-            server.client(),
-            env.clone(),
-            unlimited_fence(),
-            WriteLimits { in_flight: 1, ..(&ControllerSettings::default()).into() },
-            CancellationToken::new(),
-            WriteMetrics::detached(),
-        );
-        let (events, send) = Events::new(writer, env.clone(), "vmpool-controller-7d9".to_owned());
-        Self { clock, server, events, _sender: env.spawn("events", send) }
-    }
-
-    async fn tell(&self, reason: EventReason, note: &str) {
-        self.tell_of("web", reason, note).await;
-    }
-
-    async fn tell_of(&self, pool: &str, reason: EventReason, note: &str) {
-        let subject = EventSubject {
-            api_version: "virtualization.deckhouse.io/v1alpha2".to_owned(),
-            kind: "VirtualMachinePool".to_owned(),
-            namespace: NAMESPACE.into(),
-            id: ObjectId::new(pool, &format!("uid of {pool}")),
-        };
-        self.events.publish::<DefaultWording>(&subject, vec![event(reason, 1, note)]);
-        self.clock.settle().await;
-    }
-}
-
-#[tokio::test]
-async fn an_event_has_the_fields_that_kubectl_describe_shows() {
-    let world = World::new();
-    world.tell(EventReason::FailedCreate, "creating machine web-1: exceeded quota").await;
-    let event = world.server.all("events").remove(0);
-    assert!(event["metadata"]["name"].as_str().unwrap().starts_with("web."), "{event}");
-    assert_eq!(event["note"], "creating machine web-1: exceeded quota");
-    assert_eq!((&event["reason"], &event["action"]), (&json!("FailedCreate"), &json!("Create")));
-    assert_eq!(event["type"], "Warning");
-    assert_eq!(event["eventTime"], "2030-01-01T00:00:00.000000Z");
-    assert_eq!(event["reportingController"], "vmpool.dev/controller");
-    assert_eq!(event["reportingInstance"], "vmpool-controller-7d9");
-    assert_eq!(
-        event["regarding"],
-        json!({
-            "apiVersion": "virtualization.deckhouse.io/v1alpha2",
-            "kind": "VirtualMachinePool",
-            "namespace": NAMESPACE,
-            "name": "web",
-            "uid": "uid of web",
-        })
-    );
-}
-
 #[rstest]
-#[case(EventReason::SuccessfulCreate, "Normal")]
-#[case(EventReason::SuccessfulDelete, "Normal")]
-#[case(EventReason::DiskCreated, "Normal")]
-#[case(EventReason::FailedCreate, "Warning")]
-#[case(EventReason::FailedDelete, "Warning")]
-#[case(EventReason::FailedDisk, "Warning")]
-#[case(EventReason::FailedRepair, "Warning")]
-#[case(EventReason::ReservationExpired, "Warning")]
-#[tokio::test]
-async fn failures_are_warnings(#[case] reason: EventReason, #[case] kind: &str) {
-    let world = World::new();
-    world.tell(reason, "note").await;
-    let event = world.server.all("events").remove(0);
-    assert_eq!((&event["type"], &event["reason"]), (&json!(kind), &json!(reason.as_str())));
+#[case(EventReason::SuccessfulCreate, false)]
+#[case(EventReason::SuccessfulDelete, false)]
+#[case(EventReason::DiskCreated, false)]
+#[case(EventReason::FailedCreate, true)]
+#[case(EventReason::FailedDelete, true)]
+#[case(EventReason::FailedDisk, true)]
+#[case(EventReason::FailedRepair, true)]
+#[case(EventReason::ReservationExpired, true)]
+fn failures_are_warnings(#[case] reason: EventReason, #[case] is_warning: bool) {
+    let kind = pool_event_kind::<DefaultWording>(reason);
+    assert_eq!((kind.is_warning, &*kind.reason), (is_warning, reason.as_str()));
 }
 
-#[tokio::test]
-async fn equal_events_become_a_series() {
-    let world = World::new();
-    for _ in 0..3 {
-        world.tell(EventReason::FailedCreate, "exceeded quota").await;
-        world.clock.advance(Duration::from_mins(1)).await;
-    }
-    let events = world.server.all("events");
-    assert_eq!(events.len(), 1);
-    assert_eq!(events[0]["series"], json!({ "count": 3, "lastObservedTime": "2030-01-01T00:02:00.000000Z" }));
-    world.tell(EventReason::FailedCreate, "no permission").await;
-    assert_eq!(world.server.all("events").len(), 2);
-}
-
-#[tokio::test]
-async fn after_a_long_pause_a_new_series_starts() {
-    let world = World::new();
-    world.tell(EventReason::FailedCreate, "exceeded quota").await;
-    world.clock.advance(SERIES).await;
-    world.tell(EventReason::FailedCreate, "exceeded quota").await;
-    assert_eq!(world.server.all("events").len(), 2);
-}
-
-#[tokio::test]
-async fn a_series_with_an_expired_event_starts_again() {
-    let world = World::new();
-    world.tell(EventReason::FailedCreate, "exceeded quota").await;
-    let name = world.server.all("events")[0]["metadata"]["name"].as_str().unwrap().to_owned();
-    world.server.delete("events", &name);
-    world.tell(EventReason::FailedCreate, "exceeded quota").await;
-    assert_eq!(world.server.all("events").len(), 1);
-    assert_eq!(world.server.all("events")[0]["series"], Value::Null);
-}
-
-#[tokio::test]
-async fn an_event_that_cannot_be_stored_delays_no_write() {
-    let world = World::new();
-    let mut first = true;
-    world.server.intercept(move |_| if std::mem::take(&mut first) { Fate::Unreachable } else { Fate::Serve });
-    world.tell(EventReason::FailedCreate, "one").await;
-    world.tell(EventReason::FailedCreate, "two").await;
-    let events = world.server.all("events");
-    assert_eq!(events.len(), 1);
-    assert_eq!(events[0]["note"], "two");
-    let log = world.server.take_log();
-    assert_eq!(log.iter().filter(|call| call.is(Verb::Create, "events")).count(), 2, "nothing is sent twice");
-}
-
-#[tokio::test]
-async fn events_of_successes_are_no_series() {
-    let world = World::new();
-    for _ in 0..2 {
-        world.tell(EventReason::SuccessfulCreate, "created machine web-1").await;
-    }
-    assert_eq!(world.server.all("events").len(), 2);
-}
-
-#[tokio::test]
-async fn the_least_recent_series_is_evicted() {
-    let world = World::new();
-    for number in 0..=MOST_SERIES {
-        world.tell_of(&format!("web-{number}"), EventReason::FailedCreate, "failure").await;
-        world.clock.advance(Duration::from_millis(1)).await;
-    }
-    let events = || world.server.all("events").len();
-    assert_eq!(events(), MOST_SERIES + 1);
-    world.tell_of("web-1", EventReason::FailedCreate, "failure").await;
-    assert_eq!(events(), MOST_SERIES + 1, "still a series");
-    world.tell_of("web-0", EventReason::FailedCreate, "failure").await;
-    assert_eq!(events(), MOST_SERIES + 2, "forgotten");
-}
-
-#[tokio::test]
-async fn a_pool_gets_ten_warnings_per_reason_in_ten_minutes() {
-    let world = World::new();
-    let count = || world.server.all("events").len();
-    for number in 0..30 {
-        world
-            .tell(EventReason::FailedCreate, &format!("creating machine web-{number}: exceeded quota"))
-            .await;
-        world.clock.advance(Duration::from_secs(10)).await;
-    }
-    assert_eq!(count(), WARNINGS);
-    // A warning that repeats an earlier one is no new event.
-    world.tell(EventReason::FailedCreate, "creating machine web-0: exceeded quota").await;
-    assert_eq!(count(), WARNINGS);
-    assert_eq!(world.server.all("events").iter().filter(|event| event["series"]["count"] == 2).count(), 1);
-    // Another reason, another pool, and normal events are not limited by these.
-    world.tell(EventReason::FailedDelete, "deleting machine web-1: protected").await;
-    world.tell_of("db", EventReason::FailedCreate, "creating machine db-1: exceeded quota").await;
-    for number in 0..30 {
-        world.tell(EventReason::SuccessfulDelete, &format!("removed machine web-{number}")).await;
-    }
-    assert_eq!(count(), WARNINGS + 32);
-    world.clock.advance(SERIES.saturating_sub(Duration::from_secs(299))).await;
-    world.tell(EventReason::FailedCreate, "creating machine web-30: exceeded quota").await;
-    world.tell(EventReason::FailedCreate, "creating machine web-31: exceeded quota").await;
-    assert_eq!(count(), WARNINGS + 33, "the first one was ten minutes ago, and the second one was not");
+#[test]
+fn an_event_names_the_controller_and_the_action() {
+    let kind = pool_event_kind::<DefaultWording>(EventReason::FailedCreate);
+    assert_eq!((kind.source, kind.action), ("vmpool.dev/controller", "Create"));
 }

@@ -10,13 +10,13 @@ use vmpool_engine::limits::shorten_message;
 use vmpool_engine::model::{Finalizer, UnusableTemplate};
 use vmpool_engine::plan::{ApplyStage, PoolSnapshot};
 use vmpool_engine::{Machine, ObservedPool, Plan, Pool, PoolAction, Uid, plan_pass};
+use vmpool_kit::object::object_version;
 use vmpool_platforms::{Platform, former_pool, is_controlled_by};
 
 use super::ended::{Ended, after_outdated};
 use super::lost::observe_losses;
 use super::unread::{NoPlan, at_shown_revision, may_read, record_failed_read};
 use crate::metrics::{PassResult, PassStep, PassTimer};
-use crate::object::object_version;
 use crate::pools::apply::random_jitter;
 use crate::pools::context::{CachedNames, PoolContext, PoolMemory};
 use crate::pools::events::PoolEvent;

@@ -6,22 +6,22 @@
 //! their pool.
 
 use std::error::Error;
-use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::Patch;
 use serde::de::IgnoredAny;
+use vmpool_api::ObjectKey;
 use vmpool_engine::Machine;
+use vmpool_kit::object::collection_path;
+use vmpool_kit::queue::Requeue;
 use vmpool_platforms::{Finalizers, Platform};
 
 use crate::metrics::WriteKind;
-use crate::object::collection_path;
 use crate::pools::cache::CacheKey;
 use crate::pools::context::PoolContext;
 use crate::pools::live::MetadataOnly;
 use crate::pools::pool_key::PoolKey;
-use crate::queue::Requeue;
 
 /// Time until the next attempt after an error.
 const AFTER_ERROR: Duration = Duration::from_secs(10);
@@ -44,18 +44,18 @@ pub(super) async fn release_pool_orphans<P: Platform>(
 /// does not exist.
 pub(crate) async fn release_former_machines<P: Platform>(
     context: &PoolContext<P>,
-    namespace: &Arc<str>,
-    pool: &Arc<str>,
+    former: &ObjectKey,
 ) -> Requeue {
-    if let Some(pool) = context.pools.get(namespace, pool) {
+    let ObjectKey { namespace, name } = former;
+    if let Some(pool) = context.pools.get(namespace, name) {
         context.queue.wake(&PoolKey::of(&pool.facts.facts));
         return Requeue::Never;
     }
     let is_orphan = |machine: &Machine| {
-        machine.owner.is_none() && machine.pool_label.as_ref() == Some(pool) && machine.has_finalizer
+        machine.owner.is_none() && machine.pool_label.as_deref() == Some(name) && machine.has_finalizer
     };
-    let is_pool = |object: &ObjectMeta| object.name.as_deref() == Some(&**pool);
-    let key = CacheKey::PoolName(namespace.clone(), pool.clone());
+    let is_pool = |object: &ObjectMeta| object.name.as_ref() == Some(name);
+    let key = CacheKey::PoolName(namespace.as_str().into(), name.as_str().into());
     release_orphans(context, &key, is_pool, is_orphan).await.map_or(Requeue::Never, Requeue::After)
 }
 

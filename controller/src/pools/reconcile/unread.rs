@@ -5,11 +5,11 @@ use std::sync::Arc;
 use vmpool_engine::failure::{FailureReason, PoolFailure};
 use vmpool_engine::limits::shorten_message;
 use vmpool_engine::model::CurrentRevision;
+use vmpool_kit::object::object_version;
 use vmpool_platforms::Platform;
 use vmpool_runtime::telemetry::with_causes;
 
 use super::ended::Ended;
-use crate::object::object_version;
 use crate::pools::apply::random_jitter;
 use crate::pools::context::{PoolContext, PoolMemory};
 use crate::pools::events::{EventReason, PoolEvent};

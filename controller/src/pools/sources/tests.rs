@@ -23,7 +23,7 @@ fn copy() -> [CopiedObject; 1] {
 fn objects(objects: &[Value]) -> Objects<Value> {
     let key = |object: &Value| {
         let text = |field: &str| object["metadata"][field].as_str().unwrap().to_owned();
-        (text("namespace"), text("name"))
+        ObjectKey::new(text("namespace"), text("name"))
     };
     objects.iter().map(|object| (key(object), object.clone())).collect()
 }

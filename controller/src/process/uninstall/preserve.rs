@@ -9,13 +9,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Resource as _};
 use vmpool_engine::ObjectId;
+use vmpool_kit::object::api_for_namespace;
+use vmpool_kit::watch::{WatchError, WatchScope, list_served};
 use vmpool_platforms::{ApiObject, ClaimOf, MachineStorage, Platform, VolumeOf};
 
 use crate::pools::apply::storage_of;
 use crate::pools::pool_entry::CachedPool;
 use crate::pools::pool_key::PoolKey;
-use crate::pools::watches::api_for_namespace;
-use crate::watch::{WatchError, WatchScope, list_served};
 
 /// The most machines whose storage is preserved at the same time.
 const MACHINES: usize = 8;

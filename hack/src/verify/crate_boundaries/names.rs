@@ -13,8 +13,14 @@ use anyhow::{Context, Result};
 use crate::verify::hygiene::rust_files;
 
 /// The folders without names of platforms.
-const FOLDERS: [&str; 5] =
-    ["controller/engine/src", "controller/src", "webhook/src", "apiserver/src", "cli/src"];
+const FOLDERS: [&str; 6] = [
+    "controller/engine/src",
+    "controller/kit/src",
+    "controller/src",
+    "webhook/src",
+    "apiserver/src",
+    "cli/src",
+];
 
 /// Files that may contain such names: the help of the flags that select a platform, the phases of pools, one
 /// of which has the name of a state of machines, and the metrics of disk images, which name the kinds of the

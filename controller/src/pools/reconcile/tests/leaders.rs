@@ -3,12 +3,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 use vmpool_engine::names::Namer;
 use vmpool_runtime::testing::{end_fence, fence_for};
 
 use super::{SECOND, assert_units_are_complete, count};
-use crate::lead::oversee_workers;
 use crate::testing::{Call, Conduct, Fate, LeaderWorld, NAMESPACE, Verb, machine_names, pool_manifest};
 
 #[tokio::test]
@@ -206,27 +204,6 @@ async fn a_leader_that_lost_the_lease_leaves_no_stuck_workers_behind() {
         "without a running pass no worker can be stuck"
     );
     assert_eq!(world.leader_health.synced(), Ok(()));
-}
-
-#[tokio::test]
-async fn a_leader_whose_watch_ended_stops_after_the_passes_that_have_begun() {
-    let world = LeaderWorld::new();
-    let (env, stop) = (world.env.clone(), CancellationToken::new());
-    let passes = {
-        let (env, stop) = (env.clone(), stop.clone());
-        async move {
-            stop.cancelled().await;
-            env.sleep(SECOND).await;
-        }
-    };
-    let watch = async { panic!("the watch breaks") };
-    let workers = vec![env.spawn("worker", passes)];
-    let tasks = vec![env.spawn("events", std::future::pending()), env.spawn("watch", watch)];
-    let overseen = env.spawn("leader", async move { oversee_workers(workers, tasks, &stop).await });
-    world.clock.settle().await;
-    assert!(!overseen.is_finished(), "a pass is under way");
-    world.advance(SECOND * 2).await;
-    assert!(overseen.is_finished());
 }
 
 #[tokio::test]

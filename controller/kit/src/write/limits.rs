@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use crate::settings::ControllerSettings;
-
 /// The limits of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteLimits {
@@ -20,15 +18,5 @@ impl WriteLimits {
     /// The time after which a write is slow.
     pub(super) fn slow_after(self) -> Duration {
         self.deadline / 2
-    }
-}
-
-impl From<&ControllerSettings> for WriteLimits {
-    fn from(settings: &ControllerSettings) -> Self {
-        Self {
-            in_flight: settings.writes_in_flight,
-            deadline: settings.request_deadline,
-            slow_deadline: settings.slow_write_deadline,
-        }
     }
 }

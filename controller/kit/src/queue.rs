@@ -1,18 +1,17 @@
-//! The queue of passes: at most one pass at a time for each pool, with the debounce as the minimum time
+//! The queue of passes: at most one pass at a time for each object, with the debounce as the minimum time
 //! between passes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use vmpool_runtime::Env;
 
-use crate::metrics::{QueueMetrics, QueueState};
-
-/// Passes over one key use at most this fraction of a processor. Larger pools therefore handle more events
-/// with one pass.
+/// Passes over one key use at most this fraction of a processor. An object with long passes therefore
+/// handles more events with one pass.
 const SHARE: u32 = 50;
 
 /// Maximum time between two passes that the computing time causes.
@@ -20,12 +19,12 @@ const LONGEST_REST: Duration = Duration::from_millis(500);
 
 /// A queue of keys with due times. The first wakeup of a key is due at once. Further wakeups within the
 /// debounce are merged.
-pub(crate) struct PassQueue<K> {
+pub struct PassQueue<K> {
     env: Env,
     debounce: Duration,
     state: Mutex<State<K>>,
     changed: Notify,
-    metrics: QueueMetrics,
+    observer: Arc<dyn QueueObserver>,
 }
 
 struct State<K> {
@@ -43,32 +42,33 @@ struct Slot {
 }
 
 impl<K: Clone + Eq + Hash + Ord> PassQueue<K> {
-    pub(crate) fn new(env: Env, debounce: Duration, metrics: QueueMetrics) -> Self {
+    /// An empty queue.
+    pub fn new(env: Env, debounce: Duration, observer: Arc<dyn QueueObserver>) -> Self {
         let state = Mutex::new(State { slots: HashMap::new(), due: BTreeSet::new() });
-        Self { env, debounce, state, changed: Notify::new(), metrics }
+        Self { env, debounce, state, changed: Notify::new(), observer }
     }
 
     /// The time source of the queue.
-    pub(crate) fn env(&self) -> &Env {
+    pub fn env(&self) -> &Env {
         &self.env
     }
 
     /// Wakes `key` because of a change.
-    pub(crate) fn wake(&self, key: &K) {
+    pub fn wake(&self, key: &K) {
         self.wake_after(key, Duration::ZERO);
     }
 
     /// Wakes `key` after this delay at the latest.
-    pub(crate) fn wake_after(&self, key: &K, delay: Duration) {
+    pub fn wake_after(&self, key: &K, delay: Duration) {
         let now = self.env.uptime();
         let mut state = self.state.lock();
         let slot = state.slots.entry(key.clone()).or_default();
         let due = (now + delay).max(slot.earliest);
         if slot.due.is_some_and(|sooner| sooner <= due) {
-            self.metrics.merged.inc();
+            self.observer.merged();
             return;
         }
-        self.metrics.queued.inc();
+        self.observer.queued();
         let old = slot.due.replace(due);
         if slot.running {
             return;
@@ -81,7 +81,7 @@ impl<K: Clone + Eq + Hash + Ord> PassQueue<K> {
     }
 
     /// Waits for the next due key. It is running until [`PassQueue::done`].
-    pub(crate) async fn next(&self) -> K {
+    pub async fn next(&self) -> K {
         loop {
             let wait = {
                 let now = self.env.uptime();
@@ -89,7 +89,7 @@ impl<K: Clone + Eq + Hash + Ord> PassQueue<K> {
                 match state.due.first().cloned() {
                     Some((due, key)) if due <= now => {
                         state.due.pop_first();
-                        self.metrics.waited(now.saturating_sub(due));
+                        self.observer.waited(now.saturating_sub(due));
                         let slot = state.slots.entry(key.clone()).or_default();
                         slot.due = None;
                         slot.running = true;
@@ -113,7 +113,7 @@ impl<K: Clone + Eq + Hash + Ord> PassQueue<K> {
 
     /// Ends the pass over `key`, which computed for `effort` without waits. `again` is when it requests the
     /// next pass. A wakeup during the pass counts as well.
-    pub(crate) fn done(&self, key: &K, again: Requeue, effort: Duration) {
+    pub fn done(&self, key: &K, again: Requeue, effort: Duration) {
         let now = self.env.uptime();
         let mut state = self.state.lock();
         let Some(slot) = state.slots.get_mut(key) else { return };
@@ -136,7 +136,7 @@ impl<K: Clone + Eq + Hash + Ord> PassQueue<K> {
     }
 
     /// The current numbers of keys.
-    pub(crate) fn state(&self) -> QueueState {
+    pub fn state(&self) -> QueueState {
         let now = self.env.uptime();
         let state = self.state.lock();
         let due = state.due.iter().take_while(|(due, _)| *due <= now).count();
@@ -145,7 +145,7 @@ impl<K: Clone + Eq + Hash + Ord> PassQueue<K> {
     }
 
     /// Removes `key` if it is neither due nor running.
-    pub(crate) fn forget(&self, key: &K) {
+    pub fn forget(&self, key: &K) {
         let mut state = self.state.lock();
         if state.slots.get(key).is_some_and(|slot| slot.due.is_none() && !slot.running) {
             state.slots.remove(key);
@@ -153,9 +153,30 @@ impl<K: Clone + Eq + Hash + Ord> PassQueue<K> {
     }
 }
 
+/// Counts what happens in a queue.
+pub trait QueueObserver: Send + Sync {
+    /// A wakeup made a key due.
+    fn queued(&self);
+    /// A wakeup of a key that was already due.
+    fn merged(&self);
+    /// A due key waited this long for a worker.
+    fn waited(&self, time: Duration);
+}
+
+/// The current numbers of keys in a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueState {
+    /// Keys that wait for a worker.
+    pub due: usize,
+    /// Keys whose next pass is later.
+    pub delayed: usize,
+    /// Keys with a pass in progress.
+    pub running: usize,
+}
+
 /// When a pass requests the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Requeue {
+pub enum Requeue {
     /// At the next event.
     Never,
     /// After this time at the latest.

@@ -13,7 +13,7 @@ const LARGE: usize = 4;
 
 /// The limit on large bodies. Clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct ResponseBodies {
+pub struct ResponseBodies {
     large: Arc<Semaphore>,
 }
 
@@ -25,14 +25,14 @@ impl Default for ResponseBodies {
 
 impl ResponseBodies {
     /// Starts an empty body.
-    pub(crate) fn begin(&self) -> ResponseBody {
+    pub fn begin(&self) -> ResponseBody {
         ResponseBody { bytes: Vec::new(), large: self.large.clone(), permit: None }
     }
 }
 
 /// A response body. A large one holds a permit until it is dropped.
 #[derive(Debug)]
-pub(crate) struct ResponseBody {
+pub struct ResponseBody {
     bytes: Vec<u8>,
     large: Arc<Semaphore>,
     permit: Option<OwnedSemaphorePermit>,
@@ -40,7 +40,7 @@ pub(crate) struct ResponseBody {
 
 impl ResponseBody {
     /// Appends `data`. If this makes the body a large one, first waits for a permit.
-    pub(crate) async fn push(&mut self, data: &[u8]) {
+    pub async fn push(&mut self, data: &[u8]) {
         if self.permit.is_none() && self.bytes.len() + data.len() > SMALL {
             // The semaphore is never closed. If it were, only the limit would be lost.
             self.permit = self.large.clone().acquire_owned().await.ok();
@@ -49,7 +49,7 @@ impl ResponseBody {
     }
 
     /// The bytes that were read.
-    pub(crate) fn bytes(&self) -> &[u8] {
+    pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 }

@@ -1,12 +1,9 @@
-//! The loop of a worker, and the first lists that it waits for.
+//! The loop of a worker.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::future::pending;
 use std::hash::Hash;
-use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, select};
@@ -18,50 +15,29 @@ use vmpool_runtime::health::Heartbeat;
 
 use crate::queue::{PassQueue, Requeue};
 
-/// Time until the next pass of an object whose pass panicked.
-const AFTER_PANIC: Duration = Duration::from_secs(10);
-
 /// Interval of the heartbeat of an idle worker.
 const PULSE: Duration = Duration::from_secs(10);
 
 /// Time after which a pass is slow. A pass computes for a much shorter time, so it waits for the API server.
 const SLOW_PASS: Duration = Duration::from_secs(4);
 
-/// The end of a pass: its key, the time of the next pass, and its computing time.
-pub(crate) type PassEnd<K> = (K, Requeue, Duration);
+/// The end of a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PassEnd {
+    /// When it requests the next one.
+    pub again: Requeue,
+    /// How long it computed, without waits. The queue rests longer after long passes.
+    pub effort: Duration,
+}
 
-/// Maximum number of passes in progress of one worker.
-const PASSES: usize = 64;
-
-/// Time between two looks at the first lists.
-const UNSYNCED: Duration = Duration::from_millis(20);
-
-/// Waits until the first lists are complete, or until `stop`.
-pub(crate) async fn until_synced(env: &Env, stop: &CancellationToken, is_synced: impl Fn() -> bool) {
-    while !is_synced() && !stop.is_cancelled() {
-        select(env.sleep(UNSYNCED), std::pin::pin!(stop.cancelled())).await;
+impl From<Requeue> for PassEnd {
+    fn from(again: Requeue) -> Self {
+        Self { again, effort: Duration::ZERO }
     }
 }
 
-/// Reconciles the objects of a queue until `stop`.
-pub(crate) async fn reconcile_queue<C: Sync, K: Clone + Eq + Hash + Ord + Debug + Send + Sync>(
-    context: &C,
-    queue: &PassQueue<K>,
-    stop: &CancellationToken,
-    pass: for<'a> fn(&'a C, &'a K) -> BoxFuture<'a, Requeue>,
-) {
-    let pass = |key: K| {
-        async move {
-            let again = AssertUnwindSafe(pass(context, &key)).catch_unwind().await.unwrap_or_else(|_| {
-                tracing::error!(object = ?key, "a pass panicked; the controller retries the object later");
-                Requeue::After(AFTER_PANIC)
-            });
-            (key, again, Duration::ZERO)
-        }
-        .boxed()
-    };
-    run_passes(queue, stop, None, pass).await;
-}
+/// Maximum number of passes in progress of one worker.
+const PASSES: usize = 64;
 
 /// Runs the passes of one worker until `stop`, and finishes those in progress. It runs one pass after the
 /// other. While passes wait for slow requests, it runs others beside them. `heartbeat` shows the age of the
@@ -70,7 +46,7 @@ pub(crate) async fn run_passes<'a, K: Clone + Eq + Hash + Ord>(
     queue: &PassQueue<K>,
     stop: &CancellationToken,
     heartbeat: Option<&Heartbeat>,
-    pass: impl Fn(K) -> BoxFuture<'a, PassEnd<K>>,
+    pass: impl Fn(K) -> BoxFuture<'a, (K, PassEnd)>,
 ) {
     let env = queue.env();
     let mut running = Running::new(env.clone());
@@ -83,7 +59,7 @@ pub(crate) async fn run_passes<'a, K: Clone + Eq + Hash + Ord>(
         }
         let stopping = stop.is_cancelled();
         let free_in = running.free_in().filter(|_| !stopping);
-        let (key, again, effort) = match running.step(queue, free_in, heartbeat, stop).await {
+        let (key, PassEnd { again, effort }) = match running.step(queue, free_in, heartbeat, stop).await {
             Step::Ended(ended) => ended,
             Step::Begin(key) => {
                 running.push(pass(key));
@@ -104,7 +80,7 @@ pub(crate) async fn run_passes<'a, K: Clone + Eq + Hash + Ord>(
 /// What a worker does next.
 enum Step<K> {
     /// A pass has ended.
-    Ended(PassEnd<K>),
+    Ended((K, PassEnd)),
     /// Begin a pass over this key.
     Begin(K),
     /// Look again: `stop` came, or the heartbeat is due.
@@ -114,7 +90,7 @@ enum Step<K> {
 /// The passes in progress of one worker.
 struct Running<'a, K> {
     env: Env,
-    passes: FuturesUnordered<BoxFuture<'a, (u64, PassEnd<K>)>>,
+    passes: FuturesUnordered<BoxFuture<'a, (u64, (K, PassEnd))>>,
     /// The uptimes at which they began.
     begun: BTreeMap<u64, Duration>,
     pushed: u64,
@@ -129,7 +105,7 @@ impl<'a, K: Clone + Eq + Hash + Ord + 'a> Running<'a, K> {
         self.begun.is_empty()
     }
 
-    fn push(&mut self, pass: BoxFuture<'a, PassEnd<K>>) {
+    fn push(&mut self, pass: BoxFuture<'a, (K, PassEnd)>) {
         self.pushed += 1;
         let number = self.pushed;
         self.begun.insert(number, self.env.uptime());
@@ -175,7 +151,7 @@ impl<'a, K: Clone + Eq + Hash + Ord + 'a> Running<'a, K> {
     }
 
     /// Waits for the end of a pass.
-    async fn ended(&mut self) -> PassEnd<K> {
+    async fn ended(&mut self) -> (K, PassEnd) {
         match self.passes.next().await {
             Some((number, result)) => {
                 self.begun.remove(&number);
@@ -195,31 +171,5 @@ impl<'a, K: Clone + Eq + Hash + Ord + 'a> Running<'a, K> {
     /// The uptime at which the oldest pass began.
     fn oldest(&self) -> Option<Duration> {
         self.begun.values().min().copied()
-    }
-}
-
-/// The number of first lists of watches that are not complete.
-#[derive(Debug, Default)]
-pub(crate) struct FirstLists(AtomicUsize);
-
-impl FirstLists {
-    /// This many lists.
-    pub(crate) fn new(lists: usize) -> Self {
-        Self(AtomicUsize::new(lists))
-    }
-
-    /// Another list must be complete.
-    pub(crate) fn expect(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// A list is complete. Returns whether it was the last one.
-    pub(crate) fn ended(&self) -> bool {
-        self.0.fetch_sub(1, Ordering::Relaxed) == 1
-    }
-
-    /// Whether all lists are complete.
-    pub(crate) fn are_complete(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == 0
     }
 }

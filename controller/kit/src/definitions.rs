@@ -9,89 +9,33 @@ use kube::core::{PartialObjectMeta, Request};
 use kube::{Api, Client, Resource};
 use serde::Deserialize;
 use tokio::sync::watch;
-use vmpool_platforms::{
-    AttachmentOf, CopySource, CopySourceVisitor, DiskOf, Disks, InstanceOf, Instances, MachineStorage,
-    OtherController, Platform, TemplateCopies, VolumeOf,
-};
 use vmpool_runtime::Env;
 
-use crate::watch::{MapSink, Objects, WatchError, WatchScope, Watched, list_served};
+use crate::sink::{MapSink, Objects, Watched};
+use crate::watch::{WatchError, WatchScope, list_and_watch, list_served};
 
 /// The name of the definition of `K`.
-pub(crate) fn definition_name<K: Resource<DynamicType = ()>>() -> String {
+pub fn definition_name<K: Resource<DynamicType = ()>>() -> String {
     format!("{}.{}", K::plural(&()), K::group(&()))
-}
-
-/// The names of all definitions without which the controller cannot reconcile the pools of a platform.
-fn required_definitions<P: Platform>() -> Vec<String> {
-    let mut names = vec![definition_name::<P::Pool>(), definition_name::<P::Machine>()];
-    if P::Disks::EXIST {
-        names.push(definition_name::<DiskOf<P>>());
-    }
-    if P::Disks::HAS_ATTACHMENTS {
-        names.push(definition_name::<AttachmentOf<P>>());
-    }
-    if P::Instances::EXIST {
-        names.push(definition_name::<InstanceOf<P>>());
-    }
-    names
-}
-
-/// The definitions that the controller needs to know of a platform.
-pub(crate) fn definitions_of_platform<P: Platform>() -> Vec<String> {
-    let mut names = required_definitions::<P>();
-    if P::OtherController::EXISTS {
-        names.push(definition_name::<<P::OtherController as OtherController>::Installation>());
-    }
-    names.extend(definitions_of_sources::<P>());
-    names.extend(P::Storage::PRESERVED_LABEL.map(|_| definition_name::<VolumeOf<P>>()));
-    names
-}
-
-/// The names of the definitions of the objects that templates refer to.
-fn definitions_of_sources<P: Platform>() -> Vec<String> {
-    struct Names(Vec<String>);
-    impl CopySourceVisitor for Names {
-        fn visit<K: CopySource>(&mut self) {
-            self.0.push(definition_name::<K>());
-        }
-    }
-    let mut names = Names(Vec::new());
-    P::TemplateCopies::each_source(&mut names);
-    names.0
 }
 
 /// The UIDs of definitions by their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Definitions(BTreeMap<String, String>);
-
-/// The name of a definition that the cluster does not have.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct MissingDefinition(String);
+pub struct Definitions(BTreeMap<String, String>);
 
 impl Definitions {
     /// The UID of a definition.
-    pub(crate) fn uid(&self, name: &str) -> Option<&String> {
+    pub fn uid(&self, name: &str) -> Option<&String> {
         self.0.get(name)
-    }
-
-    /// The UIDs of the definitions that a platform requires.
-    ///
-    /// # Errors
-    /// The cluster lacks one of them.
-    pub(crate) fn served<P: Platform>(&self) -> Result<Vec<String>, MissingDefinition> {
-        let uid = |name: String| self.uid(&name).cloned().ok_or(MissingDefinition(name));
-        required_definitions::<P>().into_iter().map(uid).collect()
     }
 }
 
 /// The definitions of these names, which `observe` keeps up to date. `None` before the first list.
-pub(crate) type DefinitionsReceiver = watch::Receiver<Option<Definitions>>;
+pub type DefinitionsReceiver = watch::Receiver<Option<Definitions>>;
 
 /// Runs what `watch` returns while the cluster has the definition `name`, and `forget` when it does not any
 /// more.
-pub(crate) async fn while_served<F: Future<Output = ()>>(
+pub async fn while_served<F: Future<Output = ()>>(
     mut known: DefinitionsReceiver,
     name: &str,
     mut watch: impl FnMut() -> F,
@@ -135,7 +79,10 @@ struct DefinitionVersion {
 /// Lists all objects. A kind that the cluster does not define, or whose version it does not serve, has none.
 /// One API server of several can lack a definition for a while: its response does not mean that there are no
 /// objects.
-pub(crate) async fn list_defined<K: Watched>(
+///
+/// # Errors
+/// A request failed, or only this API server does not serve the kind.
+pub async fn list_defined<K: Watched>(
     api: &Api<K>,
     scope: WatchScope,
     visit: impl FnMut(K),
@@ -159,7 +106,7 @@ async fn is_defined<K: Resource<DynamicType = ()>>(client: &Client) -> Result<bo
 
 /// Keeps `known` up to date, forever. Only the metadata of the definitions is requested, and only their UIDs
 /// are stored, because definitions are large.
-pub(crate) async fn observe_definitions(
+pub async fn observe_definitions(
     client: Client,
     env: Env,
     names: Vec<String>,
@@ -170,7 +117,7 @@ pub(crate) async fn observe_definitions(
         metadata.uid.filter(|_| metadata.name.is_some_and(|name| names.contains(&name)))
     };
     let sink = MapSink::new(read, |uids: &Objects<String>| {
-        let now = Definitions(uids.iter().map(|((_, name), uid)| (name.clone(), uid.clone())).collect());
+        let now = Definitions(uids.iter().map(|(key, uid)| (key.name.clone(), uid.clone())).collect());
         known.send_if_modified(|known| {
             let is_new = known.as_ref() != Some(&now);
             *known = Some(now);
@@ -178,5 +125,5 @@ pub(crate) async fn observe_definitions(
         });
     });
     let scope = WatchScope { metadata_only: true, ..WatchScope::default() };
-    crate::watch::list_and_watch(Api::all(client), env, scope, sink).await;
+    list_and_watch(Api::all(client), env, scope, sink).await;
 }

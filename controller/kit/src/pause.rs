@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 /// The pause after the first failure.
-pub(super) const FIRST_PAUSE: Duration = Duration::from_secs(1);
+pub const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The pause after an attempt that `attempts` others came before.
-pub(super) fn pause_after(attempts: u32, first: Duration, longest: Duration) -> Duration {
+pub fn pause_after(attempts: u32, first: Duration, longest: Duration) -> Duration {
     first.saturating_mul(2_u32.saturating_pow(attempts)).min(longest)
 }

@@ -1,24 +1,17 @@
-//! Lists and watches that keep the caches up to date.
+//! Lists and watches that keep a sink up to date.
 
-use std::collections::BTreeMap;
-use std::fmt::Debug;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{AsyncBufRead, AsyncBufReadExt};
+use kube::Api;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::core::{Request, Status};
-use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
-use vmpool_engine::ledger::VersionedFacts;
-use vmpool_platforms::{ApiObject, intern_text};
 use vmpool_runtime::Env;
 use vmpool_runtime::telemetry::with_causes;
 
 use crate::list::{self, PAGE};
-use crate::metrics::{ControllerMetrics, WatchResource};
-use crate::object::object_version;
-use crate::pools::cache::{Cached, Concerned, Located, ObjectCache};
+use crate::sink::{Sink, WatchChange, Watched};
 use crate::{decode, rejection};
 
 /// Duration of one watch request, in seconds.
@@ -40,19 +33,26 @@ const MAX_IDLE_LINE: usize = 64 * 1024;
 
 /// Why a list or a watch failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum WatchError {
+pub enum WatchError {
+    /// Listing failed.
     #[error("listing")]
     List(#[source] kube::Error),
+    /// The list has no version, so no watch can follow it.
     #[error("the list has no resourceVersion")]
     NoVersion,
+    /// One API server of several does not serve the kind, which the cluster defines.
     #[error("the cluster defines {0}, and the API server does not serve it")]
     NotServed(String),
+    /// The watch did not begin.
     #[error("beginning to watch")]
     Begin(#[source] kube::Error),
+    /// An event could not be read.
     #[error("reading an event")]
     Read(#[source] kube::Error),
+    /// The API server ended the watch with this status.
     #[error("the API server: {}", .0.message)]
     Told(Box<Status>),
+    /// The watch ended at once, without an event.
     #[error("the watch ended at once, without an event")]
     TooShort,
 }
@@ -72,45 +72,18 @@ impl WatchError {
 
 /// What a watch requests.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct WatchScope {
+pub struct WatchScope {
     /// A label that the objects must have.
-    pub(crate) label: Option<&'static str>,
+    pub label: Option<&'static str>,
     /// Whether only the metadata is requested.
-    pub(crate) metadata_only: bool,
-}
-
-/// An object of any scope that can be watched.
-pub(crate) trait Watched:
-    Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static
-{
-}
-
-impl<K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static> Watched for K {}
-
-/// What a watch keeps up to date.
-pub(crate) trait Sink<K> {
-    /// A list begins. It replaces all objects when it is complete.
-    fn list_begins(&mut self);
-    /// The list contains this object.
-    fn listed(&mut self, object: K);
-    /// The list is complete.
-    fn list_ends(&mut self);
-    /// An object changed.
-    fn changed(&mut self, change: WatchChange<K>);
-    /// A list or a watch failed.
-    fn broke_off(&mut self) {}
+    pub metadata_only: bool,
 }
 
 /// Watches the objects of `api` forever.
 ///
 /// The initial list is consistent (never resourceVersion 0), so that it contains the last writes of the
 /// former leader.
-pub(crate) async fn list_and_watch<K: Watched>(
-    api: Api<K>,
-    env: Env,
-    scope: WatchScope,
-    mut sink: impl Sink<K>,
-) {
+pub async fn list_and_watch<K: Watched>(api: Api<K>, env: Env, scope: WatchScope, mut sink: impl Sink<K>) {
     let what = K::plural(&()).into_owned();
     let mut pause = FIRST_PAUSE;
     // The version at which the next watch starts; `None` if a list is necessary.
@@ -150,96 +123,11 @@ pub(crate) async fn list_and_watch<K: Watched>(
     }
 }
 
-/// A cache that a watch fills.
-pub(crate) struct CacheSink<K, T: Cached, W> {
-    pub(crate) cache: Arc<ObjectCache<T>>,
-    pub(crate) env: Env,
-    pub(crate) metrics: Arc<ControllerMetrics>,
-    pub(crate) resource: WatchResource,
-    /// Converts an object into facts.
-    pub(crate) read: fn(K) -> T,
-    /// Gets the keys of changed facts.
-    pub(crate) wake: W,
-}
-
-impl<K: ApiObject, T: Cached, W: Fn(Concerned)> Sink<K> for CacheSink<K, T, W> {
-    fn list_begins(&mut self) {
-        self.metrics.list_begins(self.resource);
-        self.cache.begin_list(self.env.uptime());
-    }
-    fn listed(&mut self, object: K) {
-        self.cache.listed(locate_object(object, self.read));
-    }
-    fn list_ends(&mut self) {
-        (self.wake)(self.cache.end_list());
-    }
-    fn changed(&mut self, change: WatchChange<K>) {
-        (self.wake)(match change {
-            WatchChange::Applied(object) => self.cache.applied(locate_object(object, self.read)),
-            WatchChange::Deleted(object) => {
-                self.cache.deleted(&locate_object(object, self.read), self.env.uptime())
-            }
-        });
-    }
-    fn broke_off(&mut self) {
-        self.metrics.watch_broke_off(self.resource);
-    }
-}
-
-/// What `read` takes from the objects of a watch. `show` gets all of it after the first list and after each
-/// change.
-pub(crate) struct MapSink<T, R, F> {
-    objects: Objects<T>,
-    listing: Objects<T>,
-    read: R,
-    show: F,
-}
-
-/// Facts of objects by namespace and name.
-pub(crate) type Objects<T> = BTreeMap<(String, String), T>;
-
-impl<T, R, F: FnMut(&Objects<T>)> MapSink<T, R, F> {
-    /// Objects for which `read` returns `None` are ignored.
-    pub(crate) fn new(read: R, show: F) -> Self {
-        Self { objects: BTreeMap::new(), listing: BTreeMap::new(), read, show }
-    }
-}
-
-impl<K: Watched, T, R: FnMut(K) -> Option<T>, F: FnMut(&Objects<T>)> Sink<K> for MapSink<T, R, F> {
-    fn list_begins(&mut self) {
-        self.listing.clear();
-    }
-    fn listed(&mut self, object: K) {
-        let key = namespace_and_name(&object);
-        self.listing.extend((self.read)(object).map(|facts| (key, facts)));
-    }
-    fn list_ends(&mut self) {
-        self.objects = std::mem::take(&mut self.listing);
-        (self.show)(&self.objects);
-    }
-    fn changed(&mut self, change: WatchChange<K>) {
-        let (WatchChange::Applied(object) | WatchChange::Deleted(object)) = &change;
-        let key = namespace_and_name(object);
-        let facts = match change {
-            WatchChange::Applied(object) => (self.read)(object),
-            WatchChange::Deleted(_) => None,
-        };
-        match facts {
-            Some(facts) => drop(self.objects.insert(key, facts)),
-            None => drop(self.objects.remove(&key)),
-        }
-        (self.show)(&self.objects);
-    }
-}
-
-/// Namespace and name.
-pub(crate) fn namespace_and_name<K: Resource>(object: &K) -> (String, String) {
-    let metadata = object.meta();
-    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
-}
-
 /// Lists all objects, page by page. Returns the version of the list.
-pub(crate) async fn list_all_pages<K: Watched>(
+///
+/// # Errors
+/// A request failed, or the list has no version.
+pub async fn list_all_pages<K: Watched>(
     api: &Api<K>,
     scope: WatchScope,
     mut visit: impl FnMut(K),
@@ -264,7 +152,10 @@ pub(crate) async fn list_all_pages<K: Watched>(
 }
 
 /// Lists all objects, and says whether the API server serves their kind. Without the kind, there are none.
-pub(crate) async fn list_served<K: Watched>(
+///
+/// # Errors
+/// See [`list_all_pages`].
+pub async fn list_served<K: Watched>(
     api: &Api<K>,
     scope: WatchScope,
     visit: impl FnMut(K),
@@ -274,12 +165,6 @@ pub(crate) async fn list_served<K: Watched>(
         Err(WatchError::List(kube::Error::Api(status))) if status.code == 404 => Ok(false),
         Err(error) => Err(error),
     }
-}
-
-/// A change in an event of a watch.
-pub(crate) enum WatchChange<K> {
-    Applied(K),
-    Deleted(K),
 }
 
 /// Watches from `version` on until the watch ends, and advances `version`.
@@ -344,13 +229,6 @@ async fn next_event<K: DeserializeOwned>(
         return Ok(None);
     }
     decode::decode_json(line).map(Some).map_err(kube::Error::SerdeError)
-}
-
-/// The facts and the namespace of an object.
-pub(crate) fn locate_object<K: ApiObject, T>(object: K, read: fn(K) -> T) -> Located<T> {
-    let namespace = intern_text(object.meta().namespace.as_deref().unwrap_or_default());
-    let version = object_version(&object);
-    Located { namespace, seen: VersionedFacts { facts: Arc::new(read(object)), version } }
 }
 
 #[cfg(test)]

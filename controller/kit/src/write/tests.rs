@@ -8,7 +8,9 @@ use serde_json::json;
 use vmpool_runtime::testing::{ManualClock, end_fence, fence_for, test_env, unlimited_fence};
 
 use super::*;
-use crate::testing::{Call, Conduct, Fate, NAMESPACE, RecordingApiServer, Refusal, Verb};
+use crate::testing::{
+    Call, Conduct, Fate, NAMESPACE, RecordingApiServer, Refusal, TestWrite, Uncounted, Verb,
+};
 
 const DEADLINE: Duration = Duration::from_secs(8);
 const MACHINES: &str = "/apis/virtualization.deckhouse.io/v1alpha2/namespaces/team-a/virtualmachines";
@@ -38,19 +40,20 @@ impl World {
         }
     }
 
-    fn writer(&self, in_flight: usize) -> Writer {
+    fn writer(&self, in_flight: usize) -> Writer<TestWrite> {
         Writer::new(
+            "vmpool-controller",
             self.server.client(),
             self.env.clone(),
             self.fence.clone(),
             WriteLimits { in_flight, deadline: DEADLINE, slow_deadline: SLOW_DEADLINE },
             self.stop.clone(),
-            WriteMetrics::detached(),
+            Arc::new(Uncounted),
         )
     }
 
     async fn create(&self) -> Result<Value, WriteError> {
-        self.writer(1).create(WriteKind::CreateMachine, MACHINES.to_owned(), machine("web-1")).await
+        self.writer(1).create(TestWrite::Object, MACHINES.to_owned(), machine("web-1")).await
     }
 
     /// The error of a create that gets this response.
@@ -150,7 +153,7 @@ async fn an_unreadable_response_makes_a_write_unconfirmed() {
     world.server.intercept(|_| Fate::Respond(201, json!("what a proxy says")));
     let path = MACHINES.to_owned();
     let result: Result<std::collections::BTreeMap<String, Value>, _> =
-        world.writer(1).create(WriteKind::CreateMachine, path, machine("web-1")).await;
+        world.writer(1).create(TestWrite::Object, path, machine("web-1")).await;
     assert!(matches!(result, Err(WriteError::Unconfirmed(_))), "{result:?}");
 }
 
@@ -184,12 +187,12 @@ fn slow_admission() -> Conduct {
 
 impl World {
     /// The result of a create while the time advances this far in half seconds.
-    async fn within(&self, writer: &Writer, name: &str, time: Duration) -> Option<Result<Value, WriteError>> {
+    async fn within(&self, writer: &Writer<TestWrite>, name: &str, time: Duration) -> Option<Result<Value, WriteError>> {
         let (writer, machine) = (writer.clone(), machine(name));
         let result = Arc::new(parking_lot::Mutex::new(None));
         let slot = result.clone();
         let task = self.env.spawn("create", async move {
-            let created = writer.create(WriteKind::CreateMachine, MACHINES.to_owned(), machine).await;
+            let created = writer.create(TestWrite::Object, MACHINES.to_owned(), machine).await;
             *slot.lock() = Some(created);
         });
         let mut passed = Duration::ZERO;
@@ -286,8 +289,8 @@ async fn the_lease_is_checked_after_the_wait_for_a_slot() {
     let (first, late) = (machine("web-1"), machine("web-2"));
     let writes = async {
         futures::join!(
-            writer.create::<Value>(WriteKind::CreateMachine, MACHINES.to_owned(), first),
-            writer.create::<Value>(WriteKind::CreateMachine, MACHINES.to_owned(), late),
+            writer.create::<Value>(TestWrite::Object, MACHINES.to_owned(), first),
+            writer.create::<Value>(TestWrite::Object, MACHINES.to_owned(), late),
         )
     };
     let mut writes = Box::pin(writes);
@@ -302,7 +305,7 @@ async fn an_event_needs_no_time_of_the_lease() {
     let mut world = World::new();
     world.fence = fence_for(&world.env, DEADLINE);
     let created: Result<Value, _> =
-        world.writer(1).create(WriteKind::Event, MACHINES.to_owned(), machine("web-1")).await;
+        world.writer(1).create(TestWrite::Event, MACHINES.to_owned(), machine("web-1")).await;
     assert!(created.is_ok());
     assert!(matches!(world.create().await, Err(WriteError::Fenced)));
 }
@@ -314,7 +317,7 @@ async fn writes_in_flight_are_bounded() {
     let machines: Vec<Value> = (0..12).map(|number| machine(&format!("web-{number}"))).collect();
     let creates = machines
         .into_iter()
-        .map(|machine| writer.create::<Value>(WriteKind::CreateMachine, MACHINES.to_owned(), machine));
+        .map(|machine| writer.create::<Value>(TestWrite::Object, MACHINES.to_owned(), machine));
     assert!(join_all(creates).await.iter().all(Result::is_ok));
     assert_eq!(world.server.most_in_flight(), 3);
 }
@@ -325,8 +328,7 @@ async fn a_permit_is_free_again_after_a_failure() {
     world.server.intercept(|_| Fate::Unreachable);
     let writer = world.writer(1);
     for _ in 0..3 {
-        let result =
-            writer.create::<Value>(WriteKind::CreateMachine, MACHINES.to_owned(), machine("web-1")).await;
+        let result = writer.create::<Value>(TestWrite::Object, MACHINES.to_owned(), machine("web-1")).await;
         assert!(matches!(result, Err(WriteError::Unconfirmed(_))));
     }
 }
@@ -338,19 +340,13 @@ async fn a_delete_requires_the_uid_and_spares_another_object() {
     let uid = created["metadata"]["uid"].as_str().unwrap();
     let writer = world.writer(1);
     let other = ObjectId::new("web-1", "another");
-    let error = writer.delete(WriteKind::DeleteMachine, MACHINES.to_owned(), &other, None).await.unwrap_err();
+    let error = writer.delete(TestWrite::Object, MACHINES.to_owned(), &other, None).await.unwrap_err();
     assert!(error.is_conflict());
     assert!(world.server.get("virtualmachines", "web-1").is_some());
     let same = ObjectId::new("web-1", uid);
-    writer.delete(WriteKind::DeleteMachine, MACHINES.to_owned(), &same, None).await.unwrap();
+    writer.delete(TestWrite::Object, MACHINES.to_owned(), &same, None).await.unwrap();
     assert!(world.server.get("virtualmachines", "web-1").is_none());
-    assert!(
-        writer
-            .delete(WriteKind::DeleteMachine, MACHINES.to_owned(), &same, None)
-            .await
-            .unwrap_err()
-            .is_gone()
-    );
+    assert!(writer.delete(TestWrite::Object, MACHINES.to_owned(), &same, None).await.unwrap_err().is_gone());
     let deletes: Vec<Call> =
         world.server.take_log().into_iter().filter(|call| call.verb == Verb::Delete).collect();
     assert_eq!(deletes.len(), 3);
@@ -359,7 +355,7 @@ async fn a_delete_requires_the_uid_and_spares_another_object() {
 
     let created = world.create().await.unwrap();
     let same = ObjectId::new("web-1", created["metadata"]["uid"].as_str().unwrap());
-    let kind = WriteKind::DeleteMachine;
+    let kind = TestWrite::Object;
     writer.delete_dependents_first(kind, MACHINES.to_owned(), &same, None).await.unwrap();
     let mut log = world.server.take_log().into_iter();
     let delete = log.find(|call| call.verb == Verb::Delete).unwrap();
@@ -375,10 +371,9 @@ async fn a_patch_reaches_the_subresource_that_is_named() {
     let both = |object: &Value| (object["spec"]["a"].clone(), object["status"]["b"].clone());
     let path = MACHINES.to_owned();
     let object: Value =
-        writer.patch(WriteKind::PatchMachine, path.clone(), "web-1", None, patch.clone()).await.unwrap();
+        writer.patch(TestWrite::Object, path.clone(), "web-1", None, patch.clone()).await.unwrap();
     assert_eq!(both(&object), (json!(1), Value::Null));
-    let object: Value =
-        writer.patch(WriteKind::PatchMachine, path, "web-1", Some("status"), patch).await.unwrap();
+    let object: Value = writer.patch(TestWrite::Object, path, "web-1", Some("status"), patch).await.unwrap();
     assert_eq!(both(&object), (json!(1), json!(2)));
     let log = world.server.take_log();
     assert!(

@@ -5,13 +5,10 @@ use vmpool_runtime::env::Task;
 use vmpool_runtime::testing::{ManualClock, test_env};
 
 use super::*;
+use crate::testing::Uncounted;
 
 const DEBOUNCE: Duration = Duration::from_millis(100);
 const LONG: Duration = Duration::from_mins(10);
-
-fn metrics(env: &Env) -> QueueMetrics {
-    crate::metrics::ControllerMetrics::new(env).queue.clone()
-}
 
 /// A queue whose passes take a given time, or end when the test ends them.
 struct World {
@@ -26,7 +23,7 @@ impl World {
     fn new() -> Self {
         let clock = ManualClock::new();
         let env = test_env(&clock, 0);
-        let queue = Arc::new(PassQueue::new(env.clone(), DEBOUNCE, metrics(&env)));
+        let queue = Arc::new(PassQueue::new(env.clone(), DEBOUNCE, Arc::new(Uncounted)));
         Self { clock, env, queue, begun: Arc::default(), workers: Vec::new() }
     }
 

@@ -10,21 +10,21 @@ use serde::de::DeserializeOwned;
 use crate::{decode, rejection};
 
 /// Number of objects in one page of a list.
-pub(crate) const PAGE: u32 = 500;
+pub const PAGE: u32 = 500;
 
 /// The metadata of a page of a list.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct ListPage {
+pub struct ListPage {
     /// The token of the next page; empty on the last page.
     #[serde(rename = "continue")]
-    pub(crate) next: String,
+    pub next: String,
     /// The version of the list.
-    pub(crate) resource_version: String,
+    pub resource_version: String,
 }
 
 /// Sends `request`, and passes every object of the page to `visit` in order.
-pub(crate) async fn read_list_page<T: DeserializeOwned>(
+pub async fn read_list_page<T: DeserializeOwned>(
     client: &Client,
     request: Result<Request<Vec<u8>>, kube::core::request::Error>,
     mut visit: impl FnMut(T),
@@ -48,7 +48,7 @@ pub(crate) async fn read_list_page<T: DeserializeOwned>(
 
 /// Splits a list into its items, byte by byte.
 #[derive(Debug, Default)]
-pub(crate) struct Splitter {
+pub struct Splitter {
     /// Number of open objects and arrays.
     depth: usize,
     /// Whether the array of the items is open. It is the only array among the fields of a list.
@@ -66,11 +66,7 @@ const ITEM: usize = 3;
 
 impl Splitter {
     /// Reads more bytes and passes every complete item to `visit`. An error of `visit` ends the list.
-    pub(crate) fn feed<E>(
-        &mut self,
-        bytes: &[u8],
-        mut visit: impl FnMut(&[u8]) -> Result<(), E>,
-    ) -> Result<(), E> {
+    pub fn feed<E>(&mut self, bytes: &[u8], mut visit: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         for byte in bytes {
             let mut ends = false;
             if self.in_string {
@@ -110,7 +106,7 @@ impl Splitter {
     }
 
     /// The metadata of the list. An incomplete list is an error.
-    pub(crate) fn end(&self) -> Result<ListPage, serde_json::Error> {
+    pub fn end(&self) -> Result<ListPage, serde_json::Error> {
         #[derive(Deserialize)]
         struct Envelope {
             #[serde(default)]

@@ -1,19 +1,21 @@
-//! The writer: every write of the controller passes through it.
+//! The writer: every write of a controller passes through it.
 //!
 //! A write waits for a slot among the writes in flight. It starts only if the lease lasts for another
 //! ordinary deadline, and it ends with the lease. The writer sends it once and never retries it: the caller
 //! decides about an unconfirmed write.
 //!
 //! Usually a write has the ordinary deadline. If a write of its collection was slow in the last minutes, it
-//! may take as long as a request can take in the API server: a slow admission webhook then delays machines,
+//! may take as long as a request can take in the API server: a slow admission webhook then delays objects,
 //! and does not prevent them.
 
 mod error;
 mod limits;
+mod observer;
 mod shutdown;
 mod slots;
 
 use std::pin::pin;
+use std::sync::Arc;
 
 use futures::future::{Either, select};
 use http::{Request, StatusCode};
@@ -25,66 +27,83 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
-use vmpool_engine::ObjectId;
+use vmpool_api::ObjectId;
 use vmpool_runtime::Env;
 use vmpool_runtime::lease::Fence;
 
-use crate::metrics::{WriteKind, WriteMetrics, WriteOutcome};
 use crate::response_body::ResponseBodies;
 use crate::{decode, rejection};
 pub use error::WriteError;
 pub use limits::WriteLimits;
+use observer::SlowWrite;
+pub use observer::{WriteLabel, WriteObserver, WriteOutcome};
 use shutdown::WriteShutdown;
 use slots::{WriteSlot, WriteSlots};
 
 /// What usually delays a request that gets no answer.
 const SLOW: &str = "an admission webhook or the API server is slow";
 
-/// Sends writes to the API server.
-#[derive(Clone)]
-pub struct Writer {
+/// Sends writes to the API server. `W` is the kind of a write, which the observer counts.
+pub struct Writer<W> {
     client: Client,
     env: Env,
     fence: Fence,
     slots: WriteSlots,
     limits: WriteLimits,
     shutdown: WriteShutdown,
-    field_manager: String,
-    metrics: WriteMetrics,
+    field_manager: &'static str,
+    observer: Arc<dyn WriteObserver<W>>,
     bodies: ResponseBodies,
 }
 
-impl Writer {
-    /// Creates a writer. After `stop`, writes end within one ordinary deadline.
+impl<W> Clone for Writer<W> {
+    fn clone(&self) -> Self {
+        Self {
+            client: self.client.clone(),
+            env: self.env.clone(),
+            fence: self.fence.clone(),
+            slots: self.slots.clone(),
+            limits: self.limits,
+            shutdown: self.shutdown.clone(),
+            field_manager: self.field_manager,
+            observer: self.observer.clone(),
+            bodies: self.bodies.clone(),
+        }
+    }
+}
+
+impl<W: WriteLabel> Writer<W> {
+    /// Creates a writer whose writes have this field manager. After `stop`, writes end within one ordinary
+    /// deadline.
     pub fn new(
+        field_manager: &'static str,
         client: Client,
         env: Env,
         fence: Fence,
         limits: WriteLimits,
         stop: CancellationToken,
-        metrics: WriteMetrics,
+        observer: Arc<dyn WriteObserver<W>>,
     ) -> Self {
         let slots = WriteSlots::new(env.clone(), limits.in_flight);
         let shutdown = WriteShutdown::new(env.clone(), stop, limits.deadline);
-        let field_manager = "vmpool-controller".to_owned();
         let bodies = ResponseBodies::default();
-        Self { client, env, fence, slots, limits, shutdown, field_manager, metrics, bodies }
+        Self { client, env, fence, slots, limits, shutdown, field_manager, observer, bodies }
     }
 
     /// How many writes of the collection at `path` can start without waiting for each other. There is a limit
     /// only while they are slow.
-    pub(crate) fn available_slots(&self, path: &str) -> usize {
+    pub fn available_slots(&self, path: &str) -> usize {
         self.slots.available_slots(path)
     }
 
     /// The memory limit of response bodies, which reads share.
-    pub(crate) fn bodies(&self) -> &ResponseBodies {
+    pub fn bodies(&self) -> &ResponseBodies {
         &self.bodies
     }
 
     /// The field manager of all writes.
-    pub(crate) fn field_manager(&self) -> &str {
-        &self.field_manager
+    pub fn field_manager(&self) -> &str {
+        self.field_manager
     }
 
     /// Creates an object below `path`.
@@ -93,7 +112,7 @@ impl Writer {
     /// See [`WriteError`].
     pub async fn create<T: DeserializeOwned>(
         &self,
-        kind: WriteKind,
+        kind: W,
         path: String,
         object: Value,
     ) -> Result<T, WriteError> {
@@ -105,9 +124,9 @@ impl Writer {
     ///
     /// # Errors
     /// See [`WriteError`].
-    pub(crate) async fn rehearse_create<T: DeserializeOwned>(
+    pub async fn rehearse_create<T: DeserializeOwned>(
         &self,
-        kind: WriteKind,
+        kind: W,
         path: String,
         object: Value,
     ) -> Result<T, WriteError> {
@@ -116,12 +135,12 @@ impl Writer {
 
     async fn post<T: DeserializeOwned>(
         &self,
-        kind: WriteKind,
+        kind: W,
         path: String,
         object: Value,
         dry_run: bool,
     ) -> Result<T, WriteError> {
-        let params = PostParams { field_manager: Some(self.field_manager.clone()), dry_run };
+        let params = PostParams { field_manager: Some(self.field_manager.to_owned()), dry_run };
         let body = serde_json::to_vec(&object).map_err(|error| WriteError::Invalid(error.into()))?;
         // Many writes wait at the same time. They keep the body as text, because the tree can need fifty
         // times as much memory.
@@ -136,14 +155,14 @@ impl Writer {
     /// See [`WriteError`].
     pub async fn patch<T: DeserializeOwned, P: Serialize + std::fmt::Debug>(
         &self,
-        kind: WriteKind,
+        kind: W,
         path: String,
         name: &str,
         subresource: Option<&str>,
         patch: Patch<P>,
     ) -> Result<T, WriteError> {
         let params =
-            PatchParams { field_manager: Some(self.field_manager.clone()), ..PatchParams::default() };
+            PatchParams { field_manager: Some(self.field_manager.to_owned()), ..PatchParams::default() };
         // Webhooks distinguish subresources.
         let (request, lane) = match subresource {
             Some(subresource) => (
@@ -163,7 +182,7 @@ impl Writer {
     /// See [`WriteError`].
     pub async fn delete(
         &self,
-        kind: WriteKind,
+        kind: W,
         path: String,
         object: &ObjectId,
         version: Option<u64>,
@@ -177,7 +196,7 @@ impl Writer {
     /// See [`WriteError`].
     pub async fn delete_dependents_first(
         &self,
-        kind: WriteKind,
+        kind: W,
         path: String,
         object: &ObjectId,
         version: Option<u64>,
@@ -187,7 +206,7 @@ impl Writer {
 
     async fn delete_with(
         &self,
-        kind: WriteKind,
+        kind: W,
         path: String,
         object: &ObjectId,
         version: Option<u64>,
@@ -205,19 +224,19 @@ impl Writer {
 
     async fn send<T: DeserializeOwned>(
         &self,
-        kind: WriteKind,
+        kind: W,
         lane: &str,
         request: Result<Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, WriteError> {
         let result = self.in_slot(kind, lane, request).await;
-        self.metrics.ended(kind, write_outcome(&result));
+        self.observer.ended(kind, write_outcome(&result));
         result
     }
 
     /// Sends a request in a slot of its collection.
     async fn in_slot<T: DeserializeOwned>(
         &self,
-        kind: WriteKind,
+        kind: W,
         lane: &str,
         request: Result<Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, WriteError> {
@@ -225,7 +244,7 @@ impl Writer {
         let slot = self.slots.acquire(lane).await;
         // Checked last, because waiting for a slot takes time. An event changes nothing that another leader
         // decides about.
-        let needs_lease = kind != WriteKind::Event;
+        let needs_lease = kind != W::EVENT;
         if (needs_lease && !self.fence.admits(self.limits.deadline)) || self.shutdown.has_ended() {
             return Err(WriteError::Fenced);
         }
@@ -251,7 +270,7 @@ impl Writer {
             return result;
         }
         slot.record_slow();
-        let _slow = self.metrics.slow_write();
+        let _slow = SlowWrite::begin(self.observer.clone());
         match self.env.timeout(deadline.saturating_sub(soon), exchange).await {
             Ok(result) => result,
             Err(_) => Err(WriteError::Unconfirmed(format!("no answer within {deadline:?}: {SLOW}"))),
@@ -279,7 +298,7 @@ fn write_outcome<T>(result: &Result<T, WriteError>) -> WriteOutcome {
         Err(WriteError::Refused { .. }) => WriteOutcome::Refused,
         Err(WriteError::Unconfirmed(_)) => WriteOutcome::Unconfirmed,
         Err(WriteError::Fenced) => WriteOutcome::Fenced,
-        Err(WriteError::Invalid(_) | WriteError::NotInPool(_)) => WriteOutcome::Invalid,
+        Err(WriteError::Invalid(_) | WriteError::Mismatch(_)) => WriteOutcome::Invalid,
     }
 }
 

@@ -18,7 +18,7 @@ const LONGEST: usize = 64 * 1024;
 
 /// The status of a rejected request. Its details contain the delay that the API server requests, because flow
 /// control sends it in the header only.
-pub(crate) fn rejection_status(parts: &http::response::Parts, body: &[u8]) -> Status {
+pub fn rejection_status(parts: &http::response::Parts, body: &[u8]) -> Status {
     let code = parts.status.as_u16();
     let mut status: Status = serde_json::from_slice(body).unwrap_or_else(|_| Status {
         message: String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned(),
@@ -41,13 +41,13 @@ pub(crate) fn rejection_status(parts: &http::response::Parts, body: &[u8]) -> St
 }
 
 /// The delay that the API server requests.
-pub(crate) fn retry_after(status: &Status) -> Option<Duration> {
+pub fn retry_after(status: &Status) -> Option<Duration> {
     let seconds = status.details.as_ref()?.retry_after_seconds;
     (seconds > 0).then(|| Duration::from_secs(seconds.into()))
 }
 
 /// Reads an object. `None` if it does not exist, or if the cluster does not serve its kind.
-pub(crate) async fn get_object<T: DeserializeOwned>(
+pub async fn get_object<T: DeserializeOwned>(
     client: &Client,
     collection: String,
     name: &str,
@@ -67,7 +67,7 @@ pub(crate) async fn get_object<T: DeserializeOwned>(
 
 /// Sends a read, and returns the body of the response. In contrast to the method of the client, an error
 /// contains the delay that the API server requests.
-pub(crate) async fn send_read(
+pub async fn send_read(
     client: &Client,
     request: Request<Vec<u8>>,
 ) -> kube::Result<impl AsyncBufRead + use<>> {

@@ -21,9 +21,9 @@ pub enum WriteError {
         /// The delay that the API server requests.
         retry_after: Option<Duration>,
     },
-    /// The API server carried it out, but the object does not belong to the pool.
+    /// The API server carried it out, but the stored object is not what the controller needs.
     #[error("{0}")]
-    NotInPool(String),
+    Mismatch(String),
     /// It is unconfirmed: there was no response, or the response does not show the effect. The API server may
     /// have carried it out, or may still do so.
     #[error("unconfirmed: {0}")]
