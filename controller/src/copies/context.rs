@@ -8,12 +8,14 @@ use std::time::Duration;
 use kube::{Client, Resource};
 use parking_lot::Mutex;
 use serde_json::Value;
+use vmpool_api::ObjectKey;
 use vmpool_api::OwnerIdentity;
 use vmpool_engine::ObjectId;
 use vmpool_kit::definitions::{Definitions, DefinitionsReceiver};
 use vmpool_kit::events::{EventSender, EventSubject};
 use vmpool_kit::first_lists::FirstLists;
 use vmpool_kit::handles::LeaderHandles;
+use vmpool_kit::object::object_id;
 use vmpool_kit::pause::{FIRST_PAUSE, pause_after};
 use vmpool_kit::queue::PassQueue;
 use vmpool_kit::rejection;
@@ -24,7 +26,7 @@ use vmpool_runtime::Env;
 use vmpool_runtime::env::TimeoutElapsed;
 
 use super::blocked_types::{BlockedTypes, CHECK_DELAY};
-use super::store::{ObjectTable, QualifiedName, object_id};
+use super::store::ObjectTable;
 use super::types::{TypeKey, TypeState, TypeTables};
 use crate::access::only_permitted;
 use crate::metrics::{ControllerMetrics, WriteKind};
@@ -54,7 +56,7 @@ pub(super) struct CopyContext {
     pub(super) policy: Option<CopyPolicy>,
     /// The only namespace that is watched; `None` for all.
     pub(super) namespace: Option<String>,
-    pub(super) queue: PassQueue<QualifiedName>,
+    pub(super) queue: PassQueue<ObjectKey>,
     /// The objects of the four kinds that need a pass.
     pub(super) type_queue: PassQueue<TypeKey>,
     pub(super) types: TypeTables,
@@ -67,7 +69,7 @@ pub(super) struct CopyContext {
     pub(super) machines: Arc<ObjectTable<Machine>>,
     pub(super) revisions: Arc<ObjectTable<Revision>>,
     /// The machines that cannot get their copies.
-    blocked: Mutex<HashMap<QualifiedName, Blocked>>,
+    blocked: Mutex<HashMap<ObjectKey, Blocked>>,
     /// UID and generation of each type.
     type_states: Mutex<HashMap<TypeKey, TypeState>>,
     lists: FirstLists,
@@ -95,13 +97,13 @@ struct Blocked {
 }
 
 /// A machine in [`BlockedTypes`] and in messages.
-pub(super) fn describe_machine((namespace, name): &QualifiedName) -> String {
-    format!("machine {namespace}/{name}")
+pub(super) fn describe_machine(key: &ObjectKey) -> String {
+    format!("machine {key}")
 }
 
 /// A pool, as in [`describe_machine`].
-pub(super) fn describe_pool((namespace, name): &QualifiedName) -> String {
-    format!("pool {namespace}/{name}")
+pub(super) fn describe_pool(key: &ObjectKey) -> String {
+    format!("pool {key}")
 }
 
 /// Why a read failed.
@@ -171,7 +173,7 @@ impl CopyContext {
     }
 
     /// Wakes a machine.
-    pub(super) fn wake(&self, key: &QualifiedName) {
+    pub(super) fn wake(&self, key: &ObjectKey) {
         if self.has_all_lists() {
             self.queue.wake(key);
         }
@@ -206,14 +208,16 @@ impl CopyContext {
     }
 
     /// Wakes the machines of a namespace that wait for a ControllerRevision, because it changed.
-    pub(super) fn wake_waiting_for(&self, (namespace, name): &QualifiedName) {
-        self.wake_blocked_where(|key, blocked| key.0 == *namespace && blocked.awaits.as_ref() == Some(name));
+    pub(super) fn wake_waiting_for(&self, revision: &ObjectKey) {
+        self.wake_blocked_where(|key, blocked| {
+            key.namespace == revision.namespace && blocked.awaits.as_ref() == Some(&revision.name)
+        });
     }
 
-    fn wake_blocked_where(&self, matters: impl Fn(&QualifiedName, &Blocked) -> bool) {
+    fn wake_blocked_where(&self, matters: impl Fn(&ObjectKey, &Blocked) -> bool) {
         let blocked = self.blocked.lock();
         let matching = blocked.iter().filter(|(key, blocked)| matters(key, blocked));
-        let keys: Vec<QualifiedName> = matching.map(|(key, _)| key.clone()).collect();
+        let keys: Vec<ObjectKey> = matching.map(|(key, _)| key.clone()).collect();
         drop(blocked);
         for key in &keys {
             self.wake(key);
@@ -221,7 +225,7 @@ impl CopyContext {
     }
 
     /// Records that a machine needs no further attempt.
-    pub(super) fn note_done(&self, key: &QualifiedName) {
+    pub(super) fn note_done(&self, key: &ObjectKey) {
         self.blocked.lock().remove(key);
     }
 
@@ -229,7 +233,7 @@ impl CopyContext {
     /// the types that this depends on. Returns the pause until the next attempt.
     pub(super) fn note_blocked(
         &self,
-        key: &QualifiedName,
+        key: &ObjectKey,
         awaits: Option<String>,
         types: HashSet<TypeKey>,
     ) -> Duration {
@@ -243,7 +247,11 @@ impl CopyContext {
 
     /// The machines that need a copy to stay if `except` stops being its owner: those that name it, except
     /// machines of a pool that owns it, because the pool keeps it for them.
-    pub(super) fn users(&self, (namespace, except): &QualifiedName, copy: &Revision) -> Vec<ObjectId> {
+    pub(super) fn users(
+        &self,
+        ObjectKey { namespace, name: except }: &ObjectKey,
+        copy: &Revision,
+    ) -> Vec<ObjectId> {
         let metadata = copy.meta();
         let revision = metadata.name.as_deref().unwrap_or_default();
         let owners: HashSet<OwnerIdentity<'_>> =
@@ -262,7 +270,7 @@ impl CopyContext {
         reference: &ReferencedObject,
     ) -> Result<Option<Value>, CopyReadError> {
         if reference.collection == vmpool_kit::object::collection_path::<Revision>(namespace)
-            && let Some(known) = self.revisions.get(&(namespace.to_owned(), reference.name.clone()))
+            && let Some(known) = self.revisions.get(&ObjectKey::new(namespace, &*reference.name))
         {
             return Ok(Some(known.document()));
         }

@@ -11,10 +11,12 @@ use kube::Api;
 use kube::core::PartialObjectMeta;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use vmpool_api::ObjectKey;
 use vmpool_kit::controller::{Controller, WorkerGroup, run_controller};
 use vmpool_kit::definitions::{Definitions, DefinitionsReceiver, definition_name, while_served};
 use vmpool_kit::leadership::{Leadership, lead_on_duty};
 use vmpool_kit::object::api_for_namespace;
+use vmpool_kit::object::object_key;
 use vmpool_kit::passes::PassEnd;
 use vmpool_kit::sink::{MapSink, Objects, Sink, WatchChange, Watched};
 use vmpool_kit::watch::{WatchScope, list_and_watch as follow};
@@ -33,7 +35,7 @@ use super::context::{
 };
 use super::pass::reconcile_machine_copies;
 use super::protection;
-use super::store::{ObjectTable, QualifiedName, TableSink, object_key};
+use super::store::{ObjectTable, TableSink};
 use super::types::TypeKey;
 use crate::leadership::LeadershipResources;
 
@@ -214,7 +216,7 @@ async fn protect_and_copy(
         let context = Arc::downgrade(&context);
         move || {
             let context = context.upgrade()?;
-            let named = |(kind, (namespace, name)): TypeKey| (kind, namespace, name);
+            let named = |TypeKey { kind, object }| (kind, object.namespace, object.name);
             Some(context.blocked_types.keys().into_iter().map(named).collect())
         }
     });
@@ -294,14 +296,14 @@ fn start_copy_watches(context: &Arc<CopyContext>) -> Vec<Task> {
     let machines = context.machines.clone();
     let revisions = context.revisions.clone();
     let labeled = WatchScope { label: Some(LABEL), ..WatchScope::default() };
-    let wake = |context: &CopyContext, key: &QualifiedName, _: &Machine| {
+    let wake = |context: &CopyContext, key: &ObjectKey, _: &Machine| {
         context.wake(key);
         context.wake_types_needed_by(&[machine_name(key)]);
     };
-    let wake_owners = |context: &CopyContext, key: &QualifiedName, copy: &Revision| {
+    let wake_owners = |context: &CopyContext, key: &ObjectKey, copy: &Revision| {
         context.wake_waiting_for(key);
         for owner in kube::Resource::meta(copy).owner_references.iter().flatten() {
-            let owner = (key.0.clone(), owner.name.clone());
+            let owner = ObjectKey::new(&*key.namespace, &*owner.name);
             context.wake(&owner);
             context.wake_types_needed_by(&[machine_name(&owner), pool_name(&owner)]);
         }
@@ -318,7 +320,7 @@ fn start_copy_watches(context: &Arc<CopyContext>) -> Vec<Task> {
 fn watch_type_users<K: ApiObject>(
     context: &Arc<CopyContext>,
     known: &DefinitionsReceiver,
-    shown: fn(&QualifiedName) -> String,
+    shown: fn(&ObjectKey) -> String,
 ) -> Task {
     let (context, known) = (context.clone(), known.clone());
     let env = context.env.clone();
@@ -331,7 +333,7 @@ fn watch_type_users<K: ApiObject>(
 /// Watches the objects of a kind while there are objects that are still needed.
 async fn watch_while_types_blocked<K: ApiObject>(
     context: &Arc<CopyContext>,
-    shown: fn(&QualifiedName) -> String,
+    shown: fn(&ObjectKey) -> String,
 ) {
     loop {
         context.blocked_types.until(true).await;
@@ -344,7 +346,7 @@ async fn watch_while_types_blocked<K: ApiObject>(
 }
 
 /// Wakes the objects that are still needed, and stores nothing.
-struct ChangeSink(Arc<CopyContext>, fn(&QualifiedName) -> String);
+struct ChangeSink(Arc<CopyContext>, fn(&ObjectKey) -> String);
 
 impl<K: kube::Resource> Sink<K> for ChangeSink {
     fn list_begins(&mut self) {}
@@ -368,7 +370,7 @@ fn watch_served_type<K: Document + Watched>(
 ) -> Option<Task> {
     served.uid(&definition_name::<K>())?;
     Some(watch_into_table(context, namespace, table, WatchScope::default(), move |context, key, _| {
-        let key = (kind, key.clone());
+        let key = TypeKey { kind, object: key.clone() };
         context.wake_blocked_by(&key);
         context.type_queue.wake(&key);
     }))
@@ -379,12 +381,12 @@ fn watch_into_table<K: Document + Watched>(
     namespace: Option<&str>,
     table: Arc<ObjectTable<K>>,
     scope: WatchScope,
-    changed: impl Fn(&CopyContext, &QualifiedName, &K) + Send + 'static,
+    changed: impl Fn(&CopyContext, &ObjectKey, &K) + Send + 'static,
 ) -> Task {
     let (changing, synced) = (context.clone(), context.clone());
     let sink = TableSink::new(
         table,
-        move |key: &QualifiedName, object: &K| changed(&changing, key, object),
+        move |key: &ObjectKey, object: &K| changed(&changing, key, object),
         move || synced.list_ended(),
     );
     let watch = follow(api_for_namespace::<K>(&context.client, namespace), context.env.clone(), scope, sink);
