@@ -1,10 +1,18 @@
 //! The controller of pools: observe, plan, apply, report.
 //!
-//! Layers, from the lowest: `pool_key`, `status_conflict`; `cache`; `events`, `pool_entry`, the data of
-//! `revisions`, `sources`, `preserved`; `context`; `live`, the functions of `revisions`, `watches`; `observe`,
-//! then `apply`, then `report`; `reconcile`, `preview`; `other_controller`, `source_watches`,
-//! `preserved_watches`, `release_copies`.
+//! Layers, from the lowest:
+//!
+//! 1. `announced_problems`, `definitions`, `pool_key`, `seen_facts`, `status_conflict`;
+//! 2. `cache`, then `cache_sink`;
+//! 3. `events`, `pool_entry`, the data of `revisions`, `sources`, `preserved`;
+//! 4. `context`: the state that all passes share;
+//! 5. `live` (reads from the API server), the functions of `revisions`, `watches`;
+//! 6. the steps of a pass: `observe`, then `apply`, then `report`;
+//! 7. `reconcile`: a pass; `preview`: its plan without writes;
+//! 8. `lead`, `other_controller`, `source_watches`, `preserved_watches`, `release_copies`, then `served`: a
+//!    leadership.
 
+pub(crate) mod announced_problems;
 pub(crate) mod apply;
 pub(crate) mod cache;
 pub(crate) mod cache_sink;

@@ -1,6 +1,6 @@
 //! The state that all passes of one leadership share.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use vmpool_api::ObjectKey;
 use vmpool_engine::model::{Instance, PublishedStatus, UnusableTemplate};
 use vmpool_engine::plan::NamesInUse;
-use vmpool_engine::{ComputedStatus, Disk, Machine, ObjectId, PassMemory, Pool, Uid};
+use vmpool_engine::{ComputedStatus, Disk, Machine, ObjectId, PassMemory, Pool};
 use vmpool_kit::events::EventSender;
 use vmpool_kit::handles::LeaderHandles;
 use vmpool_kit::queue::PassQueue;
@@ -20,6 +20,7 @@ use vmpool_runtime::Env;
 
 use crate::images::ImageGate;
 use crate::metrics::{ControllerMetrics, PoolCounts, WriteKind};
+use crate::pools::announced_problems::AnnouncedProblems;
 use crate::pools::cache::{CacheKey, ObjectCache};
 use crate::pools::pool_entry::CachedPool;
 use crate::pools::pool_key::PoolKey;
@@ -49,20 +50,14 @@ pub(crate) struct PoolMemory {
     /// Whether the last pass saw a [copy](vmpool_engine::copied_pool). A user gives it the revisions of the
     /// former pool, which only a list shows.
     pub(crate) was_copy: bool,
-    /// The message of the last event about invalid settings.
-    pub(crate) warned: Option<String>,
+    /// What events have said.
+    pub(crate) announced: AnnouncedProblems,
     /// Why the current template cannot be used now.
     pub(crate) unresolved: Option<UnusableTemplate>,
     /// The version of the objects that templates refer to, at the last attempt to resolve the template.
     pub(crate) sources_version: u64,
-    /// The message of the last event about that.
-    pub(crate) unresolved_told: Option<String>,
-    /// The message of the last event about a machine that does not become ready by itself.
-    pub(crate) problem: Option<String>,
     /// What the volumes of a machine that waits for storage report.
     pub(crate) storage_problem: Option<StorageProblem>,
-    /// Detached disks that an event has reported, with their machines.
-    pub(crate) detached: BTreeSet<(Uid, Arc<str>)>,
 }
 
 impl PoolMemory {

@@ -190,13 +190,13 @@ async fn publish_pass_result<P: Platform>(
             availability,
         )
     };
-    applied.events.extend(detached_disk_events(&pool.facts, detached, &mut state.detached));
+    applied.events.extend(detached_disk_events(&pool.facts, detached, &mut state.announced));
     let problem = problem.filter(|_| status.summary.ready < pool.facts.desired);
-    applied.events.extend(problem_event(&pool.facts, problem, &mut state.problem));
+    applied.events.extend(problem_event(&pool.facts, problem, &mut state.announced));
     let facts = PoolReport::served(&pool.facts, &status, terminating, availability, disks, &state.memory);
     context.pool_counts.record(&PoolKey::of(&pool.facts), facts);
-    applied.events.extend(unresolved_event(&pool.facts, &mut state.unresolved_told));
-    applied.events.extend(invalid_settings_event(&pool.facts, &status, &mut state.warned));
+    applied.events.extend(unresolved_event(&pool.facts, &mut state.announced));
+    applied.events.extend(invalid_settings_event(&pool.facts, &status, &mut state.announced));
     let unwritten = report_pass(context, pool, status, applied, state).await;
     // Then the metrics change.
     unwritten.into_iter().chain(availability.first_end).min()

@@ -1,6 +1,5 @@
 //! The report step of a pass: status and events. It runs after a failure, too.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -9,12 +8,13 @@ use kube::api::Patch;
 use serde_json::{Value, json};
 use vmpool_engine::condition::{ConditionType, StatusCondition};
 use vmpool_engine::status::{DetachedDiskReport, StartProblem, StatusSummary};
-use vmpool_engine::{ComputedStatus, Pool, Uid};
+use vmpool_engine::{ComputedStatus, Pool};
 use vmpool_kit::object::{collection_path, object_version};
 use vmpool_kit::write::WriteError;
 use vmpool_platforms::{Platform, StatusFields, Wording};
 
 use crate::metrics::WriteKind;
+use crate::pools::announced_problems::AnnouncedProblems;
 use crate::pools::apply::AppliedPlan;
 use crate::pools::context::{LastStatus, PoolContext, PoolMemory};
 use crate::pools::events::{EventReason, PoolEvent, publish_pool_events, publish_transitions};
@@ -120,78 +120,65 @@ async fn patch_pool_status<P: Platform>(
 pub(crate) fn detached_disk_events(
     pool: &Pool,
     found: Vec<DetachedDiskReport>,
-    reported: &mut BTreeSet<(Uid, Arc<str>)>,
+    announced: &mut AnnouncedProblems,
 ) -> Vec<PoolEvent> {
     let key = |detached: &DetachedDiskReport| (detached.machine.uid.clone(), detached.disk.clone());
-    let present: BTreeSet<_> = found.iter().map(key).collect();
-    reported.retain(|key| present.contains(key));
-    let advices = found.into_iter().filter(|detached| reported.insert(key(detached))).map(|detached| {
+    let new = announced.detached.announce(found, key).into_iter();
+    let events = new.map(|detached| {
         let name = detached.machine.name.to_string();
         PoolEvent { reason: EventReason::DiskDetachedByHand, name, note: detached.advice() }
     });
-    let is_published = |note: &str| {
-        let mut conditions = pool.published.conditions.iter();
-        conditions.any(|condition| condition.message.contains(note))
-    };
-    advices.filter(|event| !is_published(&event.note)).collect()
+    events.filter(|event| !is_published(pool, |condition| condition.message.contains(&event.note))).collect()
 }
 
-/// The event about a machine that does not become ready by itself. Each message is reported once, also if the leader changes.
+/// The event about a machine that does not become ready by itself. Each message is reported once, also if the
+/// leader changes.
 pub(crate) fn problem_event(
     pool: &Pool,
     found: Option<StartProblem>,
-    reported: &mut Option<String>,
+    announced: &mut AnnouncedProblems,
 ) -> Option<PoolEvent> {
-    let Some(StartProblem { machine, message, .. }) = found else {
-        *reported = None;
-        return None;
-    };
-    if reported.as_ref() == Some(&message) {
+    let is_new = announced.unstarted.announce_one(found.as_ref().map(|found| found.message.clone()));
+    let StartProblem { machine, message, .. } = found.filter(|_| is_new)?;
+    if is_published(pool, |condition| condition.message.contains(&message)) {
         return None;
     }
-    *reported = Some(message.clone());
-    let mut conditions = pool.published.conditions.iter();
-    let is_published = conditions.any(|condition| condition.message.contains(&message));
-    let name = machine.to_string();
-    (!is_published).then_some(PoolEvent { reason: EventReason::MachineNotStarted, name, note: message })
+    Some(PoolEvent { reason: EventReason::MachineNotStarted, name: machine.to_string(), note: message })
 }
 
 /// The event about a template that cannot be used. Each message is reported once, also if the leader changes.
-pub(crate) fn unresolved_event(pool: &Pool, told: &mut Option<String>) -> Option<PoolEvent> {
-    let Some(unresolved) = &pool.unresolved else {
-        *told = None;
-        return None;
-    };
-    if told.as_ref() == Some(&unresolved.message) {
+pub(crate) fn unresolved_event(pool: &Pool, announced: &mut AnnouncedProblems) -> Option<PoolEvent> {
+    let found = pool.unresolved.as_ref();
+    let is_new = announced.unresolved.announce_one(found.map(|found| found.message.clone()));
+    let unresolved = found.filter(|_| is_new)?;
+    if is_published(pool, |condition| {
+        condition.is(ConditionType::TemplateResolved) && condition.message == unresolved.message
+    }) {
         return None;
     }
-    *told = Some(unresolved.message.clone());
-    let is_published = pool.published.conditions.iter().any(|condition| {
-        condition.is(ConditionType::TemplateResolved) && condition.message == unresolved.message
-    });
-    let (name, note) = (pool.id.name.to_string(), unresolved.message.clone());
     let reason = EventReason::TemplateUnresolved(unresolved.reason);
-    (!is_published).then_some(PoolEvent { reason, name, note })
+    Some(PoolEvent { reason, name: pool.id.name.to_string(), note: unresolved.message.clone() })
 }
 
 /// The event about invalid settings. Each message is reported once, also if the leader changes.
 pub(crate) fn invalid_settings_event(
     pool: &Pool,
     status: &ComputedStatus,
-    warned: &mut Option<String>,
+    announced: &mut AnnouncedProblems,
 ) -> Option<PoolEvent> {
-    let message = |conditions: &[StatusCondition]| {
-        let wanted = conditions.iter().find(|condition| condition.is(ConditionType::InvalidSettings))?;
-        Some(wanted.message.clone())
-    };
-    let Some(note) = message(&status.conditions) else {
-        *warned = None;
-        return None;
-    };
-    if warned.as_ref() == Some(&note) {
+    let invalid = status.conditions.iter().find(|condition| condition.is(ConditionType::InvalidSettings));
+    let note = invalid.map(|condition| condition.message.clone());
+    let is_new = announced.invalid.announce_one(note.clone());
+    let note = note.filter(|_| is_new)?;
+    if is_published(pool, |condition| {
+        condition.is(ConditionType::InvalidSettings) && condition.message == note
+    }) {
         return None;
     }
-    *warned = Some(note.clone());
-    let told = message(&pool.published.conditions).as_ref() == Some(&note);
-    (!told).then(|| PoolEvent { reason: EventReason::InvalidSettings, name: pool.id.name.to_string(), note })
+    Some(PoolEvent { reason: EventReason::InvalidSettings, name: pool.id.name.to_string(), note })
+}
+
+/// Whether the published status has such a condition, so that a former leader has said the same.
+fn is_published(pool: &Pool, says_the_same: impl Fn(&StatusCondition) -> bool) -> bool {
+    pool.published.conditions.iter().any(says_the_same)
 }
