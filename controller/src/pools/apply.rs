@@ -167,7 +167,12 @@ async fn run_stage<P: Platform>(
             // The next passes repair the machines that lack a disk. The backoff limits how many at the same
             // time.
             if disks_refused {
-                memory.repairing.failed(failure.clone(), uptime, retry_after, random_jitter(context));
+                memory.backoff_mut(ApplyStage::Repair).failed(
+                    failure.clone(),
+                    uptime,
+                    retry_after,
+                    random_jitter(context),
+                );
             }
             memory.backoff_mut(stage).failed(failure, uptime, retry_after, random_jitter(context));
         }

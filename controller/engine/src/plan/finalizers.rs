@@ -3,7 +3,7 @@
 
 use jiff::SignedDuration;
 
-use super::action::PoolAction;
+use super::action::{ApplyStage, PoolAction};
 use super::observed::ObservedPool;
 use super::result::Plan;
 use super::revisions;
@@ -76,7 +76,7 @@ pub(super) fn plan_pool_deletion(observed: &ObservedPool<'_>, plan: &mut Plan) {
         }
         if pool.finalizer == Finalizer::Present && settled {
             plan.wants.clean_up = true;
-            match observed.memory.cleaning_up.batch_size(observed.uptime) {
+            match observed.memory.backoff(ApplyStage::CleanUp).batch_size(observed.uptime) {
                 Ok(_) => plan.actions.push(PoolAction::RemovePoolFinalizer),
                 Err(left) => plan.requeue_in(left),
             }
