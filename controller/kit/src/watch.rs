@@ -11,6 +11,7 @@ use vmpool_runtime::Env;
 use vmpool_runtime::telemetry::with_causes;
 
 use crate::list::{self, PAGE};
+use crate::pause::pause_after;
 use crate::sink::{Sink, WatchChange, Watched};
 use crate::{decode, rejection};
 
@@ -85,7 +86,7 @@ pub struct WatchScope {
 /// former leader.
 pub async fn list_and_watch<K: Watched>(api: Api<K>, env: Env, scope: WatchScope, mut sink: impl Sink<K>) {
     let what = K::plural(&()).into_owned();
-    let mut pause = FIRST_PAUSE;
+    let mut failures = 0;
     // The version at which the next watch starts; `None` if a list is necessary.
     let mut version = None;
     loop {
@@ -95,7 +96,7 @@ pub async fn list_and_watch<K: Watched>(api: Api<K>, env: Env, scope: WatchScope
                 match list_all_pages(&api, scope, |object| sink.listed(object)).await {
                     Ok(listed) => {
                         sink.list_ends();
-                        pause = FIRST_PAUSE;
+                        failures = 0;
                         version = Some(listed);
                         continue;
                     }
@@ -104,7 +105,7 @@ pub async fn list_and_watch<K: Watched>(api: Api<K>, env: Env, scope: WatchScope
             }
             Some(version) => {
                 let show = |change| {
-                    pause = FIRST_PAUSE;
+                    failures = 0;
                     sink.changed(change);
                 };
                 match watch_from_version(&api, &env, scope, version, show).await {
@@ -114,12 +115,13 @@ pub async fn list_and_watch<K: Watched>(api: Api<K>, env: Env, scope: WatchScope
             }
         };
         sink.broke_off();
+        let pause = pause_after(failures, FIRST_PAUSE, LONGEST_PAUSE);
+        failures = failures.saturating_add(1);
         tracing::warn!(resource = what, error = with_causes(&broken), ?pause, "the watch broke off");
         if broken.is_too_old() {
             version = None;
         }
         env.sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 

@@ -16,7 +16,7 @@ use vmpool_kit::events::{EventSender, EventSubject};
 use vmpool_kit::first_lists::FirstLists;
 use vmpool_kit::handles::LeaderHandles;
 use vmpool_kit::object::object_id;
-use vmpool_kit::pause::{FIRST_PAUSE, pause_after};
+use vmpool_kit::pause::pause_after;
 use vmpool_kit::queue::PassQueue;
 use vmpool_kit::rejection;
 use vmpool_kit::write::Writer;
@@ -25,7 +25,7 @@ use vmpool_platforms::{KubeVirt, OtherController, Platform, ReferencedObject};
 use vmpool_runtime::Env;
 use vmpool_runtime::env::TimeoutElapsed;
 
-use super::blocked_types::{BlockedTypes, CHECK_DELAY};
+use super::blocked_types::{BlockedTypes, CHECK_DELAY, FIRST_PAUSE};
 use super::store::ObjectTable;
 use super::types::{TypeKey, TypeState, TypeTables};
 use crate::access::only_permitted;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use vmpool_kit::pause::pause_after;
+
 use crate::metrics::PassResult;
 use crate::pools::context::PoolMemory;
 
@@ -20,7 +22,7 @@ pub(super) struct Ended {
 
 /// The watch may be stalled, so the time doubles with every consecutive difference.
 pub(super) fn after_outdated(state: &mut PoolMemory) -> Duration {
-    let pause = AFTER_OUTDATED.saturating_mul(1 << state.outdated_passes.min(16)).min(AFTER_MANY_OUTDATED);
+    let pause = pause_after(state.outdated_passes, AFTER_OUTDATED, AFTER_MANY_OUTDATED);
     state.outdated_passes = state.outdated_passes.saturating_add(1);
     pause
 }
