@@ -390,6 +390,19 @@ async fn the_objects_of_the_last_definition_lose_their_finalizers(#[case] last: 
 }
 
 #[tokio::test]
+async fn a_pool_waits_for_no_image_in_a_cluster_without_the_definitions_of_images() {
+    let mut world = with_images();
+    for definition in [IMAGES, GRANTS, "wrappedvirtualmachines.vmpool.dev"] {
+        world.server.delete_of_cluster("customresourcedefinitions", definition);
+    }
+    world.server.create(POOLS, pool("web", "debian"));
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.calm().await;
+    assert_eq!(world.images_ready("web"), None);
+    assert_eq!(world.server.all(MACHINES).len(), 2);
+}
+
+#[tokio::test]
 async fn metrics_describe_imports_and_restorations() {
     let mut world = with_images();
     world.images = world.images.map(|mut images| {
