@@ -13,9 +13,9 @@
 //!
 //! # Layers
 //!
-//! Each controller has a folder: `pools`, `images`, and `copies` for the copies and the protection of instance
-//! types. Their docs list the layers inside. A file imports only files of lower layers, or files of its own
-//! layer that do not import it. The files have no import cycle. From the lowest layer:
+//! Each controller has a folder: `pools`, `images`, and `copies` for the copies and the protection of
+//! instance types. Their docs list the layers inside. A file imports only files of lower layers, or files of
+//! its own layer that do not import it. The files have no import cycle. From the lowest layer:
 //!
 //! 1. `settings`, `plain_events`, and [`metrics`];
 //! 2. `pools`, without its leadership;
@@ -55,7 +55,7 @@ pub use process::run::{ControllerRunError, run_controller, run_leader_election};
 pub use process::uninstall::UninstallError;
 pub use settings::ControllerSettings;
 
-// The kit reads objects without their innermost values. What is left of a template that it cut is still deeper
-// than any template that is used.
+// The kit reads objects without their innermost values. What is left of a template that it cut is still
+// deeper than any template that is used.
 const _: () = assert!(vmpool_kit::decode::MAX_LEVELS > vmpool_engine::limits::NESTING + 10);
 const _: () = assert!(vmpool_engine::limits::NESTING == vmpool_diskimage::limits::NESTING);

@@ -1,4 +1,5 @@
-//! The process: options, standby, leader and shutdown, and the removal of finalizers before an uninstallation.
+//! The process: options, standby, leader and shutdown, and the removal of finalizers before an
+//! uninstallation.
 
 pub mod options;
 pub(crate) mod platforms;

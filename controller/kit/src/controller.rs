@@ -174,31 +174,4 @@ async fn run_worker<C: Controller, K: QueueKey>(
 }
 
 #[cfg(test)]
-mod tests {
-    use vmpool_runtime::testing::{ManualClock, test_env};
-
-    use super::*;
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    #[tokio::test]
-    async fn a_leader_whose_watch_ended_stops_after_the_passes_that_have_begun() {
-        let clock = ManualClock::new();
-        let (env, stop) = (test_env(&clock, 0), CancellationToken::new());
-        let passes = {
-            let (env, stop) = (env.clone(), stop.clone());
-            async move {
-                stop.cancelled().await;
-                env.sleep(SECOND).await;
-            }
-        };
-        let watch = async { panic!("the watch breaks") };
-        let workers = vec![env.spawn("worker", passes)];
-        let tasks = vec![env.spawn("events", std::future::pending()), env.spawn("watch", watch)];
-        let overseen = env.spawn("leader", async move { oversee_workers(workers, tasks, &stop).await });
-        clock.settle().await;
-        assert!(!overseen.is_finished(), "a pass is under way");
-        clock.advance(SECOND * 2).await;
-        assert!(overseen.is_finished());
-    }
-}
+mod tests;

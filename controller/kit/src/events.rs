@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use vmpool_api::ObjectId;
 use vmpool_runtime::Env;
 
-use crate::write::{WriteError, WriteLabel, Writer};
+use crate::write::{WriteCategory, WriteError, Writer};
 
 /// Maximum number of queued events. Further events are dropped.
 const BACKLOG: usize = 1000;
@@ -66,7 +66,7 @@ pub struct EventSender {
 
 impl EventSender {
     /// Creates the queue, and the task that sends its events in the name of this instance.
-    pub fn new<W: WriteLabel>(
+    pub fn new<W: WriteCategory>(
         writer: Writer<W>,
         env: Env,
         instance: String,
@@ -105,7 +105,7 @@ struct Series {
     last: Duration,
 }
 
-impl<W: WriteLabel> Sender<W> {
+impl<W: WriteCategory> Sender<W> {
     async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
         while let Some(message) = messages.recv().await {
             let uptime = self.env.uptime();
@@ -169,8 +169,8 @@ impl<W: WriteLabel> Sender<W> {
         Ok(())
     }
 
-    /// Whether the object has had fewer than [`WARNINGS`] warnings of this reason in the time of [`SERIES`]. If
-    /// so, this one counts. Each of them is a new object, and its conditions contain the last failure
+    /// Whether the object has had fewer than [`WARNINGS`] warnings of this reason in the time of [`SERIES`].
+    /// If so, this one counts. Each of them is a new object, and its conditions contain the last failure
     /// anyway.
     fn may_warn(&mut self, object: &ObjectId, kind: &EventKind, uptime: Duration) -> bool {
         let warnings = self.warnings.entry((object.clone(), kind.clone())).or_default();

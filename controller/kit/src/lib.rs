@@ -7,9 +7,10 @@
 //!      +---- Writer: fenced by the lease, never retried <---- pass of a Controller ----> EventSender
 //! ```
 //!
-//! A leader runs a [`Controller`](controller::Controller) with [`run_controller`](controller::run_controller):
-//! its watches, and workers for each of its queues. What it does only while the cluster is in a certain state,
-//! for example while it serves a kind, is a [`Leadership`](leadership::Leadership), which
+//! A leader runs a [`Controller`](controller::Controller) with
+//! [`run_controller`](controller::run_controller): its watches, and workers for each of its queues. What it
+//! does only while the cluster is in a certain state, for example while it serves a kind, is a
+//! [`ConditionalLeadership`](leadership::ConditionalLeadership), which
 //! [`lead_on_duty`](leadership::lead_on_duty) begins and ends.
 //!
 //! The crate knows Kubernetes, and no kind of vmpool. It uses time, randomness and tasks only through
@@ -17,11 +18,11 @@
 //!
 //! # Layers
 //!
-//! A file imports only files of lower layers, or files of its own layer that do not import it. From the lowest
-//! layer:
+//! A file imports only files of lower layers, or files of its own layer that do not import it. From the
+//! lowest layer:
 //!
-//! 1. [`announced`], [`decode`], [`first_lists`], [`health`], [`leadership`], [`object`], [`pause`], [`queue`],
-//!    [`response_body`];
+//! 1. [`announced`], [`decode`], [`first_lists`], [`health`], [`leadership`], [`object`], [`pause`],
+//!    [`queue`], [`response_body`];
 //! 2. [`passes`], [`rejection`], [`sink`];
 //! 3. [`list`], [`write`], [`controller`];
 //! 4. [`events`], [`watch`];

@@ -8,7 +8,7 @@ pub(crate) use vmpool_model::{
 use std::time::Duration;
 
 use crate::queue::QueueObserver;
-use crate::write::{WriteLabel, WriteObserver, WriteOutcome};
+use crate::write::{WriteCategory, WriteObserver, WriteOutcome};
 
 /// The kind of a write in tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(crate) enum TestWrite {
     Event,
 }
 
-impl WriteLabel for TestWrite {
+impl WriteCategory for TestWrite {
     const EVENT: Self = Self::Event;
 }
 

@@ -36,7 +36,7 @@ use crate::{decode, rejection};
 pub use error::WriteError;
 pub use limits::WriteLimits;
 use observer::SlowWrite;
-pub use observer::{WriteLabel, WriteObserver, WriteOutcome};
+pub use observer::{WriteCategory, WriteObserver, WriteOutcome};
 use shutdown::WriteShutdown;
 use slots::{WriteSlot, WriteSlots};
 
@@ -72,7 +72,7 @@ impl<W> Clone for Writer<W> {
     }
 }
 
-impl<W: WriteLabel> Writer<W> {
+impl<W: WriteCategory> Writer<W> {
     /// Creates a writer whose writes have this field manager. After `stop`, writes end within one ordinary
     /// deadline.
     pub fn new(

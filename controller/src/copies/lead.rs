@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use vmpool_api::ObjectKey;
 use vmpool_kit::controller::{Controller, WorkerGroup, run_controller};
 use vmpool_kit::definitions::{Definitions, DefinitionsReceiver, definition_name, while_served};
-use vmpool_kit::leadership::{Leadership, lead_on_duty};
+use vmpool_kit::leadership::{ConditionalLeadership, lead_on_duty};
 use vmpool_kit::object::api_for_namespace;
 use vmpool_kit::object::object_key;
 use vmpool_kit::passes::PassEnd;
@@ -103,7 +103,7 @@ struct WhileTypesServed {
     others_pools: Arc<AtomicBool>,
 }
 
-impl Leadership for WhileTypesServed {
+impl ConditionalLeadership for WhileTypesServed {
     type Observed = ObservedDuties;
     type Duty = Duties;
 

@@ -8,7 +8,7 @@ use vmpool_api::diskimage::{VirtualMachine as Wrapper, VmDiskImage, VmDiskImageG
 use vmpool_api::{ObjectKey, kubevirt};
 use vmpool_kit::controller::{Controller, WorkerGroup, run_controller};
 use vmpool_kit::definitions::{Definitions, DefinitionsReceiver, definition_name};
-use vmpool_kit::leadership::{Leadership, lead_on_duty};
+use vmpool_kit::leadership::{ConditionalLeadership, lead_on_duty};
 use vmpool_kit::passes::PassEnd;
 use vmpool_runtime::Env;
 use vmpool_runtime::env::Task;
@@ -92,7 +92,7 @@ struct ImageDuty {
     serves: Served,
 }
 
-impl Leadership for WhileImagesServed {
+impl ConditionalLeadership for WhileImagesServed {
     type Observed = Option<Definitions>;
     type Duty = ImageDuty;
 

@@ -4,7 +4,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use vmpool_engine::failure::FailureReason;
-use vmpool_kit::write::{WriteLabel, WriteObserver, WriteOutcome};
+use vmpool_kit::write::{WriteCategory, WriteObserver, WriteOutcome};
 use vmpool_runtime::metrics::MetricsRegistry;
 
 use super::label_values::{FailureReasonLabel, WriteKind};
@@ -55,7 +55,7 @@ impl WriteMetrics {
     }
 }
 
-impl WriteLabel for WriteKind {
+impl WriteCategory for WriteKind {
     const EVENT: Self = Self::Event;
 }
 

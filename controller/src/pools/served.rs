@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use vmpool_kit::definitions::{Definitions, DefinitionsReceiver};
-use vmpool_kit::leadership::{Leadership, lead_on_duty};
+use vmpool_kit::leadership::{ConditionalLeadership, lead_on_duty};
 use vmpool_platforms::{OtherController, Platform};
 use vmpool_runtime::env::Task;
 
@@ -40,7 +40,7 @@ struct WhileServed<P> {
     platform: PhantomData<fn() -> P>,
 }
 
-impl<P: Platform> Leadership for WhileServed<P> {
+impl<P: Platform> ConditionalLeadership for WhileServed<P> {
     type Observed = Option<Definitions>;
     /// The UIDs of the definitions.
     type Duty = Vec<String>;
@@ -99,7 +99,7 @@ struct WhileAlone<'a, P> {
     platform: PhantomData<fn() -> P>,
 }
 
-impl<P: Platform> Leadership for WhileAlone<'_, P> {
+impl<P: Platform> ConditionalLeadership for WhileAlone<'_, P> {
     type Observed = OtherControllerState;
     type Duty = ();
 

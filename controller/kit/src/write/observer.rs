@@ -5,7 +5,7 @@ use std::sync::Arc;
 use vmpool_runtime::words;
 
 /// The kind of a write.
-pub trait WriteLabel: Copy + PartialEq + Send + Sync + 'static {
+pub trait WriteCategory: Copy + PartialEq + Send + Sync + 'static {
     /// The kind of the writes of events. They need no lease: an event changes nothing that another leader
     /// decides about.
     const EVENT: Self;

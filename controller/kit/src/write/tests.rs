@@ -187,7 +187,12 @@ fn slow_admission() -> Conduct {
 
 impl World {
     /// The result of a create while the time advances this far in half seconds.
-    async fn within(&self, writer: &Writer<TestWrite>, name: &str, time: Duration) -> Option<Result<Value, WriteError>> {
+    async fn within(
+        &self,
+        writer: &Writer<TestWrite>,
+        name: &str,
+        time: Duration,
+    ) -> Option<Result<Value, WriteError>> {
         let (writer, machine) = (writer.clone(), machine(name));
         let result = Arc::new(parking_lot::Mutex::new(None));
         let slot = result.clone();
