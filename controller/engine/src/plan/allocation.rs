@@ -29,9 +29,9 @@ use crate::ids::ObjectId;
 use crate::model::{DiskDraft, DiskSource, Lifetime, Machine, Naming, PoolDiskTemplate};
 use crate::names::{Namer, SUFFIXES};
 use candidates::AllocationCandidates;
-pub(super) use candidates::UNMOUNT_TIMEOUT;
+pub(crate) use candidates::UNMOUNT_TIMEOUT;
 use usage::DiskUses;
-pub(super) use usage::{DiskUsage, PoolDisk};
+pub(crate) use usage::{DiskUsage, PoolDisk};
 
 /// The free disks of one pass. See the module documentation.
 pub(super) struct FreeDisks<'a> {
@@ -50,14 +50,14 @@ pub(super) struct FreeDisks<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Recipient<'n> {
     /// Its name.
-    pub(super) name: &'n str,
+    pub(crate) name: &'n str,
     /// Its number.
-    pub(super) number: u64,
+    pub(crate) number: u64,
 }
 
 impl<'a> FreeDisks<'a> {
     /// Determines the usage of every disk of the pool.
-    pub(super) fn new(observed: &'a ObservedPool<'a>) -> Self {
+    pub(crate) fn new(observed: &'a ObservedPool<'a>) -> Self {
         Self {
             observed,
             disks: DiskUses::read(observed),
@@ -91,7 +91,7 @@ impl<'a> FreeDisks<'a> {
     ///
     /// # Errors
     /// As for [`FreeDisks::disk_for`].
-    pub(super) fn replacement(
+    pub(crate) fn replacement(
         &mut self,
         template: &PoolDiskTemplate,
         machine: &Machine,
@@ -141,7 +141,7 @@ impl<'a> FreeDisks<'a> {
 
     /// The disk for a machine whose create is repeated: the same as in the first attempt, as far as that is
     /// known.
-    pub(super) fn repeat(&mut self, template: &Arc<str>, recipient: Recipient<'_>) -> DiskDraft {
+    pub(crate) fn repeat(&mut self, template: &Arc<str>, recipient: Recipient<'_>) -> DiskDraft {
         self.allocated(template, recipient).unwrap_or_else(|| self.new_disk(template, recipient))
     }
 
@@ -189,7 +189,7 @@ impl<'a> FreeDisks<'a> {
     }
 
     /// All disks of the pool.
-    pub(super) fn all(&self) -> &[PoolDisk<'a>] {
+    pub(crate) fn all(&self) -> &[PoolDisk<'a>] {
         &self.disks.all
     }
 

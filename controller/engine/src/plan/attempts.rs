@@ -81,7 +81,7 @@ impl RolloutAttempts {
     }
 
     /// Whether an earlier attempt found that the spec of the machine differs from `revision`.
-    pub(super) fn differs(&self, machine: &Uid, revision: &RevisionId) -> bool {
+    pub(crate) fn differs(&self, machine: &Uid, revision: &RevisionId) -> bool {
         self.differing.get(machine).is_some_and(|(seen, _)| seen == revision)
     }
 

@@ -15,10 +15,10 @@ use std::time::Duration;
 use super::action::{ApplyStage, DeleteReason, PoolAction};
 use super::blocker::ProtectedStep;
 use super::observed::ObservedPool;
-use super::protected;
 use super::result::Plan;
 use crate::ids::Uid;
 use crate::model::{AutohealingPolicy, Machine, MachineActivity};
+use crate::protection::protected;
 
 /// How long a replacement that neither runs nor fails uses budget, at least. An image can take long to
 /// import.

@@ -37,8 +37,6 @@ pub(crate) mod observed;
 mod order;
 pub(crate) mod overridden;
 pub(crate) mod progress;
-mod protected;
-mod protection;
 mod record;
 mod remove;
 pub(crate) mod requested_restarts;
@@ -49,6 +47,8 @@ mod revisions;
 mod rollout;
 pub(crate) mod start_failures;
 mod stored_time;
+
+use crate::protection;
 
 pub use action::{ApplyStage, DeleteReason, DiskDeleteReason, Disruption, PoolAction, WantedWrites};
 pub use attempts::{EVALUATION_AGE, RolloutAttempts, UpdateOutcome};

@@ -33,10 +33,10 @@ use super::allocation::FreeDisks;
 use super::blocker::ProtectedStep;
 use super::observed::ObservedPool;
 use super::progress::{RolloutProgress, RolloutState};
-use super::protected;
 use super::result::Plan;
 use crate::ids::Uid;
 use crate::model::{InstanceTransition, Machine, MachineActivity, Restarts};
+use crate::protection::protected;
 use crate::revision::RevisionId;
 
 pub(super) fn plan_rollout(observed: &ObservedPool<'_>, free_disks: &mut FreeDisks<'_>, plan: &mut Plan) {

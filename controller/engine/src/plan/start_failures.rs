@@ -67,7 +67,7 @@ impl StartFailures {
     }
 
     /// The remaining delay until a machine with this name may be replaced again.
-    pub(super) fn delay(&self, name: &str, uptime: Duration) -> Duration {
+    pub(crate) fn delay(&self, name: &str, uptime: Duration) -> Duration {
         let Some(Replacements { count, last, .. }) = self.replacements.get(name) else {
             return Duration::ZERO;
         };

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::blocker::{Blocker, ProtectedStep};
-use super::observed::ObservedPool;
-use super::result::Plan;
 use crate::model::Machine;
+use crate::plan::blocker::{Blocker, ProtectedStep};
+use crate::plan::observed::ObservedPool;
+use crate::plan::result::Plan;
 use crate::protection::{CLOCK_SKEW, time_after};
 
 /// Records that `step` waits for the protection of these machines to end, and plans again when the first one
 /// ends.
-pub(super) fn block_protected_step(
+pub(crate) fn block_protected_step(
     observed: &ObservedPool<'_>,
     plan: &mut Plan,
     step: ProtectedStep,

@@ -1,11 +1,11 @@
 //! Protection whose time is not valid: the controller writes a valid one, so that no machine stays protected
 //! for ever.
 
-use super::action::{ApplyStage, PoolAction};
-use super::observed::ObservedPool;
-use super::result::Plan;
+use crate::plan::action::{ApplyStage, PoolAction};
+use crate::plan::observed::ObservedPool;
+use crate::plan::result::Plan;
 
-pub(super) fn plan_protection(observed: &ObservedPool<'_>, plan: &mut Plan) {
+pub(crate) fn plan_protection(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let shortened = observed.pool_machines().filter(|machine| !machine.terminating).filter_map(|machine| {
         let until = machine.protection.as_ref()?.shortened(observed.now, observed.pool.max_protection)?;
         Some(PoolAction::ShortenProtection { machine: machine.id.clone(), until })
