@@ -20,7 +20,7 @@ use kube::api::ListParams;
 use serde_json::json;
 use vmpool_engine::limits::shorten_message;
 use vmpool_engine::model::{CurrentRevision, RequestedRevision, ScaleDownPolicy};
-use vmpool_engine::revision::{HELD, ResolvedRevision, RevisionId};
+use vmpool_engine::revisions::{HELD, ResolvedRevision, RevisionId};
 use vmpool_engine::{ObjectId, Pool, PoolAction};
 use vmpool_platforms::{CopyComparison, Disks, Platform, RevisionObjects as _, TemplateCopies as _, Text};
 

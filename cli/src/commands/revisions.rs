@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use similar::TextDiff;
 use vmpool_engine::ParsedPool;
-use vmpool_engine::revision::RevisionId;
+use vmpool_engine::revisions::RevisionId;
 use vmpool_platforms::{ClientPlatform, RevisionObjects, TemplateEffect, is_controlled_by};
 
 use crate::age::format_age;

@@ -69,7 +69,7 @@ mod owner;
 pub mod plan;
 pub mod protection;
 pub mod removal;
-pub mod revision;
+pub mod revisions;
 pub mod selector;
 pub mod status;
 

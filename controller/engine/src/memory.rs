@@ -18,7 +18,7 @@ use crate::plan::blocker::Blocker;
 use crate::plan::overridden::OverriddenFields;
 use crate::plan::requested_restarts::RequestedRestarts;
 use crate::plan::start_failures::StartFailures;
-use crate::revision::RevisionId;
+use crate::revisions::RevisionId;
 
 /// Number of consecutive rejections of machines with a disk after which the controller finds out whether the
 /// machine is accepted with another disk.

@@ -8,7 +8,7 @@ mod pool;
 
 pub use crate::ids::{ObjectId, Uid};
 pub use crate::owner::{Owner, OwnerKind};
-pub use crate::revision::TemplateParts;
+pub use crate::revisions::TemplateParts;
 pub use disk::{Disk, DiskAnnotations, DiskRestore, DiskState, StoredTime};
 pub use draft::{DiskDraft, DiskSource, Draft};
 pub use exclusion::Exclusion;

@@ -18,7 +18,7 @@ use jiff::fmt::temporal::Pieces;
 use serde_json::Value;
 use vmpool_api::{DurationError, GoDuration, annotations, diskimage};
 
-use crate::revision::RevisionId;
+use crate::revisions::RevisionId;
 
 pub use claim::{Claim, ClaimIdError};
 pub(crate) use planner::plan_protection;

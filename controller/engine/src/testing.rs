@@ -13,7 +13,7 @@ use crate::model::{
 };
 use crate::names::{NameBlock, Namer};
 use crate::plan::{NamesInUse, ObservedPool, PlanSettings, PoolAction, PoolSnapshot};
-use crate::revision::RevisionId;
+use crate::revisions::RevisionId;
 use crate::{PassMemory, Plan};
 
 pub(crate) const POOL_UID: &str = "pool-uid";

@@ -8,7 +8,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use vmpool_api::OwnerIdentity;
 use vmpool_engine::model::Instance;
-use vmpool_engine::revision::RevisionId;
+use vmpool_engine::revisions::RevisionId;
 use vmpool_engine::{Machine, ObjectId, ParsedPool, Uid};
 
 use crate::owner::is_owner;

@@ -15,7 +15,7 @@ use vmpool_engine::losses::Rehearsal;
 use vmpool_engine::model::{DiskDraft, DiskRef, Draft, MachineActivity, Naming, Restarts};
 use vmpool_engine::names::ordinal_of;
 use vmpool_engine::plan::{Disruption, FieldPaths, UpdateOutcome};
-use vmpool_engine::revision::RevisionId;
+use vmpool_engine::revisions::RevisionId;
 use vmpool_engine::{Machine, ObjectId};
 use vmpool_platforms::{MachineStorage, Platform, Text, Wording};
 use vmpool_runtime::telemetry::with_causes;

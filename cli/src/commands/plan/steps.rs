@@ -6,7 +6,7 @@ use serde::Serialize;
 use vmpool_controller::Preview;
 use vmpool_engine::model::{Naming, Restarts, ScaleDownPolicy};
 use vmpool_engine::plan::{DeleteReason, DiskDeleteReason, Disruption};
-use vmpool_engine::revision::RevisionId;
+use vmpool_engine::revisions::RevisionId;
 use vmpool_engine::{Plan, PoolAction};
 use vmpool_platforms::TemplateEffect;
 

@@ -12,7 +12,7 @@ use vmpool_engine::model::{
 };
 use vmpool_engine::names::{MIN_BLOCK, NameBlock, Namer};
 use vmpool_engine::plan::{NamesInUse, PlanSettings, PoolSnapshot};
-use vmpool_engine::revision::RevisionId;
+use vmpool_engine::revisions::RevisionId;
 use vmpool_engine::{
     ComputedStatus, Disk, Machine, ObjectId, ObservedPool, PassMemory, Plan, Pool, Uid, compute_status,
     plan_pass,

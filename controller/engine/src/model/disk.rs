@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::ids::{ObjectId, Uid};
 use crate::owner::Owner;
-use crate::revision::Fingerprint;
+use crate::revisions::Fingerprint;
 
 /// One disk object of the namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use crate::ids::{ObjectId, Uid};
 use crate::owner::Owner;
 use crate::protection::Protection;
-use crate::revision::{LiveParts, RevisionId};
+use crate::revisions::{LiveParts, RevisionId};
 use crate::selector::LabelMap;
 
 /// What a machine is doing.

@@ -14,7 +14,7 @@ use crate::model::machine::{Machine, Selectable};
 use crate::names::{NameBlock, ordinal_name, ordinal_of};
 use crate::protection;
 use crate::removal::{RemovalRecord, RemovedMachines};
-use crate::revision::{Fingerprint, RevisionId, TemplateParts};
+use crate::revisions::{Fingerprint, RevisionId, TemplateParts};
 use crate::selector::{LabelMap, Selector};
 
 /// How the machines of a pool are named.
@@ -195,7 +195,7 @@ pub struct RolloutPolicy {
     pub disabled: bool,
     /// Which component restarts updated machines.
     pub restarts: Restarts,
-    /// Whether the platform applies [`LiveParts`](crate::revision::LiveParts) to running instances, so that
+    /// Whether the platform applies [`LiveParts`](crate::revisions::LiveParts) to running instances, so that
     /// the controller restarts none for a change of these.
     pub live_updates: bool,
     /// The order in which the controller restarts machines; `None` for the order of their age.

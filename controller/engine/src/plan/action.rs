@@ -8,7 +8,7 @@ use crate::failure::FailureReason;
 use crate::ids::{ObjectId, Uid};
 use crate::model::{DiskAnnotations, DiskDraft, Draft};
 use crate::names::NameBlock;
-use crate::revision::RevisionId;
+use crate::revisions::RevisionId;
 
 /// One write. It contains every decision that the write needs.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use super::observed::ObservedPool;
 use crate::model::{DiskRef, Lifetime, Machine, PoolDiskTemplate};
 use crate::names::DISK_LENGTH;
-use crate::revision::RevisionId;
+use crate::revisions::RevisionId;
 
 /// Whether another controller created the machine: no known revision of the pool was written to it.
 pub(super) fn is_anothers(observed: &ObservedPool<'_>, machine: &Machine) -> bool {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::ids::Uid;
 use crate::ledger::REQUEST_TIMEOUT;
 use crate::model::Machine;
-use crate::revision::RevisionId;
+use crate::revisions::RevisionId;
 
 /// How long the platform may take to evaluate a change before the pool reports it.
 pub const EVALUATION_AGE: Duration = Duration::from_mins(10);
@@ -101,7 +101,7 @@ impl RolloutAttempts {
     }
 
     /// Time until the API server can no longer carry out the first unconfirmed update.
-    pub(super) fn next_confirmed(&self, uptime: Duration) -> Option<Duration> {
+    pub(crate) fn next_confirmed(&self, uptime: Duration) -> Option<Duration> {
         self.unconfirmed.values().filter_map(|since| (*since + REQUEST_TIMEOUT).checked_sub(uptime)).min()
     }
 

@@ -6,9 +6,9 @@ use jiff::SignedDuration;
 use super::action::PoolAction;
 use super::observed::ObservedPool;
 use super::result::Plan;
-use super::revisions;
 use crate::ledger::REQUEST_TIMEOUT;
 use crate::model::{Finalizer, Machine};
+use crate::revisions;
 
 /// How long the garbage collector has to end a deletion after the dependents, which takes it seconds.
 const GARBAGE_COLLECTION: SignedDuration = SignedDuration::from_secs(60);

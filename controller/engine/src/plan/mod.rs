@@ -43,12 +43,12 @@ pub(crate) mod requested_restarts;
 mod reservations;
 mod restart;
 pub(crate) mod result;
-mod revisions;
 mod rollout;
 pub(crate) mod start_failures;
 mod stored_time;
 
 use crate::protection;
+use crate::revisions;
 
 pub use action::{ApplyStage, DeleteReason, DiskDeleteReason, Disruption, PoolAction, WantedWrites};
 pub use attempts::{EVALUATION_AGE, RolloutAttempts, UpdateOutcome};

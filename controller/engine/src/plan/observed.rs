@@ -13,7 +13,7 @@ use crate::ledger::UnconfirmedCreate;
 use crate::memory::PassMemory;
 use crate::model::{Disk, DiskState, Machine, Pool};
 use crate::removal::RESERVATION_AGE;
-use crate::revision::RevisionId;
+use crate::revisions::RevisionId;
 
 /// The names that are in use in the pool's namespace.
 pub trait NamesInUse {

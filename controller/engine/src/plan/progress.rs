@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::observed::ObservedPool;
 use crate::model::{DiskRef, InstanceTransition, Machine, MachineActivity, Pool, Restarts};
-use crate::revision::RevisionId;
+use crate::revisions::RevisionId;
 
 /// The rollout state of a live machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

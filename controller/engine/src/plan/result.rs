@@ -171,7 +171,7 @@ impl Plan {
         self.requeue_after = Some(self.requeue_after.map_or(after, |sooner| sooner.min(after)));
     }
 
-    pub(super) fn back_off(&mut self, stage: ApplyStage, left: Duration) {
+    pub(crate) fn back_off(&mut self, stage: ApplyStage, left: Duration) {
         let blocker = Blocker::Backoff { stage, left };
         if !self.blockers.contains(&blocker) {
             self.blockers.push(blocker);

@@ -37,7 +37,7 @@ use super::result::Plan;
 use crate::ids::Uid;
 use crate::model::{InstanceTransition, Machine, MachineActivity, Restarts};
 use crate::protection::protected;
-use crate::revision::RevisionId;
+use crate::revisions::RevisionId;
 
 pub(super) fn plan_rollout(observed: &ObservedPool<'_>, free_disks: &mut FreeDisks<'_>, plan: &mut Plan) {
     let pool = observed.pool;

@@ -10,7 +10,7 @@ use crate::limits;
 use crate::model::StatusSummary;
 use crate::plan::observed::ObservedPool;
 use crate::removal::TargetState;
-use crate::revision::RevisionId;
+use crate::revisions::RevisionId;
 
 /// The field manager of the aggregated API, which lowers `replicas` for targeted removals.
 const REMOVALS: &str = "vmpool-apiserver";

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use vmpool_engine::model::DiskDraft;
-use vmpool_engine::revision::RevisionId;
+use vmpool_engine::revisions::RevisionId;
 
 use super::sample::{SamplePool, decode_body};
 use crate::{Disks, Instances, Platform, RevisionObjects};

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use vmpool_engine::model::{DiskAnnotations, DiskDraft, Draft, ObjectId, PublishedStatus};
 use vmpool_engine::names::NameBlock;
 use vmpool_engine::removal::{RemovalRecord, RemovedMachines};
-use vmpool_engine::revision::{Fingerprint, LiveParts, RevisionId, TemplateParts};
+use vmpool_engine::revisions::{Fingerprint, LiveParts, RevisionId, TemplateParts};
 use vmpool_engine::{ComputedStatus, Disk, Machine, ParsedPool};
 
 use super::{

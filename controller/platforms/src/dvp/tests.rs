@@ -5,7 +5,7 @@ use serde_json::json;
 use vmpool_api::crds::POOL_CRD;
 use vmpool_engine::losses::Rehearsal;
 use vmpool_engine::model::{Lifetime, MachineActivity, PoolDiskTemplate, ScaleDownPolicy};
-use vmpool_engine::revision::{Fingerprint, RevisionId};
+use vmpool_engine::revisions::{Fingerprint, RevisionId};
 use vmpool_engine::status::StatusSummary;
 
 use super::names::API_VERSION;

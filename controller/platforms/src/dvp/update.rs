@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use vmpool_api::{annotations, is_reserved};
 use vmpool_engine::model::DiskDraft;
 use vmpool_engine::protection;
-use vmpool_engine::revision::RevisionId;
+use vmpool_engine::revisions::RevisionId;
 
 use super::devices::{self, DiskAssignment};
 use super::template::SPEC;

@@ -11,7 +11,7 @@ use vmpool_engine::ComputedStatus;
 use vmpool_engine::model::{DiskAnnotations, DiskDraft, Draft, Lifetime, ObjectId, StoredTime};
 use vmpool_engine::names::NameBlock;
 use vmpool_engine::removal::RemovalRecord;
-use vmpool_engine::revision::RevisionId;
+use vmpool_engine::revisions::RevisionId;
 
 use crate::activity;
 

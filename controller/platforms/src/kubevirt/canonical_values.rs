@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 use vmpool_engine::limits;
-use vmpool_engine::revision::LiveParts;
+use vmpool_engine::revisions::LiveParts;
 
 use super::field_encodings::{INSTANCE_SPEC, MACHINE_SPEC, TEMPLATE};
 

@@ -3,7 +3,7 @@
 use vmpool_engine::ObjectId;
 use vmpool_engine::condition::{ConditionReason, ConditionType, StatusCondition};
 use vmpool_engine::plan::DeleteReason;
-use vmpool_engine::revision::RevisionId;
+use vmpool_engine::revisions::RevisionId;
 
 use crate::{ConditionEvent, Wording};
 

@@ -13,7 +13,7 @@ use vmpool_engine::model::{
 };
 use vmpool_engine::protection::{self, Protection};
 use vmpool_engine::removal::{RemovalRecord, RemovedMachines};
-use vmpool_engine::revision::RevisionId;
+use vmpool_engine::revisions::RevisionId;
 use vmpool_engine::{Machine, ObjectId, ParsedPool, Pool};
 
 use super::keys::REVISION_LABEL;

@@ -12,7 +12,7 @@ use vmpool_engine::model::{
 };
 use vmpool_engine::names::NameBlock;
 use vmpool_engine::removal::{RemovalRecord, RemovedMachines};
-use vmpool_engine::revision::{Fingerprint, RevisionId, TemplateParts};
+use vmpool_engine::revisions::{Fingerprint, RevisionId, TemplateParts};
 use vmpool_engine::{ComputedStatus, Machine, ObjectId, ParsedPool, Uid};
 use vmpool_instancetype::copy;
 use vmpool_instancetype::model::VERSION;

@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::annotations::STORAGE_REVISION;
-use vmpool_engine::revision::RevisionId;
+use vmpool_engine::revisions::RevisionId;
 
 use super::keys::REVISION_LABEL;
 use super::template;

@@ -6,7 +6,7 @@
 //! comparison of JSON would find differences in pools that are unchanged.
 
 use serde_json::{Value, json};
-use vmpool_engine::revision::{Fingerprint, TemplateParts};
+use vmpool_engine::revisions::{Fingerprint, TemplateParts};
 
 use super::canonical_values::{canonical_field_value, canonical_value, live_parts, remove_live_parts};
 use super::machine;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use vmpool_engine::model::Instance;
-use vmpool_engine::revision::RevisionId;
+use vmpool_engine::revisions::RevisionId;
 
 use super::{ApiObject, NoObject};
 

@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use vmpool_engine::ObjectId;
-use vmpool_engine::revision::{RevisionId, TemplateParts};
+use vmpool_engine::revisions::{RevisionId, TemplateParts};
 
 /// How a platform identifies and stores the revisions of a pool, which are ControllerRevisions.
 pub trait RevisionObjects<Pool>: Send + Sync + 'static {

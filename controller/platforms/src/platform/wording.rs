@@ -3,7 +3,7 @@
 use vmpool_engine::ObjectId;
 use vmpool_engine::condition::StatusCondition;
 use vmpool_engine::plan::DeleteReason;
-use vmpool_engine::revision::RevisionId;
+use vmpool_engine::revisions::RevisionId;
 
 /// An event about a change of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::Plan;
 use crate::model::{DisruptionBudget, Instance, Preservation, ScaleDownPolicy, StatusSummary, TemplateParts};
-use crate::revision::{Fingerprint, LiveParts, RevisionId};
+use crate::revisions::{Fingerprint, LiveParts, RevisionId};
 use crate::testing::{PoolWorld, another_pool, fixture_id, numbered_machine_name, observation_time};
 
 /// A pool of three machines with finalizers.

@@ -139,7 +139,7 @@ fn an_opportunistic_scale_down_deletes_only_stopped_machines(
         .edit("web-5", |machine| {
             machine.activity = MachineActivity::Stopped;
             let (id, machine_uid) = (fixture_id("web-5"), Some(machine.id.uid.clone()));
-            let parts = crate::revision::LiveParts::default();
+            let parts = crate::revisions::LiveParts::default();
             machine.instance = Some(Arc::new(Instance {
                 id,
                 machine: machine_uid,

@@ -11,7 +11,7 @@ use crate::model::{
     TemplateParts,
 };
 use crate::plan::Blocker;
-use crate::revision::{Fingerprint, LiveParts, RevisionId};
+use crate::revisions::{Fingerprint, LiveParts, RevisionId};
 use crate::selector::Selector;
 use crate::testing::{PoolWorld, deleted_machines, fixture_id, numbered_machine_name};
 

@@ -9,7 +9,7 @@ use crate::model::{
     TemplateParts,
 };
 use crate::plan::attempts::{EVALUATION_AGE, UpdateOutcome};
-use crate::revision::{Fingerprint, LiveParts};
+use crate::revisions::{Fingerprint, LiveParts};
 use crate::selector::{LabelMap, Operator, Selector, SelectorRequirement};
 use crate::testing::{PoolWorld, numbered_machine_name, own_disk, pool_owner, running_machine};
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use vmpool_engine::ObjectId;
 use vmpool_engine::admission::{AdmissionDecision, LookupOutcome, RuleResult, refuse_value};
-use vmpool_engine::revision::RevisionId;
+use vmpool_engine::revisions::RevisionId;
 
 use super::facts::{DvpAdmissionFacts, NeededObjects, StoredRevisionFacts};
 use super::rollout;

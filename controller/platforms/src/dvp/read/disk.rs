@@ -7,7 +7,7 @@ use vmpool_api::{Quantity, annotations, labels};
 use vmpool_engine::Disk;
 use vmpool_engine::limits;
 use vmpool_engine::model::{DiskAnnotations, DiskRestore, DiskState, StoredTime};
-use vmpool_engine::revision::Fingerprint;
+use vmpool_engine::revisions::Fingerprint;
 
 use super::super::names::{RESTORE_CREATED, RESTORE_DELETES};
 use super::super::objects::{

@@ -10,7 +10,7 @@ use vmpool_engine::Machine;
 use vmpool_engine::limits;
 use vmpool_engine::model::{DetachedDisk, DiskRef, MachineActivity};
 use vmpool_engine::protection::Protection;
-use vmpool_engine::revision::RevisionId;
+use vmpool_engine::revisions::RevisionId;
 
 use super::super::objects::{DvpDeviceRef, DvpMachineObject, DvpMachineStatus, DvpPoolObject};
 use super::{annotation_value, creation_time, label_value, object_id, pool_uid, truncated_message};

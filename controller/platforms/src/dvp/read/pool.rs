@@ -11,7 +11,7 @@ use vmpool_engine::limits;
 use vmpool_engine::model::{ObjectId, PoolDiskTemplate, PublishedStatus, ScaleDownPolicy};
 use vmpool_engine::protection;
 use vmpool_engine::removal::RemovalRecord;
-use vmpool_engine::revision::{Fingerprint, RevisionId};
+use vmpool_engine::revisions::{Fingerprint, RevisionId};
 use vmpool_engine::status::StatusSummary;
 use vmpool_engine::{ParsedPool, Pool};
 

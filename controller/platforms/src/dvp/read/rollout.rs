@@ -5,11 +5,11 @@ use serde_json::Value;
 use vmpool_api::{Share, annotations};
 use vmpool_engine::limits;
 use vmpool_engine::model::{DisruptionBudget, RequestedRevision, RolloutPolicy};
-use vmpool_engine::revision::RevisionId;
+use vmpool_engine::revisions::RevisionId;
 
 use super::super::objects::{DvpPoolObject, DvpPoolSpec};
 use super::annotation_value;
-use vmpool_engine::revision::HELD;
+use vmpool_engine::revisions::HELD;
 
 /// Reads the settings, and the revision that the pool requests. An unreadable setting gets its safe value,
 /// which disrupts no machine, and a message is added to `invalid_settings`.

@@ -7,7 +7,7 @@ use vmpool_engine::model::{
     DetachedDisk, DiskAnnotations, DiskState, DisruptionBudget, Lifetime, MachineActivity, PoolDiskTemplate,
     RequestedRevision, RolloutPolicy, StoredTime,
 };
-use vmpool_engine::revision::{Fingerprint, RevisionId};
+use vmpool_engine::revisions::{Fingerprint, RevisionId};
 use vmpool_engine::{Disk, Machine, ObjectId, ParsedPool};
 
 use super::super::objects::{DvpAttachmentObject, DvpDiskObject, DvpMachineObject, DvpPoolObject};

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::{Map, Value, json};
-use vmpool_engine::revision::Fingerprint;
+use vmpool_engine::revisions::Fingerprint;
 use vmpool_instancetype::encoding::FieldEncoding;
 
 use super::super::canonical_values::canonical_value;

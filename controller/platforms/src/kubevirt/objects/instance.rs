@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use vmpool_api::kubevirt::values::InstancePhase;
 use vmpool_engine::limits;
-use vmpool_engine::revision::{Fingerprint, LiveParts};
+use vmpool_engine::revisions::{Fingerprint, LiveParts};
 
 use super::super::canonical_values::live_parts;
 use super::super::keys::REVISION_LABEL;

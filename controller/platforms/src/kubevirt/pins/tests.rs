@@ -2,7 +2,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::labels::POOL_UID;
 use vmpool_engine::ObjectId;
-use vmpool_engine::revision::TemplateParts;
+use vmpool_engine::revisions::TemplateParts;
 
 use super::super::objects::KubeVirtPoolObject;
 use super::super::platform::KubeVirt;

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use vmpool_api::OwnerIdentity;
 use vmpool_api::kubevirt::values::InstancePhase;
 use vmpool_engine::model::{ObjectId, Uid};
-use vmpool_engine::revision::LiveParts;
+use vmpool_engine::revisions::LiveParts;
 
 use super::super::objects::{InstanceObject, KubeVirtMachineObject};
 use crate::intern::intern_text;

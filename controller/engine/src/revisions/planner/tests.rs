@@ -6,7 +6,7 @@ use super::*;
 use crate::failure::{FailureReason, PoolFailure};
 use crate::ledger::REQUEST_TIMEOUT;
 use crate::model::{DisruptionBudget, Instance, ObjectId, RolloutPolicy};
-use crate::revision::LiveParts;
+use crate::revisions::LiveParts;
 use crate::testing::{PoolWorld, numbered_machine_name};
 
 const UPTIME: std::time::Duration = std::time::Duration::from_secs(100);

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::action::{ApplyStage, PoolAction};
-use super::observed::ObservedPool;
-use super::result::Plan;
-use crate::revision::RevisionId;
+use crate::plan::action::{ApplyStage, PoolAction};
+use crate::plan::observed::ObservedPool;
+use crate::plan::result::Plan;
+use crate::revisions::RevisionId;
 
-pub(super) fn plan_revisions(observed: &ObservedPool<'_>, plan: &mut Plan) {
+pub(crate) fn plan_revisions(observed: &ObservedPool<'_>, plan: &mut Plan) {
     if !observed.pool.validation_errors.is_empty() {
         return plan_inactive_revisions(observed, plan);
     }
@@ -19,7 +19,7 @@ pub(super) fn plan_revisions(observed: &ObservedPool<'_>, plan: &mut Plan) {
 
 /// A pool whose machines the controller leaves as they are: it is paused, or its spec is invalid. Such a pool
 /// does not keep an object that its template refers to from being deleted either.
-pub(super) fn plan_inactive_revisions(observed: &ObservedPool<'_>, plan: &mut Plan) {
+pub(crate) fn plan_inactive_revisions(observed: &ObservedPool<'_>, plan: &mut Plan) {
     if observed.pool.revision.copies_wanted {
         store_current_revision(observed, plan);
     }
@@ -121,7 +121,7 @@ fn delete_copies(observed: &ObservedPool<'_>, plan: &mut Plan, stores: bool) {
 }
 
 /// Deletes the revisions of a deleted pool that no machine refers to.
-pub(super) fn plan_unneeded_revisions(observed: &ObservedPool<'_>, plan: &mut Plan) {
+pub(crate) fn plan_unneeded_revisions(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let attempts = &observed.memory.rollout_attempts;
     if observed.unconfirmed_creates.is_empty() && attempts.next_confirmed(observed.uptime).is_none() {
         let unneeded = unneeded_revisions(observed, None);
