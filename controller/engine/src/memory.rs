@@ -10,7 +10,7 @@ use crate::condition::{ConditionType, StatusCondition};
 use crate::failure::{FailureReason, PoolFailure};
 use crate::ids::{ObjectId, Uid};
 use crate::ledger::{Ledger, REQUEST_TIMEOUT};
-use crate::losses::Losses;
+use crate::membership::losses::Losses;
 use crate::model::{Disk, Machine, Pool};
 use crate::plan::action::{ApplyStage, WantedWrites};
 use crate::plan::attempts::RolloutAttempts;

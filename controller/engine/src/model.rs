@@ -7,7 +7,7 @@ mod machine;
 mod pool;
 
 pub use crate::ids::{ObjectId, Uid};
-pub use crate::owner::{Owner, OwnerKind};
+pub use crate::membership::owner::{Owner, OwnerKind};
 pub use crate::revisions::TemplateParts;
 pub use disk::{Disk, DiskAnnotations, DiskRestore, DiskState, StoredTime};
 pub use draft::{DiskDraft, DiskSource, Draft};

@@ -4,7 +4,7 @@
 use serde_json::value::RawValue;
 use vmpool_engine::failure::FailureReason;
 use vmpool_engine::ledger::VersionedFacts;
-use vmpool_engine::losses::{LossKind, Rehearsal};
+use vmpool_engine::membership::losses::{LossKind, Rehearsal};
 use vmpool_engine::model::{DiskDraft, DiskSource, Draft, Lifetime, Owner};
 use vmpool_engine::plan::FieldPaths;
 use vmpool_engine::{Disk, Machine, ObjectId};

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use vmpool_engine::ledger::VersionedFacts;
 use vmpool_engine::limits;
-use vmpool_engine::losses::Rehearsal;
+use vmpool_engine::membership::losses::Rehearsal;
 use vmpool_engine::model::{DiskDraft, DiskRef, Draft, MachineActivity, Naming, Restarts};
 use vmpool_engine::names::ordinal_of;
 use vmpool_engine::plan::{Disruption, FieldPaths, UpdateOutcome};

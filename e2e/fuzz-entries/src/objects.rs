@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use jiff::Timestamp;
 use vmpool_controller::fuzzing::decode_object;
-use vmpool_engine::losses::Rehearsal;
+use vmpool_engine::membership::losses::Rehearsal;
 use vmpool_engine::model::Draft;
 use vmpool_platforms::{AttachmentOf, DiskOf, Disks, Dvp, Finalizers, KubeVirt, MachineStorage, Platform};
 

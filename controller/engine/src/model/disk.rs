@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::ids::{ObjectId, Uid};
-use crate::owner::Owner;
+use crate::membership::owner::Owner;
 use crate::revisions::Fingerprint;
 
 /// One disk object of the namespace.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::ids::ObjectId;
-use crate::losses::Rehearsal;
+use crate::membership::losses::Rehearsal;
 use crate::revisions::RevisionId;
 
 /// A disk of a machine that the plan creates or changes.

@@ -334,7 +334,7 @@ impl PoolAction {
     }
 
     /// Whether it deletes a machine that the controller creates again.
-    pub(super) fn is_recreation(&self) -> bool {
+    pub(crate) fn is_recreation(&self) -> bool {
         matches!(
             self,
             Self::Delete { reason: DeleteReason::StorageChanged { .. } | DeleteReason::Unhealthy, .. }

@@ -8,14 +8,14 @@ use super::action::{ApplyStage, PoolAction};
 use super::allocation::{FreeDisks, Recipient};
 use super::blocker::Blocker;
 use super::disk_names::disk_name;
-use super::loss_limits;
 use super::observed::ObservedPool;
 use super::reservations;
 use super::result::{Plan, Repairs};
 use crate::backoff::MAX_BATCH;
 use crate::failure::FailureReason;
 use crate::ledger::{REQUEST_TIMEOUT, UnconfirmedCreate};
-use crate::losses::Rehearsal;
+use crate::membership::loss_limits;
+use crate::membership::losses::Rehearsal;
 use crate::model::{DiskDraft, Draft, Lifetime, Naming, PoolDiskTemplate};
 use crate::names::{MIN_BLOCK, NameBlock, Namer, ordinal_name};
 

@@ -6,7 +6,6 @@
 //! controller has no disk map before its first update. Its disks are recognized by their owners, labels and
 //! names, so that it is repaired while the rollout is paused, too.
 use super::action::PoolAction;
-use super::adoption;
 use super::allocation::FreeDisks;
 use super::blocker::Blocker;
 use super::disk_size::disk_expansion;
@@ -14,6 +13,7 @@ use super::observed::ObservedPool;
 use super::result::{Plan, Repairs};
 use crate::failure::FailureReason;
 use crate::ids::ObjectId;
+use crate::membership::adoption;
 use crate::model::{Disk, DiskDraft, DiskRef, DiskRestore, Lifetime, Machine, Owner, PoolDiskTemplate};
 
 mod edited;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// The result of checking the disks of all machines.
 pub(super) struct DiskCheckResult {
     /// Whether the plan contains all necessary repairs.
-    pub(super) repairs: Repairs,
+    pub(crate) repairs: Repairs,
     /// Expansions of ephemeral disks.
     pub(super) growth: Vec<PoolAction>,
 }

@@ -19,7 +19,6 @@
 //! 14. `record`: entries of the removal record that can be removed.
 
 pub(crate) mod action;
-mod adoption;
 mod allocation;
 pub(crate) mod attempts;
 pub(crate) mod blocker;
@@ -29,10 +28,7 @@ mod disk_names;
 mod disk_size;
 mod disks;
 mod expand;
-mod finalizers;
 mod heal;
-mod loss_limits;
-mod membership;
 pub(crate) mod observed;
 mod order;
 pub(crate) mod overridden;
@@ -47,6 +43,7 @@ mod rollout;
 pub(crate) mod start_failures;
 mod stored_time;
 
+use crate::membership::{self, finalizers, loss_limits};
 use crate::protection;
 use crate::revisions;
 

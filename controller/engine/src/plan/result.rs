@@ -163,7 +163,7 @@ impl Plan {
         self.actions.extend(actions.into_iter().take(width));
     }
 
-    pub(super) fn report_failure(&mut self, reason: FailureReason, message: &str) {
+    pub(crate) fn report_failure(&mut self, reason: FailureReason, message: &str) {
         self.failure.get_or_insert_with(|| PoolFailure { reason, message: message.to_owned() });
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::backoff::MAX_BATCH;
-use crate::losses::Rehearsal;
+use crate::membership::losses::Rehearsal;
 use crate::model::ObjectId;
 use crate::model::{
     DiskAnnotations, DiskDraft, Draft, Lifetime, Machine, MachineActivity, Naming, PoolDiskTemplate,

@@ -11,7 +11,7 @@ use super::revisions::MachineUpdate;
 use super::watch_cache::{NamesInCaches, WatchCache};
 use crate::failure::PoolFailure;
 use crate::ledger::LedgerCache;
-use crate::losses::{CreatedObjectState as ObjectFate, Loss, LossKind, Rehearsal};
+use crate::membership::losses::{CreatedObjectState as ObjectFate, Loss, LossKind, Rehearsal};
 use crate::model::{Disk, DiskAnnotations, DiskSource, Draft, Finalizer, Machine, ObjectId};
 use crate::names::NameBlock;
 use crate::plan::{

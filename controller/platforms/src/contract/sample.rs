@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use vmpool_engine::failure::PoolFailure;
-use vmpool_engine::losses::Rehearsal;
+use vmpool_engine::membership::losses::Rehearsal;
 use vmpool_engine::model::{CurrentRevision, DiskDraft, Draft, Lifetime, Membership};
 use vmpool_engine::plan::{NamesInUse, ObservedPool, PlanSettings, PoolSnapshot};
 use vmpool_engine::{ComputedStatus, PassMemory, Pool};

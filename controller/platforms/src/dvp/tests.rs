@@ -3,7 +3,7 @@ use std::sync::Arc;
 use rstest::rstest;
 use serde_json::json;
 use vmpool_api::crds::POOL_CRD;
-use vmpool_engine::losses::Rehearsal;
+use vmpool_engine::membership::losses::Rehearsal;
 use vmpool_engine::model::{Lifetime, MachineActivity, PoolDiskTemplate, ScaleDownPolicy};
 use vmpool_engine::revisions::{Fingerprint, RevisionId};
 use vmpool_engine::status::StatusSummary;

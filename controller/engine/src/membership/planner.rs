@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::action::{ApplyStage, PoolAction};
 use super::adoption;
-use super::observed::ObservedPool;
-use super::result::Plan;
 use crate::model::{Finalizer, Machine, Membership, Naming, Pool};
 use crate::names::Namer;
+use crate::plan::action::{ApplyStage, PoolAction};
+use crate::plan::observed::ObservedPool;
+use crate::plan::result::Plan;
 
-pub(super) fn plan_membership(observed: &ObservedPool<'_>, plan: &mut Plan) {
+pub(crate) fn plan_membership(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let namer = Namer::new(&observed.pool.id.name, &observed.pool.id.uid);
     let repairs: Vec<PoolAction> = observed
         .machines

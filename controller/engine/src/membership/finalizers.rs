@@ -3,11 +3,11 @@
 
 use jiff::SignedDuration;
 
-use super::action::PoolAction;
-use super::observed::ObservedPool;
-use super::result::Plan;
 use crate::ledger::REQUEST_TIMEOUT;
 use crate::model::{Finalizer, Machine};
+use crate::plan::action::PoolAction;
+use crate::plan::observed::ObservedPool;
+use crate::plan::result::Plan;
 use crate::revisions;
 
 /// How long the garbage collector has to end a deletion after the dependents, which takes it seconds.
@@ -15,7 +15,7 @@ const GARBAGE_COLLECTION: SignedDuration = SignedDuration::from_secs(60);
 
 /// Adds the finalizer to the pool, and releases the machines that are being deleted, independent of the
 /// number of machines and of a pause.
-pub(super) fn plan_finalizers(observed: &ObservedPool<'_>, plan: &mut Plan) {
+pub(crate) fn plan_finalizers(observed: &ObservedPool<'_>, plan: &mut Plan) {
     match observed.pool.finalizer {
         Finalizer::Unused => return,
         Finalizer::Missing => plan.actions.push(PoolAction::AddPoolFinalizer),
@@ -57,7 +57,7 @@ fn machines_with_finalizer<'a>(observed: &'a ObservedPool<'_>) -> impl Iterator<
 /// Removes the finalizer from the machines of a deleted pool, and then from the pool. The garbage collector
 /// deletes the machines, or keeps them with `--cascade=orphan`. It would also keep all revisions, so those
 /// that no machine refers to are deleted.
-pub(super) fn plan_pool_deletion(observed: &ObservedPool<'_>, plan: &mut Plan) {
+pub(crate) fn plan_pool_deletion(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let pool = observed.pool;
     if pool.finalizer == Finalizer::Unused {
         return;

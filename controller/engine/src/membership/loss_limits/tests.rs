@@ -5,7 +5,7 @@ use rstest::rstest;
 
 use crate::condition::{ConditionType, StatusCondition};
 use crate::failure::FailureReason;
-use crate::losses::{Loss, LossKind, MOST_LOSSES, REHEARSAL, RETRY, Rehearsal};
+use crate::membership::losses::{Loss, LossKind, MOST_LOSSES, REHEARSAL, RETRY, Rehearsal};
 use crate::model::{AutohealingPolicy, DisruptionBudget, MachineActivity, StartHealth};
 use crate::plan::{Blocker, Plan, PoolAction};
 use crate::testing::{PoolWorld, created_machines, deleted_machines, numbered_machine_name};

@@ -1,16 +1,16 @@
 //! The limits of creation while other clients take away what the pool creates.
 
-use super::action::PoolAction;
-use super::blocker::Blocker;
-use super::observed::ObservedPool;
-use super::result::Plan;
 use crate::failure::FailureReason;
-use crate::losses::{Allowance, Losses, Rehearsal};
+use crate::membership::losses::{Allowance, Losses, Rehearsal};
 use crate::model::DiskSource;
+use crate::plan::action::PoolAction;
+use crate::plan::blocker::Blocker;
+use crate::plan::observed::ObservedPool;
+use crate::plan::result::Plan;
 
 /// How many machines may be created, and whether their creates are rehearsed; `None` if the pool is stopped,
 /// which the plan then reports.
-pub(super) fn limit_machines(observed: &ObservedPool<'_>, plan: &mut Plan) -> Option<(usize, Rehearsal)> {
+pub(crate) fn limit_machines(observed: &ObservedPool<'_>, plan: &mut Plan) -> Option<(usize, Rehearsal)> {
     let losses = &observed.memory.machine_losses;
     let limit = observed.pool.machine_loss_limit();
     match report_allowance(observed, losses, limit, FailureReason::MachineLost, plan) {
@@ -21,7 +21,7 @@ pub(super) fn limit_machines(observed: &ObservedPool<'_>, plan: &mut Plan) -> Op
 }
 
 /// Removes the writes that create disks, as far as the losses of disks require it.
-pub(super) fn limit_disks(observed: &ObservedPool<'_>, plan: &mut Plan) {
+pub(crate) fn limit_disks(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let creates_disks = |action: &PoolAction| match action {
         PoolAction::CreateDisk { .. } => true,
         PoolAction::Create { draft } => draft.disks.iter().any(|disk| disk.source == DiskSource::New),
@@ -45,7 +45,7 @@ pub(super) fn limit_disks(observed: &ObservedPool<'_>, plan: &mut Plan) {
 }
 
 /// Removes the deletions of machines that would be created again, while no machine is created.
-pub(super) fn keep_irreplaceable(observed: &ObservedPool<'_>, plan: &mut Plan) {
+pub(crate) fn keep_irreplaceable(observed: &ObservedPool<'_>, plan: &mut Plan) {
     if observed.memory.machine_losses.is_stopped(observed.pool.machine_loss_limit()) {
         plan.actions.retain(|action| !action.is_recreation());
     }

@@ -1,12 +1,12 @@
 //! Machines of other controllers: how the planners recognize them and their disks.
 
-use super::observed::ObservedPool;
 use crate::model::{DiskRef, Lifetime, Machine, PoolDiskTemplate};
 use crate::names::DISK_LENGTH;
+use crate::plan::observed::ObservedPool;
 use crate::revisions::RevisionId;
 
 /// Whether another controller created the machine: no known revision of the pool was written to it.
-pub(super) fn is_anothers(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
+pub(crate) fn is_anothers(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
     let ours =
         |written: &RevisionId| *written == observed.pool.revision.id || observed.stored.contains(written);
     !machine.written.as_ref().is_some_and(ours)
@@ -14,7 +14,7 @@ pub(super) fn is_anothers(observed: &ObservedPool<'_>, machine: &Machine) -> boo
 
 /// The devices and disk templates of a machine that another controller created, as far as its disk map does
 /// not contain them.
-pub(super) fn recognized_devices<'a>(
+pub(crate) fn recognized_devices<'a>(
     observed: &'a ObservedPool<'_>,
     machine: &'a Machine,
 ) -> impl Iterator<Item = (&'a DiskRef, &'a PoolDiskTemplate)> {
@@ -28,7 +28,7 @@ pub(super) fn recognized_devices<'a>(
 /// The device that fills `template` in a machine whose disk map does not contain it, because another
 /// controller created the machine: a disk of the machine or the pool with the label of the template, or with
 /// the name that such a disk gets. A disk that does not exist is recognized only by its name.
-pub(super) fn find_unmapped_device<'a>(
+pub(crate) fn find_unmapped_device<'a>(
     observed: &ObservedPool<'_>,
     machine: &'a Machine,
     template: &PoolDiskTemplate,
@@ -66,7 +66,7 @@ pub(super) fn find_unmapped_device<'a>(
 /// Whether the machine refers to a disk with the name of a disk template, and no device fills that template.
 /// Another controller that resolves such names later created the machine and exited before it did. That name
 /// must not be used as the name of a disk.
-pub(super) fn has_placeholder(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
+pub(crate) fn has_placeholder(observed: &ObservedPool<'_>, machine: &Machine) -> bool {
     machine.disks.iter().any(|device| {
         let template = || observed.pool.disks.iter().find(|template| template.name == device.disk);
         device.template.is_none()
