@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use vmpool_engine::ledger::REQUEST_TIMEOUT;
 use vmpool_engine::plan::{self, COLLECTION_GRACE};
-use vmpool_engine::removal::RESERVATION_AGE;
+use vmpool_engine::scale_down::removal::RESERVATION_AGE;
 use vmpool_platforms::kubevirt::copies::CopyPolicy;
 
 /// Settings of the controller.

@@ -67,8 +67,8 @@ pub mod model;
 pub mod names;
 pub mod plan;
 pub mod protection;
-pub mod removal;
 pub mod revisions;
+pub mod scale_down;
 pub mod selector;
 pub mod status;
 

@@ -10,9 +10,8 @@ mod phase;
 mod pins;
 mod problem;
 mod protection;
-mod surplus;
 mod synced;
-mod text;
+pub(crate) mod text;
 
 use crate::activity::ActivityEntry;
 use crate::condition::{
@@ -21,6 +20,7 @@ use crate::condition::{
 use crate::failure::{PoolFailure, summarize_messages};
 use crate::model::{Naming, ScaleDownPolicy, StatusContent};
 use crate::plan::observed::ObservedPool;
+use crate::scale_down::surplus::{count_staying_machines, explicit_surplus};
 
 pub use crate::model::StatusSummary;
 pub use availability::Availability;
@@ -29,7 +29,6 @@ use counts::MachineCounts;
 pub use detached::{DetachedDiskLink, DetachedDiskReport, find_detached_disks};
 pub use phase::PoolPhase;
 pub use problem::{StartProblem, first_start_problem, machine_waiting_for_storage};
-use surplus::{count_staying_machines, explicit_surplus};
 use text::{join_message_parts, machine_count_text, verb_for_count};
 
 /// The status of a pool.
@@ -187,7 +186,7 @@ fn progressing_condition(
     let pool = observed.pool;
     let MachineCounts { total, live, .. } = *counts;
     let desired = pool.desired;
-    let staying = count_staying_machines(observed, counts);
+    let staying = count_staying_machines(observed, counts.live);
     let message = if total < desired {
         format!("creating machines: {total} of {desired} exist")
     } else if pool.scale_down_policy == ScaleDownPolicy::Explicit && staying > desired {

@@ -25,7 +25,7 @@ use vmpool_engine::condition::StatusCondition;
 use vmpool_engine::failure::{FailureReason, PoolFailure};
 use vmpool_engine::model::{DiskDraft, Finalizer, MachineActivity, Naming, ScaleDownPolicy};
 use vmpool_engine::names::NameBlock;
-use vmpool_engine::removal::{RemovalRecord, RemovedMachines};
+use vmpool_engine::scale_down::removal::{RemovalRecord, RemovedMachines};
 use vmpool_engine::{Machine, ObjectId, Pool, copied_pool};
 
 use super::{DiskOf, Disks, PatchBody, Platform, StatusFields};

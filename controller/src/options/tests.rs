@@ -71,7 +71,7 @@ fn flags_become_settings() {
     assert_eq!((settings.workers, settings.writes_in_flight), (2, 5));
     assert_eq!(settings.request_deadline, Duration::from_secs(2));
     assert_eq!(settings.debounce, Duration::from_millis(10));
-    assert_eq!(settings.reservation_timeout, vmpool_engine::removal::RESERVATION_AGE);
+    assert_eq!(settings.reservation_timeout, vmpool_engine::scale_down::removal::RESERVATION_AGE);
     assert_eq!(settings.collection_grace, vmpool_engine::plan::COLLECTION_GRACE);
     assert_eq!(settings.slow_write_deadline, Duration::from_mins(1));
     let arguments = ["--reservation-timeout=3s", "--disk-collection-grace=2s"];

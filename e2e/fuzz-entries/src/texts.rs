@@ -11,7 +11,7 @@ use vmpool_api::{GoDuration, Quantity, Share};
 use vmpool_engine::limits::{MESSAGE, NAME, clip_name, nesting_depth, shorten_message};
 use vmpool_engine::names::NameBlock;
 use vmpool_engine::protection::{self, CLAIM, Claim, Protection, RESTARTING, UNTIL};
-use vmpool_engine::removal::RemovalRecord;
+use vmpool_engine::scale_down::removal::RemovalRecord;
 use vmpool_instancetype::quantity::Amount;
 
 /// Reads a removal record. Written again, it is the same.

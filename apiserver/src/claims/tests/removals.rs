@@ -3,7 +3,7 @@
 use serde_json::json;
 use vmpool_api::annotations::SCALE_DOWN_TARGETS;
 use vmpool_engine::ObjectId;
-use vmpool_engine::removal::RemovalRecord;
+use vmpool_engine::scale_down::removal::RemovalRecord;
 
 use super::{assert_refused, body, claim, claimed, machine, protect, running};
 use crate::testing::{MERGE_PATCH, RequestFault, Verb};

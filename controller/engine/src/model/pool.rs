@@ -13,8 +13,8 @@ use crate::model::exclusion::Exclusion;
 use crate::model::machine::{Machine, Selectable};
 use crate::names::{NameBlock, ordinal_name, ordinal_of};
 use crate::protection;
-use crate::removal::{RemovalRecord, RemovedMachines};
 use crate::revisions::{Fingerprint, RevisionId, TemplateParts};
+use crate::scale_down::removal::{RemovalRecord, RemovedMachines};
 use crate::selector::{LabelMap, Selector};
 
 /// How the machines of a pool are named.

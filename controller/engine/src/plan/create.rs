@@ -9,7 +9,6 @@ use super::allocation::{FreeDisks, Recipient};
 use super::blocker::Blocker;
 use super::disk_names::disk_name;
 use super::observed::ObservedPool;
-use super::reservations;
 use super::result::{Plan, Repairs};
 use crate::backoff::MAX_BATCH;
 use crate::failure::FailureReason;
@@ -18,6 +17,7 @@ use crate::membership::loss_limits;
 use crate::membership::losses::Rehearsal;
 use crate::model::{DiskDraft, Draft, Lifetime, Naming, PoolDiskTemplate};
 use crate::names::{MIN_BLOCK, NameBlock, Namer, ordinal_name};
+use crate::scale_down::reservations;
 
 pub(super) fn plan_creates(
     observed: &ObservedPool<'_>,

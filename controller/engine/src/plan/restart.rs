@@ -18,12 +18,12 @@ use std::sync::Arc;
 use super::action::{ApplyStage, DeleteReason, PoolAction};
 use super::blocker::ProtectedStep;
 use super::observed::ObservedPool;
-use super::order::leaving_order;
 use super::progress::{RolloutProgress, required_transition};
 use super::result::Plan;
 use crate::ids::Uid;
 use crate::model::{Instance, InstanceTransition, Machine, MachineActivity, Pool, Restarts};
 use crate::protection::protected;
+use crate::scale_down::order::leaving_order;
 
 pub(super) fn plan_restarts(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let (pool, memory) = (observed.pool, observed.memory);

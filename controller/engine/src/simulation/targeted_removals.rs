@@ -9,7 +9,7 @@ use super::api::{Api, BrokenInvariant, PoolHistoryEntry, RequestBasis, RequestRe
 use crate::ledger::VersionedFacts;
 use crate::model::{Machine, Naming, ObjectId, Uid};
 use crate::names::{NameBlock, Namer};
-use crate::removal::{RESERVATION_AGE, RemovalRecordFull};
+use crate::scale_down::removal::{RESERVATION_AGE, RemovalRecordFull};
 
 /// State besides the removal record that the invariant needs.
 #[derive(Clone, Default)]

@@ -5,7 +5,6 @@ use std::fmt;
 
 use super::counts::MachineCounts;
 use super::problem::list_start_problems;
-use super::surplus::{count_staying_machines, explicit_surplus};
 use super::text::{join_message_parts, machine_count_text, verb_for_count};
 use crate::condition::{ComputedCondition, ConditionReason, ConditionType};
 use crate::failure::{FailureReason, PoolFailure};
@@ -13,6 +12,7 @@ use crate::model::{Pool, Restarts, ScaleDownPolicy, StatusContent};
 use crate::plan::blocker::Blocker;
 use crate::plan::observed::ObservedPool;
 use crate::plan::progress::{RolloutProgress, RolloutState};
+use crate::scale_down::surplus::{count_staying_machines, explicit_surplus};
 
 /// The phase of a pool, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -247,7 +247,7 @@ fn required_user_actions(
                 .to_owned(),
         );
     }
-    let staying = count_staying_machines(observed, counts);
+    let staying = count_staying_machines(observed, counts.live);
     let is_explicit = pool.scale_down_policy == ScaleDownPolicy::Explicit && !keeps_surplus(pool);
     if is_explicit && staying > pool.desired && !pool.paused {
         blocked.push(explicit_surplus(staying, pool.desired));

@@ -12,8 +12,8 @@ use vmpool_engine::model::{
     ScaleDownPolicy, Selectable, StartHealth, StatusContent,
 };
 use vmpool_engine::protection::{self, Protection};
-use vmpool_engine::removal::{RemovalRecord, RemovedMachines};
 use vmpool_engine::revisions::RevisionId;
+use vmpool_engine::scale_down::removal::{RemovalRecord, RemovedMachines};
 use vmpool_engine::{Machine, ObjectId, ParsedPool, Pool};
 
 use super::keys::REVISION_LABEL;

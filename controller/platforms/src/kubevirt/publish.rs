@@ -6,7 +6,7 @@ use vmpool_api::kubevirt::annotations;
 use vmpool_engine::ComputedStatus;
 use vmpool_engine::condition::{ConditionType, StatusCondition};
 use vmpool_engine::model::{PublishedStatus, StatusSummary, UsedCopy};
-use vmpool_engine::removal::{RemovalRecord, RemovedMachines};
+use vmpool_engine::scale_down::removal::{RemovalRecord, RemovedMachines};
 use vmpool_instancetype::model::{TypeFamily, TypeMatcher};
 use vmpool_instancetype::status_ref::StatusRef;
 

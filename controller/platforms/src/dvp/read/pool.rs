@@ -10,8 +10,8 @@ use vmpool_engine::condition::StatusCondition;
 use vmpool_engine::limits;
 use vmpool_engine::model::{ObjectId, PoolDiskTemplate, PublishedStatus, ScaleDownPolicy};
 use vmpool_engine::protection;
-use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revisions::{Fingerprint, RevisionId};
+use vmpool_engine::scale_down::removal::RemovalRecord;
 use vmpool_engine::status::StatusSummary;
 use vmpool_engine::{ParsedPool, Pool};
 

@@ -4,20 +4,20 @@
 //! grows and shrinks again would otherwise lose its serving machines. Only then the policy decides. With an
 //! order by ordinals, only the ordinal decides.
 
-use super::action::{ApplyStage, DeleteReason, PoolAction};
-use super::blocker::{Blocker, ProtectedStep};
-use super::observed::ObservedPool;
 use super::order::leaving_order;
-use super::result::Plan;
 use crate::failure::FailureReason;
 use crate::ids::Uid;
 use crate::model::{Machine, ScaleDownPolicy};
+use crate::plan::action::{ApplyStage, DeleteReason, PoolAction};
+use crate::plan::blocker::{Blocker, ProtectedStep};
+use crate::plan::observed::ObservedPool;
+use crate::plan::result::Plan;
 use crate::protection::protected;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) fn plan_removals(observed: &ObservedPool<'_>, plan: &mut Plan) {
+pub(crate) fn plan_removals(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let record = &observed.pool.record;
     let accepted: BTreeSet<&Uid> = record.accepted().map(|target| &target.uid).collect();
     // A target that is already terminating needs no deletion. `replicas` was lowered for it, so it is not

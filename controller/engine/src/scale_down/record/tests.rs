@@ -6,7 +6,7 @@ use super::*;
 use crate::failure::{FailureReason, PoolFailure};
 use crate::ledger::REQUEST_TIMEOUT;
 use crate::model::{Naming, ScaleDownPolicy};
-use crate::removal::RESERVATION_AGE;
+use crate::scale_down::removal::RESERVATION_AGE;
 use crate::testing::{PoolWorld, fixture_id, numbered_machine_name};
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -7,14 +7,14 @@
 
 use std::time::Duration;
 
-use super::action::{ApplyStage, PoolAction};
-use super::observed::ObservedPool;
 use super::reservations::machine_uids;
-use super::result::Plan;
 use crate::backoff::MAX_BATCH;
 use crate::ids::ObjectId;
 use crate::model::Naming;
 use crate::names::{NameBlock, Namer};
+use crate::plan::action::{ApplyStage, PoolAction};
+use crate::plan::observed::ObservedPool;
+use crate::plan::result::Plan;
 
 /// While a target of an accepted removal still exists, the controller collects up to this number of entries
 /// of deleted targets and removes them with one write. A large removal therefore needs few writes of the
@@ -22,7 +22,7 @@ use crate::names::{NameBlock, Namer};
 pub(super) const PRUNE_BATCH: usize = 100;
 
 /// Removes finished entries: accepted targets that are gone, and reservations that were not accepted in time.
-pub(super) fn plan_removal_record(observed: &ObservedPool<'_>, plan: &mut Plan) {
+pub(crate) fn plan_removal_record(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let record = &observed.pool.record;
     if record.is_empty() {
         return;

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use super::blocker::Blocker;
-use super::observed::ObservedPool;
-use super::result::Plan;
 use crate::ids::Uid;
+use crate::plan::blocker::Blocker;
+use crate::plan::observed::ObservedPool;
+use crate::plan::result::Plan;
 
 /// The number of reserved targets that are no longer machines of the pool. They count as present, and the
 /// plan reports them as blockers.
-pub(super) fn hold_vanished(observed: &ObservedPool<'_>, plan: &mut Plan) -> usize {
+pub(crate) fn hold_vanished(observed: &ObservedPool<'_>, plan: &mut Plan) -> usize {
     let record = &observed.pool.record;
     if record.is_empty() {
         return 0;

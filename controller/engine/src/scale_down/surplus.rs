@@ -3,21 +3,20 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::counts::MachineCounts;
-use super::text::machine_count_text;
 use crate::ids::Uid;
 use crate::model::Machine;
 use crate::plan::observed::ObservedPool;
+use crate::status::text::machine_count_text;
 
-/// Number of live machines that are no targets of accepted removals.
-pub(super) fn count_staying_machines(observed: &ObservedPool<'_>, counts: &MachineCounts) -> usize {
+/// How many of the `live` machines are no targets of accepted removals.
+pub(crate) fn count_staying_machines(observed: &ObservedPool<'_>, live: usize) -> usize {
     let named: BTreeSet<&Uid> = observed.pool.record.accepted().map(|target| &target.uid).collect();
     let leaving = |machine: &&Arc<Machine>| !machine.terminating && named.contains(&machine.id.uid);
-    counts.live - observed.pool_machines().filter(leaving).count()
+    live - observed.pool_machines().filter(leaving).count()
 }
 
 /// What to do about the surplus of an Explicit pool. A targeted removal lowers `replicas`, but not below 0.
-pub(super) fn explicit_surplus(staying: usize, desired: usize) -> String {
+pub(crate) fn explicit_surplus(staying: usize, desired: usize) -> String {
     let surplus = staying - desired;
     let (exceed, all) = if staying == 1 { ("exceeds", "it") } else { ("exceed", "all") };
     let again = if desired == 0 {

@@ -6,7 +6,7 @@ use crate::model::{Machine, MachineActivity, ScaleDownPolicy};
 
 /// The order of deletion. Among machines of the same age, those that do not run come first, and then the name
 /// decides. The same state therefore always yields the same result.
-pub(super) fn leaving_order(policy: ScaleDownPolicy, a: &Machine, b: &Machine) -> Ordering {
+pub(crate) fn leaving_order(policy: ScaleDownPolicy, a: &Machine, b: &Machine) -> Ordering {
     let idle_first = (a.activity == MachineActivity::Running).cmp(&(b.activity == MachineActivity::Running));
     match policy {
         ScaleDownPolicy::NewestFirst => {
