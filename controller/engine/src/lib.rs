@@ -57,6 +57,7 @@ pub mod admission;
 pub mod backoff;
 pub mod condition;
 pub mod copied_pool;
+mod disks;
 pub mod failure;
 mod ids;
 pub mod ledger;

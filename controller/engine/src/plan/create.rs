@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::action::{ApplyStage, PoolAction};
-use super::allocation::{FreeDisks, Recipient};
 use super::blocker::Blocker;
-use super::disk_names::disk_name;
 use super::observed::ObservedPool;
 use super::result::{Plan, Repairs};
 use crate::backoff::MAX_BATCH;
+use crate::disks::allocation::{FreeDisks, Recipient};
+use crate::disks::disk_names::disk_name;
 use crate::failure::FailureReason;
 use crate::ledger::{REQUEST_TIMEOUT, UnconfirmedCreate};
 use crate::membership::loss_limits;

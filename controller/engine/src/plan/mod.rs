@@ -19,15 +19,9 @@
 //! 14. `record`: entries of the removal record that can be removed.
 
 pub(crate) mod action;
-mod allocation;
 pub(crate) mod attempts;
 pub(crate) mod blocker;
 mod create;
-mod disk_collection;
-mod disk_names;
-mod disk_size;
-mod disks;
-mod expand;
 mod heal;
 pub(crate) mod observed;
 pub(crate) mod overridden;
@@ -37,8 +31,8 @@ mod restart;
 pub(crate) mod result;
 mod rollout;
 pub(crate) mod start_failures;
-mod stored_time;
 
+use crate::disks::{self, allocation, disk_collection, expand};
 use crate::membership::{self, finalizers, loss_limits};
 use crate::protection;
 use crate::revisions;

@@ -28,11 +28,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::action::{ApplyStage, Disruption, PoolAction};
-use super::allocation::FreeDisks;
 use super::blocker::ProtectedStep;
 use super::observed::ObservedPool;
 use super::progress::{RolloutProgress, RolloutState};
 use super::result::Plan;
+use crate::disks::allocation::FreeDisks;
 use crate::ids::Uid;
 use crate::membership::adoption;
 use crate::model::{InstanceTransition, Machine, MachineActivity, Restarts};

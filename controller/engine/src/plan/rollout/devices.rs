@@ -1,9 +1,9 @@
 //! The disks for the devices of a machine that an update writes.
 
-use super::super::allocation::FreeDisks;
 use super::super::blocker::Blocker;
 use super::super::observed::ObservedPool;
 use super::super::progress::{keeps_leftover_device, leftover_devices};
+use crate::disks::allocation::FreeDisks;
 use crate::membership::adoption::find_unmapped_device;
 use crate::model::{DiskDraft, DiskRef, DiskSource, Machine, PoolDiskTemplate};
 use std::sync::Arc;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::observed::ObservedPool;
+use crate::plan::observed::ObservedPool;
 
 /// The name of an ephemeral disk. It is computed from machine and template, so a repeated create gets
 /// `AlreadyExists` for it.
-pub(super) fn disk_name(machine: &str, template: &str) -> Arc<str> {
+pub(crate) fn disk_name(machine: &str, template: &str) -> Arc<str> {
     format!("{machine}-{template}").into()
 }
 

@@ -16,15 +16,15 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::action::{ApplyStage, DiskDeleteReason, PoolAction};
 use super::allocation::{DiskUsage, FreeDisks, PoolDisk, UNMOUNT_TIMEOUT};
-use super::blocker::Blocker;
-use super::observed::ObservedPool;
-use super::result::Plan;
 use super::stored_time::{current_time, elapsed_time, valid_free_since, valid_time};
 use crate::failure::FailureReason;
 use crate::ledger::REQUEST_TIMEOUT;
 use crate::model::{Disk, DiskAnnotations, Lifetime, PoolDiskTemplate};
+use crate::plan::action::{ApplyStage, DiskDeleteReason, PoolAction};
+use crate::plan::blocker::Blocker;
+use crate::plan::observed::ObservedPool;
+use crate::plan::result::Plan;
 
 /// Age at which a free disk without data is deleted, if its template has no `ttl`.
 pub(super) const BROKEN_AGE: Duration = Duration::from_mins(10);
@@ -33,7 +33,7 @@ pub(super) const BROKEN_AGE: Duration = Duration::from_mins(10);
 const SHORTEST_REQUEUE: Duration = Duration::from_secs(1);
 
 /// Plans the annotations of all disks of the pool, and the deletion of those that are not needed.
-pub(super) fn plan_disk_collection(observed: &ObservedPool<'_>, free_disks: &FreeDisks<'_>, plan: &mut Plan) {
+pub(crate) fn plan_disk_collection(observed: &ObservedPool<'_>, free_disks: &FreeDisks<'_>, plan: &mut Plan) {
     let mut actions = Vec::new();
     let mut free: BTreeMap<&str, Vec<FreeDisk<'_>>> = BTreeMap::new();
     for PoolDisk { disk, usage } in free_disks.all() {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::observed::ObservedPool;
 use crate::model::{Disk, StoredTime};
+use crate::plan::observed::ObservedPool;
 
 /// A stored time that is at most this far in the future counts as now, because the clocks of two leaders can
 /// differ. The controller rewrites a time that is further in the future, because the disk would otherwise not

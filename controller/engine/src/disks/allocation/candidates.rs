@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::super::observed::ObservedPool;
 use super::super::stored_time;
 use super::usage::{DiskUsage, PoolDisk};
 use crate::ledger::REQUEST_TIMEOUT;
 use crate::model::{Disk, DiskState};
 use crate::names::DiskNamer;
+use crate::plan::observed::ObservedPool;
 
 /// How long a machine waits for a disk that will become free soon before the plan creates a new one.
 pub(crate) const UNMOUNT_TIMEOUT: Duration = REQUEST_TIMEOUT;

@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
-use super::super::action::PoolAction;
-use super::super::blocker::Blocker;
-use super::super::observed::ObservedPool;
 use crate::model::{Disk, DiskRef, Machine, PoolDiskTemplate};
+use crate::plan::action::PoolAction;
+use crate::plan::blocker::Blocker;
+use crate::plan::observed::ObservedPool;
 
 /// How long a disk that the platform deleted in order to restore it may be missing. Then the platform is not
 /// expected to create it any more, and the machine needs one. A machine that the platform still restores has

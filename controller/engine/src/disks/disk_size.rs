@@ -1,7 +1,7 @@
 //! Disks that are smaller than their template requires.
 
-use super::action::PoolAction;
 use crate::model::{Disk, DiskState, PoolDiskTemplate};
+use crate::plan::action::PoolAction;
 
 /// The expansion of a disk of this template, if it is smaller and can be expanded now. The controller never
 /// shrinks a disk. It does not change a disk that is being provisioned, changed or deleted, because the

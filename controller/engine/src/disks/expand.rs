@@ -1,13 +1,13 @@
 //! Disk expansion: disks that are smaller than their template requires.
 
-use super::action::{ApplyStage, PoolAction};
 use super::allocation::FreeDisks;
 use super::disk_size::disk_expansion;
-use super::observed::ObservedPool;
-use super::result::Plan;
+use crate::plan::action::{ApplyStage, PoolAction};
+use crate::plan::observed::ObservedPool;
+use crate::plan::result::Plan;
 
 /// Plans the expansion of ephemeral disks, which `of_machines` contains, and of all disks of the pool.
-pub(super) fn plan_disk_expansions(
+pub(crate) fn plan_disk_expansions(
     observed: &ObservedPool<'_>,
     free_disks: &FreeDisks<'_>,
     of_machines: Vec<PoolAction>,

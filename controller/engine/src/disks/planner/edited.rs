@@ -8,12 +8,12 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::super::action::PoolAction;
 use super::super::allocation::FreeDisks;
-use super::super::blocker::Blocker;
-use super::super::observed::ObservedPool;
 use crate::ids::ObjectId;
 use crate::model::{DetachedDisk, Disk, DiskDraft, DiskRef, DiskSource, Lifetime, Machine, PoolDiskTemplate};
+use crate::plan::action::PoolAction;
+use crate::plan::blocker::Blocker;
+use crate::plan::observed::ObservedPool;
 
 /// The live machines of a pool by name and UID. The index is built at its first use, because users rarely
 /// edit devices.

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::super::observed::ObservedPool;
 use crate::model::{Disk, Machine, MachineActivity};
+use crate::plan::observed::ObservedPool;
 
 /// The machines that must detach a disk, each with the disk. A running machine keeps the disk until it is
 /// known whether the machine mounts it.

@@ -22,19 +22,19 @@ mod usage;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::blocker::Blocker;
 use super::disk_names::free_name;
-use super::observed::ObservedPool;
 use crate::ids::ObjectId;
 use crate::model::{DiskDraft, DiskSource, Lifetime, Machine, Naming, PoolDiskTemplate};
 use crate::names::{Namer, SUFFIXES};
+use crate::plan::blocker::Blocker;
+use crate::plan::observed::ObservedPool;
 use candidates::AllocationCandidates;
 pub(crate) use candidates::UNMOUNT_TIMEOUT;
 use usage::DiskUses;
 pub(crate) use usage::{DiskUsage, PoolDisk};
 
 /// The free disks of one pass. See the module documentation.
-pub(super) struct FreeDisks<'a> {
+pub(crate) struct FreeDisks<'a> {
     observed: &'a ObservedPool<'a>,
     disks: DiskUses<'a>,
     namer: Namer,
@@ -48,7 +48,7 @@ pub(super) struct FreeDisks<'a> {
 
 /// The machine that gets a disk.
 #[derive(Clone, Copy)]
-pub(super) struct Recipient<'n> {
+pub(crate) struct Recipient<'n> {
     /// Its name.
     pub(crate) name: &'n str,
     /// Its number.
@@ -73,7 +73,7 @@ impl<'a> FreeDisks<'a> {
     ///
     /// # Errors
     /// A disk will become free soon, and the machine must wait for it.
-    pub(super) fn disk_for(
+    pub(crate) fn disk_for(
         &mut self,
         machine: &Machine,
         template: &PoolDiskTemplate,
@@ -107,7 +107,7 @@ impl<'a> FreeDisks<'a> {
 
     /// Whether this pass already repairs the disks of this machine, so that no other change may be planned
     /// for them.
-    pub(super) fn is_repaired(&self, machine: &Arc<str>) -> bool {
+    pub(crate) fn is_repaired(&self, machine: &Arc<str>) -> bool {
         self.repaired.contains(machine)
     }
 
@@ -121,7 +121,7 @@ impl<'a> FreeDisks<'a> {
     ///
     /// # Errors
     /// As for [`FreeDisks::disk_for`].
-    pub(super) fn allocate(
+    pub(crate) fn allocate(
         &mut self,
         template: &Arc<str>,
         recipient: Recipient<'_>,
@@ -165,7 +165,7 @@ impl<'a> FreeDisks<'a> {
     }
 
     /// Frees the disks that were allocated to a machine which this pass does not create.
-    pub(super) fn return_disks(&mut self, drafts: Vec<DiskDraft>) {
+    pub(crate) fn return_disks(&mut self, drafts: Vec<DiskDraft>) {
         for draft in drafts {
             if let DiskSource::Free(_) = draft.source
                 && let Some(&at) = self.disks.index.get(&*draft.name)
@@ -178,7 +178,7 @@ impl<'a> FreeDisks<'a> {
 
     /// The machines of the current name block that disks are allocated to and that do not exist yet. Creating
     /// such a machine completes the allocation.
-    pub(super) fn awaited_machines(&self) -> BTreeSet<&'a str> {
+    pub(crate) fn awaited_machines(&self) -> BTreeSet<&'a str> {
         let open = |at: &usize| self.disks.all[*at].usage == DiskUsage::AwaitingMachine;
         self.disks.claims.iter().filter(|(_, disks)| disks.iter().any(open)).map(|(name, _)| *name).collect()
     }

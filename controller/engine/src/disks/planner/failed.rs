@@ -9,12 +9,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::action::PoolAction;
 use super::super::allocation::{DiskUsage, FreeDisks};
 use super::super::disk_names::disk_name;
-use super::super::observed::ObservedPool;
 use super::edited::MachineIndex;
 use crate::model::{Disk, DiskDraft, DiskRef, DiskState, Lifetime, Machine, PoolDiskTemplate};
+use crate::plan::action::PoolAction;
+use crate::plan::observed::ObservedPool;
 
 /// The delay before the first replacement, counted from the creation of the disk. It doubles with every
 /// further replacement.

@@ -5,16 +5,17 @@
 //! that was never created has no object. Users may have edited both ([`edited`]). A machine of another
 //! controller has no disk map before its first update. Its disks are recognized by their owners, labels and
 //! names, so that it is repaired while the rollout is paused, too.
-use super::action::PoolAction;
+
 use super::allocation::FreeDisks;
-use super::blocker::Blocker;
 use super::disk_size::disk_expansion;
-use super::observed::ObservedPool;
-use super::result::{Plan, Repairs};
 use crate::failure::FailureReason;
 use crate::ids::ObjectId;
 use crate::membership::adoption;
 use crate::model::{Disk, DiskDraft, DiskRef, DiskRestore, Lifetime, Machine, Owner, PoolDiskTemplate};
+use crate::plan::action::PoolAction;
+use crate::plan::blocker::Blocker;
+use crate::plan::observed::ObservedPool;
+use crate::plan::result::{Plan, Repairs};
 
 mod edited;
 mod failed;
@@ -23,11 +24,11 @@ mod restored;
 use std::sync::Arc;
 
 /// The result of checking the disks of all machines.
-pub(super) struct DiskCheckResult {
+pub(crate) struct DiskCheckResult {
     /// Whether the plan contains all necessary repairs.
     pub(crate) repairs: Repairs,
     /// Expansions of ephemeral disks.
-    pub(super) growth: Vec<PoolAction>,
+    pub(crate) growth: Vec<PoolAction>,
 }
 
 /// A device of a machine whose disk is not as it should be.
@@ -41,7 +42,7 @@ struct DeviceToRepair<'a> {
 }
 
 /// Plans the repairs.
-pub(super) fn plan_disk_repairs(
+pub(crate) fn plan_disk_repairs(
     observed: &ObservedPool<'_>,
     free_disks: &mut FreeDisks<'_>,
     plan: &mut Plan,

@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::super::observed::ObservedPool;
 use super::shared;
 use crate::model::{Disk, Machine, Naming};
 use crate::names::Namer;
+use crate::plan::observed::ObservedPool;
 
 /// A disk of the pool that is not terminating.
 pub(crate) struct PoolDisk<'a> {
