@@ -59,6 +59,7 @@ pub mod condition;
 pub mod copied_pool;
 mod disks;
 pub mod failure;
+mod healing;
 mod ids;
 pub mod ledger;
 pub mod limits;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::backoff::Backoff;
 use crate::condition::{ConditionType, StatusCondition};
 use crate::failure::{FailureReason, PoolFailure};
+use crate::healing::start_failures::StartFailures;
 use crate::ids::{ObjectId, Uid};
 use crate::ledger::{Ledger, REQUEST_TIMEOUT};
 use crate::membership::losses::Losses;
@@ -17,7 +18,6 @@ use crate::plan::attempts::RolloutAttempts;
 use crate::plan::blocker::Blocker;
 use crate::plan::overridden::OverriddenFields;
 use crate::plan::requested_restarts::RequestedRestarts;
-use crate::plan::start_failures::StartFailures;
 use crate::revisions::RevisionId;
 
 /// Number of consecutive rejections of machines with a disk after which the controller finds out whether the

@@ -22,7 +22,6 @@ pub(crate) mod action;
 pub(crate) mod attempts;
 pub(crate) mod blocker;
 mod create;
-mod heal;
 pub(crate) mod observed;
 pub(crate) mod overridden;
 pub(crate) mod progress;
@@ -30,14 +29,15 @@ pub(crate) mod requested_restarts;
 mod restart;
 pub(crate) mod result;
 mod rollout;
-pub(crate) mod start_failures;
 
 use crate::disks::{self, allocation, disk_collection, expand};
+use crate::healing::heal;
 use crate::membership::{self, finalizers, loss_limits};
 use crate::protection;
 use crate::revisions;
 use crate::scale_down::{record, remove};
 
+pub use crate::healing::start_failures::StartFailures;
 pub use action::{ApplyStage, DeleteReason, DiskDeleteReason, Disruption, PoolAction, WantedWrites};
 pub use attempts::{EVALUATION_AGE, RolloutAttempts, UpdateOutcome};
 pub use blocker::{Blocker, ProtectedStep};
@@ -47,7 +47,6 @@ pub use observed::{
 pub use overridden::{FieldPaths, OverriddenFields};
 pub use requested_restarts::RequestedRestarts;
 pub use result::Plan;
-pub use start_failures::StartFailures;
 
 /// Decides what to write. If the pool has converged, the plan is empty.
 ///

@@ -12,19 +12,19 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::action::{ApplyStage, DeleteReason, PoolAction};
-use super::blocker::ProtectedStep;
-use super::observed::ObservedPool;
-use super::result::Plan;
 use crate::ids::Uid;
 use crate::model::{AutohealingPolicy, Machine, MachineActivity};
+use crate::plan::action::{ApplyStage, DeleteReason, PoolAction};
+use crate::plan::blocker::ProtectedStep;
+use crate::plan::observed::ObservedPool;
+use crate::plan::result::Plan;
 use crate::protection::protected;
 
 /// How long a replacement that neither runs nor fails uses budget, at least. An image can take long to
 /// import.
 const LONGEST_START: Duration = Duration::from_mins(10);
 
-pub(super) fn plan_autohealing(observed: &ObservedPool<'_>, plan: &mut Plan) {
+pub(crate) fn plan_autohealing(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let (pool, failures) = (observed.pool, &observed.memory.start_failures);
     let Some(healing) = pool.autohealing else { return };
     // The controller could create no machine in the place of a deleted one.
