@@ -70,6 +70,7 @@ pub mod names;
 pub mod plan;
 pub mod protection;
 pub mod revisions;
+mod rollout;
 pub mod scale_down;
 pub mod selector;
 pub mod status;

@@ -14,11 +14,11 @@ use crate::ledger::{Ledger, REQUEST_TIMEOUT};
 use crate::membership::losses::Losses;
 use crate::model::{Disk, Machine, Pool};
 use crate::plan::action::{ApplyStage, WantedWrites};
-use crate::plan::attempts::RolloutAttempts;
 use crate::plan::blocker::Blocker;
-use crate::plan::overridden::OverriddenFields;
-use crate::plan::requested_restarts::RequestedRestarts;
 use crate::revisions::RevisionId;
+use crate::rollout::attempts::RolloutAttempts;
+use crate::rollout::overridden::OverriddenFields;
+use crate::rollout::requested_restarts::RequestedRestarts;
 
 /// Number of consecutive rejections of machines with a disk after which the controller finds out whether the
 /// machine is accepted with another disk.

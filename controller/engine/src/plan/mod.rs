@@ -19,33 +19,28 @@
 //! 14. `record`: entries of the removal record that can be removed.
 
 pub(crate) mod action;
-pub(crate) mod attempts;
 pub(crate) mod blocker;
 mod create;
 pub(crate) mod observed;
-pub(crate) mod overridden;
-pub(crate) mod progress;
-pub(crate) mod requested_restarts;
-mod restart;
 pub(crate) mod result;
-mod rollout;
 
 use crate::disks::{self, allocation, disk_collection, expand};
 use crate::healing::heal;
 use crate::membership::{self, finalizers, loss_limits};
 use crate::protection;
 use crate::revisions;
+use crate::rollout::{self, restart};
 use crate::scale_down::{record, remove};
 
 pub use crate::healing::start_failures::StartFailures;
+pub use crate::rollout::attempts::{EVALUATION_AGE, RolloutAttempts, UpdateOutcome};
+pub use crate::rollout::overridden::{FieldPaths, OverriddenFields};
+pub use crate::rollout::requested_restarts::RequestedRestarts;
 pub use action::{ApplyStage, DeleteReason, DiskDeleteReason, Disruption, PoolAction, WantedWrites};
-pub use attempts::{EVALUATION_AGE, RolloutAttempts, UpdateOutcome};
 pub use blocker::{Blocker, ProtectedStep};
 pub use observed::{
     COLLECTION_GRACE, NamesInUse, ObservedPool, PlanSettings, PoolSnapshot, START_TIMEOUT, mark_superseded,
 };
-pub use overridden::{FieldPaths, OverriddenFields};
-pub use requested_restarts::RequestedRestarts;
 pub use result::Plan;
 
 /// Decides what to write. If the pool has converged, the plan is empty.

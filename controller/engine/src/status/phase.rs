@@ -11,7 +11,7 @@ use crate::failure::{FailureReason, PoolFailure};
 use crate::model::{Pool, Restarts, ScaleDownPolicy, StatusContent};
 use crate::plan::blocker::Blocker;
 use crate::plan::observed::ObservedPool;
-use crate::plan::progress::{RolloutProgress, RolloutState};
+use crate::rollout::progress::{RolloutProgress, RolloutState};
 use crate::scale_down::surplus::{count_staying_machines, explicit_surplus};
 
 /// The phase of a pool, the worst first.

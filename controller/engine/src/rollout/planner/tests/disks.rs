@@ -1,7 +1,7 @@
 //! The disks of a machine after a revision was written to it.
 
 use super::*;
-use crate::plan::attempts::UpdateOutcome;
+use crate::rollout::attempts::UpdateOutcome;
 
 const OURS: &str = crate::testing::POOL_UID;
 

@@ -1,11 +1,11 @@
 //! The disks for the devices of a machine that an update writes.
 
-use super::super::blocker::Blocker;
-use super::super::observed::ObservedPool;
 use super::super::progress::{keeps_leftover_device, leftover_devices};
 use crate::disks::allocation::FreeDisks;
 use crate::membership::adoption::find_unmapped_device;
 use crate::model::{DiskDraft, DiskRef, DiskSource, Machine, PoolDiskTemplate};
+use crate::plan::blocker::Blocker;
+use crate::plan::observed::ObservedPool;
 use std::sync::Arc;
 
 /// One disk for each disk template of the revision, except those whose disk is detached, and the disks of

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::observed::ObservedPool;
 use crate::model::{DiskRef, InstanceTransition, Machine, MachineActivity, Pool, Restarts};
+use crate::plan::observed::ObservedPool;
 use crate::revisions::RevisionId;
 
 /// The rollout state of a live machine.

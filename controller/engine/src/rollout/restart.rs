@@ -15,17 +15,17 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::action::{ApplyStage, DeleteReason, PoolAction};
-use super::blocker::ProtectedStep;
-use super::observed::ObservedPool;
 use super::progress::{RolloutProgress, required_transition};
-use super::result::Plan;
 use crate::ids::Uid;
 use crate::model::{Instance, InstanceTransition, Machine, MachineActivity, Pool, Restarts};
+use crate::plan::action::{ApplyStage, DeleteReason, PoolAction};
+use crate::plan::blocker::ProtectedStep;
+use crate::plan::observed::ObservedPool;
+use crate::plan::result::Plan;
 use crate::protection::protected;
 use crate::scale_down::order::leaving_order;
 
-pub(super) fn plan_restarts(observed: &ObservedPool<'_>, plan: &mut Plan) {
+pub(crate) fn plan_restarts(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let (pool, memory) = (observed.pool, observed.memory);
     let rollout = &pool.rollout;
     end_restarts(observed, plan);
@@ -159,7 +159,7 @@ impl OutdatedMachine<'_> {
 
 /// Removes the marks of machines that are not being restarted any more: the revision is in effect, the
 /// machine is stopped, or the rollout no longer restarts it.
-pub(super) fn end_restarts(observed: &ObservedPool<'_>, plan: &mut Plan) {
+pub(crate) fn end_restarts(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let marked = observed.pool_machines().filter(|machine| !machine.terminating && machine.is_restarting());
     let ended: Vec<PoolAction> = marked
         .filter(|machine| !may_restart(observed, machine))

@@ -1,7 +1,7 @@
 //! A small model of machines that evaluate, restart, refuse, stop and crash, and of lost requests.
 
 use super::*;
-use crate::plan::attempts::UpdateOutcome;
+use crate::rollout::attempts::UpdateOutcome;
 
 /// A template is a number. Three consecutive numbers differ only in fields that need no restart. With an odd
 /// number, restarts need an approval.

@@ -8,8 +8,8 @@ use crate::model::{
     DiskDraft, DiskRef, DiskSource, DisruptionBudget, Lifetime, Pool, PoolDiskTemplate, Selectable,
     TemplateParts,
 };
-use crate::plan::attempts::{EVALUATION_AGE, UpdateOutcome};
 use crate::revisions::{Fingerprint, LiveParts};
+use crate::rollout::attempts::{EVALUATION_AGE, UpdateOutcome};
 use crate::selector::{LabelMap, Operator, Selector, SelectorRequirement};
 use crate::testing::{PoolWorld, numbered_machine_name, own_disk, pool_owner, running_machine};
 

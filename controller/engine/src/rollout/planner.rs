@@ -27,19 +27,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::action::{ApplyStage, Disruption, PoolAction};
-use super::blocker::ProtectedStep;
-use super::observed::ObservedPool;
 use super::progress::{RolloutProgress, RolloutState};
-use super::result::Plan;
 use crate::disks::allocation::FreeDisks;
 use crate::ids::Uid;
 use crate::membership::adoption;
 use crate::model::{InstanceTransition, Machine, MachineActivity, Restarts};
+use crate::plan::action::{ApplyStage, Disruption, PoolAction};
+use crate::plan::blocker::ProtectedStep;
+use crate::plan::observed::ObservedPool;
+use crate::plan::result::Plan;
 use crate::protection::protected;
 use crate::revisions::RevisionId;
 
-pub(super) fn plan_rollout(observed: &ObservedPool<'_>, free_disks: &mut FreeDisks<'_>, plan: &mut Plan) {
+pub(crate) fn plan_rollout(observed: &ObservedPool<'_>, free_disks: &mut FreeDisks<'_>, plan: &mut Plan) {
     let pool = observed.pool;
     if let Some(left) = observed.memory.rollout_attempts.next_overdue(observed.uptime) {
         plan.requeue_in(left);

@@ -1,7 +1,7 @@
 //! Machines that another controller created, and that may need only markers.
 
 use super::*;
-use crate::plan::attempts::UpdateOutcome;
+use crate::rollout::attempts::UpdateOutcome;
 
 /// Running machines with another controller's marker and without a disk map. The last machine does not run
 /// and uses the whole budget.
