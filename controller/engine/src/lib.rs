@@ -66,12 +66,12 @@ pub mod limits;
 pub mod membership;
 pub mod memory;
 pub mod model;
-pub mod names;
 pub mod plan;
 pub mod protection;
 pub mod revisions;
 mod rollout;
 pub mod scale_down;
+pub mod scale_up;
 pub mod selector;
 pub mod status;
 

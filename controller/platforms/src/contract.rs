@@ -24,8 +24,8 @@ use serde_json::{Value, json};
 use vmpool_engine::condition::StatusCondition;
 use vmpool_engine::failure::{FailureReason, PoolFailure};
 use vmpool_engine::model::{DiskDraft, Finalizer, MachineActivity, Naming, ScaleDownPolicy};
-use vmpool_engine::names::NameBlock;
 use vmpool_engine::scale_down::removal::{RemovalRecord, RemovedMachines};
+use vmpool_engine::scale_up::names::NameBlock;
 use vmpool_engine::{Machine, ObjectId, Pool, copied_pool};
 
 use super::{DiskOf, Disks, PatchBody, Platform, StatusFields};

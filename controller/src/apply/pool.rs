@@ -11,8 +11,8 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use vmpool_engine::ledger::VersionedFacts;
 use vmpool_engine::model::Naming;
-use vmpool_engine::names::NameBlock;
 use vmpool_engine::scale_down::removal::{RecordedTarget, TargetState};
+use vmpool_engine::scale_up::names::NameBlock;
 use vmpool_engine::{Machine, ObjectId, Uid, copied_pool};
 use vmpool_platforms::{Platform, Wording};
 

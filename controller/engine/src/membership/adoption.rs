@@ -1,9 +1,9 @@
 //! Machines of other controllers: how the planners recognize them and their disks.
 
 use crate::model::{DiskRef, Lifetime, Machine, PoolDiskTemplate};
-use crate::names::DISK_LENGTH;
 use crate::plan::observed::ObservedPool;
 use crate::revisions::RevisionId;
+use crate::scale_up::names::DISK_LENGTH;
 
 /// Whether another controller created the machine: no known revision of the pool was written to it.
 pub(crate) fn is_anothers(observed: &ObservedPool<'_>, machine: &Machine) -> bool {

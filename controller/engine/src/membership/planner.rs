@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::adoption;
 use crate::model::{Finalizer, Machine, Membership, Naming, Pool};
-use crate::names::Namer;
 use crate::plan::action::{ApplyStage, PoolAction};
 use crate::plan::observed::ObservedPool;
 use crate::plan::result::Plan;
+use crate::scale_up::names::Namer;
 
 pub(crate) fn plan_membership(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let namer = Namer::new(&observed.pool.id.name, &observed.pool.id.uid);

@@ -11,16 +11,16 @@ use crate::ids::ObjectId;
 use crate::model::disk::{Disk, DiskState};
 use crate::model::exclusion::Exclusion;
 use crate::model::machine::{Machine, Selectable};
-use crate::names::{NameBlock, ordinal_name, ordinal_of};
 use crate::protection;
 use crate::revisions::{Fingerprint, RevisionId, TemplateParts};
 use crate::scale_down::removal::{RemovalRecord, RemovedMachines};
+use crate::scale_up::names::{NameBlock, ordinal_name, ordinal_of};
 use crate::selector::{LabelMap, Selector};
 
 /// How the machines of a pool are named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Naming {
-    /// `<pool>-<five characters>`, from [`crate::names`]. The pool never reuses a name.
+    /// `<pool>-<five characters>`, from [`crate::scale_up::names`]. The pool never reuses a name.
     Random,
     /// `<pool>-<ordinal>`, with the smallest ordinal that no object of the namespace has.
     Ordinal,

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use crate::failure::FailureReason;
 use crate::ids::{ObjectId, Uid};
 use crate::model::{DiskAnnotations, DiskDraft, Draft};
-use crate::names::NameBlock;
 use crate::revisions::RevisionId;
+use crate::scale_up::names::NameBlock;
 
 /// One write. It contains every decision that the write needs.
 #[derive(Clone, Debug, PartialEq, Eq)]

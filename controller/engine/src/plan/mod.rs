@@ -20,7 +20,6 @@
 
 pub(crate) mod action;
 pub(crate) mod blocker;
-mod create;
 pub(crate) mod observed;
 pub(crate) mod result;
 
@@ -31,6 +30,7 @@ use crate::protection;
 use crate::revisions;
 use crate::rollout::{self, restart};
 use crate::scale_down::{record, remove};
+use crate::scale_up::create;
 
 pub use crate::healing::start_failures::StartFailures;
 pub use crate::rollout::attempts::{EVALUATION_AGE, RolloutAttempts, UpdateOutcome};

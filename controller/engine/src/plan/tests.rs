@@ -12,7 +12,7 @@ use crate::model::{
     DiskAnnotations, DiskDraft, Draft, Lifetime, Machine, MachineActivity, Naming, PoolDiskTemplate,
     ScaleDownPolicy, Uid,
 };
-use crate::names::NameBlock;
+use crate::scale_up::names::NameBlock;
 use crate::testing::{PoolWorld, another_pool, created_machines, deleted_machines, numbered_machine_name};
 
 #[rstest]

@@ -11,10 +11,10 @@ use super::reservations::machine_uids;
 use crate::backoff::MAX_BATCH;
 use crate::ids::ObjectId;
 use crate::model::Naming;
-use crate::names::{NameBlock, Namer};
 use crate::plan::action::{ApplyStage, PoolAction};
 use crate::plan::observed::ObservedPool;
 use crate::plan::result::Plan;
+use crate::scale_up::names::{NameBlock, Namer};
 
 /// While a target of an accepted removal still exists, the controller collects up to this number of entries
 /// of deleted targets and removes them with one write. A large removal therefore needs few writes of the

@@ -13,10 +13,10 @@ use crate::failure::PoolFailure;
 use crate::ledger::LedgerCache;
 use crate::membership::losses::{CreatedObjectState as ObjectFate, Loss, LossKind, Rehearsal};
 use crate::model::{Disk, DiskAnnotations, DiskSource, Draft, Finalizer, Machine, ObjectId};
-use crate::names::NameBlock;
 use crate::plan::{
     ApplyStage, DeleteReason, Disruption, NamesInUse, ObservedPool, PlanSettings, PoolSnapshot, UpdateOutcome,
 };
+use crate::scale_up::names::NameBlock;
 use crate::{ComputedStatus, PassMemory, Plan, PoolAction};
 
 /// The fate of a request.

@@ -14,9 +14,9 @@ mod write;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 use vmpool_engine::model::{DiskAnnotations, DiskDraft, Draft, ObjectId, PublishedStatus};
-use vmpool_engine::names::NameBlock;
 use vmpool_engine::revisions::{Fingerprint, LiveParts, RevisionId, TemplateParts};
 use vmpool_engine::scale_down::removal::{RemovalRecord, RemovedMachines};
+use vmpool_engine::scale_up::names::NameBlock;
 use vmpool_engine::{ComputedStatus, Disk, Machine, ParsedPool};
 
 use super::{

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 use vmpool_api::kubevirt::annotations::REFRESH_INSTANCETYPE;
 use vmpool_engine::model::ObjectId;
-use vmpool_engine::names::ordinal_name;
 use vmpool_engine::protection;
+use vmpool_engine::scale_up::names::ordinal_name;
 
 use super::keys::{API_VERSION, FINALIZER, MACHINE_KIND, REVISION_LABEL, pool_owner_reference};
 use super::pins;

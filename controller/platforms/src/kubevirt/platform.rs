@@ -10,9 +10,9 @@ use vmpool_api::kubevirt::labels::POOL_UID;
 use vmpool_engine::model::{
     DiskDraft, Draft, Instance, MachineReferences, PinReport, PublishedStatus, UsedCopy,
 };
-use vmpool_engine::names::NameBlock;
 use vmpool_engine::revisions::{Fingerprint, RevisionId, TemplateParts};
 use vmpool_engine::scale_down::removal::{RemovalRecord, RemovedMachines};
+use vmpool_engine::scale_up::names::NameBlock;
 use vmpool_engine::{ComputedStatus, Machine, ObjectId, ParsedPool, Uid};
 use vmpool_instancetype::copy;
 use vmpool_instancetype::model::VERSION;

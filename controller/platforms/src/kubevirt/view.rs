@@ -6,7 +6,7 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::labels::{POOL_UID, REVISION};
 use vmpool_engine::model::Membership;
-use vmpool_engine::names::ordinal_of;
+use vmpool_engine::scale_up::names::ordinal_of;
 use vmpool_engine::{ParsedPool, Uid};
 
 use super::platform::KubeVirt;

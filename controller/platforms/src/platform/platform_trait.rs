@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 use vmpool_engine::model::{DiskDraft, Draft, PublishedStatus};
-use vmpool_engine::names::NameBlock;
 use vmpool_engine::revisions::{Fingerprint, RevisionId};
 use vmpool_engine::scale_down::removal::{RemovalRecord, RemovedMachines};
+use vmpool_engine::scale_up::names::NameBlock;
 use vmpool_engine::{ComputedStatus, Machine, ParsedPool, Pool};
 
 use super::{

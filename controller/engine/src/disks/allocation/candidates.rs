@@ -10,8 +10,8 @@ use super::super::stored_time;
 use super::usage::{DiskUsage, PoolDisk};
 use crate::ledger::REQUEST_TIMEOUT;
 use crate::model::{Disk, DiskState};
-use crate::names::DiskNamer;
 use crate::plan::observed::ObservedPool;
+use crate::scale_up::names::DiskNamer;
 
 /// How long a machine waits for a disk that will become free soon before the plan creates a new one.
 pub(crate) const UNMOUNT_TIMEOUT: Duration = REQUEST_TIMEOUT;

@@ -7,8 +7,8 @@ use crate::failure::{FailureReason, PoolFailure};
 use crate::model::{
     Disk, DiskAnnotations, DiskRef, DiskState, Lifetime, MachineActivity, Owner, StoredTime, Uid,
 };
-use crate::names::DiskNamer;
 use crate::plan::{ApplyStage, PoolAction};
+use crate::scale_up::names::DiskNamer;
 use crate::testing::{
     PoolWorld, RETAINED, created_machines, numbered_machine_name, pool_owner, retained_disk, seconds_ago,
 };

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use super::shared;
 use crate::model::{Disk, Machine, Naming};
-use crate::names::Namer;
 use crate::plan::observed::ObservedPool;
+use crate::scale_up::names::Namer;
 
 /// A disk of the pool that is not terminating.
 pub(crate) struct PoolDisk<'a> {

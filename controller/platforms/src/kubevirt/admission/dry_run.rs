@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use vmpool_engine::admission::{DryRun, DryRunCause, DryRunResult};
-use vmpool_engine::names::ordinal_name;
+use vmpool_engine::scale_up::names::ordinal_name;
 
 use super::findings::Findings;
 use super::pool::{KubeVirtPoolView, TEMPLATE};

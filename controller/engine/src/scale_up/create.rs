@@ -4,10 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::action::{ApplyStage, PoolAction};
-use super::blocker::Blocker;
-use super::observed::ObservedPool;
-use super::result::{Plan, Repairs};
 use crate::backoff::MAX_BATCH;
 use crate::disks::allocation::{FreeDisks, Recipient};
 use crate::disks::disk_names::disk_name;
@@ -16,10 +12,14 @@ use crate::ledger::{REQUEST_TIMEOUT, UnconfirmedCreate};
 use crate::membership::loss_limits;
 use crate::membership::losses::Rehearsal;
 use crate::model::{DiskDraft, Draft, Lifetime, Naming, PoolDiskTemplate};
-use crate::names::{MIN_BLOCK, NameBlock, Namer, ordinal_name};
+use crate::plan::action::{ApplyStage, PoolAction};
+use crate::plan::blocker::Blocker;
+use crate::plan::observed::ObservedPool;
+use crate::plan::result::{Plan, Repairs};
 use crate::scale_down::reservations;
+use crate::scale_up::names::{MIN_BLOCK, NameBlock, Namer, ordinal_name};
 
-pub(super) fn plan_creates(
+pub(crate) fn plan_creates(
     observed: &ObservedPool<'_>,
     free_disks: &mut FreeDisks<'_>,
     disks: Repairs,
