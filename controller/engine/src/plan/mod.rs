@@ -1,7 +1,8 @@
 //! The plan of one pass: what to write now, computed from one observation.
 //!
 //! [`plan_pass`] calls the planners in this order. `cargo xtask hygiene` compares the list with its code, and
-//! with the list in `docs/architecture.md`.
+//! with the list in `docs/architecture.md`. Each planner is in the folder of the question that it answers. A
+//! planner with the name of its folder is in the file `planner.rs` there.
 //!
 //! 1. `membership`: labels that machines of the pool lost.
 //! 2. `finalizers`: finalizers of the controller, on the pool and on its machines.
