@@ -45,7 +45,8 @@
 //! 2. facts, stored records and limits: [`activity`], [`revisions`], [`condition`], [`scale_up::names`],
 //!    [`scale_down::removal`], [`failure`], [`backoff`], [`limits`], [`membership::losses`], [`selector`],
 //!    [`copied_pool`], [`protection`], [`admission`] (which no other part uses);
-//! 3. [`model`]: pools, machines, disks and drafts;
+//! 3. [`model`]: pools, machines, disks and drafts; `scale_down::policy`, which compares machines and which
+//!    pools contain;
 //! 4. [`ledger`], `plan::action`, `plan::blocker`, and what the memory keeps for one folder:
 //!    `rollout::attempts`, `rollout::overridden`, `rollout::requested_restarts`, `healing::start_failures`;
 //! 5. [`memory`];

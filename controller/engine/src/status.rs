@@ -18,7 +18,7 @@ use crate::condition::{
     ComputedCondition, ConditionReason, ConditionType, StatusCondition, merge_conditions,
 };
 use crate::failure::{PoolFailure, summarize_messages};
-use crate::model::{Naming, ScaleDownPolicy, StatusContent};
+use crate::model::{Naming, StatusContent};
 use crate::plan::observed::ObservedPool;
 use crate::scale_down::surplus::{count_staying_machines, explicit_surplus};
 
@@ -189,8 +189,8 @@ fn progressing_condition(
     let staying = count_staying_machines(observed, counts.live);
     let message = if total < desired {
         format!("creating machines: {total} of {desired} exist")
-    } else if pool.scale_down_policy == ScaleDownPolicy::Explicit && staying > desired {
-        explicit_surplus(staying, desired)
+    } else if let Some(surplus) = explicit_surplus(pool, staying) {
+        surplus
     } else if live <= desired {
         let terminating = total - live;
         format!(

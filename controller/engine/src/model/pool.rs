@@ -13,6 +13,7 @@ use crate::model::exclusion::Exclusion;
 use crate::model::machine::{Machine, Selectable};
 use crate::protection;
 use crate::revisions::{Fingerprint, RevisionId, TemplateParts};
+use crate::scale_down::policy::ScaleDownPolicy;
 use crate::scale_down::removal::{RemovalRecord, RemovedMachines};
 use crate::scale_up::names::{NameBlock, ordinal_name, ordinal_of};
 use crate::selector::{LabelMap, Selector};
@@ -24,33 +25,6 @@ pub enum Naming {
     Random,
     /// `<pool>-<ordinal>`, with the smallest ordinal that no object of the namespace has.
     Ordinal,
-}
-
-/// Which machines a scale-down deletes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScaleDownPolicy {
-    /// The youngest first.
-    NewestFirst,
-    /// The oldest first.
-    OldestFirst,
-    /// The smallest ordinal first.
-    LowestOrdinalFirst,
-    /// The greatest ordinal first, as a StatefulSet does.
-    HighestOrdinalFirst,
-    /// In a random order, which does not change between two passes.
-    Random,
-    /// Only machines that are stopped, in a random order. The others stay until a user stops or deletes them.
-    StoppedOnly,
-    /// None. The controller deletes only the targets of targeted removals.
-    Explicit,
-}
-
-impl ScaleDownPolicy {
-    /// Whether the number of a machine decides, so that its state does not matter: the pool keeps the
-    /// ordinals without a gap.
-    pub fn is_by_ordinal(self) -> bool {
-        matches!(self, Self::LowestOrdinalFirst | Self::HighestOrdinalFirst)
-    }
 }
 
 /// Which machines of a pool a scale-down or a rollout considers.

@@ -23,7 +23,6 @@ use crate::plan::blocker::ProtectedStep;
 use crate::plan::observed::ObservedPool;
 use crate::plan::result::Plan;
 use crate::protection::protected;
-use crate::scale_down::order::leaving_order;
 
 pub(crate) fn plan_restarts(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let (pool, memory) = (observed.pool, observed.memory);
@@ -116,7 +115,7 @@ pub(crate) fn plan_restarts(observed: &ObservedPool<'_>, plan: &mut Plan) {
 
 fn compare_restart_order(observed: &ObservedPool<'_>, a: &Machine, b: &Machine) -> Ordering {
     match observed.pool.rollout.order {
-        Some(policy) => leaving_order(policy, a, b),
+        Some(policy) => policy.compare(a, b),
         None => a.created.cmp(&b.created).then_with(|| a.id.cmp(&b.id)),
     }
 }

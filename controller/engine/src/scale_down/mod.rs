@@ -2,7 +2,7 @@
 //!
 //! Read here why a machine was removed, or why a pool keeps more machines than `replicas`:
 //!
-//! * `order`: the order in which machines leave.
+//! * `policy`: the table of policies: which machines leave, and in which order.
 //! * `remove`: the planner that deletes the targets of removals and the surplus.
 //! * [`removal`]: the removal record, which stores the targets of targeted removals on the pool.
 //! * `reservations`: machines that a targeted removal has reserved, so that they are not replaced.
@@ -11,7 +11,7 @@
 //!
 //! Machines that other clients protect from a scale-down: [`crate::protection`].
 
-pub(crate) mod order;
+pub(crate) mod policy;
 pub(crate) mod record;
 pub mod removal;
 pub(crate) mod remove;

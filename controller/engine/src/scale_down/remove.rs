@@ -4,10 +4,9 @@
 //! grows and shrinks again would otherwise lose its serving machines. Only then the policy decides. With an
 //! order by ordinals, only the ordinal decides.
 
-use super::order::leaving_order;
 use crate::failure::FailureReason;
 use crate::ids::Uid;
-use crate::model::{Machine, ScaleDownPolicy};
+use crate::model::Machine;
 use crate::plan::action::{ApplyStage, DeleteReason, PoolAction};
 use crate::plan::blocker::{Blocker, ProtectedStep};
 use crate::plan::observed::ObservedPool;
@@ -64,10 +63,8 @@ fn surplus_machines<'a>(
     // An unconfirmed create may never be carried out, so only machines that exist count for the surplus.
     let victims = live.len().saturating_sub(observed.pool.desired);
     let before = live.len();
-    live.retain(|machine| observed.pool.scale_down_selection.includes(machine));
-    if policy == ScaleDownPolicy::StoppedOnly {
-        live.retain(|machine| machine.is_off());
-    } else if victims > live.len() && policy != ScaleDownPolicy::Explicit {
+    live.retain(|machine| observed.pool.scale_down_selection.includes(machine) && policy.may_delete(machine));
+    if victims > live.len() && policy.deletes_whole_surplus() {
         let shortfall = format!(
             "{victims} machines are surplus, but the selection of the scale-down includes only {} of {before}: \
              the controller deletes no others",
@@ -75,13 +72,13 @@ fn surplus_machines<'a>(
         );
         plan.report_failure(FailureReason::FailedDelete, &shortfall);
     }
-    if policy == ScaleDownPolicy::Explicit || victims == 0 {
+    if victims == 0 {
         return Vec::new();
     }
     let (protected, mut live): (Vec<_>, Vec<_>) =
         live.into_iter().partition(|machine| machine.is_protected(observed.now));
     // Otherwise all machines leave that must, and the protection blocks nothing.
-    if victims > live.len() && policy != ScaleDownPolicy::StoppedOnly {
+    if victims > live.len() && policy.deletes_whole_surplus() {
         protected::block_protected_step(observed, plan, ProtectedStep::ScaleDown, &protected);
     }
     // Machines with an unconfirmed deletion come first.
@@ -89,7 +86,7 @@ fn surplus_machines<'a>(
     let stays_longer = |machine: &Machine| !policy.is_by_ordinal() && observed.has_been_ready(machine);
     let order = |a: &&Arc<Machine>, b: &&Arc<Machine>| {
         let key = |machine: &Machine| (sure(machine), stays_longer(machine));
-        key(a).cmp(&key(b)).then_with(|| leaving_order(policy, a, b))
+        key(a).cmp(&key(b)).then_with(|| policy.compare(a, b))
     };
     // Most machines stay, and their order does not matter. Only the others are sorted, so that the pass stays
     // linear.

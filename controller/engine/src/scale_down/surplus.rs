@@ -1,10 +1,10 @@
-//! Machines above the desired number, which an Explicit pool keeps.
+//! Machines above the desired number that the pool keeps, and what the status says about them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::ids::Uid;
-use crate::model::Machine;
+use crate::model::{Machine, Pool, StatusContent};
 use crate::plan::observed::ObservedPool;
 use crate::status::text::machine_count_text;
 
@@ -15,8 +15,26 @@ pub(crate) fn count_staying_machines(observed: &ObservedPool<'_>, live: usize) -
     live - observed.pool_machines().filter(leaving).count()
 }
 
-/// What to do about the surplus of an Explicit pool. A targeted removal lowers `replicas`, but not below 0.
-pub(crate) fn explicit_surplus(staying: usize, desired: usize) -> String {
+/// Whether a surplus is as the spec describes it. Where a user chooses a strategy without scale-in by the
+/// controller, the machines leave when clients delete them, and are not replaced. With the other strategy,
+/// they leave when they are stopped.
+pub(crate) fn keeps_surplus(pool: &Pool) -> bool {
+    let policy = pool.scale_down_policy;
+    if policy.deletes_only_targets() {
+        return pool.status_content == StatusContent::FailureAndPause;
+    }
+    !policy.deletes_whole_surplus()
+}
+
+/// What to do about the surplus of an Explicit pool with this number of staying machines; `None` if it has
+/// none, or if another policy deletes it.
+pub(crate) fn explicit_surplus(pool: &Pool, staying: usize) -> Option<String> {
+    let is_stuck = pool.scale_down_policy.deletes_only_targets() && staying > pool.desired;
+    is_stuck.then(|| explicit_surplus_text(staying, pool.desired))
+}
+
+/// A targeted removal lowers `replicas`, but not below 0.
+fn explicit_surplus_text(staying: usize, desired: usize) -> String {
     let surplus = staying - desired;
     let (exceed, all) = if staying == 1 { ("exceeds", "it") } else { ("exceed", "all") };
     let again = if desired == 0 {

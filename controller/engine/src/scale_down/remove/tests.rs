@@ -5,7 +5,7 @@ use rstest::rstest;
 use super::*;
 use crate::backoff::MAX_BATCH;
 use crate::failure::PoolFailure;
-use crate::model::{Instance, MachineActivity};
+use crate::model::{Instance, MachineActivity, ScaleDownPolicy};
 use crate::plan::{Blocker, START_TIMEOUT};
 use crate::testing::{
     PoolWorld, another_pool, deleted_machines, fixture_id, numbered_machine_name, running_machine,

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use vmpool_engine::admission::count::ReplicasState;
+use vmpool_engine::model::ScaleDownPolicy;
 
 pub(super) use crate::value::{json_at_path, json_entries, json_field, json_text};
 
@@ -47,7 +48,8 @@ impl<'a> ReviewedPool<'a> {
     }
 
     pub(super) fn explicit(self) -> bool {
-        json_text(self.spec(), "scaleDownPolicy") == Some("Explicit")
+        let policy = json_text(self.spec(), "scaleDownPolicy").and_then(ScaleDownPolicy::parse);
+        policy.is_some_and(ScaleDownPolicy::deletes_only_targets)
     }
 
     pub(super) fn count(self) -> ReplicasState<'a> {

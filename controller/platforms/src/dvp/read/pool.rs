@@ -27,16 +27,13 @@ pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
     let id = super::object_id(&object.metadata);
     let spec = &object.spec();
     let policy = match spec.scale_down_policy.as_deref() {
-        Some("NewestFirst") => ScaleDownPolicy::NewestFirst,
-        Some("OldestFirst") => ScaleDownPolicy::OldestFirst,
-        Some("Explicit") => ScaleDownPolicy::Explicit,
-        Some(other) => {
+        Some(value) => ScaleDownPolicy::parse(value).unwrap_or_else(|| {
             invalid_settings.push(format!(
                 "scaleDownPolicy {:?} is unknown, so a scale-down deletes no machine",
-                limits::clip_name(other)
+                limits::clip_name(value)
             ));
             ScaleDownPolicy::Explicit
-        }
+        }),
         None => {
             invalid_settings
                 .push("scaleDownPolicy is missing, so a scale-down deletes no machine".to_owned());
