@@ -74,8 +74,8 @@
 //!   deleted, an update of a machine with that revision removes no fields.
 //! * The name block on the pool contains the numbers that may be used for names. Without it, names of former
 //!   machines can recur.
-//! * The removal record on the pool follows the steps of [`scale_down::removal`]. If an entry was accepted without
-//!   lowering `replicas`, the controller deletes its machine and creates a replacement.
+//! * The removal record on the pool follows the steps of [`scale_down::removal`]. If an entry was accepted
+//!   without lowering `replicas`, the controller deletes its machine and creates a replacement.
 
 pub mod activity;
 pub mod admission;

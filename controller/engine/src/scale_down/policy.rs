@@ -39,8 +39,8 @@ enum DeletableSurplus {
 
 /// The row of a policy.
 struct PolicyRow {
-    /// The value of `scaleDownPolicy` in a pool; `None` if that field does not have the policy, and a platform
-    /// yields it from other fields.
+    /// The value of `scaleDownPolicy` in a pool; `None` if that field does not have the policy. A platform
+    /// then reads it from other fields.
     value: Option<&'static str>,
     /// Which machines of the surplus it deletes.
     deletes: DeletableSurplus,
