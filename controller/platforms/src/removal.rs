@@ -1,17 +1,15 @@
 //! The APIs of targeted removal, of claims and of expansion: which groups are served for the pools of each
 //! platform, and which stored objects they read and write.
 
-use crate::{dvp, kubevirt};
+pub use vmpool_instancetype::fields::StatusCause;
+pub use vmpool_platform::removal_api::{
+    Apis, ExpandedPools, ExpansionApi, GroupVersion, ReferenceApis, RemovalApi, StoredApi, StoredResource,
+};
+pub use vmpool_platform::{StoredInstance, StoredMachine, StoredObjectPage, instance_addresses};
 
-pub use crate::claim_facts::{StoredInstance, StoredMachine, StoredObjectPage, instance_addresses};
 pub use crate::kubevirt::coexistence::PoolLoop;
 pub use crate::kubevirt::expansion::{self, Expansion, MatcherProblem, RevisionToExpand, StartDefaults};
-pub use vmpool_instancetype::fields::StatusCause;
-
-pub use crate::removal_api::{
-    Apis, ExpandedPools, ExpansionApi, GroupVersion, PlatformKind, ReferenceApis, RemovalApi, StoredApi,
-    StoredResource,
-};
+use crate::{dvp, kubevirt};
 
 /// The served APIs. On a cluster with the platform's own API server, a group can belong to the platform: the
 /// APIServices of the cluster decide which groups reach vmpool.

@@ -15,12 +15,15 @@ use super::hygiene::rust_files;
 use crate::workspace::Workspace;
 
 /// The sources of the programs that users run.
-const FOLDERS: [&str; 10] = [
+const FOLDERS: [&str; 13] = [
     "apiserver/src",
     "cli/src",
     "controller/diskimage/src",
+    "controller/dvp/src",
     "controller/engine/src",
     "controller/instancetype/src",
+    "controller/kubevirt/src",
+    "controller/platform/src",
     "controller/platforms/src",
     "controller/src",
     "feature-gates/src",

@@ -9,7 +9,7 @@ use super::*;
 const POOLS: &str = "/apis/pool.kubevirt.io/v1beta1/namespaces/team-a/virtualmachinepools";
 
 fn kubevirt_pool() -> Value {
-    let pool = include_str!("../../../controller/platforms/src/kubevirt/fixtures/pool.json");
+    let pool = include_str!("../../../controller/kubevirt/src/fixtures/pool.json");
     let mut pool: Value = serde_json::from_str(pool).unwrap();
     pool["metadata"]["namespace"] = "team-a".into();
     pool

@@ -1,0 +1,2 @@
+mod argocd;
+mod owner;
