@@ -57,3 +57,6 @@ pub fn is_owner<K: ApiObject>(owner: OwnerIdentity<'_>, id: &ObjectId) -> bool {
 pub fn is_controlled_by<K: ApiObject>(metadata: &ObjectMeta, id: &ObjectId) -> bool {
     OwnerIdentity::of_controller(metadata).is_some_and(|owner| is_owner::<K>(owner, id))
 }
+
+#[cfg(test)]
+mod tests;
