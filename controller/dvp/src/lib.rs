@@ -5,6 +5,7 @@ mod devices;
 mod names;
 mod objects;
 mod read;
+mod registration;
 pub mod removal;
 mod template;
 mod update;

@@ -14,7 +14,7 @@ use vmpool_platform::merge::Schema;
 use super::devices::{self, DiskAssignment};
 use super::template::SPEC;
 
-/// The merge patch; see [`vmpool_platform::Platform::update_machine`].
+/// The merge patch; see [`vmpool_platform::Platform::update`].
 ///
 /// The patch contains the whole device list in the order of the template. Devices that the machine already
 /// has are preserved.
@@ -37,7 +37,7 @@ pub(super) fn update_machine(
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
-/// The merge patch; see [`vmpool_platform::Platform::adopt_machine`].
+/// The merge patch; see [`vmpool_platform::Platform::adopt`].
 pub(super) fn adopt_machine(
     live: &Value,
     revision: &RevisionId,

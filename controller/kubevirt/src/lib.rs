@@ -1,7 +1,7 @@
 //! KubeVirt: pools of `pool.kubevirt.io`, machines of `kubevirt.io`, and the DataVolumes and claims of the
 //! machines.
 //!
-//! The module contains pure translations between stored objects and plain types. It sends no requests and
+//! The crate contains pure translations between stored objects and plain types. It sends no requests and
 //! makes no decisions about pools; `restart` and `coexistence` contain the decision tables that KubeVirt's
 //! API requires.
 //!
@@ -17,8 +17,9 @@
 //! 7. `restart`, `update`, `moved_storage`: what brings a changed template to an existing machine, and moved
 //!    storage to the next
 //! 8. `publish`, `facts`: the data model of the engine
-//! 9. `platform`: the implementation of [`Platform`](vmpool_platform::Platform); `expansion`: machines and pools with
-//!    instance type and preference written out
+//! 9. `platform`: the implementation of [`Platform`](vmpool_platform::Platform); `expansion`: machines and
+//!    pools with instance type and preference written out; `view` and `registration`: what programs
+//!    need
 //!
 //! `admission` contains the rules of the webhook for pools, and uses `selectors`. `type_admission` contains
 //! those for instance types, preferences and machines that name them, and uses `pins`, as do `copies`, the
@@ -46,6 +47,7 @@ mod platform;
 pub mod protection;
 mod publish;
 pub mod read;
+mod registration;
 pub mod release;
 pub mod removal;
 pub mod restart;

@@ -9,6 +9,7 @@
 //! platform. The module [`contract`] contains the tests that every platform must pass.
 
 pub mod activity;
+pub mod admission;
 mod attachment;
 mod claim_facts;
 pub mod contract;
@@ -42,8 +43,9 @@ pub use platform::{
     DefaultInterface, DefaultWording, DiskOf, Disks, FetchedObjects, Finalizers, InstanceOf, Instances,
     LookupFailure, LookupReason, MachineStorage, MachineView, NoDisks, NoFinalizers, NoInstances, NoObject,
     NoOtherController, NoStorage, NoTemplateCopies, OtherController, PatchBody, Permission, Platform,
-    PoolPart, ReferencedObject, Resolution, RestartFailure, RestartRequest, RevisionObjects, StatusFields,
-    StorageMove, TemplateCopies, TemplateEffect, UncopiedObject, VolumeOf, VolumeUse, Wording, revision_at,
+    PoolPart, ReferencedObject, RegisteredPlatform, Resolution, RestartFailure, RestartRequest,
+    RevisionObjects, StatusFields, StorageMove, TemplateCopies, TemplateEffect, UncopiedObject, VolumeOf,
+    VolumeUse, Wording, revision_at,
 };
 pub use stored_objects::{StoredInstance, StoredMachine, StoredObjectPage, instance_addresses};
 pub use stored_reader::StoredReader;

@@ -9,15 +9,11 @@ pub use vmpool_platform::{StoredInstance, StoredMachine, StoredObjectPage, insta
 
 pub use crate::kubevirt::coexistence::PoolLoop;
 pub use crate::kubevirt::expansion::{self, Expansion, MatcherProblem, RevisionToExpand, StartDefaults};
-use crate::{dvp, kubevirt};
+use crate::registered_apis::{EXPANSION_APIS, REFERENCE_APIS, REMOVAL_APIS};
 
 /// The served APIs. On a cluster with the platform's own API server, a group can belong to the platform: the
 /// APIServices of the cluster decide which groups reach vmpool.
-pub const APIS: Apis = Apis {
-    removal: &[dvp::removal::REFERENCE, dvp::removal::VMPOOL, kubevirt::removal::VMPOOL],
-    expansion: &[kubevirt::removal::EXPANSION],
-    reference: None,
-};
+pub const APIS: Apis = Apis { removal: REMOVAL_APIS, expansion: EXPANSION_APIS, reference: None };
 
 /// The served APIs in a cluster without KubeVirt, whose group vmpool then serves as well.
-pub const STANDALONE_APIS: Apis = Apis { reference: Some(kubevirt::removal::REFERENCE), ..APIS };
+pub const STANDALONE_APIS: Apis = Apis { reference: REFERENCE_APIS, ..APIS };

@@ -1,2 +1,3 @@
 mod argocd;
 mod owner;
+mod registry;

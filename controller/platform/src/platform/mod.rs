@@ -15,6 +15,7 @@ mod no_object;
 mod other_controller;
 mod platform_trait;
 mod referenced_object;
+mod registered_platform;
 mod revisions;
 mod storage;
 mod template_copies;
@@ -31,6 +32,7 @@ pub use no_object::NoObject;
 pub use other_controller::{Configuration, DefaultInterface, NoOtherController, OtherController};
 pub use platform_trait::{PatchBody, Platform, StatusFields};
 pub use referenced_object::{CloneTarget, CrossNamespaceReference, Permission, ReferencedObject};
+pub use registered_platform::RegisteredPlatform;
 pub use revisions::{RevisionObjects, revision_at};
 pub use storage::{MachineStorage, NoStorage, StorageMove, VolumeUse};
 pub use template_copies::{

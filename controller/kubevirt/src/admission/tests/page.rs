@@ -5,8 +5,7 @@ use std::fmt::Write as _;
 use super::{Rule, RuleSeverity};
 
 const PAGE: &str = include_str!("../../../../../docs/admission.md");
-const BEGIN: &str =
-    "<!-- kubevirt rules: begin. Checked by vmpool-kubevirt, admission::tests::page -->\n";
+const BEGIN: &str = "<!-- kubevirt rules: begin. Checked by vmpool-kubevirt, admission::tests::page -->\n";
 const END: &str = "<!-- kubevirt rules: end -->\n";
 
 fn table() -> String {
