@@ -4,7 +4,9 @@ mod images;
 
 use std::time::Duration;
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+pub use vmpool_platforms::PlatformName;
 use vmpool_platforms::kubevirt::copies::CopyPolicy;
 use vmpool_runtime::args::{ArgsError, GateArgs, InstancetypeMode, LeaseArgs, ProgramArgs, ReservationArgs};
 
@@ -33,7 +35,7 @@ pub struct ControllerArgs {
     #[arg(
         long,
         env = "VMPOOL_PLATFORMS",
-        value_enum,
+        value_parser = platform_parser(),
         value_delimiter = ',',
         default_value = "dvp",
         value_name = "NAMES"
@@ -130,14 +132,10 @@ pub struct ControllerArgs {
     pub program: ProgramArgs,
 }
 
-/// A platform.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PlatformName {
-    /// Deckhouse DVP: pools of virtualization.deckhouse.io.
-    Dvp,
-    /// KubeVirt: pools of pool.kubevirt.io. Experimental: the pool loop of KubeVirt's own controller must be
-    /// off.
-    Kubevirt,
+/// The parser of the name of a platform. The help lists the platforms of the registry.
+fn platform_parser() -> impl TypedValueParser<Value = PlatformName> {
+    let values = PlatformName::ALL.map(|name| PossibleValue::new(name.as_str()).help(name.reconciled()));
+    PossibleValuesParser::new(values).try_map(|name| name.parse::<PlatformName>())
 }
 
 /// What happens to machines that name an instance type or a preference.

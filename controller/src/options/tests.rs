@@ -27,6 +27,25 @@ fn help_names_every_flag_with_its_variable_and_every_gate() {
 }
 
 #[test]
+fn the_flag_of_platforms_accepts_and_explains_those_of_the_registry() {
+    assert_eq!(parse(&[]).unwrap().platforms, [PlatformName::Dvp]);
+    let both = parse(&["--platforms=kubevirt,dvp"]).unwrap().platforms;
+    assert_eq!(both, [PlatformName::Kubevirt, PlatformName::Dvp]);
+    assert_eq!(parse(&["--platforms=DVP"]).unwrap_err().kind(), ErrorKind::InvalidValue);
+
+    let command = ControllerArgs::command();
+    let flag = command.get_arguments().find(|flag| flag.get_id() == "platforms").unwrap();
+    let help = flag.get_possible_values().into_iter().map(|value| value.get_help().unwrap().to_string());
+    assert_eq!(
+        help.collect::<Vec<_>>(),
+        [
+            "Deckhouse DVP: pools of virtualization.deckhouse.io",
+            "KubeVirt: pools of pool.kubevirt.io. Experimental: the pool loop of KubeVirt's own controller must be off",
+        ]
+    );
+}
+
+#[test]
 fn help_starts_with_the_purpose_of_the_program() {
     let error = parse(&["--help"]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DisplayHelp);

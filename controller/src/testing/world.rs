@@ -115,7 +115,7 @@ impl LeaderWorld {
     fn dependencies(&self) -> Dependencies {
         Dependencies {
             env: self.env.clone(),
-            client: self.server.client_through(&self.metrics.api.layer::<Dvp>()),
+            client: self.server.client_through(&self.metrics.api.layer()),
             namespace: None,
             instance: "test".to_owned(),
             settings: self.settings,

@@ -1,5 +1,4 @@
 use rstest::rstest;
-use vmpool_platforms::Dvp;
 
 use super::*;
 use crate::testing::{Conduct, Fate, RecordingApiServer};
@@ -9,7 +8,7 @@ const GROUP: &str = "/apis/virtualization.deckhouse.io/v1alpha2";
 
 fn plurals() -> Vec<(Cow<'static, str>, Resource)> {
     let metrics = ApiMetrics::new(&mut MetricsRegistry::new(), &test_env(&ManualClock::new(), 0));
-    metrics.layer::<Dvp>().plurals.to_vec()
+    metrics.layer().plurals.to_vec()
 }
 
 #[rstest]
@@ -73,7 +72,7 @@ async fn counted(conduct: impl Fn() -> Conduct + Send + 'static) -> (u64, u64) {
     let metrics = ApiMetrics::new(&mut MetricsRegistry::new(), &env);
     let server = RecordingApiServer::new(&env);
     server.intercept(move |_| conduct());
-    let client = server.client_through(&metrics.layer::<Dvp>());
+    let client = server.client_through(&metrics.layer());
     let path = format!("{GROUP}/namespaces/a/virtualmachinepools/web");
     let asking = env.clone().spawn("asking", {
         let env = env.clone();
