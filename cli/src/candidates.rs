@@ -5,11 +5,11 @@ use std::time::Duration;
 use clap_complete::CompletionCandidate;
 use serde_json::Value;
 use vmpool_engine::ObjectId;
-use vmpool_platforms::{ClientPlatform, Dvp, KubeVirt};
+use vmpool_platforms::{ClientPlatform, PlatformName, with_platform};
 use vmpool_runtime::Env;
 
 use crate::cluster::UserClusterClient;
-use crate::connection::{ConnectionArguments, PlatformArgument};
+use crate::connection::ConnectionArguments;
 use crate::pool::PoolReference;
 
 /// How long the cluster may take. A slow completion is worse than none.
@@ -23,11 +23,10 @@ pub(crate) fn complete_pool_names() -> Vec<CompletionCandidate> {
     let Ok(reference) = PoolReference::parse(&format!("{prefix}name")) else { return Vec::new() };
     completion_candidates(async |cluster| {
         let mut names = Vec::new();
-        if reference.platform != Some(PlatformArgument::Kubevirt) {
-            names.extend(pool_names::<Dvp>(cluster).await);
-        }
-        if reference.platform != Some(PlatformArgument::Dvp) {
-            names.extend(pool_names::<KubeVirt>(cluster).await);
+        for name in PlatformName::ALL {
+            if reference.platform.is_none_or(|platform| platform == name) {
+                names.extend(with_platform!(name, P => pool_names::<P>(cluster).await));
+            }
         }
         names.into_iter().map(|name| format!("{prefix}{name}")).collect()
     })
@@ -36,7 +35,11 @@ pub(crate) fn complete_pool_names() -> Vec<CompletionCandidate> {
 /// The names of all machines of the pools in the command line.
 pub(crate) fn complete_machine_names() -> Vec<CompletionCandidate> {
     completion_candidates(async |cluster| {
-        [machine_names::<Dvp>(cluster).await, machine_names::<KubeVirt>(cluster).await].concat()
+        let mut names = Vec::new();
+        for name in PlatformName::ALL {
+            names.extend(with_platform!(name, P => machine_names::<P>(cluster).await));
+        }
+        names
     })
 }
 

@@ -4,14 +4,13 @@ use anyhow::{Result, anyhow, bail, ensure};
 use serde_json::Value;
 use vmpool_engine::ParsedPool;
 use vmpool_engine::condition::{ConditionReason, ConditionType, StatusCondition};
-use vmpool_platforms::{ApiObject, ClientPlatform, Dvp, KubeVirt, Platform};
+use vmpool_platforms::{ApiObject, ClientPlatform, Platform, PlatformName, with_platform};
 
 use crate::cluster::{UserClusterClient, full_name};
-use crate::connection::PlatformArgument;
 use crate::explain::{explain_request_error, is_unserved};
 use crate::table::Tone;
 
-/// The short names of pools, which both platforms have.
+/// The short names of pools, which all platforms have.
 const SHORT_NAMES: [&str; 2] = ["vmpool", "vmpools"];
 
 /// A pool in a command line: `NAME`, or `TYPE/NAME` as kubectl prints and accepts it.
@@ -19,8 +18,9 @@ const SHORT_NAMES: [&str; 2] = ["vmpool", "vmpools"];
 pub(crate) struct PoolReference {
     /// Name of the pool.
     pub(crate) name: String,
-    /// The platform that the type belongs to; `None` without a type, or if pools of both platforms have it.
-    pub(crate) platform: Option<PlatformArgument>,
+    /// The platform that the type belongs to; `None` without a type, or if pools of several platforms have
+    /// it.
+    pub(crate) platform: Option<PlatformName>,
 }
 
 impl PoolReference {
@@ -38,18 +38,14 @@ impl PoolReference {
             !name.is_empty() && !name.contains('/'),
             "{text:?} is not a pool: use NAME or TYPE/NAME, for example vmpool/web"
         );
-        let platform = match (
-            is_pool_type::<<Dvp as Platform>::Pool>(resource),
-            is_pool_type::<<KubeVirt as Platform>::Pool>(resource),
-        ) {
-            (true, true) => None,
-            (true, false) => Some(PlatformArgument::Dvp),
-            (false, true) => Some(PlatformArgument::Kubevirt),
-            (false, false) => bail!(
-                "{resource:?} in {text:?} is not a type of pools: use vmpool, {} or {}",
-                full_name::<<Dvp as Platform>::Pool>(),
-                full_name::<<KubeVirt as Platform>::Pool>()
-            ),
+        let is_named = |name| with_platform!(name, P => is_pool_type::<<P as Platform>::Pool>(resource));
+        let mut named = PlatformName::ALL.into_iter().filter(|name| is_named(*name));
+        let platform = match (named.next(), named.next()) {
+            (None, _) => {
+                bail!("{resource:?} in {text:?} is not a type of pools: use {}", join_choices(&pool_types()))
+            }
+            (Some(platform), None) => Some(platform),
+            (Some(_), Some(_)) => None,
         };
         Ok(Self { name: name.to_owned(), platform })
     }
@@ -58,7 +54,7 @@ impl PoolReference {
     ///
     /// # Errors
     /// They differ.
-    fn selected_platform(&self, flag: Option<PlatformArgument>) -> Result<Option<PlatformArgument>> {
+    fn selected_platform(&self, flag: Option<PlatformName>) -> Result<Option<PlatformName>> {
         let differ = self.platform.zip(flag).is_some_and(|(own, flag)| own != flag);
         ensure!(
             !differ,
@@ -66,6 +62,26 @@ impl PoolReference {
             self.name
         );
         Ok(self.platform.or(flag))
+    }
+}
+
+/// The type of the pools of a platform, with its group.
+fn pool_type(platform: PlatformName) -> String {
+    with_platform!(platform, P => full_name::<<P as Platform>::Pool>())
+}
+
+/// What a user can write as the type of a pool: the short name, and the type of each platform.
+fn pool_types() -> Vec<String> {
+    let short = SHORT_NAMES[0].to_owned();
+    std::iter::once(short).chain(PlatformName::ALL.map(pool_type)).collect()
+}
+
+/// Choices in a sentence: `a, b or c`.
+fn join_choices(choices: &[String]) -> String {
+    match choices {
+        [] => String::new(),
+        [only] => only.clone(),
+        [first @ .., last] => format!("{} or {last}", first.join(", ")),
     }
 }
 
@@ -153,7 +169,7 @@ pub(crate) fn phase_tone(phase: &str) -> Tone {
 #[derive(Clone, Debug)]
 pub(crate) struct StoredPool {
     /// The platform that it belongs to.
-    pub(crate) platform: PlatformArgument,
+    pub(crate) platform: PlatformName,
     /// The object.
     pub(crate) object: Value,
 }
@@ -178,6 +194,16 @@ fn not_found(
     anyhow!(text)
 }
 
+/// Why the name of a pool is not enough: these platforms have a pool with the name.
+fn ambiguous_name_text(name: &str, namespace: &str, platforms: &[PlatformName]) -> String {
+    let flags: Vec<String> = platforms.iter().map(|platform| format!("--platform={platform}")).collect();
+    let count = if platforms.len() == 2 { "both" } else { "several" };
+    format!(
+        "{count} platforms have a pool {name} in namespace {namespace}: choose one with {}",
+        join_choices(&flags)
+    )
+}
+
 /// What a cluster says about a pool of one platform.
 enum PoolLookup {
     Found(Value),
@@ -190,44 +216,35 @@ impl StoredPool {
     /// Finds a pool on the platform of its type, on the given platform, or on any.
     ///
     /// # Errors
-    /// There is none, or pools of both platforms have this name, or a request failed.
+    /// There is none, or pools of several platforms have this name, or a request failed.
     pub(crate) async fn find(
         cluster: &UserClusterClient,
         reference: &PoolReference,
-        platform: Option<PlatformArgument>,
+        platform: Option<PlatformName>,
     ) -> Result<Self> {
         let platform = reference.selected_platform(platform)?;
         let name = &*reference.name;
         let (mut found, mut failures, mut served) = (Vec::new(), Vec::new(), Vec::new());
-        for asked in [PlatformArgument::Dvp, PlatformArgument::Kubevirt] {
+        for asked in PlatformName::ALL {
             if platform.is_some_and(|platform| platform != asked) {
                 continue;
             }
-            let (answer, resource) = match asked {
-                PlatformArgument::Dvp => {
-                    (look_up_pool::<Dvp>(cluster, name).await, full_name::<<Dvp as Platform>::Pool>())
-                }
-                PlatformArgument::Kubevirt => (
-                    look_up_pool::<KubeVirt>(cluster, name).await,
-                    full_name::<<KubeVirt as Platform>::Pool>(),
-                ),
-            };
-            match answer {
+            match with_platform!(asked, P => look_up_pool::<P>(cluster, name).await) {
                 PoolLookup::Found(object) => found.push(Self { platform: asked, object }),
-                PoolLookup::Missing => served.push(resource),
+                PoolLookup::Missing => served.push(pool_type(asked)),
                 PoolLookup::Unserved => {}
                 PoolLookup::Failed(error) => failures.push(error),
             }
         }
-        match (found.pop(), found.pop()) {
-            (Some(_), Some(_)) => bail!(
-                "both platforms have a pool {name} in namespace {}: choose one with --platform=dvp or --platform=kubevirt",
-                cluster.namespace
-            ),
-            (Some(pool), None) => Ok(pool),
-            (None, _) if !served.is_empty() => Err(not_found(cluster, name, &served, &failures)),
-            (None, _) if !failures.is_empty() => Err(failures.remove(0)),
-            (None, _) => Err(unserved_pools()),
+        if found.len() > 1 {
+            let platforms: Vec<PlatformName> = found.iter().map(|pool| pool.platform).collect();
+            bail!(ambiguous_name_text(name, &cluster.namespace, &platforms));
+        }
+        match found.pop() {
+            Some(pool) => Ok(pool),
+            None if !served.is_empty() => Err(not_found(cluster, name, &served, &failures)),
+            None if !failures.is_empty() => Err(failures.remove(0)),
+            None => Err(unserved_pools()),
         }
     }
 }

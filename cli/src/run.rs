@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use clap::{CommandFactory as _, Parser as _};
 use clap_complete::CompleteEnv;
-use vmpool_platforms::{Dvp, KubeVirt};
+use vmpool_platforms::with_platform;
 use vmpool_runtime::Env;
 
 use crate::arguments::{Arguments, Command};
@@ -14,7 +14,6 @@ use crate::cluster::UserClusterClient;
 use crate::commands::{
     adopt, claim, completion, doctor, list, plan, protect, remove, restart, revisions, scale, status, version,
 };
-use crate::connection::PlatformArgument;
 use crate::exit::exit_code_of;
 use crate::output::print_text;
 use crate::pool::{PoolReference, StoredPool};
@@ -72,10 +71,7 @@ async fn run_command(arguments: Arguments) -> Result<()> {
             let reference = PoolReference::parse(&arguments.pool)?;
             let pool = find(&reference).await?;
             arguments.pool = reference.name;
-            match pool.platform {
-                PlatformArgument::Dvp => $command(&cluster, Dvp, pool.object, &arguments).await,
-                PlatformArgument::Kubevirt => $command(&cluster, KubeVirt, pool.object, &arguments).await,
-            }
+            with_platform!(pool.platform, P => $command(&cluster, P {}, pool.object, &arguments).await)
         }};
     }
     match command {

@@ -7,12 +7,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 use vmpool_engine::Machine;
-use vmpool_platforms::{ClientPlatform, Dvp, KubeVirt};
+use vmpool_platforms::{ClientPlatform, PlatformName, with_platform};
 
 use crate::age::format_age;
 use crate::arguments::{Format, ListArguments, ListFormat};
 use crate::cluster::{ListScope, UserClusterClient, name_of};
-use crate::connection::PlatformArgument;
 use crate::output::{print_note, print_output, print_text};
 use crate::pool::{PoolObservation, decode_pool, phase_tone, ready_condition, resource_name, unserved_pools};
 use crate::table::{Cell, Tone, render_table};
@@ -83,7 +82,7 @@ impl PoolListEntry {
 /// No platform's pools can be read, or the cluster serves none.
 pub(crate) async fn print_pool_list(
     cluster: &UserClusterClient,
-    platform: Option<PlatformArgument>,
+    platform: Option<PlatformName>,
     arguments: &ListArguments,
 ) -> Result<()> {
     let scope = if arguments.all_namespaces { ListScope::Cluster } else { ListScope::Namespace };
@@ -111,19 +110,16 @@ pub(crate) async fn print_pool_list(
 
 async fn collect_pool_listing(
     cluster: &UserClusterClient,
-    platform: Option<PlatformArgument>,
+    platform: Option<PlatformName>,
     scope: ListScope,
 ) -> Result<PoolListing> {
     let mut listing = PoolListing::default();
     let (mut failures, mut is_any_served) = (Vec::new(), false);
-    for asked in [PlatformArgument::Dvp, PlatformArgument::Kubevirt] {
+    for asked in PlatformName::ALL {
         if platform.is_some_and(|platform| platform != asked) {
             continue;
         }
-        let listed = match asked {
-            PlatformArgument::Dvp => add_pools::<Dvp>(cluster, scope, &mut listing).await,
-            PlatformArgument::Kubevirt => add_pools::<KubeVirt>(cluster, scope, &mut listing).await,
-        };
+        let listed = with_platform!(asked, P => add_pools::<P>(cluster, scope, &mut listing).await);
         match listed {
             Ok(is_served) => is_any_served |= is_served,
             Err(error) => failures.push(error),

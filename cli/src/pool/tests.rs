@@ -1,10 +1,11 @@
 use rstest::rstest;
 use serde_json::json;
+use vmpool_platforms::KubeVirt;
 
 use super::*;
 
-const DVP: Option<PlatformArgument> = Some(PlatformArgument::Dvp);
-const KUBEVIRT: Option<PlatformArgument> = Some(PlatformArgument::Kubevirt);
+const DVP: Option<PlatformName> = Some(PlatformName::Dvp);
+const KUBEVIRT: Option<PlatformName> = Some(PlatformName::Kubevirt);
 
 #[rstest]
 #[case::a_name("web", None)]
@@ -18,7 +19,7 @@ const KUBEVIRT: Option<PlatformArgument> = Some(PlatformArgument::Kubevirt);
 #[case::output_of_kubectl("virtualmachinepool.virtualization.deckhouse.io/web", DVP)]
 #[case::version_and_group("virtualmachinepools.v1alpha2.virtualization.deckhouse.io/web", DVP)]
 #[case::a_short_name_with_a_group("vmpool.pool.kubevirt.io/web", KUBEVIRT)]
-fn a_pool_is_named_as_kubectl_names_objects(#[case] text: &str, #[case] platform: Option<PlatformArgument>) {
+fn a_pool_is_named_as_kubectl_names_objects(#[case] text: &str, #[case] platform: Option<PlatformName>) {
     let expected = PoolReference { name: "web".into(), platform };
     assert_eq!(PoolReference::parse(text).unwrap(), expected);
 }
@@ -33,6 +34,24 @@ fn a_pool_is_named_as_kubectl_names_objects(#[case] text: &str, #[case] platform
 fn other_words_are_refused(#[case] text: &str, #[case] expected: &str) {
     let error = PoolReference::parse(text).unwrap_err().to_string();
     assert!(error.contains(expected), "{error}");
+}
+
+#[test]
+fn the_error_for_another_type_lists_the_types_of_all_platforms() {
+    let error = PoolReference::parse("pod/web").unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "\"pod\" in \"pod/web\" is not a type of pools: use vmpool, virtualmachinepools.virtualization.deckhouse.io \
+         or virtualmachinepools.pool.kubevirt.io"
+    );
+}
+
+#[test]
+fn a_name_of_two_pools_needs_the_flag() {
+    assert_eq!(
+        ambiguous_name_text("web", "team-a", &[PlatformName::Dvp, PlatformName::Kubevirt]),
+        "both platforms have a pool web in namespace team-a: choose one with --platform=dvp or --platform=kubevirt"
+    );
 }
 
 #[test]

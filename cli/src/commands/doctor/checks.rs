@@ -9,7 +9,8 @@ use kube::api::{Api, ListParams, PostParams};
 use serde_json::Value;
 use vmpool_engine::condition::{ConditionReason, ConditionType};
 use vmpool_platforms::{
-    ApiObject, ClientPlatform, DiskOf, Disks, Dvp, InstanceOf, Instances, KubeVirt, OtherController,
+    ApiObject, ClientPlatform, DiskOf, Disks, InstanceOf, Instances, OtherController, PlatformName,
+    with_platform,
 };
 
 use super::finding::{CheckFinding, CheckVerdict};
@@ -27,9 +28,13 @@ pub(super) async fn run_all_checks(cluster: &UserClusterClient, system: &str) ->
     if !matches!(findings[0].verdict, CheckVerdict::Ok) {
         return findings;
     }
-    let dvp = is_platform_served::<Dvp>(cluster).await;
-    let kubevirt = is_platform_served::<KubeVirt>(cluster).await;
-    if !dvp && !kubevirt {
+    let mut served = Vec::new();
+    for name in PlatformName::ALL {
+        if with_platform!(name, P => is_platform_served::<P>(cluster).await) {
+            served.push(name);
+        }
+    }
+    if served.is_empty() {
         findings.push(CheckFinding::new(
             "pools",
             CheckVerdict::Failed,
@@ -37,11 +42,8 @@ pub(super) async fn run_all_checks(cluster: &UserClusterClient, system: &str) ->
             "install the chart of vmpool, which contains the CustomResourceDefinition, or KubeVirt",
         ));
     }
-    if dvp {
-        check_platform::<Dvp>(cluster, &mut findings).await;
-    }
-    if kubevirt {
-        check_platform::<KubeVirt>(cluster, &mut findings).await;
+    for name in served {
+        with_platform!(name, P => check_platform::<P>(cluster, &mut findings).await);
     }
     findings.push(check_webhook(cluster).await);
     findings.push(check_programs(cluster, system).await);

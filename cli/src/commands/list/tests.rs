@@ -1,5 +1,6 @@
 use rstest::rstest;
 use serde_json::json;
+use vmpool_platforms::Dvp;
 
 use super::*;
 
