@@ -28,4 +28,4 @@ pub use vmpool_platform::{
 
 pub use dvp::Dvp;
 pub use kubevirt::KubeVirt;
-pub use registry::{PlatformName, UnknownPlatform};
+pub use registry::{PlatformName, UnknownPlatform, registered};

@@ -6,15 +6,15 @@ use std::str::FromStr;
 
 use crate::{Platform as _, RegisteredPlatform as _};
 
-/// Calls a macro with the table: for each platform, its variant of [`PlatformName`] and its type.
+/// Calls a macro with the table: for each platform, its variant of [`PlatformName`], its crate and its type.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! platform_table {
     ($macro:ident! $($arguments:tt)*) => {
         $crate::$macro! {
             [
-                Dvp => $crate::Dvp,
-                Kubevirt => $crate::KubeVirt,
+                Dvp => vmpool_dvp::Dvp,
+                Kubevirt => vmpool_kubevirt::KubeVirt,
             ]
             $($arguments)*
         }
@@ -42,26 +42,31 @@ macro_rules! with_platform {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! match_platform {
-    ([$($variant:ident => $type:ty,)+] $name:expr, $platform:ident => $body:expr) => {
+    ([$($variant:ident => $module:ident::$type:ident,)+] $name:expr, $platform:ident => $body:expr) => {
         match $name {
             $($crate::PlatformName::$variant => {
-                type $platform = $type;
+                type $platform = $crate::registered::$type;
                 $body
             })+
         }
     };
 }
 
-/// Defines [`PlatformName`].
+/// Defines [`PlatformName`] and exports the types, because other crates cannot name the crates of platforms.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! define_platform_name {
-    ([$($variant:ident => $type:ty,)+]) => {
+macro_rules! define_platforms {
+    ([$($variant:ident => $module:ident::$type:ident,)+]) => {
+        /// The types of the platforms in the table.
+        pub mod registered {
+            $(pub use $module::$type;)+
+        }
+
         /// The name of a platform, in flags, metrics and logs.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum PlatformName {
             $(
-                #[doc = concat!("The platform `", stringify!($type), "`.")]
+                #[doc = concat!("The platform [`", stringify!($type), "`](registered::", stringify!($type), ").")]
                 $variant,
             )+
         }
@@ -73,7 +78,7 @@ macro_rules! define_platform_name {
     };
 }
 
-crate::platform_table! { define_platform_name! }
+crate::platform_table! { define_platforms! }
 
 /// No platform has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
