@@ -48,6 +48,9 @@ async fn all_causes_are_in_the_response() {
     for text in ["RunStrategy must be specified", "must be between 1 and 100"] {
         assert!(message.contains(text), "{message}");
     }
+    assert!(message.starts_with("a DataVolume template needs a name; "), "{message}");
+    let second = status["details"]["causes"][1]["message"].as_str().unwrap();
+    assert!(second.starts_with("RunStrategy must be specified; "), "{second}");
     assert_eq!(response["auditAnnotations"]["rule"], "K8,K10,K17");
     assert_eq!(world.server.requests(), [""; 0], "a rejected request needs no reads");
 }

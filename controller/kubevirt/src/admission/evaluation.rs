@@ -158,6 +158,7 @@ fn check_changed_parts(
         };
         count::warn_about_replicas_change(&TERMS, &change, &mut findings.warnings);
         warn_about_replaced_storage(old, new, findings);
+        warn_about_migration(old, new, findings);
     }
 }
 
@@ -190,6 +191,19 @@ fn warn_about_replaced_storage(
          existing machines, set updateStrategy to unmanaged first"
     };
     findings.warn(Rule::DataVolumesReplaced, format!("{MACHINE}.dataVolumeTemplates"), consequence);
+}
+
+/// KubeVirt migrates a volume of a machine if the machine gets another claim. A pool gives its machines new
+/// storage in place of renamed DataVolumes, so nothing is migrated.
+fn warn_about_migration(old: KubeVirtPoolView<'_>, new: KubeVirtPoolView<'_>, findings: &mut Findings) {
+    let names = |pool: KubeVirtPoolView<'_>| pool.data_volume_names().map(str::to_owned).collect::<Vec<_>>();
+    let migrates = json_field(new.machine(), "updateVolumesStrategy") == "Migration";
+    if !migrates || names(old).iter().all(|name| names(new).contains(name)) {
+        return;
+    }
+    let detail = "Migration does not apply to renamed DataVolume templates: the storage of the machines is created again, \
+                  without the present data; migrate the volumes of the machines instead";
+    findings.warn(Rule::StorageNotMigrated, format!("{MACHINE}.updateVolumesStrategy"), detail);
 }
 
 impl KubeVirtPendingRequest<'_> {

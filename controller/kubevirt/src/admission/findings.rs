@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde_json::Value;
-use vmpool_engine::admission::{AdmissionDecision, AdmissionVerdict, RefusalCollector, Warning};
+use vmpool_engine::admission::{AdmissionDecision, AdmissionVerdict, Refusal, RefusalCollector, Warning};
 
 use super::rule::Rule;
 
@@ -15,7 +15,9 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    /// Adds a refusal of the value at `field`. `reason` is the error, and `way_out` is what to do.
+    /// Adds a refusal of the value at `field`. `reason` is the error, in the words of KubeVirt if it has the
+    /// rule: the message begins with it, where clients of KubeVirt's webhook look for it. `way_out` is what
+    /// to do.
     pub(super) fn refuse(
         &mut self,
         rule: Rule,
@@ -24,7 +26,7 @@ impl Findings {
         reason: impl fmt::Display,
         way_out: impl fmt::Display,
     ) {
-        self.refusals.refuse(rule, field, value, reason, way_out);
+        self.refusals.add(Refusal::new(rule, field, value, reason, way_out).reason_first());
     }
 
     /// Adds a warning about the value at `field`. `detail` is the problem, and what to do.

@@ -56,4 +56,5 @@ rules! {
     UnknownTemplateField "K43" Warning Template "The upper objects of the machine template have no fields that KubeVirt \
     does not have";
     MemoryUnit "K44" Warning Template "Memory is at least 1Mi: a number without a unit means bytes";
+    StorageNotMigrated "K45" Warning Update "updateVolumesStrategy Migration does not come with renamed DataVolume templates";
 }

@@ -22,7 +22,9 @@ pub(super) fn check_disks_and_volumes(pool: KubeVirtPoolView<'_>, findings: &mut
         let name = json_field(disk, "name");
         if !name.as_str().is_some_and(|name| volumes.contains(name)) {
             let path = format!("{disks}[{index}].name");
-            let reason = format!("{path} '{}' not found", name.as_str().unwrap_or_default());
+            // KubeVirt spells the last part of the path as its own type does.
+            let name_text = name.as_str().unwrap_or_default();
+            let reason = format!("{disks}[{index}].Name '{name_text}' not found.");
             let way_out =
                 format!("add a volume of this name to {INSTANCE}.spec.volumes, or correct the name");
             findings.refuse(Rule::DiskWithoutVolume, path, name, reason, way_out);

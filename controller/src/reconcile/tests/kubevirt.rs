@@ -508,8 +508,8 @@ impl LeaderWorld {
 
     /// The reasons among `wanted` of the events about the pool `web`, sorted.
     fn events_of_pool(&self, wanted: &[&str]) -> Vec<String> {
-        let events = self.server.all("events.events.k8s.io").into_iter();
-        let of_pool = events.filter(|event| event["regarding"]["kind"] == "VirtualMachinePool");
+        let events = self.server.all("events").into_iter();
+        let of_pool = events.filter(|event| event["involvedObject"]["kind"] == "VirtualMachinePool");
         let reasons = of_pool.filter_map(|event| event["reason"].as_str().map(str::to_owned));
         let mut reasons: Vec<String> = reasons.filter(|reason| wanted.contains(&&**reason)).collect();
         reasons.sort_unstable();

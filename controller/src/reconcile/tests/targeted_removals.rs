@@ -65,7 +65,7 @@ fn pool_writes(calls: &[Call]) -> usize {
 fn event_notes(world: &LeaderWorld, reason: &str) -> Vec<String> {
     let events = world.server.all("events");
     let events = events.iter().filter(|event| event["reason"] == reason);
-    events.map(|event| event["note"].as_str().unwrap().to_owned()).collect()
+    events.map(|event| event["message"].as_str().unwrap().to_owned()).collect()
 }
 
 #[tokio::test]

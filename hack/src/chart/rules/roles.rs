@@ -22,11 +22,8 @@ const CONTROLLER_NAMESPACED: Grants = &[
     ("virtualization.deckhouse.io/virtualmachineblockdeviceattachments", "list watch"),
 ];
 
-const CONTROLLER_SHARED: Grants = &[
-    ("apps/controllerrevisions", "get list watch create delete"),
-    ("/events", "create patch"),
-    ("events.k8s.io/events", "create patch"),
-];
+const CONTROLLER_SHARED: Grants =
+    &[("apps/controllerrevisions", "get list watch create delete"), ("/events", "create patch")];
 
 const CONTROLLER_KUBEVIRT_CLUSTER: Grants = &[
     ("kubevirt.io/kubevirts", "list watch"),
@@ -160,7 +157,7 @@ const APISERVER_KUBEVIRT: Grants = &[
     ("snapshot.storage.k8s.io/volumesnapshots", "get"),
 ];
 
-const APISERVER_EVENTS: Grants = &[("events.k8s.io/events", "create")];
+const APISERVER_EVENTS: Grants = &[("/events", "create")];
 
 const VIEWER: Grants = &[
     ("virtualization.deckhouse.io/virtualmachinepools", "get list watch"),

@@ -17,6 +17,11 @@ fn budget(value: Value) -> Value {
     with(pool(), "/spec/maxUnavailable", value)
 }
 
+/// Clients of Go send an empty text where they set nothing.
+fn tolerations(effect: &str) -> Value {
+    json!([{ "key": "dedicated", "operator": "Exists", "effect": effect }])
+}
+
 fn volume_spec(spec: Value) -> Value {
     machine("/dataVolumeTemplates/0/spec", spec)
 }
@@ -55,7 +60,7 @@ fn corpus() -> Vec<Pair> {
             machine("/template/spec/domain/devices/disks/0/name", json!("lost")),
             format!("{T}.spec.domain.devices.disks[0].name"),
             invalid,
-            "disks[0].name 'lost' not found",
+            "disks[0].Name 'lost' not found.",
         ),
         (
             "two volumes of one name",
@@ -207,6 +212,10 @@ fn a_rejection_has_the_field_reason_and_text_of_kubevirt() {
             let refusal = refusals.first();
             assert_eq!((&refusal.field, refusal.reason()), (&field, reason), "{name}");
             assert!(refusal.cause().contains(text), "{name}: {}", refusal.cause());
+            for message in [refusal.cause(), refusals.to_string()] {
+                let (begin, _) = message.split_once("; ").unwrap();
+                assert!(begin.contains(text), "{name}: {message}");
+            }
             // A message has a correction and the identifier of the rule.
             assert!(refusal.cause().contains("; "), "{name}: {}", refusal.cause());
             assert!(refusal.cause().ends_with(&format!("(rule {})", refusal.rule)), "{name}");
@@ -215,8 +224,26 @@ fn a_rejection_has_the_field_reason_and_text_of_kubevirt() {
 }
 
 #[test]
+fn the_message_begins_with_the_text_of_kubevirt() {
+    let disk = |index: usize, name: &str| {
+        with(pool(), &format!("{MACHINE}/template/spec/domain/devices/disks/{index}/name"), json!(name))
+    };
+    let AdmissionDecision::Refused(refusals) = create(&disk(0, "testdisk")).outcome else {
+        panic!("allowed")
+    };
+    let text = format!("{T}.spec.domain.devices.disks[0].Name 'testdisk' not found.");
+    for message in [refusals.first().cause(), refusals.to_string()] {
+        assert!(message.starts_with(&text), "{message}");
+        assert!(message.contains("not found. Add a volume of this name"), "{message}");
+    }
+    let path = format!("{T}.spec.domain.devices.disks[0].name: Invalid value: \"testdisk\" (rule K7)");
+    assert!(refusals.to_string().contains(&path), "{refusals}");
+}
+
+#[test]
 fn what_kubevirt_accepts_is_accepted() {
     let allowed = [
+        ("no effect of a toleration", machine("/template/spec/tolerations", tolerations(""))),
         ("an empty selector", selector(json!({}))),
         (
             "a lone running",

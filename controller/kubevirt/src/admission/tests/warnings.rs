@@ -90,6 +90,28 @@ fn changed_data_volume_templates_mean_data_loss(#[case] strategy: Value, #[case]
     assert_eq!(warned(&update(&old, &other)), []);
 }
 
+#[rstest]
+#[case::renamed("Migration", "/dataVolumeTemplates/0/metadata/name", json!("scratch-b"), true)]
+#[case::changed("Migration", "/dataVolumeTemplates/0/spec/storage/resources/requests/storage", json!("30Gi"), false)]
+#[case::replaced("Replacement", "/dataVolumeTemplates/0/metadata/name", json!("scratch-b"), false)]
+fn renamed_data_volume_templates_are_not_migrated(
+    #[case] strategy: &str,
+    #[case] place: &str,
+    #[case] value: Value,
+    #[case] expected: bool,
+) {
+    let old = machine("/updateVolumesStrategy", json!(strategy));
+    let new = with(old.clone(), &format!("{MACHINE}{place}"), value.clone());
+    let new = if place.ends_with("/name") {
+        with(new, &format!("{MACHINE}/template/spec/volumes/0/dataVolume/name"), value)
+    } else {
+        new
+    };
+    let verdict = update(&old, &new);
+    assert_eq!(warned(&verdict).contains(&Rule::StorageNotMigrated), expected);
+    assert!(verdict.warnings.iter().all(|warning| warning.to_string().len() <= 256), "{verdict:?}");
+}
+
 #[test]
 fn changed_data_volume_templates_mean_no_data_loss_if_the_storage_is_preserved() {
     for (preservation, text) in [("Offline", "preserves its DataVolumes"), ("Disabled", "their data")] {
