@@ -237,8 +237,9 @@ fn render_pool_table(listing: &PoolListing, scope: ListScope, wide: bool, now: T
         .iter()
         .map(|pool| {
             let age = pool.created.map(|created| format_age(created, now)).unwrap_or_default();
-            let observed =
-                pool.observed_generation.map_or_else(|| UNKNOWN.to_owned(), |known| known.to_string());
+            // The default of the field is -1, before the first status.
+            let observed = pool.observed_generation.filter(|known| *known >= 0);
+            let observed = observed.map_or_else(|| UNKNOWN.to_owned(), |known| known.to_string());
             vec![
                 only(scope == ListScope::Cluster, &pool.namespace).into(),
                 pool.name.clone().into(),

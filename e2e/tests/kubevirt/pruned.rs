@@ -50,11 +50,13 @@ fn without_rules(schema: &mut Value) {
 }
 
 /// Gives the schema of a pool what that of KubeVirt has and lacks, beside fields: it has no rules and no
-/// default of `replicas`, and it requires the domain.
+/// defaults of `replicas` and the status, and it requires the domain.
 fn as_of_kubevirt(schema: &mut Value) -> Result<()> {
     without_rules(schema);
     let replicas = schema.pointer_mut("/properties/spec/properties/replicas").and_then(Value::as_object_mut);
     replicas.and_then(|field| field.remove("default")).context("replicas has no default")?;
+    let status = schema.pointer_mut("/properties/status").and_then(Value::as_object_mut);
+    status.and_then(|status| status.remove("default")).context("the status has no default")?;
     let instance = "/properties/spec/properties/virtualMachineTemplate/properties/spec/properties/template/properties/spec";
     let instance = schema.pointer_mut(instance).context("no schema of instances")?;
     instance["required"] = json!(["domain"]);

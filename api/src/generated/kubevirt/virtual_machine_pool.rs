@@ -229,7 +229,7 @@ pub struct VirtualMachinePoolStatus {
     /// The selector as text, for the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "labelSelector")]
     pub label_selector: Option<String>,
-    /// The metadata.generation that the controller last processed.
+    /// The metadata.generation that the controller last processed. It is -1 until the controller has processed the pool, so that clients that wait do not take a new pool for ready.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "observedGeneration")]
     pub observed_generation: Option<i64>,
     /// The preference of the current template, if machines use a copy of it. Absent while the template is not resolved, and with other instancetypePolicy than Pin.

@@ -1,4 +1,5 @@
-//! The documented health script of Argo CD, on statuses as the platforms write them.
+//! What tools that wait make of statuses as the platforms write them: the documented health script of Argo
+//! CD, and the rules of kstatus, which Helm and Flux use.
 
 use std::sync::Arc;
 
@@ -6,14 +7,17 @@ use jiff::Timestamp;
 use mlua::{Lua, LuaSerdeExt as _};
 use rstest::rstest;
 use serde_json::{Value, json};
+use vmpool_api::crds::Crd;
 use vmpool_engine::ComputedStatus;
 use vmpool_engine::condition::{ConditionType, StatusCondition};
+use vmpool_engine::model::PublishedStatus;
 use vmpool_engine::status::{PoolPhase, StatusSummary};
 
 use crate::{Dvp, KubeVirt, Platform, StatusFields};
 
 const SCRIPT: &str = include_str!("../../../../docs/examples/gitops/argocd-health.lua");
 const CONFIG: &str = include_str!("../../../../docs/examples/gitops/argocd-cm.yaml");
+const DEFINITIONS: [Crd; 2] = [vmpool_api::crds::POOL_CRD, vmpool_api::kubevirt::crds::POOL_CRD];
 const PAGE: &str = include_str!("../../../../docs/gitops.md");
 
 /// A pool with these conditions. Its status was computed for `observed`.
@@ -89,6 +93,98 @@ fn a_status_that_says_nothing_about_the_last_change_is_in_progress() {
     let mut deleted = pool::<Dvp>(conditions(PoolPhase::Ready, true), 2);
     deleted["metadata"]["deletionTimestamp"] = json!("2026-11-24T03:00:00Z");
     assert_eq!(health(&deleted), "Progressing: the pool is being deleted");
+}
+
+/// The pool with another condition.
+fn with_condition(mut pool: Value, kind: &str) -> Value {
+    let condition =
+        json!({ "type": kind, "status": "True", "reason": "R", "message": format!("because of {kind}") });
+    pool["status"]["conditions"].as_array_mut().unwrap().push(condition);
+    pool
+}
+
+#[test]
+fn a_lasting_failure_is_degraded() {
+    for pool in [
+        pool::<Dvp>(conditions(PoolPhase::Failing, false), 2),
+        pool::<KubeVirt>(conditions(PoolPhase::Failing, false), 2),
+    ] {
+        assert_eq!(health(&with_condition(pool.clone(), "ReplicaFailure")), "Degraded: because of Ready");
+        assert_eq!(health(&with_condition(pool, "Progressing")), "Progressing: because of Ready");
+    }
+    let ready = pool::<Dvp>(conditions(PoolPhase::Ready, true), 2);
+    assert_eq!(health(&with_condition(ready, "ReplicaFailure")), "Healthy: because of Ready");
+    // Conditions for waiting clients can be absent.
+    let bare = with_condition(pool::<KubeVirt>(Vec::new(), 2), "ReplicaFailure");
+    assert_eq!(health(&bare), "Degraded: because of ReplicaFailure");
+}
+
+/// The status of an object by the rules of kstatus for kinds that it does not know.
+fn kstatus(object: &Value) -> &'static str {
+    let (metadata, status) = (&object["metadata"], &object["status"]);
+    let observed = status["observedGeneration"].as_i64();
+    let is = |kind: &str, value: &str| {
+        let mut conditions = status["conditions"].as_array().into_iter().flatten();
+        conditions.any(|condition| condition["type"] == kind && condition["status"] == value)
+    };
+    match () {
+        () if !metadata["deletionTimestamp"].is_null() => "Terminating",
+        () if observed.is_some_and(|observed| Some(observed) != metadata["generation"].as_i64()) => {
+            "InProgress"
+        }
+        () if is("Reconciling", "True") => "InProgress",
+        () if is("Stalled", "True") => "Failed",
+        () if is("Ready", "False") || is("Ready", "Unknown") => "InProgress",
+        () => "Current",
+    }
+}
+
+#[rstest]
+#[case::ready(PoolPhase::Ready, true, "Current")]
+#[case::paused_without_work(PoolPhase::Paused, true, "Current")]
+#[case::paused(PoolPhase::Paused, false, "InProgress")]
+#[case::blocked(PoolPhase::Blocked, false, "Failed")]
+#[case::failing(PoolPhase::Failing, false, "InProgress")]
+#[case::scaling(PoolPhase::Scaling, false, "InProgress")]
+fn helm_and_flux_wait_for_the_phase(
+    #[case] phase: PoolPhase,
+    #[case] is_ready: bool,
+    #[case] expected: &str,
+) {
+    assert_eq!(kstatus(&pool::<Dvp>(conditions(phase, is_ready), 2)), expected);
+    assert_eq!(kstatus(&pool::<KubeVirt>(conditions(phase, is_ready), 2)), expected);
+    assert_eq!(kstatus(&pool::<Dvp>(conditions(phase, is_ready), 1)), "InProgress");
+}
+
+#[test]
+fn a_pool_that_no_controller_has_processed_is_in_progress() {
+    for crd in DEFINITIONS {
+        let definition: Value = serde_yaml_ng::from_str(crd.yaml).unwrap();
+        for version in definition["spec"]["versions"].as_array().unwrap() {
+            let status = &version["schema"]["openAPIV3Schema"]["properties"]["status"];
+            // The API server drops the status of a new object, and then fills in the default.
+            let object = json!({ "metadata": { "generation": 1 }, "status": status["default"] });
+            assert_eq!(kstatus(&object), "InProgress", "{}", crd.name);
+            assert_eq!(health(&object), "Progressing: waiting for the controller", "{}", crd.name);
+            let minimum = &status["properties"]["observedGeneration"]["minimum"];
+            assert!(minimum.as_i64() <= Some(-1), "{}: the schema rejects its default", crd.name);
+        }
+    }
+}
+
+fn published<P: Platform>(object: &Value) -> PublishedStatus {
+    let pool: P::Pool = serde_json::from_value(object.clone()).unwrap();
+    P::published(&pool, &object["status"])
+}
+
+#[test]
+fn the_default_of_the_status_is_no_status() {
+    let stored =
+        json!({ "metadata": { "name": "web", "uid": "u", "generation": 1 }, "spec": { "replicas": 1 } });
+    let mut defaulted = stored.clone();
+    defaulted["status"] = json!({ "observedGeneration": -1 });
+    assert_eq!(published::<Dvp>(&defaulted), published::<Dvp>(&stored));
+    assert_eq!(published::<KubeVirt>(&defaulted), published::<KubeVirt>(&stored));
 }
 
 #[test]
