@@ -19,6 +19,7 @@ use vmpool_platform::copied_pool::hold_error;
 use vmpool_platform::intern::InternTable;
 use vmpool_platform::intern::intern_text;
 
+use super::history_limit::read_history_limit;
 use super::keys::REVISION_LABEL;
 use super::objects::{FinalizerSummary, InstanceObject, KubeVirtMachineObject, KubeVirtPoolObject};
 use super::read::{
@@ -48,6 +49,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
     let annotations_of_pool = object.metadata.annotations.as_ref();
     let max_protection =
         protection::read_max_protection(&settings.max_protection, annotations_of_pool, &mut invalid_settings);
+    let history = read_history_limit(&settings.history_limit, annotations_of_pool, &mut invalid_settings);
     let policy =
         object.metadata.annotations.as_ref().and_then(|map| map.get(annotations::INSTANCETYPE_POLICY));
     invalid_settings.extend(policy.and_then(|policy| {
@@ -72,6 +74,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         paused,
         max_unavailable,
         max_protection: _,
+        history_limit: _,
         scale_in,
         update,
         names: _,
@@ -106,7 +109,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
         }),
         max_protection,
         naming: Naming::Ordinal,
-        rollout: rollout_policy(update, max_unavailable),
+        rollout: RolloutPolicy { history, ..rollout_policy(update, max_unavailable) },
         storage_templates: data_volume_templates,
         storage_moves: moved_storage::recorded_moves(&object.metadata),
         record,
@@ -123,8 +126,7 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
 
 /// When the controller updates machines, and which component restarts them.
 fn rollout_policy(update: UpdateMode, budget: DisruptionBudget) -> RolloutPolicy {
-    let mut rollout =
-        RolloutPolicy { budget, history: 0, restarts: Restarts::ByUser, ..RolloutPolicy::default() };
+    let mut rollout = RolloutPolicy { budget, restarts: Restarts::ByUser, ..RolloutPolicy::default() };
     match update {
         UpdateMode::Unmanaged => rollout.disabled = true,
         UpdateMode::Opportunistic => {}

@@ -7,7 +7,8 @@
 //!
 //! The layers, lowest first. A module imports only from lower layers:
 //!
-//! 1. `keys`, `labels`, `selectors`, `field_encodings`, `canonical_values`, `former_storage`: values
+//! 1. `keys`, `labels`, `selectors`, `field_encodings`, `canonical_values`, `former_storage`,
+//!    `history_limit`: values
 //! 2. `pins`: copies of instance types and preferences
 //! 3. `objects`: the fields of stored objects that vmpool reads
 //! 4. `read`: stored objects as plain types
@@ -37,6 +38,7 @@ mod facts;
 mod field_encodings;
 #[cfg(test)]
 mod fixtures;
+mod history_limit;
 pub mod keys;
 pub mod labels;
 pub mod machine;

@@ -17,7 +17,7 @@ use crate::{POOLS, TestNamespace, Unknown, minimal, run_to_end};
 
 const NAMESPACE: &str = "team";
 /// The fields that only vmpool has in the spec of a pool.
-const OWN_SETTINGS: [&str; 2] = ["instancetypePolicy", "maxProtection"];
+const OWN_SETTINGS: [&str; 3] = ["instancetypePolicy", "maxProtection", "revisionHistoryLimit"];
 /// The fields that only vmpool has in its status.
 const OWN: [&str; 9] = [
     "observedGeneration",

@@ -314,8 +314,7 @@ fn the_plugin_pauses_rolls_back_restarts_and_protects(#[case] platform: TestedPl
         );
         pool.until(settled()).await?;
 
-        // A rollback writes the earlier template. KubeVirt pools keep a revision only while a machine runs
-        // with it.
+        // A rollback writes the earlier template.
         let before = revision(&pool, platform).await?;
         pool.edit(&memory(platform, "2Gi")).await?;
         pool.until(status_number("restartPendingReplicas", 2)).await?;

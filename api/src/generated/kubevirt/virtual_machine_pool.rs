@@ -50,6 +50,9 @@ pub struct VirtualMachinePoolSpec {
     /// Desired number of machines. Users, autoscalers and targeted removals change it; the controller does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
+    /// Number of earlier revisions of the machine template that the controller keeps as ControllerRevisions, for a rollback. It also keeps the revisions that machines have. The default is 10. It overrides the annotation vmpool.dev/revision-history-limit.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "revisionHistoryLimit")]
+    pub revision_history_limit: Option<i32>,
     /// How machines are removed if there are more than replicas. At most one field. Without it proactive.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "scaleInStrategy")]
     pub scale_in_strategy: Option<VirtualMachinePoolScaleInStrategy>,

@@ -317,6 +317,9 @@ pub struct CurrentRevision {
     pub held: bool,
     /// Other stored revisions with the same template. A machine with one of them is not outdated.
     pub same_template: Vec<RevisionId>,
+    /// Stored revisions of other templates that a later stored revision has, too. None is kept for a
+    /// rollback.
+    pub superseded: Vec<RevisionId>,
     /// Whether the pool lost a copy of an object that the template refers to, because a client deleted the
     /// copy, or removed the pool from its owners. Storing the revision again restores the copy.
     pub copies_lost: bool,
@@ -355,6 +358,7 @@ impl CurrentRevision {
             pinned: false,
             held: false,
             same_template: Vec::new(),
+            superseded: Vec::new(),
             copies_lost: false,
             copies_wanted: false,
             inherits: None,

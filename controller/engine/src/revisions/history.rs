@@ -102,6 +102,20 @@ impl RevisionHistory {
         self.stored.iter().filter(move |stored| stored.content == *content).map(|stored| &stored.id)
     }
 
+    /// The stored revisions whose content a later one has, too, with as many copies of objects.
+    pub fn superseded(&self) -> Vec<RevisionId> {
+        let repeats = |later: &StoredRevision, stored: &StoredRevision| {
+            later.content == stored.content && (!later.lacks_copies || stored.lacks_copies)
+        };
+        let is_superseded = |index: usize, stored: &StoredRevision| {
+            self.stored[index + 1..].iter().any(|later| repeats(later, stored))
+        };
+        let all = self.stored.iter().enumerate();
+        all.filter(|(index, stored)| is_superseded(*index, stored))
+            .map(|(_, stored)| stored.id.clone())
+            .collect()
+    }
+
     /// The revision of a template with this content, on a platform that names revisions itself: the one that
     /// is stored with this content and this number, or else the first of `names` that is free or stored with
     /// this content. A revision that lacks copies does not count: a machine that is created later would get

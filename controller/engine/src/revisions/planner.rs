@@ -74,13 +74,15 @@ fn restore_other_copies(observed: &ObservedPool<'_>, plan: &mut Plan) {
 }
 
 /// Deletes the oldest revisions beyond the limit, but not the current one and none that a machine refers to.
+/// Of several revisions with the same template, the latest is enough for a rollback.
 fn prune_old_revisions(observed: &ObservedPool<'_>, plan: &mut Plan) {
     let (pool, limit) = (observed.pool, observed.pool.rollout.history);
     let current = usize::from(pool.revision.stored);
     // A machine may still appear that refers to an older revision: from an unconfirmed create, or from a
     // create of a former leader with the name that this pass creates.
     let creates = plan.actions.iter().any(|action| matches!(action, PoolAction::Create { .. }));
-    if observed.stored.len() <= limit.saturating_add(current)
+    let has_repeated = !pool.revision.superseded.is_empty() || !pool.revision.same_template.is_empty();
+    if !has_repeated && observed.stored.len() <= limit.saturating_add(current)
         || creates
         || !observed.unconfirmed_creates.is_empty()
     {
@@ -90,9 +92,14 @@ fn prune_old_revisions(observed: &ObservedPool<'_>, plan: &mut Plan) {
     if let Some(left) = observed.memory.rollout_attempts.next_confirmed(observed.uptime) {
         return plan.requeue_in(left);
     }
-    let unneeded = unneeded_revisions(observed, Some(&pool.revision.id));
-    let Some(surplus @ 1..) = unneeded.len().checked_sub(limit) else { return };
-    delete_revisions(observed, plan, unneeded, surplus);
+    let is_repeated = |id: &&RevisionId| pool.is_current(id) || pool.revision.superseded.contains(*id);
+    let (mut surplus, earlier): (Vec<_>, Vec<_>) =
+        unneeded_revisions(observed, Some(&pool.revision.id)).into_iter().partition(is_repeated);
+    let beyond = earlier.len().saturating_sub(limit);
+    surplus.extend(earlier.into_iter().take(beyond));
+    if !surplus.is_empty() {
+        delete_revisions(observed, plan, surplus);
+    }
 }
 
 /// Deletes the copies of objects that nothing refers to. As with revisions, a machine may still appear that
@@ -125,9 +132,8 @@ pub(crate) fn plan_unneeded_revisions(observed: &ObservedPool<'_>, plan: &mut Pl
     let attempts = &observed.memory.rollout_attempts;
     if observed.unconfirmed_creates.is_empty() && attempts.next_confirmed(observed.uptime).is_none() {
         let unneeded = unneeded_revisions(observed, None);
-        let all = unneeded.len();
-        if all > 0 {
-            delete_revisions(observed, plan, unneeded, all);
+        if !unneeded.is_empty() {
+            delete_revisions(observed, plan, unneeded);
         }
     }
 }
@@ -141,19 +147,14 @@ fn unneeded_revisions<'a>(observed: &ObservedPool<'a>, current: Option<&Revision
     observed.stored.iter().filter(|id| !named.contains(id)).collect()
 }
 
-/// Deletes the first `surplus` of these revisions.
-fn delete_revisions(
-    observed: &ObservedPool<'_>,
-    plan: &mut Plan,
-    unneeded: Vec<&RevisionId>,
-    surplus: usize,
-) {
+/// Deletes these revisions, as many at once as the backoff permits.
+fn delete_revisions(observed: &ObservedPool<'_>, plan: &mut Plan, surplus: Vec<&RevisionId>) {
     plan.wants.clean_up = true;
     let width = match observed.memory.cleaning_up.batch_size(observed.uptime) {
         Ok(width) => width,
         Err(left) => return plan.back_off(ApplyStage::CleanUp, left),
     };
-    let pruned = unneeded.into_iter().take(surplus.min(width));
+    let pruned = surplus.into_iter().take(width);
     plan.actions.extend(pruned.map(|revision| PoolAction::PruneRevision { revision: revision.clone() }));
 }
 

@@ -38,6 +38,7 @@ rules! {
     MachineRejected "K27" Invalid Template "The API server accepts a machine of the pool, which the webhook creates as a \
     dry run if the template names no instance type and no preference";
     InstanceMetadata "K28" Invalid Template "The API server accepts the labels and annotations of VirtualMachineInstances";
+    HistoryLimit "K29" Invalid Part "revisionHistoryLimit is a number from 0";
     EmptiedPool "W17" Warning Update "replicas does not go to zero";
     LongName "K30" Warning Create "The name of a pool has at most 52 characters";
     UnknownField "K31" Warning Part "The spec has no fields that vmpool does not know, except in the machine template";

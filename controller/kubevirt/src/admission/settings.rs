@@ -1,19 +1,20 @@
 //! Rules about the settings of a pool: replicas, disruption budget, strategies and autohealing.
 
 use serde_json::{Value, json};
-use vmpool_api::kubevirt::annotations::INSTANCETYPE_POLICY;
+use vmpool_api::kubevirt::annotations::{INSTANCETYPE_POLICY, REVISION_HISTORY_LIMIT};
 use vmpool_api::kubevirt::values::{SortPolicy, StatePreservation};
 use vmpool_api::{DurationError, GoDuration};
 use vmpool_engine::protection::{MAX_PROTECTION, MAX_PROTECTION_FIELD, parse_maximum};
 use vmpool_platform::value::{json_at_path, json_field};
 
+use super::super::history_limit;
 use super::super::pins::policy::{self, InstancetypePolicy};
 use super::findings::Findings;
 use super::pool::KubeVirtPoolView;
 use super::rule::Rule;
 
 /// The fields of the spec that this version of vmpool knows.
-const KNOWN: [&str; 11] = [
+const KNOWN: [&str; 12] = [
     "autohealing",
     "instancetypePolicy",
     MAX_PROTECTION_FIELD,
@@ -21,6 +22,7 @@ const KNOWN: [&str; 11] = [
     "nameGeneration",
     "paused",
     "replicas",
+    history_limit::FIELD,
     "scaleInStrategy",
     "selector",
     "updateStrategy",
@@ -59,6 +61,32 @@ pub(super) fn check_max_protection(
         let reason = "it is not a duration from 1m to 720h";
         findings.refuse(Rule::MaxProtection, path, limit, reason, "use for example 24h, or remove it");
     }
+}
+
+/// The field and the annotation that limit the number of stored revisions, as far as they change.
+pub(super) fn check_history_limit(
+    old: Option<KubeVirtPoolView<'_>>,
+    new: KubeVirtPoolView<'_>,
+    findings: &mut Findings,
+) {
+    let is_valid = |limit: &Value| match limit {
+        Value::String(text) => history_limit::parse_history_limit(text).is_some(),
+        limit => limit.as_i64().is_some_and(|limit| (0..=i64::from(i32::MAX)).contains(&limit)),
+    };
+    let mut check = |path: String, limit: &Value, before: Option<&Value>, is_type: bool| {
+        if limit.is_null() || before == Some(limit) || is_type && is_valid(limit) {
+            return;
+        }
+        let way_out = "use a whole number from 0, or remove it; 0 keeps only what machines have, so that no rollback \
+                       is possible";
+        findings.refuse(Rule::HistoryLimit, path, limit, "it is not a number of revisions", way_out);
+    };
+    let (field, annotation) = (new.part(history_limit::FIELD), new.annotation(REVISION_HISTORY_LIMIT));
+    let old_field = old.map(|old| old.part(history_limit::FIELD));
+    check(format!("spec.{}", history_limit::FIELD), field, old_field, !field.is_string());
+    let old_annotation = old.map(|old| old.annotation(REVISION_HISTORY_LIMIT));
+    let path = format!("metadata.annotations[{REVISION_HISTORY_LIMIT}]");
+    check(path, annotation, old_annotation, annotation.is_string());
 }
 
 /// The policy for instance types, in the spec or in the annotation.

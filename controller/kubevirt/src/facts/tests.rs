@@ -137,8 +137,10 @@ fn with_unmanaged_updates_machines_keep_their_spec() {
 }
 
 #[test]
-fn only_revisions_that_machines_name_are_kept() {
-    assert_eq!(pool_with(&json!({})).rollout.history, 0);
+fn earlier_revisions_are_kept_as_on_other_platforms() {
+    assert_eq!(pool_with(&json!({})).rollout.history, RolloutPolicy::default().history);
+    // KubeVirt keeps only revisions that machines name.
+    assert_eq!(pool_with(&json!({ "revisionHistoryLimit": 0 })).rollout.history, 0);
 }
 
 #[rstest]

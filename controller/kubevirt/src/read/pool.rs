@@ -7,6 +7,7 @@ use vmpool_api::kubevirt::values::StatePreservation;
 use vmpool_engine::limits;
 use vmpool_engine::model::{DisruptionBudget, ObjectId, StorageTemplate};
 
+use super::super::history_limit;
 use super::super::keys::LABEL_VALUE;
 use super::super::labels::CachedLabels;
 use super::super::objects::{FinalizerSummary, KubeVirtPoolObject};
@@ -49,6 +50,8 @@ pub struct PoolSettings {
     pub max_unavailable: DisruptionBudget,
     /// `spec.maxProtection`, raw: it is read together with the annotation.
     pub max_protection: Value,
+    /// `spec.revisionHistoryLimit`, raw: it is read together with the annotation.
+    pub history_limit: Value,
     /// How surplus machines are removed.
     pub scale_in: ScaleIn,
     /// How a changed template is applied to existing machines.
@@ -124,6 +127,7 @@ fn read_settings_with_errors(
         paused: strategy::read_paused(&spec["paused"], &mut messages),
         max_unavailable: strategy::read_disruption_budget(&spec["maxUnavailable"], &mut messages),
         max_protection: spec["maxProtection"].clone(),
+        history_limit: spec[history_limit::FIELD].clone(),
         scale_in: strategy::read_scale_in_strategy(&spec["scaleInStrategy"], &mut messages),
         update: strategy::read_update_strategy(&spec["updateStrategy"], &mut messages),
         names: strategy::read_name_generation(&spec["nameGeneration"], &mut messages),

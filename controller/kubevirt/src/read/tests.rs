@@ -43,6 +43,7 @@ fn a_recorded_pool_is_read_with_the_defaults() {
             paused: false,
             max_unavailable: DisruptionBudget::Percent(100),
             max_protection: Value::Null,
+            history_limit: Value::Null,
             scale_in: ScaleIn {
                 mode: ScaleInMode::Proactive,
                 selection: MachineSelection { order: SortPolicy::Random, machines: MachineSelector::All },

@@ -528,6 +528,7 @@ async fn a_revision_that_the_api_server_does_not_delete_is_reported_until_it_is_
         Fate::Serve
     });
     world.server.edit(POOLS, "web", |pool| {
+        pool["spec"]["revisionHistoryLimit"] = json!(0);
         pool["spec"]["virtualMachineTemplate"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] =
             json!(7);
     });
@@ -542,6 +543,39 @@ async fn a_revision_that_the_api_server_does_not_delete_is_reported_until_it_is_
     world.advance(SECOND * 60).await;
     assert_eq!(world.server.all(REVISIONS).len(), 1);
     assert_eq!(world.pool_condition("ReplicaFailure"), None);
+}
+
+/// The numbers of the stored revisions, sorted.
+fn revision_numbers(world: &LeaderWorld) -> Vec<i64> {
+    let stored = world.server.all("controllerrevisions.apps");
+    let mut numbers: Vec<i64> = stored.iter().filter_map(|stored| stored["revision"].as_i64()).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+#[tokio::test]
+async fn a_user_can_go_back_after_a_completed_rollout() {
+    let world = world().await;
+    let template = world.server.get(POOLS, "web").unwrap()["spec"]["virtualMachineTemplate"].clone();
+    world.server.edit(POOLS, "web", |pool| {
+        pool["spec"]["virtualMachineTemplate"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] =
+            json!(7);
+    });
+    world.calm().await;
+    assert_eq!(revision_numbers(&world).len(), 2, "the former revision stays for a rollback");
+    // When the user goes back, then the controller keeps one revision of each template.
+    world.server.edit(POOLS, "web", |pool| pool["spec"]["virtualMachineTemplate"] = template.clone());
+    world.calm().await;
+    world.advance(SECOND * 60).await;
+    let back = revision_numbers(&world);
+    assert_eq!(back.len(), 2, "{back:?}");
+    // An annotation limits them where pools have no such field.
+    world.server.edit(POOLS, "web", |pool| {
+        pool["metadata"]["annotations"]["vmpool.dev/revision-history-limit"] = json!("0");
+    });
+    world.calm().await;
+    world.advance(SECOND * 60).await;
+    assert_eq!(revision_numbers(&world).len(), 1);
 }
 
 #[tokio::test]

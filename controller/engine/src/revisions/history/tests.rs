@@ -117,6 +117,25 @@ fn the_revision_that_was_in_force_last_is(
     assert_eq!(RevisionHistory::default().last_in_force(shown.as_ref()), None);
 }
 
+#[test]
+fn of_revisions_with_one_template_the_last_supersedes_the_others() {
+    let revision = |name: &str, number: i64, template: u64, lacks_copies: bool| StoredRevision {
+        id: name.into(),
+        number,
+        content: content(template),
+        parts: None,
+        lacks_copies,
+    };
+    let history = RevisionHistory::new([
+        revision("a", 1, 1, false),
+        revision("b", 2, 2, false),
+        revision("c", 3, 1, false),
+        // It lacks the copies that the earlier one has.
+        revision("d", 4, 2, true),
+    ]);
+    assert_eq!(history.superseded(), [RevisionId::from("a")]);
+}
+
 proptest! {
     #[test]
     fn a_stored_template_keeps_its_id_when_others_are_stored_or_deleted(

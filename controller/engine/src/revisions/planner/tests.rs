@@ -120,6 +120,29 @@ fn of_those_not_needed(#[case] limit: usize, #[case] stored: &[&str], #[case] ex
     assert_eq!(pruned(&world), expected);
 }
 
+/// Where revisions have names, scaling stores the same template again.
+#[rstest]
+#[case::of_the_current_template(10, &["a", "b", "r1"], &["a"], &[], &["a"])]
+#[case::of_an_earlier_template(10, &["a", "b", "r1"], &[], &["a"], &["a"])]
+#[case::beside_those_beyond_the_limit(1, &["a", "b", "c", "r1"], &[], &["b"], &["b", "a"])]
+#[case::if_a_machine_has_it(10, &["r1"], &["r1"], &["r1"], &[])]
+fn a_repeated_template_is_not_kept(
+    #[case] limit: usize,
+    #[case] stored: &[&str],
+    #[case] same: &[&str],
+    #[case] superseded: &[&str],
+    #[case] expected: &[&str],
+) {
+    let ids = |names: &[&str]| names.iter().map(|id| RevisionId::from(*id)).collect::<Vec<_>>();
+    let mut world = PoolWorld::desiring(2).with_machines(2).pool(|pool| {
+        pool.rollout = history(limit);
+        pool.revision.same_template = ids(same);
+        pool.revision.superseded = ids(superseded);
+    });
+    world.stored = ids(stored);
+    assert_eq!(pruned(&world), expected);
+}
+
 #[rstest]
 #[case::in_effect_in_a_machine(|machine: &mut crate::Machine| machine.revision = Some("a".into()), true)]
 #[case::written_to_a_machine(|machine: &mut crate::Machine| machine.written = Some("a".into()), true)]

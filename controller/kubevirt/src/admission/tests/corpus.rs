@@ -364,6 +364,23 @@ fn an_instance_has_metadata_that_the_api_server_accepts() {
 }
 
 #[test]
+fn the_number_of_kept_revisions_is_checked_when_it_changes() {
+    let annotated = |text: &str| {
+        with(pool(), "/metadata/annotations", json!({ "vmpool.dev/revision-history-limit": text }))
+    };
+    let field = |limit: Value| with(pool(), "/spec/revisionHistoryLimit", limit);
+    for bad in [annotated("-1"), annotated("many"), annotated(""), field(json!(-1))] {
+        assert_eq!(refused(&create(&bad)), [Rule::HistoryLimit], "{bad}");
+        assert_eq!(refused(&judge(Some(&bad), &with(bad.clone(), "/spec/replicas", json!(7)))), []);
+    }
+    assert_eq!(refused(&judge(Some(&annotated("3")), &annotated("x"))), [Rule::HistoryLimit]);
+    for good in [annotated("0"), field(json!(0)), field(json!(25))] {
+        assert_eq!(refused(&create(&good)), []);
+        assert_eq!(warned(&create(&good)), []);
+    }
+}
+
+#[test]
 fn the_longest_protection_is_checked_when_it_changes() {
     let limited =
         |text: &str| with(pool(), "/metadata/annotations", json!({ "vmpool.dev/max-protection": text }));
