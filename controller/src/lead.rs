@@ -377,7 +377,9 @@ fn live_leader_state<P: Platform>(context: &PoolContext<P>, preserved: &Preserve
     });
     let series = context.pool_counts.series(P::NAME, P::TemplateCopies::LABELS.is_some(), preserved.counts());
     let totals = context.pool_counts.totals();
-    LeaderSnapshot::new(context.queue.state(), totals, series, context.settings.max_pool_series, cached)
+    let ControllerSettings { max_pool_series, kubevirt_metrics, .. } = context.settings;
+    LeaderSnapshot::new(context.queue.state(), totals, series, max_pool_series, cached)
+        .with_kubevirt_names(kubevirt_metrics)
 }
 
 async fn work_on_former_pools<P: Platform>(context: Arc<PoolContext<P>>, stop: CancellationToken) {

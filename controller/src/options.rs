@@ -96,6 +96,11 @@ pub struct ControllerArgs {
     #[arg(long, env = "VMPOOL_MAX_POOL_SERIES", default_value_t = 1000, value_name = "COUNT")]
     pub max_pool_series: usize,
 
+    /// Export metrics of KubeVirt pools under the names of KubeVirt, too: `kubevirt_vmpool_*`. Use it only if
+    /// no other program exports these names, because dashboards would count each pool twice.
+    #[arg(long, env = "VMPOOL_KUBEVIRT_METRICS")]
+    pub kubevirt_metrics: bool,
+
     /// Which program makes copies of instance types and preferences for machines that belong to no pool. With
     /// Coexist, KubeVirt does. With Standalone, the controller does. Use Standalone only in a cluster without
     /// a KubeVirt object.
@@ -227,6 +232,7 @@ impl ControllerArgs {
             slow_write_deadline: self.slow_write_deadline,
             debounce: self.debounce,
             max_pool_series: self.max_pool_series,
+            kubevirt_metrics: self.kubevirt_metrics,
             copies: (self.instancetype_mode == InstancetypeMode::Standalone)
                 .then(|| self.instancetype_reference_policy.into()),
             collection_grace: self.disk_collection_grace,

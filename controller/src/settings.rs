@@ -31,6 +31,8 @@ pub struct ControllerSettings {
     pub resync: Duration,
     /// Maximum number of pools with metrics of their own. The others are summed.
     pub max_pool_series: usize,
+    /// Whether KubeVirt pools have metrics under the names of KubeVirt, too.
+    pub kubevirt_metrics: bool,
     /// What happens to single machines that name an instance type or a preference; `None` if another
     /// controller decides that.
     pub copies: Option<CopyPolicy>,
@@ -62,6 +64,7 @@ impl Default for ControllerSettings {
             status_interval: Duration::from_secs(1),
             resync: Duration::from_mins(10),
             max_pool_series: 1000,
+            kubevirt_metrics: false,
             copies: None,
             protects_types: true,
         }

@@ -19,9 +19,10 @@ use super::rejected_disks::judge_disks;
 use crate::context::PoolContext;
 use crate::events::{EventReason, PoolEvent};
 use crate::losses;
-use crate::metrics::WriteKind;
+use crate::metrics::{MachineActions, WriteKind};
 use crate::object::{collection_path, seen_facts};
 use crate::pool_entry::PoolEntry;
+use crate::pool_key::PoolKey;
 use crate::write::WriteError;
 
 /// Creates a machine after all its existing disks were allocated to it, and then its new disks.
@@ -77,6 +78,8 @@ async fn with_disks<P: Platform>(
 ) -> ActionOutcome {
     let id = machine.facts.id.clone();
     tracing::info!(machine = &*id.name, machine_uid = id.uid.as_str(), "created a machine");
+    let created = MachineActions { created: 1, ..MachineActions::default() };
+    context.pool_counts.count_actions(&PoolKey::of(&pool.facts), created);
     let created = PoolEvent {
         reason: EventReason::SuccessfulCreate,
         name: id.name.to_string(),

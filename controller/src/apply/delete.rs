@@ -7,9 +7,10 @@ use vmpool_platforms::{Platform, Wording};
 use super::outcome::{ActionOutcome, Effect};
 use crate::context::PoolContext;
 use crate::events::{EventReason, PoolEvent};
-use crate::metrics::WriteKind;
+use crate::metrics::{MachineActions, WriteKind};
 use crate::object::{collection_path, seen_facts};
 use crate::pool_entry::PoolEntry;
+use crate::pool_key::PoolKey;
 use crate::write::WriteError;
 
 /// Deletes a machine in any state, for example the target of a targeted removal. It is identified by its UID.
@@ -107,6 +108,9 @@ fn deleted_machine_outcome<P: Platform>(
         "deleted a machine"
     );
     context.metrics.removals.deleted(reason);
+    let healed = usize::from(reason == DeleteReason::Unhealthy);
+    let deleted = MachineActions { deleted: 1, healed, ..MachineActions::default() };
+    context.pool_counts.count_actions(&PoolKey::of(&pool.facts), deleted);
     let mut outcome = ActionOutcome::gone(machine);
     if reason == DeleteReason::Unhealthy {
         outcome = outcome.with(Effect::Healed(machine.clone()));

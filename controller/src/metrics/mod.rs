@@ -11,6 +11,7 @@ mod api;
 mod disks;
 mod followed;
 mod images;
+mod kubevirt_names;
 mod label_values;
 mod labels;
 mod live;
@@ -44,6 +45,7 @@ pub(crate) use label_values::{
 };
 pub(crate) use live::{LeaderSnapshot, QueueState};
 pub(crate) use passes::{PassMetrics, PassTimer, QueueMetrics};
+pub(crate) use pool_series::MachineActions;
 pub(crate) use pools::{PoolCounts, PoolReport};
 pub(crate) use types::TypeMetrics;
 pub(crate) use wrappers::{ShownWrappers, WrapperMetrics};

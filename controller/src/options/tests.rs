@@ -93,6 +93,8 @@ fn flags_become_settings() {
     assert_eq!(settings.reservation_timeout, vmpool_engine::scale_down::removal::RESERVATION_AGE);
     assert_eq!(settings.collection_grace, vmpool_engine::plan::COLLECTION_GRACE);
     assert_eq!(settings.slow_write_deadline, Duration::from_mins(1));
+    assert!(!settings.kubevirt_metrics, "another program may export these names");
+    assert!(parse(&["--kubevirt-metrics"]).unwrap().settings().unwrap().kubevirt_metrics);
     let arguments = ["--reservation-timeout=3s", "--disk-collection-grace=2s"];
     let settings = parse(&arguments).unwrap().settings().unwrap();
     assert_eq!(settings.reservation_timeout, Duration::from_secs(3));

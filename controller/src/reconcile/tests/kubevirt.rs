@@ -545,6 +545,39 @@ async fn a_revision_that_the_api_server_does_not_delete_is_reported_until_it_is_
     assert_eq!(world.pool_condition("ReplicaFailure"), None);
 }
 
+#[tokio::test]
+async fn kubevirt_pools_have_metrics_under_the_names_of_kubevirt_if_they_are_switched_on() {
+    for is_enabled in [false, true] {
+        let mut world = LeaderWorld::new();
+        world.settings.kubevirt_metrics = is_enabled;
+        lead(&mut world, 3);
+        world.calm().await;
+        world.settle_at(2).await;
+        let page = world.metrics.page();
+        let names: Vec<&str> = page.lines().filter(|line| line.starts_with("kubevirt_vmpool_")).collect();
+        if !is_enabled {
+            assert_eq!(names, [""; 0]);
+            continue;
+        }
+        for (name, value) in [
+            ("info", 1),
+            ("desired_replicas", 2),
+            ("replicas", 2),
+            ("ready_replicas", 0),
+            ("paused", 0),
+            ("replica_failure", 0),
+            ("vms_started_total", 3),
+            ("vms_stopped_total", 1),
+            ("auto_healing_operations_total", 0),
+        ] {
+            let labels = format!(r#"{{namespace="{NAMESPACE}",name="web"}}"#);
+            let line = format!("kubevirt_vmpool_{name}{labels} {value}");
+            assert!(names.contains(&&*line), "{line} is not in {names:#?}");
+        }
+        assert_eq!(names.len(), 9, "{names:#?}");
+    }
+}
+
 /// The numbers of the stored revisions, sorted.
 fn revision_numbers(world: &LeaderWorld) -> Vec<i64> {
     let stored = world.server.all("controllerrevisions.apps");
