@@ -1,7 +1,7 @@
 //! The pins in the content of a revision.
 
 use serde_json::Value;
-use vmpool_instancetype::copy::{self, DecodedCopy, InstanceTypeCopy, StoredVersion};
+use vmpool_instancetype::copy::{self, DecodedCopy, InstanceTypeCopy};
 use vmpool_instancetype::model::{InstanceTypeKind, TypeFamily};
 
 /// The field of the pins with the spec of machines in which instance type and preference are written out.
@@ -32,8 +32,8 @@ fn decode_former_version(revision: &Value) -> Option<(InstanceTypeCopy, DecodedC
     let name = label(copy::labels::NAME).unwrap_or_else(|| text(&data["metadata"]["name"]));
     let copy = InstanceTypeCopy::read(revision).ok()?;
     let decoded = copy::decode_copy(&copy, InstanceTypeKind::of_object(&kind)?, &name).ok()?;
-    // The text of the current version stays as it is.
-    (decoded.stored != StoredVersion::V1beta1).then_some((copy, decoded))
+    // The text of the current version stays as it is, and so does that of a later one.
+    decoded.stored.is_former().then_some((copy, decoded))
 }
 
 /// Writes the pinned matchers into the spec of a machine. `pins` is the field of the content of a revision;
