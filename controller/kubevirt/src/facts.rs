@@ -19,6 +19,7 @@ use vmpool_platform::copied_pool::hold_error;
 use vmpool_platform::intern::InternTable;
 use vmpool_platform::intern::intern_text;
 
+use super::annotated_names::find_unknown_name;
 use super::history_limit::read_history_limit;
 use super::keys::REVISION_LABEL;
 use super::objects::{FinalizerSummary, InstanceObject, KubeVirtMachineObject, KubeVirtPoolObject};
@@ -57,6 +58,11 @@ pub(super) fn read_pool(object: &KubeVirtPoolObject) -> ParsedPool {
             &policy.as_str().into(),
             &format!("annotation {}", annotations::INSTANCETYPE_POLICY),
         )
+    }));
+    let names = annotations_of_pool.and_then(|map| map.get(annotations::NAME_GENERATION));
+    invalid_settings.extend(names.and_then(|text| find_unknown_name(text)).map(|name| {
+        let name = limits::shorten_message(format!("{name:?}"));
+        format!("annotation {}: {name} is no setting, so it has no effect", annotations::NAME_GENERATION)
     }));
     invalid_settings.truncate(limits::VALIDATION_ERRORS);
     let text = object.metadata.annotations.as_ref().and_then(|map| map.get(annotations::SCALE_IN_TARGETS));

@@ -8,7 +8,7 @@
 //! The layers, lowest first. A module imports only from lower layers:
 //!
 //! 1. `keys`, `labels`, `selectors`, `field_encodings`, `canonical_values`, `former_storage`,
-//!    `history_limit`: values
+//!    `history_limit`, `annotated_names`: values
 //! 2. `pins`: copies of instance types and preferences
 //! 3. `objects`: the fields of stored objects that vmpool reads
 //! 4. `read`: stored objects as plain types
@@ -28,6 +28,7 @@
 //! contains the groups of targeted removal.
 
 pub mod admission;
+mod annotated_names;
 mod canonical_values;
 pub mod coexistence;
 pub mod copies;

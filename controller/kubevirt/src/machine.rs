@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use vmpool_api::kubevirt::annotations::REFRESH_INSTANCETYPE;
+use vmpool_api::names::is_dns_label;
 use vmpool_engine::model::ObjectId;
 use vmpool_engine::protection;
 use vmpool_engine::scale_up::names::ordinal_name;
@@ -33,8 +34,9 @@ pub fn machine_object(
 ) -> Value {
     let Metadata { mut labels, annotations } = template_metadata(template.content);
     labels.insert(REVISION_LABEL.to_owned(), revision.into());
+    let name = ordinal_name(&pool.name, ordinal);
     let mut metadata = json!({
-        "name": ordinal_name(&pool.name, ordinal),
+        "name": name,
         "namespace": namespace,
         "labels": labels,
         "finalizers": [FINALIZER],
@@ -47,7 +49,7 @@ pub fn machine_object(
         "apiVersion": API_VERSION,
         "kind": MACHINE_KIND,
         "metadata": metadata,
-        "spec": new_machine_spec(template, ordinal, revision),
+        "spec": new_machine_spec(template, &name, ordinal, revision),
     })
 }
 
@@ -77,8 +79,13 @@ pub(super) fn template_metadata(template: &Value) -> Metadata {
 
 /// The spec of the machine with this ordinal: the spec of the template with names that contain the ordinal,
 /// and with the revision label for the VirtualMachineInstance.
-pub(super) fn new_machine_spec(template: RevisionTemplate<'_>, ordinal: u64, revision: &str) -> Value {
-    let mut spec = numbered_machine_spec(template, ordinal);
+pub(super) fn new_machine_spec(
+    template: RevisionTemplate<'_>,
+    name: &str,
+    ordinal: u64,
+    revision: &str,
+) -> Value {
+    let mut spec = named_machine_spec(template, name, ordinal);
     label_instance(&mut spec, revision);
     spec
 }
@@ -113,6 +120,19 @@ fn ensure_json_object(value: &mut Value) -> &mut Value {
     value
 }
 
+/// The spec of the template with names that contain the ordinal, and with the host name of the machine with
+/// this name. A name that no host can have gives none.
+pub(super) fn named_machine_spec(template: RevisionTemplate<'_>, name: &str, ordinal: u64) -> Value {
+    let mut spec = numbered_machine_spec(template, ordinal);
+    if template.names.hostname
+        && is_dns_label(name)
+        && let Some(Value::Object(instance)) = spec.pointer_mut("/template/spec")
+    {
+        instance.insert("hostname".to_owned(), name.into());
+    }
+    spec
+}
+
 /// The spec of the template with names that contain the ordinal.
 ///
 /// A volume refers to a storage object of its own machine if it names one of the DataVolume templates. It
@@ -138,7 +158,13 @@ pub(super) fn numbered_machine_spec(template: RevisionTemplate<'_>, ordinal: u64
                 append_ordinal(name, ordinal);
             }
         }
+        let names = template.names;
         let config_map: &[&[&str]] = &[&["configMap", "name"]];
+        let sysprep: &[&[&str]] = &[&["sysprep", "secret", "name"], &["sysprep", "configMap", "name"]];
+        let meta_data: &[&[&str]] = &[
+            &["cloudInitNoCloud", "metaDataSecretRef", "name"],
+            &["cloudInitConfigDrive", "metaDataSecretRef", "name"],
+        ];
         let secrets: &[&[&str]] = &[
             &["secret", "secretName"],
             &["cloudInitNoCloud", "secretRef", "name"],
@@ -146,8 +172,12 @@ pub(super) fn numbered_machine_spec(template: RevisionTemplate<'_>, ordinal: u64
             &["cloudInitConfigDrive", "secretRef", "name"],
             &["cloudInitConfigDrive", "networkDataSecretRef", "name"],
         ];
-        for (enabled, paths) in [(template.names.config_maps, config_map), (template.names.secrets, secrets)]
-        {
+        for (enabled, paths) in [
+            (names.config_maps, config_map),
+            (names.secrets, secrets),
+            (names.sysprep, sysprep),
+            (names.meta_data, meta_data),
+        ] {
             for path in paths.iter().filter(|_| enabled) {
                 if let Some(name) = nonempty_text_mut(volume, path) {
                     append_ordinal(name, ordinal);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 use vmpool_api::OwnerIdentity;
-use vmpool_api::kubevirt::annotations::{INSTANCETYPE_POLICY, MACHINES_OF};
+use vmpool_api::kubevirt::annotations::{INSTANCETYPE_POLICY, MACHINES_OF, NAME_GENERATION};
 use vmpool_api::kubevirt::labels::POOL_UID;
 use vmpool_engine::model::{
     DiskDraft, Draft, Instance, MachineReferences, PinReport, PublishedStatus, UsedCopy,
@@ -22,6 +22,7 @@ use vmpool_platform::{
     RevisionObjects, StatusFields, StorageMove, TemplateCopies, UncopiedObject, VolumeUse,
 };
 
+use super::annotated_names::add_annotated_names;
 use super::coexistence::{self, PoolLoop};
 use super::events::KubeVirtWording;
 use super::machine::{self, RevisionTemplate};
@@ -73,6 +74,7 @@ impl Platform for KubeVirt {
         }
         let annotations = pool.metadata.annotations.as_ref();
         policy::add_annotated_policy(&mut spec, annotations.and_then(|map| map.get(INSTANCETYPE_POLICY)));
+        add_annotated_names(&mut spec, annotations.and_then(|map| map.get(NAME_GENERATION)));
         spec
     }
     /// Of the spec, only what machines are created from counts.

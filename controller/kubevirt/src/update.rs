@@ -53,9 +53,11 @@ pub fn update_machine(
     revision: &str,
 ) -> Option<Value> {
     let mut metadata = metadata_patch(live, from, to, revision);
-    let base = from.map(|from| machine::numbered_machine_spec(from, ordinal));
+    let name = live["metadata"]["name"].as_str().unwrap_or_default();
+    let base = from.map(|from| machine::named_machine_spec(from, name, ordinal));
     let expected = base.as_ref().map(data_volume_names_in).unwrap_or_default();
-    let spec = spec_patch(&live["spec"], from.zip(base), to, ordinal, revision);
+    let to_spec = machine::named_machine_spec(to, name, ordinal);
+    let spec = spec_patch(&live["spec"], from.zip(base), to, to_spec, revision);
     if let Some(names) = dropped_storage::dropped_storage_annotation(live, spec.as_ref(), expected) {
         let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
         annotations[FORMER_STORAGE] = names;
@@ -106,12 +108,11 @@ fn spec_patch(
     live: &Value,
     from: Option<(RevisionTemplate<'_>, Value)>,
     to: RevisionTemplate<'_>,
-    ordinal: u64,
+    mut to_spec: Value,
     revision: &str,
 ) -> Option<Value> {
     let (from, base) = from.unzip();
     let mut base = base.unwrap_or_else(|| json!({}));
-    let mut to_spec = machine::numbered_machine_spec(to, ordinal);
     for spec in [&mut base, &mut to_spec] {
         run_strategy::remove_run_strategy(spec);
     }

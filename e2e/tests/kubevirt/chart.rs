@@ -118,6 +118,7 @@ async fn admission(place: &TestNamespace<'_>) -> Result<()> {
             "vmpool.dev/instancetype-policy",
             "vmpool.dev/max-protection",
             "vmpool.dev/revision-history-limit",
+            "vmpool.dev/name-generation",
         ] {
             let patch = json!({ "metadata": { "annotations": { annotation: "sometimes" } } });
             let text = refused(place, EDITOR, Method::PATCH, &path, &patch).await?;

@@ -89,9 +89,18 @@ pub struct VirtualMachinePoolNameGeneration {
     /// Whether the names of ConfigMaps in volumes get the ordinal. Without it false.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "appendIndexToConfigMapRefs")]
     pub append_index_to_config_map_refs: Option<bool>,
+    /// Whether the names of Secrets with the metadata of cloud-init get the ordinal. Without it false. The annotation vmpool.dev/name-generation can replace it.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "appendIndexToMetaDataSecretRefs")]
+    pub append_index_to_meta_data_secret_refs: Option<bool>,
     /// Whether the names of Secrets in volumes, also those for cloud-init, get the ordinal. Without it false.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "appendIndexToSecretRefs")]
     pub append_index_to_secret_refs: Option<bool>,
+    /// Whether the names of Secrets and ConfigMaps in sysprep volumes get the ordinal. Without it false. The annotation vmpool.dev/name-generation can replace it.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "appendIndexToSysprepRefs")]
+    pub append_index_to_sysprep_refs: Option<bool>,
+    /// Whether the host name of each guest is the name of its machine. Names that are no DNS labels have no effect. Without it false. The annotation vmpool.dev/name-generation can replace it.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "setHostnameToVMName")]
+    pub set_hostname_to_vm_name: Option<bool>,
     /// Fields that this crate does not know. They are written as they were read.
     #[serde(flatten)]
     pub unknown_fields: BTreeMap<String, serde_json::Value>,

@@ -11,7 +11,7 @@ use super::pool::{KubeVirtPoolView, TEMPLATE};
 use super::rule::Rule;
 use crate::keys::{API_VERSION, MACHINE_KIND};
 use crate::machine::{self, Metadata, RevisionTemplate};
-use crate::read::read_pool_settings;
+use vmpool_platform::value::json_field;
 
 /// The maximum number of causes that a response repeats.
 const MAX_CAUSES: usize = 10;
@@ -25,17 +25,17 @@ pub(super) fn machine_dry_run(pool: KubeVirtPoolView<'_>) -> Option<DryRun> {
     if is_named("instancetype") || is_named("preference") {
         return None;
     }
-    let names = read_pool_settings(pool.spec()).names;
+    let names = pool.name_generation();
     let template = RevisionTemplate { content: pool.template(), names, pins: &Value::Null };
     let Metadata { labels, annotations } = machine::template_metadata(pool.template());
     // If a machine has the name, the API server reports that after it has validated the object.
-    let metadata =
-        json!({ "name": ordinal_name(pool.name(), 0), "labels": labels, "annotations": annotations });
+    let name = ordinal_name(pool.name(), 0);
+    let metadata = json!({ "name": name, "labels": labels, "annotations": annotations });
     let object = json!({
         "apiVersion": API_VERSION,
         "kind": MACHINE_KIND,
         "metadata": metadata,
-        "spec": machine::numbered_machine_spec(template, 0),
+        "spec": machine::named_machine_spec(template, &name, 0),
     });
     Some(DryRun { api_version: API_VERSION, plural: "virtualmachines", object })
 }

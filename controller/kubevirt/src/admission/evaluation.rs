@@ -64,6 +64,7 @@ pub(super) fn evaluate_request<'a>(
     let mut findings = Findings::default();
     settings::check_max_protection(old, new, &mut findings);
     settings::check_history_limit(old, new, &mut findings);
+    settings::check_annotated_names(old, new, &mut findings);
     let policies =
         |pool: KubeVirtPoolView<'a>| (pool.annotation(INSTANCETYPE_POLICY), pool.part("instancetypePolicy"));
     if old.is_none_or(|old| policies(old) != policies(new)) {

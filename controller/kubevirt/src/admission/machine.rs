@@ -131,8 +131,9 @@ fn warn_about_shared_identity(pool: KubeVirtPoolView<'_>, findings: &mut Finding
     let addresses = interfaces.map(|(place, interface)| {
         (format!("domain.devices.interfaces[{place}].macAddress"), json_field(interface, "macAddress"))
     });
+    let hostname = if pool.name_generation().hostname { &Value::Null } else { json_field(spec, "hostname") };
     let fixed = [
-        ("hostname".to_owned(), json_field(spec, "hostname")),
+        ("hostname".to_owned(), hostname),
         ("domain.firmware.uuid".to_owned(), json_at_path(domain, &["firmware", "uuid"])),
         ("domain.firmware.serial".to_owned(), json_at_path(domain, &["firmware", "serial"])),
     ];

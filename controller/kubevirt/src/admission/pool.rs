@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use vmpool_api::kubevirt::annotations::NAME_GENERATION;
+
+use crate::annotated_names::{FIELD, add_annotated_names};
+use crate::read::{NameGenerationSettings, read_pool_settings};
 use vmpool_platform::value::{json_at_path, json_entries, json_field, json_text};
 
 /// The path of the machine template in a pool.
@@ -100,6 +104,14 @@ impl<'a> KubeVirtPoolView<'a> {
     /// The DataVolume templates of the machines.
     pub(super) fn data_volumes(self) -> &'a [Value] {
         json_entries(json_field(self.machine(), "dataVolumeTemplates"))
+    }
+
+    /// Which names get the ordinal, by the spec and the annotation.
+    pub(super) fn name_generation(self) -> NameGenerationSettings {
+        let mut spec = json!({ FIELD: self.part(FIELD) });
+        let annotation = self.annotation(NAME_GENERATION).as_str().map(str::to_owned);
+        add_annotated_names(&mut spec, annotation.as_ref());
+        read_pool_settings(&spec).names
     }
 
     /// The names of the DataVolume templates.

@@ -1,14 +1,14 @@
 //! Rules about the settings of a pool: replicas, disruption budget, strategies and autohealing.
 
 use serde_json::{Value, json};
-use vmpool_api::kubevirt::annotations::{INSTANCETYPE_POLICY, REVISION_HISTORY_LIMIT};
+use vmpool_api::kubevirt::annotations::{INSTANCETYPE_POLICY, NAME_GENERATION, REVISION_HISTORY_LIMIT};
 use vmpool_api::kubevirt::values::{SortPolicy, StatePreservation};
 use vmpool_api::{DurationError, GoDuration};
 use vmpool_engine::protection::{MAX_PROTECTION, MAX_PROTECTION_FIELD, parse_maximum};
 use vmpool_platform::value::{json_at_path, json_field};
 
-use super::super::history_limit;
 use super::super::pins::policy::{self, InstancetypePolicy};
+use super::super::{annotated_names, history_limit};
 use super::findings::Findings;
 use super::pool::KubeVirtPoolView;
 use super::rule::Rule;
@@ -87,6 +87,28 @@ pub(super) fn check_history_limit(
     let old_annotation = old.map(|old| old.annotation(REVISION_HISTORY_LIMIT));
     let path = format!("metadata.annotations[{REVISION_HISTORY_LIMIT}]");
     check(path, annotation, old_annotation, annotation.is_string());
+}
+
+/// The annotation with fields of `nameGeneration`, if it changes.
+pub(super) fn check_annotated_names(
+    old: Option<KubeVirtPoolView<'_>>,
+    new: KubeVirtPoolView<'_>,
+    findings: &mut Findings,
+) {
+    let annotation = new.annotation(NAME_GENERATION);
+    if old.is_some_and(|old| old.annotation(NAME_GENERATION) == annotation) {
+        return;
+    }
+    if let Some(name) = annotation.as_str().and_then(annotated_names::find_unknown_name) {
+        findings.refuse(
+            Rule::AnnotatedNames,
+            format!("metadata.annotations[{NAME_GENERATION}]"),
+            &Value::from(name),
+            "there is no such setting",
+            "use setHostnameToVMName, appendIndexToSysprepRefs and appendIndexToMetaDataSecretRefs, with commas between \
+             them",
+        );
+    }
 }
 
 /// The policy for instance types, in the spec or in the annotation.

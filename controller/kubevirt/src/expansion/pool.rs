@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use vmpool_api::OwnerIdentity;
+use vmpool_api::kubevirt::annotations::NAME_GENERATION;
 use vmpool_engine::ObjectId;
 use vmpool_instancetype::expand::expand_machine;
 use vmpool_instancetype::fields::MachineLocation;
@@ -9,6 +10,7 @@ use vmpool_instancetype::model::InstanceTypeAndPreference;
 use vmpool_instancetype::start::InstanceSettings;
 use vmpool_platform::{FetchedObjects, is_owner, revision_at};
 
+use super::super::annotated_names::add_annotated_names;
 use super::super::machine::{self, RevisionTemplate};
 use super::super::objects::KubeVirtPoolObject;
 use super::super::pins::{self, MatcherScope, PinnedTemplate, ResolvedMachine};
@@ -85,7 +87,7 @@ fn select_revision_content(
         revision::revision_names(id, generation).find(|name| !taken.contains(name)).unwrap_or_default()
     };
     match which {
-        RevisionToExpand::None => Ok((free(&[]), pool["spec"].clone())),
+        RevisionToExpand::None => Ok((free(&[]), annotated_spec(pool))),
         RevisionToExpand::Named(name) => {
             let content =
                 stored_revision_content(name, id, namespace, found)?.ok_or(Expansion::NoRevision)?;
@@ -105,9 +107,17 @@ fn select_revision_content(
                     None => {}
                 }
             }
-            Ok((free(&without_copies), pool["spec"].clone()))
+            Ok((free(&without_copies), annotated_spec(pool)))
         }
     }
+}
+
+/// The spec of the pool, with the settings for names in its annotation.
+fn annotated_spec(pool: &Value) -> Value {
+    let mut spec = pool["spec"].clone();
+    let annotation = pool["metadata"]["annotations"][NAME_GENERATION].as_str().map(str::to_owned);
+    add_annotated_names(&mut spec, annotation.as_ref());
+    spec
 }
 
 /// The content of a stored revision of the pool.

@@ -380,6 +380,22 @@ fn each(spec: &Value, preference: &Value, defaults: Option<&StartDefaults>) -> [
     ]
 }
 
+#[test]
+fn a_machine_has_the_host_name_that_the_annotation_of_its_pool_requests() {
+    let pool = json!({
+        "metadata": {
+            "name": "herd", "namespace": NAMESPACE, "uid": fixtures::POOL_UID, "generation": 1,
+            "annotations": { "vmpool.dev/name-generation": "setHostnameToVMName" },
+        },
+        "spec": { "virtualMachineTemplate": { "spec": spec() } },
+    });
+    let cluster = [(TYPES.to_owned(), instancetype("2Gi"))];
+    let machine = done(with(&cluster, |found| {
+        super::expand_pool(&pool, NAMESPACE, &RevisionToExpand::None, Some(4), found, None)
+    }));
+    assert_eq!(machine["spec"]["template"]["spec"]["hostname"], "herd-4");
+}
+
 /// An expansion names no preference from which a webhook could fill in the storage class later.
 #[test]
 fn each_expansion_has_the_storage_class_of_the_preference() {

@@ -6,8 +6,12 @@ use super::super::fixtures;
 use super::super::keys::parse_machine_ordinal as ordinal_of;
 use super::*;
 
-const ALL: NameGenerationSettings = NameGenerationSettings { config_maps: true, secrets: true };
-const NONE: NameGenerationSettings = NameGenerationSettings { config_maps: false, secrets: false };
+const NONE: NameGenerationSettings = NameGenerationSettings::NONE;
+/// All settings of KubeVirt.
+const ALL: NameGenerationSettings = NameGenerationSettings { config_maps: true, secrets: true, ..NONE };
+/// All settings that only vmpool has.
+const OWN: NameGenerationSettings =
+    NameGenerationSettings { sysprep: true, meta_data: true, hostname: true, ..NONE };
 
 fn pool() -> ObjectId {
     ObjectId::new("herd", fixtures::POOL_UID)
@@ -76,6 +80,18 @@ fn with_volumes(volumes: &Value) -> Value {
     ALL,
     json!({"sysprep": {"secret": {"name": "cred"}, "configMap": {"name": "conf"}}}),
     json!({"sysprep": {"secret": {"name": "cred"}, "configMap": {"name": "conf"}}}))]
+#[case::sysprep_with_the_setting(
+    OWN,
+    json!({"sysprep": {"secret": {"name": "cred"}, "configMap": {"name": "conf"}}}),
+    json!({"sysprep": {"secret": {"name": "cred-7"}, "configMap": {"name": "conf-7"}}}))]
+#[case::metadata_of_cloud_init(
+    ALL,
+    json!({"cloudInitNoCloud": {"metaDataSecretRef": {"name": "meta"}}}),
+    json!({"cloudInitNoCloud": {"metaDataSecretRef": {"name": "meta"}}}))]
+#[case::metadata_of_cloud_init_with_the_setting(
+    OWN,
+    json!({"cloudInitConfigDrive": {"metaDataSecretRef": {"name": "meta"}, "secretRef": {"name": "seed"}}}),
+    json!({"cloudInitConfigDrive": {"metaDataSecretRef": {"name": "meta-7"}, "secretRef": {"name": "seed"}}}))]
 #[case::a_service_account(
     ALL, json!({"serviceAccount": {"serviceAccountName": "sa"}}), json!({"serviceAccount": {"serviceAccountName": "sa"}}))]
 #[case::values_of_other_types(
@@ -107,6 +123,21 @@ fn other_references_of_the_template_stay_unchanged() {
         numbered_machine_spec(RevisionTemplate { content: &content, names: ALL, pins: &Value::Null }, 7),
         content["spec"]
     );
+}
+
+#[rstest]
+#[case::by_the_setting(OWN, "herd", json!("herd-3"))]
+#[case::without_the_setting(ALL, "herd", json!("fixed"))]
+#[case::a_name_that_no_host_can_have(OWN, "herd.v2", json!("fixed"))]
+fn the_host_name_is_that_of_the_machine(
+    #[case] names: NameGenerationSettings,
+    #[case] pool: &str,
+    #[case] expected: Value,
+) {
+    let content = json!({ "spec": { "template": { "spec": { "hostname": "fixed" } } } });
+    let template = RevisionTemplate { content: &content, names, pins: &Value::Null };
+    let machine = machine_object("rec", &ObjectId::new(pool, "u"), template, 3, "herd-1");
+    assert_eq!(machine["spec"]["template"]["spec"]["hostname"], expected);
 }
 
 #[test]
@@ -206,7 +237,7 @@ proptest! {
             "dataVolumeTemplates": templates,
             "template": { "spec": { "volumes": volumes, "hostname": "a" } },
         } });
-        let spec = numbered_machine_spec(RevisionTemplate { content: &content, names: NameGenerationSettings { config_maps, secrets }, pins: &Value::Null }, ordinal);
+        let spec = numbered_machine_spec(RevisionTemplate { content: &content, names: NameGenerationSettings { config_maps, secrets, ..NONE }, pins: &Value::Null }, ordinal);
         let (mut before, mut after) = (Vec::new(), Vec::new());
         leaves("", &content["spec"], &mut before);
         leaves("", &spec, &mut after);

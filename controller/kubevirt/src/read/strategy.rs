@@ -11,6 +11,7 @@ use vmpool_api::{GoDuration, Share};
 use vmpool_engine::limits;
 use vmpool_engine::model::DisruptionBudget;
 
+use super::super::annotated_names;
 use super::super::selectors::MachineSelector;
 
 /// How surplus machines are removed.
@@ -65,11 +66,24 @@ impl Default for MachineSelection {
 /// `spec.nameGeneration`: which names in the template get the ordinal of the machine, besides those of
 /// DataVolumes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent settings, as in the API")]
 pub struct NameGenerationSettings {
     /// Names of ConfigMaps in volumes.
     pub config_maps: bool,
     /// Names of Secrets in volumes, also those for cloud-init.
     pub secrets: bool,
+    /// Names of Secrets and ConfigMaps in sysprep volumes.
+    pub sysprep: bool,
+    /// Names of Secrets with the metadata of cloud-init.
+    pub meta_data: bool,
+    /// Whether the host name of the guest is the name of its machine.
+    pub hostname: bool,
+}
+
+impl NameGenerationSettings {
+    /// Only the names of DataVolumes get the ordinal.
+    pub const NONE: Self =
+        Self { config_maps: false, secrets: false, sysprep: false, meta_data: false, hostname: false };
 }
 
 /// `spec.autohealing`.
@@ -138,6 +152,9 @@ pub(super) fn read_name_generation(value: &Value, messages: &mut Messages) -> Na
     NameGenerationSettings {
         config_maps: flag("appendIndexToConfigMapRefs"),
         secrets: flag("appendIndexToSecretRefs"),
+        sysprep: flag(annotated_names::SYSPREP),
+        meta_data: flag(annotated_names::META_DATA),
+        hostname: flag(annotated_names::HOSTNAME),
     }
 }
 

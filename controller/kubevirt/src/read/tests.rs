@@ -50,7 +50,11 @@ fn a_recorded_pool_is_read_with_the_defaults() {
                 preservation: StatePreservation::Disabled,
             },
             update: UpdateMode::Proactive(MachineSelection::default()),
-            names: NameGenerationSettings { config_maps: true, secrets: true },
+            names: NameGenerationSettings {
+                config_maps: true,
+                secrets: true,
+                ..NameGenerationSettings::NONE
+            },
             data_volume_templates: vec![storage("root", Some("root"))],
             autohealing: None,
             selector: None,

@@ -7,7 +7,8 @@ use super::super::read::NameGenerationSettings;
 use super::super::template::canonical_template;
 use super::*;
 
-const NAMES: NameGenerationSettings = NameGenerationSettings { config_maps: true, secrets: true };
+const NAMES: NameGenerationSettings =
+    NameGenerationSettings { config_maps: true, secrets: true, ..NameGenerationSettings::NONE };
 const LABEL: &str = "kubevirt.io/vm-pool-revision-name";
 
 fn merged(mut value: Value, edit: &Value) -> Value {
@@ -301,12 +302,29 @@ fn the_names_of_both_revisions_are_numbered_as_each_says() {
     let content = template(&json!({}));
     let mut live = fixtures::recorded_machine();
     live["spec"]["template"]["spec"]["volumes"][2]["secret"]["secretName"] = "cred".into();
-    let former = NameGenerationSettings { config_maps: true, secrets: false };
+    let former = NameGenerationSettings { secrets: false, ..NAMES };
     let from = RevisionTemplate { content: &content, names: former, pins: &Value::Null };
     let to = template(&inner(&json!({ "hostname": "h" })));
     let patch = update_machine(&live, Some(from), of(&to), 0, "herd-2").unwrap();
     let machine = merged(live, &patch);
     assert_eq!(machine["spec"]["template"]["spec"]["volumes"][2]["secret"]["secretName"], "cred-0");
+}
+
+#[test]
+fn a_machine_keeps_its_host_name_until_the_setting_is_gone() {
+    let names = NameGenerationSettings { hostname: true, ..NAMES };
+    let content = template(&json!({}));
+    let from = RevisionTemplate { content: &content, names, pins: &Value::Null };
+    let mut live = fixtures::recorded_machine();
+    live["spec"]["template"]["spec"]["hostname"] = "herd-0".into();
+    let changed = template(&inner(&json!({ "terminationGracePeriodSeconds": 7 })));
+    let hostname = |names: NameGenerationSettings| {
+        let to = RevisionTemplate { content: &changed, names, pins: &Value::Null };
+        let patch = update_machine(&live, Some(from), to, 0, "herd-2").unwrap();
+        merged(live.clone(), &patch)["spec"]["template"]["spec"]["hostname"].clone()
+    };
+    assert_eq!(hostname(names), "herd-0");
+    assert_eq!(hostname(NAMES), Value::Null);
 }
 
 #[test]

@@ -381,6 +381,16 @@ fn the_number_of_kept_revisions_is_checked_when_it_changes() {
 }
 
 #[test]
+fn the_annotation_for_name_generation_has_known_fields() {
+    let annotated =
+        |text: &str| with(pool(), "/metadata/annotations", json!({ "vmpool.dev/name-generation": text }));
+    let bad = annotated("setHostnameToVMName,hostname");
+    assert_eq!(refused(&create(&bad)), [Rule::AnnotatedNames]);
+    assert_eq!(refused(&judge(Some(&bad), &bad)), []);
+    assert_eq!(refused(&create(&annotated("setHostnameToVMName, appendIndexToSysprepRefs"))), []);
+}
+
+#[test]
 fn the_longest_protection_is_checked_when_it_changes() {
     let limited =
         |text: &str| with(pool(), "/metadata/annotations", json!({ "vmpool.dev/max-protection": text }));

@@ -33,6 +33,14 @@ fn the_first_machine_of_a_new_template_is_validated() {
 }
 
 #[test]
+fn the_validated_machine_has_its_host_name() {
+    let annotation = json!({ "vmpool.dev/name-generation": "setHostnameToVMName" });
+    let new = with(pool(), "/metadata/annotations", annotation);
+    let machine = reviewed(None, &new, DryRunResult::Accepted).0.unwrap();
+    assert_eq!(machine["spec"]["template"]["spec"]["hostname"], "render-0");
+}
+
+#[test]
 fn a_machine_that_gets_copies_of_types_is_not_validated() {
     for field in ["instancetype", "preference"] {
         let pool = super::machine(&format!("/{field}"), json!({ "name": "small" }));

@@ -64,6 +64,16 @@ fn a_create_gets_a_warning(#[case] new: Value, #[case] rule: Rule, #[case] text:
 }
 
 #[test]
+fn a_host_name_that_each_machine_replaces_is_no_shared_identity() {
+    let named = machine("/template/spec/hostname", json!("desk"));
+    assert_eq!(warned(&create(&named)), [Rule::SharedIdentity]);
+    let field = with(named.clone(), "/spec/nameGeneration", json!({ "setHostnameToVMName": true }));
+    assert_eq!(warned(&create(&field)), []);
+    let annotation = json!({ "vmpool.dev/name-generation": "setHostnameToVMName" });
+    assert_eq!(warned(&create(&with(named, "/metadata/annotations", annotation))), []);
+}
+
+#[test]
 fn an_emptied_pool_gets_a_warning() {
     let verdict = update(&pool(), &with(pool(), "/spec/replicas", json!(0)));
     assert_eq!((&verdict.outcome, warned(&verdict)), (&AdmissionDecision::Allowed, vec![Rule::EmptiedPool]));
