@@ -11,7 +11,6 @@ use super::pool::{KubeVirtPoolView, TEMPLATE};
 use super::rule::Rule;
 use crate::keys::{API_VERSION, MACHINE_KIND};
 use crate::machine::{self, Metadata, RevisionTemplate};
-use vmpool_platform::value::json_field;
 
 /// The maximum number of causes that a response repeats.
 const MAX_CAUSES: usize = 10;
