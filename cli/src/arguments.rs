@@ -43,6 +43,14 @@ pub(crate) struct OutputArguments {
     pub(crate) output: Format,
 }
 
+/// The place of the installation.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct InstallationArguments {
+    /// The namespace that vmpool is installed in
+    #[arg(long, default_value = "vmpool-system", value_name = "NAME")]
+    pub(crate) system_namespace: String,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// List pools of both platforms with their states
@@ -93,6 +101,8 @@ pub(crate) struct ListArguments {
     /// List the pools of all namespaces
     #[arg(short = 'A', long)]
     pub(crate) all_namespaces: bool,
+    #[command(flatten)]
+    pub(crate) installation: InstallationArguments,
     /// Format of the output
     #[arg(short, long, value_enum, default_value_t)]
     pub(crate) output: ListFormat,
@@ -119,9 +129,8 @@ pub(crate) struct VersionArguments {
     /// Print the version of the plugin only, and send no request
     #[arg(long)]
     pub(crate) client: bool,
-    /// The namespace that vmpool is installed in
-    #[arg(long, default_value = "vmpool-system", value_name = "NAME")]
-    pub(crate) system_namespace: String,
+    #[command(flatten)]
+    pub(crate) installation: InstallationArguments,
     #[command(flatten)]
     pub(crate) format: OutputArguments,
 }
@@ -137,6 +146,8 @@ pub(crate) struct StatusArguments {
     /// Show all machines. Without it, the text contains at most 20 lines of machines and disks
     #[arg(long)]
     pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) installation: InstallationArguments,
     #[command(flatten)]
     pub(crate) format: OutputArguments,
 }
@@ -385,9 +396,8 @@ pub(crate) struct AdoptImageArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArguments {
-    /// The namespace that vmpool is installed in
-    #[arg(long, default_value = "vmpool-system", value_name = "NAME")]
-    pub(crate) system_namespace: String,
+    #[command(flatten)]
+    pub(crate) installation: InstallationArguments,
     #[command(flatten)]
     pub(crate) format: OutputArguments,
 }

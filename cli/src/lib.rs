@@ -10,8 +10,8 @@
 //!
 //! # Layers
 //!
-//! From the lowest: `connection`, `age`, `visible`, `table`, `exit`, `explain`; `cluster`; `pool`;
-//! `candidates`, `installation`, `subresource`; `arguments`; `output`; the commands; `run`.
+//! From the lowest: `connection`, `age`, `visible`, `table`, `exit`, `explain`; `cluster`; `pool`,
+//! `leader`; `observation`, `candidates`, `installation`, `subresource`; `arguments`; `output`; the commands; `run`.
 
 mod age;
 mod arguments;
@@ -22,6 +22,8 @@ mod connection;
 mod exit;
 mod explain;
 mod installation;
+mod leader;
+mod observation;
 mod output;
 mod pool;
 mod run;

@@ -106,51 +106,6 @@ pub(crate) fn resource_name<K: ApiObject>(name: &str) -> String {
     format!("{}.{}/{name}", K::kind(&()).to_ascii_lowercase(), K::group(&()))
 }
 
-/// Which generation of a pool its status is about.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum PoolObservation {
-    /// The current one, or the definition of pools does not keep the generation.
-    #[default]
-    Current,
-    /// An earlier one.
-    Outdated {
-        /// The generation that the controller has observed.
-        observed: i64,
-        /// The generation of the spec.
-        generation: i64,
-    },
-    /// None: no controller has written a status.
-    Never,
-}
-
-impl PoolObservation {
-    /// Reads the generations of a stored pool.
-    pub(crate) fn read(stored: &Value, pool: &ParsedPool) -> Self {
-        match stored["status"]["observedGeneration"].as_i64() {
-            // The default of the field, before the first status.
-            Some(observed) if observed < 0 => Self::Never,
-            Some(observed) if observed < pool.generation => {
-                Self::Outdated { observed, generation: pool.generation }
-            }
-            None if ready_condition(pool).is_none() => Self::Never,
-            Some(_) | None => Self::Current,
-        }
-    }
-
-    /// What it means for the status, and what to do; `None` if the status is about the current spec.
-    pub(crate) fn explain(self) -> Option<String> {
-        const ADVICE: &str = "`kubectl vmpool doctor` checks whether a controller runs";
-        match self {
-            Self::Current => None,
-            Self::Outdated { observed, generation } => Some(format!(
-                "the controller has not observed generation {generation} of the pool: state and conditions are \
-                 those of generation {observed}; {ADVICE}"
-            )),
-            Self::Never => Some(format!("no controller has observed the pool; {ADVICE}")),
-        }
-    }
-}
-
 /// The published condition `Ready`, whose reason is the phase of the pool.
 pub(crate) fn ready_condition(pool: &ParsedPool) -> Option<&StatusCondition> {
     pool.published.conditions.iter().find(|condition| condition.is(ConditionType::Ready))

@@ -22,7 +22,7 @@ pub(crate) async fn print_check_findings(
     cluster: &UserClusterClient,
     arguments: &DoctorArguments,
 ) -> Result<()> {
-    let findings = checks::run_all_checks(cluster, &arguments.system_namespace).await;
+    let findings = checks::run_all_checks(cluster, &arguments.installation.system_namespace).await;
     print_output(arguments.format.output, &render_findings(&findings), &findings)?;
     let failed = findings.iter().filter(|finding| finding.verdict == CheckVerdict::Failed).count();
     if failed > 0 {

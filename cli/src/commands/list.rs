@@ -12,8 +12,10 @@ use vmpool_platforms::{ClientPlatform, PlatformName, with_platform};
 use crate::age::format_age;
 use crate::arguments::{Format, ListArguments, ListFormat};
 use crate::cluster::{ListScope, UserClusterClient, name_of};
+use crate::leader::{LeaderState, read_leader_state};
+use crate::observation::UnobservedSpec;
 use crate::output::{print_note, print_output, print_text};
-use crate::pool::{PoolObservation, decode_pool, phase_tone, ready_condition, resource_name, unserved_pools};
+use crate::pool::{decode_pool, phase_tone, ready_condition, resource_name, unserved_pools};
 use crate::table::{Cell, Tone, render_table};
 use crate::visible::escape_except_lines;
 
@@ -24,6 +26,9 @@ const UNKNOWN: &str = "?";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 struct PoolListing {
     pools: Vec<PoolListEntry>,
+    /// The leader, if a pool is not observed and the user may read the lease.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    leader: Option<LeaderState>,
     /// What could not be read, and why.
     unreadable: Vec<String>,
 }
@@ -51,6 +56,9 @@ struct PoolListEntry {
     phase: String,
     /// Whether the status is about the current spec.
     observed: bool,
+    /// When a client wrote the spec that is not observed, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unobserved_since: Option<Timestamp>,
     generation: i64,
     observed_generation: Option<i64>,
     deleting: bool,
@@ -86,7 +94,11 @@ pub(crate) async fn print_pool_list(
     arguments: &ListArguments,
 ) -> Result<()> {
     let scope = if arguments.all_namespaces { ListScope::Cluster } else { ListScope::Namespace };
-    let listing = collect_pool_listing(cluster, platform, scope).await?;
+    let mut listing = collect_pool_listing(cluster, platform, scope).await?;
+    if listing.pools.iter().any(|pool| !pool.observed) {
+        // A user without this right sees which pools are not observed.
+        listing.leader = read_leader_state(cluster, &arguments.installation.system_namespace).await.ok();
+    }
     let wide = arguments.output == ListFormat::Wide;
     match arguments.output {
         ListFormat::Json => return print_output(Format::Json, "", &listing),
@@ -101,6 +113,9 @@ pub(crate) async fn print_pool_list(
             ListScope::Namespace => format!("no pools in namespace {}\n", cluster.namespace),
             ListScope::Cluster => "no pools in any namespace\n".to_owned(),
         });
+    }
+    if let Some(note) = describe_unobserved_pools(&listing, cluster.env.now()) {
+        print_note(&format!("{} {}\n", Tone::Notice.paint("not observed:"), escape_except_lines(&note)));
     }
     for why in &listing.unreadable {
         print_note(&format!("{} {}\n", Tone::Notice.paint("not shown:"), escape_except_lines(why)));
@@ -184,6 +199,7 @@ fn pool_list_entry<P: ClientPlatform>(
         count.and_then(|count| usize::try_from(count).ok())
     };
     let ready = ready_condition(&pool);
+    let unobserved = UnobservedSpec::read(stored, &pool);
     let is_own = |machine: &&Machine| machine.belongs_to(&pool.id);
     Ok(PoolListEntry {
         namespace: pool.namespace.to_string(),
@@ -196,13 +212,32 @@ fn pool_list_entry<P: ClientPlatform>(
         updated: count("updatedReplicas"),
         protected: protected.map(|machines| machines.iter().filter(is_own).count()),
         phase: ready.map(|ready| ready.reason.clone()).unwrap_or_default(),
-        observed: PoolObservation::read(stored, &pool) == PoolObservation::Current,
+        observed: unobserved.is_none(),
+        unobserved_since: unobserved.and_then(|unobserved| unobserved.since),
         generation: pool.generation,
         observed_generation: stored["status"]["observedGeneration"].as_i64(),
         deleting: pool.deleting,
         message: ready.map(|ready| ready.message.clone()).unwrap_or_default(),
         created: stored["metadata"]["creationTimestamp"].as_str().and_then(|time| time.parse().ok()),
     })
+}
+
+/// How many pools the controller has not observed, since when, and whether a controller works. `None` if it
+/// has observed all.
+fn describe_unobserved_pools(listing: &PoolListing, now: Timestamp) -> Option<String> {
+    let unobserved: Vec<&PoolListEntry> = listing.pools.iter().filter(|pool| !pool.observed).collect();
+    let mut text = match &*unobserved {
+        [] => return None,
+        [pool] => format!("pool {}", pool.name),
+        [first, ..] => format!("{} pools, for example {}", unobserved.len(), first.name),
+    };
+    if let Some(since) = unobserved.iter().filter_map(|pool| pool.unobserved_since).min() {
+        let _ = write!(text, ", since {since} ({})", format_age(since, now));
+    }
+    if let Some(leader) = &listing.leader {
+        let _ = write!(text, ", {}", leader.describe(now));
+    }
+    Some(text)
 }
 
 fn render_names(listing: &PoolListing) -> String {

@@ -31,8 +31,9 @@ pub(crate) async fn print_pool_status<P: ClientPlatform>(
 ) -> Result<()> {
     let extent = if arguments.all { TextExtent::Complete } else { TextExtent::Screen };
     let mut shown = None;
+    let system = &arguments.installation.system_namespace;
     loop {
-        let status = collect_pool_overview::<P>(cluster, &pool).await?;
+        let status = collect_pool_overview::<P>(cluster, &pool, system).await?;
         // Ages change all the time, and are no reason to print.
         if shown.as_ref() != Some(&status) {
             if shown.is_some() && arguments.format.output == Format::Text {

@@ -1,5 +1,4 @@
 use rstest::rstest;
-use serde_json::json;
 use vmpool_platforms::KubeVirt;
 
 use super::*;
@@ -68,28 +67,4 @@ fn a_printed_name_is_accepted() {
     let printed = resource_name::<<KubeVirt as Platform>::Pool>("web");
     assert_eq!(printed, "virtualmachinepool.pool.kubevirt.io/web");
     assert_eq!(PoolReference::parse(&printed).unwrap().platform, KUBEVIRT);
-}
-
-#[rstest]
-#[case::current(json!({ "observedGeneration": 4 }), PoolObservation::Current)]
-#[case::earlier(json!({ "observedGeneration": 3 }), PoolObservation::Outdated { observed: 3, generation: 4 })]
-#[case::default_of_the_field(json!({ "observedGeneration": -1 }), PoolObservation::Never)]
-#[case::no_status(json!({}), PoolObservation::Never)]
-#[case::a_definition_without_the_field(
-    json!({ "conditions": [{ "type": "Ready", "status": "True", "reason": "Ready", "message": "" }] }),
-    PoolObservation::Current
-)]
-fn the_status_says_whether_the_current_spec_was_observed(
-    #[case] status: Value,
-    #[case] expected: PoolObservation,
-) {
-    let stored = json!({
-        "metadata": { "name": "web", "namespace": "a", "uid": "u", "generation": 4 },
-        "spec": { "virtualMachineTemplate": { "spec": {} } },
-        "status": status,
-    });
-    let pool = decode_pool::<KubeVirt>(&stored).unwrap().1;
-    let observation = PoolObservation::read(&stored, &pool);
-    assert_eq!(observation, expected);
-    assert_eq!(observation.explain().is_none(), expected == PoolObservation::Current);
 }

@@ -13,6 +13,7 @@ mod lost_replica;
 mod other_namespaces;
 mod paused;
 mod plugin;
+mod plugin_outage;
 mod policy;
 mod protected;
 mod recipes;

@@ -21,7 +21,7 @@ use vmpool_test_cluster::{poll, process};
 use crate::on;
 
 /// The rights for the platform's objects, which the platform's own roles contain.
-fn platform_rules(platform: TestedPlatform) -> Value {
+pub(crate) fn platform_rules(platform: TestedPlatform) -> Value {
     match platform {
         TestedPlatform::Dvp => json!([
             { "apiGroups": [GROUP], "resources": ["virtualmachines"], "verbs": ["get", "list", "patch"] },
@@ -44,7 +44,7 @@ fn platform_rules(platform: TestedPlatform) -> Value {
 }
 
 /// A pool whose machines have a disk. The controller restarts none of them for an update.
-fn builder(world: &ScenarioWorld) -> ScenarioPoolBuilder<'_> {
+pub(crate) fn builder(world: &ScenarioWorld) -> ScenarioPoolBuilder<'_> {
     let pool = world.pool("web").policy(PoolScaleDownPolicy::NewestFirst).disk("root");
     match world.platform() {
         TestedPlatform::Dvp => pool,
@@ -137,7 +137,7 @@ impl<'w> Plugin<'w> {
     }
 
     /// Runs the plugin. Returns its exit code, its output and its errors.
-    async fn run(&self, arguments: &[&str]) -> Result<(Option<i32>, String, String)> {
+    pub(crate) async fn run(&self, arguments: &[&str]) -> Result<(Option<i32>, String, String)> {
         let mut command = Command::new(&self.program);
         command.args(arguments).arg("--kubeconfig").arg(&self.kubeconfig);
         command.args(["-n", self.world.namespace()]).env_remove("KUBECONFIG");

@@ -1,10 +1,10 @@
 //! The checks.
 
+use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
-use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, ListParams, PostParams};
 use serde_json::Value;
 use vmpool_engine::condition::{ConditionReason, ConditionType};
@@ -14,13 +14,13 @@ use vmpool_platforms::{
 };
 
 use super::finding::{CheckFinding, CheckVerdict};
-use crate::age::format_age;
 use crate::cluster::{UserClusterClient, full_name};
 use crate::installation::{PART_OF, labeled_version, list_deployments};
+use crate::leader::{LEASE, LeaderState, read_leader_state};
 use crate::pool::decode_pool;
 
-/// The lease of the controller.
-const LEASE: &str = "vmpool-controller";
+/// The check of the lease.
+const LEADER_CHECK: &str = "leader";
 
 /// Runs all checks.
 pub(super) async fn run_all_checks(cluster: &UserClusterClient, system: &str) -> Vec<CheckFinding> {
@@ -363,45 +363,32 @@ async fn check_programs(cluster: &UserClusterClient, system: &str) -> CheckFindi
     )
 }
 
-/// Whether a controller holds the lease.
+/// Whether a controller holds the lease, and how old its last renewal is.
 async fn check_leader_lease(cluster: &UserClusterClient, system: &str) -> CheckFinding {
-    const CHECK: &str = "leader";
-    let api: Api<Lease> = Api::namespaced(cluster.client.clone(), system);
-    let lease = match api.get_opt(LEASE).await {
-        Ok(lease) => lease,
+    match read_leader_state(cluster, system).await {
+        Ok(leader) => leader_finding(&leader, system, cluster.env.now()),
         Err(error) => {
-            return unknown_finding(CHECK, &format!("reading lease {LEASE} in namespace {system}"), &error);
+            unknown_finding(LEADER_CHECK, &format!("reading lease {LEASE} in namespace {system}"), &error)
         }
-    };
-    let remedy = format!("run `kubectl logs -n {system} deployment/vmpool-controller`");
-    let Some(spec) = lease.and_then(|lease| lease.spec) else {
-        return CheckFinding::new(
-            CHECK,
-            CheckVerdict::Failed,
-            format!("no lease {LEASE} in namespace {system}"),
-            remedy,
-        );
-    };
-    let holder = spec.holder_identity.filter(|holder| !holder.is_empty());
-    let renewed = spec.renew_time.map(|time| time.0);
-    let now = cluster.env.now();
-    let duration = i64::from(spec.lease_duration_seconds.unwrap_or_default());
-    match (holder, renewed) {
-        (Some(holder), Some(renewed)) if now.duration_since(renewed).as_secs() <= duration => {
+    }
+}
+
+fn leader_finding(leader: &LeaderState, system: &str, now: Timestamp) -> CheckFinding {
+    let what = leader.describe(now);
+    match leader {
+        LeaderState::Active { .. } => CheckFinding::new(LEADER_CHECK, CheckVerdict::Ok, what, ""),
+        LeaderState::Silent { .. } | LeaderState::Vacant { .. } | LeaderState::Missing { .. } => {
+            let remedy = format!(
+                "run `kubectl logs -n {system} deployment/vmpool-controller`; if vmpool is in another namespace, set \
+                 --system-namespace"
+            );
             CheckFinding::new(
-                CHECK,
-                CheckVerdict::Ok,
-                format!("{holder}, renewed {} ago", format_age(renewed, now)),
-                "",
+                LEADER_CHECK,
+                CheckVerdict::Failed,
+                format!("{what}, so no controller works"),
+                remedy,
             )
         }
-        (Some(holder), Some(renewed)) => CheckFinding::new(
-            CHECK,
-            CheckVerdict::Failed,
-            format!("{holder} renewed the lease {} ago, so no controller works", format_age(renewed, now)),
-            remedy,
-        ),
-        _ => CheckFinding::new(CHECK, CheckVerdict::Failed, "no controller holds the lease", remedy),
     }
 }
 

@@ -21,21 +21,29 @@ use super::view::{
 };
 use crate::cluster::UserClusterClient;
 use crate::explain::{RequestAttempt, explain_read_error, explain_request_error};
-use crate::pool::{PoolObservation, decode_pool, ready_condition};
+use crate::leader::read_leader_state;
+use crate::observation::UnobservedSpec;
+use crate::pool::{decode_pool, ready_condition};
 
 /// Number of events to show.
 const EVENTS: usize = 8;
 
-/// Reads the status of this pool.
+/// Reads the status of this pool. `system` is the namespace of the release.
 ///
 /// # Errors
 /// A request failed for another reason than a missing right.
 pub(super) async fn collect_pool_overview<P: ClientPlatform>(
     cluster: &UserClusterClient,
     stored: &Value,
+    system: &str,
 ) -> Result<PoolOverview> {
     let (object, facts) = decode_pool::<P>(stored)?;
     let mut status = pool_overview::<P>(&facts, stored);
+    // Most users of pools may not read the lease, and lack nothing else.
+    status.leader = read_leader_state(cluster, system)
+        .await
+        .ok()
+        .filter(|leader| status.unobserved.is_some() || leader.is_absent(cluster.env.now()));
     match preview_pool::<P>(&cluster.env, cluster.client.clone(), object).await {
         Ok(preview) => match list_stored_objects::<P>(cluster).await {
             Ok(objects) => add_machines::<P>(&mut status, &preview, &objects, cluster.env.now()),
@@ -69,7 +77,7 @@ fn pool_overview<P: ClientPlatform>(pool: &ParsedPool, stored: &Value) -> PoolOv
         revision: summary.map(|summary| summary.revision.to_string()).unwrap_or_default(),
         paused: P::is_paused(pool),
         state: ready_condition(pool).map(|ready| ready.reason.clone()).unwrap_or_default(),
-        outdated: PoolObservation::read(stored, pool).explain(),
+        unobserved: UnobservedSpec::read(stored, pool),
         conditions: pool.published.conditions.iter().map(condition_status).collect(),
         activity: pool.published.activity.iter().map(activity_status).collect(),
         ..PoolOverview::default()

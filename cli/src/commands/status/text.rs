@@ -32,7 +32,7 @@ pub(super) enum TextExtent {
 /// The status as text: what needs attention first, the long list of machines after the conditions.
 pub(super) fn render_pool_overview(status: &PoolOverview, extent: TextExtent, now: Timestamp) -> String {
     let mut text = render_pool_header(status);
-    let outdated = status.outdated.iter().map(|why| Tone::Bad.paint(why));
+    let outdated = describe_outdated_status(status, now).into_iter().map(|why| Tone::Bad.paint(&why));
     let problems = || problem_conditions(status);
     append_section(&mut text, "Causes", outdated.chain(problems().into_iter().map(describe_condition)));
     append_section(&mut text, "Waiting for", status.blocked.iter().map(|why| Tone::Notice.paint(why)));
@@ -62,6 +62,18 @@ pub(super) fn render_pool_overview(status: &PoolOverview, extent: TextExtent, no
     append_section(&mut text, "Activity", activity);
     append_section(&mut text, "Not shown", status.unreadable.iter().map(|why| Tone::Bad.paint(why)));
     text
+}
+
+/// Why the status may not be true; `None` if it is about the current spec and a controller works.
+fn describe_outdated_status(status: &PoolOverview, now: Timestamp) -> Option<String> {
+    match (&status.unobserved, &status.leader) {
+        (Some(unobserved), leader) => Some(unobserved.describe(leader.as_ref(), now)),
+        (None, Some(leader)) => Some(format!(
+            "{}: state and conditions are those of that time; `kubectl vmpool doctor` checks whether a controller works",
+            leader.describe(now)
+        )),
+        (None, None) => None,
+    }
 }
 
 /// The conditions that report a problem, each message once.
@@ -122,7 +134,8 @@ fn render_pool_header(status: &PoolOverview) -> String {
     let title = Tone::Heading.paint(&format!("Pool {pool}"));
     let mut text = format!("{title} in namespace {} ({platform})", escape_to_one_line(namespace));
     if !state.is_empty() {
-        let tone = if status.outdated.is_some() { Tone::Notice } else { phase_tone(state) };
+        let is_outdated = status.unobserved.is_some() || status.leader.is_some();
+        let tone = if is_outdated { Tone::Notice } else { phase_tone(state) };
         text.push_str(": ");
         text.push_str(&tone.paint(state));
     }
