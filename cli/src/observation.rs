@@ -59,6 +59,11 @@ impl UnobservedSpec {
     }
 }
 
+/// What is shown in place of a phase that is not about the current spec.
+pub(crate) fn describe_earlier_phase(phase: &str) -> String {
+    if phase.is_empty() { "NotObserved".to_owned() } else { format!("NotObserved (was {phase})") }
+}
+
 /// When a client wrote the spec last. The API server keeps one time for all fields of a client, so it can be
 /// that of a later change of a label.
 fn spec_write_time(stored: &Value) -> Option<Timestamp> {

@@ -13,7 +13,7 @@ use crate::age::format_age;
 use crate::arguments::{Format, ListArguments, ListFormat};
 use crate::cluster::{ListScope, UserClusterClient, name_of};
 use crate::leader::{LeaderState, read_leader_state};
-use crate::observation::UnobservedSpec;
+use crate::observation::{UnobservedSpec, describe_earlier_phase};
 use crate::output::{print_note, print_output, print_text};
 use crate::pool::{decode_pool, phase_tone, ready_condition, resource_name, unserved_pools};
 use crate::table::{Cell, Tone, render_table};
@@ -73,8 +73,7 @@ impl PoolListEntry {
         match (self.deleting, self.observed) {
             (true, _) => "Terminating".to_owned(),
             (false, true) => self.phase.clone(),
-            (false, false) if self.phase.is_empty() => "NotObserved".to_owned(),
-            (false, false) => format!("NotObserved (was {})", self.phase),
+            (false, false) => describe_earlier_phase(&self.phase),
         }
     }
 

@@ -55,6 +55,7 @@ fn the_plugin_says_that_no_controller_observes_a_pool(#[case] platform: TestedPl
         controller.kill();
         pool.scale(5).await?;
         let silent = eventual_output(&plugin, &status, "the leader a has been silent for").await?;
+        ensure!(silent.contains(": NotObserved (was Ready)"), "{silent}");
         ensure!(silent.contains("of the pool is not observed"), "{silent}");
         ensure!(silent.contains("state and conditions are those of generation"), "{silent}");
         let (code, list, notes) = plugin.run(&[&["list"][..], &system].concat()).await?;

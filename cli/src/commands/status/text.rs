@@ -10,6 +10,7 @@ use super::view::{
     PublishedCounters,
 };
 use crate::age::format_age;
+use crate::observation::describe_earlier_phase;
 use crate::pool::phase_tone;
 use crate::table::{Cell, Tone, render_table};
 use crate::visible::{escape_except_lines, escape_to_one_line};
@@ -133,11 +134,14 @@ fn render_pool_header(status: &PoolOverview) -> String {
     let PoolOverview { pool, namespace, platform, state, desired, replicas, ready, updated, .. } = status;
     let title = Tone::Heading.paint(&format!("Pool {pool}"));
     let mut text = format!("{title} in namespace {} ({platform})", escape_to_one_line(namespace));
+    let (state, tone) = match (&status.unobserved, &status.leader) {
+        (Some(_), _) => (describe_earlier_phase(state), Tone::Notice),
+        (None, Some(_)) => (state.clone(), Tone::Notice),
+        (None, None) => (state.clone(), phase_tone(state)),
+    };
     if !state.is_empty() {
-        let is_outdated = status.unobserved.is_some() || status.leader.is_some();
-        let tone = if is_outdated { Tone::Notice } else { phase_tone(state) };
         text.push_str(": ");
-        text.push_str(&tone.paint(state));
+        text.push_str(&tone.paint(&state));
     }
     let count = format!("{desired} desired, {replicas} exist, {ready} ready, {updated} up to date");
     let _ = write!(text, "\n  Machines  {count}");

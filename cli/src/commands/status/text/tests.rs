@@ -161,6 +161,7 @@ fn what_needs_attention_is_above_the_machines() {
     let unobserved = Some(UnobservedSpec { generation: 4, observed: Some(3), since: None });
     let pool = PoolOverview { unobserved, ..status() };
     let text = plain_text(&pool, TextExtent::Screen);
+    assert!(text.starts_with("Pool web in namespace team-a (DVP): NotObserved (was RollingOut)\n"), "{text}");
     let places: Vec<usize> = [
         "\nCauses\n  generation 4 of the pool is not observed: state and conditions are those of generation 3; `kubectl \
          vmpool doctor` checks whether a controller works\n  ReplicaFailure=True",
