@@ -13,7 +13,7 @@ PLAYGROUND := $(TARGET_DIR)/debug/playground
 # because a selection of packages would select other features of their dependencies, and `make test` would compile those again.
 BUILD := cargo build --locked --workspace
 DEMO := --bin vmpool-controller --bin vmpool-webhook --bin vmpool-apiserver --bin vmpool-simulator --bin kubectl-vmpool --bin demo
-CHART := --bin vmpool-controller --bin vmpool-webhook --bin vmpool-apiserver --bin vmpool-simulator --bin playground
+CHART := --bin vmpool-controller --bin vmpool-webhook --bin vmpool-apiserver --bin vmpool-simulator --bin kubectl-vmpool --bin playground
 
 # The test targets with scenarios on an embedded control plane.
 SCENARIOS := --package vmpool-e2e --test scenarios --test kubevirt --test platforms --test timed

@@ -398,6 +398,9 @@ pub(crate) struct AdoptImageArguments {
 pub(crate) struct DoctorArguments {
     #[command(flatten)]
     pub(crate) installation: InstallationArguments,
+    /// Repeat the checks until none fails, for at most this long, for example 2m
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub(crate) wait: Option<Duration>,
     #[command(flatten)]
     pub(crate) format: OutputArguments,
 }

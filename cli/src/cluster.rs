@@ -44,16 +44,7 @@ impl UserClusterClient {
     /// # Errors
     /// The kubeconfig cannot be read, or has no such context, or groups are impersonated without a user.
     pub(crate) async fn connect(connection: &ConnectionArguments, env: Env) -> Result<Self> {
-        let options =
-            KubeConfigOptions { context: connection.context.clone(), ..KubeConfigOptions::default() };
-        let kubeconfig = match &connection.kubeconfig {
-            Some(path) => Kubeconfig::read_from(path)
-                .with_context(|| format!("reading kubeconfig {}", path.display()))?,
-            None => Kubeconfig::read().context("reading the kubeconfig; set --kubeconfig or $KUBECONFIG")?,
-        };
-        let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
-            .await
-            .context("reading the kubeconfig; check --context")?;
+        let mut config = read_client_config(connection).await?;
         set_impersonation(&mut config.auth_info, connection)?;
         let request_timeout = Some(connection.request_timeout).filter(|timeout| !timeout.is_zero());
         if let Some(timeout) = request_timeout {
@@ -227,6 +218,28 @@ impl UserClusterClient {
             namespace: self.namespace.clone(),
         }
     }
+}
+
+/// The configuration of the kubeconfig, or, as kubectl does, of the Pod that the program runs in.
+async fn read_client_config(connection: &ConnectionArguments) -> Result<Config> {
+    let kubeconfig = match &connection.kubeconfig {
+        Some(path) => {
+            Kubeconfig::read_from(path).with_context(|| format!("reading kubeconfig {}", path.display()))?
+        }
+        None => match Kubeconfig::read() {
+            Ok(kubeconfig) => kubeconfig,
+            Err(error) => {
+                // Outside of a Pod, the reason is that of the kubeconfig.
+                return Config::incluster().map_err(|_| {
+                    anyhow!(error).context("reading the kubeconfig; set --kubeconfig or $KUBECONFIG")
+                });
+            }
+        },
+    };
+    let options = KubeConfigOptions { context: connection.context.clone(), ..KubeConfigOptions::default() };
+    Config::from_custom_kubeconfig(kubeconfig, &options)
+        .await
+        .context("reading the kubeconfig; check --context")
 }
 
 /// Sets the user and the groups that requests impersonate. Those of the kubeconfig stay without flags.

@@ -48,6 +48,27 @@ impl ClientPlatform for Dvp {
         }
     }
 
+    fn smallest_pool(name: &str) -> Value {
+        json!({
+            "apiVersion": format!("{}/{}", vmpool_api::v1alpha2::GROUP, vmpool_api::v1alpha2::VERSION),
+            "kind": "VirtualMachinePool",
+            "metadata": { "name": name },
+            "spec": {
+                "replicas": 0,
+                "scaleDownPolicy": "NewestFirst",
+                "virtualMachineTemplate": { "spec": {
+                    "virtualMachineClassName": "generic",
+                    "cpu": { "cores": 1, "coreFraction": "100%" },
+                    "memory": { "size": "512Mi" },
+                    "blockDeviceRefs": [{ "kind": "VirtualDisk", "name": "root" }],
+                } },
+                "virtualDiskTemplates": [
+                    { "name": "root", "spec": { "persistentVolumeClaim": { "size": "1Gi" } } },
+                ],
+            },
+        })
+    }
+
     fn pause(paused: bool) -> Vec<Value> {
         vec![
             json!({ "spec": { "rollout": { "paused": paused } } }),
@@ -169,6 +190,14 @@ mod tests {
         let mut to = from.clone();
         json_patch::merge(&mut to, &patch);
         assert_eq!(Dvp::effect_of_change(&from, &to), expected);
+    }
+
+    #[test]
+    fn the_smallest_pool_has_no_error_and_no_machine() {
+        let object = Dvp::smallest_pool("probe");
+        let pool = Dvp::read_pool(&serde_json::from_value(object).unwrap());
+        assert_eq!((&*pool.id.name, pool.desired), ("probe", 0));
+        assert_eq!(pool.validation_errors, Vec::<String>::new());
     }
 
     #[test]

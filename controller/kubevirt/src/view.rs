@@ -44,6 +44,29 @@ impl ClientPlatform for KubeVirt {
         }
     }
 
+    fn smallest_pool(name: &str) -> Value {
+        let labels = json!({ "vmpool.dev/probe": name });
+        json!({
+            "apiVersion": "pool.kubevirt.io/v1beta1",
+            "kind": "VirtualMachinePool",
+            "metadata": { "name": name },
+            "spec": {
+                "replicas": 0,
+                "selector": { "matchLabels": labels },
+                "virtualMachineTemplate": {
+                    "metadata": { "labels": labels },
+                    "spec": {
+                        "runStrategy": "Halted",
+                        "template": {
+                            "metadata": { "labels": labels },
+                            "spec": { "domain": { "memory": { "guest": "64Mi" }, "devices": {} } },
+                        },
+                    },
+                },
+            },
+        })
+    }
+
     fn pause(paused: bool) -> Vec<Value> {
         vec![json!({ "spec": { "paused": paused } })]
     }
@@ -145,6 +168,14 @@ mod tests {
             KubeVirt::belonged_to_former_pool(&pool, &"former".into(), PoolPart::Machine, &machine),
             expected
         );
+    }
+
+    #[test]
+    fn the_smallest_pool_has_no_error_and_no_machine() {
+        let object = KubeVirt::smallest_pool("probe");
+        let pool = KubeVirt::read_pool(&serde_json::from_value(object).unwrap());
+        assert_eq!((&*pool.id.name, pool.desired), ("probe", 0));
+        assert_eq!(pool.validation_errors, Vec::<String>::new());
     }
 
     #[test]

@@ -352,7 +352,7 @@ fn the_plugin_pauses_rolls_back_restarts_and_protects(#[case] platform: TestedPl
         let (_, doctor, _) = plugin.run(&["doctor"]).await?;
         let title = if platform == TestedPlatform::Dvp { "DVP" } else { "KubeVirt" };
         ensure!(doctor.contains("ok       API server"), "{doctor}");
-        for part in ["pools:", "API service", "rights"] {
+        for part in ["pools:", "API service", "webhook: refuses an invalid pool", "rights"] {
             let line = format!("ok       {title} {part}");
             ensure!(doctor.contains(&line), "{line} is missing:\n{doctor}");
         }

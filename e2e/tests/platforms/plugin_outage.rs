@@ -3,16 +3,21 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
 use rstest::rstest;
 use serde_json::{Value, json};
 use vmpool_e2e::scenario::define_scenario;
 use vmpool_e2e::world::condition::ready_replicas;
 use vmpool_e2e::world::{DEADLINE, ScenarioWorld};
+use vmpool_invariants::object::TestedKind;
 use vmpool_invariants::platform::TestedPlatform;
 use vmpool_test_cluster::deadline::Deadline;
 
-use crate::REPLICAS;
 use crate::plugin::{Plugin, builder, platform_rules};
+use crate::slow_webhooks::black_hole;
+use crate::{REPLICAS, on};
 
 /// The plugin of a user who may read leases, too.
 async fn plugin_of_lease_reader(world: &ScenarioWorld) -> Result<Plugin<'_>> {
@@ -75,5 +80,69 @@ fn the_plugin_says_that_no_controller_observes_a_pool(#[case] platform: TestedPl
         let after = plugin.output(&status).await?;
         ensure!(!after.contains("not observed") && !after.contains("silent"), "{after}");
         Ok(())
+    });
+}
+
+/// A webhook of the pools of the scenario that never answers, as that of vmpool if its program hangs.
+fn hanging_webhook(world: &ScenarioWorld, port: u16) -> Result<ValidatingWebhookConfiguration> {
+    let pools = world.platform().resource(TestedKind::Pool);
+    let webhook = json!({
+        "name": "hanging.webhook.vmpool.dev",
+        "clientConfig": { "url": format!("https://127.0.0.1:{port}/") },
+        "rules": [{
+            "apiGroups": [pools.group], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"],
+            "resources": ["virtualmachinepools", "virtualmachinepools/scale"],
+        }],
+        "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": world.namespace() } },
+        "failurePolicy": "Fail",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "timeoutSeconds": 10,
+    });
+    let configuration =
+        json!({ "metadata": { "name": format!("hanging-{}", world.namespace()) }, "webhooks": [webhook] });
+    Ok(serde_json::from_value(configuration)?)
+}
+
+/// Runs `doctor` until it succeeds or fails as expected. The API server notices new webhooks after a while.
+async fn eventual_doctor(plugin: &Plugin<'_>, expected: i32) -> Result<String> {
+    let deadline = Deadline::after(DEADLINE);
+    loop {
+        let (code, output, errors) = plugin.run(&["doctor"]).await?;
+        if code == Some(expected) {
+            return Ok(output);
+        }
+        ensure!(!deadline.is_over(), "exited with {code:?}:\n{output}\n{errors}");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+#[rstest]
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn the_doctor_fails_while_a_webhook_hangs(#[case] platform: TestedPlatform) {
+    on(platform, "the doctor fails while a webhook hangs", async |world| {
+        let pool = builder(world).replicas(1).ready().await?;
+        let plugin = Plugin::of(world, "ed", &["edit"], Some(platform_rules(platform))).await?;
+        let title = if platform == TestedPlatform::Dvp { "DVP" } else { "KubeVirt" };
+        let healthy = eventual_doctor(&plugin, 0).await?;
+        for part in ["API service:", "webhook: refuses an invalid pool", "scale-down: a dry run for pool web"]
+        {
+            ensure!(healthy.contains(&format!("ok       {title} {part}")), "{part}: {healthy}");
+        }
+
+        let api: Api<ValidatingWebhookConfiguration> = Api::all(world.client());
+        let hanging = hanging_webhook(world, black_hole()?)?;
+        api.create(&PostParams::default(), &hanging).await?;
+        let failed = eventual_doctor(&plugin, 1).await;
+        let name = hanging.metadata.name.as_deref().unwrap_or_default();
+        api.delete(name, &DeleteParams::default()).await?;
+        let failed = failed?;
+        for part in ["webhook: no response within 5 s", "scale-down: no response within 5 s"] {
+            ensure!(failed.contains(&format!("failed   {title} {part}")), "{part}: {failed}");
+        }
+        // Nothing was changed.
+        ensure!(pool.get().await?.number("/spec/replicas") == Some(1));
+        eventual_doctor(&plugin, 0).await.map(drop)
     });
 }

@@ -9,7 +9,7 @@ use std::fs;
 use anyhow::{Context, Result, bail};
 use serde_yaml_ng::Value;
 
-use super::objects::text_at;
+use super::objects::{text_at, value_at};
 use crate::workspace::Workspace;
 
 /// Where it is stored.
@@ -60,10 +60,13 @@ pub(super) fn check_stored_manifest(workspace: &Workspace, rendered: &[Value]) -
     Ok(())
 }
 
-/// The text of the manifest: the objects that local processes need, in the order of the chart.
+/// The text of the manifest: the objects that local processes need, in the order of the chart. Only helm runs
+/// hooks.
 pub(super) fn manifest_text(rendered: &[Value]) -> Result<String> {
     let mut manifest = HEADER.to_owned();
-    for object in rendered.iter().filter(|object| KINDS.contains(&text_at(object, "kind"))) {
+    let is_hook = |object: &&Value| !value_at(object, "metadata.annotations")["helm.sh/hook"].is_null();
+    let needed = rendered.iter().filter(|object| KINDS.contains(&text_at(object, "kind")));
+    for object in needed.filter(|object| !is_hook(object)) {
         manifest.push_str("---\n");
         manifest.push_str(&serde_yaml_ng::to_string(object).with_context(|| format!("writing {FILE}"))?);
     }

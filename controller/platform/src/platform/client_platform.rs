@@ -66,6 +66,10 @@ pub trait ClientPlatform: Platform {
     /// platform has instances.
     fn machine_view(machine: &Value, instance: Option<&Value>) -> MachineView;
 
+    /// A pool without machines that the definition of pools accepts, as small as that allows. Clients send it
+    /// as a dry run, to see what admission answers.
+    fn smallest_pool(name: &str) -> Value;
+
     /// Merge patches of a pool that pause or resume it, in the order in which to try them. If the cluster's
     /// definition of pools drops the field of one, the next one has the same effect.
     fn pause(paused: bool) -> Vec<Value>;

@@ -199,7 +199,9 @@ impl Accounts {
     /// [`Error::Api`].
     pub async fn of(chart: &Chart, cluster: &ControlPlane) -> Result<Self> {
         let mut rendered = chart.documents.clone();
-        rendered.retain(|document| KINDS.iter().any(|kind| document["kind"] == *kind));
+        // Helm creates hooks while it runs them.
+        let is_hook = |document: &Value| !document["metadata"]["annotations"]["helm.sh/hook"].is_null();
+        rendered.retain(|document| KINDS.iter().any(|kind| document["kind"] == *kind) && !is_hook(document));
         let namespace =
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": SYSTEM_NAMESPACE } });
         apply_manifests(&cluster.admin(), &[namespace], None).await?;

@@ -254,6 +254,29 @@ const METRICS: Grants = &[
     ("authorization.k8s.io/subjectaccessreviews", "create"),
 ];
 
+/// What the test of the release reads in the namespace of the release.
+const DOCTOR: Grants =
+    &[("apps/deployments", "list"), ("coordination.k8s.io/leases vmpool-controller", "get")];
+
+/// What it reads, and sends as a dry run only, in the namespace whose pools it checks.
+const DOCTOR_DVP: Grants = &[
+    ("virtualization.deckhouse.io/virtualmachinepools", "list create"),
+    ("virtualization.deckhouse.io/virtualmachinepools/scale", "patch"),
+    ("subresources.vmpool.dev/virtualmachinepools/claim", "create"),
+];
+
+const DOCTOR_PLATFORM: Grants =
+    &[("subresources.virtualization.deckhouse.io/virtualmachinepools/claim", "create")];
+
+const DOCTOR_KUBEVIRT: Grants = &[
+    ("pool.kubevirt.io/virtualmachinepools", "list create"),
+    ("pool.kubevirt.io/virtualmachinepools/scale", "patch"),
+    ("kubevirt.subresources.vmpool.dev/virtualmachinepools/claim", "create"),
+];
+
+/// The account of the test of the release, and one of its roles.
+const DOCTOR_NAME: &str = "vmpool-doctor";
+
 /// The role of clients that read the metrics, and its account.
 const METRICS_READER: &str = "vmpool-metrics-reader";
 
@@ -340,6 +363,10 @@ fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTree
                 (editor && standalone, EDITOR_STANDALONE),
             ]
         }
+        ("Role", DOCTOR_NAME) => vec![(true, DOCTOR)],
+        ("Role", "vmpool-doctor-pools") => {
+            vec![(dvp, DOCTOR_DVP), (variant.platform_group, DOCTOR_PLATFORM), (kubevirt, DOCTOR_KUBEVIRT)]
+        }
         ("ClusterRole", EVERY_USER_NAME) => vec![(standalone, EVERY_USER)],
         _ => Vec::new(),
     };
@@ -408,7 +435,7 @@ pub(super) fn check_role(variant: &Variant, role: &Value) -> Vec<String> {
 pub(super) fn check_role_binding(binding: &Value, objects: &[Value]) -> Vec<String> {
     let mut found = Vec::new();
     let own = object_name(binding);
-    let all = PROGRAMS.into_iter().chain([METRICS_READER]);
+    let all = PROGRAMS.into_iter().chain([METRICS_READER, DOCTOR_NAME]);
     let account = all.into_iter().find(|program| own.starts_with(program)).unwrap_or_default();
     let is_it = |subject: &Value| {
         text_at(subject, "kind") == "ServiceAccount"
