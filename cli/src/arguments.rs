@@ -8,8 +8,10 @@ use clap_complete::ArgValueCandidates;
 use vmpool_api::subresources::ReleaseAction;
 use vmpool_runtime::duration::parse_duration;
 
-use crate::candidates::{complete_machine_names, complete_pool_names};
+use crate::candidates::{complete_machine_names, complete_pool_names, complete_revision_names};
 use crate::connection::ConnectionArguments;
+use crate::dry_run::DryRunArguments;
+use crate::format::{ObjectOutputArguments, OutputArguments};
 
 /// Shows and changes pools of virtual machines.
 ///
@@ -21,26 +23,6 @@ pub(crate) struct Arguments {
     pub(crate) connection: ConnectionArguments,
     #[command(subcommand)]
     pub(crate) command: Command,
-}
-
-/// The format of the output.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// For users
-    #[default]
-    Text,
-    /// JSON
-    Json,
-    /// YAML
-    Yaml,
-}
-
-/// The format of the output.
-#[derive(Clone, Copy, Debug, Default, Args)]
-pub(crate) struct OutputArguments {
-    /// Format of the output
-    #[arg(short, long, value_enum, default_value_t)]
-    pub(crate) output: Format,
 }
 
 /// The place of the installation.
@@ -103,25 +85,8 @@ pub(crate) struct ListArguments {
     pub(crate) all_namespaces: bool,
     #[command(flatten)]
     pub(crate) installation: InstallationArguments,
-    /// Format of the output
-    #[arg(short, long, value_enum, default_value_t)]
-    pub(crate) output: ListFormat,
-}
-
-/// The format of a list.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ListFormat {
-    /// For users
-    #[default]
-    Text,
-    /// For users, with generations and messages
-    Wide,
-    /// One TYPE/NAME in a line
-    Name,
-    /// JSON
-    Json,
-    /// YAML
-    Yaml,
+    #[command(flatten)]
+    pub(crate) format: ObjectOutputArguments,
 }
 
 #[derive(Debug, Args)]
@@ -149,7 +114,7 @@ pub(crate) struct StatusArguments {
     #[command(flatten)]
     pub(crate) installation: InstallationArguments,
     #[command(flatten)]
-    pub(crate) format: OutputArguments,
+    pub(crate) format: ObjectOutputArguments,
 }
 
 #[derive(Debug, Args)]
@@ -183,9 +148,8 @@ pub(crate) struct RemoveArguments {
     /// Names of the machines
     #[arg(required = true, value_name = "MACHINE", add = ArgValueCandidates::new(complete_machine_names))]
     pub(crate) machines: Vec<String>,
-    /// Validate the request, and change nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) dry_run: DryRunArguments,
     /// Wait until the machines are gone
     #[arg(long)]
     pub(crate) wait: bool,
@@ -202,6 +166,11 @@ pub(crate) struct ScaleArguments {
     /// The new number of replicas
     #[arg(long, value_name = "N")]
     pub(crate) replicas: u32,
+    /// Permit more than 10000 replicas, the size of the largest pool that is measured
+    #[arg(long)]
+    pub(crate) allow_large_pool: bool,
+    #[command(flatten)]
+    pub(crate) dry_run: DryRunArguments,
 }
 
 #[derive(Debug, Args)]
@@ -209,6 +178,8 @@ pub(crate) struct PauseArguments {
     /// Name of the pool, or TYPE/NAME
     #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
+    #[command(flatten)]
+    pub(crate) dry_run: DryRunArguments,
 }
 
 #[derive(Debug, Args)]
@@ -226,6 +197,7 @@ pub(crate) struct DiffArguments {
     #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
     /// Name or number of the revision, as `history` lists it
+    #[arg(add = ArgValueCandidates::new(complete_revision_names))]
     pub(crate) revision: String,
 }
 
@@ -235,11 +207,10 @@ pub(crate) struct RollbackArguments {
     #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
     /// Name or number of the revision. The default is the last one with another template
-    #[arg(long, value_name = "REVISION")]
+    #[arg(long, value_name = "REVISION", add = ArgValueCandidates::new(complete_revision_names))]
     pub(crate) to_revision: Option<String>,
-    /// Show which revision would be written, and change nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) dry_run: DryRunArguments,
 }
 
 #[derive(Debug, Args)]
@@ -250,9 +221,8 @@ pub(crate) struct RestartArguments {
     /// Names of the machines. The default is all unprotected machines that need a restart
     #[arg(value_name = "MACHINE", add = ArgValueCandidates::new(complete_machine_names))]
     pub(crate) machines: Vec<String>,
-    /// List the machines that would restart, and change nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) dry_run: DryRunArguments,
     /// How long to wait for all machines, in seconds
     #[arg(long, default_value_t = 3600, value_name = "SECONDS")]
     pub(crate) timeout: u64,
@@ -275,6 +245,8 @@ pub(crate) struct ProtectArguments {
     /// Why they are protected
     #[arg(long)]
     pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) dry_run: DryRunArguments,
 }
 
 #[derive(Debug, Args)]
@@ -285,6 +257,8 @@ pub(crate) struct UnprotectArguments {
     /// Names of the machines
     #[arg(required = true, value_name = "MACHINE", add = ArgValueCandidates::new(complete_machine_names))]
     pub(crate) machines: Vec<String>,
+    #[command(flatten)]
+    pub(crate) dry_run: DryRunArguments,
 }
 
 #[derive(Debug, Args)]
@@ -310,11 +284,10 @@ pub(crate) struct ClaimArguments {
     /// Only renew a claim, and never take another machine
     #[arg(long)]
     pub(crate) renew: bool,
-    /// Validate the request, and claim nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
     #[command(flatten)]
-    pub(crate) format: OutputArguments,
+    pub(crate) dry_run: DryRunArguments,
+    #[command(flatten)]
+    pub(crate) format: ObjectOutputArguments,
 }
 
 #[derive(Debug, Args)]
@@ -331,11 +304,10 @@ pub(crate) struct ReleaseArguments {
     /// What happens to the machine
     #[arg(long, value_enum)]
     pub(crate) then: AfterReleaseArgument,
-    /// Validate the request, and release nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
     #[command(flatten)]
-    pub(crate) format: OutputArguments,
+    pub(crate) dry_run: DryRunArguments,
+    #[command(flatten)]
+    pub(crate) format: ObjectOutputArguments,
 }
 
 /// What happens to a released machine.
@@ -380,18 +352,16 @@ pub(crate) struct AdoptArguments {
     /// Begin without the machines of the former pool: the controller creates new ones
     #[arg(long)]
     pub(crate) without_machines: bool,
-    /// List what would be adopted, and change nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) dry_run: DryRunArguments,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct AdoptImageArguments {
     /// Name of the image
     pub(crate) image: String,
-    /// List what would be adopted, and change nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) dry_run: DryRunArguments,
 }
 
 #[derive(Debug, Args)]

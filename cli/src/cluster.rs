@@ -14,6 +14,7 @@ use vmpool_platforms::ApiObject;
 use vmpool_runtime::Env;
 
 use crate::connection::ConnectionArguments;
+use crate::dry_run::WriteMode;
 use crate::explain::{RequestAttempt, explain_request_error, is_unserved};
 
 /// The field manager of all writes.
@@ -136,8 +137,9 @@ impl UserClusterClient {
         &self,
         name: &str,
         patch: &Patch<impl Serialize + std::fmt::Debug>,
+        mode: WriteMode,
     ) -> Result<Value> {
-        self.patch_with(&self.api::<K>(), self.attempt::<K>("patch", name), patch).await
+        self.patch_with(&self.api::<K>(), self.attempt::<K>("patch", name), patch, mode).await
     }
 
     /// Merges a patch into an object at the version that was read.
@@ -148,10 +150,11 @@ impl UserClusterClient {
         &self,
         object: &Value,
         mut patch: Value,
+        mode: WriteMode,
     ) -> Result<()> {
         patch["metadata"]["uid"] = object["metadata"]["uid"].clone();
         patch["metadata"]["resourceVersion"] = object["metadata"]["resourceVersion"].clone();
-        self.patch::<K>(name_of(object), &Patch::Merge(patch)).await.map(drop)
+        self.patch::<K>(name_of(object), &Patch::Merge(patch), mode).await.map(drop)
     }
 
     async fn patch_with(
@@ -159,8 +162,9 @@ impl UserClusterClient {
         api: &Api<DynamicObject>,
         attempt: RequestAttempt,
         patch: &Patch<impl Serialize + std::fmt::Debug>,
+        mode: WriteMode,
     ) -> Result<Value> {
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let params = patch_params(mode);
         let patched = api.patch(&attempt.name, &params, patch).await;
         object_to_json(&patched.map_err(|error| explain_request_error(&attempt, &error))?)
     }
@@ -187,9 +191,10 @@ impl UserClusterClient {
         kind: ObjectKind,
         name: &str,
         patch: &Patch<impl Serialize + std::fmt::Debug>,
+        mode: WriteMode,
     ) -> Result<()> {
         let (api, attempt) = (self.api_of_kind(kind), self.attempt_of_kind("patch", kind, name));
-        self.patch_with(&api, attempt, patch).await.map(drop)
+        self.patch_with(&api, attempt, patch, mode).await.map(drop)
     }
 
     fn api_of_kind(&self, kind: ObjectKind) -> Api<DynamicObject> {
@@ -217,6 +222,15 @@ impl UserClusterClient {
             name: name.to_owned(),
             namespace: self.namespace.clone(),
         }
+    }
+}
+
+/// The parameters of a patch of this program.
+pub(crate) fn patch_params(mode: WriteMode) -> PatchParams {
+    PatchParams {
+        dry_run: mode.is_dry_run(),
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
     }
 }
 

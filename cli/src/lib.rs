@@ -10,7 +10,7 @@
 //!
 //! # Layers
 //!
-//! From the lowest: `connection`, `age`, `visible`, `table`, `exit`, `explain`; `cluster`; `pool`,
+//! From the lowest: `connection`, `dry_run`, `jsonpath`, `age`, `visible`, `table`, `exit`, `explain`; `format`; `cluster`; `pool`,
 //! `leader`; `observation`, `candidates`, `installation`, `subresource`; `arguments`; `output`; the commands; `run`.
 
 mod age;
@@ -19,9 +19,12 @@ mod candidates;
 mod cluster;
 mod commands;
 mod connection;
+mod dry_run;
 mod exit;
 mod explain;
+mod format;
 mod installation;
+mod jsonpath;
 mod leader;
 mod observation;
 mod output;

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use clap::{CommandFactory as _, Parser as _};
+use clap::Parser as _;
 use clap_complete::CompleteEnv;
 use vmpool_platforms::with_platform;
 use vmpool_runtime::Env;
@@ -22,7 +22,7 @@ use crate::visible::escape_except_lines;
 
 /// Runs the program.
 pub fn main() -> ExitCode {
-    CompleteEnv::with_factory(Arguments::command).var(completion::VARIABLE).complete();
+    CompleteEnv::with_factory(completion::completed_command).var(completion::VARIABLE).complete();
     match run_program() {
         Ok(()) => ExitCode::SUCCESS,
         // The reader of a pipe, for example `head`, has enough.

@@ -36,7 +36,7 @@ pub(crate) async fn print_check_findings(
         }
         cluster.env.sleep(PAUSE).await;
     };
-    print_output(arguments.format.output, &render_findings(&findings), &findings)?;
+    print_output(&arguments.format.output, &render_findings(&findings), &findings)?;
     match count_failed(&findings) {
         0 => Ok(()),
         1 => bail!("1 check failed"),

@@ -10,11 +10,12 @@ use vmpool_engine::Machine;
 use vmpool_platforms::{ClientPlatform, PlatformName, with_platform};
 
 use crate::age::format_age;
-use crate::arguments::{Format, ListArguments, ListFormat};
+use crate::arguments::ListArguments;
 use crate::cluster::{ListScope, UserClusterClient, name_of};
+use crate::format::Format;
 use crate::leader::{LeaderState, read_leader_state};
 use crate::observation::{UnobservedSpec, describe_earlier_phase};
-use crate::output::{print_note, print_output, print_text};
+use crate::output::{print_note, print_objects};
 use crate::pool::{decode_pool, phase_tone, ready_condition, resource_name, unserved_pools};
 use crate::table::{Cell, Tone, render_table};
 use crate::visible::escape_except_lines;
@@ -98,14 +99,13 @@ pub(crate) async fn print_pool_list(
         // A user without this right sees which pools are not observed.
         listing.leader = read_leader_state(cluster, &arguments.installation.system_namespace).await.ok();
     }
-    let wide = arguments.output == ListFormat::Wide;
-    match arguments.output {
-        ListFormat::Json => return print_output(Format::Json, "", &listing),
-        ListFormat::Yaml => return print_output(Format::Yaml, "", &listing),
-        ListFormat::Name => print_text(&render_names(&listing))?,
-        ListFormat::Text | ListFormat::Wide => {
-            print_text(&render_pool_table(&listing, scope, wide, cluster.env.now()))?;
-        }
+    let format = &arguments.format.output;
+    let text = render_pool_table(&listing, scope, *format == Format::Wide, cluster.env.now());
+    let names: Vec<String> = listing.pools.iter().map(|pool| pool.resource.clone()).collect();
+    print_objects(format, &text, &names, &listing)?;
+    if matches!(format, Format::Json | Format::Yaml | Format::JsonPath(_)) {
+        // Programs read what is missing in the data.
+        return Ok(());
     }
     if listing.pools.is_empty() {
         print_note(&match scope {
@@ -237,14 +237,6 @@ fn describe_unobserved_pools(listing: &PoolListing, now: Timestamp) -> Option<St
         let _ = write!(text, ", {}", leader.describe(now));
     }
     Some(text)
-}
-
-fn render_names(listing: &PoolListing) -> String {
-    let mut text = String::new();
-    for pool in &listing.pools {
-        let _ = writeln!(text, "{}", pool.resource);
-    }
-    text
 }
 
 fn render_pool_table(listing: &PoolListing, scope: ListScope, wide: bool, now: Timestamp) -> String {

@@ -71,7 +71,7 @@ pub(crate) async fn print_plan<P: ClientPlatform>(
     };
     let mut outlook = build_outlook(&preview, before.desired, &effects);
     outlook.applied_by = method.map(|method| method.description());
-    print_output(arguments.format.output, &render_outlook(&outlook), &outlook)
+    print_output(&arguments.format.output, &render_outlook(&outlook), &outlook)
 }
 
 /// The pool to plan for, and how the manifest of the user is applied to it.

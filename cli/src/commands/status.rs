@@ -10,9 +10,11 @@ use anyhow::Result;
 use serde_json::Value;
 use vmpool_platforms::ClientPlatform;
 
-use crate::arguments::{Format, StatusArguments};
+use crate::arguments::StatusArguments;
 use crate::cluster::UserClusterClient;
-use crate::output::{print_output, print_text};
+use crate::format::Format;
+use crate::output::{print_objects, print_text};
+use crate::pool::resource_name;
 use collect::collect_pool_overview;
 use text::{TextExtent, render_pool_overview};
 
@@ -29,21 +31,21 @@ pub(crate) async fn print_pool_status<P: ClientPlatform>(
     mut pool: Value,
     arguments: &StatusArguments,
 ) -> Result<()> {
-    let extent = if arguments.all { TextExtent::Complete } else { TextExtent::Screen };
+    let format = &arguments.format.output;
+    let is_complete = arguments.all || *format == Format::Wide;
+    let extent = if is_complete { TextExtent::Complete } else { TextExtent::Screen };
+    let names = [resource_name::<P::Pool>(&arguments.pool)];
     let mut shown = None;
     let system = &arguments.installation.system_namespace;
     loop {
         let status = collect_pool_overview::<P>(cluster, &pool, system).await?;
         // Ages change all the time, and are no reason to print.
         if shown.as_ref() != Some(&status) {
-            if shown.is_some() && arguments.format.output == Format::Text {
+            if shown.is_some() && matches!(format, Format::Text | Format::Wide) {
                 print_text("\n")?;
             }
-            print_output(
-                arguments.format.output,
-                &render_pool_overview(&status, extent, cluster.env.now()),
-                &status,
-            )?;
+            let text = render_pool_overview(&status, extent, cluster.env.now());
+            print_objects(format, &text, &names, &status)?;
             shown = Some(status);
         }
         if !arguments.watch {

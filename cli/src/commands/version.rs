@@ -47,7 +47,7 @@ pub(crate) async fn print_versions(
             Err(errors) => report.unknown = errors.iter().map(first_line).collect(),
         }
     }
-    print_output(arguments.format.output, &render_versions(&report), &report)
+    print_output(&arguments.format.output, &render_versions(&report), &report)
 }
 
 /// The installed programs, or all reasons why they are unknown.

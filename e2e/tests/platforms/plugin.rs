@@ -238,6 +238,11 @@ fn the_plugin_shows_plans_and_removes_with_the_rights_of_its_user(#[case] platfo
         let name = plugin.output(&["list", "-o", "name"]).await?;
         let shown = plugin.output(&["status", name.trim()]).await?;
         ensure!(shown.contains("Pool web in namespace"), "{shown}");
+        // Fields are printed as by kubectl, and an object by its name.
+        ensure!(plugin.output(&["status", "web", "-o", "name"]).await? == name, "{name}");
+        let fields = "jsonpath={range .pools[*]}{.name}{'='}{.desired}{\"\\n\"}{end}";
+        let fields = plugin.output(&["list", "-o", fields]).await?;
+        ensure!(fields == "web=3\n", "{fields:?}");
         let error = plugin.error(&["status", "pod/web"]).await?;
         ensure!(error.contains("is not a type of pools"), "{error}");
         // The rights in one namespace are not enough for all, and the version of the plugin needs none.
@@ -246,6 +251,16 @@ fn the_plugin_shows_plans_and_removes_with_the_rights_of_its_user(#[case] platfo
         let version: Value = serde_json::from_str(&plugin.output(&["version", "-o", "json"]).await?)?;
         ensure!(version["client"]["version"] == env!("CARGO_PKG_VERSION"), "{version}");
         ensure!(version["unknown"][0].as_str().is_some_and(|why| why.contains("deployments")), "{version}");
+
+        // A dry run of a scale-down changes nothing, and a number that is a mistake is refused.
+        let dry = plugin.output(&["scale", "web", "--replicas=1", "--dry-run=server"]).await?;
+        ensure!(dry.contains("3 -> 1 replicas (server dry run)"), "{dry}");
+        plugin.output(&["pause", "web", "--dry-run=server"]).await?;
+        let error = plugin.error(&["scale", "web", "--replicas=9999999"]).await?;
+        ensure!(error.contains("--allow-large-pool") && error.contains("nothing was changed"), "{error}");
+        let unchanged = pool.get().await?;
+        ensure!(unchanged.number("/spec/replicas") == Some(3), "{unchanged:?}");
+        ensure!(unchanged.value()["spec"]["paused"] != true, "{unchanged:?}");
 
         // A plan names the machine that the controller then deletes, and changes nothing.
         let plan = plugin.output(&["plan", "web", "--replicas=2"]).await?;
@@ -324,7 +339,8 @@ fn the_plugin_pauses_rolls_back_restarts_and_protects(#[case] platform: TestedPl
         let field = memory_path(platform).rsplit('/').next().unwrap_or_default();
         let removed = |line: &str| line.starts_with('-') && line.contains(&format!(" {field}: "));
         ensure!(diff.lines().any(removed), "{diff}");
-        plugin.output(&["rollback", "web", "--dry-run"]).await?;
+        let dry = plugin.output(&["rollback", "web", "--dry-run"]).await?;
+        ensure!(dry.contains("(server dry run)"), "{dry}");
         ensure!(template_memory(&pool, platform).await? == "2Gi");
         plugin.output(&["rollback", "web"]).await?;
         ensure!(template_memory(&pool, platform).await? == "1Gi");
@@ -357,13 +373,13 @@ fn the_plugin_pauses_rolls_back_restarts_and_protects(#[case] platform: TestedPl
             ensure!(doctor.contains(&line), "{line} is missing:\n{doctor}");
         }
         ensure!(doctor.contains("unknown  webhook"), "{doctor}");
-        // Names are completed from the cluster.
+        // Names are completed from the cluster, without flags.
         let mut command = Command::new(&plugin.program);
         command.args(["__complete", "--kubeconfig"]).arg(&plugin.kubeconfig);
         command.args(["-n", world.namespace(), "status", ""]).env_remove("KUBECONFIG");
         let completed =
             process::command_output("kubectl-vmpool", command, vmpool_e2e::world::DEADLINE).await?;
-        ensure!(completed.stdout.starts_with(b"web\n"), "{completed:?}");
+        ensure!(completed.stdout == b"web\n:4\n", "{completed:?}");
         Ok(())
     });
 }

@@ -69,14 +69,6 @@ fn a_wide_list_has_generations_and_messages() {
 }
 
 #[test]
-fn names_can_be_arguments() {
-    assert_eq!(
-        render_names(&listing()),
-        "virtualmachinepool.example.com/web\nvirtualmachinepool.example.com/runners\n"
-    );
-}
-
-#[test]
 fn no_pools_have_no_heading() {
     assert_eq!(
         render_pool_table(&PoolListing::default(), ListScope::Cluster, true, Timestamp::UNIX_EPOCH),
