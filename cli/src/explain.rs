@@ -79,17 +79,32 @@ pub(crate) fn describe_kube_error(error: &kube::Error) -> String {
     }
 }
 
-/// What a server says about its refusal, without the words that only a program needs.
+/// What a server says about its refusal, without the words around it that repeat the request.
 fn refusal_sentence(status: &Status) -> String {
     let message = status.message.trim();
     if message.is_empty() {
         return format!("the server responded with code {} and without a message", status.code);
     }
-    let sentence = message.strip_prefix("Operation cannot be fulfilled on ");
-    // After the resource and the name in quotes.
-    let sentence =
-        sentence.and_then(|rest| rest.split_once("\": ")).map_or(message, |(_, sentence)| sentence);
-    sentence.to_owned()
+    // `Operation cannot be fulfilled on RESOURCE "NAME": SENTENCE`
+    let conflict = message.strip_prefix("Operation cannot be fulfilled on ");
+    let conflict = conflict.and_then(|rest| rest.split_once("\": "));
+    // `RESOURCE is forbidden: SENTENCE`
+    let forbidden = message.split_once(" is forbidden: ").filter(|_| is_missing_right(status));
+    conflict.or(forbidden).map_or(message, |(_, sentence)| sentence).to_owned()
+}
+
+/// An error and its causes, each text once.
+pub(crate) fn describe_chain(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let next = cause.to_string();
+        if text.is_empty() {
+            text = next;
+        } else if !text.contains(&next) {
+            text = format!("{text}: {next}");
+        }
+    }
+    text
 }
 
 /// The error of a preview for the user.
@@ -172,6 +187,22 @@ mod tests {
         for text in [text, describe_kube_error(&refusal(500, "etcd is down", ""))] {
             assert!(!text.contains("ApiError") && !text.contains("Status {"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_missing_right_is_said_once() {
+        let message = "pools.example.com is forbidden: User \"ed\" cannot patch resource \"pools\"";
+        let text = explain_request_error(&attempt(), &refusal(403, message, "web")).to_string();
+        let expected =
+            "you may not patch pools.example.com web in namespace team-a: User \"ed\" cannot patch";
+        assert!(text.starts_with(expected), "{text}");
+    }
+
+    #[test]
+    fn causes_that_repeat_each_other_are_one_text() {
+        let io = std::io::Error::other("no such file");
+        let error = anyhow::Error::new(io).context("reading a: no such file").context("connecting");
+        assert_eq!(describe_chain(&error), "connecting: reading a: no such file");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::commands::{
     adopt, claim, completion, doctor, list, plan, protect, remove, restart, revisions, scale, status, version,
 };
 use crate::exit::exit_code_of;
+use crate::explain::describe_chain;
 use crate::output::print_text;
 use crate::pool::{PoolReference, StoredPool};
 use crate::table::Tone;
@@ -28,7 +29,7 @@ pub fn main() -> ExitCode {
         // The reader of a pipe, for example `head`, has enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            let why = format!("{error:#}");
+            let why = describe_chain(&error);
             let text = format!("{} {}\n", Tone::Bad.paint("error:"), escape_except_lines(&why));
             // If stderr is closed, nothing can be reported.
             let _ = anstream::stderr().write_all(text.as_bytes());

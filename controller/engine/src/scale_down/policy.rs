@@ -50,6 +50,8 @@ struct PolicyRow {
     is_by_ordinal: bool,
     /// Which machines it deletes, as a plan for users says it.
     description: &'static str,
+    /// The first machine in the order, as a plan for users says it.
+    first: &'static str,
 }
 
 impl ScaleDownPolicy {
@@ -73,6 +75,7 @@ impl ScaleDownPolicy {
                 order: compare_newest_first,
                 is_by_ordinal: false,
                 description: "the newest first",
+                first: "the newest",
             },
             Self::OldestFirst => PolicyRow {
                 value: Some("OldestFirst"),
@@ -80,6 +83,7 @@ impl ScaleDownPolicy {
                 order: compare_oldest_first,
                 is_by_ordinal: false,
                 description: "the oldest first",
+                first: "the oldest",
             },
             Self::LowestOrdinalFirst => PolicyRow {
                 value: None,
@@ -87,6 +91,7 @@ impl ScaleDownPolicy {
                 order: compare_lowest_ordinal_first,
                 is_by_ordinal: true,
                 description: "the smallest ordinal first",
+                first: "the one with the smallest ordinal",
             },
             Self::HighestOrdinalFirst => PolicyRow {
                 value: None,
@@ -94,6 +99,7 @@ impl ScaleDownPolicy {
                 order: compare_highest_ordinal_first,
                 is_by_ordinal: true,
                 description: "the greatest ordinal first",
+                first: "the one with the greatest ordinal",
             },
             Self::Random => PolicyRow {
                 value: None,
@@ -101,6 +107,7 @@ impl ScaleDownPolicy {
                 order: compare_at_random,
                 is_by_ordinal: false,
                 description: "in a random order",
+                first: "the first one",
             },
             Self::StoppedOnly => PolicyRow {
                 value: None,
@@ -108,6 +115,7 @@ impl ScaleDownPolicy {
                 order: compare_at_random,
                 is_by_ordinal: false,
                 description: "those that are stopped",
+                first: "the first one",
             },
             Self::Explicit => PolicyRow {
                 value: Some("Explicit"),
@@ -115,6 +123,7 @@ impl ScaleDownPolicy {
                 order: compare_oldest_first,
                 is_by_ordinal: false,
                 description: "none",
+                first: "the first one",
             },
         }
     }
@@ -134,6 +143,11 @@ impl ScaleDownPolicy {
         self.row().description
     }
 
+    /// The first machine in its order, for users, such as `the newest`.
+    pub const fn description_of_first(self) -> &'static str {
+        self.row().first
+    }
+
     /// Whether the number of a machine decides, so that its state does not matter: the pool keeps the
     /// ordinals without a gap.
     pub const fn is_by_ordinal(self) -> bool {
@@ -146,7 +160,7 @@ impl ScaleDownPolicy {
     }
 
     /// Whether the whole surplus leaves, in whatever state its machines are.
-    pub(crate) fn deletes_whole_surplus(self) -> bool {
+    pub fn deletes_whole_surplus(self) -> bool {
         self.row().deletes == DeletableSurplus::All
     }
 
@@ -161,7 +175,7 @@ impl ScaleDownPolicy {
 
     /// The order of deletion. Among machines of the same age, those that do not run come first, and then the
     /// name decides. The same state therefore always yields the same result.
-    pub(crate) fn compare(self, a: &Machine, b: &Machine) -> Ordering {
+    pub fn compare(self, a: &Machine, b: &Machine) -> Ordering {
         (self.row().order)(a, b)
     }
 }
