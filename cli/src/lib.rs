@@ -10,7 +10,7 @@
 //!
 //! # Layers
 //!
-//! From the lowest: `connection`, `dry_run`, `jsonpath`, `age`, `visible`, `table`, `exit`, `explain`; `format`; `cluster`; `pool`,
+//! From the lowest: `connection`, `dry_run`, `jsonpath`, `age`, `visible`, `screen`, `table`, `exit`, `explain`; `format`; `cluster`; `pool`,
 //! `leader`; `observation`, `candidates`, `installation`, `subresource`; `arguments`; `output`; the commands; `run`.
 
 mod age;
@@ -30,6 +30,7 @@ mod observation;
 mod output;
 mod pool;
 mod run;
+mod screen;
 mod subresource;
 mod table;
 mod visible;

@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result};
 use serde::Serialize;
 
 use crate::format::Format;
+use crate::screen::{draw_screen, terminal_height};
 use crate::table::Tone;
 use crate::visible::escape_except_styles;
 
@@ -47,6 +48,16 @@ pub(crate) fn print_objects(
 /// The output cannot be written.
 pub(crate) fn print_text(text: &str) -> Result<()> {
     write_bytes(&escape_except_styles(text, &Tone::sequences()))
+}
+
+/// Draws a text in place of the previous one on a terminal.
+///
+/// # Errors
+/// The output cannot be written.
+pub(crate) fn print_screen(text: &str, is_first: bool) -> Result<()> {
+    // Only the control sequences of the screen come after the escapes.
+    let text = escape_except_styles(text, &Tone::sequences());
+    write_bytes(&draw_screen(&text, terminal_height(), is_first))
 }
 
 /// Prints a note about what the output lacks, on stderr, so that programs can read the output.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rstest::rstest;
@@ -11,7 +12,7 @@ use vmpool_e2e::world::condition::{
     PoolPredicate, has_machine, live_machine_count, negate_condition, pool_condition, ready_replicas,
     status_number,
 };
-use vmpool_e2e::world::{PoolHandle, PoolScaleDownPolicy, ScenarioPoolBuilder, ScenarioWorld};
+use vmpool_e2e::world::{PoolDeletion, PoolHandle, PoolScaleDownPolicy, ScenarioPoolBuilder, ScenarioWorld};
 use vmpool_invariants::object::{JsonObject, TestedKind};
 use vmpool_invariants::platform::TestedPlatform;
 use vmpool_test_cluster::binaries::find_program;
@@ -39,6 +40,7 @@ pub(crate) fn platform_rules(platform: TestedPlatform) -> Value {
                 "resources": ["virtualmachineinstances"],
                 "verbs": ["get", "list", "delete"],
             },
+            { "apiGroups": ["cdi.kubevirt.io"], "resources": ["datavolumes"], "verbs": ["list"] },
         ]),
     }
 }
@@ -218,8 +220,14 @@ fn the_plugin_shows_plans_and_removes_with_the_rights_of_its_user(#[case] platfo
         let status: Value = serde_json::from_str(&plugin.output(&["status", "web", "-o", "json"]).await?)?;
         ensure!(status["machines"].as_array().is_some_and(|machines| machines.len() == 3), "{status}");
         ensure!(status["activity"][0]["reason"] == "Scaled", "{status}");
-        if platform == TestedPlatform::Dvp {
-            ensure!(status["machines"][0]["disks"][0]["template"] == "root", "{status}");
+        let disk = &status["machines"][0]["disks"][0];
+        match platform {
+            TestedPlatform::Dvp => ensure!(disk["template"] == "root", "{status}"),
+            // DataVolumes are the disks of machines of KubeVirt.
+            TestedPlatform::KubeVirt => {
+                ensure!(disk["name"].as_str().is_some_and(|name| name.starts_with("root-")), "{status}");
+                ensure!(disk["state"].as_str().is_some_and(|state| !state.is_empty()), "{status}");
+            }
         }
 
         // The list shows the pool in one line, and its names are accepted by other commands.
@@ -456,6 +464,36 @@ fn the_plugin_names_missing_rights_and_objects(#[case] platform: TestedPlatform)
         ensure!(error.contains(&format!("the verb \"get\" on virtualmachines.{group}")), "{error}");
         let error = viewer.error(&["status", "wen"]).await?;
         ensure!(error.contains("pool wen not found in namespace"), "{error}");
+        Ok(())
+    });
+}
+
+#[rstest]
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn the_plugin_follows_a_pool_until_it_is_deleted(#[case] platform: TestedPlatform) {
+    on(platform, "the plugin follows a pool", async |world| {
+        let pool = builder(world).replicas(1).ready().await?;
+        // One user may watch everything. The other one may only list machines, so the plugin asks repeatedly.
+        let watcher = Plugin::of(world, "ada", &["cluster-admin"], None).await?;
+        let lister = Plugin::of(world, "ed", &["edit"], Some(platform_rules(platform))).await?;
+        let change = async {
+            pool.scale(2).await?;
+            pool.until(ready_replicas(2)).await?;
+            // The commands read the pool at least once more before it is gone.
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            pool.delete(PoolDeletion::Background).await?;
+            Ok::<(), anyhow::Error>(())
+        };
+        let follow = ["status", "web", "-w"];
+        let (changed, watched, listed) =
+            tokio::join!(change, watcher.output(&follow), lister.output(&follow));
+        changed?;
+        for shown in [watched?, listed?] {
+            ensure!(shown.contains("2 desired, 2 exist, 2 ready"), "{shown}");
+            ensure!(shown.ends_with("pool web was deleted\n"), "{shown}");
+            ensure!(!shown.contains('\u{1b}'), "{shown}");
+        }
         Ok(())
     });
 }

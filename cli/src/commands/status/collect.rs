@@ -8,18 +8,19 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::api::{Api, ListParams};
 use serde_json::Value;
+use vmpool_api::Quantity;
 use vmpool_controller::{Preview, preview_pool};
 use vmpool_engine::activity::ActivityEntry;
 use vmpool_engine::condition::StatusCondition;
 use vmpool_engine::model::{DiskState, MachineActivity, StoredTime};
 use vmpool_engine::{Disk, Machine, ParsedPool, Pool};
-use vmpool_platforms::{ClientPlatform, InstanceOf, Instances};
+use vmpool_platforms::{ClientPlatform, InstanceOf, Instances, MachineStorage, VolumeOf};
 
 use super::view::{
     ActivityStatus, ConditionStatus, DiskOverview, EventStatus, MachineOverview, PoolOverview,
     ProtectionStatus, PublishedCounters,
 };
-use crate::cluster::UserClusterClient;
+use crate::cluster::{ListScope, UserClusterClient, name_of};
 use crate::explain::{RequestAttempt, explain_read_error, explain_request_error};
 use crate::leader::read_leader_state;
 use crate::observation::UnobservedSpec;
@@ -45,10 +46,13 @@ pub(super) async fn collect_pool_overview<P: ClientPlatform>(
         .ok()
         .filter(|leader| status.unobserved.is_some() || leader.is_absent(cluster.env.now()));
     match preview_pool::<P>(&cluster.env, cluster.client.clone(), object).await {
-        Ok(preview) => match list_stored_objects::<P>(cluster).await {
-            Ok(objects) => add_machines::<P>(&mut status, &preview, &objects, cluster.env.now()),
-            Err(error) => status.unreadable.push(format!("{error:#}")),
-        },
+        Ok(preview) => {
+            let objects = list_stored_objects::<P>(cluster, &mut status.unreadable).await;
+            match objects {
+                Ok(objects) => add_machines::<P>(&mut status, &preview, &objects, cluster.env.now()),
+                Err(error) => status.unreadable.push(format!("{error:#}")),
+            }
+        }
         Err(error) => status.unreadable.push(format!("machines and disks: {}", explain_read_error(&error))),
     }
     match list_pool_events(cluster, facts.id.uid.as_str()).await {
@@ -108,20 +112,36 @@ fn condition_status(condition: &StatusCondition) -> ConditionStatus {
 struct Objects {
     machines: HashMap<String, Value>,
     instances: HashMap<String, Value>,
+    /// The volumes that machines own, on platforms that have them; empty if they cannot be read.
+    volumes: HashMap<String, Value>,
 }
 
-async fn list_stored_objects<P: ClientPlatform>(cluster: &UserClusterClient) -> Result<Objects> {
-    let by_name = |objects: Vec<Value>| -> HashMap<String, Value> {
-        let name = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        objects.into_iter().map(|object| (name(&object), object)).collect()
-    };
-    let machines = by_name(cluster.list::<P::Machine>(None).await?);
+async fn list_stored_objects<P: ClientPlatform>(
+    cluster: &UserClusterClient,
+    unreadable: &mut Vec<String>,
+) -> Result<Objects> {
+    let machines = index_by_name(cluster.list::<P::Machine>(None).await?);
     let instances = if P::Instances::EXIST {
-        by_name(cluster.list::<InstanceOf<P>>(None).await?)
+        index_by_name(cluster.list::<InstanceOf<P>>(None).await?)
     } else {
         HashMap::new()
     };
-    Ok(Objects { machines, instances })
+    let volumes = if P::Storage::EXIST {
+        match cluster.list_if_served::<VolumeOf<P>>(ListScope::Namespace).await {
+            Ok(listed) => index_by_name(listed.unwrap_or_default()),
+            Err(error) => {
+                unreadable.push(format!("states of volumes: {error:#}"));
+                HashMap::new()
+            }
+        }
+    } else {
+        HashMap::new()
+    };
+    Ok(Objects { machines, instances, volumes })
+}
+
+fn index_by_name(objects: Vec<Value>) -> HashMap<String, Value> {
+    objects.into_iter().map(|object| (name_of(&object).to_owned(), object)).collect()
 }
 
 /// Adds what the controller sees.
@@ -158,7 +178,8 @@ fn add_machines<P: ClientPlatform>(
                 id: claim.map(|claim| claim.id.clone()),
             }
         });
-        if let Some(object) = objects.machines.get(&*machine.id.name) {
+        let stored = objects.machines.get(&*machine.id.name);
+        if let Some(object) = stored {
             let view = P::machine_view(object, objects.instances.get(&*machine.id.name));
             (shown.state, shown.node, shown.addresses) = (view.state, view.node, view.addresses);
         }
@@ -176,11 +197,44 @@ fn add_machines<P: ClientPlatform>(
                 disk
             })
             .collect();
+        shown
+            .disks
+            .extend(stored.into_iter().flat_map(|object| volume_overviews::<P>(object, &objects.volumes)));
         status.machines.push(shown);
     }
     count_machines(status);
     let is_free = |disk: &&std::sync::Arc<Disk>| disk.belongs_to(&pool.id) && !held.contains(&*disk.id.name);
     status.free_disks = preview.disks.iter().filter(is_free).map(|disk| disk_overview(disk)).collect();
+}
+
+/// The volumes of a machine, on platforms on which these are objects of their own.
+fn volume_overviews<P: ClientPlatform>(
+    machine: &Value,
+    volumes: &HashMap<String, Value>,
+) -> Vec<DiskOverview> {
+    let machine: Option<P::Machine> = serde_json::from_value(machine.clone()).ok();
+    let names = machine.map(|machine| P::Storage::volumes(&machine)).unwrap_or_default();
+    names.iter().map(|name| volume_overview::<P>(name, volumes.get(&**name))).collect()
+}
+
+/// A volume. Its state is empty if it cannot be read.
+fn volume_overview<P: ClientPlatform>(name: &str, stored: Option<&Value>) -> DiskOverview {
+    let Some(stored) = stored else {
+        return DiskOverview { name: name.to_owned(), ..DiskOverview::default() };
+    };
+    let spec = &stored["spec"];
+    let requests =
+        ["/storage", "/pvc"].map(|part| spec.pointer(&format!("{part}/resources/requests/storage")));
+    let size = requests.into_iter().flatten().find_map(Value::as_str);
+    let volume: Option<VolumeOf<P>> = serde_json::from_value(stored.clone()).ok();
+    DiskOverview {
+        name: name.to_owned(),
+        state: stored["status"]["phase"].as_str().unwrap_or_default().to_owned(),
+        created: stored["metadata"]["creationTimestamp"].as_str().and_then(|time| time.parse().ok()),
+        size: size.and_then(|size| Quantity::from(size).bytes().ok()),
+        problem: volume.and_then(|volume| P::Storage::problem(&volume)),
+        ..DiskOverview::default()
+    }
 }
 
 /// Sets the counters to those of the listed machines.
@@ -265,7 +319,41 @@ fn event_status(event: Event) -> EventStatus {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+    use vmpool_platforms::KubeVirt;
+
     use super::*;
+
+    #[test]
+    fn a_machine_of_kubevirt_shows_its_data_volumes() {
+        let machine = json!({
+            "metadata": { "name": "web-0", "namespace": "a", "uid": "u" },
+            "spec": { "template": { "spec": {
+                "domain": {},
+                "volumes": [
+                    { "name": "root", "dataVolume": { "name": "root-0" } },
+                    { "name": "home", "dataVolume": { "name": "home-0" } },
+                ],
+            } } },
+        });
+        let root = json!({
+            "metadata": { "name": "root-0", "namespace": "a", "creationTimestamp": "1970-01-01T00:01:00Z" },
+            "spec": { "storage": { "resources": { "requests": { "storage": "1Gi" } } } },
+            "status": { "phase": "ImportInProgress" },
+        });
+        let volumes = index_by_name(vec![root]);
+        let shown = volume_overviews::<KubeVirt>(&machine, &volumes);
+        let root = DiskOverview {
+            name: "root-0".into(),
+            state: "ImportInProgress".into(),
+            created: Timestamp::from_second(60).ok(),
+            size: Some(1 << 30),
+            ..DiskOverview::default()
+        };
+        let home = DiskOverview { name: "home-0".into(), ..DiskOverview::default() };
+        let find = |name: &str| shown.iter().find(|disk| disk.name == name);
+        assert_eq!((find("root-0"), find("home-0")), (Some(&root), Some(&home)));
+    }
 
     #[test]
     fn the_counters_are_those_of_the_listed_machines() {

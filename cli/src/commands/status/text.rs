@@ -255,7 +255,8 @@ fn describe_protection(protection: &ProtectionStatus, now: Timestamp) -> String 
 
 fn disk_row(branch: &str, disk: &DiskOverview, now: Timestamp) -> Vec<Cell> {
     let tone = match &*disk.state {
-        "Ready" => Tone::Faint,
+        // The second is that of a complete DataVolume.
+        "Ready" | "Succeeded" => Tone::Faint,
         "Failed" | "Lost" | "Missing" => Tone::Bad,
         _ => Tone::Notice,
     };
