@@ -57,8 +57,8 @@ pub(crate) fn explain_request_error(attempt: &RequestAttempt, error: &kube::Erro
     }
 }
 
-/// Whether the API server has refused a request because the user lacks a right. The refusal of a webhook names
-/// no resource.
+/// Whether the API server has refused a request because the user lacks a right. The refusal of a webhook
+/// names no resource.
 pub(crate) fn is_missing_right(status: &Status) -> bool {
     status.code == 403 && status.details.is_some() && !is_denied_by_webhook(status)
 }

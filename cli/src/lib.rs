@@ -10,12 +10,14 @@
 //!
 //! # Layers
 //!
-//! From the lowest: `connection`, `dry_run`, `jsonpath`, `age`, `visible`, `screen`, `table`, `exit`, `explain`; `format`; `cluster`; `pool`,
-//! `leader`; `observation`, `candidates`, `installation`, `subresource`; `arguments`; `output`; the commands; `run`.
+//! From the lowest: `connection`, `dry_run`, `jsonpath`, `age`, `visible`, `screen`, `table`, `exit`,
+//! `explain`; `format`, `client_config`; `cluster`; `pool`, `leader`; `observation`, `candidates`,
+//! `installation`, `subresource`; `arguments`; `output`; the commands; `run`.
 
 mod age;
 mod arguments;
 mod candidates;
+mod client_config;
 mod cluster;
 mod commands;
 mod connection;

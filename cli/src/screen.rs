@@ -18,8 +18,8 @@ pub(crate) fn terminal_height() -> usize {
     terminal_size().map_or(USUAL_HEIGHT, |(_, Height(height))| usize::from(height))
 }
 
-/// The control sequences and the text that draw `text` from the top of a screen with this number of lines. What
-/// does not fit is counted in the last line. `is_first` clears the screen.
+/// The control sequences and the text that draw `text` from the top of a screen with this number of lines.
+/// What does not fit is counted in the last line. `is_first` clears the screen.
 ///
 /// Lines are cut at the right edge, since a line that continues below would push others off the screen.
 pub(crate) fn draw_screen(text: &str, height: usize, is_first: bool) -> String {

@@ -4,6 +4,7 @@ mod changes;
 mod collect;
 mod text;
 mod view;
+mod volumes;
 
 use anyhow::Result;
 use serde_json::Value;

@@ -193,8 +193,8 @@ impl WebhookProbe<'_> {
     }
 }
 
-/// Asks the aggregated API for its resources, and for the dry run of a claim on a pool that does not exist: to
-/// answer it, the server reviews the rights of the user and reads the cluster.
+/// Asks the aggregated API for its resources, and for the dry run of a claim on a pool that does not exist.
+/// To answer it, the server reviews the rights of the user and reads the cluster.
 pub(super) async fn probe_aggregated_api<P: ClientPlatform>(cluster: &UserClusterClient) -> CheckFinding {
     let check = format!("{} API service", P::TITLE);
     let group_version = P::REMOVAL.api_version();

@@ -18,8 +18,8 @@ use crate::cluster::UserClusterClient;
 /// change of a watched object.
 const REFRESH: Duration = Duration::from_secs(10);
 
-/// The longest time between two reads if the API server refuses a watch, for example because the user may list
-/// objects and not watch them.
+/// The longest time between two reads if the API server refuses a watch, for example because the user may
+/// list objects and not watch them.
 const POLL: Duration = Duration::from_secs(2);
 
 /// Changes come in groups, and one read shows all of a group.
