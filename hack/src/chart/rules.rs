@@ -78,8 +78,8 @@ fn namespace(variant: &Variant, object: &Value) -> Option<String> {
     (actual != expected).then(|| format!("is in namespace {actual:?} instead of {expected:?}"))
 }
 
-/// Whether a network policy selects the pods of a job, or the pod of the test. No program connects to them, and
-/// the rules for them check the policy.
+/// Whether a network policy selects the pods of a job, or the pod of the test. No program connects to them,
+/// and the rules for them check the policy.
 fn is_of_unserved_pods(policy: &Value, objects: &[Value]) -> bool {
     let jobs = of_kind(objects, "Job").map(|job| value_at(job, "spec.template.metadata.labels"));
     let tests = of_kind(objects, "Pod").map(|pod| value_at(pod, "metadata.labels"));
