@@ -179,7 +179,7 @@ fn parse_bracket(inside: &str, path: &str) -> Result<PathStep> {
             equals.with_context(|| format!("{literal} in {filter:?} of the template is no value"))?;
         return Ok(PathStep::Filter { path: parse_path(path_text.trim())?, equals });
     }
-    let index =
+    let index: i64 =
         inside.parse().with_context(|| format!("[{inside}] in {path:?} of the template is not supported"))?;
     Ok(PathStep::Index(index))
 }
