@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{DynamicObject, Patch, PostParams};
 use serde_json::{Value, json};
 use vmpool_api::subresources::MachineClaim;
 use vmpool_engine::protection::MAX_PROTECTION;
@@ -10,7 +10,8 @@ use vmpool_platforms::ClientPlatform;
 use vmpool_runtime::env::TimeoutElapsed;
 
 use super::finding::{CheckFinding, CheckVerdict};
-use crate::cluster::{FIELD_MANAGER, UserClusterClient};
+use crate::cluster::{FIELD_MANAGER, UserClusterClient, patch_params};
+use crate::dry_run::WriteMode;
 use crate::explain::{describe_kube_error, is_denied_by_webhook, is_missing_right};
 use crate::pool::decode_pool;
 use crate::subresource::post_to_subresource;
@@ -99,11 +100,7 @@ pub(super) async fn probe_scale_webhook<P: ClientPlatform>(
     let check = format!("{} scale-down", P::TITLE);
     let lowered =
         json!({ "metadata": { "uid": pool.id.uid.as_str() }, "spec": { "replicas": pool.desired - 1 } });
-    let params = PatchParams {
-        dry_run: true,
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
+    let params = patch_params(WriteMode::DryRun);
     let begun = cluster.env.uptime();
     let api = cluster.api::<P::Pool>();
     let patch = Patch::Merge(lowered);
