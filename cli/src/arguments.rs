@@ -72,6 +72,8 @@ pub(crate) enum Command {
     AdoptImage(AdoptImageArguments),
     /// Check whether vmpool is installed completely, and which rights you have
     Doctor(DoctorArguments),
+    /// Write a file for an issue: pools, machines, events and the installation, without secrets and addresses
+    Report(ReportArguments),
     /// Print a script that completes commands and names
     Completion(CompletionArguments),
     /// Print the versions of the plugin and of the installed programs
@@ -373,6 +375,19 @@ pub(crate) struct DoctorArguments {
     pub(crate) wait: Option<Duration>,
     #[command(flatten)]
     pub(crate) format: OutputArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArguments {
+    /// Name of the pool, or TYPE/NAME. The default is all pools of the namespace
+    #[arg(add = ArgValueCandidates::new(complete_pool_names))]
+    pub(crate) pool: Option<String>,
+    /// The file to create, or - for the standard output. The default is a name with the pool and the time
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// The namespace that vmpool is installed in
+    #[arg(long, default_value = "vmpool-system", value_name = "NAME")]
+    pub(crate) system_namespace: String,
 }
 
 #[derive(Debug, Args)]

@@ -240,7 +240,8 @@ pub(crate) fn full_name<K: ApiObject>() -> String {
     format!("{}.{}", K::plural(&()), K::group(&()))
 }
 
-fn api_resource<K: ApiObject>() -> ApiResource {
+/// The resource of a type.
+pub(crate) fn api_resource<K: ApiObject>() -> ApiResource {
     ApiResource {
         group: K::group(&()).into_owned(),
         version: K::version(&()).into_owned(),
@@ -250,6 +251,10 @@ fn api_resource<K: ApiObject>() -> ApiResource {
     }
 }
 
-fn object_to_json(object: &DynamicObject) -> Result<Value> {
+/// An object that the API server returned, as JSON.
+///
+/// # Errors
+/// It cannot be written as JSON.
+pub(crate) fn object_to_json(object: &DynamicObject) -> Result<Value> {
     serde_json::to_value(object).map_err(|error| anyhow!("the response cannot be read: {error}"))
 }

@@ -8,6 +8,7 @@ pub(crate) mod list;
 pub(crate) mod plan;
 pub(crate) mod protect;
 pub(crate) mod remove;
+pub(crate) mod report;
 pub(crate) mod restart;
 pub(crate) mod revisions;
 pub(crate) mod scale;

@@ -11,7 +11,7 @@
 //! # Layers
 //!
 //! From the lowest: `connection`, `dry_run`, `jsonpath`, `age`, `visible`, `screen`, `table`, `exit`,
-//! `explain`; `format`, `client_config`; `cluster`; `pool`, `leader`; `observation`, `candidates`,
+//! `explain`; `format`, `client_config`; `cluster`; `resources`; `pool`, `leader`; `observation`, `candidates`,
 //! `installation`, `subresource`; `arguments`; `output`; the commands; `run`.
 
 mod age;
@@ -31,6 +31,7 @@ mod leader;
 mod observation;
 mod output;
 mod pool;
+mod resources;
 mod run;
 mod screen;
 mod subresource;

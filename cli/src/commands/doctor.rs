@@ -48,6 +48,18 @@ fn count_failed(findings: &[CheckFinding]) -> usize {
     findings.iter().filter(|finding| finding.verdict == CheckVerdict::Failed).count()
 }
 
+/// The findings as JSON, for a report.
+///
+/// # Errors
+/// A finding cannot be written as JSON.
+pub(crate) async fn collect_findings(
+    cluster: &UserClusterClient,
+    system: &str,
+) -> Result<Vec<serde_json::Value>> {
+    let findings = checks::run_all_checks(cluster, system).await;
+    findings.iter().map(|finding| Ok(serde_json::to_value(finding)?)).collect()
+}
+
 fn render_findings(findings: &[CheckFinding]) -> String {
     let mut text = String::new();
     for CheckFinding { check, verdict, what, remedy } in findings {
