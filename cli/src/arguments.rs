@@ -74,6 +74,8 @@ pub(crate) enum Command {
     Doctor(DoctorArguments),
     /// Write a file for an issue: pools, machines, events and the installation, without secrets and addresses
     Report(ReportArguments),
+    /// Serve a web page with pools, machines and plans, for this computer only
+    Dashboard(DashboardArguments),
     /// Print a script that completes commands and names
     Completion(CompletionArguments),
     /// Print the versions of the plugin and of the installed programs
@@ -388,6 +390,19 @@ pub(crate) struct ReportArguments {
     /// The namespace that vmpool is installed in
     #[arg(long, default_value = "vmpool-system", value_name = "NAME")]
     pub(crate) system_namespace: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DashboardArguments {
+    /// Show the pools of all namespaces
+    #[arg(short = 'A', long)]
+    pub(crate) all_namespaces: bool,
+    /// Port on 127.0.0.1. 0 selects a free one
+    #[arg(long, default_value_t = 0)]
+    pub(crate) port: u16,
+    /// Print the address of the page, and open no browser
+    #[arg(long)]
+    pub(crate) no_open: bool,
 }
 
 #[derive(Debug, Args)]

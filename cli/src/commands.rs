@@ -3,6 +3,7 @@
 pub(crate) mod adopt;
 pub(crate) mod claim;
 pub(crate) mod completion;
+pub(crate) mod dashboard;
 pub(crate) mod doctor;
 pub(crate) mod list;
 pub(crate) mod plan;

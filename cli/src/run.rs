@@ -12,8 +12,8 @@ use vmpool_runtime::Env;
 use crate::arguments::{Arguments, Command};
 use crate::cluster::UserClusterClient;
 use crate::commands::{
-    adopt, claim, completion, doctor, list, plan, protect, remove, report, restart, revisions, scale, status,
-    version,
+    adopt, claim, completion, dashboard, doctor, list, plan, protect, remove, report, restart, revisions,
+    scale, status, version,
 };
 use crate::exit::exit_code_of;
 use crate::explain::describe_chain;
@@ -96,6 +96,9 @@ async fn run_command(arguments: Arguments) -> Result<()> {
         Command::AdoptImage(arguments) => adopt::image::adopt_image_objects(&cluster, &arguments).await,
         Command::Doctor(arguments) => doctor::print_check_findings(&cluster, &arguments).await,
         Command::Report(arguments) => report::write_report(&cluster, connection.platform, &arguments).await,
+        Command::Dashboard(arguments) => {
+            dashboard::serve_dashboard(&cluster, connection.platform, &arguments).await
+        }
         Command::Completion(arguments) => completion::print_completion_script(&arguments),
         Command::Version(arguments) => version::print_versions(&connection, &arguments).await,
     }

@@ -31,7 +31,7 @@ use steps::{PlannedStep, TemplateEffects, list_steps};
 /// What the controller would do.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct PlanOutlook {
+pub(crate) struct PlanOutlook {
     pool: String,
     namespace: String,
     /// Number of replicas in the stored pool.
@@ -61,11 +61,24 @@ pub(crate) async fn print_plan<P: ClientPlatform>(
     stored: Value,
     arguments: &PlanArguments,
 ) -> Result<()> {
-    let (planned, method) = planned_pool::<P>(cluster, &stored, arguments).await?;
+    let outlook = compute_outlook::<P>(cluster, &stored, arguments).await?;
+    print_output(&arguments.format.output, &render_outlook(&outlook), &outlook)
+}
+
+/// Computes the plan.
+///
+/// # Errors
+/// A request failed, or the planned pool is invalid.
+pub(crate) async fn compute_outlook<P: ClientPlatform>(
+    cluster: &UserClusterClient,
+    stored: &Value,
+    arguments: &PlanArguments,
+) -> Result<PlanOutlook> {
+    let (planned, method) = planned_pool::<P>(cluster, stored, arguments).await?;
     let (object, facts) = decode_pool::<P>(&planned)?;
     let preview = preview_pool::<P>(&cluster.env, cluster.client.clone(), object.clone()).await;
     let preview = preview.map_err(|error| anyhow!(explain_read_error(&error)))?;
-    let (_, before) = decode_pool::<P>(&stored)?;
+    let (_, before) = decode_pool::<P>(stored)?;
     let updates = |plan: &Plan| plan.actions.iter().any(|action| matches!(action, PoolAction::Update { .. }));
     // Of other platforms, the controller knows which update takes a restart.
     let is_unknown = preview.pool.rollout.restarts == Restarts::ByPlatform;
@@ -76,7 +89,7 @@ pub(crate) async fn print_plan<P: ClientPlatform>(
     };
     let mut outlook = build_outlook(&preview, before.desired, &effects, cluster.env.now());
     outlook.applied_by = method.map(|method| method.description());
-    print_output(&arguments.format.output, &render_outlook(&outlook), &outlook)
+    Ok(outlook)
 }
 
 /// The pool to plan for, and how the manifest of the user is applied to it.
