@@ -6,6 +6,7 @@
 mod autoscaling;
 mod backup;
 mod claims;
+mod dashboard;
 mod detached_machines;
 mod healing;
 mod limits_of_protection;

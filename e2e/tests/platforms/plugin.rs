@@ -17,6 +17,7 @@ use vmpool_invariants::object::{JsonObject, TestedKind};
 use vmpool_invariants::platform::TestedPlatform;
 use vmpool_test_cluster::binaries::find_program;
 use vmpool_test_cluster::control_plane::apply_manifests;
+use vmpool_test_cluster::process::ChildProcess;
 use vmpool_test_cluster::{poll, process};
 
 use crate::on;
@@ -43,6 +44,15 @@ pub(crate) fn platform_rules(platform: TestedPlatform) -> Value {
             { "apiGroups": ["cdi.kubevirt.io"], "resources": ["datavolumes"], "verbs": ["list"] },
         ]),
     }
+}
+
+/// The flag that selects a platform.
+fn platform_flag(platform: TestedPlatform) -> String {
+    let name = match platform {
+        TestedPlatform::Dvp => "dvp",
+        TestedPlatform::KubeVirt => "kubevirt",
+    };
+    format!("--platform={name}")
 }
 
 /// A pool whose machines have a disk. The controller restarts none of them for an update.
@@ -138,11 +148,23 @@ impl<'w> Plugin<'w> {
         Ok(Self { world, program: find_program("kubectl-vmpool", "VMPOOL_PLUGIN")?, kubeconfig })
     }
 
-    /// Runs the plugin. Returns its exit code, its output and its errors.
-    pub(crate) async fn run(&self, arguments: &[&str]) -> Result<(Option<i32>, String, String)> {
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(arguments).arg("--kubeconfig").arg(&self.kubeconfig);
         command.args(["-n", self.world.namespace()]).env_remove("KUBECONFIG");
+        command
+    }
+
+    /// Starts a command that runs until it is dropped. Its log contains the output.
+    pub(crate) fn start(&self, arguments: &[&str]) -> Result<ChildProcess> {
+        let log = format!("{}-{}.log", self.world.namespace(), arguments.concat());
+        let log = self.world.cluster().directory().join(log);
+        Ok(ChildProcess::spawn("kubectl-vmpool", self.command(arguments), log)?)
+    }
+
+    /// Runs the plugin. Returns its exit code, its output and its errors.
+    pub(crate) async fn run(&self, arguments: &[&str]) -> Result<(Option<i32>, String, String)> {
+        let command = self.command(arguments);
         let output = process::command_output("kubectl-vmpool", command, vmpool_e2e::world::DEADLINE).await?;
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).context("the output is no text");
         Ok((output.status.code(), text(output.stdout)?, text(output.stderr)?))
@@ -269,6 +291,15 @@ fn the_plugin_shows_plans_and_removes_with_the_rights_of_its_user(#[case] platfo
         let unchanged = pool.get().await?;
         ensure!(unchanged.number("/spec/replicas") == Some(3), "{unchanged:?}");
         ensure!(unchanged.value()["spec"]["paused"] != true, "{unchanged:?}");
+
+        // A report contains the pool and its machines, and names what the user may not read.
+        let report = plugin.output(&["report", "web", "--file=-"]).await?;
+        ensure!(names.iter().all(|name| report.contains(name.as_str())), "{report}");
+        ensure!(report.contains("section: stored revisions"), "{report}");
+        ensure!(report.contains("you may not list deployments.apps in namespace"), "{report}");
+        ensure!(!report.contains("ipAddress: 10."), "{report}");
+        let error = plugin.error(&["report", "wen", "--file=-", &platform_flag(platform)]).await?;
+        ensure!(error.contains("pool wen not found in namespace"), "{error}");
 
         // A plan names the machine that the controller then deletes, and changes nothing.
         let plan = plugin.output(&["plan", "web", "--replicas=2"]).await?;
