@@ -153,3 +153,29 @@ fn a_machine_of_kubevirt_has_the_node_of_its_instance() {
     let tile = &pool.machines[0];
     assert_eq!((&*tile.state, tile.node.as_deref(), tile.ready), ("Starting", Some("node-2"), false));
 }
+
+fn default_json<T: Default + serde::Serialize>() -> Value {
+    serde_json::to_value(T::default()).unwrap()
+}
+
+/// `cargo xtask dashboard` checks the page in a browser with a sample of the data.
+#[test]
+fn the_sample_of_the_browser_check_has_the_fields_of_the_board() {
+    let sample: Value =
+        serde_json::from_str(include_str!("../../../../../hack/src/dashboard/board.json")).unwrap();
+    let fields = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<String>>();
+    for (pointer, own) in [
+        ("", default_json::<DashboardBoard>()),
+        ("/pools/0", default_json::<BoardPool>()),
+        ("/pools/0/conditions/0", default_json::<BoardCondition>()),
+        ("/pools/0/machines/0", default_json::<MachineTile>()),
+        ("/pools/0/machines/0/protection", default_json::<TileProtection>()),
+        ("/pools/0/events/0", default_json::<BoardEvent>()),
+    ] {
+        let mut expected = fields(&own);
+        let mut found = fields(sample.pointer(pointer).unwrap());
+        expected.sort();
+        found.sort();
+        assert_eq!(found, expected, "{pointer}");
+    }
+}
