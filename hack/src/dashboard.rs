@@ -1,7 +1,7 @@
 //! Checks the page of `kubectl vmpool dashboard` in a real browser, and writes screenshots of it.
 //!
-//! It serves the page with sample data, because the server of the plugin has its own tests and a browser needs
-//! no cluster. CI has no browser, so it does not run this.
+//! It serves the page with sample data, because the server of the plugin has its own tests. The page then
+//! needs no cluster. CI has no browser, so it does not run this.
 
 mod chromium;
 mod sample_server;

@@ -70,7 +70,7 @@ pub(crate) async fn serve_dashboard(
     tokio::select! {
         served = serving => served.context("serving the dashboard"),
         _ = join_all(kinds.iter().map(|kind| follow_kind(cluster, kind, &objects))) => Ok(()),
-        () = answer_plan_orders(cluster, orders) => Ok(()),
+        () = Box::pin(answer_plan_orders(cluster, orders)) => Ok(()),
         stopped = tokio::signal::ctrl_c() => stopped.context("waiting for the end of the dashboard"),
     }
 }

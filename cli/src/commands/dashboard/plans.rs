@@ -49,7 +49,7 @@ impl PlannedScale {
             ensure!(is_object_name(name), "{name:?} is no name of an object");
         }
         let replicas = value("replicas")?;
-        let replicas = replicas.parse().ok().filter(|count| *count <= LARGEST);
+        let replicas = replicas.parse::<u32>().ok().filter(|count| *count <= LARGEST);
         let replicas = replicas.with_context(|| format!("replicas must be a number from 0 to {LARGEST}"))?;
         Ok(Self { platform, namespace: namespace.to_owned(), pool: pool.to_owned(), replicas })
     }

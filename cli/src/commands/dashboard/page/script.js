@@ -6,6 +6,8 @@ const MARKS = { good: "✓", notice: "…", bad: "!" };
 const PATIENCE = 3000;
 
 const byId = (id) => document.getElementById(id);
+// The keys of the elements of lists. Attributes would show the texts of the cluster twice.
+const keys = new WeakMap();
 const poolSections = new Map();
 let board = null;
 
@@ -26,7 +28,7 @@ function make(name, text) {
 // The elements of a list, of which those with a known key stay, so that the focus stays, too.
 function updateList(parent, items, keyOf, create, update) {
   const known = new Map();
-  for (const child of [...parent.children]) known.set(child.dataset.key, child);
+  for (const child of [...parent.children]) known.set(keys.get(child), child);
   items.forEach((item, place) => {
     const key = keyOf(item);
     let element = known.get(key);
@@ -34,7 +36,7 @@ function updateList(parent, items, keyOf, create, update) {
     known.delete(key);
     if (element === undefined) {
       element = create();
-      element.dataset.key = key;
+      keys.set(element, key);
     }
     if (parent.children[place] !== element) parent.insertBefore(element, parent.children[place] ?? null);
     update(element, item);
@@ -121,7 +123,7 @@ function createPool() {
 }
 
 function updatePool(section, pool) {
-  poolSections.set(section.dataset.key, pool);
+  poolSections.set(keys.get(section), pool);
   setText(section.querySelector("h2"), pool.name);
   const phase = section.querySelector(".phase");
   phase.dataset.tone = pool.tone;
@@ -190,7 +192,7 @@ function planElements(pool, plan) {
 }
 
 async function showPlan(section) {
-  const pool = poolSections.get(section.dataset.key);
+  const pool = poolSections.get(keys.get(section));
   const output = section.querySelector(".plan");
   const button = section.querySelector("button");
   const { platform, namespace, name } = pool;
