@@ -36,6 +36,8 @@ mod run;
 mod screen;
 mod subresource;
 mod table;
+#[cfg(test)]
+mod testing;
 mod visible;
 
 pub use run::main;

@@ -112,39 +112,4 @@ fn describe_report(report: &IssueReport, file: &Path, bytes: usize) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use anyhow::anyhow;
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn the_name_of_the_file_has_the_pool_and_the_time() {
-        let file = |pool| default_file(pool, Timestamp::UNIX_EPOCH).display().to_string();
-        assert_eq!(file(Some("web")), "vmpool-report-web-19700101T000000Z.yaml");
-        assert_eq!(file(None), "vmpool-report-all-pools-19700101T000000Z.yaml");
-    }
-
-    #[test]
-    fn the_note_says_what_was_written_and_what_was_not_read() {
-        let mut report = IssueReport::default();
-        report.add("pools of DVP", vec![json!({})]);
-        report.add_unreadable(&anyhow!("you may not list pods in namespace vmpool-system"));
-        let note = describe_report(&report, Path::new("r.yaml"), 12);
-        let plain = anstream::adapter::strip_str(&note).to_string();
-        assert!(plain.starts_with(
-            "wrote r.yaml (12 bytes): pools of DVP: 1\nnot read: you may not list pods in namespace vmpool-system\n"
-        ));
-    }
-
-    #[test]
-    fn an_existing_file_is_not_overwritten() {
-        let file = std::env::temp_dir().join(format!("vmpool-report-test-{}.yaml", std::process::id()));
-        write_new_file(&file, "a").unwrap();
-        let error = write_new_file(&file, "b").unwrap_err();
-        let kept = std::fs::read_to_string(&file).unwrap();
-        std::fs::remove_file(&file).unwrap();
-        assert!(error.to_string().contains("creating"), "{error:#}");
-        assert_eq!(kept, "a");
-    }
-}
+mod tests;

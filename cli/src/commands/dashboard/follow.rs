@@ -127,31 +127,4 @@ async fn list_and_watch(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn kinds(platform: Option<PlatformArgument>) -> Vec<WatchedKind> {
-        followed_kinds(platform, Some("team-a")).iter().map(|followed| followed.kind).collect()
-    }
-
-    #[test]
-    fn each_kind_has_one_watch() {
-        use WatchedKind::{
-            DvpMachines, DvpPools, Events, KubevirtInstances, KubevirtMachines, KubevirtPools,
-        };
-        assert_eq!(
-            kinds(None),
-            [DvpPools, DvpMachines, KubevirtPools, KubevirtMachines, KubevirtInstances, Events]
-        );
-        assert_eq!(kinds(Some(PlatformArgument::Dvp)), [DvpPools, DvpMachines, Events]);
-        assert_eq!(
-            kinds(Some(PlatformArgument::Kubevirt)),
-            [KubevirtPools, KubevirtMachines, KubevirtInstances, Events]
-        );
-    }
-
-    #[test]
-    fn one_watch_has_the_events_of_the_pools_of_both_platforms() {
-        assert_eq!(pool_kind::<Dvp>(), pool_kind::<KubeVirt>());
-    }
-}
+mod tests;
