@@ -7,13 +7,21 @@ mod chromium;
 mod sample_server;
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use self::chromium::{Chromium, console_messages};
 use self::sample_server::{ColorScheme, SamplePage};
 use crate::workspace::Workspace;
+
+/// Options of the command.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DashboardOptions {
+    /// The folder of the screenshots; target/dashboard by default. Use docs/images for the documentation
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
 
 /// A screenshot.
 struct Screenshot {
@@ -40,17 +48,23 @@ const SHOWN: [&str; 6] = [
     "&lt;b&gt;quota&lt;/b&gt;",
 ];
 
-/// Checks the page, and writes the screenshots into `target/dashboard`.
+/// Checks the page, and writes the screenshots.
 ///
 /// # Errors
 /// There is no browser, the page does not show the sample, or the console of the browser has messages.
-pub(crate) fn check_dashboard(workspace: &Workspace) -> Result<()> {
-    let folder = workspace.dashboard();
-    let browser = Chromium::find(&folder)?;
+pub(crate) fn check_dashboard(workspace: &Workspace, options: &DashboardOptions) -> Result<()> {
+    let browser = Chromium::find(&workspace.dashboard())?;
+    let folder = options.out.clone().unwrap_or_else(|| workspace.dashboard());
+    std::fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+    // The browser resolves paths against a folder of its own.
+    let folder = folder.canonicalize().with_context(|| format!("finding {}", folder.display()))?;
     let mut problems = Vec::new();
     for Screenshot { file, scheme, size } in &SCREENSHOTS {
         let address = SamplePage::read(workspace.root(), *scheme)?.serve()?;
         let path = folder.join(file);
+        if path.exists() {
+            std::fs::remove_file(&path).with_context(|| format!("deleting {}", path.display()))?;
+        }
         let arguments = screenshot_arguments(&path, size, address);
         let messages = browser.run(&arguments)?.log;
         problems.extend(console_messages(&messages).iter().map(|message| format!("{file}: {message}")));

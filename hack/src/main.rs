@@ -54,8 +54,8 @@ enum Command {
     /// Test the chart's alerts with promtool, which takes some minutes to build for the first time
     Alerts,
     /// Check the page of `kubectl vmpool dashboard` in a Chromium from $CHROMIUM or $PATH, and write
-    /// screenshots of it into target/dashboard
-    Dashboard,
+    /// screenshots of it
+    Dashboard(dashboard::DashboardOptions),
     /// Look for ignored tests, files that no module declares, forbidden dependencies, import cycles, and
     /// words that hide the actor
     Hygiene,
@@ -109,7 +109,7 @@ fn run(cli: &Cli) -> Result<()> {
             chart::check_chart(&workspace)
         }
         Command::Alerts => alerts::test_alerts(&workspace),
-        Command::Dashboard => dashboard::check_dashboard(&workspace),
+        Command::Dashboard(options) => dashboard::check_dashboard(&workspace, options),
         Command::Hygiene => verify::verify_hygiene(&workspace),
         Command::Dependencies => verify::verify_dependencies(&workspace),
         Command::Sbom(options) => sbom::write_software_bills(&workspace, options),
