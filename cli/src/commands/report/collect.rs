@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use vmpool_platforms::{ClientPlatform, DiskOf, Disks, InstanceOf, Instances};
+use vmpool_platforms::{ClientPlatform, DiskOf, Disks, InstanceOf, Instances, MachineStorage, VolumeOf};
 
-use super::content::{IssueReport, IssueReportSection};
+use super::content::IssueReport;
 use crate::cluster::{UserClusterClient, name_of};
 use crate::commands::doctor;
 use crate::installation::{PART_OF, find_installed_programs};
@@ -33,7 +33,7 @@ pub(super) async fn add_pools<P: ClientPlatform>(
     let mut found = read_objects(cluster, &ResourceSelection::of_type::<P::Pool>(namespace), report).await;
     found.retain(|pool| pools.name.is_none_or(|name| name_of(pool) == name));
     let mut uids: BTreeSet<String> = found.iter().filter_map(uid_of).collect();
-    report.add(&format!("pools of {}", P::TITLE), found);
+    report.add(&format!("pools of {}", P::TITLE), &found);
     if uids.is_empty() {
         return uids;
     }
@@ -47,31 +47,31 @@ pub(super) async fn add_pools<P: ClientPlatform>(
         let disks = ResourceSelection::of_type::<DiskOf<P>>(namespace);
         add_related(cluster, &format!("disks of {}", P::TITLE), &disks, &mut uids, report).await;
     }
+    if P::Storage::EXIST {
+        let volumes = ResourceSelection::of_type::<VolumeOf<P>>(namespace);
+        add_related(cluster, &format!("volumes of {}", P::TITLE), &volumes, &mut uids, report).await;
+    }
     uids
 }
 
-/// Adds what belongs to these objects on any platform: revisions, DataVolumes and events.
+/// Adds what belongs to these objects on any platform: revisions and events; and the images of the namespace.
 pub(super) async fn add_common_objects(
     cluster: &UserClusterClient,
     namespace: &str,
     mut uids: BTreeSet<String>,
     report: &mut IssueReport,
 ) {
-    for (title, group, version, kind, plural) in [
-        ("stored revisions", "apps", "v1", "ControllerRevision", "controllerrevisions"),
-        ("DataVolumes", "cdi.kubevirt.io", "v1beta1", "DataVolume", "datavolumes"),
-    ] {
-        let selection = ResourceSelection::all(named_resource(group, version, kind, plural), Some(namespace));
-        add_related(cluster, title, &selection, &mut uids, report).await;
-    }
+    let revisions = named_resource("apps", "v1", "ControllerRevision", "controllerrevisions");
+    let revisions = ResourceSelection::all(revisions, Some(namespace));
+    add_related(cluster, "stored revisions", &revisions, &mut uids, report).await;
     let events = ResourceSelection::all(named_resource("", "v1", "Event", "events"), Some(namespace));
     let mut found = read_objects(cluster, &events, report).await;
     found.retain(|event| event["involvedObject"]["uid"].as_str().is_some_and(|uid| uids.contains(uid)));
-    report.add("events", found);
+    report.add("events", &found);
     for (kind, plural) in [("VMDiskImage", "vmdiskimages"), ("VMDiskImageGrant", "vmdiskimagegrants")] {
         let images = named_resource("vmpool.dev", "v1alpha1", kind, plural);
         let found = read_objects(cluster, &ResourceSelection::all(images, Some(namespace)), report).await;
-        report.add(plural, found);
+        report.add(plural, &found);
     }
 }
 
@@ -99,18 +99,18 @@ pub(super) async fn add_installation(cluster: &UserClusterClient, system: &str, 
         let mut selection = ResourceSelection::all(resource, namespace);
         selection.labels = Some(PART_OF.to_owned());
         let found = read_objects(cluster, &selection, report).await;
-        report.add(&selection.resource.plural, found);
+        report.add(&selection.resource.plural, &found);
     }
     let leases = named_resource("coordination.k8s.io", "v1", "Lease", "leases");
     let mut found = read_objects(cluster, &ResourceSelection::all(leases, Some(system)), report).await;
     found.retain(|lease| name_of(lease).starts_with(LEASES));
-    report.add("leases", found);
+    report.add("leases", &found);
 }
 
 /// Adds the findings of `doctor`, and the versions.
 pub(super) async fn add_findings(cluster: &UserClusterClient, system: &str, report: &mut IssueReport) {
     match doctor::collect_findings(cluster, system).await {
-        Ok(findings) => report.add("findings of doctor", findings),
+        Ok(findings) => report.add("findings of doctor", &findings),
         Err(error) => report.add_unreadable(&error),
     }
     let mut versions = vec![json!({ "program": "kubectl-vmpool", "version": env!("CARGO_PKG_VERSION") })];
@@ -126,7 +126,7 @@ pub(super) async fn add_findings(cluster: &UserClusterClient, system: &str, repo
         )),
         Err(errors) => errors.iter().for_each(|error| report.add_unreadable(error)),
     }
-    report.add("versions", versions);
+    report.add("versions", &versions);
 }
 
 async fn add_related(
@@ -139,7 +139,7 @@ async fn add_related(
     let mut found = read_objects(cluster, selection, report).await;
     found.retain(|object| is_related(object, uids));
     uids.extend(found.iter().filter_map(uid_of));
-    report.add(title, found);
+    report.add(title, &found);
 }
 
 /// Whether one of these objects owns an object, or its labels name one.

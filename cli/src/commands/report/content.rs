@@ -26,7 +26,7 @@ pub(super) struct IssueReport {
 
 impl IssueReport {
     /// Adds objects, which it redacts. A section without objects is omitted.
-    pub(super) fn add(&mut self, section: &str, objects: Vec<Value>) {
+    pub(super) fn add(&mut self, section: &str, objects: &[Value]) {
         if !objects.is_empty() {
             let items = objects.iter().map(redact_value).collect();
             self.sections.push(IssueReportSection { section: section.to_owned(), items });
@@ -85,8 +85,8 @@ mod tests {
     #[test]
     fn a_report_contains_redacted_objects_and_what_is_missing() {
         let mut report = IssueReport::default();
-        report.add("pools", vec![json!({ "metadata": { "name": "web" }, "userData": "s3cret" })]);
-        report.add("disks", Vec::new());
+        report.add("pools", &[json!({ "metadata": { "name": "web" }, "userData": "s3cret" })]);
+        report.add("disks", &[]);
         for _ in 0..2 {
             report.add_unreadable(&anyhow!("you may not list pods of 10.0.0.1\nask an administrator"));
         }

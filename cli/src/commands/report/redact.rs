@@ -4,15 +4,15 @@
 //! annotations can contain fields that this version does not know.
 
 use serde_json::{Map, Value};
+use vmpool_api::kubevirt::annotations::SCALE_IN_TARGETS;
 
 use super::scrub::{contains_user_data, describe_redaction, is_secret_name, scrub_text};
 
 /// Beginnings of the names of fields with user data of guests, in lower case.
 const USER_DATA: [&str; 5] = ["cloudinit", "provisioning", "userdata", "networkdata", "ignition"];
 
-/// The domains of the annotations of vmpool, which stay.
-const OWN_DOMAINS: [&str; 3] =
-    ["vmpool.dev", "vmpool.virtualization.deckhouse.io", "vmpool.pool.kubevirt.io"];
+/// A key or the beginning of keys in each domain of vmpool's annotations, which stay.
+const OWN_KEYS: [&str; 3] = [vmpool_api::PREFIX, vmpool_api::diskimage::PREFIX, SCALE_IN_TARGETS];
 
 /// The domains of Kubernetes, whose annotations stay, as those of their subdomains.
 const KUBERNETES_DOMAINS: [&str; 2] = ["kubernetes.io", "k8s.io"];
@@ -68,13 +68,18 @@ fn redact_annotations(annotations: &Map<String, Value>) -> Value {
 }
 
 fn is_known_annotation(name: &str) -> bool {
-    let domain = name.split_once('/').map_or("", |(domain, _)| domain);
+    let domain = domain_of(name);
     let is_below = |parent: &str| {
         let rest = domain.strip_suffix(parent);
         rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     };
-    let is_known = OWN_DOMAINS.contains(&domain) || KUBERNETES_DOMAINS.into_iter().any(is_below);
+    let is_own = OWN_KEYS.iter().any(|own| domain_of(own) == domain);
+    let is_known = is_own || KUBERNETES_DOMAINS.into_iter().any(is_below);
     is_known && name != LAST_APPLIED
+}
+
+fn domain_of(key: &str) -> &str {
+    key.split_once('/').map_or("", |(domain, _)| domain)
 }
 
 /// A variable of an environment. Its name stays, and where its value comes from.

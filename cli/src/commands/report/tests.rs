@@ -21,7 +21,7 @@ fn the_name_of_the_file_has_the_pool_and_the_time() {
 #[test]
 fn the_note_says_what_was_written_and_what_was_not_read() {
     let mut report = IssueReport::default();
-    report.add("pools of DVP", vec![json!({})]);
+    report.add("pools of DVP", &[json!({})]);
     report.add_unreadable(&anyhow!("you may not list pods in namespace vmpool-system"));
     let note = describe_report(&report, Path::new("r.yaml"), 12);
     let plain = anstream::adapter::strip_str(&note).to_string();
