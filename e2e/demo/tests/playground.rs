@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a helper that cannot go on fails its test")]
 
+mod pseudo_terminal;
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Output, Stdio};
@@ -10,6 +12,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, getsid, kill_process};
 use tempfile::TempDir;
+use vmpool_demo::screen::TerminalSize;
+use vmpool_demo::terminal::VirtualTerminal;
 use vmpool_installation::workspace_root;
 use vmpool_test_cluster::control_plane::target_directory;
 use vmpool_test_cluster::deadline::Deadline;
@@ -19,7 +23,7 @@ fn main() -> ExitCode {
     test_runner::run_tests(vec![
         plain_test!(the_playground_stays_up_and_the_commands_of_its_page_work),
         plain_test!(a_playground_with_both_platforms_has_pools_of_both),
-        plain_test!(the_demo_runs_once_and_ends_with_the_state_of_its_pool),
+        plain_test!(on_a_terminal_the_demo_runs_once_and_erases_only_its_tables),
         plain_test!(the_demo_of_kubevirt_runs_once_and_ends_with_the_state_of_its_pool),
         node_test!(on_a_node_the_chart_is_installed_with_two_replicas_of_each_program),
         plain_test!(a_broken_playground_is_detected_and_replaced),
@@ -262,23 +266,39 @@ fn a_playground_with_both_platforms_has_pools_of_both() {
     playground.is_gone();
 }
 
-/// Runs the demo of a platform to its end.
-fn demo(platform: &str, steps: &[&str]) {
-    let target = tempfile::tempdir().unwrap();
+/// The demo of a platform, which runs once.
+fn demo(platform: &str, target: &Path) -> Command {
     let mut demo = Command::new(env!("CARGO_BIN_EXE_demo"));
-    only_with_a_control_plane(&mut demo, target.path());
-    let output = demo.env("ONCE", "1").env("PLATFORM", platform).stdin(Stdio::null()).output().unwrap();
-    let (said, errors) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{said}\n{errors}");
+    only_with_a_control_plane(&mut demo, target);
+    demo.env("ONCE", "1").env("PLATFORM", platform).stdin(Stdio::null());
+    demo
+}
+
+/// Checks that the demo showed all these steps, and at the end the state of its pool.
+fn check_demo(said: &str, steps: &[&str]) {
     assert_eq!(said.lines().last(), Some("pool quickstart 3/3 ready"), "{said}");
     for step in steps {
         assert!(said.contains(step), "{step}\n{said}");
     }
 }
 
-fn the_demo_runs_once_and_ends_with_the_state_of_its_pool() {
-    demo(
-        "",
+/// Large enough for the longest line of the demo.
+const TERMINAL: TerminalSize = TerminalSize { columns: 600, rows: 24 };
+
+/// What a user of a terminal can read after a program wrote this.
+fn read_screen(output: &str) -> String {
+    let mut terminal = VirtualTerminal::new(TERMINAL);
+    terminal.feed(output).unwrap();
+    terminal.rows().join("\n")
+}
+
+fn on_a_terminal_the_demo_runs_once_and_erases_only_its_tables() {
+    let target = tempfile::tempdir().unwrap();
+    let (status, output) = pseudo_terminal::run_on_terminal(demo("", target.path()), TERMINAL);
+    let screen = read_screen(&output);
+    assert!(status.success(), "{screen}");
+    check_demo(
+        &screen,
         &[
             "stays: it is protected.",
             "removal accepted, replicas lowered",
@@ -287,11 +307,27 @@ fn the_demo_runs_once_and_ends_with_the_state_of_its_pool() {
             "$ kill -KILL",
         ],
     );
+    // Each line that begins like these was written once, and is still there.
+    for begin in ["$ ", "# ", "2 of 2 ready", "3 of 3 ready", "4 of 4 ready"] {
+        let written: Vec<&str> =
+            output.lines().map(str::trim_end).filter(|line| line.starts_with(begin)).collect();
+        let kept: Vec<&str> = screen.lines().filter(|line| line.starts_with(begin)).collect();
+        assert_eq!(kept, written, "{screen}");
+        assert!(!kept.is_empty(), "no line begins with {begin}\n{screen}");
+    }
+    let tables = screen.lines().filter(|line| line.starts_with("pool quickstart: desired")).count();
+    let results =
+        screen.lines().filter(|line| line.contains(" ready after ") || line.contains("are updated"));
+    assert_eq!(tables, results.count(), "each step has one table\n{screen}");
 }
 
 fn the_demo_of_kubevirt_runs_once_and_ends_with_the_state_of_its_pool() {
-    demo(
-        "kubevirt",
+    let target = tempfile::tempdir().unwrap();
+    let output = demo("kubevirt", target.path()).output().unwrap();
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", text(&output.stderr));
+    check_demo(
+        &said,
         &["removal accepted, replicas lowered", "All machines are updated after", "$ kill -KILL"],
     );
 }
