@@ -143,7 +143,7 @@ mutations: xtask ## Remove one guard at a time from the code, and check that a t
 	@$(XTASK) mutations
 
 .PHONY: up
-up: xtask ## Start the playground: a control plane and all programs in the background; PLATFORM=all adds KubeVirt; docs/playground.md is a tour
+up: xtask ## Start the playground: a control plane and all programs in the background; PLATFORM=all adds KubeVirt, disk images and instance types; docs/playground.md is a tour
 	@echo "==> etcd, kube-apiserver, kube-controller-manager, kubectl; the project's programs, the platform simulator, the playground"
 	@echo "    (minutes the first time; the Go programs are kept in $(TARGET_DIR)/tools)"
 	@$(MAKE) --no-print-directory --jobs=2 demo-control-plane playground-programs

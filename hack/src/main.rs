@@ -44,10 +44,10 @@ enum Command {
         check: bool,
     },
     /// Lint the Helm chart, render its variants, check what they grant, and compare it with
-    /// e2e/manifests/chart.yaml
+    /// e2e/manifests
     Chart {
-        /// Only write e2e/manifests/chart.yaml, which the demo and the playground install instead of the
-        /// chart
+        /// Only write the manifests in e2e/manifests, which the demo and the playground install instead of
+        /// the chart
         #[arg(long)]
         write: bool,
     },
@@ -91,7 +91,7 @@ fn run(cli: &Cli) -> Result<()> {
         Command::Generate { check } => generate::generate_files(&workspace, *check),
         Command::Chart { write: true } => {
             tools::ensure_tools(&workspace, ToolSelection::Helm)?;
-            chart::write_manifest(&workspace)
+            chart::write_manifests(&workspace)
         }
         Command::Chart { write: false } => {
             tools::ensure_tools(&workspace, ToolSelection::Helm)?;

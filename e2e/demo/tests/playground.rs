@@ -33,7 +33,9 @@ fn main() -> ExitCode {
     ])
 }
 
+/// The page with the tour of the playground, and the one with the tour of a playground with all systems.
 const PAGE: &str = "docs/playground.md";
+const KUBEVIRT_PAGE: &str = "docs/playground-kubevirt.md";
 
 /// Only limits failures; waits usually take much less.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -190,10 +192,11 @@ fn exports(said: &str) -> Vec<&str> {
     said.lines().map(str::trim).filter(|line| line.starts_with("export ")).collect()
 }
 
-/// All commands of the page as one script, each printed before it runs. The test itself does what the `make`
-/// commands do.
-fn tour() -> String {
-    let page = std::fs::read_to_string(workspace_root().join(PAGE)).unwrap();
+/// All commands of a page, which are more than `fewest`, as one script, each printed before it runs. The test
+/// itself does what the `make` commands do.
+fn tour(page: &str, fewest: usize) -> String {
+    let name = page;
+    let page = std::fs::read_to_string(workspace_root().join(page)).unwrap();
     let blocks = page.split("```console\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     let commands = blocks.flat_map(str::lines).filter_map(|line| line.strip_prefix("$ "));
     let mut script = String::new();
@@ -202,7 +205,7 @@ fn tour() -> String {
         count += 1;
         writeln!(script, "printf '%s\\n' '$ {}'\n{command}", command.replace('\'', r"'\''")).unwrap();
     }
-    assert!(count > 50, "only {count} commands in {PAGE}");
+    assert!(count > fewest, "only {count} commands in {name}");
     script
 }
 
@@ -224,7 +227,7 @@ fn the_playground_stays_up_and_the_commands_of_its_page_work() {
     assert_eq!(playground.pid("supervisor"), supervisor);
     assert_eq!(playground.processes().len(), PROCESSES);
 
-    playground.shell(&first, &tour());
+    playground.shell(&first, &tour(PAGE, 50));
 
     // The supervisor restarts programs that exit.
     for name in ["controller-0", "simulator", "webhook", "apiserver"] {
@@ -241,12 +244,9 @@ fn the_playground_stays_up_and_the_commands_of_its_page_work() {
     assert_eq!(playground.succeeds("down"), "Nothing is up.\n");
 }
 
-/// The commands of the page for both platforms.
-fn commands_for_both_platforms() -> String {
-    let page = std::fs::read_to_string(workspace_root().join(PAGE)).unwrap();
-    let (_, section) = page.split_once("`PLATFORM=all make up`").unwrap();
-    let (_, block) = section.split_once("```sh\n").unwrap();
-    block.split("```").next().unwrap().to_owned()
+/// The kubectl commands that `up` prints.
+fn printed_commands(said: &str) -> Vec<&str> {
+    said.lines().map(str::trim).filter(|line| line.starts_with("kubectl ")).collect()
 }
 
 fn a_playground_with_both_platforms_has_pools_of_both() {
@@ -254,14 +254,19 @@ fn a_playground_with_both_platforms_has_pools_of_both() {
     let mut up = playground.command("up");
     let up = up.env("PLATFORM", "all").output().unwrap();
     assert!(up.status.success(), "{}", text(&up.stderr));
-    let dvp = "kubectl apply -f docs/examples/quickstart.yaml\n\
-        kubectl wait virtualmachinepools.virtualization.deckhouse.io/quickstart \
-        --for=jsonpath='{.status.readyReplicas}'=2 --timeout=60s";
-    let script = format!("{}\n{dvp}", commands_for_both_platforms());
-    let said = playground.shell(&text(&up.stdout), &script);
-    for object in ["virtualmachine.kubevirt.io/quickstart-0", "datavolume.cdi.kubevirt.io/"] {
+    let up = text(&up.stdout);
+    // `status` and a second `up` know without the variable that short names are ambiguous.
+    let printed = printed_commands(&up);
+    assert!(printed.len() > 5, "{up}");
+    assert_eq!(printed_commands(&playground.succeeds("status")), printed);
+
+    let said = playground.shell(&up, &tour(KUBEVIRT_PAGE, 25));
+    for object in ["virtualmachine.kubevirt.io/quickstart-0", "datavolume.cdi.kubevirt.io/", "debian-13"] {
         assert!(said.contains(object), "{object}\n{said}");
     }
+    let dvp = "kubectl wait virtualmachinepools.virtualization.deckhouse.io/quickstart \
+        --for=jsonpath='{.status.readyReplicas}'=2 --timeout=60s";
+    playground.shell(&up, &format!("{}\n{dvp}", printed.join("\n")));
     playground.succeeds("down");
     playground.is_gone();
 }
@@ -398,6 +403,7 @@ fn the_error_for_a_missing_program_is_one_line() {
         ("VMPOOL_SIMULATOR", "`cargo build"),
         ("VMPOOL_WEBHOOK", "`cargo build"),
         ("VMPOOL_APISERVER", "`cargo build"),
+        ("VMPOOL_PLUGIN", "`cargo build"),
     ] {
         let output = playground.command("up").env(variable, &nowhere).output().unwrap();
         assert!(!output.status.success());
