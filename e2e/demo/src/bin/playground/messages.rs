@@ -47,7 +47,8 @@ The webhook refuses to lower the count of an Explicit pool; the aggregated API r
   kubectl scale vmpool quickstart --replicas=1
   kubectl vmpool remove quickstart $(kubectl get vm -o jsonpath='{.items[0].metadata.name}')
 
-docs/playground.md is a tour with more. KubeVirt pools, disk images and instance types: make down, then PLATFORM=all make up.";
+docs/playground.md is a tour with more. For KubeVirt pools, disk images and instance types, run `make down`, then
+`PLATFORM=all make up`.";
 
 /// With both platforms, the short names `vm` and `vmpool` are ambiguous.
 const IDEAS_ALL: &str = "  kubectl apply -f docs/examples/quickstart.yaml
@@ -62,7 +63,7 @@ const IDEAS_ALL: &str = "  kubectl apply -f docs/examples/quickstart.yaml
   kubectl apply -f docs/examples/disk-images/image.yaml
 
 docs/playground-kubevirt.md is a tour of KubeVirt pools, disk images, instance types and claims. The tour in
-docs/playground.md needs a playground without KubeVirt, because it uses short names: make down, then make up.";
+docs/playground.md uses short names, so it needs a playground without KubeVirt: run `make down`, then `make up`.";
 
 const IDEAS_NODE: &str = "  kubectl get pods --all-namespaces
   kubectl apply -f docs/examples/quickstart.yaml

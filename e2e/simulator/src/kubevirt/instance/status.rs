@@ -66,9 +66,11 @@ impl KubeVirtModel {
             return Vec::new();
         }
         let knob = self.knobs_of_instance(key, instance).get(|knobs| knobs.address.clone());
-        let interface =
-            |address| json!({ "name": "default", "ipAddress": address, "ipAddresses": [address] });
-        guest_address(knob, &instance.meta.uid).map(interface).into_iter().collect()
+        let address = guest_address(knob, &instance.meta.uid);
+        address
+            .map(|address| json!({ "name": "default", "ipAddress": address, "ipAddresses": [address] }))
+            .into_iter()
+            .collect()
     }
 
     /// `Ready`: a copy of the Pod's condition while the guest runs, with no time of the last probe.
