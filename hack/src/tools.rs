@@ -28,7 +28,7 @@ use clap::ValueEnum;
 
 use self::catalogue::{GoModule, GoTool};
 use self::go::Go;
-use self::installed::{HostPrograms, InstalledProgram, SearchedFolders, WantedVersions};
+use self::installed::{HostProgram, ProgramSearch, SearchedFolders, WantedVersions};
 use self::stamp::BuildKey;
 use crate::workspace::Workspace;
 
@@ -114,7 +114,7 @@ fn prepare_demo(workspace: &Workspace, module: &'static GoModule) -> Result<()> 
 
 /// The programs of the host that the demo uses: those that the user names in an environment variable, or
 /// those on PATH, unless all programs have been built before.
-fn choose_programs(workspace: &Workspace, module: &'static GoModule) -> Result<Vec<InstalledProgram>> {
+fn choose_programs(workspace: &Workspace, module: &'static GoModule) -> Result<Vec<HostProgram>> {
     let path: Vec<PathBuf> =
         std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
     let assets = std::env::var_os(installed::ASSETS_VARIABLE).filter(|folder| !folder.is_empty());
@@ -122,11 +122,11 @@ fn choose_programs(workspace: &Workspace, module: &'static GoModule) -> Result<V
         let others = std::iter::once(assets.clone()).chain(path).collect();
         let folders = SearchedFolders { required: vec![assets.clone()], others };
         return match find_on_host(workspace, module, &folders)? {
-            HostPrograms::Usable(programs) => Ok(programs),
-            HostPrograms::Missing(name) => {
+            ProgramSearch::Usable(programs) => Ok(programs),
+            ProgramSearch::Missing(name) => {
                 bail!("{name} is not in {}, the folder of {}", assets.display(), installed::ASSETS_VARIABLE)
             }
-            HostPrograms::Unsupported(reason) => {
+            ProgramSearch::Unsupported(reason) => {
                 bail!("{reason}; to build the programs, unset {}", installed::ASSETS_VARIABLE)
             }
         };
@@ -136,9 +136,9 @@ fn choose_programs(workspace: &Workspace, module: &'static GoModule) -> Result<V
     }
     let folders = SearchedFolders { required: path.clone(), others: path };
     Ok(match find_on_host(workspace, module, &folders)? {
-        HostPrograms::Usable(programs) => programs,
-        HostPrograms::Missing(_) => Vec::new(),
-        HostPrograms::Unsupported(reason) => {
+        ProgramSearch::Usable(programs) => programs,
+        ProgramSearch::Missing(_) => Vec::new(),
+        ProgramSearch::Unsupported(reason) => {
             eprintln!("Not using programs on PATH: {reason}");
             Vec::new()
         }
@@ -149,7 +149,7 @@ fn find_on_host(
     workspace: &Workspace,
     module: &'static GoModule,
     folders: &SearchedFolders,
-) -> Result<HostPrograms> {
+) -> Result<ProgramSearch> {
     let pins = catalogue::GoModFile::read(&module_source(workspace, module).join("go.mod"))?;
     let wanted = WantedVersions::of(&pins)?;
     Ok(installed::find_programs(module.tools, folders, &wanted, installed::run_for_version))
@@ -187,7 +187,7 @@ impl ModuleBuild {
 }
 
 /// Builds the programs of a module that are out of date, except the `installed` ones.
-fn ensure_module(workspace: &Workspace, module: &GoModule, installed: &[InstalledProgram]) -> Result<()> {
+fn ensure_module(workspace: &Workspace, module: &GoModule, installed: &[HostProgram]) -> Result<()> {
     let output = workspace.tools().join(module.name);
     fs::create_dir_all(output.join("bin")).with_context(|| format!("creating {}", output.display()))?;
     let _lock = lock(&output.join("lock"))?;
@@ -215,7 +215,7 @@ fn ensure_module(workspace: &Workspace, module: &GoModule, installed: &[Installe
     Ok(())
 }
 
-fn is_installed(tool: &GoTool, installed: &[InstalledProgram]) -> bool {
+fn is_installed(tool: &GoTool, installed: &[HostProgram]) -> bool {
     installed.iter().any(|program| program.name == tool.name)
 }
 

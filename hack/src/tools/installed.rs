@@ -75,7 +75,7 @@ impl WantedVersions {
 
 /// A program of the host with a supported version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct InstalledProgram {
+pub(super) struct HostProgram {
     /// Its name in the list of tools.
     pub(super) name: &'static str,
     /// Where it is.
@@ -84,11 +84,11 @@ pub(super) struct InstalledProgram {
     pub(super) version: String,
 }
 
-/// What the host has.
+/// The result of a search for programs of the host.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum HostPrograms {
+pub(super) enum ProgramSearch {
     /// etcd and kube-apiserver, and which of the others have a supported version.
-    Usable(Vec<InstalledProgram>),
+    Usable(Vec<HostProgram>),
     /// A required program does not exist.
     Missing(&'static str),
     /// A required program cannot be used, with the reason on one line.
@@ -116,24 +116,24 @@ pub(super) fn find_programs(
     folders: &SearchedFolders,
     wanted: &WantedVersions,
     read_version: impl Fn(&str, &Path) -> Result<String>,
-) -> HostPrograms {
+) -> ProgramSearch {
     let mut programs = Vec::new();
     for tool in tools {
         let is_required = REQUIRED.contains(&tool.name);
         let Some(path) = find_file(folders.of_tool(tool.name), tool.name) else {
             if is_required {
-                return HostPrograms::Missing(tool.name);
+                return ProgramSearch::Missing(tool.name);
             }
             continue;
         };
         match check_version(tool.name, &path, wanted, &read_version) {
-            Ok(version) => programs.push(InstalledProgram { name: tool.name, path, version }),
-            Err(error) if is_required => return HostPrograms::Unsupported(format!("{error:#}")),
+            Ok(version) => programs.push(HostProgram { name: tool.name, path, version }),
+            Err(error) if is_required => return ProgramSearch::Unsupported(format!("{error:#}")),
             // It is built in place of this one.
             Err(_) => {}
         }
     }
-    HostPrograms::Usable(programs)
+    ProgramSearch::Usable(programs)
 }
 
 fn find_file(folders: &[PathBuf], name: &str) -> Option<PathBuf> {
@@ -190,7 +190,7 @@ pub(super) fn run_for_version(name: &str, path: &Path) -> Result<String> {
 pub(super) fn link_programs(
     folder: &Path,
     tools: &[GoTool],
-    installed: &[InstalledProgram],
+    installed: &[HostProgram],
     built: &Path,
 ) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
@@ -213,9 +213,8 @@ fn replace_link(link: &Path, program: &Path) -> Result<()> {
 }
 
 /// `etcd 3.6.8 (/usr/local/kubebuilder/bin/etcd), kube-apiserver v1.36.3 (...)`.
-pub(super) fn describe_programs(programs: &[InstalledProgram]) -> String {
-    let describe = |program: &InstalledProgram| {
-        format!("{} {} ({})", program.name, program.version, program.path.display())
-    };
+pub(super) fn describe_programs(programs: &[HostProgram]) -> String {
+    let describe =
+        |program: &HostProgram| format!("{} {} ({})", program.name, program.version, program.path.display());
     programs.iter().map(describe).collect::<Vec<_>>().join(", ")
 }

@@ -22,7 +22,7 @@ fn folder_of(programs: &[(&str, &str)]) -> TempDir {
     folder
 }
 
-fn find(required: &[&TempDir], others: &[&TempDir]) -> HostPrograms {
+fn find(required: &[&TempDir], others: &[&TempDir]) -> ProgramSearch {
     let paths = |folders: &[&TempDir]| folders.iter().map(|folder| folder.path().to_owned()).collect();
     let folders = SearchedFolders { required: paths(required), others: paths(others) };
     let wanted = WantedVersions::of(&GoModFile::parse(GO_MOD.to_owned()).unwrap()).unwrap();
@@ -30,12 +30,12 @@ fn find(required: &[&TempDir], others: &[&TempDir]) -> HostPrograms {
 }
 
 /// The names and versions of the programs that were found.
-fn usable(found: &HostPrograms) -> Vec<(&str, &str)> {
+fn usable(found: &ProgramSearch) -> Vec<(&str, &str)> {
     match found {
-        HostPrograms::Usable(programs) => {
+        ProgramSearch::Usable(programs) => {
             programs.iter().map(|program| (program.name, program.version.as_str())).collect()
         }
-        HostPrograms::Missing(_) | HostPrograms::Unsupported(_) => panic!("{found:?}"),
+        ProgramSearch::Missing(_) | ProgramSearch::Unsupported(_) => panic!("{found:?}"),
     }
 }
 
@@ -67,8 +67,8 @@ fn programs_that_kubebuilder_lacks_are_taken_from_the_path_or_left_to_the_build(
 #[test]
 fn a_required_program_is_not_taken_from_elsewhere() {
     let (assets, path) = (folder_of(&[ETCD]), folder_of(&[API_SERVER]));
-    assert_eq!(find(&[&assets], &[&assets, &path]), HostPrograms::Missing("kube-apiserver"));
-    assert_eq!(find(&[], &[]), HostPrograms::Missing("etcd"));
+    assert_eq!(find(&[&assets], &[&assets, &path]), ProgramSearch::Missing("kube-apiserver"));
+    assert_eq!(find(&[], &[]), ProgramSearch::Missing("etcd"));
 }
 
 #[rstest]
@@ -83,7 +83,7 @@ fn an_unsupported_version_is_one_line(
 ) {
     let folder = folder_of(&[etcd, server]);
     let found = find(&[&folder], &[&folder]);
-    let HostPrograms::Unsupported(line) = found else { panic!("{found:?}") };
+    let ProgramSearch::Unsupported(line) = found else { panic!("{found:?}") };
     assert!(line.contains(reason), "{line}");
     assert_eq!(line.lines().count(), 1, "{line}");
 }
@@ -91,7 +91,7 @@ fn an_unsupported_version_is_one_line(
 #[test]
 fn the_links_lead_to_installed_programs_and_otherwise_to_built_ones() {
     let (host, target) = (folder_of(&[ETCD, API_SERVER]), tempfile::tempdir().unwrap());
-    let HostPrograms::Usable(installed) = find(&[&host], &[&host]) else { panic!("the versions match") };
+    let ProgramSearch::Usable(installed) = find(&[&host], &[&host]) else { panic!("the versions match") };
     let (links, built) = (target.path().join("demo/bin"), target.path().join("control-plane/bin"));
     link_programs(&links, MODULES[0].tools, &[], &built).unwrap();
     link_programs(&links, MODULES[0].tools, &installed, &built).unwrap();
