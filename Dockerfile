@@ -1,6 +1,7 @@
 # syntax=docker/dockerfile:1
 #
-# The three images: `docker build --target vmpool-controller .`, likewise vmpool-webhook and vmpool-apiserver.
+# The four images: `docker build --target vmpool-controller .`, likewise vmpool-webhook, vmpool-apiserver and kubectl-vmpool, with which
+# `helm test` checks the installation.
 #
 # CI does not build this file, because it has no Docker. The end-to-end tests put the same programs into images of their own.
 #
@@ -18,9 +19,10 @@ ENV RUSTUP_TOOLCHAIN=1.95.0
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
     cargo build --locked --release --bins \
-        --package vmpool-controller --package vmpool-webhook --package vmpool-apiserver \
+        --package vmpool-controller --package vmpool-webhook --package vmpool-apiserver --package vmpool-cli \
     && mkdir /out \
-    && cp target/release/vmpool-controller target/release/vmpool-webhook target/release/vmpool-apiserver /out/
+    && cp target/release/vmpool-controller target/release/vmpool-webhook target/release/vmpool-apiserver \
+        target/release/kubectl-vmpool /out/
 
 # The user has a number, so that Kubernetes can see that it is not root.
 FROM scratch AS vmpool-controller
@@ -37,3 +39,8 @@ FROM scratch AS vmpool-apiserver
 COPY --from=build /out/vmpool-apiserver /vmpool-apiserver
 USER 65532:65532
 ENTRYPOINT ["/vmpool-apiserver"]
+
+FROM scratch AS kubectl-vmpool
+COPY --from=build /out/kubectl-vmpool /kubectl-vmpool
+USER 65532:65532
+ENTRYPOINT ["/kubectl-vmpool"]

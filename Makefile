@@ -13,7 +13,11 @@ PLAYGROUND := $(TARGET_DIR)/debug/playground
 # because a selection of packages would select other features of their dependencies, and `make test` would compile those again.
 BUILD := cargo build --locked --workspace
 DEMO := --bin vmpool-controller --bin vmpool-webhook --bin vmpool-apiserver --bin vmpool-simulator --bin kubectl-vmpool --bin demo
-CHART := --bin vmpool-controller --bin vmpool-webhook --bin vmpool-apiserver --bin vmpool-simulator --bin playground
+CHART := --bin vmpool-controller --bin vmpool-webhook --bin vmpool-apiserver --bin vmpool-simulator --bin kubectl-vmpool --bin playground
+
+# The programs of the control plane for demo and playground. With KUBEBUILDER_ASSETS, or if they are on PATH, they are those of this
+# host; otherwise they are built. Tests use built ones only.
+DEMO_TOOLS = VMPOOL_TOOLS="$${VMPOOL_TOOLS:-$(abspath $(TARGET_DIR))/tools/demo/bin}"
 
 # The test targets with scenarios on an embedded control plane.
 SCENARIOS := --package vmpool-e2e --test scenarios --test kubevirt --test platforms --test timed
@@ -30,9 +34,9 @@ help: ## List the targets
 demo: xtask ## Show a pool on a real control plane; with ONCE=1 the demo runs once and exits; PLATFORM=kubevirt
 	@echo "==> etcd, kube-apiserver, kube-controller-manager, kubectl; the programs of vmpool, the platform simulator, the demo"
 	@echo "    (minutes the first time; the Go programs are kept in $(TARGET_DIR)/tools)"
-	@$(MAKE) --no-print-directory --jobs=2 control-plane demo-programs
+	@$(MAKE) --no-print-directory --jobs=2 demo-control-plane demo-programs
 	@echo "==> The demo"
-	@$(TARGET_DIR)/debug/demo
+	@$(DEMO_TOOLS) $(TARGET_DIR)/debug/demo
 
 .PHONY: scenario
 scenario: xtask ## Run the scenarios whose test names contain NAME, with their logs
@@ -44,9 +48,9 @@ scenario: xtask ## Run the scenarios whose test names contain NAME, with their l
 		echo "error: the name of no scenario contains $(NAME)" >&2; exit 1; }
 	cargo test --locked $(SCENARIOS) -- --nocapture $(NAME)
 
-.PHONY: control-plane
-control-plane:
-	@$(XTASK) tools control-plane
+.PHONY: demo-control-plane
+demo-control-plane:
+	@$(XTASK) tools demo
 
 .PHONY: demo-programs
 demo-programs:
@@ -139,12 +143,12 @@ mutations: xtask ## Remove one guard at a time from the code, and check that a t
 	@$(XTASK) mutations
 
 .PHONY: up
-up: xtask ## Start the playground: a control plane and all programs in the background; PLATFORM=all adds KubeVirt; docs/playground.md is a tour
+up: xtask ## Start the playground: a control plane and all programs in the background; PLATFORM=all adds KubeVirt, disk images and instance types; docs/playground.md is a tour
 	@echo "==> etcd, kube-apiserver, kube-controller-manager, kubectl; the project's programs, the platform simulator, the playground"
 	@echo "    (minutes the first time; the Go programs are kept in $(TARGET_DIR)/tools)"
-	@$(MAKE) --no-print-directory --jobs=2 control-plane playground-programs
+	@$(MAKE) --no-print-directory --jobs=2 demo-control-plane playground-programs
 	@echo "==> The playground"
-	@$(PLAYGROUND) up
+	@$(DEMO_TOOLS) $(PLAYGROUND) up
 
 .PHONY: playground-programs
 playground-programs:

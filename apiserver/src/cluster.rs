@@ -274,7 +274,7 @@ impl ClusterClient {
     /// Creates an event in a namespace.
     pub(crate) async fn create_event(&self, namespace: &str, event: &Value) -> Result<(), CallError> {
         let body = serde_json::to_vec(event).map_err(|error| unconfirmed_call_error(&error))?;
-        let path = Path::new(format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events"));
+        let path = Path::new(format!("/api/v1/namespaces/{namespace}/events"));
         self.send::<IgnoredAny>(path.create(&PostParams::default(), body)).await.map(|_| ())
     }
 

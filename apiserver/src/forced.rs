@@ -8,6 +8,8 @@ use vmpool_runtime::Env;
 use crate::cluster::ClusterClient;
 use crate::removal::{Accepted, PoolName};
 
+/// The program in events.
+const SOURCE: &str = "vmpool.dev/apiserver";
 /// The maximum number of names in the note.
 const MAX_NAMES: usize = 10;
 
@@ -27,18 +29,24 @@ pub(crate) async fn report_forced_removal(
     // Names of users are untrusted, so their control characters are escaped.
     let note = format!("{user:?} removed {names}{more} with force, regardless of protection");
     let pools = &pool.stored.pools;
+    let now = env.now();
+    let seconds = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let event = json!({
-        "apiVersion": "events.k8s.io/v1",
+        "apiVersion": "v1",
         "kind": "Event",
         "metadata": { "name": format!("{}.{:016x}", pool.name, env.random()), "namespace": pool.namespace },
-        "eventTime": env.now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string(),
-        "reportingController": "vmpool.dev/apiserver",
+        "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string(),
+        "firstTimestamp": seconds,
+        "lastTimestamp": seconds,
+        "count": 1,
+        "source": { "component": SOURCE },
+        "reportingComponent": SOURCE,
         "reportingInstance": "vmpool-apiserver",
         "action": "Remove",
         "reason": "ProtectionOverridden",
         "type": "Warning",
-        "note": shorten_message(note),
-        "regarding": {
+        "message": shorten_message(note),
+        "involvedObject": {
             "apiVersion": format!("{}/{}", pools.group, pools.version),
             "kind": api.kind,
             "namespace": pool.namespace,

@@ -11,7 +11,7 @@
 //! Without contention, the removal of one machine costs six sequential round trips, including the
 //! authorization check. Concurrent requests in one process share the writes. Requests in several processes,
 //! and status updates of the controller, cause conflicts, and the process retries. The removal record is
-//! described in [`vmpool_engine::removal`].
+//! described in [`vmpool_engine::scale_down::removal`].
 //!
 //! # If the process exits
 //!

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use vmpool_engine::removal::acceptance_window;
+use vmpool_engine::scale_down::removal::acceptance_window;
 use vmpool_feature_gates::Feature;
 use vmpool_platforms::removal::{APIS, STANDALONE_APIS};
 use vmpool_runtime::Env;

@@ -8,8 +8,10 @@ use clap_complete::ArgValueCandidates;
 use vmpool_api::subresources::ReleaseAction;
 use vmpool_runtime::duration::parse_duration;
 
-use crate::candidates::{complete_machine_names, complete_pool_names};
+use crate::candidates::{complete_machine_names, complete_pool_names, complete_revision_names};
 use crate::connection::ConnectionArguments;
+use crate::dry_run::DryRunArguments;
+use crate::format::{ObjectOutputArguments, OutputArguments};
 
 /// Shows and changes pools of virtual machines.
 ///
@@ -23,24 +25,12 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
-/// The format of the output.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// For users
-    #[default]
-    Text,
-    /// JSON
-    Json,
-    /// YAML
-    Yaml,
-}
-
-/// The format of the output.
-#[derive(Clone, Copy, Debug, Default, Args)]
-pub(crate) struct OutputArguments {
-    /// Format of the output
-    #[arg(short, long, value_enum, default_value_t)]
-    pub(crate) output: Format,
+/// The place of the installation.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct InstallationArguments {
+    /// The namespace that vmpool is installed in
+    #[arg(long, default_value = "vmpool-system", value_name = "NAME")]
+    pub(crate) system_namespace: String,
 }
 
 #[derive(Debug, Subcommand)]
@@ -82,6 +72,10 @@ pub(crate) enum Command {
     AdoptImage(AdoptImageArguments),
     /// Check whether vmpool is installed completely, and which rights you have
     Doctor(DoctorArguments),
+    /// Write a file for an issue: pools, machines, events and the installation, without secrets and addresses
+    Report(ReportArguments),
+    /// Serve a web page with pools, machines and plans, for this computer only
+    Dashboard(DashboardArguments),
     /// Print a script that completes commands and names
     Completion(CompletionArguments),
     /// Print the versions of the plugin and of the installed programs
@@ -93,25 +87,10 @@ pub(crate) struct ListArguments {
     /// List the pools of all namespaces
     #[arg(short = 'A', long)]
     pub(crate) all_namespaces: bool,
-    /// Format of the output
-    #[arg(short, long, value_enum, default_value_t)]
-    pub(crate) output: ListFormat,
-}
-
-/// The format of a list.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ListFormat {
-    /// For users
-    #[default]
-    Text,
-    /// For users, with generations and messages
-    Wide,
-    /// One TYPE/NAME in a line
-    Name,
-    /// JSON
-    Json,
-    /// YAML
-    Yaml,
+    #[command(flatten)]
+    pub(crate) installation: InstallationArguments,
+    #[command(flatten)]
+    pub(crate) format: ObjectOutputArguments,
 }
 
 #[derive(Debug, Args)]
@@ -119,9 +98,8 @@ pub(crate) struct VersionArguments {
     /// Print the version of the plugin only, and send no request
     #[arg(long)]
     pub(crate) client: bool,
-    /// The namespace that vmpool is installed in
-    #[arg(long, default_value = "vmpool-system", value_name = "NAME")]
-    pub(crate) system_namespace: String,
+    #[command(flatten)]
+    pub(crate) installation: InstallationArguments,
     #[command(flatten)]
     pub(crate) format: OutputArguments,
 }
@@ -138,7 +116,9 @@ pub(crate) struct StatusArguments {
     #[arg(long)]
     pub(crate) all: bool,
     #[command(flatten)]
-    pub(crate) format: OutputArguments,
+    pub(crate) installation: InstallationArguments,
+    #[command(flatten)]
+    pub(crate) format: ObjectOutputArguments,
 }
 
 #[derive(Debug, Args)]
@@ -172,9 +152,8 @@ pub(crate) struct RemoveArguments {
     /// Names of the machines
     #[arg(required = true, value_name = "MACHINE", add = ArgValueCandidates::new(complete_machine_names))]
     pub(crate) machines: Vec<String>,
-    /// Validate the request, and change nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) dry_run: DryRunArguments,
     /// Wait until the machines are gone
     #[arg(long)]
     pub(crate) wait: bool,
@@ -191,6 +170,11 @@ pub(crate) struct ScaleArguments {
     /// The new number of replicas
     #[arg(long, value_name = "N")]
     pub(crate) replicas: u32,
+    /// Permit more than 10000 replicas, the size of the largest pool that is measured
+    #[arg(long)]
+    pub(crate) allow_large_pool: bool,
+    #[command(flatten)]
+    pub(crate) dry_run: DryRunArguments,
 }
 
 #[derive(Debug, Args)]
@@ -198,6 +182,8 @@ pub(crate) struct PauseArguments {
     /// Name of the pool, or TYPE/NAME
     #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
+    #[command(flatten)]
+    pub(crate) dry_run: DryRunArguments,
 }
 
 #[derive(Debug, Args)]
@@ -215,6 +201,7 @@ pub(crate) struct DiffArguments {
     #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
     /// Name or number of the revision, as `history` lists it
+    #[arg(add = ArgValueCandidates::new(complete_revision_names))]
     pub(crate) revision: String,
 }
 
@@ -224,11 +211,10 @@ pub(crate) struct RollbackArguments {
     #[arg(add = ArgValueCandidates::new(complete_pool_names))]
     pub(crate) pool: String,
     /// Name or number of the revision. The default is the last one with another template
-    #[arg(long, value_name = "REVISION")]
+    #[arg(long, value_name = "REVISION", add = ArgValueCandidates::new(complete_revision_names))]
     pub(crate) to_revision: Option<String>,
-    /// Show which revision would be written, and change nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) dry_run: DryRunArguments,
 }
 
 #[derive(Debug, Args)]
@@ -239,9 +225,8 @@ pub(crate) struct RestartArguments {
     /// Names of the machines. The default is all unprotected machines that need a restart
     #[arg(value_name = "MACHINE", add = ArgValueCandidates::new(complete_machine_names))]
     pub(crate) machines: Vec<String>,
-    /// List the machines that would restart, and change nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) dry_run: DryRunArguments,
     /// How long to wait for all machines, in seconds
     #[arg(long, default_value_t = 3600, value_name = "SECONDS")]
     pub(crate) timeout: u64,
@@ -264,6 +249,8 @@ pub(crate) struct ProtectArguments {
     /// Why they are protected
     #[arg(long)]
     pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) dry_run: DryRunArguments,
 }
 
 #[derive(Debug, Args)]
@@ -274,6 +261,8 @@ pub(crate) struct UnprotectArguments {
     /// Names of the machines
     #[arg(required = true, value_name = "MACHINE", add = ArgValueCandidates::new(complete_machine_names))]
     pub(crate) machines: Vec<String>,
+    #[command(flatten)]
+    pub(crate) dry_run: DryRunArguments,
 }
 
 #[derive(Debug, Args)]
@@ -299,11 +288,10 @@ pub(crate) struct ClaimArguments {
     /// Only renew a claim, and never take another machine
     #[arg(long)]
     pub(crate) renew: bool,
-    /// Validate the request, and claim nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
     #[command(flatten)]
-    pub(crate) format: OutputArguments,
+    pub(crate) dry_run: DryRunArguments,
+    #[command(flatten)]
+    pub(crate) format: ObjectOutputArguments,
 }
 
 #[derive(Debug, Args)]
@@ -320,11 +308,10 @@ pub(crate) struct ReleaseArguments {
     /// What happens to the machine
     #[arg(long, value_enum)]
     pub(crate) then: AfterReleaseArgument,
-    /// Validate the request, and release nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
     #[command(flatten)]
-    pub(crate) format: OutputArguments,
+    pub(crate) dry_run: DryRunArguments,
+    #[command(flatten)]
+    pub(crate) format: ObjectOutputArguments,
 }
 
 /// What happens to a released machine.
@@ -369,27 +356,53 @@ pub(crate) struct AdoptArguments {
     /// Begin without the machines of the former pool: the controller creates new ones
     #[arg(long)]
     pub(crate) without_machines: bool,
-    /// List what would be adopted, and change nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) dry_run: DryRunArguments,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct AdoptImageArguments {
     /// Name of the image
     pub(crate) image: String,
-    /// List what would be adopted, and change nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) dry_run: DryRunArguments,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArguments {
+    #[command(flatten)]
+    pub(crate) installation: InstallationArguments,
+    /// Repeat the checks until none fails, for at most this long, for example 2m
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub(crate) wait: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) format: OutputArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArguments {
+    /// Name of the pool, or TYPE/NAME. The default is all pools of the namespace
+    #[arg(add = ArgValueCandidates::new(complete_pool_names))]
+    pub(crate) pool: Option<String>,
+    /// The file to create, or - for the standard output. The default is a name with the pool and the time
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
     /// The namespace that vmpool is installed in
     #[arg(long, default_value = "vmpool-system", value_name = "NAME")]
     pub(crate) system_namespace: String,
-    #[command(flatten)]
-    pub(crate) format: OutputArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DashboardArguments {
+    /// Show the pools of all namespaces
+    #[arg(short = 'A', long)]
+    pub(crate) all_namespaces: bool,
+    /// Port on 127.0.0.1. 0 selects a free one
+    #[arg(long, default_value_t = 0)]
+    pub(crate) port: u16,
+    /// Print the address of the page, and open no browser
+    #[arg(long)]
+    pub(crate) no_open: bool,
 }
 
 #[derive(Debug, Args)]
@@ -413,53 +426,4 @@ pub(crate) enum Completer {
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::CommandFactory as _;
-
-    use super::*;
-
-    #[test]
-    fn the_arguments_are_consistent() {
-        Arguments::command().debug_assert();
-    }
-
-    #[test]
-    fn every_global_flag_is_documented() {
-        let page = include_str!("../../docs/kubectl.md");
-        let command = Arguments::command();
-        let globals = command.get_arguments().filter(|argument| argument.is_global_set());
-        for flag in globals.filter_map(|argument| argument.get_long()) {
-            assert!(page.contains(&format!("`--{flag}`")), "--{flag}");
-        }
-    }
-
-    #[test]
-    fn flags_of_the_connection_can_be_before_and_after_the_command() {
-        for line in [
-            ["kubectl-vmpool", "--as=ed", "--as-group=a", "--as-group=b", "--request-timeout=5s", "list"],
-            ["kubectl-vmpool", "list", "--as=ed", "--as-group=a", "--as-group=b", "--request-timeout=5s"],
-        ] {
-            let Arguments { connection, .. } = Arguments::try_parse_from(line).unwrap();
-            assert_eq!(connection.impersonate.as_deref(), Some("ed"));
-            assert_eq!(connection.impersonate_groups, ["a", "b"]);
-            assert_eq!(connection.request_timeout, Duration::from_secs(5));
-        }
-    }
-
-    #[test]
-    fn every_command_and_flag_is_documented() {
-        let page = include_str!("../../docs/kubectl.md");
-        for command in Arguments::command().get_subcommands() {
-            let name = command.get_name();
-            let row = page.lines().find(|line| line.starts_with(&format!("| `{name} ")));
-            let row = row.unwrap_or_else(|| panic!("{name} has no row"));
-            let own = command.get_arguments().filter(|argument| !argument.is_global_set());
-            for flag in own.filter_map(|argument| argument.get_long()).filter(|flag| *flag != "output") {
-                let short = [("--watch", "-w"), ("--filename", "-f"), ("--all-namespaces", "-A")];
-                let long = format!("--{flag}");
-                let shown = short.iter().find(|(name, _)| **name == long).map_or(&*long, |(_, short)| short);
-                assert!(row.contains(shown), "{name} {shown}: {row}");
-            }
-        }
-    }
-}
+mod tests;

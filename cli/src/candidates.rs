@@ -3,14 +3,18 @@
 use std::time::Duration;
 
 use clap_complete::CompletionCandidate;
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, ListParams};
+use kube::config::Kubeconfig;
 use serde_json::Value;
 use vmpool_engine::ObjectId;
-use vmpool_platforms::{ClientPlatform, Dvp, KubeVirt};
+use vmpool_platforms::{ClientPlatform, PlatformName, RevisionObjects, is_controlled_by, with_platform};
 use vmpool_runtime::Env;
 
 use crate::cluster::UserClusterClient;
-use crate::connection::{ConnectionArguments, PlatformArgument};
-use crate::pool::PoolReference;
+use crate::connection::ConnectionArguments;
+use crate::pool::{PoolReference, decode_pool};
 
 /// How long the cluster may take. A slow completion is worse than none.
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -23,11 +27,10 @@ pub(crate) fn complete_pool_names() -> Vec<CompletionCandidate> {
     let Ok(reference) = PoolReference::parse(&format!("{prefix}name")) else { return Vec::new() };
     completion_candidates(async |cluster| {
         let mut names = Vec::new();
-        if reference.platform != Some(PlatformArgument::Kubevirt) {
-            names.extend(pool_names::<Dvp>(cluster).await);
-        }
-        if reference.platform != Some(PlatformArgument::Dvp) {
-            names.extend(pool_names::<KubeVirt>(cluster).await);
+        for name in PlatformName::ALL {
+            if reference.platform.is_none_or(|platform| platform == name) {
+                names.extend(with_platform!(name, P => pool_names::<P>(cluster).await));
+            }
         }
         names.into_iter().map(|name| format!("{prefix}{name}")).collect()
     })
@@ -36,8 +39,43 @@ pub(crate) fn complete_pool_names() -> Vec<CompletionCandidate> {
 /// The names of all machines of the pools in the command line.
 pub(crate) fn complete_machine_names() -> Vec<CompletionCandidate> {
     completion_candidates(async |cluster| {
-        [machine_names::<Dvp>(cluster).await, machine_names::<KubeVirt>(cluster).await].concat()
+        let mut names = Vec::new();
+        for name in PlatformName::ALL {
+            names.extend(with_platform!(name, P => machine_names::<P>(cluster).await));
+        }
+        names
     })
+}
+
+/// The names of the stored revisions of the pools in the command line.
+pub(crate) fn complete_revision_names() -> Vec<CompletionCandidate> {
+    completion_candidates(async |cluster| {
+        let mut names = Vec::new();
+        for name in PlatformName::ALL {
+            names.extend(with_platform!(name, P => revision_names::<P>(cluster).await));
+        }
+        names
+    })
+}
+
+/// The names of all namespaces.
+pub(crate) fn complete_namespaces() -> Vec<CompletionCandidate> {
+    completion_candidates(async |cluster| {
+        let api: Api<Namespace> = Api::all(cluster.client.clone());
+        let listed = api.list_metadata(&ListParams::default()).await;
+        let items = listed.map(|listed| listed.items).unwrap_or_default();
+        items.into_iter().filter_map(|namespace| namespace.metadata.name).collect()
+    })
+}
+
+/// The contexts of the kubeconfig. It sends no request.
+pub(crate) fn complete_contexts() -> Vec<CompletionCandidate> {
+    let kubeconfig = match parse_connection_flags(std::env::args()).kubeconfig {
+        Some(path) => Kubeconfig::read_from(path),
+        None => Kubeconfig::read(),
+    };
+    let contexts = kubeconfig.map(|kubeconfig| kubeconfig.contexts).unwrap_or_default();
+    contexts.into_iter().map(|context| CompletionCandidate::new(context.name)).collect()
 }
 
 /// The names that `find` finds in the cluster of the command line; none if the cluster cannot be read in
@@ -95,21 +133,41 @@ async fn pool_names<P: ClientPlatform>(cluster: &UserClusterClient) -> Vec<Strin
     pools.iter().filter_map(|pool| pool["metadata"]["name"].as_str().map(str::to_owned)).collect()
 }
 
-async fn machine_names<P: ClientPlatform>(cluster: &UserClusterClient) -> Vec<String> {
+/// The pools in the command line.
+async fn named_pools<P: ClientPlatform>(cluster: &UserClusterClient) -> Vec<Value> {
     let words: Vec<String> = std::env::args().collect();
-    let pools = cluster.list::<P::Pool>(None).await.unwrap_or_default();
-    let is_named =
-        |pool: &&Value| words.iter().any(|word| pool["metadata"]["name"] == word[type_prefix(word).len()..]);
-    let named = pools.iter().filter(is_named);
+    let mut pools = cluster.list::<P::Pool>(None).await.unwrap_or_default();
+    pools.retain(|pool| words.iter().any(|word| pool["metadata"]["name"] == word[type_prefix(word).len()..]));
+    pools
+}
+
+async fn machine_names<P: ClientPlatform>(cluster: &UserClusterClient) -> Vec<String> {
     let text = |pool: &Value, field: &str| pool["metadata"][field].as_str().unwrap_or_default().to_owned();
+    let pools = named_pools::<P>(cluster).await;
     let pools: Vec<ObjectId> =
-        named.map(|pool| ObjectId::new(&text(pool, "name"), &text(pool, "uid"))).collect();
+        pools.iter().map(|pool| ObjectId::new(&text(pool, "name"), &text(pool, "uid"))).collect();
     let machines = cluster.list::<P::Machine>(None).await.unwrap_or_default();
     let read = machines.into_iter().filter_map(|machine| serde_json::from_value(machine).ok());
     read.map(|machine| P::read_machine(&machine))
         .filter(|machine| pools.iter().any(|pool| machine.belongs_to(pool)))
         .map(|machine| machine.id.name.to_string())
         .collect()
+}
+
+async fn revision_names<P: ClientPlatform>(cluster: &UserClusterClient) -> Vec<String> {
+    let mut names = Vec::new();
+    for stored in named_pools::<P>(cluster).await {
+        let Ok((object, pool)) = decode_pool::<P>(&stored) else { continue };
+        let selector = P::Revisions::selector(&object);
+        let revisions = cluster.list::<ControllerRevision>(selector.as_deref()).await.unwrap_or_default();
+        for mut revision in revisions {
+            let metadata = serde_json::from_value(revision["metadata"].take()).unwrap_or_default();
+            if is_controlled_by::<P::Pool>(&metadata, &pool.id) {
+                names.extend(P::Revisions::id(&metadata).map(str::to_owned));
+            }
+        }
+    }
+    names
 }
 
 #[cfg(test)]

@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, anyhow};
+use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::core::ApiResource;
-use kube::{Client, Config};
 use serde::Serialize;
 use serde_json::Value;
 use vmpool_diskimage::backup::ObjectKind;
 use vmpool_platforms::ApiObject;
 use vmpool_runtime::Env;
 
+use crate::client_config::read_client_config;
 use crate::connection::ConnectionArguments;
+use crate::dry_run::WriteMode;
 use crate::explain::{RequestAttempt, explain_request_error, is_unserved};
 
 /// The field manager of all writes.
@@ -44,21 +45,8 @@ impl UserClusterClient {
     /// # Errors
     /// The kubeconfig cannot be read, or has no such context, or groups are impersonated without a user.
     pub(crate) async fn connect(connection: &ConnectionArguments, env: Env) -> Result<Self> {
-        let options =
-            KubeConfigOptions { context: connection.context.clone(), ..KubeConfigOptions::default() };
-        let kubeconfig = match &connection.kubeconfig {
-            Some(path) => Kubeconfig::read_from(path)
-                .with_context(|| format!("reading kubeconfig {}", path.display()))?,
-            None => Kubeconfig::read().context("reading the kubeconfig; set --kubeconfig or $KUBECONFIG")?,
-        };
-        let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
-            .await
-            .context("reading the kubeconfig; check --context")?;
-        set_impersonation(&mut config.auth_info, connection)?;
         let request_timeout = Some(connection.request_timeout).filter(|timeout| !timeout.is_zero());
-        if let Some(timeout) = request_timeout {
-            limit_requests(&mut config, timeout);
-        }
+        let mut config = read_client_config(connection, request_timeout).await?;
         let namespace = connection.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         // A repeated write could find its own result, and report it as a conflict.
         config.default_retry = false;
@@ -145,8 +133,9 @@ impl UserClusterClient {
         &self,
         name: &str,
         patch: &Patch<impl Serialize + std::fmt::Debug>,
+        mode: WriteMode,
     ) -> Result<Value> {
-        self.patch_with(&self.api::<K>(), self.attempt::<K>("patch", name), patch).await
+        self.patch_with(&self.api::<K>(), self.attempt::<K>("patch", name), patch, mode).await
     }
 
     /// Merges a patch into an object at the version that was read.
@@ -157,10 +146,11 @@ impl UserClusterClient {
         &self,
         object: &Value,
         mut patch: Value,
+        mode: WriteMode,
     ) -> Result<()> {
         patch["metadata"]["uid"] = object["metadata"]["uid"].clone();
         patch["metadata"]["resourceVersion"] = object["metadata"]["resourceVersion"].clone();
-        self.patch::<K>(name_of(object), &Patch::Merge(patch)).await.map(drop)
+        self.patch::<K>(name_of(object), &Patch::Merge(patch), mode).await.map(drop)
     }
 
     async fn patch_with(
@@ -168,8 +158,9 @@ impl UserClusterClient {
         api: &Api<DynamicObject>,
         attempt: RequestAttempt,
         patch: &Patch<impl Serialize + std::fmt::Debug>,
+        mode: WriteMode,
     ) -> Result<Value> {
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let params = patch_params(mode);
         let patched = api.patch(&attempt.name, &params, patch).await;
         object_to_json(&patched.map_err(|error| explain_request_error(&attempt, &error))?)
     }
@@ -196,9 +187,10 @@ impl UserClusterClient {
         kind: ObjectKind,
         name: &str,
         patch: &Patch<impl Serialize + std::fmt::Debug>,
+        mode: WriteMode,
     ) -> Result<()> {
         let (api, attempt) = (self.api_of_kind(kind), self.attempt_of_kind("patch", kind, name));
-        self.patch_with(&api, attempt, patch).await.map(drop)
+        self.patch_with(&api, attempt, patch, mode).await.map(drop)
     }
 
     fn api_of_kind(&self, kind: ObjectKind) -> Api<DynamicObject> {
@@ -229,28 +221,13 @@ impl UserClusterClient {
     }
 }
 
-/// Sets the user and the groups that requests impersonate. Those of the kubeconfig stay without flags.
-///
-/// # Errors
-/// There are groups and no user.
-fn set_impersonation(auth: &mut AuthInfo, connection: &ConnectionArguments) -> Result<()> {
-    if let Some(user) = &connection.impersonate {
-        auth.impersonate = Some(user.clone());
+/// The parameters of a patch of this program.
+pub(crate) fn patch_params(mode: WriteMode) -> PatchParams {
+    PatchParams {
+        dry_run: mode.is_dry_run(),
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
     }
-    if !connection.impersonate_groups.is_empty() {
-        ensure!(
-            auth.impersonate.is_some(),
-            "--as-group impersonates groups of a user: name the user with --as"
-        );
-        auth.impersonate_groups = Some(connection.impersonate_groups.clone());
-    }
-    Ok(())
-}
-
-/// Limits how long a request waits for a connection and for a response.
-fn limit_requests(config: &mut Config, timeout: Duration) {
-    config.connect_timeout = Some(config.connect_timeout.map_or(timeout, |known| known.min(timeout)));
-    config.read_timeout = Some(timeout);
 }
 
 /// The name of an object.
@@ -263,7 +240,8 @@ pub(crate) fn full_name<K: ApiObject>() -> String {
     format!("{}.{}", K::plural(&()), K::group(&()))
 }
 
-fn api_resource<K: ApiObject>() -> ApiResource {
+/// The resource of a type.
+pub(crate) fn api_resource<K: ApiObject>() -> ApiResource {
     ApiResource {
         group: K::group(&()).into_owned(),
         version: K::version(&()).into_owned(),
@@ -273,48 +251,10 @@ fn api_resource<K: ApiObject>() -> ApiResource {
     }
 }
 
-fn object_to_json(object: &DynamicObject) -> Result<Value> {
+/// An object that the API server returned, as JSON.
+///
+/// # Errors
+/// It cannot be written as JSON.
+pub(crate) fn object_to_json(object: &DynamicObject) -> Result<Value> {
     serde_json::to_value(object).map_err(|error| anyhow!("the response cannot be read: {error}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn impersonating(user: Option<&str>, groups: &[&str]) -> ConnectionArguments {
-        ConnectionArguments {
-            impersonate: user.map(str::to_owned),
-            impersonate_groups: groups.iter().map(|group| (*group).to_owned()).collect(),
-            ..ConnectionArguments::default()
-        }
-    }
-
-    #[test]
-    fn groups_are_impersonated_together_with_a_user() {
-        let mut auth = AuthInfo::default();
-        let error = set_impersonation(&mut auth, &impersonating(None, &["a"])).unwrap_err();
-        assert!(error.to_string().contains("--as"), "{error}");
-        set_impersonation(&mut auth, &impersonating(Some("ed"), &["a", "b"])).unwrap();
-        assert_eq!(auth.impersonate.as_deref(), Some("ed"));
-        assert_eq!(auth.impersonate_groups, Some(vec!["a".to_owned(), "b".to_owned()]));
-    }
-
-    #[test]
-    fn a_user_of_the_kubeconfig_is_enough_for_groups() {
-        let mut auth = AuthInfo { impersonate: Some("ed".to_owned()), ..AuthInfo::default() };
-        set_impersonation(&mut auth, &impersonating(None, &["a"])).unwrap();
-        assert_eq!(auth.impersonate_groups, Some(vec!["a".to_owned()]));
-    }
-
-    #[test]
-    fn a_request_timeout_limits_connections_and_responses() {
-        let mut config = Config::new("http://127.0.0.1:1".parse().unwrap());
-        limit_requests(&mut config, Duration::from_secs(2));
-        assert_eq!(config.read_timeout, Some(Duration::from_secs(2)));
-        assert_eq!(config.connect_timeout, Some(Duration::from_secs(2)));
-        limit_requests(&mut config, Duration::from_hours(1));
-        assert_eq!(config.read_timeout, Some(Duration::from_hours(1)));
-        // A longer timeout does not extend the limit of the client for connections.
-        assert_eq!(config.connect_timeout, Some(Duration::from_secs(2)));
-    }
 }

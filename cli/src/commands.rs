@@ -3,11 +3,13 @@
 pub(crate) mod adopt;
 pub(crate) mod claim;
 pub(crate) mod completion;
+pub(crate) mod dashboard;
 pub(crate) mod doctor;
 pub(crate) mod list;
 pub(crate) mod plan;
 pub(crate) mod protect;
 pub(crate) mod remove;
+pub(crate) mod report;
 pub(crate) mod restart;
 pub(crate) mod revisions;
 pub(crate) mod scale;

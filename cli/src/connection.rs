@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use vmpool_platforms::PlatformName;
 use vmpool_runtime::duration::{FlagDurationError, parse_duration};
 
 /// The cluster and the namespace.
@@ -30,17 +32,14 @@ pub(crate) struct ConnectionArguments {
     #[arg(long, global = true, value_name = "DURATION", default_value = "0", value_parser = parse_request_timeout)]
     pub(crate) request_timeout: Duration,
     /// Platform of the pool, if both platforms have a pool with this name
-    #[arg(long, global = true, value_enum)]
-    pub(crate) platform: Option<PlatformArgument>,
+    #[arg(long, global = true, value_parser = platform_parser())]
+    pub(crate) platform: Option<PlatformName>,
 }
 
-/// A platform.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PlatformArgument {
-    /// Deckhouse DVP
-    Dvp,
-    /// KubeVirt
-    Kubevirt,
+/// The parser of the name of a platform. The help lists the platforms of the registry.
+fn platform_parser() -> impl TypedValueParser<Value = PlatformName> {
+    let values = PlatformName::ALL.map(|name| PossibleValue::new(name.as_str()).help(name.product()));
+    PossibleValuesParser::new(values).try_map(|name| name.parse::<PlatformName>())
 }
 
 /// Parses the value of `--request-timeout`, in the syntax of kubectl.
@@ -59,6 +58,16 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+
+    #[test]
+    fn the_flag_lists_the_platforms_of_the_registry() {
+        let command = ConnectionArguments::augment_args(clap::Command::new("kubectl-vmpool"));
+        let flag = command.get_arguments().find(|flag| flag.get_id() == "platform").unwrap();
+        let values = flag.get_possible_values();
+        let named = values.iter().map(|value| (value.get_name(), value.get_help().unwrap().to_string()));
+        let expected = [("dvp", "Deckhouse DVP".to_owned()), ("kubevirt", "KubeVirt".to_owned())];
+        assert_eq!(named.collect::<Vec<_>>(), expected);
+    }
 
     #[rstest]
     #[case::unlimited("0", Some(0))]

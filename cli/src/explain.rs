@@ -42,10 +42,10 @@ pub(crate) fn explain_request_error(attempt: &RequestAttempt, error: &kube::Erro
     match error {
         // The refusal of a webhook does not name the resource, in contrast to that of the API server. An
         // admission policy or a quota does, so the advice has a condition.
-        kube::Error::Api(status) if status.code == 403 && status.details.is_some() => anyhow!(
+        kube::Error::Api(status) if is_missing_right(status) => anyhow!(
             "you may not {attempt}: {}\nif you lack the right, ask an administrator for a role with the verb {:?} on {}; \
              `kubectl vmpool doctor` lists your rights",
-            status.message,
+            refusal_sentence(status),
             attempt.verb,
             attempt.resource
         ),
@@ -53,9 +53,58 @@ pub(crate) fn explain_request_error(attempt: &RequestAttempt, error: &kube::Erro
             "cannot {attempt}: the cluster does not serve {}; `kubectl vmpool doctor` says what is missing",
             attempt.resource
         ),
-        kube::Error::Api(status) => anyhow!("cannot {attempt}: {}", status.message),
-        other => anyhow!("cannot {attempt}: {}", with_causes(other)),
+        other => anyhow!("cannot {attempt}: {}", describe_kube_error(other)),
     }
+}
+
+/// Whether the API server has refused a request because the user lacks a right. The refusal of a webhook
+/// names no resource.
+pub(crate) fn is_missing_right(status: &Status) -> bool {
+    status.code == 403 && status.details.is_some() && !is_denied_by_webhook(status)
+}
+
+/// Whether a webhook has refused a request.
+pub(crate) fn is_denied_by_webhook(status: &Status) -> bool {
+    status.message.starts_with("admission webhook ")
+}
+
+/// An error of a request in words, each message once.
+pub(crate) fn describe_kube_error(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => refusal_sentence(status),
+        // The names of these variants are those of libraries, and their causes say everything.
+        kube::Error::Service(cause) => with_causes(&**cause),
+        kube::Error::HyperError(cause) => with_causes(cause),
+        other => with_causes(other),
+    }
+}
+
+/// What a server says about its refusal, without the words around it that repeat the request.
+fn refusal_sentence(status: &Status) -> String {
+    let message = status.message.trim();
+    if message.is_empty() {
+        return format!("the server responded with code {} and without a message", status.code);
+    }
+    // `Operation cannot be fulfilled on RESOURCE "NAME": SENTENCE`
+    let conflict = message.strip_prefix("Operation cannot be fulfilled on ");
+    let conflict = conflict.and_then(|rest| rest.split_once("\": "));
+    // `RESOURCE is forbidden: SENTENCE`
+    let forbidden = message.split_once(" is forbidden: ").filter(|_| is_missing_right(status));
+    conflict.or(forbidden).map_or(message, |(_, sentence)| sentence).to_owned()
+}
+
+/// An error and its causes, each text once.
+pub(crate) fn describe_chain(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let next = cause.to_string();
+        if text.is_empty() {
+            text = next;
+        } else if !text.contains(&next) {
+            text = format!("{text}: {next}");
+        }
+    }
+    text
 }
 
 /// The error of a preview for the user.
@@ -63,10 +112,9 @@ pub(crate) fn explain_read_error(error: &ReadError) -> String {
     match error {
         ReadError::Failed { kind, source, .. } => match &**source {
             kube::Error::Api(status) if status.code == 403 => {
-                format!("you may not list objects of kind {kind}: {}", status.message)
+                format!("you may not list objects of kind {kind}: {}", refusal_sentence(status))
             }
-            kube::Error::Api(status) => format!("cannot list objects of kind {kind}: {}", status.message),
-            other => format!("cannot list objects of kind {kind}: {}", with_causes(other)),
+            other => format!("cannot list objects of kind {kind}: {}", describe_kube_error(other)),
         },
         other => with_causes(other),
     }
@@ -124,6 +172,37 @@ mod tests {
         let text = explain_request_error(&attempt(), &error).to_string();
         assert!(text.starts_with("cannot patch pools.example.com web"), "{text}");
         assert!(!text.contains("role"), "{text}");
+    }
+
+    #[test]
+    fn a_refusal_is_one_sentence_in_words() {
+        let conflict =
+            "Operation cannot be fulfilled on virtualmachinepools.example.com \"web\": no machine is free";
+        let text = explain_request_error(&attempt(), &refusal(409, conflict, "web")).to_string();
+        assert_eq!(text, "cannot patch pools.example.com web in namespace team-a: no machine is free");
+        let unreadable = Status::failure("", "Failed to parse error data").with_code(502);
+        let text = describe_kube_error(&kube::Error::Api(Box::new(unreadable)));
+        assert_eq!(text, "the server responded with code 502 and without a message");
+        // The words of the library are not those of users.
+        for text in [text, describe_kube_error(&refusal(500, "etcd is down", ""))] {
+            assert!(!text.contains("ApiError") && !text.contains("Status {"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_missing_right_is_said_once() {
+        let message = "pools.example.com is forbidden: User \"ed\" cannot patch resource \"pools\"";
+        let text = explain_request_error(&attempt(), &refusal(403, message, "web")).to_string();
+        let expected =
+            "you may not patch pools.example.com web in namespace team-a: User \"ed\" cannot patch";
+        assert!(text.starts_with(expected), "{text}");
+    }
+
+    #[test]
+    fn causes_that_repeat_each_other_are_one_text() {
+        let io = std::io::Error::other("no such file");
+        let error = anyhow::Error::new(io).context("reading a: no such file").context("connecting");
+        assert_eq!(describe_chain(&error), "connecting: reading a: no such file");
     }
 
     #[test]

@@ -10,23 +10,34 @@
 //!
 //! # Layers
 //!
-//! From the lowest: `connection`, `age`, `visible`, `table`, `exit`, `explain`; `cluster`; `pool`;
-//! `candidates`, `installation`, `subresource`; `arguments`; `output`; the commands; `run`.
+//! From the lowest: `connection`, `dry_run`, `jsonpath`, `age`, `visible`, `screen`, `table`, `exit`,
+//! `explain`; `format`, `client_config`; `cluster`; `resources`; `pool`, `leader`; `observation`, `candidates`,
+//! `installation`, `subresource`; `arguments`; `output`; the commands; `run`.
 
 mod age;
 mod arguments;
 mod candidates;
+mod client_config;
 mod cluster;
 mod commands;
 mod connection;
+mod dry_run;
 mod exit;
 mod explain;
+mod format;
 mod installation;
+mod jsonpath;
+mod leader;
+mod observation;
 mod output;
 mod pool;
+mod resources;
 mod run;
+mod screen;
 mod subresource;
 mod table;
+#[cfg(test)]
+mod testing;
 mod visible;
 
 pub use run::main;

@@ -4,14 +4,13 @@ use anyhow::{Result, anyhow, bail, ensure};
 use serde_json::Value;
 use vmpool_engine::ParsedPool;
 use vmpool_engine::condition::{ConditionReason, ConditionType, StatusCondition};
-use vmpool_platforms::{ApiObject, ClientPlatform, Dvp, KubeVirt, Platform};
+use vmpool_platforms::{ApiObject, ClientPlatform, Platform, PlatformName, with_platform};
 
 use crate::cluster::{UserClusterClient, full_name};
-use crate::connection::PlatformArgument;
 use crate::explain::{explain_request_error, is_unserved};
 use crate::table::Tone;
 
-/// The short names of pools, which both platforms have.
+/// The short names of pools, which all platforms have.
 const SHORT_NAMES: [&str; 2] = ["vmpool", "vmpools"];
 
 /// A pool in a command line: `NAME`, or `TYPE/NAME` as kubectl prints and accepts it.
@@ -19,8 +18,9 @@ const SHORT_NAMES: [&str; 2] = ["vmpool", "vmpools"];
 pub(crate) struct PoolReference {
     /// Name of the pool.
     pub(crate) name: String,
-    /// The platform that the type belongs to; `None` without a type, or if pools of both platforms have it.
-    pub(crate) platform: Option<PlatformArgument>,
+    /// The platform that the type belongs to; `None` without a type, or if pools of several platforms have
+    /// it.
+    pub(crate) platform: Option<PlatformName>,
 }
 
 impl PoolReference {
@@ -38,18 +38,14 @@ impl PoolReference {
             !name.is_empty() && !name.contains('/'),
             "{text:?} is not a pool: use NAME or TYPE/NAME, for example vmpool/web"
         );
-        let platform = match (
-            is_pool_type::<<Dvp as Platform>::Pool>(resource),
-            is_pool_type::<<KubeVirt as Platform>::Pool>(resource),
-        ) {
-            (true, true) => None,
-            (true, false) => Some(PlatformArgument::Dvp),
-            (false, true) => Some(PlatformArgument::Kubevirt),
-            (false, false) => bail!(
-                "{resource:?} in {text:?} is not a type of pools: use vmpool, {} or {}",
-                full_name::<<Dvp as Platform>::Pool>(),
-                full_name::<<KubeVirt as Platform>::Pool>()
-            ),
+        let is_named = |name| with_platform!(name, P => is_pool_type::<<P as Platform>::Pool>(resource));
+        let mut named = PlatformName::ALL.into_iter().filter(|name| is_named(*name));
+        let platform = match (named.next(), named.next()) {
+            (None, _) => {
+                bail!("{resource:?} in {text:?} is not a type of pools: use {}", join_choices(&pool_types()))
+            }
+            (Some(platform), None) => Some(platform),
+            (Some(_), Some(_)) => None,
         };
         Ok(Self { name: name.to_owned(), platform })
     }
@@ -58,7 +54,7 @@ impl PoolReference {
     ///
     /// # Errors
     /// They differ.
-    fn selected_platform(&self, flag: Option<PlatformArgument>) -> Result<Option<PlatformArgument>> {
+    fn selected_platform(&self, flag: Option<PlatformName>) -> Result<Option<PlatformName>> {
         let differ = self.platform.zip(flag).is_some_and(|(own, flag)| own != flag);
         ensure!(
             !differ,
@@ -66,6 +62,26 @@ impl PoolReference {
             self.name
         );
         Ok(self.platform.or(flag))
+    }
+}
+
+/// The type of the pools of a platform, with its group.
+fn pool_type(platform: PlatformName) -> String {
+    with_platform!(platform, P => full_name::<<P as Platform>::Pool>())
+}
+
+/// What a user can write as the type of a pool: the short name, and the type of each platform.
+fn pool_types() -> Vec<String> {
+    let short = SHORT_NAMES[0].to_owned();
+    std::iter::once(short).chain(PlatformName::ALL.map(pool_type)).collect()
+}
+
+/// Choices in a sentence: `a, b or c`.
+fn join_choices(choices: &[String]) -> String {
+    match choices {
+        [] => String::new(),
+        [only] => only.clone(),
+        [first @ .., last] => format!("{} or {last}", first.join(", ")),
     }
 }
 
@@ -90,51 +106,6 @@ pub(crate) fn resource_name<K: ApiObject>(name: &str) -> String {
     format!("{}.{}/{name}", K::kind(&()).to_ascii_lowercase(), K::group(&()))
 }
 
-/// Which generation of a pool its status is about.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum PoolObservation {
-    /// The current one, or the definition of pools does not keep the generation.
-    #[default]
-    Current,
-    /// An earlier one.
-    Outdated {
-        /// The generation that the controller has observed.
-        observed: i64,
-        /// The generation of the spec.
-        generation: i64,
-    },
-    /// None: no controller has written a status.
-    Never,
-}
-
-impl PoolObservation {
-    /// Reads the generations of a stored pool.
-    pub(crate) fn read(stored: &Value, pool: &ParsedPool) -> Self {
-        match stored["status"]["observedGeneration"].as_i64() {
-            // The default of the field, before the first status.
-            Some(observed) if observed < 0 => Self::Never,
-            Some(observed) if observed < pool.generation => {
-                Self::Outdated { observed, generation: pool.generation }
-            }
-            None if ready_condition(pool).is_none() => Self::Never,
-            Some(_) | None => Self::Current,
-        }
-    }
-
-    /// What it means for the status, and what to do; `None` if the status is about the current spec.
-    pub(crate) fn explain(self) -> Option<String> {
-        const ADVICE: &str = "`kubectl vmpool doctor` checks whether a controller runs";
-        match self {
-            Self::Current => None,
-            Self::Outdated { observed, generation } => Some(format!(
-                "the controller has not observed generation {generation} of the pool: state and conditions are \
-                 those of generation {observed}; {ADVICE}"
-            )),
-            Self::Never => Some(format!("no controller has observed the pool; {ADVICE}")),
-        }
-    }
-}
-
 /// The published condition `Ready`, whose reason is the phase of the pool.
 pub(crate) fn ready_condition(pool: &ParsedPool) -> Option<&StatusCondition> {
     pool.published.conditions.iter().find(|condition| condition.is(ConditionType::Ready))
@@ -153,7 +124,7 @@ pub(crate) fn phase_tone(phase: &str) -> Tone {
 #[derive(Clone, Debug)]
 pub(crate) struct StoredPool {
     /// The platform that it belongs to.
-    pub(crate) platform: PlatformArgument,
+    pub(crate) platform: PlatformName,
     /// The object.
     pub(crate) object: Value,
 }
@@ -178,6 +149,16 @@ fn not_found(
     anyhow!(text)
 }
 
+/// Why the name of a pool is not enough: these platforms have a pool with the name.
+fn ambiguous_name_text(name: &str, namespace: &str, platforms: &[PlatformName]) -> String {
+    let flags: Vec<String> = platforms.iter().map(|platform| format!("--platform={platform}")).collect();
+    let count = if platforms.len() == 2 { "both" } else { "several" };
+    format!(
+        "{count} platforms have a pool {name} in namespace {namespace}: choose one with {}",
+        join_choices(&flags)
+    )
+}
+
 /// What a cluster says about a pool of one platform.
 enum PoolLookup {
     Found(Value),
@@ -190,44 +171,35 @@ impl StoredPool {
     /// Finds a pool on the platform of its type, on the given platform, or on any.
     ///
     /// # Errors
-    /// There is none, or pools of both platforms have this name, or a request failed.
+    /// There is none, or pools of several platforms have this name, or a request failed.
     pub(crate) async fn find(
         cluster: &UserClusterClient,
         reference: &PoolReference,
-        platform: Option<PlatformArgument>,
+        platform: Option<PlatformName>,
     ) -> Result<Self> {
         let platform = reference.selected_platform(platform)?;
         let name = &*reference.name;
         let (mut found, mut failures, mut served) = (Vec::new(), Vec::new(), Vec::new());
-        for asked in [PlatformArgument::Dvp, PlatformArgument::Kubevirt] {
+        for asked in PlatformName::ALL {
             if platform.is_some_and(|platform| platform != asked) {
                 continue;
             }
-            let (answer, resource) = match asked {
-                PlatformArgument::Dvp => {
-                    (look_up_pool::<Dvp>(cluster, name).await, full_name::<<Dvp as Platform>::Pool>())
-                }
-                PlatformArgument::Kubevirt => (
-                    look_up_pool::<KubeVirt>(cluster, name).await,
-                    full_name::<<KubeVirt as Platform>::Pool>(),
-                ),
-            };
-            match answer {
+            match with_platform!(asked, P => look_up_pool::<P>(cluster, name).await) {
                 PoolLookup::Found(object) => found.push(Self { platform: asked, object }),
-                PoolLookup::Missing => served.push(resource),
+                PoolLookup::Missing => served.push(pool_type(asked)),
                 PoolLookup::Unserved => {}
                 PoolLookup::Failed(error) => failures.push(error),
             }
         }
-        match (found.pop(), found.pop()) {
-            (Some(_), Some(_)) => bail!(
-                "both platforms have a pool {name} in namespace {}: choose one with --platform=dvp or --platform=kubevirt",
-                cluster.namespace
-            ),
-            (Some(pool), None) => Ok(pool),
-            (None, _) if !served.is_empty() => Err(not_found(cluster, name, &served, &failures)),
-            (None, _) if !failures.is_empty() => Err(failures.remove(0)),
-            (None, _) => Err(unserved_pools()),
+        if found.len() > 1 {
+            let platforms: Vec<PlatformName> = found.iter().map(|pool| pool.platform).collect();
+            bail!(ambiguous_name_text(name, &cluster.namespace, &platforms));
+        }
+        match found.pop() {
+            Some(pool) => Ok(pool),
+            None if !served.is_empty() => Err(not_found(cluster, name, &served, &failures)),
+            None if !failures.is_empty() => Err(failures.remove(0)),
+            None => Err(unserved_pools()),
         }
     }
 }

@@ -4,18 +4,19 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use clap::{CommandFactory as _, Parser as _};
+use clap::Parser as _;
 use clap_complete::CompleteEnv;
-use vmpool_platforms::{Dvp, KubeVirt};
+use vmpool_platforms::with_platform;
 use vmpool_runtime::Env;
 
 use crate::arguments::{Arguments, Command};
 use crate::cluster::UserClusterClient;
 use crate::commands::{
-    adopt, claim, completion, doctor, list, plan, protect, remove, restart, revisions, scale, status, version,
+    adopt, claim, completion, dashboard, doctor, list, plan, protect, remove, report, restart, revisions,
+    scale, status, version,
 };
-use crate::connection::PlatformArgument;
 use crate::exit::exit_code_of;
+use crate::explain::describe_chain;
 use crate::output::print_text;
 use crate::pool::{PoolReference, StoredPool};
 use crate::table::Tone;
@@ -23,13 +24,13 @@ use crate::visible::escape_except_lines;
 
 /// Runs the program.
 pub fn main() -> ExitCode {
-    CompleteEnv::with_factory(Arguments::command).var(completion::VARIABLE).complete();
+    CompleteEnv::with_factory(completion::completed_command).var(completion::VARIABLE).complete();
     match run_program() {
         Ok(()) => ExitCode::SUCCESS,
         // The reader of a pipe, for example `head`, has enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            let why = format!("{error:#}");
+            let why = describe_chain(&error);
             let text = format!("{} {}\n", Tone::Bad.paint("error:"), escape_except_lines(&why));
             // If stderr is closed, nothing can be reported.
             let _ = anstream::stderr().write_all(text.as_bytes());
@@ -72,10 +73,7 @@ async fn run_command(arguments: Arguments) -> Result<()> {
             let reference = PoolReference::parse(&arguments.pool)?;
             let pool = find(&reference).await?;
             arguments.pool = reference.name;
-            match pool.platform {
-                PlatformArgument::Dvp => $command(&cluster, Dvp, pool.object, &arguments).await,
-                PlatformArgument::Kubevirt => $command(&cluster, KubeVirt, pool.object, &arguments).await,
-            }
+            with_platform!(pool.platform, P => $command(&cluster, P {}, pool.object, &arguments).await)
         }};
     }
     match command {
@@ -97,6 +95,10 @@ async fn run_command(arguments: Arguments) -> Result<()> {
         Command::Adopt(arguments) => on!(arguments, adopt::adopt_pool_objects),
         Command::AdoptImage(arguments) => adopt::image::adopt_image_objects(&cluster, &arguments).await,
         Command::Doctor(arguments) => doctor::print_check_findings(&cluster, &arguments).await,
+        Command::Report(arguments) => report::write_report(&cluster, connection.platform, &arguments).await,
+        Command::Dashboard(arguments) => {
+            dashboard::serve_dashboard(&cluster, connection.platform, &arguments).await
+        }
         Command::Completion(arguments) => completion::print_completion_script(&arguments),
         Command::Version(arguments) => version::print_versions(&connection, &arguments).await,
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use vmpool_engine::ledger::REQUEST_TIMEOUT;
 use vmpool_engine::plan::{self, COLLECTION_GRACE};
-use vmpool_engine::removal::RESERVATION_AGE;
+use vmpool_engine::scale_down::removal::RESERVATION_AGE;
 use vmpool_kit::write::WriteLimits;
 use vmpool_platforms::kubevirt::copies::CopyPolicy;
 
@@ -32,6 +32,8 @@ pub struct ControllerSettings {
     pub resync: Duration,
     /// Maximum number of pools with metrics of their own. The others are summed.
     pub max_pool_series: usize,
+    /// Whether KubeVirt pools have metrics under the names of KubeVirt, too.
+    pub kubevirt_metrics: bool,
     /// What happens to single machines that name an instance type or a preference; `None` if another
     /// controller decides that.
     pub copies: Option<CopyPolicy>,
@@ -73,6 +75,7 @@ impl Default for ControllerSettings {
             status_interval: Duration::from_secs(1),
             resync: Duration::from_mins(10),
             max_pool_series: 1000,
+            kubevirt_metrics: false,
             copies: None,
             protects_types: true,
         }

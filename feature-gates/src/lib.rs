@@ -6,11 +6,11 @@
 //! describes the flag.
 //!
 //! ```
-//! use vmpool_feature_gates::{Feature, FeatureGates, Registry};
+//! use vmpool_feature_gates::{Feature, FeatureGates, GateRegistry};
 //!
-//! let gates = FeatureGates::parse(&Registry::known(), "VirtualMachinePool=true")?;
+//! let gates = FeatureGates::parse(&GateRegistry::known(), "VirtualMachinePool=true")?;
 //! assert!(gates.enabled(Feature::VirtualMachinePool));
-//! # Ok::<(), vmpool_feature_gates::ParseError>(())
+//! # Ok::<(), vmpool_feature_gates::GateParseError>(())
 //! ```
 
 mod gate;

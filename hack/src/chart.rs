@@ -125,9 +125,11 @@ pub(crate) fn check_chart(workspace: &Workspace) -> Result<()> {
             found.push(format!("the schema and the templates accept {value}"));
         }
     }
-    let stored = rendered_manifest(workspace)
-        .and_then(|rendered| manifest::check_stored_manifest(workspace, &rendered));
-    found.extend(stored.err().map(|error| format!("{error:#}")));
+    for stored in &manifest::MANIFESTS {
+        let checked =
+            render_manifest(workspace, stored).and_then(|rendered| stored.check(workspace, &rendered));
+        found.extend(checked.err().map(|error| format!("{error:#}")));
+    }
     if found.is_empty() {
         return Ok(());
     }
@@ -137,17 +139,20 @@ pub(crate) fn check_chart(workspace: &Workspace) -> Result<()> {
     bail!("the chart violates {} rules", found.len())
 }
 
-/// Stores the manifest that the demo and the playground install. Needs helm, built.
+/// Stores the manifests that the demo and the playground install. Needs helm, built.
 ///
 /// # Errors
-/// When the chart does not render, or the file cannot be written.
-pub(crate) fn write_manifest(workspace: &Workspace) -> Result<()> {
-    manifest::write_stored_manifest(workspace, &rendered_manifest(workspace)?)
+/// When the chart does not render, or a file cannot be written.
+pub(crate) fn write_manifests(workspace: &Workspace) -> Result<()> {
+    manifest::MANIFESTS
+        .iter()
+        .try_for_each(|stored| stored.write(workspace, &render_manifest(workspace, stored)?))
 }
 
-/// The objects of the chart with the values of the demo and the playground.
-fn rendered_manifest(workspace: &Workspace) -> Result<Vec<Value>> {
-    render(workspace, &manifest::VALUES.map(str::to_owned))
+/// The objects of the chart with the values of a manifest.
+fn render_manifest(workspace: &Workspace, stored: &manifest::StoredManifest) -> Result<Vec<Value>> {
+    let values: Vec<String> = stored.values.iter().map(|value| (*value).to_owned()).collect();
+    render(workspace, &values)
 }
 
 /// The output of a program's `--help`.

@@ -4,6 +4,7 @@
 
 mod alerts;
 mod chart;
+mod dashboard;
 mod generate;
 mod mutations;
 mod sbom;
@@ -43,15 +44,18 @@ enum Command {
         check: bool,
     },
     /// Lint the Helm chart, render its variants, check what they grant, and compare it with
-    /// e2e/manifests/chart.yaml
+    /// e2e/manifests
     Chart {
-        /// Only write e2e/manifests/chart.yaml, which the demo and the playground install instead of the
-        /// chart
+        /// Only write the manifests in e2e/manifests, which the demo and the playground install instead of
+        /// the chart
         #[arg(long)]
         write: bool,
     },
     /// Test the chart's alerts with promtool, which takes some minutes to build for the first time
     Alerts,
+    /// Check the page of `kubectl vmpool dashboard` in a Chromium from $CHROMIUM or $PATH, and write
+    /// screenshots of it
+    Dashboard(dashboard::DashboardOptions),
     /// Look for ignored tests, files that no module declares, forbidden dependencies, import cycles, and
     /// words that hide the actor
     Hygiene,
@@ -87,7 +91,7 @@ fn run(cli: &Cli) -> Result<()> {
         Command::Generate { check } => generate::generate_files(&workspace, *check),
         Command::Chart { write: true } => {
             tools::ensure_tools(&workspace, ToolSelection::Helm)?;
-            chart::write_manifest(&workspace)
+            chart::write_manifests(&workspace)
         }
         Command::Chart { write: false } => {
             tools::ensure_tools(&workspace, ToolSelection::Helm)?;
@@ -105,6 +109,7 @@ fn run(cli: &Cli) -> Result<()> {
             chart::check_chart(&workspace)
         }
         Command::Alerts => alerts::test_alerts(&workspace),
+        Command::Dashboard(options) => dashboard::check_dashboard(&workspace, options),
         Command::Hygiene => verify::verify_hygiene(&workspace),
         Command::Dependencies => verify::verify_dependencies(&workspace),
         Command::Sbom(options) => sbom::write_software_bills(&workspace, options),

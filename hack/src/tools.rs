@@ -4,6 +4,8 @@
 //! source. They are built into `target/tools/<module>/bin`. They are rebuilt only if go.mod, go.sum, the
 //! flags or the Go version changes: each program has a stamp that contains the key of its build.
 //!
+//! For the demo and the playground, programs of the host may replace them ([`installed`]).
+//!
 //! Programs are built one after another, because Go uses all CPUs for one program as well as for four, and
 //! the progress output can name the current program. Shared packages are compiled once, into Go's own cache.
 
@@ -11,20 +13,22 @@ mod build;
 mod catalogue;
 mod disk;
 mod go;
+mod installed;
 mod monitor;
 mod stamp;
 #[cfg(test)]
 mod tests;
 
 use std::fs::{self, File, TryLockError};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
 use self::catalogue::{GoModule, GoTool};
 use self::go::Go;
+use self::installed::{HostProgram, ProgramSearch, SearchedFolders, WantedVersions};
 use self::stamp::BuildKey;
 use crate::workspace::Workspace;
 
@@ -33,6 +37,9 @@ use crate::workspace::Workspace;
 pub(crate) enum ToolSelection {
     /// etcd, kube-apiserver, kube-controller-manager, kubectl
     ControlPlane,
+    /// The same for the demo and the playground: links to programs of this host if their versions match,
+    /// otherwise to built ones
+    Demo,
     /// helm
     Helm,
     /// All programs of the node cluster: the above, kubelet, kube-proxy, kube-scheduler, containerd
@@ -46,7 +53,7 @@ pub(crate) enum ToolSelection {
 impl ToolSelection {
     fn includes(self, module: &GoModule) -> bool {
         match self {
-            Self::ControlPlane => module.name == "control-plane",
+            Self::ControlPlane | Self::Demo => module.name == CONTROL_PLANE,
             Self::Helm => module.name == "helm",
             Self::Promtool => module.name == PROMTOOL,
             Self::Node => module.name != PROMTOOL,
@@ -57,6 +64,13 @@ impl ToolSelection {
         }
     }
 }
+
+/// The module with the programs of the control plane.
+const CONTROL_PLANE: &str = "control-plane";
+
+/// The environment variable with a folder of programs that tests, demo and playground use in place of all
+/// others.
+const TOOLS_VARIABLE: &str = "VMPOOL_TOOLS";
 
 /// The module that only the tests of alerts use.
 const PROMTOOL: &str = "promtool";
@@ -77,26 +91,113 @@ fn node_is_possible() -> bool {
 /// Go is missing or too old, there is too little disk space, or a build fails. Each error is one line; a
 /// failed build also prints the end of its log.
 pub(crate) fn ensure_tools(workspace: &Workspace, which: ToolSelection) -> Result<()> {
-    catalogue::MODULES
-        .iter()
-        .filter(|module| which.includes(module))
-        .try_for_each(|module| ensure_module(workspace, module))
+    let mut modules = catalogue::MODULES.iter().filter(|module| which.includes(module));
+    if which == ToolSelection::Demo {
+        return modules.try_for_each(|module| prepare_demo(workspace, module));
+    }
+    modules.try_for_each(|module| ensure_module(workspace, module, &[]))
 }
 
-fn ensure_module(workspace: &Workspace, module: &GoModule) -> Result<()> {
-    let source = workspace.path("hack/tools").join(module.name);
+/// Links the programs of the demo into `target/tools/demo/bin`, and builds those that the host does not have.
+fn prepare_demo(workspace: &Workspace, module: &'static GoModule) -> Result<()> {
+    if std::env::var_os(TOOLS_VARIABLE).is_some() {
+        return Ok(());
+    }
+    let installed = choose_programs(workspace, module)?;
+    if !installed.is_empty() {
+        eprintln!("Using {}", installed::describe_programs(&installed));
+    }
+    ensure_module(workspace, module, &installed)?;
+    let built = workspace.tools().join(module.name).join("bin");
+    installed::link_programs(&workspace.tools().join("demo/bin"), module.tools, &installed, &built)
+}
+
+/// The programs of the host that the demo uses: those that the user names in an environment variable, or
+/// those on PATH, unless all programs have been built before.
+fn choose_programs(workspace: &Workspace, module: &'static GoModule) -> Result<Vec<HostProgram>> {
+    let path: Vec<PathBuf> =
+        std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
+    let assets = std::env::var_os(installed::ASSETS_VARIABLE).filter(|folder| !folder.is_empty());
+    if let Some(assets) = assets.map(PathBuf::from) {
+        let others = std::iter::once(assets.clone()).chain(path).collect();
+        let folders = SearchedFolders { required: vec![assets.clone()], others };
+        return match find_on_host(workspace, module, &folders)? {
+            ProgramSearch::Usable(programs) => Ok(programs),
+            ProgramSearch::Missing(name) => {
+                bail!("{name} is not in {}, the folder of {}", assets.display(), installed::ASSETS_VARIABLE)
+            }
+            ProgramSearch::Unsupported(reason) => {
+                bail!("{reason}; to build the programs, unset {}", installed::ASSETS_VARIABLE)
+            }
+        };
+    }
+    if ModuleBuild::plan(workspace, module)?.outdated_tools(module).is_empty() {
+        return Ok(Vec::new());
+    }
+    let folders = SearchedFolders { required: path.clone(), others: path };
+    Ok(match find_on_host(workspace, module, &folders)? {
+        ProgramSearch::Usable(programs) => programs,
+        ProgramSearch::Missing(_) => Vec::new(),
+        ProgramSearch::Unsupported(reason) => {
+            eprintln!("Not using programs on PATH: {reason}");
+            Vec::new()
+        }
+    })
+}
+
+fn find_on_host(
+    workspace: &Workspace,
+    module: &'static GoModule,
+    folders: &SearchedFolders,
+) -> Result<ProgramSearch> {
+    let pins = catalogue::GoModFile::read(&module_source(workspace, module).join("go.mod"))?;
+    let wanted = WantedVersions::of(&pins)?;
+    Ok(installed::find_programs(module.tools, folders, &wanted, installed::run_for_version))
+}
+
+fn module_source(workspace: &Workspace, module: &GoModule) -> PathBuf {
+    workspace.path("hack/tools").join(module.name)
+}
+
+/// What a build of a module depends on.
+struct ModuleBuild {
+    output: PathBuf,
+    go: Go,
+    flags: String,
+    key: BuildKey,
+}
+
+impl ModuleBuild {
+    /// # Errors
+    /// Go is missing or too old, or go.mod cannot be read.
+    fn plan(workspace: &Workspace, module: &GoModule) -> Result<Self> {
+        let source = module_source(workspace, module);
+        let mod_file = source.join("go.mod");
+        let pins = catalogue::GoModFile::read(&mod_file)?;
+        let go = Go::find(&source, &pins.go)?;
+        let flags = module.link_flags(&pins)?;
+        let key = BuildKey::of(&mod_file, &source.join("go.sum"), &[&flags, module.tags].concat(), &go)?;
+        Ok(Self { output: workspace.tools().join(module.name), go, flags, key })
+    }
+
+    fn outdated_tools(&self, module: &GoModule) -> Vec<&'static GoTool> {
+        let is_outdated = |tool: &&GoTool| !stamp::is_current(&self.output, tool.file, &self.key);
+        module.tools.iter().filter(is_outdated).collect()
+    }
+}
+
+/// Builds the programs of a module that are out of date, except the `installed` ones.
+fn ensure_module(workspace: &Workspace, module: &GoModule, installed: &[HostProgram]) -> Result<()> {
     let output = workspace.tools().join(module.name);
     fs::create_dir_all(output.join("bin")).with_context(|| format!("creating {}", output.display()))?;
     let _lock = lock(&output.join("lock"))?;
 
-    let mod_file = source.join("go.mod");
-    let pins = catalogue::GoModFile::read(&mod_file)?;
-    let go = Go::find(&source, &pins.go)?;
-    let flags = module.link_flags(&pins)?;
-    let key = BuildKey::of(&mod_file, &source.join("go.sum"), &[&flags, module.tags].concat(), &go)?;
-
-    let outdated: Vec<&GoTool> =
-        module.tools.iter().filter(|tool| !stamp::is_current(&output, tool.file, &key)).collect();
+    if module.tools.iter().all(|tool| is_installed(tool, installed)) {
+        return Ok(());
+    }
+    let build = ModuleBuild::plan(workspace, module)?;
+    let mut outdated = build.outdated_tools(module);
+    outdated.retain(|tool| !is_installed(tool, installed));
     if outdated.is_empty() {
         return Ok(());
     }
@@ -105,13 +206,17 @@ fn ensure_module(workspace: &Workspace, module: &GoModule) -> Result<()> {
         "Building {} ({}) with {} into {}",
         module.name,
         names.join(", "),
-        go.version,
+        build.go.version,
         output.join("bin").display()
     );
     let begun = Instant::now();
-    build::build_tools(&go, module, &outdated, &flags, &output, &key)?;
+    build::build_tools(&build.go, module, &outdated, &build.flags, &output, &build.key)?;
     eprintln!("Built {} in {}", module.name, monitor::format_elapsed_time(begun));
     Ok(())
+}
+
+fn is_installed(tool: &GoTool, installed: &[HostProgram]) -> bool {
+    installed.iter().any(|program| program.name == tool.name)
 }
 
 /// Takes the lock of one module. It is released when the file is closed, even if this process is killed.

@@ -54,6 +54,11 @@ impl Workspace {
         self.target.join("sbom")
     }
 
+    /// The folder of the dashboard's screenshots.
+    pub(crate) fn dashboard(&self) -> PathBuf {
+        self.target.join("dashboard")
+    }
+
     /// The folder of mutation builds.
     pub(crate) fn mutations(&self) -> PathBuf {
         self.target.join("mutations")

@@ -22,7 +22,7 @@ use vmpool_diskimage::admission::{self, AdmissionFinding, FindingSeverity, Found
 use vmpool_diskimage::model::{NamedSource, NamedSourceKind, ObjectKey};
 use vmpool_diskimage::read;
 use vmpool_diskimage::source::SourceUrl;
-use vmpool_engine::admission::{AdmissionRule, LookupOutcome, PoolKind, Refusal, Refusals};
+use vmpool_engine::admission::{AdmissionRule, LookupOutcome, MessageOrder, PoolKind, Refusal, Refusals};
 use vmpool_runtime::https::Peer;
 
 use crate::callers::Caller;
@@ -277,6 +277,7 @@ fn answer_for_findings(findings: Vec<AdmissionFinding>) -> ReviewAnswer {
         // Never the value: the query of a URL can be a secret.
         value: "...".to_owned(),
         detail: format!("{}; {}", finding.reason, finding.way_out),
+        order: MessageOrder::FieldFirst,
     });
     Refusals::new(refusals).map_or_else(ReviewAnswer::allowed, ReviewAnswer::refused)
 }

@@ -66,7 +66,7 @@ pub async fn run_webhook(
     let (pools, images) = (gates.enabled(Feature::VirtualMachinePool), gates.enabled(Feature::DiskImages));
     let standalone = pools && options.instancetype_mode == InstancetypeMode::Standalone;
     let router = if pools || images {
-        let rules = if pools { vmpool_platforms::admission::admission_rules(settings) } else { Vec::new() };
+        let rules = if pools { vmpool_platforms::admission::admission_rules(&settings) } else { Vec::new() };
         for warning in rules.iter().filter_map(|rules| rules.kind().setup_warning) {
             tracing::warn!("{warning}");
         }

@@ -128,7 +128,7 @@ impl World {
         };
         let (server, metrics) = (Server::default(), WebhookMetrics::new());
         let router = webhook_router(
-            &ReviewState::new(admission_rules(settings), server.client(), metrics.clone(), env)
+            &ReviewState::new(admission_rules(&settings), server.client(), metrics.clone(), env)
                 .accepting(callers),
         );
         Self { server, metrics, clock, router, certificate: Some(API_SERVER) }

@@ -125,7 +125,7 @@ pub struct VirtualMachinePoolStatus {
     /// The number behind the name of the next machine. A new leader goes on from it, so that the name of a former machine does not return.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "nextMachineNumber")]
     pub next_machine_number: Option<i64>,
-    /// The metadata.generation that the controller last processed, also if a write failed.
+    /// The metadata.generation that the controller last processed, also if a write failed. It is -1 until the controller has processed the pool, so that clients that wait do not take a new pool for ready.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "observedGeneration")]
     pub observed_generation: Option<i64>,
     /// The number of machines that run or migrate, and are not being deleted.

@@ -51,6 +51,12 @@ pub mod annotations {
     /// On a pool: the value of `spec.instancetypePolicy`, for a cluster whose definition of pools does not
     /// have the field.
     pub const INSTANCETYPE_POLICY: &str = "vmpool.dev/instancetype-policy";
+    /// On a pool: the fields of `spec.nameGeneration` that are true, with commas between them, of those that
+    /// only the definition of vmpool has. For a cluster with another definition.
+    pub const NAME_GENERATION: &str = "vmpool.dev/name-generation";
+    /// On a pool: the value of `spec.revisionHistoryLimit`, for a cluster whose definition of pools does not
+    /// have the field. A number from 0.
+    pub const REVISION_HISTORY_LIMIT: &str = "vmpool.dev/revision-history-limit";
     /// In the machine template of a pool: any change of the value is a change of the template, whose revision
     /// uses the instance type and the preference as they are then.
     pub const REFRESH_INSTANCETYPE: &str = "vmpool.dev/refresh-instancetype";

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use serde_json::value::RawValue;
-use vmpool_engine::removal::RemovalRecord;
+use vmpool_engine::scale_down::removal::RemovalRecord;
 use vmpool_engine::{Machine, ParsedPool, Uid};
 use vmpool_platforms::removal::StoredMachine;
 

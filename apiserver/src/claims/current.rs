@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde_json::Value;
 use serde_json::value::RawValue;
-use vmpool_engine::revision::RevisionId;
+use vmpool_engine::revisions::RevisionId;
 use vmpool_engine::{Machine, ParsedPool, Uid};
 use vmpool_platforms::removal::{StoredInstance, StoredMachine};
 

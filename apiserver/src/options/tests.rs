@@ -1,5 +1,5 @@
 use clap::{CommandFactory, Parser};
-use vmpool_engine::removal::RESERVATION_AGE;
+use vmpool_engine::scale_down::removal::RESERVATION_AGE;
 use vmpool_feature_gates::Feature;
 use vmpool_runtime::testing::flags::{flag_differences, help_gaps};
 

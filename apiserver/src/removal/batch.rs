@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use vmpool_engine::Uid;
-use vmpool_engine::removal::RemovalRecord;
+use vmpool_engine::scale_down::removal::RemovalRecord;
 
 use super::errors::{refused_write_error, unconfirmed_removal_error};
 use super::model::{DEADLINE, RemovalJob};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
 use vmpool_engine::protection::{Protection, timestamp_text};
-use vmpool_engine::removal::{RemovalRecord, RemovedMachines};
+use vmpool_engine::scale_down::removal::{RemovalRecord, RemovedMachines};
 use vmpool_engine::{ObjectId, Uid};
 use vmpool_runtime::Env;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use vmpool_engine::removal::RemovalRecord;
+use vmpool_engine::scale_down::removal::RemovalRecord;
 use vmpool_engine::{ObjectId, Uid};
 
 use super::errors::{machines_protected, name_returned_error, target_not_found, unconfirmed_removal_error};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use vmpool_engine::removal::RemovalRecord;
+use vmpool_engine::scale_down::removal::RemovalRecord;
 use vmpool_runtime::Env;
 
 use super::errors::{pool_deleting, pool_not_found, pool_unavailable_error, removal_conflict_error};

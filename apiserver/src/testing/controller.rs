@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use vmpool_api::annotations::SCALE_DOWN_TARGETS;
 use vmpool_engine::Uid;
-use vmpool_engine::removal::{RESERVATION_AGE, RemovalRecord};
+use vmpool_engine::scale_down::removal::{RESERVATION_AGE, RemovalRecord};
 
 use super::store::FaultyServerStore;
 

@@ -1,6 +1,6 @@
 {{/*
 The names do not contain the name of the release. Audit rules, documentation and programs use the names of the accounts, so
-they are always vmpool-controller, vmpool-webhook and vmpool-apiserver. Templates for one program take a dict of root (the top
+they are always vmpool-controller, vmpool-webhook, vmpool-apiserver and vmpool-doctor. Templates for one program take a dict of root (the top
 context) and component.
 */}}
 {{- define "vmpool.name" -}}
@@ -43,9 +43,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
+{{/* The image of one program. Its name is that of the program, or else imageName of the dict. */}}
 {{- define "vmpool.image" -}}
 {{- $own := (get .root.Values .component).image -}}
-{{- $repository := $own.repository | default (printf "%s/%s" (.root.Values.image.registry | trimSuffix "/") (include "vmpool.name" .)) -}}
+{{- $repository := $own.repository | default (printf "%s/%s" (.root.Values.image.registry | trimSuffix "/") (.imageName | default (include "vmpool.name" .))) -}}
 {{- if $own.digest -}}
 {{ $repository }}@{{ $own.digest }}
 {{- else -}}

@@ -19,6 +19,7 @@ use vmpool_platforms::{ClientPlatform, DiskOf, Disks, Platform, PoolPart, former
 
 use crate::arguments::AdoptArguments;
 use crate::cluster::{UserClusterClient, name_of};
+use crate::dry_run::WriteMode;
 use crate::output::print_text;
 use crate::pool::decode_pool;
 
@@ -56,16 +57,16 @@ pub(crate) async fn adopt_pool_objects<P: ClientPlatform>(
              first, or name the machines to adopt; nothing was changed",
             facts.desired
         );
-        restored.adopt::<P>(cluster, &object, &facts, &former, arguments.dry_run).await?;
-    }
-    if arguments.dry_run {
-        return print_text("nothing was changed\n");
+        restored.adopt::<P>(cluster, &object, &facts, &former, arguments.dry_run.mode).await?;
     }
     let record = json!({ "metadata": {
         "uid": pool["metadata"]["uid"],
         "annotations": { P::MACHINES_OF: copied_pool::machines_record(&facts.id) },
     }});
-    cluster.patch::<P::Pool>(&name, &Patch::Merge(record)).await?;
+    cluster.patch::<P::Pool>(&name, &Patch::Merge(record), arguments.dry_run.mode).await?;
+    if arguments.dry_run.is_on() {
+        return print_text("nothing was changed (server dry run)\n");
+    }
     print_text(&format!("pool {name}: the controller manages it from now on\n"))
 }
 
@@ -119,23 +120,20 @@ impl RestoredObjects {
         object: &P::Pool,
         pool: &ParsedPool,
         former: &Uid,
-        dry_run: bool,
+        mode: WriteMode,
     ) -> Result<()> {
         let say = |kind: &str, object: &Value| {
-            let done = if dry_run { "would be adopted" } else { "adopted" };
+            let done = if mode.is_dry_run() { "would be adopted" } else { "adopted" };
             print_text(&format!("{kind} {}: {done}\n", name_of(object)))
         };
         for revision in &self.revisions {
-            if !dry_run {
-                let patch = ownership_patch::<P>(revision, pool, former);
-                cluster.merge_at_version::<ControllerRevision>(revision, patch).await?;
-            }
+            let patch = ownership_patch::<P>(revision, pool, former);
+            cluster.merge_at_version::<ControllerRevision>(revision, patch, mode).await?;
             say("revision", revision)?;
         }
         for disk in &self.disks {
             match disk_ownership_patch::<P>(disk, object, &self.machines)? {
-                Some(patch) if !dry_run => cluster.merge_at_version::<DiskOf<P>>(disk, patch).await?,
-                Some(_) => {}
+                Some(patch) => cluster.merge_at_version::<DiskOf<P>>(disk, patch, mode).await?,
                 None => {
                     print_text(&format!(
                         "disk {}: left as it is, because the pool has no disk template for it, or no restored machine uses it\n",
@@ -147,11 +145,9 @@ impl RestoredObjects {
             say("disk", disk)?;
         }
         for machine in &self.machines {
-            if !dry_run {
-                let mut patch = ownership_patch::<P>(machine, pool, former);
-                json_patch::merge(&mut patch, &P::managed_labels(object));
-                cluster.merge_at_version::<P::Machine>(machine, patch).await?;
-            }
+            let mut patch = ownership_patch::<P>(machine, pool, former);
+            json_patch::merge(&mut patch, &P::managed_labels(object));
+            cluster.merge_at_version::<P::Machine>(machine, patch, mode).await?;
             say("machine", machine)?;
         }
         Ok(())

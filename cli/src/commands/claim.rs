@@ -12,7 +12,8 @@ use crate::arguments::{ClaimArguments, ReleaseArguments};
 use crate::cluster::UserClusterClient;
 use crate::exit::NoMachineFree;
 use crate::explain::explain_request_error;
-use crate::output::print_output;
+use crate::output::print_objects;
+use crate::pool::resource_name;
 use crate::subresource::{PAUSE, post_to_subresource, subresource_attempt};
 
 /// Claims a machine, or renews the claim with the same id.
@@ -34,12 +35,18 @@ pub(crate) async fn claim_machine<P: ClientPlatform>(
         body.reason.clone_from(&arguments.reason);
         body.machine.clone_from(&arguments.machine);
         body.renew = arguments.renew;
-        if arguments.dry_run {
+        if arguments.dry_run.is_on() {
             body = body.dry_run();
         }
         match post_to_subresource::<P>(cluster, &arguments.pool, "claim", &body).await? {
             Ok(claimed) => {
-                return print_output(arguments.format.output, &claim_text(&claimed, arguments), &claimed);
+                let text = claim_text(&claimed, arguments);
+                return print_objects(
+                    &arguments.format.output,
+                    &text,
+                    &machine_names::<P>(&claimed),
+                    &claimed,
+                );
             }
             Err(error) if is_unavailable(&error) && left > Duration::ZERO => {
                 cluster.env.sleep(PAUSE.min(left)).await;
@@ -77,7 +84,7 @@ fn claim_text(claimed: &Value, arguments: &ClaimArguments) -> String {
         .filter_map(Value::as_str)
         .collect();
     let address = if addresses.is_empty() { String::new() } else { format!(", at {}", addresses.join(", ")) };
-    let dry = if arguments.dry_run { "; nothing was claimed (dry run)" } else { "" };
+    let dry = if arguments.dry_run.is_on() { "; nothing was claimed (server dry run)" } else { "" };
     format!(
         "machine {}: claimed as {} until {}{address}{dry}\n",
         text("/machine/name"),
@@ -102,7 +109,7 @@ pub(crate) async fn release_machine<P: ClientPlatform>(
     };
     let mut body = MachineRelease::new(arguments.id.as_str(), uid, arguments.then.action())
         .api_version(P::REMOVAL.api_version());
-    if arguments.dry_run {
+    if arguments.dry_run.is_on() {
         body = body.dry_run();
     }
     let released = post_to_subresource::<P>(cluster, &arguments.pool, "release", &body).await?;
@@ -110,9 +117,15 @@ pub(crate) async fn release_machine<P: ClientPlatform>(
         explain_request_error(&subresource_attempt::<P>(cluster, &arguments.pool, "release"), &error)
     })?;
     let name = released.pointer("/machine/name").and_then(Value::as_str).unwrap_or_default();
-    let what = if arguments.dry_run { "would be released (dry run)" } else { "released" };
+    let what = if arguments.dry_run.is_on() { "would be released (server dry run)" } else { "released" };
     let text = format!("machine {name}: {what}, {}\n", arguments.then.effect());
-    print_output(arguments.format.output, &text, &released)
+    print_objects(&arguments.format.output, &text, &machine_names::<P>(&released), &released)
+}
+
+/// The machine of a claim or a release as TYPE/NAME.
+fn machine_names<P: ClientPlatform>(answer: &Value) -> Vec<String> {
+    let name = answer.pointer("/machine/name").and_then(Value::as_str);
+    name.map(resource_name::<P::Machine>).into_iter().collect()
 }
 
 /// The UID of the machine whose claim has this id.

@@ -1,13 +1,15 @@
 //! `completion`: scripts that complete commands and names.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result};
 use clap::CommandFactory as _;
 use clap_complete::env::Shells;
+use clap_complete::{ArgValueCandidates, CompletionCandidate};
 
 use crate::arguments::{Arguments, Completer, CompletionArguments};
+use crate::candidates::{complete_contexts, complete_namespaces};
 use crate::output::print_text;
 
 /// The hidden command with which kubectl completes. Its output is that of kubectl's own completion.
@@ -22,6 +24,16 @@ const PROGRAM: &str = "kubectl-vmpool";
 /// kubectl runs this file with the words after `kubectl vmpool`.
 const KUBECTL: &str = "#!/bin/sh\n# Save this as kubectl_complete-vmpool in a directory of $PATH, and make it executable.\n\
     exec kubectl-vmpool __complete \"$@\"\n";
+
+/// The command line with candidates from the cluster and from the kubeconfig.
+pub(crate) fn completed_command() -> clap::Command {
+    let complete = |candidates: fn() -> Vec<CompletionCandidate>| {
+        move |argument: clap::Arg| argument.add(ArgValueCandidates::new(candidates))
+    };
+    Arguments::command()
+        .mut_arg("namespace", complete(complete_namespaces))
+        .mut_arg("context", complete(complete_contexts))
+}
 
 /// Prints the script.
 ///
@@ -47,9 +59,13 @@ pub(crate) fn print_completion_script(arguments: &CompletionArguments) -> Result
 pub(crate) fn complete_command_line(words: impl Iterator<Item = OsString>) -> Result<String> {
     let words: Vec<OsString> = std::iter::once(PROGRAM.into()).chain(words).collect();
     let last = words.len() - 1;
-    let candidates = clap_complete::engine::complete(&mut Arguments::command(), words, last, None);
+    let is_flag = |word: &OsStr| word.as_encoded_bytes().starts_with(b"-");
+    let wants_flags = is_flag(&words[last]);
+    let candidates = clap_complete::engine::complete(&mut completed_command(), words, last, None);
+    let candidates = candidates.context("completing the command line")?;
     let mut text = String::new();
-    for candidate in candidates.context("completing the command line")? {
+    // As kubectl, flags are candidates after a dash only.
+    for candidate in candidates.iter().filter(|candidate| wants_flags || !is_flag(candidate.get_value())) {
         let _ = write!(text, "{}", candidate.get_value().to_string_lossy());
         if let Some(help) = candidate.get_help() {
             let _ = write!(text, "\t{help}");
@@ -74,5 +90,16 @@ mod tests {
         assert!(flags.starts_with("--replicas\t"), "{flags}");
         let formats = complete_command_line(["list".into(), "-o".into(), "wi".into()].into_iter()).unwrap();
         assert!(formats.starts_with("wide\t"), "{formats}");
+    }
+
+    #[test]
+    fn flags_are_no_candidates_for_names() {
+        let names = complete_command_line(["completion".into(), OsString::new()].into_iter()).unwrap();
+        assert!(names.contains("kubectl\t") && !names.contains("--"), "{names}");
+    }
+
+    #[test]
+    fn the_completed_arguments_exist() {
+        completed_command().debug_assert();
     }
 }

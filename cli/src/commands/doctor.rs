@@ -2,8 +2,11 @@
 
 mod checks;
 mod finding;
+mod probes;
+mod rights;
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 
@@ -14,7 +17,10 @@ use crate::output::print_output;
 use crate::table::Tone;
 use crate::visible::{escape_except_lines, escape_to_one_line};
 
-/// Prints all findings.
+/// Time between two attempts with `--wait`.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// Prints all findings, with `--wait` those of the last attempt.
 ///
 /// # Errors
 /// Something is not in order.
@@ -22,13 +28,36 @@ pub(crate) async fn print_check_findings(
     cluster: &UserClusterClient,
     arguments: &DoctorArguments,
 ) -> Result<()> {
-    let findings = checks::run_all_checks(cluster, &arguments.system_namespace).await;
-    print_output(arguments.format.output, &render_findings(&findings), &findings)?;
-    let failed = findings.iter().filter(|finding| finding.verdict == CheckVerdict::Failed).count();
-    if failed > 0 {
-        bail!("{failed} checks failed");
+    let deadline = cluster.env.uptime() + arguments.wait.unwrap_or_default();
+    let findings = loop {
+        let findings = checks::run_all_checks(cluster, &arguments.installation.system_namespace).await;
+        if count_failed(&findings) == 0 || cluster.env.uptime() >= deadline {
+            break findings;
+        }
+        cluster.env.sleep(PAUSE).await;
+    };
+    print_output(&arguments.format.output, &render_findings(&findings), &findings)?;
+    match count_failed(&findings) {
+        0 => Ok(()),
+        1 => bail!("1 check failed"),
+        failed => bail!("{failed} checks failed"),
     }
-    Ok(())
+}
+
+fn count_failed(findings: &[CheckFinding]) -> usize {
+    findings.iter().filter(|finding| finding.verdict == CheckVerdict::Failed).count()
+}
+
+/// The findings as JSON, for a report.
+///
+/// # Errors
+/// A finding cannot be written as JSON.
+pub(crate) async fn collect_findings(
+    cluster: &UserClusterClient,
+    system: &str,
+) -> Result<Vec<serde_json::Value>> {
+    let findings = checks::run_all_checks(cluster, system).await;
+    findings.iter().map(|finding| Ok(serde_json::to_value(finding)?)).collect()
 }
 
 fn render_findings(findings: &[CheckFinding]) -> String {

@@ -7,14 +7,16 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 use vmpool_engine::Machine;
-use vmpool_platforms::{ClientPlatform, Dvp, KubeVirt};
+use vmpool_platforms::{ClientPlatform, PlatformName, with_platform};
 
 use crate::age::format_age;
-use crate::arguments::{Format, ListArguments, ListFormat};
+use crate::arguments::ListArguments;
 use crate::cluster::{ListScope, UserClusterClient, name_of};
-use crate::connection::PlatformArgument;
-use crate::output::{print_note, print_output, print_text};
-use crate::pool::{PoolObservation, decode_pool, phase_tone, ready_condition, resource_name, unserved_pools};
+use crate::format::Format;
+use crate::leader::{LeaderState, read_leader_state};
+use crate::observation::{UnobservedSpec, describe_earlier_phase};
+use crate::output::{print_note, print_objects};
+use crate::pool::{decode_pool, phase_tone, ready_condition, resource_name, unserved_pools};
 use crate::table::{Cell, Tone, render_table};
 use crate::visible::escape_except_lines;
 
@@ -25,6 +27,9 @@ const UNKNOWN: &str = "?";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 struct PoolListing {
     pools: Vec<PoolListEntry>,
+    /// The leader, if a pool is not observed and the user may read the lease.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    leader: Option<LeaderState>,
     /// What could not be read, and why.
     unreadable: Vec<String>,
 }
@@ -52,6 +57,9 @@ struct PoolListEntry {
     phase: String,
     /// Whether the status is about the current spec.
     observed: bool,
+    /// When a client wrote the spec that is not observed, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unobserved_since: Option<Timestamp>,
     generation: i64,
     observed_generation: Option<i64>,
     deleting: bool,
@@ -66,8 +74,7 @@ impl PoolListEntry {
         match (self.deleting, self.observed) {
             (true, _) => "Terminating".to_owned(),
             (false, true) => self.phase.clone(),
-            (false, false) if self.phase.is_empty() => "NotObserved".to_owned(),
-            (false, false) => format!("NotObserved (was {})", self.phase),
+            (false, false) => describe_earlier_phase(&self.phase),
         }
     }
 
@@ -83,25 +90,31 @@ impl PoolListEntry {
 /// No platform's pools can be read, or the cluster serves none.
 pub(crate) async fn print_pool_list(
     cluster: &UserClusterClient,
-    platform: Option<PlatformArgument>,
+    platform: Option<PlatformName>,
     arguments: &ListArguments,
 ) -> Result<()> {
     let scope = if arguments.all_namespaces { ListScope::Cluster } else { ListScope::Namespace };
-    let listing = collect_pool_listing(cluster, platform, scope).await?;
-    let wide = arguments.output == ListFormat::Wide;
-    match arguments.output {
-        ListFormat::Json => return print_output(Format::Json, "", &listing),
-        ListFormat::Yaml => return print_output(Format::Yaml, "", &listing),
-        ListFormat::Name => print_text(&render_names(&listing))?,
-        ListFormat::Text | ListFormat::Wide => {
-            print_text(&render_pool_table(&listing, scope, wide, cluster.env.now()))?;
-        }
+    let mut listing = collect_pool_listing(cluster, platform, scope).await?;
+    if listing.pools.iter().any(|pool| !pool.observed) {
+        // A user without this right sees which pools are not observed.
+        listing.leader = read_leader_state(cluster, &arguments.installation.system_namespace).await.ok();
+    }
+    let format = &arguments.format.output;
+    let text = render_pool_table(&listing, scope, *format == Format::Wide, cluster.env.now());
+    let names: Vec<String> = listing.pools.iter().map(|pool| pool.resource.clone()).collect();
+    print_objects(format, &text, &names, &listing)?;
+    if matches!(format, Format::Json | Format::Yaml | Format::JsonPath(_)) {
+        // Programs read what is missing in the data.
+        return Ok(());
     }
     if listing.pools.is_empty() {
         print_note(&match scope {
             ListScope::Namespace => format!("no pools in namespace {}\n", cluster.namespace),
             ListScope::Cluster => "no pools in any namespace\n".to_owned(),
         });
+    }
+    if let Some(note) = describe_unobserved_pools(&listing, cluster.env.now()) {
+        print_note(&format!("{} {}\n", Tone::Notice.paint("not observed:"), escape_except_lines(&note)));
     }
     for why in &listing.unreadable {
         print_note(&format!("{} {}\n", Tone::Notice.paint("not shown:"), escape_except_lines(why)));
@@ -111,19 +124,16 @@ pub(crate) async fn print_pool_list(
 
 async fn collect_pool_listing(
     cluster: &UserClusterClient,
-    platform: Option<PlatformArgument>,
+    platform: Option<PlatformName>,
     scope: ListScope,
 ) -> Result<PoolListing> {
     let mut listing = PoolListing::default();
     let (mut failures, mut is_any_served) = (Vec::new(), false);
-    for asked in [PlatformArgument::Dvp, PlatformArgument::Kubevirt] {
+    for asked in PlatformName::ALL {
         if platform.is_some_and(|platform| platform != asked) {
             continue;
         }
-        let listed = match asked {
-            PlatformArgument::Dvp => add_pools::<Dvp>(cluster, scope, &mut listing).await,
-            PlatformArgument::Kubevirt => add_pools::<KubeVirt>(cluster, scope, &mut listing).await,
-        };
+        let listed = with_platform!(asked, P => add_pools::<P>(cluster, scope, &mut listing).await);
         match listed {
             Ok(is_served) => is_any_served |= is_served,
             Err(error) => failures.push(error),
@@ -188,6 +198,7 @@ fn pool_list_entry<P: ClientPlatform>(
         count.and_then(|count| usize::try_from(count).ok())
     };
     let ready = ready_condition(&pool);
+    let unobserved = UnobservedSpec::read(stored, &pool);
     let is_own = |machine: &&Machine| machine.belongs_to(&pool.id);
     Ok(PoolListEntry {
         namespace: pool.namespace.to_string(),
@@ -200,7 +211,8 @@ fn pool_list_entry<P: ClientPlatform>(
         updated: count("updatedReplicas"),
         protected: protected.map(|machines| machines.iter().filter(is_own).count()),
         phase: ready.map(|ready| ready.reason.clone()).unwrap_or_default(),
-        observed: PoolObservation::read(stored, &pool) == PoolObservation::Current,
+        observed: unobserved.is_none(),
+        unobserved_since: unobserved.and_then(|unobserved| unobserved.since),
         generation: pool.generation,
         observed_generation: stored["status"]["observedGeneration"].as_i64(),
         deleting: pool.deleting,
@@ -209,12 +221,22 @@ fn pool_list_entry<P: ClientPlatform>(
     })
 }
 
-fn render_names(listing: &PoolListing) -> String {
-    let mut text = String::new();
-    for pool in &listing.pools {
-        let _ = writeln!(text, "{}", pool.resource);
+/// How many pools the controller has not observed, since when, and whether a controller works. `None` if it
+/// has observed all.
+fn describe_unobserved_pools(listing: &PoolListing, now: Timestamp) -> Option<String> {
+    let unobserved: Vec<&PoolListEntry> = listing.pools.iter().filter(|pool| !pool.observed).collect();
+    let mut text = match &*unobserved {
+        [] => return None,
+        [pool] => format!("pool {}", pool.name),
+        [first, ..] => format!("{} pools, for example {}", unobserved.len(), first.name),
+    };
+    if let Some(since) = unobserved.iter().filter_map(|pool| pool.unobserved_since).min() {
+        let _ = write!(text, ", since {since} ({})", format_age(since, now));
     }
-    text
+    if let Some(leader) = &listing.leader {
+        let _ = write!(text, ", {}", leader.describe(now));
+    }
+    Some(text)
 }
 
 fn render_pool_table(listing: &PoolListing, scope: ListScope, wide: bool, now: Timestamp) -> String {
@@ -241,8 +263,9 @@ fn render_pool_table(listing: &PoolListing, scope: ListScope, wide: bool, now: T
         .iter()
         .map(|pool| {
             let age = pool.created.map(|created| format_age(created, now)).unwrap_or_default();
-            let observed =
-                pool.observed_generation.map_or_else(|| UNKNOWN.to_owned(), |known| known.to_string());
+            // The default of the field is -1, before the first status.
+            let observed = pool.observed_generation.filter(|known| *known >= 0);
+            let observed = observed.map_or_else(|| UNKNOWN.to_owned(), |known| known.to_string());
             vec![
                 only(scope == ListScope::Cluster, &pool.namespace).into(),
                 pool.name.clone().into(),

@@ -1,11 +1,13 @@
 //! `plan`: what the controller would do, computed by the controller's own code.
 
 mod manifest;
+mod skipped;
 mod steps;
 
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result, anyhow};
+use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use serde::Serialize;
 use serde_json::Value;
@@ -23,12 +25,13 @@ use crate::pool::decode_pool;
 use crate::table::Tone;
 use crate::visible::escape_to_one_line;
 use manifest::{ApplyMethod, CLIENT_SIDE_MANAGER, SERVER_SIDE_MANAGER, client_side_patch, read_manifest};
+use skipped::list_skipped;
 use steps::{PlannedStep, TemplateEffects, list_steps};
 
 /// What the controller would do.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct PlanOutlook {
+pub(crate) struct PlanOutlook {
     pool: String,
     namespace: String,
     /// Number of replicas in the stored pool.
@@ -42,6 +45,8 @@ struct PlanOutlook {
     now: Vec<PlannedStep>,
     /// The steps that follow as the disruption budget allows.
     later: Vec<PlannedStep>,
+    /// Why the scale-down deletes other machines than its order says, or fewer than are surplus.
+    skipped: Vec<String>,
     /// Why steps are not possible yet.
     blocked: Vec<String>,
 }
@@ -56,11 +61,24 @@ pub(crate) async fn print_plan<P: ClientPlatform>(
     stored: Value,
     arguments: &PlanArguments,
 ) -> Result<()> {
-    let (planned, method) = planned_pool::<P>(cluster, &stored, arguments).await?;
+    let outlook = compute_outlook::<P>(cluster, &stored, arguments).await?;
+    print_output(&arguments.format.output, &render_outlook(&outlook), &outlook)
+}
+
+/// Computes the plan.
+///
+/// # Errors
+/// A request failed, or the planned pool is invalid.
+pub(crate) async fn compute_outlook<P: ClientPlatform>(
+    cluster: &UserClusterClient,
+    stored: &Value,
+    arguments: &PlanArguments,
+) -> Result<PlanOutlook> {
+    let (planned, method) = planned_pool::<P>(cluster, stored, arguments).await?;
     let (object, facts) = decode_pool::<P>(&planned)?;
     let preview = preview_pool::<P>(&cluster.env, cluster.client.clone(), object.clone()).await;
     let preview = preview.map_err(|error| anyhow!(explain_read_error(&error)))?;
-    let (_, before) = decode_pool::<P>(&stored)?;
+    let (_, before) = decode_pool::<P>(stored)?;
     let updates = |plan: &Plan| plan.actions.iter().any(|action| matches!(action, PoolAction::Update { .. }));
     // Of other platforms, the controller knows which update takes a restart.
     let is_unknown = preview.pool.rollout.restarts == Restarts::ByPlatform;
@@ -69,9 +87,9 @@ pub(crate) async fn print_plan<P: ClientPlatform>(
     } else {
         TemplateEffects::default()
     };
-    let mut outlook = build_outlook(&preview, before.desired, &effects);
+    let mut outlook = build_outlook(&preview, before.desired, &effects, cluster.env.now());
     outlook.applied_by = method.map(|method| method.description());
-    print_output(arguments.format.output, &render_outlook(&outlook), &outlook)
+    Ok(outlook)
 }
 
 /// The pool to plan for, and how the manifest of the user is applied to it.
@@ -136,7 +154,13 @@ fn increment_generation(pool: &mut Value) {
     pool["metadata"]["generation"] = (generation + 1).into();
 }
 
-fn build_outlook(preview: &Preview, replicas: usize, effects: &TemplateEffects) -> PlanOutlook {
+fn build_outlook(
+    preview: &Preview,
+    replicas: usize,
+    effects: &TemplateEffects,
+    now: Timestamp,
+) -> PlanOutlook {
+    let skipped = list_skipped(preview, now);
     let pool = &preview.pool;
     let now = list_steps(preview, &preview.next, effects);
     let mut later = list_steps(preview, &preview.later, effects);
@@ -158,12 +182,13 @@ fn build_outlook(preview: &Preview, replicas: usize, effects: &TemplateEffects) 
         applied_by: None,
         now,
         later,
+        skipped,
         blocked,
     }
 }
 
 fn render_outlook(outlook: &PlanOutlook) -> String {
-    let PlanOutlook { pool, namespace, replicas, planned_replicas, applied_by, now, later, blocked } =
+    let PlanOutlook { pool, namespace, replicas, planned_replicas, applied_by, now, later, skipped, blocked } =
         outlook;
     let change = if replicas == planned_replicas {
         format!("{replicas} replicas")
@@ -190,9 +215,12 @@ fn render_outlook(outlook: &PlanOutlook) -> String {
             number += 1;
         }
     }
-    if !blocked.is_empty() {
-        let _ = writeln!(text, "{}", Tone::Heading.paint("Blocked:"));
-        for why in blocked {
+    for (heading, reasons) in [("Skipped:", skipped), ("Blocked:", blocked)] {
+        if reasons.is_empty() {
+            continue;
+        }
+        let _ = writeln!(text, "{}", Tone::Heading.paint(heading));
+        for why in reasons {
             let _ = writeln!(text, "  - {}", Tone::Notice.paint(why));
         }
     }

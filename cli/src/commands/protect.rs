@@ -9,6 +9,7 @@ use vmpool_platforms::{ClientPlatform, is_controlled_by};
 
 use crate::arguments::{ProtectArguments, UnprotectArguments};
 use crate::cluster::{UserClusterClient, name_of};
+use crate::dry_run::WriteMode;
 use crate::output::print_text;
 use crate::pool::decode_pool;
 
@@ -39,8 +40,9 @@ pub(crate) async fn protect_machines<P: ClientPlatform>(
     let until = protection_end(cluster.env.now(), duration)?;
     let annotations = json!({ UNTIL: until, BY: arguments.by, REASON: arguments.reason });
     for machine in find_named_machines::<P>(cluster, &facts.id, &arguments.machines).await? {
-        annotate_machine::<P>(cluster, &machine, &annotations).await?;
-        print_text(&format!("machine {}: protected until {until}\n", name_of(&machine)))?;
+        annotate_machine::<P>(cluster, &machine, &annotations, arguments.dry_run.mode).await?;
+        let note = arguments.dry_run.mode.note();
+        print_text(&format!("machine {}: protected until {until}{note}\n", name_of(&machine)))?;
     }
     Ok(())
 }
@@ -66,8 +68,9 @@ pub(crate) async fn unprotect_machines<P: ClientPlatform>(
         );
     }
     for machine in machines {
-        annotate_machine::<P>(cluster, &machine, &annotations).await?;
-        print_text(&format!("machine {}: not protected\n", name_of(&machine)))?;
+        annotate_machine::<P>(cluster, &machine, &annotations, arguments.dry_run.mode).await?;
+        let note = arguments.dry_run.mode.note();
+        print_text(&format!("machine {}: not protected{note}\n", name_of(&machine)))?;
     }
     Ok(())
 }
@@ -105,7 +108,8 @@ async fn annotate_machine<P: ClientPlatform>(
     cluster: &UserClusterClient,
     machine: &Value,
     annotations: &Value,
+    mode: WriteMode,
 ) -> Result<()> {
     let patch = json!({ "metadata": { "annotations": annotations } });
-    cluster.merge_at_version::<P::Machine>(machine, patch).await
+    cluster.merge_at_version::<P::Machine>(machine, patch, mode).await
 }

@@ -44,7 +44,7 @@ pub(crate) async fn remove_machines<P: ClientPlatform>(
         body = body.target(name.as_str(), uid.as_str().unwrap_or_default());
         uids.push(uid);
     }
-    if arguments.dry_run {
+    if arguments.dry_run.is_on() {
         body = body.dry_run();
     }
     // A repeated request removes and counts each machine once.
@@ -53,9 +53,9 @@ pub(crate) async fn remove_machines<P: ClientPlatform>(
         explain_request_error(&subresource_attempt::<P>(cluster, &arguments.pool, "scaledownwith"), &error)
     })?;
     let names = machines.join(", ");
-    if arguments.dry_run {
+    if arguments.dry_run.is_on() {
         return print_text(&format!(
-            "{names}: the removal would be accepted; nothing was removed (dry run)\n"
+            "{names}: the removal would be accepted; nothing was removed (server dry run)\n"
         ));
     }
     print_text(&format!("{names}: removal accepted, replicas lowered\n"))?;

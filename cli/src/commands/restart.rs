@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PostParams, Preconditions};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
 use vmpool_controller::{Preview, preview_pool};
@@ -14,7 +14,8 @@ use vmpool_engine::model::MachineActivity;
 use vmpool_platforms::{ClientPlatform, InstanceOf, Instances, RestartRequest};
 
 use crate::arguments::RestartArguments;
-use crate::cluster::{FIELD_MANAGER, UserClusterClient};
+use crate::cluster::{FIELD_MANAGER, UserClusterClient, patch_params};
+use crate::dry_run::WriteMode;
 use crate::explain::{RequestAttempt, explain_read_error, explain_request_error};
 use crate::output::print_text;
 use crate::pool::decode_pool;
@@ -38,8 +39,11 @@ pub(crate) async fn restart_machines<P: ClientPlatform>(
     if waiting.is_empty() {
         return print_text("no machine needs a restart\n");
     }
-    if arguments.dry_run {
-        return print_text(&format!("would restart {} (dry run)\n", waiting.join(", ")));
+    if arguments.dry_run.is_on() {
+        for name in &waiting {
+            request_restart::<P>(cluster, name, arguments.dry_run.mode).await?;
+        }
+        return print_text(&format!("would restart {} (server dry run)\n", waiting.join(", ")));
     }
     let deadline = cluster.env.uptime() + Duration::from_secs(arguments.timeout);
     let mut restarting: BTreeMap<String, RequestedRestart> = BTreeMap::new();
@@ -61,7 +65,7 @@ pub(crate) async fn restart_machines<P: ClientPlatform>(
         let budget = preview.pool.rollout.budget.of(preview.pool.desired);
         for _ in count_unavailable_machines(&preview, &restarting)..budget {
             let Some(name) = waiting.pop() else { break };
-            let requested = request_restart::<P>(cluster, &name).await?;
+            let requested = request_restart::<P>(cluster, &name, arguments.dry_run.mode).await?;
             print_text(&format!("machine {name}: restart requested\n"))?;
             restarting.insert(name, requested);
         }
@@ -187,9 +191,10 @@ fn choose_machines_to_restart(
 async fn request_restart<P: ClientPlatform>(
     cluster: &UserClusterClient,
     name: &str,
+    mode: WriteMode,
 ) -> Result<RequestedRestart> {
     if let Some(operation) = P::restart(name) {
-        return create_restart_operation(cluster, operation).await;
+        return create_restart_operation(cluster, operation, mode).await;
     }
     if !P::Instances::EXIST {
         bail!("the platform cannot restart machine {name}");
@@ -206,15 +211,15 @@ async fn request_restart<P: ClientPlatform>(
     match P::Instances::restart(&machine, &instance) {
         RestartRequest::DeleteInstance => {
             let preconditions = Some(Preconditions { uid: Some(uid.clone()), resource_version: None });
-            let params = DeleteParams { preconditions, ..DeleteParams::default() };
+            let dry_run = mode.is_dry_run();
+            let params = DeleteParams { dry_run, preconditions, ..DeleteParams::default() };
             let deleted = cluster.api::<InstanceOf<P>>().delete(name, &params).await;
             deleted.map_err(|error| {
                 explain_request_error(&cluster.attempt::<InstanceOf<P>>("delete", name), &error)
             })?;
         }
         RestartRequest::PatchMachineStatus(patch) => {
-            let params =
-                PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+            let params = patch_params(mode);
             let patched = cluster.api::<P::Machine>().patch_status(name, &params, &Patch::Merge(patch)).await;
             patched.map_err(|error| {
                 explain_request_error(&cluster.attempt::<P::Machine>("patch", name), &error)
@@ -227,7 +232,11 @@ async fn request_restart<P: ClientPlatform>(
 }
 
 /// Creates an operation of the platform in the namespace.
-async fn create_restart_operation(cluster: &UserClusterClient, operation: Value) -> Result<RequestedRestart> {
+async fn create_restart_operation(
+    cluster: &UserClusterClient,
+    operation: Value,
+    mode: WriteMode,
+) -> Result<RequestedRestart> {
     let operation: DynamicObject = serde_json::from_value(operation).context("building the request")?;
     let types = operation.types.clone().context("the object has no type")?;
     let (group, version) = types.api_version.split_once('/').unwrap_or(("", &types.api_version));
@@ -239,7 +248,7 @@ async fn create_restart_operation(cluster: &UserClusterClient, operation: Value)
         namespace: cluster.namespace.clone(),
     };
     let api: Api<DynamicObject> = Api::namespaced_with(cluster.client.clone(), &cluster.namespace, &resource);
-    let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+    let params = PostParams { dry_run: mode.is_dry_run(), field_manager: Some(FIELD_MANAGER.to_owned()) };
     let created =
         api.create(&params, &operation).await.map_err(|error| explain_request_error(&attempt, &error))?;
     Ok(RequestedRestart::Operation(Box::new(api), created.metadata.name.unwrap_or_default()))

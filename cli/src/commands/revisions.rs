@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use similar::TextDiff;
 use vmpool_engine::ParsedPool;
-use vmpool_engine::revision::RevisionId;
+use vmpool_engine::revisions::RevisionId;
 use vmpool_platforms::{ClientPlatform, RevisionObjects, TemplateEffect, is_controlled_by};
 
 use crate::age::format_age;
@@ -82,7 +82,7 @@ pub(crate) async fn print_revision_history<P: ClientPlatform>(
         let columns = ["NUMBER", "REVISION", "AGE", "MACHINES", "NOTE", "USES"];
         render_table(&columns[..columns.len() - usize::from(!has_copies)], &rows)
     };
-    print_output(arguments.format.output, &text, &stored)
+    print_output(&arguments.format.output, &text, &stored)
 }
 
 /// Shows what a rollback to a revision would change.
@@ -141,14 +141,10 @@ pub(crate) async fn roll_back_pool<P: ClientPlatform>(
         anyhow!("revision {} contains no machine template, so the pool was not changed", found.revision)
     })?;
     let operations = rollback_operations(&pool, &template, P::pinned_revision_pointers());
-    if arguments.dry_run {
-        return print_text(&format!(
-            "pool {}: would get the template of revision {}; `kubectl vmpool diff {0} {1}` shows the change (dry run)\n",
-            arguments.pool, found.revision
-        ));
-    }
     let patch = serde_json::from_value(operations.into()).context("building the patch")?;
-    if let Err(error) = cluster.patch::<P::Pool>(&arguments.pool, &Patch::Json::<()>(patch)).await {
+    if let Err(error) =
+        cluster.patch::<P::Pool>(&arguments.pool, &Patch::Json::<()>(patch), arguments.dry_run.mode).await
+    {
         let now = cluster.get::<P::Pool>(&arguments.pool).await.ok().flatten();
         ensure!(
             now.is_none_or(|now| is_same_template(&pool, &now, P::pinned_revision_pointers())),
@@ -157,6 +153,12 @@ pub(crate) async fn roll_back_pool<P: ClientPlatform>(
             arguments.pool
         );
         return Err(error);
+    }
+    if arguments.dry_run.is_on() {
+        return print_text(&format!(
+            "pool {}: would get the template of revision {}; `kubectl vmpool diff {0} {1}` shows the change (server dry run)\n",
+            arguments.pool, found.revision
+        ));
     }
     print_text(&format!(
         "pool {}: template of revision {} written; the rollout applies it to the machines\n",

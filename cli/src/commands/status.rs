@@ -1,25 +1,26 @@
 //! `status`: a pool with its machines, disks, conditions, blockers and events.
 
+mod changes;
 mod collect;
 mod text;
 mod view;
-
-use std::time::Duration;
+mod volumes;
 
 use anyhow::Result;
 use serde_json::Value;
 use vmpool_platforms::ClientPlatform;
 
-use crate::arguments::{Format, StatusArguments};
+use crate::arguments::StatusArguments;
 use crate::cluster::UserClusterClient;
-use crate::output::{print_output, print_text};
+use crate::format::Format;
+use crate::output::{print_objects, print_screen, print_text};
+use crate::pool::resource_name;
+use crate::screen::is_terminal;
+use changes::PoolChanges;
 use collect::collect_pool_overview;
 use text::{TextExtent, render_pool_overview};
 
-/// Time between two reads of a status that is watched.
-const INTERVAL: Duration = Duration::from_secs(2);
-
-/// Prints the status, with `--watch` again whenever it changes.
+/// Prints the status, with `--watch` again whenever it changes; on a terminal in the same place.
 ///
 /// # Errors
 /// A request failed.
@@ -29,26 +30,30 @@ pub(crate) async fn print_pool_status<P: ClientPlatform>(
     mut pool: Value,
     arguments: &StatusArguments,
 ) -> Result<()> {
-    let extent = if arguments.all { TextExtent::Complete } else { TextExtent::Screen };
+    let format = &arguments.format.output;
+    let is_complete = arguments.all || *format == Format::Wide;
+    let extent = if is_complete { TextExtent::Complete } else { TextExtent::Screen };
+    let names = [resource_name::<P::Pool>(&arguments.pool)];
+    let system = &arguments.installation.system_namespace;
+    let is_for_users = matches!(format, Format::Text | Format::Wide);
+    let mut changes = arguments.watch.then(|| PoolChanges::begin::<P>(cluster, &arguments.pool));
     let mut shown = None;
     loop {
-        let status = collect_pool_overview::<P>(cluster, &pool).await?;
-        // Ages change all the time, and are no reason to print.
-        if shown.as_ref() != Some(&status) {
-            if shown.is_some() && arguments.format.output == Format::Text {
+        let status = collect_pool_overview::<P>(cluster, &pool, system).await?;
+        let text = render_pool_overview(&status, extent, cluster.env.now());
+        if arguments.watch && is_for_users && is_terminal() {
+            print_screen(&text, shown.is_none())?;
+            shown = Some(status);
+        } else if shown.as_ref() != Some(&status) {
+            // Ages change all the time, and are no reason to print.
+            if shown.is_some() && is_for_users {
                 print_text("\n")?;
             }
-            print_output(
-                arguments.format.output,
-                &render_pool_overview(&status, extent, cluster.env.now()),
-                &status,
-            )?;
+            print_objects(format, &text, &names, &status)?;
             shown = Some(status);
         }
-        if !arguments.watch {
-            return Ok(());
-        }
-        cluster.env.sleep(INTERVAL).await;
+        let Some(changes) = &mut changes else { return Ok(()) };
+        changes.wait(&cluster.env).await;
         match cluster.get::<P::Pool>(&arguments.pool).await? {
             Some(next) => pool = next,
             None => return print_text(&format!("pool {} was deleted\n", arguments.pool)),

@@ -42,12 +42,12 @@ pub(crate) async fn print_versions(
     let client = ClientVersion { version: env!("CARGO_PKG_VERSION") };
     let mut report = VersionReport { client, ..VersionReport::default() };
     if !arguments.client {
-        match read_installed_programs(connection, &arguments.system_namespace).await {
+        match read_installed_programs(connection, &arguments.installation.system_namespace).await {
             Ok(programs) => report.programs = programs,
             Err(errors) => report.unknown = errors.iter().map(first_line).collect(),
         }
     }
-    print_output(arguments.format.output, &render_versions(&report), &report)
+    print_output(&arguments.format.output, &render_versions(&report), &report)
 }
 
 /// The installed programs, or all reasons why they are unknown.

@@ -1,10 +1,10 @@
 use rstest::rstest;
-use serde_json::json;
+use vmpool_platforms::KubeVirt;
 
 use super::*;
 
-const DVP: Option<PlatformArgument> = Some(PlatformArgument::Dvp);
-const KUBEVIRT: Option<PlatformArgument> = Some(PlatformArgument::Kubevirt);
+const DVP: Option<PlatformName> = Some(PlatformName::Dvp);
+const KUBEVIRT: Option<PlatformName> = Some(PlatformName::Kubevirt);
 
 #[rstest]
 #[case::a_name("web", None)]
@@ -18,7 +18,7 @@ const KUBEVIRT: Option<PlatformArgument> = Some(PlatformArgument::Kubevirt);
 #[case::output_of_kubectl("virtualmachinepool.virtualization.deckhouse.io/web", DVP)]
 #[case::version_and_group("virtualmachinepools.v1alpha2.virtualization.deckhouse.io/web", DVP)]
 #[case::a_short_name_with_a_group("vmpool.pool.kubevirt.io/web", KUBEVIRT)]
-fn a_pool_is_named_as_kubectl_names_objects(#[case] text: &str, #[case] platform: Option<PlatformArgument>) {
+fn a_pool_is_named_as_kubectl_names_objects(#[case] text: &str, #[case] platform: Option<PlatformName>) {
     let expected = PoolReference { name: "web".into(), platform };
     assert_eq!(PoolReference::parse(text).unwrap(), expected);
 }
@@ -36,6 +36,24 @@ fn other_words_are_refused(#[case] text: &str, #[case] expected: &str) {
 }
 
 #[test]
+fn the_error_for_another_type_lists_the_types_of_all_platforms() {
+    let error = PoolReference::parse("pod/web").unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "\"pod\" in \"pod/web\" is not a type of pools: use vmpool, virtualmachinepools.virtualization.deckhouse.io \
+         or virtualmachinepools.pool.kubevirt.io"
+    );
+}
+
+#[test]
+fn a_name_of_two_pools_needs_the_flag() {
+    assert_eq!(
+        ambiguous_name_text("web", "team-a", &[PlatformName::Dvp, PlatformName::Kubevirt]),
+        "both platforms have a pool web in namespace team-a: choose one with --platform=dvp or --platform=kubevirt"
+    );
+}
+
+#[test]
 fn a_type_selects_the_platform_and_must_agree_with_the_flag() {
     let reference = |platform| PoolReference { name: "web".into(), platform };
     assert_eq!(reference(None).selected_platform(DVP).unwrap(), DVP);
@@ -49,28 +67,4 @@ fn a_printed_name_is_accepted() {
     let printed = resource_name::<<KubeVirt as Platform>::Pool>("web");
     assert_eq!(printed, "virtualmachinepool.pool.kubevirt.io/web");
     assert_eq!(PoolReference::parse(&printed).unwrap().platform, KUBEVIRT);
-}
-
-#[rstest]
-#[case::current(json!({ "observedGeneration": 4 }), PoolObservation::Current)]
-#[case::earlier(json!({ "observedGeneration": 3 }), PoolObservation::Outdated { observed: 3, generation: 4 })]
-#[case::default_of_the_field(json!({ "observedGeneration": -1 }), PoolObservation::Never)]
-#[case::no_status(json!({}), PoolObservation::Never)]
-#[case::a_definition_without_the_field(
-    json!({ "conditions": [{ "type": "Ready", "status": "True", "reason": "Ready", "message": "" }] }),
-    PoolObservation::Current
-)]
-fn the_status_says_whether_the_current_spec_was_observed(
-    #[case] status: Value,
-    #[case] expected: PoolObservation,
-) {
-    let stored = json!({
-        "metadata": { "name": "web", "namespace": "a", "uid": "u", "generation": 4 },
-        "spec": { "virtualMachineTemplate": { "spec": {} } },
-        "status": status,
-    });
-    let pool = decode_pool::<KubeVirt>(&stored).unwrap().1;
-    let observation = PoolObservation::read(&stored, &pool);
-    assert_eq!(observation, expected);
-    assert_eq!(observation.explain().is_none(), expected == PoolObservation::Current);
 }

@@ -18,7 +18,8 @@ mod verdict;
 
 pub use dry_run::{DryRun, DryRunCause, DryRunResult};
 pub use finding::{
-    Refusal, RefusalCollector, Refusals, RuleResult, Warning, quote_json_value, refuse_value, shorten_text,
+    MessageOrder, Refusal, RefusalCollector, Refusals, RuleResult, Warning, quote_json_value, refuse_value,
+    shorten_text,
 };
 pub use lookup::{LookupOutcome, LookupResult, LookupSubject, ObjectLookup};
 pub use request::{PoolRequest, PrivilegedUsers};

@@ -13,23 +13,48 @@
 //!  cache -> [Observed] -> plan() -> [Plan: actions, blockers, requeue] -> apply -> [Failure?] -> status()
 //! ```
 //!
+//! # Folders
+//!
+//! A reader comes with a question about a pool. A folder therefore has the words of users, and contains all
+//! parts of its answer: planners, stored records, facts, rules and texts. Folders by the kind of a module,
+//! such as one for all planners, would spread every answer over the crate.
+//!
+//! | Question | Folder |
+//! | --- | --- |
+//! | Why was this machine removed, or why does the surplus stay? | [`scale_down`] |
+//! | Why was this machine created, and why does it have this name? | [`scale_up`] |
+//! | Why was this machine updated or restarted, or why was it not? | `rollout` |
+//! | Why was this machine replaced? | `healing` |
+//! | Why does this machine have this disk, and why was a disk deleted? | `disks` |
+//! | Which revision does the template have, and which revisions are stored? | [`revisions`] |
+//! | Which machines belong to this pool? | [`membership`] |
+//! | Until when is this machine protected? | [`protection`] |
+//! | What does the status say? | [`status`], with [`condition`] and [`activity`] |
+//! | Why was this request rejected? | [`admission`] |
+//!
+//! [`mod@plan`] contains only what all planners share: the call of the planners in their order, and the input
+//! and the output of planning. [`model`] contains the facts that most files need.
+//!
 //! # Layers
 //!
-//! A file imports only files of lower layers, or files of its own layer that do not import it. The files have
-//! no import cycle. From the lowest layer:
+//! The layers are those of files. A folder can have files of several layers. A file imports only files of
+//! lower layers, or files of its own layer that do not import it. The files have no import cycle. From the
+//! lowest layer:
 //!
-//! 1. `ids` and `owner`: names, UIDs and owners of objects;
-//! 2. [`activity`], [`revision`], [`condition`], [`names`], [`removal`] (the removal record), [`failure`],
-//!    [`backoff`], [`limits`], [`losses`], [`selector`], [`copied_pool`], [`protection`], [`admission`]
-//!    (which no other part uses);
-//! 3. [`model`]: pools, machines, disks and drafts;
-//! 4. [`ledger`], and in [`mod@plan`] the modules `action`, `blocker` and `attempts` (results of updates);
+//! 1. `ids` and `membership::owner`: names, UIDs and owners of objects;
+//! 2. facts, stored records and limits: [`activity`], [`revisions`], [`condition`], [`scale_up::names`],
+//!    [`scale_down::removal`], [`failure`], [`backoff`], [`limits`], [`membership::losses`], [`selector`],
+//!    [`copied_pool`], [`protection`], [`admission`] (which no other part uses);
+//! 3. [`model`]: pools, machines, disks and drafts; `scale_down::policy`, which compares machines and which
+//!    pools contain;
+//! 4. [`ledger`], `plan::action`, `plan::blocker`, and what the memory keeps for one folder:
+//!    `rollout::attempts`, `rollout::overridden`, `rollout::requested_restarts`, `healing::start_failures`;
 //! 5. [`memory`];
 //! 6. `plan::observed` and `plan::result`: the input and the output of planning;
-//! 7. shared parts of planners: `plan::allocation`, `plan::progress`, `plan::adoption`, `plan::reservations`
-//!    and smaller ones;
-//! 8. the planners, which [`mod@plan`] lists. `create` imports `loss_limits`, and `finalizers` imports
-//!    `revisions`;
+//! 7. shared parts of planners: `disks::allocation`, `rollout::progress`, `membership::adoption`,
+//!    `scale_down::reservations`, `protection::protected` and smaller ones;
+//! 8. the planners, which [`mod@plan`] lists. In `scale_up`, `create` imports `membership::loss_limits`, and
+//!    `membership::finalizers` imports the planner of `revisions`;
 //! 9. [`plan_pass()`] and [`compute_status()`].
 //!
 //! # Assumptions
@@ -49,27 +74,29 @@
 //!   deleted, an update of a machine with that revision removes no fields.
 //! * The name block on the pool contains the numbers that may be used for names. Without it, names of former
 //!   machines can recur.
-//! * The removal record on the pool follows the steps of [`removal`]. If an entry was accepted without
-//!   lowering `replicas`, the controller deletes its machine and creates a replacement.
+//! * The removal record on the pool follows the steps of [`scale_down::removal`]. If an entry was accepted
+//!   without lowering `replicas`, the controller deletes its machine and creates a replacement.
 
 pub mod activity;
 pub mod admission;
 pub mod backoff;
 pub mod condition;
 pub mod copied_pool;
+mod disks;
 pub mod failure;
+mod healing;
 mod ids;
 pub mod ledger;
 pub mod limits;
-pub mod losses;
+pub mod membership;
 pub mod memory;
 pub mod model;
-pub mod names;
-mod owner;
 pub mod plan;
 pub mod protection;
-pub mod removal;
-pub mod revision;
+pub mod revisions;
+mod rollout;
+pub mod scale_down;
+pub mod scale_up;
 pub mod selector;
 pub mod status;
 

@@ -11,17 +11,17 @@ use self::per_stage::PerStage;
 use crate::backoff::Backoff;
 use crate::condition::{ConditionType, StatusCondition};
 use crate::failure::{FailureReason, PoolFailure};
+use crate::healing::start_failures::StartFailures;
 use crate::ids::{ObjectId, Uid};
 use crate::ledger::{Ledger, REQUEST_TIMEOUT};
-use crate::losses::Losses;
+use crate::membership::losses::Losses;
 use crate::model::{Disk, Machine, Pool};
 use crate::plan::action::{ApplyStage, WantedWrites};
-use crate::plan::attempts::RolloutAttempts;
 use crate::plan::blocker::Blocker;
-use crate::plan::overridden::OverriddenFields;
-use crate::plan::requested_restarts::RequestedRestarts;
-use crate::plan::start_failures::StartFailures;
-use crate::revision::RevisionId;
+use crate::revisions::RevisionId;
+use crate::rollout::attempts::RolloutAttempts;
+use crate::rollout::overridden::OverriddenFields;
+use crate::rollout::requested_restarts::RequestedRestarts;
 
 /// Number of consecutive rejections of machines with a disk after which the controller finds out whether the
 /// machine is accepted with another disk.

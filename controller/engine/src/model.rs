@@ -7,8 +7,9 @@ mod machine;
 mod pool;
 
 pub use crate::ids::{ObjectId, Uid};
-pub use crate::owner::{Owner, OwnerKind};
-pub use crate::revision::TemplateParts;
+pub use crate::membership::owner::{Owner, OwnerKind};
+pub use crate::revisions::TemplateParts;
+pub use crate::scale_down::policy::ScaleDownPolicy;
 pub use disk::{Disk, DiskAnnotations, DiskRestore, DiskState, StoredTime};
 pub use draft::{DiskDraft, DiskSource, Draft};
 pub use exclusion::Exclusion;
@@ -19,6 +20,5 @@ pub(crate) use pool::InstanceTransition;
 pub use pool::{
     AutohealingPolicy, CurrentRevision, DisruptionBudget, Finalizer, Lifetime, MachineFilter, Membership,
     Naming, ParsedPool, PinReport, Pool, PoolDiskTemplate, Preservation, PublishedStatus, RequestedRevision,
-    Restarts, RolloutPolicy, ScaleDownPolicy, StatusContent, StatusSummary, StorageTemplate,
-    UnusableTemplate, UsedCopy,
+    Restarts, RolloutPolicy, StatusContent, StatusSummary, StorageTemplate, UnusableTemplate, UsedCopy,
 };

@@ -4,6 +4,8 @@
 //! has given to a caller.
 
 mod claim;
+mod planner;
+pub(crate) mod protected;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,9 +18,10 @@ use jiff::fmt::temporal::Pieces;
 use serde_json::Value;
 use vmpool_api::{DurationError, GoDuration, annotations, diskimage};
 
-use crate::revision::RevisionId;
+use crate::revisions::RevisionId;
 
 pub use claim::{Claim, ClaimIdError};
+pub(crate) use planner::plan_protection;
 
 /// Prefix of the keys of this module. A machine template must not contain labels and annotations with this
 /// prefix.

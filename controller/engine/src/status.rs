@@ -10,17 +10,17 @@ mod phase;
 mod pins;
 mod problem;
 mod protection;
-mod surplus;
 mod synced;
-mod text;
+pub(crate) mod text;
 
 use crate::activity::ActivityEntry;
 use crate::condition::{
     ComputedCondition, ConditionReason, ConditionType, StatusCondition, merge_conditions,
 };
 use crate::failure::{PoolFailure, summarize_messages};
-use crate::model::{Naming, ScaleDownPolicy, StatusContent};
+use crate::model::{Naming, StatusContent};
 use crate::plan::observed::ObservedPool;
+use crate::scale_down::surplus::{count_staying_machines, explicit_surplus};
 
 pub use crate::model::StatusSummary;
 pub use availability::Availability;
@@ -29,7 +29,6 @@ use counts::MachineCounts;
 pub use detached::{DetachedDiskLink, DetachedDiskReport, find_detached_disks};
 pub use phase::PoolPhase;
 pub use problem::{StartProblem, first_start_problem, machine_waiting_for_storage};
-use surplus::{count_staying_machines, explicit_surplus};
 use text::{join_message_parts, machine_count_text, verb_for_count};
 
 /// The status of a pool.
@@ -187,11 +186,11 @@ fn progressing_condition(
     let pool = observed.pool;
     let MachineCounts { total, live, .. } = *counts;
     let desired = pool.desired;
-    let staying = count_staying_machines(observed, counts);
+    let staying = count_staying_machines(observed, counts.live);
     let message = if total < desired {
         format!("creating machines: {total} of {desired} exist")
-    } else if pool.scale_down_policy == ScaleDownPolicy::Explicit && staying > desired {
-        explicit_surplus(staying, desired)
+    } else if let Some(surplus) = explicit_surplus(pool, staying) {
+        surplus
     } else if live <= desired {
         let terminating = total - live;
         format!(

@@ -11,9 +11,9 @@ use crate::model::{
     CurrentRevision, Disk, DiskAnnotations, DiskRef, Lifetime, Machine, MachineActivity, ObjectId, Owner,
     Pool, PoolDiskTemplate, StoredTime, Uid,
 };
-use crate::names::{NameBlock, Namer};
 use crate::plan::{NamesInUse, ObservedPool, PlanSettings, PoolAction, PoolSnapshot};
-use crate::revision::RevisionId;
+use crate::revisions::RevisionId;
+use crate::scale_up::names::{NameBlock, Namer};
 use crate::{PassMemory, Plan};
 
 pub(crate) const POOL_UID: &str = "pool-uid";

@@ -32,9 +32,9 @@
 //!
 //! ```
 //! use serde_json::json;
-//! use vmpool_instancetype::fields::Location;
-//! use vmpool_instancetype::model::{Instancetype, Object, Types};
-//! use vmpool_instancetype::{expand::expand, start::Settings};
+//! use vmpool_instancetype::fields::MachineLocation;
+//! use vmpool_instancetype::model::{InstanceTypeAndPreference, InstanceTypeObject, Instancetype};
+//! use vmpool_instancetype::{expand::expand_machine, start::InstanceSettings};
 //!
 //! let small = json!({
 //!     "apiVersion": "instancetype.kubevirt.io/v1beta1",
@@ -42,9 +42,11 @@
 //!     "metadata": {"name": "u1.small"},
 //!     "spec": {"cpu": {"guest": 2}, "memory": {"guest": "2Gi"}},
 //! });
-//! let types = Types { instancetype: Some(Instancetype::new(Object::read(small)?)?), preference: None };
+//! let small = Instancetype::new(InstanceTypeObject::read(small)?)?;
+//! let types = InstanceTypeAndPreference { instancetype: Some(small), preference: None };
 //! let machine = json!({"spec": {"instancetype": {"name": "u1.small"}, "template": {"spec": {}}}});
-//! let expanded = expand(&machine, &types, &Settings::default(), Location::VirtualMachine)?;
+//! let settings = InstanceSettings::default();
+//! let expanded = expand_machine(&machine, &types, &settings, MachineLocation::VirtualMachine)?;
 //! assert_eq!(expanded["spec"]["template"]["spec"]["domain"]["memory"]["guest"], "2Gi");
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```

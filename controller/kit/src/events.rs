@@ -9,6 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use kube::api::Patch;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -96,6 +97,21 @@ struct Sender<W> {
     warnings: HashMap<(ObjectId, EventKind), VecDeque<Duration>>,
 }
 
+/// The time of an event in both spellings of the API.
+struct EventTime {
+    micros: String,
+    seconds: String,
+}
+
+impl EventTime {
+    fn of(time: Timestamp) -> Self {
+        Self {
+            micros: time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string(),
+            seconds: time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        }
+    }
+}
+
 /// The object, the reason and the note.
 type SeriesKey = (ObjectId, EventKind, String);
 
@@ -122,14 +138,18 @@ impl<W: WriteCategory> Sender<W> {
         let Message { subject, kind, note } = message;
         // Events of objects of the cluster are in this namespace.
         let namespace = if subject.namespace.is_empty() { "default" } else { &*subject.namespace };
-        let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
-        let time = self.env.now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
+        // Only this API stores `source`, which clients of older events read.
+        let path = format!("/api/v1/namespaces/{namespace}/events");
+        let time = EventTime::of(self.env.now());
         let key = (subject.id.clone(), kind.clone(), note.clone());
         if let Some(series) = self.series.get_mut(&key) {
             series.count += 1;
             series.last = uptime;
-            let patch = json!({ "series": { "count": series.count, "lastObservedTime": time } });
-            let patch = Patch::Merge(patch);
+            let patch = Patch::Merge(json!({
+                "series": { "count": series.count, "lastObservedTime": time.micros },
+                "count": series.count,
+                "lastTimestamp": time.seconds,
+            }));
             let patched: Result<Value, _> =
                 self.writer.patch(W::EVENT, path.clone(), &series.event, None, patch).await;
             match patched {
@@ -143,17 +163,21 @@ impl<W: WriteCategory> Sender<W> {
         }
         let name = format!("{}.{:016x}", subject.id.name, self.env.random());
         let event = json!({
-            "apiVersion": "events.k8s.io/v1",
+            "apiVersion": "v1",
             "kind": "Event",
             "metadata": { "name": name, "namespace": namespace },
-            "eventTime": time,
-            "reportingController": kind.source,
+            "eventTime": time.micros,
+            "firstTimestamp": time.seconds,
+            "lastTimestamp": time.seconds,
+            "count": 1,
+            "source": { "component": kind.source },
+            "reportingComponent": kind.source,
             "reportingInstance": self.instance,
             "action": kind.action,
             "reason": kind.reason,
             "type": if kind.is_warning { "Warning" } else { "Normal" },
-            "note": note,
-            "regarding": {
+            "message": note,
+            "involvedObject": {
                 "apiVersion": subject.api_version,
                 "kind": subject.kind,
                 "namespace": &*subject.namespace,

@@ -14,7 +14,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use tower::{Layer, Service};
-use vmpool_platforms::{AttachmentOf, DiskOf, InstanceOf, Platform};
+use vmpool_platforms::{AttachmentOf, DiskOf, InstanceOf, Platform, PlatformName, with_platform};
 use vmpool_runtime::Env;
 use vmpool_runtime::metrics::MetricsRegistry;
 
@@ -51,21 +51,25 @@ impl ApiMetrics {
         }
     }
 
-    /// The layer that counts the requests of a client, with the resources of one platform.
-    pub fn layer<P: Platform>(&self) -> RequestLayer {
-        RequestLayer { metrics: self.clone(), plurals: resource_plurals::<P>() }
+    /// The layer that counts the requests of a client, with the resources of all platforms.
+    pub fn layer(&self) -> RequestLayer {
+        let plurals = |name| with_platform!(name, P => resource_plurals::<P>());
+        RequestLayer {
+            metrics: self.clone(),
+            plurals: PlatformName::ALL.into_iter().flat_map(plurals).collect(),
+        }
     }
 }
 
 /// The resources of a platform by their plurals.
-fn resource_plurals<P: Platform>() -> Arc<[(Cow<'static, str>, Resource)]> {
-    Arc::new([
+fn resource_plurals<P: Platform>() -> [(Cow<'static, str>, Resource); 5] {
+    [
         (P::Pool::plural(&()), Resource::Pools),
         (P::Machine::plural(&()), Resource::Machines),
         (DiskOf::<P>::plural(&()), Resource::Disks),
         (AttachmentOf::<P>::plural(&()), Resource::Attachments),
         (InstanceOf::<P>::plural(&()), Resource::Instances),
-    ])
+    ]
 }
 
 fn request_duration_histogram() -> Histogram {
@@ -77,15 +81,6 @@ fn request_duration_histogram() -> Histogram {
 pub struct RequestLayer {
     metrics: ApiMetrics,
     plurals: Arc<[(Cow<'static, str>, Resource)]>,
-}
-
-impl RequestLayer {
-    /// Counts the requests for the resources of another platform as well.
-    #[must_use]
-    pub fn and<P: Platform>(self) -> Self {
-        let plurals = self.plurals.iter().chain(resource_plurals::<P>().iter()).cloned().collect();
-        Self { plurals, ..self }
-    }
 }
 
 impl<S> Layer<S> for RequestLayer {

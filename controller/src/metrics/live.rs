@@ -9,9 +9,10 @@ use vmpool_kit::queue::QueueState;
 use vmpool_runtime::Env;
 use vmpool_runtime::metrics::MetricsRegistry;
 
+use super::kubevirt_names::KubeVirtNames;
 use super::label_values::WatchResource;
 use super::labels::{WatchLabels, family_with_series, gauge_value};
-use super::pool_series::{PoolSeries, PoolSeriesGauges};
+use super::pool_series::{PoolSeries, PoolSeriesGauges, cap_pool_series};
 use super::pools::{PoolGauges, Totals};
 
 /// The state of a leader.
@@ -24,6 +25,8 @@ pub(crate) struct LeaderSnapshot {
     pools: PoolSeries,
     /// Maximum number of pools with series of their own.
     max_pool_series: usize,
+    /// Whether pools have metrics under the names of KubeVirt, too.
+    has_kubevirt_names: bool,
 }
 
 impl LeaderSnapshot {
@@ -40,6 +43,11 @@ impl LeaderSnapshot {
         live
     }
 
+    /// The state, with metrics under the names of KubeVirt if `is_enabled`.
+    pub(crate) fn with_kubevirt_names(self, is_enabled: bool) -> Self {
+        Self { has_kubevirt_names: is_enabled, ..self }
+    }
+
     /// Adds the state of another platform.
     fn add(&mut self, other: Self) {
         self.queue.due += other.queue.due;
@@ -49,6 +57,7 @@ impl LeaderSnapshot {
         self.totals.add(&other.totals);
         self.pools.extend(other.pools);
         self.max_pool_series = self.max_pool_series.max(other.max_pool_series);
+        self.has_kubevirt_names |= other.has_kubevirt_names;
     }
 }
 
@@ -63,6 +72,7 @@ pub(super) struct LiveGauges {
     cached: Family<WatchLabels, Gauge>,
     pool_counts: PoolGauges,
     pool_series: PoolSeriesGauges,
+    kubevirt_names: KubeVirtNames,
 }
 
 impl fmt::Debug for LiveGauges {
@@ -77,6 +87,7 @@ impl LiveGauges {
             sources: Mutex::default(),
             pool_counts: PoolGauges::new(registry, env),
             pool_series: PoolSeriesGauges::new(registry),
+            kubevirt_names: KubeVirtNames::new(registry),
             due: registry.register(
                 "vmpool_workqueue_depth",
                 "pools",
@@ -125,7 +136,9 @@ impl LiveGauges {
             }
         }
         self.pool_counts.show(&live.totals);
-        self.pool_series.show(live.pools, live.max_pool_series);
+        let pools = cap_pool_series(live.pools, live.max_pool_series);
+        self.kubevirt_names.show(&pools, live.has_kubevirt_names);
+        self.pool_series.show(pools);
         self.due.set(gauge_value(live.queue.due));
         self.delayed.set(gauge_value(live.queue.delayed));
         self.running.set(gauge_value(live.queue.running));

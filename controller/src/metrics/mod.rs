@@ -11,6 +11,7 @@ mod api;
 mod disks;
 mod followed;
 mod images;
+mod kubevirt_names;
 mod label_values;
 mod labels;
 mod live;
@@ -41,16 +42,18 @@ pub use label_values::WriteKind;
 pub(crate) use label_values::{
     ClaimOutcome, LeadershipChange, LedgerResource, PassResult, PassStep, PlatformState, WatchResource,
 };
-use labels::{LeadershipLabels, LedgerLabels, WatchLabels, family_with_series};
 pub(crate) use live::LeaderSnapshot;
-use live::LiveGauges;
 pub(crate) use passes::{PassMetrics, PassTimer, QueueMetrics};
-use platforms::PlatformGauges;
+pub(crate) use pool_series::MachineActions;
 pub(crate) use pools::{PoolCounts, PoolReport};
-use removals::RemovalMetrics;
 pub(crate) use types::TypeMetrics;
 pub(crate) use wrappers::{ShownWrappers, WrapperMetrics};
 pub use writes::WriteMetrics;
+
+use labels::{LeadershipLabels, LedgerLabels, WatchLabels, family_with_series};
+use live::LiveGauges;
+use platforms::PlatformGauges;
+use removals::RemovalMetrics;
 
 /// All metrics of one controller.
 #[derive(Debug)]

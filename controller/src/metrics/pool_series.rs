@@ -76,6 +76,25 @@ label_set!(pub(super) PoolTemplateLabels {
 // Only one platform has instance types, so namespace and name identify the pool.
 label_set!(pub(super) PoolTypeLabels { namespace: Namespace, pool: Name });
 
+/// How many machines of a pool the controller created and deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MachineActions {
+    /// Created machines.
+    pub(crate) created: usize,
+    /// Deleted machines.
+    pub(crate) deleted: usize,
+    /// Those of them that did not start, and are replaced.
+    pub(crate) healed: usize,
+}
+
+impl MachineActions {
+    pub(super) fn add(&mut self, other: Self) {
+        self.created += other.created;
+        self.deleted += other.deleted;
+        self.healed += other.healed;
+    }
+}
+
 /// The numbers of one or several pools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PoolNumbers {
@@ -93,6 +112,10 @@ pub(crate) struct PoolNumbers {
     pub(super) outdated: usize,
     /// Number of restored copies.
     pub(super) repairs: usize,
+    /// Number of paused pools.
+    pub(super) paused: usize,
+    /// What the controller did to machines.
+    pub(super) actions: MachineActions,
 }
 
 impl PoolNumbers {
@@ -105,6 +128,8 @@ impl PoolNumbers {
         self.has_copies |= other.has_copies;
         self.outdated += other.outdated;
         self.repairs += other.repairs;
+        self.paused += other.paused;
+        self.actions.add(other.actions);
     }
 }
 
@@ -113,7 +138,7 @@ pub(crate) type PoolSeries = Vec<((Namespace, Name, PlatformName), PoolNumbers)>
 
 /// The series of all pools: the first `limit` by namespace and name, so that all replicas select the same
 /// ones, and one with the sum of the rest.
-fn cap_pool_series(pools: PoolSeries, limit: usize) -> PoolSeries {
+pub(super) fn cap_pool_series(pools: PoolSeries, limit: usize) -> PoolSeries {
     let (mut rest, mut pools): (PoolSeries, PoolSeries) =
         pools.into_iter().partition(|(pool, _)| *pool == other_pools_labels());
     if pools.len() > limit {
@@ -196,8 +221,8 @@ impl PoolSeriesGauges {
         }
     }
 
-    /// Replaces all series. Only the first `limit` pools have series of their own.
-    pub(super) fn show(&self, pools: PoolSeries, limit: usize) {
+    /// Replaces all series.
+    pub(super) fn show(&self, pools: PoolSeries) {
         self.machines.clear();
         self.free_disks.clear();
         self.preserved_volumes.clear();
@@ -205,7 +230,7 @@ impl PoolSeriesGauges {
         self.template.clear();
         self.outdated.clear();
         self.repairs.clear();
-        for ((namespace, pool, platform), numbers) in cap_pool_series(pools, limit) {
+        for ((namespace, pool, platform), numbers) in pools {
             for (&state, count) in MachineState::ALL.iter().zip(numbers.machines) {
                 let (namespace, pool, platform) = (namespace.clone(), pool.clone(), platform.clone());
                 let labels = PoolMachineLabels { namespace, pool, platform, state };

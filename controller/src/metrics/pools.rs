@@ -22,7 +22,9 @@ use super::label_values::{
 use super::labels::{
     LedgerLabels, MachineLabels, PoolLabels, RemovalLabels, family_with_series, gauge_value,
 };
-use super::pool_series::{Name, Namespace, PlatformName, PoolNumbers, PoolSeries, other_pools_labels};
+use super::pool_series::{
+    MachineActions, Name, Namespace, PlatformName, PoolNumbers, PoolSeries, other_pools_labels,
+};
 use crate::pools::pool_key::PoolKey;
 
 /// The counts of one pool after a pass.
@@ -40,6 +42,7 @@ pub(crate) struct PoolReport {
     template: [bool; TemplateProblem::ALL.len()],
     /// Whether it has the condition that its copies are outdated.
     is_outdated: bool,
+    is_paused: bool,
     ledger: [usize; LedgerResource::ALL.len()],
     /// Uptime of the oldest entry.
     oldest: Option<Duration>,
@@ -126,6 +129,7 @@ impl PoolReport {
             disks: DiskCounts::default(),
             template: [false; TemplateProblem::ALL.len()],
             is_outdated: false,
+            is_paused: pool.paused,
             ledger: [of_machines.0, of_disks.0],
             oldest,
         }
@@ -143,6 +147,7 @@ impl PoolReport {
             blocked,
             template,
             outdated: usize::from(self.is_outdated),
+            paused: usize::from(self.is_paused),
             ..PoolNumbers::default()
         }
     }
@@ -158,6 +163,8 @@ pub(crate) struct PoolCounts {
     reports: Mutex<HashMap<PoolKey, PoolReport>>,
     /// How many copies were restored for each pool. Most pools have none.
     repairs: Mutex<HashMap<PoolKey, usize>>,
+    /// What the controller did to the machines of each pool.
+    actions: Mutex<HashMap<PoolKey, MachineActions>>,
 }
 
 /// The sums of all pools.
@@ -185,6 +192,7 @@ impl PoolCounts {
     pub(crate) fn forget(&self, pool: &PoolKey) {
         self.reports.lock().remove(pool);
         self.repairs.lock().remove(pool);
+        self.actions.lock().remove(pool);
     }
 
     /// Counts restored copies of a pool.
@@ -192,6 +200,11 @@ impl PoolCounts {
         if copies > 0 {
             *self.repairs.lock().entry(pool.clone()).or_default() += copies;
         }
+    }
+
+    /// Counts created and deleted machines of a pool.
+    pub(crate) fn count_actions(&self, pool: &PoolKey, actions: MachineActions) {
+        self.actions.lock().entry(pool.clone()).or_default().add(actions);
     }
 
     /// The numbers of each pool of this platform. `preserved` counts preserved volumes by the namespace and
@@ -208,10 +221,11 @@ impl PoolCounts {
         let key = |pool: &PoolReport| {
             (Namespace(pool.namespace.clone()), Name(pool.name.clone()), platform.clone())
         };
-        let (all, repairs) = (self.reports.lock(), self.repairs.lock());
+        let (all, repairs, actions) = (self.reports.lock(), self.repairs.lock(), self.actions.lock());
         let numbers = |(id, pool): (&PoolKey, &PoolReport)| {
             let repairs = repairs.get(id).copied().unwrap_or_default();
-            (key(pool), PoolNumbers { has_copies, repairs, ..pool.numbers() })
+            let actions = actions.get(id).copied().unwrap_or_default();
+            (key(pool), PoolNumbers { has_copies, repairs, actions, ..pool.numbers() })
         };
         let mut series: PoolSeries = all.iter().map(numbers).collect();
         for ((namespace, name, _), numbers) in &mut series {

@@ -23,6 +23,10 @@ labels are `(others)`; there, `vmpool_pool_blocked` is a number of pools. `vmpoo
 leader. Prometheus adds the namespace of the controller as
 the label `namespace`. It renames the label of the metric to `exported_namespace`, unless `honor_labels` is set.
 
+With `--kubevirt-metrics`, KubeVirt pools have metrics under [KubeVirt's names](#kubevirt-pools-under-kubevirts-names), too, with the
+labels `namespace` and `name`. The limit above holds for them, without a sum of the others. Their counters start at zero with each
+leader, and do not count machines that users or the API server for removals delete.
+
 The metrics of [disk images](disk-images.md) have series for each image, and those of wrappers for each namespace.
 `vmpool_instancetype_deletion_blocked` has one for each of the first 100 objects. Only the leader exports these. No other
 label depends on the contents of the cluster, so a controller has some hundreds of time series besides these.
@@ -34,6 +38,7 @@ A histogram has the series `NAME_bucket`, `NAME_sum` and `NAME_count`.
 const SECTIONS: &[Section] = &[
     ("Leadership", &["vmpool_leader", "vmpool_lease_", "vmpool_platform_"]),
     ("Pools and machines", &["vmpool_pools", "vmpool_members", "vmpool_pool_"]),
+    ("KubeVirt pools under KubeVirt's names", &["kubevirt_vmpool_"]),
     ("Removal", &["vmpool_deletions_", "vmpool_removal_"]),
     ("Retained disks", &["vmpool_disk"]),
     ("Disk images", &["vmpool_vmdi_", "vmpool_wrapper_"]),

@@ -37,7 +37,8 @@ fn every_metric_has_a_name_that_says_kind_and_unit() {
     for metric in metrics.catalogue() {
         let name = metric.name;
         assert!(names.insert(name), "{name} is registered twice");
-        assert!(name.starts_with("vmpool_") || name.starts_with("process_"), "{name}");
+        let prefixes = ["vmpool_", "process_", "kubevirt_vmpool_"];
+        assert!(prefixes.iter().any(|prefix| name.starts_with(prefix)), "{name}");
         assert_eq!(name.ends_with("_total"), metric.kind == MetricKind::Counter, "{name}");
         let stem = name.trim_end_matches("_total");
         for unit in ["seconds", "bytes"] {
@@ -60,6 +61,7 @@ fn every_metric_is_on_the_page_and_in_the_reference() {
         // platforms none on a standby.
         let stem = metric.name.trim_end_matches(metric.kind.suffix());
         let unknown_beforehand = [
+            "kubevirt_vmpool_",
             "vmpool_api_",
             "vmpool_pool_",
             "vmpool_platform_",
@@ -212,6 +214,7 @@ async fn without_metrics_of_single_pools_the_number_of_series_is_constant() {
 async fn pools_beyond_the_limit_are_summed_in_one_series() {
     let mut world = LeaderWorld::new();
     world.settings.max_pool_series = 2;
+    world.settings.kubevirt_metrics = true;
     for number in 0..5 {
         world.server.create("virtualmachinepools", pool_manifest(&format!("web{number}"), number + 1));
     }
@@ -229,6 +232,7 @@ async fn pools_beyond_the_limit_are_summed_in_one_series() {
     assert_eq!(value(&page, r#"vmpool_pool_free_disks{namespace="team-a",pool="web0",platform="dvp"}"#), 0);
     assert!(!page.contains("web2"), "{page}");
     assert!(!page.contains("vmpool_pool_blocked{"), "no pool is blocked:\n{page}");
+    assert!(!page.contains("kubevirt_vmpool_"), "only pools of KubeVirt have these names:\n{page}");
 
     for name in ["web0", "web2", "web3"] {
         world.server.delete("virtualmachinepools", name);

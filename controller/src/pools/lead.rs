@@ -17,6 +17,7 @@ use crate::pools::context::PoolContext;
 use crate::pools::preserved::PreservedStorage;
 use crate::pools::reconcile::{reconcile_pool, release_former_machines};
 use crate::pools::watches::{self, start_pool_watches};
+use crate::settings::ControllerSettings;
 
 /// Reconciles all pools of one platform until `stop`, and finishes the passes in progress.
 ///
@@ -106,5 +107,7 @@ fn live_leader_state<P: Platform>(context: &PoolContext<P>, preserved: &Preserve
     });
     let series = context.pool_counts.series(P::NAME, P::TemplateCopies::LABELS.is_some(), preserved.counts());
     let totals = context.pool_counts.totals();
-    LeaderSnapshot::new(context.queue.state(), totals, series, context.settings.max_pool_series, cached)
+    let ControllerSettings { max_pool_series, kubevirt_metrics, .. } = context.settings;
+    LeaderSnapshot::new(context.queue.state(), totals, series, max_pool_series, cached)
+        .with_kubevirt_names(kubevirt_metrics)
 }

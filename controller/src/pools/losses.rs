@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 use vmpool_engine::limits::clip_name;
-use vmpool_engine::losses::{LossKind, MOST_LOSSES};
+use vmpool_engine::membership::losses::{LossKind, MOST_LOSSES};
 use vmpool_engine::model::Exclusion;
 use vmpool_engine::{Disk, ObjectId};
 use vmpool_platforms::{ApiObject, DiskOf, Platform};

@@ -6,6 +6,8 @@ mod lost;
 mod orphans;
 mod unread;
 
+pub(crate) use orphans::release_former_machines;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +35,6 @@ use crate::pools::report::{
     detached_disk_events, invalid_settings_event, problem_event, report_pass, unresolved_event,
 };
 use crate::pools::waiting_storage::add_storage_problem;
-pub(crate) use orphans::release_former_machines;
 
 /// Time until the next pass after the lease was too short for a write. By then it is renewed or lost.
 const AFTER_FENCE: Duration = Duration::from_secs(1);

@@ -20,7 +20,7 @@ use kube::api::ListParams;
 use serde_json::json;
 use vmpool_engine::limits::shorten_message;
 use vmpool_engine::model::{CurrentRevision, RequestedRevision, ScaleDownPolicy};
-use vmpool_engine::revision::{HELD, ResolvedRevision, RevisionId};
+use vmpool_engine::revisions::{HELD, ResolvedRevision, RevisionId};
 use vmpool_engine::{ObjectId, Pool, PoolAction};
 use vmpool_platforms::{CopyComparison, Disks, Platform, RevisionObjects as _, TemplateCopies as _, Text};
 
@@ -161,6 +161,7 @@ pub(crate) async fn resolve_pool_revision<P: Platform>(
     if is_named {
         let others = revisions.history.with_content(&template).filter(|other| **other != current.id);
         current.same_template = others.cloned().collect();
+        current.superseded = revisions.history.superseded();
         let mut users = current.same_template.iter().chain([&current.id]);
         // A later revision with the same template contains the same copies.
         let mut same = current.same_template.iter().rev();

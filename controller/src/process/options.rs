@@ -4,7 +4,9 @@ mod images;
 
 use std::time::Duration;
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+pub use vmpool_platforms::PlatformName;
 use vmpool_platforms::kubevirt::copies::CopyPolicy;
 use vmpool_runtime::args::{ArgsError, GateArgs, InstancetypeMode, LeaseArgs, ProgramArgs, ReservationArgs};
 
@@ -33,7 +35,7 @@ pub struct ControllerArgs {
     #[arg(
         long,
         env = "VMPOOL_PLATFORMS",
-        value_enum,
+        value_parser = platform_parser(),
         value_delimiter = ',',
         default_value = "dvp",
         value_name = "NAMES"
@@ -94,6 +96,11 @@ pub struct ControllerArgs {
     #[arg(long, env = "VMPOOL_MAX_POOL_SERIES", default_value_t = 1000, value_name = "COUNT")]
     pub max_pool_series: usize,
 
+    /// Export metrics of KubeVirt pools under the names of KubeVirt, too: `kubevirt_vmpool_*`. Use it only if
+    /// no other program exports these names, because dashboards would count each pool twice.
+    #[arg(long, env = "VMPOOL_KUBEVIRT_METRICS")]
+    pub kubevirt_metrics: bool,
+
     /// Which program makes copies of instance types and preferences for machines that belong to no pool. With
     /// Coexist, KubeVirt does. With Standalone, the controller does. Use Standalone only in a cluster without
     /// a KubeVirt object.
@@ -130,14 +137,10 @@ pub struct ControllerArgs {
     pub program: ProgramArgs,
 }
 
-/// A platform.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PlatformName {
-    /// Deckhouse DVP: pools of virtualization.deckhouse.io.
-    Dvp,
-    /// KubeVirt: pools of pool.kubevirt.io. Experimental: the pool loop of KubeVirt's own controller must be
-    /// off.
-    Kubevirt,
+/// The parser of the name of a platform. The help lists the platforms of the registry.
+fn platform_parser() -> impl TypedValueParser<Value = PlatformName> {
+    let values = PlatformName::ALL.map(|name| PossibleValue::new(name.as_str()).help(name.reconciled()));
+    PossibleValuesParser::new(values).try_map(|name| name.parse::<PlatformName>())
 }
 
 /// What happens to machines that name an instance type or a preference.
@@ -229,6 +232,7 @@ impl ControllerArgs {
             slow_write_deadline: self.slow_write_deadline,
             debounce: self.debounce,
             max_pool_series: self.max_pool_series,
+            kubevirt_metrics: self.kubevirt_metrics,
             copies: (self.instancetype_mode == InstancetypeMode::Standalone)
                 .then(|| self.instancetype_reference_policy.into()),
             collection_grace: self.disk_collection_grace,

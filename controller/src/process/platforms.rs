@@ -1,11 +1,11 @@
 //! The platforms of one process. Each is reconciled while the cluster serves its pools.
 
 use futures::FutureExt;
-use futures::future::{Either, OptionFuture, join4, select};
+use futures::future::{Either, OptionFuture, join_all, join3, select};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use vmpool_kit::definitions::observe_definitions;
-use vmpool_platforms::{Dvp, KubeVirt};
+use vmpool_platforms::with_platform;
 use vmpool_runtime::lease::Fence;
 
 use crate::copies;
@@ -29,15 +29,16 @@ pub async fn lead_all(
 ) {
     let stop = stop.child_token();
     let (shared, events) = LeadershipResources::new(dependencies, fence, leader_health, stop.clone());
-    let named = |name| platforms.contains(&name);
-    let (is_dvp, is_kubevirt) = (named(PlatformName::Dvp), named(PlatformName::Kubevirt));
-    let mut names = Vec::new();
-    names.extend(is_dvp.then(definitions_of_platform::<Dvp>).into_iter().flatten());
-    names.extend(is_kubevirt.then(definitions_of_platform::<KubeVirt>).into_iter().flatten());
+    let named: Vec<PlatformName> =
+        PlatformName::ALL.into_iter().filter(|name| platforms.contains(name)).collect();
+    let definitions_of = |name| with_platform!(name, P => definitions_of_platform::<P>());
+    let mut names: Vec<String> = named.iter().copied().flat_map(definitions_of).collect();
     let image_settings = shared.images().cloned();
     names.extend(image_settings.is_some().then(images::definitions_for_images).into_iter().flatten());
     let settings = shared.settings();
-    let has_copies = is_kubevirt && (settings.copies.is_some() || settings.protects_types);
+    // Instance types, and their copies for single machines, exist on this platform only.
+    let has_copies =
+        named.contains(&PlatformName::Kubevirt) && (settings.copies.is_some() || settings.protects_types);
     names.extend(has_copies.then(copies::definitions_for_copies).into_iter().flatten());
     let (sender, known) = watch::channel(None);
     let observe = observe_definitions(shared.client().clone(), shared.env().clone(), names, sender);
@@ -46,21 +47,15 @@ pub async fn lead_all(
         let known = known.clone();
         move || known.borrow().is_some()
     });
-    let dvp = is_dvp.then(|| {
-        served::lead_while_served::<Dvp>(shared.for_platform(), known.clone(), stop.clone()).boxed()
-    });
-    let kubevirt = is_kubevirt.then(|| {
-        served::lead_while_served::<KubeVirt>(shared.for_platform(), known.clone(), stop.clone()).boxed()
-    });
+    let reconcile = |name| {
+        let (shared, known, stop) = (shared.for_platform(), known.clone(), stop.clone());
+        with_platform!(name, P => served::lead_while_served::<P>(shared, known, stop).boxed())
+    };
+    let pools = join_all(named.into_iter().map(reconcile));
     let images = image_settings
         .map(|settings| images::lead_images(shared.clone(), settings, known.clone(), stop.clone()).boxed());
     let copies = has_copies.then(|| copies::lead_copies(shared.clone(), known.clone(), stop.clone()).boxed());
-    let platforms = join4(
-        OptionFuture::from(dvp),
-        OptionFuture::from(kubevirt),
-        OptionFuture::from(images),
-        OptionFuture::from(copies),
-    );
+    let platforms = join3(pools, OptionFuture::from(images), OptionFuture::from(copies));
     let tasks = select(events.join().boxed(), observe.join().boxed());
     match select(std::pin::pin!(platforms), tasks).await {
         Either::Left(_) => {}

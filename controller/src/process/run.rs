@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use vmpool_feature_gates::Feature;
-use vmpool_platforms::{Dvp, KubeVirt};
 use vmpool_runtime::Env;
 use vmpool_runtime::args::ArgsError;
 use vmpool_runtime::client::ConnectError;
@@ -86,12 +85,8 @@ pub async fn run_controller(
         return Ok(server.run(health, &env, stop).await?);
     }
 
-    let client = vmpool_runtime::client::connect_through(
-        &options.program.client,
-        agent,
-        &metrics.api.layer::<Dvp>().and::<KubeVirt>(),
-    )
-    .await?;
+    let client =
+        vmpool_runtime::client::connect_through(&options.program.client, agent, &metrics.api.layer()).await?;
     let namespace = options.watch_namespace.clone();
     let home = namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let lease = options.lease.config(&env, &home).map_err(ControllerArgsError::from)?;

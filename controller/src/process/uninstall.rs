@@ -23,7 +23,7 @@ use vmpool_kit::object::api_for_namespace;
 use vmpool_kit::watch::{WatchError, WatchScope, list_served};
 use vmpool_platforms::kubevirt::copies::{ClusterInstancetype, ClusterPreference, Instancetype, Preference};
 use vmpool_platforms::kubevirt::protection;
-use vmpool_platforms::{ApiObject, Dvp, Finalizers, KubeVirt, OtherController, Platform};
+use vmpool_platforms::{ApiObject, Finalizers, OtherController, Platform, with_platform};
 use vmpool_runtime::Env;
 use vmpool_runtime::lease::LeaseConfig;
 
@@ -140,11 +140,8 @@ async fn remove_all_finalizers(
 ) -> Result<usize, UninstallError> {
     let FinalizerScope { namespace, platforms, images, types } = scope;
     let mut removed = 0;
-    if platforms.contains(&PlatformName::Dvp) {
-        removed += remove_platform_finalizers::<Dvp>(client, env, namespace).await?;
-    }
-    if platforms.contains(&PlatformName::Kubevirt) {
-        removed += remove_platform_finalizers::<KubeVirt>(client, env, namespace).await?;
+    for name in PlatformName::ALL.into_iter().filter(|name| platforms.contains(name)) {
+        removed += with_platform!(name, P => remove_platform_finalizers::<P>(client, env, namespace).await?);
     }
     if images {
         removed += remove_image_finalizers(client, env, namespace).await?;

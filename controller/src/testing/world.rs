@@ -113,11 +113,7 @@ impl LeaderWorld {
     fn dependencies(&self) -> Dependencies {
         Dependencies {
             env: self.env.clone(),
-            client: self.server.model().client_through(
-                "controller",
-                NAMESPACE,
-                &self.metrics.api.layer::<Dvp>(),
-            ),
+            client: self.server.model().client_through("controller", NAMESPACE, &self.metrics.api.layer()),
             namespace: None,
             instance: "test".to_owned(),
             settings: self.settings,

@@ -1,4 +1,4 @@
--- The health of a VirtualMachinePool for Argo CD, from its condition Ready.
+-- The health of a VirtualMachinePool for Argo CD, from its conditions.
 local health = { status = "Progressing", message = "waiting for the controller" }
 if obj.metadata.deletionTimestamp ~= nil then
   health.message = "the pool is being deleted"
@@ -11,16 +11,25 @@ end
 if status.observedGeneration ~= nil and status.observedGeneration ~= obj.metadata.generation then
   return health
 end
+local conditions = {}
 for _, condition in ipairs(status.conditions) do
-  if condition.type == "Ready" then
-    health.message = condition.message
-    if condition.status == "True" then
-      health.status = "Healthy"
-    elseif condition.reason == "Blocked" then
-      health.status = "Degraded"
-    elseif condition.reason == "Paused" then
-      health.status = "Suspended"
-    end
+  conditions[condition.type] = condition
+end
+local function holds(name)
+  return conditions[name] ~= nil and conditions[name].status == "True"
+end
+local ready = conditions.Ready
+if ready ~= nil then
+  health.message = ready.message
+end
+if holds("Ready") then
+  health.status = "Healthy"
+elseif holds("Stalled") or holds("ReplicaFailure") then
+  health.status = "Degraded"
+  if ready == nil then
+    health.message = (holds("Stalled") and conditions.Stalled or conditions.ReplicaFailure).message
   end
+elseif ready ~= nil and ready.reason == "Paused" then
+  health.status = "Suspended"
 end
 return health

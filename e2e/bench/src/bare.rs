@@ -15,9 +15,9 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use tokio::task::JoinSet;
 use vmpool_controller::platform::{DiskOf, Disks, Finalizers, Platform};
 use vmpool_engine::ObjectId;
-use vmpool_engine::losses::Rehearsal;
+use vmpool_engine::membership::losses::Rehearsal;
 use vmpool_engine::model::{DiskDraft, Draft, Naming};
-use vmpool_engine::names::Namer;
+use vmpool_engine::scale_up::names::Namer;
 use vmpool_installation::programs::{CONTROLLER_ACCOUNT, SYSTEM_NAMESPACE};
 use vmpool_invariants::object::TestedKind;
 

@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a helper that cannot go on fails its test")]
 
+mod pseudo_terminal;
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Output, Stdio};
@@ -10,6 +12,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, getsid, kill_process};
 use tempfile::TempDir;
+use vmpool_demo::screen::TerminalSize;
+use vmpool_demo::terminal::VirtualTerminal;
 use vmpool_installation::workspace_root;
 use vmpool_test_cluster::control_plane::target_directory;
 use vmpool_test_cluster::deadline::Deadline;
@@ -19,7 +23,7 @@ fn main() -> ExitCode {
     test_runner::run_tests(vec![
         plain_test!(the_playground_stays_up_and_the_commands_of_its_page_work),
         plain_test!(a_playground_with_both_platforms_has_pools_of_both),
-        plain_test!(the_demo_runs_once_and_ends_with_the_state_of_its_pool),
+        plain_test!(on_a_terminal_the_demo_runs_once_and_erases_only_its_tables),
         plain_test!(the_demo_of_kubevirt_runs_once_and_ends_with_the_state_of_its_pool),
         node_test!(on_a_node_the_chart_is_installed_with_two_replicas_of_each_program),
         plain_test!(a_broken_playground_is_detected_and_replaced),
@@ -29,7 +33,9 @@ fn main() -> ExitCode {
     ])
 }
 
+/// The page with the tour of the playground, and the one with the tour of a playground with all systems.
 const PAGE: &str = "docs/playground.md";
+const KUBEVIRT_PAGE: &str = "docs/playground-kubevirt.md";
 
 /// Only limits failures; waits usually take much less.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -186,10 +192,11 @@ fn exports(said: &str) -> Vec<&str> {
     said.lines().map(str::trim).filter(|line| line.starts_with("export ")).collect()
 }
 
-/// All commands of the page as one script, each printed before it runs. The test itself does what the `make`
-/// commands do.
-fn tour() -> String {
-    let page = std::fs::read_to_string(workspace_root().join(PAGE)).unwrap();
+/// All commands of a page, which are more than `fewest`, as one script, each printed before it runs. The test
+/// itself does what the `make` commands do.
+fn tour(page: &str, fewest: usize) -> String {
+    let name = page;
+    let page = std::fs::read_to_string(workspace_root().join(page)).unwrap();
     let blocks = page.split("```console\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     let commands = blocks.flat_map(str::lines).filter_map(|line| line.strip_prefix("$ "));
     let mut script = String::new();
@@ -198,7 +205,7 @@ fn tour() -> String {
         count += 1;
         writeln!(script, "printf '%s\\n' '$ {}'\n{command}", command.replace('\'', r"'\''")).unwrap();
     }
-    assert!(count > 50, "only {count} commands in {PAGE}");
+    assert!(count > fewest, "only {count} commands in {name}");
     script
 }
 
@@ -220,7 +227,7 @@ fn the_playground_stays_up_and_the_commands_of_its_page_work() {
     assert_eq!(playground.pid("supervisor"), supervisor);
     assert_eq!(playground.processes().len(), PROCESSES);
 
-    playground.shell(&first, &tour());
+    playground.shell(&first, &tour(PAGE, 50));
 
     // The supervisor restarts programs that exit.
     for name in ["controller-0", "simulator", "webhook", "apiserver"] {
@@ -237,12 +244,9 @@ fn the_playground_stays_up_and_the_commands_of_its_page_work() {
     assert_eq!(playground.succeeds("down"), "Nothing is up.\n");
 }
 
-/// The commands of the page for both platforms.
-fn commands_for_both_platforms() -> String {
-    let page = std::fs::read_to_string(workspace_root().join(PAGE)).unwrap();
-    let (_, section) = page.split_once("`PLATFORM=all make up`").unwrap();
-    let (_, block) = section.split_once("```sh\n").unwrap();
-    block.split("```").next().unwrap().to_owned()
+/// The kubectl commands that `up` prints.
+fn printed_commands(said: &str) -> Vec<&str> {
+    said.lines().map(str::trim).filter(|line| line.starts_with("kubectl ")).collect()
 }
 
 fn a_playground_with_both_platforms_has_pools_of_both() {
@@ -250,35 +254,56 @@ fn a_playground_with_both_platforms_has_pools_of_both() {
     let mut up = playground.command("up");
     let up = up.env("PLATFORM", "all").output().unwrap();
     assert!(up.status.success(), "{}", text(&up.stderr));
-    let dvp = "kubectl apply -f docs/examples/quickstart.yaml\n\
-        kubectl wait virtualmachinepools.virtualization.deckhouse.io/quickstart \
-        --for=jsonpath='{.status.readyReplicas}'=2 --timeout=60s";
-    let script = format!("{}\n{dvp}", commands_for_both_platforms());
-    let said = playground.shell(&text(&up.stdout), &script);
-    for object in ["virtualmachine.kubevirt.io/quickstart-0", "datavolume.cdi.kubevirt.io/"] {
+    let up = text(&up.stdout);
+    // `status` and a second `up` know without the variable that short names are ambiguous.
+    let printed = printed_commands(&up);
+    assert!(printed.len() > 5, "{up}");
+    assert_eq!(printed_commands(&playground.succeeds("status")), printed);
+
+    let said = playground.shell(&up, &tour(KUBEVIRT_PAGE, 25));
+    for object in ["virtualmachine.kubevirt.io/quickstart-0", "datavolume.cdi.kubevirt.io/", "debian-13"] {
         assert!(said.contains(object), "{object}\n{said}");
     }
+    let dvp = "kubectl wait virtualmachinepools.virtualization.deckhouse.io/quickstart \
+        --for=jsonpath='{.status.readyReplicas}'=2 --timeout=60s";
+    playground.shell(&up, &format!("{}\n{dvp}", printed.join("\n")));
     playground.succeeds("down");
     playground.is_gone();
 }
 
-/// Runs the demo of a platform to its end.
-fn demo(platform: &str, steps: &[&str]) {
-    let target = tempfile::tempdir().unwrap();
+/// The demo of a platform, which runs once.
+fn demo(platform: &str, target: &Path) -> Command {
     let mut demo = Command::new(env!("CARGO_BIN_EXE_demo"));
-    only_with_a_control_plane(&mut demo, target.path());
-    let output = demo.env("ONCE", "1").env("PLATFORM", platform).stdin(Stdio::null()).output().unwrap();
-    let (said, errors) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{said}\n{errors}");
+    only_with_a_control_plane(&mut demo, target);
+    demo.env("ONCE", "1").env("PLATFORM", platform).stdin(Stdio::null());
+    demo
+}
+
+/// Checks that the demo showed all these steps, and at the end the state of its pool.
+fn check_demo(said: &str, steps: &[&str]) {
     assert_eq!(said.lines().last(), Some("pool quickstart 3/3 ready"), "{said}");
     for step in steps {
         assert!(said.contains(step), "{step}\n{said}");
     }
 }
 
-fn the_demo_runs_once_and_ends_with_the_state_of_its_pool() {
-    demo(
-        "",
+/// Large enough for the longest line of the demo.
+const TERMINAL: TerminalSize = TerminalSize { columns: 600, rows: 24 };
+
+/// What a user of a terminal can read after a program wrote this.
+fn read_screen(output: &str) -> String {
+    let mut terminal = VirtualTerminal::new(TERMINAL);
+    terminal.feed(output).unwrap();
+    terminal.rows().join("\n")
+}
+
+fn on_a_terminal_the_demo_runs_once_and_erases_only_its_tables() {
+    let target = tempfile::tempdir().unwrap();
+    let (status, output) = pseudo_terminal::run_on_terminal(demo("", target.path()), TERMINAL);
+    let screen = read_screen(&output);
+    assert!(status.success(), "{screen}");
+    check_demo(
+        &screen,
         &[
             "stays: it is protected.",
             "removal accepted, replicas lowered",
@@ -287,11 +312,27 @@ fn the_demo_runs_once_and_ends_with_the_state_of_its_pool() {
             "$ kill -KILL",
         ],
     );
+    // Each line that begins like these was written once, and is still there.
+    for begin in ["$ ", "# ", "2 of 2 ready", "3 of 3 ready", "4 of 4 ready"] {
+        let written: Vec<&str> =
+            output.lines().map(str::trim_end).filter(|line| line.starts_with(begin)).collect();
+        let kept: Vec<&str> = screen.lines().filter(|line| line.starts_with(begin)).collect();
+        assert_eq!(kept, written, "{screen}");
+        assert!(!kept.is_empty(), "no line begins with {begin}\n{screen}");
+    }
+    let tables = screen.lines().filter(|line| line.starts_with("pool quickstart: desired")).count();
+    let results =
+        screen.lines().filter(|line| line.contains(" ready after ") || line.contains("are updated"));
+    assert_eq!(tables, results.count(), "each step has one table\n{screen}");
 }
 
 fn the_demo_of_kubevirt_runs_once_and_ends_with_the_state_of_its_pool() {
-    demo(
-        "kubevirt",
+    let target = tempfile::tempdir().unwrap();
+    let output = demo("kubevirt", target.path()).output().unwrap();
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", text(&output.stderr));
+    check_demo(
+        &said,
         &["removal accepted, replicas lowered", "All machines are updated after", "$ kill -KILL"],
     );
 }
@@ -362,6 +403,7 @@ fn the_error_for_a_missing_program_is_one_line() {
         ("VMPOOL_SIMULATOR", "`cargo build"),
         ("VMPOOL_WEBHOOK", "`cargo build"),
         ("VMPOOL_APISERVER", "`cargo build"),
+        ("VMPOOL_PLUGIN", "`cargo build"),
     ] {
         let output = playground.command("up").env(variable, &nowhere).output().unwrap();
         assert!(!output.status.success());

@@ -6,7 +6,7 @@
 //! ```text
 //!  SeededRandom(seed) ──▶ Schedule: what users do, which faults occur, and when
 //!                            │
-//!  controllers ──requests──▶ FaultInjector ──▶ vmpool_model::Server ◀── Platform (core of the platform simulator)
+//!  controllers ──requests──▶ FaultInjector ──▶ ApiServerModel ◀─────── Platform (core of the platform simulator)
 //!  aggregated API            delays, drops,       │         │       ◀── garbage collector, users
 //!    ▲                       rejects, kills       │         └── Webhook (the real one, for requests for pools)
 //!    └── RemovalClient, Caller: removals, claims  ▼
@@ -15,10 +15,10 @@
 //!
 //! ```no_run
 //! use vmpool_explorer::schedule::Schedule;
-//! use vmpool_invariants::platform::PlatformName;
+//! use vmpool_invariants::platform::TestedPlatform;
 //!
 //! // `make faults SEED=7` runs the same schedule.
-//! let verdict = Schedule::random(PlatformName::Dvp, 7).run();
+//! let verdict = Schedule::random(TestedPlatform::Dvp, 7).run();
 //! assert!(verdict.violations.is_empty(), "{:#?}", verdict.violations);
 //! ```
 //!

@@ -67,7 +67,7 @@ impl Webhook {
         };
         let client = server.client(NAME, SYSTEM);
         let router = vmpool_webhook::webhook_router(&ReviewState::new(
-            admission_rules(settings),
+            admission_rules(&settings),
             client,
             WebhookMetrics::new(),
             env.clone(),

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use serde_json::{Value, json};
 use vmpool_controller::fuzzing;
-use vmpool_engine::revision::RevisionId;
+use vmpool_engine::revisions::RevisionId;
 use vmpool_instancetype::fields::MachineLocation;
 use vmpool_instancetype::inference::{InferenceStep, infer_matcher};
 use vmpool_instancetype::machine::{NamedTypes, validate_machine};

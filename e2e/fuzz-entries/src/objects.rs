@@ -4,14 +4,17 @@ use std::hint::black_box;
 
 use jiff::Timestamp;
 use vmpool_controller::fuzzing::decode_object;
-use vmpool_engine::losses::Rehearsal;
+use vmpool_engine::membership::losses::Rehearsal;
 use vmpool_engine::model::Draft;
-use vmpool_platforms::{AttachmentOf, DiskOf, Disks, Dvp, Finalizers, KubeVirt, MachineStorage, Platform};
+use vmpool_platforms::{
+    AttachmentOf, DiskOf, Disks, Finalizers, MachineStorage, Platform, PlatformName, with_platform,
+};
 
 /// Reads a pool of each platform, and makes the identity of its template and a machine from it.
 pub fn decode_pool(input: &[u8]) {
-    pool_of::<Dvp>(input);
-    pool_of::<KubeVirt>(input);
+    for name in PlatformName::ALL {
+        with_platform!(name, P => pool_of::<P>(input));
+    }
 }
 
 fn pool_of<P: Platform>(input: &[u8]) {
@@ -33,8 +36,9 @@ fn pool_of<P: Platform>(input: &[u8]) {
 
 /// Reads a machine of each platform, and makes the patches that need nothing else.
 pub fn decode_machine(input: &[u8]) {
-    machine_of::<Dvp>(input);
-    machine_of::<KubeVirt>(input);
+    for name in PlatformName::ALL {
+        with_platform!(name, P => machine_of::<P>(input));
+    }
 }
 
 fn machine_of<P: Platform>(input: &[u8]) {
@@ -51,12 +55,18 @@ fn machine_of<P: Platform>(input: &[u8]) {
 
 /// Reads a disk and an attachment of each platform that has disks.
 pub fn decode_disk(input: &[u8]) {
-    if let Ok(disk) = decode_object::<DiskOf<Dvp>>(input) {
-        let facts = <Dvp as Platform>::Disks::read(&disk);
-        black_box(<Dvp as Platform>::Disks::annotations(&facts.annotations));
-        black_box(<Dvp as Platform>::Disks::transfer(&disk, &facts.id));
+    for name in PlatformName::ALL {
+        with_platform!(name, P => disk_of::<P>(input));
     }
-    if let Ok(attachment) = decode_object::<AttachmentOf<Dvp>>(input) {
-        black_box(<Dvp as Platform>::Disks::read_attachment(&attachment));
+}
+
+fn disk_of<P: Platform>(input: &[u8]) {
+    if let Ok(disk) = decode_object::<DiskOf<P>>(input) {
+        let facts = P::Disks::read(&disk);
+        black_box(P::Disks::annotations(&facts.annotations));
+        black_box(P::Disks::transfer(&disk, &facts.id));
+    }
+    if let Ok(attachment) = decode_object::<AttachmentOf<P>>(input) {
+        black_box(P::Disks::read_attachment(&attachment));
     }
 }

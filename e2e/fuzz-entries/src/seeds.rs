@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize as _;
 use serde_json::{Value, json};
-use vmpool_engine::losses::Rehearsal;
+use vmpool_engine::membership::losses::Rehearsal;
 use vmpool_engine::model::Draft;
 use vmpool_platforms::{Dvp, KubeVirt, Platform};
 

@@ -9,9 +9,9 @@ use jiff::Timestamp;
 use serde_json::Value;
 use vmpool_api::{GoDuration, Quantity, Share};
 use vmpool_engine::limits::{MESSAGE, NAME, clip_name, nesting_depth, shorten_message};
-use vmpool_engine::names::NameBlock;
 use vmpool_engine::protection::{self, CLAIM, Claim, Protection, RESTARTING, UNTIL};
-use vmpool_engine::removal::RemovalRecord;
+use vmpool_engine::scale_down::removal::RemovalRecord;
+use vmpool_engine::scale_up::names::NameBlock;
 use vmpool_instancetype::quantity::Amount;
 
 /// Reads a removal record. Written again, it is the same.

@@ -54,6 +54,11 @@ pub fn kubevirt_definitions() -> [PathBuf; 2] {
     [pools.clone(), pools.join("platform")]
 }
 
+/// The CRDs of disk images, wrappers and instance types, which need [`kubevirt_definitions`].
+pub fn feature_definitions() -> [PathBuf; 2] {
+    ["diskimage", "instancetype"].map(|folder| workspace_root().join("api/crds").join(folder))
+}
+
 /// A cluster prepared for pools. Controllers are started separately.
 pub struct ClusterInstallation {
     // Fields are dropped in this order: the programs stop before their API server.

@@ -1,13 +1,13 @@
-//! Metrics for autoscalers, set by scenarios: one small server for a whole cluster.
+//! Metrics for autoscalers, set by scenarios or in ConfigMaps: one small server for a whole cluster.
 //!
 //! It provides both the resource metrics (`metrics.k8s.io`, CPU of Pods) and the custom metrics
-//! (`custom.metrics.k8s.io`) of a cluster, each registered as an APIService. A scenario sets the load of its
-//! namespace. The existing Pods share the load evenly, so that additional machines reduce it, as in a real
-//! cluster.
+//! (`custom.metrics.k8s.io`) of a cluster, each registered as an APIService. A scenario, or a user of the
+//! playground, sets the load of a namespace. The existing Pods share the load evenly, so that additional
+//! machines reduce it, as in a real cluster.
 
-use std::collections::BTreeMap;
+mod load;
+
 use std::net::Ipv4Addr;
-use std::sync::Arc;
 
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
@@ -17,7 +17,6 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, Client};
-use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -28,6 +27,7 @@ use vmpool_runtime::tls::{ClientCas, ServingIdentity};
 use vmpool_test_cluster::control_plane::{ControlPlane, apply_manifests};
 use vmpool_test_cluster::error::{Error, Result};
 
+use self::load::{Load, LoadSource, Loads};
 use crate::api_service::until_available;
 
 /// Name of the Service through which the API server reaches this server.
@@ -39,19 +39,6 @@ const NAMESPACE: &str = "e2e-metrics";
 /// The groups and versions that are served.
 const GROUPS: [(&str, &str); 2] = [("metrics.k8s.io", "v1beta1"), ("custom.metrics.k8s.io", "v1beta2")];
 
-/// The metrics of one namespace.
-#[derive(Debug, Clone, Default)]
-struct Load {
-    /// CPU usage of all Pods together, in thousandths of a core.
-    cpu_millis: u64,
-    /// Custom metrics by name. Metrics of an object are returned as they are, and those of Pods are shared
-    /// evenly.
-    custom: BTreeMap<String, u64>,
-}
-
-/// The loads by namespace.
-type Loads = Arc<Mutex<BTreeMap<String, Load>>>;
-
 /// The metrics server. Dropping it removes the metrics.
 pub struct MetricsApi {
     loads: Loads,
@@ -61,7 +48,7 @@ pub struct MetricsApi {
 #[derive(Clone)]
 struct Shared {
     client: Client,
-    loads: Loads,
+    source: LoadSource,
 }
 
 impl MetricsApi {
@@ -70,12 +57,25 @@ impl MetricsApi {
     /// # Errors
     /// [`Error::Port`] and errors of the API server, if the registration fails.
     pub async fn start(cluster: &ControlPlane) -> Result<Self> {
+        Self::start_local(cluster, LoadSource::Scenario).await
+    }
+
+    /// As [`MetricsApi::start`]. Users set the load of a namespace in its ConfigMap `simulator-load`: the key
+    /// `cpu` for the CPU usage of all Pods, such as `900m`, and other keys for custom metrics.
+    ///
+    /// # Errors
+    /// As [`MetricsApi::start`].
+    pub async fn start_with_config_maps(cluster: &ControlPlane) -> Result<Self> {
+        Self::start_local(cluster, |_loads| LoadSource::ConfigMaps).await
+    }
+
+    async fn start_local(cluster: &ControlPlane, source: fn(Loads) -> LoadSource) -> Result<Self> {
         let listener =
             TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|source| Error::Port { source })?;
         let port = listener.local_addr().map_err(|source| Error::Port { source })?.port();
         // The API server connects to the external name at the port of the APIService.
         let local = json!({ "type": "ExternalName", "externalName": "localhost" });
-        Self::serve(&cluster.admin(), listener, &[service(&local)], port).await
+        Self::serve(&cluster.admin(), listener, &[service(&local)], port, source).await
     }
 
     /// Starts the server on the network of a cluster with its own network, registers it, and waits until the
@@ -104,17 +104,23 @@ impl MetricsApi {
             "ports": [{ "name": "https", "port": address.port() }],
         });
         let way = [service(&json!({ "ports": ports })), slice];
-        Self::serve(&cluster.admin(), listener, &way, PORT).await
+        Self::serve(&cluster.admin(), listener, &way, PORT, LoadSource::Scenario).await
     }
 
     /// Serves on a socket, with these objects that route to it and this port of the Service.
     ///
     /// # Errors
     /// [`Error::Certificate`], [`Error::Api`], [`Error::Deadline`].
-    async fn serve(client: &Client, listener: TcpListener, way: &[Value], port: u16) -> Result<Self> {
+    async fn serve(
+        client: &Client,
+        listener: TcpListener,
+        way: &[Value],
+        port: u16,
+        source: fn(Loads) -> LoadSource,
+    ) -> Result<Self> {
         let loads = Loads::default();
         let identity = identity()?;
-        let router = router(Shared { client: client.clone(), loads: loads.clone() });
+        let router = router(Shared { client: client.clone(), source: source(loads.clone()) });
         let task = AbortOnDropHandle::new(tokio::spawn(async move {
             let (clients, limits, env) = (ClientCas::none(), Limits::default(), Env::system());
             let forever = std::future::pending();
@@ -219,6 +225,13 @@ struct Selection {
 
 type Answer = Result<Json<Value>, (StatusCode, String)>;
 
+impl Shared {
+    async fn load(&self, namespace: &str) -> Result<Load, (StatusCode, String)> {
+        let read = self.source.read(self.client.clone(), namespace).await;
+        read.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+    }
+}
+
 /// The running Pods of a namespace that match a selector.
 async fn pods(client: Client, namespace: &str, selector: &str) -> Result<Vec<Pod>, (StatusCode, String)> {
     let params = ListParams::default().labels(selector);
@@ -240,8 +253,8 @@ async fn pod_metrics(
     Path(namespace): Path<String>,
     Query(selection): Query<Selection>,
 ) -> Answer {
+    let total = shared.load(&namespace).await?.cpu_millis;
     let found = pods(shared.client, &namespace, &selection.label_selector).await?;
-    let total = shared.loads.lock().get(&namespace).map_or(0, |load| load.cpu_millis);
     let each = share(total, found.len());
     let item = |pod: &Pod| {
         let container = pod.spec.as_ref().and_then(|spec| spec.containers.first());
@@ -265,7 +278,7 @@ async fn custom_metrics(
     Path((namespace, resource, name, metric)): Path<(String, String, String, String)>,
     Query(selection): Query<Selection>,
 ) -> Answer {
-    let known = shared.loads.lock().get(&namespace).and_then(|load| load.custom.get(&metric).copied());
+    let known = shared.load(&namespace).await?.custom.get(&metric).copied();
     let total = known.ok_or_else(|| (StatusCode::NOT_FOUND, format!("no metric {metric} in {namespace}")))?;
     let value = |kind: &str, name: &str, value: u64| {
         json!({

@@ -19,8 +19,8 @@ image:
   pullPolicy: Never
 ";
 
-/// The programs of the chart.
-const PROGRAMS: [&str; 3] = ["vmpool-controller", "vmpool-webhook", "vmpool-apiserver"];
+/// The programs of the chart, and the plugin, which its test runs.
+const PROGRAMS: [&str; 4] = ["vmpool-controller", "vmpool-webhook", "vmpool-apiserver", "kubectl-vmpool"];
 
 /// Options for a cluster with this name and the images of all programs.
 ///

@@ -90,6 +90,14 @@ impl HelmRelease {
         self.helm.run(&arguments).await.map(drop)
     }
 
+    /// Runs the test of the release, and returns its log.
+    ///
+    /// # Errors
+    /// [`Error::Command`] with helm's error, also if the test fails.
+    pub async fn test(&self) -> Result<String> {
+        self.helm.run(&["test", RELEASE, "--logs"]).await
+    }
+
     /// Rolls back to the previous revision, and waits as helm does.
     ///
     /// # Errors

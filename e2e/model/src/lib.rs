@@ -17,13 +17,13 @@
 //! ```
 //! use kube::Api;
 //! use kube::api::{ApiResource, DynamicObject, PostParams};
-//! use vmpool_model::{Resource, Server};
+//! use vmpool_model::{ApiServerModel, Resource};
 //! use vmpool_runtime::Env;
 //!
 //! #[tokio::main]
 //! async fn main() -> Result<(), kube::Error> {
 //!     let deployments = Resource::builtin("apps", "v1", "deployments", "Deployment").with_status();
-//!     let server = Server::new(&Env::system(), [deployments]);
+//!     let server = ApiServerModel::new(&Env::system(), [deployments]);
 //!     let resource = ApiResource {
 //!         group: "apps".to_owned(),
 //!         version: "v1".to_owned(),

@@ -13,7 +13,7 @@ static RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
     let custom = ALL_CRDS.iter().map(custom);
     let builtin = [
         Resource::builtin("coordination.k8s.io", "v1", "leases", "Lease"),
-        Resource::builtin("events.k8s.io", "v1", "events", "Event"),
+        Resource::builtin("", "v1", "events", "Event"),
         Resource::builtin("apps", "v1", "controllerrevisions", "ControllerRevision"),
         Resource::builtin("", "v1", "configmaps", "ConfigMap"),
         Resource::builtin(

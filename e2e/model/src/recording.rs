@@ -218,10 +218,9 @@ fn full_name(plural: &str) -> String {
         return plural.to_owned();
     }
     let group = match plural {
-        "persistentvolumeclaims" | "namespaces" => return plural.to_owned(),
+        "events" | "persistentvolumeclaims" | "namespaces" => return plural.to_owned(),
         "customresourcedefinitions" => "apiextensions.k8s.io",
         "controllerrevisions" => "apps",
-        "events" => "events.k8s.io",
         _ => "virtualization.deckhouse.io",
     };
     format!("{plural}.{group}")

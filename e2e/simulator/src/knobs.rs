@@ -5,7 +5,11 @@
 
 use crate::duration::Delay;
 use serde_json::Value;
-use std::{collections::BTreeMap, net::SocketAddr, str::FromStr};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    str::FromStr,
+};
 
 /// Prefix of the simulator's labels and annotations.
 pub const PREFIX: &str = "simulator.vmpool.dev/";
@@ -13,6 +17,9 @@ pub const PREFIX: &str = "simulator.vmpool.dev/";
 pub const BOOKKEEPING: &[&str] = &["mount-log", "bumped", "content", "import-failure"];
 /// Name of the ConfigMap with a namespace's defaults.
 pub const CONFIG_MAP: &str = "simulator-knobs";
+
+/// The value of the knob `address` for a guest without an address.
+pub const NO_ADDRESS: &str = "none";
 
 /// The knobs of one object or one namespace.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,6 +44,8 @@ pub struct Knobs {
     pub crash: Option<Delay>,
     /// The guest shuts down this long after it started to run, once per value of the knob.
     pub shutdown: Option<Delay>,
+    /// The address of the guest; [`NO_ADDRESS`] if it has none.
+    pub address: Option<String>,
     /// Restarts do not begin.
     pub hold_restart: Option<bool>,
     /// The machine starts although other machines use its disks, like a platform with a broken lock.
@@ -139,6 +148,7 @@ impl Knobs {
             "bump-annotations" => self.bump_annotations = Some(rate(value).map_err(wrong)?),
             "crash" => self.crash = when(value).map_err(wrong)?,
             "shutdown" => self.shutdown = when(value).map_err(wrong)?,
+            "address" => self.address = Some(address(value).map_err(wrong)?),
             "hold-restart" => self.hold_restart = Some(plain(value).map_err(wrong)?),
             "ignore-mounts" => self.ignore_mounts = Some(plain(value).map_err(wrong)?),
             "never-ready" => self.never_ready = Some(plain(value).map_err(wrong)?),
@@ -182,6 +192,10 @@ fn count(value: &str) -> Result<u64, String> {
         "false" => Ok(0),
         number => plain(number),
     }
+}
+
+fn address(value: &str) -> Result<String, String> {
+    if value == NO_ADDRESS { Ok(value.to_owned()) } else { plain::<IpAddr>(value).map(|ip| ip.to_string()) }
 }
 
 fn host(value: &str) -> Result<(String, SocketAddr), String> {

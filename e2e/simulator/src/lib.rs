@@ -11,9 +11,9 @@
 //! ```
 //! use jiff::Timestamp;
 //! use vmpool_simulator::duration::Delay;
-//! use vmpool_simulator::world::{Event, Settings, World};
+//! use vmpool_simulator::world::{DvpModel, DvpModelEvent, SimulatorSettings};
 //!
-//! let mut world = World::new(Settings {
+//! let mut world = DvpModel::new(SimulatorSettings {
 //!     start_delay: Delay::NONE,
 //!     stop_delay: Delay::NONE,
 //!     provisioning_delay: Delay::NONE,
@@ -24,7 +24,7 @@
 //!     seed: 7,
 //! });
 //! // The model only observes until all objects were listed. Then it returns writes that are due.
-//! world.observe(Event::Synced, Timestamp::UNIX_EPOCH);
+//! world.observe(DvpModelEvent::Synced, Timestamp::UNIX_EPOCH);
 //! assert!(world.step(Timestamp::UNIX_EPOCH).is_empty());
 //! assert_eq!(world.next_due(), None);
 //! ```

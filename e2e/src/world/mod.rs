@@ -1,8 +1,8 @@
 //! The scenario language: one namespace, its controllers, and methods that read as the user's actions.
 //!
 //! ```no_run
-//! # use vmpool_e2e::{scenario::scenario, world::{SETTLE, condition::ready_replicas}};
-//! scenario("a deleted machine is replaced").run(async |world| {
+//! # use vmpool_e2e::{scenario::define_scenario, world::{SETTLE, condition::ready_replicas}};
+//! define_scenario("a deleted machine is replaced").run(async |world| {
 //!     // Given a pool of three ready machines,
 //!     let pool = world.pool("web").replicas(3).ready().await?;
 //!     // when a user deletes one of them,

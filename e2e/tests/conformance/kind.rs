@@ -32,7 +32,7 @@ impl ConformanceKind {
             Self::Disk => [GROUP, "v1alpha2", "virtualdisks", "VirtualDisk"],
             Self::Revision => ["apps", "v1", "controllerrevisions", "ControllerRevision"],
             Self::Lease => ["coordination.k8s.io", "v1", "leases", "Lease"],
-            Self::Event => ["events.k8s.io", "v1", "events", "Event"],
+            Self::Event => ["", "v1", "events", "Event"],
         }
     }
 
@@ -42,12 +42,18 @@ impl ConformanceKind {
 
     pub(crate) fn full_name(self) -> String {
         let [group, _, plural, _] = self.names();
-        format!("{plural}.{group}")
+        if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
     }
 
     pub(crate) fn collection(self, namespace: &str) -> String {
-        let [group, version, plural, _] = self.names();
-        format!("/apis/{group}/{version}/namespaces/{namespace}/{plural}")
+        let [_, _, plural, _] = self.names();
+        let api = if self.api_version().contains('/') { "apis" } else { "api" };
+        format!("/{api}/{}/namespaces/{namespace}/{plural}", self.api_version())
+    }
+
+    fn api_version(self) -> String {
+        let [group, version, ..] = self.names();
+        if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
     }
 
     pub(crate) fn has_status(self) -> bool {
@@ -79,7 +85,7 @@ impl ConformanceKind {
 
     /// An object without metadata, in one of several shapes.
     pub(crate) fn object(self, shape: u64, namespace: &str) -> Value {
-        let [group, version, _, kind] = self.names();
+        let [_, _, _, kind] = self.names();
         let mut object = match self {
             Self::Pool => json!({ "spec": {
                 "scaleDownPolicy": "NewestFirst",
@@ -93,12 +99,15 @@ impl ConformanceKind {
             Self::Lease => json!({ "spec": { "holderIdentity": "one" } }),
             Self::Event => json!({
                 "eventTime": "2026-01-01T00:00:00.000000Z", "action": "Test", "reason": "Tested", "type": "Normal",
-                "note": "a note", "reportingController": "vmpool.dev/test", "reportingInstance": "one",
-                "regarding": { "kind": "VirtualMachinePool", "name": "a", "namespace": namespace,
+                "message": "a note", "reportingComponent": "vmpool.dev/test", "reportingInstance": "one",
+                // The real server stores absent ones as empty values.
+                "source": { "component": "vmpool.dev/test" }, "count": 1,
+                "firstTimestamp": "2026-01-01T00:00:00Z", "lastTimestamp": "2026-01-01T00:00:00Z",
+                "involvedObject": { "kind": "VirtualMachinePool", "name": "a", "namespace": namespace,
                     "apiVersion": format!("{GROUP}/v1alpha2") },
             }),
         };
-        object["apiVersion"] = json!(format!("{group}/{version}"));
+        object["apiVersion"] = json!(self.api_version());
         object["kind"] = json!(kind);
         let (path, value) = self.content(shape);
         set(&mut object, path, value);

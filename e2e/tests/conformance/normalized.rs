@@ -6,8 +6,7 @@
 //! * `managedFields` are removed, because the model has none;
 //! * of a refusal only code and reason are compared, not the message;
 //! * the version of a list must not be older than its items; of a continue token only the presence is
-//!   compared;
-//! * deprecated fields of events are removed, because the real server stores them as empty values.
+//!   compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -90,9 +89,6 @@ impl Placeholders {
 
     fn object(&mut self, object: &Value) -> Value {
         let mut object = object.clone();
-        if let Some(map) = object.as_object_mut() {
-            map.retain(|field, _| !field.starts_with("deprecated"));
-        }
         let metadata = self.metadata(&object["metadata"]);
         object["metadata"] = metadata;
         object

@@ -114,7 +114,12 @@ async fn admission(place: &TestNamespace<'_>) -> Result<()> {
         let text = refused(place, EDITOR, Method::PATCH, &path, &patch).await?;
         ensure!(text.starts_with("403"), "{text}");
         // The webhook judges settings in annotations also if the spec stays.
-        for annotation in ["vmpool.dev/instancetype-policy", "vmpool.dev/max-protection"] {
+        for annotation in [
+            "vmpool.dev/instancetype-policy",
+            "vmpool.dev/max-protection",
+            "vmpool.dev/revision-history-limit",
+            "vmpool.dev/name-generation",
+        ] {
             let patch = json!({ "metadata": { "annotations": { annotation: "sometimes" } } });
             let text = refused(place, EDITOR, Method::PATCH, &path, &patch).await?;
             ensure!(text.contains(annotation), "{text}");

@@ -70,19 +70,23 @@ async fn table(place: &TestNamespace<'_>, resource: &str, further: &[&str]) -> R
 fn kubectl_shows_the_columns_in_both_versions() {
     with_namespace("kubevirt-columns", async |place| {
         place.create_pool("render").await?;
+        let ready = json!({
+            "type": "Ready", "status": "False", "reason": "Scaling", "message": "2 of 3 machines are ready",
+            "lastTransitionTime": "2026-11-24T18:00:00Z", "lastProbeTime": null,
+        });
         let status = json!({ "status": { "replicas": 3, "readyReplicas": 2, "updatedReplicas": 1,
-            "restartPendingReplicas": 4, "currentRevision": "render-7" } });
+            "restartPendingReplicas": 4, "currentRevision": "render-7", "conditions": [ready] } });
         place.ask(Method::PATCH, &format!("{}/status", place.pool("render")?), &status).await?;
         for resource in [POOLS, "virtualmachinepools.v1alpha1.pool.kubevirt.io"] {
             let rows = table(&place, resource, &[]).await?;
-            ensure!(rows[0] == ["NAME", "DESIRED", "CURRENT", "READY", "AGE"], "{rows:?}");
-            ensure!(rows[1][..4] == ["render", "1", "3", "2"], "{rows:?}");
+            ensure!(rows[0] == ["NAME", "DESIRED", "CURRENT", "READY", "AGE", "STATUS"], "{rows:?}");
+            ensure!(rows[1][..4] == ["render", "1", "3", "2"] && rows[1][5] == "Scaling", "{rows:?}");
             let wide = table(&place, resource, &["-o", "wide"]).await?;
             ensure!(
-                wide[0][..5] == rows[0] && wide[0][5..] == ["UPDATED", "RESTART", "REVISION"],
+                wide[0][..6] == rows[0] && wide[0][6..] == ["UPDATED", "RESTART", "REVISION"],
                 "{wide:?}"
             );
-            ensure!(wide[1][5..] == ["1", "4", "render-7"], "{wide:?}");
+            ensure!(wide[1][6..] == ["1", "4", "render-7"], "{wide:?}");
         }
         let all = place.cluster.kubectl(&["get", "all", "-n", place.namespace]).await?;
         ensure!(all.contains("virtualmachinepool.pool.kubevirt.io/render"), "{all}");

@@ -73,7 +73,9 @@ fn a_new_leader_continues_what_the_former_one_began() {
             world.create("q", &bare("q", 3)).await?;
             world.until_ordinals("q", &[0, 1, 2]).await?;
             world.patch("p", &json!({ "spec": { "replicas": 4 } })).await?;
-            world.patch("q", &memory("2Gi")).await?;
+            let mut change = memory("2Gi");
+            change["spec"]["revisionHistoryLimit"] = json!(0);
+            world.patch("q", &change).await?;
             standby.kill();
             until_leads(&world, &world.controller).await?;
             let left = world.until_ordinals("p", &[0, 1, 2, 3]).await?;

@@ -17,7 +17,10 @@ use crate::{POOLS, TestNamespace, Unknown, minimal, run_to_end};
 
 const NAMESPACE: &str = "team";
 /// The fields that only vmpool has in the spec of a pool.
-const OWN_SETTINGS: [&str; 2] = ["instancetypePolicy", "maxProtection"];
+const OWN_SETTINGS: [&str; 3] = ["instancetypePolicy", "maxProtection", "revisionHistoryLimit"];
+/// The fields that only vmpool has in `nameGeneration`.
+const OWN_NAMES: [&str; 3] =
+    ["appendIndexToSysprepRefs", "appendIndexToMetaDataSecretRefs", "setHostnameToVMName"];
 /// The fields that only vmpool has in its status.
 const OWN: [&str; 9] = [
     "observedGeneration",
@@ -50,11 +53,16 @@ fn without_rules(schema: &mut Value) {
 }
 
 /// Gives the schema of a pool what that of KubeVirt has and lacks, beside fields: it has no rules and no
-/// default of `replicas`, and it requires the domain.
+/// defaults of `replicas` and the status, and it requires the domain.
 fn as_of_kubevirt(schema: &mut Value) -> Result<()> {
     without_rules(schema);
     let replicas = schema.pointer_mut("/properties/spec/properties/replicas").and_then(Value::as_object_mut);
     replicas.and_then(|field| field.remove("default")).context("replicas has no default")?;
+    let status = schema.pointer_mut("/properties/status").and_then(Value::as_object_mut);
+    status.and_then(|status| status.remove("default")).context("the status has no default")?;
+    let names = "/properties/spec/properties/nameGeneration/properties";
+    let names = schema.pointer_mut(names).and_then(Value::as_object_mut).context("no names")?;
+    names.retain(|name, _| !OWN_NAMES.contains(&&**name));
     let instance = "/properties/spec/properties/virtualMachineTemplate/properties/spec/properties/template/properties/spec";
     let instance = schema.pointer_mut(instance).context("no schema of instances")?;
     instance["required"] = json!(["domain"]);

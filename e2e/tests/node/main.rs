@@ -7,6 +7,7 @@
 //! If the host cannot run such a cluster, every test is reported as ignored, with the reason.
 
 mod autoscaling;
+mod doctor;
 mod drain;
 mod kills;
 mod load;
@@ -27,6 +28,7 @@ use vmpool_test_cluster::{node_test, test_runner};
 fn main() -> ExitCode {
     test_runner::run_tests(vec![
         node_test!(autoscaling::an_autoscaler_scales_newest_first_pools_down_and_explicit_pools_only_up),
+        node_test!(doctor::the_test_of_the_release_passes_and_leaves_no_rights),
         node_test!(drain::a_drain_evicts_one_replica_after_the_other),
         node_test!(kills::a_pool_converges_after_one_replica_of_each_program_was_killed),
         node_test!(outage::without_the_aggregated_api_namespace_deletion_waits_until_it_is_back),

@@ -76,24 +76,23 @@ fn fifty_parallel_callers_over_two_replicas_get_different_machines(#[case] platf
 /// The address of the guest.
 pub(crate) const ADDRESS: &str = "10.66.10.4";
 
-/// Publishes the address of a guest as the platform does: in the machine, or in its instance.
+/// Lets the platform publish this address of a guest: in the machine, or in its instance.
 pub(crate) async fn publish_address(world: &ScenarioWorld, name: &str) -> Result<()> {
-    let (resource, more, status) = match world.platform() {
-        TestedPlatform::Dvp => (
-            "virtualmachines.virtualization.deckhouse.io",
-            &["--subresource=status"][..],
-            json!({ "ipAddress": ADDRESS }),
-        ),
-        // Instances have no subresource for their status.
+    let (machines, shown, path) = match world.platform() {
+        TestedPlatform::Dvp => {
+            let machines = "virtualmachines.virtualization.deckhouse.io";
+            (machines, machines, "{.status.ipAddress}")
+        }
         TestedPlatform::KubeVirt => (
+            "virtualmachines.kubevirt.io",
             "virtualmachineinstances.kubevirt.io",
-            &[][..],
-            json!({ "interfaces": [{ "ipAddress": ADDRESS }] }),
+            "{.status.interfaces[0].ipAddress}",
         ),
     };
-    let patch = json!({ "status": status }).to_string();
-    let arguments = ["patch", resource, name, "--type=merge", "-p", &patch];
-    world.kubectl(&[&arguments, more].concat()).await?;
+    let knob = format!("simulator.vmpool.dev/address={ADDRESS}");
+    world.kubectl(&["annotate", machines, name, &knob, "--overwrite"]).await?;
+    let published = format!("--for=jsonpath={path}={ADDRESS}");
+    world.kubectl(&["wait", shown, name, &published, "--timeout=60s"]).await?;
     Ok(())
 }
 

@@ -6,6 +6,7 @@
 mod autoscaling;
 mod backup;
 mod claims;
+mod dashboard;
 mod detached_machines;
 mod healing;
 mod limits_of_protection;
@@ -13,6 +14,7 @@ mod lost_replica;
 mod other_namespaces;
 mod paused;
 mod plugin;
+mod plugin_outage;
 mod policy;
 mod protected;
 mod recipes;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rstest::rstest;
@@ -11,17 +12,18 @@ use vmpool_e2e::world::condition::{
     PoolPredicate, has_machine, live_machine_count, negate_condition, pool_condition, ready_replicas,
     status_number,
 };
-use vmpool_e2e::world::{PoolHandle, PoolScaleDownPolicy, ScenarioPoolBuilder, ScenarioWorld};
+use vmpool_e2e::world::{PoolDeletion, PoolHandle, PoolScaleDownPolicy, ScenarioPoolBuilder, ScenarioWorld};
 use vmpool_invariants::object::{JsonObject, TestedKind};
 use vmpool_invariants::platform::TestedPlatform;
 use vmpool_test_cluster::binaries::find_program;
 use vmpool_test_cluster::control_plane::apply_manifests;
+use vmpool_test_cluster::process::ChildProcess;
 use vmpool_test_cluster::{poll, process};
 
 use crate::on;
 
 /// The rights for the platform's objects, which the platform's own roles contain.
-fn platform_rules(platform: TestedPlatform) -> Value {
+pub(crate) fn platform_rules(platform: TestedPlatform) -> Value {
     match platform {
         TestedPlatform::Dvp => json!([
             { "apiGroups": [GROUP], "resources": ["virtualmachines"], "verbs": ["get", "list", "patch"] },
@@ -39,12 +41,22 @@ fn platform_rules(platform: TestedPlatform) -> Value {
                 "resources": ["virtualmachineinstances"],
                 "verbs": ["get", "list", "delete"],
             },
+            { "apiGroups": ["cdi.kubevirt.io"], "resources": ["datavolumes"], "verbs": ["list"] },
         ]),
     }
 }
 
+/// The flag that selects a platform.
+fn platform_flag(platform: TestedPlatform) -> String {
+    let name = match platform {
+        TestedPlatform::Dvp => "dvp",
+        TestedPlatform::KubeVirt => "kubevirt",
+    };
+    format!("--platform={name}")
+}
+
 /// A pool whose machines have a disk. The controller restarts none of them for an update.
-fn builder(world: &ScenarioWorld) -> ScenarioPoolBuilder<'_> {
+pub(crate) fn builder(world: &ScenarioWorld) -> ScenarioPoolBuilder<'_> {
     let pool = world.pool("web").policy(PoolScaleDownPolicy::NewestFirst).disk("root");
     match world.platform() {
         TestedPlatform::Dvp => pool,
@@ -136,11 +148,23 @@ impl<'w> Plugin<'w> {
         Ok(Self { world, program: find_program("kubectl-vmpool", "VMPOOL_PLUGIN")?, kubeconfig })
     }
 
-    /// Runs the plugin. Returns its exit code, its output and its errors.
-    async fn run(&self, arguments: &[&str]) -> Result<(Option<i32>, String, String)> {
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(arguments).arg("--kubeconfig").arg(&self.kubeconfig);
         command.args(["-n", self.world.namespace()]).env_remove("KUBECONFIG");
+        command
+    }
+
+    /// Starts a command that runs until it is dropped. Its log contains the output.
+    pub(crate) fn start(&self, arguments: &[&str]) -> Result<ChildProcess> {
+        let log = format!("{}-{}.log", self.world.namespace(), arguments.concat());
+        let log = self.world.cluster().directory().join(log);
+        Ok(ChildProcess::spawn("kubectl-vmpool", self.command(arguments), log)?)
+    }
+
+    /// Runs the plugin. Returns its exit code, its output and its errors.
+    pub(crate) async fn run(&self, arguments: &[&str]) -> Result<(Option<i32>, String, String)> {
+        let command = self.command(arguments);
         let output = process::command_output("kubectl-vmpool", command, vmpool_e2e::world::DEADLINE).await?;
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).context("the output is no text");
         Ok((output.status.code(), text(output.stdout)?, text(output.stderr)?))
@@ -218,8 +242,14 @@ fn the_plugin_shows_plans_and_removes_with_the_rights_of_its_user(#[case] platfo
         let status: Value = serde_json::from_str(&plugin.output(&["status", "web", "-o", "json"]).await?)?;
         ensure!(status["machines"].as_array().is_some_and(|machines| machines.len() == 3), "{status}");
         ensure!(status["activity"][0]["reason"] == "Scaled", "{status}");
-        if platform == TestedPlatform::Dvp {
-            ensure!(status["machines"][0]["disks"][0]["template"] == "root", "{status}");
+        let disk = &status["machines"][0]["disks"][0];
+        match platform {
+            TestedPlatform::Dvp => ensure!(disk["template"] == "root", "{status}"),
+            // DataVolumes are the disks of machines of KubeVirt.
+            TestedPlatform::KubeVirt => {
+                ensure!(disk["name"].as_str().is_some_and(|name| name.starts_with("root-")), "{status}");
+                ensure!(disk["state"].as_str().is_some_and(|state| !state.is_empty()), "{status}");
+            }
         }
 
         // The list shows the pool in one line, and its names are accepted by other commands.
@@ -238,6 +268,11 @@ fn the_plugin_shows_plans_and_removes_with_the_rights_of_its_user(#[case] platfo
         let name = plugin.output(&["list", "-o", "name"]).await?;
         let shown = plugin.output(&["status", name.trim()]).await?;
         ensure!(shown.contains("Pool web in namespace"), "{shown}");
+        // Fields are printed as by kubectl, and an object by its name.
+        ensure!(plugin.output(&["status", "web", "-o", "name"]).await? == name, "{name}");
+        let fields = "jsonpath={range .pools[*]}{.name}{'='}{.desired}{\"\\n\"}{end}";
+        let fields = plugin.output(&["list", "-o", fields]).await?;
+        ensure!(fields == "web=3\n", "{fields:?}");
         let error = plugin.error(&["status", "pod/web"]).await?;
         ensure!(error.contains("is not a type of pools"), "{error}");
         // The rights in one namespace are not enough for all, and the version of the plugin needs none.
@@ -246,6 +281,25 @@ fn the_plugin_shows_plans_and_removes_with_the_rights_of_its_user(#[case] platfo
         let version: Value = serde_json::from_str(&plugin.output(&["version", "-o", "json"]).await?)?;
         ensure!(version["client"]["version"] == env!("CARGO_PKG_VERSION"), "{version}");
         ensure!(version["unknown"][0].as_str().is_some_and(|why| why.contains("deployments")), "{version}");
+
+        // A dry run of a scale-down changes nothing, and a number that is a mistake is refused.
+        let dry = plugin.output(&["scale", "web", "--replicas=1", "--dry-run=server"]).await?;
+        ensure!(dry.contains("3 -> 1 replicas (server dry run)"), "{dry}");
+        plugin.output(&["pause", "web", "--dry-run=server"]).await?;
+        let error = plugin.error(&["scale", "web", "--replicas=9999999"]).await?;
+        ensure!(error.contains("--allow-large-pool") && error.contains("nothing was changed"), "{error}");
+        let unchanged = pool.get().await?;
+        ensure!(unchanged.number("/spec/replicas") == Some(3), "{unchanged:?}");
+        ensure!(unchanged.value()["spec"]["paused"] != true, "{unchanged:?}");
+
+        // A report contains the pool and its machines, and names what the user may not read.
+        let report = plugin.output(&["report", "web", "--file=-"]).await?;
+        ensure!(names.iter().all(|name| report.contains(name.as_str())), "{report}");
+        ensure!(report.contains("section: stored revisions"), "{report}");
+        ensure!(report.contains("you may not list deployments.apps in namespace"), "{report}");
+        ensure!(!report.contains("ipAddress: 10."), "{report}");
+        let error = plugin.error(&["report", "wen", "--file=-", &platform_flag(platform)]).await?;
+        ensure!(error.contains("pool wen not found in namespace"), "{error}");
 
         // A plan names the machine that the controller then deletes, and changes nothing.
         let plan = plugin.output(&["plan", "web", "--replicas=2"]).await?;
@@ -314,8 +368,7 @@ fn the_plugin_pauses_rolls_back_restarts_and_protects(#[case] platform: TestedPl
         );
         pool.until(settled()).await?;
 
-        // A rollback writes the earlier template. KubeVirt pools keep a revision only while a machine runs
-        // with it.
+        // A rollback writes the earlier template.
         let before = revision(&pool, platform).await?;
         pool.edit(&memory(platform, "2Gi")).await?;
         pool.until(status_number("restartPendingReplicas", 2)).await?;
@@ -325,7 +378,8 @@ fn the_plugin_pauses_rolls_back_restarts_and_protects(#[case] platform: TestedPl
         let field = memory_path(platform).rsplit('/').next().unwrap_or_default();
         let removed = |line: &str| line.starts_with('-') && line.contains(&format!(" {field}: "));
         ensure!(diff.lines().any(removed), "{diff}");
-        plugin.output(&["rollback", "web", "--dry-run"]).await?;
+        let dry = plugin.output(&["rollback", "web", "--dry-run"]).await?;
+        ensure!(dry.contains("(server dry run)"), "{dry}");
         ensure!(template_memory(&pool, platform).await? == "2Gi");
         plugin.output(&["rollback", "web"]).await?;
         ensure!(template_memory(&pool, platform).await? == "1Gi");
@@ -335,9 +389,16 @@ fn the_plugin_pauses_rolls_back_restarts_and_protects(#[case] platform: TestedPl
         ensure!(refused.contains("already has the template"), "{refused}");
 
         // A protected machine is neither restarted nor removed by a scale-down.
-        let machine = pool.machine(0).await?;
+        let plan = plugin.output(&["plan", "web", "--replicas=1"]).await?;
+        let machines = pool.machines().await?;
+        let is_first =
+            |machine: &&JsonObject| plan.contains(&format!("delete machine {}: surplus", machine.name()));
+        let machine = machines.iter().find(is_first).with_context(|| plan.clone())?;
         let until = plugin.output(&["protect", "web", machine.name(), "--for=1h", "--reason=a job"]).await?;
         ensure!(until.contains("protected until"), "{until}");
+        // The plan names the machine that would leave first, and deletes the other one.
+        let skipped = plugin.output(&["plan", "web", "--replicas=1"]).await?;
+        ensure!(skipped.contains(&format!(", {}, is protected until", machine.name())), "{skipped}");
         let refused = plugin.error(&["restart", "web", machine.name()]).await?;
         ensure!(refused.contains("is protected: nothing was restarted"), "{refused}");
         let shown = plugin.output(&["status", "web"]).await?;
@@ -353,18 +414,18 @@ fn the_plugin_pauses_rolls_back_restarts_and_protects(#[case] platform: TestedPl
         let (_, doctor, _) = plugin.run(&["doctor"]).await?;
         let title = if platform == TestedPlatform::Dvp { "DVP" } else { "KubeVirt" };
         ensure!(doctor.contains("ok       API server"), "{doctor}");
-        for part in ["pools:", "API service", "rights"] {
+        for part in ["pools:", "API service", "webhook: refuses an invalid pool", "rights"] {
             let line = format!("ok       {title} {part}");
             ensure!(doctor.contains(&line), "{line} is missing:\n{doctor}");
         }
         ensure!(doctor.contains("unknown  webhook"), "{doctor}");
-        // Names are completed from the cluster.
+        // Names are completed from the cluster, without flags.
         let mut command = Command::new(&plugin.program);
         command.args(["__complete", "--kubeconfig"]).arg(&plugin.kubeconfig);
         command.args(["-n", world.namespace(), "status", ""]).env_remove("KUBECONFIG");
         let completed =
             process::command_output("kubectl-vmpool", command, vmpool_e2e::world::DEADLINE).await?;
-        ensure!(completed.stdout.starts_with(b"web\n"), "{completed:?}");
+        ensure!(completed.stdout == b"web\n:4\n", "{completed:?}");
         Ok(())
     });
 }
@@ -391,6 +452,10 @@ fn the_plugin_claims_and_releases_without_rights_on_machines(#[case] platform: T
         // Without a free machine, the command waits, and then says so.
         let error = job.error_with(3, &["claim", "web", "--id=c", "--for=1h", "--wait=2s"]).await?;
         ensure!(error.contains("cannot create virtualmachinepools/claim"), "{error}");
+        // It says so once, in words.
+        for word in ["ApiError", "Status {", "Operation cannot be fulfilled"] {
+            ensure!(!error.contains(word), "{error}");
+        }
         // A released machine can be claimed at once, also by a command that waits for it.
         let uid = first["machine"]["uid"].as_str().context("no UID")?;
         let release = ["release", "web", "--id=a", "--then=keep", "--uid", uid];
@@ -430,6 +495,36 @@ fn the_plugin_names_missing_rights_and_objects(#[case] platform: TestedPlatform)
         ensure!(error.contains(&format!("the verb \"get\" on virtualmachines.{group}")), "{error}");
         let error = viewer.error(&["status", "wen"]).await?;
         ensure!(error.contains("pool wen not found in namespace"), "{error}");
+        Ok(())
+    });
+}
+
+#[rstest]
+#[case::dvp(TestedPlatform::Dvp)]
+#[case::kubevirt(TestedPlatform::KubeVirt)]
+fn the_plugin_follows_a_pool_until_it_is_deleted(#[case] platform: TestedPlatform) {
+    on(platform, "the plugin follows a pool", async |world| {
+        let pool = builder(world).replicas(1).ready().await?;
+        // One user may watch everything. The other one may only list machines, so the plugin asks repeatedly.
+        let watcher = Plugin::of(world, "ada", &["cluster-admin"], None).await?;
+        let lister = Plugin::of(world, "ed", &["edit"], Some(platform_rules(platform))).await?;
+        let change = async {
+            pool.scale(2).await?;
+            pool.until(ready_replicas(2)).await?;
+            // The commands read the pool at least once more before it is gone.
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            pool.delete(PoolDeletion::Background).await?;
+            Ok::<(), anyhow::Error>(())
+        };
+        let follow = ["status", "web", "-w"];
+        let (changed, watched, listed) =
+            tokio::join!(change, watcher.output(&follow), lister.output(&follow));
+        changed?;
+        for shown in [watched?, listed?] {
+            ensure!(shown.contains("2 desired, 2 exist, 2 ready"), "{shown}");
+            ensure!(shown.ends_with("pool web was deleted\n"), "{shown}");
+            ensure!(!shown.contains('\u{1b}'), "{shown}");
+        }
         Ok(())
     });
 }

@@ -28,7 +28,7 @@ const TWO: [u32; 2] = [10, 10];
 const LONGEST: [u32; 1] = [30];
 
 /// Accepts connections and never answers.
-fn black_hole() -> Result<u16> {
+pub(crate) fn black_hole() -> Result<u16> {
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     let port = listener.local_addr()?.port();
     std::thread::spawn(move || {

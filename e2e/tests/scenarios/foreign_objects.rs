@@ -8,7 +8,7 @@ use vmpool_e2e::scenario::define_scenario;
 use vmpool_e2e::world::condition::{disk_count, machine_count, machine_phase, ready_replicas};
 use vmpool_e2e::world::{DEADLINE, SETTLE};
 use vmpool_engine::Uid;
-use vmpool_engine::names::Namer;
+use vmpool_engine::scale_up::names::Namer;
 use vmpool_invariants::object::TestedKind;
 use vmpool_test_cluster::deadline::Deadline;
 

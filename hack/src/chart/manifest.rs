@@ -9,15 +9,35 @@ use std::fs;
 use anyhow::{Context, Result, bail};
 use serde_yaml_ng::Value;
 
-use super::objects::text_at;
+use super::objects::{text_at, value_at};
 use crate::workspace::Workspace;
 
-/// Where it is stored.
-const FILE: &str = "e2e/manifests/chart.yaml";
+/// A manifest in the working tree.
+pub(super) struct StoredManifest {
+    /// Where it is stored.
+    file: &'static str,
+    /// The values of the chart with which it is rendered.
+    pub(super) values: &'static [&'static str],
+}
 
-/// The values it is rendered with: helm cannot see, while it only renders, that no API server of the platform
-/// holds its group. Both platforms can be tried out.
-pub(super) const VALUES: [&str; 2] = ["apiserver.platformGroup=true", "platforms.kubevirt.enabled=true"];
+/// Helm cannot see, while it only renders, that no API server of the platform holds its group. Both platforms
+/// can be tried out. A playground with KubeVirt also has disk images and instance types.
+pub(super) const MANIFESTS: [StoredManifest; 2] = [
+    StoredManifest {
+        file: "e2e/manifests/chart.yaml",
+        values: &["apiserver.platformGroup=true", "platforms.kubevirt.enabled=true"],
+    },
+    StoredManifest {
+        file: "e2e/manifests/chart-all.yaml",
+        values: &[
+            "apiserver.platformGroup=true",
+            "platforms.kubevirt.enabled=true",
+            "featureGates.DiskImages=true",
+            "featureGates.MachineWrapper=true",
+            "instancetype.mode=Standalone",
+        ],
+    },
+];
 
 /// What the file begins with.
 const HEADER: &str = "\
@@ -40,32 +60,39 @@ const KINDS: [&str; 11] = [
     "APIService",
 ];
 
-/// Stores the manifest of these rendered objects.
-///
-/// # Errors
-/// When the file cannot be written.
-pub(super) fn write_stored_manifest(workspace: &Workspace, rendered: &[Value]) -> Result<()> {
-    fs::write(workspace.path(FILE), manifest_text(rendered)?).with_context(|| format!("writing {FILE}"))
-}
-
-/// Compares the stored manifest with these rendered objects.
-///
-/// # Errors
-/// When the file cannot be read, or is out of date.
-pub(super) fn check_stored_manifest(workspace: &Workspace, rendered: &[Value]) -> Result<()> {
-    let stored = fs::read_to_string(workspace.path(FILE)).with_context(|| format!("reading {FILE}"))?;
-    if stored != manifest_text(rendered)? {
-        bail!("{FILE} is out of date: run `cargo xtask chart --write`");
+impl StoredManifest {
+    /// Stores these rendered objects.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub(super) fn write(&self, workspace: &Workspace, rendered: &[Value]) -> Result<()> {
+        let text = manifest_text(rendered)?;
+        fs::write(workspace.path(self.file), text).with_context(|| format!("writing {}", self.file))
     }
-    Ok(())
+
+    /// Compares the stored manifest with these rendered objects.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or is out of date.
+    pub(super) fn check(&self, workspace: &Workspace, rendered: &[Value]) -> Result<()> {
+        let file = self.file;
+        let stored = fs::read_to_string(workspace.path(file)).with_context(|| format!("reading {file}"))?;
+        if stored != manifest_text(rendered)? {
+            bail!("{file} is out of date: run `cargo xtask chart --write`");
+        }
+        Ok(())
+    }
 }
 
-/// The text of the manifest: the objects that local processes need, in the order of the chart.
+/// The text of the manifest: the objects that local processes need, in the order of the chart. Only helm runs
+/// hooks.
 pub(super) fn manifest_text(rendered: &[Value]) -> Result<String> {
     let mut manifest = HEADER.to_owned();
-    for object in rendered.iter().filter(|object| KINDS.contains(&text_at(object, "kind"))) {
+    let is_hook = |object: &&Value| !value_at(object, "metadata.annotations")["helm.sh/hook"].is_null();
+    let needed = rendered.iter().filter(|object| KINDS.contains(&text_at(object, "kind")));
+    for object in needed.filter(|object| !is_hook(object)) {
         manifest.push_str("---\n");
-        manifest.push_str(&serde_yaml_ng::to_string(object).with_context(|| format!("writing {FILE}"))?);
+        manifest.push_str(&serde_yaml_ng::to_string(object).context("writing an object of the chart")?);
     }
     Ok(manifest)
 }

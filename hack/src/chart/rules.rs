@@ -21,7 +21,7 @@ pub(super) fn variant_violations(variant: &Variant, objects: &[Value]) -> Vec<St
             "ClusterRoleBinding" | "RoleBinding" => roles::check_role_binding(object, objects),
             "Deployment" => pods::check_deployment(object, objects),
             "PodDisruptionBudget" => pods::own_pods(object, objects, "spec.selector.matchLabels"),
-            "NetworkPolicy" if of_job(object, objects) => Vec::new(),
+            "NetworkPolicy" if is_of_unserved_pods(object, objects) => Vec::new(),
             "NetworkPolicy" => serving::check_network_policy(object, objects),
             "Service" => serving::check_service(object, objects),
             "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => {
@@ -31,6 +31,7 @@ pub(super) fn variant_violations(variant: &Variant, objects: &[Value]) -> Vec<St
             "PodMonitor" | "ServiceMonitor" => serving::check_metrics_monitor(object, objects),
             "CustomResourceDefinition" => definition(object),
             "Job" => pods::check_finalizer_job(object, objects),
+            "Pod" => pods::check_test_pod(object, objects),
             _ => Vec::new(),
         };
         broken.extend(namespace(variant, object));
@@ -67,6 +68,7 @@ fn namespace(variant: &Variant, object: &Value) -> Option<String> {
             _,
         ) => "",
         (_, "vmpool-apiserver-authentication-reader") => "kube-system",
+        (_, "vmpool-doctor-pools") => variant.namespace.unwrap_or(Variant::NAMESPACE),
         (_, "vmpool-controller" | "vmpool-webhook" | "vmpool-apiserver") if role => {
             variant.namespace.unwrap_or_default()
         }
@@ -76,12 +78,12 @@ fn namespace(variant: &Variant, object: &Value) -> Option<String> {
     (actual != expected).then(|| format!("is in namespace {actual:?} instead of {expected:?}"))
 }
 
-/// Whether a network policy selects the pods of a job. No program connects to them, and the rule for jobs
-/// checks the policy.
-fn of_job(policy: &Value, objects: &[Value]) -> bool {
-    let labels = |job| value_at(job, "spec.template.metadata.labels");
-    of_kind(objects, "Job")
-        .any(|job| labels_match(value_at(policy, "spec.podSelector.matchLabels"), labels(job)))
+/// Whether a network policy selects the pods of a job, or the pod of the test. No program connects to them,
+/// and the rules for them check the policy.
+fn is_of_unserved_pods(policy: &Value, objects: &[Value]) -> bool {
+    let jobs = of_kind(objects, "Job").map(|job| value_at(job, "spec.template.metadata.labels"));
+    let tests = of_kind(objects, "Pod").map(|pod| value_at(pod, "metadata.labels"));
+    jobs.chain(tests).any(|labels| labels_match(value_at(policy, "spec.podSelector.matchLabels"), labels))
 }
 
 fn definition(definition: &Value) -> Vec<String> {

@@ -423,3 +423,46 @@ fn a_schema_that_accepts_unknown_fields_is_reported() {
     );
     assert_eq!(found.unwrap(), [r#"values.schema.json accepts unknown fields at "/properties/b""#]);
 }
+
+/// The pod of `helm test`, as a chart without its hook would have it.
+const TEST_POD: &str = r"
+---
+{kind: ServiceAccount, metadata: {name: vmpool-doctor, namespace: vmpool-system, annotations: {helm.sh/hook: test}}}
+---
+kind: NetworkPolicy
+metadata: {name: vmpool-doctor, namespace: vmpool-system}
+spec: {podSelector: {matchLabels: {app: doctor}}}
+---
+kind: Pod
+metadata: {name: vmpool-doctor, namespace: vmpool-system, labels: {app: doctor}, annotations: {helm.sh/hook: test}}
+spec:
+  serviceAccountName: vmpool-doctor
+  automountServiceAccountToken: true
+  securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
+  containers:
+    - image: vmpool/kubectl-vmpool:0.1.0
+      args: [doctor]
+      resources: {requests: {cpu: 10m}, limits: {memory: 64Mi}}
+      securityContext:
+        readOnlyRootFilesystem: true
+        allowPrivilegeEscalation: false
+        capabilities: {drop: [ALL]}
+";
+
+#[test]
+fn the_pod_of_the_test_and_what_it_needs_are_hooks_of_the_same_events() {
+    let sound = format!("{SOUND}{TEST_POD}");
+    assert_eq!(broken(&sound), Vec::<String>::new());
+    let pod = "labels: {app: doctor}, annotations: {helm.sh/hook: test}";
+    let found = broken(&sound.replace(pod, "labels: {app: doctor}")).join("\n");
+    assert!(found.contains("is not run by helm test"), "{found}");
+    let account = "{name: vmpool-doctor, namespace: vmpool-system, annotations: {helm.sh/hook: test}}}";
+    let found =
+        broken(&sound.replace(account, "{name: vmpool-doctor, namespace: vmpool-system}}")).join("\n");
+    assert!(found.contains("needs ServiceAccount/vmpool-doctor"), "{found}");
+    let found = broken(&sound.replace("matchLabels: {app: doctor}", "matchLabels: {app: other}")).join("\n");
+    assert!(found.contains("is selected by 0 network policies"), "{found}");
+    // The demo creates no hooks.
+    let of = |text: &str| manifest_text(&parse_rendered_chart(text).unwrap()).unwrap();
+    assert_eq!(of(&sound), of(SOUND));
+}

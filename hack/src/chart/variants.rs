@@ -268,6 +268,10 @@ impl Variant {
         add(self.cert_manager, &["Issuer"], "vmpool-self-signed");
         add(self.gate && self.kubevirt, &["Job"], "vmpool-remove-finalizers");
         add(self.gate && self.kubevirt && self.policies, &["NetworkPolicy"], "vmpool-remove-finalizers");
+        add(self.gate, &["ServiceAccount", "Pod", "Role", "RoleBinding"], "vmpool-doctor");
+        add(self.gate, NAMESPACED, "vmpool-doctor-pools");
+        add(self.gate, policy, "vmpool-doctor-dry-run");
+        add(self.gate && self.policies, &["NetworkPolicy"], "vmpool-doctor");
         let definition = &["CustomResourceDefinition"];
         add(self.definition && self.dvp, definition, "virtualmachinepools.virtualization.deckhouse.io");
         add(self.definition && self.kubevirt, definition, "virtualmachinepools.pool.kubevirt.io");
@@ -331,4 +335,8 @@ const EVERYTHING: &[&str] = &[
     "metrics.prometheusRule.runbookUrl=https://runbooks.example/vmpool",
     "metrics.grafanaDashboard.annotations.folder=Virtualization",
     "podDisruptionBudget.maxUnavailable=50%",
+    "doctor.afterInstall=true",
+    "doctor.wait=5m",
+    "doctor.nodeSelector.disk=ssd",
+    "doctor.tolerations[0].operator=Exists",
 ];

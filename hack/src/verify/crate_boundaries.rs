@@ -51,10 +51,22 @@ const WALLS: &[CrateBoundary] = &[
     CrateBoundary { package: "vmpool-api", ours: &[], barred: CLIENTS },
     CrateBoundary { package: "vmpool-feature-gates", ours: &[], barred: KUBERNETES },
     CrateBoundary { package: "vmpool-engine", ours: &["vmpool-api", "vmpool-feature-gates"], barred: IMPURE },
-    // A platform translates, so it needs no client and no runtime.
+    // A platform translates, so it needs no client and no runtime. It does not know other platforms.
+    CrateBoundary { package: "vmpool-platform", ours: &["vmpool-api", "vmpool-engine"], barred: CLIENTS },
+    CrateBoundary {
+        package: "vmpool-dvp",
+        ours: &["vmpool-api", "vmpool-engine", "vmpool-platform"],
+        barred: CLIENTS,
+    },
+    CrateBoundary {
+        package: "vmpool-kubevirt",
+        ours: &["vmpool-api", "vmpool-engine", "vmpool-instancetype", "vmpool-platform"],
+        barred: CLIENTS,
+    },
+    // Only the registry names the platforms, and programs use them through it.
     CrateBoundary {
         package: "vmpool-platforms",
-        ours: &["vmpool-api", "vmpool-engine", "vmpool-instancetype"],
+        ours: &["vmpool-dvp", "vmpool-engine", "vmpool-instancetype", "vmpool-kubevirt", "vmpool-platform"],
         barred: CLIENTS,
     },
     // The kit serves any controller, so it knows no pools, images or platforms.

@@ -43,7 +43,7 @@ const STAGES: &str = "controller/engine/src/plan/action.rs";
 const STAGE_ENUM: &str = "ApplyStage";
 
 /// The folder with the traits of a platform.
-const TRAITS: &str = "controller/platforms/src/platform";
+const TRAITS: &str = "controller/platform/src/platform";
 
 /// Public traits without a row in the table of traits, each with the reason.
 const TRAITS_WITHOUT_ROW: &[(&str, &str)] = &[

@@ -15,13 +15,16 @@ use super::hygiene::rust_files;
 use crate::workspace::Workspace;
 
 /// The sources of the programs that users run.
-const FOLDERS: [&str; 11] = [
+const FOLDERS: [&str; 14] = [
     "apiserver/src",
     "cli/src",
     "controller/diskimage/src",
+    "controller/dvp/src",
     "controller/engine/src",
     "controller/instancetype/src",
     "controller/kit/src",
+    "controller/kubevirt/src",
+    "controller/platform/src",
     "controller/platforms/src",
     "controller/src",
     "feature-gates/src",

@@ -9,7 +9,7 @@ use super::*;
 const POOLS: &str = "/apis/pool.kubevirt.io/v1beta1/namespaces/team-a/virtualmachinepools";
 
 fn kubevirt_pool() -> Value {
-    let pool = include_str!("../../../controller/platforms/src/kubevirt/fixtures/pool.json");
+    let pool = include_str!("../../../controller/kubevirt/src/fixtures/pool.json");
     let mut pool: Value = serde_json::from_str(pool).unwrap();
     pool["metadata"]["namespace"] = "team-a".into();
     pool
@@ -48,6 +48,9 @@ async fn all_causes_are_in_the_response() {
     for text in ["RunStrategy must be specified", "must be between 1 and 100"] {
         assert!(message.contains(text), "{message}");
     }
+    assert!(message.starts_with("a DataVolume template needs a name; "), "{message}");
+    let second = status["details"]["causes"][1]["message"].as_str().unwrap();
+    assert!(second.starts_with("RunStrategy must be specified; "), "{second}");
     assert_eq!(response["auditAnnotations"]["rule"], "K8,K10,K17");
     assert_eq!(world.server.requests(), [""; 0], "a rejected request needs no reads");
 }

@@ -52,6 +52,10 @@ fn the_pool_can_be_scaled_and_found() {
     let spec = &schema.properties.as_ref().unwrap()["spec"];
     let replicas = &spec.properties.as_ref().unwrap()["replicas"];
     assert_eq!(replicas.default.as_ref().map(|default| &default.0), Some(&serde_json::json!(0)));
+    // With it, a pool without a status is in progress for clients that wait.
+    let status = &schema.properties.as_ref().unwrap()["status"];
+    let expected = serde_json::json!({ "observedGeneration": -1 });
+    assert_eq!(status.default.as_ref().map(|default| &default.0), Some(&expected));
     let columns: Vec<&str> =
         version.additional_printer_columns.iter().flatten().map(|column| column.name.as_str()).collect();
     assert_eq!(

@@ -658,6 +658,34 @@ pub struct VirtualMachinePreferenceFeaturesPreferredHypervSynictimerDirect {
 /// Flush of translation buffers by the hypervisor.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachinePreferenceFeaturesPreferredHypervTlbflush {
+    /// Direct flush of translation buffers of nested guests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direct: Option<VirtualMachinePreferenceFeaturesPreferredHypervTlbflushDirect>,
+    /// Whether it is enabled. The default is true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
+    /// Flush of ranges of addresses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extended: Option<VirtualMachinePreferenceFeaturesPreferredHypervTlbflushExtended>,
+    /// Fields that this crate does not know. They are written as they were read.
+    #[serde(flatten)]
+    pub unknown_fields: BTreeMap<String, serde_json::Value>,
+}
+
+/// Direct flush of translation buffers of nested guests.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachinePreferenceFeaturesPreferredHypervTlbflushDirect {
+    /// Whether it is enabled. The default is true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
+    /// Fields that this crate does not know. They are written as they were read.
+    #[serde(flatten)]
+    pub unknown_fields: BTreeMap<String, serde_json::Value>,
+}
+
+/// Flush of ranges of addresses.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachinePreferenceFeaturesPreferredHypervTlbflushExtended {
     /// Whether it is enabled. The default is true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,

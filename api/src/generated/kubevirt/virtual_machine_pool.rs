@@ -50,6 +50,9 @@ pub struct VirtualMachinePoolSpec {
     /// Desired number of machines. Users, autoscalers and targeted removals change it; the controller does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
+    /// Number of earlier revisions of the machine template that the controller keeps as ControllerRevisions, for a rollback. It also keeps the revisions that machines have. The default is 10. It overrides the annotation vmpool.dev/revision-history-limit.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "revisionHistoryLimit")]
+    pub revision_history_limit: Option<i32>,
     /// How machines are removed if there are more than replicas. At most one field. Without it proactive.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "scaleInStrategy")]
     pub scale_in_strategy: Option<VirtualMachinePoolScaleInStrategy>,
@@ -86,9 +89,18 @@ pub struct VirtualMachinePoolNameGeneration {
     /// Whether the names of ConfigMaps in volumes get the ordinal. Without it false.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "appendIndexToConfigMapRefs")]
     pub append_index_to_config_map_refs: Option<bool>,
+    /// Whether the names of Secrets with the metadata of cloud-init get the ordinal. Without it false. The annotation vmpool.dev/name-generation can replace it.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "appendIndexToMetaDataSecretRefs")]
+    pub append_index_to_meta_data_secret_refs: Option<bool>,
     /// Whether the names of Secrets in volumes, also those for cloud-init, get the ordinal. Without it false.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "appendIndexToSecretRefs")]
     pub append_index_to_secret_refs: Option<bool>,
+    /// Whether the names of Secrets and ConfigMaps in sysprep volumes get the ordinal. Without it false. The annotation vmpool.dev/name-generation can replace it.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "appendIndexToSysprepRefs")]
+    pub append_index_to_sysprep_refs: Option<bool>,
+    /// Whether the host name of each guest is the name of its machine. Names that are no DNS labels have no effect. Without it false. The annotation vmpool.dev/name-generation can replace it.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "setHostnameToVMName")]
+    pub set_hostname_to_vm_name: Option<bool>,
     /// Fields that this crate does not know. They are written as they were read.
     #[serde(flatten)]
     pub unknown_fields: BTreeMap<String, serde_json::Value>,
@@ -229,7 +241,7 @@ pub struct VirtualMachinePoolStatus {
     /// The selector as text, for the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "labelSelector")]
     pub label_selector: Option<String>,
-    /// The metadata.generation that the controller last processed.
+    /// The metadata.generation that the controller last processed. It is -1 until the controller has processed the pool, so that clients that wait do not take a new pool for ready.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "observedGeneration")]
     pub observed_generation: Option<i64>,
     /// The preference of the current template, if machines use a copy of it. Absent while the template is not resolved, and with other instancetypePolicy than Pin.

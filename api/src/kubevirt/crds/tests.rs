@@ -95,6 +95,9 @@ fn the_pool_can_be_scaled_and_listed() {
     // `replicas`.
     let spec = &version["schema"]["openAPIV3Schema"]["properties"]["spec"];
     assert_eq!(spec["properties"]["replicas"]["default"], 1);
+    // With it, a pool without a status is in progress for clients that wait.
+    let status = &version["schema"]["openAPIV3Schema"]["properties"]["status"];
+    assert_eq!(status["default"], json!({ "observedGeneration": -1 }));
     let columns: Vec<(&str, &str, bool)> = version["additionalPrinterColumns"]
         .as_array()
         .unwrap()

@@ -3,7 +3,7 @@
 use serde_json::json;
 use vmpool_api::annotations::SCALE_DOWN_TARGETS;
 use vmpool_engine::ObjectId;
-use vmpool_engine::removal::RemovalRecord;
+use vmpool_engine::scale_down::removal::RemovalRecord;
 
 use super::{assert_refused, body, claim, claimed, machine, protect, running};
 use crate::testing::{MERGE_PATCH, RequestFault, Verb};
@@ -71,7 +71,8 @@ async fn a_forced_removal_needs_its_verb_and_leaves_an_event() {
     assert_eq!(verbs, [json!("create"), json!("force")]);
     let event = log.iter().find(|call| call.is(Verb::Create, "events")).expect("an event");
     assert_eq!(event.body["reason"], "ProtectionOverridden");
-    assert_eq!(event.body["note"], "\"alice\" removed web-1 with force, regardless of protection");
+    assert_eq!(event.body["source"]["component"], "vmpool.dev/apiserver");
+    assert_eq!(event.body["message"], "\"alice\" removed web-1 with force, regardless of protection");
     world.settle().await;
     world.server.store(|store| assert_eq!((store.replicas(), store.names().len()), (2, 2)));
 }

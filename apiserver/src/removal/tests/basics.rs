@@ -3,7 +3,7 @@
 use http::StatusCode;
 use serde_json::json;
 use vmpool_api::annotations::SCALE_DOWN_TARGETS;
-use vmpool_engine::removal::RemovalRecord;
+use vmpool_engine::scale_down::removal::RemovalRecord;
 
 use crate::testing::{
     ApiServerProcess, ApiServerWorld, MERGE_PATCH, ROUND_TRIP, TestResponse, Verb, is_write, results_of,

@@ -17,6 +17,9 @@
   (printf "--max-in-flight-writes=%v" $controller.maxInFlightWrites)
   (printf "--max-pool-series=%v" $controller.maxPoolSeries)
 ) }}
+{{- if and $controller.kubevirtMetrics (include "vmpool.kubevirt" .) }}
+{{- $args = append $args "--kubevirt-metrics" }}
+{{- end }}
 {{- if include "vmpool.standalone" . }}
 {{- $args = append $args "--instancetype-mode=Standalone" }}
 {{- $args = append $args (printf "--instancetype-reference-policy=%s" .Values.instancetype.referencePolicy) }}

@@ -33,13 +33,14 @@ pub(crate) async fn adopt_image_objects(
     let patches = adoption_patches(name, uid, &found).map_err(|why| anyhow!("{why}; nothing was changed"))?;
     for (part, patch) in PARTS.into_iter().zip(patches) {
         let Some(patch) = patch else { continue };
-        if !arguments.dry_run {
-            cluster.patch_of_kind(part, name, &Patch::Merge(patch)).await?;
-        }
-        let done = if arguments.dry_run { "would be adopted" } else { "adopted" };
+        cluster.patch_of_kind(part, name, &Patch::Merge(patch), arguments.dry_run.mode).await?;
+        let done = if arguments.dry_run.is_on() { "would be adopted" } else { "adopted" };
         print_text(&format!("{} {name}: {done}\n", part.kind))?;
     }
-    let end =
-        if arguments.dry_run { "nothing was changed" } else { "the controller manages its data from now on" };
+    let end = if arguments.dry_run.is_on() {
+        "nothing was changed (server dry run)"
+    } else {
+        "the controller manages its data from now on"
+    };
     print_text(&format!("image {name}: {end}\n"))
 }

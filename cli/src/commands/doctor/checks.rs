@@ -1,25 +1,23 @@
 //! The checks.
 
+use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
-};
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{Api, ListParams, PostParams};
+use kube::api::{Api, ListParams};
 use serde_json::Value;
 use vmpool_engine::condition::{ConditionReason, ConditionType};
-use vmpool_platforms::{
-    ApiObject, ClientPlatform, DiskOf, Disks, Dvp, InstanceOf, Instances, KubeVirt, OtherController,
-};
+use vmpool_platforms::{ApiObject, ClientPlatform, OtherController, PlatformName, with_platform};
 
 use super::finding::{CheckFinding, CheckVerdict};
-use crate::age::format_age;
+use super::probes::{probe_aggregated_api, probe_pool_webhook, probe_scale_webhook};
+use super::rights::check_user_rights;
 use crate::cluster::{UserClusterClient, full_name};
+use crate::explain::describe_kube_error;
 use crate::installation::{PART_OF, labeled_version, list_deployments};
+use crate::leader::{LEASE, LeaderState, read_leader_state};
 use crate::pool::decode_pool;
 
-/// The lease of the controller.
-const LEASE: &str = "vmpool-controller";
+/// The check of the lease.
+const LEADER_CHECK: &str = "leader";
 
 /// Runs all checks.
 pub(super) async fn run_all_checks(cluster: &UserClusterClient, system: &str) -> Vec<CheckFinding> {
@@ -27,9 +25,13 @@ pub(super) async fn run_all_checks(cluster: &UserClusterClient, system: &str) ->
     if !matches!(findings[0].verdict, CheckVerdict::Ok) {
         return findings;
     }
-    let dvp = is_platform_served::<Dvp>(cluster).await;
-    let kubevirt = is_platform_served::<KubeVirt>(cluster).await;
-    if !dvp && !kubevirt {
+    let mut served = Vec::new();
+    for name in PlatformName::ALL {
+        if with_platform!(name, P => is_platform_served::<P>(cluster).await) {
+            served.push(name);
+        }
+    }
+    if served.is_empty() {
         findings.push(CheckFinding::new(
             "pools",
             CheckVerdict::Failed,
@@ -37,11 +39,8 @@ pub(super) async fn run_all_checks(cluster: &UserClusterClient, system: &str) ->
             "install the chart of vmpool, which contains the CustomResourceDefinition, or KubeVirt",
         ));
     }
-    if dvp {
-        check_platform::<Dvp>(cluster, &mut findings).await;
-    }
-    if kubevirt {
-        check_platform::<KubeVirt>(cluster, &mut findings).await;
+    for name in served {
+        with_platform!(name, P => check_platform::<P>(cluster, system, &mut findings).await);
     }
     findings.push(check_webhook(cluster).await);
     findings.push(check_programs(cluster, system).await);
@@ -56,7 +55,7 @@ async fn check_api_server(cluster: &UserClusterClient) -> CheckFinding {
         Err(error) => CheckFinding::new(
             CHECK,
             CheckVerdict::Failed,
-            error.to_string(),
+            describe_kube_error(&error),
             "check the kubeconfig, and whether the cluster runs",
         ),
     }
@@ -73,7 +72,11 @@ async fn is_resource_served<K: ApiObject>(cluster: &UserClusterClient) -> bool {
 }
 
 /// The checks of one platform.
-async fn check_platform<P: ClientPlatform>(cluster: &UserClusterClient, findings: &mut Vec<CheckFinding>) {
+async fn check_platform<P: ClientPlatform>(
+    cluster: &UserClusterClient,
+    system: &str,
+    findings: &mut Vec<CheckFinding>,
+) {
     let title = P::TITLE;
     findings.push(CheckFinding::new(
         &format!("{title} pools"),
@@ -89,130 +92,14 @@ async fn check_platform<P: ClientPlatform>(cluster: &UserClusterClient, findings
             "install the platform: the controller cannot create machines without it",
         ));
     }
-    findings.push(check_removal_api::<P>(cluster).await);
+    findings.push(probe_aggregated_api::<P>(cluster).await);
+    findings.push(probe_pool_webhook::<P>(cluster, system).await);
+    findings.extend(probe_scale_webhook::<P>(cluster, system).await);
     findings.push(check_user_rights::<P>(cluster).await);
     if P::OtherController::EXISTS {
         findings.push(check_other_controller::<P>(cluster).await);
     }
     findings.push(check_pools::<P>(cluster).await);
-}
-
-/// Whether the aggregated API of targeted removal answers.
-async fn check_removal_api<P: ClientPlatform>(cluster: &UserClusterClient) -> CheckFinding {
-    let check = format!("{} API service", P::TITLE);
-    let group_version = P::REMOVAL.api_version();
-    match cluster.client.list_api_group_resources(&group_version).await {
-        Ok(_) => CheckFinding::new(&check, CheckVerdict::Ok, format!("{group_version} answers"), ""),
-        Err(error) => CheckFinding::new(
-            &check,
-            CheckVerdict::Failed,
-            format!("{group_version} does not answer, so machines cannot be removed by name: {error}"),
-            "run `kubectl get apiservices | grep vmpool`, and check the vmpool-apiserver and its registration in the chart",
-        ),
-    }
-}
-
-/// The rights of the user in the namespace.
-async fn check_user_rights<P: ClientPlatform>(cluster: &UserClusterClient) -> CheckFinding {
-    let check = format!("{} rights", P::TITLE);
-    let mut wanted = vec![
-        required_right::<P::Pool>("get", ""),
-        required_right::<P::Pool>("list", ""),
-        required_right::<P::Pool>("patch", ""),
-        required_right::<P::Pool>("patch", "scale"),
-        required_right::<P::Machine>("get", ""),
-        required_right::<P::Machine>("list", ""),
-    ];
-    if P::Disks::EXIST {
-        wanted.push(required_right::<DiskOf<P>>("list", ""));
-    }
-    if P::Instances::EXIST {
-        wanted.push(required_right::<InstanceOf<P>>("list", ""));
-    }
-    let removal = P::REMOVAL;
-    wanted.push(Right {
-        verb: "create",
-        group: removal.group.into(),
-        resource: removal.plural.into(),
-        subresource: "scaledownwith",
-    });
-    wanted.push(Right {
-        verb: "list",
-        group: "apps".into(),
-        resource: "controllerrevisions".into(),
-        subresource: "",
-    });
-    let mut missing = Vec::new();
-    for right in wanted {
-        match right.is_granted(cluster).await {
-            Ok(true) => {}
-            Ok(false) => missing.push(right.to_string()),
-            Err(error) => {
-                return CheckFinding::new(
-                    &check,
-                    CheckVerdict::Unknown,
-                    format!("the rights cannot be read: {error}"),
-                    "",
-                );
-            }
-        }
-    }
-    let namespace = &cluster.namespace;
-    if missing.is_empty() {
-        return CheckFinding::new(
-            &check,
-            CheckVerdict::Ok,
-            format!("all rights in namespace {namespace}"),
-            "",
-        );
-    }
-    CheckFinding::new(
-        &check,
-        CheckVerdict::Warning,
-        format!("in namespace {namespace} you may not {}", missing.join(", ")),
-        "ask an administrator for the ClusterRole vmpool-editor and the platform's role for machines, if you need them",
-    )
-}
-
-/// A right in the namespace.
-struct Right {
-    verb: &'static str,
-    group: String,
-    resource: String,
-    subresource: &'static str,
-}
-
-fn required_right<K: ApiObject>(verb: &'static str, subresource: &'static str) -> Right {
-    Right { verb, group: K::group(&()).into_owned(), resource: K::plural(&()).into_owned(), subresource }
-}
-
-impl Right {
-    async fn is_granted(&self, cluster: &UserClusterClient) -> kube::Result<bool> {
-        let review = SelfSubjectAccessReview {
-            spec: SelfSubjectAccessReviewSpec {
-                resource_attributes: Some(ResourceAttributes {
-                    namespace: Some(cluster.namespace.clone()),
-                    verb: Some(self.verb.to_owned()),
-                    group: Some(self.group.clone()),
-                    resource: Some(self.resource.clone()),
-                    subresource: (!self.subresource.is_empty()).then(|| self.subresource.to_owned()),
-                    ..ResourceAttributes::default()
-                }),
-                non_resource_attributes: None,
-            },
-            ..SelfSubjectAccessReview::default()
-        };
-        let api: Api<SelfSubjectAccessReview> = Api::all(cluster.client.clone());
-        let answer = api.create(&PostParams::default(), &review).await?;
-        Ok(answer.status.is_some_and(|status| status.allowed))
-    }
-}
-
-impl std::fmt::Display for Right {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let slash = if self.subresource.is_empty() { "" } else { "/" };
-        write!(f, "{} {}{slash}{}.{}", self.verb, self.resource, self.subresource, self.group)
-    }
 }
 
 /// Whether another controller reconciles the same pools.
@@ -271,7 +158,7 @@ async fn check_webhook(cluster: &UserClusterClient) -> CheckFinding {
     let api: Api<ValidatingWebhookConfiguration> = Api::all(cluster.client.clone());
     let registered = match api.list(&ListParams::default().labels(PART_OF)).await {
         Ok(registered) => registered.items,
-        Err(error) => return unknown_finding(CHECK, "listing webhook configurations", &error),
+        Err(error) => return CheckFinding::unknown(CHECK, "listing webhook configurations", &error),
     };
     let webhooks: Vec<_> =
         registered.into_iter().flat_map(|configuration| configuration.webhooks.unwrap_or_default()).collect();
@@ -310,7 +197,11 @@ async fn check_programs(cluster: &UserClusterClient, system: &str) -> CheckFindi
     let deployments = match list_deployments(cluster, system).await {
         Ok(deployments) => deployments,
         Err(error) => {
-            return unknown_finding(CHECK, &format!("listing deployments in namespace {system}"), &error);
+            return CheckFinding::unknown(
+                CHECK,
+                &format!("listing deployments in namespace {system}"),
+                &error,
+            );
         }
     };
     if deployments.is_empty() {
@@ -361,53 +252,33 @@ async fn check_programs(cluster: &UserClusterClient, system: &str) -> CheckFindi
     )
 }
 
-/// Whether a controller holds the lease.
+/// Whether a controller holds the lease, and how old its last renewal is.
 async fn check_leader_lease(cluster: &UserClusterClient, system: &str) -> CheckFinding {
-    const CHECK: &str = "leader";
-    let api: Api<Lease> = Api::namespaced(cluster.client.clone(), system);
-    let lease = match api.get_opt(LEASE).await {
-        Ok(lease) => lease,
-        Err(error) => {
-            return unknown_finding(CHECK, &format!("reading lease {LEASE} in namespace {system}"), &error);
-        }
-    };
-    let remedy = format!("run `kubectl logs -n {system} deployment/vmpool-controller`");
-    let Some(spec) = lease.and_then(|lease| lease.spec) else {
-        return CheckFinding::new(
-            CHECK,
-            CheckVerdict::Failed,
-            format!("no lease {LEASE} in namespace {system}"),
-            remedy,
-        );
-    };
-    let holder = spec.holder_identity.filter(|holder| !holder.is_empty());
-    let renewed = spec.renew_time.map(|time| time.0);
-    let now = cluster.env.now();
-    let duration = i64::from(spec.lease_duration_seconds.unwrap_or_default());
-    match (holder, renewed) {
-        (Some(holder), Some(renewed)) if now.duration_since(renewed).as_secs() <= duration => {
-            CheckFinding::new(
-                CHECK,
-                CheckVerdict::Ok,
-                format!("{holder}, renewed {} ago", format_age(renewed, now)),
-                "",
-            )
-        }
-        (Some(holder), Some(renewed)) => CheckFinding::new(
-            CHECK,
-            CheckVerdict::Failed,
-            format!("{holder} renewed the lease {} ago, so no controller works", format_age(renewed, now)),
-            remedy,
+    match read_leader_state(cluster, system).await {
+        Ok(leader) => leader_finding(&leader, system, cluster.env.now()),
+        Err(error) => CheckFinding::unknown(
+            LEADER_CHECK,
+            &format!("reading lease {LEASE} in namespace {system}"),
+            &error,
         ),
-        _ => CheckFinding::new(CHECK, CheckVerdict::Failed, "no controller holds the lease", remedy),
     }
 }
 
-fn unknown_finding(check: &str, attempt: &str, error: &kube::Error) -> CheckFinding {
-    let why = match error {
-        kube::Error::Api(status) => status.message.clone(),
-        other => other.to_string(),
-    };
-    let remedy = "run the command with the rights of an administrator to check this";
-    CheckFinding::new(check, CheckVerdict::Unknown, format!("{attempt}: {why}"), remedy)
+fn leader_finding(leader: &LeaderState, system: &str, now: Timestamp) -> CheckFinding {
+    let what = leader.describe(now);
+    match leader {
+        LeaderState::Active { .. } => CheckFinding::new(LEADER_CHECK, CheckVerdict::Ok, what, ""),
+        LeaderState::Silent { .. } | LeaderState::Vacant { .. } | LeaderState::Missing { .. } => {
+            let remedy = format!(
+                "run `kubectl logs -n {system} deployment/vmpool-controller`; if vmpool is in another namespace, set \
+                 --system-namespace"
+            );
+            CheckFinding::new(
+                LEADER_CHECK,
+                CheckVerdict::Failed,
+                format!("{what}, so no controller works"),
+                remedy,
+            )
+        }
+    }
 }

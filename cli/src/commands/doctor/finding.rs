@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::explain::describe_kube_error;
+
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) enum CheckVerdict {
@@ -33,5 +35,12 @@ impl CheckFinding {
         remedy: impl Into<String>,
     ) -> Self {
         Self { check: check.to_owned(), verdict, what: what.into(), remedy: remedy.into() }
+    }
+
+    /// A check that a request of the user could not make.
+    pub(super) fn unknown(check: &str, attempt: &str, error: &kube::Error) -> Self {
+        let remedy = "run the command with the rights of an administrator to check this";
+        let what = format!("{attempt}: {}", describe_kube_error(error));
+        Self::new(check, CheckVerdict::Unknown, what, remedy)
     }
 }

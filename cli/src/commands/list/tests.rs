@@ -1,5 +1,6 @@
 use rstest::rstest;
 use serde_json::json;
+use vmpool_platforms::Dvp;
 
 use super::*;
 
@@ -33,7 +34,7 @@ fn listing() -> PoolListing {
         updated: None,
         ..entry("team-b", "runners")
     };
-    PoolListing { pools: vec![entry("team-a", "web"), unobserved], unreadable: Vec::new() }
+    PoolListing { pools: vec![entry("team-a", "web"), unobserved], ..PoolListing::default() }
 }
 
 fn plain_table(scope: ListScope, wide: bool) -> String {
@@ -65,14 +66,6 @@ fn a_wide_list_has_generations_and_messages() {
     assert!(text.lines().next().is_some_and(|line| line.ends_with("AGE  OBSERVED  MESSAGE")), "{text}");
     assert!(text.contains(" 4/4       2 of 3 machines are ready\n"), "{text}");
     assert!(text.contains(" 3/4 "), "{text}");
-}
-
-#[test]
-fn names_can_be_arguments() {
-    assert_eq!(
-        render_names(&listing()),
-        "virtualmachinepool.example.com/web\nvirtualmachinepool.example.com/runners\n"
-    );
 }
 
 #[test]
@@ -127,6 +120,7 @@ fn an_entry_has_the_counters_and_the_phase_of_the_status() {
         protected: Some(0),
         phase: "Scaling".into(),
         observed: false,
+        unobserved_since: None,
         generation: 2,
         observed_generation: Some(1),
         deleting: false,
@@ -134,4 +128,20 @@ fn an_entry_has_the_counters_and_the_phase_of_the_status() {
         created: Some(Timestamp::UNIX_EPOCH),
     };
     assert_eq!(entry, expected);
+}
+
+#[test]
+fn pools_that_are_not_observed_are_named_with_the_silence_of_the_leader() {
+    let now = Timestamp::from_second(420).unwrap();
+    let mut listing = listing();
+    assert_eq!(describe_unobserved_pools(&listing, now).unwrap(), "pool runners");
+    listing.pools[1].unobserved_since = Timestamp::from_second(120).ok();
+    listing.leader = Some(LeaderState::Silent { holder: "a".into(), renewed: Timestamp::UNIX_EPOCH });
+    let since = "since 1970-01-01T00:02:00Z (5m), the leader a has been silent for 7m";
+    assert_eq!(describe_unobserved_pools(&listing, now).unwrap(), format!("pool runners, {since}"));
+    listing.pools.push(PoolListEntry { observed: false, ..entry("team-c", "jobs") });
+    let expected = format!("2 pools, for example runners, {since}");
+    assert_eq!(describe_unobserved_pools(&listing, now).unwrap(), expected);
+    listing.pools.truncate(1);
+    assert_eq!(describe_unobserved_pools(&listing, now), None);
 }

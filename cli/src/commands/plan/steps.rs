@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 use vmpool_controller::Preview;
-use vmpool_engine::model::{Naming, Restarts, ScaleDownPolicy};
+use vmpool_engine::model::{Naming, Restarts};
 use vmpool_engine::plan::{DeleteReason, DiskDeleteReason, Disruption};
-use vmpool_engine::revision::RevisionId;
+use vmpool_engine::revisions::RevisionId;
 use vmpool_engine::{Plan, PoolAction};
 use vmpool_platforms::TemplateEffect;
 
@@ -126,16 +126,7 @@ fn describe_step(preview: &Preview, action: &PoolAction, effects: &TemplateEffec
 fn delete_reason(preview: &Preview, reason: DeleteReason) -> String {
     match reason {
         DeleteReason::Surplus => {
-            let order = match preview.pool.scale_down_policy {
-                ScaleDownPolicy::NewestFirst => "the newest first",
-                ScaleDownPolicy::OldestFirst => "the oldest first",
-                ScaleDownPolicy::LowestOrdinalFirst => "the smallest ordinal first",
-                ScaleDownPolicy::HighestOrdinalFirst => "the greatest ordinal first",
-                ScaleDownPolicy::Random => "in a random order",
-                ScaleDownPolicy::StoppedOnly => "those that are stopped",
-                ScaleDownPolicy::Explicit => "none",
-            };
-            format!("surplus, {order}")
+            format!("surplus, {}", preview.pool.scale_down_policy.description())
         }
         DeleteReason::Targeted => "the target of a targeted removal".to_owned(),
         DeleteReason::StorageChanged { preserved } => {

@@ -15,6 +15,7 @@ fn a_plan_lists_its_steps_with_their_reasons() {
             "machine web-a",
             "to revision abc, the platform decides whether it restarts",
         )],
+        skipped: vec!["the newest, web-d, is protected until 2026-11-24T18:00:00Z".into()],
         blocked: vec!["machine web-c is reserved by a targeted removal".into()],
     };
     let plain = anstream::adapter::strip_str(&render_outlook(&outlook)).to_string();
@@ -24,6 +25,8 @@ fn a_plan_lists_its_steps_with_their_reasons() {
        1. delete machine web-b: surplus, the newest first
     Later, as the disruption budget allows, in this order:
        2. update machine web-a: to revision abc, the platform decides whether it restarts
+    Skipped:
+      - the newest, web-d, is protected until 2026-11-24T18:00:00Z
     Blocked:
       - machine web-c is reserved by a targeted removal
     ");
@@ -39,6 +42,7 @@ fn a_plan_without_steps_says_so() {
         applied_by: None,
         now: vec![],
         later: vec![],
+        skipped: vec![],
         blocked: vec![],
     };
     let plain = anstream::adapter::strip_str(&render_outlook(&outlook)).to_string();

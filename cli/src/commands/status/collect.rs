@@ -13,34 +13,46 @@ use vmpool_engine::activity::ActivityEntry;
 use vmpool_engine::condition::StatusCondition;
 use vmpool_engine::model::{DiskState, MachineActivity, StoredTime};
 use vmpool_engine::{Disk, Machine, ParsedPool, Pool};
-use vmpool_platforms::{ClientPlatform, InstanceOf, Instances};
+use vmpool_platforms::{ClientPlatform, InstanceOf, Instances, MachineStorage, VolumeOf};
 
 use super::view::{
     ActivityStatus, ConditionStatus, DiskOverview, EventStatus, MachineOverview, PoolOverview,
     ProtectionStatus, PublishedCounters,
 };
-use crate::cluster::UserClusterClient;
+use super::volumes::list_volume_overviews;
+use crate::cluster::{ListScope, UserClusterClient, name_of};
 use crate::explain::{RequestAttempt, explain_read_error, explain_request_error};
-use crate::pool::{PoolObservation, decode_pool, ready_condition};
+use crate::leader::read_leader_state;
+use crate::observation::UnobservedSpec;
+use crate::pool::{decode_pool, ready_condition};
 
 /// Number of events to show.
 const EVENTS: usize = 8;
 
-/// Reads the status of this pool.
+/// Reads the status of this pool. `system` is the namespace of the release.
 ///
 /// # Errors
 /// A request failed for another reason than a missing right.
 pub(super) async fn collect_pool_overview<P: ClientPlatform>(
     cluster: &UserClusterClient,
     stored: &Value,
+    system: &str,
 ) -> Result<PoolOverview> {
     let (object, facts) = decode_pool::<P>(stored)?;
     let mut status = pool_overview::<P>(&facts, stored);
+    // Most users of pools may not read the lease, and lack nothing else.
+    status.leader = read_leader_state(cluster, system)
+        .await
+        .ok()
+        .filter(|leader| status.unobserved.is_some() || leader.is_absent(cluster.env.now()));
     match preview_pool::<P>(&cluster.env, cluster.client.clone(), object).await {
-        Ok(preview) => match list_stored_objects::<P>(cluster).await {
-            Ok(objects) => add_machines::<P>(&mut status, &preview, &objects, cluster.env.now()),
-            Err(error) => status.unreadable.push(format!("{error:#}")),
-        },
+        Ok(preview) => {
+            let objects = list_stored_objects::<P>(cluster, &mut status.unreadable).await;
+            match objects {
+                Ok(objects) => add_machines::<P>(&mut status, &preview, &objects, cluster.env.now()),
+                Err(error) => status.unreadable.push(format!("{error:#}")),
+            }
+        }
         Err(error) => status.unreadable.push(format!("machines and disks: {}", explain_read_error(&error))),
     }
     match list_pool_events(cluster, facts.id.uid.as_str()).await {
@@ -69,7 +81,7 @@ fn pool_overview<P: ClientPlatform>(pool: &ParsedPool, stored: &Value) -> PoolOv
         revision: summary.map(|summary| summary.revision.to_string()).unwrap_or_default(),
         paused: P::is_paused(pool),
         state: ready_condition(pool).map(|ready| ready.reason.clone()).unwrap_or_default(),
-        outdated: PoolObservation::read(stored, pool).explain(),
+        unobserved: UnobservedSpec::read(stored, pool),
         conditions: pool.published.conditions.iter().map(condition_status).collect(),
         activity: pool.published.activity.iter().map(activity_status).collect(),
         ..PoolOverview::default()
@@ -100,20 +112,36 @@ fn condition_status(condition: &StatusCondition) -> ConditionStatus {
 struct Objects {
     machines: HashMap<String, Value>,
     instances: HashMap<String, Value>,
+    /// The volumes that machines own, on platforms that have them; empty if they cannot be read.
+    volumes: HashMap<String, Value>,
 }
 
-async fn list_stored_objects<P: ClientPlatform>(cluster: &UserClusterClient) -> Result<Objects> {
-    let by_name = |objects: Vec<Value>| -> HashMap<String, Value> {
-        let name = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        objects.into_iter().map(|object| (name(&object), object)).collect()
-    };
-    let machines = by_name(cluster.list::<P::Machine>(None).await?);
+async fn list_stored_objects<P: ClientPlatform>(
+    cluster: &UserClusterClient,
+    unreadable: &mut Vec<String>,
+) -> Result<Objects> {
+    let machines = index_by_name(cluster.list::<P::Machine>(None).await?);
     let instances = if P::Instances::EXIST {
-        by_name(cluster.list::<InstanceOf<P>>(None).await?)
+        index_by_name(cluster.list::<InstanceOf<P>>(None).await?)
     } else {
         HashMap::new()
     };
-    Ok(Objects { machines, instances })
+    let volumes = if P::Storage::EXIST {
+        match cluster.list_if_served::<VolumeOf<P>>(ListScope::Namespace).await {
+            Ok(listed) => index_by_name(listed.unwrap_or_default()),
+            Err(error) => {
+                unreadable.push(format!("states of volumes: {error:#}"));
+                HashMap::new()
+            }
+        }
+    } else {
+        HashMap::new()
+    };
+    Ok(Objects { machines, instances, volumes })
+}
+
+fn index_by_name(objects: Vec<Value>) -> HashMap<String, Value> {
+    objects.into_iter().map(|object| (name_of(&object).to_owned(), object)).collect()
 }
 
 /// Adds what the controller sees.
@@ -150,7 +178,8 @@ fn add_machines<P: ClientPlatform>(
                 id: claim.map(|claim| claim.id.clone()),
             }
         });
-        if let Some(object) = objects.machines.get(&*machine.id.name) {
+        let stored = objects.machines.get(&*machine.id.name);
+        if let Some(object) = stored {
             let view = P::machine_view(object, objects.instances.get(&*machine.id.name));
             (shown.state, shown.node, shown.addresses) = (view.state, view.node, view.addresses);
         }
@@ -168,6 +197,9 @@ fn add_machines<P: ClientPlatform>(
                 disk
             })
             .collect();
+        shown.disks.extend(
+            stored.into_iter().flat_map(|object| list_volume_overviews::<P>(object, &objects.volumes)),
+        );
         status.machines.push(shown);
     }
     count_machines(status);

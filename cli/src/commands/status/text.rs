@@ -10,6 +10,7 @@ use super::view::{
     PublishedCounters,
 };
 use crate::age::format_age;
+use crate::observation::describe_earlier_phase;
 use crate::pool::phase_tone;
 use crate::table::{Cell, Tone, render_table};
 use crate::visible::{escape_except_lines, escape_to_one_line};
@@ -32,7 +33,7 @@ pub(super) enum TextExtent {
 /// The status as text: what needs attention first, the long list of machines after the conditions.
 pub(super) fn render_pool_overview(status: &PoolOverview, extent: TextExtent, now: Timestamp) -> String {
     let mut text = render_pool_header(status);
-    let outdated = status.outdated.iter().map(|why| Tone::Bad.paint(why));
+    let outdated = describe_outdated_status(status, now).into_iter().map(|why| Tone::Bad.paint(&why));
     let problems = || problem_conditions(status);
     append_section(&mut text, "Causes", outdated.chain(problems().into_iter().map(describe_condition)));
     append_section(&mut text, "Waiting for", status.blocked.iter().map(|why| Tone::Notice.paint(why)));
@@ -62,6 +63,18 @@ pub(super) fn render_pool_overview(status: &PoolOverview, extent: TextExtent, no
     append_section(&mut text, "Activity", activity);
     append_section(&mut text, "Not shown", status.unreadable.iter().map(|why| Tone::Bad.paint(why)));
     text
+}
+
+/// Why the status may not be true; `None` if it is about the current spec and a controller works.
+fn describe_outdated_status(status: &PoolOverview, now: Timestamp) -> Option<String> {
+    match (&status.unobserved, &status.leader) {
+        (Some(unobserved), leader) => Some(unobserved.describe(leader.as_ref(), now)),
+        (None, Some(leader)) => Some(format!(
+            "{}: state and conditions are those of that time; `kubectl vmpool doctor` checks whether a controller works",
+            leader.describe(now)
+        )),
+        (None, None) => None,
+    }
 }
 
 /// The conditions that report a problem, each message once.
@@ -121,10 +134,14 @@ fn render_pool_header(status: &PoolOverview) -> String {
     let PoolOverview { pool, namespace, platform, state, desired, replicas, ready, updated, .. } = status;
     let title = Tone::Heading.paint(&format!("Pool {pool}"));
     let mut text = format!("{title} in namespace {} ({platform})", escape_to_one_line(namespace));
+    let (state, tone) = match (&status.unobserved, &status.leader) {
+        (Some(_), _) => (describe_earlier_phase(state), Tone::Notice),
+        (None, Some(_)) => (state.clone(), Tone::Notice),
+        (None, None) => (state.clone(), phase_tone(state)),
+    };
     if !state.is_empty() {
-        let tone = if status.outdated.is_some() { Tone::Notice } else { phase_tone(state) };
         text.push_str(": ");
-        text.push_str(&tone.paint(state));
+        text.push_str(&tone.paint(&state));
     }
     let count = format!("{desired} desired, {replicas} exist, {ready} ready, {updated} up to date");
     let _ = write!(text, "\n  Machines  {count}");
@@ -238,7 +255,8 @@ fn describe_protection(protection: &ProtectionStatus, now: Timestamp) -> String 
 
 fn disk_row(branch: &str, disk: &DiskOverview, now: Timestamp) -> Vec<Cell> {
     let tone = match &*disk.state {
-        "Ready" => Tone::Faint,
+        // The second is that of a complete DataVolume.
+        "Ready" | "Succeeded" => Tone::Faint,
         "Failed" | "Lost" | "Missing" => Tone::Bad,
         _ => Tone::Notice,
     };

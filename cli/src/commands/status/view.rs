@@ -3,6 +3,9 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::leader::LeaderState;
+use crate::observation::UnobservedSpec;
+
 /// A pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -12,8 +15,10 @@ pub(super) struct PoolOverview {
     pub(super) pool: String,
     /// The state in one word.
     pub(super) state: String,
-    /// Why the state and the conditions are not about the current spec; `None` if they are.
-    pub(super) outdated: Option<String>,
+    /// The spec, if state and conditions are not about it.
+    pub(super) unobserved: Option<UnobservedSpec>,
+    /// The leader, if it does not work or has not observed the spec, and the user may read the lease.
+    pub(super) leader: Option<LeaderState>,
     /// The counters that the controller has published, if they differ from those of `machines`.
     pub(super) published: Option<PublishedCounters>,
     /// Desired number of machines.

@@ -10,9 +10,9 @@ use vmpool_engine::model::{
     CurrentRevision, DiskAnnotations, DiskRef, Lifetime, MachineActivity, Owner, PoolDiskTemplate,
     PublishedStatus, StoredTime,
 };
-use vmpool_engine::names::{MIN_BLOCK, NameBlock, Namer};
 use vmpool_engine::plan::{NamesInUse, PlanSettings, PoolSnapshot};
-use vmpool_engine::revision::RevisionId;
+use vmpool_engine::revisions::RevisionId;
+use vmpool_engine::scale_up::names::{MIN_BLOCK, NameBlock, Namer};
 use vmpool_engine::{
     ComputedStatus, Disk, Machine, ObjectId, ObservedPool, PassMemory, Plan, Pool, Uid, compute_status,
     plan_pass,

@@ -12,6 +12,15 @@ const LONGEST_WARNING: usize = 256;
 /// Maximum length of a quoted value, in characters.
 const LONGEST_VALUE: usize = 80;
 
+/// Which part of a message comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MessageOrder {
+    /// The field and its value, as in messages of Kubernetes.
+    FieldFirst,
+    /// The error, because clients know the text of another webhook and look for it there.
+    ReasonFirst,
+}
+
 /// A broken rule that rejects the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -23,6 +32,8 @@ pub struct Refusal {
     pub value: String,
     /// Why the value is invalid, and what to do.
     pub detail: String,
+    /// The order of the message.
+    pub order: MessageOrder,
 }
 
 impl Refusal {
@@ -40,8 +51,15 @@ impl Refusal {
             rule,
             field: field.into(),
             value: quote_json_value(value),
-            detail: format!("{reason}; {way_out}"),
+            detail: describe_problem(&reason.to_string(), &way_out.to_string()),
+            order: MessageOrder::FieldFirst,
         }
+    }
+
+    /// The refusal with the error at the beginning of its message.
+    #[must_use]
+    pub fn reason_first(self) -> Self {
+        Self { order: MessageOrder::ReasonFirst, ..self }
     }
 
     /// Whether the user is not permitted to send the request, rather than the request being invalid.
@@ -61,22 +79,45 @@ impl Refusal {
 
     /// The message without the field, as in the causes of a Kubernetes `Status`.
     pub fn cause(&self) -> String {
-        let Self { value, detail, rule, .. } = self;
-        match rule.severity() {
-            RuleSeverity::Invalid | RuleSeverity::Warning => {
-                format!("Invalid value: {value}: {detail} (rule {rule})")
-            }
-            RuleSeverity::Required => format!("Required value: {detail} (rule {rule})"),
-            RuleSeverity::NotSupported => format!("Unsupported value: {value}: {detail} (rule {rule})"),
-            RuleSeverity::Forbidden => format!("Forbidden: {value}: {detail} (rule {rule})"),
+        let Self { detail, rule, .. } = self;
+        let value = self.describe_value();
+        match self.order {
+            MessageOrder::FieldFirst => format!("{value}: {detail} (rule {rule})"),
+            MessageOrder::ReasonFirst => format!("{detail}; {value} (rule {rule})"),
+        }
+    }
+
+    fn describe_value(&self) -> String {
+        let value = &self.value;
+        match self.rule.severity() {
+            RuleSeverity::Invalid | RuleSeverity::Warning => format!("Invalid value: {value}"),
+            RuleSeverity::Required => "Required value".to_owned(),
+            RuleSeverity::NotSupported => format!("Unsupported value: {value}"),
+            RuleSeverity::Forbidden => format!("Forbidden: {value}"),
         }
     }
 }
 
-/// One line: field, value, what is wrong, what to do, and the rule.
+/// The error, and what to do. An error that is a sentence ends with its own period.
+fn describe_problem(reason: &str, way_out: &str) -> String {
+    if !reason.ends_with('.') {
+        return format!("{reason}; {way_out}");
+    }
+    let mut letters = way_out.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
+    format!("{reason} {first}{}", letters.as_str())
+}
+
+/// One line: field, value, what is wrong, what to do, and the rule; or the error first.
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.field, self.cause())
+        let Self { field, detail, rule, order, .. } = self;
+        match order {
+            MessageOrder::FieldFirst => write!(f, "{field}: {}", self.cause()),
+            MessageOrder::ReasonFirst => {
+                write!(f, "{detail}; {field}: {} (rule {rule})", self.describe_value())
+            }
+        }
     }
 }
 
@@ -197,7 +238,12 @@ impl RefusalCollector {
         reason: impl fmt::Display,
         way_out: impl fmt::Display,
     ) {
-        self.0.push(Refusal::new(rule, field, value, reason, way_out));
+        self.add(Refusal::new(rule, field, value, reason, way_out));
+    }
+
+    /// Adds a refusal.
+    pub fn add(&mut self, refusal: Refusal) {
+        self.0.push(refusal);
     }
 
     /// Whether there is a refusal.

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::finding::{RuleResult, refuse_value};
 use super::request::PrivilegedUsers;
 use super::rule::AdmissionRule;
-use crate::removal::RemovalRecord;
+use crate::scale_down::removal::RemovalRecord;
 
 /// Checks the removal record in a request of `user`: `after`, where `before` is stored. Both are null if
 /// there is no record. `annotation` is the key of the record.

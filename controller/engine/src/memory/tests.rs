@@ -6,7 +6,7 @@ use rstest::rstest;
 use super::*;
 use crate::failure::FailureReason;
 use crate::model::StatusSummary;
-use crate::names::NameBlock;
+use crate::scale_up::names::NameBlock;
 use crate::testing::{PoolWorld, running_machine};
 
 const NOW: Duration = Duration::from_secs(10);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::ids::{ObjectId, Uid};
-use crate::owner::Owner;
-use crate::revision::Fingerprint;
+use crate::membership::owner::Owner;
+use crate::revisions::Fingerprint;
 
 /// One disk object of the namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::ids::ObjectId;
-use crate::losses::Rehearsal;
-use crate::revision::RevisionId;
+use crate::membership::losses::Rehearsal;
+use crate::revisions::RevisionId;
 
 /// A disk of a machine that the plan creates or changes.
 #[derive(Clone, Debug, PartialEq, Eq)]

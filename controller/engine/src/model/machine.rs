@@ -5,9 +5,9 @@ use std::sync::{Arc, LazyLock};
 use jiff::Timestamp;
 
 use crate::ids::{ObjectId, Uid};
-use crate::owner::Owner;
+use crate::membership::owner::Owner;
 use crate::protection::Protection;
-use crate::revision::{LiveParts, RevisionId};
+use crate::revisions::{LiveParts, RevisionId};
 use crate::selector::LabelMap;
 
 /// What a machine is doing.

@@ -11,46 +11,20 @@ use crate::ids::ObjectId;
 use crate::model::disk::{Disk, DiskState};
 use crate::model::exclusion::Exclusion;
 use crate::model::machine::{Machine, Selectable};
-use crate::names::{NameBlock, ordinal_name, ordinal_of};
 use crate::protection;
-use crate::removal::{RemovalRecord, RemovedMachines};
-use crate::revision::{Fingerprint, RevisionId, TemplateParts};
+use crate::revisions::{Fingerprint, RevisionId, TemplateParts};
+use crate::scale_down::policy::ScaleDownPolicy;
+use crate::scale_down::removal::{RemovalRecord, RemovedMachines};
+use crate::scale_up::names::{NameBlock, ordinal_name, ordinal_of};
 use crate::selector::{LabelMap, Selector};
 
 /// How the machines of a pool are named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Naming {
-    /// `<pool>-<five characters>`, from [`crate::names`]. The pool never reuses a name.
+    /// `<pool>-<five characters>`, from [`crate::scale_up::names`]. The pool never reuses a name.
     Random,
     /// `<pool>-<ordinal>`, with the smallest ordinal that no object of the namespace has.
     Ordinal,
-}
-
-/// Which machines a scale-down deletes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScaleDownPolicy {
-    /// The youngest first.
-    NewestFirst,
-    /// The oldest first.
-    OldestFirst,
-    /// The smallest ordinal first.
-    LowestOrdinalFirst,
-    /// The greatest ordinal first, as a StatefulSet does.
-    HighestOrdinalFirst,
-    /// In a random order, which does not change between two passes.
-    Random,
-    /// Only machines that are stopped, in a random order. The others stay until a user stops or deletes them.
-    StoppedOnly,
-    /// None. The controller deletes only the targets of targeted removals.
-    Explicit,
-}
-
-impl ScaleDownPolicy {
-    /// Whether the number of a machine decides, so that its state does not matter: the pool keeps the
-    /// ordinals without a gap.
-    pub fn is_by_ordinal(self) -> bool {
-        matches!(self, Self::LowestOrdinalFirst | Self::HighestOrdinalFirst)
-    }
 }
 
 /// Which machines of a pool a scale-down or a rollout considers.
@@ -195,7 +169,7 @@ pub struct RolloutPolicy {
     pub disabled: bool,
     /// Which component restarts updated machines.
     pub restarts: Restarts,
-    /// Whether the platform applies [`LiveParts`](crate::revision::LiveParts) to running instances, so that
+    /// Whether the platform applies [`LiveParts`](crate::revisions::LiveParts) to running instances, so that
     /// the controller restarts none for a change of these.
     pub live_updates: bool,
     /// The order in which the controller restarts machines; `None` for the order of their age.
@@ -343,6 +317,9 @@ pub struct CurrentRevision {
     pub held: bool,
     /// Other stored revisions with the same template. A machine with one of them is not outdated.
     pub same_template: Vec<RevisionId>,
+    /// Stored revisions of other templates that a later stored revision has, too. None is kept for a
+    /// rollback.
+    pub superseded: Vec<RevisionId>,
     /// Whether the pool lost a copy of an object that the template refers to, because a client deleted the
     /// copy, or removed the pool from its owners. Storing the revision again restores the copy.
     pub copies_lost: bool,
@@ -381,6 +358,7 @@ impl CurrentRevision {
             pinned: false,
             held: false,
             same_template: Vec::new(),
+            superseded: Vec::new(),
             copies_lost: false,
             copies_wanted: false,
             inherits: None,

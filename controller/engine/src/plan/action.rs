@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use crate::failure::FailureReason;
 use crate::ids::{ObjectId, Uid};
 use crate::model::{DiskAnnotations, DiskDraft, Draft};
-use crate::names::NameBlock;
-use crate::revision::RevisionId;
+use crate::revisions::RevisionId;
+use crate::scale_up::names::NameBlock;
 
 /// One write. It contains every decision that the write needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -334,7 +334,7 @@ impl PoolAction {
     }
 
     /// Whether it deletes a machine that the controller creates again.
-    pub(super) fn is_recreation(&self) -> bool {
+    pub(crate) fn is_recreation(&self) -> bool {
         matches!(
             self,
             Self::Delete { reason: DeleteReason::StorageChanged { .. } | DeleteReason::Unhealthy, .. }

@@ -1,7 +1,8 @@
 //! The plan of one pass: what to write now, computed from one observation.
 //!
 //! [`plan_pass`] calls the planners in this order. `cargo xtask hygiene` compares the list with its code, and
-//! with the list in `docs/architecture.md`.
+//! with the list in `docs/architecture.md`. Each planner is in the folder of the question that it answers. A
+//! planner with the name of its folder is in the file `planner.rs` there.
 //!
 //! 1. `membership`: labels that machines of the pool lost.
 //! 2. `finalizers`: finalizers of the controller, on the pool and on its machines.
@@ -19,47 +20,29 @@
 //! 14. `record`: entries of the removal record that can be removed.
 
 pub(crate) mod action;
-mod adoption;
-mod allocation;
-pub(crate) mod attempts;
 pub(crate) mod blocker;
-mod create;
-mod disk_collection;
-mod disk_names;
-mod disk_size;
-mod disks;
-mod expand;
-mod finalizers;
-mod heal;
-mod loss_limits;
-mod membership;
 pub(crate) mod observed;
-mod order;
-pub(crate) mod overridden;
-pub(crate) mod progress;
-mod protected;
-mod protection;
-mod record;
-mod remove;
-pub(crate) mod requested_restarts;
-mod reservations;
-mod restart;
 pub(crate) mod result;
-mod revisions;
-mod rollout;
-pub(crate) mod start_failures;
-mod stored_time;
 
+use crate::disks::{self, allocation, disk_collection, expand};
+use crate::healing::heal;
+use crate::membership::{self, finalizers, loss_limits};
+use crate::protection;
+use crate::revisions;
+use crate::rollout::{self, restart};
+use crate::scale_down::{record, remove};
+use crate::scale_up::create;
+
+pub use crate::healing::start_failures::StartFailures;
+pub use crate::rollout::attempts::{EVALUATION_AGE, RolloutAttempts, UpdateOutcome};
+pub use crate::rollout::overridden::{FieldPaths, OverriddenFields};
+pub use crate::rollout::requested_restarts::RequestedRestarts;
 pub use action::{ApplyStage, DeleteReason, DiskDeleteReason, Disruption, PoolAction, WantedWrites};
-pub use attempts::{EVALUATION_AGE, RolloutAttempts, UpdateOutcome};
 pub use blocker::{Blocker, ProtectedStep};
 pub use observed::{
     COLLECTION_GRACE, NamesInUse, ObservedPool, PlanSettings, PoolSnapshot, START_TIMEOUT, mark_superseded,
 };
-pub use overridden::{FieldPaths, OverriddenFields};
-pub use requested_restarts::RequestedRestarts;
 pub use result::Plan;
-pub use start_failures::StartFailures;
 
 /// Decides what to write. If the pool has converged, the plan is empty.
 ///

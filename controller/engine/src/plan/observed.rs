@@ -12,8 +12,8 @@ use crate::ids::{ObjectId, Uid};
 use crate::ledger::UnconfirmedCreate;
 use crate::memory::PassMemory;
 use crate::model::{Disk, DiskState, Machine, Pool};
-use crate::removal::RESERVATION_AGE;
-use crate::revision::RevisionId;
+use crate::revisions::RevisionId;
+use crate::scale_down::removal::RESERVATION_AGE;
 
 /// The names that are in use in the pool's namespace.
 pub trait NamesInUse {
@@ -168,7 +168,7 @@ impl<'a> ObservedPool<'a> {
     /// Whether the machine is ready or has been ready. A machine that was older than [`START_TIMEOUT`] when
     /// this leader first observed the pool counts as such: otherwise a change of leaders during an outage
     /// would make old machines look new.
-    pub(super) fn has_been_ready(&self, machine: &Machine) -> bool {
+    pub(crate) fn has_been_ready(&self, machine: &Machine) -> bool {
         let age = Duration::try_from(self.now.duration_since(machine.created)).unwrap_or_default();
         machine.runs()
             || machine.been_ready

@@ -29,7 +29,7 @@ pub struct Plan {
 
 /// Which part of the necessary repairs a plan contains.
 #[derive(Clone, Copy)]
-pub(super) enum Repairs {
+pub(crate) enum Repairs {
     /// All of them.
     Complete,
     /// The next pass plans the rest.
@@ -113,7 +113,7 @@ impl Plan {
     }
 
     /// The machines that the plan deletes.
-    pub(super) fn leaving(&self) -> impl Iterator<Item = &Uid> {
+    pub(crate) fn leaving(&self) -> impl Iterator<Item = &Uid> {
         self.actions.iter().filter_map(|action| match action {
             PoolAction::Delete { machine, .. } => Some(&machine.uid),
             _ => None,
@@ -122,7 +122,7 @@ impl Plan {
 
     /// Plans as many of `repairs` as their backoff allows. Repairs of objects that rejected the last write
     /// come last.
-    pub(super) fn repair(&mut self, observed: &ObservedPool<'_>, mut repairs: Vec<PoolAction>) -> Repairs {
+    pub(crate) fn repair(&mut self, observed: &ObservedPool<'_>, mut repairs: Vec<PoolAction>) -> Repairs {
         if repairs.is_empty() {
             return Repairs::Complete;
         }
@@ -143,7 +143,7 @@ impl Plan {
 
     /// Plans as many of `actions` as the backoff of their stage allows. Actions on objects that rejected the
     /// last write come last.
-    pub(super) fn extend_by(
+    pub(crate) fn extend_by(
         &mut self,
         observed: &ObservedPool<'_>,
         stage: ApplyStage,
@@ -163,15 +163,15 @@ impl Plan {
         self.actions.extend(actions.into_iter().take(width));
     }
 
-    pub(super) fn report_failure(&mut self, reason: FailureReason, message: &str) {
+    pub(crate) fn report_failure(&mut self, reason: FailureReason, message: &str) {
         self.failure.get_or_insert_with(|| PoolFailure { reason, message: message.to_owned() });
     }
 
-    pub(super) fn requeue_in(&mut self, after: Duration) {
+    pub(crate) fn requeue_in(&mut self, after: Duration) {
         self.requeue_after = Some(self.requeue_after.map_or(after, |sooner| sooner.min(after)));
     }
 
-    pub(super) fn back_off(&mut self, stage: ApplyStage, left: Duration) {
+    pub(crate) fn back_off(&mut self, stage: ApplyStage, left: Duration) {
         let blocker = Blocker::Backoff { stage, left };
         if !self.blockers.contains(&blocker) {
             self.blockers.push(blocker);

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use super::*;
 use crate::backoff::MAX_BATCH;
-use crate::losses::Rehearsal;
+use crate::membership::losses::Rehearsal;
 use crate::model::ObjectId;
 use crate::model::{
     DiskAnnotations, DiskDraft, Draft, Lifetime, Machine, MachineActivity, Naming, PoolDiskTemplate,
     ScaleDownPolicy, Uid,
 };
-use crate::names::NameBlock;
+use crate::scale_up::names::NameBlock;
 use crate::testing::{PoolWorld, another_pool, created_machines, deleted_machines, numbered_machine_name};
 
 #[rstest]

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::api::{Api, BrokenInvariant, check_invariant};
-use crate::losses::{MOST_LOSSES, RETRY};
+use crate::membership::losses::{MOST_LOSSES, RETRY};
 use crate::model::{Machine, ObjectId};
 
 /// What policies do to created objects.

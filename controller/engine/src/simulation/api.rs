@@ -16,8 +16,8 @@ use crate::model::{
     Disk, DiskDraft, DiskRef, Draft, Finalizer, Machine, MachineActivity, Naming, ObjectId, Owner, Pool,
     PoolDiskTemplate, ScaleDownPolicy, Uid,
 };
-use crate::names::NameBlock;
 use crate::protection::ProtectionEnd;
+use crate::scale_up::names::NameBlock;
 
 /// The description of a broken invariant.
 pub(super) type BrokenInvariant = String;

@@ -11,12 +11,12 @@ use super::revisions::MachineUpdate;
 use super::watch_cache::{NamesInCaches, WatchCache};
 use crate::failure::PoolFailure;
 use crate::ledger::LedgerCache;
-use crate::losses::{CreatedObjectState as ObjectFate, Loss, LossKind, Rehearsal};
+use crate::membership::losses::{CreatedObjectState as ObjectFate, Loss, LossKind, Rehearsal};
 use crate::model::{Disk, DiskAnnotations, DiskSource, Draft, Finalizer, Machine, ObjectId};
-use crate::names::NameBlock;
 use crate::plan::{
     ApplyStage, DeleteReason, Disruption, NamesInUse, ObservedPool, PlanSettings, PoolSnapshot, UpdateOutcome,
 };
+use crate::scale_up::names::NameBlock;
 use crate::{ComputedStatus, PassMemory, Plan, PoolAction};
 
 /// The fate of a request.

@@ -9,7 +9,7 @@ use super::disk_steps::DiskStep;
 use super::step::SimulationStep;
 use super::world::{EngineSimulation, summarize_plan};
 use crate::condition::ConditionType;
-use crate::model::{MachineActivity, Naming, ObjectId, ScaleDownPolicy};
+use crate::model::{MachineActivity, Naming, ObjectId};
 use crate::{ComputedStatus, Plan};
 
 impl EngineSimulation {
@@ -64,9 +64,7 @@ impl EngineSimulation {
 
     pub(super) fn is_settled(&self, status: &ComputedStatus) -> Result<(), BrokenInvariant> {
         let (pool, machines) = (&self.api.pool, self.api.pool_machines().count());
-        let keeps =
-            matches!(pool.scale_down_policy, ScaleDownPolicy::Explicit | ScaleDownPolicy::StoppedOnly);
-        let may_exceed = keeps && machines > pool.desired;
+        let may_exceed = !pool.scale_down_policy.deletes_whole_surplus() && machines > pool.desired;
         check_invariant(machines == pool.desired || may_exceed, || {
             format!("{machines} machines, {} desired", pool.desired)
         })?;

@@ -15,7 +15,7 @@ use crate::model::{
 };
 use crate::plan::DeleteReason;
 use crate::protection::Protection;
-use crate::revision::{Fingerprint, LiveParts, RevisionId};
+use crate::revisions::{Fingerprint, LiveParts, RevisionId};
 use crate::selector::Selector;
 
 /// What distinguishes the templates of the pool.

@@ -6,7 +6,7 @@ use super::api::{Api, BrokenInvariant, RequestRefusal, check_invariant};
 use crate::ledger::VersionedFacts;
 use crate::model::{DiskDraft, DiskRef, DiskSource, Machine, MachineActivity, ObjectId, Uid};
 use crate::plan::Disruption;
-use crate::revision::RevisionId;
+use crate::revisions::RevisionId;
 
 /// The revisions of the pool.
 #[derive(Clone)]

@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::api::{Api, BrokenInvariant, PoolHistoryEntry, RequestBasis, RequestRefusal, check_invariant};
 use crate::ledger::VersionedFacts;
 use crate::model::{Machine, Naming, ObjectId, Uid};
-use crate::names::{NameBlock, Namer};
-use crate::removal::{RESERVATION_AGE, RemovalRecordFull};
+use crate::scale_down::removal::{RESERVATION_AGE, RemovalRecordFull};
+use crate::scale_up::names::{NameBlock, Namer};
 
 /// State besides the removal record that the invariant needs.
 #[derive(Clone, Default)]

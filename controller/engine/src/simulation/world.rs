@@ -15,8 +15,8 @@ use crate::ledger::{REQUEST_TIMEOUT, VersionedFacts};
 use crate::model::{
     Disk, DiskAnnotations, Machine, MachineActivity, Naming, ObjectId, Owner, ScaleDownPolicy,
 };
-use crate::names::NameBlock;
 use crate::protection::{ProtectionEnd, time_after};
+use crate::scale_up::names::NameBlock;
 use crate::testing::{numbered_machine_name, running_machine};
 use crate::{Plan, PoolAction};
 

@@ -9,8 +9,8 @@ use crate::activity::{
 use crate::limits;
 use crate::model::StatusSummary;
 use crate::plan::observed::ObservedPool;
-use crate::removal::TargetState;
-use crate::revision::RevisionId;
+use crate::revisions::RevisionId;
+use crate::scale_down::removal::TargetState;
 
 /// The field manager of the aggregated API, which lowers `replicas` for targeted removals.
 const REMOVALS: &str = "vmpool-apiserver";

@@ -2,7 +2,7 @@
 
 use crate::model::{InstanceTransition, Machine, MachineActivity, Pool, Restarts, StatusContent};
 use crate::plan::observed::ObservedPool;
-use crate::plan::progress::{RolloutState, required_transition};
+use crate::rollout::progress::{RolloutState, required_transition};
 
 /// Counts of the pool's machines.
 #[derive(Clone, Copy, Debug, Default)]

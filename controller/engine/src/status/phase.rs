@@ -5,14 +5,14 @@ use std::fmt;
 
 use super::counts::MachineCounts;
 use super::problem::list_start_problems;
-use super::surplus::{count_staying_machines, explicit_surplus};
 use super::text::{join_message_parts, machine_count_text, verb_for_count};
 use crate::condition::{ComputedCondition, ConditionReason, ConditionType};
 use crate::failure::{FailureReason, PoolFailure};
-use crate::model::{Pool, Restarts, ScaleDownPolicy, StatusContent};
+use crate::model::{Pool, Restarts};
 use crate::plan::blocker::Blocker;
 use crate::plan::observed::ObservedPool;
-use crate::plan::progress::{RolloutProgress, RolloutState};
+use crate::rollout::progress::{RolloutProgress, RolloutState};
+use crate::scale_down::surplus::{count_staying_machines, explicit_surplus, keeps_surplus};
 
 /// The phase of a pool, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -218,15 +218,6 @@ fn count_outdated_machines(observed: &ObservedPool<'_>) -> usize {
         .count()
 }
 
-/// Whether a surplus is as the spec describes it. Where a user chooses a strategy without scale-in by the
-/// controller, the machines leave when clients delete them, and are not replaced. With the other strategy,
-/// they leave when they are stopped.
-fn keeps_surplus(pool: &Pool) -> bool {
-    let is_explicit = pool.scale_down_policy == ScaleDownPolicy::Explicit;
-    pool.scale_down_policy == ScaleDownPolicy::StoppedOnly
-        || is_explicit && pool.status_content == StatusContent::FailureAndPause
-}
-
 /// What only a user can correct.
 fn required_user_actions(
     observed: &ObservedPool<'_>,
@@ -247,10 +238,9 @@ fn required_user_actions(
                 .to_owned(),
         );
     }
-    let staying = count_staying_machines(observed, counts);
-    let is_explicit = pool.scale_down_policy == ScaleDownPolicy::Explicit && !keeps_surplus(pool);
-    if is_explicit && staying > pool.desired && !pool.paused {
-        blocked.push(explicit_surplus(staying, pool.desired));
+    let staying = count_staying_machines(observed, counts.live);
+    if !keeps_surplus(pool) && !pool.paused {
+        blocked.extend(explicit_surplus(pool, staying));
     }
     for blocker in &observed.memory.blockers {
         if let Blocker::UserAction(what) = blocker

@@ -9,7 +9,7 @@ use crate::failure::{FailureReason, PoolFailure};
 use crate::ids::Uid;
 use crate::plan::ApplyStage;
 use crate::plan::observed::ObservedPool;
-use crate::plan::progress::RolloutProgress;
+use crate::rollout::progress::RolloutProgress;
 
 /// The condition. `waits` says which machines wait for a disk.
 pub(super) fn synced_condition(

@@ -5,7 +5,7 @@ use rstest::rstest;
 
 use super::*;
 use crate::failure::FailureReason;
-use crate::model::{MachineActivity, StatusContent};
+use crate::model::{MachineActivity, ScaleDownPolicy, StatusContent};
 use crate::plan::PoolSnapshot;
 use crate::testing::{PoolWorld, numbered_machine_name};
 

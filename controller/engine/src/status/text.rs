@@ -1,7 +1,7 @@
 //! Parts of messages.
 
 /// `count` machines.
-pub(super) fn machine_count_text(count: usize) -> String {
+pub(crate) fn machine_count_text(count: usize) -> String {
     if count == 1 { "1 machine".to_owned() } else { format!("{count} machines") }
 }
 

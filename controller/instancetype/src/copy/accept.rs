@@ -2,7 +2,7 @@
 
 use crate::model::InstanceTypeKind;
 
-use super::{DecodedCopy, InstanceTypeCopy, labels};
+use super::{DecodedCopy, InstanceTypeCopy, StoredVersion, labels};
 
 /// What a machine refers to, and how it came to the copy.
 #[derive(Debug, Clone)]
@@ -93,6 +93,7 @@ pub fn accept_copy(
     if name != wanted.name {
         return if wanted.by_spec { Err(mismatch(kind, name)) } else { Ok(Acceptance::Stale) };
     }
-    let current = label(labels::VERSION) == crate::model::VERSION;
+    let is_later = decoded.stored == StoredVersion::V1;
+    let current = is_later || label(labels::VERSION) == crate::model::VERSION;
     Ok(if current { Acceptance::Use } else { Acceptance::Upgrade })
 }

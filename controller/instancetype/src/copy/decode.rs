@@ -1,4 +1,4 @@
-//! Reading the data of a copy, in all versions that KubeVirt ever stored.
+//! Reading the data of a copy, in all versions that KubeVirt ever stored, and in the next one.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -13,6 +13,8 @@ use crate::tree::Malformed;
 /// The version in which a copy stores its object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoredVersion {
+    /// `v1`, which a later KubeVirt stores. It is read as the current version, and never replaced.
+    V1,
     /// `v1beta1`, the current version.
     V1beta1,
     /// `v1alpha2`.
@@ -27,10 +29,19 @@ impl StoredVersion {
     /// The version, for metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::V1 => "v1",
             Self::V1beta1 => "v1beta1",
             Self::V1alpha2 => "v1alpha2",
             Self::V1alpha1 => "v1alpha1",
             Self::SpecRevision => "v1alpha1-spec",
+        }
+    }
+
+    /// Whether it is older than the current version.
+    pub const fn is_former(self) -> bool {
+        match self {
+            Self::V1 | Self::V1beta1 => false,
+            Self::V1alpha2 | Self::V1alpha1 | Self::SpecRevision => true,
         }
     }
 }
@@ -48,7 +59,7 @@ pub struct DecodedCopy {
 /// ControllerRevision of its namespace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// The data is not one of the four kinds, or a part of it has the wrong type.
+    /// The data is not one of the four kinds, has an unknown version, or a part of it has the wrong type.
     #[error("decoding ControllerRevision {revision}: {source}")]
     Object {
         /// The name of the ControllerRevision.
@@ -88,8 +99,13 @@ pub fn decode_copy(
             return Ok(DecodedCopy { object, stored });
         }
     }
-    let object = InstanceTypeObject::read(copy.data.clone()).map_err(failed)?;
-    Ok(DecodedCopy { object, stored: StoredVersion::V1beta1 })
+    let (mut document, mut stored) = (copy.data.clone(), StoredVersion::V1beta1);
+    if model::kind_of(&document, StoredVersion::V1.as_str()).is_ok() {
+        document["apiVersion"] = format!("{GROUP}/{VERSION}").into();
+        stored = StoredVersion::V1;
+    }
+    let object = InstanceTypeObject::read(document).map_err(failed)?;
+    Ok(DecodedCopy { object, stored })
 }
 
 /// The two fields of the first version, if there are exactly these.

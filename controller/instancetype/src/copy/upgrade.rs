@@ -11,7 +11,7 @@ use crate::model::VERSION;
 /// What to do with a copy in view of its version.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CopyUpgrade {
-    /// It has the current version.
+    /// It has the current version, or a later one.
     Current,
     /// It is shared, so its owner upgrades it: other machines use it.
     Shared,
@@ -22,7 +22,8 @@ pub enum CopyUpgrade {
 /// Plans the upgrade of a copy for its machine.
 pub fn plan_copy_upgrade(copy: &InstanceTypeCopy, decoded: &DecodedCopy, machine: &CopyOwner) -> CopyUpgrade {
     let labeled = copy.labels.get(labels::VERSION).is_some_and(|version| version == VERSION);
-    if labeled && decoded.stored == StoredVersion::V1beta1 {
+    let is_later = decoded.stored == StoredVersion::V1;
+    if is_later || labeled && decoded.stored == StoredVersion::V1beta1 {
         return CopyUpgrade::Current;
     }
     if copy.is_shared() {

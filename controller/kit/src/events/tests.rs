@@ -76,14 +76,16 @@ async fn an_event_has_the_fields_that_kubectl_describe_shows() {
     world.tell(FAILED_CREATE, "creating machine web-1: exceeded quota").await;
     let event = world.server.all("events").remove(0);
     assert!(event["metadata"]["name"].as_str().unwrap().starts_with("web."), "{event}");
-    assert_eq!(event["note"], "creating machine web-1: exceeded quota");
+    assert_eq!(event["message"], "creating machine web-1: exceeded quota");
     assert_eq!((&event["reason"], &event["action"]), (&json!("FailedCreate"), &json!("Create")));
     assert_eq!(event["type"], "Warning");
     assert_eq!(event["eventTime"], "2030-01-01T00:00:00.000000Z");
-    assert_eq!(event["reportingController"], "vmpool.dev/controller");
+    assert_eq!(event["reportingComponent"], "vmpool.dev/controller");
+    assert_eq!(event["source"], json!({ "component": "vmpool.dev/controller" }));
+    assert_eq!((&event["count"], &event["lastTimestamp"]), (&json!(1), &json!("2030-01-01T00:00:00Z")));
     assert_eq!(event["reportingInstance"], "vmpool-controller-7d9");
     assert_eq!(
-        event["regarding"],
+        event["involvedObject"],
         json!({
             "apiVersion": "virtualization.deckhouse.io/v1alpha2",
             "kind": "VirtualMachinePool",
@@ -104,6 +106,10 @@ async fn equal_events_become_a_series() {
     let events = world.server.all("events");
     assert_eq!(events.len(), 1);
     assert_eq!(events[0]["series"], json!({ "count": 3, "lastObservedTime": "2030-01-01T00:02:00.000000Z" }));
+    assert_eq!(
+        (&events[0]["count"], &events[0]["lastTimestamp"]),
+        (&json!(3), &json!("2030-01-01T00:02:00Z"))
+    );
     world.tell(FAILED_CREATE, "no permission").await;
     assert_eq!(world.server.all("events").len(), 2);
 }
@@ -137,7 +143,7 @@ async fn an_event_that_cannot_be_stored_delays_no_write() {
     world.tell(FAILED_CREATE, "two").await;
     let events = world.server.all("events");
     assert_eq!(events.len(), 1);
-    assert_eq!(events[0]["note"], "two");
+    assert_eq!(events[0]["message"], "two");
     let log = world.server.take_log();
     assert_eq!(log.iter().filter(|call| call.is(Verb::Create, "events")).count(), 2, "nothing is sent twice");
 }

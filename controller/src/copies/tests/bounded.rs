@@ -283,7 +283,7 @@ async fn a_rejected_write_of_an_inferred_name_is_an_event() {
     let events = world.server.all("events");
     let event = events.iter().find(|event| event["reason"] == "FailedUpdate").expect("an event");
     let note = "writing instance type and preference into the machine: a policy denies it";
-    assert_eq!((&event["note"], &event["type"]), (&json!(note), &json!("Warning")));
+    assert_eq!((&event["message"], &event["type"]), (&json!(note), &json!("Warning")));
     world.server.behave();
     world.advance(Duration::from_mins(1)).await;
     assert!(world.copy_of("db").is_some());

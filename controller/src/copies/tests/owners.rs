@@ -202,7 +202,7 @@ async fn a_refused_copy_is_an_event_and_the_pauses_grow() {
     assert!((4..=9).contains(&attempts), "{attempts} attempts with pauses from 1 s");
     let events = world.server.all("events");
     let event = events.iter().find(|event| event["reason"] == "FailedCreate").expect("an event");
-    assert!(event["note"].as_str().unwrap().contains("exceeded quota"), "{event}");
+    assert!(event["message"].as_str().unwrap().contains("exceeded quota"), "{event}");
     world.server.behave();
     // A change of the machine needs no pause.
     world.server.edit(MACHINES, "db", |machine| machine["metadata"]["labels"] = json!({ "a": "b" }));

@@ -1,15 +1,14 @@
 use rstest::rstest;
-use vmpool_platforms::Dvp;
+use vmpool_runtime::testing::{ManualClock, test_env};
 
 use super::*;
 use crate::testing::{Conduct, Fate, NAMESPACE, RecordingApiServer};
-use vmpool_runtime::testing::{ManualClock, test_env};
 
 const GROUP: &str = "/apis/virtualization.deckhouse.io/v1alpha2";
 
 fn plurals() -> Vec<(Cow<'static, str>, Resource)> {
     let metrics = ApiMetrics::new(&mut MetricsRegistry::new(), &test_env(&ManualClock::new(), 0));
-    metrics.layer::<Dvp>().plurals.to_vec()
+    metrics.layer().plurals.to_vec()
 }
 
 #[rstest]
@@ -73,7 +72,7 @@ async fn counted(conduct: impl Fn() -> Conduct + Send + 'static) -> (u64, u64) {
     let metrics = ApiMetrics::new(&mut MetricsRegistry::new(), &env);
     let server = RecordingApiServer::new(&env);
     server.intercept(move |_| conduct());
-    let client = server.model().client_through("controller", NAMESPACE, &metrics.layer::<Dvp>());
+    let client = server.model().client_through("controller", NAMESPACE, &metrics.layer());
     let path = format!("{GROUP}/namespaces/a/virtualmachinepools/web");
     let asking = env.clone().spawn("asking", {
         let env = env.clone();

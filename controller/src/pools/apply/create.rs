@@ -4,7 +4,7 @@
 use serde_json::value::RawValue;
 use vmpool_engine::failure::FailureReason;
 use vmpool_engine::ledger::VersionedFacts;
-use vmpool_engine::losses::{LossKind, Rehearsal};
+use vmpool_engine::membership::losses::{LossKind, Rehearsal};
 use vmpool_engine::model::{DiskDraft, DiskSource, Draft, Lifetime, Owner};
 use vmpool_engine::plan::FieldPaths;
 use vmpool_engine::{Disk, Machine, ObjectId};
@@ -18,11 +18,12 @@ use super::disk;
 use super::outcome::{ActionOutcome, Effect, MachineWriteResult};
 use super::overridden::read_response;
 use super::rejected_disks::judge_disks;
-use crate::metrics::WriteKind;
+use crate::metrics::{MachineActions, WriteKind};
 use crate::pools::context::PoolContext;
 use crate::pools::events::{EventReason, PoolEvent};
 use crate::pools::losses;
 use crate::pools::pool_entry::PoolEntry;
+use crate::pools::pool_key::PoolKey;
 use crate::pools::seen_facts::seen_facts;
 
 /// Creates a machine after all its existing disks were allocated to it, and then its new disks.
@@ -78,6 +79,8 @@ async fn with_disks<P: Platform>(
 ) -> ActionOutcome {
     let id = machine.facts.id.clone();
     tracing::info!(machine = &*id.name, machine_uid = id.uid.as_str(), "created a machine");
+    let created = MachineActions { created: 1, ..MachineActions::default() };
+    context.pool_counts.count_actions(&PoolKey::of(&pool.facts), created);
     let created = PoolEvent {
         reason: EventReason::SuccessfulCreate,
         name: id.name.to_string(),

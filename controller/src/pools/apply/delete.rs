@@ -7,10 +7,11 @@ use vmpool_kit::write::WriteError;
 use vmpool_platforms::{Platform, Wording};
 
 use super::outcome::{ActionOutcome, Effect};
-use crate::metrics::WriteKind;
+use crate::metrics::{MachineActions, WriteKind};
 use crate::pools::context::PoolContext;
 use crate::pools::events::{EventReason, PoolEvent};
 use crate::pools::pool_entry::PoolEntry;
+use crate::pools::pool_key::PoolKey;
 use crate::pools::seen_facts::seen_facts;
 
 /// Deletes a machine in any state, for example the target of a targeted removal. It is identified by its UID.
@@ -108,6 +109,9 @@ fn deleted_machine_outcome<P: Platform>(
         "deleted a machine"
     );
     context.metrics.removals.deleted(reason);
+    let healed = usize::from(reason == DeleteReason::Unhealthy);
+    let deleted = MachineActions { deleted: 1, healed, ..MachineActions::default() };
+    context.pool_counts.count_actions(&PoolKey::of(&pool.facts), deleted);
     let mut outcome = ActionOutcome::gone(machine);
     if reason == DeleteReason::Unhealthy {
         outcome = outcome.with(Effect::Healed(machine.clone()));

@@ -6,7 +6,7 @@ use kube::Resource;
 use kube::api::Patch;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
-use vmpool_engine::names::ordinal_of;
+use vmpool_engine::scale_up::names::ordinal_of;
 use vmpool_engine::{ObjectId, Pool};
 use vmpool_kit::object::collection_path;
 use vmpool_kit::write::WriteError;

@@ -6,7 +6,7 @@ use vmpool_engine::failure::FailureReason;
 use vmpool_engine::ledger::VersionedFacts;
 use vmpool_engine::model::DiskDraft;
 use vmpool_engine::plan::{FieldPaths, UpdateOutcome};
-use vmpool_engine::revision::RevisionId;
+use vmpool_engine::revisions::RevisionId;
 use vmpool_engine::{Disk, Machine, ObjectId, Uid};
 use vmpool_kit::write::WriteError;
 

@@ -1,7 +1,7 @@
 //! The effects of actions on the memory.
 
 use vmpool_engine::PassMemory;
-use vmpool_engine::losses::{Loss, LossKind};
+use vmpool_engine::membership::losses::{Loss, LossKind};
 use vmpool_kit::write::WriteError;
 use vmpool_platforms::Platform;
 

@@ -10,7 +10,7 @@ use serde::de::IgnoredAny;
 use serde_json::json;
 use vmpool_engine::ledger::VersionedFacts;
 use vmpool_engine::protection::RESTARTING;
-use vmpool_engine::revision::RevisionId;
+use vmpool_engine::revisions::RevisionId;
 use vmpool_engine::{Machine, ObjectId, Uid};
 use vmpool_kit::object::collection_path;
 use vmpool_kit::write::WriteError;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use vmpool_engine::limits;
-use vmpool_engine::revision::RevisionId;
+use vmpool_engine::revisions::RevisionId;
 use vmpool_kit::object::collection_path;
 use vmpool_kit::write::WriteError;
 use vmpool_platforms::{Platform, RevisionObjects as _, TemplateCopies};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kube::Resource;
 use serde_json::Value;
 use vmpool_engine::PoolAction;
-use vmpool_engine::names::{ordinal_name, ordinal_of};
+use vmpool_engine::scale_up::names::{ordinal_name, ordinal_of};
 use vmpool_platforms::{
     ApiObject, ClaimOf, MachineStorage, Platform, StorageMove, Text, VolumeOf, VolumeUse,
 };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use vmpool_engine::ledger::LedgerCache;
-use vmpool_engine::losses::{CreatedObjectState, Loss, LossKind};
+use vmpool_engine::membership::losses::{CreatedObjectState, Loss, LossKind};
 use vmpool_engine::model::Owner;
 use vmpool_engine::{Disk, PassMemory, Pool, Uid};
 use vmpool_platforms::Platform;

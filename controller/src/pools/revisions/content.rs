@@ -1,6 +1,6 @@
 //! The contents of stored revisions, which are read when they are needed.
 
-use vmpool_engine::revision::RevisionId;
+use vmpool_engine::revisions::RevisionId;
 use vmpool_platforms::{Platform, Text};
 
 use super::pool_revisions::{PoolRevisions, RevisionChange};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use vmpool_engine::model::{CurrentRevision, MachineReferences, UsedCopy};
-use vmpool_engine::revision::{Fingerprint, ResolvedRevision, RevisionHistory, RevisionId, TemplateParts};
+use vmpool_engine::revisions::{Fingerprint, ResolvedRevision, RevisionHistory, RevisionId, TemplateParts};
 use vmpool_engine::{ObjectId, Uid, ledger};
 use vmpool_platforms::{CopiedObject, Platform, RevisionObjects as _, Text};
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use vmpool_engine::model::UnusableTemplate;
-use vmpool_engine::revision::Fingerprint;
+use vmpool_engine::revisions::Fingerprint;
 use vmpool_platforms::{
     FetchedObjects, Platform, Resolution, RevisionObjects as _, TemplateCopies, UncopiedObject,
 };

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use vmpool_api::OwnerIdentity;
 use vmpool_engine::limits;
 use vmpool_engine::model::{MachineReferences, UsedCopy};
-use vmpool_engine::revision::StoredRevision;
+use vmpool_engine::revisions::StoredRevision;
 use vmpool_engine::{ObjectId, Uid};
 use vmpool_platforms::{
     CopiedObject, Platform, RevisionObjects, TemplateCopies, Text, intern_text, is_a, is_controlled_by,

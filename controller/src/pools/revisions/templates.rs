@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use vmpool_engine::ObjectId;
 use vmpool_engine::model::UnusableTemplate;
-use vmpool_engine::revision::{Fingerprint, RevisionId};
+use vmpool_engine::revisions::{Fingerprint, RevisionId};
 use vmpool_platforms::Text;
 
 /// The templates that the writes of a pass need.

@@ -27,6 +27,25 @@ fn help_names_every_flag_with_its_variable_and_every_gate() {
 }
 
 #[test]
+fn the_flag_of_platforms_accepts_and_explains_those_of_the_registry() {
+    assert_eq!(parse(&[]).unwrap().platforms, [PlatformName::Dvp]);
+    let both = parse(&["--platforms=kubevirt,dvp"]).unwrap().platforms;
+    assert_eq!(both, [PlatformName::Kubevirt, PlatformName::Dvp]);
+    assert_eq!(parse(&["--platforms=DVP"]).unwrap_err().kind(), ErrorKind::InvalidValue);
+
+    let command = ControllerArgs::command();
+    let flag = command.get_arguments().find(|flag| flag.get_id() == "platforms").unwrap();
+    let help = flag.get_possible_values().into_iter().map(|value| value.get_help().unwrap().to_string());
+    assert_eq!(
+        help.collect::<Vec<_>>(),
+        [
+            "Deckhouse DVP: pools of virtualization.deckhouse.io",
+            "KubeVirt: pools of pool.kubevirt.io. Experimental: the pool loop of KubeVirt's own controller must be off",
+        ]
+    );
+}
+
+#[test]
 fn help_starts_with_the_purpose_of_the_program() {
     let error = parse(&["--help"]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DisplayHelp);
@@ -71,9 +90,11 @@ fn flags_become_settings() {
     assert_eq!((settings.workers, settings.writes_in_flight), (2, 5));
     assert_eq!(settings.request_deadline, Duration::from_secs(2));
     assert_eq!(settings.debounce, Duration::from_millis(10));
-    assert_eq!(settings.reservation_timeout, vmpool_engine::removal::RESERVATION_AGE);
+    assert_eq!(settings.reservation_timeout, vmpool_engine::scale_down::removal::RESERVATION_AGE);
     assert_eq!(settings.collection_grace, vmpool_engine::plan::COLLECTION_GRACE);
     assert_eq!(settings.slow_write_deadline, Duration::from_mins(1));
+    assert!(!settings.kubevirt_metrics, "another program may export these names");
+    assert!(parse(&["--kubevirt-metrics"]).unwrap().settings().unwrap().kubevirt_metrics);
     let arguments = ["--reservation-timeout=3s", "--disk-collection-grace=2s"];
     let settings = parse(&arguments).unwrap().settings().unwrap();
     assert_eq!(settings.reservation_timeout, Duration::from_secs(3));

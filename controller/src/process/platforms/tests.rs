@@ -213,9 +213,9 @@ async fn each_blocked_pool_gets_one_event() {
     world.calm().await;
     let events = world.server.all("events");
     let mut pools: Vec<&str> =
-        events.iter().filter_map(|event| event["regarding"]["name"].as_str()).collect();
+        events.iter().filter_map(|event| event["involvedObject"]["name"].as_str()).collect();
     pools.sort_unstable();
     assert_eq!(pools, ["new", "web"], "{events:#?}");
     assert!(events.iter().all(|event| event["reason"] == "OtherControllerActive"), "{events:#?}");
-    assert!(events[0]["note"].as_str().unwrap().contains("pool-controller-threads"), "{events:#?}");
+    assert!(events[0]["message"].as_str().unwrap().contains("pool-controller-threads"), "{events:#?}");
 }

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use vmpool_controller::metrics::ControllerMetrics;
 use vmpool_controller::options::PlatformName;
 use vmpool_controller::{ControllerSettings, Dependencies, ImageSettings, LeaderHealth, run_leader_election};
-use vmpool_engine::removal::{RESERVATION_AGE, acceptance_window};
+use vmpool_engine::scale_down::removal::{RESERVATION_AGE, acceptance_window};
 use vmpool_model::WatchDelay;
 use vmpool_runtime::Env;
 use vmpool_runtime::env::Task;

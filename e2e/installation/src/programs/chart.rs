@@ -31,6 +31,9 @@ const HELM_DEADLINE: Duration = Duration::from_mins(1);
 /// it equal to the chart.
 const STORED: &str = "e2e/manifests/chart.yaml";
 
+/// The same with disk images, wrappers and instance types.
+const STORED_WITH_ALL: &str = "e2e/manifests/chart-all.yaml";
+
 /// The kinds of the chart's objects that grant or limit rights.
 const KINDS: [&str; 7] = [
     "ServiceAccount",
@@ -81,6 +84,15 @@ impl Chart {
     /// [`Error::File`] if the working tree has no such file, [`Error::Manifest`] if it is not YAML.
     pub fn stored() -> Result<Self> {
         read_yaml_documents(&workspace_root().join(STORED)).map(|documents| Self { documents })
+    }
+
+    /// As [`Chart::stored`], with disk images, wrappers and instance types. The cluster needs their
+    /// definitions ([`crate::installation::feature_definitions`]).
+    ///
+    /// # Errors
+    /// As [`Chart::stored`].
+    pub fn stored_with_all_features() -> Result<Self> {
+        read_yaml_documents(&workspace_root().join(STORED_WITH_ALL)).map(|documents| Self { documents })
     }
 
     /// The documents of this kind.
@@ -199,7 +211,9 @@ impl Accounts {
     /// [`Error::Api`].
     pub async fn of(chart: &Chart, cluster: &ControlPlane) -> Result<Self> {
         let mut rendered = chart.documents.clone();
-        rendered.retain(|document| KINDS.iter().any(|kind| document["kind"] == *kind));
+        // Helm creates hooks while it runs them.
+        let is_hook = |document: &Value| !document["metadata"]["annotations"]["helm.sh/hook"].is_null();
+        rendered.retain(|document| KINDS.iter().any(|kind| document["kind"] == *kind) && !is_hook(document));
         let namespace =
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": SYSTEM_NAMESPACE } });
         apply_manifests(&cluster.admin(), &[namespace], None).await?;

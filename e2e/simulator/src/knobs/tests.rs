@@ -27,9 +27,10 @@ fn an_invalid_knob_is_reported_and_the_others_apply() {
         ("start-dely", "5s"),
         ("stop-delay", "5"),
         ("launcher-container", "[]"),
+        ("address", "nowhere"),
     ]));
     assert_eq!(own.map(|k| k.crash), Some(Some(Delay::NONE)));
-    assert_eq!(errors.len(), 4, "{errors:?}");
+    assert_eq!(errors.len(), 5, "{errors:?}");
 }
 
 #[test]

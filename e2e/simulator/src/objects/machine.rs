@@ -229,6 +229,9 @@ pub struct SimulatedDvpMachineStatus {
     /// Node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
+    /// Address of the guest while it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ip_address: Option<String>,
     /// Pods.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub virtual_machine_pods: Vec<PodEntry>,

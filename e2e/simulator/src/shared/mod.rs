@@ -6,9 +6,10 @@ pub(crate) mod outbox;
 
 pub use events::{ModelAction, ModelEvent, ModelWriteOutcome};
 
-use crate::duration::Delay;
+use crate::{duration::Delay, knobs::NO_ADDRESS};
 use jiff::Timestamp;
 use serde::Serialize;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The behavior of the simulator without knobs.
 #[derive(Clone, Debug)]
@@ -53,6 +54,21 @@ pub struct DiskViolation {
     pub disk: String,
     /// UIDs of the machines, in the order in which they began to use the disk.
     pub machines: Vec<String>,
+}
+
+/// The address of a guest: the one of its knob, or by default one that follows from the UID of its machine or
+/// instance. Two guests can have the same default, which is improbable.
+pub(crate) fn guest_address(knob: Option<String>, uid: &str) -> Option<String> {
+    let address = knob.unwrap_or_else(|| default_address(uid));
+    (address != NO_ADDRESS).then_some(address)
+}
+
+fn default_address(uid: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    uid.hash(&mut hasher);
+    let [first, second, third, ..] = hasher.finish().to_be_bytes();
+    // Services have addresses in the lower half.
+    format!("10.{}.{second}.{}", first | 128, third.clamp(1, 254))
 }
 
 /// The end of a delay that began at `since`; `None` for [`Delay::Never`].

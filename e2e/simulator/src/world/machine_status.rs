@@ -11,7 +11,10 @@ use crate::{
         BUMPED, DeviceKind, DeviceStatus, DvpObjectId, DvpObjectKind, MachinePhase, NamespacedKey, PodEntry,
         SimulatedDvpCondition, SimulatedDvpMachineStatus, VM_CLEANUP, unknown_size,
     },
-    shared::outbox::{Permit, locked_metadata, locked_status, status_merge_patch},
+    shared::{
+        guest_address,
+        outbox::{Permit, locked_metadata, locked_status, status_merge_patch},
+    },
 };
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -149,6 +152,7 @@ impl DvpModel {
             block_device_refs: self.device_statuses(key, machine),
             restart_awaiting_changes: changes,
             node_name: machine.power.boot().map(|boot| boot.node.clone()),
+            ip_address: self.address_of(machine),
             virtual_machine_pods: machine
                 .power
                 .boots()
@@ -159,6 +163,16 @@ impl DvpModel {
                     active: Some(&pod.name) == active.as_ref(),
                 })
                 .collect(),
+        }
+    }
+
+    /// A running guest has an address.
+    fn address_of(&self, machine: &SimulatedMachine) -> Option<String> {
+        match machine.power {
+            Power::On { .. } | Power::Migrating { .. } => {
+                guest_address(self.knobs_of(machine).get(|k| k.address.clone()), &machine.view.meta.uid)
+            }
+            Power::Off | Power::Booting { .. } | Power::Crashed { .. } | Power::Stopping { .. } => None,
         }
     }
 

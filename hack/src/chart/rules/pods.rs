@@ -143,19 +143,49 @@ pub(super) fn check_finalizer_job(job: &Value, objects: &[Value]) -> Vec<String>
             format!("has another environment than {account}"),
         );
     }
+    found.extend(check_unserved_labels(value_at(template, "metadata.labels"), objects));
+    found
+}
+
+/// Checks the pod of `helm test`: it is a hook, and what it needs exists only while it runs.
+pub(super) fn check_test_pod(test: &Value, objects: &[Value]) -> Vec<String> {
+    let mut found = pod(value_at(test, "spec"), objects);
+    let hook = |object: &Value| {
+        value_at(object, "metadata.annotations")["helm.sh/hook"].as_str().unwrap_or_default().to_owned()
+    };
+    let events = hook(test);
+    if !events.split(',').any(|event| event == "test") {
+        found.push("is not run by helm test".to_owned());
+    }
+    let name = object_name(test);
+    let own = objects
+        .iter()
+        .filter(|object| object_name(object).starts_with(name) && text_at(object, "kind") != "NetworkPolicy");
+    found.extend(
+        own.filter(|object| hook(object) != events)
+            .map(|object| format!("needs {}, which is no hook of the same events", kind_and_name(object))),
+    );
+    found.extend(check_unserved_labels(value_at(test, "metadata.labels"), objects));
+    found
+}
+
+/// Checks the labels of pods that serve nothing: if there are network policies, one selects them, and no
+/// Deployment does.
+fn check_unserved_labels(labels: &Value, objects: &[Value]) -> Vec<String> {
+    let mut found = Vec::new();
     let mut policies = of_kind(objects, "NetworkPolicy").peekable();
-    let labels = value_at(template, "metadata.labels");
     let has_policies = policies.peek().is_some();
     let own = policies
         .filter(|policy| labels_match(value_at(policy, "spec.podSelector.matchLabels"), labels))
         .count();
-    must(!has_policies || own == 1, format!("is selected by {own} network policies"));
+    if has_policies && own != 1 {
+        found.push(format!("is selected by {own} network policies"));
+    }
     let selected_by =
         |deployment: &Value| labels_match(value_at(deployment, "spec.selector.matchLabels"), labels);
-    must(
-        !of_kind(objects, "Deployment").any(selected_by),
-        "has the labels of the pods of a Deployment".to_owned(),
-    );
+    if of_kind(objects, "Deployment").any(selected_by) {
+        found.push("has the labels of the pods of a Deployment".to_owned());
+    }
     found
 }
 

@@ -22,11 +22,8 @@ const CONTROLLER_NAMESPACED: Grants = &[
     ("virtualization.deckhouse.io/virtualmachineblockdeviceattachments", "list watch"),
 ];
 
-const CONTROLLER_SHARED: Grants = &[
-    ("apps/controllerrevisions", "get list watch create delete"),
-    ("/events", "create patch"),
-    ("events.k8s.io/events", "create patch"),
-];
+const CONTROLLER_SHARED: Grants =
+    &[("apps/controllerrevisions", "get list watch create delete"), ("/events", "create patch")];
 
 const CONTROLLER_KUBEVIRT_CLUSTER: Grants = &[
     ("kubevirt.io/kubevirts", "list watch"),
@@ -160,7 +157,7 @@ const APISERVER_KUBEVIRT: Grants = &[
     ("snapshot.storage.k8s.io/volumesnapshots", "get"),
 ];
 
-const APISERVER_EVENTS: Grants = &[("events.k8s.io/events", "create")];
+const APISERVER_EVENTS: Grants = &[("/events", "create")];
 
 const VIEWER: Grants = &[
     ("virtualization.deckhouse.io/virtualmachinepools", "get list watch"),
@@ -257,6 +254,29 @@ const METRICS: Grants = &[
     ("authorization.k8s.io/subjectaccessreviews", "create"),
 ];
 
+/// What the test of the release reads in the namespace of the release.
+const DOCTOR: Grants =
+    &[("apps/deployments", "list"), ("coordination.k8s.io/leases vmpool-controller", "get")];
+
+/// What it reads, and sends as a dry run only, in the namespace whose pools it checks.
+const DOCTOR_DVP: Grants = &[
+    ("virtualization.deckhouse.io/virtualmachinepools", "list create"),
+    ("virtualization.deckhouse.io/virtualmachinepools/scale", "patch"),
+    ("subresources.vmpool.dev/virtualmachinepools/claim", "create"),
+];
+
+const DOCTOR_PLATFORM: Grants =
+    &[("subresources.virtualization.deckhouse.io/virtualmachinepools/claim", "create")];
+
+const DOCTOR_KUBEVIRT: Grants = &[
+    ("pool.kubevirt.io/virtualmachinepools", "list create"),
+    ("pool.kubevirt.io/virtualmachinepools/scale", "patch"),
+    ("kubevirt.subresources.vmpool.dev/virtualmachinepools/claim", "create"),
+];
+
+/// The account of the test of the release, and one of its roles.
+const DOCTOR_NAME: &str = "vmpool-doctor";
+
 /// The role of clients that read the metrics, and its account.
 const METRICS_READER: &str = "vmpool-metrics-reader";
 
@@ -343,6 +363,10 @@ fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTree
                 (editor && standalone, EDITOR_STANDALONE),
             ]
         }
+        ("Role", DOCTOR_NAME) => vec![(true, DOCTOR)],
+        ("Role", "vmpool-doctor-pools") => {
+            vec![(dvp, DOCTOR_DVP), (variant.platform_group, DOCTOR_PLATFORM), (kubevirt, DOCTOR_KUBEVIRT)]
+        }
         ("ClusterRole", EVERY_USER_NAME) => vec![(standalone, EVERY_USER)],
         _ => Vec::new(),
     };
@@ -411,7 +435,7 @@ pub(super) fn check_role(variant: &Variant, role: &Value) -> Vec<String> {
 pub(super) fn check_role_binding(binding: &Value, objects: &[Value]) -> Vec<String> {
     let mut found = Vec::new();
     let own = object_name(binding);
-    let all = PROGRAMS.into_iter().chain([METRICS_READER]);
+    let all = PROGRAMS.into_iter().chain([METRICS_READER, DOCTOR_NAME]);
     let account = all.into_iter().find(|program| own.starts_with(program)).unwrap_or_default();
     let is_it = |subject: &Value| {
         text_at(subject, "kind") == "ServiceAccount"

@@ -1,4 +1,4 @@
-//! Names of platforms. Only the crate of the platforms names the groups, kinds, labels and phases of a
+//! Names of platforms. Only the crate of a platform names the groups, kinds, labels and phases of a
 //! platform. The engine and the programs get them as data.
 //!
 //! The names of the platforms themselves are not refused: a program registers each of them.
@@ -22,15 +22,9 @@ const FOLDERS: [&str; 6] = [
     "cli/src",
 ];
 
-/// Files that may contain such names: the help of the flags that select a platform, the phases of pools, one
-/// of which has the name of a state of machines, and the metrics of disk images, which name the kinds of the
-/// objects that refer to them.
-const EXEMPT: [&str; 4] = [
-    "controller/src/process/options.rs",
-    "cli/src/connection.rs",
-    "controller/engine/src/condition.rs",
-    "controller/src/metrics/images.rs",
-];
+/// Files that may contain such names: the phases of pools, one of which has the name of a state of machines,
+/// and the metrics of disk images, which name the kinds of the objects that refer to them.
+const EXEMPT: [&str; 2] = ["controller/engine/src/condition.rs", "controller/src/metrics/images.rs"];
 
 /// The modules of disk images.
 const IMAGES: &str = "controller/src/images";

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use syn::visit::{self, Visit};
-use syn::{Expr, ExprCall, ExprIf, File, Item, Visibility};
+use syn::{Expr, ExprCall, ExprIf, File, Item, UseTree, Visibility};
 
 /// The public traits of a file.
 pub(super) fn public_traits(file: &File) -> Vec<String> {
@@ -23,15 +23,17 @@ pub(super) fn enum_variants(file: &File, name: &str) -> Vec<String> {
     variants.flatten().map(|variant| variant.ident.to_string()).collect()
 }
 
-/// The child modules whose functions a function of the file calls, each once, in the order of the calls. A
-/// call inside an `if` counts only if the function does not call that module elsewhere. A call through a type
-/// of a module does not count: it constructs a value that functions of several modules get.
+/// The modules of the crate whose functions a function of the file calls, each once, in the order of the
+/// calls: child modules, and modules that the file imports by a path from `crate`. A call inside an `if`
+/// counts only if the function does not call that module elsewhere. A call through a type of a module does
+/// not count: it constructs a value that functions of several modules get.
 pub(super) fn called_modules(file: &File, function: &str) -> Vec<String> {
-    let declared = file.items.iter().filter_map(|item| match item {
-        Item::Mod(item) => Some(item.ident.to_string()),
-        _ => None,
+    let modules = file.items.iter().flat_map(|item| match item {
+        Item::Mod(item) => vec![item.ident.to_string()],
+        Item::Use(item) => imported_modules(&item.tree),
+        _ => Vec::new(),
     });
-    let mut reader = CallReader { modules: declared.collect(), branches: 0, calls: Vec::new() };
+    let mut reader = CallReader { modules: modules.collect(), branches: 0, calls: Vec::new() };
     for item in &file.items {
         if let Item::Fn(item) = item
             && item.sig.ident == function
@@ -52,7 +54,29 @@ pub(super) fn called_modules(file: &File, function: &str) -> Vec<String> {
     called
 }
 
-/// A call of a function of a child module.
+/// The modules that an import by a path from `crate` brings into the file, without renamed ones. Names of
+/// types begin with a capital letter.
+fn imported_modules(tree: &UseTree) -> Vec<String> {
+    let mut names = match tree {
+        UseTree::Path(path) if path.ident == "crate" => leaf_names(&path.tree, "crate"),
+        _ => Vec::new(),
+    };
+    names.retain(|name| name.starts_with(char::is_lowercase));
+    names
+}
+
+/// The names at the ends of an import. `self` stands for its parent.
+fn leaf_names(tree: &UseTree, parent: &str) -> Vec<String> {
+    match tree {
+        UseTree::Path(path) => leaf_names(&path.tree, &path.ident.to_string()),
+        UseTree::Name(name) if name.ident == "self" => vec![parent.to_owned()],
+        UseTree::Name(name) => vec![name.ident.to_string()],
+        UseTree::Group(group) => group.items.iter().flat_map(|item| leaf_names(item, parent)).collect(),
+        UseTree::Rename(_) | UseTree::Glob(_) => Vec::new(),
+    }
+}
+
+/// A call of a function of a module.
 struct ModuleCall {
     module: String,
     is_in_branch: bool,

@@ -29,7 +29,9 @@ fn a_list_has_exactly_the_names_of_the_code_in_their_order(
 #[test]
 fn the_planners_are_the_modules_that_the_function_calls_in_its_order() {
     let text = "
-        mod removal; mod creation; mod finalizers; mod disks; mod healing;
+        mod removal; mod creation;
+        use crate::disks;
+        use crate::machines::{self, finalizers, healing, result::Plan};
         use super::other;
         pub fn plan_pass(pool: &Pool) -> Plan {
             if pool.deleting {
@@ -41,13 +43,14 @@ fn the_planners_are_the_modules_that_the_function_calls_in_its_order() {
             let disks::Checked { growth } = removal::plan_removals(pool);
             creation::plan_creates(pool, growth);
             removal::plan_rest(pool);
+            machines::plan_machines(pool, Plan::default());
             other::note(pool);
             finalizers::plan_finalizers(pool)
         }
         fn other() { disks::plan_disks(); }
     ";
     let called = called_modules(&syn::parse_file(text).unwrap(), "plan_pass");
-    assert_eq!(called, ["healing", "removal", "creation", "finalizers"]);
+    assert_eq!(called, ["healing", "removal", "creation", "machines", "finalizers"]);
 }
 
 #[test]

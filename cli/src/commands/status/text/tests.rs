@@ -1,5 +1,7 @@
 use super::*;
 use crate::commands::status::view::EventStatus;
+use crate::leader::LeaderState;
+use crate::observation::UnobservedSpec;
 
 fn status() -> PoolOverview {
     let at = |second| Some(Timestamp::from_second(second).unwrap());
@@ -156,10 +158,13 @@ fn many_unready_machines_are_counted() {
 
 #[test]
 fn what_needs_attention_is_above_the_machines() {
-    let pool = PoolOverview { outdated: Some("not observed".into()), ..status() };
+    let unobserved = Some(UnobservedSpec { generation: 4, observed: Some(3), since: None });
+    let pool = PoolOverview { unobserved, ..status() };
     let text = plain_text(&pool, TextExtent::Screen);
+    assert!(text.starts_with("Pool web in namespace team-a (DVP): NotObserved (was RollingOut)\n"), "{text}");
     let places: Vec<usize> = [
-        "\nCauses\n  not observed\n  ReplicaFailure=True",
+        "\nCauses\n  generation 4 of the pool is not observed: state and conditions are those of generation 3; `kubectl \
+         vmpool doctor` checks whether a controller works\n  ReplicaFailure=True",
         "\nWaiting for\n",
         "\nNot ready\n  machine web-b9q4m: Pending, created 10m ago: no class generic\n",
         "\nConditions\n  Synced=False",
@@ -257,5 +262,18 @@ fn sizes_have_one_unit() {
     assert_eq!(
         [0, 512, 1 << 10, 10 << 30, 3 << 29, 1 << 41].map(format_bytes).join(" "),
         "0 512 1Ki 10Gi 1.5Gi 2Ti"
+    );
+}
+
+#[test]
+fn a_silent_leader_is_the_first_cause_and_the_state_is_not_green() {
+    let leader = LeaderState::Silent { holder: "a".into(), renewed: Timestamp::from_second(4000).unwrap() };
+    let pool = PoolOverview { state: "Ready".into(), leader: Some(leader), ..status() };
+    let styled = render_pool_overview(&pool, TextExtent::Screen, Timestamp::from_second(4600).unwrap());
+    assert!(styled.contains(&Tone::Notice.paint("Ready")), "{styled}");
+    let text = plain_text(&pool, TextExtent::Screen);
+    assert!(
+        text.contains("\nCauses\n  the leader a has been silent for 10m: state and conditions"),
+        "{text}"
     );
 }

@@ -2,7 +2,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::*;
-use crate::revision::{Fingerprint, LiveParts};
+use crate::revisions::{Fingerprint, LiveParts};
 
 /// The parts of a template whose instance and storage have these versions.
 fn parts(instance: u64, storage: u64) -> TemplateParts {

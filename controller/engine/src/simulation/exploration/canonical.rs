@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use super::super::api::Api;
 use super::moves::LONG_TIME;
 use crate::model::Naming;
-use crate::names::Namer;
+use crate::scale_up::names::Namer;
 
 /// Numbers left in the name block that count as several.
 const SEVERAL: u64 = 2;

@@ -2,7 +2,7 @@ use super::*;
 use crate::activity::{LIMIT, Writers};
 use crate::ids::ObjectId;
 use crate::model::PublishedStatus;
-use crate::removal::RemovalRecord;
+use crate::scale_down::removal::RemovalRecord;
 use crate::status::{ComputedStatus, compute_status};
 use crate::testing::{PoolWorld, numbered_machine_name};
 

@@ -4,7 +4,7 @@ use rstest::rstest;
 use super::*;
 use crate::condition::StatusCondition;
 use crate::memory::PROBLEM_AGE;
-use crate::model::MachineActivity;
+use crate::model::{MachineActivity, ScaleDownPolicy, StatusContent};
 use crate::status::{ComputedStatus, compute_status};
 use crate::testing::{PoolWorld, numbered_machine_name};
 

@@ -114,6 +114,7 @@ fn sentence_pattern(sentence: &str) -> (String, Vec<usize>) {
             "machine" => "machines",
             "is" => "are",
             "exists" => "exist",
+            "exists," => "exist,",
             "needs" => "need",
             "restarts" => "restart",
             other => other,

@@ -102,6 +102,13 @@ fn hyperv_is_filled_per_enlightenment() {
     }
 }
 
+#[test]
+fn parts_of_an_enlightenment_are_those_of_the_preference() {
+    let flush = json!({"direct": {}, "extended": {"enabled": false}});
+    let preferences = json!({"features": {"preferredHyperv": {"tlbflush": flush}}});
+    assert_eq!(preferred(json!({}), preferences)["domain"]["features"]["hyperv"], json!({"tlbflush": flush}));
+}
+
 #[rstest]
 #[case::utc(json!({"utc": {}}))]
 #[case::time_zone(json!({"timezone": "CET"}))]

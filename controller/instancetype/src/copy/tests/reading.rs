@@ -67,6 +67,33 @@ fn instance_types_of_alpha_versions_are_converted(#[case] version: &str, #[case]
 }
 
 #[test]
+fn a_copy_of_a_later_kubevirt_is_read_and_stays() {
+    let spec = json!({"cpu": {"guest": 2, "future": {"a": 1}}, "memory": {"guest": "2Gi"}, "future": true});
+    for label in [None, Some("v1")] {
+        let mut copy = copy(alpha("v1", KIND.as_str(), spec.clone()));
+        if let Some(label) = label {
+            copy.labels = InstanceTypeCopy::of(&small(), owner(), "team-a").unwrap().labels;
+            copy.labels.insert(labels::VERSION.to_owned(), label.to_owned());
+        }
+        let decoded = decode_copy(&copy, KIND, "u1.small").unwrap();
+        assert_eq!((decoded.stored, decoded.stored.is_former()), (StoredVersion::V1, false));
+        assert_eq!(decoded.object.spec(), &spec, "unknown fields stay");
+        assert_eq!(Instancetype::new(decoded.object.clone()).map(|_| ()), Ok(()));
+        assert_eq!(plan_copy_upgrade(&copy, &decoded, &owner()), CopyUpgrade::Current);
+        let wanted = ExpectedCopy {
+            kind: KIND,
+            name: "u1.small",
+            by_spec: false,
+            by_status: true,
+            machine_uid: "uid-of-db0",
+            machine_name: "db0",
+        };
+        let expected = if label.is_some() { Acceptance::Use } else { Acceptance::Upgrade };
+        assert_eq!(accept_copy(&copy, &decoded, &wanted), Ok(expected));
+    }
+}
+
+#[test]
 fn preferences_of_alpha_versions_are_converted() {
     let spec = json!({
         "cpu": {"preferredCPUTopology": "", "preferredCPUFeatures": []},

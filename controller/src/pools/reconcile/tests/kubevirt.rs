@@ -508,8 +508,8 @@ impl LeaderWorld {
 
     /// The reasons among `wanted` of the events about the pool `web`, sorted.
     fn events_of_pool(&self, wanted: &[&str]) -> Vec<String> {
-        let events = self.server.all("events.events.k8s.io").into_iter();
-        let of_pool = events.filter(|event| event["regarding"]["kind"] == "VirtualMachinePool");
+        let events = self.server.all("events").into_iter();
+        let of_pool = events.filter(|event| event["involvedObject"]["kind"] == "VirtualMachinePool");
         let reasons = of_pool.filter_map(|event| event["reason"].as_str().map(str::to_owned));
         let mut reasons: Vec<String> = reasons.filter(|reason| wanted.contains(&&**reason)).collect();
         reasons.sort_unstable();
@@ -528,6 +528,7 @@ async fn a_revision_that_the_api_server_does_not_delete_is_reported_until_it_is_
         Fate::Serve
     });
     world.server.edit(POOLS, "web", |pool| {
+        pool["spec"]["revisionHistoryLimit"] = json!(0);
         pool["spec"]["virtualMachineTemplate"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] =
             json!(7);
     });
@@ -542,6 +543,72 @@ async fn a_revision_that_the_api_server_does_not_delete_is_reported_until_it_is_
     world.advance(SECOND * 60).await;
     assert_eq!(world.server.all(REVISIONS).len(), 1);
     assert_eq!(world.pool_condition("ReplicaFailure"), None);
+}
+
+#[tokio::test]
+async fn kubevirt_pools_have_metrics_under_the_names_of_kubevirt_if_they_are_switched_on() {
+    for is_enabled in [false, true] {
+        let mut world = LeaderWorld::new();
+        world.settings.kubevirt_metrics = is_enabled;
+        lead(&mut world, 3);
+        world.calm().await;
+        world.settle_at(2).await;
+        let page = world.metrics.page();
+        let names: Vec<&str> = page.lines().filter(|line| line.starts_with("kubevirt_vmpool_")).collect();
+        if !is_enabled {
+            assert_eq!(names, [""; 0]);
+            continue;
+        }
+        for (name, value) in [
+            ("info", 1),
+            ("desired_replicas", 2),
+            ("replicas", 2),
+            ("ready_replicas", 0),
+            ("paused", 0),
+            ("replica_failure", 0),
+            ("vms_started_total", 3),
+            ("vms_stopped_total", 1),
+            ("auto_healing_operations_total", 0),
+        ] {
+            let labels = format!(r#"{{namespace="{NAMESPACE}",name="web"}}"#);
+            let line = format!("kubevirt_vmpool_{name}{labels} {value}");
+            assert!(names.contains(&&*line), "{line} is not in {names:#?}");
+        }
+        assert_eq!(names.len(), 9, "{names:#?}");
+    }
+}
+
+/// The numbers of the stored revisions, sorted.
+fn revision_numbers(world: &LeaderWorld) -> Vec<i64> {
+    let stored = world.server.all("controllerrevisions.apps");
+    let mut numbers: Vec<i64> = stored.iter().filter_map(|stored| stored["revision"].as_i64()).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+#[tokio::test]
+async fn a_user_can_go_back_after_a_completed_rollout() {
+    let world = world().await;
+    let template = world.server.get(POOLS, "web").unwrap()["spec"]["virtualMachineTemplate"].clone();
+    world.server.edit(POOLS, "web", |pool| {
+        pool["spec"]["virtualMachineTemplate"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] =
+            json!(7);
+    });
+    world.calm().await;
+    assert_eq!(revision_numbers(&world).len(), 2, "the former revision stays for a rollback");
+    // When the user goes back, then the controller keeps one revision of each template.
+    world.server.edit(POOLS, "web", |pool| pool["spec"]["virtualMachineTemplate"] = template.clone());
+    world.calm().await;
+    world.advance(SECOND * 60).await;
+    let back = revision_numbers(&world);
+    assert_eq!(back.len(), 2, "{back:?}");
+    // An annotation limits them where pools have no such field.
+    world.server.edit(POOLS, "web", |pool| {
+        pool["metadata"]["annotations"]["vmpool.dev/revision-history-limit"] = json!("0");
+    });
+    world.calm().await;
+    world.advance(SECOND * 60).await;
+    assert_eq!(revision_numbers(&world).len(), 1);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
-use vmpool_engine::names::Namer;
+use vmpool_engine::scale_up::names::Namer;
 use vmpool_runtime::testing::{end_fence, fence_for};
 
 use super::{SECOND, assert_units_are_complete, count};

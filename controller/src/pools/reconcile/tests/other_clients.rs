@@ -2,7 +2,7 @@
 //! needs.
 
 use serde_json::{Value, json};
-use vmpool_engine::names::Namer;
+use vmpool_engine::scale_up::names::Namer;
 
 use super::{SECOND, assert_units_are_complete, count};
 use crate::testing::{

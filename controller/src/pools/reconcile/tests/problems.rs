@@ -22,7 +22,7 @@ fn miss_class(world: &LeaderWorld) {
 
 fn warnings(world: &LeaderWorld, reason: &str) -> Vec<String> {
     let events = world.server.all("events").into_iter().filter(|event| event["reason"] == reason);
-    events.map(|event| event["note"].as_str().unwrap_or_default().to_owned()).collect()
+    events.map(|event| event["message"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
 fn message(world: &LeaderWorld, condition: &str) -> String {

@@ -186,7 +186,7 @@ async fn a_pool_with_an_unreadable_setting_is_scaled_and_reported_once(
     assert_eq!(world.condition("ReplicaFailure"), None);
     let told = warnings(&world);
     assert_eq!(
-        (told.len(), told[0]["type"].as_str(), told[0]["note"].as_str()),
+        (told.len(), told[0]["type"].as_str(), told[0]["message"].as_str()),
         (1, Some("Warning"), Some(message))
     );
 

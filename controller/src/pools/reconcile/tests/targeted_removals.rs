@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use vmpool_api::annotations::SCALE_DOWN_TARGETS;
 use vmpool_engine::ObjectId;
-use vmpool_engine::removal::{RESERVATION_AGE, RemovalRecord};
+use vmpool_engine::scale_down::removal::{RESERVATION_AGE, RemovalRecord};
 
 use super::{SECOND, count};
 use crate::testing::{Call, Fate, LeaderWorld, MERGE_PATCH, Refusal, Verb, machine_names, pool_manifest};
@@ -65,7 +65,7 @@ fn pool_writes(calls: &[Call]) -> usize {
 fn event_notes(world: &LeaderWorld, reason: &str) -> Vec<String> {
     let events = world.server.all("events");
     let events = events.iter().filter(|event| event["reason"] == reason);
-    events.map(|event| event["note"].as_str().unwrap().to_owned()).collect()
+    events.map(|event| event["message"].as_str().unwrap().to_owned()).collect()
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 use rstest::rstest;
 use serde_json::json;
 use vmpool_engine::ledger::VersionedFacts;
-use vmpool_engine::revision::StoredRevision;
+use vmpool_engine::revisions::StoredRevision;
 
 use super::*;
 

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
+use vmpool_demo::rollout::RolloutTrace;
+use vmpool_demo::screen::SharedScreen;
 use vmpool_installation::programs::ControllerProgram;
 use vmpool_installation::workspace_root;
 use vmpool_invariants::object::{JsonObject, TestedKind};
@@ -31,6 +33,7 @@ pub(crate) struct DemoRun<'a> {
     platform: TestedPlatform,
     recorder: &'a Recorder,
     controller: &'a ControllerProgram,
+    screen: SharedScreen,
     table: MachineTable,
     plugin: PathBuf,
 }
@@ -41,9 +44,11 @@ impl<'a> DemoRun<'a> {
         platform: TestedPlatform,
         recorder: &'a Recorder,
         controller: &'a ControllerProgram,
+        screen: SharedScreen,
     ) -> Result<Self> {
         let plugin = find_program("kubectl-vmpool", "VMPOOL_PLUGIN")?;
-        Ok(Self { cluster, platform, recorder, controller, table: MachineTable::new(POOL), plugin })
+        let table = MachineTable::new(POOL, screen.clone());
+        Ok(Self { cluster, platform, recorder, controller, screen, table, plugin })
     }
 
     /// The pool in one line.
@@ -69,7 +74,7 @@ impl<'a> DemoRun<'a> {
             TestedPlatform::Dvp => "docs/examples/quickstart.yaml",
             TestedPlatform::KubeVirt => "docs/examples/kubevirt/quickstart.yaml",
         };
-        println!("\n$ kubectl apply -f {manifest}");
+        self.say(&format!("\n$ kubectl apply -f {manifest}"));
         self.cluster.apply_path(&workspace_root().join(manifest), Some(NAMESPACE)).await?;
         self.until_ready(2).await
     }
@@ -90,13 +95,13 @@ impl<'a> DemoRun<'a> {
         let newest = newest.context("the pool has machines")?.name().to_owned();
         let until = Timestamp::now() + SignedDuration::from_hours(1);
         let until = format!("vmpool.dev/protected-until={}", until.strftime("%Y-%m-%dT%H:%M:%SZ"));
-        println!("\n# A job runs on machine {newest}, which a scale-down would remove first.");
+        self.say(&format!("\n# A job runs on machine {newest}, which a scale-down would remove first."));
         self.kubectl(&["annotate", &self.kind(TestedKind::Machine), &newest, &until]).await?;
         self.kubectl(&["scale", &self.pools(), POOL, "--replicas=3"]).await?;
         self.until_ready(3).await?;
         let stays = self.machines().iter().any(|machine| machine.name() == newest);
         ensure!(stays, "the scale-down removed the protected machine {newest}");
-        println!("Machine {newest} stays: it is protected.");
+        self.say(&format!("Machine {newest} stays: it is protected."));
         self.kubectl(&["annotate", &self.kind(TestedKind::Machine), &newest, "vmpool.dev/protected-until-"])
             .await
     }
@@ -105,12 +110,13 @@ impl<'a> DemoRun<'a> {
     async fn remove(&mut self) -> Result<()> {
         let machines = self.machines();
         let oldest = machines.first().context("the pool has machines")?.name().to_owned();
-        println!("\n# Machine {oldest} is the one to remove, whatever the policy of the pool.");
-        println!("$ kubectl vmpool remove {POOL} {oldest}");
+        self.say(&format!("\n# Machine {oldest} is the one to remove, whatever the policy of the pool."));
+        self.say(&format!("$ kubectl vmpool remove {POOL} {oldest}"));
         let namespace = format!("--namespace={NAMESPACE}");
         let arguments = ["remove", POOL, &oldest, &namespace];
         let access = self.cluster.access();
-        print!("{}", access.run("kubectl-vmpool", &self.plugin, &arguments, PATIENCE).await?);
+        let answer = access.run("kubectl-vmpool", &self.plugin, &arguments, PATIENCE).await?;
+        self.say(answer.trim_end());
         self.until_ready(2).await?;
         let left = self.machines();
         ensure!(left.iter().all(|machine| machine.name() != oldest), "machine {oldest} was not removed");
@@ -133,31 +139,51 @@ impl<'a> DemoRun<'a> {
                 } } } },
             }),
         };
-        println!("\n# Machines get two cores. They restart one at a time.");
+        self.say("\n# Machines get two cores. They restart one at a time.");
         let patch = json!({ "spec": spec }).to_string();
+        let before = self.recorder.history().changes().len();
         self.kubectl(&["patch", &self.pools(), POOL, "--type=merge", &format!("--patch={patch}")]).await?;
+        self.until_rolled_out(before, 2).await
+    }
+
+    /// Refreshes the table until all `count` machines are updated, and checks that they were updated one at a
+    /// time. `before` is the number of changes that had been recorded before the rollout.
+    async fn until_rolled_out(&self, before: usize, count: i64) -> Result<()> {
         let begin = Instant::now();
-        let mut fewest = i64::MAX;
-        loop {
+        // Read the pool that was just written, so that its generation is the one of the rollout.
+        self.recorder.catch_up().await?;
+        let generation = self.pool()?.number("/metadata/generation").context("the pool has a generation")?;
+        let mut trace = RolloutTrace::new(generation, count);
+        let mut next = before;
+        while !trace.is_complete() {
             self.table.show(self.recorder);
-            let pool = self.pool()?;
-            fewest = fewest.min(pool.number("/status/readyReplicas").unwrap_or_default());
-            if pool.number("/status/updatedReplicas") == Some(2) && is_ready(&pool, 2) {
-                break;
-            }
+            next = self.observe_pool(&mut trace, next);
             if begin.elapsed() > PATIENCE {
-                bail!("the rollout did not complete in {PATIENCE:?}:\n{}", pool.to_yaml());
+                bail!("the rollout did not complete in {PATIENCE:?}:\n{}", self.pool()?.to_yaml());
             }
             tokio::time::sleep(REFRESH).await;
         }
-        ensure!(fewest >= 1, "the rollout stopped all machines at the same time");
-        println!("All machines are updated after {:.1} s.", begin.elapsed().as_secs_f32());
+        self.table.show(self.recorder);
+        trace.check_never_all_at_once()?;
+        self.say(&format!("All machines are updated after {:.1} s.", begin.elapsed().as_secs_f32()));
         Ok(())
+    }
+
+    /// Adds the recorded changes from `next` on to a trace, and returns their end.
+    fn observe_pool(&self, trace: &mut RolloutTrace, next: usize) -> usize {
+        let history = self.recorder.history();
+        let changes = history.changes();
+        for change in changes.iter().skip(next) {
+            if change.kind == TestedKind::Pool && change.object.name() == POOL {
+                trace.observe(&change.object);
+            }
+        }
+        changes.len()
     }
 
     /// An Explicit pool is only made smaller by naming machines.
     async fn refuse(&mut self) -> Result<()> {
-        println!("\n# With the policy Explicit, the pool loses only machines that a request names.");
+        self.say("\n# With the policy Explicit, the pool loses only machines that a request names.");
         let patch = r#"--patch={"spec":{"scaleDownPolicy":"Explicit"}}"#;
         self.kubectl(&["patch", &self.pools(), POOL, "--type=merge", patch]).await?;
         match self.kubectl(&["scale", &self.pools(), POOL, "--replicas=1"]).await {
@@ -166,7 +192,7 @@ impl<'a> DemoRun<'a> {
                 let refused = format!("{refused:#}");
                 let answer = refused.find("Error from server").map_or(&*refused, |start| &refused[start..]);
                 ensure!(answer.contains("Explicit"), "the scale-down failed for another reason: {refused}");
-                println!("{}", answer.trim());
+                self.say(answer.trim());
             }
         }
         Ok(())
@@ -174,9 +200,9 @@ impl<'a> DemoRun<'a> {
 
     /// A killed controller loses nothing.
     async fn crash(&mut self) -> Result<()> {
-        println!("\n# The controller is killed while the pool grows, and started again.");
+        self.say("\n# The controller is killed while the pool grows, and started again.");
         self.kubectl(&["scale", &self.pools(), POOL, "--replicas=3"]).await?;
-        println!("$ kill -KILL {}", self.controller.pid().unwrap_or_default());
+        self.say(&format!("$ kill -KILL {}", self.controller.pid().unwrap_or_default()));
         self.controller.kill();
         self.controller.restart().await?;
         self.until_ready(3).await
@@ -185,24 +211,28 @@ impl<'a> DemoRun<'a> {
     /// Shows the table until the demo is interrupted, and says how to use the cluster.
     pub(crate) async fn invite(&mut self) {
         let (pools, machines) = (self.pools(), self.kind(TestedKind::Machine));
-        println!("\nNow use the cluster from another terminal:\n");
-        println!("  export KUBECONFIG={}", self.cluster.kubeconfig().display());
-        println!("  kubectl -n {NAMESPACE} get {pools},{machines},{}", self.kind(TestedKind::Disk));
-        println!("  kubectl -n {NAMESPACE} scale {pools} {POOL} --replicas=10");
-        println!(
+        self.say("\nNow use the cluster from another terminal:\n");
+        self.say(&format!("  export KUBECONFIG={}", self.cluster.kubeconfig().display()));
+        self.say(&format!("  kubectl -n {NAMESPACE} get {pools},{machines},{}", self.kind(TestedKind::Disk)));
+        self.say(&format!("  kubectl -n {NAMESPACE} scale {pools} {POOL} --replicas=10"));
+        self.say(&format!(
             "  kubectl -n {NAMESPACE} delete {machines} --all      # the controller creates new machines"
-        );
-        println!("\nPress Ctrl-C to stop.\n");
+        ));
+        self.say("\nPress Ctrl-C to stop.\n");
         loop {
             self.table.show(self.recorder);
             tokio::time::sleep(REFRESH).await;
         }
     }
 
+    fn say(&self, line: &str) {
+        self.screen.lock().print_line(line);
+    }
+
     /// Prints a command and runs it.
     async fn kubectl(&self, arguments: &[&str]) -> Result<()> {
         let shown: Vec<String> = arguments.iter().map(|argument| quoted(argument)).collect();
-        println!("$ kubectl {}", shown.join(" "));
+        self.say(&format!("$ kubectl {}", shown.join(" ")));
         let namespace = format!("--namespace={NAMESPACE}");
         let all: Vec<&str> = std::iter::once(&*namespace).chain(arguments.iter().copied()).collect();
         self.cluster.kubectl(&all).await?;
@@ -251,7 +281,7 @@ impl<'a> DemoRun<'a> {
             self.table.show(self.recorder);
             let pool = self.pool()?;
             if is_ready(&pool, count) && self.machines().len() == usize::try_from(count)? {
-                println!("{count} of {count} ready after {:.1} s", begin.elapsed().as_secs_f32());
+                self.say(&format!("{count} of {count} ready after {:.1} s", begin.elapsed().as_secs_f32()));
                 return Ok(());
             }
             if begin.elapsed() > PATIENCE {

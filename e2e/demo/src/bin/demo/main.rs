@@ -11,7 +11,9 @@ use demo_run::{DemoRun, NAMESPACE};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::PostParams;
+use parking_lot::Mutex;
 use tracing_subscriber::EnvFilter;
+use vmpool_demo::screen::{LiveScreen, LogWriter, SharedScreen, TerminalSize};
 use vmpool_installation::installation::{
     ClusterInstallation, cluster_options, connect_services, kubevirt_definitions,
 };
@@ -25,12 +27,19 @@ async fn main() -> ExitCode {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| {
         EnvFilter::new("warn,vmpool_installation=info,vmpool_test_cluster=info,kube_client=off")
     });
-    tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_writer(std::io::stderr).init();
+    let screen: SharedScreen =
+        Arc::new(Mutex::new(LiveScreen::new(std::io::stdout(), TerminalSize::measure_stdout)));
+    let log = LogWriter(screen.clone());
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_target(false)
+        .with_writer(move || log.clone())
+        .init();
     let once = std::env::var("ONCE").is_ok_and(|once| !once.is_empty() && once != "0");
-    let shown = async { demo(platform()?, once).await };
+    let shown = async { demo(platform()?, once, &screen).await };
     match shown.await {
         Ok(last_line) => {
-            println!("{last_line}");
+            screen.lock().print_line(&last_line);
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -50,9 +59,9 @@ fn platform() -> anyhow::Result<TestedPlatform> {
 }
 
 /// Returns the last line of output, a summary.
-async fn demo(platform: TestedPlatform, once: bool) -> anyhow::Result<String> {
-    println!(
-        "vmpool demo: a real control plane, a simulated platform and our programs, all on this machine."
+async fn demo(platform: TestedPlatform, once: bool, screen: &SharedScreen) -> anyhow::Result<String> {
+    screen.lock().print_line(
+        "vmpool demo: a real control plane, a simulated platform and our programs, all on this machine.",
     );
     let mut options = cluster_options("demo");
     if platform == TestedPlatform::KubeVirt {
@@ -72,7 +81,7 @@ async fn demo(platform: TestedPlatform, once: bool) -> anyhow::Result<String> {
     let controller = ControllerProgram::start(cluster, options).await?;
 
     let summary = {
-        let mut story = DemoRun::new(cluster, platform, &recorder, &controller)?;
+        let mut story = DemoRun::new(cluster, platform, &recorder, &controller, screen.clone())?;
         let told = async {
             story.run().await?;
             if !once {
@@ -89,7 +98,7 @@ async fn demo(platform: TestedPlatform, once: bool) -> anyhow::Result<String> {
         eprintln!("the end of the controller's log:\n{}", controller.log_tail(20));
         cluster.keep_directory();
     }
-    println!("Shutting down ...");
+    screen.lock().print_line("Shutting down ...");
     controller.stop().await?;
     drop((recorder, services));
     installation.stop().await?;

@@ -1,35 +1,28 @@
-//! A live table: redrawn in place on a terminal; otherwise printed again at every change.
+//! The live table of the demo.
 
 use std::fmt::Write;
-use std::io::IsTerminal;
 
+use vmpool_demo::screen::SharedScreen;
 use vmpool_invariants::object::{JsonObject, TestedKind};
 use vmpool_invariants::recorder::{RecordedState, Recorder};
 
 /// The machines of one pool and their disks.
 pub(crate) struct MachineTable {
     pool: &'static str,
-    shown: String,
-    in_place: bool,
+    screen: SharedScreen,
 }
 
 impl MachineTable {
-    pub(crate) fn new(pool: &'static str) -> Self {
-        Self { pool, shown: String::new(), in_place: std::io::stdout().is_terminal() }
+    pub(crate) fn new(pool: &'static str, screen: SharedScreen) -> Self {
+        Self { pool, screen }
     }
 
-    /// Prints the table if it changed.
-    pub(crate) fn show(&mut self, recorder: &Recorder) {
-        let text = self.render(&recorder.state());
-        if text == self.shown {
-            return;
+    /// Shows the current state, once the pool exists.
+    pub(crate) fn show(&self, recorder: &Recorder) {
+        let state = recorder.state();
+        if let Some(pool) = state.named(TestedKind::Pool, self.pool) {
+            self.screen.lock().show_table(&self.render(pool, &state));
         }
-        if self.in_place && !self.shown.is_empty() {
-            // Move the cursor to the start of the previous table, and clear everything below.
-            print!("\x1b[{}A\x1b[J", self.shown.lines().count());
-        }
-        println!("{text}");
-        self.shown = text;
     }
 
     /// The pool in one line.
@@ -40,8 +33,7 @@ impl MachineTable {
         format!("pool {} {}/{} ready", self.pool, number("/status/readyReplicas"), number("/spec/replicas"))
     }
 
-    fn render(&self, state: &RecordedState) -> String {
-        let Some(pool) = state.named(TestedKind::Pool, self.pool) else { return String::new() };
+    fn render(&self, pool: &JsonObject, state: &RecordedState) -> String {
         let number = |path| pool.number(path).unwrap_or_default();
         let mut text = format!(
             "pool {}: desired {}, replicas {}, ready {}\n",

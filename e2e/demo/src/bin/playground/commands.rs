@@ -9,9 +9,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal};
 use vmpool_installation::{programs, release};
-use vmpool_test_cluster::{control_plane, node, process};
+use vmpool_test_cluster::{binaries, control_plane, node, process};
 
-use super::directory::{POLL, PlaygroundDirectory, PlaygroundKind, PlaygroundState, Ready, SupervisorRecord};
+use super::directory::{
+    PLUGIN, PLUGIN_VARIABLE, POLL, PlaygroundDirectory, PlaygroundKind, PlaygroundState, Ready,
+    SupervisorRecord,
+};
 use super::messages::{self, ProgressLog};
 use super::output::say;
 
@@ -132,6 +135,7 @@ fn check(kind: PlaygroundKind) -> anyhow::Result<()> {
     }
     control_plane::check_tools()?;
     programs::check_programs_built()?;
+    binaries::find_program(PLUGIN, PLUGIN_VARIABLE)?;
     Ok(())
 }
 

@@ -21,6 +21,12 @@ const RECORD_PATIENCE: Duration = Duration::from_secs(5);
 /// Poll interval for files and locks.
 pub(crate) const POLL: Duration = Duration::from_millis(50);
 
+/// Name of the kubectl plugin's package and binary.
+pub(crate) const PLUGIN: &str = "kubectl-vmpool";
+
+/// The environment variable with the path of an alternative plugin.
+pub(crate) const PLUGIN_VARIABLE: &str = "VMPOOL_PLUGIN";
+
 /// Where the programs of a playground run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PlaygroundKind {
@@ -73,6 +79,9 @@ pub(crate) struct Ready {
     pub(crate) since: Timestamp,
     /// The kubectl with the version of its API server.
     pub(crate) kubectl: PathBuf,
+    /// Whether KubeVirt is simulated, too, so that kubectl's short names are ambiguous.
+    #[serde(default)]
+    pub(crate) has_kubevirt: bool,
     /// The programs that the supervisor restarts when they exit.
     pub(crate) parts: Vec<Part>,
 }
@@ -141,6 +150,11 @@ impl PlaygroundDirectory {
         self.directory.join("cluster")
     }
 
+    /// The directory for PATH: links to kubectl and its plugin.
+    pub(crate) fn programs(&self) -> PathBuf {
+        self.directory.join("bin")
+    }
+
     /// The lock that the supervisor holds while it runs. A directory with this file is a playground.
     fn lock(&self) -> PathBuf {
         self.directory.join("supervisor.lock")
@@ -184,6 +198,20 @@ impl PlaygroundDirectory {
             .and_then(|()| File::create_new(self.lock()))
             .map(drop)
             .with_context(|| format!("creating {}", self.directory.display()))
+    }
+
+    /// Links a program into the directory for PATH.
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub(crate) fn link_program(&self, name: &str, program: &Path) -> anyhow::Result<()> {
+        let link = self.programs().join(name);
+        std::path::absolute(program)
+            .and_then(|program| {
+                std::fs::create_dir_all(self.programs())?;
+                std::os::unix::fs::symlink(program, &link)
+            })
+            .with_context(|| format!("writing {}", link.display()))
     }
 
     /// Removes the directory. The caller must have checked that no supervisor runs.

@@ -1,7 +1,6 @@
 //! The output of the commands.
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 
 use jiff::Timestamp;
 
@@ -10,7 +9,6 @@ use super::output::{PROGRESS, say};
 
 /// Prints how to use the playground, and commands to try.
 pub(crate) fn what_to_try(place: &PlaygroundDirectory, ready: &Ready) {
-    let tools = ready.kubectl.parent().unwrap_or(Path::new("."));
     say!(
         "
   export KUBECONFIG={}
@@ -21,19 +19,25 @@ What to try:
 {}
 Logs are in {}. `{}` ends it.",
         place.kubeconfig().display(),
-        tools.display(),
-        ideas(place.kind()),
+        place.programs().display(),
+        ideas(place.kind(), ready.has_kubevirt),
         place.cluster().display(),
         place.kind().target("down"),
     );
 }
 
 /// Commands to try, one on each line.
-fn ideas(kind: PlaygroundKind) -> &'static str {
+fn ideas(kind: PlaygroundKind, has_kubevirt: bool) -> &'static str {
     match kind {
-        PlaygroundKind::Loopback => {
-            "  kubectl apply -f docs/examples/quickstart.yaml
+        PlaygroundKind::Loopback if has_kubevirt => IDEAS_ALL,
+        PlaygroundKind::Loopback => IDEAS_DVP,
+        PlaygroundKind::Node => IDEAS_NODE,
+    }
+}
+
+const IDEAS_DVP: &str = "  kubectl apply -f docs/examples/quickstart.yaml
   kubectl get vmpool,vm,vd
+  kubectl vmpool status quickstart
   kubectl scale vmpool quickstart --replicas=10
   kubectl annotate vm --all simulator.vmpool.dev/flap-phase=2
 
@@ -41,23 +45,34 @@ The webhook refuses to lower the count of an Explicit pool; the aggregated API r
 
   kubectl patch vmpool quickstart --type=merge --patch='{\"spec\":{\"scaleDownPolicy\":\"Explicit\"}}'
   kubectl scale vmpool quickstart --replicas=1
-  VM=$(kubectl get vm -o jsonpath='{.items[0].metadata.name}')
-  echo '{\"targets\":[\"'$VM'\"]}' | kubectl create -f - --raw \\
-    /apis/subresources.vmpool.dev/v1alpha1/namespaces/default/virtualmachinepools/quickstart/scaledownwith
+  kubectl vmpool remove quickstart $(kubectl get vm -o jsonpath='{.items[0].metadata.name}')
 
-docs/playground.md is a tour with more."
-        }
-        PlaygroundKind::Node => {
-            "  kubectl get pods --all-namespaces
+docs/playground.md is a tour with more. For KubeVirt pools, disk images and instance types, run `make down`, then
+`PLATFORM=all make up`.";
+
+/// With both platforms, the short names `vm` and `vmpool` are ambiguous.
+const IDEAS_ALL: &str = "  kubectl apply -f docs/examples/quickstart.yaml
+  kubectl get virtualmachinepools.virtualization.deckhouse.io,virtualmachines.virtualization.deckhouse.io
+  kubectl vmpool status virtualmachinepools.virtualization.deckhouse.io/quickstart
+
+  kubectl apply -f docs/examples/kubevirt/quickstart.yaml
+  kubectl get virtualmachinepools.pool.kubevirt.io,virtualmachines.kubevirt.io,datavolumes
+  kubectl vmpool status virtualmachinepools.pool.kubevirt.io/quickstart
+
+  kubectl apply -f docs/examples/kubevirt/instance-types.yaml
+  kubectl apply -f docs/examples/disk-images/image.yaml
+
+docs/playground-kubevirt.md is a tour of KubeVirt pools, disk images, instance types and claims. The tour in
+docs/playground.md uses short names, so it needs a playground without KubeVirt: run `make down`, then `make up`.";
+
+const IDEAS_NODE: &str = "  kubectl get pods --all-namespaces
   kubectl apply -f docs/examples/quickstart.yaml
   kubectl get vmpool,vm,vd
+  kubectl vmpool status quickstart
   kubectl -n vmpool-system delete pod --all
   kubectl -n vmpool-system logs deployment/vmpool-controller
 
-docs/development.md tells what this cluster has and what not."
-        }
-    }
-}
+docs/development.md tells what this cluster has and what not.";
 
 /// A time in whole seconds.
 pub(crate) fn format_timestamp(when: Timestamp) -> String {

@@ -6,8 +6,9 @@ use anyhow::Context;
 use jiff::Timestamp;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
+use vmpool_test_cluster::binaries::find_program;
 
-use super::directory::{PlaygroundDirectory, Ready, SupervisorRecord};
+use super::directory::{PLUGIN, PLUGIN_VARIABLE, PlaygroundDirectory, Ready, SupervisorRecord};
 use super::output::PROGRESS;
 use super::parts::Parts;
 
@@ -40,7 +41,10 @@ pub(crate) fn run_supervisor(place: &PlaygroundDirectory) -> anyhow::Result<()> 
         std::fs::copy(parts.cluster().kubeconfig(), place.kubeconfig())
             .with_context(|| format!("writing {}", place.kubeconfig().display()))?;
         let kubectl = parts.cluster().kubectl_program().to_owned();
-        record.ready = Some(Ready { since: Timestamp::now(), kubectl, parts: parts.list() });
+        place.link_program("kubectl", &kubectl)?;
+        place.link_program(PLUGIN, &find_program(PLUGIN, PLUGIN_VARIABLE)?)?;
+        let (since, has_kubevirt) = (Timestamp::now(), parts.has_kubevirt());
+        record.ready = Some(Ready { since, kubectl, has_kubevirt, parts: parts.list() });
         place.write(&record)?;
         println!("{PROGRESS}ready");
         let ended = tokio::select! {

@@ -10,8 +10,10 @@ use crate::{
         },
     },
     objects::{NamespacedKey, format_seconds},
+    shared::guest_address,
 };
 use jiff::Timestamp;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Conditions that the VMI controller owns. It keeps all others.
@@ -53,8 +55,22 @@ impl KubeVirtModel {
                 Some(pod) => BTreeMap::from([(pod.meta.uid.to_string(), guest.node.clone())]),
                 None => observed.active_pods.clone(),
             },
+            interfaces: self.interfaces(key, instance, guest),
             migration_state: observed.migration_state.clone(),
         }
+    }
+
+    /// A running guest has one address, on the network of its Pod.
+    fn interfaces(&self, key: &NamespacedKey, instance: &InstanceView, guest: &Guest) -> Vec<Value> {
+        if guest.phase != InstancePhase::Running {
+            return Vec::new();
+        }
+        let knob = self.knobs_of_instance(key, instance).get(|knobs| knobs.address.clone());
+        let address = guest_address(knob, &instance.meta.uid);
+        address
+            .map(|address| json!({ "name": "default", "ipAddress": address, "ipAddresses": [address] }))
+            .into_iter()
+            .collect()
     }
 
     /// `Ready`: a copy of the Pod's condition while the guest runs, with no time of the last probe.

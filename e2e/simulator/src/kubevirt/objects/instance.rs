@@ -91,6 +91,9 @@ pub struct InstanceStatus {
     /// Nodes by the UIDs of launcher Pods.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub active_pods: BTreeMap<String, String>,
+    /// Interfaces of the guest while it runs, with their addresses.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub interfaces: Vec<Value>,
     /// A migration to a different node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub migration_state: Option<Value>,

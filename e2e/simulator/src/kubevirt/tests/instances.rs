@@ -20,6 +20,8 @@ fn an_instance_passes_its_phases_and_records_when() {
     assert!(recorded.iter().all(|passed| passed["phaseTransitionTimestamp"].is_string()));
     let node = stage.pods()[0]["spec"]["nodeName"].clone();
     assert_eq!(status["nodeName"], node);
+    let address = &status["interfaces"][0]["ipAddress"];
+    assert!(address.as_str().is_some_and(|address| address.starts_with("10.")), "{status}");
     assert_eq!(status["activePods"], json!({stage.uid(KubeVirtObjectKind::Pod, &pod_name(&stage)): node}));
 }
 

@@ -21,6 +21,19 @@ fn a_guest_that_never_gets_ready_runs() {
     assert_eq!(stage.condition(KubeVirtObjectKind::Machine, "a", "Ready"), "False/ContainersNotReady");
 }
 
+#[test]
+fn the_address_of_a_guest_is_that_of_the_knob() {
+    let mut stage = KubeVirtTestbed::new();
+    stage.machine("a", "Always", &[]);
+    stage.annotate(KubeVirtObjectKind::Machine, "a", "address", Some("10.66.10.4"));
+    stage.settle();
+    let interfaces = &stage.get(KubeVirtObjectKind::Instance, "a")["status"]["interfaces"];
+    assert_eq!(interfaces[0]["ipAddress"], "10.66.10.4");
+    stage.annotate(KubeVirtObjectKind::Machine, "a", "address", Some("none"));
+    stage.settle();
+    assert!(stage.get(KubeVirtObjectKind::Instance, "a")["status"]["interfaces"].is_null());
+}
+
 #[rstest]
 #[case::no_node(("unschedulable", "true"), "PodScheduled", "False/Unschedulable", "ErrorUnschedulable")]
 #[case::no_image(("image-pull-error", "ErrImagePull"), "Synchronized", "False/ErrImagePull", "ErrImagePull")]

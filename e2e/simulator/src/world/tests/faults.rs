@@ -38,6 +38,23 @@ fn a_knob_of_the_namespace_blocks_every_start() {
 }
 
 #[test]
+fn the_address_of_a_guest_is_that_of_the_knob_while_it_runs() {
+    let mut stage = DvpTestbed::new();
+    stage.machine("a", &[]);
+    stage.settle();
+    for (knob, address) in [("10.66.10.4", json!("10.66.10.4")), ("none", json!(null))] {
+        stage.annotate(DvpObjectKind::Machine, "a", "address", Some(knob));
+        stage.settle();
+        assert_eq!(stage.get(DvpObjectKind::Machine, "a")["status"]["ipAddress"], address);
+    }
+    stage.annotate(DvpObjectKind::Machine, "a", "address", None);
+    stage.edit(DvpObjectKind::Machine, "a", &json!({"spec": {"runPolicy": "AlwaysOff"}}));
+    stage.settle();
+    assert_eq!(stage.phase(DvpObjectKind::Machine, "a"), "Stopped");
+    assert!(stage.get(DvpObjectKind::Machine, "a")["status"]["ipAddress"].is_null());
+}
+
+#[test]
 fn without_finalizers_a_machine_is_removed_immediately() {
     let mut stage = DvpTestbed::new();
     stage.knobs(&[("skip-finalizers", "true"), ("stop-delay", "never")]);

@@ -32,6 +32,8 @@ fn a_machine_with_its_disk_runs() {
     let pod = pods[0];
     assert_eq!(status["virtualMachinePods"], json!([{"name": pod["metadata"]["name"], "active": true}]));
     assert_eq!(status["nodeName"], pod["spec"]["nodeName"]);
+    let address = &status["ipAddress"];
+    assert!(address.as_str().is_some_and(|address| address.starts_with("10.")), "{status}");
     assert!(pod["metadata"]["name"].as_str().is_some_and(|name| name.starts_with("d8v-a-")));
     assert_eq!(pod["metadata"]["labels"]["app"], "x");
     assert_eq!(pod["metadata"]["annotations"]["note"], "hi");

@@ -3,8 +3,9 @@
 
 use futures::future::{join_all, try_join_all};
 use vmpool_installation::installation::{
-    cluster_options, connect_services, install_without_simulator, kubevirt_definitions,
+    cluster_options, connect_services, feature_definitions, install_without_simulator, kubevirt_definitions,
 };
+use vmpool_installation::metrics_api::MetricsApi;
 use vmpool_installation::programs::{
     Chart, ComponentService, ControllerOptions, ControllerProgram, RestartableProgram, Simulator,
 };
@@ -20,6 +21,13 @@ const CONTROLLERS: usize = 2;
 /// within a second.
 const ONLY: usize = 0;
 
+/// Flags of the controllers if the playground has KubeVirt: it then also has disk images and instance types.
+const FLAGS_WITH_KUBEVIRT: [&str; 3] = [
+    "--platforms=dvp,kubevirt",
+    "--feature-gates=VirtualMachinePool=true,DiskImages=true,MachineWrapper=true",
+    "--instancetype-mode=Standalone",
+];
+
 /// All running programs. Dropping this kills them, the API server before etcd.
 pub(crate) struct Loopback {
     // Fields are dropped in this order.
@@ -33,6 +41,8 @@ struct Programs {
     /// The webhook and the aggregated API.
     services: Vec<ComponentService>,
     simulator: Simulator,
+    /// Metrics for autoscalers, which this process serves until it is dropped.
+    metrics: MetricsApi,
 }
 
 impl Loopback {
@@ -50,6 +60,7 @@ impl Loopback {
         };
         if has_kubevirt() {
             options.manifests.extend(kubevirt_definitions());
+            options.manifests.extend(feature_definitions());
         }
         let cluster = ControlPlane::start(options).await?;
         // If a program does not start, its log contains the reason.
@@ -64,7 +75,7 @@ impl Loopback {
 
     /// The programs that [`Loopback::restart_exited`] restarts.
     pub(super) fn list(&self) -> Vec<Part> {
-        let Programs { controllers, services, simulator } = &self.programs;
+        let Programs { controllers, services, simulator, .. } = &self.programs;
         let part =
             |name: &str, program: &RestartableProgram| Part { name: name.to_owned(), pid: program.pid() };
         let services = services.iter().map(|service| part(short(service), &service.replicas()[ONLY]));
@@ -79,7 +90,7 @@ impl Loopback {
     /// call.
     pub(super) async fn restart_exited(&mut self) -> anyhow::Result<()> {
         self.cluster.check().inspect_err(|_| self.cluster.keep_directory())?;
-        let Programs { controllers, services, simulator } = &mut self.programs;
+        let Programs { controllers, services, simulator, .. } = &mut self.programs;
         if let Err(error) = simulator.check() {
             tracing::warn!("restarting the simulator: {error}");
             match start_simulator(&self.cluster).await {
@@ -112,11 +123,11 @@ impl Loopback {
     /// # Errors
     /// A program had to be killed. Even then nothing is left running.
     pub(super) async fn stop(self) -> anyhow::Result<()> {
-        let Self { programs: Programs { controllers, services, simulator }, cluster } = self;
+        let Self { programs: Programs { controllers, services, simulator, metrics }, cluster } = self;
         // The controllers stop first, because their last writes may need the webhook.
         let stopped: Result<Vec<_>, _> =
             join_all(controllers.iter().map(|controller| controller.stop())).await.into_iter().collect();
-        drop((services, simulator));
+        drop((services, simulator, metrics));
         cluster.stop().await?;
         stopped?;
         Ok(())
@@ -126,7 +137,7 @@ impl Loopback {
 impl Programs {
     async fn start(cluster: &ControlPlane) -> anyhow::Result<Self> {
         println!("{PROGRESS}roles, an image, a machine class");
-        let chart = Chart::stored()?;
+        let chart = if has_kubevirt() { Chart::stored_with_all_features()? } else { Chart::stored()? };
         install_without_simulator(&chart, cluster).await?;
         println!(
             "{PROGRESS}the platform simulator, the webhook, the aggregated API, {CONTROLLERS} controllers"
@@ -135,22 +146,23 @@ impl Programs {
         let controllers = (0..CONTROLLERS).map(|number| {
             let mut options = ControllerOptions::everywhere(format!("controller-{number}"));
             if has_kubevirt() {
-                options.extra.push("--platforms=dvp,kubevirt".to_owned());
+                options.extra.extend(FLAGS_WITH_KUBEVIRT.map(str::to_owned));
             }
             ControllerProgram::start(cluster, options)
         });
-        let (simulator, (), controllers) = tokio::try_join!(
+        let (metrics, simulator, (), controllers) = tokio::try_join!(
+            MetricsApi::start_with_config_maps(cluster),
             start_simulator(cluster),
             connect_services(cluster, &chart, &services, |_| {}),
             try_join_all(controllers),
         )?;
-        Ok(Self { controllers, services, simulator })
+        Ok(Self { controllers, services, simulator, metrics })
     }
 }
 
 /// Whether `PLATFORM=all` asks for KubeVirt, too. It is not the default, because kubectl's short names `vm`
 /// and `vmpool` would be ambiguous.
-fn has_kubevirt() -> bool {
+pub(super) fn has_kubevirt() -> bool {
     std::env::var("PLATFORM").is_ok_and(|platform| platform == "all")
 }
 

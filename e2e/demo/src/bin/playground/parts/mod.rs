@@ -37,6 +37,14 @@ impl Parts {
         }
     }
 
+    /// Whether KubeVirt is simulated, too.
+    pub(crate) fn has_kubevirt(&self) -> bool {
+        match self {
+            Self::Loopback(_) => loopback::has_kubevirt(),
+            Self::Node(_) => false,
+        }
+    }
+
     /// The programs that [`Parts::restart_exited`] restarts.
     pub(crate) fn list(&self) -> Vec<Part> {
         match self {

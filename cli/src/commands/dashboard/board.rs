@@ -1,0 +1,211 @@
+//! What the page shows, computed from the watched objects.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use anyhow::Result;
+use jiff::Timestamp;
+use serde_json::Value;
+use vmpool_engine::model::MachineActivity;
+use vmpool_engine::{Machine, ParsedPool};
+use vmpool_platforms::{ClientPlatform, Dvp, InstanceOf, Instances, KubeVirt, MachineView};
+
+use super::objects::{WatchedKey, WatchedKind, WatchedObjects};
+use super::view::{
+    BoardCondition, BoardEvent, BoardPool, BoardTone, DashboardBoard, MachineTile, TileProtection,
+};
+use crate::cluster::name_of;
+use crate::pool::{PoolObservation, decode_pool, phase_tone, ready_condition, resource_name};
+use crate::table::Tone;
+
+/// Number of events of a pool to show.
+const EVENTS: usize = 20;
+
+/// The kinds of the objects of a platform.
+#[derive(Clone, Copy, Debug)]
+struct PlatformKinds {
+    /// The platform, as `--platform` expects it.
+    platform: &'static str,
+    pools: WatchedKind,
+    machines: WatchedKind,
+    /// The kind of its instances, if they are objects of their own.
+    instances: Option<WatchedKind>,
+}
+
+/// What to show at this time.
+pub(super) fn build_board(objects: &WatchedObjects, now: Timestamp) -> DashboardBoard {
+    let unreadable = objects.problems().map(str::to_owned).collect();
+    let mut board =
+        DashboardBoard { version: env!("CARGO_PKG_VERSION"), unreadable, ..DashboardBoard::default() };
+    let dvp = PlatformKinds {
+        platform: "dvp",
+        pools: WatchedKind::DvpPools,
+        machines: WatchedKind::DvpMachines,
+        instances: None,
+    };
+    let kubevirt = PlatformKinds {
+        platform: "kubevirt",
+        pools: WatchedKind::KubevirtPools,
+        machines: WatchedKind::KubevirtMachines,
+        instances: Some(WatchedKind::KubevirtInstances),
+    };
+    add_pools::<Dvp>(&mut board, objects, dvp, now);
+    add_pools::<KubeVirt>(&mut board, objects, kubevirt, now);
+    board.pools.sort_by(|a, b| (&a.namespace, &a.name, a.platform).cmp(&(&b.namespace, &b.name, b.platform)));
+    board
+}
+
+fn add_pools<P: ClientPlatform>(
+    board: &mut DashboardBoard,
+    objects: &WatchedObjects,
+    kinds: PlatformKinds,
+    now: Timestamp,
+) {
+    let machines = read_machines::<P>(objects, kinds);
+    for stored in objects.of(kinds.pools) {
+        match board_pool::<P>(stored, kinds) {
+            Ok((mut shown, pool)) => {
+                let own = machines.iter().filter(|machine| machine.belongs_to(&pool));
+                shown.machines = own.map(|machine| machine_tile(&pool, machine, now)).collect();
+                shown.events = pool_events(objects, pool.id.uid.as_str());
+                board.pools.push(shown);
+            }
+            Err(error) => board.unreadable.push(format!("pool {}: {error:#}", name_of(stored))),
+        }
+    }
+}
+
+/// A machine as the engine reads it, and as its platform shows it.
+struct ReadMachine {
+    namespace: String,
+    facts: Machine,
+    view: MachineView,
+}
+
+impl ReadMachine {
+    fn belongs_to(&self, pool: &ParsedPool) -> bool {
+        *self.namespace == *pool.namespace && self.facts.belongs_to(&pool.id)
+    }
+}
+
+/// The machines that can be decoded, each with its instance.
+fn read_machines<P: ClientPlatform>(objects: &WatchedObjects, kinds: PlatformKinds) -> Vec<ReadMachine> {
+    let read = |stored: &Value| {
+        let decoded: P::Machine = serde_json::from_value(stored.clone()).ok()?;
+        let mut facts = P::read_machine(&decoded);
+        let key = WatchedKey::of(stored);
+        let instance = kinds.instances.and_then(|kind| objects.get(kind, &key));
+        if P::Instances::EXIST
+            && let Some(instance) = instance.cloned()
+            && let Ok(decoded) = serde_json::from_value::<InstanceOf<P>>(instance)
+        {
+            let instance = P::Instances::read(&decoded);
+            if instance.machine.as_ref() == Some(&facts.id.uid) {
+                facts.instance = Some(Arc::new(instance));
+            }
+        }
+        Some(ReadMachine { namespace: key.namespace, facts, view: P::machine_view(stored, instance) })
+    };
+    objects.of(kinds.machines).filter_map(read).collect()
+}
+
+fn board_pool<P: ClientPlatform>(stored: &Value, kinds: PlatformKinds) -> Result<(BoardPool, ParsedPool)> {
+    let (_, pool) = decode_pool::<P>(stored)?;
+    let ready = ready_condition(&pool);
+    let phase = ready.map(|ready| ready.reason.clone()).unwrap_or_default();
+    let outdated = PoolObservation::read(stored, &pool).explain();
+    let tone = if outdated.is_some() { Tone::Notice } else { phase_tone(&phase) };
+    let conditions = pool.published.conditions.iter().map(|condition| BoardCondition {
+        kind: condition.kind.clone(),
+        status: condition.status.clone(),
+        reason: condition.reason.clone(),
+        message: condition.message.clone(),
+    });
+    let shown = BoardPool {
+        platform: kinds.platform,
+        title: P::TITLE,
+        namespace: pool.namespace.to_string(),
+        name: pool.id.name.to_string(),
+        resource: resource_name::<P::Pool>(&pool.id.name),
+        desired: pool.desired,
+        tone: tone.into(),
+        outdated,
+        deleting: pool.deleting,
+        paused: P::is_paused(&pool),
+        message: ready.map(|ready| ready.message.clone()).unwrap_or_default(),
+        revision: current_revision(&pool).unwrap_or_default(),
+        conditions: conditions.collect(),
+        phase,
+        ..BoardPool::default()
+    };
+    Ok((shown, pool))
+}
+
+/// The current revision that the controller has published.
+fn current_revision(pool: &ParsedPool) -> Option<String> {
+    let published = &pool.published;
+    let complete = published.summary.as_ref().map(|summary| &summary.revision);
+    let revision = complete.or(published.desired_revision.as_ref().map(|(revision, _)| revision));
+    revision.map(ToString::to_string)
+}
+
+fn machine_tile(pool: &ParsedPool, machine: &ReadMachine, now: Timestamp) -> MachineTile {
+    let ReadMachine { facts, view, .. } = machine;
+    let ready = facts.activity == MachineActivity::Running && !facts.terminating;
+    let revision = facts.effective_revision().map(ToString::to_string);
+    let tone = match (ready, &facts.problem) {
+        (true, _) => BoardTone::Good,
+        (false, Some(_)) => BoardTone::Bad,
+        (false, None) => BoardTone::Notice,
+    };
+    MachineTile {
+        name: facts.id.name.to_string(),
+        state: if facts.terminating { "Terminating".to_owned() } else { view.state.clone() },
+        tone,
+        ready,
+        terminating: facts.terminating,
+        node: view.node.clone(),
+        current: revision.is_some() && revision == current_revision(pool),
+        revision,
+        restart_pending: facts.restart_pending,
+        created: Some(facts.created),
+        problem: facts.problem.as_ref().map(ToString::to_string),
+        protection: tile_protection(pool, facts, now),
+    }
+}
+
+fn tile_protection(pool: &ParsedPool, machine: &Machine, now: Timestamp) -> Option<TileProtection> {
+    let known = machine.protection.as_ref().filter(|known| known.protects(now))?;
+    let claim = known.claim_of(pool.id.uid.as_str());
+    Some(TileProtection {
+        until: known.end(),
+        by: claim.map(|claim| claim.user.clone()).or(known.by.as_ref().map(ToString::to_string)),
+        reason: known.reason.as_ref().map(ToString::to_string),
+        claim: claim.map(|claim| claim.id.clone()),
+    })
+}
+
+/// The last events of a pool, the newest first.
+fn pool_events(objects: &WatchedObjects, uid: &str) -> Vec<BoardEvent> {
+    let is_own = |event: &&Value| event["involvedObject"]["uid"] == uid;
+    let mut events: Vec<BoardEvent> =
+        objects.of(WatchedKind::Events).filter(is_own).map(board_event).collect();
+    events.sort_by_key(|event| Reverse(event.time));
+    events.truncate(EVENTS);
+    events
+}
+
+fn board_event(event: &Value) -> BoardEvent {
+    let time = |pointer: &str| event.pointer(pointer).and_then(Value::as_str)?.parse().ok();
+    let text = |field: &str| event[field].as_str().unwrap_or_default().to_owned();
+    let times = ["/series/lastObservedTime", "/eventTime", "/lastTimestamp", "/metadata/creationTimestamp"];
+    BoardEvent {
+        time: times.into_iter().find_map(time),
+        warning: event["type"] == "Warning",
+        reason: text("reason"),
+        message: text("message"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! Follows the objects of the cluster, with one watch for each kind.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use futures::{StreamExt as _, TryStreamExt as _};
+use kube::core::WatchEvent;
+use serde_json::Value;
+use tokio::sync::watch;
+use vmpool_platforms::{ApiObject, Dvp, InstanceOf, KubeVirt, Platform};
+
+use super::objects::{WatchedKind, WatchedObjects};
+use crate::cluster::UserClusterClient;
+use crate::connection::PlatformArgument;
+use crate::explain::{explain_request_error, is_unserved};
+use crate::resources::{ResourceSelection, named_resource};
+
+/// Time before the next list after a watch has ended.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Time before the next list if the user may not list or watch, or the cluster does not respond.
+const LONG_PAUSE: Duration = Duration::from_secs(5);
+
+/// Time before the next list if the cluster does not serve the kind.
+const UNSERVED_PAUSE: Duration = Duration::from_secs(60);
+
+/// A kind to watch.
+#[derive(Clone, Debug)]
+pub(super) struct FollowedKind {
+    kind: WatchedKind,
+    selection: ResourceSelection,
+}
+
+/// The kinds to watch in a namespace, or in all: those of one platform, or of both.
+pub(super) fn followed_kinds(
+    platform: Option<PlatformArgument>,
+    namespace: Option<&str>,
+) -> Vec<FollowedKind> {
+    let mut kinds = Vec::new();
+    if platform != Some(PlatformArgument::Kubevirt) {
+        kinds.push(followed_type::<<Dvp as Platform>::Pool>(WatchedKind::DvpPools, namespace));
+        kinds.push(followed_type::<<Dvp as Platform>::Machine>(WatchedKind::DvpMachines, namespace));
+    }
+    if platform != Some(PlatformArgument::Dvp) {
+        kinds.push(followed_type::<<KubeVirt as Platform>::Pool>(WatchedKind::KubevirtPools, namespace));
+        kinds
+            .push(followed_type::<<KubeVirt as Platform>::Machine>(WatchedKind::KubevirtMachines, namespace));
+        kinds.push(followed_type::<InstanceOf<KubeVirt>>(WatchedKind::KubevirtInstances, namespace));
+    }
+    let mut events = ResourceSelection::all(named_resource("", "v1", "Event", "events"), namespace);
+    events.fields = Some(format!("involvedObject.kind={}", pool_kind::<Dvp>()));
+    kinds.push(FollowedKind { kind: WatchedKind::Events, selection: events });
+    kinds
+}
+
+fn followed_type<K: ApiObject>(kind: WatchedKind, namespace: Option<&str>) -> FollowedKind {
+    FollowedKind { kind, selection: ResourceSelection::of_type::<K>(namespace) }
+}
+
+fn pool_kind<P: Platform>() -> String {
+    <P::Pool as kube::Resource>::kind(&()).into_owned()
+}
+
+/// Keeps the objects of a kind current, until the future is dropped. What the user may not read is a problem
+/// of that kind only.
+pub(super) async fn follow_kind(
+    cluster: &UserClusterClient,
+    followed: &FollowedKind,
+    objects: &watch::Sender<WatchedObjects>,
+) {
+    loop {
+        let pause = match list_and_watch(cluster, followed, objects).await {
+            Ok(pause) => pause,
+            Err(error) => {
+                let text = format!("{error:#}");
+                let problem = text.lines().next().map(str::to_owned);
+                objects.send_modify(|objects| objects.set_problem(followed.kind, problem));
+                LONG_PAUSE
+            }
+        };
+        cluster.env.sleep(pause).await;
+    }
+}
+
+/// Lists the objects, and then follows their changes until the watch ends. Returns when to list again.
+///
+/// # Errors
+/// The list or the start of the watch failed. Without the right to watch, the listed objects are shown.
+async fn list_and_watch(
+    cluster: &UserClusterClient,
+    followed: &FollowedKind,
+    objects: &watch::Sender<WatchedObjects>,
+) -> Result<Duration> {
+    let FollowedKind { kind, selection } = followed;
+    let api = selection.api(cluster);
+    let listed = match api.list(&selection.list_params()).await {
+        Ok(listed) => listed,
+        Err(error) if is_unserved(&error) => {
+            objects.send_modify(|objects| objects.replace(*kind, Vec::new()));
+            return Ok(UNSERVED_PAUSE);
+        }
+        Err(error) => return Err(explain_request_error(&selection.attempt("list"), &error)),
+    };
+    let version = listed.metadata.resource_version.clone().unwrap_or_default();
+    let found = listed.items.iter().map(|object| selection.object(object)).collect::<Result<Vec<Value>>>()?;
+    objects.send_modify(|objects| objects.replace(*kind, found));
+    let changes = api.watch(&selection.watch_params(), &version).await;
+    let changes = changes.map_err(|error| explain_request_error(&selection.attempt("watch"), &error))?;
+    objects.send_modify(|objects| objects.set_problem(*kind, None));
+    let mut changes = changes.boxed();
+    // A watch ends at any time, and the next list then shows what it has missed.
+    while let Ok(Some(change)) = changes.try_next().await {
+        match change {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                let object = selection.object(&object)?;
+                objects.send_modify(|objects| objects.insert(*kind, object));
+            }
+            WatchEvent::Deleted(object) => {
+                let object = selection.object(&object)?;
+                objects.send_modify(|objects| objects.remove(*kind, &object));
+            }
+            WatchEvent::Bookmark(_) => {}
+            WatchEvent::Error(_) => return Ok(PAUSE),
+        }
+    }
+    Ok(PAUSE)
+}
+
+#[cfg(test)]
+mod tests;

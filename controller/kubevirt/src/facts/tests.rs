@@ -1,0 +1,307 @@
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::super::fixtures;
+use super::*;
+
+const SINCE: &str = "2026-11-21T13:06:07Z";
+
+fn health(count: u64, printable_status: &str, ready: &Value) -> StartHealth {
+    let mut object = fixtures::recorded_machine();
+    object["status"] = json!({
+        "conditions": [{ "type": "Ready", "status": ready, "lastTransitionTime": SINCE }],
+        "printableStatus": printable_status,
+        "startFailure": { "consecutiveFailCount": count },
+    });
+    read_machine(&serde_json::from_value(object).unwrap()).start_health
+}
+
+#[rstest]
+#[case::crash_loop("CrashLoopBackOff")]
+#[case::unschedulable("ErrorUnschedulable")]
+#[case::data_volume("DataVolumeError")]
+#[case::claim("ErrorPvcNotFound")]
+#[case::image("ErrImagePull")]
+#[case::image_backoff("ImagePullBackOff")]
+fn a_bad_state_counts_while_ready_is_false(#[case] status: &str) {
+    let not_ready = health(0, status, &json!("False"));
+    let since = Some(SINCE.parse().unwrap());
+    let expected = StartHealth { failed_starts: 0, failing: true, not_ready: true, not_ready_since: since };
+    assert_eq!(not_ready, expected);
+    assert!(!health(0, status, &json!("True")).failing);
+    assert!(!health(0, status, &json!("Unknown")).failing);
+}
+
+#[test]
+fn failed_starts_count_in_any_state() {
+    let health = health(3, "Running", &json!("True"));
+    assert_eq!((health.failed_starts, health.failing), (3, false));
+}
+
+#[rstest]
+#[case("Starting")]
+#[case("Running")]
+#[case("Stopped")]
+#[case("Provisioning")]
+#[case("Unexpected")]
+fn a_machine_that_is_not_ready_in_another_state_does_not_fail(#[case] status: &str) {
+    assert!(!health(0, status, &json!("False")).failing);
+}
+
+fn expression(key: &str, operator: &str, values: &[&str]) -> Value {
+    json!({ "key": key, "operator": operator, "values": values })
+}
+
+#[rstest]
+#[case::absent(json!(null), true)]
+#[case::empty(json!({}), true)]
+#[case::empty_machines(json!({"labelSelector": {}, "nodeSelectorRequirementMatcher": []}), true)]
+#[case::labels(json!({"labelSelector": {"matchLabels": {"app": "herd"}}}), true)]
+#[case::nodes(json!({"nodeSelectorRequirementMatcher": [expression("zone", "In", &["a"])]}), true)]
+#[case::both(
+    json!({
+        "labelSelector": {"matchLabels": {"app": "herd"}},
+        "nodeSelectorRequirementMatcher": [expression("zone", "In", &["a"])],
+    }), true)]
+#[case::only_one_of_both(
+    json!({
+        "labelSelector": {"matchLabels": {"app": "herd"}},
+        "nodeSelectorRequirementMatcher": [expression("zone", "In", &["b"])],
+    }), false)]
+#[case::not_in(json!({"nodeSelectorRequirementMatcher": [expression("zone", "NotIn", &["a"])]}), false)]
+#[case::exists(json!({"nodeSelectorRequirementMatcher": [expression("zone", "Exists", &[])]}), true)]
+#[case::does_not_exist(json!({"nodeSelectorRequirementMatcher": [expression("disk", "DoesNotExist", &[])]}), true)]
+#[case::greater(json!({"nodeSelectorRequirementMatcher": [expression("cores", "Gt", &["15"])]}), true)]
+#[case::not_greater(json!({"nodeSelectorRequirementMatcher": [expression("cores", "Gt", &["16"])]}), false)]
+#[case::less(json!({"nodeSelectorRequirementMatcher": [expression("cores", "Lt", &["17"])]}), true)]
+#[case::no_number_to_compare(json!({"nodeSelectorRequirementMatcher": [expression("zone", "Lt", &["17"])]}), false)]
+#[case::nothing_to_compare(json!({"nodeSelectorRequirementMatcher": [expression("none", "Gt", &["1"])]}), false)]
+fn a_scale_in_considers_machines_by_inner_labels_and_node_selector(
+    #[case] selectors: Value,
+    #[case] considered: bool,
+) {
+    let mut object = fixtures::recorded_pool();
+    object["spec"]["scaleInStrategy"] =
+        json!({ "proactive": { "selectionPolicy": { "selectors": selectors } } });
+    let pool = read_pool(&serde_json::from_value(object).unwrap());
+    assert_eq!(pool.invalid_settings, Vec::<String>::new());
+    let mut object = fixtures::recorded_machine();
+    object["spec"]["template"]["spec"]["nodeSelector"] = json!({ "zone": "a", "cores": "16" });
+    let machine = read_machine(&serde_json::from_value(object).unwrap());
+    assert_eq!(pool.scale_down_selection.includes(&machine), considered);
+}
+
+/// The facts of a pool with these settings.
+fn pool_with(settings: &Value) -> ParsedPool {
+    let mut object = fixtures::recorded_pool();
+    for (field, value) in settings.as_object().unwrap() {
+        object["spec"][field] = value.clone();
+    }
+    read_pool(&serde_json::from_value(object).unwrap())
+}
+
+#[rstest]
+#[case("AscendingOrder", ScaleDownPolicy::LowestOrdinalFirst)]
+#[case("DescendingOrder", ScaleDownPolicy::HighestOrdinalFirst)]
+#[case("Newest", ScaleDownPolicy::NewestFirst)]
+#[case("Oldest", ScaleDownPolicy::OldestFirst)]
+#[case("Random", ScaleDownPolicy::Random)]
+fn a_sort_policy_is_an_order(#[case] name: &str, #[case] order: ScaleDownPolicy) {
+    let proactive = json!({ "proactive": { "selectionPolicy": { "sortPolicy": name } } });
+    let pool = pool_with(&json!({ "scaleInStrategy": proactive, "updateStrategy": proactive }));
+    assert_eq!((pool.scale_down_policy, pool.rollout.order), (order, Some(order)));
+}
+
+#[rstest]
+#[case("proactive", "Disabled", Preservation::Never)]
+#[case("proactive", "Offline", Preservation::UnlessChanged)]
+#[case("proactive", "Online", Preservation::UnlessChanged)]
+#[case("opportunistic", "Disabled", Preservation::Never)]
+#[case("opportunistic", "Offline", Preservation::Always)]
+#[case("opportunistic", "Online", Preservation::Always)]
+fn state_preservation_is_that_of_storage(
+    #[case] strategy: &str,
+    #[case] value: &str,
+    #[case] expected: Preservation,
+) {
+    let pool = pool_with(&json!({ "scaleInStrategy": { strategy: { "statePreservation": value } } }));
+    assert_eq!(pool.preservation, expected);
+}
+
+#[test]
+fn with_unmanaged_updates_machines_keep_their_spec() {
+    let disabled = |strategy: Value| pool_with(&json!({ "updateStrategy": strategy })).rollout.disabled;
+    assert!(disabled(json!({ "unmanaged": {} })));
+    assert!(!disabled(json!({ "opportunistic": {} })));
+    assert!(!disabled(json!({ "proactive": {} })));
+}
+
+#[test]
+fn earlier_revisions_are_kept_as_on_other_platforms() {
+    assert_eq!(pool_with(&json!({})).rollout.history, RolloutPolicy::default().history);
+    // KubeVirt keeps only revisions that machines name.
+    assert_eq!(pool_with(&json!({ "revisionHistoryLimit": 0 })).rollout.history, 0);
+}
+
+#[rstest]
+#[case::always(Some("Always"), true)]
+#[case::manual(Some("Manual"), true)]
+#[case::rerun(Some("RerunOnFailure"), true)]
+#[case::a_receiver(Some("WaitAsReceiver"), false)]
+#[case::an_unknown_strategy(Some("Sometimes"), false)]
+fn the_controller_can_restart_machines_with(#[case] strategy: Option<&str>, #[case] restartable: bool) {
+    let mut object = fixtures::recorded_machine();
+    object["spec"]["runStrategy"] = json!(strategy);
+    object["spec"].as_object_mut().unwrap().remove("running");
+    assert_eq!(read_machine(&serde_json::from_value(object).unwrap()).restartable, restartable);
+}
+
+#[test]
+fn a_machine_that_waits_for_a_migration_is_off_on_purpose() {
+    let mut object = fixtures::recorded_machine();
+    object["spec"]["runStrategy"] = json!("WaitAsReceiver");
+    object["spec"].as_object_mut().unwrap().remove("running");
+    object["status"] = json!({
+        "printableStatus": "WaitingForReceiver",
+        "conditions": [{ "type": "Ready", "status": "False", "lastTransitionTime": SINCE }],
+    });
+    assert_eq!(read_machine(&serde_json::from_value(object).unwrap()).activity, MachineActivity::Stopped);
+}
+
+#[test]
+fn a_machine_that_a_user_gave_to_a_pool_and_took_away_is_released_by_that_pool() {
+    let mut object = fixtures::recorded_machine();
+    object["metadata"]["name"] = json!("other-7");
+    object["metadata"]["labels"]["kubevirt.io/vm-pool-revision-name"] = json!("herd-3");
+    object["metadata"].as_object_mut().unwrap().remove("ownerReferences");
+    let released = read_machine(&serde_json::from_value(object).unwrap());
+    assert_eq!(released.pool_label.as_deref(), Some("herd"));
+}
+
+#[rstest]
+#[case::failing_to_create(json!("Stopped"), json!("False"), json!("True"), Some("quota exceeded"))]
+#[case::a_state(json!("ErrorUnschedulable"), json!("False"), Value::Null, Some("ErrorUnschedulable"))]
+#[case::an_earlier_failure(json!("Starting"), json!("False"), json!("False"), None)]
+#[case::starting(json!("Starting"), json!("False"), Value::Null, None)]
+#[case::ready(json!("ErrorUnschedulable"), json!("True"), json!("True"), None)]
+fn why_a_machine_does_not_start(
+    #[case] state: Value,
+    #[case] ready: Value,
+    #[case] failure: Value,
+    #[case] expected: Option<&str>,
+) {
+    let mut object = fixtures::recorded_machine();
+    let mut conditions = vec![json!({ "type": "Ready", "status": ready, "message": "not this one" })];
+    if !failure.is_null() {
+        conditions.push(json!({ "type": "Failure", "status": failure, "message": "quota exceeded" }));
+    }
+    object["status"] = json!({ "conditions": conditions, "printableStatus": state });
+    assert_eq!(read_machine(&serde_json::from_value(object).unwrap()).problem.as_deref(), expected);
+}
+
+#[rstest]
+#[case::a_paused_guest("Paused", "Paused", "True", Some("Paused: the disk is full"))]
+#[case::no_node("ErrorUnschedulable", "PodScheduled", "False", Some("ErrorUnschedulable: the disk is full"))]
+#[case::a_node_was_found("ErrorUnschedulable", "PodScheduled", "True", Some("ErrorUnschedulable"))]
+#[case::a_silent_node("Unknown", "Paused", "False", Some("Unknown"))]
+#[case::another_state("Starting", "PodScheduled", "False", None)]
+fn the_state_of_a_machine_has_the_message_of_its_condition(
+    #[case] state: &str,
+    #[case] kind: &str,
+    #[case] holds: &str,
+    #[case] expected: Option<&str>,
+) {
+    let mut object = fixtures::recorded_machine();
+    let conditions = json!([
+        { "type": "Ready", "status": "False", "message": "not this one" },
+        { "type": kind, "status": holds, "message": "the disk is full" },
+    ]);
+    object["status"] = json!({ "conditions": conditions, "printableStatus": state });
+    assert_eq!(read_machine(&serde_json::from_value(object).unwrap()).problem.as_deref(), expected);
+}
+
+#[rstest]
+#[case::kubevirt_starts_it("Always", "Stopped", json!([]), None)]
+#[case::it_is_kept_off("Halted", "Stopped", json!([]), Some("runStrategy Halted keeps it off"))]
+#[case::a_user_starts_it("Manual", "Stopped", json!([]), Some("runStrategy Manual only a user starts it"))]
+#[case::a_start_is_requested("Manual", "Stopped", json!([{ "action": "Start" }]), None)]
+#[case::it_starts("Manual", "Starting", json!([]), None)]
+#[case::its_guest_was_shut_down("RerunOnFailure", "Stopped", json!([]), Some("does not start it again"))]
+#[case::its_guest_has_ended("Once", "Stopped", json!([]), Some("delete the machine"))]
+#[case::it_shuts_down("Halted", "Stopping", json!([]), None)]
+#[case::it_receives("WaitAsReceiver", "WaitingForReceiver", json!([]), Some("another cluster"))]
+fn a_stopped_machine_has_a_problem_if_kubevirt_does_not_start_it(
+    #[case] strategy: &str,
+    #[case] state: &str,
+    #[case] requests: Value,
+    #[case] expected: Option<&str>,
+) {
+    let mut object = fixtures::recorded_machine();
+    object["spec"]["runStrategy"] = json!(strategy);
+    object["spec"].as_object_mut().unwrap().remove("running");
+    object["status"] = json!({
+        "printableStatus": state,
+        "conditions": [{ "type": "Ready", "status": "False", "lastTransitionTime": SINCE }],
+        "stateChangeRequests": requests,
+    });
+    let problem = read_machine(&serde_json::from_value(object).unwrap()).problem;
+    assert_eq!(problem.is_some(), expected.is_some());
+    assert!(
+        problem.iter().zip(expected).all(|(problem, expected)| problem.contains(expected)),
+        "{problem:?}"
+    );
+}
+
+/// A machine whose own label has revision `herd-2`, with these labels in its template.
+fn labeled_inside(labels: Value) -> Machine {
+    let mut object = fixtures::recorded_machine();
+    object["metadata"]["labels"]["kubevirt.io/vm-pool-revision-name"] = json!("herd-2");
+    object["spec"]["template"]["metadata"]["labels"] = labels;
+    read_machine(&serde_json::from_value(object).unwrap())
+}
+
+#[rstest]
+#[case::of_both_labels(json!({ "kubevirt.io/vm-pool-revision-name": "herd-2" }), Some("herd-2"))]
+#[case::of_a_restored_snapshot(json!({ "kubevirt.io/vm-pool-revision-name": "herd-1" }), Some("herd-1"))]
+#[case::without_the_label(json!({ "app": "herd" }), None)]
+#[case::without_labels(Value::Null, None)]
+#[case::whose_labels_are_too_large(json!({ "app": "x".repeat(16 * 1024) }), Some("herd-2"))]
+fn the_revision_of_a_machine_is_that_of_its_spec(#[case] labels: Value, #[case] expected: Option<&str>) {
+    let machine = labeled_inside(labels);
+    assert_eq!(machine.written.as_ref().map(RevisionId::as_str), expected);
+    assert_eq!(machine.revision.as_ref().map(RevisionId::as_str), Some("herd-2"), "so that it stays stored");
+}
+
+#[test]
+fn a_machine_without_the_label_of_its_own_has_no_revision() {
+    let mut object = fixtures::recorded_machine();
+    object["metadata"]["labels"] = json!({ "app": "herd" });
+    assert_eq!(read_machine(&serde_json::from_value(object).unwrap()).written, None);
+}
+
+#[rstest]
+#[case::a_user_stopped_it("Manual", json!([]), None, MachineActivity::Stopped)]
+#[case::a_start_is_requested("Manual", json!([{ "action": "Start" }]), None, MachineActivity::NotRunning)]
+#[case::also_to_rerun("RerunOnFailure", json!([{ "action": "Start" }]), None, MachineActivity::NotRunning)]
+#[case::its_guest_has_ended("Once", json!([]), None, MachineActivity::Stopped)]
+#[case::the_controller_deleted_its_instance("Once", json!([]), Some("herd-2"), MachineActivity::NotRunning)]
+#[case::a_mark_of_an_earlier_strategy("Manual", json!([]), Some("herd-2"), MachineActivity::Stopped)]
+fn a_stopped_machine_that_starts_again_is_not_off_on_purpose(
+    #[case] strategy: &str,
+    #[case] requests: Value,
+    #[case] mark: Option<&str>,
+    #[case] expected: MachineActivity,
+) {
+    let mut object = fixtures::recorded_machine();
+    object["spec"]["runStrategy"] = json!(strategy);
+    object["spec"].as_object_mut().unwrap().remove("running");
+    if let Some(mark) = mark {
+        object["metadata"]["annotations"] = json!({ protection::RESTARTING: mark });
+    }
+    object["status"] = json!({
+        "printableStatus": "Stopped",
+        "conditions": [{ "type": "Ready", "status": "False", "lastTransitionTime": SINCE }],
+        "stateChangeRequests": requests,
+    });
+    assert_eq!(read_machine(&serde_json::from_value(object).unwrap()).activity, expected);
+}

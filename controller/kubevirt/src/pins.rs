@@ -1,0 +1,347 @@
+//! Pins: the copies of instance types and preferences that all machines of a revision use.
+//!
+//! A copy is a ControllerRevision that the pool owns. The content of a revision contains it as well, beside
+//! the template, so that a later revision with the same template uses the same copy, and a lost copy can be
+//! made again.
+
+mod foreign;
+pub mod owners;
+pub mod policy;
+mod resolve;
+pub mod source;
+mod stored;
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use vmpool_api::kubevirt::{annotations::INSTANCETYPE_POLICY, labels::POOL_UID};
+use vmpool_engine::condition::ConditionReason;
+use vmpool_engine::model::{MachineReferences, UnusableTemplate, UsedCopy};
+use vmpool_engine::{ObjectId, limits};
+use vmpool_instancetype::expand::expand_machine;
+use vmpool_instancetype::fields::MachineLocation;
+use vmpool_instancetype::model::{
+    InstanceTypeAndPreference, InstanceTypeKind, InstanceTypeObject, TypeFamily,
+};
+use vmpool_instancetype::start::{Binding, InstanceSettings};
+use vmpool_platform::{Configuration, CopyComparison, FetchedObjects, LookupFailure, Resolution};
+
+use super::keys::pool_owner_reference;
+use policy::InstancetypePolicy;
+pub use resolve::MatcherProblem;
+pub(super) use resolve::{
+    MatcherScope, ResolveError, ResolvedMachine, expansion_problem, find_live_object, find_read_object,
+    infer_matcher, interface_binding, lookup_reason, named_kind, prefers_interface,
+    resolve_machine_matchers as resolve_machine, resolve_named_object as named_object,
+};
+pub(super) use stored::FAMILIES;
+pub use stored::apply_pins;
+use stored::{EXPANDED, to_current_version};
+
+/// The field of the content of a revision with the pins. Pools do not have it.
+pub const FIELD: &str = "vmpoolPins";
+
+/// The field of the spec of a pool that contains the template of its machines.
+pub(super) const TEMPLATE: &str = "virtualMachineTemplate";
+
+/// The labels that only pins have. An instance type that KubeVirt captured lacks the second one.
+pub const LABELS: &str = "instancetype.kubevirt.io/object-kind,vmpool.dev/pool-uid";
+
+/// The reasons why a template cannot be resolved.
+pub const REASONS: [ConditionReason; 6] = [
+    ConditionReason::InstancetypeNotFound,
+    ConditionReason::PreferenceNotFound,
+    ConditionReason::InstancetypeConflict,
+    ConditionReason::RequirementsNotMet,
+    ConditionReason::InferenceFailed,
+    ConditionReason::RevisionMismatch,
+];
+
+/// Whether the template in the spec of a pool names an instance type or a preference, and the pool pins them.
+pub fn has_references(spec: &Value) -> bool {
+    has_matchers(spec) && InstancetypePolicy::of(spec) != InstancetypePolicy::PerMember
+}
+
+/// The same for a pool, which can have its policy in an annotation.
+pub fn has_references_in(pool: &Value) -> bool {
+    let (spec, annotations) = (&pool["spec"], &pool["metadata"]["annotations"]);
+    let policy = InstancetypePolicy::of_pool(spec, annotations[INSTANCETYPE_POLICY].as_str());
+    has_matchers(spec) && policy != InstancetypePolicy::PerMember
+}
+
+fn has_matchers(spec: &Value) -> bool {
+    let machine = &spec[TEMPLATE]["spec"];
+    FAMILIES.iter().any(|family| machine[family.field()].is_object())
+}
+
+/// The policy, as a part of the canonical form of a template. A template that names nothing has none, and the
+/// default is no part, because revisions of earlier versions do not contain it.
+pub fn canonical_policy(spec: &Value) -> Option<&'static str> {
+    let policy = InstancetypePolicy::of(spec);
+    (policy != InstancetypePolicy::default() && has_matchers(spec)).then(|| policy.as_str())
+}
+
+/// Replaces the policy [`InstancetypePolicy::Pin`] by [`InstancetypePolicy::Expand`], if the template in the
+/// spec names anything. Returns whether it did.
+pub fn write_out(spec: &mut Value) -> bool {
+    let is_pinned = has_references(spec) && InstancetypePolicy::of(spec) == InstancetypePolicy::Pin;
+    if is_pinned {
+        spec[policy::FIELD] = InstancetypePolicy::Expand.as_str().into();
+    }
+    is_pinned
+}
+
+/// The spec of a pool with the pins of its template. Pins that it contains already stay. `configuration` says
+/// what KubeVirt adds to machines.
+pub fn resolve_pool_pins(
+    pool: &ObjectId,
+    namespace: &str,
+    spec: &Value,
+    configuration: &Configuration,
+    found: &FetchedObjects,
+) -> Resolution {
+    let template = resolve::TemplateToResolve {
+        content: &spec[TEMPLATE],
+        policy: InstancetypePolicy::of(spec),
+        configuration,
+        pins: &spec[FIELD],
+    };
+    let with = |pins: Value| {
+        let mut spec = spec.clone();
+        spec[FIELD] = pins;
+        spec
+    };
+    let unresolved = |MatcherProblem { reason, message, family, lookup, .. }: MatcherProblem| {
+        let kind = resolve::named_kind(&spec[TEMPLATE], family);
+        (UnusableTemplate { reason, message }, LookupFailure { reason: lookup, kind })
+    };
+    match resolve::resolve_template_pins(pool, namespace, &template, found) {
+        Ok((pins, None)) => Resolution::Resolved(with(pins)),
+        Ok((pins, Some(problem))) => {
+            let (unresolved, failure) = unresolved(problem);
+            Resolution::Partial(with(pins), unresolved, failure)
+        }
+        Err(ResolveError::Needs(reference)) => Resolution::Needs(reference),
+        Err(ResolveError::Unresolved(problem)) => {
+            let (unresolved, failure) = unresolved(problem);
+            Resolution::Unresolved(unresolved, failure)
+        }
+    }
+}
+
+/// The spec of a pool with the pins that the content of a revision contains.
+pub fn inherit_copies(spec: &Value, stored: &Value) -> Option<Value> {
+    let pins = stored.get(FIELD).filter(|pins| pins.is_object())?;
+    let mut spec = spec.clone();
+    spec[FIELD] = pins.clone();
+    Some(spec)
+}
+
+/// Whether the content of a revision has what machines get from a matcher of its template: the copy of an
+/// object, or the knowledge that the volume names none.
+pub fn is_resolved(content: &Value, family: TypeFamily) -> bool {
+    content[FIELD][family.field()].is_object()
+}
+
+/// Whether the content of a revision has a matcher that is not resolved.
+pub fn lacks_copies(content: &Value) -> bool {
+    let lacks = |family: &TypeFamily| {
+        content[TEMPLATE]["spec"][family.field()].is_object() && !is_resolved(content, *family)
+    };
+    has_references(content) && FAMILIES.iter().any(lacks)
+}
+
+/// The ControllerRevisions in the content of a revision, in the current version of the API.
+pub fn copy_objects(content: &Value) -> Vec<Value> {
+    let pins = FAMILIES.iter().map(|family| &content[FIELD][family.field()]["revision"]);
+    pins.filter(|revision| revision.is_object()).map(to_current_version).collect()
+}
+
+/// Compares a ControllerRevision with a pin of the same name.
+pub fn compare_pinned_copy(pool: &ObjectId, pin: &Value, live: &Value) -> CopyComparison {
+    let upgraded = to_current_version(live);
+    let stored = &pin["data"];
+    let is_same = owners::is_same_copy(stored, &upgraded["data"]);
+    let mut owners = owners::stored_owner_references(live);
+    let was_owned = !owners::add_owner(&mut owners, pool_owner_reference(&pool.name, pool.uid.as_str()));
+    let is_ours = was_owned && live["metadata"]["labels"][POOL_UID] == *pool.uid.as_str();
+    if !(is_same || is_ours) || !live["metadata"]["deletionTimestamp"].is_null() {
+        return CopyComparison::Other;
+    }
+    if !is_same || live["data"]["apiVersion"] != stored["apiVersion"] {
+        // Data of a ControllerRevision cannot change.
+        let mut replacement = pin.clone();
+        replacement["metadata"]["ownerReferences"] = owners.into();
+        let former_version = if is_same { stored::former_version(live) } else { None };
+        return CopyComparison::Replace { object: replacement, former_version };
+    }
+    owners::owners_and_labels_patch(pin, live, !was_owned, owners)
+        .map_or(CopyComparison::Same, CopyComparison::Incomplete)
+}
+
+/// What the spec of a machine refers to. Its kinds are normalized, because KubeVirt completes them.
+pub fn spec_references(spec: &Value) -> MachineReferences {
+    let (mut text, mut copies) = (String::new(), Vec::new());
+    for family in FAMILIES {
+        let matcher = &spec[family.field()];
+        if !matcher.is_object() {
+            continue;
+        }
+        let part = |field: &str| matcher[field].as_str().unwrap_or_default();
+        let kind = InstanceTypeKind::of_matcher(family, part("kind"))
+            .map_or_else(|_| part("kind"), |kind| kind.as_str());
+        let revision = part("revisionName");
+        let _ = write!(text, "{kind}/{}@{revision} ", part("name"));
+        add_copy(&mut copies, revision);
+    }
+    MachineReferences { text: limits::clip_name(&text).into(), copies }
+}
+
+/// What a machine refers to. `recorded` are the copies that its status names: the machine uses them while its
+/// spec names none, and its instance may have been started with them.
+pub fn machine_references<'a>(spec: &Value, recorded: impl Iterator<Item = &'a Value>) -> MachineReferences {
+    let mut references = spec_references(spec);
+    for revision in recorded.filter_map(Value::as_str) {
+        add_copy(&mut references.copies, revision);
+    }
+    references
+}
+
+fn add_copy(copies: &mut Vec<Arc<str>>, revision: &str) {
+    let is_new = !copies.iter().any(|known| **known == *revision);
+    if is_new && !revision.is_empty() && revision.len() <= limits::NAME {
+        copies.push(revision.into());
+    }
+}
+
+/// What machines from the content of a revision refer to; `None` if it has no copies.
+pub fn revision_references(content: &Value) -> Option<MachineReferences> {
+    let pins = content.get(FIELD).filter(|pins| pins.is_object())?;
+    let mut spec = content[TEMPLATE]["spec"].clone();
+    apply_pins(&mut spec, pins);
+    Some(spec_references(&spec))
+}
+
+/// The copies that the machines from the content of a revision name, with what the template says about their
+/// objects. Machines that contain their instance type and preference name none.
+pub fn used_copies(content: &Value) -> Vec<UsedCopy> {
+    let pins = &content[FIELD];
+    if pins.get(EXPANDED).is_some() {
+        return Vec::new();
+    }
+    let used = FAMILIES.iter().filter_map(|family| {
+        let (matcher, written) =
+            (&pins[family.field()]["matcher"], &content[TEMPLATE]["spec"][family.field()]);
+        let text =
+            |value: &Value| -> Arc<str> { limits::clip_name(value.as_str().unwrap_or_default()).into() };
+        let copy = text(&matcher["revisionName"]);
+        (!copy.is_empty()).then(|| UsedCopy {
+            field: family.field(),
+            name: text(&matcher["name"]),
+            kind: text(&matcher["kind"]),
+            copy,
+            volume: text(&written["inferFromVolume"]),
+            volume_policy: text(&written["inferFromVolumeFailurePolicy"]),
+        })
+    });
+    used.collect()
+}
+
+/// What the machines from the content of a revision use, for people: each object with the name of its copy,
+/// or without one if it is written into the machines.
+pub fn describe_copies(content: &Value) -> Vec<String> {
+    let described = FAMILIES.iter().filter_map(|family| {
+        let pin = &content[FIELD][family.field()];
+        let object = copied_type_object(content, *family);
+        let name = object["metadata"]["name"].as_str().or_else(|| pin["matcher"]["name"].as_str())?;
+        let revision = pin["matcher"]["revisionName"].as_str();
+        let copy = revision.map_or_else(|| "written out".to_owned(), |revision| format!("copy {revision}"));
+        Some(format!("{} {name} ({copy})", family.noun()))
+    });
+    described.collect()
+}
+
+/// The copy of an object that a template names, in the content of a revision: apiVersion, kind, metadata and
+/// spec. Null if the revision has none.
+pub(super) fn copied_type_object(content: &Value, family: TypeFamily) -> Value {
+    let pin = &content[FIELD][family.field()];
+    let revision = if pin["data"].is_object() { pin } else { &pin["revision"] };
+    let mut revision = to_current_version(revision);
+    revision["data"].take()
+}
+
+/// What machines get from their instance type and preference: the copied specs, or else the matchers.
+pub fn effective_type_specs(content: &Value) -> Value {
+    let part = |family: TypeFamily| {
+        let object = copied_type_object(content, family);
+        let spec = &object["spec"];
+        if spec.is_null() { content[TEMPLATE]["spec"][family.field()].clone() } else { spec.clone() }
+    };
+    FAMILIES.map(|family| (family.field().to_owned(), part(family))).into_iter().collect::<Map<_, _>>().into()
+}
+
+/// The `virtualMachineTemplate` in the content of a revision.
+pub(super) enum PinnedTemplate {
+    /// Instance type and preference are written out in it.
+    Written(Value),
+    /// It names the copies of these objects.
+    Named(Value, Box<InstanceTypeAndPreference>),
+}
+
+/// The template in the content of a revision; `None` if the revision has no copies of what its template
+/// names.
+pub(super) fn pinned_template(content: &Value) -> Option<PinnedTemplate> {
+    let pins = content.get(FIELD).filter(|pins| pins.is_object())?;
+    let mut template = content[TEMPLATE].clone();
+    apply_pins(&mut template["spec"], pins);
+    if pins.get(EXPANDED).is_some() {
+        return Some(PinnedTemplate::Written(template));
+    }
+    let mut types = InstanceTypeAndPreference::default();
+    for family in FAMILIES {
+        let Value::Object(_) = template["spec"][family.field()] else { continue };
+        types.insert(InstanceTypeObject::read(copied_type_object(content, family)).ok()?).ok()?;
+    }
+    Some(PinnedTemplate::Named(template, Box::new(types)))
+}
+
+/// The template in the content of a revision, with instance type and preference written out, for the
+/// comparison with other revisions; `None` if the revision has no copies of what its template names.
+///
+/// A preference that sets the model of interfaces also changes the interface that KubeVirt adds to a machine
+/// that lists none. The configuration of KubeVirt selects the binding of this interface, so the binding is no
+/// part of the template.
+pub fn comparable_template(content: &Value) -> Option<Value> {
+    let mut written = match pinned_template(content)? {
+        PinnedTemplate::Written(template) => template,
+        PinnedTemplate::Named(template, types) => {
+            let interface = Some(Binding::Bridge).filter(|_| prefers_interface(&types));
+            let settings = InstanceSettings { interface, defaults: None };
+            expand_machine(&template, &types, &settings, MachineLocation::Pool).ok()?
+        }
+    };
+    if !lists_interfaces(&content[TEMPLATE])
+        && let Some(Value::Array(interfaces)) = written.pointer_mut(INTERFACES)
+    {
+        for interface in interfaces.iter_mut().filter_map(Value::as_object_mut) {
+            for binding in [Binding::Bridge, Binding::Masquerade] {
+                interface.remove(binding.field());
+            }
+        }
+    }
+    Some(written)
+}
+
+/// The interfaces in a machine template.
+const INTERFACES: &str = "/spec/template/spec/domain/devices/interfaces";
+
+/// Whether a machine template lists interfaces or networks, so that KubeVirt adds none.
+fn lists_interfaces(template: &Value) -> bool {
+    let lists =
+        |path: &str| template.pointer(path).and_then(Value::as_array).is_some_and(|list| !list.is_empty());
+    [INTERFACES, "/spec/template/spec/networks"].into_iter().any(lists)
+}
+
+#[cfg(test)]
+mod tests;

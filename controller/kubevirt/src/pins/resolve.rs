@@ -1,0 +1,585 @@
+//! Resolving the matchers of a machine template.
+
+use serde_json::{Map, Value, json};
+use vmpool_api::kubevirt::{POOL_API_VERSION, clone_account, labels::POOL_UID};
+use vmpool_engine::ObjectId;
+use vmpool_engine::condition::ConditionReason;
+use vmpool_instancetype::apply::ApplyError;
+use vmpool_instancetype::copy::{self, Acceptance, CopyOwner, ExpectedCopy, InstanceTypeCopy};
+use vmpool_instancetype::expand::{self, ExpandError};
+use vmpool_instancetype::fields::{CauseReason, MachineLocation, StatusCause};
+use vmpool_instancetype::inference::{self, InferenceLookup, InferenceSourceKind, InferenceStep, Inferred};
+use vmpool_instancetype::model::{
+    GROUP, InstanceTypeAndPreference, InstanceTypeKind, InstanceTypeObject, TypeFamily, TypeMatcher, VERSION,
+};
+use vmpool_instancetype::start::{Binding, InstanceSettings};
+use vmpool_instancetype::status_ref::{self, StatusRef};
+use vmpool_instancetype::{Malformed, validation};
+use vmpool_platform::{
+    Configuration, DefaultInterface, FetchedObjects, LookupReason, ReferencedObject, revision_at,
+};
+
+use super::super::keys::POOL_KIND;
+use super::foreign::refer_across_namespaces;
+use super::policy::InstancetypePolicy;
+use super::stored::{EXPANDED, FAMILIES, apply_pins, to_current_version};
+
+/// Why resolving did not end.
+pub(crate) enum ResolveError {
+    Needs(ReferencedObject),
+    Unresolved(MatcherProblem),
+}
+
+/// Why the matchers of a machine cannot be resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MatcherProblem {
+    /// The reason, one of those that the pins of a pool have.
+    pub reason: ConditionReason,
+    /// What is wrong, and what to do.
+    pub message: String,
+    /// The fields, for a response.
+    pub causes: Vec<StatusCause>,
+    /// The matcher that cannot be resolved.
+    pub family: TypeFamily,
+    /// The reason, for metrics.
+    pub lookup: LookupReason,
+}
+
+impl MatcherProblem {
+    fn new(family: TypeFamily, reason: ConditionReason, message: String, causes: Vec<StatusCause>) -> Self {
+        Self { reason, message, causes, family, lookup: lookup_reason(reason) }
+    }
+
+    fn of(family: TypeFamily, reason: ConditionReason, cause: StatusCause) -> Self {
+        Self::new(family, reason, cause.to_string(), vec![cause])
+    }
+}
+
+fn matcher_error(family: TypeFamily, reason: ConditionReason, cause: StatusCause) -> ResolveError {
+    ResolveError::Unresolved(MatcherProblem::of(family, reason, cause))
+}
+
+/// The problem of an object or a copy that cannot be read.
+fn unreadable_object_error(family: TypeFamily, reason: ConditionReason, cause: StatusCause) -> ResolveError {
+    ResolveError::Unresolved(MatcherProblem {
+        lookup: LookupReason::Decode,
+        ..MatcherProblem::of(family, reason, cause)
+    })
+}
+
+/// The reason for metrics. Objects and copies that cannot be read have one of their own.
+pub(crate) fn lookup_reason(reason: ConditionReason) -> LookupReason {
+    match reason {
+        ConditionReason::RevisionMismatch => LookupReason::Mismatch,
+        ConditionReason::InstancetypeConflict | ConditionReason::RequirementsNotMet => LookupReason::Conflict,
+        _ => LookupReason::NotFound,
+    }
+}
+
+/// The kind that a machine names; `None` if it does not exist, or the machine names only a volume.
+pub(crate) fn named_kind(machine: &Value, family: TypeFamily) -> Option<&'static str> {
+    let matcher = TypeMatcher::of_machine(machine, family).ok().flatten()?;
+    if matcher.name.is_empty() { None } else { matcher.kind(family).ok().map(InstanceTypeKind::as_str) }
+}
+
+fn not_found_reason(family: TypeFamily) -> ConditionReason {
+    match family {
+        TypeFamily::Instancetype => ConditionReason::InstancetypeNotFound,
+        TypeFamily::Preference => ConditionReason::PreferenceNotFound,
+    }
+}
+
+/// A matcher that was resolved.
+struct Part {
+    family: TypeFamily,
+    /// The beginning of the pin: what inference changed.
+    pin: Value,
+    /// The matcher and its object; `None` if inference removed the matcher.
+    object: Option<(TypeMatcher, InstanceTypeObject)>,
+    /// Whether the object is from a ControllerRevision that the machine names.
+    is_copy: bool,
+}
+
+/// A machine whose matchers were resolved.
+pub(crate) struct ResolvedMachine {
+    /// The machine, with what was inferred.
+    pub(crate) machine: Value,
+    /// The objects that its matchers name.
+    pub(crate) types: InstanceTypeAndPreference,
+    parts: Vec<Part>,
+}
+
+/// Where a machine stands.
+#[derive(Clone, Copy)]
+pub(crate) struct MatcherScope<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) location: MachineLocation,
+}
+
+/// Resolves the matchers of a machine: infers them, and finds the objects that they name.
+pub(crate) fn resolve_machine_matchers(
+    machine: &Value,
+    scope: MatcherScope<'_>,
+    found: &FetchedObjects,
+) -> Result<ResolvedMachine, ResolveError> {
+    let mut resolved = ResolvedMachine {
+        machine: machine.clone(),
+        types: InstanceTypeAndPreference::default(),
+        parts: Vec::new(),
+    };
+    for family in FAMILIES {
+        resolved.add(family, scope, found)?;
+    }
+    Ok(resolved)
+}
+
+impl ResolvedMachine {
+    /// Resolves a matcher.
+    fn add(
+        &mut self,
+        family: TypeFamily,
+        scope: MatcherScope<'_>,
+        found: &FetchedObjects,
+    ) -> Result<(), ResolveError> {
+        let Some(pin) = infer_matcher(&mut self.machine, scope, family, found)? else { return Ok(()) };
+        let matcher = TypeMatcher::of_machine(&self.machine, family)
+            .map_err(|error| matcher_error(family, not_found_reason(family), error.into()))?;
+        let mut part = Part { family, pin, object: None, is_copy: false };
+        if let Some(matcher) = matcher {
+            let (object, is_copy) = resolve_named_object(&self.machine, &matcher, scope, family, found)?;
+            part.is_copy = is_copy;
+            self.types.insert(object.clone()).map_err(|error| {
+                matcher_error(
+                    family,
+                    not_found_reason(family),
+                    matcher_cause(scope, family, "name", error.to_string()),
+                )
+            })?;
+            part.object = Some((matcher, object));
+        }
+        self.parts.push(part);
+        Ok(())
+    }
+
+    /// Uses the object of which a pin contains a copy.
+    fn keep(
+        &mut self,
+        family: TypeFamily,
+        pin: &Value,
+        matcher: TypeMatcher,
+        object: InstanceTypeObject,
+    ) -> Result<(), ResolveError> {
+        let applied = json!({ "matcher": matcher.to_json(), "removesMemory": pin["removesMemory"] });
+        apply_pins(&mut self.machine["spec"], &json!({ (family.field()): applied }));
+        self.types.insert(object.clone()).map_err(|error| {
+            matcher_error(
+                family,
+                not_found_reason(family),
+                StatusCause {
+                    reason: CauseReason::FieldValueNotFound,
+                    message: error.to_string(),
+                    field: MachineLocation::Pool.matcher_field(family, "name"),
+                },
+            )
+        })?;
+        self.parts.push(Part { family, pin: pin.clone(), object: Some((matcher, object)), is_copy: false });
+        Ok(())
+    }
+}
+
+/// The object that a matcher of a machine names, and whether it is from a ControllerRevision that the machine
+/// refers to.
+pub(crate) fn resolve_named_object(
+    machine: &Value,
+    matcher: &TypeMatcher,
+    scope: MatcherScope<'_>,
+    family: TypeFamily,
+    found: &FetchedObjects,
+) -> Result<(InstanceTypeObject, bool), ResolveError> {
+    let status = StatusRef::of_machine(machine, family)
+        .map_err(|error| matcher_error(family, not_found_reason(family), error.into()))?;
+    if let Some(reference) = status_ref::machine_pin(matcher, status.as_ref())
+        && let Some(copy) = find_copied_object(machine, matcher, &reference, scope, family, found)?
+    {
+        return Ok((copy, true));
+    }
+    Ok((find_live_object(matcher, scope, family, found)?, false))
+}
+
+/// The problem that keeps a machine from being expanded.
+pub(crate) fn expansion_problem(error: &ExpandError, location: MachineLocation) -> MatcherProblem {
+    let (reason, family) = match error {
+        ExpandError::Requirements(_) => (ConditionReason::RequirementsNotMet, TypeFamily::Preference),
+        ExpandError::Apply(ApplyError::Topology(_) | ApplyError::Conflicts(_) | ApplyError::Malformed(_))
+        | ExpandError::InvalidMatcher(_)
+        | ExpandError::NotInferred { .. }
+        | ExpandError::UnknownKind(_)
+        | ExpandError::NotFound { .. }
+        | ExpandError::NotNamed { .. } => (ConditionReason::InstancetypeConflict, TypeFamily::Instancetype),
+    };
+    MatcherProblem::new(family, reason, error.to_string(), error.causes(location))
+}
+
+/// A machine template to resolve.
+pub(super) struct TemplateToResolve<'a> {
+    pub(super) content: &'a Value,
+    pub(super) policy: InstancetypePolicy,
+    /// What KubeVirt adds to machines.
+    pub(super) configuration: &'a Configuration,
+    /// The pins that it has already; null if it has none.
+    pub(super) pins: &'a Value,
+}
+
+/// The pins of a machine template. If some of its matchers can be resolved and others cannot, the result
+/// contains the problem, and the pins of the former.
+pub(super) fn resolve_template_pins(
+    pool: &ObjectId,
+    namespace: &str,
+    &TemplateToResolve { content: template, policy, configuration, pins: kept }: &TemplateToResolve<'_>,
+    found: &FetchedObjects,
+) -> Result<(Value, Option<MatcherProblem>), ResolveError> {
+    let scope = MatcherScope { namespace, location: MachineLocation::Pool };
+    // The template of a pool has no status.
+    let machine = json!({ "metadata": template["metadata"], "spec": template["spec"] });
+    let mut resolved =
+        ResolvedMachine { machine, types: InstanceTypeAndPreference::default(), parts: Vec::new() };
+    let mut problem = None;
+    for family in FAMILIES {
+        let added = match self::pinned_object(&kept[family.field()], family) {
+            Some((matcher, object)) => resolved.keep(family, &kept[family.field()], matcher, object),
+            None => resolved.add(family, scope, found),
+        };
+        match added {
+            Err(ResolveError::Unresolved(found)) if problem.is_none() => problem = Some(found),
+            Err(ResolveError::Unresolved(_)) | Ok(()) => {}
+            Err(needs) => return Err(needs),
+        }
+    }
+    let ResolvedMachine { machine, types, parts } = resolved;
+    let mut pins = Map::new();
+    let mut is_new = false;
+    for Part { family, mut pin, object, is_copy } in parts {
+        if kept[family.field()].is_object() {
+            pins.insert(family.field().to_owned(), kept[family.field()].clone());
+            continue;
+        }
+        match object {
+            // The template names the copy itself.
+            Some((matcher, _)) if is_copy => pin["matcher"] = matcher.to_json(),
+            Some((matcher, object)) => {
+                let mut revision = match new_pinned_copy(pool, scope, &object, family) {
+                    Ok(revision) => revision,
+                    Err(ResolveError::Unresolved(found)) => {
+                        problem.get_or_insert(found);
+                        continue;
+                    }
+                    Err(needs) => return Err(needs),
+                };
+                is_new = true;
+                if policy == InstancetypePolicy::Expand {
+                    pin["data"] = revision["data"].take();
+                } else {
+                    let name = revision["metadata"]["name"].as_str().unwrap_or_default();
+                    pin["matcher"] = matcher.pinned(name).to_json();
+                    pin["revision"] = revision;
+                }
+            }
+            None => {}
+        }
+        pins.insert(family.field().to_owned(), pin);
+    }
+    if let Some(problem) = problem {
+        return if is_new {
+            Ok((pins.into(), Some(problem)))
+        } else {
+            Err(ResolveError::Unresolved(problem))
+        };
+    }
+    let refused =
+        |error: ExpandError| ResolveError::Unresolved(expansion_problem(&error, MachineLocation::Pool));
+    if let Some(machine) = with_architecture(&machine, &types, configuration) {
+        expand::check_expansion(&machine, &types, &InstanceSettings::default(), MachineLocation::Pool)
+            .map_err(refused)?;
+    }
+    let checked = match policy {
+        InstancetypePolicy::Expand => {
+            let interface = interface_binding(configuration.interface).filter(|_| prefers_interface(&types));
+            let settings = InstanceSettings { interface, defaults: None };
+            expand::expand_machine(&machine, &types, &settings, MachineLocation::Pool).map(Some)
+        }
+        InstancetypePolicy::Pin | InstancetypePolicy::PerMember => {
+            expand::check_expansion(&machine, &types, &InstanceSettings::default(), MachineLocation::Pool)
+                .map(|_| None)
+        }
+    };
+    let expanded = checked.map_err(refused)?;
+    pins.extend(expanded.map(|mut machine| (EXPANDED.to_owned(), machine["spec"].take())));
+    Ok((pins.into(), None))
+}
+
+/// A machine with the architecture that KubeVirt gives to it before it checks the requirement of the
+/// preference; `None` if there is no such requirement, or the architecture follows from the machine and the
+/// preference.
+fn with_architecture(
+    machine: &Value,
+    types: &InstanceTypeAndPreference,
+    configuration: &Configuration,
+) -> Option<Value> {
+    let preference = types.preference_spec()?;
+    let chosen = machine.pointer("/spec/template/spec/architecture").and_then(Value::as_str);
+    let is_open = preference.architecture.is_none() && chosen.is_none_or(str::is_empty);
+    let architecture = configuration.architecture.as_deref().filter(|_| is_open)?;
+    preference.requirements.architecture.as_ref()?;
+    let mut machine = machine.clone();
+    machine
+        .pointer_mut("/spec/template/spec")?
+        .as_object_mut()?
+        .insert("architecture".to_owned(), architecture.into());
+    Some(machine)
+}
+
+/// The object of which a pin contains a copy, and the matcher that names it.
+fn pinned_object(pin: &Value, family: TypeFamily) -> Option<(TypeMatcher, InstanceTypeObject)> {
+    let revision = if pin["data"].is_object() { pin } else { &pin["revision"] };
+    let object = InstanceTypeObject::read(to_current_version(revision)["data"].take()).ok()?;
+    let matcher = json!({ "name": object.identity.name, "kind": object.kind.as_str() });
+    let machine = json!({ "spec": { (family.field()): matcher } });
+    Some((TypeMatcher::of_machine(&machine, family).ok()??, object))
+}
+
+/// Whether the preference changes the default interface. KubeVirt adds it when a machine starts, and a
+/// machine in which the preference is written out names no preference then.
+pub(crate) fn prefers_interface(types: &InstanceTypeAndPreference) -> bool {
+    let devices = types.preference_spec().and_then(|preference| preference.devices.as_ref());
+    devices.and_then(|devices| devices.interface_model.as_deref()).is_some_and(|model| !model.is_empty())
+}
+
+/// The binding of the default interface; `None` if vmpool does not know it.
+pub(crate) fn interface_binding(interface: DefaultInterface) -> Option<Binding> {
+    match interface {
+        DefaultInterface::Bridge => Some(Binding::Bridge),
+        DefaultInterface::Masquerade => Some(Binding::Masquerade),
+        DefaultInterface::Other => None,
+    }
+}
+
+fn matcher_cause(scope: MatcherScope<'_>, family: TypeFamily, field: &str, message: String) -> StatusCause {
+    let field = scope.location.matcher_field(family, field);
+    StatusCause { reason: CauseReason::FieldValueNotFound, message, field }
+}
+
+/// Validates a matcher, and replaces it by what its volume names. If the machine has a copy of what it
+/// inferred from the volume, the copy decides: later labels of the volume are those of another machine. The
+/// result is the beginning of the pin; `None` if the machine has no such matcher.
+pub(crate) fn infer_matcher(
+    machine: &mut Value,
+    scope: MatcherScope<'_>,
+    family: TypeFamily,
+    found: &FetchedObjects,
+) -> Result<Option<Value>, ResolveError> {
+    let matcher = TypeMatcher::of_machine(machine, family)
+        .map_err(|error| matcher_error(family, not_found_reason(family), error.into()))?;
+    let Some(matcher) = matcher else { return Ok(None) };
+    let causes = validation::validate_matcher(family, &matcher, None, scope.location);
+    if let Some(first) = causes.first() {
+        let message = first.to_string();
+        return Err(ResolveError::Unresolved(MatcherProblem::new(
+            family,
+            not_found_reason(family),
+            message,
+            causes,
+        )));
+    }
+    let failed = |error: String| {
+        matcher_error(
+            family,
+            ConditionReason::InferenceFailed,
+            matcher_cause(scope, family, "inferFromVolume", error),
+        )
+    };
+    let recorded =
+        recorded_inference(machine, family, &matcher).map_err(|error| failed(error.to_string()))?;
+    let step = match recorded {
+        Some(inferred) => Some(InferenceStep::Done(Ok(inferred))),
+        None => inference::infer_matcher(machine, scope.namespace, family)
+            .map_err(|error| failed(error.to_string()))?,
+    };
+    let Some(mut step) = step else { return Ok(Some(json!({}))) };
+    let account = clone_account(&machine["spec"]["template"]["spec"]).to_owned();
+    let inferred = loop {
+        match step {
+            InferenceStep::Done(result) => break result.map_err(|error| failed(error.to_string()))?,
+            InferenceStep::Lookup(inference) => {
+                let object = find_read_object(&lookup_reference(inference.lookup(), scope, &account), found)?;
+                step = inference.found(object);
+            }
+        }
+    };
+    let memory = |machine: &Value| machine.pointer("/spec/template/spec/domain/memory").is_some();
+    let had_memory = memory(machine);
+    inference::write_inferred_matcher(machine, family, &inferred)
+        .map_err(|error| failed(error.to_string()))?;
+    if let Inferred::Removed(_) = inferred {
+        return Ok(Some(json!({ "matcher": null })));
+    }
+    let removed = had_memory && !memory(machine);
+    Ok(Some(if removed { json!({ "removesMemory": true }) } else { json!({}) }))
+}
+
+/// What the status of a machine with a copy says of its volume.
+fn recorded_inference(
+    machine: &Value,
+    family: TypeFamily,
+    matcher: &TypeMatcher,
+) -> Result<Option<Inferred>, Malformed> {
+    let volume = &matcher.infer_from_volume;
+    let is_of_volume = |status: &StatusRef| {
+        !volume.is_empty() && !status.revision.is_empty() && status.matcher.infer_from_volume == *volume
+    };
+    let status = StatusRef::of_machine(machine, family)?.filter(is_of_volume);
+    Ok(status.map(|StatusRef { matcher: TypeMatcher { name, kind, .. }, .. }| Inferred::Named { name, kind }))
+}
+
+/// The object that was read.
+pub(crate) fn find_read_object<'a>(
+    reference: &ReferencedObject,
+    found: &'a FetchedObjects,
+) -> Result<Option<&'a Value>, ResolveError> {
+    if !is_segment(&reference.name) {
+        return Ok(None);
+    }
+    match found.get(reference) {
+        Some(object) => Ok(object.as_ref()),
+        None => Err(ResolveError::Needs(reference.clone())),
+    }
+}
+
+/// Whether a name can be the name of an object. Others do not exist, and must not become a part of a path.
+fn is_segment(name: &str) -> bool {
+    let is_valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
+    (1..=253).contains(&name.len()) && name.bytes().all(is_valid) && !name.starts_with(['.', '-'])
+}
+
+fn lookup_reference(lookup: &InferenceLookup, scope: MatcherScope<'_>, account: &str) -> ReferencedObject {
+    let InferenceLookup { source, namespace, name } = lookup;
+    let (root, resource) = match source {
+        InferenceSourceKind::Claim => ("/api/v1", "persistentvolumeclaims"),
+        InferenceSourceKind::DataVolume => ("/apis/cdi.kubevirt.io/v1beta1", "datavolumes"),
+        InferenceSourceKind::DataSource => ("/apis/cdi.kubevirt.io/v1beta1", "datasources"),
+        InferenceSourceKind::Snapshot => ("/apis/snapshot.storage.k8s.io/v1", "volumesnapshots"),
+    };
+    // A namespace that cannot exist has no objects.
+    let name = if is_segment(namespace) { name.clone() } else { String::new() };
+    let collection = format!("{root}/namespaces/{namespace}/{resource}");
+    let foreign = (namespace != scope.namespace).then(|| {
+        let account = (scope.namespace.to_owned(), account.to_owned());
+        let group = root.split('/').nth(2).filter(|_| root.starts_with("/apis/")).unwrap_or_default();
+        Box::new(refer_across_namespaces(account, group, resource, namespace))
+    });
+    ReferencedObject { kind: source.as_str(), collection, name, cross_namespace: foreign }
+}
+
+/// The live object that a matcher names.
+pub(crate) fn find_live_object(
+    matcher: &TypeMatcher,
+    scope: MatcherScope<'_>,
+    family: TypeFamily,
+    found: &FetchedObjects,
+) -> Result<InstanceTypeObject, ResolveError> {
+    let failed = |field: &str, message: String| {
+        matcher_error(family, not_found_reason(family), matcher_cause(scope, family, field, message))
+    };
+    let kind = matcher.kind(family).map_err(|error| failed("kind", error.to_string()))?;
+    let path = if kind.is_cluster() { String::new() } else { format!("/namespaces/{}", scope.namespace) };
+    let collection = format!("/apis/{GROUP}/{VERSION}{path}/{}", kind.plural());
+    let reference = ReferencedObject {
+        kind: kind.as_str(),
+        collection,
+        name: matcher.name.clone(),
+        cross_namespace: None,
+    };
+    let object = find_read_object(&reference, found)?.ok_or_else(|| {
+        let name = &matcher.name;
+        failed("name", format!("{kind} {name:?} does not exist; create it, or name another one"))
+    })?;
+    InstanceTypeObject::read(object.clone()).map_err(|error| {
+        unreadable_object_error(
+            family,
+            not_found_reason(family),
+            matcher_cause(scope, family, "name", error.to_string()),
+        )
+    })
+}
+
+/// The object in the ControllerRevision that a machine names. `None` if its status names one of another
+/// object, because the matcher has changed.
+fn find_copied_object(
+    machine: &Value,
+    matcher: &TypeMatcher,
+    reference: &status_ref::MachinePin,
+    scope: MatcherScope<'_>,
+    family: TypeFamily,
+    found: &FetchedObjects,
+) -> Result<Option<InstanceTypeObject>, ResolveError> {
+    let because = |message: String| matcher_cause(scope, family, "revisionName", message);
+    let failed = |message: String| matcher_error(family, ConditionReason::RevisionMismatch, because(message));
+    let undecoded = |message: String| {
+        unreadable_object_error(family, ConditionReason::RevisionMismatch, because(message))
+    };
+    let kind = matcher.kind(family).map_err(|error| failed(error.to_string()))?;
+    let revision = &reference.revision;
+    let Some(stored) = find_read_object(&revision_at(scope.namespace, revision), found)? else {
+        let message =
+            format!("ControllerRevision {revision:?} does not exist; correct or remove revisionName");
+        return Err(matcher_error(
+            family,
+            not_found_reason(family),
+            matcher_cause(scope, family, "revisionName", message),
+        ));
+    };
+    let copy = InstanceTypeCopy::read(stored).map_err(|error| undecoded(error.to_string()))?;
+    let decoded =
+        copy::decode_copy(&copy, kind, &matcher.name).map_err(|error| undecoded(error.to_string()))?;
+    let by_spec = reference.by_spec;
+    let machine_uid = machine["metadata"]["uid"].as_str().unwrap_or_default();
+    let machine_name = machine["metadata"]["name"].as_str().unwrap_or_default();
+    let by_status =
+        status_ref::is_recorded(machine, family, revision).map_err(|error| failed(error.to_string()))?;
+    let wanted = ExpectedCopy { kind, name: &matcher.name, by_spec, by_status, machine_uid, machine_name };
+    match copy::accept_copy(&copy, &decoded, &wanted) {
+        Ok(Acceptance::Use | Acceptance::Upgrade) => Ok(Some(decoded.object)),
+        Ok(Acceptance::Stale) if !by_spec => Ok(None),
+        Ok(Acceptance::Stale) => Err(failed(format!("ControllerRevision {revision:?} is of another object"))),
+        Err(error) => Err(failed(error.to_string())),
+    }
+}
+
+/// The ControllerRevision with the copy of an object.
+fn new_pinned_copy(
+    pool: &ObjectId,
+    scope: MatcherScope<'_>,
+    object: &InstanceTypeObject,
+    family: TypeFamily,
+) -> Result<Value, ResolveError> {
+    let owner = CopyOwner {
+        api_version: POOL_API_VERSION.to_owned(),
+        kind: POOL_KIND.to_owned(),
+        name: pool.name.to_string(),
+        uid: pool.uid.as_str().to_owned(),
+        controller: true,
+    };
+    let failed = |message: String| {
+        matcher_error(family, not_found_reason(family), matcher_cause(scope, family, "name", message))
+    };
+    let name = &object.identity.name;
+    if name.len() > validation::LONGEST_NAME {
+        let (kind, most) = (object.kind, validation::LONGEST_NAME);
+        return Err(failed(format!(
+            "the name of {kind} {name:?} has more than {most} characters, so it cannot be pinned"
+        )));
+    }
+    let mut copy =
+        InstanceTypeCopy::of(object, owner, scope.namespace).map_err(|error| failed(error.to_string()))?;
+    copy.labels.insert(POOL_UID.to_owned(), pool.uid.as_str().to_owned());
+    Ok(copy.to_json())
+}

@@ -1,0 +1,443 @@
+//! Admission of instance types, of preferences, and of the machines that name them. In a cluster with
+//! KubeVirt's own webhooks, these do it.
+//!
+//! The rules are those of [`vmpool_instancetype`]. This module finds out which objects they need, and the
+//! program reads them one after the other, because each can lead to the next.
+
+use std::collections::BTreeMap;
+
+use kube::Resource as _;
+use serde_json::Value;
+use vmpool_engine::admission::LookupSubject;
+use vmpool_engine::condition::ConditionReason;
+use vmpool_instancetype::expand;
+use vmpool_instancetype::fields::MachineLocation;
+use vmpool_instancetype::fill::fill_machine_from_preference;
+use vmpool_instancetype::machine::{self, NamedTypes};
+use vmpool_instancetype::model::{
+    InstanceTypeAndPreference, InstanceTypeKind, InstanceTypeObject, ObjectError, TypeFamily, TypeMatcher,
+};
+use vmpool_instancetype::start::InstanceSettings;
+use vmpool_instancetype::validation;
+use vmpool_platform::{FetchedObjects, ReferencedObject};
+
+use super::copies::{Machine, Pool};
+use super::pins::{self, FAMILIES, MatcherProblem, MatcherScope, ResolveError, ResolvedMachine};
+use super::protection::ProtectedType;
+
+pub use vmpool_instancetype::fields::{CauseReason, StatusCause};
+pub use vmpool_instancetype::validation::ValidationReport;
+
+/// The path of the webhook for the four kinds.
+pub const OBJECT_PATH: &str = "/validate-instancetype-kubevirt-io-v1beta1";
+/// The path of the webhook that protects objects of the four kinds.
+pub const PROTECT_PATH: &str = "/mutate-instancetype-kubevirt-io-v1beta1";
+/// The path of the webhook that validates machines.
+pub const MACHINE_PATH: &str = "/validate-kubevirt-io-v1-virtualmachine";
+/// The path of the webhook that completes machines.
+pub const COMPLETE_PATH: &str = "/mutate-kubevirt-io-v1-virtualmachine";
+
+/// The path of the webhook that compares the template of a pool with its instance type and its preference.
+pub const POOL_PATH: &str = "/validate-pool-kubevirt-io-v1beta1-virtualmachinepool-instancetypes";
+
+/// The kind of pools.
+pub const POOL_KIND: &str = super::keys::POOL_KIND;
+/// The group of pools.
+pub const POOL_GROUP: &str = vmpool_api::kubevirt::POOL_GROUP;
+/// The kind of machines.
+pub const MACHINE_KIND: &str = super::keys::MACHINE_KIND;
+/// The group of machines.
+pub const MACHINE_GROUP: &str = vmpool_api::kubevirt::GROUP;
+/// The group of the four kinds.
+pub const GROUP: &str = vmpool_api::instancetype::GROUP;
+
+/// The fields that the rules use, of all objects that are read.
+pub const FIELDS: &[&str] = &["apiVersion", "kind", "metadata", "spec", "data"];
+
+/// An object that a rule needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NeededObject {
+    /// Which object.
+    pub reference: ReferencedObject,
+    /// What it is, for metrics.
+    pub subject: LookupSubject,
+    /// Whether the answer shows facts of the object that the requesting user may have no permission to read.
+    /// All users may read the kinds of the cluster.
+    pub reveals: bool,
+}
+
+/// Why an object was not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TypeReadFailure {
+    /// The client has not authenticated itself as an API server, and the answer would reveal facts.
+    NotPermitted,
+    /// The object is in another namespace. The webhook does not read it, because the answer would show
+    /// whether it exists. The controller reads it, if the account of the machine may clone it.
+    Foreign,
+    /// The read failed.
+    Error(String),
+}
+
+/// What was read for a request.
+#[derive(Clone, Debug, Default)]
+pub struct TypeReviewReads {
+    found: FetchedObjects,
+    failed: BTreeMap<ReferencedObject, TypeReadFailure>,
+}
+
+impl TypeReviewReads {
+    /// Adds the result of a read; `Ok(None)` if the object does not exist.
+    pub fn add(&mut self, reference: ReferencedObject, result: Result<Option<Value>, TypeReadFailure>) {
+        match result {
+            Ok(object) => drop(self.found.insert(reference, object)),
+            Err(failure) => drop(self.failed.insert(reference, failure)),
+        }
+    }
+}
+
+/// The next step of a review.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TypeReviewStep {
+    /// Read this object.
+    Needs(NeededObject),
+    /// The review has ended.
+    Done(TypeReviewDecision),
+}
+
+/// The result of a review.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TypeReviewDecision {
+    /// The request is allowed.
+    Allowed {
+        /// The completed machine; `None` if it does not change.
+        machine: Option<Value>,
+        /// What the user should know.
+        warnings: Vec<String>,
+    },
+    /// The request is invalid.
+    Refused {
+        /// What is wrong.
+        causes: Vec<StatusCause>,
+        /// What the user should know, too.
+        warnings: Vec<String>,
+    },
+    /// The name of an instance type or a preference could not be inferred.
+    NotInferred(Vec<StatusCause>),
+    /// A read failed without which the request cannot be answered.
+    Undecided(String),
+}
+
+impl TypeReviewDecision {
+    fn of(report: ValidationReport) -> Self {
+        let ValidationReport { causes, warnings } = report;
+        if causes.is_empty() {
+            Self::Allowed { machine: None, warnings }
+        } else {
+            Self::Refused { causes, warnings }
+        }
+    }
+}
+
+/// Reviews a create or an update of one of the four kinds.
+///
+/// # Errors
+/// The document is not of these kinds.
+pub fn review_type_object(old: Option<&Value>, new: &Value) -> Result<TypeReviewDecision, ObjectError> {
+    let read = |object: &Value| InstanceTypeObject::read(object.clone());
+    let new = read(new)?;
+    // An object that was stored by another version may be unreadable. All of the new one is then validated.
+    let old = old.and_then(|old| read(old).ok());
+    Ok(TypeReviewDecision::of(validation::validate_object(&new, old.as_ref())))
+}
+
+/// A list of machines or pools that may use an edited object when their copies are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TypeUserKind {
+    /// Machines.
+    Machines,
+    /// Pools.
+    Pools,
+}
+
+/// The most machines, and the most pools, that are read for one edit.
+pub const EXAMINED_USERS: usize = 1000;
+/// The number of them in one response.
+pub const USERS_IN_A_PAGE: usize = 250;
+
+impl TypeUserKind {
+    /// Both lists.
+    pub const ALL: [Self; 2] = [Self::Machines, Self::Pools];
+
+    /// The fields that are read.
+    pub const fn fields(self) -> &'static [&'static str] {
+        match self {
+            Self::Machines => &[
+                "metadata.continue",
+                "items.*.metadata.name",
+                "items.*.metadata.namespace",
+                "items.*.metadata.deletionTimestamp",
+                "items.*.spec.instancetype",
+                "items.*.spec.preference",
+                "items.*.status.instancetypeRef",
+                "items.*.status.preferenceRef",
+            ],
+            Self::Pools => &[
+                "metadata.continue",
+                "items.*.metadata.name",
+                "items.*.metadata.namespace",
+                "items.*.metadata.deletionTimestamp",
+                "items.*.metadata.annotations.vmpool.dev/instancetype-policy",
+                "items.*.spec.instancetypePolicy",
+                "items.*.spec.virtualMachineTemplate.spec.instancetype",
+                "items.*.spec.virtualMachineTemplate.spec.preference",
+                "items.*.status.conditions",
+                "items.*.status.labelSelector",
+            ],
+        }
+    }
+
+    /// The path of a page, for an object of this kind and namespace. `after` is the token of the page before.
+    pub fn page(self, kind: InstanceTypeKind, namespace: &str, after: &str) -> String {
+        let namespace = (!kind.is_cluster()).then_some(namespace);
+        let path = match self {
+            Self::Machines => Machine::url_path(&(), namespace),
+            Self::Pools => Pool::url_path(&(), namespace),
+        };
+        let after = if after.is_empty() { String::new() } else { format!("&continue={after}") };
+        format!("{path}?limit={USERS_IN_A_PAGE}{after}")
+    }
+
+    /// Those in a page that will use the object as it is when their copies are made.
+    pub fn awaiting(self, object: &ProtectedType, page: &Value) -> Vec<String> {
+        let items = page["items"].as_array().into_iter().flatten();
+        let is_awaiting = |user: &&Value| match self {
+            Self::Machines => object.awaited_by_machine(user),
+            Self::Pools => object.awaited_by_pool(user),
+        };
+        let noun = match self {
+            Self::Machines => "machine",
+            Self::Pools => "pool",
+        };
+        items
+            .filter(is_awaiting)
+            .map(|user| format!("{noun} {}", user["metadata"]["name"].as_str().unwrap_or_default()))
+            .collect()
+    }
+
+    /// What it is, for metrics.
+    pub const fn subject(self) -> LookupSubject {
+        match self {
+            Self::Machines => LookupSubject::Machine,
+            Self::Pools => LookupSubject::Pool,
+        }
+    }
+}
+
+/// The object of this namespace whose spec an update changes, and its kind; `None` if there is nothing to
+/// warn about.
+pub fn find_edited_type(
+    namespace: &str,
+    old: Option<&Value>,
+    new: &Value,
+) -> Option<(InstanceTypeKind, ProtectedType)> {
+    let old = old?;
+    if old["spec"] == new["spec"] || validation::bypasses_admission(new) {
+        return None;
+    }
+    let mut old = old.clone();
+    old["metadata"]["namespace"] = namespace.into();
+    Some((InstanceTypeKind::of_object(old["kind"].as_str()?)?, ProtectedType::read(&old)?))
+}
+
+/// Reviews a create or an update of a machine.
+pub fn review_machine(
+    namespace: &str,
+    old: Option<&Value>,
+    new: &Value,
+    reads: &TypeReviewReads,
+) -> TypeReviewStep {
+    let scope = MatcherScope { namespace, location: MachineLocation::VirtualMachine };
+    let mut named = NamedTypes::default();
+    if machine::needs_validation(new, old) {
+        for family in FAMILIES {
+            match find_named_type(new, family, scope, reads) {
+                Ok(None) => {}
+                Ok(Some(object)) => add_named_type(&mut named, family, object),
+                Err(NamedTypeFailure::Needs(need)) => return TypeReviewStep::Needs(need),
+                Err(NamedTypeFailure::Unusable(why)) => named.unusable.push((family, why)),
+            }
+        }
+    }
+    TypeReviewStep::Done(TypeReviewDecision::of(machine::validate_machine(
+        new,
+        old,
+        &named,
+        &InstanceSettings::default(),
+        scope.location,
+    )))
+}
+
+/// Completes a machine: infers the names of instance type and preference from volumes, and fills in what the
+/// preference prefers and must be known before an instance exists.
+pub fn complete_machine(namespace: &str, machine: &Value, reads: &TypeReviewReads) -> TypeReviewStep {
+    let scope = MatcherScope { namespace, location: MachineLocation::VirtualMachine };
+    if validation::bypasses_admission(machine) {
+        return TypeReviewStep::Done(TypeReviewDecision::Allowed { machine: None, warnings: Vec::new() });
+    }
+    let (mut completed, mut warnings) = (machine.clone(), Vec::new());
+    for family in FAMILIES {
+        let noun = family.noun();
+        match pins::infer_matcher(&mut completed, scope, family, &reads.found) {
+            Ok(pin) => {
+                let is_removed = pin.is_some_and(|pin| pin.get("matcher").is_some_and(Value::is_null));
+                if is_removed {
+                    warnings.push(format!(
+                        "no {noun} was inferred, and spec.{} was removed, because inferFromVolumeFailurePolicy is Ignore",
+                        family.field()
+                    ));
+                }
+            }
+            Err(ResolveError::Needs(reference)) => match reads.failed.get(&reference) {
+                None => return TypeReviewStep::Needs(needed_object(reference)),
+                Some(TypeReadFailure::NotPermitted) => warnings.push(format!(
+                    "the {noun} was not inferred from its volume, because the webhook has no client certificate of \
+                     the API server"
+                )),
+                Some(TypeReadFailure::Foreign) => warnings.push(format!(
+                    "the {noun} was not inferred from its volume yet, because the volume leads to another namespace: the \
+                     controller does it if the service account of the machine may clone the volume"
+                )),
+                Some(TypeReadFailure::Error(error)) => {
+                    let ReferencedObject { kind, name, .. } = &reference;
+                    return TypeReviewStep::Done(TypeReviewDecision::Undecided(format!(
+                        "inferring the {noun}: reading {kind} {name}: {error}"
+                    )));
+                }
+            },
+            Err(ResolveError::Unresolved(MatcherProblem {
+                reason: ConditionReason::InferenceFailed,
+                causes,
+                ..
+            })) => {
+                return TypeReviewStep::Done(TypeReviewDecision::NotInferred(causes));
+            }
+            // The other webhook refuses a matcher that is not valid.
+            Err(ResolveError::Unresolved(_)) => {}
+        }
+    }
+    match find_named_type(&completed, TypeFamily::Preference, scope, reads) {
+        Err(NamedTypeFailure::Needs(need)) => return TypeReviewStep::Needs(need),
+        Ok(Some(object)) => {
+            let mut types = InstanceTypeAndPreference::default();
+            let mut filled = completed.clone();
+            // What cannot be read is reported when it is used.
+            if types.insert(object).is_ok()
+                && let Some(preference) = types.preference_spec()
+                && fill_machine_from_preference(&mut filled, preference, scope.location).is_ok()
+            {
+                completed = filled;
+            }
+        }
+        Ok(None) | Err(NamedTypeFailure::Unusable(_)) => {}
+    }
+    let machine = (completed != *machine).then_some(completed);
+    TypeReviewStep::Done(TypeReviewDecision::Allowed { machine, warnings })
+}
+
+/// Reviews a create or an update of a pool: whether its template fits the instance type and the preference
+/// that it names.
+///
+/// What cannot be read now is no reason to refuse the pool: it creates no machine before the controller has
+/// read it.
+pub fn review_pool_template(
+    namespace: &str,
+    old: Option<&Value>,
+    new: &Value,
+    reads: &TypeReviewReads,
+) -> TypeReviewStep {
+    let template = |pool: &Value| pool["spec"]["virtualMachineTemplate"].clone();
+    let allowed = |warnings| TypeReviewStep::Done(TypeReviewDecision::Allowed { machine: None, warnings });
+    let machine = template(new);
+    if validation::bypasses_admission(new) || old.is_some_and(|old| template(old) == machine) {
+        return allowed(Vec::new());
+    }
+    let scope = MatcherScope { namespace, location: MachineLocation::Pool };
+    let ResolvedMachine { machine, types, .. } = match pins::resolve_machine(&machine, scope, &reads.found) {
+        Ok(resolved) => resolved,
+        Err(ResolveError::Needs(reference)) => {
+            return match reads.failed.get(&reference) {
+                None => TypeReviewStep::Needs(needed_object(reference)),
+                Some(TypeReadFailure::NotPermitted | TypeReadFailure::Foreign) => allowed(Vec::new()),
+                Some(TypeReadFailure::Error(error)) => {
+                    let ReferencedObject { kind, name, .. } = &reference;
+                    allowed(vec![format!(
+                        "the template was not compared with its types: reading {kind} {name}: {error}"
+                    )])
+                }
+            };
+        }
+        Err(ResolveError::Unresolved(MatcherProblem { message, .. })) => {
+            return allowed(vec![format!("{message}; until this is corrected, the pool creates no machine")]);
+        }
+    };
+    match expand::check_expansion(&machine, &types, &InstanceSettings::default(), scope.location) {
+        Ok(_) => allowed(Vec::new()),
+        Err(error) => TypeReviewStep::Done(TypeReviewDecision::Refused {
+            causes: error.causes(scope.location),
+            warnings: Vec::new(),
+        }),
+    }
+}
+
+fn add_named_type(named: &mut NamedTypes, family: TypeFamily, object: InstanceTypeObject) {
+    if let Err(error) = named.types.insert(object) {
+        named.unusable.push((family, error.to_string()));
+    }
+}
+
+/// Why an object was not found.
+enum NamedTypeFailure {
+    Needs(NeededObject),
+    Unusable(String),
+}
+
+/// The object that a matcher of a machine names; `None` if there is no matcher with a name.
+fn find_named_type(
+    machine: &Value,
+    family: TypeFamily,
+    scope: MatcherScope<'_>,
+    reads: &TypeReviewReads,
+) -> Result<Option<InstanceTypeObject>, NamedTypeFailure> {
+    // A matcher that cannot be read is refused without a look at its object.
+    let matcher = TypeMatcher::of_machine(machine, family).ok().flatten();
+    let Some(matcher) = matcher.filter(|matcher| !matcher.name.is_empty()) else { return Ok(None) };
+    match pins::named_object(machine, &matcher, scope, family, &reads.found) {
+        Ok((object, _)) => Ok(Some(object)),
+        Err(ResolveError::Unresolved(problem)) => Err(NamedTypeFailure::Unusable(problem.message)),
+        Err(ResolveError::Needs(reference)) => Err(match reads.failed.get(&reference) {
+            None => NamedTypeFailure::Needs(needed_object(reference)),
+            Some(TypeReadFailure::NotPermitted | TypeReadFailure::Foreign) => {
+                let why = "the webhook has no client certificate of the API server";
+                NamedTypeFailure::Unusable(why.to_owned())
+            }
+            Some(TypeReadFailure::Error(error)) => {
+                let ReferencedObject { kind, name, .. } = &reference;
+                NamedTypeFailure::Unusable(format!("reading {kind} {name}: {error}"))
+            }
+        }),
+    }
+}
+
+fn needed_object(reference: ReferencedObject) -> NeededObject {
+    let kind = InstanceTypeKind::of_object(reference.kind);
+    let subject = match (kind, reference.kind) {
+        (Some(_), _) => LookupSubject::Instancetype,
+        (None, "ControllerRevision") => LookupSubject::Revision,
+        (None, "VolumeSnapshot") => LookupSubject::Snapshot,
+        (None, _) => LookupSubject::Volume,
+    };
+    NeededObject { reference, subject, reveals: !kind.is_some_and(InstanceTypeKind::is_cluster) }
+}
+
+#[cfg(test)]
+mod tests;

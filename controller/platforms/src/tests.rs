@@ -1,0 +1,3 @@
+mod argocd;
+mod owner;
+mod registry;
