@@ -13,8 +13,15 @@ use anyhow::{Context, Result};
 use crate::verify::hygiene::rust_files;
 
 /// The folders without names of platforms.
-const FOLDERS: [&str; 5] =
-    ["controller/engine/src", "controller/src", "webhook/src", "apiserver/src", "cli/src"];
+const FOLDERS: [&str; 7] = [
+    "controller/engine/src",
+    "controller/platform/src",
+    "controller/platforms/src",
+    "controller/src",
+    "webhook/src",
+    "apiserver/src",
+    "cli/src",
+];
 
 /// Files that may contain such names: the phases of pools, one of which has the name of a state of machines,
 /// and the metrics of disk images, which name the kinds of the objects that refer to them.
