@@ -236,6 +236,17 @@ impl ClusterClient {
         }
     }
 
+    /// Why the platform's own controller may serve the pools, by its installations; `None` if it does not.
+    pub(crate) async fn find_blocker(
+        &self,
+        stored: &StoredApi,
+        installations: &StoredResource,
+    ) -> Result<Option<String>, CallError> {
+        let listed: Option<Box<RawValue>> = self.list_all(installations).await?;
+        let blocker = listed.map(|list| stored.read_blocker(&list)).transpose();
+        blocker.map(Option::flatten).map_err(CallError::unreadable)
+    }
+
     /// Reads an object that another one refers to; `None` if it does not exist.
     pub(crate) async fn referenced(&self, reference: &ReferencedObject) -> Result<Option<Value>, CallError> {
         match self.read(&reference.collection, &reference.name, false).await {

@@ -5,7 +5,7 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Value, json};
-use vmpool_platforms::removal::{ExpansionApi, PoolLoop, RemovalApi, RevisionToExpand};
+use vmpool_platforms::removal::{ExpansionApi, RemovalApi, RevisionToExpand};
 
 use crate::api::CLAIM;
 use crate::audit::AuditInfo;
@@ -145,9 +145,9 @@ impl ApiServerState {
     /// lowered the count, that controller would delete another machine in addition, and it knows no claims.
     async fn check_other_controller(&self, pool: &PoolName) -> Result<(), Error> {
         let Some(installations) = pool.stored.installations else { return Ok(()) };
-        let why = match self.cluster.list_all(installations).await {
-            Ok(PoolLoop::Off) => return Ok(()),
-            Ok(PoolLoop::MayRun(why)) => why,
+        let why = match self.cluster.find_blocker(pool.stored, installations).await {
+            Ok(None) => return Ok(()),
+            Ok(Some(why)) => why,
             Err(error) => format!("listing {}.{}: {error}", installations.plural, installations.group),
         };
         Err(Error::OtherControllerActive { stored: pool.stored, pool: pool.name.clone(), why })

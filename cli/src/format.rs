@@ -112,7 +112,7 @@ fn data_format_candidates() -> Vec<CompletionCandidate> {
 }
 
 fn object_format_candidates() -> Vec<CompletionCandidate> {
-    [format_candidates(&FORMATS), format_candidates(&OBJECT_FORMATS)].concat()
+    format_candidates(&FORMATS).into_iter().chain(format_candidates(&OBJECT_FORMATS)).collect()
 }
 
 fn format_candidates(formats: &[(&str, &str)]) -> Vec<CompletionCandidate> {

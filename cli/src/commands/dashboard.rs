@@ -27,6 +27,7 @@ use anyhow::{Context as _, Result};
 use futures::future::join_all;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
+use vmpool_platforms::PlatformName;
 
 use self::browser::open_browser;
 use self::follow::{follow_kind, followed_kinds};
@@ -36,7 +37,6 @@ use self::router::{DashboardState, dashboard_router};
 use self::session::DashboardSession;
 use crate::arguments::DashboardArguments;
 use crate::cluster::UserClusterClient;
-use crate::connection::PlatformArgument;
 use crate::output::print_text;
 use crate::visible::escape_to_one_line;
 
@@ -49,7 +49,7 @@ const WAITING_PLANS: usize = 4;
 /// The port is in use, or the output cannot be written.
 pub(crate) async fn serve_dashboard(
     cluster: &UserClusterClient,
-    platform: Option<PlatformArgument>,
+    platform: Option<PlatformName>,
     arguments: &DashboardArguments,
 ) -> Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, arguments.port)).await;

@@ -13,13 +13,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use jiff::Timestamp;
-use vmpool_platforms::{Dvp, KubeVirt};
+use vmpool_platforms::{PlatformName, with_platform};
 
 use self::collect::{ReportedPools, add_common_objects, add_findings, add_installation, add_pools};
 use self::content::IssueReport;
 use crate::arguments::ReportArguments;
 use crate::cluster::UserClusterClient;
-use crate::connection::PlatformArgument;
 use crate::output::{print_note, print_text};
 use crate::pool::PoolReference;
 use crate::table::Tone;
@@ -34,7 +33,7 @@ const STANDARD_OUTPUT: &str = "-";
 /// The pool does not exist, or the file cannot be written. A missing right is no error.
 pub(crate) async fn write_report(
     cluster: &UserClusterClient,
-    platform: Option<PlatformArgument>,
+    platform: Option<PlatformName>,
     arguments: &ReportArguments,
 ) -> Result<()> {
     let pool = arguments.pool.as_deref().map(PoolReference::parse).transpose()?;
@@ -43,11 +42,10 @@ pub(crate) async fn write_report(
     let pools = ReportedPools { namespace: &cluster.namespace, name };
     let mut report = IssueReport::default();
     let mut uids = BTreeSet::new();
-    if platform != Some(PlatformArgument::Kubevirt) {
-        uids.extend(add_pools::<Dvp>(cluster, pools, &mut report).await);
-    }
-    if platform != Some(PlatformArgument::Dvp) {
-        uids.extend(add_pools::<KubeVirt>(cluster, pools, &mut report).await);
+    for each in PlatformName::ALL {
+        if platform.is_none_or(|wanted| wanted == each) {
+            with_platform!(each, P => uids.extend(add_pools::<P>(cluster, pools, &mut report).await));
+        }
     }
     if let Some(name) = name
         && uids.is_empty()

@@ -21,22 +21,13 @@ pub(super) struct Installations {
     pub(super) items: Vec<InstallationObject>,
 }
 
-/// Whether virt-controller reconciles pools. The list of all KubeVirt objects of the cluster decodes to it;
-/// the default is that of a cluster without one.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(from = "Installations")]
+/// Whether virt-controller reconciles pools.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolLoop {
     /// It does not.
-    #[default]
     Off,
     /// It may. The text says why, and what to change.
     MayRun(String),
-}
-
-impl From<Installations> for PoolLoop {
-    fn from(Installations { items }: Installations) -> Self {
-        pool_loop(&items)
-    }
 }
 
 /// Reads all KubeVirt objects of the cluster. Without one, no virt-controller runs. Otherwise the flag must

@@ -14,7 +14,10 @@ use crate::owner::is_owner;
 use crate::removal_api::StoredApi;
 use crate::stored_objects::{StoredInstance, StoredMachine, StoredObjectPage, instance_addresses};
 use crate::stored_reader::StoredReader;
-use crate::{ClaimedPlatform, InstanceOf, Instances as _, Platform, ReferencedObject, revision_at};
+use crate::{
+    ClaimedPlatform, InstanceOf, Instances as _, OtherController as _, Platform, ReferencedObject,
+    revision_at,
+};
 
 impl StoredReader {
     /// The functions of a platform.
@@ -24,6 +27,7 @@ impl StoredReader {
             pool: read_stored_pool::<P>,
             machine: read_stored_machine::<P>,
             instance: read_stored_instance::<P>,
+            blocker: read_blocker::<P>,
             is_owner: is_owner::<P::Pool>,
             instance_selector: P::INSTANCE_SELECTOR,
             machine_selector: P::machine_selector,
@@ -75,6 +79,15 @@ impl StoredApi {
         };
         let StoredObjectPage { items, next } = read_list_page(body, instance)?;
         Ok(StoredObjectPage { items: items.into_iter().flatten().collect(), next })
+    }
+
+    /// Why the platform's own controller may serve the pools, by a list of all [`StoredApi::installations`];
+    /// `None` if it does not.
+    ///
+    /// # Errors
+    /// A text that is not a list of installations.
+    pub fn read_blocker(&self, installations: &RawValue) -> serde_json::Result<Option<String>> {
+        (self.reader.blocker)(installations)
     }
 
     /// The label selector of instances that belong to pools; `None` on a platform whose machines tell which
@@ -135,4 +148,13 @@ fn read_stored_pool<P: Platform>(body: &RawValue) -> serde_json::Result<ParsedPo
 fn read_stored_instance<P: Platform>(body: &RawValue) -> serde_json::Result<Instance> {
     let instance: InstanceOf<P> = serde_json::from_str(body.get())?;
     Ok(P::Instances::read(&instance))
+}
+
+fn read_blocker<P: Platform>(body: &RawValue) -> serde_json::Result<Option<String>> {
+    #[derive(Deserialize)]
+    struct Installations<T> {
+        items: Vec<T>,
+    }
+    let Installations { items } = serde_json::from_str(body.get())?;
+    Ok(P::OtherController::blocker(&items))
 }

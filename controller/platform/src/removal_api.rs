@@ -166,8 +166,7 @@ pub struct StoredApi {
     pub preserves_storage: bool,
     /// The number of machines that a missing `spec.replicas` of a pool stands for.
     pub absent_replicas: i64,
-    /// The installations of the platform, if they say whether its own controller serves the pools. A list of
-    /// them decodes to `PoolLoop` of the platform.
+    /// The installations of the platform, if they say whether its own controller serves the pools.
     pub installations: Option<&'static StoredResource>,
 }
 

@@ -21,6 +21,7 @@ pub struct StoredReader {
     pub(crate) pool: fn(&RawValue) -> serde_json::Result<ParsedPool>,
     pub(crate) machine: fn(&RawValue) -> serde_json::Result<StoredMachine>,
     pub(crate) instance: fn(&RawValue) -> serde_json::Result<Instance>,
+    pub(crate) blocker: fn(&RawValue) -> serde_json::Result<Option<String>>,
     pub(crate) is_owner: fn(OwnerIdentity<'_>, &ObjectId) -> bool,
     pub(crate) instance_selector: Option<&'static str>,
     pub(crate) machine_selector: fn(&str) -> Option<String>,

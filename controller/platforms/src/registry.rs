@@ -1,5 +1,5 @@
-//! The table of platforms. A program that does something for each platform, or for one that a user chose, takes
-//! the platforms from here, so that a new platform is one row.
+//! The table of platforms. A program that does something for each platform, or for one that a user chose,
+//! takes the platforms from here, so that a new platform is one row.
 
 use std::fmt;
 use std::str::FromStr;

@@ -7,7 +7,6 @@ pub use vmpool_platform::removal_api::{
 };
 pub use vmpool_platform::{StoredInstance, StoredMachine, StoredObjectPage, instance_addresses};
 
-pub use crate::kubevirt::coexistence::PoolLoop;
 pub use crate::kubevirt::expansion::{self, Expansion, MatcherProblem, RevisionToExpand, StartDefaults};
 use crate::registered_apis::{EXPANSION_APIS, REFERENCE_APIS, REMOVAL_APIS};
 

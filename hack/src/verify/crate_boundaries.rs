@@ -2,11 +2,14 @@
 //!
 //! Dependencies point one way, and the engine can neither wait nor access a cluster. This check enforces it
 //! in the manifests. Only normal dependencies count; dev-dependencies are not restricted. The module `names`
-//! checks the sources.
+//! checks the sources, and `registry` that each platform is registered.
 
 mod names;
+mod registry;
 
-use anyhow::{Result, bail};
+use std::fs;
+
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::packages;
@@ -128,7 +131,11 @@ const WALLS: &[CrateBoundary] = &[
 /// # Errors
 /// One error after all violations were listed.
 pub(super) fn check_crate_boundaries(workspace: &Workspace) -> Result<()> {
-    let mut found = forbidden_dependencies(&packages::workspace_metadata(workspace)?);
+    let metadata = packages::workspace_metadata(workspace)?;
+    let mut found = forbidden_dependencies(&metadata);
+    let table = workspace.path(registry::TABLE);
+    let table = fs::read_to_string(&table).with_context(|| format!("reading {}", table.display()))?;
+    found.extend(registry::unlisted_platforms(&metadata, &table));
     found.extend(names::find_platform_names(workspace.root())?);
     if found.is_empty() {
         return Ok(());

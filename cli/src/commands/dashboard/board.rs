@@ -8,49 +8,28 @@ use jiff::Timestamp;
 use serde_json::Value;
 use vmpool_engine::model::MachineActivity;
 use vmpool_engine::{Machine, ParsedPool};
-use vmpool_platforms::{ClientPlatform, Dvp, InstanceOf, Instances, KubeVirt, MachineView};
+use vmpool_platforms::{ClientPlatform, InstanceOf, Instances, MachineView, PlatformName, with_platform};
 
 use super::objects::{WatchedKey, WatchedKind, WatchedObjects};
 use super::view::{
     BoardCondition, BoardEvent, BoardPool, BoardTone, DashboardBoard, MachineTile, TileProtection,
 };
 use crate::cluster::name_of;
-use crate::pool::{PoolObservation, decode_pool, phase_tone, ready_condition, resource_name};
+use crate::observation::UnobservedSpec;
+use crate::pool::{decode_pool, phase_tone, ready_condition, resource_name};
 use crate::table::Tone;
 
 /// Number of events of a pool to show.
 const EVENTS: usize = 20;
-
-/// The kinds of the objects of a platform.
-#[derive(Clone, Copy, Debug)]
-struct PlatformKinds {
-    /// The platform, as `--platform` expects it.
-    platform: &'static str,
-    pools: WatchedKind,
-    machines: WatchedKind,
-    /// The kind of its instances, if they are objects of their own.
-    instances: Option<WatchedKind>,
-}
 
 /// What to show at this time.
 pub(super) fn build_board(objects: &WatchedObjects, now: Timestamp) -> DashboardBoard {
     let unreadable = objects.problems().map(str::to_owned).collect();
     let mut board =
         DashboardBoard { version: env!("CARGO_PKG_VERSION"), unreadable, ..DashboardBoard::default() };
-    let dvp = PlatformKinds {
-        platform: "dvp",
-        pools: WatchedKind::DvpPools,
-        machines: WatchedKind::DvpMachines,
-        instances: None,
-    };
-    let kubevirt = PlatformKinds {
-        platform: "kubevirt",
-        pools: WatchedKind::KubevirtPools,
-        machines: WatchedKind::KubevirtMachines,
-        instances: Some(WatchedKind::KubevirtInstances),
-    };
-    add_pools::<Dvp>(&mut board, objects, dvp, now);
-    add_pools::<KubeVirt>(&mut board, objects, kubevirt, now);
+    for name in PlatformName::ALL {
+        with_platform!(name, P => add_pools::<P>(&mut board, objects, name, now));
+    }
     board.pools.sort_by(|a, b| (&a.namespace, &a.name, a.platform).cmp(&(&b.namespace, &b.name, b.platform)));
     board
 }
@@ -58,12 +37,12 @@ pub(super) fn build_board(objects: &WatchedObjects, now: Timestamp) -> Dashboard
 fn add_pools<P: ClientPlatform>(
     board: &mut DashboardBoard,
     objects: &WatchedObjects,
-    kinds: PlatformKinds,
+    name: PlatformName,
     now: Timestamp,
 ) {
-    let machines = read_machines::<P>(objects, kinds);
-    for stored in objects.of(kinds.pools) {
-        match board_pool::<P>(stored, kinds) {
+    let machines = read_machines::<P>(objects, name);
+    for stored in objects.of(WatchedKind::Pools(name)) {
+        match board_pool::<P>(stored, name, now) {
             Ok((mut shown, pool)) => {
                 let own = machines.iter().filter(|machine| machine.belongs_to(&pool));
                 shown.machines = own.map(|machine| machine_tile(&pool, machine, now)).collect();
@@ -89,14 +68,13 @@ impl ReadMachine {
 }
 
 /// The machines that can be decoded, each with its instance.
-fn read_machines<P: ClientPlatform>(objects: &WatchedObjects, kinds: PlatformKinds) -> Vec<ReadMachine> {
+fn read_machines<P: ClientPlatform>(objects: &WatchedObjects, name: PlatformName) -> Vec<ReadMachine> {
     let read = |stored: &Value| {
         let decoded: P::Machine = serde_json::from_value(stored.clone()).ok()?;
         let mut facts = P::read_machine(&decoded);
         let key = WatchedKey::of(stored);
-        let instance = kinds.instances.and_then(|kind| objects.get(kind, &key));
-        if P::Instances::EXIST
-            && let Some(instance) = instance.cloned()
+        let instance = objects.get(WatchedKind::Instances(name), &key);
+        if let Some(instance) = instance.cloned()
             && let Ok(decoded) = serde_json::from_value::<InstanceOf<P>>(instance)
         {
             let instance = P::Instances::read(&decoded);
@@ -106,14 +84,14 @@ fn read_machines<P: ClientPlatform>(objects: &WatchedObjects, kinds: PlatformKin
         }
         Some(ReadMachine { namespace: key.namespace, facts, view: P::machine_view(stored, instance) })
     };
-    objects.of(kinds.machines).filter_map(read).collect()
+    objects.of(WatchedKind::Machines(name)).filter_map(read).collect()
 }
 
-fn board_pool<P: ClientPlatform>(stored: &Value, kinds: PlatformKinds) -> Result<(BoardPool, ParsedPool)> {
+fn board_pool<P: ClientPlatform>(stored: &Value, name: PlatformName, now: Timestamp) -> Result<(BoardPool, ParsedPool)> {
     let (_, pool) = decode_pool::<P>(stored)?;
     let ready = ready_condition(&pool);
     let phase = ready.map(|ready| ready.reason.clone()).unwrap_or_default();
-    let outdated = PoolObservation::read(stored, &pool).explain();
+    let outdated = UnobservedSpec::read(stored, &pool).map(|unobserved| unobserved.describe(None, now));
     let tone = if outdated.is_some() { Tone::Notice } else { phase_tone(&phase) };
     let conditions = pool.published.conditions.iter().map(|condition| BoardCondition {
         kind: condition.kind.clone(),
@@ -122,7 +100,7 @@ fn board_pool<P: ClientPlatform>(stored: &Value, kinds: PlatformKinds) -> Result
         message: condition.message.clone(),
     });
     let shown = BoardPool {
-        platform: kinds.platform,
+        platform: name.as_str(),
         title: P::TITLE,
         namespace: pool.namespace.to_string(),
         name: pool.id.name.to_string(),

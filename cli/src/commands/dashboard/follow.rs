@@ -7,11 +7,10 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use kube::core::WatchEvent;
 use serde_json::Value;
 use tokio::sync::watch;
-use vmpool_platforms::{ApiObject, Dvp, InstanceOf, KubeVirt, Platform};
+use vmpool_platforms::{ApiObject, Dvp, InstanceOf, Instances as _, Platform, PlatformName, with_platform};
 
 use super::objects::{WatchedKind, WatchedObjects};
 use crate::cluster::UserClusterClient;
-use crate::connection::PlatformArgument;
 use crate::explain::{explain_request_error, is_unserved};
 use crate::resources::{ResourceSelection, named_resource};
 
@@ -31,26 +30,33 @@ pub(super) struct FollowedKind {
     selection: ResourceSelection,
 }
 
-/// The kinds to watch in a namespace, or in all: those of one platform, or of both.
+/// The kinds to watch in a namespace, or in all: those of one platform, or of all.
 pub(super) fn followed_kinds(
-    platform: Option<PlatformArgument>,
+    platform: Option<PlatformName>,
     namespace: Option<&str>,
 ) -> Vec<FollowedKind> {
     let mut kinds = Vec::new();
-    if platform != Some(PlatformArgument::Kubevirt) {
-        kinds.push(followed_type::<<Dvp as Platform>::Pool>(WatchedKind::DvpPools, namespace));
-        kinds.push(followed_type::<<Dvp as Platform>::Machine>(WatchedKind::DvpMachines, namespace));
-    }
-    if platform != Some(PlatformArgument::Dvp) {
-        kinds.push(followed_type::<<KubeVirt as Platform>::Pool>(WatchedKind::KubevirtPools, namespace));
-        kinds
-            .push(followed_type::<<KubeVirt as Platform>::Machine>(WatchedKind::KubevirtMachines, namespace));
-        kinds.push(followed_type::<InstanceOf<KubeVirt>>(WatchedKind::KubevirtInstances, namespace));
+    for name in PlatformName::ALL {
+        if platform.is_none_or(|wanted| wanted == name) {
+            with_platform!(name, P => add_followed_platform::<P>(name, namespace, &mut kinds));
+        }
     }
     let mut events = ResourceSelection::all(named_resource("", "v1", "Event", "events"), namespace);
     events.fields = Some(format!("involvedObject.kind={}", pool_kind::<Dvp>()));
     kinds.push(FollowedKind { kind: WatchedKind::Events, selection: events });
     kinds
+}
+
+fn add_followed_platform<P: Platform>(
+    name: PlatformName,
+    namespace: Option<&str>,
+    kinds: &mut Vec<FollowedKind>,
+) {
+    kinds.push(followed_type::<P::Pool>(WatchedKind::Pools(name), namespace));
+    kinds.push(followed_type::<P::Machine>(WatchedKind::Machines(name), namespace));
+    if P::Instances::EXIST {
+        kinds.push(followed_type::<InstanceOf<P>>(WatchedKind::Instances(name), namespace));
+    }
 }
 
 fn followed_type<K: ApiObject>(kind: WatchedKind, namespace: Option<&str>) -> FollowedKind {

@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use vmpool_platforms::PlatformName;
 
 use crate::cluster::name_of;
 
 /// A kind of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum WatchedKind {
-    DvpPools,
-    DvpMachines,
-    KubevirtPools,
-    KubevirtMachines,
-    KubevirtInstances,
-    /// Events about pools of both platforms.
+    Pools(PlatformName),
+    Machines(PlatformName),
+    /// Instances, on platforms that have objects for them.
+    Instances(PlatformName),
+    /// Events about pools of all platforms.
     Events,
 }
 
@@ -96,22 +96,22 @@ mod tests {
     #[test]
     fn a_change_replaces_the_object_of_the_same_kind_namespace_and_name() {
         let mut objects = WatchedObjects::default();
-        objects.replace(WatchedKind::DvpPools, vec![pool("a", "web", 1), pool("b", "web", 1)]);
-        objects.insert(WatchedKind::DvpPools, pool("a", "web", 2));
-        objects.remove(WatchedKind::DvpPools, &pool("b", "web", 1));
-        objects.remove(WatchedKind::KubevirtPools, &pool("a", "web", 1));
-        let kept: Vec<&Value> = objects.of(WatchedKind::DvpPools).collect();
+        objects.replace(WatchedKind::Pools(PlatformName::Dvp), vec![pool("a", "web", 1), pool("b", "web", 1)]);
+        objects.insert(WatchedKind::Pools(PlatformName::Dvp), pool("a", "web", 2));
+        objects.remove(WatchedKind::Pools(PlatformName::Dvp), &pool("b", "web", 1));
+        objects.remove(WatchedKind::Pools(PlatformName::Kubevirt), &pool("a", "web", 1));
+        let kept: Vec<&Value> = objects.of(WatchedKind::Pools(PlatformName::Dvp)).collect();
         assert_eq!(kept, [&pool("a", "web", 2)]);
     }
 
     #[test]
     fn a_problem_keeps_the_objects() {
         let mut objects = WatchedObjects::default();
-        objects.insert(WatchedKind::DvpPools, pool("a", "web", 1));
-        objects.set_problem(WatchedKind::DvpPools, Some("lost".to_owned()));
+        objects.insert(WatchedKind::Pools(PlatformName::Dvp), pool("a", "web", 1));
+        objects.set_problem(WatchedKind::Pools(PlatformName::Dvp), Some("lost".to_owned()));
         assert_eq!(objects.problems().collect::<Vec<_>>(), ["lost"]);
-        assert_eq!(objects.of(WatchedKind::DvpPools).count(), 1);
-        objects.set_problem(WatchedKind::DvpPools, None);
+        assert_eq!(objects.of(WatchedKind::Pools(PlatformName::Dvp)).count(), 1);
+        objects.set_problem(WatchedKind::Pools(PlatformName::Dvp), None);
         assert_eq!(objects.problems().count(), 0);
     }
 }

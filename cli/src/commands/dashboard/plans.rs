@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
-use vmpool_platforms::{Dvp, KubeVirt};
+use vmpool_platforms::{PlatformName, with_platform};
 
-use crate::arguments::{OutputArguments, PlanArguments};
+use crate::arguments::PlanArguments;
 use crate::cluster::UserClusterClient;
 use crate::commands::plan::compute_outlook;
-use crate::connection::PlatformArgument;
+use crate::format::OutputArguments;
 use crate::pool::{PoolReference, StoredPool};
 
 /// The largest number of replicas to plan for.
@@ -22,7 +22,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// A pool and a number of replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PlannedScale {
-    platform: PlatformArgument,
+    platform: PlatformName,
     namespace: String,
     pool: String,
     replicas: u32,
@@ -39,11 +39,7 @@ impl PlannedScale {
             let found = pairs.find(|(known, _)| *known == name).map(|(_, value)| value);
             found.with_context(|| format!("the request has no {name}"))
         };
-        let platform = match value("platform")? {
-            "dvp" => PlatformArgument::Dvp,
-            "kubevirt" => PlatformArgument::Kubevirt,
-            other => bail!("{other:?} is no platform"),
-        };
+        let platform = value("platform")?.parse()?;
         let (namespace, pool) = (value("namespace")?, value("pool")?);
         for name in [namespace, pool] {
             ensure!(is_object_name(name), "{name:?} is no name of an object");
@@ -93,10 +89,7 @@ async fn plan_scale(cluster: &UserClusterClient, scale: &PlannedScale) -> Result
         field_manager: None,
         format: OutputArguments::default(),
     };
-    let outlook = match platform {
-        PlatformArgument::Dvp => compute_outlook::<Dvp>(&cluster, &stored, &arguments).await?,
-        PlatformArgument::Kubevirt => compute_outlook::<KubeVirt>(&cluster, &stored, &arguments).await?,
-    };
+    let outlook = with_platform!(*platform, P => compute_outlook::<P>(&cluster, &stored, &arguments).await?);
     Ok(serde_json::to_value(&outlook)?)
 }
 
@@ -110,7 +103,7 @@ mod tests {
     fn a_query_names_the_pool_and_the_replicas() {
         let scale = PlannedScale::parse("platform=dvp&namespace=team-a&pool=web&replicas=4").unwrap();
         let expected = PlannedScale {
-            platform: PlatformArgument::Dvp,
+            platform: PlatformName::Dvp,
             namespace: "team-a".into(),
             pool: "web".into(),
             replicas: 4,

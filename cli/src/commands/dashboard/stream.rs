@@ -68,6 +68,8 @@ mod tests {
     use futures::StreamExt as _;
     use serde_json::json;
 
+    use vmpool_platforms::PlatformName;
+
     use super::super::objects::WatchedKind;
     use super::*;
 
@@ -88,7 +90,7 @@ mod tests {
                 "metadata": { "name": "web", "namespace": "a", "uid": "u", "generation": 1 },
                 "spec": { "replicas": 1, "virtualMachineTemplate": { "spec": {} } },
             });
-            objects.insert(WatchedKind::DvpPools, pool);
+            objects.insert(WatchedKind::Pools(PlatformName::Dvp), pool);
         });
         assert!(next().await.contains("\"name\":\"web\""));
         objects.send_modify(|objects| objects.set_problem(WatchedKind::Events, Some("a\nb".to_owned())));

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::api::{Api, BrokenInvariant, RequestBasis, RequestRefusal};
-use super::request::{InFlight, commit_unconfirmed_request, machines_by_disk, with_held};
-use super::revisions::MachineUpdate;
+use super::request::{
+    CommittedRequest, InFlight, commit_request, commit_unconfirmed_request, machines_by_disk, with_held,
+};
 use super::watch_cache::{NamesInCaches, WatchCache};
 use crate::failure::PoolFailure;
 use crate::ledger::LedgerCache;
 use crate::membership::losses::{CreatedObjectState as ObjectFate, Loss, LossKind, Rehearsal};
-use crate::model::{Disk, DiskAnnotations, DiskSource, Draft, Finalizer, Machine, ObjectId};
+use crate::model::{Disk, DiskAnnotations, DiskSource, Draft, Machine, ObjectId};
 use crate::plan::{
     ApplyStage, DeleteReason, Disruption, NamesInUse, ObservedPool, PlanSettings, PoolSnapshot, UpdateOutcome,
 };
-use crate::scale_up::names::NameBlock;
 use crate::{ComputedStatus, PassMemory, Plan, PoolAction};
 
 /// The fate of a request.
@@ -196,7 +196,7 @@ impl SimulatedController {
         };
         let marks = matches!(&action, PoolAction::Restart { machine, .. } if !api.is_restarting(machine));
         let answer = match fate {
-            RequestDelivery::Answered => Some(self.send(api, &action, basis)?),
+            RequestDelivery::Answered => Some(self.send(api, &action, basis, version)?),
             RequestDelivery::AnswerLost => {
                 commit_unconfirmed_request(api, &action, basis, version, false)?;
                 None
@@ -284,184 +284,81 @@ impl SimulatedController {
         api: &mut Api,
         action: &PoolAction,
         basis: RequestBasis,
+        version: Option<u64>,
     ) -> Result<Result<(), RequestRefusal>, BrokenInvariant> {
-        let now = api.now;
-        let planned = self.required_version(action);
-        let PassMemory { machines, disks, next_number, .. } = &mut self.memory;
-        let answer = match action {
-            PoolAction::AddPoolFinalizer
-            | PoolAction::RemovePoolFinalizer
-            | PoolAction::AddFinalizer { .. }
-            | PoolAction::RemoveFinalizer { .. }
-            | PoolAction::EndDeletion { .. }
-            | PoolAction::Restart { .. }
-            | PoolAction::EndRestart { .. }
-            | PoolAction::RecordRevision { instance: Some(_), .. }
-            | PoolAction::Delete { reason: DeleteReason::StorageChanged { .. }, .. } => {
-                return self.send_for_instances(api, action, planned);
-            }
-            PoolAction::Relabel { machine } => api.relabel(machine).map(|seen| machines.written(seen, now)),
-            PoolAction::Release { machine, shared } => {
-                api.release(machine, shared)?.map(|seen| machines.written(seen, now))
-            }
-            PoolAction::ShortenProtection { machine, until } => {
-                api.shorten_protection(machine, *until).map(|seen| machines.written(seen, now))
-            }
-            PoolAction::Repoint { machine, position, from, to } => {
-                api.repoint(machine, *position, from, to).map(|seen| machines.written(seen, now))
-            }
-            PoolAction::Detach { machine, position, disk } => {
-                api.detach(machine, *position, disk).map(|seen| machines.written(seen, now))
-            }
-            PoolAction::CreateDisk { machine, disk } => match api.create_disk(machine, disk, false)? {
-                Ok(seen) => {
-                    let (id, is_lost) = (seen.facts.id.clone(), seen.facts.owner.is_none());
-                    disks.written(seen, now);
-                    self.disk_created(api, &id, is_lost)
-                }
-                Err(refusal) => Err(refusal),
-            },
-            PoolAction::AnnotateDisk { disk, annotations, .. } => {
-                let version = self.versions.get(&disk.name).copied().unwrap_or_default();
-                api.annotate_disk(disk, version, annotations)?.map(|seen| disks.written(seen, now))
-            }
-            PoolAction::ExpandDisk { disk, to } => api.grow(disk, *to).map(|seen| disks.written(seen, now)),
-            PoolAction::DeleteDisk { disk, reason } => {
-                let version = self.versions.get(&disk.name).copied().unwrap_or_default();
-                api.delete_disk(disk, version, *reason)?.map(|seen| disks.deleted(&seen.facts, now))
-            }
-            PoolAction::Update { machine, base, to, disks, disruption } => {
-                let write = MachineUpdate { base: base.as_ref(), to, disks, disruption: *disruption };
-                let answer = api.update(machine, &write, None)?;
-                if answer.is_ok() {
-                    self.memory.rollout_attempts.record(&machine.uid, to, UpdateOutcome::Accepted, now);
-                }
-                answer.map(|seen| self.memory.machines.written(seen, now))
-            }
-            PoolAction::RecordRevision { machine, to, .. } => {
-                api.advance(machine, to, None).map(|seen| machines.written(seen, now))
-            }
-            PoolAction::StoreRevision { revision } => {
-                api.store(revision);
-                Ok(())
-            }
-            // The model has neither copies nor restored disks.
-            PoolAction::RestoreCopies { .. }
-            | PoolAction::DeleteCopy { .. }
-            | PoolAction::AdoptDisk { .. } => Ok(()),
-            PoolAction::PruneRevision { revision } => {
-                api.prune(revision, false)?;
-                Ok(())
-            }
-            PoolAction::Delete { machine, .. } => {
-                api.delete(machine, planned, basis, false)?.map(|seen| machines.deleted(&seen.facts, now))
-            }
-            PoolAction::OpenNameBlock { block } => {
-                let opened = api.open_block(*block, basis)?;
-                self.basis.pool = api.history.len() - 1;
-                opened
-            }
-            PoolAction::PruneRecord { gone, expired, block } => {
-                return self.prune_record(api, gone, expired, *block, basis);
-            }
+        match action {
             PoolAction::Create { draft } if draft.rehearsal != Rehearsal::None && api.policy.machines => {
-                self.memory.machine_losses.rehearsal_lost("a policy".into(), now);
-                Err(RequestRefusal::Lost)
+                self.memory.machine_losses.rehearsal_lost("a policy".into(), api.now);
+                return Ok(Err(RequestRefusal::Lost));
             }
-            PoolAction::Create { draft } => match api.create(draft, basis)? {
-                Ok(seen) => {
-                    *next_number = (draft.number + 1).max(*next_number);
-                    let (id, is_kept) = (seen.facts.id.clone(), api.pool.includes(&seen.facts));
-                    machines.written(seen, now);
-                    self.machine_created(api, &id, is_kept, draft)
-                }
-                Err(refusal) => Err(refusal),
-            },
-        };
-        Ok(answer)
+            PoolAction::PruneRecord { gone, .. } => {
+                let (_, here) = api.confirm(gone);
+                here.into_iter().for_each(|seen| self.memory.machines.written(seen, api.now));
+            }
+            _ => {}
+        }
+        let answer = commit_request(api, action, basis, version, false)?;
+        if matches!(action, PoolAction::OpenNameBlock { .. } | PoolAction::PruneRecord { .. }) {
+            self.basis.pool = api.history.len() - 1;
+        }
+        Ok(answer.and_then(|committed| self.record_committed(api, action, committed)))
     }
 
-    /// Removes entries from the removal record, if a live read confirms that their machines are gone.
-    fn prune_record(
+    /// Records a response.
+    fn record_committed(
         &mut self,
-        api: &mut Api,
-        gone: &[ObjectId],
-        expired: &[Arc<str>],
-        block: Option<NameBlock>,
-        basis: RequestBasis,
-    ) -> Result<Result<(), RequestRefusal>, BrokenInvariant> {
-        let (gone, here) = api.confirm(gone);
-        for seen in here {
-            self.memory.machines.written(seen, api.now);
-        }
-        if gone.is_empty() && expired.is_empty() {
-            return Ok(Err(RequestRefusal::Conflict));
-        }
-        let settled = api.settle(&gone, expired, block, basis)?;
-        if settled.is_ok() {
-            let next = block.map_or(0, |block| block.first);
-            self.memory.next_number = next.max(self.memory.next_number);
-        }
-        self.basis.pool = api.history.len() - 1;
-        Ok(settled)
-    }
-
-    /// Sends a request that only a platform with instances has.
-    fn send_for_instances(
-        &mut self,
-        api: &mut Api,
+        api: &Api,
         action: &PoolAction,
-        planned: Option<u64>,
-    ) -> Result<Result<(), RequestRefusal>, BrokenInvariant> {
-        let now = api.now;
-        let machines = &mut self.memory.machines;
-        let answer = match action {
-            PoolAction::AddPoolFinalizer => {
-                api.set_pool_finalizer(Finalizer::Present)?;
-                Ok(())
+        committed: CommittedRequest,
+    ) -> Result<(), RequestRefusal> {
+        let (memory, now) = (&mut self.memory, api.now);
+        match committed {
+            CommittedRequest::Machine(seen) => {
+                let machine = seen.facts.clone();
+                memory.machines.written(seen, now);
+                return self.machine_written(api, action, &machine);
             }
-            PoolAction::RemovePoolFinalizer => {
-                api.set_pool_finalizer(Finalizer::Missing)?;
-                Ok(())
-            }
-            // The garbage collector of the model ends all deletions.
-            PoolAction::EndDeletion { .. } => Err(RequestRefusal::NotFound),
-            PoolAction::AddFinalizer { machine } => {
-                api.add_finalizer(machine, None).map(|seen| machines.written(seen, now))
-            }
-            PoolAction::RemoveFinalizer { machine, preserve_storage } => {
-                api.remove_finalizer(machine, *preserve_storage)?.map(|seen| machines.written(seen, now))
-            }
-            PoolAction::Restart { machine, instance, revision } => {
-                match api.mark_restarting(machine, instance, revision, None) {
-                    Ok(Some(seen)) => {
-                        machines.written(seen, now);
-                        // The second request deletes the instance.
-                        self.pending.push_front(action.clone());
-                        Ok(())
-                    }
-                    Ok(None) => {
-                        let answer = api.delete_instance(machine, instance)?;
-                        if answer.is_ok() {
-                            self.memory.restarts.request(instance, now);
-                        }
-                        answer
-                    }
-                    Err(refusal) => Err(refusal),
+            CommittedRequest::MachineDeleted(seen) => memory.machines.deleted(&seen.facts, now),
+            CommittedRequest::Disk(seen) => {
+                let (id, is_lost) = (seen.facts.id.clone(), seen.facts.owner.is_none());
+                memory.disks.written(seen, now);
+                if matches!(action, PoolAction::CreateDisk { .. }) {
+                    return self.disk_created(api, &id, is_lost);
                 }
             }
-            PoolAction::EndRestart { machine } => {
-                api.end_restart(machine, None).map(|seen| machines.written(seen, now))
+            CommittedRequest::DiskDeleted(seen) => memory.disks.deleted(&seen.facts, now),
+            CommittedRequest::Other { .. } => match action {
+                PoolAction::Restart { instance, .. } => memory.restarts.request(instance, now),
+                PoolAction::PruneRecord { block: Some(block), .. } => {
+                    memory.next_number = block.first.max(memory.next_number);
+                }
+                _ => {}
+            },
+        }
+        Ok(())
+    }
+
+    /// Records what follows from a written machine.
+    fn machine_written(
+        &mut self,
+        api: &Api,
+        action: &PoolAction,
+        machine: &Machine,
+    ) -> Result<(), RequestRefusal> {
+        match action {
+            PoolAction::Create { draft } => {
+                self.memory.next_number = (draft.number + 1).max(self.memory.next_number);
+                return self.machine_created(api, &machine.id, api.pool.includes(machine), draft);
             }
-            PoolAction::RecordRevision { machine, instance: Some(instance), to } => {
-                api.record_on_instance(machine, instance, to).map(|seen| machines.written(seen, now))
+            PoolAction::Update { to, .. } => {
+                let accepted = UpdateOutcome::Accepted;
+                self.memory.rollout_attempts.record(&machine.id.uid, to, accepted, api.now);
             }
-            PoolAction::Delete { machine, reason: reason @ DeleteReason::StorageChanged { .. } } => {
-                api.recreate(machine, planned, *reason)?.map(|seen| machines.deleted(&seen.facts, now))
-            }
-            _ => unreachable!("not of instances"),
-        };
-        Ok(answer)
+            // The second request deletes the instance.
+            PoolAction::Restart { .. } => self.pending.push_front(action.clone()),
+            _ => {}
+        }
+        Ok(())
     }
 
     /// Records a created machine. Disks are created only for one that belongs to the pool.
@@ -521,14 +418,6 @@ impl SimulatedController {
         );
         for _ in &lost {
             memory.disk_losses.lost(later(), api.now);
-        }
-    }
-
-    /// The version that a write of this action requires, if it is a deletion.
-    fn required_version(&self, action: &PoolAction) -> Option<u64> {
-        match action {
-            PoolAction::Delete { machine, reason } => self.planned(machine, *reason),
-            _ => None,
         }
     }
 

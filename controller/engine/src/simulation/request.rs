@@ -1,13 +1,13 @@
-//! Requests of the controller without a response, and the users of disks.
+//! Requests of the controller, which the model of the API server commits, and the users of disks.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::api::{Api, BrokenInvariant, RequestBasis};
+use super::api::{Api, BrokenInvariant, RequestBasis, RequestRefusal};
 use super::revisions::MachineUpdate;
 use crate::PoolAction;
-use crate::ledger::REQUEST_TIMEOUT;
-use crate::model::{DiskDraft, DiskSource, Finalizer, Machine, ObjectId};
+use crate::ledger::{REQUEST_TIMEOUT, VersionedFacts};
+use crate::model::{Disk, DiskDraft, DiskSource, Finalizer, Machine, ObjectId};
 use crate::plan::DeleteReason;
 
 /// A request in flight.
@@ -68,6 +68,26 @@ pub(super) fn machines_by_disk(
     users
 }
 
+/// What the API server has committed.
+pub(super) enum CommittedRequest {
+    Machine(VersionedFacts<Machine>),
+    MachineDeleted(VersionedFacts<Machine>),
+    Disk(VersionedFacts<Disk>),
+    DiskDeleted(VersionedFacts<Disk>),
+    /// A request whose response has no facts, and whether it changed anything.
+    Other {
+        changed: bool,
+    },
+}
+
+impl CommittedRequest {
+    const CHANGED: Self = Self::Other { changed: true };
+
+    fn has_effect(&self) -> bool {
+        !matches!(self, Self::Other { changed: false })
+    }
+}
+
 /// Commits a request whose response is lost. Returns whether it had an effect.
 pub(super) fn commit_unconfirmed_request(
     api: &mut Api,
@@ -77,66 +97,99 @@ pub(super) fn commit_unconfirmed_request(
     late: bool,
 ) -> Result<bool, BrokenInvariant> {
     api.taken.responses_lost += 1;
+    let answer = commit_request(api, action, basis, version, late)?;
+    Ok(answer.is_ok_and(|committed| committed.has_effect()))
+}
+
+/// Commits a request. `version` is that of its object, as the controller knows it.
+pub(super) fn commit_request(
+    api: &mut Api,
+    action: &PoolAction,
+    basis: RequestBasis,
+    version: Option<u64>,
+    late: bool,
+) -> Result<Result<CommittedRequest, RequestRefusal>, BrokenInvariant> {
+    use CommittedRequest as Committed;
     // A write of a machine includes a live read, so only a late request can be outdated.
     let read = version.filter(|_| late);
     let version_of_disk = version.unwrap_or_default();
     Ok(match action {
-        PoolAction::AddPoolFinalizer => api.set_pool_finalizer(Finalizer::Present).map(|()| true)?,
-        PoolAction::RemovePoolFinalizer => api.set_pool_finalizer(Finalizer::Missing).map(|()| true)?,
-        PoolAction::AddFinalizer { machine } => api.add_finalizer(machine, read).is_ok(),
+        PoolAction::AddPoolFinalizer => {
+            api.set_pool_finalizer(Finalizer::Present)?;
+            Ok(Committed::CHANGED)
+        }
+        PoolAction::RemovePoolFinalizer => {
+            api.set_pool_finalizer(Finalizer::Missing)?;
+            Ok(Committed::CHANGED)
+        }
+        PoolAction::AddFinalizer { machine } => api.add_finalizer(machine, read).map(Committed::Machine),
         PoolAction::RemoveFinalizer { machine, preserve_storage } => {
-            api.remove_finalizer(machine, *preserve_storage)?.is_ok()
+            api.remove_finalizer(machine, *preserve_storage)?.map(Committed::Machine)
         }
         // The second request of a restart names the instance, and requires no version.
         PoolAction::Restart { machine, instance, revision } => {
             match api.mark_restarting(machine, instance, revision, read) {
-                Ok(Some(_marked)) => true,
-                Ok(None) => api.delete_instance(machine, instance)?.is_ok(),
-                Err(_refusal) => false,
+                Ok(Some(marked)) => Ok(Committed::Machine(marked)),
+                Ok(None) => api.delete_instance(machine, instance)?.map(|()| Committed::CHANGED),
+                Err(refusal) => Err(refusal),
             }
         }
-        PoolAction::EndRestart { machine } => api.end_restart(machine, read).is_ok(),
-        PoolAction::Relabel { machine } => api.relabel(machine).is_ok(),
-        PoolAction::Release { machine, shared } => api.release(machine, shared)?.is_ok(),
+        PoolAction::EndRestart { machine } => api.end_restart(machine, read).map(Committed::Machine),
+        PoolAction::Relabel { machine } => api.relabel(machine).map(Committed::Machine),
+        PoolAction::Release { machine, shared } => api.release(machine, shared)?.map(Committed::Machine),
         PoolAction::Repoint { machine, position, from, to } => {
-            api.repoint(machine, *position, from, to).is_ok()
+            api.repoint(machine, *position, from, to).map(Committed::Machine)
         }
-        PoolAction::Detach { machine, position, disk } => api.detach(machine, *position, disk).is_ok(),
-        PoolAction::CreateDisk { machine, disk } => api.create_disk(machine, disk, late)?.is_ok(),
+        PoolAction::Detach { machine, position, disk } => {
+            api.detach(machine, *position, disk).map(Committed::Machine)
+        }
+        PoolAction::CreateDisk { machine, disk } => {
+            api.create_disk(machine, disk, late)?.map(Committed::Disk)
+        }
         PoolAction::AnnotateDisk { disk, annotations, .. } => {
-            api.annotate_disk(disk, version_of_disk, annotations)?.is_ok()
+            api.annotate_disk(disk, version_of_disk, annotations)?.map(Committed::Disk)
         }
-        PoolAction::ExpandDisk { disk, to } => api.grow(disk, *to).is_ok(),
-        PoolAction::DeleteDisk { disk, reason } => api.delete_disk(disk, version_of_disk, *reason)?.is_ok(),
+        PoolAction::ExpandDisk { disk, to } => api.grow(disk, *to).map(Committed::Disk),
+        PoolAction::DeleteDisk { disk, reason } => {
+            api.delete_disk(disk, version_of_disk, *reason)?.map(Committed::DiskDeleted)
+        }
         PoolAction::Delete { machine, reason: reason @ DeleteReason::StorageChanged { .. } } => {
-            api.recreate(machine, version, *reason)?.is_ok()
+            api.recreate(machine, version, *reason)?.map(Committed::MachineDeleted)
         }
-        PoolAction::Delete { machine, .. } => api.delete(machine, version, basis, late)?.is_ok(),
-        PoolAction::ShortenProtection { machine, until } => api.shorten_protection(machine, *until).is_ok(),
-        PoolAction::Update { machine, base, to, disks, disruption } => api
-            .update(
-                machine,
-                &MachineUpdate { base: base.as_ref(), to, disks, disruption: *disruption },
-                read,
-            )?
-            .is_ok(),
+        PoolAction::Delete { machine, .. } => {
+            api.delete(machine, version, basis, late)?.map(Committed::MachineDeleted)
+        }
+        PoolAction::ShortenProtection { machine, until } => {
+            api.shorten_protection(machine, *until).map(Committed::Machine)
+        }
+        PoolAction::Update { machine, base, to, disks, disruption } => {
+            let write = MachineUpdate { base: base.as_ref(), to, disks, disruption: *disruption };
+            api.update(machine, &write, read)?.map(Committed::Machine)
+        }
         PoolAction::RecordRevision { machine, instance: Some(instance), to } => {
-            api.record_on_instance(machine, instance, to).is_ok()
+            api.record_on_instance(machine, instance, to).map(Committed::Machine)
         }
-        PoolAction::RecordRevision { machine, instance: None, to } => api.advance(machine, to, read).is_ok(),
-        PoolAction::StoreRevision { revision } => api.store(revision),
+        PoolAction::RecordRevision { machine, instance: None, to } => {
+            api.advance(machine, to, read).map(Committed::Machine)
+        }
+        PoolAction::StoreRevision { revision } => Ok(Committed::Other { changed: api.store(revision) }),
+        PoolAction::PruneRevision { revision } => {
+            Ok(Committed::Other { changed: api.prune(revision, late)? })
+        }
         // The model has neither copies nor restored disks.
+        PoolAction::RestoreCopies { .. } | PoolAction::DeleteCopy { .. } | PoolAction::AdoptDisk { .. } => {
+            Ok(Committed::Other { changed: false })
+        }
         // The garbage collector of the model ends all deletions.
-        PoolAction::RestoreCopies { .. }
-        | PoolAction::DeleteCopy { .. }
-        | PoolAction::AdoptDisk { .. }
-        | PoolAction::EndDeletion { .. } => false,
-        PoolAction::PruneRevision { revision } => api.prune(revision, late)?,
-        PoolAction::OpenNameBlock { block } => api.open_block(*block, basis)?.is_ok(),
-        PoolAction::Create { draft } => api.create(draft, basis)?.is_ok(),
+        PoolAction::EndDeletion { .. } => Err(RequestRefusal::NotFound),
+        PoolAction::OpenNameBlock { block } => api.open_block(*block, basis)?.map(|()| Committed::CHANGED),
+        PoolAction::Create { draft } => api.create(draft, basis)?.map(Committed::Machine),
         PoolAction::PruneRecord { gone, expired, block } => {
             let (gone, _) = api.confirm(gone);
-            !(gone.is_empty() && expired.is_empty()) && api.settle(&gone, expired, *block, basis)?.is_ok()
+            if gone.is_empty() && expired.is_empty() {
+                return Ok(Err(RequestRefusal::Conflict));
+            }
+            api.settle(&gone, expired, *block, basis)?.map(|()| Committed::CHANGED)
         }
     })
 }

@@ -6,44 +6,38 @@
 //! its data. KubeVirt asks the same before it creates the disk, and a machine that cannot get the disk needs
 //! no size of it. The permissions that a VMDiskImageGrant gives are such permissions, too.
 
-use vmpool_platform::{CloneTarget, CrossNamespaceReference};
+use vmpool_platform::CloneTarget;
 
 /// What an account must be permitted to create before CDI clones data for it.
-const CLONE_TARGET: CloneTarget =
+pub(super) const CLONE_TARGET: CloneTarget =
     CloneTarget { group: "cdi.kubevirt.io", resource: "datavolumes", subresource: "source" };
 
 /// What a DataSource points to. CDI checks the permission for the claim or the snapshot, so a DataSource, if
 /// it exists, counts for what it points to.
 const SOURCES: &[&str] = &["/spec/source/pvc", "/spec/source/snapshot"];
 
-/// A reference to an object of this resource in `namespace`, for the account with this namespace and name.
-pub(super) fn refer_across_namespaces(
-    account: (String, String),
-    group: &'static str,
-    resource: &'static str,
-    namespace: &str,
-) -> CrossNamespaceReference {
-    CrossNamespaceReference {
-        account,
-        group,
-        resource,
-        namespace: namespace.to_owned(),
-        clone_target: CLONE_TARGET,
-        cloned_instead: if resource == "datasources" { SOURCES } else { &[] },
-    }
+/// JSON pointers to what is cloned instead of an object of this resource.
+pub(super) fn cloned_instead_of(resource: &str) -> &'static [&'static str] {
+    if resource == "datasources" { SOURCES } else { &[] }
 }
 
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
-    use vmpool_platform::ReferencedObject;
+    use vmpool_platform::{CrossNamespaceReference, ReferencedObject};
 
     use super::*;
 
     fn reference(kind: &'static str, resource: &'static str) -> ReferencedObject {
-        let account = ("team".to_owned(), "default".to_owned());
-        let foreign = refer_across_namespaces(account, "", resource, "images");
+        let foreign = CrossNamespaceReference {
+            account: ("team".to_owned(), "default".to_owned()),
+            group: CLONE_TARGET.group,
+            resource,
+            namespace: "images".to_owned(),
+            clone_target: CLONE_TARGET,
+            cloned_instead: cloned_instead_of(resource),
+        };
         ReferencedObject {
             kind,
             collection: String::new(),

@@ -16,11 +16,12 @@ use vmpool_instancetype::start::{Binding, InstanceSettings};
 use vmpool_instancetype::status_ref::{self, StatusRef};
 use vmpool_instancetype::{Malformed, validation};
 use vmpool_platform::{
-    Configuration, DefaultInterface, FetchedObjects, LookupReason, ReferencedObject, revision_at,
+    Configuration, CrossNamespaceReference, DefaultInterface, FetchedObjects, LookupReason, ReferencedObject,
+    revision_at,
 };
 
 use super::super::keys::POOL_KIND;
-use super::foreign::refer_across_namespaces;
+use super::foreign::{CLONE_TARGET, cloned_instead_of};
 use super::policy::InstancetypePolicy;
 use super::stored::{EXPANDED, FAMILIES, apply_pins, to_current_version};
 
@@ -472,9 +473,14 @@ fn lookup_reference(lookup: &InferenceLookup, scope: MatcherScope<'_>, account: 
     let name = if is_segment(namespace) { name.clone() } else { String::new() };
     let collection = format!("{root}/namespaces/{namespace}/{resource}");
     let foreign = (namespace != scope.namespace).then(|| {
-        let account = (scope.namespace.to_owned(), account.to_owned());
-        let group = root.split('/').nth(2).filter(|_| root.starts_with("/apis/")).unwrap_or_default();
-        Box::new(refer_across_namespaces(account, group, resource, namespace))
+        Box::new(CrossNamespaceReference {
+            account: (scope.namespace.to_owned(), account.to_owned()),
+            group: root.split('/').nth(2).filter(|_| root.starts_with("/apis/")).unwrap_or_default(),
+            resource,
+            namespace: namespace.clone(),
+            clone_target: CLONE_TARGET,
+            cloned_instead: cloned_instead_of(resource),
+        })
     });
     ReferencedObject { kind: source.as_str(), collection, name, cross_namespace: foreign }
 }

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::{Value, json};
+
 use crate::admission::{AdmissionSettings, admission_rules};
-use crate::removal::{APIS, STANDALONE_APIS};
+use crate::removal::{APIS, STANDALONE_APIS, StoredApi};
 use crate::{ApiObject, Platform, PlatformName, with_platform};
 
 /// The distinct values that `value` has for the platforms.
@@ -77,4 +79,29 @@ fn each_api_reads_the_objects_of_its_platform() {
         APIS.removal.iter().map(|api| format!("{:?}", api.stored.reader)).collect();
     let expected = distinct(|name| format!("StoredReader({:?})", name.as_str()));
     assert_eq!(readers, expected);
+}
+
+/// What a list of installations with these flags of its controller says about each platform.
+fn blockers(flags: &Value) -> Vec<Option<String>> {
+    let list = json!({ "items": [{
+        "metadata": { "name": "kubevirt", "namespace": "kubevirt", "generation": 1 },
+        "spec": { "customizeComponents": { "flags": { "controller": flags } } },
+        "status": { "phase": "Deployed", "observedGeneration": 1 },
+    }] });
+    let list = serde_json::value::to_raw_value(&list).unwrap();
+    let stored = APIS.removal.iter().map(|api| api.stored).filter(|stored| stored.installations.is_some());
+    stored.map(|stored: &StoredApi| stored.read_blocker(&list).unwrap()).collect()
+}
+
+#[test]
+fn installations_say_whether_the_platforms_own_controller_serves_the_pools() {
+    assert_eq!(blockers(&json!({ "pool-controller-threads": "0" })), [None]);
+    let blocked = blockers(&json!({ "pool-controller-threads": "3" }));
+    assert!(matches!(&*blocked, [Some(why)] if why.contains(r#"is "3""#)), "{blocked:?}");
+}
+
+#[test]
+fn a_list_without_items_is_no_list_of_installations() {
+    let none = serde_json::value::to_raw_value(&json!({})).unwrap();
+    assert!(APIS.removal.iter().all(|api| api.stored.read_blocker(&none).is_err()));
 }

@@ -13,9 +13,11 @@ use anyhow::{Context, Result};
 use crate::verify::hygiene::rust_files;
 
 /// The folders without names of platforms.
-const FOLDERS: [&str; 6] = [
+const FOLDERS: [&str; 8] = [
     "controller/engine/src",
     "controller/kit/src",
+    "controller/platform/src",
+    "controller/platforms/src",
     "controller/src",
     "webhook/src",
     "apiserver/src",

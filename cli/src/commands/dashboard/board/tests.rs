@@ -41,13 +41,13 @@ fn only_pool(objects: &WatchedObjects) -> BoardPool {
 #[test]
 fn a_pool_has_the_machines_that_it_owns_in_its_namespace() {
     let mut objects = WatchedObjects::default();
-    objects.insert(WatchedKind::DvpPools, dvp_pool(&json!({})));
+    objects.insert(WatchedKind::Pools(PlatformName::Dvp), dvp_pool(&json!({})));
     for machine in [
         dvp_machine("team-a", "web-a", "u1"),
         dvp_machine("team-a", "web-b", "u2"),
         dvp_machine("team-b", "web-c", "u1"),
     ] {
-        objects.insert(WatchedKind::DvpMachines, machine);
+        objects.insert(WatchedKind::Machines(PlatformName::Dvp), machine);
     }
     let pool = only_pool(&objects);
     let names: Vec<&str> = pool.machines.iter().map(|machine| &*machine.name).collect();
@@ -59,14 +59,14 @@ fn a_pool_has_the_machines_that_it_owns_in_its_namespace() {
 #[test]
 fn a_protection_is_shown_until_it_ends() {
     let mut objects = WatchedObjects::default();
-    objects.insert(WatchedKind::DvpPools, dvp_pool(&json!({})));
+    objects.insert(WatchedKind::Pools(PlatformName::Dvp), dvp_pool(&json!({})));
     let mut machine = dvp_machine("team-a", "web-a", "u1");
     machine["metadata"]["annotations"] = json!({
         "vmpool.dev/protected-until": "2026-11-24T19:00:00Z",
         "vmpool.dev/protected-by": "ed",
         "vmpool.dev/protection-reason": "<b>a job</b>",
     });
-    objects.insert(WatchedKind::DvpMachines, machine);
+    objects.insert(WatchedKind::Machines(PlatformName::Dvp), machine);
     let protection = only_pool(&objects).machines.remove(0).protection.unwrap();
     assert_eq!(protection.until, Some("2026-11-24T19:00:00Z".parse().unwrap()));
     // The page shows texts as they are.
@@ -81,7 +81,7 @@ fn a_status_of_an_earlier_generation_is_not_shown_as_the_present_one() {
     let tone = |observed: i64| {
         let mut objects = WatchedObjects::default();
         let status = json!({ "observedGeneration": observed, "conditions": ready });
-        objects.insert(WatchedKind::DvpPools, dvp_pool(&status));
+        objects.insert(WatchedKind::Pools(PlatformName::Dvp), dvp_pool(&status));
         let pool = only_pool(&objects);
         (pool.tone, pool.outdated.is_some())
     };
@@ -92,7 +92,7 @@ fn a_status_of_an_earlier_generation_is_not_shown_as_the_present_one() {
 #[test]
 fn the_last_events_of_a_pool_are_shown_the_newest_first() {
     let mut objects = WatchedObjects::default();
-    objects.insert(WatchedKind::DvpPools, dvp_pool(&json!({})));
+    objects.insert(WatchedKind::Pools(PlatformName::Dvp), dvp_pool(&json!({})));
     for (name, uid, time) in [("a", "u1", 1), ("b", "u2", 2), ("c", "u1", 3)] {
         objects.insert(
             WatchedKind::Events,
@@ -112,8 +112,8 @@ fn the_last_events_of_a_pool_are_shown_the_newest_first() {
 #[test]
 fn what_cannot_be_read_is_named_and_the_rest_is_shown() {
     let mut objects = WatchedObjects::default();
-    objects.insert(WatchedKind::DvpPools, dvp_pool(&json!({})));
-    objects.set_problem(WatchedKind::DvpMachines, Some("you may not list virtualmachines".to_owned()));
+    objects.insert(WatchedKind::Pools(PlatformName::Dvp), dvp_pool(&json!({})));
+    objects.set_problem(WatchedKind::Machines(PlatformName::Dvp), Some("you may not list virtualmachines".to_owned()));
     let board = board_of(&objects);
     assert_eq!(board.pools.len(), 1);
     assert_eq!(board.unreadable, ["you may not list virtualmachines"]);
@@ -127,14 +127,14 @@ fn a_machine_of_kubevirt_has_the_node_of_its_instance() {
     }]);
     let mut objects = WatchedObjects::default();
     objects.insert(
-        WatchedKind::KubevirtPools,
+        WatchedKind::Pools(PlatformName::Kubevirt),
         json!({
             "metadata": { "name": "web", "namespace": "team-a", "uid": "u1", "generation": 1 },
             "spec": { "replicas": 1, "virtualMachineTemplate": { "spec": {} } },
         }),
     );
     objects.insert(
-        WatchedKind::KubevirtMachines,
+        WatchedKind::Machines(PlatformName::Kubevirt),
         json!({
             "metadata": { "name": "web-0", "namespace": "team-a", "uid": "m1", "ownerReferences": owner,
                           "creationTimestamp": "2026-11-24T17:00:00Z" },
@@ -142,7 +142,7 @@ fn a_machine_of_kubevirt_has_the_node_of_its_instance() {
         }),
     );
     objects.insert(
-        WatchedKind::KubevirtInstances,
+        WatchedKind::Instances(PlatformName::Kubevirt),
         json!({
             "metadata": { "name": "web-0", "namespace": "team-a", "uid": "i1" },
             "spec": {}, "status": { "nodeName": "node-2" },

@@ -1,24 +1,24 @@
 use serde_json::json;
 
+use vmpool_platforms::KubeVirt;
+
 use super::*;
 use crate::testing::{FakeAnswer, answering_cluster};
 
-fn kinds(platform: Option<PlatformArgument>) -> Vec<WatchedKind> {
+fn kinds(platform: Option<PlatformName>) -> Vec<WatchedKind> {
     followed_kinds(platform, Some("team-a")).iter().map(|followed| followed.kind).collect()
 }
 
 #[test]
 fn each_kind_has_one_watch() {
-    use WatchedKind::{DvpMachines, DvpPools, Events, KubevirtInstances, KubevirtMachines, KubevirtPools};
+    use PlatformName::{Dvp, Kubevirt};
+    use WatchedKind::{Events, Instances, Machines, Pools};
     assert_eq!(
         kinds(None),
-        [DvpPools, DvpMachines, KubevirtPools, KubevirtMachines, KubevirtInstances, Events]
+        [Pools(Dvp), Machines(Dvp), Pools(Kubevirt), Machines(Kubevirt), Instances(Kubevirt), Events]
     );
-    assert_eq!(kinds(Some(PlatformArgument::Dvp)), [DvpPools, DvpMachines, Events]);
-    assert_eq!(
-        kinds(Some(PlatformArgument::Kubevirt)),
-        [KubevirtPools, KubevirtMachines, KubevirtInstances, Events]
-    );
+    assert_eq!(kinds(Some(Dvp)), [Pools(Dvp), Machines(Dvp), Events]);
+    assert_eq!(kinds(Some(Kubevirt)), [Pools(Kubevirt), Machines(Kubevirt), Instances(Kubevirt), Events]);
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn pool(name: &str, replicas: u32) -> Value {
 async fn follow_pools(
     answer: impl Fn(&str) -> FakeAnswer + Send + Sync + 'static,
 ) -> (Result<Duration>, WatchedObjects) {
-    let followed = &followed_kinds(Some(PlatformArgument::Dvp), Some("team-a"))[0];
+    let followed = &followed_kinds(Some(PlatformName::Dvp), Some("team-a"))[0];
     let (objects, watched) = watch::channel(WatchedObjects::default());
     let pause = list_and_watch(&answering_cluster(answer), followed, &objects).await;
     let objects = watched.borrow().clone();
@@ -46,7 +46,7 @@ async fn follow_pools(
 }
 
 fn names(objects: &WatchedObjects) -> Vec<&str> {
-    objects.of(WatchedKind::DvpPools).map(crate::cluster::name_of).collect()
+    objects.of(WatchedKind::Pools(PlatformName::Dvp)).map(crate::cluster::name_of).collect()
 }
 
 #[tokio::test]
@@ -64,7 +64,7 @@ async fn a_list_and_the_changes_of_its_watch_are_the_objects() {
     .await;
     assert_eq!(pause.unwrap(), PAUSE);
     assert_eq!(names(&objects), ["a", "c"]);
-    assert_eq!(objects.of(WatchedKind::DvpPools).next().unwrap()["spec"]["replicas"], 2);
+    assert_eq!(objects.of(WatchedKind::Pools(PlatformName::Dvp)).next().unwrap()["spec"]["replicas"], 2);
 }
 
 #[tokio::test]
