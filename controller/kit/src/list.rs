@@ -24,6 +24,9 @@ pub struct ListPage {
 }
 
 /// Sends `request`, and passes every object of the page to `visit` in order.
+///
+/// # Errors
+/// The request failed, or the response is no list of `T`.
 pub async fn read_list_page<T: DeserializeOwned>(
     client: &Client,
     request: Result<Request<Vec<u8>>, kube::core::request::Error>,
@@ -66,6 +69,9 @@ const ITEM: usize = 3;
 
 impl Splitter {
     /// Reads more bytes and passes every complete item to `visit`. An error of `visit` ends the list.
+    ///
+    /// # Errors
+    /// That of `visit`.
     pub fn feed<E>(&mut self, bytes: &[u8], mut visit: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         for byte in bytes {
             let mut ends = false;
@@ -105,7 +111,10 @@ impl Splitter {
         Ok(())
     }
 
-    /// The metadata of the list. An incomplete list is an error.
+    /// The metadata of the list.
+    ///
+    /// # Errors
+    /// The list is incomplete.
     pub fn end(&self) -> Result<ListPage, serde_json::Error> {
         #[derive(Deserialize)]
         struct Envelope {

@@ -47,6 +47,9 @@ pub fn retry_after(status: &Status) -> Option<Duration> {
 }
 
 /// Reads an object. `None` if it does not exist, or if the cluster does not serve its kind.
+///
+/// # Errors
+/// The request failed, or the response is no `T`.
 pub async fn get_object<T: DeserializeOwned>(
     client: &Client,
     collection: String,
@@ -67,6 +70,9 @@ pub async fn get_object<T: DeserializeOwned>(
 
 /// Sends a read, and returns the body of the response. In contrast to the method of the client, an error
 /// contains the delay that the API server requests.
+///
+/// # Errors
+/// The request failed, or the API server rejected it.
 pub async fn send_read(
     client: &Client,
     request: Request<Vec<u8>>,

@@ -7,9 +7,9 @@
 //!       └──────── the collection was slow in the last minutes ──────────────┘
 //! ```
 //!
-//! A slow admission webhook delays the writes of some collections, for example all machines of a namespace.
-//! Such a write gives its slot to the others, so writes of other collections wait no longer than it takes to
-//! notice that a write is slow.
+//! A slow admission webhook delays the writes of some collections, for example all objects of one kind in
+//! a namespace. Such a write gives its slot to the others, so writes of other collections wait no longer than
+//! it takes to notice that a write is slow.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
