@@ -9,9 +9,9 @@ use serde_json::{Map, Value, json};
 use vmpool_api::{annotations, labels};
 use vmpool_engine::ComputedStatus;
 use vmpool_engine::model::{DiskAnnotations, DiskDraft, Draft, Lifetime, ObjectId, StoredTime};
-use vmpool_engine::scale_up::names::NameBlock;
-use vmpool_engine::scale_down::removal::RemovalRecord;
 use vmpool_engine::revisions::RevisionId;
+use vmpool_engine::scale_down::removal::RemovalRecord;
+use vmpool_engine::scale_up::names::NameBlock;
 use vmpool_platform::activity;
 
 use super::names::{API_VERSION, machine_label_selector};

@@ -87,7 +87,11 @@ fn read_machines<P: ClientPlatform>(objects: &WatchedObjects, name: PlatformName
     objects.of(WatchedKind::Machines(name)).filter_map(read).collect()
 }
 
-fn board_pool<P: ClientPlatform>(stored: &Value, name: PlatformName, now: Timestamp) -> Result<(BoardPool, ParsedPool)> {
+fn board_pool<P: ClientPlatform>(
+    stored: &Value,
+    name: PlatformName,
+    now: Timestamp,
+) -> Result<(BoardPool, ParsedPool)> {
     let (_, pool) = decode_pool::<P>(stored)?;
     let ready = ready_condition(&pool);
     let phase = ready.map(|ready| ready.reason.clone()).unwrap_or_default();

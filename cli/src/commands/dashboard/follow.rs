@@ -31,10 +31,7 @@ pub(super) struct FollowedKind {
 }
 
 /// The kinds to watch in a namespace, or in all: those of one platform, or of all.
-pub(super) fn followed_kinds(
-    platform: Option<PlatformName>,
-    namespace: Option<&str>,
-) -> Vec<FollowedKind> {
+pub(super) fn followed_kinds(platform: Option<PlatformName>, namespace: Option<&str>) -> Vec<FollowedKind> {
     let mut kinds = Vec::new();
     for name in PlatformName::ALL {
         if platform.is_none_or(|wanted| wanted == name) {

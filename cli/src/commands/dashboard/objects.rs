@@ -96,7 +96,8 @@ mod tests {
     #[test]
     fn a_change_replaces_the_object_of_the_same_kind_namespace_and_name() {
         let mut objects = WatchedObjects::default();
-        objects.replace(WatchedKind::Pools(PlatformName::Dvp), vec![pool("a", "web", 1), pool("b", "web", 1)]);
+        objects
+            .replace(WatchedKind::Pools(PlatformName::Dvp), vec![pool("a", "web", 1), pool("b", "web", 1)]);
         objects.insert(WatchedKind::Pools(PlatformName::Dvp), pool("a", "web", 2));
         objects.remove(WatchedKind::Pools(PlatformName::Dvp), &pool("b", "web", 1));
         objects.remove(WatchedKind::Pools(PlatformName::Kubevirt), &pool("a", "web", 1));

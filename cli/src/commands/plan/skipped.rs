@@ -32,8 +32,9 @@ pub(super) fn list_skipped(preview: &Preview, now: Timestamp) -> Vec<String> {
     }
     if !policy.deletes_whole_surplus() {
         let left = surplus.saturating_sub(chosen.len());
-        let stays =
-            format!("{left} surplus machines are not stopped, and this scale-down removes stopped machines only");
+        let stays = format!(
+            "{left} surplus machines are not stopped, and this scale-down removes stopped machines only"
+        );
         return (left > 0).then_some(stays).into_iter().collect();
     }
     let mut skipped = skipped_for_protection(policy, &live, &chosen, now);
@@ -90,7 +91,11 @@ fn describe_protected(
     now: Timestamp,
 ) -> String {
     let machine = live[place];
-    let rank = if place == 0 { policy.description_of_first().to_owned() } else { format!("number {} in the order", place + 1) };
+    let rank = if place == 0 {
+        policy.description_of_first().to_owned()
+    } else {
+        format!("number {} in the order", place + 1)
+    };
     let protection = machine.protection.as_ref().filter(|protection| protection.protects(now));
     let end = protection.and_then(|protection| protection.end());
     let end = end.map_or_else(

@@ -255,7 +255,7 @@ fn describe_protection(protection: &ProtectionStatus, now: Timestamp) -> String 
 
 fn disk_row(branch: &str, disk: &DiskOverview, now: Timestamp) -> Vec<Cell> {
     let tone = match &*disk.state {
-        // The second is that of a complete DataVolume.
+        // The second is that of a complete volume.
         "Ready" | "Succeeded" => Tone::Faint,
         "Failed" | "Lost" | "Missing" => Tone::Bad,
         _ => Tone::Notice,

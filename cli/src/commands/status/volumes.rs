@@ -1,4 +1,4 @@
-//! The volumes of machines that are objects of their own, such as DataVolumes.
+//! The volumes of machines, on platforms where these are objects of their own.
 
 use std::collections::HashMap;
 

@@ -113,7 +113,10 @@ fn the_last_events_of_a_pool_are_shown_the_newest_first() {
 fn what_cannot_be_read_is_named_and_the_rest_is_shown() {
     let mut objects = WatchedObjects::default();
     objects.insert(WatchedKind::Pools(PlatformName::Dvp), dvp_pool(&json!({})));
-    objects.set_problem(WatchedKind::Machines(PlatformName::Dvp), Some("you may not list virtualmachines".to_owned()));
+    objects.set_problem(
+        WatchedKind::Machines(PlatformName::Dvp),
+        Some("you may not list virtualmachines".to_owned()),
+    );
     let board = board_of(&objects);
     assert_eq!(board.pools.len(), 1);
     assert_eq!(board.unreadable, ["you may not list virtualmachines"]);
