@@ -9,7 +9,7 @@
 //! - [`subresources`] contains the bodies of claims, releases and targeted removals.
 //! - The rest is handwritten: keys of labels and annotations ([`labels`], [`annotations`]), types and reasons
 //!   of [`conditions`], tests on a pool for programs that [`wait`], [`GoDuration`], [`Quantity`], the
-//!   identity of owners ([`OwnerIdentity`]), the enumerated values of a pool ([`enums`]), the forms of object
+//!   identities of objects ([`ObjectId`], [`ObjectKey`]) and owners ([`OwnerIdentity`]), the enumerated values of a pool ([`enums`]), the forms of object
 //!   names ([`names`]), and builders for pools of DVP ([`VirtualMachinePool::builder`]) and of KubeVirt
 //!   ([`kubevirt::VirtualMachinePool::builder`]).
 //!
@@ -18,8 +18,8 @@
 //!
 //! The layers, lowest first. A module imports only from lower layers:
 //!
-//! 1. `constants`, `keys`, [`names`], [`enums`], [`crds`], [`conditions`], `duration`, `owner`, `quantity`,
-//!    `share`, [`subresources`]: values and constants
+//! 1. `constants`, `keys`, [`names`], [`enums`], [`crds`], [`conditions`], `duration`, `identity`,
+//!    `json_brackets`, `owner`, `quantity`, `share`, [`subresources`]: values and constants
 //! 2. `generated`: the types, generated from the CRDs
 //! 3. [`v1alpha2`]: short names of the types
 //! 4. `accessors`, `builder`: methods of the types
@@ -53,6 +53,8 @@ pub use ext::{
     conditions, crds,
     duration::{DurationError, GoDuration},
     enums,
+    identity::{ObjectId, ObjectKey, Uid},
+    json_brackets::{JsonBracket, json_brackets},
     keys::{PREFIX, annotations, is_reserved, labels},
     names,
     owner::OwnerIdentity,

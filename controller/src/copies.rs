@@ -15,14 +15,13 @@
 //! controller, which makes the copies, the leader stores no machines, and a change of a machine or a pool
 //! only wakes what is still needed.
 //!
-//! Layers, from the lowest: `pause`, `store`; `types`; `blocked_types`; `context`; `pass`, `protection`;
+//! Layers, from the lowest: `store`; `types`; `blocked_types`; `context`; `pass`, `protection`;
 //! `lead`.
 
 mod blocked_types;
 mod context;
 mod lead;
 mod pass;
-mod pause;
 mod protection;
 mod store;
 mod types;

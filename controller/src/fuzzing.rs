@@ -1,9 +1,8 @@
 //! The decoders of responses, for the fuzz targets.
 
 use serde::de::DeserializeOwned;
-
-use crate::decode;
-use crate::list::Splitter;
+use vmpool_kit::decode;
+use vmpool_kit::list::Splitter;
 
 /// Decodes an object in a response of the API server.
 ///

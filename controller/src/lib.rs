@@ -13,79 +13,49 @@
 //!
 //! # Layers
 //!
-//! A file imports only files of lower layers, or files of its own layer that do not import it. The files have
-//! no import cycle. From the lowest layer:
+//! Each controller has a folder: `pools`, `images`, and `copies` for the copies and the protection of
+//! instance types. Their docs list the layers inside. A file imports only files of lower layers, or files of
+//! its own layer that do not import it. The files have no import cycle. From the lowest layer:
 //!
-//! 1. `settings`, `object`, `rejection`, `list`, `response_body`, `status_conflict`, and [`metrics`];
-//! 2. `write`, `queue`, `cache`;
-//! 3. `events`, `leader_handles`, `pool_entry`, the data of `revisions`, `watch`, then `definitions` and
-//!    `sources`;
-//! 4. `context`: the state that all passes share;
-//! 5. `live` (reads from the API server), the functions of `revisions`, `watches`;
-//! 6. the steps of a pass: `observe`, then `apply`, then `report`;
-//! 7. `reconcile`: a pass; `preview`: its plan without writes;
-//! 8. `platform_state`, `lead`, then `copies`, `images`, `other_controller`, `source_watches`, `platforms`,
-//!    `uninstall`, [`options`] and `run`: a leadership, and the process.
+//! 1. `settings`, `plain_events`, and [`metrics`];
+//! 2. `pools`, without its leadership;
+//! 3. `leadership`: what all controllers of a leader share;
+//! 4. `copies`, `images`, and the leadership of pools;
+//! 5. `process`: [`options`], the leadership of all controllers, the uninstallation, and the process.
+//!
+//! What does not depend on what is reconciled is in [`vmpool_kit`].
 
 mod access;
-mod apply;
-mod cache;
-mod context;
 mod copies;
-mod decode;
-mod definitions;
-mod events;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod images;
-mod lead;
-mod leader_handles;
-mod list;
-mod live;
-mod losses;
+mod leadership;
 pub mod metrics;
-mod object;
-mod observe;
-pub mod options;
-mod other_controller;
-mod passes;
+mod plain_events;
 mod platform_state;
-mod platforms;
-mod pool_entry;
-mod pool_key;
-mod preserved;
-mod preserved_watches;
-mod preview;
-mod queue;
-mod reconcile;
-mod rejection;
-mod release_copies;
-mod report;
-mod response_body;
-mod revisions;
-mod run;
+mod pools;
+mod process;
 mod settings;
-mod source_watches;
-mod sources;
-mod status_conflict;
-mod storage_problem;
 #[cfg(test)]
 mod testing;
-mod uninstall;
-mod waiting_storage;
-mod watch;
-mod watches;
-mod write;
 
+pub use vmpool_kit::write::{WriteError, WriteLimits, Writer};
 pub use vmpool_platforms as platform;
 
-pub use events::EventReason;
 pub use images::ImageSettings;
-pub use lead::{Dependencies, LeaderHealth, lead_platform};
-pub use live::ReadError;
-pub use platforms::lead_all;
-pub use preview::{Preview, preview_pool};
-pub use run::{ControllerRunError, run_controller, run_leader_election};
+pub use leadership::{Dependencies, LeaderHealth};
+pub use pools::events::EventReason;
+pub use pools::lead::lead_platform;
+pub use pools::live::ReadError;
+pub use pools::preview::{Preview, preview_pool};
+pub use process::options;
+pub use process::platforms::lead_all;
+pub use process::run::{ControllerRunError, run_controller, run_leader_election};
+pub use process::uninstall::UninstallError;
 pub use settings::ControllerSettings;
-pub use uninstall::UninstallError;
-pub use write::{WriteError, WriteLimits, Writer};
+
+// The kit reads objects without their innermost values. What is left of a template that it cut is still
+// deeper than any template that is used.
+const _: () = assert!(vmpool_kit::decode::MAX_LEVELS > vmpool_engine::limits::NESTING + 10);
+const _: () = assert!(vmpool_engine::limits::NESTING == vmpool_diskimage::limits::NESTING);

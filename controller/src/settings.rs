@@ -5,6 +5,7 @@ use std::time::Duration;
 use vmpool_engine::ledger::REQUEST_TIMEOUT;
 use vmpool_engine::plan::{self, COLLECTION_GRACE};
 use vmpool_engine::scale_down::removal::RESERVATION_AGE;
+use vmpool_kit::write::WriteLimits;
 use vmpool_platforms::kubevirt::copies::CopyPolicy;
 
 /// Settings of the controller.
@@ -47,6 +48,16 @@ impl ControllerSettings {
         plan::PlanSettings {
             collection_grace: self.collection_grace,
             reservation_timeout: self.reservation_timeout,
+        }
+    }
+}
+
+impl From<&ControllerSettings> for WriteLimits {
+    fn from(settings: &ControllerSettings) -> Self {
+        Self {
+            in_flight: settings.writes_in_flight,
+            deadline: settings.request_deadline,
+            slow_deadline: settings.slow_write_deadline,
         }
     }
 }

@@ -188,7 +188,7 @@ fn every_field_of_the_status_is_documented() {
 fn every_health_check_is_documented() {
     let documented =
         table(OPERATIONS, "Check").into_iter().map(|row| (code(&row[0]).concat(), code(&row[1]).concat()));
-    let source = read("controller/src/run.rs");
+    let source = read("controller/src/process/run.rs");
     let existing = [("/livez", "health.live(\""), ("/readyz", "health.ready(\"")]
         .into_iter()
         .flat_map(|(endpoint, call)| source.split(call).skip(1).map(move |rest| (endpoint, rest)))
@@ -198,7 +198,7 @@ fn every_health_check_is_documented() {
 
 #[test]
 fn every_log_message_for_alerts_exists() {
-    let sources: String = ["controller/src", "runtime/src"]
+    let sources: String = ["controller/src", "controller/kit/src", "runtime/src"]
         .iter()
         .flat_map(|folder| files(&workspace_root().join(folder), "rs"))
         .map(|path| std::fs::read_to_string(path).unwrap())

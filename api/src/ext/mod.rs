@@ -7,6 +7,8 @@ pub(crate) mod constants;
 pub mod crds;
 pub(crate) mod duration;
 pub mod enums;
+pub(crate) mod identity;
+pub(crate) mod json_brackets;
 pub(crate) mod keys;
 pub mod names;
 pub(crate) mod owner;

@@ -1,33 +1,12 @@
 //! What the planner knows about an image: its object, the objects with its data, and its status.
 
-use std::{collections::BTreeSet, fmt, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use jiff::Timestamp;
+pub use vmpool_api::ObjectKey;
 use vmpool_api::diskimage::values::ImagePhase;
 
 use crate::failure::DiskImageReason;
-
-/// Namespace and name of an object.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ObjectKey {
-    /// The namespace.
-    pub namespace: String,
-    /// The name.
-    pub name: String,
-}
-
-impl ObjectKey {
-    /// The key of an object.
-    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
-        Self { namespace: namespace.into(), name: name.into() }
-    }
-}
-
-impl fmt::Display for ObjectKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
 
 /// An image, as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@ pub mod wrapper;
 
 /// Namespace and name of a stored object.
 pub fn object_key(metadata: &ObjectMeta) -> ObjectKey {
-    ObjectKey::new(metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+    ObjectKey::of(metadata)
 }
 
 /// A stored grant. What cannot be read of it permits nothing.

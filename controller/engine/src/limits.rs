@@ -3,6 +3,8 @@
 //! Each limit is ten times larger than any real use. A cluster whose definitions of pools, machines and disks
 //! have no limits can store larger objects. The controller treats only such an object as invalid.
 
+use vmpool_api::json_brackets;
+
 /// Maximum size of the `spec` of a pool, in bytes of JSON. The parsed tree of such a text can need fifty
 /// times as much memory.
 pub const POOL_SPEC: usize = 128 * 1024;
@@ -68,41 +70,6 @@ pub fn spec_error(size: usize, depth: usize) -> Option<String> {
 /// The nesting depth of lists and maps in a JSON text.
 pub fn nesting_depth(json: &str) -> usize {
     json_brackets(json.as_bytes()).map(|bracket| bracket.depth).max().unwrap_or_default()
-}
-
-/// Where a list or a map begins or ends in a JSON text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JsonBracket {
-    /// Its position in the text.
-    pub at: usize,
-    /// Whether the list or map begins here.
-    pub opens: bool,
-    /// The nesting depth of the list or map; 1 for the outermost one.
-    pub depth: usize,
-}
-
-/// The brackets of all lists and maps in a JSON text, without those in strings.
-pub fn json_brackets(json: &[u8]) -> impl Iterator<Item = JsonBracket> {
-    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
-    json.iter().enumerate().filter_map(move |(at, byte)| {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = in_string,
-            b'"' => in_string = !in_string,
-            _ if in_string => {}
-            b'[' | b'{' => {
-                depth += 1;
-                return Some(JsonBracket { at, opens: true, depth });
-            }
-            b']' | b'}' => {
-                let closed = depth;
-                depth = depth.saturating_sub(1);
-                return Some(JsonBracket { at, opens: false, depth: closed });
-            }
-            _ => {}
-        }
-        None
-    })
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
 //! State of one pool that the controller keeps between passes. The controller remains correct if this state
 //! is lost at any time.
 
+mod per_stage;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::per_stage::PerStage;
 use crate::backoff::Backoff;
 use crate::condition::{ConditionType, StatusCondition};
 use crate::failure::{FailureReason, PoolFailure};
@@ -52,26 +55,8 @@ pub struct PassMemory {
     first_pass: Option<Duration>,
     /// Backoff of live reads that a plan depends on.
     pub reading: Backoff,
-    /// Backoff of creating machines.
-    pub creating: Backoff,
-    /// Backoff of deleting machines.
-    pub removing: Backoff,
-    /// Backoff of labels that machines lost or that released machines still have.
-    pub relabeling: Backoff,
-    /// Backoff of repairs: disks and references to disks.
-    pub repairing: Backoff,
-    /// Backoff of writing the removal record and of deleting revisions.
-    pub cleaning_up: Backoff,
-    /// Backoff of updating machines.
-    pub updating: Backoff,
-    /// Backoff of restarting machines.
-    pub restarting: Backoff,
-    /// Backoff of recording on machines which revision is in effect.
-    pub recording_revisions: Backoff,
-    /// Backoff of garbage collection and of the annotations of disks.
-    pub collecting_disks: Backoff,
-    /// Backoff of expanding disks.
-    pub expanding_disks: Backoff,
+    /// Backoffs of the writes of each stage.
+    backoffs: PerStage<Backoff>,
     /// Results of updating machines.
     pub rollout_attempts: RolloutAttempts,
     /// Machines that were deleted because they did not start.
@@ -133,22 +118,13 @@ impl PassMemory {
         }
         if self.revision.as_ref() != Some(&pool.revision.id) {
             self.revision = Some(pool.revision.id.clone());
-            self.updating.reset();
-            self.restarting.reset();
+            self.backoff_mut(ApplyStage::Update).reset();
+            self.backoff_mut(ApplyStage::Restart).reset();
         }
         let is_new = self.generation == 0;
         if self.generation != pool.generation {
             self.generation = pool.generation;
-            self.creating.reset();
-            self.removing.reset();
-            self.relabeling.reset();
-            self.repairing.reset();
-            self.cleaning_up.reset();
-            self.updating.reset();
-            self.restarting.reset();
-            self.recording_revisions.reset();
-            self.collecting_disks.reset();
-            self.expanding_disks.reset();
+            self.backoffs.values_mut().for_each(Backoff::reset);
             self.refused.clear();
             self.storage_conflicts.clear();
             self.machine_losses.retry();
@@ -332,65 +308,50 @@ impl PassMemory {
 
     /// Resets the backoffs of writes that the plan no longer contains.
     pub fn reset_unwanted(&mut self, wants: WantedWrites) {
-        for (backoff, wanted) in [
-            (&mut self.creating, wants.create),
-            (&mut self.removing, wants.remove),
-            (&mut self.relabeling, wants.relabel),
-            (&mut self.repairing, wants.repair),
-            (&mut self.cleaning_up, wants.clean_up),
-            (&mut self.updating, wants.update),
-            (&mut self.restarting, wants.restart),
-            (&mut self.recording_revisions, wants.record_revision),
-            (&mut self.collecting_disks, wants.collect_disks),
-            (&mut self.expanding_disks, wants.expand_disks),
-        ] {
-            if !wanted && backoff.cause().is_some() {
+        for stage in ApplyStage::ALL {
+            let backoff = self.backoff_mut(stage);
+            if !wants.has_writes(stage) && backoff.cause().is_some() {
                 backoff.reset();
             }
         }
     }
 
     /// The backoff of the writes of a stage.
+    pub fn backoff(&self, stage: ApplyStage) -> &Backoff {
+        self.backoffs.get(stage)
+    }
+
+    /// The backoff of the writes of a stage, to record their results.
     pub fn backoff_mut(&mut self, stage: ApplyStage) -> &mut Backoff {
-        match stage {
-            ApplyStage::Relabel => &mut self.relabeling,
-            ApplyStage::Repair => &mut self.repairing,
-            ApplyStage::Remove => &mut self.removing,
-            ApplyStage::Prepare | ApplyStage::Create => &mut self.creating,
-            ApplyStage::Update => &mut self.updating,
-            ApplyStage::Restart => &mut self.restarting,
-            ApplyStage::RecordRevision => &mut self.recording_revisions,
-            ApplyStage::CollectDisks => &mut self.collecting_disks,
-            ApplyStage::ExpandDisks => &mut self.expanding_disks,
-            ApplyStage::CleanUp => &mut self.cleaning_up,
-        }
+        self.backoffs.get_mut(stage)
     }
 
     /// The failures to report as one, the most severe first.
     pub fn failure(&self) -> Option<PoolFailure> {
-        PoolFailure::combine(self.backoffs().into_iter().filter_map(Backoff::cause))
+        PoolFailure::combine(self.all_backoffs().filter_map(Backoff::cause))
     }
 
     /// Time until the first delay after a failure ends; `None` if there is no delay.
     pub fn remaining_backoff(&self, uptime: Duration) -> Option<Duration> {
-        self.backoffs().into_iter().filter_map(|backoff| backoff.batch_size(uptime).err()).min()
+        self.all_backoffs().filter_map(|backoff| backoff.batch_size(uptime).err()).min()
     }
 
     /// All backoffs, the most severe first.
-    fn backoffs(&self) -> [&Backoff; 11] {
-        [
-            &self.reading,
-            &self.creating,
-            &self.repairing,
-            &self.removing,
-            &self.updating,
-            &self.restarting,
-            &self.recording_revisions,
-            &self.collecting_disks,
-            &self.expanding_disks,
-            &self.relabeling,
-            &self.cleaning_up,
-        ]
+    fn all_backoffs(&self) -> impl Iterator<Item = &Backoff> {
+        const BY_SEVERITY: [ApplyStage; 10] = [
+            ApplyStage::Create,
+            ApplyStage::Repair,
+            ApplyStage::Remove,
+            ApplyStage::Update,
+            ApplyStage::Restart,
+            ApplyStage::RecordRevision,
+            ApplyStage::CollectDisks,
+            ApplyStage::ExpandDisks,
+            ApplyStage::Relabel,
+            ApplyStage::CleanUp,
+        ];
+        let of_writes = BY_SEVERITY.into_iter().map(|stage| self.backoffs.get(stage));
+        std::iter::once(&self.reading).chain(of_writes)
     }
 
     /// Records the disks that a plan waits for, and drops all others.

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use vmpool_kit::pause::pause_after;
 
-use super::pause::{FIRST_PAUSE, pause_after};
 use super::types::TypeKey;
 
+/// The pause after the first failure.
+pub(super) const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause between two checks of an object.
 const LONGEST_CHECK: Duration = Duration::from_secs(30);
 /// The shortest delay of a check after a change of a machine or a pool, so that many changes cause one check.

@@ -8,27 +8,30 @@ use std::time::Duration;
 use kube::{Client, Resource};
 use parking_lot::Mutex;
 use serde_json::Value;
+use vmpool_api::ObjectKey;
 use vmpool_api::OwnerIdentity;
 use vmpool_engine::ObjectId;
+use vmpool_kit::definitions::{Definitions, DefinitionsReceiver};
+use vmpool_kit::events::{EventSender, EventSubject};
+use vmpool_kit::first_lists::FirstLists;
+use vmpool_kit::handles::LeaderHandles;
+use vmpool_kit::object::object_id;
+use vmpool_kit::pause::pause_after;
+use vmpool_kit::queue::PassQueue;
+use vmpool_kit::rejection;
+use vmpool_kit::write::Writer;
 use vmpool_platforms::kubevirt::copies::{CopyPolicy, Document, Machine, Revision};
 use vmpool_platforms::{KubeVirt, OtherController, Platform, ReferencedObject};
 use vmpool_runtime::Env;
 use vmpool_runtime::env::TimeoutElapsed;
 
-use super::blocked_types::{BlockedTypes, CHECK_DELAY};
-use super::pause::{FIRST_PAUSE, pause_after};
-use super::store::{ObjectTable, QualifiedName, object_id};
+use super::blocked_types::{BlockedTypes, CHECK_DELAY, FIRST_PAUSE};
+use super::store::ObjectTable;
 use super::types::{TypeKey, TypeState, TypeTables};
 use crate::access::only_permitted;
-use crate::definitions::DefinitionsReceiver;
-use crate::events::{EventSubject, Events};
-use crate::leader_handles::LeaderHandles;
-use crate::metrics::ControllerMetrics;
-use crate::passes::FirstLists;
-use crate::queue::PassQueue;
-use crate::rejection;
+use crate::metrics::{ControllerMetrics, WriteKind};
+use crate::pools::definitions::served_definitions;
 use crate::settings::ControllerSettings;
-use crate::write::Writer;
 
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
@@ -41,28 +44,32 @@ pub(super) type KubeVirtInstallation =
 pub(super) struct CopyContext {
     pub(super) env: Env,
     pub(super) client: Client,
-    pub(super) writer: Writer,
-    pub(super) events: Events,
+    pub(super) writer: Writer<WriteKind>,
+    pub(super) events: EventSender,
     /// Deadline of a request.
     pub(super) deadline: Duration,
+    /// Number of workers that make copies.
+    pub(super) workers: usize,
     pub(super) metrics: Arc<ControllerMetrics>,
     /// What happens to machines that name an instance type or a preference; `None` if another controller
     /// makes their copies.
     pub(super) policy: Option<CopyPolicy>,
     /// The only namespace that is watched; `None` for all.
     pub(super) namespace: Option<String>,
-    pub(super) queue: PassQueue<QualifiedName>,
+    pub(super) queue: PassQueue<ObjectKey>,
     /// The objects of the four kinds that need a pass.
     pub(super) type_queue: PassQueue<TypeKey>,
     pub(super) types: TypeTables,
     pub(super) blocked_types: BlockedTypes,
-    known: DefinitionsReceiver,
+    pub(super) known: DefinitionsReceiver,
+    /// The definitions of the kinds that are watched.
+    pub(super) served: Definitions,
     /// Whether another controller is set to reconcile pools.
     others_pools: Arc<AtomicBool>,
     pub(super) machines: Arc<ObjectTable<Machine>>,
     pub(super) revisions: Arc<ObjectTable<Revision>>,
     /// The machines that cannot get their copies.
-    blocked: Mutex<HashMap<QualifiedName, Blocked>>,
+    blocked: Mutex<HashMap<ObjectKey, Blocked>>,
     /// UID and generation of each type.
     type_states: Mutex<HashMap<TypeKey, TypeState>>,
     lists: FirstLists,
@@ -70,11 +77,11 @@ pub(super) struct CopyContext {
 
 /// What a leader of copies watches, and what it does with it.
 pub(super) struct CopyScope {
-    /// The only namespace that is watched; `None` for all.
-    pub(super) namespace: Option<String>,
     /// What happens to machines that name an instance type or a preference; `None` if another controller
     /// makes their copies.
     pub(super) policy: Option<CopyPolicy>,
+    /// The definitions of the kinds that are watched.
+    pub(super) served: Definitions,
     /// The number of watches whose first lists passes wait for.
     pub(super) lists: usize,
 }
@@ -90,13 +97,13 @@ struct Blocked {
 }
 
 /// A machine in [`BlockedTypes`] and in messages.
-pub(super) fn describe_machine((namespace, name): &QualifiedName) -> String {
-    format!("machine {namespace}/{name}")
+pub(super) fn describe_machine(key: &ObjectKey) -> String {
+    format!("machine {key}")
 }
 
 /// A pool, as in [`describe_machine`].
-pub(super) fn describe_pool((namespace, name): &QualifiedName) -> String {
-    format!("pool {namespace}/{name}")
+pub(super) fn describe_pool(key: &ObjectKey) -> String {
+    format!("pool {key}")
 }
 
 /// Why a read failed.
@@ -110,29 +117,31 @@ pub(super) enum CopyReadError {
 
 impl CopyContext {
     pub(super) fn new(
-        handles: LeaderHandles,
+        handles: LeaderHandles<WriteKind>,
         metrics: Arc<ControllerMetrics>,
         settings: ControllerSettings,
         scope: CopyScope,
         known: DefinitionsReceiver,
         others_pools: Arc<AtomicBool>,
     ) -> Self {
-        let LeaderHandles { env, client, writer, events } = handles;
-        let CopyScope { namespace, policy, lists } = scope;
+        let LeaderHandles { env, client, writer, events, namespace } = handles;
+        let CopyScope { policy, served, lists } = scope;
         Self {
-            queue: PassQueue::new(env.clone(), settings.debounce, metrics.queue.clone()),
-            type_queue: PassQueue::new(env.clone(), settings.debounce, metrics.queue.clone()),
+            queue: PassQueue::new(env.clone(), settings.debounce, Arc::new(metrics.queue.clone())),
+            type_queue: PassQueue::new(env.clone(), settings.debounce, Arc::new(metrics.queue.clone())),
             env,
             client,
             writer,
             events,
             deadline: settings.request_deadline,
+            workers: settings.workers,
             metrics,
             policy,
             namespace,
             types: TypeTables::default(),
             blocked_types: BlockedTypes::default(),
             known,
+            served,
             others_pools,
             machines: Arc::default(),
             revisions: Arc::default(),
@@ -145,7 +154,7 @@ impl CopyContext {
     /// Whether this controller makes copies for pools. Without machines, no pool gets one.
     pub(super) fn reconciles_pools(&self) -> bool {
         let known = self.known.borrow();
-        let is_served = known.as_ref().is_some_and(|known| known.served::<KubeVirt>().is_ok());
+        let is_served = known.as_ref().is_some_and(|known| served_definitions::<KubeVirt>(known).is_ok());
         is_served && !self.others_pools.load(Ordering::Relaxed)
     }
 
@@ -159,13 +168,13 @@ impl CopyContext {
     }
 
     /// Whether all first lists are complete.
-    pub(super) fn is_synced(&self) -> bool {
+    pub(super) fn has_all_lists(&self) -> bool {
         self.lists.are_complete()
     }
 
     /// Wakes a machine.
-    pub(super) fn wake(&self, key: &QualifiedName) {
-        if self.is_synced() {
+    pub(super) fn wake(&self, key: &ObjectKey) {
+        if self.has_all_lists() {
             self.queue.wake(key);
         }
     }
@@ -199,14 +208,16 @@ impl CopyContext {
     }
 
     /// Wakes the machines of a namespace that wait for a ControllerRevision, because it changed.
-    pub(super) fn wake_waiting_for(&self, (namespace, name): &QualifiedName) {
-        self.wake_blocked_where(|key, blocked| key.0 == *namespace && blocked.awaits.as_ref() == Some(name));
+    pub(super) fn wake_waiting_for(&self, revision: &ObjectKey) {
+        self.wake_blocked_where(|key, blocked| {
+            key.namespace == revision.namespace && blocked.awaits.as_ref() == Some(&revision.name)
+        });
     }
 
-    fn wake_blocked_where(&self, matters: impl Fn(&QualifiedName, &Blocked) -> bool) {
+    fn wake_blocked_where(&self, matters: impl Fn(&ObjectKey, &Blocked) -> bool) {
         let blocked = self.blocked.lock();
         let matching = blocked.iter().filter(|(key, blocked)| matters(key, blocked));
-        let keys: Vec<QualifiedName> = matching.map(|(key, _)| key.clone()).collect();
+        let keys: Vec<ObjectKey> = matching.map(|(key, _)| key.clone()).collect();
         drop(blocked);
         for key in &keys {
             self.wake(key);
@@ -214,7 +225,7 @@ impl CopyContext {
     }
 
     /// Records that a machine needs no further attempt.
-    pub(super) fn note_done(&self, key: &QualifiedName) {
+    pub(super) fn note_done(&self, key: &ObjectKey) {
         self.blocked.lock().remove(key);
     }
 
@@ -222,7 +233,7 @@ impl CopyContext {
     /// the types that this depends on. Returns the pause until the next attempt.
     pub(super) fn note_blocked(
         &self,
-        key: &QualifiedName,
+        key: &ObjectKey,
         awaits: Option<String>,
         types: HashSet<TypeKey>,
     ) -> Duration {
@@ -236,7 +247,11 @@ impl CopyContext {
 
     /// The machines that need a copy to stay if `except` stops being its owner: those that name it, except
     /// machines of a pool that owns it, because the pool keeps it for them.
-    pub(super) fn users(&self, (namespace, except): &QualifiedName, copy: &Revision) -> Vec<ObjectId> {
+    pub(super) fn users(
+        &self,
+        ObjectKey { namespace, name: except }: &ObjectKey,
+        copy: &Revision,
+    ) -> Vec<ObjectId> {
         let metadata = copy.meta();
         let revision = metadata.name.as_deref().unwrap_or_default();
         let owners: HashSet<OwnerIdentity<'_>> =
@@ -254,8 +269,8 @@ impl CopyContext {
         namespace: &str,
         reference: &ReferencedObject,
     ) -> Result<Option<Value>, CopyReadError> {
-        if reference.collection == crate::object::collection_path::<Revision>(namespace)
-            && let Some(known) = self.revisions.get(&(namespace.to_owned(), reference.name.clone()))
+        if reference.collection == vmpool_kit::object::collection_path::<Revision>(namespace)
+            && let Some(known) = self.revisions.get(&ObjectKey::new(namespace, &*reference.name))
         {
             return Ok(Some(known.document()));
         }

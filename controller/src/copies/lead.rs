@@ -4,20 +4,29 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::{Either, ready, select};
+use futures::future::select;
 use kube::Api;
 use kube::core::PartialObjectMeta;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use vmpool_api::ObjectKey;
+use vmpool_kit::controller::{Controller, WorkerGroup, run_controller};
+use vmpool_kit::definitions::{Definitions, DefinitionsReceiver, definition_name, while_served};
+use vmpool_kit::leadership::{ConditionalLeadership, lead_on_duty};
+use vmpool_kit::object::api_for_namespace;
+use vmpool_kit::object::object_key;
+use vmpool_kit::passes::PassEnd;
+use vmpool_kit::sink::{MapSink, Objects, Sink, WatchChange, Watched};
+use vmpool_kit::watch::{WatchScope, list_and_watch as follow};
 use vmpool_platforms::kubevirt::copies::{
     ClusterInstancetype, ClusterPreference, Document, Instancetype, LABEL, Machine, Pool, Preference,
     Revision,
 };
 use vmpool_platforms::kubevirt::protection::InstanceTypeKind;
 use vmpool_platforms::{ApiObject, KubeVirt, OtherController, Platform};
+use vmpool_runtime::Env;
 use vmpool_runtime::env::Task;
 
 use super::context::{
@@ -26,17 +35,10 @@ use super::context::{
 };
 use super::pass::reconcile_machine_copies;
 use super::protection;
-use super::store::{ObjectTable, QualifiedName, TableSink, object_key};
+use super::store::{ObjectTable, TableSink};
 use super::types::TypeKey;
-use crate::definitions::{Definitions, DefinitionsReceiver, definition_name};
-use crate::lead::{LeadershipResources, oversee_workers};
-use crate::passes;
-use crate::queue::Requeue;
-use crate::watch::{MapSink, Sink, WatchChange, WatchScope, list_and_watch as follow};
-use crate::watches::api_for_namespace;
+use crate::leadership::LeadershipResources;
 
-/// The wait of the passes of finalizers for the first lists.
-const UNSYNCED: Duration = Duration::from_millis(200);
 /// The number of watches whose first lists passes wait for, besides those of the four kinds, if the
 /// controller makes copies: machines and copies.
 const COPY_WATCHES: usize = 2;
@@ -63,13 +65,9 @@ pub(crate) fn definitions_for_copies() -> Vec<String> {
         .collect()
 }
 
-/// What decides what the controller does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum ObservedDuties {
-    /// There is nothing to protect, or the definitions or the installations are not listed yet.
-    Unknown,
-    Known(Duties),
-}
+/// What the controller does, until this changes; `None` if there is nothing to protect, or if the definitions
+/// or the installations are not listed yet.
+type ObservedDuties = Option<Duties>;
 
 /// What the controller does, until this changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,30 +88,33 @@ pub(crate) async fn lead_copies(
     known: DefinitionsReceiver,
     stop: CancellationToken,
 ) {
-    let (sender, mut place) = watch::channel(ObservedDuties::Unknown);
+    let (sender, duties) = watch::channel(None);
     let others_pools = Arc::new(AtomicBool::new(false));
     let observer = observe_installations(shared.clone(), known.clone(), sender, others_pools.clone());
     let _observer = shared.env().spawn("watch of installations", observer);
-    loop {
-        let is_known = |place: &ObservedDuties| matches!(place, ObservedDuties::Known(_));
-        let turn = match select(place.wait_for(is_known).boxed(), stop.cancelled().boxed()).await {
-            Either::Left((Ok(place), _)) => place.clone(),
-            _ => return,
-        };
-        let ObservedDuties::Known(Duties { makes_copies, .. }) = turn else { continue };
+    lead_on_duty(WhileTypesServed { shared, known, others_pools }, duties, stop).await;
+}
+
+/// The leadership while the cluster has definitions of instance types or preferences.
+struct WhileTypesServed {
+    shared: LeadershipResources,
+    known: DefinitionsReceiver,
+    /// Whether another controller is set to reconcile pools.
+    others_pools: Arc<AtomicBool>,
+}
+
+impl ConditionalLeadership for WhileTypesServed {
+    type Observed = ObservedDuties;
+    type Duty = Duties;
+
+    fn find_duty(duties: &ObservedDuties) -> Option<Duties> {
+        duties.clone()
+    }
+
+    async fn lead(&mut self, Duties { makes_copies, .. }: Duties, stop: CancellationToken) {
         tracing::info!(makes_copies, "protecting instance types and preferences");
-        let end = stop.child_token();
-        let leading =
-            protect_and_copy(shared.clone(), known.clone(), makes_copies, others_pools.clone(), end.clone())
-                .boxed();
-        let changes = place.wait_for(|now| *now != turn).map(drop).boxed();
-        match select(leading, changes).await {
-            Either::Left(_) => return stop.cancel(),
-            Either::Right(((), leading)) => {
-                end.cancel();
-                leading.await;
-            }
-        }
+        let (known, others_pools) = (self.known.clone(), self.others_pools.clone());
+        protect_and_copy(&self.shared, known, makes_copies, others_pools, stop).await;
     }
 }
 
@@ -140,7 +141,7 @@ async fn observe_installations(
         let served = relevant(&known.borrow_and_update());
         let changed = known.wait_for(|known| relevant(known) != served);
         let Some((Some(definitions), installed)) = &served else {
-            publish_duties(&place, ObservedDuties::Unknown);
+            publish_duties(&place, None);
             if changed.await.is_err() {
                 return;
             }
@@ -148,10 +149,7 @@ async fn observe_installations(
         };
         let show_turn = |is_alone: bool| {
             let makes_copies = copies && is_alone && definitions.iter().all(Option::is_some);
-            publish_duties(
-                &place,
-                ObservedDuties::Known(Duties { definitions: definitions.clone(), makes_copies }),
-            )
+            publish_duties(&place, Some(Duties { definitions: definitions.clone(), makes_copies }))
         };
         if installed.is_none() {
             others_pools.store(false, Ordering::Relaxed);
@@ -163,11 +161,11 @@ async fn observe_installations(
         }
         if copies {
             // Protection alone would begin, and begin again with copies.
-            publish_duties(&place, ObservedDuties::Unknown);
+            publish_duties(&place, None);
         } else {
             show_turn(false);
         }
-        let sink = MapSink::new(Some, |found: &crate::watch::Objects<KubeVirtInstallation>| {
+        let sink = MapSink::new(Some, |found: &Objects<KubeVirtInstallation>| {
             let found: Vec<KubeVirtInstallation> = found.values().cloned().collect();
             others_pools
                 .store(<KubeVirt as Platform>::OtherController::is_set_to_run(&found), Ordering::Relaxed);
@@ -199,52 +197,66 @@ fn publish_duties(place: &watch::Sender<ObservedDuties>, now: ObservedDuties) ->
 }
 
 async fn protect_and_copy(
-    shared: LeadershipResources,
+    shared: &LeadershipResources,
     known: DefinitionsReceiver,
     makes_copies: bool,
     others_pools: Arc<AtomicBool>,
     stop: CancellationToken,
 ) {
     let limits = shared.settings();
-    let env = shared.env().clone();
     let policy = limits.copies.filter(|_| makes_copies);
     let served = known.borrow().clone().unwrap_or_default();
     let types = protected_definitions().iter().filter(|name| served.uid(name).is_some()).count();
-    let scope = CopyScope {
-        namespace: shared.namespace().map(str::to_owned),
-        policy,
-        lists: types + policy.map_or(0, |_| COPY_WATCHES),
-    };
+    let lists = types + policy.map_or(0, |_| COPY_WATCHES);
+    let scope = CopyScope { policy, served, lists };
     let (handles, metrics) = (shared.handles(), shared.metrics().clone());
-    let context = CopyContext::new(handles, metrics, limits, scope, known.clone(), others_pools);
+    let context = CopyContext::new(handles, metrics, limits, scope, known, others_pools);
     let context = Arc::new(context);
     shared.metrics().types.follow({
         let context = Arc::downgrade(&context);
         move || {
             let context = context.upgrade()?;
-            let named = |(kind, (namespace, name)): TypeKey| (kind, namespace, name);
+            let named = |TypeKey { kind, object }| (kind, object.namespace, object.name);
             Some(context.blocked_types.keys().into_iter().map(named).collect())
         }
     });
-    let tasks = start_copy_watches(&context, &known, &served);
-    let _listing = shared.leader_health().listing({
-        let context = Arc::downgrade(&context);
-        move || context.upgrade().is_none_or(|context| context.is_synced())
-    });
-    let mut workers: Vec<Task> = (0..policy.map_or(0, |_| limits.workers))
-        .map(|_| env.spawn("worker of copies", run_copy_worker(context.clone(), stop.clone())))
-        .collect();
-    workers.push(env.spawn("worker of finalizers", run_finalizer_worker(context.clone(), stop.clone())));
-    oversee_workers(workers, tasks, &stop).await;
+    run_controller(context, shared.leader_health().workers(), Vec::new(), stop).await;
+}
+
+impl Controller for CopyContext {
+    fn env(&self) -> &Env {
+        &self.env
+    }
+
+    fn is_synced(&self) -> bool {
+        self.has_all_lists()
+    }
+
+    fn start_watches(self: &Arc<Self>) -> Vec<Task> {
+        start_copy_watches(self)
+    }
+
+    fn worker_groups(&self) -> Vec<WorkerGroup<Self>> {
+        // Without all copies, every machine would seem to need its objects.
+        let finalizers = WorkerGroup::new(
+            "worker of finalizers",
+            1,
+            |context: &Self| &context.type_queue,
+            |context, key| protection::reconcile_type_finalizer(context, key).map(PassEnd::from).boxed(),
+        );
+        let copies = WorkerGroup::new(
+            "worker of copies",
+            self.policy.map_or(0, |_| self.workers),
+            |context: &Self| &context.queue,
+            |context, key| reconcile_machine_copies(context, key).map(PassEnd::from).boxed(),
+        );
+        vec![copies, finalizers]
+    }
 }
 
 /// Starts the watches of the kinds that the cluster has.
-fn start_copy_watches(
-    context: &Arc<CopyContext>,
-    known: &DefinitionsReceiver,
-    served: &Definitions,
-) -> Vec<Task> {
-    let namespace = context.namespace.as_deref();
+fn start_copy_watches(context: &Arc<CopyContext>) -> Vec<Task> {
+    let (namespace, known, served) = (context.namespace.as_deref(), &context.known, &context.served);
     let watches = [
         watch_served_type(
             context,
@@ -284,14 +296,14 @@ fn start_copy_watches(
     let machines = context.machines.clone();
     let revisions = context.revisions.clone();
     let labeled = WatchScope { label: Some(LABEL), ..WatchScope::default() };
-    let wake = |context: &CopyContext, key: &QualifiedName, _: &Machine| {
+    let wake = |context: &CopyContext, key: &ObjectKey, _: &Machine| {
         context.wake(key);
         context.wake_types_needed_by(&[machine_name(key)]);
     };
-    let wake_owners = |context: &CopyContext, key: &QualifiedName, copy: &Revision| {
+    let wake_owners = |context: &CopyContext, key: &ObjectKey, copy: &Revision| {
         context.wake_waiting_for(key);
         for owner in kube::Resource::meta(copy).owner_references.iter().flatten() {
-            let owner = (key.0.clone(), owner.name.clone());
+            let owner = ObjectKey::new(&*key.namespace, &*owner.name);
             context.wake(&owner);
             context.wake_types_needed_by(&[machine_name(&owner), pool_name(&owner)]);
         }
@@ -308,44 +320,33 @@ fn start_copy_watches(
 fn watch_type_users<K: ApiObject>(
     context: &Arc<CopyContext>,
     known: &DefinitionsReceiver,
-    shown: fn(&QualifiedName) -> String,
+    shown: fn(&ObjectKey) -> String,
 ) -> Task {
-    let (context, mut known) = (context.clone(), known.clone());
+    let (context, known) = (context.clone(), known.clone());
     let env = context.env.clone();
-    let definition = definition_name::<K>();
-    let uid = move |known: &Option<Definitions>| {
-        known.as_ref().and_then(|definitions| definitions.uid(&definition).cloned())
-    };
     env.spawn("watch of changes for protection", async move {
-        loop {
-            let served = uid(&known.borrow_and_update());
-            let changed = known.wait_for(|known| uid(known) != served);
-            if served.is_none() {
-                if changed.await.is_err() {
-                    return;
-                }
-                continue;
-            }
-            let watches = async {
-                loop {
-                    context.blocked_types.until(true).await;
-                    let scope = WatchScope { metadata_only: true, ..WatchScope::default() };
-                    let api = api_for_namespace::<PartialObjectMeta<K>>(
-                        &context.client,
-                        context.namespace.as_deref(),
-                    );
-                    let watch = follow(api, context.env.clone(), scope, ChangeSink(context.clone(), shown));
-                    let all_released = context.blocked_types.until(false);
-                    select(std::pin::pin!(all_released), std::pin::pin!(watch)).await;
-                }
-            };
-            select(std::pin::pin!(changed), std::pin::pin!(watches)).await;
-        }
+        let watch = || watch_while_types_blocked::<K>(&context, shown);
+        while_served(known, &definition_name::<K>(), watch, || {}).await;
     })
 }
 
+/// Watches the objects of a kind while there are objects that are still needed.
+async fn watch_while_types_blocked<K: ApiObject>(
+    context: &Arc<CopyContext>,
+    shown: fn(&ObjectKey) -> String,
+) {
+    loop {
+        context.blocked_types.until(true).await;
+        let scope = WatchScope { metadata_only: true, ..WatchScope::default() };
+        let api = api_for_namespace::<PartialObjectMeta<K>>(&context.client, context.namespace.as_deref());
+        let watch = follow(api, context.env.clone(), scope, ChangeSink(context.clone(), shown));
+        let all_released = context.blocked_types.until(false);
+        select(std::pin::pin!(all_released), std::pin::pin!(watch)).await;
+    }
+}
+
 /// Wakes the objects that are still needed, and stores nothing.
-struct ChangeSink(Arc<CopyContext>, fn(&QualifiedName) -> String);
+struct ChangeSink(Arc<CopyContext>, fn(&ObjectKey) -> String);
 
 impl<K: kube::Resource> Sink<K> for ChangeSink {
     fn list_begins(&mut self) {}
@@ -360,7 +361,7 @@ impl<K: kube::Resource> Sink<K> for ChangeSink {
 }
 
 /// Watches the objects of one of the four kinds, if the cluster has it.
-fn watch_served_type<K: Document + crate::watch::Watched>(
+fn watch_served_type<K: Document + Watched>(
     context: &Arc<CopyContext>,
     namespace: Option<&str>,
     table: Arc<ObjectTable<K>>,
@@ -369,44 +370,25 @@ fn watch_served_type<K: Document + crate::watch::Watched>(
 ) -> Option<Task> {
     served.uid(&definition_name::<K>())?;
     Some(watch_into_table(context, namespace, table, WatchScope::default(), move |context, key, _| {
-        let key = (kind, key.clone());
+        let key = TypeKey { kind, object: key.clone() };
         context.wake_blocked_by(&key);
         context.type_queue.wake(&key);
     }))
 }
 
-fn watch_into_table<K: Document + crate::watch::Watched>(
+fn watch_into_table<K: Document + Watched>(
     context: &Arc<CopyContext>,
     namespace: Option<&str>,
     table: Arc<ObjectTable<K>>,
     scope: WatchScope,
-    changed: impl Fn(&CopyContext, &QualifiedName, &K) + Send + 'static,
+    changed: impl Fn(&CopyContext, &ObjectKey, &K) + Send + 'static,
 ) -> Task {
     let (changing, synced) = (context.clone(), context.clone());
     let sink = TableSink::new(
         table,
-        move |key: &QualifiedName, object: &K| changed(&changing, key, object),
+        move |key: &ObjectKey, object: &K| changed(&changing, key, object),
         move || synced.list_ended(),
     );
     let watch = follow(api_for_namespace::<K>(&context.client, namespace), context.env.clone(), scope, sink);
     context.env.spawn("watch for copies", watch)
-}
-
-async fn run_copy_worker(context: Arc<CopyContext>, stop: CancellationToken) {
-    passes::reconcile_queue(&*context, &context.queue, &stop, |context, key| {
-        reconcile_machine_copies(context, key).boxed()
-    })
-    .await;
-}
-
-async fn run_finalizer_worker(context: Arc<CopyContext>, stop: CancellationToken) {
-    passes::reconcile_queue(&*context, &context.type_queue, &stop, |context, key| {
-        // Without all copies, every machine would seem to need its objects.
-        if context.is_synced() {
-            protection::reconcile_type_finalizer(context, key).boxed()
-        } else {
-            ready(Requeue::After(UNSYNCED)).boxed()
-        }
-    })
-    .await;
 }

@@ -7,7 +7,13 @@ use kube::Resource;
 use kube::api::Patch;
 use kube::core::Status;
 use serde_json::Value;
+use vmpool_api::ObjectKey;
 use vmpool_engine::ObjectId;
+use vmpool_kit::object::object_id;
+use vmpool_kit::object::{collection_path, object_version};
+use vmpool_kit::queue::Requeue;
+use vmpool_kit::rejection;
+use vmpool_kit::write::WriteError;
 use vmpool_platforms::FetchedObjects;
 use vmpool_platforms::kubevirt::copies::{
     self, CopyEvent, CopyPlan, CopyPolicy, CopyStep, Document, Machine, OwnedCopy, PlannedCopyComparison,
@@ -16,13 +22,9 @@ use vmpool_platforms::kubevirt::copies::{
 use vmpool_runtime::telemetry::with_causes;
 
 use super::context::{CopyContext, CopyReadError};
-use super::store::{QualifiedName, object_id};
 use super::types::{TypeKey, key_of as type_key};
 use crate::metrics::WriteKind;
-use crate::object::{collection_path, object_version};
-use crate::queue::Requeue;
-use crate::rejection;
-use crate::write::WriteError;
+use crate::plain_events::publish_plain_event;
 
 /// The wait for the end of a leadership.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -36,7 +38,7 @@ const FAILED_CREATE: &str = "FailedCreate";
 const FAILED_UPDATE: &str = "FailedUpdate";
 
 /// Runs a pass.
-pub(super) async fn reconcile_machine_copies(context: &CopyContext, key: &QualifiedName) -> Requeue {
+pub(super) async fn reconcile_machine_copies(context: &CopyContext, key: &ObjectKey) -> Requeue {
     let Some(machine) = context.machines.get(key) else {
         context.note_done(key);
         return Requeue::Never;
@@ -45,7 +47,7 @@ pub(super) async fn reconcile_machine_copies(context: &CopyContext, key: &Qualif
         Ok(planned) => planned,
         Err(error) => {
             let error = with_causes(&error);
-            tracing::warn!(machine = ?key, error, "the copies of a machine cannot be planned");
+            tracing::warn!(machine = %key, error, "the copies of a machine cannot be planned");
             return Requeue::After(context.note_blocked(key, None, HashSet::new()));
         }
     };
@@ -65,11 +67,11 @@ pub(super) async fn reconcile_machine_copies(context: &CopyContext, key: &Qualif
         }
         Err(Stopped::Waits(name)) => Requeue::After(context.note_blocked(key, Some(name), types)),
         Err(Stopped::Refused(reason, note)) => {
-            context.events.publish_plain(&CopyContext::subject(&machine), reason, true, note);
+            publish_plain_event(&context.events, &CopyContext::subject(&machine), reason, true, note);
             Requeue::After(context.note_blocked(key, None, types))
         }
         Err(Stopped::Failed(error)) => {
-            tracing::debug!(machine = ?key, %error, "a write for the copies of a machine failed");
+            tracing::debug!(machine = %key, %error, "a write for the copies of a machine failed");
             // A pass that only lacked the last version is woken when the cache shows it.
             let pause = match error {
                 WriteError::Fenced => AGAIN,
@@ -108,7 +110,7 @@ pub(super) enum CopyPlanError {
 /// The plan of a machine, and the types that it depends on.
 async fn plan_copies(
     context: &CopyContext,
-    key: &QualifiedName,
+    key: &ObjectKey,
     machine: &Machine,
 ) -> Result<(CopyPlan, HashSet<TypeKey>), CopyPlanError> {
     let Some(policy) = context.policy else { return Ok((CopyPlan::default(), HashSet::new())) };
@@ -119,7 +121,7 @@ async fn plan_copies(
 /// machines.
 pub(super) async fn plan_expected_copies(
     context: &CopyContext,
-    key: &QualifiedName,
+    key: &ObjectKey,
     machine: &Machine,
 ) -> Result<CopyPlan, CopyPlanError> {
     let policy = context.policy.unwrap_or_default();
@@ -128,7 +130,7 @@ pub(super) async fn plan_expected_copies(
 
 async fn plan_copies_with(
     context: &CopyContext,
-    (namespace, _): &QualifiedName,
+    ObjectKey { namespace, .. }: &ObjectKey,
     machine: &Machine,
     policy: CopyPolicy,
     is_cached: bool,
@@ -159,11 +161,11 @@ async fn plan_copies_with(
 /// Carries out a plan.
 async fn apply_copy_plan(
     context: &CopyContext,
-    key: &QualifiedName,
+    key: &ObjectKey,
     machine: &Machine,
     plan: CopyPlan,
 ) -> Result<(), Stopped> {
-    let (namespace, name) = key;
+    let ObjectKey { namespace, name } = key;
     if let Some(patch) = plan.spec {
         let patch = Patch::Json::<()>(parse_patch_operations(patch)?);
         let (kind, path) = (WriteKind::ExpandMachine, collection_path::<Machine>(namespace));
@@ -194,7 +196,7 @@ async fn apply_copy_plan(
     }
     let subject = CopyContext::subject(machine);
     for CopyEvent { reason, is_warning, message } in plan.events {
-        context.events.publish_plain(&subject, reason, is_warning, message);
+        publish_plain_event(&context.events, &subject, reason, is_warning, message);
     }
     Ok(())
 }
@@ -224,7 +226,7 @@ fn parse_patch_operations(patch: Value) -> Result<json_patch::Patch, WriteError>
 /// Creates a copy, or makes the machine an owner of an equal one.
 async fn create_machine_copy(context: &CopyContext, namespace: &str, copy: Value) -> Result<(), Stopped> {
     let place = copies::planned_copy_reference(namespace, &copy);
-    let known = context.revisions.get(&(namespace.to_owned(), place.name.clone()));
+    let known = context.revisions.get(&ObjectKey::new(namespace, &*place.name));
     // A former pass made it, and its write of the status failed.
     if known.is_some_and(|known| {
         copies::compare_planned_copy(&copy, &known.document()) == PlannedCopyComparison::Same
@@ -276,14 +278,14 @@ async fn create_machine_copy(context: &CopyContext, namespace: &str, copy: Value
 /// for each deletion of a copy is not. The version guards against a further owner.
 async fn stop_using_copy(
     context: &CopyContext,
-    key: &QualifiedName,
+    key: &ObjectKey,
     machine: &Machine,
     copy: &OwnedCopy,
 ) -> Result<(), WriteError> {
-    let (namespace, _) = key;
+    let namespace = &key.namespace;
     let path = collection_path::<Revision>(namespace);
     // Those without labels are not watched. The plan replaces such a copy only if nothing shares it.
-    let known = context.revisions.get(&(namespace.clone(), copy.name.clone()));
+    let known = context.revisions.get(&ObjectKey::new(namespace.as_str(), &*copy.name));
     let known = known.filter(|known| known.meta().uid.as_deref() == Some(copy.uid.as_str()));
     let users = |known| context.users(key, known);
     let left = known

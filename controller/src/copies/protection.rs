@@ -6,7 +6,16 @@ use std::time::Duration;
 use kube::api::Patch;
 use kube::{Api, Resource};
 use serde_json::Value;
+use vmpool_api::ObjectKey;
 use vmpool_engine::ObjectId;
+use vmpool_kit::definitions::list_defined;
+use vmpool_kit::events::EventSubject;
+use vmpool_kit::object::api_for_namespace;
+use vmpool_kit::object::object_key;
+use vmpool_kit::queue::Requeue;
+use vmpool_kit::sink::Watched;
+use vmpool_kit::watch::{WatchError, WatchScope};
+use vmpool_kit::write::WriteError;
 use vmpool_platforms::kubevirt::KubeVirt;
 use vmpool_platforms::kubevirt::copies::{Document, Machine, Pool, Revision};
 use vmpool_platforms::kubevirt::protection::{self, InstanceTypeKind, ProtectedType, ProtectionStep};
@@ -19,15 +28,10 @@ use super::context::{
     CopyContext, KubeVirtInstallation, describe_machine as machine_name, describe_pool as pool_name,
 };
 use super::pass::{self, CopyPlanError};
-use super::store::{QualifiedName, is_owned_by, object_key};
+use super::store::is_owned_by;
 use super::types::{TypeKey, type_collection_path};
-use crate::definitions::list_defined;
-use crate::events::EventSubject;
 use crate::metrics::WriteKind;
-use crate::queue::Requeue;
-use crate::watch::{WatchError, WatchScope, Watched};
-use crate::watches::api_for_namespace;
-use crate::write::WriteError;
+use crate::plain_events::publish_plain_event;
 
 /// The wait after a failed request, and after a conflict that no event resolves.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -68,7 +72,13 @@ pub(super) async fn reconcile_type_finalizer(context: &CopyContext, key: &TypeKe
             if forced {
                 let note = "the object was released without the check for machines and pools that need it"
                     .to_owned();
-                context.events.publish_plain(&type_event_subject(key, &object), "ForcedRelease", false, note);
+                publish_plain_event(
+                    &context.events,
+                    &type_event_subject(key, &object),
+                    "ForcedRelease",
+                    false,
+                    note,
+                );
             }
             Requeue::Never
         }
@@ -81,7 +91,7 @@ pub(super) async fn reconcile_type_finalizer(context: &CopyContext, key: &TypeKe
 }
 
 async fn patch_type_finalizers(context: &CopyContext, key: &TypeKey, patch: Value) -> Result<(), WriteError> {
-    let (_, (_, name)) = key;
+    let name = &key.object.name;
     let kind = WriteKind::PatchInstancetype;
     let _: Value =
         context.writer.patch(kind, type_collection_path(key), name, None, Patch::Merge(patch)).await?;
@@ -99,13 +109,16 @@ fn report_blocked_deletion(
     if is_new {
         let named = protection::abbreviate_names(needed_by);
         tracing::info!(object = ?key, needed_by = named, "machines and pools without a copy keep an object from being deleted");
-        let note = protection::blocked_deletion_message(key.0, needed_by);
-        context.events.publish_plain(&type_event_subject(key, object), "DeletionBlocked", true, note);
+        let note = protection::blocked_deletion_message(key.kind, needed_by);
+        publish_plain_event(&context.events, &type_event_subject(key, object), "DeletionBlocked", true, note);
     }
     pause
 }
 
-fn type_event_subject((kind, (namespace, name)): &TypeKey, object: &Value) -> EventSubject {
+fn type_event_subject(
+    TypeKey { kind, object: ObjectKey { namespace, name } }: &TypeKey,
+    object: &Value,
+) -> EventSubject {
     let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
     EventSubject {
         api_version: object["apiVersion"].as_str().unwrap_or_default().to_owned(),
@@ -117,7 +130,7 @@ fn type_event_subject((kind, (namespace, name)): &TypeKey, object: &Value) -> Ev
 
 /// The kinds and names of the machines and the pools that need an object, from lists that begin now.
 async fn needed_by(context: &CopyContext, key: &TypeKey, object: &Value) -> Result<Vec<String>, WatchError> {
-    let (kind, (namespace, _)) = key;
+    let TypeKey { kind, object: ObjectKey { namespace, .. } } = key;
     let Some(protected) = ProtectedType::read(object) else { return Ok(Vec::new()) };
     let namespace = if kind.is_cluster() { context.namespace.as_deref() } else { Some(namespace.as_str()) };
     let (mut needed_by, mut open) = (Vec::new(), Vec::new());
@@ -126,7 +139,8 @@ async fn needed_by(context: &CopyContext, key: &TypeKey, object: &Value) -> Resu
         // Another controller does not make a lost copy again, so its machine does not use the object any
         // more.
         let exists = |revision: &str| {
-            context.policy.is_none() || context.revisions.get(&(key.0.clone(), revision.to_owned())).is_some()
+            context.policy.is_none()
+                || context.revisions.get(&ObjectKey::new(&*key.namespace, revision)).is_some()
         };
         let document = machine.document();
         if protected.needed_by_machine(&document, exists) {
@@ -138,7 +152,7 @@ async fn needed_by(context: &CopyContext, key: &TypeKey, object: &Value) -> Resu
                 false if protection::has_copy_failure(&document) || protected.records_copy(&document) => {
                     open.push(machine);
                 }
-                false => needed_by.push((key.0.clone(), machine_name(&key))),
+                false => needed_by.push((key.namespace.clone(), machine_name(&key))),
             }
         }
     })
@@ -151,12 +165,12 @@ async fn needed_by(context: &CopyContext, key: &TypeKey, object: &Value) -> Resu
             Ok(plan) => protected.is_copied_by(&document, &plan),
             Err(error) => {
                 let error = with_causes(&error);
-                tracing::warn!(machine = ?key, error, "whether a machine fits an object that is being deleted is unknown");
+                tracing::warn!(machine = %key, error, "whether a machine fits an object that is being deleted is unknown");
                 true
             }
         };
         if is_copied {
-            needed_by.push((key.0.clone(), machine_name(&key)));
+            needed_by.push((key.namespace.clone(), machine_name(&key)));
         }
     }
     if !context.reconciles_pools() {
@@ -167,7 +181,7 @@ async fn needed_by(context: &CopyContext, key: &TypeKey, object: &Value) -> Resu
     let mut pools: HashMap<String, Vec<Pool>> = HashMap::new();
     visit_objects_live::<Pool>(context, namespace, |pool| {
         if protected.may_be_needed_by_pool(&pool.document()) {
-            pools.entry(object_key(&pool).0).or_default().push(pool);
+            pools.entry(object_key(&pool).namespace).or_default().push(pool);
         }
     })
     .await?;
@@ -186,7 +200,7 @@ async fn needed_by(context: &CopyContext, key: &TypeKey, object: &Value) -> Resu
             let key = object_key(&pool);
             let document = pool.document();
             if !protection::is_failed_pool(&document) {
-                needed_by.push((key.0.clone(), pool_name(&key)));
+                needed_by.push((key.namespace.clone(), pool_name(&key)));
                 continue;
             }
             // As with machines.
@@ -194,12 +208,12 @@ async fn needed_by(context: &CopyContext, key: &TypeKey, object: &Value) -> Resu
                 Ok(content) => content.is_some_and(|content| protected.is_copied_in(&content)),
                 Err(error) => {
                     let error = with_causes(&error);
-                    tracing::warn!(pool = ?key, error, "whether a pool fits an object that is being deleted is unknown");
+                    tracing::warn!(pool = %key, error, "whether a pool fits an object that is being deleted is unknown");
                     true
                 }
             };
             if is_copied {
-                needed_by.push((key.0.clone(), pool_name(&key)));
+                needed_by.push((key.namespace.clone(), pool_name(&key)));
             }
         }
     }
@@ -255,7 +269,7 @@ async fn read_kubevirt_configuration(context: &CopyContext) -> Result<Configurat
 /// The content of the revision that the controller would store now for a pool; `None` if it would store none.
 async fn expected_revision_content(
     context: &CopyContext,
-    (namespace, _): &QualifiedName,
+    ObjectKey { namespace, .. }: &ObjectKey,
     pool: &Value,
     configuration: &Configuration,
 ) -> Result<Option<Value>, CopyPlanError> {

@@ -5,19 +5,14 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::Mutex;
-use vmpool_api::OwnerIdentity;
-use vmpool_engine::ObjectId;
+use vmpool_api::{ObjectKey, OwnerIdentity};
+use vmpool_kit::object::{object_id, object_key, object_version};
+use vmpool_kit::sink::{Sink, WatchChange, Watched};
 use vmpool_platforms::kubevirt::copies::Document;
 use vmpool_platforms::{ApiObject, is_owner};
 
-use crate::object::object_version;
-use crate::watch::{Sink, WatchChange, Watched};
-
-/// Namespace and name of an object.
-pub(super) type QualifiedName = (String, String);
-
 /// The objects of one kind.
-pub(super) struct ObjectTable<K>(Mutex<BTreeMap<QualifiedName, Arc<K>>>);
+pub(super) struct ObjectTable<K>(Mutex<BTreeMap<ObjectKey, Arc<K>>>);
 
 impl<K> Default for ObjectTable<K> {
     fn default() -> Self {
@@ -26,30 +21,29 @@ impl<K> Default for ObjectTable<K> {
 }
 
 impl<K: Document> ObjectTable<K> {
-    pub(super) fn get(&self, key: &QualifiedName) -> Option<Arc<K>> {
+    pub(super) fn get(&self, key: &ObjectKey) -> Option<Arc<K>> {
         self.0.lock().get(key).cloned()
     }
 
     /// The objects of its namespace that this object owns, alone or with others.
     pub(super) fn owned_by<O: ApiObject>(&self, owner: &O) -> Vec<Arc<K>> {
-        let (namespace, _) = object_key(owner);
-        self.of(&namespace, |object| is_owned_by(object.meta(), owner))
+        self.of(&object_key(owner).namespace, |object| is_owned_by(object.meta(), owner))
     }
 
     /// The objects of a namespace that match.
     pub(super) fn of(&self, namespace: &str, matches: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
         let table = self.0.lock();
         let of_namespace =
-            table.range((namespace.to_owned(), String::new())..).take_while(|((of, _), _)| of == namespace);
+            table.range(ObjectKey::new(namespace, "")..).take_while(|(key, _)| key.namespace == namespace);
         of_namespace.map(|(_, object)| object).filter(|object| matches(object)).cloned().collect()
     }
 
-    pub(super) fn keys(&self) -> Vec<QualifiedName> {
+    pub(super) fn keys(&self) -> Vec<ObjectKey> {
         self.0.lock().keys().cloned().collect()
     }
 
     /// Stores an object, unless a newer one is stored.
-    fn put(&self, key: QualifiedName, object: K) {
+    fn put(&self, key: ObjectKey, object: K) {
         let mut table = self.0.lock();
         if table.get(&key).is_none_or(|known| object_version(&**known) < object_version(&object)) {
             table.insert(key, Arc::new(object));
@@ -60,7 +54,7 @@ impl<K: Document> ObjectTable<K> {
 /// Keeps a table up to date. `changed` is called after each change.
 pub(super) struct TableSink<K, F> {
     table: Arc<ObjectTable<K>>,
-    listing: BTreeMap<QualifiedName, Arc<K>>,
+    listing: BTreeMap<ObjectKey, Arc<K>>,
     changed: F,
     synced: Option<Box<dyn FnOnce() + Send>>,
 }
@@ -76,7 +70,7 @@ impl<K, F> TableSink<K, F> {
     }
 }
 
-impl<K: Watched + Document, F: FnMut(&QualifiedName, &K)> Sink<K> for TableSink<K, F> {
+impl<K: Watched + Document, F: FnMut(&ObjectKey, &K)> Sink<K> for TableSink<K, F> {
     fn list_begins(&mut self) {
         self.listing.clear();
     }
@@ -119,16 +113,4 @@ pub(super) fn is_owned_by<O: ApiObject>(metadata: &ObjectMeta, owner: &O) -> boo
     let id = object_id(owner);
     let mut owners = metadata.owner_references.iter().flatten().map(OwnerIdentity::of);
     owners.any(|found| is_owner::<O>(found, &id))
-}
-
-/// Name and UID of an object.
-pub(super) fn object_id<O: kube::Resource>(object: &O) -> ObjectId {
-    let metadata = object.meta();
-    ObjectId::new(metadata.name.as_deref().unwrap_or_default(), metadata.uid.as_deref().unwrap_or_default())
-}
-
-/// Namespace and name of an object.
-pub(super) fn object_key<K: kube::Resource>(object: &K) -> QualifiedName {
-    let metadata = object.meta();
-    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use vmpool_platforms::kubevirt::copies::CopyPolicy;
 use vmpool_platforms::kubevirt::protection::FINALIZER;
 
-use crate::options::PlatformName;
+use crate::process::options::PlatformName;
 use crate::testing::{Call, Fate, LeaderWorld, NAMESPACE, Refusal, Verb};
 
 mod bounded;

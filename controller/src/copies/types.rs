@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use kube::Resource;
 use serde_json::Value;
+use vmpool_api::ObjectKey;
+use vmpool_kit::object::collection_path;
 use vmpool_platforms::ReferencedObject;
 use vmpool_platforms::kubevirt::copies::{
     ClusterInstancetype, ClusterPreference, Document, Instancetype, Preference,
 };
 use vmpool_platforms::kubevirt::protection::InstanceTypeKind;
 
-use super::store::{ObjectTable, QualifiedName};
-use crate::object::collection_path;
+use super::store::ObjectTable;
 
 /// The objects of the four kinds.
 #[derive(Default)]
@@ -26,11 +27,15 @@ pub(super) struct TypeTables {
 pub(super) type TypeState = (String, i64);
 
 /// Kind, namespace and name of an object. The namespace is empty for kinds of the cluster.
-pub(super) type TypeKey = (InstanceTypeKind, QualifiedName);
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct TypeKey {
+    pub(super) kind: InstanceTypeKind,
+    pub(super) object: ObjectKey,
+}
 
 impl TypeTables {
     /// The object as JSON.
-    pub(super) fn document(&self, (kind, key): &TypeKey) -> Option<Value> {
+    pub(super) fn document(&self, TypeKey { kind, object: key }: &TypeKey) -> Option<Value> {
         match kind {
             InstanceTypeKind::Instancetype => self.instancetypes.get(key).map(|object| object.document()),
             InstanceTypeKind::ClusterInstancetype => {
@@ -46,8 +51,8 @@ impl TypeTables {
 
 impl TypeTables {
     /// UID and generation of an object; `None` if it does not exist.
-    pub(super) fn state(&self, (kind, key): &TypeKey) -> Option<TypeState> {
-        fn state_in_table<K: Document>(table: &ObjectTable<K>, key: &QualifiedName) -> Option<TypeState> {
+    pub(super) fn state(&self, TypeKey { kind, object: key }: &TypeKey) -> Option<TypeState> {
+        fn state_in_table<K: Document>(table: &ObjectTable<K>, key: &ObjectKey) -> Option<TypeState> {
             let object = table.get(key)?;
             let metadata = object.meta();
             Some((metadata.uid.clone().unwrap_or_default(), metadata.generation.unwrap_or_default()))
@@ -70,11 +75,13 @@ impl TypeTables {
 pub(super) fn key_of(namespace: &str, reference: &ReferencedObject) -> Option<TypeKey> {
     let kind = InstanceTypeKind::of_object(reference.kind)?;
     let namespace = if kind.is_cluster() { "" } else { namespace };
-    Some((kind, (namespace.to_owned(), reference.name.clone())))
+    Some(TypeKey { kind, object: ObjectKey::new(namespace, &*reference.name) })
 }
 
 /// The path of the objects of a kind.
-pub(super) fn type_collection_path((kind, (namespace, _)): &TypeKey) -> String {
+pub(super) fn type_collection_path(
+    TypeKey { kind, object: ObjectKey { namespace, .. } }: &TypeKey,
+) -> String {
     match kind {
         InstanceTypeKind::Instancetype => collection_path::<Instancetype>(namespace),
         InstanceTypeKind::ClusterInstancetype => ClusterInstancetype::url_path(&(), None),

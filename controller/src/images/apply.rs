@@ -8,6 +8,8 @@ use vmpool_diskimage::objects;
 use vmpool_diskimage::plan::ImageAction;
 use vmpool_diskimage::read::backing;
 use vmpool_engine::ObjectId;
+use vmpool_kit::object::collection_path;
+use vmpool_kit::write::WriteError;
 use vmpool_platforms::ApiObject;
 
 use super::context::{ImageContext, ImageFacts};
@@ -16,8 +18,6 @@ use super::store::{Changed, ImageStore, ObservationTime};
 use super::table::ObjectOrigin;
 use super::writes::Disowned;
 use crate::metrics::WriteKind;
-use crate::object::collection_path;
-use crate::write::WriteError;
 
 /// What became of an action.
 pub(super) enum ImageActionOutcome {
@@ -39,7 +39,7 @@ impl From<WriteError> for ImageActionOutcome {
             _ if error.is_conflict() => Self::Outdated,
             WriteError::Fenced | WriteError::Unconfirmed(_) => Self::Unknown(error),
             WriteError::Refused { status, .. } if status.code == 429 => Self::Unknown(error),
-            WriteError::Refused { .. } | WriteError::Invalid(_) | WriteError::NotInPool(_) => {
+            WriteError::Refused { .. } | WriteError::Invalid(_) | WriteError::Mismatch(_) => {
                 Self::Failed(error)
             }
         }

@@ -16,29 +16,32 @@ use vmpool_diskimage::read;
 use vmpool_diskimage::references::CountedReferences;
 use vmpool_diskimage::wrapper;
 use vmpool_engine::ObjectId;
+use vmpool_kit::events::{EventSender, EventSubject};
+use vmpool_kit::first_lists::FirstLists;
+use vmpool_kit::handles::LeaderHandles;
+use vmpool_kit::queue::PassQueue;
+use vmpool_kit::write::Writer;
 use vmpool_runtime::Env;
 
 use super::gate::ImageGate;
 use super::settings::ImageSettings;
-use super::store::{Changed, ImageStore, ObservationTime, TouchedObjects};
-use crate::events::{EventSubject, Events};
-use crate::leader_handles::LeaderHandles;
-use crate::metrics::{ControllerMetrics, ShownImage, ShownImages, ShownWrappers};
-use crate::passes::FirstLists;
-use crate::queue::PassQueue;
-use crate::write::Writer;
+use super::store::{Changed, ImageStore, ObservationTime, Served, TouchedObjects};
+use crate::leadership::LeadershipResources;
+use crate::metrics::{ControllerMetrics, ShownImage, ShownImages, ShownWrappers, WriteKind};
 
 /// What a leader of images uses.
 pub(super) struct ImageContext {
     pub(super) env: Env,
     pub(super) client: Client,
-    pub(super) writer: Writer,
-    pub(super) events: Events,
+    pub(super) writer: Writer<WriteKind>,
+    pub(super) events: EventSender,
     /// The namespace to reconcile; `None` means all namespaces.
     pub(super) namespace: Option<String>,
     pub(super) settings: ImageSettings,
     /// Deadline of a request.
     pub(super) deadline: Duration,
+    /// Number of workers of the queues of images and of wrappers.
+    pub(super) workers: usize,
     pub(super) queue: PassQueue<ObjectKey>,
     /// The queue of wrappers.
     pub(super) wrappers: PassQueue<ObjectKey>,
@@ -54,8 +57,7 @@ pub(super) struct ImageContext {
     pub(super) released: Mutex<HashSet<String>>,
     /// The corrections of objects that another client changes.
     pub(super) corrections: Mutex<Arc<Corrections>>,
-    /// The metrics, if they are exported.
-    pub(super) metrics: Option<Arc<ControllerMetrics>>,
+    pub(super) metrics: Arc<ControllerMetrics>,
     lists: FirstLists,
     /// The pools that wait for images.
     gate: ImageGate,
@@ -73,45 +75,34 @@ pub(super) struct ImageFacts {
 }
 
 impl ImageContext {
-    pub(super) fn new(
-        handles: LeaderHandles,
-        namespace: Option<String>,
-        settings: ImageSettings,
-        deadline: Duration,
-        [queue, wrappers, grants, permissions]: [PassQueue<ObjectKey>; 4],
-        store: ImageStore,
-    ) -> Self {
-        let LeaderHandles { env, client, writer, events } = handles;
+    /// A context with empty caches.
+    pub(super) fn new(shared: &LeadershipResources, settings: ImageSettings, serves: Served) -> Self {
+        let LeaderHandles { env, client, writer, events, namespace } = shared.handles();
+        let (limits, metrics) = (shared.settings(), shared.metrics().clone());
+        let queue = || PassQueue::new(env.clone(), limits.debounce, Arc::new(metrics.queue.clone()));
+        let watches_contents = namespace.is_none() && serves.snapshots;
+        let store = ImageStore::new(serves, watches_contents, settings.wrappers && serves.wrappers);
         Self {
+            queue: queue(),
+            wrappers: queue(),
+            grants: queue(),
+            permissions: queue(),
             env,
             client,
             writer,
             events,
             namespace,
             settings,
-            deadline,
-            queue,
-            wrappers,
-            grants,
-            permissions,
+            deadline: limits.request_deadline,
+            workers: limits.workers,
             store: Mutex::new(store),
             imports: Mutex::default(),
             released: Mutex::default(),
             corrections: Mutex::default(),
-            metrics: None,
+            metrics,
             lists: FirstLists::default(),
-            gate: ImageGate::default(),
+            gate: shared.image_gate().clone(),
         }
-    }
-
-    /// The context whose changes wake the pools that wait at this gate.
-    pub(super) fn with_gate(self, gate: ImageGate) -> Self {
-        Self { gate, ..self }
-    }
-
-    /// The context with exported metrics.
-    pub(super) fn with_metrics(self, metrics: Arc<ControllerMetrics>) -> Self {
-        Self { metrics: Some(metrics), ..self }
     }
 
     /// The images as the metrics show them.
@@ -183,7 +174,7 @@ impl ImageContext {
     }
 
     /// Whether all first lists are complete.
-    pub(super) fn is_synced(&self) -> bool {
+    pub(super) fn has_all_lists(&self) -> bool {
         self.lists.are_complete()
     }
 
@@ -195,7 +186,7 @@ impl ImageContext {
             let mut changed = change(&mut store, now);
             store.add_aliases(&mut changed);
             // Before the first lists are complete, no pass runs, and the changes add up.
-            (changed, self.is_synced().then(|| store.take_touched()))
+            (changed, self.has_all_lists().then(|| store.take_touched()))
         };
         if let Some(touched) = touched {
             self.wake(&changed);

@@ -11,6 +11,9 @@ use kube::{Api, Resource};
 use vmpool_api::diskimage::{VirtualMachine as Wrapper, VmDiskImage, VmDiskImageGrant, labels};
 use vmpool_api::kubevirt;
 use vmpool_diskimage::model::{ObjectKey, ReferrerKind};
+use vmpool_kit::object::api_for_namespace;
+use vmpool_kit::sink::{Sink, WatchChange, Watched};
+use vmpool_kit::watch::{WatchScope, list_and_watch};
 use vmpool_platforms::ApiObject;
 use vmpool_runtime::env::Task;
 
@@ -18,8 +21,6 @@ use super::context::ImageContext;
 use super::kinds::UntypedObject;
 use super::store::{Changed, ImageStore, ObservationTime, Served};
 use super::table::{ObjectOrigin, VersionedTable, metadata_version, object_key};
-use crate::watch::{Sink, WatchChange, WatchScope, Watched, list_and_watch};
-use crate::watches::api_for_namespace;
 
 /// How the objects of one kind get into the store.
 struct Feed<K> {

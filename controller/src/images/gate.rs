@@ -13,7 +13,7 @@ use vmpool_diskimage::read::named_sources;
 use vmpool_engine::condition::ConditionReason;
 use vmpool_engine::model::UnusableTemplate;
 
-use crate::pool_key::PoolKey;
+use crate::pools::pool_key::PoolKey;
 
 /// What a gate must know of the images.
 pub(super) trait Images: Send + Sync {

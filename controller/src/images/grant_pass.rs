@@ -13,6 +13,8 @@ use vmpool_api::diskimage::finalizers::GRANT_PROTECTION;
 use vmpool_diskimage::grants::{GrantAction, GrantContext, plan_grant};
 use vmpool_diskimage::model::ObjectKey;
 use vmpool_diskimage::read;
+use vmpool_kit::object::collection_path;
+use vmpool_kit::queue::Requeue;
 use vmpool_runtime::telemetry::with_causes;
 
 use super::context::ImageContext;
@@ -20,8 +22,6 @@ use super::live::ImageReadError;
 use super::table::ObjectOrigin;
 use super::writes::error_text;
 use crate::metrics::WriteKind;
-use crate::object::collection_path;
-use crate::queue::Requeue;
 
 /// The wait after a request without an answer, and after a conflict that no event resolves.
 const AGAIN: Duration = Duration::from_secs(2);

@@ -1,14 +1,16 @@
 //! The leadership of images: the watches and the workers, while the cluster serves the kinds of images.
 
-use std::fmt::Debug;
-use std::hash::Hash;
 use std::sync::{Arc, Weak};
 
 use futures::FutureExt;
-use futures::future::{BoxFuture, Either, select};
 use tokio_util::sync::CancellationToken;
 use vmpool_api::diskimage::{VirtualMachine as Wrapper, VmDiskImage, VmDiskImageGrant};
-use vmpool_api::kubevirt;
+use vmpool_api::{ObjectKey, kubevirt};
+use vmpool_kit::controller::{Controller, WorkerGroup, run_controller};
+use vmpool_kit::definitions::{Definitions, DefinitionsReceiver, definition_name};
+use vmpool_kit::leadership::{ConditionalLeadership, lead_on_duty};
+use vmpool_kit::passes::PassEnd;
+use vmpool_runtime::Env;
 use vmpool_runtime::env::Task;
 
 use super::context::ImageContext;
@@ -17,12 +19,9 @@ use super::grant_pass;
 use super::pass::reconcile_image;
 use super::permission_pass;
 use super::settings::ImageSettings;
-use super::store::{ImageStore, Served};
+use super::store::Served;
 use super::wrapper_pass;
-use crate::definitions::{Definitions, DefinitionsReceiver, definition_name};
-use crate::lead::{LeadershipResources, oversee_workers};
-use crate::passes;
-use crate::queue::{PassQueue, Requeue};
+use crate::leadership::LeadershipResources;
 
 /// The definitions of the kinds with our finalizers, and of wrappers. While definitions are being removed,
 /// their objects wait for the finalizers, so each kind is served on its own.
@@ -73,63 +72,59 @@ fn served_image_kinds(known: &Definitions) -> Served {
 pub(crate) async fn lead_images(
     shared: LeadershipResources,
     settings: ImageSettings,
-    mut known: DefinitionsReceiver,
+    known: DefinitionsReceiver,
     stop: CancellationToken,
 ) {
-    loop {
-        let is_absent = known.borrow().as_ref().is_some_and(|known| present_definition_uids(known).is_none());
-        if is_absent {
-            shared.image_gate().close();
+    lead_on_duty(WhileImagesServed { shared, settings }, known, stop).await;
+}
+
+/// The leadership while the cluster has definitions of images.
+struct WhileImagesServed {
+    shared: LeadershipResources,
+    settings: ImageSettings,
+}
+
+/// What the leader reconciles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ImageDuty {
+    /// The UIDs of the definitions.
+    definitions: Vec<Option<String>>,
+    serves: Served,
+}
+
+impl ConditionalLeadership for WhileImagesServed {
+    type Observed = Option<Definitions>;
+    type Duty = ImageDuty;
+
+    fn find_duty(known: &Option<Definitions>) -> Option<ImageDuty> {
+        let known = known.as_ref()?;
+        let definitions = present_definition_uids(known)?;
+        Some(ImageDuty { definitions, serves: served_image_kinds(known) })
+    }
+
+    fn idle(&mut self, known: &Option<Definitions>) {
+        if known.is_some() {
+            self.shared.image_gate().close();
         }
-        let is_there =
-            |known: &Option<Definitions>| known.as_ref().and_then(present_definition_uids).is_some();
-        let found = known.wait_for(is_there).boxed();
-        let (definitions, serves) = match select(found, stop.cancelled().boxed()).await {
-            Either::Left((Ok(known), _)) => match known.as_ref() {
-                Some(known) => (present_definition_uids(known), served_image_kinds(known)),
-                None => continue,
-            },
-            _ => return,
-        };
-        tracing::info!(?serves, "reconciling disk images");
-        let turn = stop.child_token();
-        let leading = reconcile_images(shared.clone(), settings.clone(), serves, turn.clone()).boxed();
-        let is_other = |known: &Option<Definitions>| {
-            known.as_ref().is_some_and(|known| present_definition_uids(known) != definitions)
-        };
-        let changes = known.wait_for(is_other).map(drop).boxed();
-        match select(leading, changes).await {
-            Either::Left(_) => return stop.cancel(),
-            Either::Right(((), leading)) => {
-                tracing::info!(
-                    "the definitions that disk images need have changed: the caches are filled again"
-                );
-                turn.cancel();
-                leading.await;
-            }
-        }
+    }
+
+    async fn lead(&mut self, duty: ImageDuty, stop: CancellationToken) {
+        tracing::info!(serves = ?duty.serves, "reconciling disk images");
+        reconcile_images(&self.shared, self.settings.clone(), duty.serves, stop).await;
+    }
+
+    fn duty_changed(&self) {
+        tracing::info!("the definitions that disk images need have changed: the caches are filled again");
     }
 }
 
 async fn reconcile_images(
-    shared: LeadershipResources,
+    shared: &LeadershipResources,
     settings: ImageSettings,
     serves: Served,
     stop: CancellationToken,
 ) {
-    let limits = shared.settings();
-    let namespace = shared.namespace().map(str::to_owned);
-    let reconciles_wrappers = settings.wrappers && serves.wrappers;
-    let store = ImageStore::new(serves, namespace.is_none() && serves.snapshots, reconciles_wrappers);
-    let env = shared.env().clone();
-    let queue = || PassQueue::new(env.clone(), limits.debounce, shared.metrics().queue.clone());
-    let queues = [queue(), queue(), queue(), queue()];
-    let handles = shared.handles();
-    let context = ImageContext::new(handles, namespace, settings, limits.request_deadline, queues, store)
-        .with_metrics(shared.metrics().clone())
-        .with_gate(shared.image_gate().clone());
-    let context = Arc::new(context);
-    let tasks = feed::start_image_watches(&context);
+    let context = Arc::new(ImageContext::new(shared, settings, serves));
     let images: Weak<ImageContext> = Arc::downgrade(&context);
     shared.image_gate().serve(images);
     shared.metrics().images.follow({
@@ -140,56 +135,53 @@ async fn reconcile_images(
         let context = Arc::downgrade(&context);
         move || context.upgrade().map(|context| context.shown_wrappers())
     });
-    let _listing = shared.leader_health().listing({
-        let context = Arc::downgrade(&context);
-        move || context.upgrade().is_none_or(|context| context.is_synced())
-    });
-    let images = || {
-        run_image_worker(
-            context.clone(),
-            |context| &context.queue,
-            |context, key| reconcile_image(context, key).boxed(),
-            stop.clone(),
-        )
-    };
-    let mut workers: Vec<Task> =
-        (0..limits.workers).map(|_| env.spawn("worker of images", images())).collect();
-    // Grants are few, and change rarely.
-    let grants = run_image_worker(
-        context.clone(),
-        |context| &context.grants,
-        |context, key| grant_pass::reconcile_grant(context, key).boxed(),
-        stop.clone(),
-    );
-    workers.push(env.spawn("worker of grants", grants));
-    let permissions = run_image_worker(
-        context.clone(),
-        |context| &context.permissions,
-        |context, key| permission_pass::reconcile_orphan_permission(context, key).boxed(),
-        stop.clone(),
-    );
-    workers.push(env.spawn("worker of permissions", permissions));
-    if reconciles_wrappers {
-        let wrappers = || {
-            run_image_worker(
-                context.clone(),
-                |context| &context.wrappers,
-                |context, key| wrapper_pass::reconcile_wrapper(context, key).boxed(),
-                stop.clone(),
-            )
-        };
-        workers.extend((0..limits.workers).map(|_| env.spawn("worker of wrappers", wrappers())));
-    }
-    oversee_workers(workers, tasks, &stop).await;
+    run_controller(context, shared.leader_health().workers(), Vec::new(), stop).await;
 }
 
-/// Runs the passes of a queue after the first lists.
-async fn run_image_worker<K: Clone + Eq + Hash + Ord + Debug + Send + Sync>(
-    context: Arc<ImageContext>,
-    queue: fn(&ImageContext) -> &PassQueue<K>,
-    pass: for<'a> fn(&'a ImageContext, &'a K) -> BoxFuture<'a, Requeue>,
-    stop: CancellationToken,
-) {
-    passes::until_synced(&context.env, &stop, || context.is_synced()).await;
-    passes::reconcile_queue(&*context, queue(&context), &stop, pass).await;
+impl Controller for ImageContext {
+    fn env(&self) -> &Env {
+        &self.env
+    }
+
+    fn is_synced(&self) -> bool {
+        self.has_all_lists()
+    }
+
+    fn start_watches(self: &Arc<Self>) -> Vec<Task> {
+        feed::start_image_watches(self)
+    }
+
+    fn worker_groups(&self) -> Vec<WorkerGroup<Self>> {
+        let images = WorkerGroup::new(
+            "worker of images",
+            self.workers,
+            |context: &Self| &context.queue,
+            |context, key: &ObjectKey| reconcile_image(context, key).map(PassEnd::from).boxed(),
+        );
+        // Grants are few, and change rarely.
+        let grants = WorkerGroup::new(
+            "worker of grants",
+            1,
+            |context: &Self| &context.grants,
+            |context, key| grant_pass::reconcile_grant(context, key).map(PassEnd::from).boxed(),
+        );
+        let permissions = WorkerGroup::new(
+            "worker of permissions",
+            1,
+            |context: &Self| &context.permissions,
+            |context, key| {
+                permission_pass::reconcile_orphan_permission(context, key).map(PassEnd::from).boxed()
+            },
+        );
+        let mut groups = vec![images, grants, permissions];
+        if self.store.lock().wrapped.is_some() {
+            groups.push(WorkerGroup::new(
+                "worker of wrappers",
+                self.workers,
+                |context: &Self| &context.wrappers,
+                |context, key| wrapper_pass::reconcile_wrapper(context, key).map(PassEnd::from).boxed(),
+            ));
+        }
+        groups
+    }
 }

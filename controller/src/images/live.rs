@@ -15,16 +15,17 @@ use vmpool_diskimage::grants::Grant;
 use vmpool_diskimage::model::{BackingObjects, DataKind, DiskImage, NamedSource, ObjectKey};
 use vmpool_diskimage::read::{self, backing, backing::OwnedObject, referrer};
 use vmpool_diskimage::references::{CountedReferences, Referrer, ReferrerIndex};
+use vmpool_kit::definitions::list_defined;
+use vmpool_kit::object::api_for_namespace;
+use vmpool_kit::object::collection_path;
+use vmpool_kit::rejection;
+use vmpool_kit::sink::Watched;
+use vmpool_kit::watch::{WatchError, WatchScope};
 use vmpool_platforms::ApiObject;
 use vmpool_runtime::env::TimeoutElapsed;
 
 use super::context::ImageContext;
 use super::kinds::UntypedObject;
-use crate::definitions::list_defined;
-use crate::object::collection_path;
-use crate::rejection;
-use crate::watch::{WatchError, WatchScope, Watched};
-use crate::watches::api_for_namespace;
 
 /// How many times the deadline of a request all pages of a list may take.
 const PAGES: u32 = 8;

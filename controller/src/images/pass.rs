@@ -8,6 +8,8 @@ use vmpool_diskimage::failure::{DiskImageReason, without_queries};
 use vmpool_diskimage::model::{DiskImage, DiskImageStatus, ObjectKey};
 use vmpool_diskimage::plan::{self, ImageAction, ImagePassInput, ImagePlan, PlannedEvent, QueueDecision};
 use vmpool_diskimage::status;
+use vmpool_kit::queue::Requeue;
+use vmpool_kit::write::WriteError;
 use vmpool_runtime::telemetry::with_causes;
 
 use super::apply::{ImageActionOutcome, apply_image_action};
@@ -15,8 +17,7 @@ use super::context::{ImageContext, ImageFacts};
 use super::permission;
 use super::writes::{error_text, merge_patch_between, to_json_value};
 use crate::metrics::{HealReason, HealResult, SourceLabel};
-use crate::queue::Requeue;
-use crate::write::WriteError;
+use crate::plain_events::publish_plain_event;
 
 /// The wait after a request without an answer, and after a conflict that no event resolves.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -164,10 +165,8 @@ async fn carry_out_image_plan(
         match apply_image_action(context, facts, &action).await {
             ImageActionOutcome::Done => {}
             ImageActionOutcome::Gone => {
-                if matches!(action, ImageAction::Expire { .. })
-                    && let Some(metrics) = &context.metrics
-                {
-                    metrics.images.expired(&image.key.namespace);
+                if matches!(action, ImageAction::Expire { .. }) {
+                    context.metrics.images.expired(&image.key.namespace);
                 }
                 publish_image_events(context, facts, plan.events);
                 context.imports.lock().remove(&image.key);
@@ -280,7 +279,7 @@ async fn report_image_status(
 
 /// Counts what ended or began with this status.
 fn count_status_changes(context: &ImageContext, facts: &ImageFacts, plan: &ImagePlan) {
-    let Some(metrics) = context.metrics.as_ref().map(|metrics| &metrics.images) else { return };
+    let metrics = &context.metrics.images;
     for (namespace, count) in &facts.counted.denied {
         metrics.denied(&facts.image.key.namespace, namespace, *count);
     }
@@ -327,6 +326,6 @@ fn earliest_attempt_start(context: &ImageContext, status: &DiskImageStatus) -> O
 fn publish_image_events(context: &ImageContext, facts: &ImageFacts, events: Vec<PlannedEvent>) {
     let subject = facts.subject();
     for PlannedEvent { warning, reason, message } in events {
-        context.events.publish_plain(&subject, reason, warning, without_queries(&message));
+        publish_plain_event(&context.events, &subject, reason, warning, without_queries(&message));
     }
 }

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use vmpool_diskimage::clone_permission::{self, required_clone_permission};
 use vmpool_diskimage::model::ObjectKey;
 use vmpool_diskimage::objects;
+use vmpool_kit::write::WriteError;
 
 use super::context::{ImageContext, ImageFacts};
 use super::writes::{from_json_value, to_json_value};
-use crate::write::WriteError;
 
 /// Why the permission was not given, although an account needs it.
 pub(super) type ClonePermissionConflict = Option<String>;

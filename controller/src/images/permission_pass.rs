@@ -7,12 +7,12 @@
 use std::time::Duration;
 
 use vmpool_diskimage::model::ObjectKey;
+use vmpool_kit::queue::Requeue;
 use vmpool_runtime::telemetry::with_causes;
 
 use super::context::ImageContext;
 use super::permission::withdraw_clone_permission;
 use super::writes::error_text;
-use crate::queue::Requeue;
 
 /// The wait after a failed request.
 const AGAIN: Duration = Duration::from_secs(30);

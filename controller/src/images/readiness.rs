@@ -9,11 +9,11 @@ use vmpool_engine::model::UnusableTemplate;
 
 use super::context::ImageContext;
 use super::gate::Images;
-use crate::pool_key::PoolKey;
+use crate::pools::pool_key::PoolKey;
 
 impl Images for ImageContext {
     fn is_synced(&self) -> bool {
-        ImageContext::is_synced(self)
+        self.has_all_lists()
     }
 
     fn blocker(&self, pool: &PoolKey, source: &NamedSource) -> Option<UnusableTemplate> {

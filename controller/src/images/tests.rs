@@ -13,7 +13,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::ImageSettings;
-use crate::options::PlatformName;
+use crate::process::options::PlatformName;
 use crate::testing::{Call, Fate, LeaderWorld, NAMESPACE, Refusal, Verb};
 
 const IMAGES: &str = "vmdiskimages.vmpool.dev";
@@ -387,6 +387,19 @@ async fn the_objects_of_the_last_definition_lose_their_finalizers(#[case] last: 
     }
     assert_eq!(finalizers(&world), None, "the definition of its kind is still there");
     assert!(!world.leader_ended());
+}
+
+#[tokio::test]
+async fn a_pool_waits_for_no_image_in_a_cluster_without_the_definitions_of_images() {
+    let mut world = with_images();
+    for definition in [IMAGES, GRANTS, "wrappedvirtualmachines.vmpool.dev"] {
+        world.server.delete_of_cluster("customresourcedefinitions", definition);
+    }
+    world.server.create(POOLS, pool("web", "debian"));
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.calm().await;
+    assert_eq!(world.images_ready("web"), None);
+    assert_eq!(world.server.all(MACHINES).len(), 2);
 }
 
 #[tokio::test]

@@ -8,6 +8,8 @@ use vmpool_diskimage::model::{FoundObject, ObjectKey};
 use vmpool_diskimage::read::wrapper::{StoredWrapperMachine, read_wrapper_disk, read_wrapper_machine};
 use vmpool_diskimage::wrapper::{WrapperAction, objects};
 use vmpool_engine::ObjectId;
+use vmpool_kit::object::collection_path;
+use vmpool_kit::write::WriteError;
 use vmpool_platforms::merge::Schema;
 
 use super::apply::ImageActionOutcome;
@@ -17,8 +19,6 @@ use super::live::ImageReadError;
 use super::table::ObjectOrigin;
 use super::wrapper_facts::WrapperFacts;
 use crate::metrics::WriteKind;
-use crate::object::collection_path;
-use crate::write::WriteError;
 
 type Machine = UntypedObject<kubevirt::VirtualMachine>;
 

@@ -14,10 +14,10 @@ use vmpool_diskimage::wrapper::{
     objects,
 };
 use vmpool_engine::ObjectId;
+use vmpool_kit::events::EventSubject;
 
 use super::context::ImageContext;
 use super::live::ImageReadError;
-use crate::events::EventSubject;
 
 /// What one pass of a wrapper knows.
 pub(super) struct WrapperFacts {

@@ -10,6 +10,9 @@ use vmpool_diskimage::model::ObjectKey;
 use vmpool_diskimage::plan::PlannedEvent;
 use vmpool_diskimage::read::wrapper::read_wrapper_image;
 use vmpool_diskimage::wrapper::{self, WrapperAction, WrapperPlan, status};
+use vmpool_kit::object::collection_path;
+use vmpool_kit::queue::Requeue;
+use vmpool_kit::write::WriteError;
 use vmpool_runtime::telemetry::with_causes;
 
 use super::apply::ImageActionOutcome;
@@ -18,10 +21,8 @@ use super::table::ObjectOrigin;
 use super::wrapper_apply::apply_wrapper_action;
 use super::wrapper_facts::WrapperFacts;
 use super::writes::{error_text, merge_patch_between, to_json_value};
-use crate::metrics::{WrapperMetrics, WriteKind};
-use crate::object::collection_path;
-use crate::queue::Requeue;
-use crate::write::WriteError;
+use crate::metrics::WriteKind;
+use crate::plain_events::publish_plain_event;
 
 /// The wait after a request without an answer, and after a conflict that no event resolves.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -101,10 +102,8 @@ async fn carry_out_wrapper_plan(
             }
         }
     }
-    if let Some(metrics) = &context.metrics
-        && plan.status.image.is_some_and(wrapper::WrapperImageReason::is_denied)
-    {
-        metrics.images.denied(&facts.wrapper.image.namespace, &facts.wrapper.key.namespace, 1);
+    if plan.status.image.is_some_and(wrapper::WrapperImageReason::is_denied) {
+        context.metrics.images.denied(&facts.wrapper.image.namespace, &facts.wrapper.key.namespace, 1);
     }
     match report_wrapper_status(context, facts, &plan).await {
         Ok(()) => again,
@@ -138,12 +137,16 @@ async fn report_wrapper_status(
         Ok(()) => {
             observe_provisioning_time(context, facts, plan);
             for PlannedEvent { warning, reason, message } in events {
-                if reason == status::DISK_RECREATED
-                    && let Some(metrics) = wrapper_metrics(context)
-                {
-                    metrics.disk_recreated(&key.namespace);
+                if reason == status::DISK_RECREATED {
+                    context.metrics.wrappers.disk_recreated(&key.namespace);
                 }
-                context.events.publish_plain(&facts.subject(), reason, warning, without_queries(&message));
+                publish_plain_event(
+                    &context.events,
+                    &facts.subject(),
+                    reason,
+                    warning,
+                    without_queries(&message),
+                );
             }
             Ok(())
         }
@@ -180,10 +183,6 @@ async fn write_status(
     Ok(())
 }
 
-fn wrapper_metrics(context: &ImageContext) -> Option<&WrapperMetrics> {
-    context.metrics.as_ref().map(|metrics| &metrics.wrappers)
-}
-
 /// The event and the counter of an action that was carried out.
 fn announce_wrapper_action(context: &ImageContext, facts: &WrapperFacts, action: &WrapperAction) {
     let key = &facts.wrapper.key;
@@ -201,21 +200,19 @@ fn announce_wrapper_action(context: &ImageContext, facts: &WrapperFacts, action:
         }
         WrapperAction::UpdateMachine { .. } => return,
         WrapperAction::Kick { .. } => {
-            if let Some(metrics) = wrapper_metrics(context) {
-                metrics.kicked(&key.namespace);
-            }
+            context.metrics.wrappers.kicked(&key.namespace);
             let note = "the image is ready, but the clone of the disk did not begin: the controller deleted the DataVolume, \
                         and KubeVirt creates it again";
             ("Kicked", true, note.to_owned())
         }
     };
-    context.events.publish_plain(&facts.subject(), reason, warning, note);
+    publish_plain_event(&context.events, &facts.subject(), reason, warning, note);
 }
 
 /// Measures how long a wrapper took until it was ready for the first time.
 fn observe_provisioning_time(context: &ImageContext, facts: &WrapperFacts, plan: &WrapperPlan) {
     let ready = Some(WrapperPhase::Ready);
-    let Some(metrics) = wrapper_metrics(context) else { return };
+    let metrics = &context.metrics.wrappers;
     if plan.status.phase != ready || facts.wrapper.status.phase == ready {
         return;
     }

@@ -10,13 +10,13 @@ use vmpool_diskimage::failure::without_queries;
 use vmpool_diskimage::model::ObjectKey;
 use vmpool_diskimage::objects;
 use vmpool_engine::ObjectId;
+use vmpool_kit::object::collection_path;
+use vmpool_kit::write::WriteError;
 use vmpool_platforms::ApiObject;
 
 use super::context::ImageContext;
 use super::table::ObjectOrigin;
 use crate::metrics::WriteKind;
-use crate::object::collection_path;
-use crate::write::WriteError;
 
 /// The text of a failed write, for status, events and logs. The API server can repeat the URL of an image.
 pub(super) fn error_text(error: &WriteError) -> String {

@@ -165,22 +165,6 @@ words!(
 );
 
 words!(
-    /// The outcome of a write.
-    pub(crate) WriteOutcome {
-        /// The API server carried it out.
-        Done => "done",
-        /// The API server rejected it, without an effect.
-        Refused => "refused",
-        /// It is unconfirmed: there was no response, or the response does not show the effect.
-        Unconfirmed => "lost",
-        /// It was not sent, because the lease ends too soon.
-        Fenced => "fenced",
-        /// It was not sent, because the request is invalid.
-        Invalid => "invalid",
-    }
-);
-
-words!(
     /// The result of a pass.
     pub(crate) PassResult {
         /// The plan contained no action.

@@ -3,12 +3,13 @@
 use std::hash::Hash;
 
 use prometheus_client::metrics::family::{Family, MetricConstructor};
+use vmpool_kit::write::WriteOutcome;
 use vmpool_runtime::label_set;
 
 use super::label_values::{
     ApiResponseCode, ClaimOutcome, Collection, Deletion, DiskUse, FailureReasonLabel, LeadershipChange,
     LedgerResource, MachineState, PassResult, PassStep, PoolState, RemovalState, Resource, SettledOutcome,
-    Verb, WakeOutcome, WatchResource, WriteKind, WriteOutcome,
+    Verb, WakeOutcome, WatchResource, WriteKind,
 };
 
 label_set!(pub(super) RequestLabels { verb: Verb, resource: Resource, code: ApiResponseCode });

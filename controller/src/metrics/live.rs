@@ -5,6 +5,7 @@ use std::fmt;
 use parking_lot::Mutex;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use vmpool_kit::queue::QueueState;
 use vmpool_runtime::Env;
 use vmpool_runtime::metrics::MetricsRegistry;
 
@@ -13,17 +14,6 @@ use super::label_values::WatchResource;
 use super::labels::{WatchLabels, family_with_series, gauge_value};
 use super::pool_series::{PoolSeries, PoolSeriesGauges, cap_pool_series};
 use super::pools::{PoolGauges, Totals};
-
-/// The contents of a queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct QueueState {
-    /// Keys that are due.
-    pub(crate) due: usize,
-    /// Keys that will be due later.
-    pub(crate) delayed: usize,
-    /// Keys with a running pass.
-    pub(crate) running: usize,
-}
 
 /// The state of a leader.
 #[derive(Clone, Debug, Default)]

@@ -41,9 +41,8 @@ pub(crate) use images::{HealReason, HealResult, ImageMetrics, ShownImage, ShownI
 pub use label_values::WriteKind;
 pub(crate) use label_values::{
     ClaimOutcome, LeadershipChange, LedgerResource, PassResult, PassStep, PlatformState, WatchResource,
-    WriteOutcome,
 };
-pub(crate) use live::{LeaderSnapshot, QueueState};
+pub(crate) use live::LeaderSnapshot;
 pub(crate) use passes::{PassMetrics, PassTimer, QueueMetrics};
 pub(crate) use pool_series::MachineActions;
 pub(crate) use pools::{PoolCounts, PoolReport};

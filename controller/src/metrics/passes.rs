@@ -5,6 +5,7 @@ use std::time::Duration;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
+use vmpool_kit::queue::QueueObserver;
 use vmpool_runtime::Env;
 use vmpool_runtime::metrics::MetricsRegistry;
 
@@ -21,9 +22,9 @@ const WAIT_BUCKETS: [f64; 9] = [0.001, 0.005, 0.02, 0.1, 0.5, 1.0, 5.0, 20.0, 60
 #[derive(Clone, Debug)]
 pub(crate) struct QueueMetrics {
     /// Wakeups that made a pool due.
-    pub(crate) queued: Counter,
+    queued: Counter,
     /// Wakeups of pools that were already due.
-    pub(crate) merged: Counter,
+    merged: Counter,
     /// Passes that requested the next pass.
     pub(crate) requeued: Counter,
     wait: Histogram,
@@ -56,9 +57,18 @@ impl QueueMetrics {
             ),
         }
     }
+}
 
-    /// Records how long a due pool waited for a worker.
-    pub(crate) fn waited(&self, time: Duration) {
+impl QueueObserver for QueueMetrics {
+    fn queued(&self) {
+        self.queued.inc();
+    }
+
+    fn merged(&self) {
+        self.merged.inc();
+    }
+
+    fn waited(&self, time: Duration) {
         self.wait.observe(time.as_secs_f64());
     }
 }

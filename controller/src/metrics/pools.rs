@@ -25,7 +25,7 @@ use super::labels::{
 use super::pool_series::{
     MachineActions, Name, Namespace, PlatformName, PoolNumbers, PoolSeries, other_pools_labels,
 };
-use crate::pool_key::PoolKey;
+use crate::pools::pool_key::PoolKey;
 
 /// The counts of one pool after a pass.
 #[derive(Clone, Debug)]

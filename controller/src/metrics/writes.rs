@@ -4,9 +4,10 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use vmpool_engine::failure::FailureReason;
+use vmpool_kit::write::{WriteCategory, WriteObserver, WriteOutcome};
 use vmpool_runtime::metrics::MetricsRegistry;
 
-use super::label_values::{FailureReasonLabel, WriteKind, WriteOutcome};
+use super::label_values::{FailureReasonLabel, WriteKind};
 use super::labels::{FailureLabels, WriteLabels, family_with_series};
 
 /// Counters of writes. Clones count together.
@@ -15,15 +16,6 @@ pub struct WriteMetrics {
     writes: Family<WriteLabels, Counter>,
     failures: Family<FailureLabels, Counter>,
     slow: Gauge,
-}
-
-/// A slow write in flight. It ends when this value is dropped.
-pub(crate) struct SlowWrite(Gauge);
-
-impl Drop for SlowWrite {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
 }
 
 impl WriteMetrics {
@@ -58,16 +50,25 @@ impl WriteMetrics {
         Self::new(&mut MetricsRegistry::new())
     }
 
-    pub(crate) fn ended(&self, kind: WriteKind, outcome: WriteOutcome) {
+    pub(crate) fn batch_failed(&self, reason: FailureReason) {
+        self.failures.get_or_create(&FailureLabels { reason: FailureReasonLabel(reason) }).inc();
+    }
+}
+
+impl WriteCategory for WriteKind {
+    const EVENT: Self = Self::Event;
+}
+
+impl WriteObserver<WriteKind> for WriteMetrics {
+    fn ended(&self, kind: WriteKind, outcome: WriteOutcome) {
         self.writes.get_or_create(&WriteLabels { kind, outcome }).inc();
     }
 
-    pub(crate) fn slow_write(&self) -> SlowWrite {
+    fn slow_begins(&self) {
         self.slow.inc();
-        SlowWrite(self.slow.clone())
     }
 
-    pub(crate) fn batch_failed(&self, reason: FailureReason) {
-        self.failures.get_or_create(&FailureLabels { reason: FailureReasonLabel(reason) }).inc();
+    fn slow_ends(&self) {
+        self.slow.dec();
     }
 }

@@ -3,12 +3,14 @@
 //!
 //! Parts that the model lacks are tested on a real API server.
 
-mod server;
 mod world;
 
-pub(crate) use server::RecordingApiServer;
-pub(crate) use vmpool_model::{ApiError as Refusal, Call, Handling as Conduct, RequestOutcome as Fate, Verb};
-pub(crate) use world::{LeaderWorld, NAMESPACE, machine_names, pool_manifest};
+pub(crate) use vmpool_model::{
+    ApiError as Refusal, Call, Handling as Conduct, NAMESPACE, RecordingApiServer, RequestOutcome as Fate,
+    Verb,
+};
+
+pub(crate) use world::{LeaderWorld, machine_names, pool_manifest};
 
 /// The patch types of the controller, without and with preconditions on the content.
 pub(crate) const MERGE_PATCH: Verb = Verb::Patch(vmpool_model::PatchKind::Merge);

@@ -11,16 +11,14 @@ use vmpool_runtime::env::Task;
 use vmpool_runtime::lease::Fence;
 use vmpool_runtime::testing::{ManualClock, test_env, unlimited_fence};
 
-use super::{Call, RecordingApiServer};
+use super::{Call, NAMESPACE, RecordingApiServer};
 use crate::images::ImageSettings;
-use crate::lead::{Dependencies, LeaderHealth, lead_platform};
+use crate::leadership::{Dependencies, LeaderHealth};
 use crate::metrics::ControllerMetrics;
-use crate::options::PlatformName;
-use crate::platforms::lead_all;
+use crate::pools::lead::lead_platform;
+use crate::process::options::PlatformName;
+use crate::process::platforms::lead_all;
 use crate::settings::ControllerSettings;
-
-/// The namespace of all objects.
-pub(crate) const NAMESPACE: &str = "team-a";
 
 /// The manifest of a pool of machines with a root disk each.
 pub(crate) fn pool_manifest(name: &str, replicas: usize) -> Value {
@@ -69,7 +67,7 @@ impl LeaderWorld {
         let env = test_env(&clock, 7);
         Self {
             server: RecordingApiServer::new(&env),
-            leader_health: LeaderHealth::new(&env),
+            leader_health: LeaderHealth::default(),
             metrics: ControllerMetrics::new(&env),
             env,
             clock,
@@ -115,7 +113,7 @@ impl LeaderWorld {
     fn dependencies(&self) -> Dependencies {
         Dependencies {
             env: self.env.clone(),
-            client: self.server.client_through(&self.metrics.api.layer()),
+            client: self.server.model().client_through("controller", NAMESPACE, &self.metrics.api.layer()),
             namespace: None,
             instance: "test".to_owned(),
             settings: self.settings,

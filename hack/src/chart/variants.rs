@@ -205,7 +205,7 @@ impl Variant {
                 "controller.extraArgs[1]=--request-deadline=3s",
                 "controller.lease.duration=6s",
                 "controller.lease.renewInterval=1s",
-                "controller.log.level=warn\\, kube::client=debug\\,vmpool_controller::apply",
+                "controller.log.level=warn\\, kube::client=debug\\,vmpool_controller::pools",
                 "controller.extraEnv[0].name=TZ",
                 "controller.extraEnv[0].value=UTC",
                 "controller.podLabels.team=vm",

@@ -72,6 +72,8 @@ const WALLS: &[CrateBoundary] = &[
         ours: &["vmpool-dvp", "vmpool-engine", "vmpool-instancetype", "vmpool-kubevirt", "vmpool-platform"],
         barred: CLIENTS,
     },
+    // The kit serves any controller, so it knows no pools, images or platforms.
+    CrateBoundary { package: "vmpool-kit", ours: &["vmpool-api", "vmpool-runtime"], barred: &[] },
     CrateBoundary { package: "vmpool-instancetype", ours: &["vmpool-api"], barred: IMPURE },
     CrateBoundary { package: "vmpool-diskimage", ours: &["vmpool-api"], barred: IMPURE },
     CrateBoundary { package: "vmpool-runtime", ours: &["vmpool-api", "vmpool-feature-gates"], barred: &[] },
@@ -89,6 +91,7 @@ const WALLS: &[CrateBoundary] = &[
             "vmpool-diskimage",
             "vmpool-engine",
             "vmpool-feature-gates",
+            "vmpool-kit",
             "vmpool-platforms",
             "vmpool-runtime",
         ],

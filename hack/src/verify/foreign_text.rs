@@ -15,13 +15,14 @@ use super::hygiene::rust_files;
 use crate::workspace::Workspace;
 
 /// The sources of the programs that users run.
-const FOLDERS: [&str; 13] = [
+const FOLDERS: [&str; 14] = [
     "apiserver/src",
     "cli/src",
     "controller/diskimage/src",
     "controller/dvp/src",
     "controller/engine/src",
     "controller/instancetype/src",
+    "controller/kit/src",
     "controller/kubevirt/src",
     "controller/platform/src",
     "controller/platforms/src",

@@ -64,7 +64,7 @@ pub(crate) fn plan_disk_collection(observed: &ObservedPool<'_>, free_disks: &Fre
     }
     if !actions.is_empty() {
         plan.wants.collect_disks = true;
-        let pace = observed.memory.collecting_disks.batch_size(observed.uptime);
+        let pace = observed.memory.backoff(ApplyStage::CollectDisks).batch_size(observed.uptime);
         plan.extend_by(observed, ApplyStage::CollectDisks, pace, actions);
     }
 }

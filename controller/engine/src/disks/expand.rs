@@ -27,7 +27,7 @@ pub(crate) fn plan_disk_expansions(
         return;
     }
     plan.wants.expand_disks = true;
-    let pace = observed.memory.expanding_disks.batch_size(observed.uptime);
+    let pace = observed.memory.backoff(ApplyStage::ExpandDisks).batch_size(observed.uptime);
     plan.extend_by(observed, ApplyStage::ExpandDisks, pace, growth);
 }
 

@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 
 use crate::ledger::REQUEST_TIMEOUT;
 use crate::model::{Finalizer, Machine};
-use crate::plan::action::PoolAction;
+use crate::plan::action::{ApplyStage, PoolAction};
 use crate::plan::observed::ObservedPool;
 use crate::plan::result::Plan;
 use crate::revisions;
@@ -76,7 +76,7 @@ pub(crate) fn plan_pool_deletion(observed: &ObservedPool<'_>, plan: &mut Plan) {
         }
         if pool.finalizer == Finalizer::Present && settled {
             plan.wants.clean_up = true;
-            match observed.memory.cleaning_up.batch_size(observed.uptime) {
+            match observed.memory.backoff(ApplyStage::CleanUp).batch_size(observed.uptime) {
                 Ok(_) => plan.actions.push(PoolAction::RemovePoolFinalizer),
                 Err(left) => plan.requeue_in(left),
             }

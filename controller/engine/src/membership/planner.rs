@@ -23,7 +23,7 @@ pub(crate) fn plan_membership(observed: &ObservedPool<'_>, plan: &mut Plan) {
         plan.extend_by(
             observed,
             ApplyStage::Relabel,
-            observed.memory.relabeling.batch_size(observed.uptime),
+            observed.memory.backoff(ApplyStage::Relabel).batch_size(observed.uptime),
             repairs,
         );
     }

@@ -61,9 +61,9 @@ fn failures_of_what_is_not_wanted_are_forgotten(#[case] wants: WantedWrites, #[c
 #[test]
 fn the_width_that_grows_after_a_failure_is_not_forgotten_with_it() {
     let mut memory = failing();
-    memory.creating.succeeded();
+    memory.backoff_mut(ApplyStage::Create).succeeded();
     memory.reset_unwanted(WantedWrites::default());
-    assert_eq!(memory.creating.batch_size(NOW), Ok(2));
+    assert_eq!(memory.backoff(ApplyStage::Create).batch_size(NOW), Ok(2));
 }
 
 #[rstest]
@@ -73,7 +73,7 @@ fn a_new_generation_starts_afresh(#[case] generation: i64, #[case] pauses: bool)
     let mut memory = failing();
     memory.observe(&PoolWorld::desiring(1).pool(|pool| pool.generation = generation).pool, NOW);
     assert_eq!(causes(&mut memory), if pauses { ApplyStage::ALL.to_vec() } else { Vec::new() });
-    assert_eq!(memory.creating.batch_size(NOW).is_err(), pauses);
+    assert_eq!(memory.backoff(ApplyStage::Create).batch_size(NOW).is_err(), pauses);
 }
 
 #[rstest]
@@ -158,8 +158,8 @@ fn a_reservation_is_as_old_as_it_is_known_and_forgotten_when_it_leaves() {
 fn another_revision_is_a_reason_to_bring_it_to_machines_at_once() {
     let mut memory = failing();
     memory.observe(&PoolWorld::desiring(1).pool(|pool| pool.revision.id = "r2".into()).pool, NOW);
-    assert_eq!(memory.updating.batch_size(NOW), Ok(crate::backoff::MAX_BATCH));
-    assert!(memory.creating.batch_size(NOW).is_err());
+    assert_eq!(memory.backoff(ApplyStage::Update).batch_size(NOW), Ok(crate::backoff::MAX_BATCH));
+    assert!(memory.backoff(ApplyStage::Create).batch_size(NOW).is_err());
 }
 
 #[test]
@@ -189,14 +189,14 @@ fn a_disk_of_a_rejected_machine_is_not_allocated_for_a_while() {
 fn the_first_pause_to_end_is_the_one_to_wait_for() {
     let mut memory = PassMemory::default();
     assert_eq!(memory.remaining_backoff(NOW), None);
-    memory.expanding_disks.failed(
+    memory.backoff_mut(ApplyStage::ExpandDisks).failed(
         failure(FailureReason::DiskFailure),
         NOW,
         Some(Duration::from_secs(9)),
         0.0,
     );
     assert_eq!(memory.remaining_backoff(NOW), Some(Duration::from_secs(9)));
-    memory.collecting_disks.failed(
+    memory.backoff_mut(ApplyStage::CollectDisks).failed(
         failure(FailureReason::DiskFailure),
         NOW,
         Some(Duration::from_secs(3)),

@@ -432,3 +432,21 @@ pub struct WantedWrites {
     /// A disk is smaller than its template requires.
     pub expand_disks: bool,
 }
+
+impl WantedWrites {
+    /// Whether the plan wants writes of this stage.
+    pub fn has_writes(self, stage: ApplyStage) -> bool {
+        match stage {
+            ApplyStage::Relabel => self.relabel,
+            ApplyStage::Repair => self.repair,
+            ApplyStage::Remove => self.remove,
+            ApplyStage::Prepare | ApplyStage::Create => self.create,
+            ApplyStage::Update => self.update,
+            ApplyStage::Restart => self.restart,
+            ApplyStage::RecordRevision => self.record_revision,
+            ApplyStage::CollectDisks => self.collect_disks,
+            ApplyStage::ExpandDisks => self.expand_disks,
+            ApplyStage::CleanUp => self.clean_up,
+        }
+    }
+}

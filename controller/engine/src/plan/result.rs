@@ -128,7 +128,7 @@ impl Plan {
         }
         self.wants.repair = true;
         repairs.sort_by_key(|action| observed.memory.was_refused(action.object()));
-        match observed.memory.repairing.batch_size(observed.uptime) {
+        match observed.memory.backoff(ApplyStage::Repair).batch_size(observed.uptime) {
             Ok(width) => {
                 let outcome = if repairs.len() > width { Repairs::Truncated } else { Repairs::Complete };
                 self.actions.extend(repairs.into_iter().take(width));

@@ -15,7 +15,7 @@ pub(crate) fn plan_protection(observed: &ObservedPool<'_>, plan: &mut Plan) {
         return;
     }
     plan.wants.relabel = true;
-    let pace = observed.memory.relabeling.batch_size(observed.uptime);
+    let pace = observed.memory.backoff(ApplyStage::Relabel).batch_size(observed.uptime);
     plan.extend_by(observed, ApplyStage::Relabel, pace, shortened);
 }
 

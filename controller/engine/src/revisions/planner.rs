@@ -46,7 +46,7 @@ fn store_current_revision(observed: &ObservedPool<'_>, plan: &mut Plan) -> bool 
         return false;
     }
     plan.wants.create = true;
-    if let Err(left) = observed.memory.creating.batch_size(observed.uptime) {
+    if let Err(left) = observed.memory.backoff(ApplyStage::Create).batch_size(observed.uptime) {
         plan.actions.retain(|action| !rests_on_it(action));
         plan.back_off(ApplyStage::Prepare, left);
         return true;
@@ -66,7 +66,7 @@ fn restore_other_copies(observed: &ObservedPool<'_>, plan: &mut Plan) {
     if lost.is_empty() {
         return;
     }
-    if let Err(left) = observed.memory.creating.batch_size(observed.uptime) {
+    if let Err(left) = observed.memory.backoff(ApplyStage::Create).batch_size(observed.uptime) {
         return plan.back_off(ApplyStage::Prepare, left);
     }
     let restores = lost.into_iter().map(|id| PoolAction::RestoreCopies { revision: id.clone() });
@@ -118,7 +118,7 @@ fn delete_copies(observed: &ObservedPool<'_>, plan: &mut Plan, stores: bool) {
         return plan.requeue_in(left);
     }
     plan.wants.clean_up = true;
-    match observed.memory.cleaning_up.batch_size(observed.uptime) {
+    match observed.memory.backoff(ApplyStage::CleanUp).batch_size(observed.uptime) {
         Ok(width) => {
             let deleted = unused.iter().take(width).map(|copy| PoolAction::DeleteCopy { copy: copy.clone() });
             plan.actions.extend(deleted);
@@ -150,7 +150,7 @@ fn unneeded_revisions<'a>(observed: &ObservedPool<'a>, current: Option<&Revision
 /// Deletes these revisions, as many at once as the backoff permits.
 fn delete_revisions(observed: &ObservedPool<'_>, plan: &mut Plan, surplus: Vec<&RevisionId>) {
     plan.wants.clean_up = true;
-    let width = match observed.memory.cleaning_up.batch_size(observed.uptime) {
+    let width = match observed.memory.backoff(ApplyStage::CleanUp).batch_size(observed.uptime) {
         Ok(width) => width,
         Err(left) => return plan.back_off(ApplyStage::CleanUp, left),
     };

@@ -80,7 +80,7 @@ fn record_effective_revision(
         return;
     }
     plan.wants.record_revision = true;
-    let width = match observed.memory.recording_revisions.batch_size(observed.uptime) {
+    let width = match observed.memory.backoff(ApplyStage::RecordRevision).batch_size(observed.uptime) {
         Ok(width) => width,
         Err(left) => return plan.back_off(ApplyStage::RecordRevision, left),
     };
@@ -128,7 +128,7 @@ fn update_outdated_machines(
         return;
     }
     plan.wants.update = true;
-    let width = match observed.memory.updating.batch_size(observed.uptime) {
+    let width = match observed.memory.backoff(ApplyStage::Update).batch_size(observed.uptime) {
         Ok(width) => width,
         Err(left) => return plan.back_off(ApplyStage::Update, left),
     };

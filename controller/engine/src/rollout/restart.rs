@@ -80,7 +80,7 @@ pub(crate) fn plan_restarts(observed: &ObservedPool<'_>, plan: &mut Plan) {
         return;
     }
     plan.wants.restart = true;
-    let width = match memory.restarting.batch_size(observed.uptime) {
+    let width = match memory.backoff(ApplyStage::Restart).batch_size(observed.uptime) {
         Ok(width) => width,
         Err(left) => return plan.back_off(ApplyStage::Restart, left),
     };
@@ -168,7 +168,7 @@ pub(crate) fn end_restarts(observed: &ObservedPool<'_>, plan: &mut Plan) {
         return;
     }
     plan.wants.record_revision = true;
-    let pace = observed.memory.recording_revisions.batch_size(observed.uptime);
+    let pace = observed.memory.backoff(ApplyStage::RecordRevision).batch_size(observed.uptime);
     plan.extend_by(observed, ApplyStage::RecordRevision, pace, ended);
 }
 

@@ -58,7 +58,7 @@ pub(crate) fn plan_removal_record(observed: &ObservedPool<'_>, plan: &mut Plan) 
         return;
     }
     plan.wants.clean_up = true;
-    if let Err(left) = observed.memory.cleaning_up.batch_size(observed.uptime) {
+    if let Err(left) = observed.memory.backoff(ApplyStage::CleanUp).batch_size(observed.uptime) {
         return plan.back_off(ApplyStage::CleanUp, left);
     }
     // Both writes require the version of the pool that was read, so the second would be rejected.

@@ -30,7 +30,7 @@ pub(crate) fn plan_removals(observed: &ObservedPool<'_>, plan: &mut Plan) {
         return;
     }
     plan.wants.remove = true;
-    let width = match observed.memory.removing.batch_size(observed.uptime) {
+    let width = match observed.memory.backoff(ApplyStage::Remove).batch_size(observed.uptime) {
         Ok(width) => width,
         Err(left) => return plan.back_off(ApplyStage::Remove, left),
     };

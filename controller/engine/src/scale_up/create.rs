@@ -50,7 +50,7 @@ pub(crate) fn plan_creates(
         Repairs::Paused(left) => return plan.back_off(ApplyStage::Create, left),
     }
     let Some((limit, rehearsal)) = loss_limits::limit_machines(observed, plan) else { return };
-    let width = match observed.memory.creating.batch_size(observed.uptime) {
+    let width = match observed.memory.backoff(ApplyStage::Create).batch_size(observed.uptime) {
         Ok(width) => width.min(limit),
         Err(left) => return plan.back_off(ApplyStage::Create, left),
     };

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::text::list_some_names;
 use crate::model::Machine;
-use crate::plan::Blocker;
 use crate::plan::observed::ObservedPool;
+use crate::plan::{ApplyStage, Blocker};
 
 /// Maximum number of waiting machines in one message.
 const LISTED: usize = 3;
@@ -53,14 +53,14 @@ impl BlockedSteps {
     pub(super) fn count(&self, observed: &ObservedPool<'_>, machines: usize) -> Vec<String> {
         let (memory, desired) = (observed.memory, observed.pool.desired);
         let mut parts = self.count.clone();
-        if machines < desired && memory.repairing.cause().is_some() {
+        if machines < desired && memory.backoff(ApplyStage::Repair).cause().is_some() {
             parts
                 .push("the controller creates no machine until it has repaired the existing ones".to_owned());
         }
-        if machines < desired && memory.creating.cause().is_some() {
+        if machines < desired && memory.backoff(ApplyStage::Create).cause().is_some() {
             parts.push("creating machines is in backoff after a failure".to_owned());
         }
-        if memory.removing.cause().is_some() {
+        if memory.backoff(ApplyStage::Remove).cause().is_some() {
             parts.push("deleting machines is in backoff after a failure".to_owned());
         }
         parts

@@ -7,6 +7,7 @@ use super::text::{join_message_parts, list_some_names, machine_count_text, verb_
 use crate::condition::{ComputedCondition, ConditionReason, ConditionType};
 use crate::failure::{FailureReason, PoolFailure};
 use crate::ids::Uid;
+use crate::plan::ApplyStage;
 use crate::plan::observed::ObservedPool;
 use crate::rollout::progress::RolloutProgress;
 
@@ -167,7 +168,11 @@ fn rollout_limits(observed: &ObservedPool<'_>) -> Vec<String> {
             progress.budget
         ));
     }
-    let backoffs = [&memory.updating, &memory.restarting, &memory.recording_revisions];
+    let backoffs = [
+        memory.backoff(ApplyStage::Update),
+        memory.backoff(ApplyStage::Restart),
+        memory.backoff(ApplyStage::RecordRevision),
+    ];
     if backoffs.into_iter().any(|backoff| backoff.cause().is_some()) {
         limits.push("updates are in backoff after a failure".to_owned());
     }

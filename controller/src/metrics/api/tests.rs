@@ -1,8 +1,8 @@
 use rstest::rstest;
+use vmpool_runtime::testing::{ManualClock, test_env};
 
 use super::*;
-use crate::testing::{Conduct, Fate, RecordingApiServer};
-use vmpool_runtime::testing::{ManualClock, test_env};
+use crate::testing::{Conduct, Fate, NAMESPACE, RecordingApiServer};
 
 const GROUP: &str = "/apis/virtualization.deckhouse.io/v1alpha2";
 
@@ -72,7 +72,7 @@ async fn counted(conduct: impl Fn() -> Conduct + Send + 'static) -> (u64, u64) {
     let metrics = ApiMetrics::new(&mut MetricsRegistry::new(), &env);
     let server = RecordingApiServer::new(&env);
     server.intercept(move |_| conduct());
-    let client = server.client_through(&metrics.layer());
+    let client = server.model().client_through("controller", NAMESPACE, &metrics.layer());
     let path = format!("{GROUP}/namespaces/a/virtualmachinepools/web");
     let asking = env.clone().spawn("asking", {
         let env = env.clone();

@@ -70,7 +70,7 @@ impl SimulatedWorld {
             metrics: ControllerMetrics::new(env),
             images: self.options.images.then(image_settings),
         };
-        let leader_health = LeaderHealth::new(env);
+        let leader_health = LeaderHealth::default();
         let platform = match self.options.platform {
             vmpool_invariants::platform::TestedPlatform::Dvp => PlatformName::Dvp,
             vmpool_invariants::platform::TestedPlatform::KubeVirt => PlatformName::Kubevirt,

@@ -26,7 +26,7 @@ const STRANGER: &str = "work";
 
 /// The objects of the fixture. UIDs are written as `uid of NAME`.
 fn left_behind() -> anyhow::Result<Vec<Value>> {
-    let text = include_str!("../../../../controller/src/reconcile/tests/adoption.yaml");
+    let text = include_str!("../../../../controller/src/pools/reconcile/tests/adoption.yaml");
     let mut documents: serde_yaml_ng::Value = serde_yaml_ng::from_str(text)?;
     documents.apply_merge()?;
     Ok(serde_yaml_ng::from_value(documents)?)

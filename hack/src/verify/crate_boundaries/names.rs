@@ -13,8 +13,9 @@ use anyhow::{Context, Result};
 use crate::verify::hygiene::rust_files;
 
 /// The folders without names of platforms.
-const FOLDERS: [&str; 7] = [
+const FOLDERS: [&str; 8] = [
     "controller/engine/src",
+    "controller/kit/src",
     "controller/platform/src",
     "controller/platforms/src",
     "controller/src",

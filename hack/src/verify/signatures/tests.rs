@@ -58,9 +58,9 @@ fn a_comment_is_as_narrow_as_code_unless_it_is_a_link() {
 }
 
 #[rstest]
-#[case::product("controller/src/reconcile.rs", SourceScope::Product)]
-#[case::test_module("controller/src/reconcile/tests/pools.rs", SourceScope::Test)]
-#[case::test_file("controller/src/reconcile/tests.rs", SourceScope::Test)]
+#[case::product("controller/src/pools/reconcile.rs", SourceScope::Product)]
+#[case::test_module("controller/src/pools/reconcile/tests/pools.rs", SourceScope::Test)]
+#[case::test_file("controller/src/pools/reconcile/tests.rs", SourceScope::Test)]
 #[case::test_harness("e2e/src/world.rs", SourceScope::Test)]
 #[case::tool("hack/src/main.rs", SourceScope::Test)]
 fn the_place_of_a_file_decides_which_rules_apply(#[case] file: &str, #[case] expected: SourceScope) {

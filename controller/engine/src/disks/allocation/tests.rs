@@ -216,7 +216,7 @@ fn a_machine_that_waits_after_a_failure_is_not_tried_again_at_once() {
     let gone = Some("web-gone".into());
     let mut world = disk(|disk| disk.mounted_by = gone).pool(|pool| pool.desired = 3).memory(|memory| {
         let cause = PoolFailure { reason: FailureReason::FailedCreate, message: "exceeded quota".into() };
-        memory.creating.failed(cause, Duration::from_secs(100), None, 0.0);
+        memory.backoff_mut(ApplyStage::Create).failed(cause, Duration::from_secs(100), None, 0.0);
     });
     world.uptime += Duration::from_secs(1);
     let plan = world.plan();

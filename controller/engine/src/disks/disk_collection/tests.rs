@@ -359,7 +359,7 @@ fn marks_pause_after_a_failure_and_one_that_was_refused_comes_last() {
     };
     assert_eq!(names(&world), ["web-data-3", "web-data-2"]);
     let cause = PoolFailure { reason: FailureReason::DiskFailure, message: "no".into() };
-    world.memory.collecting_disks.failed(cause, world.uptime, None, 0.0);
+    world.memory.backoff_mut(ApplyStage::CollectDisks).failed(cause, world.uptime, None, 0.0);
     assert_eq!(names(&world), [""; 0]);
     assert_eq!(world.plan().blockers.len(), 1);
     world.uptime += Duration::from_secs(1);

@@ -112,7 +112,7 @@ fn a_disk_that_refuses_to_grow_delays_neither_the_others_nor_any_mark() {
     );
 
     let cause = PoolFailure { reason: FailureReason::DiskFailure, message: "no".into() };
-    world.memory.expanding_disks.failed(cause, world.uptime, None, 0.0);
+    world.memory.backoff_mut(ApplyStage::ExpandDisks).failed(cause, world.uptime, None, 0.0);
     let plan = world.plan();
     assert_eq!(steps(&plan), [marked]);
     assert_eq!(

@@ -160,7 +160,7 @@ fn repairs_come_in_batches_too() {
     });
     assert_eq!(world.plan().actions.len(), 4);
     let cause = PoolFailure { reason: FailureReason::DiskFailure, message: "denied".into() };
-    world.memory.repairing.failed(cause, world.uptime, None, 0.0);
+    world.memory.backoff_mut(ApplyStage::Repair).failed(cause, world.uptime, None, 0.0);
     let left = Duration::from_millis(250);
     assert_eq!(world.plan().actions, []);
     assert_eq!(world.plan().blockers, [Blocker::Backoff { stage: ApplyStage::Repair, left }]);

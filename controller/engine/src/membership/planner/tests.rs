@@ -202,7 +202,7 @@ fn a_machine_that_a_user_detaches_is_not_deleted_although_its_release_fails() {
     let failing = |world: PoolWorld| {
         world.memory(|memory| {
             let failure = PoolFailure { reason: FailureReason::FailedRepair, message: "denied".into() };
-            memory.relabeling.failed(failure, Duration::from_secs(100), None, 0.0);
+            memory.backoff_mut(ApplyStage::Relabel).failed(failure, Duration::from_secs(100), None, 0.0);
         })
     };
     let plan = failing(with_one_detached(0)).plan();

@@ -99,7 +99,8 @@ fn a_revision_is_stored_before_any_machine_has_it() {
 #[test]
 fn while_it_cannot_be_stored_no_machine_gets_it() {
     let failure = PoolFailure { reason: FailureReason::FailedCreate, message: "no".into() };
-    let world = unstored(2, 2).memory(|memory| memory.creating.failed(failure, UPTIME, None, 0.0));
+    let world = unstored(2, 2)
+        .memory(|memory| memory.backoff_mut(ApplyStage::Create).failed(failure, UPTIME, None, 0.0));
     let plan = world.plan();
     assert_eq!(plan.actions, []);
     assert!(plan.wants.create, "the failure stays on show");
@@ -230,7 +231,8 @@ fn pruning_keeps_to_its_pace() {
     let failure = PoolFailure { reason: FailureReason::FailedRepair, message: "no".into() };
     let mut world = PoolWorld::desiring(1).with_machines(1).pool(|pool| pool.rollout = history(0));
     world.stored = ["a", "b", "r1"].map(RevisionId::from).to_vec();
-    let mut world = world.memory(|memory| memory.cleaning_up.failed(failure, UPTIME, None, 0.0));
+    let mut world =
+        world.memory(|memory| memory.backoff_mut(ApplyStage::CleanUp).failed(failure, UPTIME, None, 0.0));
     assert_eq!(pruned(&world), [""; 0]);
     assert!(world.plan().wants.clean_up);
     world.uptime += std::time::Duration::from_secs(1);
@@ -255,7 +257,7 @@ fn deletes_copy(world: &PoolWorld) -> bool {
 #[case::its_revision_waits_to_be_stored_again(
     PoolWorld::desiring(1).with_machines(1).pool(|pool| pool.revision.stored = false).memory(|memory| {
         let failure = PoolFailure { reason: FailureReason::FailedCreate, message: "no answer".into() };
-        memory.creating.failed(failure, UPTIME, None, 0.0);
+        memory.backoff_mut(ApplyStage::Create).failed(failure, UPTIME, None, 0.0);
     }),
     false
 )]

@@ -238,7 +238,7 @@ fn the_pace(#[case] failed: Option<u64>, #[case] uptime: u64, #[case] expected: 
     // The recorded attempts belong to the revision.
     world.memory.observe(&world.pool, UPTIME);
     if let Some(failed) = failed {
-        world.memory.updating.failed(failure, Duration::from_secs(failed), None, 0.0);
+        world.memory.backoff_mut(ApplyStage::Update).failed(failure, Duration::from_secs(failed), None, 0.0);
     }
     world.uptime = Duration::from_secs(uptime);
     let plan = world.plan();
@@ -282,11 +282,11 @@ fn saying_so_has_a_pace_of_its_own() {
     let failure = PoolFailure { reason: FailureReason::FailedRepair, message: "no".into() };
     let mut world = with(with(allowing(3, 1), 0, unrecorded), 1, unrecorded);
     world.memory.observe(&world.pool, UPTIME);
-    world.memory.updating.failed(failure.clone(), UPTIME, None, 0.0);
+    world.memory.backoff_mut(ApplyStage::Update).failed(failure.clone(), UPTIME, None, 0.0);
     let plan = world.plan();
     assert_eq!((advanced(&plan).len(), updated(&plan).len()), (2, 0));
-    world.memory.updating.reset();
-    world.memory.recording_revisions.failed(failure, UPTIME, None, 0.0);
+    world.memory.backoff_mut(ApplyStage::Update).reset();
+    world.memory.backoff_mut(ApplyStage::RecordRevision).failed(failure, UPTIME, None, 0.0);
     let plan = world.plan();
     assert_eq!((advanced(&plan).len(), updated(&plan).len()), (0, 1));
 }

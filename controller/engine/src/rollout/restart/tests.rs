@@ -78,7 +78,12 @@ fn a_machine_that_rejects_its_update_delays_no_restart_of_another_machine() {
         });
     let world = world.memory(|memory| {
         let failure = PoolFailure { reason: FailureReason::FailedTemplateUpdate, message: "denied".into() };
-        memory.updating.failed(failure, std::time::Duration::from_secs(100), None, 0.0);
+        memory.backoff_mut(ApplyStage::Update).failed(
+            failure,
+            std::time::Duration::from_secs(100),
+            None,
+            0.0,
+        );
     });
     assert_eq!(restarted(&world.plan()), [numbered_machine_name(1)]);
 }

@@ -169,7 +169,7 @@ fn the_record_waits_for_the_block_because_one_write_would_refuse_the_other() {
 fn a_record_that_cannot_be_written_has_a_pace_of_its_own() {
     let mut world = PoolWorld::desiring(3).with_machines(1).accepted("r", &["web-gone"]);
     let failure = PoolFailure { reason: FailureReason::FailedRepair, message: "denied".into() };
-    world.memory.cleaning_up.failed(failure, world.uptime, None, 0.0);
+    world.memory.backoff_mut(ApplyStage::CleanUp).failed(failure, world.uptime, None, 0.0);
     let plan = world.plan();
     assert_eq!(settled(&world), None);
     assert_eq!(crate::testing::created_machines(&plan).len(), 1, "the other machines do not wait");

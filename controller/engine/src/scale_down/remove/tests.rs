@@ -252,7 +252,7 @@ fn while_a_deletion_is_unconfirmed_no_other_machine_is_deleted() {
 fn after_a_failure_removal_pauses_and_then_tries_one() {
     let cause = PoolFailure { reason: FailureReason::FailedDelete, message: "denied".into() };
     let mut world = PoolWorld::desiring(0).with_machines(3);
-    world.memory.removing.failed(cause, world.uptime, None, 0.0);
+    world.memory.backoff_mut(ApplyStage::Remove).failed(cause, world.uptime, None, 0.0);
     let left = Duration::from_millis(250);
     assert_eq!(world.plan().blockers, [Blocker::Backoff { stage: ApplyStage::Remove, left }]);
     assert_eq!(deleted_machines(&world.plan()), [""; 0]);
@@ -399,7 +399,7 @@ fn a_reservation_alone_deletes_no_machine() {
 fn named_machines_leave_at_the_pace_of_deletions() {
     let mut world = world(4, ScaleDownPolicy::Explicit, AGES).accepted("r", &["web-a", "web-b", "web-c"]);
     let failure = PoolFailure { reason: FailureReason::FailedDelete, message: "denied".into() };
-    world.memory.removing.failed(failure, world.uptime, None, 0.0);
+    world.memory.backoff_mut(ApplyStage::Remove).failed(failure, world.uptime, None, 0.0);
     let paused = world.plan();
     assert_eq!(deleted_machines(&paused), [""; 0]);
     assert!(paused.wants.remove && paused.requeue_after.is_some());

@@ -173,7 +173,7 @@ fn an_ordinal_whose_create_was_rejected_delays_no_other() {
             memory.record_result(&"web-0".into(), true);
             if failed {
                 let failure = PoolFailure { reason: FailureReason::FailedCreate, message: "denied".into() };
-                memory.creating.failed(failure, Duration::ZERO, None, 0.0);
+                memory.backoff_mut(ApplyStage::Create).failed(failure, Duration::ZERO, None, 0.0);
             }
         })
     };
@@ -273,7 +273,7 @@ fn failing(pacing: &mut Backoff) {
 
 #[test]
 fn after_a_failure_creation_pauses_and_the_plan_says_for_how_long() {
-    let plan = PoolWorld::desiring(5).memory(|memory| failing(&mut memory.creating)).plan();
+    let plan = PoolWorld::desiring(5).memory(|memory| failing(memory.backoff_mut(ApplyStage::Create))).plan();
     let left = Duration::from_millis(250);
     assert_eq!(plan.actions, []);
     assert_eq!(plan.blockers, [Blocker::Backoff { stage: ApplyStage::Create, left }]);
@@ -288,8 +288,8 @@ fn after_a_failure_creation_pauses_and_the_plan_says_for_how_long() {
 #[case::no_more_than_is_missing(3, 5)]
 fn after_the_pause_batches_grow(#[case] successes: usize, #[case] expected: usize) {
     let mut world = PoolWorld::desiring(5).memory(|memory| {
-        failing(&mut memory.creating);
-        (0..successes).for_each(|_| memory.creating.succeeded());
+        failing(memory.backoff_mut(ApplyStage::Create));
+        (0..successes).for_each(|_| memory.backoff_mut(ApplyStage::Create).succeeded());
     });
     world.uptime += Duration::from_secs(1);
     assert_eq!(created_machines(&world.plan()).len(), expected);
@@ -300,7 +300,7 @@ fn lost_answers_are_repeated_before_anything_new_is_tried() {
     let mut world = PoolWorld::desiring(5)
         .block(0, 64)
         .with_unconfirmed([4])
-        .memory(|memory| failing(&mut memory.creating));
+        .memory(|memory| failing(memory.backoff_mut(ApplyStage::Create)));
     world.uptime += Duration::from_secs(1);
     assert_eq!(created_machines(&world.plan()), [numbered_machine_name(4)]);
 }
@@ -319,7 +319,7 @@ fn while_disks_cannot_be_created_no_machine_is() {
     let world = PoolWorld::desiring(2)
         .with_machines(1)
         .disk(&disk, |_| None)
-        .memory(|memory| failing(&mut memory.repairing));
+        .memory(|memory| failing(memory.backoff_mut(ApplyStage::Repair)));
     let plan = world.plan();
     assert_eq!(plan.actions, []);
     let pause = |stage| Blocker::Backoff { stage, left: Duration::from_millis(250) };
@@ -331,7 +331,7 @@ fn while_more_disks_are_missing_than_may_be_tried_no_machine_is_created() {
     let world = [0, 1].into_iter().fold(PoolWorld::desiring(3).with_machines(2), |world, number| {
         world.disk(&format!("{}-root", numbered_machine_name(number)), |_| None)
     });
-    let mut world = world.memory(|memory| failing(&mut memory.repairing));
+    let mut world = world.memory(|memory| failing(memory.backoff_mut(ApplyStage::Repair)));
     world.uptime += Duration::from_secs(1);
     let stages: Vec<ApplyStage> = world.plan().actions.iter().map(PoolAction::stage).collect();
     assert_eq!(stages, [ApplyStage::Repair]);
@@ -342,7 +342,7 @@ fn labels_that_cannot_be_written_do_not_stop_growth() {
     let world = PoolWorld::desiring(2)
         .with_machines(1)
         .edit(&numbered_machine_name(0), |machine| machine.pool_label = None)
-        .memory(|memory| failing(&mut memory.repairing));
+        .memory(|memory| failing(memory.backoff_mut(ApplyStage::Repair)));
     assert_eq!(created_machines(&world.plan()), [numbered_machine_name(1)]);
 }
 

@@ -75,7 +75,7 @@ fn may_need_markers_only(#[case] edit: fn(PoolWorld) -> PoolWorld, #[case] expec
 fn a_machine_that_rejects_labels_comes_last() {
     let mut world = refuse(left_behind(4), 0);
     let failure = PoolFailure { reason: FailureReason::FailedTemplateUpdate, message: "no".into() };
-    world.memory.updating.failed(failure, UPTIME, None, 0.0);
+    world.memory.backoff_mut(ApplyStage::Update).failed(failure, UPTIME, None, 0.0);
     world.uptime = UPTIME + Duration::from_mins(5);
     assert_eq!(updated(&world.plan()).len(), 1);
     assert_ne!(updated(&world.plan()), [0]);

@@ -251,7 +251,7 @@ fn a_machine_with_blocked_repairs_causes_no_immediate_pass() {
     let root = format!("{}-root", numbered_machine_name(0));
     let world = outdated(1).disk(&root, |_| None).memory(|memory| {
         let cause = PoolFailure { reason: FailureReason::DiskFailure, message: "no".into() };
-        memory.repairing.failed(cause, Duration::from_secs(100), None, 0.0);
+        memory.backoff_mut(ApplyStage::Repair).failed(cause, Duration::from_secs(100), None, 0.0);
     });
     let plan = world.plan();
     assert_eq!(plan.actions, []);

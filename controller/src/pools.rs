@@ -1,0 +1,43 @@
+//! The controller of pools: observe, plan, apply, report.
+//!
+//! Layers, from the lowest:
+//!
+//! 1. `announced_problems`, `definitions`, `pool_key`, `seen_facts`, `status_conflict`;
+//! 2. `cache`, then `cache_sink`;
+//! 3. `events`, `pool_entry`, the data of `revisions`, `sources`, `preserved`;
+//! 4. `context`: the state that all passes share;
+//! 5. `live` (reads from the API server), the functions of `revisions`, `watches`;
+//! 6. the steps of a pass: `observe`, then `apply`, then `report`;
+//! 7. `reconcile`: a pass; `preview`: its plan without writes;
+//! 8. `lead`, `other_controller`, `source_watches`, `preserved_watches`, `release_copies`, then `served`: a
+//!    leadership.
+
+pub(crate) mod announced_problems;
+pub(crate) mod apply;
+pub(crate) mod cache;
+pub(crate) mod cache_sink;
+pub(crate) mod context;
+pub(crate) mod definitions;
+pub(crate) mod events;
+pub(crate) mod lead;
+pub(crate) mod live;
+pub(crate) mod losses;
+pub(crate) mod observe;
+pub(crate) mod other_controller;
+pub(crate) mod pool_entry;
+pub(crate) mod pool_key;
+pub(crate) mod preserved;
+pub(crate) mod preserved_watches;
+pub(crate) mod preview;
+pub(crate) mod reconcile;
+pub(crate) mod release_copies;
+pub(crate) mod report;
+pub(crate) mod revisions;
+pub(crate) mod seen_facts;
+pub(crate) mod served;
+pub(crate) mod source_watches;
+pub(crate) mod sources;
+pub(crate) mod status_conflict;
+pub(crate) mod storage_problem;
+pub(crate) mod waiting_storage;
+pub(crate) mod watches;

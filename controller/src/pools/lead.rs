@@ -1,0 +1,113 @@
+//! The leadership of the pools of one platform: the watches and the workers.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use tokio_util::sync::CancellationToken;
+use vmpool_kit::controller::{Controller, WorkerGroup, run_controller};
+use vmpool_kit::passes::PassEnd;
+use vmpool_platforms::{Platform, TemplateCopies};
+use vmpool_runtime::Env;
+use vmpool_runtime::env::Task;
+use vmpool_runtime::lease::Fence;
+
+use crate::leadership::{Dependencies, LeaderHealth, LeadershipResources};
+use crate::metrics::{LeaderSnapshot, PassResult, WatchResource};
+use crate::pools::context::PoolContext;
+use crate::pools::preserved::PreservedStorage;
+use crate::pools::reconcile::{reconcile_pool, release_former_machines};
+use crate::pools::watches::{self, start_pool_watches};
+use crate::settings::ControllerSettings;
+
+/// Reconciles all pools of one platform until `stop`, and finishes the passes in progress.
+///
+/// The caller must hold the lease of `fence`, and must drop the future when the lease is lost.
+pub async fn lead_platform<P: Platform>(
+    dependencies: Dependencies,
+    fence: Fence,
+    leader_health: LeaderHealth,
+    stop: CancellationToken,
+) {
+    let (shared, events) = LeadershipResources::new(dependencies, fence, leader_health, stop.clone());
+    reconcile_platform::<P>(&shared, vec![events], stop).await;
+}
+
+/// Reconciles all pools of one platform until `stop`, and finishes the passes in progress. If one of its
+/// watches or of `tasks` ends, it stops as well.
+///
+/// The caller must hold the lease, and must drop the future when the lease is lost.
+pub(crate) async fn reconcile_platform<P: Platform>(
+    shared: &LeadershipResources,
+    tasks: Vec<Task>,
+    stop: CancellationToken,
+) {
+    let context = Arc::new(shared.pool_context::<P>());
+    context.images.on_change({
+        let context = Arc::downgrade(&context);
+        move |pool| {
+            context.upgrade().is_some_and(|context| {
+                watches::wake_pool(&context, pool);
+                true
+            })
+        }
+    });
+    let _counted = shared.metrics().leading({
+        let (context, preserved) = (Arc::downgrade(&context), shared.preserved().clone());
+        move || context.upgrade().map(|context| live_leader_state(&context, &preserved))
+    });
+    run_controller(context, shared.leader_health().workers(), tasks, stop).await;
+}
+
+impl<P: Platform> Controller for PoolContext<P> {
+    fn env(&self) -> &Env {
+        &self.env
+    }
+
+    fn is_synced(&self) -> bool {
+        watches::is_synced(self)
+    }
+
+    fn start_watches(self: &Arc<Self>) -> Vec<Task> {
+        let mut tasks = start_pool_watches(self);
+        let woken = watches::wake_for_sources(self.clone());
+        tasks.push(self.env.spawn("changes of objects that templates refer to", woken));
+        tasks
+    }
+
+    fn worker_groups(&self) -> Vec<WorkerGroup<Self>> {
+        let pools = WorkerGroup::new(
+            "worker",
+            self.settings.workers,
+            |context: &Self| &context.queue,
+            |context, pool| reconcile_pool(context, pool).boxed(),
+        );
+        let former_pools = WorkerGroup::new(
+            "worker of former pools",
+            1,
+            |context: &Self| &context.former_pools,
+            |context, pool| release_former_machines(context, pool).map(PassEnd::from).boxed(),
+        );
+        vec![pools.supervised(), former_pools]
+    }
+
+    fn pass_panicked(&self, pool: &dyn std::fmt::Debug) {
+        self.metrics.passes.ended(PassResult::Panicked);
+        tracing::error!(?pool, "a pass panicked; the controller retries the pool later");
+    }
+}
+
+fn live_leader_state<P: Platform>(context: &PoolContext<P>, preserved: &PreservedStorage) -> LeaderSnapshot {
+    let cached = WatchResource::ALL.iter().map(|resource| match resource {
+        WatchResource::Pools => context.pools.len(),
+        WatchResource::Machines => context.machines.len(),
+        WatchResource::Disks => context.disks.len(),
+        WatchResource::Attachments => context.attachments.len(),
+        WatchResource::Revisions => context.revisions.len(),
+        WatchResource::Instances => context.instances.len(),
+    });
+    let series = context.pool_counts.series(P::NAME, P::TemplateCopies::LABELS.is_some(), preserved.counts());
+    let totals = context.pool_counts.totals();
+    let ControllerSettings { max_pool_series, kubevirt_metrics, .. } = context.settings;
+    LeaderSnapshot::new(context.queue.state(), totals, series, max_pool_series, cached)
+        .with_kubevirt_names(kubevirt_metrics)
+}

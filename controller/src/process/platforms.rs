@@ -1,0 +1,76 @@
+//! The platforms of one process. Each is reconciled while the cluster serves its pools.
+
+use futures::FutureExt;
+use futures::future::{Either, OptionFuture, join_all, join3, select};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use vmpool_kit::definitions::observe_definitions;
+use vmpool_platforms::with_platform;
+use vmpool_runtime::lease::Fence;
+
+use crate::copies;
+use crate::images;
+use crate::leadership::{Dependencies, LeaderHealth, LeadershipResources};
+use crate::pools::definitions::definitions_of_platform;
+use crate::pools::served;
+use crate::process::options::PlatformName;
+
+/// Reconciles the pools of these platforms, disk images, instance types and copies for single machines until
+/// `stop`, each while the cluster has the CustomResourceDefinitions. If a platform stops early, the
+/// leadership ends, so that the next leader starts with new caches.
+///
+/// The caller must hold the lease of `fence`, and must drop the future when the lease is lost.
+pub async fn lead_all(
+    dependencies: Dependencies,
+    fence: Fence,
+    leader_health: LeaderHealth,
+    platforms: &[PlatformName],
+    stop: CancellationToken,
+) {
+    let stop = stop.child_token();
+    let (shared, events) = LeadershipResources::new(dependencies, fence, leader_health, stop.clone());
+    let named: Vec<PlatformName> =
+        PlatformName::ALL.into_iter().filter(|name| platforms.contains(name)).collect();
+    let definitions_of = |name| with_platform!(name, P => definitions_of_platform::<P>());
+    let mut names: Vec<String> = named.iter().copied().flat_map(definitions_of).collect();
+    let image_settings = shared.images().cloned();
+    names.extend(image_settings.is_some().then(images::definitions_for_images).into_iter().flatten());
+    let settings = shared.settings();
+    // Instance types, and their copies for single machines, exist on this platform only.
+    let has_copies =
+        named.contains(&PlatformName::Kubevirt) && (settings.copies.is_some() || settings.protects_types);
+    names.extend(has_copies.then(copies::definitions_for_copies).into_iter().flatten());
+    let (sender, known) = watch::channel(None);
+    let observe = observe_definitions(shared.client().clone(), shared.env().clone(), names, sender);
+    let observe = shared.env().spawn("watch of definitions", observe);
+    let _listing = shared.leader_health().workers().begin(Vec::new(), {
+        let known = known.clone();
+        move || known.borrow().is_some()
+    });
+    let reconcile = |name| {
+        let (shared, known, stop) = (shared.for_platform(), known.clone(), stop.clone());
+        with_platform!(name, P => served::lead_while_served::<P>(shared, known, stop).boxed())
+    };
+    let pools = join_all(named.into_iter().map(reconcile));
+    let images = image_settings
+        .map(|settings| images::lead_images(shared.clone(), settings, known.clone(), stop.clone()).boxed());
+    let copies = has_copies.then(|| copies::lead_copies(shared.clone(), known.clone(), stop.clone()).boxed());
+    let platforms = join3(pools, OptionFuture::from(images), OptionFuture::from(copies));
+    let tasks = select(events.join().boxed(), observe.join().boxed());
+    match select(std::pin::pin!(platforms), tasks).await {
+        Either::Left(_) => {}
+        Either::Right((ended, platforms)) => {
+            let (Either::Left((ended, _)) | Either::Right((ended, _))) = ended;
+            let error = ended.err().map(|error| error.to_string());
+            tracing::error!(
+                error,
+                "the sender of events or the watch of definitions ended: this leadership ends too"
+            );
+            stop.cancel();
+            platforms.await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
