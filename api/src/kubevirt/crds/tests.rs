@@ -116,6 +116,7 @@ fn the_pool_can_be_scaled_and_listed() {
             ("Current", ".status.replicas"),
             ("Ready", ".status.readyReplicas"),
             ("Age", ".metadata.creationTimestamp"),
+            ("Status", ".status.conditions[?(@.type==\"Ready\")].reason"),
         ]
     );
     assert!(
