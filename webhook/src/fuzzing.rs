@@ -1,7 +1,9 @@
 //! The handling of a review without a server and without reads, for the fuzz targets.
 
 use serde_json::Value;
-use vmpool_engine::admission::{self, AdmissionDecision, LookupOutcome, LookupResult, RuleReview, Rules};
+use vmpool_engine::admission::{
+    self, AdmissionDecision, AdmissionRead, AdmissionReads, DryRunResult, LookupOutcome, Rules,
+};
 
 use crate::review::{self, ReviewAnswer, ReviewRequest};
 
@@ -21,13 +23,14 @@ fn review_with_absent_objects(rules: &dyn Rules, request: &ReviewRequest) -> (Re
     }
     let old = request.old_object.is_object().then_some(&request.old_object);
     let change = admission::PoolRequest { user: &request.user_info.username, old, new: &request.object };
-    let verdict = match rules.review(change) {
-        RuleReview::Decided(verdict) => verdict,
-        RuleReview::NeedsFacts(mut pending) => {
-            let absent: Vec<LookupResult> =
-                pending.lookups().into_iter().map(|lookup| (lookup, Some(LookupOutcome::Absent))).collect();
-            pending.add(absent);
-            pending.verdict()
+    let mut reads = AdmissionReads::new(true);
+    let verdict = loop {
+        match rules.review(change, &reads) {
+            Ok(verdict) => break verdict,
+            Err(needs) => needs.0.into_iter().for_each(|read| match read {
+                AdmissionRead::Object(lookup) => reads.add_object(lookup, Some(LookupOutcome::Absent)),
+                AdmissionRead::DryRun(_) => reads.add_dry_run(DryRunResult::Accepted),
+            }),
         }
     };
     let warnings = verdict.warnings.iter().map(ToString::to_string).collect();

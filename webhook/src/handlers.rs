@@ -4,9 +4,7 @@ use axum::body::Body;
 use axum::extract::{Extension, State as Extract};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, header};
-use vmpool_engine::admission::{
-    self, AdmissionDecision, LookupOutcome, PoolKind, RuleReview, ScaleGuard, scale,
-};
+use vmpool_engine::admission::{self, AdmissionDecision, LookupOutcome, PoolKind, ScaleGuard, scale};
 use vmpool_runtime::https::Peer;
 
 use crate::body::{self, Received};
@@ -130,12 +128,11 @@ async fn review_pool(
         return malformed(format!("the request has no object that is a {kind}"));
     }
     let change = admission::PoolRequest { user: &request.user_info.username, old, new: &request.object };
-    let verdict = match state.rules.review(change) {
-        RuleReview::Decided(verdict) => verdict,
-        RuleReview::NeedsFacts(mut pending) => {
-            state.reader.gather(&request.namespace, &mut *pending, caller).await;
-            pending.verdict()
-        }
+    let reviewed =
+        state.reader.decide(&request.namespace, caller, |reads| state.rules.review(change, reads)).await;
+    let verdict = match reviewed {
+        Ok(verdict) => verdict,
+        Err(error) => return (ReviewAnswer::undecided(&error.to_string()), Vec::new()),
     };
     let warnings = verdict.warnings.iter().map(ToString::to_string).collect();
     let answer = match verdict.outcome {

@@ -50,15 +50,24 @@ const CLIENTS: &[&str] = &["kube-client", "kube-runtime", "tokio"];
 const WALLS: &[CrateBoundary] = &[
     CrateBoundary { package: "vmpool-api", ours: &[], barred: CLIENTS },
     CrateBoundary { package: "vmpool-feature-gates", ours: &[], barred: KUBERNETES },
-    CrateBoundary { package: "vmpool-engine", ours: &["vmpool-api", "vmpool-feature-gates"], barred: IMPURE },
+    CrateBoundary { package: "vmpool-decision", ours: &[], barred: IMPURE },
+    CrateBoundary {
+        package: "vmpool-engine",
+        ours: &["vmpool-api", "vmpool-decision", "vmpool-feature-gates"],
+        barred: IMPURE,
+    },
     // A platform translates, so it needs no client and no runtime.
     CrateBoundary {
         package: "vmpool-platforms",
-        ours: &["vmpool-api", "vmpool-engine", "vmpool-instancetype"],
+        ours: &["vmpool-api", "vmpool-decision", "vmpool-engine", "vmpool-instancetype"],
         barred: CLIENTS,
     },
-    CrateBoundary { package: "vmpool-instancetype", ours: &["vmpool-api"], barred: IMPURE },
-    CrateBoundary { package: "vmpool-diskimage", ours: &["vmpool-api"], barred: IMPURE },
+    CrateBoundary {
+        package: "vmpool-instancetype",
+        ours: &["vmpool-api", "vmpool-decision"],
+        barred: IMPURE,
+    },
+    CrateBoundary { package: "vmpool-diskimage", ours: &["vmpool-api", "vmpool-decision"], barred: IMPURE },
     CrateBoundary { package: "vmpool-runtime", ours: &["vmpool-api", "vmpool-feature-gates"], barred: &[] },
     // The simulator verifies the controller, so it shares no code with it.
     CrateBoundary { package: "vmpool-simulator", ours: &["vmpool-api"], barred: &[] },
@@ -71,6 +80,7 @@ const WALLS: &[CrateBoundary] = &[
         package: "vmpool-controller",
         ours: &[
             "vmpool-api",
+            "vmpool-decision",
             "vmpool-diskimage",
             "vmpool-engine",
             "vmpool-feature-gates",
@@ -95,6 +105,7 @@ const WALLS: &[CrateBoundary] = &[
         package: "vmpool-webhook",
         ours: &[
             "vmpool-api",
+            "vmpool-decision",
             "vmpool-diskimage",
             "vmpool-engine",
             "vmpool-feature-gates",

@@ -13,7 +13,7 @@ use vmpool_diskimage::admission::{
 use vmpool_diskimage::aliases::Aliases;
 use vmpool_diskimage::model::{NamedSource, NamedSourceKind, ObjectKey};
 use vmpool_diskimage::read;
-use vmpool_engine::admission::{LookupOutcome, LookupSubject, ObjectLookup};
+use vmpool_engine::admission::{LookupNamespace, LookupOutcome, LookupSubject, ObjectLookup};
 
 use crate::reads::Reader;
 
@@ -23,7 +23,7 @@ pub(super) async fn read_image(reader: &Reader, key: &ObjectKey) -> LookupOutcom
         subject: LookupSubject::Image,
         api_version: API_VERSION,
         plural: "vmdiskimages",
-        namespaced: true,
+        namespace: LookupNamespace::Reviewed,
         name: Some(key.name.clone()),
         fields: &["metadata.uid", "metadata.deletionTimestamp", "spec.diskSize"],
         reveals: true,
@@ -52,7 +52,7 @@ async fn read_targets(reader: &Reader, key: &ObjectKey) -> BTreeSet<NamedSource>
         subject: LookupSubject::Volume,
         api_version: DATA_VOLUME_API_VERSION,
         plural: "datasources",
-        namespaced: true,
+        namespace: LookupNamespace::Reviewed,
         name: Some(key.name.clone()),
         fields: &["spec.source", "status.source"],
         reveals: true,
@@ -75,7 +75,15 @@ pub(super) async fn read_holder(
         ReferenceHolderKind::Revision => (LookupSubject::Revision, "apps/v1", "controllerrevisions"),
     };
     let (name, fields) = (Some(holder.name.clone()), holder.kind.fields());
-    let lookup = ObjectLookup { subject, api_version, plural, namespaced: true, name, fields, reveals: true };
+    let lookup = ObjectLookup {
+        subject,
+        api_version,
+        plural,
+        namespace: LookupNamespace::Reviewed,
+        name,
+        fields,
+        reveals: true,
+    };
     reader.read_lookup(namespace, lookup).await
 }
 
@@ -127,7 +135,7 @@ async fn read_grants(
         subject: LookupSubject::Grant,
         api_version: API_VERSION,
         plural: "vmdiskimagegrants",
-        namespaced: true,
+        namespace: LookupNamespace::Reviewed,
         name: None,
         fields: &["items"],
         reveals: true,
@@ -162,7 +170,7 @@ async fn read_namespace_labels(
         subject: LookupSubject::Namespace,
         api_version: "v1",
         plural: "namespaces",
-        namespaced: false,
+        namespace: LookupNamespace::Cluster,
         name: Some(namespace.to_owned()),
         fields: &["metadata.labels"],
         reveals: true,
