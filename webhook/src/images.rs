@@ -1,13 +1,8 @@
 //! The webhooks for images, wrappers and grants, and for the references to images in machines and pools.
 //!
-//! The rules are those of [`vmpool_diskimage::admission`]. This module decodes the objects, reads what a rule
-//! needs, and spells the answer. Facts of other objects are read only for an API server that has
-//! authenticated itself: otherwise a Pod could find out which images and grants exist. The controller
-//! enforces the same rules.
-
-mod objects;
-
-use std::collections::BTreeSet;
+//! The rules are those of [`vmpool_diskimage::admission`]. This module decodes the objects and spells the
+//! answer. Facts of other objects are read only for an API server that has authenticated itself: otherwise a
+//! Pod could find out which images and grants exist. The controller enforces the same rules.
 
 use axum::Router;
 use axum::body::Body;
@@ -18,11 +13,9 @@ use http::HeaderMap;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use vmpool_api::diskimage::finalizers::IMAGE_PROTECTION;
-use vmpool_diskimage::admission::{self, AdmissionFinding, FindingSeverity, FoundImage};
-use vmpool_diskimage::model::{NamedSource, NamedSourceKind, ObjectKey};
-use vmpool_diskimage::read;
+use vmpool_diskimage::admission::{self, AdmissionFinding, FindingSeverity};
 use vmpool_diskimage::source::SourceUrl;
-use vmpool_engine::admission::{AdmissionRule, LookupOutcome, PoolKind, Refusal, Refusals};
+use vmpool_engine::admission::{AdmissionRule, PoolKind, Refusal, Refusals};
 use vmpool_runtime::https::Peer;
 
 use crate::callers::Caller;
@@ -45,9 +38,6 @@ pub(crate) const REFERENCES_PATH: &str = "/validate-disk-image-references";
 
 /// The kind of wrappers. Its name is also that of a kind of the platforms.
 const WRAPPER: &str = vmpool_api::diskimage::WRAPPER_KIND;
-
-/// The most images whose deletion is looked up for one machine or pool.
-const MAX_IMAGES: usize = 40;
 
 /// The webhooks. The routes that the program has with the feature gate DiskImages.
 pub(crate) fn image_routes(state: &ReviewState) -> Router {
@@ -155,14 +145,12 @@ async fn review_wrapper(state: &ReviewState, request: &ReviewRequest, caller: Ca
         Ok(objects) => objects,
         Err(error) => return ReviewAnswer::malformed(error.to_string()),
     };
-    let question =
-        match admission::begin_wrapper_review(&request.namespace, old.as_ref(), &new, &state.allowed_urls) {
-            Ok(Some(question)) if caller == Caller::ApiServer => question,
-            Ok(_) => return ReviewAnswer::allowed(),
-            Err(findings) => return answer_for_findings(findings),
-        };
-    match objects::read_question_facts(&state.reader, &request.namespace, &question).await {
-        Ok(facts) => answer_for_findings(question.finish(&facts)),
+    let rules = |reads: &_| {
+        admission::review_wrapper(&request.namespace, old.as_ref(), &new, &state.allowed_urls, reads)
+    };
+    match state.reader.decide(&request.namespace, caller, rules).await {
+        Ok(Ok(findings)) => answer_for_findings(findings),
+        Ok(Err(error)) => ReviewAnswer::undecided(&error.to_string()),
         Err(error) => ReviewAnswer::undecided(&error.to_string()),
     }
 }
@@ -180,59 +168,12 @@ async fn serve_references_review(
     .await
 }
 
-/// Refuses new references to images of the own namespace that are being deleted. Without a grant, the
-/// deletion of an image in another namespace is not revealed; the controllers handle it. A machine that a
-/// wrapper or a pool creates from an image that it refers to already is no new reference. A DataSource of the
-/// namespace that leads to an image is a reference to it.
 async fn review_references(state: &ReviewState, request: &ReviewRequest, caller: Caller) -> ReviewAnswer {
-    let deleting = !request.object["metadata"]["deletionTimestamp"].is_null();
-    if caller == Caller::Unauthenticated || deleting {
-        return ReviewAnswer::allowed();
-    }
-    let before = read::named_sources(&request.namespace, &request.old_object);
-    let named = read::named_sources(&request.namespace, &request.object);
-    let is_own = |source: &&NamedSource| source.key.namespace == request.namespace;
-    let new = named.difference(&before).filter(is_own);
-    let known: BTreeSet<&ObjectKey> = before.iter().map(|source| &source.key).collect();
-    let mut terminating = Vec::new();
-    for source in new.take(MAX_IMAGES) {
-        // An image that cannot be read is the controllers' business, too.
-        let found = objects::read_image(&state.reader, &source.key).await;
-        let is_image = matches!(found, LookupOutcome::There(_));
-        terminating.extend(uid_if_terminating(found).map(|uid| (source.key.clone(), uid, BTreeSet::new())));
-        if is_image || source.kind != NamedSourceKind::DataSource {
-            continue;
-        }
-        let alias = BTreeSet::from([source.key.clone()]);
-        for key in objects::images_behind(&state.reader, &source.key).await {
-            if key.namespace == request.namespace && !known.contains(&key) {
-                let found = objects::read_image(&state.reader, &key).await;
-                terminating.extend(uid_if_terminating(found).map(|uid| (key, uid, alias.clone())));
-            }
-        }
-    }
-    for holder in admission::find_reference_holders(&request.object) {
-        if terminating.is_empty() {
-            break;
-        }
-        match objects::read_holder(&state.reader, &request.namespace, &holder).await {
-            LookupOutcome::There(stored) => {
-                terminating.retain(|(key, uid, aliases)| !holder.refers(&stored, key, uid, aliases));
-            }
-            LookupOutcome::Absent => {}
-            // The controllers enforce the rule, too, and a refused machine would not be created.
-            LookupOutcome::Failed(_) => return ReviewAnswer::allowed(),
-        }
-    }
-    let terminating: Vec<_> = terminating.into_iter().map(|(key, ..)| key).collect();
-    answer_for_findings(admission::review_new_references(&terminating))
-}
-
-/// The UID of an image, if it is being deleted.
-fn uid_if_terminating(image: LookupOutcome<FoundImage>) -> Option<String> {
-    match image {
-        LookupOutcome::There(image) if image.deleting => Some(image.uid),
-        _ => None,
+    let ReviewRequest { namespace, object, old_object, .. } = request;
+    let rules = |reads: &_| admission::review_references(namespace, old_object, object, reads);
+    match state.reader.decide(namespace, caller, rules).await {
+        Ok(findings) => answer_for_findings(findings),
+        Err(error) => ReviewAnswer::undecided(&error.to_string()),
     }
 }
 
