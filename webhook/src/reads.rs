@@ -154,11 +154,6 @@ impl Reader {
         self.env.timeout(left, permitted).await
     }
 
-    /// The object at a path of the API, whose names are valid.
-    pub(crate) async fn at(&self, path: &str, fields: &[&str], resource: Resource) -> LookupOutcome<Value> {
-        self.fetch(path, FieldSelection { fields, is_list: false }, resource, self.deadline()).await
-    }
-
     /// A page of a list at a path of the API.
     pub(crate) async fn page(&self, path: &str, fields: &[&str], resource: Resource) -> LookupOutcome<Value> {
         self.fetch(path, FieldSelection { fields, is_list: true }, resource, self.deadline()).await

@@ -1,8 +1,7 @@
 //! The webhooks for instance types, preferences, and the machines that name them.
 //!
-//! The rules are those of the platform. This module decodes the objects, reads what a rule needs, and spells
-//! the answer. Facts of objects in namespaces are read only for an API server that has authenticated itself,
-//! as for all rules.
+//! The rules are those of the platform. This module decodes the objects and spells the answer. Facts of
+//! objects in namespaces are read only for an API server that has authenticated itself, as for all rules.
 
 use axum::Router;
 use axum::body::Body;
@@ -13,12 +12,12 @@ use http::HeaderMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusCause;
 use serde_json::Value;
 use vmpool_api::names::is_dns_subdomain;
-use vmpool_engine::admission::{LookupOutcome, PoolKind};
+use vmpool_decision::{AdmissionRead, AdmissionReads, LookupOutcome, Step};
+use vmpool_engine::admission::PoolKind;
 use vmpool_platforms::kubevirt::protection::{self, FINALIZER};
 use vmpool_platforms::kubevirt::type_admission::{
-    self as rules, COMPLETE_PATH, EXAMINED_USERS, FIELDS, MACHINE_PATH, NeededObject, OBJECT_PATH, POOL_PATH,
-    PROTECT_PATH, TypeReadFailure, TypeReviewDecision, TypeReviewReads, TypeReviewStep, TypeUserKind,
-    USERS_IN_A_PAGE,
+    self as rules, COMPLETE_PATH, EXAMINED_USERS, MACHINE_PATH, OBJECT_PATH, POOL_PATH, PROTECT_PATH,
+    TypeReviewDecision, TypeUserKind, USERS_IN_A_PAGE,
 };
 use vmpool_runtime::https::Peer;
 
@@ -28,10 +27,6 @@ use crate::handlers::serve_review;
 use crate::metrics::{Path, Resource};
 use crate::review::{ReviewAnswer, ReviewRequest};
 use crate::state::ReviewState;
-
-/// The most objects that are read for one machine. A name that is inferred needs up to four, and then the
-/// object itself.
-const MAX_READS: usize = 16;
 
 /// The webhooks for the four kinds. Beside KubeVirt's own webhooks, these validate nothing.
 pub(crate) fn object_routes(state: &ReviewState) -> Router {
@@ -148,7 +143,7 @@ async fn serve_machine_review(
     let kind = review_kind(rules::MACHINE_GROUP, rules::MACHINE_KIND);
     serve_review(&state, kind, Path::Machine, peer, &headers, body, async |request, caller| {
         let review =
-            |(old, new), reads: &TypeReviewReads| rules::review_machine(&request.namespace, old, new, reads);
+            |(old, new), reads: &AdmissionReads| rules::review_machine(&request.namespace, old, new, reads);
         review_with_reads(&state, request, caller, review).await
     })
     .await
@@ -162,7 +157,7 @@ async fn serve_pool_instancetype_review(
 ) -> Response {
     let kind = review_kind(rules::POOL_GROUP, rules::POOL_KIND);
     serve_review(&state, kind, Path::PoolInstancetypes, peer, &headers, body, async |request, caller| {
-        let review = |(old, new), reads: &TypeReviewReads| {
+        let review = |(old, new), reads: &AdmissionReads| {
             rules::review_pool_template(&request.namespace, old, new, reads)
         };
         review_with_reads(&state, request, caller, review).await
@@ -179,7 +174,7 @@ async fn serve_machine_completion(
     let kind = review_kind(rules::MACHINE_GROUP, rules::MACHINE_KIND);
     serve_review(&state, kind, Path::Completion, peer, &headers, body, async |request, caller| {
         let review =
-            |(_, new), reads: &TypeReviewReads| rules::complete_machine(&request.namespace, new, reads);
+            |(_, new), reads: &AdmissionReads| rules::complete_machine(&request.namespace, new, reads);
         review_with_reads(&state, request, caller, review).await
     })
     .await
@@ -195,46 +190,20 @@ fn reviewed_objects(request: &ReviewRequest) -> Option<(Option<&Value>, &Value)>
     request.sub_resource.is_empty().then_some((old, &request.object))
 }
 
-/// Reviews a machine, and reads the objects that it needs.
+/// Reviews a machine or a pool.
 async fn review_with_reads<'a>(
     state: &ReviewState,
     request: &'a ReviewRequest,
     caller: Caller,
-    review: impl Fn((Option<&'a Value>, &'a Value), &TypeReviewReads) -> TypeReviewStep,
+    review: impl Fn((Option<&'a Value>, &'a Value), &AdmissionReads) -> Step<TypeReviewDecision, AdmissionRead>,
 ) -> Reviewed {
     let Some(objects) = reviewed_objects(request) else { return (ReviewAnswer::allowed(), Vec::new()) };
     if !is_dns_subdomain(&request.namespace) {
         return (ReviewAnswer::malformed("the namespace of the request is invalid"), Vec::new());
     }
-    let mut reads = TypeReviewReads::default();
-    for _ in 0..MAX_READS {
-        match review(objects, &reads) {
-            TypeReviewStep::Done(decision) => return answer_for_decision(objects.1, decision),
-            TypeReviewStep::Needs(need) => {
-                let result = read_needed_object(state, caller, &need).await;
-                reads.add(need.reference, result);
-            }
-        }
-    }
-    (ReviewAnswer::undecided(&format!("the object needs more than {MAX_READS} objects")), Vec::new())
-}
-
-async fn read_needed_object(
-    state: &ReviewState,
-    caller: Caller,
-    need: &NeededObject,
-) -> Result<Option<Value>, TypeReadFailure> {
-    if need.reveals && caller == Caller::Unauthenticated {
-        return Err(TypeReadFailure::NotPermitted);
-    }
-    if need.reference.cross_namespace.is_some() {
-        return Err(TypeReadFailure::Foreign);
-    }
-    let path = format!("{}/{}", need.reference.collection, need.reference.name);
-    match state.reader.at(&path, FIELDS, Resource::of(need.subject)).await {
-        LookupOutcome::There(object) => Ok(Some(object)),
-        LookupOutcome::Absent => Ok(None),
-        LookupOutcome::Failed(error) => Err(TypeReadFailure::Error(error)),
+    match state.reader.decide(&request.namespace, caller, |reads| review(objects, reads)).await {
+        Ok(decision) => answer_for_decision(objects.1, decision),
+        Err(error) => (ReviewAnswer::undecided(&error.to_string()), Vec::new()),
     }
 }
 

@@ -10,6 +10,7 @@
 
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::annotations::{FORCE_RELEASE, INSTANCETYPE_POLICY};
+use vmpool_decision::Step;
 use vmpool_engine::condition::ConditionType;
 use vmpool_engine::{ObjectId, limits};
 use vmpool_instancetype::fields::MachineLocation;
@@ -21,7 +22,7 @@ use super::copies::CopyPlan;
 pub use super::copies::has_copy_failure;
 use super::objects::KubeVirtPoolObject;
 use super::{pins, template};
-use crate::{Configuration, FetchedObjects, Resolution};
+use crate::{Configuration, FetchedObjects, ReferencedObject, Resolution};
 pub use vmpool_api::kubevirt::finalizers::INSTANCETYPE_PROTECTION as FINALIZER;
 pub use vmpool_instancetype::model::InstanceTypeKind;
 
@@ -232,11 +233,14 @@ pub fn is_failed_pool(pool: &Value) -> bool {
 /// The content of the revision that the controller would store now for a pool, with copies of what its
 /// template names. The content of the revision of a pool for which [`is_failed_pool`] is true decides whether
 /// it needs an object.
+///
+/// # Errors
+/// Objects were not read.
 pub fn resolve_current_pins(
     pool: &Value,
     configuration: &Configuration,
     found: &FetchedObjects,
-) -> Resolution {
+) -> Step<Resolution, ReferencedObject> {
     let text = |pointer: &str| pool.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let id = ObjectId::new(text("/metadata/name"), text("/metadata/uid"));
     let mut spec = pool["spec"].clone();
