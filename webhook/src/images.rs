@@ -4,26 +4,20 @@
 //! answer. Facts of other objects are read only for an API server that has authenticated itself: otherwise a
 //! Pod could find out which images and grants exist. The controller enforces the same rules.
 
-use axum::Router;
-use axum::body::Body;
-use axum::extract::{Extension, State as Extract};
-use axum::response::Response;
-use axum::routing::post;
-use http::HeaderMap;
+use std::sync::Arc;
+
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use vmpool_api::diskimage::finalizers::IMAGE_PROTECTION;
+use vmpool_decision::{AdmissionRead, AdmissionReads, Step};
 use vmpool_diskimage::admission::{self, AdmissionFinding, FindingSeverity};
 use vmpool_diskimage::source::SourceUrl;
 use vmpool_engine::admission::{AdmissionRule, PoolKind, Refusal, Refusals};
-use vmpool_runtime::https::Peer;
 
-use crate::callers::Caller;
 use crate::finalizers;
-use crate::handlers::serve_review;
 use crate::metrics::Path;
 use crate::review::{ReviewAnswer, ReviewRequest};
-use crate::state::ReviewState;
+use crate::webhook::{Reviewed, WebhookEntry};
 
 /// The path of the webhook for images.
 pub(crate) const IMAGE_PATH: &str = "/validate-vmpool-dev-v1alpha1-vmdiskimage";
@@ -39,15 +33,29 @@ pub(crate) const REFERENCES_PATH: &str = "/validate-disk-image-references";
 /// The kind of wrappers. Its name is also that of a kind of the platforms.
 const WRAPPER: &str = vmpool_api::diskimage::WRAPPER_KIND;
 
-/// The webhooks. The routes that the program has with the feature gate DiskImages.
-pub(crate) fn image_routes(state: &ReviewState) -> Router {
-    Router::new()
-        .route(IMAGE_PATH, post(serve_image_review))
-        .route(PROTECTION_PATH, post(serve_image_protection))
-        .route(WRAPPER_PATH, post(serve_wrapper_review))
-        .route(GRANT_PATH, post(serve_grant_review))
-        .route(REFERENCES_PATH, post(serve_references_review))
-        .with_state(state.clone())
+/// The webhooks that the program has with the feature gate DiskImages.
+pub(crate) fn image_webhooks(allowed: &Arc<[SourceUrl]>) -> Vec<WebhookEntry> {
+    let (of_images, of_wrappers) = (Arc::clone(allowed), Arc::clone(allowed));
+    let (image, grant) = (image_review_kind("VMDiskImage"), image_review_kind("VMDiskImageGrant"));
+    vec![
+        WebhookEntry::without_reads(IMAGE_PATH, Path::Image, image, move |request| {
+            review_image(&of_images, request)
+        }),
+        WebhookEntry::without_reads(PROTECTION_PATH, Path::ImageProtection, image, |request| {
+            finalizers::answer_with_finalizer(request, IMAGE_PROTECTION).into()
+        }),
+        WebhookEntry::new(WRAPPER_PATH, Path::Wrapper, image_review_kind(WRAPPER), move |request, reads| {
+            review_wrapper(&of_wrappers, request, reads)
+        }),
+        WebhookEntry::without_reads(GRANT_PATH, Path::Grant, grant, |request| {
+            review_parsed_objects(request, admission::review_grant)
+        }),
+        WebhookEntry::new(REFERENCES_PATH, Path::References, image, |request, reads| {
+            let ReviewRequest { namespace, object, old_object, .. } = request;
+            let findings = admission::review_references(namespace, old_object, object, reads)?;
+            Ok(answer_for_findings(findings).into())
+        }),
+    ]
 }
 
 fn image_review_kind(kind: &'static str) -> PoolKind {
@@ -61,26 +69,6 @@ fn image_review_kind(kind: &'static str) -> PoolKind {
     }
 }
 
-type Reviewed = (ReviewAnswer, Vec<String>);
-
-async fn serve_image_review(
-    Extract(state): Extract<ReviewState>,
-    peer: Option<Extension<Peer>>,
-    headers: HeaderMap,
-    body: Body,
-) -> Response {
-    serve_review(
-        &state,
-        image_review_kind("VMDiskImage"),
-        Path::Image,
-        peer,
-        &headers,
-        body,
-        async |request, _| review_image(&state.allowed_urls, request),
-    )
-    .await
-}
-
 fn review_image(allowed: &[SourceUrl], request: &ReviewRequest) -> Reviewed {
     if request.operation == "DELETE" {
         // An image that cannot be read is deleted without a warning.
@@ -91,90 +79,20 @@ fn review_image(allowed: &[SourceUrl], request: &ReviewRequest) -> Reviewed {
     review_parsed_objects(request, |old, new| admission::review_image(old, new, allowed))
 }
 
-async fn serve_image_protection(
-    Extract(state): Extract<ReviewState>,
-    peer: Option<Extension<Peer>>,
-    headers: HeaderMap,
-    body: Body,
-) -> Response {
-    let kind = image_review_kind("VMDiskImage");
-    serve_review(&state, kind, Path::ImageProtection, peer, &headers, body, async |request, _| {
-        (finalizers::answer_with_finalizer(request, IMAGE_PROTECTION), Vec::new())
-    })
-    .await
-}
-
-async fn serve_grant_review(
-    Extract(state): Extract<ReviewState>,
-    peer: Option<Extension<Peer>>,
-    headers: HeaderMap,
-    body: Body,
-) -> Response {
-    serve_review(
-        &state,
-        image_review_kind("VMDiskImageGrant"),
-        Path::Grant,
-        peer,
-        &headers,
-        body,
-        async |request, _| review_parsed_objects(request, admission::review_grant),
-    )
-    .await
-}
-
-async fn serve_wrapper_review(
-    Extract(state): Extract<ReviewState>,
-    peer: Option<Extension<Peer>>,
-    headers: HeaderMap,
-    body: Body,
-) -> Response {
-    serve_review(
-        &state,
-        image_review_kind(WRAPPER),
-        Path::Wrapper,
-        peer,
-        &headers,
-        body,
-        async |request, caller| (review_wrapper(&state, request, caller).await, Vec::new()),
-    )
-    .await
-}
-
-async fn review_wrapper(state: &ReviewState, request: &ReviewRequest, caller: Caller) -> ReviewAnswer {
+fn review_wrapper(
+    allowed: &[SourceUrl],
+    request: &ReviewRequest,
+    reads: &AdmissionReads,
+) -> Step<Reviewed, AdmissionRead> {
     let (old, new) = match parse_reviewed_objects(request) {
         Ok(objects) => objects,
-        Err(error) => return ReviewAnswer::malformed(error.to_string()),
+        Err(error) => return Ok(ReviewAnswer::malformed(error.to_string()).into()),
     };
-    let rules = |reads: &_| {
-        admission::review_wrapper(&request.namespace, old.as_ref(), &new, &state.allowed_urls, reads)
-    };
-    match state.reader.decide(&request.namespace, caller, rules).await {
-        Ok(Ok(findings)) => answer_for_findings(findings),
-        Ok(Err(error)) => ReviewAnswer::undecided(&error.to_string()),
-        Err(error) => ReviewAnswer::undecided(&error.to_string()),
-    }
-}
-
-async fn serve_references_review(
-    Extract(state): Extract<ReviewState>,
-    peer: Option<Extension<Peer>>,
-    headers: HeaderMap,
-    body: Body,
-) -> Response {
-    let kind = image_review_kind("VMDiskImage");
-    serve_review(&state, kind, Path::References, peer, &headers, body, async |request, caller| {
-        (review_references(&state, request, caller).await, Vec::new())
+    let found = admission::review_wrapper(&request.namespace, old.as_ref(), &new, allowed, reads)?;
+    Ok(match found {
+        Ok(findings) => answer_for_findings(findings).into(),
+        Err(error) => ReviewAnswer::undecided(&error.to_string()).into(),
     })
-    .await
-}
-
-async fn review_references(state: &ReviewState, request: &ReviewRequest, caller: Caller) -> ReviewAnswer {
-    let ReviewRequest { namespace, object, old_object, .. } = request;
-    let rules = |reads: &_| admission::review_references(namespace, old_object, object, reads);
-    match state.reader.decide(namespace, caller, rules).await {
-        Ok(findings) => answer_for_findings(findings),
-        Err(error) => ReviewAnswer::undecided(&error.to_string()),
-    }
 }
 
 /// Reviews a create or an update.

@@ -65,11 +65,6 @@ impl Reader {
         Self { client, env, metrics, permits: Arc::new(Semaphore::new(CONCURRENT_READS)) }
     }
 
-    /// The object or list of one lookup.
-    pub(crate) async fn read_lookup(&self, namespace: &str, lookup: ObjectLookup) -> LookupOutcome<Value> {
-        self.read(namespace, &lookup, self.deadline()).await
-    }
-
     /// The uptime at which reads for a review that starts now must have ended.
     fn deadline(&self) -> Duration {
         self.env.uptime() + REVIEW_DEADLINE
