@@ -16,8 +16,9 @@ mod tests;
 use vmpool_api::diskimage::{VmDiskImage, VmDiskImageGrant, values::SourceType};
 
 pub use finding::{AdmissionFinding, FindingSeverity, ImageRule};
+pub use reads::FactReadError;
 pub use references::review_references;
-pub use wrapper::{FactReadError, review_wrapper};
+pub use wrapper::review_wrapper;
 
 use crate::source::{SourceUrl, check_source_url};
 

@@ -104,7 +104,7 @@ pub(super) fn describe_pool((namespace, name): &QualifiedName) -> String {
 
 /// Where the instance types and the preferences that a decision needs are read.
 #[derive(Clone, Copy)]
-pub(super) enum TypeSource {
+pub(super) enum TypeReadSource {
     /// From the API server.
     Live,
     /// From the cache, if it shows them: one user can have many machines and pools.
@@ -266,7 +266,7 @@ impl CopyContext {
     pub(super) async fn decide<T>(
         &self,
         namespace: &str,
-        types: TypeSource,
+        types: TypeReadSource,
         decision: impl Fn(&FetchedObjects) -> Step<T, ReferencedObject>,
     ) -> Result<T, CopyReadError> {
         let mut found = FetchedObjects::default();
@@ -287,12 +287,12 @@ impl CopyContext {
     async fn read(
         &self,
         namespace: &str,
-        types: TypeSource,
+        types: TypeReadSource,
         reference: &ReferencedObject,
     ) -> Result<Option<Value>, CopyReadError> {
         let cached = match types {
-            TypeSource::Live => None,
-            TypeSource::Cache => self.types.find(namespace, reference),
+            TypeReadSource::Live => None,
+            TypeReadSource::Cache => self.types.find(namespace, reference),
         };
         if cached.is_some() {
             return Ok(cached);

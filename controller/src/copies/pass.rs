@@ -14,7 +14,7 @@ use vmpool_platforms::kubevirt::copies::{
 };
 use vmpool_runtime::telemetry::with_causes;
 
-use super::context::{CopyContext, CopyReadError, TypeSource};
+use super::context::{CopyContext, CopyReadError, TypeReadSource};
 use super::store::{QualifiedName, object_id};
 use super::types::{TypeKey, key_of as type_key};
 use crate::metrics::WriteKind;
@@ -100,7 +100,7 @@ async fn plan_copies(
     machine: &Machine,
 ) -> Result<(CopyPlan, HashSet<TypeKey>), CopyReadError> {
     let Some(policy) = context.policy else { return Ok((CopyPlan::default(), HashSet::new())) };
-    plan_copies_with(context, key, machine, policy, TypeSource::Live).await
+    plan_copies_with(context, key, machine, policy, TypeReadSource::Live).await
 }
 
 /// The copies that a machine would get now, from the types that the cache shows: one user can have many
@@ -111,7 +111,7 @@ pub(super) async fn plan_expected_copies(
     machine: &Machine,
 ) -> Result<CopyPlan, CopyReadError> {
     let policy = context.policy.unwrap_or_default();
-    plan_copies_with(context, key, machine, policy, TypeSource::Cache).await.map(|(plan, _)| plan)
+    plan_copies_with(context, key, machine, policy, TypeReadSource::Cache).await.map(|(plan, _)| plan)
 }
 
 async fn plan_copies_with(
@@ -119,7 +119,7 @@ async fn plan_copies_with(
     (namespace, _): &QualifiedName,
     machine: &Machine,
     policy: CopyPolicy,
-    source: TypeSource,
+    source: TypeReadSource,
 ) -> Result<(CopyPlan, HashSet<TypeKey>), CopyReadError> {
     let owned = context.revisions.owned_by(machine);
     let owned: Vec<OwnedCopy> = owned.iter().filter_map(|copy| copies::owned_copy(copy)).collect();

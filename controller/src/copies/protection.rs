@@ -16,7 +16,7 @@ use vmpool_platforms::{
 use vmpool_runtime::telemetry::with_causes;
 
 use super::context::{
-    CopyContext, CopyReadError, KubeVirtInstallation, TypeSource, describe_machine as machine_name,
+    CopyContext, CopyReadError, KubeVirtInstallation, TypeReadSource, describe_machine as machine_name,
     describe_pool as pool_name,
 };
 use super::pass;
@@ -261,7 +261,7 @@ async fn expected_revision_content(
     configuration: &Configuration,
 ) -> Result<Option<Value>, CopyReadError> {
     let resolve = |found: &FetchedObjects| protection::resolve_current_pins(pool, configuration, found);
-    Ok(match context.decide(namespace, TypeSource::Cache, resolve).await? {
+    Ok(match context.decide(namespace, TypeReadSource::Cache, resolve).await? {
         Resolution::Resolved(content) | Resolution::Partial(content, ..) => Some(content),
         Resolution::Unresolved(..) => None,
     })

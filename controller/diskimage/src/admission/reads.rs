@@ -28,15 +28,29 @@ pub(super) struct FoundImage {
     pub(super) disk_size: Option<Quantity>,
 }
 
-/// An object that was read; `None` if it does not exist. `Err` says why it is unknown.
-type FoundValue<'r> = Result<Option<&'r Value>, &'r str>;
+/// An object that a rule needs cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("reading {what}: {why}")]
+pub struct FactReadError {
+    what: String,
+    why: String,
+}
 
-fn find_object<'r>(lookup: &ObjectLookup, reads: &'r AdmissionReads) -> Step<FoundValue<'r>, AdmissionRead> {
+/// An object that was read; `None` if it does not exist.
+type FoundValue<'r> = Result<Option<&'r Value>, FactReadError>;
+
+/// The object of a lookup. `what` names it in errors.
+fn find_object<'r>(
+    lookup: &ObjectLookup,
+    what: String,
+    reads: &'r AdmissionReads,
+) -> Step<FoundValue<'r>, AdmissionRead> {
+    let failed = |why: &str| Err(FactReadError { what, why: why.to_owned() });
     Ok(match reads.object(lookup)? {
         Some(LookupOutcome::There(object)) => Ok(Some(object)),
         Some(LookupOutcome::Absent) => Ok(None),
-        Some(LookupOutcome::Failed(why)) => Err(why),
-        None => Err("it is not read for this client"),
+        Some(LookupOutcome::Failed(why)) => failed(why),
+        None => failed("it is not read for this client"),
     })
 }
 
@@ -52,16 +66,16 @@ fn lookup_in(
 }
 
 /// The image with this key.
-pub(super) fn find_image<'r>(
+pub(super) fn find_image(
     key: &ObjectKey,
-    reads: &'r AdmissionReads,
-) -> Step<Result<Option<FoundImage>, &'r str>, AdmissionRead> {
+    reads: &AdmissionReads,
+) -> Step<Result<Option<FoundImage>, FactReadError>, AdmissionRead> {
     let lookup = ObjectLookup {
         name: Some(key.name.clone()),
         fields: &["metadata.uid", "metadata.deletionTimestamp", "spec.diskSize"],
         ..lookup_in(&key.namespace, LookupSubject::Image, API_VERSION, "vmdiskimages")
     };
-    let found = find_object(&lookup, reads)?;
+    let found = find_object(&lookup, format!("the image {key}"), reads)?;
     Ok(found.map(|image| image.map(read_found_image)))
 }
 
@@ -96,7 +110,7 @@ fn find_targets(key: &ObjectKey, reads: &AdmissionReads) -> Step<BTreeSet<NamedS
         fields: &["spec.source", "status.source"],
         ..lookup_in(&key.namespace, LookupSubject::Volume, DATA_VOLUME_API_VERSION, "datasources")
     };
-    let source = find_object(&lookup, reads)?.ok().flatten();
+    let source = find_object(&lookup, format!("the DataSource {key}"), reads)?.ok().flatten();
     Ok(source.map(|source| source_targets(&key.namespace, source)).unwrap_or_default())
 }
 
@@ -117,19 +131,19 @@ pub(super) fn find_holder<'r>(
         fields: holder.kind.fields(),
         ..lookup_in(namespace, subject, api_version, plural)
     };
-    find_object(&lookup, reads)
+    find_object(&lookup, format!("the owner {}", holder.name), reads)
 }
 
 /// The grants of a namespace.
-pub(super) fn find_grants<'r>(
+pub(super) fn find_grants(
     namespace: &str,
-    reads: &'r AdmissionReads,
-) -> Step<Result<Vec<Grant>, &'r str>, AdmissionRead> {
+    reads: &AdmissionReads,
+) -> Step<Result<Vec<Grant>, FactReadError>, AdmissionRead> {
     let lookup = ObjectLookup {
         fields: &["items"],
         ..lookup_in(namespace, LookupSubject::Grant, API_VERSION, "vmdiskimagegrants")
     };
-    let list = find_object(&lookup, reads)?;
+    let list = find_object(&lookup, format!("the grants of namespace {namespace}"), reads)?;
     // A grant that cannot be read permits nothing. References of existing objects are not reviewed again, so a
     // grant that is being deleted permits nothing here.
     let read_grants = |list: &Value| {
@@ -146,10 +160,10 @@ pub(super) fn find_grants<'r>(
 }
 
 /// The labels of a namespace.
-pub(super) fn find_namespace_labels<'r>(
+pub(super) fn find_namespace_labels(
     namespace: &str,
-    reads: &'r AdmissionReads,
-) -> Step<Result<BTreeMap<String, String>, &'r str>, AdmissionRead> {
+    reads: &AdmissionReads,
+) -> Step<Result<BTreeMap<String, String>, FactReadError>, AdmissionRead> {
     let lookup = ObjectLookup {
         subject: LookupSubject::Namespace,
         api_version: "v1",
@@ -161,5 +175,6 @@ pub(super) fn find_namespace_labels<'r>(
     };
     let read_labels =
         |object: &Value| serde_json::from_value(object["metadata"]["labels"].clone()).unwrap_or_default();
-    Ok(find_object(&lookup, reads)?.map(|object| object.map(read_labels).unwrap_or_default()))
+    let object = find_object(&lookup, format!("the namespace {namespace}"), reads)?;
+    Ok(object.map(|object| object.map(read_labels).unwrap_or_default()))
 }

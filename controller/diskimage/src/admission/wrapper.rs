@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use vmpool_api::diskimage::VirtualMachine;
 use vmpool_api::diskimage::values::Mode;
-use vmpool_decision::{AdmissionRead, AdmissionReads, Needs, Step};
+use vmpool_decision::{AdmissionRead, AdmissionReads, Step};
 
 use super::finding::{AdmissionFinding, ImageRule};
-use super::reads::{FoundImage, find_grants, find_image, find_namespace_labels};
+use super::reads::{FactReadError, FoundImage, find_grants, find_image, find_namespace_labels};
 use super::review_image_url;
 use crate::grants::{Grant, ProposedImage, ReferrerNamespace, may_create, may_refer};
 use crate::model::{ObjectKey, ReferrerKind};
@@ -36,53 +36,6 @@ pub(super) struct WrapperReviewFacts {
     pub(super) image: Option<FoundImage>,
 }
 
-/// Why the facts for the review of a wrapper are unknown.
-#[derive(Debug, thiserror::Error)]
-pub enum FactReadError {
-    /// The image cannot be read.
-    #[error("reading the image {key}: {why}")]
-    Image {
-        /// The image.
-        key: ObjectKey,
-        /// The error.
-        why: String,
-    },
-    /// The grants cannot be listed.
-    #[error("reading the grants of namespace {namespace}: {why}")]
-    Grants {
-        /// The namespace of the grants.
-        namespace: String,
-        /// The error.
-        why: String,
-    },
-    /// The labels of the namespace cannot be read.
-    #[error("reading the namespace {namespace}: {why}")]
-    Namespace {
-        /// The namespace.
-        namespace: String,
-        /// The error.
-        why: String,
-    },
-}
-
-/// Why facts are missing.
-enum MissingFacts {
-    Unread(Needs<AdmissionRead>),
-    Failed(FactReadError),
-}
-
-impl From<Needs<AdmissionRead>> for MissingFacts {
-    fn from(needs: Needs<AdmissionRead>) -> Self {
-        Self::Unread(needs)
-    }
-}
-
-impl From<FactReadError> for MissingFacts {
-    fn from(error: FactReadError) -> Self {
-        Self::Failed(error)
-    }
-}
-
 /// Reviews the creation of a wrapper, or its update. Rules about other objects apply only if the answer may
 /// reveal facts of them; the controller enforces them, too.
 ///
@@ -97,11 +50,9 @@ pub fn review_wrapper(
 ) -> Step<Result<Vec<AdmissionFinding>, FactReadError>, AdmissionRead> {
     match begin_wrapper_review(namespace, old, new, allowed) {
         Err(findings) => Ok(Ok(findings)),
-        Ok(Some(review)) if reads.may_reveal() => match review.find_facts(reads) {
-            Ok(facts) => Ok(Ok(review.finish(&facts))),
-            Err(MissingFacts::Unread(needs)) => Err(needs),
-            Err(MissingFacts::Failed(error)) => Ok(Err(error)),
-        },
+        Ok(Some(review)) if reads.may_reveal() => {
+            Ok(review.find_facts(reads)?.map(|facts| review.finish(&facts)))
+        }
         Ok(_) => Ok(Ok(Vec::new())),
     }
 }
@@ -152,22 +103,25 @@ impl WrapperReview<'_> {
     ///
     /// Grants and labels are read first. Without a permission nothing else is read, so that also the duration
     /// of the review does not depend on the image.
-    fn find_facts(&self, reads: &AdmissionReads) -> Result<WrapperReviewFacts, MissingFacts> {
+    fn find_facts(
+        &self,
+        reads: &AdmissionReads,
+    ) -> Step<Result<WrapperReviewFacts, FactReadError>, AdmissionRead> {
         let mut facts = WrapperReviewFacts::default();
-        let key = &self.image;
         if self.crosses_namespaces() {
-            let (of_image, of_wrapper) = (key.namespace.clone(), self.namespace.to_owned());
-            facts.grants = find_grants(&key.namespace, reads)?
-                .map_err(|why| FactReadError::Grants { namespace: of_image, why: why.to_owned() })?;
-            facts.labels = find_namespace_labels(self.namespace, reads)?
-                .map_err(|why| FactReadError::Namespace { namespace: of_wrapper, why: why.to_owned() })?;
+            (facts.grants, facts.labels) = match find_grants(&self.image.namespace, reads)? {
+                Ok(grants) => match find_namespace_labels(self.namespace, reads)? {
+                    Ok(labels) => (grants, labels),
+                    Err(error) => return Ok(Err(error)),
+                },
+                Err(error) => return Ok(Err(error)),
+            };
             if !self.is_permitted(&facts) {
-                return Ok(facts);
+                return Ok(Ok(facts));
             }
         }
-        facts.image = find_image(key, reads)?
-            .map_err(|why| FactReadError::Image { key: key.clone(), why: why.to_owned() })?;
-        Ok(facts)
+        let image = find_image(&self.image, reads)?;
+        Ok(image.map(|image| WrapperReviewFacts { image, ..facts }))
     }
 
     /// The broken rules. Without a grant the answer does not depend on the image.
