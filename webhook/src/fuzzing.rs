@@ -26,10 +26,16 @@ fn review_with_absent_objects(rules: &dyn Rules, request: &ReviewRequest) -> Rev
     loop {
         match review_pool(rules, request, &reads) {
             Ok(reviewed) => return reviewed,
-            Err(Needs(needs)) => needs.into_iter().for_each(|read| match read {
-                AdmissionRead::Object(lookup) => reads.add_object(lookup, Some(LookupOutcome::Absent)),
-                AdmissionRead::DryRun(_) => reads.add_dry_run(DryRunResult::Accepted),
-            }),
+            Err(Needs(needs)) => {
+                for read in needs {
+                    match read {
+                        AdmissionRead::Object(lookup) => {
+                            reads.add_object(lookup, Some(LookupOutcome::Absent));
+                        }
+                        AdmissionRead::DryRun(_) => reads.add_dry_run(DryRunResult::Accepted),
+                    }
+                }
+            }
         }
     }
 }

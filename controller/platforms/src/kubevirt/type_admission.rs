@@ -91,7 +91,7 @@ impl ObjectSource for AdmissionReads {
 /// # Errors
 /// It can be read.
 fn why_unread(
-    Needs(references): Needs<ReferencedObject>,
+    Needs(references): &Needs<ReferencedObject>,
     reads: &AdmissionReads,
 ) -> Step<TypeReadFailure, AdmissionRead> {
     let mut failures = join_steps(references.iter().map(|reference| {
@@ -313,7 +313,7 @@ pub fn complete_machine(
                     ));
                 }
             }
-            Err(ResolveError::Needs(needs)) => match why_unread(needs, reads)? {
+            Err(ResolveError::Needs(needs)) => match why_unread(&needs, reads)? {
                 TypeReadFailure::NotPermitted => warnings.push(format!(
                     "the {noun} was not inferred from its volume, because the webhook has no client certificate of \
                      the API server"
@@ -381,7 +381,7 @@ pub fn review_pool_template(
     let ResolvedMachine { machine, types, .. } = match pins::resolve_machine(&machine, scope, reads) {
         Ok(resolved) => resolved,
         Err(ResolveError::Needs(needs)) => {
-            return match why_unread(needs, reads)? {
+            return match why_unread(&needs, reads)? {
                 TypeReadFailure::NotPermitted | TypeReadFailure::Foreign => allowed(Vec::new()),
                 TypeReadFailure::Error(error) => {
                     allowed(vec![format!("the template was not compared with its types: {error}")])
@@ -427,7 +427,7 @@ fn find_named_type(
         Err(ResolveError::Unresolved(problem)) => return Err(NamedTypeFailure::Unusable(problem.message)),
         Err(ResolveError::Needs(needs)) => needs,
     };
-    Err(NamedTypeFailure::Unusable(match why_unread(needs, reads).map_err(NamedTypeFailure::Needs)? {
+    Err(NamedTypeFailure::Unusable(match why_unread(&needs, reads).map_err(NamedTypeFailure::Needs)? {
         TypeReadFailure::NotPermitted | TypeReadFailure::Foreign => {
             "the webhook has no client certificate of the API server".to_owned()
         }
