@@ -150,7 +150,7 @@ pub(crate) async fn expand_object(
 ) -> Result<Value, Error> {
     let ExpansionReader { cluster, authorizer, user } = reader;
     let ExpansionRequest { target, object, namespace, revision, index } = requested;
-    let mut found = FetchedObjects::new();
+    let mut found = FetchedObjects::default();
     let mut defaults: Option<StartDefaults> = None;
     loop {
         let start_defaults = defaults.as_ref();
@@ -171,12 +171,14 @@ pub(crate) async fn expand_object(
             ),
         };
         match expanded {
-            Expansion::Needs(reference) => {
-                let read = cluster.referenced(&reference).await.map_err(|error| {
-                    Error::Internal(format!("reading {} {:?}: {error}", reference.kind, reference.name))
-                })?;
-                let may_use = may_use(authorizer, user, &reference, read.as_ref()).await?;
-                found.insert(reference, read.filter(|_| may_use));
+            Expansion::Needs(needs) => {
+                for reference in needs.0 {
+                    let read = cluster.referenced(&reference).await.map_err(|error| {
+                        Error::Internal(format!("reading {} {:?}: {error}", reference.kind, reference.name))
+                    })?;
+                    let may_use = may_use(authorizer, user, &reference, read.as_ref()).await?;
+                    found.insert(reference, read.filter(|_| may_use));
+                }
             }
             Expansion::NeedsDefaults => {
                 let resource = api.installations;

@@ -86,12 +86,6 @@ pub(crate) fn decode_selected_fields(text: &[u8], paths: &[&str], limit: usize) 
     }
 }
 
-/// The field at a JSON pointer; `null` if it is missing.
-pub(crate) fn field_at_pointer<'a>(object: &'a Value, pointer: &str) -> &'a Value {
-    static NULL: Value = Value::Null;
-    object.pointer(pointer).unwrap_or(&NULL)
-}
-
 /// Decodes a value with selected fields.
 #[derive(Clone)]
 pub(crate) struct Fields<'a> {

@@ -1,9 +1,12 @@
 //! The handling of a review without a server and without reads, for the fuzz targets.
 
 use serde_json::Value;
-use vmpool_engine::admission::{self, AdmissionDecision, LookupOutcome, LookupResult, RuleReview, Rules};
+use vmpool_decision::{AdmissionRead, AdmissionReads, DryRunResult, LookupOutcome, Needs};
+use vmpool_engine::admission::Rules;
 
+use crate::pools::review_pool;
 use crate::review::{self, ReviewAnswer, ReviewRequest};
+use crate::webhook::Reviewed;
 
 /// Decodes a review of a pool, evaluates the rules, and encodes the response. The rules find no object of the
 /// cluster.
@@ -15,27 +18,24 @@ pub fn answer_review(rules: &dyn Rules, body: &[u8]) -> Option<Value> {
     Some(review::encode_review(&kind, &request, &answer, &warnings))
 }
 
-fn review_with_absent_objects(rules: &dyn Rules, request: &ReviewRequest) -> (ReviewAnswer, Vec<String>) {
+fn review_with_absent_objects(rules: &dyn Rules, request: &ReviewRequest) -> Reviewed {
     if request.too_large {
-        return (ReviewAnswer::too_large(&rules.kind()), Vec::new());
+        return ReviewAnswer::too_large(&rules.kind()).into();
     }
-    let old = request.old_object.is_object().then_some(&request.old_object);
-    let change = admission::PoolRequest { user: &request.user_info.username, old, new: &request.object };
-    let verdict = match rules.review(change) {
-        RuleReview::Decided(verdict) => verdict,
-        RuleReview::NeedsFacts(mut pending) => {
-            let absent: Vec<LookupResult> =
-                pending.lookups().into_iter().map(|lookup| (lookup, Some(LookupOutcome::Absent))).collect();
-            pending.add(absent);
-            pending.verdict()
+    let mut reads = AdmissionReads::new(true);
+    loop {
+        match review_pool(rules, request, &reads) {
+            Ok(reviewed) => return reviewed,
+            Err(Needs(needs)) => {
+                for read in needs {
+                    match read {
+                        AdmissionRead::Object(lookup) => {
+                            reads.add_object(lookup, Some(LookupOutcome::Absent));
+                        }
+                        AdmissionRead::DryRun(_) => reads.add_dry_run(DryRunResult::Accepted),
+                    }
+                }
+            }
         }
-    };
-    let warnings = verdict.warnings.iter().map(ToString::to_string).collect();
-    let answer = match verdict.outcome {
-        AdmissionDecision::Allowed => ReviewAnswer::allowed(),
-        AdmissionDecision::Refused(refusals) => ReviewAnswer::refused(refusals),
-        AdmissionDecision::Malformed(reason) => ReviewAnswer::malformed(reason),
-        AdmissionDecision::Undecided(reason) => ReviewAnswer::undecided(&reason),
-    };
-    (answer, warnings)
+    }
 }

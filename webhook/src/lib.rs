@@ -1,12 +1,13 @@
 //! The vmpool webhook: responds to admission reviews of pools.
 //!
 //! ```text
-//!  kube-apiserver ──AdmissionReview──> router ──> review (decode) ──> the platform's rules ──> review (encode)
+//!  kube-apiserver ──AdmissionReview──> router ──> review (decode) ──> the webhook's rules ──> review (encode)
 //!      ▲                                                                  │ if a rule needs other objects
 //!      └──────────────── reads, with a deadline ──────────────────────────┘
 //! ```
 //!
-//! The platforms and the engine contain all rules. The webhook decodes, reads and responds. It caches nothing
+//! A webhook is a path with a decision about a request, as `vmpool_decision` describes it; one handler serves
+//! all of them. The platforms, the engine and the crate for disk images contain all rules. The webhook decodes, reads and responds. It caches nothing
 //! and writes nothing, so all replicas give the same responses.
 //!
 //! The layers, lowest first. A module imports only from lower layers:
@@ -15,8 +16,9 @@
 //! 2. [`metrics`]
 //! 3. `review`: decoding and encoding of reviews
 //! 4. `reads`: reads from kube-apiserver
-//! 5. `state`, `body`, `handlers`, `finalizers`, `images`, `types`, `router`: the handling of a review
-//! 6. [`options`], `run`: the process
+//! 5. `webhook`, `finalizers`, then `pools`, `images`, `types`: the table of webhooks, and their rules
+//! 6. `state`, `body`, `handlers`, `router`: the handling of a review
+//! 7. [`options`], `run`: the process
 
 mod body;
 mod bounded_json;
@@ -29,13 +31,14 @@ mod images;
 mod memory;
 pub mod metrics;
 pub mod options;
+mod pools;
 mod reads;
-mod replicas;
 mod review;
 mod router;
 mod run;
 mod state;
 mod types;
+mod webhook;
 
 pub use callers::Callers;
 pub use review::MAX_LENGTH;

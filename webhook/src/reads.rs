@@ -10,8 +10,9 @@ use kube::Client;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use vmpool_api::names::is_dns_subdomain;
-use vmpool_engine::admission::{
-    DryRun, DryRunResult, LookupOutcome, LookupResult, LookupSubject, ObjectLookup, UndecidedReview,
+use vmpool_decision::{
+    AdmissionRead, AdmissionReads, DryRun, DryRunResult, LookupNamespace, LookupOutcome, LookupSubject,
+    Needs, ObjectLookup, Step,
 };
 use vmpool_runtime::Env;
 use vmpool_runtime::env::TimeoutElapsed;
@@ -31,10 +32,18 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(4);
 const REVIEW_DEADLINE: Duration = Duration::from_secs(8);
 /// The maximum number of objects of one subject that are read for a review. A machine has up to 16 devices.
 const MAX_OBJECTS: usize = 40;
+/// The maximum number of times that a review needs further reads. A name that is inferred needs up to four
+/// objects, one after the other, and then the object itself.
+const MAX_ROUNDS: usize = 16;
 /// The maximum number of concurrent reads for a review.
 const CONCURRENT_READS_PER_REVIEW: usize = 4;
 /// The maximum number of concurrent reads for all reviews.
 const CONCURRENT_READS: usize = 8;
+
+/// The rules need too many reads.
+#[derive(Debug, thiserror::Error)]
+#[error("the object needs more than {MAX_ROUNDS} objects")]
+pub(crate) struct TooManyReads;
 
 /// Reads objects and counts the reads.
 #[derive(Clone)]
@@ -56,49 +65,59 @@ impl Reader {
         Self { client, env, metrics, permits: Arc::new(Semaphore::new(CONCURRENT_READS)) }
     }
 
-    /// The object or list of one lookup.
-    pub(crate) async fn read_lookup(&self, namespace: &str, lookup: ObjectLookup) -> LookupOutcome<Value> {
-        self.read(namespace, &lookup, self.deadline()).await
-    }
-
     /// The uptime at which reads for a review that starts now must have ended.
     fn deadline(&self) -> Duration {
         self.env.uptime() + REVIEW_DEADLINE
     }
 
-    /// Reads the objects that the rules need, as far as the webhook reads them for this caller.
-    pub(crate) async fn gather(
+    /// Evaluates the rules, and reads what they need, as far as the webhook reads it for this caller.
+    ///
+    /// # Errors
+    /// The rules need reads more than [`MAX_ROUNDS`] times.
+    pub(crate) async fn decide<T>(
         &self,
         namespace: &str,
-        pending: &mut (dyn UndecidedReview + Send),
         caller: Caller,
-    ) {
+        mut rules: impl FnMut(&AdmissionReads) -> Step<T, AdmissionRead>,
+    ) -> Result<T, TooManyReads> {
         let deadline = self.deadline();
+        // Otherwise a client could find out how the platform validates objects that another client chose.
+        let mut reads = AdmissionReads::new(caller == Caller::ApiServer);
         let mut counts: BTreeMap<LookupSubject, usize> = BTreeMap::new();
-        loop {
-            let lookups = pending.lookups();
-            if lookups.is_empty() {
-                break;
+        for _ in 0..MAX_ROUNDS {
+            let Needs(needs) = match rules(&reads) {
+                Ok(result) => return Ok(result),
+                Err(needs) => needs,
+            };
+            let mut lookups = Vec::new();
+            for read in needs {
+                match read {
+                    AdmissionRead::DryRun(dry_run) => {
+                        reads.add_dry_run(self.create(namespace, &dry_run, deadline).await);
+                    }
+                    AdmissionRead::Object(lookup) => {
+                        let count = counts.entry(lookup.subject).or_default();
+                        *count += 1;
+                        if lookup.reveals && *count > MAX_OBJECTS {
+                            reads.add_object(lookup, None);
+                        } else {
+                            lookups.push(lookup);
+                        }
+                    }
+                }
             }
-            let reads = lookups.into_iter().map(|lookup| {
-                let count = counts.entry(lookup.subject).or_default();
-                *count += 1;
-                let wanted = !lookup.reveals || (caller == Caller::ApiServer && *count <= MAX_OBJECTS);
+            let found = lookups.into_iter().map(|lookup| {
                 let read = async move {
-                    let found =
-                        if wanted { Some(self.read(namespace, &lookup, deadline).await) } else { None };
+                    let found = self.read(namespace, &lookup, deadline).await;
                     (lookup, found)
                 };
                 read.boxed()
             });
-            let results: Vec<LookupResult> = run_reads(reads).await;
-            pending.add(results);
+            for (lookup, found) in run_reads(found).await {
+                reads.add_object(lookup, Some(found));
+            }
         }
-        // The result shows how the platform validates objects that another client chose.
-        let dry_run = pending.dry_run().filter(|_| caller == Caller::ApiServer);
-        if let Some(dry_run) = dry_run {
-            pending.add_dry_run(self.create(namespace, &dry_run, deadline).await);
-        }
+        Err(TooManyReads)
     }
 
     /// Creates an object as a dry run, and counts that as a read.
@@ -130,11 +149,6 @@ impl Reader {
         self.env.timeout(left, permitted).await
     }
 
-    /// The object at a path of the API, whose names are valid.
-    pub(crate) async fn at(&self, path: &str, fields: &[&str], resource: Resource) -> LookupOutcome<Value> {
-        self.fetch(path, FieldSelection { fields, is_list: false }, resource, self.deadline()).await
-    }
-
     /// A page of a list at a path of the API.
     pub(crate) async fn page(&self, path: &str, fields: &[&str], resource: Resource) -> LookupOutcome<Value> {
         self.fetch(path, FieldSelection { fields, is_list: true }, resource, self.deadline()).await
@@ -142,8 +156,13 @@ impl Reader {
 
     /// Reads one object. If the lookup contains an invalid name, no such object can exist.
     async fn read(&self, namespace: &str, lookup: &ObjectLookup, deadline: Duration) -> LookupOutcome<Value> {
-        let ObjectLookup { api_version, plural, namespaced, name, .. } = lookup;
-        let path = resource_path(api_version, namespaced.then_some(namespace), plural, name.as_deref());
+        let ObjectLookup { api_version, plural, name, .. } = lookup;
+        let namespace = match &lookup.namespace {
+            LookupNamespace::Cluster => None,
+            LookupNamespace::Reviewed => Some(namespace),
+            LookupNamespace::Named(other) => Some(other.as_str()),
+        };
+        let path = resource_path(api_version, namespace, plural, name.as_deref());
         let Some(path) = path else { return LookupOutcome::Absent };
         let selection = FieldSelection { fields: lookup.fields, is_list: name.is_none() };
         self.fetch(&path, selection, Resource::of(lookup.subject), deadline).await

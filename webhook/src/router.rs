@@ -1,47 +1,42 @@
 //! The paths of the webhook.
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::routing::post;
 
-use crate::state::{PlatformState, ReviewState};
-use crate::{handlers, images, replicas, types};
+use crate::state::{ReviewState, ServedWebhook};
+use crate::webhook::WebhookEntry;
+use crate::{handlers, images, pools, types};
 
 /// The webhooks of each platform, and those of images, instance types and preferences. Other paths return
 /// 404, and methods other than POST return 405.
 pub fn webhook_router(state: &ReviewState) -> Router {
-    let mut router = Router::new();
-    for rules in state.rules.clone() {
-        let (pool_path, guard) = (rules.kind().pool_path, rules.scale_guard());
-        let of_kubevirt = rules.kind().group == types::POOL_GROUP;
-        let platform = PlatformState { rules, shared: state.clone() };
-        if of_kubevirt {
-            router = router.merge(replicas::replicas_default_routes(platform.clone()));
-        }
-        router = router.merge(platform_routes(platform, pool_path, guard.map(|guard| guard.path)));
-    }
-    let serves_pools = state.rules.iter().any(|rules| rules.kind().group == types::POOL_GROUP);
-    if serves_pools {
-        router = router.merge(types::pool_routes(state));
-    }
-    if state.types || serves_pools {
-        router = router.merge(types::object_routes(state));
-    }
-    if state.images {
-        router = router.merge(images::image_routes(state));
-    }
-    if state.types {
-        router = router.merge(types::machine_routes(state));
-    }
-    router
+    let routes = served_webhooks(state).into_iter().map(|webhook| {
+        let path = webhook.path;
+        let served = ServedWebhook { state: state.clone(), webhook: Arc::new(webhook) };
+        Router::new().route(path, post(handlers::serve_review)).with_state(served)
+    });
+    routes.fold(Router::new(), Router::merge)
 }
 
-/// The webhook for pools of one platform, and the one for their scale, if the platform has a scale guard.
-fn platform_routes(state: PlatformState, pool_path: &str, scale_path: Option<&str>) -> Router {
-    let mut router = Router::new().route(pool_path, post(handlers::serve_pool_review));
-    if let Some(path) = scale_path {
-        router = router.route(path, post(handlers::serve_scale_review));
+/// The webhooks that the program serves.
+fn served_webhooks(state: &ReviewState) -> Vec<WebhookEntry> {
+    let mut webhooks: Vec<WebhookEntry> = state.rules.iter().flat_map(pools::pool_webhooks).collect();
+    let serves_pools = state.rules.iter().any(|rules| rules.kind().group == types::POOL_GROUP);
+    if serves_pools {
+        webhooks.push(types::pool_webhook());
     }
-    router.with_state(state)
+    if state.types || serves_pools {
+        webhooks.extend(types::type_webhooks(state.types));
+    }
+    if state.images {
+        webhooks.extend(images::image_webhooks(&state.allowed_urls));
+    }
+    if state.types {
+        webhooks.extend(types::machine_webhooks());
+    }
+    webhooks
 }
 
 /// The router while no feature gate of the webhook is on. Every path returns 404.

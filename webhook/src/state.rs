@@ -1,6 +1,5 @@
 //! The components that handle reviews.
 
-use std::ops::Deref;
 use std::sync::Arc;
 
 use kube::Client;
@@ -13,6 +12,7 @@ use crate::memory::MemoryLimit;
 use crate::metrics::WebhookMetrics;
 use crate::reads::Reader;
 use crate::review::{MAX_LENGTH, MAX_OBJECT_MEMORY};
+use crate::webhook::WebhookEntry;
 
 /// The memory for all bodies, in bytes. One client may use half of it, which is enough for one body of
 /// maximum length.
@@ -70,17 +70,9 @@ impl ReviewState {
     }
 }
 
-/// The components that handle reviews of pools of one platform.
+/// A webhook, and what handles its reviews.
 #[derive(Clone, Debug)]
-pub(crate) struct PlatformState {
-    pub(crate) rules: Arc<dyn Rules>,
-    pub(crate) shared: ReviewState,
-}
-
-impl Deref for PlatformState {
-    type Target = ReviewState;
-
-    fn deref(&self) -> &ReviewState {
-        &self.shared
-    }
+pub(crate) struct ServedWebhook {
+    pub(crate) state: ReviewState,
+    pub(crate) webhook: Arc<WebhookEntry>,
 }

@@ -1,57 +1,60 @@
 //! The webhooks for instance types, preferences, and the machines that name them.
 //!
-//! The rules are those of the platform. This module decodes the objects, reads what a rule needs, and spells
-//! the answer. Facts of objects in namespaces are read only for an API server that has authenticated itself,
-//! as for all rules.
+//! The rules are those of the platform. This module decodes the objects and spells the answer. Facts of
+//! objects in namespaces are read only for an API server that has authenticated itself, as for all rules.
 
-use axum::Router;
-use axum::body::Body;
-use axum::extract::{Extension, State as Extract};
-use axum::response::Response;
-use axum::routing::post;
-use http::HeaderMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusCause;
 use serde_json::Value;
 use vmpool_api::names::is_dns_subdomain;
-use vmpool_engine::admission::{LookupOutcome, PoolKind};
+use vmpool_decision::{AdmissionRead, LookupOutcome, Step};
+use vmpool_engine::admission::PoolKind;
 use vmpool_platforms::kubevirt::protection::{self, FINALIZER};
 use vmpool_platforms::kubevirt::type_admission::{
-    self as rules, COMPLETE_PATH, EXAMINED_USERS, FIELDS, MACHINE_PATH, NeededObject, OBJECT_PATH, POOL_PATH,
-    PROTECT_PATH, TypeReadFailure, TypeReviewDecision, TypeReviewReads, TypeReviewStep, TypeUserKind,
-    USERS_IN_A_PAGE,
+    self as rules, COMPLETE_PATH, EXAMINED_USERS, MACHINE_PATH, OBJECT_PATH, POOL_PATH, PROTECT_PATH,
+    TypeReviewDecision, TypeUserKind, USERS_IN_A_PAGE,
 };
-use vmpool_runtime::https::Peer;
 
-use crate::callers::Caller;
 use crate::finalizers;
-use crate::handlers::serve_review;
 use crate::metrics::{Path, Resource};
+use crate::reads::Reader;
 use crate::review::{ReviewAnswer, ReviewRequest};
-use crate::state::ReviewState;
-
-/// The most objects that are read for one machine. A name that is inferred needs up to four, and then the
-/// object itself.
-const MAX_READS: usize = 16;
+use crate::webhook::{Reviewed, WebhookEntry};
 
 /// The webhooks for the four kinds. Beside KubeVirt's own webhooks, these validate nothing.
-pub(crate) fn object_routes(state: &ReviewState) -> Router {
-    Router::new()
-        .route(OBJECT_PATH, post(serve_instancetype_review))
-        .route(PROTECT_PATH, post(serve_instancetype_protection))
-        .with_state(state.clone())
+pub(crate) fn type_webhooks(validates: bool) -> Vec<WebhookEntry> {
+    // The review says which of the four kinds it is.
+    let kind = review_kind(rules::GROUP, "");
+    vec![
+        WebhookEntry::without_reads(OBJECT_PATH, Path::Instancetype, kind, move |request| {
+            review_type(validates, request)
+        }),
+        WebhookEntry::without_reads(PROTECT_PATH, Path::Protection, kind, |request| {
+            finalizers::answer_with_finalizer(request, FINALIZER).into()
+        }),
+    ]
 }
 
 /// The webhooks for machines, which the program has without KubeVirt's own webhooks.
-pub(crate) fn machine_routes(state: &ReviewState) -> Router {
-    Router::new()
-        .route(MACHINE_PATH, post(serve_machine_review))
-        .route(COMPLETE_PATH, post(serve_machine_completion))
-        .with_state(state.clone())
+pub(crate) fn machine_webhooks() -> Vec<WebhookEntry> {
+    let kind = review_kind(rules::MACHINE_GROUP, rules::MACHINE_KIND);
+    vec![
+        WebhookEntry::new(MACHINE_PATH, Path::Machine, kind, |request, reads| {
+            review_with_reads(request, |old, new| rules::review_machine(&request.namespace, old, new, reads))
+        }),
+        WebhookEntry::new(COMPLETE_PATH, Path::Completion, kind, |request, reads| {
+            review_with_reads(request, |_, new| rules::complete_machine(&request.namespace, new, reads))
+        }),
+    ]
 }
 
 /// The webhook for pools whose template names an instance type or a preference.
-pub(crate) fn pool_routes(state: &ReviewState) -> Router {
-    Router::new().route(POOL_PATH, post(serve_pool_instancetype_review)).with_state(state.clone())
+pub(crate) fn pool_webhook() -> WebhookEntry {
+    let kind = review_kind(rules::POOL_GROUP, rules::POOL_KIND);
+    WebhookEntry::new(POOL_PATH, Path::PoolInstancetypes, kind, |request, reads| {
+        review_with_reads(request, |old, new| {
+            rules::review_pool_template(&request.namespace, old, new, reads)
+        })
+    })
 }
 
 /// The group of the pools that these webhooks review.
@@ -62,47 +65,24 @@ fn review_kind(group: &'static str, kind: &'static str) -> PoolKind {
     PoolKind { group, kind, templates, small_fields: &[], pool_path: "", setup_warning: None }
 }
 
-type Reviewed = (ReviewAnswer, Vec<String>);
-
-async fn serve_instancetype_review(
-    Extract(state): Extract<ReviewState>,
-    peer: Option<Extension<Peer>>,
-    headers: HeaderMap,
-    body: Body,
-) -> Response {
-    // The review says which of the four kinds it is.
-    let kind = review_kind(rules::GROUP, "");
-    serve_review(&state, kind, Path::Instancetype, peer, &headers, body, async |request, caller| {
-        let Some((old, new)) = reviewed_objects(request) else {
-            return (ReviewAnswer::allowed(), Vec::new());
-        };
-        let judged = if state.types {
-            rules::review_type_object(old, new)
-        } else {
-            Ok(TypeReviewDecision::Allowed { machine: None, warnings: Vec::new() })
-        };
-        let decision = match judged {
-            Ok(decision) => decision,
-            Err(error) => return (ReviewAnswer::malformed(error.to_string()), Vec::new()),
-        };
-        let is_allowed = matches!(decision, TypeReviewDecision::Allowed { .. });
-        let (answer, mut warnings) = answer_for_decision(&request.object, decision);
-        if is_allowed && caller != Caller::Unauthenticated {
-            warnings.extend(edit_warning(&state, &request.namespace, old, new).await);
-        }
-        (answer, warnings)
-    })
-    .await
+/// Reviews one of the four kinds.
+fn review_type(validates: bool, request: &ReviewRequest) -> Reviewed {
+    let Some((old, new)) = reviewed_objects(request).filter(|_| validates) else {
+        return ReviewAnswer::allowed().into();
+    };
+    match rules::review_type_object(old, new) {
+        Ok(decision) => answer_for_decision(new, decision),
+        Err(error) => ReviewAnswer::malformed(error.to_string()).into(),
+    }
 }
 
 /// The warning about machines and pools that will use an edited object when their copies are made. What
 /// cannot be read gives no warning.
-async fn edit_warning(
-    state: &ReviewState,
-    namespace: &str,
-    old: Option<&Value>,
-    new: &Value,
-) -> Option<String> {
+///
+/// These are read page by page, and each page is dropped before the next one: all pages of a decision would
+/// need the memory of eight reviews.
+pub(crate) async fn edit_warning(reader: &Reader, request: &ReviewRequest) -> Option<String> {
+    let ((old, new), namespace) = (reviewed_objects(request)?, &request.namespace);
     let (kind, object) = rules::find_edited_type(namespace, old, new)?;
     if !kind.is_cluster() && !is_dns_subdomain(namespace) {
         return None;
@@ -113,7 +93,7 @@ async fn edit_warning(
         for _ in 0..EXAMINED_USERS / USERS_IN_A_PAGE {
             let path = users.page(kind, namespace, &after);
             let resource = Resource::of(users.subject());
-            let LookupOutcome::There(page) = state.reader.page(&path, users.fields(), resource).await else {
+            let LookupOutcome::There(page) = reader.page(&path, users.fields(), resource).await else {
                 break;
             };
             awaited_by.extend(users.awaiting(&object, &page));
@@ -126,65 +106,6 @@ async fn edit_warning(
     protection::edit_warning(kind, &awaited_by)
 }
 
-async fn serve_instancetype_protection(
-    Extract(state): Extract<ReviewState>,
-    peer: Option<Extension<Peer>>,
-    headers: HeaderMap,
-    body: Body,
-) -> Response {
-    let kind = review_kind(rules::GROUP, "");
-    serve_review(&state, kind, Path::Protection, peer, &headers, body, async |request, _| {
-        (finalizers::answer_with_finalizer(request, FINALIZER), Vec::new())
-    })
-    .await
-}
-
-async fn serve_machine_review(
-    Extract(state): Extract<ReviewState>,
-    peer: Option<Extension<Peer>>,
-    headers: HeaderMap,
-    body: Body,
-) -> Response {
-    let kind = review_kind(rules::MACHINE_GROUP, rules::MACHINE_KIND);
-    serve_review(&state, kind, Path::Machine, peer, &headers, body, async |request, caller| {
-        let review =
-            |(old, new), reads: &TypeReviewReads| rules::review_machine(&request.namespace, old, new, reads);
-        review_with_reads(&state, request, caller, review).await
-    })
-    .await
-}
-
-async fn serve_pool_instancetype_review(
-    Extract(state): Extract<ReviewState>,
-    peer: Option<Extension<Peer>>,
-    headers: HeaderMap,
-    body: Body,
-) -> Response {
-    let kind = review_kind(rules::POOL_GROUP, rules::POOL_KIND);
-    serve_review(&state, kind, Path::PoolInstancetypes, peer, &headers, body, async |request, caller| {
-        let review = |(old, new), reads: &TypeReviewReads| {
-            rules::review_pool_template(&request.namespace, old, new, reads)
-        };
-        review_with_reads(&state, request, caller, review).await
-    })
-    .await
-}
-
-async fn serve_machine_completion(
-    Extract(state): Extract<ReviewState>,
-    peer: Option<Extension<Peer>>,
-    headers: HeaderMap,
-    body: Body,
-) -> Response {
-    let kind = review_kind(rules::MACHINE_GROUP, rules::MACHINE_KIND);
-    serve_review(&state, kind, Path::Completion, peer, &headers, body, async |request, caller| {
-        let review =
-            |(_, new), reads: &TypeReviewReads| rules::complete_machine(&request.namespace, new, reads);
-        review_with_reads(&state, request, caller, review).await
-    })
-    .await
-}
-
 /// The old object of an update, and the new one. `None` for other operations, which are not reviewed.
 fn reviewed_objects(request: &ReviewRequest) -> Option<(Option<&Value>, &Value)> {
     let old = match request.operation.as_str() {
@@ -195,47 +116,16 @@ fn reviewed_objects(request: &ReviewRequest) -> Option<(Option<&Value>, &Value)>
     request.sub_resource.is_empty().then_some((old, &request.object))
 }
 
-/// Reviews a machine, and reads the objects that it needs.
-async fn review_with_reads<'a>(
-    state: &ReviewState,
+/// Reviews a machine or a pool.
+fn review_with_reads<'a>(
     request: &'a ReviewRequest,
-    caller: Caller,
-    review: impl Fn((Option<&'a Value>, &'a Value), &TypeReviewReads) -> TypeReviewStep,
-) -> Reviewed {
-    let Some(objects) = reviewed_objects(request) else { return (ReviewAnswer::allowed(), Vec::new()) };
+    review: impl FnOnce(Option<&'a Value>, &'a Value) -> Step<TypeReviewDecision, AdmissionRead>,
+) -> Step<Reviewed, AdmissionRead> {
+    let Some((old, new)) = reviewed_objects(request) else { return Ok(ReviewAnswer::allowed().into()) };
     if !is_dns_subdomain(&request.namespace) {
-        return (ReviewAnswer::malformed("the namespace of the request is invalid"), Vec::new());
+        return Ok(ReviewAnswer::malformed("the namespace of the request is invalid").into());
     }
-    let mut reads = TypeReviewReads::default();
-    for _ in 0..MAX_READS {
-        match review(objects, &reads) {
-            TypeReviewStep::Done(decision) => return answer_for_decision(objects.1, decision),
-            TypeReviewStep::Needs(need) => {
-                let result = read_needed_object(state, caller, &need).await;
-                reads.add(need.reference, result);
-            }
-        }
-    }
-    (ReviewAnswer::undecided(&format!("the object needs more than {MAX_READS} objects")), Vec::new())
-}
-
-async fn read_needed_object(
-    state: &ReviewState,
-    caller: Caller,
-    need: &NeededObject,
-) -> Result<Option<Value>, TypeReadFailure> {
-    if need.reveals && caller == Caller::Unauthenticated {
-        return Err(TypeReadFailure::NotPermitted);
-    }
-    if need.reference.cross_namespace.is_some() {
-        return Err(TypeReadFailure::Foreign);
-    }
-    let path = format!("{}/{}", need.reference.collection, need.reference.name);
-    match state.reader.at(&path, FIELDS, Resource::of(need.subject)).await {
-        LookupOutcome::There(object) => Ok(Some(object)),
-        LookupOutcome::Absent => Ok(None),
-        LookupOutcome::Failed(error) => Err(TypeReadFailure::Error(error)),
-    }
+    Ok(answer_for_decision(new, review(old, new)?))
 }
 
 /// The answer for a decision about an object.
@@ -251,7 +141,7 @@ fn answer_for_decision(object: &Value, decision: TypeReviewDecision) -> Reviewed
         TypeReviewDecision::NotInferred(causes) => {
             (ReviewAnswer::incomplete(to_status_causes(causes)), Vec::new())
         }
-        TypeReviewDecision::Undecided(message) => (ReviewAnswer::undecided(&message), Vec::new()),
+        TypeReviewDecision::Undecided(message) => ReviewAnswer::undecided(&message).into(),
     }
 }
 

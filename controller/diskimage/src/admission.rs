@@ -6,6 +6,8 @@
 
 mod existing;
 mod finding;
+mod reads;
+mod references;
 mod wrapper;
 
 #[cfg(test)]
@@ -13,11 +15,11 @@ mod tests;
 
 use vmpool_api::diskimage::{VmDiskImage, VmDiskImageGrant, values::SourceType};
 
-pub use existing::{ReferenceHolder, ReferenceHolderKind, find_reference_holders};
 pub use finding::{AdmissionFinding, FindingSeverity, ImageRule};
-pub use wrapper::{FoundImage, WrapperReview, WrapperReviewFacts, begin_wrapper_review};
+pub use reads::FactReadError;
+pub use references::review_references;
+pub use wrapper::review_wrapper;
 
-use crate::model::ObjectKey;
 use crate::source::{SourceUrl, check_source_url};
 
 /// Reviews the creation of an image, or its update.
@@ -91,21 +93,6 @@ pub fn review_grant(old: Option<&VmDiskImageGrant>, new: &VmDiskImageGrant) -> V
             error.to_string(),
             "the controller would ignore the entry",
         ))
-    });
-    refused.collect()
-}
-
-/// Reviews a machine or a pool that names images for the first time. `terminating` are those that are being
-/// deleted.
-pub fn review_new_references(terminating: &[ObjectKey]) -> Vec<AdmissionFinding> {
-    let refused = terminating.iter().map(|key| {
-        let reason = format!("the image {key} is being deleted");
-        AdmissionFinding::new(
-            ImageRule::Terminating,
-            "spec",
-            reason,
-            "wait until it is gone, or use another image",
-        )
     });
     refused.collect()
 }

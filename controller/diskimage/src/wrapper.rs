@@ -25,10 +25,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use vmpool_api::diskimage::values::{ImagePhase, WrapperPhase};
+use vmpool_decision::{Needs, Step};
 
 pub use self::types::{
     DiskNameOwner, ImageTemplateFields, RecordedDisk, Wrapper, WrapperAction, WrapperDisk, WrapperImage,
-    WrapperImageReason, WrapperMachine, WrapperMachineReason, WrapperPassInput, WrapperPlan, WrapperStatus,
+    WrapperImageReason, WrapperMachine, WrapperMachineReason, WrapperPassInput, WrapperPlan, WrapperRead,
+    WrapperStatus,
 };
 use crate::model::{FoundObject, ObjectKey};
 use crate::references::ImageMark;
@@ -40,34 +42,40 @@ const MAX_KICKS: u32 = 3;
 const RECHECK: Duration = Duration::from_mins(1);
 
 /// Plans a pass.
-pub fn plan_wrapper(world: &WrapperPassInput<'_>) -> WrapperPlan {
+///
+/// # Errors
+/// The caches are not enough.
+pub fn plan_wrapper(world: &WrapperPassInput<'_>) -> Step<WrapperPlan, WrapperRead> {
     let status = world.wrapper.status.clone();
-    let mut plan =
-        WrapperPlan { actions: Vec::new(), status, read_image: false, read_disk: false, again: None };
+    let mut plan = WrapperPlan { actions: Vec::new(), status, again: None };
     if world.wrapper.deleting {
         // The mark stays: a wrapper that is being deleted refers to the image until it is gone.
-        return plan;
+        return Ok(plan);
     }
     plan.status.phase = plan.status.phase.or(Some(WrapperPhase::Provisioning));
     plan.status.message = String::new();
     // A leader whose clock ran ahead wrote it.
     plan.status.last_kick = plan.status.last_kick.map(|last| last.min(world.now));
-    let image = observe_image(world, &mut plan);
-    if plan.read_image {
-        return plan;
-    }
-    let failed = observe_machine(world, &mut plan, image).is_err();
+    let image = observe_image(world, &mut plan)?;
+    let failed = match observe_machine(world, &mut plan, image) {
+        Ok(()) => false,
+        Err(Stopped::ForUser) => true,
+        Err(Stopped::Unread(needs)) => return Err(needs),
+    };
     settle_phase(world, &mut plan, failed);
-    plan
+    Ok(plan)
 }
 
 /// Binds the wrapper. Returns the image if a machine may be created from it.
-fn observe_image<'a>(world: &WrapperPassInput<'a>, plan: &mut WrapperPlan) -> Option<&'a WrapperImage> {
+fn observe_image<'a>(
+    world: &WrapperPassInput<'a>,
+    plan: &mut WrapperPlan,
+) -> Step<Option<&'a WrapperImage>, WrapperRead> {
     if !world.may_refer {
         // The same whether the image exists or not.
         plan.status.differences = None;
         set_image(plan, WrapperImageReason::RefNotPermitted, not_permitted(&world.wrapper.image));
-        return None;
+        return Ok(None);
     }
     let marked = plan.status.mark.as_ref().map(|mark| mark.uid.as_str());
     let known = world.image.is_some_and(|image| marked == Some(image.uid.as_str()));
@@ -78,14 +86,13 @@ fn observe_image<'a>(world: &WrapperPassInput<'a>, plan: &mut WrapperPlan) -> Op
     // A cache that has no image binds nothing. Everything else needs what the API server has now.
     let settled = world.image.is_none() && marked.is_none();
     if !bound && !settled && !world.image_is_live {
-        plan.read_image = true;
-        return None;
+        return Err(Needs(vec![WrapperRead::Image]));
     }
     let Some(image) = world.image else {
         clear_mark(plan);
         plan.status.differences = None;
         create_image(world, plan);
-        return None;
+        return Ok(None);
     };
     let template = world.wrapper.template.as_ref();
     plan.status.differences =
@@ -95,7 +102,7 @@ fn observe_image<'a>(world: &WrapperPassInput<'a>, plan: &mut WrapperPlan) -> Op
         if image.deleting {
             clear_mark(plan);
             set_image(plan, WrapperImageReason::ImageTerminating, terminating_image_message(world.wrapper));
-            return None;
+            return Ok(None);
         }
         // Only a read after the mark was stored shows that the image stays. Without its finalizer, a deletion
         // would not wait.
@@ -125,7 +132,7 @@ fn observe_image<'a>(world: &WrapperPassInput<'a>, plan: &mut WrapperPlan) -> Op
             set_image(plan, WrapperImageReason::ImageSyncing, text);
         }
     }
-    Some(image).filter(|image| image.usable && plan.status.bound)
+    Ok(Some(image).filter(|image| image.usable && plan.status.bound))
 }
 
 /// What a message about an image adds. A message from another namespace can name objects of it, and of the
@@ -193,8 +200,12 @@ fn set_machine(plan: &mut WrapperPlan, reason: WrapperMachineReason, message: St
     }
 }
 
-/// A user must do something, which the message of the status describes.
-struct Stopped;
+/// Why the plan of a machine ends.
+enum Stopped {
+    /// A user must do something, which the message of the status describes.
+    ForUser,
+    Unread(Needs<WrapperRead>),
+}
 
 fn observe_machine(
     world: &WrapperPassInput<'_>,
@@ -208,7 +219,7 @@ fn observe_machine(
                 format!("a machine {name} exists and does not belong to this wrapper; delete or rename it");
             plan.again = Some(RECHECK);
             set_machine(plan, WrapperMachineReason::NameConflict, text);
-            Err(Stopped)
+            Err(Stopped::ForUser)
         }
         FoundObject::Missing => {
             reset_machine_status(plan);
@@ -269,7 +280,7 @@ fn create_machine(
 ) -> Result<(), Stopped> {
     if let Some(unusable) = &world.wrapper.unusable {
         plan.status.message.clone_from(unusable);
-        return Err(Stopped);
+        return Err(Stopped::ForUser);
     }
     let size = world.wrapper.disk_size.as_ref();
     let too_small =
@@ -287,8 +298,7 @@ fn create_machine(
             return Ok(());
         }
         DiskNameOwner::Free => {
-            plan.read_disk = true;
-            return Ok(());
+            return Err(Stopped::Unread(Needs(vec![WrapperRead::DiskName])));
         }
         DiskNameOwner::Former => {
             "the disk of the former machine is not deleted yet".clone_into(&mut plan.status.message);
@@ -306,13 +316,13 @@ fn create_machine(
     );
     set_machine(plan, WrapperMachineReason::NameConflict, String::new());
     plan.status.message = text;
-    Err(Stopped)
+    Err(Stopped::ForUser)
 }
 
 fn stop_with_message(plan: &mut WrapperPlan, message: String) -> Result<(), Stopped> {
     plan.status.message = message;
     plan.status.virtual_machine = Some(WrapperMachineReason::DiskNotReady);
-    Err(Stopped)
+    Err(Stopped::ForUser)
 }
 
 /// Deletes a disk whose clone does not begin although the data is there. A disk of a machine that has ever

@@ -1,9 +1,7 @@
 //! The rules of admission: which pools are valid, and which users may change which fields.
 //!
 //! ```text
-//!  request ──> begin() ──> Decided: the verdict, without reads
-//!                 │
-//!                 └──────> NeedsFacts ── needs() ──> the webhook reads ── facts ──> finish() ──> the verdict
+//!  request ──> the rules about the request alone ──> needed objects ──> facts ──> the other rules ──> the verdict
 //! ```
 //!
 //! The rules are evaluated in this order. The first broken rule that rejects the request determines the
@@ -44,11 +42,11 @@ mod unreadable;
 mod view;
 
 use vmpool_engine::admission::{
-    AdmissionVerdict, LookupResult, LookupSubject, ObjectLookup, PoolKind, PoolRequest, RuleReview, Rules,
-    ScaleGuard, UndecidedReview,
+    AdmissionRead, AdmissionReads, AdmissionVerdict, LookupNamespace, LookupSubject, ObjectLookup, PoolKind,
+    PoolRequest, Rules, ScaleGuard, Step,
 };
 
-pub use evaluation::{DvpEvaluation, DvpPendingRequest, TERMS, evaluate_request};
+pub use evaluation::{TERMS, evaluate_request};
 pub use facts::{
     AdmissionSettings, CapabilityState, ClassName, ClusterCapabilities, DiskSnapshotFacts, DvpAdmissionFacts,
     ImageId, ImageKind, NeededObjects, StoredRevisionFacts, VirtualImageFacts,
@@ -56,7 +54,7 @@ pub use facts::{
 pub use rule::{Rule, RuleScope};
 pub use sizing::{MachineClass, default_class};
 
-use lookups::GatheredObjects;
+use lookups::find_facts;
 use view::ReviewedPool;
 
 /// The path of the webhook for creates and updates of pools.
@@ -89,14 +87,12 @@ impl Rules for DvpRules {
         }
     }
 
-    fn review<'a>(&'a self, request: PoolRequest<'a>) -> RuleReview<'a> {
-        match evaluate_request(&self.0, request) {
-            DvpEvaluation::Decided(verdict) => RuleReview::Decided(verdict),
-            DvpEvaluation::NeedsFacts(request) => {
-                let gathered = GatheredObjects::new(request.needs().clone());
-                RuleReview::NeedsFacts(Box::new(PendingReview { request: *request, gathered }))
-            }
-        }
+    fn review(
+        &self,
+        request: PoolRequest<'_>,
+        reads: &AdmissionReads,
+    ) -> Step<AdmissionVerdict, AdmissionRead> {
+        evaluate_request(&self.0, request, |needs| find_facts(needs, reads))
     }
 
     fn scale_guard(&self) -> Option<ScaleGuard> {
@@ -104,7 +100,7 @@ impl Rules for DvpRules {
             subject: LookupSubject::Pool,
             api_version: vmpool_api::v1alpha2::API_VERSION,
             plural: "virtualmachinepools",
-            namespaced: true,
+            namespace: LookupNamespace::Reviewed,
             name: Some(name.to_owned()),
             fields: &["metadata.uid", "spec.scaleDownPolicy"],
             reveals: false,
@@ -115,26 +111,6 @@ impl Rules for DvpRules {
             lookup,
             is_explicit: |pool| ReviewedPool(pool).explicit(),
         })
-    }
-}
-
-/// A request, and the objects that were read for it.
-struct PendingReview<'a> {
-    request: DvpPendingRequest<'a>,
-    gathered: GatheredObjects,
-}
-
-impl UndecidedReview for PendingReview<'_> {
-    fn lookups(&self) -> Vec<ObjectLookup> {
-        self.gathered.lookups()
-    }
-
-    fn add(&mut self, results: Vec<LookupResult>) {
-        self.gathered.add(results);
-    }
-
-    fn verdict(self: Box<Self>) -> AdmissionVerdict {
-        self.request.finish(&self.gathered.facts())
     }
 }
 

@@ -6,9 +6,7 @@
 //! ([`scale`]). A platform passes the names of its fields, so that the messages use the names of its API.
 
 pub mod count;
-mod dry_run;
 mod finding;
-mod lookup;
 pub mod record;
 mod request;
 mod review;
@@ -16,13 +14,15 @@ mod rule;
 pub mod scale;
 mod verdict;
 
-pub use dry_run::{DryRun, DryRunCause, DryRunResult};
 pub use finding::{
     MessageOrder, Refusal, RefusalCollector, Refusals, RuleResult, Warning, quote_json_value, refuse_value,
     shorten_text,
 };
-pub use lookup::{LookupOutcome, LookupResult, LookupSubject, ObjectLookup};
 pub use request::{PoolRequest, PrivilegedUsers};
-pub use review::{PoolKind, RuleReview, Rules, ScaleGuard, UndecidedReview};
+pub use review::{PoolKind, Rules, ScaleGuard};
 pub use rule::{AdmissionRule, RuleSeverity};
 pub use verdict::{AdmissionDecision, AdmissionVerdict};
+pub use vmpool_decision::{
+    AdmissionRead, AdmissionReads, DryRun, DryRunCause, DryRunResult, LookupNamespace, LookupOutcome,
+    LookupSubject, ObjectLookup, Step,
+};

@@ -1,7 +1,7 @@
 //! Inferring a matcher from the labels behind a volume.
 //!
-//! The labels may be several objects away, and this crate reads none. So inference is a chain of steps: each
-//! asks for one object, and the caller answers.
+//! The labels may be several objects away, and this crate reads none. So inference is a decision: it needs one
+//! object after the other, until all of them were read.
 //!
 //! ```text
 //!  claim volume ──────────────────────────────────────────────> claim
@@ -17,11 +17,12 @@ mod source;
 mod tests;
 
 use serde_json::Value;
+use vmpool_decision::Step;
 
 use crate::fields::{MachineLocation, StatusCause};
 use crate::model::{FailurePolicy, TypeFamily, TypeMatcher};
 use crate::tree::{self, Malformed};
-use source::{LookupPurpose, Search};
+use source::{Search, SearchStep};
 
 pub use lookup::{InferenceError, InferenceLookup, InferenceSourceKind};
 
@@ -39,73 +40,37 @@ pub enum Inferred {
     Removed(InferenceError),
 }
 
-/// What to do next.
-#[derive(Debug)]
-pub enum InferenceStep {
-    /// Read an object, and answer with [`Inference::found`].
-    Lookup(Inference),
-    /// Nothing: inference has ended. An error denies the request.
-    Done(Result<Inferred, InferenceError>),
-}
-
-/// An inference that waits for an object.
-#[derive(Debug)]
-pub struct Inference {
-    search: Search,
-    policy: FailurePolicy,
-    lookup: InferenceLookup,
-    place: LookupPurpose,
-}
-
-/// Starts the inference of a matcher. The machine is an object with a `spec`, in the given namespace. `None`
-/// if the machine has no such matcher, or the matcher names no volume.
+/// Infers a matcher. The machine is an object with a `spec`, in the given namespace. `None` if the machine has
+/// no such matcher, or the matcher names no volume. `find` returns an object, or its absence. An inner error
+/// denies the request.
 ///
 /// Validate the matcher first; an unknown failure policy counts as `Reject`.
 ///
 /// # Errors
-/// The matcher has the wrong type.
-pub fn infer_matcher(
+/// `find` needs a read.
+pub fn infer_matcher<'o, R>(
     machine: &Value,
     namespace: &str,
     family: TypeFamily,
-) -> Result<Option<InferenceStep>, Malformed> {
-    let matcher =
-        TypeMatcher::of_machine(machine, family)?.filter(|matcher| !matcher.infer_from_volume.is_empty());
-    let Some(matcher) = matcher else { return Ok(None) };
+    find: impl Fn(&InferenceLookup) -> Step<Option<&'o Value>, R>,
+) -> Step<Result<Option<Inferred>, InferenceError>, R> {
+    let matcher = match TypeMatcher::of_machine(machine, family) {
+        Ok(Some(matcher)) if !matcher.infer_from_volume.is_empty() => matcher,
+        Ok(_) => return Ok(Ok(None)),
+        Err(error) => return Ok(Err(error.into())),
+    };
     let policy = matcher.failure_policy().unwrap_or(FailurePolicy::Reject);
     let search = Search { family, namespace: namespace.to_owned() };
-    let next = search.volume(machine, &matcher.infer_from_volume);
-    Ok(Some(inference_step(search, policy, next)))
-}
-
-impl Inference {
-    /// The object that is needed.
-    pub fn lookup(&self) -> &InferenceLookup {
-        &self.lookup
-    }
-
-    /// Goes on with the object, or with its absence. If the lookup itself fails, deny the request.
-    pub fn found(self, object: Option<&Value>) -> InferenceStep {
-        let next = self.search.object(&self.lookup, self.place, object);
-        inference_step(self.search, self.policy, next)
-    }
-}
-
-/// Where the search is: at an object that must be read, or at the names.
-type Next = Result<source::SearchStep, InferenceError>;
-
-fn inference_step(search: Search, policy: FailurePolicy, next: Next) -> InferenceStep {
-    match next {
-        Ok(source::SearchStep::Lookup(lookup, place)) => {
-            InferenceStep::Lookup(Inference { search, policy, lookup, place })
-        }
-        Ok(source::SearchStep::Labels { name, kind }) => {
-            InferenceStep::Done(Ok(Inferred::Named { name, kind }))
-        }
-        Err(error) if policy == FailurePolicy::Ignore && error.is_ignorable() => {
-            InferenceStep::Done(Ok(Inferred::Removed(error)))
-        }
-        Err(error) => InferenceStep::Done(Err(error)),
+    let mut next = search.volume(machine, &matcher.infer_from_volume);
+    loop {
+        next = match next {
+            Ok(SearchStep::Lookup(lookup, purpose)) => search.object(&lookup, purpose, find(&lookup)?),
+            Ok(SearchStep::Labels { name, kind }) => return Ok(Ok(Some(Inferred::Named { name, kind }))),
+            Err(error) if policy == FailurePolicy::Ignore && error.is_ignorable() => {
+                return Ok(Ok(Some(Inferred::Removed(error))));
+            }
+            Err(error) => return Ok(Err(error)),
+        };
     }
 }
 

@@ -35,14 +35,14 @@ mod volumes;
 use serde_json::Value;
 use vmpool_api::kubevirt::POOL_GROUP;
 use vmpool_engine::admission::{
-    AdmissionVerdict, DryRun, DryRunResult, LookupResult, ObjectLookup, PoolKind, PoolRequest,
-    PrivilegedUsers, RuleReview, Rules, ScaleGuard, UndecidedReview,
+    AdmissionRead, AdmissionReads, AdmissionVerdict, PoolKind, PoolRequest, PrivilegedUsers, Rules,
+    ScaleGuard, Step,
 };
 
 pub use rule::{Rule, RuleScope};
 
 use super::removal::VMPOOL;
-use evaluation::{KubeVirtEvaluation, KubeVirtPendingRequest, evaluate_request};
+use evaluation::evaluate_request;
 
 /// The path of the webhook for creates and updates of pools.
 pub const POOL_PATH: &str = "/validate-pool-kubevirt-io-v1beta1-virtualmachinepool";
@@ -88,46 +88,16 @@ impl Rules for KubevirtRules {
         }
     }
 
-    fn review<'a>(&'a self, request: PoolRequest<'a>) -> RuleReview<'a> {
-        match evaluate_request(&self.users, request) {
-            KubeVirtEvaluation::Decided(verdict) => RuleReview::Decided(verdict),
-            KubeVirtEvaluation::NeedsFacts(request) => {
-                RuleReview::NeedsFacts(Box::new(PendingReview { request: *request, is_read: false }))
-            }
-        }
+    fn review(
+        &self,
+        request: PoolRequest<'_>,
+        reads: &AdmissionReads,
+    ) -> Step<AdmissionVerdict, AdmissionRead> {
+        evaluate_request(&self.users, request, reads)
     }
 
     fn scale_guard(&self) -> Option<ScaleGuard> {
         None
-    }
-}
-
-/// A request, and whether its lookup is done.
-struct PendingReview<'a> {
-    request: KubeVirtPendingRequest<'a>,
-    is_read: bool,
-}
-
-impl UndecidedReview for PendingReview<'_> {
-    fn lookups(&self) -> Vec<ObjectLookup> {
-        if self.is_read { Vec::new() } else { self.request.lookups() }
-    }
-
-    fn add(&mut self, results: Vec<LookupResult>) {
-        self.is_read = true;
-        self.request.add(&results);
-    }
-
-    fn dry_run(&self) -> Option<DryRun> {
-        self.request.dry_run()
-    }
-
-    fn add_dry_run(&mut self, result: DryRunResult) {
-        self.request.add_dry_run(&result);
-    }
-
-    fn verdict(self: Box<Self>) -> AdmissionVerdict {
-        self.request.verdict()
     }
 }
 

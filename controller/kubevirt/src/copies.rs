@@ -11,6 +11,7 @@ mod objects;
 
 use kube::Resource as _;
 use serde_json::{Map, Value, json};
+use vmpool_decision::{Needs, Step};
 use vmpool_engine::condition::ConditionReason;
 use vmpool_engine::limits::{self, shorten_message};
 use vmpool_instancetype::Malformed;
@@ -97,26 +98,20 @@ pub struct CopyPlan {
     pub upgrades: Vec<StoredVersion>,
 }
 
-/// The next step for a machine.
-#[derive(Clone, Debug, PartialEq)]
-pub enum CopyStep {
-    /// Read this object.
-    Needs(ReferencedObject),
-    /// Carry this out.
-    Done(CopyPlan),
-}
-
 /// Plans the copies of a machine. `owned` are the copies that the machine owns. `now` is the time of a new
 /// condition.
+///
+/// # Errors
+/// Objects were not read.
 pub fn plan_machine_copies(
     machine: &Value,
     owned: &[OwnedCopy],
     found: &FetchedObjects,
     policy: CopyPolicy,
     now: &str,
-) -> CopyStep {
+) -> Step<CopyPlan, ReferencedObject> {
     if validation::bypasses_admission(machine) {
-        return CopyStep::Done(CopyPlan::default());
+        return Ok(CopyPlan::default());
     }
     let text = |pointer: &str| machine.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let scope =
@@ -124,21 +119,21 @@ pub fn plan_machine_copies(
     let owner = CopyOwner::machine(text("/metadata/name"), text("/metadata/uid"));
     let copies = CopyPlanner { machine, scope, owner, found };
     match copies.inference() {
-        Ok(Some(inference)) => return CopyStep::Done(inference),
+        Ok(Some(inference)) => return Ok(inference),
         Ok(None) => {}
-        Err(PlanStop::Needs(reference)) => return CopyStep::Needs(reference),
-        Err(PlanStop::Failed(failure)) => return CopyStep::Done(plan_failed_machine(machine, failure, now)),
+        Err(PlanStop::Needs(needs)) => return Err(needs),
+        Err(PlanStop::Failed(failure)) => return Ok(plan_failed_machine(machine, failure, now)),
     }
     let planned = copies.references().and_then(|planned| Ok((copies.expansion(policy, &planned)?, planned)));
     match planned {
-        Ok((Some(expansion), _)) => CopyStep::Done(expansion),
+        Ok((Some(expansion), _)) => Ok(expansion),
         // Both are written into the machine at once, or none.
         Ok((None, PlannedCopies { failure: Some(failure), .. })) if policy != CopyPolicy::Reference => {
-            CopyStep::Done(plan_failed_machine(machine, failure, now))
+            Ok(plan_failed_machine(machine, failure, now))
         }
-        Ok((None, planned)) => CopyStep::Done(plan_resolved_machine(machine, owned, planned, now)),
-        Err(PlanStop::Needs(reference)) => CopyStep::Needs(reference),
-        Err(PlanStop::Failed(failure)) => CopyStep::Done(plan_failed_machine(machine, failure, now)),
+        Ok((None, planned)) => Ok(plan_resolved_machine(machine, owned, planned, now)),
+        Err(PlanStop::Needs(needs)) => Err(needs),
+        Err(PlanStop::Failed(failure)) => Ok(plan_failed_machine(machine, failure, now)),
     }
 }
 
@@ -228,7 +223,7 @@ impl CopyFailure {
 }
 
 enum PlanStop {
-    Needs(ReferencedObject),
+    Needs(Needs<ReferencedObject>),
     Failed(CopyFailure),
 }
 
@@ -300,7 +295,7 @@ impl CopyPlanner<'_> {
             let before = completed.pointer(&pointer).cloned();
             match pins::infer_matcher(&mut completed, self.scope, family, self.found) {
                 Ok(_) => {}
-                Err(ResolveError::Needs(reference)) => return Err(PlanStop::Needs(reference)),
+                Err(ResolveError::Needs(needs)) => return Err(PlanStop::Needs(needs)),
                 // The references say so, and the other matcher is inferred on its own.
                 Err(ResolveError::Unresolved(_)) => continue,
             }
@@ -470,9 +465,7 @@ impl CopyPlanner<'_> {
         let revision = &reference.revision;
         let by_spec = !matcher.revision_name.is_empty();
         let place = revision_at(self.scope.namespace, revision);
-        let Some(stored) =
-            pins::find_read_object(&place, self.found).map_err(|open| to_plan_stop(family, open))?
-        else {
+        let Some(stored) = pins::find_read_object(&place, self.found).map_err(PlanStop::Needs)? else {
             if by_spec {
                 let message =
                     format!("ControllerRevision {revision:?} does not exist; correct or remove revisionName");
@@ -616,7 +609,7 @@ fn revision_mismatch_stop(family: TypeFamily, message: String) -> PlanStop {
 
 fn to_plan_stop(family: TypeFamily, open: ResolveError) -> PlanStop {
     match open {
-        ResolveError::Needs(reference) => PlanStop::Needs(reference),
+        ResolveError::Needs(needs) => PlanStop::Needs(needs),
         ResolveError::Unresolved(MatcherProblem { message, lookup, .. }) => PlanStop::Failed(CopyFailure {
             lookup,
             ..CopyFailure::new(family, CopyFailureReason::FailedFind(family), message)

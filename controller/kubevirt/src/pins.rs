@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use vmpool_api::kubevirt::{annotations::INSTANCETYPE_POLICY, labels::POOL_UID};
+use vmpool_decision::Step;
 use vmpool_engine::condition::ConditionReason;
 use vmpool_engine::model::{MachineReferences, UnusableTemplate, UsedCopy};
 use vmpool_engine::{ObjectId, limits};
@@ -25,15 +26,18 @@ use vmpool_instancetype::model::{
     InstanceTypeAndPreference, InstanceTypeKind, InstanceTypeObject, TypeFamily,
 };
 use vmpool_instancetype::start::{Binding, InstanceSettings};
-use vmpool_platform::{Configuration, CopyComparison, FetchedObjects, LookupFailure, Resolution};
+use vmpool_platform::{
+    Configuration, CopyComparison, FetchedObjects, LookupFailure, ReferencedObject, Resolution,
+};
 
 use super::keys::pool_owner_reference;
 use policy::InstancetypePolicy;
 pub use resolve::MatcherProblem;
 pub(super) use resolve::{
-    MatcherScope, ResolveError, ResolvedMachine, expansion_problem, find_live_object, find_read_object,
-    infer_matcher, interface_binding, lookup_reason, named_kind, prefers_interface,
-    resolve_machine_matchers as resolve_machine, resolve_named_object as named_object,
+    InferenceResource, MatcherScope, ObjectSource, ResolveError, ResolvedMachine, expansion_problem,
+    find_live_object, find_read_object, infer_matcher, inference_resource, interface_binding, lookup_reason,
+    named_kind, prefers_interface, resolve_machine_matchers as resolve_machine,
+    resolve_named_object as named_object,
 };
 pub(super) use stored::FAMILIES;
 pub use stored::apply_pins;
@@ -94,13 +98,16 @@ pub fn write_out(spec: &mut Value) -> bool {
 
 /// The spec of a pool with the pins of its template. Pins that it contains already stay. `configuration` says
 /// what KubeVirt adds to machines.
+///
+/// # Errors
+/// Objects were not read.
 pub fn resolve_pool_pins(
     pool: &ObjectId,
     namespace: &str,
     spec: &Value,
     configuration: &Configuration,
     found: &FetchedObjects,
-) -> Resolution {
+) -> Step<Resolution, ReferencedObject> {
     let template = resolve::TemplateToResolve {
         content: &spec[TEMPLATE],
         policy: InstancetypePolicy::of(spec),
@@ -116,18 +123,18 @@ pub fn resolve_pool_pins(
         let kind = resolve::named_kind(&spec[TEMPLATE], family);
         (UnusableTemplate { reason, message }, LookupFailure { reason: lookup, kind })
     };
-    match resolve::resolve_template_pins(pool, namespace, &template, found) {
+    Ok(match resolve::resolve_template_pins(pool, namespace, &template, found) {
         Ok((pins, None)) => Resolution::Resolved(with(pins)),
         Ok((pins, Some(problem))) => {
             let (unresolved, failure) = unresolved(problem);
             Resolution::Partial(with(pins), unresolved, failure)
         }
-        Err(ResolveError::Needs(reference)) => Resolution::Needs(reference),
+        Err(ResolveError::Needs(needs)) => return Err(needs),
         Err(ResolveError::Unresolved(problem)) => {
             let (unresolved, failure) = unresolved(problem);
             Resolution::Unresolved(unresolved, failure)
         }
-    }
+    })
 }
 
 /// The spec of a pool with the pins that the content of a revision contains.

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use vmpool_api::OwnerIdentity;
 use vmpool_api::kubevirt::annotations::{INSTANCETYPE_POLICY, MACHINES_OF, NAME_GENERATION};
 use vmpool_api::kubevirt::labels::POOL_UID;
+use vmpool_decision::Step;
 use vmpool_engine::model::{
     DiskDraft, Draft, Instance, MachineReferences, PinReport, PublishedStatus, UsedCopy,
 };
@@ -18,8 +19,8 @@ use vmpool_instancetype::copy;
 use vmpool_instancetype::model::VERSION;
 use vmpool_platform::{
     ApiObject, Configuration, CopiedObject, CopyComparison, CopySourceVisitor, FetchedObjects, Finalizers,
-    Instances, MachineStorage, NoDisks, OtherController, PatchBody, Platform, Resolution, RestartRequest,
-    RevisionObjects, StatusFields, StorageMove, TemplateCopies, UncopiedObject, VolumeUse,
+    Instances, MachineStorage, NoDisks, OtherController, PatchBody, Platform, ReferencedObject, Resolution,
+    RestartRequest, RevisionObjects, StatusFields, StorageMove, TemplateCopies, UncopiedObject, VolumeUse,
 };
 
 use super::annotated_names::add_annotated_names;
@@ -225,7 +226,7 @@ impl TemplateCopies<KubeVirtPoolObject, KubeVirtMachineObject> for KubeVirt {
         spec: &Value,
         configuration: &Configuration,
         found: &FetchedObjects,
-    ) -> Resolution {
+    ) -> Step<Resolution, ReferencedObject> {
         let namespace = pool.metadata.namespace.as_deref().unwrap_or_default();
         pins::resolve_pool_pins(&facts::object_id(&pool.metadata), namespace, spec, configuration, found)
     }

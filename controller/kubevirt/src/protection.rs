@@ -10,13 +10,14 @@
 
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::annotations::{FORCE_RELEASE, INSTANCETYPE_POLICY};
+use vmpool_decision::Step;
 use vmpool_engine::condition::ConditionType;
 use vmpool_engine::{ObjectId, limits};
 use vmpool_instancetype::fields::MachineLocation;
 use vmpool_instancetype::model::{InstanceTypeObject, TypeMatcher};
 use vmpool_instancetype::protection::{InstanceTypeReferrer, awaits_copy, blocks_deletion, may_infer_object};
 use vmpool_instancetype::status_ref::{self, StatusRef, StatusRefPlan};
-use vmpool_platform::{Configuration, FetchedObjects, Resolution};
+use vmpool_platform::{Configuration, FetchedObjects, ReferencedObject, Resolution};
 
 use super::copies::CopyPlan;
 pub use super::copies::has_copy_failure;
@@ -232,11 +233,14 @@ pub fn is_failed_pool(pool: &Value) -> bool {
 /// The content of the revision that the controller would store now for a pool, with copies of what its
 /// template names. The content of the revision of a pool for which [`is_failed_pool`] is true decides whether
 /// it needs an object.
+///
+/// # Errors
+/// Objects were not read.
 pub fn resolve_current_pins(
     pool: &Value,
     configuration: &Configuration,
     found: &FetchedObjects,
-) -> Resolution {
+) -> Step<Resolution, ReferencedObject> {
     let text = |pointer: &str| pool.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let id = ObjectId::new(text("/metadata/name"), text("/metadata/uid"));
     let mut spec = pool["spec"].clone();

@@ -1,28 +1,34 @@
 //! Admission of instance types, of preferences, and of the machines that name them. In a cluster with
 //! KubeVirt's own webhooks, these do it.
 //!
-//! The rules are those of [`vmpool_instancetype`]. This module finds out which objects they need, and the
-//! program reads them one after the other, because each can lead to the next.
-
-use std::collections::BTreeMap;
+//! The rules are those of [`vmpool_instancetype`]. This module finds out which objects they need, one after the
+//! other, because each can lead to the next.
 
 use kube::Resource as _;
 use serde_json::Value;
-use vmpool_engine::admission::LookupSubject;
+use vmpool_api::instancetype::API_VERSION;
+use vmpool_decision::{
+    AdmissionRead, AdmissionReads, LookupNamespace, LookupOutcome, LookupSubject, Needs, ObjectLookup, Step,
+    join_steps,
+};
 use vmpool_engine::condition::ConditionReason;
 use vmpool_instancetype::expand;
 use vmpool_instancetype::fields::MachineLocation;
 use vmpool_instancetype::fill::fill_machine_from_preference;
+use vmpool_instancetype::inference::InferenceSourceKind;
 use vmpool_instancetype::machine::{self, NamedTypes};
 use vmpool_instancetype::model::{
     InstanceTypeAndPreference, InstanceTypeKind, InstanceTypeObject, ObjectError, TypeFamily, TypeMatcher,
 };
 use vmpool_instancetype::start::InstanceSettings;
 use vmpool_instancetype::validation;
-use vmpool_platform::{FetchedObjects, ReferencedObject};
+use vmpool_platform::ReferencedObject;
 
 use super::copies::{Machine, Pool};
-use super::pins::{self, FAMILIES, MatcherProblem, MatcherScope, ResolveError, ResolvedMachine};
+use super::pins::{
+    self, FAMILIES, InferenceResource, MatcherProblem, MatcherScope, ObjectSource, ResolveError,
+    ResolvedMachine,
+};
 use super::protection::ProtectedType;
 
 pub use vmpool_instancetype::fields::{CauseReason, StatusCause};
@@ -52,56 +58,56 @@ pub const MACHINE_GROUP: &str = vmpool_api::kubevirt::GROUP;
 pub const GROUP: &str = vmpool_api::instancetype::GROUP;
 
 /// The fields that the rules use, of all objects that are read.
-pub const FIELDS: &[&str] = &["apiVersion", "kind", "metadata", "spec", "data"];
-
-/// An object that a rule needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NeededObject {
-    /// Which object.
-    pub reference: ReferencedObject,
-    /// What it is, for metrics.
-    pub subject: LookupSubject,
-    /// Whether the answer shows facts of the object that the requesting user may have no permission to read.
-    /// All users may read the kinds of the cluster.
-    pub reveals: bool,
-}
+const FIELDS: &[&str] = &["apiVersion", "kind", "metadata", "spec", "data"];
 
 /// Why an object was not read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TypeReadFailure {
+enum TypeReadFailure {
     /// The client has not authenticated itself as an API server, and the answer would reveal facts.
     NotPermitted,
     /// The object is in another namespace. The webhook does not read it, because the answer would show
     /// whether it exists. The controller reads it, if the account of the machine may clone it.
     Foreign,
-    /// The read failed.
+    /// The read failed. Contains the object and the error.
     Error(String),
 }
 
-/// What was read for a request.
-#[derive(Clone, Debug, Default)]
-pub struct TypeReviewReads {
-    found: FetchedObjects,
-    failed: BTreeMap<ReferencedObject, TypeReadFailure>,
-}
-
-impl TypeReviewReads {
-    /// Adds the result of a read; `Ok(None)` if the object does not exist.
-    pub fn add(&mut self, reference: ReferencedObject, result: Result<Option<Value>, TypeReadFailure>) {
-        match result {
-            Ok(object) => drop(self.found.insert(reference, object)),
-            Err(failure) => drop(self.failed.insert(reference, failure)),
+/// Objects of namespaces, of which the answer shows facts, are read only for an API server. All users may
+/// read the kinds of the cluster.
+impl ObjectSource for AdmissionReads {
+    fn find_object(&self, reference: &ReferencedObject) -> Step<Option<&Value>, ReferencedObject> {
+        let found = lookup_of_reference(reference).map(|lookup| self.object(&lookup));
+        match found {
+            Some(Ok(Some(LookupOutcome::There(object)))) => Ok(Some(object)),
+            Some(Ok(Some(LookupOutcome::Absent))) => Ok(None),
+            Some(Ok(Some(LookupOutcome::Failed(_)) | None) | Err(_)) | None => {
+                Err(Needs(vec![reference.clone()]))
+            }
         }
     }
 }
 
-/// The next step of a review.
-#[derive(Clone, Debug, PartialEq)]
-pub enum TypeReviewStep {
-    /// Read this object.
-    Needs(NeededObject),
-    /// The review has ended.
-    Done(TypeReviewDecision),
+/// Why the first of these objects was not read.
+///
+/// # Errors
+/// It can be read.
+fn why_unread(
+    Needs(references): &Needs<ReferencedObject>,
+    reads: &AdmissionReads,
+) -> Step<TypeReadFailure, AdmissionRead> {
+    let mut failures = join_steps(references.iter().map(|reference| {
+        if lookup_in_namespace(reference).reveals && !reads.may_reveal() {
+            return Ok(TypeReadFailure::NotPermitted);
+        }
+        let Some(lookup) = lookup_of_reference(reference) else { return Ok(TypeReadFailure::Foreign) };
+        let ReferencedObject { kind, name, .. } = reference;
+        Ok(match reads.object(&lookup)? {
+            Some(LookupOutcome::Failed(error)) => {
+                TypeReadFailure::Error(format!("reading {kind} {name}: {error}"))
+            }
+            Some(LookupOutcome::There(_) | LookupOutcome::Absent) | None => TypeReadFailure::NotPermitted,
+        })
+    }))?;
+    Ok(failures.swap_remove(0))
 }
 
 /// The result of a review.
@@ -250,12 +256,15 @@ pub fn find_edited_type(
 }
 
 /// Reviews a create or an update of a machine.
+///
+/// # Errors
+/// Objects were not read.
 pub fn review_machine(
     namespace: &str,
     old: Option<&Value>,
     new: &Value,
-    reads: &TypeReviewReads,
-) -> TypeReviewStep {
+    reads: &AdmissionReads,
+) -> Step<TypeReviewDecision, AdmissionRead> {
     let scope = MatcherScope { namespace, location: MachineLocation::VirtualMachine };
     let mut named = NamedTypes::default();
     if machine::needs_validation(new, old) {
@@ -263,12 +272,12 @@ pub fn review_machine(
             match find_named_type(new, family, scope, reads) {
                 Ok(None) => {}
                 Ok(Some(object)) => add_named_type(&mut named, family, object),
-                Err(NamedTypeFailure::Needs(need)) => return TypeReviewStep::Needs(need),
+                Err(NamedTypeFailure::Needs(needs)) => return Err(needs),
                 Err(NamedTypeFailure::Unusable(why)) => named.unusable.push((family, why)),
             }
         }
     }
-    TypeReviewStep::Done(TypeReviewDecision::of(machine::validate_machine(
+    Ok(TypeReviewDecision::of(machine::validate_machine(
         new,
         old,
         &named,
@@ -279,15 +288,22 @@ pub fn review_machine(
 
 /// Completes a machine: infers the names of instance type and preference from volumes, and fills in what the
 /// preference prefers and must be known before an instance exists.
-pub fn complete_machine(namespace: &str, machine: &Value, reads: &TypeReviewReads) -> TypeReviewStep {
+///
+/// # Errors
+/// Objects were not read.
+pub fn complete_machine(
+    namespace: &str,
+    machine: &Value,
+    reads: &AdmissionReads,
+) -> Step<TypeReviewDecision, AdmissionRead> {
     let scope = MatcherScope { namespace, location: MachineLocation::VirtualMachine };
     if validation::bypasses_admission(machine) {
-        return TypeReviewStep::Done(TypeReviewDecision::Allowed { machine: None, warnings: Vec::new() });
+        return Ok(TypeReviewDecision::Allowed { machine: None, warnings: Vec::new() });
     }
     let (mut completed, mut warnings) = (machine.clone(), Vec::new());
     for family in FAMILIES {
         let noun = family.noun();
-        match pins::infer_matcher(&mut completed, scope, family, &reads.found) {
+        match pins::infer_matcher(&mut completed, scope, family, reads) {
             Ok(pin) => {
                 let is_removed = pin.is_some_and(|pin| pin.get("matcher").is_some_and(Value::is_null));
                 if is_removed {
@@ -297,21 +313,18 @@ pub fn complete_machine(namespace: &str, machine: &Value, reads: &TypeReviewRead
                     ));
                 }
             }
-            Err(ResolveError::Needs(reference)) => match reads.failed.get(&reference) {
-                None => return TypeReviewStep::Needs(needed_object(reference)),
-                Some(TypeReadFailure::NotPermitted) => warnings.push(format!(
+            Err(ResolveError::Needs(needs)) => match why_unread(&needs, reads)? {
+                TypeReadFailure::NotPermitted => warnings.push(format!(
                     "the {noun} was not inferred from its volume, because the webhook has no client certificate of \
                      the API server"
                 )),
-                Some(TypeReadFailure::Foreign) => warnings.push(format!(
+                TypeReadFailure::Foreign => warnings.push(format!(
                     "the {noun} was not inferred from its volume yet, because the volume leads to another namespace: the \
                      controller does it if the service account of the machine may clone the volume"
                 )),
-                Some(TypeReadFailure::Error(error)) => {
-                    let ReferencedObject { kind, name, .. } = &reference;
-                    return TypeReviewStep::Done(TypeReviewDecision::Undecided(format!(
-                        "inferring the {noun}: reading {kind} {name}: {error}"
-                    )));
+                TypeReadFailure::Error(error) => {
+                    let message = format!("inferring the {noun}: {error}");
+                    return Ok(TypeReviewDecision::Undecided(message));
                 }
             },
             Err(ResolveError::Unresolved(MatcherProblem {
@@ -319,14 +332,14 @@ pub fn complete_machine(namespace: &str, machine: &Value, reads: &TypeReviewRead
                 causes,
                 ..
             })) => {
-                return TypeReviewStep::Done(TypeReviewDecision::NotInferred(causes));
+                return Ok(TypeReviewDecision::NotInferred(causes));
             }
             // The other webhook refuses a matcher that is not valid.
             Err(ResolveError::Unresolved(_)) => {}
         }
     }
     match find_named_type(&completed, TypeFamily::Preference, scope, reads) {
-        Err(NamedTypeFailure::Needs(need)) => return TypeReviewStep::Needs(need),
+        Err(NamedTypeFailure::Needs(needs)) => return Err(needs),
         Ok(Some(object)) => {
             let mut types = InstanceTypeAndPreference::default();
             let mut filled = completed.clone();
@@ -341,7 +354,7 @@ pub fn complete_machine(namespace: &str, machine: &Value, reads: &TypeReviewRead
         Ok(None) | Err(NamedTypeFailure::Unusable(_)) => {}
     }
     let machine = (completed != *machine).then_some(completed);
-    TypeReviewStep::Done(TypeReviewDecision::Allowed { machine, warnings })
+    Ok(TypeReviewDecision::Allowed { machine, warnings })
 }
 
 /// Reviews a create or an update of a pool: whether its template fits the instance type and the preference
@@ -349,30 +362,29 @@ pub fn complete_machine(namespace: &str, machine: &Value, reads: &TypeReviewRead
 ///
 /// What cannot be read now is no reason to refuse the pool: it creates no machine before the controller has
 /// read it.
+///
+/// # Errors
+/// Objects were not read.
 pub fn review_pool_template(
     namespace: &str,
     old: Option<&Value>,
     new: &Value,
-    reads: &TypeReviewReads,
-) -> TypeReviewStep {
+    reads: &AdmissionReads,
+) -> Step<TypeReviewDecision, AdmissionRead> {
     let template = |pool: &Value| pool["spec"]["virtualMachineTemplate"].clone();
-    let allowed = |warnings| TypeReviewStep::Done(TypeReviewDecision::Allowed { machine: None, warnings });
+    let allowed = |warnings| Ok(TypeReviewDecision::Allowed { machine: None, warnings });
     let machine = template(new);
     if validation::bypasses_admission(new) || old.is_some_and(|old| template(old) == machine) {
         return allowed(Vec::new());
     }
     let scope = MatcherScope { namespace, location: MachineLocation::Pool };
-    let ResolvedMachine { machine, types, .. } = match pins::resolve_machine(&machine, scope, &reads.found) {
+    let ResolvedMachine { machine, types, .. } = match pins::resolve_machine(&machine, scope, reads) {
         Ok(resolved) => resolved,
-        Err(ResolveError::Needs(reference)) => {
-            return match reads.failed.get(&reference) {
-                None => TypeReviewStep::Needs(needed_object(reference)),
-                Some(TypeReadFailure::NotPermitted | TypeReadFailure::Foreign) => allowed(Vec::new()),
-                Some(TypeReadFailure::Error(error)) => {
-                    let ReferencedObject { kind, name, .. } = &reference;
-                    allowed(vec![format!(
-                        "the template was not compared with its types: reading {kind} {name}: {error}"
-                    )])
+        Err(ResolveError::Needs(needs)) => {
+            return match why_unread(&needs, reads)? {
+                TypeReadFailure::NotPermitted | TypeReadFailure::Foreign => allowed(Vec::new()),
+                TypeReadFailure::Error(error) => {
+                    allowed(vec![format!("the template was not compared with its types: {error}")])
                 }
             };
         }
@@ -382,10 +394,9 @@ pub fn review_pool_template(
     };
     match expand::check_expansion(&machine, &types, &InstanceSettings::default(), scope.location) {
         Ok(_) => allowed(Vec::new()),
-        Err(error) => TypeReviewStep::Done(TypeReviewDecision::Refused {
-            causes: error.causes(scope.location),
-            warnings: Vec::new(),
-        }),
+        Err(error) => {
+            Ok(TypeReviewDecision::Refused { causes: error.causes(scope.location), warnings: Vec::new() })
+        }
     }
 }
 
@@ -397,7 +408,7 @@ fn add_named_type(named: &mut NamedTypes, family: TypeFamily, object: InstanceTy
 
 /// Why an object was not found.
 enum NamedTypeFailure {
-    Needs(NeededObject),
+    Needs(Needs<AdmissionRead>),
     Unusable(String),
 }
 
@@ -406,37 +417,54 @@ fn find_named_type(
     machine: &Value,
     family: TypeFamily,
     scope: MatcherScope<'_>,
-    reads: &TypeReviewReads,
+    reads: &AdmissionReads,
 ) -> Result<Option<InstanceTypeObject>, NamedTypeFailure> {
     // A matcher that cannot be read is refused without a look at its object.
     let matcher = TypeMatcher::of_machine(machine, family).ok().flatten();
     let Some(matcher) = matcher.filter(|matcher| !matcher.name.is_empty()) else { return Ok(None) };
-    match pins::named_object(machine, &matcher, scope, family, &reads.found) {
-        Ok((object, _)) => Ok(Some(object)),
-        Err(ResolveError::Unresolved(problem)) => Err(NamedTypeFailure::Unusable(problem.message)),
-        Err(ResolveError::Needs(reference)) => Err(match reads.failed.get(&reference) {
-            None => NamedTypeFailure::Needs(needed_object(reference)),
-            Some(TypeReadFailure::NotPermitted | TypeReadFailure::Foreign) => {
-                let why = "the webhook has no client certificate of the API server";
-                NamedTypeFailure::Unusable(why.to_owned())
-            }
-            Some(TypeReadFailure::Error(error)) => {
-                let ReferencedObject { kind, name, .. } = &reference;
-                NamedTypeFailure::Unusable(format!("reading {kind} {name}: {error}"))
-            }
-        }),
-    }
+    let needs = match pins::named_object(machine, &matcher, scope, family, reads) {
+        Ok((object, _)) => return Ok(Some(object)),
+        Err(ResolveError::Unresolved(problem)) => return Err(NamedTypeFailure::Unusable(problem.message)),
+        Err(ResolveError::Needs(needs)) => needs,
+    };
+    Err(NamedTypeFailure::Unusable(match why_unread(&needs, reads).map_err(NamedTypeFailure::Needs)? {
+        TypeReadFailure::NotPermitted | TypeReadFailure::Foreign => {
+            "the webhook has no client certificate of the API server".to_owned()
+        }
+        TypeReadFailure::Error(error) => error,
+    }))
 }
 
-fn needed_object(reference: ReferencedObject) -> NeededObject {
+/// The lookup of an object; `None` if it is in another namespace, so that the webhook does not read it.
+fn lookup_of_reference(reference: &ReferencedObject) -> Option<ObjectLookup> {
+    reference.cross_namespace.is_none().then(|| lookup_in_namespace(reference))
+}
+
+/// The lookup of an object of this name in the namespace of the reviewed object, or in the cluster.
+fn lookup_in_namespace(reference: &ReferencedObject) -> ObjectLookup {
     let kind = InstanceTypeKind::of_object(reference.kind);
-    let subject = match (kind, reference.kind) {
-        (Some(_), _) => LookupSubject::Instancetype,
-        (None, "ControllerRevision") => LookupSubject::Revision,
-        (None, "VolumeSnapshot") => LookupSubject::Snapshot,
-        (None, _) => LookupSubject::Volume,
-    };
-    NeededObject { reference, subject, reveals: !kind.is_some_and(InstanceTypeKind::is_cluster) }
+    let is_cluster = kind.is_some_and(InstanceTypeKind::is_cluster);
+    let source = InferenceSourceKind::ALL.into_iter().find(|source| source.as_str() == reference.kind);
+    let (subject, api_version, plural) =
+        match (kind, source.map(|source| (source, pins::inference_resource(source)))) {
+            (Some(kind), _) => (LookupSubject::Instancetype, API_VERSION, kind.plural()),
+            (None, Some((InferenceSourceKind::Snapshot, InferenceResource { api_version, plural }))) => {
+                (LookupSubject::Snapshot, api_version, plural)
+            }
+            (None, Some((_, InferenceResource { api_version, plural }))) => {
+                (LookupSubject::Volume, api_version, plural)
+            }
+            (None, None) => (LookupSubject::Revision, "apps/v1", "controllerrevisions"),
+        };
+    ObjectLookup {
+        subject,
+        api_version,
+        plural,
+        namespace: if is_cluster { LookupNamespace::Cluster } else { LookupNamespace::Reviewed },
+        name: Some(reference.name.clone()),
+        fields: FIELDS,
+        reveals: !is_cluster,
+    }
 }
 
 #[cfg(test)]

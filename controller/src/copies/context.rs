@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use vmpool_api::ObjectKey;
 use vmpool_api::OwnerIdentity;
+use vmpool_decision::{Needs, Step};
 use vmpool_engine::ObjectId;
 use vmpool_kit::definitions::{Definitions, DefinitionsReceiver};
 use vmpool_kit::events::{EventSender, EventSubject};
@@ -21,7 +22,7 @@ use vmpool_kit::queue::PassQueue;
 use vmpool_kit::rejection;
 use vmpool_kit::write::Writer;
 use vmpool_platforms::kubevirt::copies::{CopyPolicy, Document, Machine, Revision};
-use vmpool_platforms::{KubeVirt, OtherController, Platform, ReferencedObject};
+use vmpool_platforms::{FetchedObjects, KubeVirt, OtherController, Platform, ReferencedObject};
 use vmpool_runtime::Env;
 use vmpool_runtime::env::TimeoutElapsed;
 
@@ -33,6 +34,8 @@ use crate::metrics::{ControllerMetrics, WriteKind};
 use crate::pools::definitions::served_definitions;
 use crate::settings::ControllerSettings;
 
+/// The most times that one decision needs further objects.
+const MAX_READS: usize = 32;
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 
@@ -106,9 +109,20 @@ pub(super) fn describe_pool(key: &ObjectKey) -> String {
     format!("pool {key}")
 }
 
-/// Why a read failed.
+/// Where the instance types and the preferences that a decision needs are read.
+#[derive(Clone, Copy)]
+pub(super) enum TypeReadSource {
+    /// From the API server.
+    Live,
+    /// From the cache, if it shows them: one user can have many machines and pools.
+    Cache,
+}
+
+/// Why what a decision needs was not read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CopyReadError {
+    #[error("more than {MAX_READS} objects are needed")]
+    TooManyObjects,
     #[error("reading an object")]
     Get(#[from] kube::Error),
     #[error(transparent)]
@@ -263,31 +277,47 @@ impl CopyContext {
         users.iter().map(|machine| object_id(&**machine)).filter(|id| *id.name != **except).collect()
     }
 
-    /// The object at this place: a known copy, or what the API server returns.
-    pub(super) async fn read(
+    /// Evaluates a decision about a machine or a pool of a namespace, and reads the objects that it needs.
+    pub(super) async fn decide<T>(
         &self,
         namespace: &str,
+        types: TypeReadSource,
+        decision: impl Fn(&FetchedObjects) -> Step<T, ReferencedObject>,
+    ) -> Result<T, CopyReadError> {
+        let mut found = FetchedObjects::default();
+        for _ in 0..MAX_READS {
+            let Needs(needs) = match decision(&found) {
+                Ok(result) => return Ok(result),
+                Err(needs) => needs,
+            };
+            for reference in needs {
+                let object = self.read(namespace, types, &reference).await?;
+                found.insert(reference, object);
+            }
+        }
+        Err(CopyReadError::TooManyObjects)
+    }
+
+    /// The object at this place: a type that the cache shows, a known copy, or what the API server returns.
+    async fn read(
+        &self,
+        namespace: &str,
+        types: TypeReadSource,
         reference: &ReferencedObject,
     ) -> Result<Option<Value>, CopyReadError> {
+        let cached = match types {
+            TypeReadSource::Live => None,
+            TypeReadSource::Cache => self.types.find(namespace, reference),
+        };
+        if cached.is_some() {
+            return Ok(cached);
+        }
         if reference.collection == vmpool_kit::object::collection_path::<Revision>(namespace)
             && let Some(known) = self.revisions.get(&ObjectKey::new(namespace, &*reference.name))
         {
             return Ok(Some(known.document()));
         }
         self.read_live(reference).await
-    }
-
-    /// The same. If the cache shows a type at this place, no request is sent: one user can have many machines
-    /// and pools.
-    pub(super) async fn read_cached(
-        &self,
-        namespace: &str,
-        reference: &ReferencedObject,
-    ) -> Result<Option<Value>, CopyReadError> {
-        match self.types.find(namespace, reference) {
-            Some(object) => Ok(Some(object)),
-            None => self.read(namespace, reference).await,
-        }
     }
 
     /// What the API server returns for this place, if the machine may use it.

@@ -16,20 +16,17 @@ use vmpool_kit::rejection;
 use vmpool_kit::write::WriteError;
 use vmpool_platforms::FetchedObjects;
 use vmpool_platforms::kubevirt::copies::{
-    self, CopyEvent, CopyPlan, CopyPolicy, CopyStep, Document, Machine, OwnedCopy, PlannedCopyComparison,
-    Revision,
+    self, CopyEvent, CopyPlan, CopyPolicy, Document, Machine, OwnedCopy, PlannedCopyComparison, Revision,
 };
 use vmpool_runtime::telemetry::with_causes;
 
-use super::context::{CopyContext, CopyReadError};
+use super::context::{CopyContext, CopyReadError, TypeReadSource};
 use super::types::{TypeKey, key_of as type_key};
 use crate::metrics::WriteKind;
 use crate::plain_events::publish_plain_event;
 
 /// The wait for the end of a leadership.
 const AGAIN: Duration = Duration::from_secs(2);
-/// The most objects that one pass reads.
-pub(super) const MAX_READS: usize = 32;
 
 /// The reason of the event about a copy that cannot be created.
 const FAILED_CREATE: &str = "FailedCreate";
@@ -98,23 +95,14 @@ impl From<WriteError> for Stopped {
     }
 }
 
-/// Why the copies of a machine or a pool cannot be planned.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum CopyPlanError {
-    #[error(transparent)]
-    Read(#[from] CopyReadError),
-    #[error("more than {MAX_READS} objects are needed")]
-    TooManyObjects,
-}
-
 /// The plan of a machine, and the types that it depends on.
 async fn plan_copies(
     context: &CopyContext,
     key: &ObjectKey,
     machine: &Machine,
-) -> Result<(CopyPlan, HashSet<TypeKey>), CopyPlanError> {
+) -> Result<(CopyPlan, HashSet<TypeKey>), CopyReadError> {
     let Some(policy) = context.policy else { return Ok((CopyPlan::default(), HashSet::new())) };
-    plan_copies_with(context, key, machine, policy, false).await
+    plan_copies_with(context, key, machine, policy, TypeReadSource::Live).await
 }
 
 /// The copies that a machine would get now, from the types that the cache shows: one user can have many
@@ -123,9 +111,9 @@ pub(super) async fn plan_expected_copies(
     context: &CopyContext,
     key: &ObjectKey,
     machine: &Machine,
-) -> Result<CopyPlan, CopyPlanError> {
+) -> Result<CopyPlan, CopyReadError> {
     let policy = context.policy.unwrap_or_default();
-    plan_copies_with(context, key, machine, policy, true).await.map(|(plan, _)| plan)
+    plan_copies_with(context, key, machine, policy, TypeReadSource::Cache).await.map(|(plan, _)| plan)
 }
 
 async fn plan_copies_with(
@@ -133,29 +121,17 @@ async fn plan_copies_with(
     ObjectKey { namespace, .. }: &ObjectKey,
     machine: &Machine,
     policy: CopyPolicy,
-    is_cached: bool,
-) -> Result<(CopyPlan, HashSet<TypeKey>), CopyPlanError> {
+    source: TypeReadSource,
+) -> Result<(CopyPlan, HashSet<TypeKey>), CopyReadError> {
     let owned = context.revisions.owned_by(machine);
     let owned: Vec<OwnedCopy> = owned.iter().filter_map(|copy| copies::owned_copy(copy)).collect();
     let (document, now) = (machine.document(), context.env.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
-    let mut found = FetchedObjects::new();
-    for _ in 0..MAX_READS {
-        match copies::plan_machine_copies(&document, &owned, &found, policy, &now) {
-            CopyStep::Done(plan) => {
-                let types = found.keys().filter_map(|reference| type_key(namespace, reference));
-                return Ok((plan, types.collect()));
-            }
-            CopyStep::Needs(reference) => {
-                let read = if is_cached {
-                    context.read_cached(namespace, &reference).await
-                } else {
-                    context.read(namespace, &reference).await
-                };
-                found.insert(reference, read?);
-            }
-        }
-    }
-    Err(CopyPlanError::TooManyObjects)
+    let plan = |found: &FetchedObjects| {
+        let plan = copies::plan_machine_copies(&document, &owned, found, policy, &now)?;
+        let types = found.keys().filter_map(|reference| type_key(namespace, reference));
+        Ok((plan, types.collect()))
+    };
+    context.decide(namespace, source, plan).await
 }
 
 /// Carries out a plan.

@@ -25,9 +25,10 @@ use vmpool_platforms::{
 use vmpool_runtime::telemetry::with_causes;
 
 use super::context::{
-    CopyContext, KubeVirtInstallation, describe_machine as machine_name, describe_pool as pool_name,
+    CopyContext, CopyReadError, KubeVirtInstallation, TypeReadSource, describe_machine as machine_name,
+    describe_pool as pool_name,
 };
-use super::pass::{self, CopyPlanError};
+use super::pass;
 use super::store::is_owned_by;
 use super::types::{TypeKey, type_collection_path};
 use crate::metrics::WriteKind;
@@ -272,19 +273,12 @@ async fn expected_revision_content(
     ObjectKey { namespace, .. }: &ObjectKey,
     pool: &Value,
     configuration: &Configuration,
-) -> Result<Option<Value>, CopyPlanError> {
-    let mut found = FetchedObjects::new();
-    for _ in 0..pass::MAX_READS {
-        match protection::resolve_current_pins(pool, configuration, &found) {
-            Resolution::Resolved(content) | Resolution::Partial(content, ..) => return Ok(Some(content)),
-            Resolution::Unresolved(..) => return Ok(None),
-            Resolution::Needs(reference) => {
-                let object = context.read_cached(namespace, &reference).await?;
-                found.insert(reference, object);
-            }
-        }
-    }
-    Err(CopyPlanError::TooManyObjects)
+) -> Result<Option<Value>, CopyReadError> {
+    let resolve = |found: &FetchedObjects| protection::resolve_current_pins(pool, configuration, found);
+    Ok(match context.decide(namespace, TypeReadSource::Cache, resolve).await? {
+        Resolution::Resolved(content) | Resolution::Partial(content, ..) => Some(content),
+        Resolution::Unresolved(..) => None,
+    })
 }
 
 /// Reads all objects of a kind from the API server.

@@ -3,27 +3,30 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use vmpool_api::diskimage::{API_VERSION, VirtualMachine, WRAPPER_KIND};
+use vmpool_api::diskimage::{API_VERSION, VirtualMachine, VmDiskImage, WRAPPER_KIND};
 use vmpool_api::kubevirt::DataVolume;
+use vmpool_decision::Step;
 use vmpool_diskimage::grants::{ImageCreationRefusal, may_create, may_refer};
 use vmpool_diskimage::model::{FoundObject, ObjectKey, ReferrerKind};
 use vmpool_diskimage::read::backing;
 use vmpool_diskimage::read::wrapper as read;
 use vmpool_diskimage::wrapper::{
     self, DiskNameOwner, Wrapper, WrapperDisk, WrapperImage, WrapperMachine, WrapperPassInput, WrapperPlan,
-    objects,
+    WrapperRead, objects,
 };
 use vmpool_engine::ObjectId;
 use vmpool_kit::events::EventSubject;
 
 use super::context::ImageContext;
 use super::live::ImageReadError;
+use super::table::ObjectOrigin;
 
 /// What one pass of a wrapper knows.
 pub(super) struct WrapperFacts {
     pub(super) object: Arc<VirtualMachine>,
     pub(super) wrapper: Wrapper,
     pub(super) image: Option<WrapperImage>,
+    pub(super) image_is_live: bool,
     pub(super) may_refer: bool,
     pub(super) may_create: Result<(), ImageCreationRefusal>,
     pub(super) machine: FoundObject<WrapperMachine>,
@@ -57,6 +60,7 @@ impl ImageContext {
             object,
             wrapper,
             image,
+            image_is_live: false,
             may_refer,
             may_create,
             machine,
@@ -67,7 +71,7 @@ impl ImageContext {
     }
 
     /// Who has the name of the disk of a wrapper's machine.
-    pub(super) async fn read_disk_name(&self, facts: &WrapperFacts) -> Result<DiskNameOwner, ImageReadError> {
+    async fn read_disk_name(&self, facts: &WrapperFacts) -> Result<DiskNameOwner, ImageReadError> {
         let wrapper = &facts.wrapper;
         let disk = ObjectKey::new(&wrapper.key.namespace, objects::data_volume_name(&facts.object));
         let volume = self.get::<DataVolume>(&disk).await?;
@@ -80,13 +84,34 @@ impl ImageContext {
         ))
     }
 
-    /// The plan of a pass. `is_live` says whether the image was read from the API server in this pass.
-    pub(super) fn wrapper_plan(&self, facts: &WrapperFacts, is_live: bool) -> WrapperPlan {
+    /// Reads a fact from the API server.
+    pub(super) async fn read_wrapper_fact(
+        &self,
+        facts: &mut WrapperFacts,
+        read: WrapperRead,
+    ) -> Result<(), ImageReadError> {
+        match read {
+            WrapperRead::Image => {
+                let found = self.get::<VmDiskImage>(&facts.wrapper.image).await?;
+                (facts.image, facts.image_is_live) = (found.as_ref().map(read::read_wrapper_image), true);
+                if let Some(image) = found {
+                    self.update(|store, _| store.set_image(image, ObjectOrigin::Written));
+                }
+            }
+            WrapperRead::DiskName => {
+                (facts.disk_name, facts.disk_name_is_live) = (self.read_disk_name(facts).await?, true);
+            }
+        }
+        Ok(())
+    }
+
+    /// The plan of a pass.
+    pub(super) fn wrapper_plan(&self, facts: &WrapperFacts) -> Step<WrapperPlan, WrapperRead> {
         wrapper::plan_wrapper(&WrapperPassInput {
             now: self.now(),
             wrapper: &facts.wrapper,
             image: facts.image.as_ref(),
-            image_is_live: is_live,
+            image_is_live: facts.image_is_live,
             may_refer: facts.may_refer,
             may_create: &facts.may_create,
             machine: &facts.machine,

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use serde_json::json;
+use vmpool_api::diskimage::VirtualMachine;
 use vmpool_api::diskimage::values::WrapperPhase;
-use vmpool_api::diskimage::{VirtualMachine, VmDiskImage};
+use vmpool_decision::Needs;
 use vmpool_diskimage::failure::without_queries;
 use vmpool_diskimage::model::ObjectKey;
 use vmpool_diskimage::plan::PlannedEvent;
-use vmpool_diskimage::read::wrapper::read_wrapper_image;
-use vmpool_diskimage::wrapper::{self, WrapperAction, WrapperPlan, status};
+use vmpool_diskimage::wrapper::{self, WrapperAction, WrapperPlan, WrapperRead, status};
 use vmpool_kit::object::collection_path;
 use vmpool_kit::queue::Requeue;
 use vmpool_kit::write::WriteError;
@@ -32,37 +32,29 @@ const AFTER_REFUSAL: Duration = Duration::from_secs(30);
 /// Runs a pass.
 pub(super) async fn reconcile_wrapper(context: &ImageContext, key: &ObjectKey) -> Requeue {
     let Some(mut facts) = context.wrapper_facts(key) else { return Requeue::Never };
-    let mut plan = context.wrapper_plan(&facts, false);
-    let image_is_live = plan.read_image;
-    if plan.read_image {
-        match context.get::<VmDiskImage>(&facts.wrapper.image).await {
-            Ok(found) => {
-                facts.image = found.as_ref().map(read_wrapper_image);
-                if let Some(image) = found {
-                    context.update(|store, _| store.set_image(image, ObjectOrigin::Written));
-                }
-            }
-            Err(error) => {
-                let error = with_causes(&error);
-                tracing::warn!(wrapper = %key, error, "the image cannot be read, so the wrapper is not bound");
+    let plan = loop {
+        let Needs(needs) = match context.wrapper_plan(&facts) {
+            Ok(plan) => break plan,
+            Err(needs) => needs,
+        };
+        for read in needs {
+            if let Err(error) = context.read_wrapper_fact(&mut facts, read).await {
+                let (error, consequence) = (with_causes(&error), unread_consequence(read));
+                tracing::warn!(wrapper = %key, error, "{consequence}");
                 return Requeue::After(AGAIN);
             }
         }
-        plan = context.wrapper_plan(&facts, true);
-    }
-    if plan.read_disk {
-        match context.read_disk_name(&facts).await {
-            Ok(found) => (facts.disk_name, facts.disk_name_is_live) = (found, true),
-            Err(error) => {
-                let error = with_causes(&error);
-                tracing::warn!(wrapper = %key, error, "the name of the disk cannot be checked, so no machine is created");
-                return Requeue::After(AGAIN);
-            }
-        }
-        plan = context.wrapper_plan(&facts, image_is_live);
-    }
+    };
     let again = carry_out_wrapper_plan(context, &facts, plan).await;
     Requeue::After(again.unwrap_or(context.settings.resync).min(context.settings.resync))
+}
+
+/// What does not happen if a read fails.
+fn unread_consequence(read: WrapperRead) -> &'static str {
+    match read {
+        WrapperRead::Image => "the image cannot be read, so the wrapper is not bound",
+        WrapperRead::DiskName => "the name of the disk cannot be checked, so no machine is created",
+    }
 }
 
 async fn carry_out_wrapper_plan(

@@ -9,13 +9,14 @@ use kube::core::Request;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use vmpool_decision::{Needs, Step};
 use vmpool_kit::list;
 use vmpool_kit::list::PAGE;
 use vmpool_kit::object::collection_path;
 use vmpool_kit::response_body::ResponseBody;
 use vmpool_kit::write::WriteError;
 use vmpool_kit::{decode, rejection};
-use vmpool_platforms::{ApiObject, Platform, ReferencedObject, slim_metadata};
+use vmpool_platforms::{ApiObject, FetchedObjects, Platform, ReferencedObject, slim_metadata};
 
 use crate::access::only_permitted;
 use crate::pools::context::PoolContext;
@@ -113,6 +114,24 @@ impl<P: Platform> PoolContext<P> {
         name: &str,
     ) -> Result<Option<ResponseBody>, ReadError> {
         self.in_time(&K::kind(&()), name, self.fetch::<K>(namespace, name)).await
+    }
+
+    /// Evaluates a decision about a template, and reads live the objects that it needs.
+    pub(crate) async fn decide<T>(
+        &self,
+        decision: impl Fn(&FetchedObjects) -> Step<T, ReferencedObject>,
+    ) -> Result<T, ReadError> {
+        let mut found = FetchedObjects::default();
+        loop {
+            let Needs(needs) = match decision(&found) {
+                Ok(result) => return Ok(result),
+                Err(needs) => needs,
+            };
+            for reference in needs {
+                let object = self.get_referenced(&reference).await?;
+                found.insert(reference, object);
+            }
+        }
     }
 
     /// Reads an object live that a template refers to. If the cluster does not have its kind, or if the

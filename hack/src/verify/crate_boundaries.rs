@@ -53,9 +53,18 @@ const CLIENTS: &[&str] = &["kube-client", "kube-runtime", "tokio"];
 const WALLS: &[CrateBoundary] = &[
     CrateBoundary { package: "vmpool-api", ours: &[], barred: CLIENTS },
     CrateBoundary { package: "vmpool-feature-gates", ours: &[], barred: KUBERNETES },
-    CrateBoundary { package: "vmpool-engine", ours: &["vmpool-api", "vmpool-feature-gates"], barred: IMPURE },
+    CrateBoundary { package: "vmpool-decision", ours: &[], barred: IMPURE },
+    CrateBoundary {
+        package: "vmpool-engine",
+        ours: &["vmpool-api", "vmpool-decision", "vmpool-feature-gates"],
+        barred: IMPURE,
+    },
     // A platform translates, so it needs no client and no runtime. It does not know other platforms.
-    CrateBoundary { package: "vmpool-platform", ours: &["vmpool-api", "vmpool-engine"], barred: CLIENTS },
+    CrateBoundary {
+        package: "vmpool-platform",
+        ours: &["vmpool-api", "vmpool-decision", "vmpool-engine"],
+        barred: CLIENTS,
+    },
     CrateBoundary {
         package: "vmpool-dvp",
         ours: &["vmpool-api", "vmpool-engine", "vmpool-platform"],
@@ -63,7 +72,7 @@ const WALLS: &[CrateBoundary] = &[
     },
     CrateBoundary {
         package: "vmpool-kubevirt",
-        ours: &["vmpool-api", "vmpool-engine", "vmpool-instancetype", "vmpool-platform"],
+        ours: &["vmpool-api", "vmpool-decision", "vmpool-engine", "vmpool-instancetype", "vmpool-platform"],
         barred: CLIENTS,
     },
     // Only the registry names the platforms, and programs use them through it.
@@ -74,8 +83,12 @@ const WALLS: &[CrateBoundary] = &[
     },
     // The kit serves any controller, so it knows no pools, images or platforms.
     CrateBoundary { package: "vmpool-kit", ours: &["vmpool-api", "vmpool-runtime"], barred: &[] },
-    CrateBoundary { package: "vmpool-instancetype", ours: &["vmpool-api"], barred: IMPURE },
-    CrateBoundary { package: "vmpool-diskimage", ours: &["vmpool-api"], barred: IMPURE },
+    CrateBoundary {
+        package: "vmpool-instancetype",
+        ours: &["vmpool-api", "vmpool-decision"],
+        barred: IMPURE,
+    },
+    CrateBoundary { package: "vmpool-diskimage", ours: &["vmpool-api", "vmpool-decision"], barred: IMPURE },
     CrateBoundary { package: "vmpool-runtime", ours: &["vmpool-api", "vmpool-feature-gates"], barred: &[] },
     // The simulator verifies the controller, so it shares no code with it.
     CrateBoundary { package: "vmpool-simulator", ours: &["vmpool-api"], barred: &[] },
@@ -88,6 +101,7 @@ const WALLS: &[CrateBoundary] = &[
         package: "vmpool-controller",
         ours: &[
             "vmpool-api",
+            "vmpool-decision",
             "vmpool-diskimage",
             "vmpool-engine",
             "vmpool-feature-gates",
@@ -113,6 +127,7 @@ const WALLS: &[CrateBoundary] = &[
         package: "vmpool-webhook",
         ours: &[
             "vmpool-api",
+            "vmpool-decision",
             "vmpool-diskimage",
             "vmpool-engine",
             "vmpool-feature-gates",

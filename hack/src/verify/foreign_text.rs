@@ -15,9 +15,10 @@ use super::hygiene::rust_files;
 use crate::workspace::Workspace;
 
 /// The sources of the programs that users run.
-const FOLDERS: [&str; 14] = [
+const FOLDERS: [&str; 15] = [
     "apiserver/src",
     "cli/src",
+    "controller/decision/src",
     "controller/diskimage/src",
     "controller/dvp/src",
     "controller/engine/src",

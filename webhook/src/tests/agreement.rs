@@ -7,9 +7,7 @@ use std::path::PathBuf;
 use serde::Deserialize as _;
 use vmpool_api::crds::POOL_CRD;
 use vmpool_engine::admission::{AdmissionDecision, AdmissionVerdict, LookupOutcome, PoolRequest};
-use vmpool_platforms::dvp::admission::{
-    DvpAdmissionFacts, DvpEvaluation, Rule, StoredRevisionFacts, evaluate_request,
-};
+use vmpool_platforms::dvp::admission::{DvpAdmissionFacts, Rule, StoredRevisionFacts, evaluate_request};
 
 use super::*;
 
@@ -122,14 +120,14 @@ fn verdict(states: &[Value]) -> AdmissionVerdict {
     let settings = AdmissionSettings::default();
     let new = states.last().expect("a sample has a pool");
     let old = states.iter().rev().nth(1).filter(|old| old["metadata"]["name"] == new["metadata"]["name"]);
-    match evaluate_request(&settings, PoolRequest { user: "alice", old, new }) {
-        DvpEvaluation::Decided(verdict) => verdict,
-        // The CRD cannot check whether a revision exists, so every revision that a sample names exists.
-        DvpEvaluation::NeedsFacts(look) => look.finish(&DvpAdmissionFacts {
+    // The CRD cannot check whether a revision exists, so every revision that a sample names exists.
+    let facts = |_: &_| {
+        Ok::<_, std::convert::Infallible>(DvpAdmissionFacts {
             revisions: vec![LookupOutcome::There(StoredRevisionFacts::default())],
             ..DvpAdmissionFacts::default()
-        }),
-    }
+        })
+    };
+    evaluate_request(&settings, PoolRequest { user: "alice", old, new }, facts).unwrap()
 }
 
 #[test]

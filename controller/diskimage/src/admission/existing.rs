@@ -23,17 +23,17 @@ const POOL_KIND: &str = "VirtualMachinePool";
 
 /// An object that a machine names as its controller, and that may refer to images.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReferenceHolder {
+pub(super) struct ReferenceHolder {
     /// What it is.
-    pub kind: ReferenceHolderKind,
+    pub(super) kind: ReferenceHolderKind,
     /// Its name. Its namespace is that of the machine.
-    pub name: String,
+    pub(super) name: String,
     uid: String,
 }
 
 /// The kinds of objects that create machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReferenceHolderKind {
+pub(super) enum ReferenceHolderKind {
     /// A wrapper.
     Wrapper,
     /// A KubeVirt pool.
@@ -44,7 +44,7 @@ pub enum ReferenceHolderKind {
 
 impl ReferenceHolderKind {
     /// The paths of the fields that say which images an object of the kind refers to, and whose it is.
-    pub fn fields(self) -> &'static [&'static str] {
+    pub(super) fn fields(self) -> &'static [&'static str] {
         match self {
             Self::Wrapper => &["metadata.uid", "status.vmDiskImage"],
             Self::Pool => &["metadata.uid", "spec.virtualMachineTemplate.spec.dataVolumeTemplates"],
@@ -56,7 +56,7 @@ impl ReferenceHolderKind {
 }
 
 /// The objects that a machine names, and that may refer to images for it. The first one that does is enough.
-pub fn find_reference_holders(machine: &Value) -> Vec<ReferenceHolder> {
+pub(super) fn find_reference_holders(machine: &Value) -> Vec<ReferenceHolder> {
     let owners = machine["metadata"]["ownerReferences"].as_array().into_iter().flatten();
     let Some(owner) = owners.into_iter().find(|owner| owner["controller"] == true) else { return Vec::new() };
     let text = |field: &str| owner[field].as_str().unwrap_or_default();
@@ -77,7 +77,7 @@ pub fn find_reference_holders(machine: &Value) -> Vec<ReferenceHolder> {
 impl ReferenceHolder {
     /// Whether this is the object, as it is stored in the namespace of the machine, and refers to the image.
     /// `uid` is that of the image, and `aliases` are the DataSources that lead to it.
-    pub fn refers(
+    pub(super) fn refers(
         &self,
         stored: &Value,
         image: &ObjectKey,

@@ -3,6 +3,8 @@ use serde_json::{Value, json};
 use vmpool_api::Quantity;
 use vmpool_api::diskimage::{VirtualMachine, VmDiskImage, VmDiskImageGrant};
 
+use super::reads::FoundImage;
+use super::wrapper::{WrapperReviewFacts, begin_wrapper_review};
 use super::*;
 use crate::read;
 

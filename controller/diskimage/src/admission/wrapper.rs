@@ -3,11 +3,12 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use vmpool_api::Quantity;
 use vmpool_api::diskimage::VirtualMachine;
 use vmpool_api::diskimage::values::Mode;
+use vmpool_decision::{AdmissionRead, AdmissionReads, Step};
 
 use super::finding::{AdmissionFinding, ImageRule};
+use super::reads::{FactReadError, FoundImage, find_grants, find_image, find_namespace_labels};
 use super::review_image_url;
 use crate::grants::{Grant, ProposedImage, ReferrerNamespace, may_create, may_refer};
 use crate::model::{ObjectKey, ReferrerKind};
@@ -15,35 +16,45 @@ use crate::source::SourceUrl;
 
 /// What must be read to review a wrapper.
 #[derive(Clone, Debug)]
-pub struct WrapperReview<'a> {
+pub(super) struct WrapperReview<'a> {
     /// The image that the wrapper names.
-    pub image: ObjectKey,
+    pub(super) image: ObjectKey,
     namespace: &'a str,
     wrapper: &'a VirtualMachine,
     is_new: bool,
     allowed: &'a [SourceUrl],
 }
 
-/// The image that a wrapper names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FoundImage {
-    /// Its UID.
-    pub uid: String,
-    /// Whether it has a deletion timestamp.
-    pub deleting: bool,
-    /// Size of its disk.
-    pub disk_size: Option<Quantity>,
-}
-
 /// What was read.
 #[derive(Clone, Debug, Default)]
-pub struct WrapperReviewFacts {
+pub(super) struct WrapperReviewFacts {
     /// The grants of the namespace of the image.
-    pub grants: Vec<Grant>,
+    pub(super) grants: Vec<Grant>,
     /// The labels of the namespace of the wrapper.
-    pub labels: BTreeMap<String, String>,
+    pub(super) labels: BTreeMap<String, String>,
     /// The image, if it exists.
-    pub image: Option<FoundImage>,
+    pub(super) image: Option<FoundImage>,
+}
+
+/// Reviews the creation of a wrapper, or its update. Rules about other objects apply only if the answer may
+/// reveal facts of them; the controller enforces them, too.
+///
+/// # Errors
+/// Objects were not read. If they cannot be read, the result is the inner error.
+pub fn review_wrapper(
+    namespace: &str,
+    old: Option<&VirtualMachine>,
+    new: &VirtualMachine,
+    allowed: &[SourceUrl],
+    reads: &AdmissionReads,
+) -> Step<Result<Vec<AdmissionFinding>, FactReadError>, AdmissionRead> {
+    match begin_wrapper_review(namespace, old, new, allowed) {
+        Err(findings) => Ok(Ok(findings)),
+        Ok(Some(review)) if reads.may_reveal() => {
+            Ok(review.find_facts(reads)?.map(|facts| review.finish(&facts)))
+        }
+        Ok(_) => Ok(Ok(Vec::new())),
+    }
 }
 
 /// Reviews the creation of a wrapper, or its update, as far as no other object is needed.
@@ -53,7 +64,7 @@ pub struct WrapperReviewFacts {
 ///
 /// # Errors
 /// The broken rules.
-pub fn begin_wrapper_review<'a>(
+pub(super) fn begin_wrapper_review<'a>(
     namespace: &'a str,
     old: Option<&VirtualMachine>,
     new: &'a VirtualMachine,
@@ -78,18 +89,43 @@ pub fn begin_wrapper_review<'a>(
 
 impl WrapperReview<'_> {
     /// Whether the image is in another namespace than the wrapper, so that grants decide.
-    pub fn crosses_namespaces(&self) -> bool {
+    fn crosses_namespaces(&self) -> bool {
         self.image.namespace != self.namespace
     }
 
     /// Whether the wrapper may refer to the image.
-    pub fn is_permitted(&self, facts: &WrapperReviewFacts) -> bool {
+    fn is_permitted(&self, facts: &WrapperReviewFacts) -> bool {
         let origin = ReferrerNamespace { namespace: self.namespace, labels: Some(&facts.labels) };
         may_refer(&facts.grants, &self.image, origin, ReferrerKind::Wrapper)
     }
 
+    /// What the review needs.
+    ///
+    /// Grants and labels are read first. Without a permission nothing else is read, so that also the duration
+    /// of the review does not depend on the image.
+    fn find_facts(
+        &self,
+        reads: &AdmissionReads,
+    ) -> Step<Result<WrapperReviewFacts, FactReadError>, AdmissionRead> {
+        let mut facts = WrapperReviewFacts::default();
+        if self.crosses_namespaces() {
+            (facts.grants, facts.labels) = match find_grants(&self.image.namespace, reads)? {
+                Ok(grants) => match find_namespace_labels(self.namespace, reads)? {
+                    Ok(labels) => (grants, labels),
+                    Err(error) => return Ok(Err(error)),
+                },
+                Err(error) => return Ok(Err(error)),
+            };
+            if !self.is_permitted(&facts) {
+                return Ok(Ok(facts));
+            }
+        }
+        let image = find_image(&self.image, reads)?;
+        Ok(image.map(|image| WrapperReviewFacts { image, ..facts }))
+    }
+
     /// The broken rules. Without a grant the answer does not depend on the image.
-    pub fn finish(&self, facts: &WrapperReviewFacts) -> Vec<AdmissionFinding> {
+    pub(super) fn finish(&self, facts: &WrapperReviewFacts) -> Vec<AdmissionFinding> {
         let origin = ReferrerNamespace { namespace: self.namespace, labels: Some(&facts.labels) };
         if !self.is_permitted(facts) {
             let reason = format!(

@@ -319,7 +319,8 @@ fn pass_of_wrapper(state: &mut ImageExplorationState, at_index: usize, guards: G
         disk: None,
         disk_name: &wrapper::DiskNameOwner::Free,
         disk_name_is_live: true,
-    });
+    })
+    .expect("all facts are live");
     let mark = planned.status.mark.map(|mark| number_from_uid(&mark.uid));
     let bound = planned.status.bound || (!guards.second_read && mark.is_some());
     let mut writes = Vec::new();

@@ -127,6 +127,10 @@ impl Case {
     }
 
     fn plan(&self) -> WrapperPlan {
+        self.plan_or_read().unwrap()
+    }
+
+    fn plan_or_read(&self) -> Step<WrapperPlan, WrapperRead> {
         plan_wrapper(&WrapperPassInput {
             now: self.now,
             wrapper: &self.wrapper,
@@ -148,6 +152,10 @@ impl Case {
     }
 }
 
+fn reads(read: WrapperRead) -> Needs<WrapperRead> {
+    Needs(vec![read])
+}
+
 fn failed(change: impl FnOnce(&mut WrapperDisk)) -> WrapperDisk {
     let mut disk = WrapperDisk { populated: false, ..disk() };
     change(&mut disk);
@@ -158,9 +166,7 @@ fn failed(change: impl FnOnce(&mut WrapperDisk)) -> WrapperDisk {
 fn a_wrapper_marks_the_image_reads_it_again_and_then_creates_the_machine() {
     let mut case = Case::new();
     case.live = false;
-    let plan = case.plan();
-    assert!(plan.read_image, "a cache may be behind");
-    assert_eq!(plan.actions, []);
+    assert_eq!(case.plan_or_read(), Err(reads(WrapperRead::Image)), "a cache may be behind");
 
     case.live = true;
     let plan = case.step();
@@ -168,7 +174,7 @@ fn a_wrapper_marks_the_image_reads_it_again_and_then_creates_the_machine() {
     assert_eq!(plan.actions, [], "a mark that is not stored protects nothing");
 
     case.live = false;
-    assert!(case.plan().read_image);
+    assert_eq!(case.plan_or_read(), Err(reads(WrapperRead::Image)));
     case.live = true;
     let plan = case.step();
     assert!(plan.status.bound);
@@ -214,7 +220,7 @@ fn a_wrapper_shows_no_message_of_an_image_of_another_namespace(#[case] phase: Op
 fn another_image_of_that_name_is_bound_anew() {
     let mut case = Case::bound();
     case.wrapper.status.mark = Some(mark("uid-former"));
-    assert!(case.plan().read_image);
+    assert_eq!(case.plan_or_read(), Err(reads(WrapperRead::Image)));
     case.live = true;
     let plan = case.plan();
     assert_eq!((plan.status.mark, plan.status.bound), (Some(mark("uid-image")), false));
@@ -252,8 +258,7 @@ fn a_missing_image_is_created_from_the_template() {
     case.image = None;
     case.live = false;
     let plan = case.plan();
-    assert!(!plan.read_image, "an image that exists is a success of the create");
-    assert_eq!(plan.actions, [WrapperAction::CreateImage]);
+    assert_eq!(plan.actions, [WrapperAction::CreateImage], "an image that exists is a success of the create");
     assert_eq!(plan.status.image, Some(WrapperImageReason::ImageCreated));
     assert_eq!(plan.status.phase, Some(WrapperPhase::Provisioning));
 }
@@ -262,7 +267,7 @@ fn a_missing_image_is_created_from_the_template() {
 fn a_mark_is_removed_only_after_a_read_that_finds_no_image() {
     let mut case = Case::bound();
     (case.image, case.live) = (None, false);
-    assert!(case.plan().read_image, "the cache may lack the image");
+    assert_eq!(case.plan_or_read(), Err(reads(WrapperRead::Image)), "the cache may lack the image");
     case.live = true;
     assert_eq!(case.plan().status.mark, None);
 }
@@ -308,7 +313,7 @@ fn without_a_grant_the_answer_does_not_tell_whether_the_image_exists(#[case] fou
     case.may_create = Err(ImageCreationRefusal::NoGrant("images".to_owned()));
     case.image = found;
     let plan = case.plan();
-    assert_eq!((plan.actions.clone(), plan.read_image), (vec![], false));
+    assert_eq!(plan.actions, []);
     let mut expected = Case { image: None, ..case }.plan();
     expected.status.message.clone_from(&plan.status.message);
     assert_eq!(plan, expected);
@@ -535,7 +540,7 @@ fn another_machine_of_the_wrapper_gets_no_further_kicks() {
 fn a_wrapper_without_a_machine_gives_up_an_image_that_is_deleted_before_it_is_usable() {
     let mut case = Case::bound();
     case.image = Some(WrapperImage { deleting: true, usable: false, ..image() });
-    assert!(case.plan().read_image, "a cache may be behind");
+    assert_eq!(case.plan_or_read(), Err(reads(WrapperRead::Image)), "a cache may be behind");
     case.live = true;
     let plan = case.step();
     assert_eq!((plan.status.mark, plan.status.bound), (None, false));
@@ -600,15 +605,10 @@ fn a_wrapper_is_bound_to_an_image_after_the_image_has_its_finalizer() {
 fn the_name_of_the_disk_is_read_before_the_machine_is_created() {
     let mut case = Case::bound();
     case.disk_name_is_live = false;
-    let plan = case.plan();
-    assert_eq!(
-        (plan.actions, plan.read_disk),
-        (vec![], true),
-        "KubeVirt would use what a cache does not show"
-    );
+    let needs = Err(reads(WrapperRead::DiskName));
+    assert_eq!(case.plan_or_read(), needs, "KubeVirt would use what a cache does not show");
     case.disk_name_is_live = true;
-    let plan = case.plan();
-    assert_eq!((plan.actions, plan.read_disk), (vec![WrapperAction::CreateMachine], false));
+    assert_eq!(case.plan().actions, [WrapperAction::CreateMachine]);
 }
 
 #[rstest]
@@ -629,7 +629,7 @@ fn no_machine_is_created_over_the_disk_of_another_one(
     case.disk_name_is_live = live;
     case.disk_name = found;
     let plan = case.step();
-    assert_eq!((plan.actions, plan.read_disk), (vec![], false), "a conflict that waits causes no requests");
+    assert_eq!(plan.actions, [], "a conflict that waits causes no requests");
     assert_eq!((plan.status.phase, plan.status.virtual_machine), (Some(phase), Some(reason)));
     assert_ne!(plan.status.message, "");
     case.disk_name = DiskNameOwner::Free;

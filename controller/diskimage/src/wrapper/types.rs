@@ -349,6 +349,16 @@ pub enum WrapperAction {
     },
 }
 
+/// What a pass must read from the API server, because a cache may be behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WrapperRead {
+    /// The image.
+    Image,
+    /// The objects with the name of the disk. KubeVirt uses an existing DataVolume or claim of that name for
+    /// the machine.
+    DiskName,
+}
+
 /// What a pass does. The status is written before the actions if its mark differs from the stored one, else
 /// after them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -357,12 +367,6 @@ pub struct WrapperPlan {
     pub actions: Vec<WrapperAction>,
     /// The status to publish.
     pub status: WrapperStatus,
-    /// Whether the image must be read from the API server, and the pass planned again.
-    pub read_image: bool,
-    /// Whether the objects with the name of the disk must be read from the API server, and the pass planned
-    /// again. KubeVirt uses an existing DataVolume or claim of that name for the machine, so the word of a
-    /// cache is not enough.
-    pub read_disk: bool,
     /// After which time to look again, if no event comes earlier.
     pub again: Option<Duration>,
 }

@@ -16,45 +16,38 @@ use super::{class, devices, disks, machine, name, pinned, rollout, schema, size,
 pub const TERMS: ReplicasTerms =
     ReplicasTerms { policy: "spec.scaleDownPolicy", explicit: "scaleDownPolicy Explicit", absent: 0 };
 
-/// The result of evaluating a request without other objects.
-#[derive(Clone, Debug)]
-pub enum DvpEvaluation<'a> {
-    /// The verdict is complete.
-    Decided(AdmissionVerdict),
-    /// The verdict depends on other objects.
-    NeedsFacts(Box<DvpPendingRequest<'a>>),
-}
-
 /// A request that is valid by itself, and whose verdict depends on other objects.
-#[derive(Clone, Debug)]
-pub struct DvpPendingRequest<'a> {
+struct PendingRequest<'a> {
     pool: ReviewedPool<'a>,
     template: Option<AcceptedTemplate<'a>>,
     changed: Vec<view::ReviewedDiskTemplate<'a>>,
-    cluster: ClusterCapabilities,
     needs: NeededObjects,
-    warnings: Vec<Warning>,
 }
 
-/// Evaluates a request as far as possible without reading other objects.
-pub fn evaluate_request<'a>(settings: &AdmissionSettings, request: PoolRequest<'a>) -> DvpEvaluation<'a> {
+/// The verdict about a request. `find` returns the facts of the objects that the rules need. It is called at
+/// most once, and only if they need any.
+///
+/// # Errors
+/// Those of `find`.
+pub fn evaluate_request<N>(
+    settings: &AdmissionSettings,
+    request: PoolRequest<'_>,
+    find: impl FnOnce(&NeededObjects) -> Result<DvpAdmissionFacts, N>,
+) -> Result<AdmissionVerdict, N> {
     let mut warnings = Vec::new();
-    match evaluate_without_reads(settings, request, &mut warnings) {
-        Ok(Some(mut pending)) => {
-            pending.warnings = warnings;
-            if pending.needs.is_empty() {
-                return DvpEvaluation::Decided(pending.finish(&DvpAdmissionFacts::default()));
+    let outcome = match evaluate_without_reads(settings, request, &mut warnings) {
+        Ok(None) => AdmissionDecision::Allowed,
+        Err(refusals) => AdmissionDecision::Refused(refusals),
+        Ok(Some(pending)) => {
+            let facts =
+                if pending.needs.is_empty() { DvpAdmissionFacts::default() } else { find(&pending.needs)? };
+            match pending.evaluate(settings.cluster, &facts, &mut warnings) {
+                Ok(()) => AdmissionDecision::Allowed,
+                Err(outcome) => *outcome,
             }
-            DvpEvaluation::NeedsFacts(Box::new(pending))
         }
-        Ok(None) => {
-            DvpEvaluation::Decided(AdmissionVerdict { outcome: AdmissionDecision::Allowed, warnings })
-        }
-        Err(refusals) => DvpEvaluation::Decided(AdmissionVerdict {
-            outcome: AdmissionDecision::Refused(refusals),
-            warnings,
-        }),
-    }
+    };
+    Ok(AdmissionVerdict { outcome, warnings })
 }
 
 /// `None` if the request is allowed without further rules.
@@ -62,7 +55,7 @@ fn evaluate_without_reads<'a>(
     settings: &AdmissionSettings,
     request: PoolRequest<'a>,
     warnings: &mut Vec<Warning>,
-) -> Result<Option<DvpPendingRequest<'a>>, Refusals> {
+) -> Result<Option<PendingRequest<'a>>, Refusals> {
     let (old, new) = (request.old.map(ReviewedPool), ReviewedPool(request.new));
     let stored = |pool: ReviewedPool<'a>| pool.annotation(SCALE_DOWN_TARGETS);
     let before = old.map_or(&Value::Null, stored);
@@ -126,14 +119,7 @@ fn evaluate_without_reads<'a>(
     found.end_group()?;
     let mut needs = needed_objects(new, template.as_ref(), &changed);
     pinned::add_needed_revisions(old, new, &mut needs)?;
-    Ok(Some(DvpPendingRequest {
-        pool: new,
-        template,
-        changed,
-        cluster: settings.cluster,
-        needs,
-        warnings: Vec::new(),
-    }))
+    Ok(Some(PendingRequest { pool: new, template, changed, needs }))
 }
 
 fn needed_objects(
@@ -152,41 +138,22 @@ fn needed_objects(
     needs
 }
 
-impl DvpPendingRequest<'_> {
-    /// The objects to read for [`DvpPendingRequest::finish`].
-    pub fn needs(&self) -> &NeededObjects {
-        &self.needs
+impl PendingRequest<'_> {
+    fn evaluate(
+        &self,
+        cluster: ClusterCapabilities,
+        facts: &DvpAdmissionFacts,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<(), Box<AdmissionDecision>> {
+        let Self { pool, template, changed, needs } = self;
+        if let Some(template) = template {
+            class::check_machine_class(template, cluster.in_place_resize, facts.class.as_ref(), warnings)?;
+            devices::check_boot(*pool, facts)?;
+            devices::check_images(*pool, facts, warnings);
+        }
+        for disk in changed {
+            sources::check_source_objects(*disk, facts, warnings);
+        }
+        if needs.revisions.is_empty() { Ok(()) } else { pinned::check_pinned_revision(*pool, facts) }
     }
-
-    /// The verdict, given the objects that were read.
-    pub fn finish(self, facts: &DvpAdmissionFacts) -> AdmissionVerdict {
-        let Self { pool, template, changed, cluster, needs, mut warnings } = self;
-        let judged = evaluate_with_facts(pool, template.as_ref(), &changed, cluster, facts, &mut warnings);
-        let held =
-            || if needs.revisions.is_empty() { Ok(()) } else { pinned::check_pinned_revision(pool, facts) };
-        let outcome = match judged.and_then(|()| held()) {
-            Ok(()) => AdmissionDecision::Allowed,
-            Err(outcome) => *outcome,
-        };
-        AdmissionVerdict { outcome, warnings }
-    }
-}
-
-fn evaluate_with_facts(
-    pool: ReviewedPool<'_>,
-    template: Option<&AcceptedTemplate<'_>>,
-    changed: &[view::ReviewedDiskTemplate<'_>],
-    cluster: ClusterCapabilities,
-    facts: &DvpAdmissionFacts,
-    warnings: &mut Vec<Warning>,
-) -> Result<(), Box<AdmissionDecision>> {
-    if let Some(template) = template {
-        class::check_machine_class(template, cluster.in_place_resize, facts.class.as_ref(), warnings)?;
-        devices::check_boot(pool, facts)?;
-        devices::check_images(pool, facts, warnings);
-    }
-    for disk in changed {
-        sources::check_source_objects(*disk, facts, warnings);
-    }
-    Ok(())
 }

@@ -1,11 +1,11 @@
 //! The objects that the rules need, as lookups; and the results of lookups, as facts.
 
-use std::collections::BTreeMap;
-
 use serde_json::Value;
 use vmpool_api::Quantity;
 use vmpool_api::v1alpha2::API_VERSION;
-use vmpool_engine::admission::{LookupOutcome, LookupResult, LookupSubject, ObjectLookup};
+use vmpool_engine::admission::{
+    AdmissionRead, AdmissionReads, LookupNamespace, LookupOutcome, LookupSubject, ObjectLookup, Step,
+};
 
 use super::facts::{
     ClassName, DiskSnapshotFacts, DvpAdmissionFacts, ImageId, ImageKind, NeededObjects, StoredRevisionFacts,
@@ -16,74 +16,73 @@ use super::view::{json_at_path, json_entries};
 
 const SNAPSHOT_API: &str = "snapshot.storage.k8s.io/v1";
 
-/// The objects that a request needs, as far as they were read.
-#[derive(Clone, Debug)]
-pub(super) struct GatheredObjects {
-    needs: NeededObjects,
-    results: BTreeMap<ObjectLookup, Option<LookupOutcome<Value>>>,
+/// The facts of the objects that a request needs.
+///
+/// # Errors
+/// Objects were not read.
+pub(super) fn find_facts(
+    needs: &NeededObjects,
+    reads: &AdmissionReads,
+) -> Step<DvpAdmissionFacts, AdmissionRead> {
+    reads.objects(&needed_lookups(needs, reads))?;
+    Ok(read_facts(needs, &FoundObjects(reads)))
 }
 
-impl GatheredObjects {
-    pub(super) fn new(needs: NeededObjects) -> Self {
-        Self { needs, results: BTreeMap::new() }
-    }
+/// The lookups for a request. The volume snapshot of a disk snapshot follows when the disk snapshot was read.
+fn needed_lookups(needs: &NeededObjects, reads: &AdmissionReads) -> Vec<ObjectLookup> {
+    let NeededObjects { class, images, snapshots, storage_classes, revisions } = needs;
+    let found = FoundObjects(reads);
+    let snapshots = snapshots.iter().map(|name| match found.get(&disk_snapshot_lookup(name)) {
+        Some(LookupOutcome::There(snapshot)) => volume_snapshot_lookup(&snapshot),
+        Some(LookupOutcome::Absent | LookupOutcome::Failed(_)) | None => disk_snapshot_lookup(name),
+    });
+    let all = class.iter().map(class_lookup).chain(revisions.iter().map(|name| revision_lookup(name)));
+    let all = all.chain(images.iter().map(image_lookup)).chain(snapshots);
+    all.chain(storage_classes.iter().map(|name| storage_class_lookup(name))).collect()
+}
 
-    /// The lookups without a result. The volume snapshot of a disk snapshot follows when the disk snapshot
-    /// was read.
-    pub(super) fn lookups(&self) -> Vec<ObjectLookup> {
-        let NeededObjects { class, images, snapshots, storage_classes, revisions } = &self.needs;
-        let snapshots = snapshots.iter().map(|name| match self.results.get(&disk_snapshot_lookup(name)) {
-            Some(Some(LookupOutcome::There(snapshot))) => volume_snapshot_lookup(snapshot),
-            _ => disk_snapshot_lookup(name),
-        });
-        let all = class.iter().map(class_lookup).chain(revisions.iter().map(|name| revision_lookup(name)));
-        let all = all.chain(images.iter().map(image_lookup)).chain(snapshots);
-        let all = all.chain(storage_classes.iter().map(|name| storage_class_lookup(name)));
-        all.filter(|lookup| !self.results.contains_key(lookup)).collect()
-    }
-
-    pub(super) fn add(&mut self, results: Vec<LookupResult>) {
-        self.results.extend(results);
-    }
-
-    /// The facts in the objects.
-    pub(super) fn facts(&self) -> DvpAdmissionFacts {
-        let NeededObjects { class, images, snapshots, storage_classes, revisions } = &self.needs;
-        let revision = |name: &String| {
-            let found = self.get(&revision_lookup(name)).unwrap_or(LookupOutcome::Absent);
-            found.map(|revision| StoredRevisionFacts::read(&revision))
+/// The facts in the objects.
+fn read_facts(needs: &NeededObjects, found: &FoundObjects<'_>) -> DvpAdmissionFacts {
+    let NeededObjects { class, images, snapshots, storage_classes, revisions } = needs;
+    let revision = |name: &String| {
+        let found = found.get(&revision_lookup(name)).unwrap_or(LookupOutcome::Absent);
+        found.map(|revision| StoredRevisionFacts::read(&revision))
+    };
+    let images = images.iter().filter_map(|id| {
+        let found = found.get(&image_lookup(id))?;
+        Some((id.clone(), found.map(|image| read_image(&image))))
+    });
+    let snapshots = snapshots.iter().filter_map(|name| {
+        let found = match found.get(&disk_snapshot_lookup(name))? {
+            // A disk snapshot without a volume snapshot exists, and its size is unknown.
+            LookupOutcome::There(snapshot) => match found.get(&volume_snapshot_lookup(&snapshot))? {
+                LookupOutcome::Absent => LookupOutcome::There(DiskSnapshotFacts::default()),
+                volume => volume.map(|volume| read_volume_snapshot(&volume)),
+            },
+            LookupOutcome::Absent => LookupOutcome::Absent,
+            LookupOutcome::Failed(reason) => LookupOutcome::Failed(reason),
         };
-        let images = images.iter().filter_map(|id| {
-            let found = self.get(&image_lookup(id))?;
-            Some((id.clone(), found.map(|image| read_image(&image))))
-        });
-        let snapshots = snapshots.iter().filter_map(|name| {
-            let found = match self.get(&disk_snapshot_lookup(name))? {
-                // A disk snapshot without a volume snapshot exists, and its size is unknown.
-                LookupOutcome::There(snapshot) => match self.get(&volume_snapshot_lookup(&snapshot))? {
-                    LookupOutcome::Absent => LookupOutcome::There(DiskSnapshotFacts::default()),
-                    volume => volume.map(|volume| read_volume_snapshot(&volume)),
-                },
-                LookupOutcome::Absent => LookupOutcome::Absent,
-                LookupOutcome::Failed(reason) => LookupOutcome::Failed(reason),
-            };
-            Some((name.clone(), found))
-        });
-        let storage_classes = storage_classes.iter().filter_map(|name| {
-            let found = self.get(&storage_class_lookup(name))?;
-            Some((name.clone(), found.map(drop)))
-        });
-        DvpAdmissionFacts {
-            class: class.as_ref().and_then(|name| self.class(name)),
-            images: images.collect(),
-            snapshots: snapshots.collect(),
-            storage_classes: storage_classes.collect(),
-            revisions: revisions.iter().map(revision).collect(),
-        }
+        Some((name.clone(), found))
+    });
+    let storage_classes = storage_classes.iter().filter_map(|name| {
+        let found = found.get(&storage_class_lookup(name))?;
+        Some((name.clone(), found.map(drop)))
+    });
+    DvpAdmissionFacts {
+        class: class.as_ref().and_then(|name| found.class(name)),
+        images: images.collect(),
+        snapshots: snapshots.collect(),
+        storage_classes: storage_classes.collect(),
+        revisions: revisions.iter().map(revision).collect(),
     }
+}
 
+/// The objects that were read.
+struct FoundObjects<'a>(&'a AdmissionReads);
+
+impl FoundObjects<'_> {
     fn get(&self, lookup: &ObjectLookup) -> Option<LookupOutcome<Value>> {
-        self.results.get(lookup).cloned().flatten()
+        self.0.object(lookup).ok().flatten().cloned()
     }
 
     fn class(&self, name: &ClassName) -> Option<LookupOutcome<MachineClass>> {
@@ -106,7 +105,7 @@ fn class_lookup(name: &ClassName) -> ObjectLookup {
         subject: LookupSubject::Class,
         api_version: API_VERSION,
         plural: "virtualmachineclasses",
-        namespaced: false,
+        namespace: LookupNamespace::Cluster,
         name: match name {
             ClassName::Named(name) => Some(name.clone()),
             ClassName::Default => None,
@@ -122,7 +121,7 @@ fn revision_lookup(name: &str) -> ObjectLookup {
         subject: LookupSubject::Revision,
         api_version: "apps/v1",
         plural: "controllerrevisions",
-        namespaced: true,
+        namespace: LookupNamespace::Reviewed,
         name: Some(name.to_owned()),
         fields: &["metadata.ownerReferences", "data.spec.blockDeviceRefs"],
         reveals: false,
@@ -131,15 +130,15 @@ fn revision_lookup(name: &str) -> ObjectLookup {
 
 /// The verdict shows whether an image exists and how large it is.
 fn image_lookup(id: &ImageId) -> ObjectLookup {
-    let (plural, namespaced) = match id.kind {
-        ImageKind::Namespace => ("virtualimages", true),
-        ImageKind::Cluster => ("clustervirtualimages", false),
+    let (plural, namespace) = match id.kind {
+        ImageKind::Namespace => ("virtualimages", LookupNamespace::Reviewed),
+        ImageKind::Cluster => ("clustervirtualimages", LookupNamespace::Cluster),
     };
     ObjectLookup {
         subject: LookupSubject::Image,
         api_version: API_VERSION,
         plural,
-        namespaced,
+        namespace,
         name: Some(id.name.clone()),
         fields: &["status.phase", "status.cdrom", "status.size"],
         reveals: true,
@@ -151,7 +150,7 @@ fn disk_snapshot_lookup(name: &str) -> ObjectLookup {
         subject: LookupSubject::Snapshot,
         api_version: API_VERSION,
         plural: "virtualdisksnapshots",
-        namespaced: true,
+        namespace: LookupNamespace::Reviewed,
         name: Some(name.to_owned()),
         fields: &["status.volumeSnapshotName"],
         reveals: true,
@@ -165,7 +164,7 @@ fn volume_snapshot_lookup(disk: &Value) -> ObjectLookup {
         subject: LookupSubject::Snapshot,
         api_version: SNAPSHOT_API,
         plural: "volumesnapshots",
-        namespaced: true,
+        namespace: LookupNamespace::Reviewed,
         name: Some(name.to_owned()),
         fields: &["status.restoreSize"],
         reveals: true,
@@ -177,7 +176,7 @@ fn storage_class_lookup(name: &str) -> ObjectLookup {
         subject: LookupSubject::StorageClass,
         api_version: "storage.k8s.io/v1",
         plural: "storageclasses",
-        namespaced: false,
+        namespace: LookupNamespace::Cluster,
         name: Some(name.to_owned()),
         fields: &["metadata.name"],
         reveals: true,

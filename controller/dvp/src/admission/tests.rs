@@ -15,8 +15,8 @@ use vmpool_engine::admission::{
 };
 
 use super::{
-    AdmissionSettings, CapabilityState, ClusterCapabilities, DiskSnapshotFacts, DvpAdmissionFacts,
-    DvpEvaluation, ImageId, ImageKind, MachineClass, Rule, RuleScope, StoredRevisionFacts, VirtualImageFacts,
+    AdmissionSettings, CapabilityState, ClusterCapabilities, DiskSnapshotFacts, DvpAdmissionFacts, ImageId,
+    ImageKind, MachineClass, NeededObjects, Rule, RuleScope, StoredRevisionFacts, VirtualImageFacts,
     evaluate_request,
 };
 
@@ -166,10 +166,15 @@ impl World {
     }
 
     fn judge(&self, user: &str, old: Option<&Value>, new: &Value) -> AdmissionVerdict {
-        match evaluate_request(&self.settings, PoolRequest { user, old, new }) {
-            DvpEvaluation::Decided(verdict) => verdict,
-            DvpEvaluation::NeedsFacts(look) => look.finish(&self.facts),
-        }
+        let found: Result<_, std::convert::Infallible> =
+            evaluate_request(&self.settings, PoolRequest { user, old, new }, |_| Ok(self.facts.clone()));
+        found.unwrap()
+    }
+
+    /// The objects that the rules need for a request; `None` if they need none.
+    fn needs(&self, old: Option<&Value>, new: &Value) -> Option<NeededObjects> {
+        let request = PoolRequest { user: "a", old, new };
+        evaluate_request(&self.settings, request, |needs| Err(needs.clone())).err()
     }
 
     fn create(&self, new: &Value) -> AdmissionVerdict {
@@ -249,19 +254,13 @@ fn one_response_names_all_settings_that_are_bad() {
 #[test]
 fn only_what_is_needed_is_read() {
     let world = World::complete();
-    let needs = |old: Option<&Value>, new: &Value| match evaluate_request(
-        &world.settings,
-        PoolRequest { user: "a", old, new },
-    ) {
-        DvpEvaluation::Decided(_) => None,
-        DvpEvaluation::NeedsFacts(look) => Some(look.needs().clone()),
-    };
-    let created = needs(None, &pool()).unwrap();
+    let created = world.needs(None, &pool()).unwrap();
     assert_eq!(created.class, Some(super::ClassName::Named("small".to_owned())));
     assert_eq!(created.images.len(), 2, "the source of a disk, and an image among the devices: {created:?}");
-    assert_eq!(needs(Some(&pool()), &with(pool(), "/spec/replicas", json!(9))), None);
-    let grown = needs(Some(&pool()), &disk(0, "/spec/persistentVolumeClaim/size", json!("11Gi"))).unwrap();
+    assert_eq!(world.needs(Some(&pool()), &with(pool(), "/spec/replicas", json!(9))), None);
+    let grown =
+        world.needs(Some(&pool()), &disk(0, "/spec/persistentVolumeClaim/size", json!("11Gi"))).unwrap();
     assert_eq!((grown.class, grown.images.len()), (None, 1));
-    let resized = needs(Some(&pool()), &machine("/cpu/cores", json!(4))).unwrap();
+    let resized = world.needs(Some(&pool()), &machine("/cpu/cores", json!(4))).unwrap();
     assert_eq!((resized.class.is_some(), resized.images.len()), (true, 1));
 }

@@ -1,23 +1,12 @@
-//! How a program gets the verdict of a platform about a request.
-//!
-//! ```text
-//!  request ──> Rules::review() ──> Decided: the verdict, without reads
-//!                   │
-//!                   └──> NeedsFacts ──> lookups() ──> the program reads ──> add() ──┬──> lookups() is empty: verdict()
-//!                                           ▲                                      │
-//!                                           └──────────────────────────────────────┘
-//! ```
-//!
-//! Before the verdict, the program creates the object of [`UndecidedReview::dry_run`], if there is one, as a
-//! dry run.
+//! How a program gets the verdict of a platform about a request: [`Rules::review`] is a decision, as the crate
+//! `vmpool_decision` describes it.
 
 use std::fmt;
 
 use serde_json::Value;
+use vmpool_decision::{AdmissionRead, AdmissionReads, ObjectLookup, Step};
 
 use super::count::ReplicasTerms;
-use super::dry_run::{DryRun, DryRunResult};
-use super::lookup::{LookupResult, ObjectLookup};
 use super::request::PoolRequest;
 use super::verdict::AdmissionVerdict;
 
@@ -26,8 +15,15 @@ pub trait Rules: fmt::Debug + Send + Sync {
     /// The kind of pools that the rules are about.
     fn kind(&self) -> PoolKind;
 
-    /// Evaluates a create or an update as far as possible without reads.
-    fn review<'a>(&'a self, request: PoolRequest<'a>) -> RuleReview<'a>;
+    /// The verdict about a create or an update. Objects that are not read count as unknown.
+    ///
+    /// # Errors
+    /// It depends on these objects, or on a dry run.
+    fn review(
+        &self,
+        request: PoolRequest<'_>,
+        reads: &AdmissionReads,
+    ) -> Step<AdmissionVerdict, AdmissionRead>;
 
     /// The guard of the scale subresource; `None` if every user with permission to scale may lower the number
     /// of machines. The program then serves no webhook for it.
@@ -50,35 +46,6 @@ pub struct PoolKind {
     pub pool_path: &'static str,
     /// A setting without which the rules refuse requests that they could allow, as a warning for the log.
     pub setup_warning: Option<&'static str>,
-}
-
-/// The result of evaluating a request without reads.
-pub enum RuleReview<'a> {
-    /// The verdict is complete.
-    Decided(AdmissionVerdict),
-    /// The verdict depends on objects of the cluster.
-    NeedsFacts(Box<dyn UndecidedReview + Send + 'a>),
-}
-
-/// A request whose verdict depends on objects of the cluster.
-pub trait UndecidedReview {
-    /// The objects that are still to be read, in a fixed order. After [`UndecidedReview::add`] there can be
-    /// others.
-    fn lookups(&self) -> Vec<ObjectLookup>;
-
-    /// Adds the results of reads.
-    fn add(&mut self, results: Vec<LookupResult>);
-
-    /// The object to create as a dry run after all reads. Programs without the permission do not create it.
-    fn dry_run(&self) -> Option<DryRun> {
-        None
-    }
-
-    /// Adds the result of the dry run.
-    fn add_dry_run(&mut self, _: DryRunResult) {}
-
-    /// The verdict, given the results so far. An object without a result counts as not read.
-    fn verdict(self: Box<Self>) -> AdmissionVerdict;
 }
 
 /// How the guard of the scale subresource finds the policy of a pool.

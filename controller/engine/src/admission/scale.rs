@@ -1,10 +1,26 @@
 //! The scale guard: the rule about `autoscaling/v1` Scale objects that lower the count.
 
 use serde_json::Value;
+use vmpool_decision::{AdmissionRead, AdmissionReads, LookupOutcome, Step};
 
 use super::count::ReplicasTerms;
 use super::finding::Refusal;
+use super::review::ScaleGuard;
 use super::rule::AdmissionRule;
+use super::verdict::AdmissionDecision;
+
+/// An update of the scale of a pool.
+#[derive(Clone, Copy, Debug)]
+pub struct ScaleRequest<'a> {
+    /// The namespace of the pool.
+    pub namespace: &'a str,
+    /// The name of the pool.
+    pub name: &'a str,
+    /// The scale before.
+    pub old: &'a Value,
+    /// The requested scale.
+    pub new: &'a Value,
+}
 
 /// The change of a Scale request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +46,45 @@ pub struct LoweredReplicas {
 pub struct NotAScale {
     which: &'static str,
     what: String,
+}
+
+/// The decision about an update of the scale.
+///
+/// # Errors
+/// The pool was not read.
+pub fn review_scale(
+    guard: &ScaleGuard,
+    request: ScaleRequest<'_>,
+    reads: &AdmissionReads,
+) -> Step<AdmissionDecision, AdmissionRead> {
+    let ScaleRequest { namespace, name, old, new } = request;
+    let shrink = match compare_scales(old, new) {
+        Ok(ScaleChange::Allow) => return Ok(AdmissionDecision::Allowed),
+        Ok(ScaleChange::AskPolicy(shrink)) => shrink,
+        Err(error) => return Ok(AdmissionDecision::Malformed(error.to_string())),
+    };
+    let uid_of = |object: &Value| object["metadata"]["uid"].as_str().map(str::to_owned);
+    // kube-apiserver sends the UID of the stored pool. A client without permission to read the pool does not
+    // know the UID, and gets the same response as for a pool that does not exist.
+    let uid = uid_of(old);
+    if uid.is_none() && !reads.may_reveal() {
+        let message = "the request has no oldObject.metadata.uid".to_owned();
+        return Ok(AdmissionDecision::Malformed(message));
+    }
+    let ScaleGuard { terms, lookup, is_explicit, .. } = guard;
+    Ok(match reads.object(&lookup(name))? {
+        Some(LookupOutcome::There(pool)) if uid.is_some() && uid_of(pool) != uid => {
+            AdmissionDecision::Allowed
+        }
+        Some(LookupOutcome::There(pool)) => scale_guard_refusal(terms, name, is_explicit(pool), shrink)
+            .map_or(AdmissionDecision::Allowed, |refusal| AdmissionDecision::Refused(refusal.into())),
+        Some(LookupOutcome::Absent) | None => AdmissionDecision::Allowed,
+        Some(LookupOutcome::Failed(reason)) => {
+            let policy = terms.policy.rsplit('.').next().unwrap_or_default();
+            let message = format!("reading the {policy} of pool {namespace}/{name}: {reason}");
+            AdmissionDecision::Undecided(message)
+        }
+    })
 }
 
 /// Compares the two scales of an update.

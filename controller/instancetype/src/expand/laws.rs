@@ -87,7 +87,7 @@ proptest! {
         let _ = fill_machine_from_preference(&mut machine.clone(), &world.types.preference.unwrap().spec, VM);
         for family in [TypeFamily::Instancetype, TypeFamily::Preference] {
             let _ = StatusRef::of_machine(&machine, family);
-            let _ = inference::infer_matcher(&machine, "team-a", family);
+            let _ = inference::infer_matcher::<()>(&machine, "team-a", family, |_| Ok(None));
         }
     }
 

@@ -16,6 +16,9 @@ pub enum InferenceSourceKind {
 }
 
 impl InferenceSourceKind {
+    /// All kinds.
+    pub const ALL: [Self; 4] = [Self::Claim, Self::DataVolume, Self::DataSource, Self::Snapshot];
+
     /// The kind of the object.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,3 +1,5 @@
+use std::cell::RefCell;
+
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -24,20 +26,15 @@ fn machine(volume: Value, policy: &str) -> Value {
 
 /// Runs an inference. Objects are `KIND NAMESPACE/NAME`.
 fn run(machine: &Value, objects: &[(&str, Value)]) -> (Vec<String>, Result<Inferred, InferenceError>) {
-    let mut asked = Vec::new();
-    let mut step = infer_matcher(machine, "team-a", TypeFamily::Instancetype).unwrap().unwrap();
-    loop {
-        match step {
-            InferenceStep::Done(result) => return (asked, result),
-            InferenceStep::Lookup(inference) => {
-                let InferenceLookup { source, namespace, name } = inference.lookup();
-                let key = format!("{} {namespace}/{name}", source.as_str());
-                let object = objects.iter().find(|(of, _)| *of == key).map(|(_, object)| object);
-                step = inference.found(object);
-                asked.push(key);
-            }
-        }
-    }
+    let asked = RefCell::new(Vec::new());
+    let find = |InferenceLookup { source, namespace, name }: &InferenceLookup| {
+        let key = format!("{} {namespace}/{name}", source.as_str());
+        let object = objects.iter().find(|(of, _)| *of == key).map(|(_, object)| object);
+        asked.borrow_mut().push(key);
+        Ok(object)
+    };
+    let result = infer_matcher::<()>(machine, "team-a", TypeFamily::Instancetype, find).unwrap();
+    (asked.into_inner(), result.map(|inferred| inferred.expect("the matcher names a volume")))
 }
 
 fn labeled(name: &str) -> Value {
@@ -106,18 +103,13 @@ fn a_preference_has_labels_of_its_own() {
         "preference": {"inferFromVolume": "root"},
         "template": {"spec": {"volumes": [{"name": "root", "persistentVolumeClaim": {"claimName": "c"}}]}},
     }});
-    let Some(InferenceStep::Lookup(inference)) =
-        infer_matcher(&machine, "a", TypeFamily::Preference).unwrap()
-    else {
-        panic!("a claim is needed")
-    };
     let labels = json!({"metadata": {"labels": {
         "instancetype.kubevirt.io/default-preference": "linux",
         "instancetype.kubevirt.io/default-preference-kind": "VirtualMachinePreference",
     }}});
-    let InferenceStep::Done(result) = inference.found(Some(&labels)) else { panic!("the labels are there") };
+    let result = infer_matcher::<()>(&machine, "a", TypeFamily::Preference, |_| Ok(Some(&labels))).unwrap();
     let kind = "VirtualMachinePreference".to_owned();
-    assert_eq!(result, Ok(Inferred::Named { name: "linux".to_owned(), kind }));
+    assert_eq!(result, Ok(Some(Inferred::Named { name: "linux".to_owned(), kind })));
 }
 
 /// Failures that the policy decides about.
@@ -177,7 +169,8 @@ fn a_missing_volume_is_never_ignored() {
 #[case::no_matcher(json!({"spec": {}}))]
 #[case::a_name(json!({"spec": {"instancetype": {"name": "u1"}}}))]
 fn without_a_volume_nothing_is_inferred(#[case] machine: Value) {
-    assert!(infer_matcher(&machine, "team-a", TypeFamily::Instancetype).unwrap().is_none());
+    let inferred = infer_matcher::<()>(&machine, "team-a", TypeFamily::Instancetype, |_| Ok(None));
+    assert_eq!(inferred, Ok(Ok(None)));
 }
 
 #[rstest]

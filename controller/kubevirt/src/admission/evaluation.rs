@@ -1,12 +1,14 @@
 //! The evaluation of a request: which rules apply to what it changes, in the order in which KubeVirt reports
 //! them.
 
+use std::ops::ControlFlow;
+
 use serde_json::Value;
 use vmpool_api::kubevirt::annotations::{INSTANCETYPE_POLICY, SCALE_IN_TARGETS};
 use vmpool_engine::admission::count::{self, ReplicasChange, ReplicasState, ReplicasTerms};
 use vmpool_engine::admission::{
-    AdmissionDecision, AdmissionVerdict, DryRun, DryRunResult, LookupResult, ObjectLookup, PoolRequest,
-    PrivilegedUsers, record,
+    AdmissionDecision, AdmissionRead, AdmissionReads, AdmissionVerdict, PoolRequest, PrivilegedUsers, Step,
+    record,
 };
 use vmpool_platform::value::json_field;
 
@@ -21,45 +23,74 @@ use super::{
 /// The names of count and policy in messages. No policy of KubeVirt restricts who may lower the count.
 const TERMS: ReplicasTerms = ReplicasTerms { policy: "spec.scaleInStrategy", explicit: "", absent: 1 };
 
-/// A request that is valid by itself, and whose verdict depends on the other pools of the namespace, or on
-/// whether the API server accepts a machine of the pool.
-#[derive(Clone, Debug)]
-pub(super) struct KubeVirtPendingRequest<'a> {
-    pool: KubeVirtPoolView<'a>,
-    compared: Compared,
-    lookup: Option<ObjectLookup>,
-    storage: Vec<ObjectLookup>,
-    template_changed: bool,
-    findings: Findings,
+fn verdict_without_warnings(outcome: AdmissionDecision) -> AdmissionVerdict {
+    AdmissionVerdict { outcome, warnings: Vec::new() }
 }
 
-/// The result of evaluating a request without reads.
-#[derive(Debug)]
-pub(super) enum KubeVirtEvaluation<'a> {
-    Decided(AdmissionVerdict),
-    NeedsFacts(Box<KubeVirtPendingRequest<'a>>),
+/// The verdict about a request.
+///
+/// # Errors
+/// The request is valid by itself, and its verdict depends on these objects, or on whether the API server
+/// accepts a machine of the pool.
+pub(super) fn evaluate_request(
+    users: &PrivilegedUsers,
+    request: PoolRequest<'_>,
+    reads: &AdmissionReads,
+) -> Step<AdmissionVerdict, AdmissionRead> {
+    let findings = match evaluate_without_reads(users, request) {
+        ControlFlow::Continue(findings) => findings,
+        ControlFlow::Break(verdict) => return Ok(verdict),
+    };
+    if findings.rejects() {
+        return Ok(findings.verdict());
+    }
+    add_findings_of_reads(request.old.map(KubeVirtPoolView), KubeVirtPoolView(request.new), findings, reads)
 }
 
-fn decided_evaluation(outcome: AdmissionDecision) -> KubeVirtEvaluation<'static> {
-    KubeVirtEvaluation::Decided(AdmissionVerdict { outcome, warnings: Vec::new() })
+/// Adds the warnings that depend on other objects, and validates a machine of a new template.
+fn add_findings_of_reads(
+    old: Option<KubeVirtPoolView<'_>>,
+    new: KubeVirtPoolView<'_>,
+    mut findings: Findings,
+    reads: &AdmissionReads,
+) -> Step<AdmissionVerdict, AdmissionRead> {
+    let compared = Compared::of(old, new);
+    let (pools, storage) = (compared.lookup(), existing_storage::existing_storage_lookups(old, new));
+    let found = reads.objects(pools.iter().chain(&storage))?;
+    let (of_pools, of_storage) = found.split_at(usize::from(pools.is_some()));
+    for pools in of_pools.iter().flatten() {
+        neighbors::warn_about_other_pools(new, compared, pools, &mut findings);
+    }
+    existing_storage::warn_about_existing_storage(
+        new,
+        storage.iter().zip(of_storage.iter().copied()),
+        &mut findings,
+    );
+    let template_changed = is_part_changed(old, new, "virtualMachineTemplate");
+    if let Some(dry_run) = template_changed.then(|| dry_run::machine_dry_run(new)).flatten()
+        && let Some(result) = reads.dry_run(dry_run)?
+    {
+        dry_run::check_dry_run_result(new, result, &mut findings);
+    }
+    Ok(findings.verdict())
 }
 
-/// Evaluates a request as far as possible without reads.
-pub(super) fn evaluate_request<'a>(
+/// Evaluates a request without other objects. `Break` is a verdict that does not depend on any.
+fn evaluate_without_reads<'a>(
     users: &PrivilegedUsers,
     request: PoolRequest<'a>,
-) -> KubeVirtEvaluation<'a> {
+) -> ControlFlow<AdmissionVerdict, Findings> {
     let (old, new) = (request.old.map(KubeVirtPoolView), KubeVirtPoolView(request.new));
     let stored = |pool: KubeVirtPoolView<'a>| pool.annotation(SCALE_IN_TARGETS);
     let before = old.map_or(&Value::Null, stored);
     if let Err(refusal) =
         record::check_removal_record(users, request.user, SCALE_IN_TARGETS, before, stored(new))
     {
-        return decided_evaluation(AdmissionDecision::Refused((*refusal).into()));
+        return ControlFlow::Break(verdict_without_warnings(AdmissionDecision::Refused((*refusal).into())));
     }
     // Otherwise finalizers could not be removed from a pool that does not meet the rules.
     if new.deleting() {
-        return decided_evaluation(AdmissionDecision::Allowed);
+        return ControlFlow::Break(verdict_without_warnings(AdmissionDecision::Allowed));
     }
     let mut findings = Findings::default();
     settings::check_max_protection(old, new, &mut findings);
@@ -74,28 +105,18 @@ pub(super) fn evaluate_request<'a>(
         }
     }
     if old.is_some_and(|old| old.spec() == new.spec()) {
-        return KubeVirtEvaluation::Decided(findings.verdict());
+        return ControlFlow::Break(findings.verdict());
     }
     if is_part_changed(old, new, "virtualMachineTemplate")
         && !machine::has_required_templates(new, &mut findings)
     {
-        return KubeVirtEvaluation::Decided(findings.verdict());
+        return ControlFlow::Break(findings.verdict());
     }
     if let Some(error) = decode::first_decode_error(old, new).or_else(|| settings_error(old, new)) {
-        return decided_evaluation(AdmissionDecision::Malformed(error));
+        return ControlFlow::Break(verdict_without_warnings(AdmissionDecision::Malformed(error)));
     }
     check_changed_parts(request.user, old, new, &mut findings);
-    let compared = Compared::of(old, new);
-    let (lookup, template_changed) = (compared.lookup(), is_part_changed(old, new, "virtualMachineTemplate"));
-    if findings.rejects() {
-        return KubeVirtEvaluation::Decided(findings.verdict());
-    }
-    let storage = existing_storage::existing_storage_lookups(old, new);
-    if lookup.is_none() && storage.is_empty() && !template_changed {
-        return KubeVirtEvaluation::Decided(findings.verdict());
-    }
-    let pending = KubeVirtPendingRequest { pool: new, compared, lookup, storage, template_changed, findings };
-    KubeVirtEvaluation::NeedsFacts(Box::new(pending))
+    ControlFlow::Continue(findings)
 }
 
 fn is_part_changed(old: Option<KubeVirtPoolView<'_>>, new: KubeVirtPoolView<'_>, part: &str) -> bool {
@@ -206,36 +227,4 @@ fn warn_about_migration(old: KubeVirtPoolView<'_>, new: KubeVirtPoolView<'_>, fi
     let detail = "Migration does not apply to renamed DataVolume templates: the storage of the machines is created again, \
                   without the present data; migrate the volumes of the machines instead";
     findings.warn(Rule::StorageNotMigrated, format!("{MACHINE}.updateVolumesStrategy"), detail);
-}
-
-impl KubeVirtPendingRequest<'_> {
-    /// The list of all pools of the namespace, if something is to be compared with them, and the storage that
-    /// new machines could adopt.
-    pub(super) fn lookups(&self) -> Vec<ObjectLookup> {
-        self.lookup.iter().chain(&self.storage).cloned().collect()
-    }
-
-    /// Adds what was read.
-    pub(super) fn add(&mut self, results: &[LookupResult]) {
-        let pools = results.iter().find(|(lookup, _)| self.lookup.as_ref() == Some(lookup));
-        if let Some((_, Some(pools))) = pools {
-            neighbors::warn_about_other_pools(self.pool, self.compared, pools, &mut self.findings);
-        }
-        existing_storage::warn_about_existing_storage(self.pool, results, &mut self.findings);
-    }
-
-    /// A machine that the API server is to validate.
-    pub(super) fn dry_run(&self) -> Option<DryRun> {
-        if self.template_changed { dry_run::machine_dry_run(self.pool) } else { None }
-    }
-
-    /// Adds the result of the validation.
-    pub(super) fn add_dry_run(&mut self, result: &DryRunResult) {
-        dry_run::check_dry_run_result(self.pool, result, &mut self.findings);
-    }
-
-    /// The verdict, given what was added.
-    pub(super) fn verdict(self) -> AdmissionVerdict {
-        self.findings.verdict()
-    }
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use vmpool_api::kubevirt::DATA_VOLUME_API_VERSION;
-use vmpool_engine::admission::{LookupOutcome, LookupResult, LookupSubject, ObjectLookup, shorten_text};
+use vmpool_engine::admission::{LookupNamespace, LookupOutcome, LookupSubject, ObjectLookup, shorten_text};
 use vmpool_platform::value::{json_entries, json_field, json_text};
 
 use super::findings::Findings;
@@ -56,7 +56,7 @@ pub(super) fn existing_storage_lookups(
         subject: LookupSubject::Volume,
         api_version,
         plural,
-        namespaced: true,
+        namespace: LookupNamespace::Reviewed,
         name: Some(name.clone()),
         fields: &["metadata.ownerReferences", "metadata.labels", "metadata.deletionTimestamp"],
         // The warning says that the object exists.
@@ -66,9 +66,9 @@ pub(super) fn existing_storage_lookups(
 }
 
 /// Warns about objects that machines of the pool would adopt. What could not be read gives no warning.
-pub(super) fn warn_about_existing_storage(
+pub(super) fn warn_about_existing_storage<'a>(
     pool: KubeVirtPoolView<'_>,
-    results: &[LookupResult],
+    results: impl Iterator<Item = (&'a ObjectLookup, Option<&'a LookupOutcome<Value>>)>,
     findings: &mut Findings,
 ) {
     let mut warned = BTreeSet::new();

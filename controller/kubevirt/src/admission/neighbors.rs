@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use vmpool_api::kubevirt::POOL_API_VERSION;
-use vmpool_engine::admission::{LookupOutcome, LookupSubject, ObjectLookup, shorten_text};
+use vmpool_engine::admission::{LookupNamespace, LookupOutcome, LookupSubject, ObjectLookup, shorten_text};
 use vmpool_platform::value::{json_entries, json_field};
 
 use super::findings::Findings;
@@ -41,7 +41,7 @@ impl Compared {
             subject: LookupSubject::Pool,
             api_version: POOL_API_VERSION,
             plural: "virtualmachinepools",
-            namespaced: true,
+            namespace: LookupNamespace::Reviewed,
             name: None,
             fields: &["items"],
             // The warnings contain names of pools, which the user may have no permission to list.

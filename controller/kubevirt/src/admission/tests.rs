@@ -8,8 +8,8 @@ mod warnings;
 
 use serde_json::{Value, json};
 use vmpool_engine::admission::{
-    self, AdmissionDecision, AdmissionVerdict, LookupOutcome, ObjectLookup, PoolRequest, PrivilegedUsers,
-    RuleReview, RuleSeverity, Rules,
+    self, AdmissionDecision, AdmissionRead, AdmissionReads, AdmissionVerdict, DryRunResult, LookupOutcome,
+    ObjectLookup, PoolRequest, PrivilegedUsers, RuleSeverity, Rules,
 };
 
 use super::{KubevirtRules, Rule};
@@ -48,6 +48,45 @@ fn rules() -> KubevirtRules {
     KubevirtRules { users: PrivilegedUsers { removal_handler: Some(HANDLER.to_owned()), controller: None } }
 }
 
+/// What a review read: lookups, and the machine of a dry run.
+#[derive(Default)]
+struct Asked {
+    lookups: Vec<ObjectLookup>,
+    machine: Option<Value>,
+}
+
+/// The verdict with these answers, and what it needed. Without `found`, the client is one for which the
+/// webhook reads nothing that reveals facts.
+fn review_with(
+    user: &str,
+    old: Option<&Value>,
+    new: &Value,
+    found: Option<&dyn Fn(&ObjectLookup) -> LookupOutcome<Value>>,
+    result: &DryRunResult,
+) -> (AdmissionVerdict, Asked) {
+    let (mut reads, mut asked) = (AdmissionReads::new(found.is_some()), Asked::default());
+    let found = found.unwrap_or(&|_| LookupOutcome::Absent);
+    loop {
+        let needs = match rules().review(PoolRequest { user, old, new }, &reads) {
+            Ok(verdict) => return (verdict, asked),
+            Err(needs) => needs,
+        };
+        for read in needs.0 {
+            match read {
+                AdmissionRead::Object(lookup) => {
+                    assert!(lookup.reveals && !asked.lookups.contains(&lookup), "{lookup:?}");
+                    reads.add_object(lookup.clone(), Some(found(&lookup)));
+                    asked.lookups.push(lookup);
+                }
+                AdmissionRead::DryRun(dry_run) => {
+                    reads.add_dry_run(result.clone());
+                    assert_eq!(asked.machine.replace(dry_run.object), None);
+                }
+            }
+        }
+    }
+}
+
 /// The verdict if the namespace has these other pools; `None` for a client for which the webhook does not
 /// list pools.
 fn among(
@@ -56,21 +95,17 @@ fn among(
     new: &Value,
     others: Option<&LookupOutcome<Value>>,
 ) -> AdmissionVerdict {
-    let rules = rules();
-    match rules.review(PoolRequest { user, old, new }) {
-        RuleReview::Decided(verdict) => verdict,
-        RuleReview::NeedsFacts(mut pending) => {
-            let lookups = pending.lookups();
-            assert!(lookups.iter().all(|lookup| lookup.reveals));
-            let found = |lookup: &ObjectLookup| {
-                let is_of_others = lookup.name.is_none();
-                others.map(|others| if is_of_others { others.clone() } else { LookupOutcome::Absent })
-            };
-            pending.add(lookups.into_iter().map(|lookup| (lookup.clone(), found(&lookup))).collect());
-            assert!(pending.lookups().is_empty());
-            pending.verdict()
-        }
-    }
+    let Some(others) = others else { return review_with(user, old, new, None, &DryRunResult::Accepted).0 };
+    let found = |lookup: &ObjectLookup| {
+        if lookup.name.is_none() { others.clone() } else { LookupOutcome::Absent }
+    };
+    review_with(user, old, new, Some(&found), &DryRunResult::Accepted).0
+}
+
+/// What a review needs in a namespace without objects.
+fn needs(old: Option<&Value>, new: &Value) -> Asked {
+    let found = |_: &ObjectLookup| LookupOutcome::Absent;
+    review_with("alice", old, new, Some(&found), &DryRunResult::Accepted).1
 }
 
 fn judge(old: Option<&Value>, new: &Value) -> AdmissionVerdict {

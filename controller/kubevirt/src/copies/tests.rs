@@ -2,6 +2,7 @@
 
 use rstest::rstest;
 use serde_json::{Value, json};
+use vmpool_decision::decide_with;
 
 use super::*;
 
@@ -57,18 +58,11 @@ impl Cluster {
     }
 
     fn plan_by(&self, policy: CopyPolicy, machine: &Value, owned: &[OwnedCopy]) -> CopyPlan {
-        let mut found = FetchedObjects::new();
-        loop {
-            match plan_machine_copies(machine, owned, &found, policy, NOW) {
-                CopyStep::Done(plan) => return plan,
-                CopyStep::Needs(reference) => {
-                    let path = format!("{}/{}", reference.collection, reference.name);
-                    let object = self.0.iter().find(|(known, _)| *known == path);
-                    let is_new = found.insert(reference, object.map(|(_, object)| object.clone())).is_none();
-                    assert!(is_new, "{path} was read before");
-                }
-            }
-        }
+        let answer = |reference: &ReferencedObject| {
+            let path = format!("{}/{}", reference.collection, reference.name);
+            self.0.iter().find(|(known, _)| *known == path).map(|(_, object)| object.clone())
+        };
+        decide_with(answer, |found| plan_machine_copies(machine, owned, found, policy, NOW))
     }
 
     fn plan(&self, machine: &Value) -> CopyPlan {

@@ -1,6 +1,7 @@
 //! The result of expanding an object.
 
 use serde_json::Value;
+use vmpool_decision::Needs;
 use vmpool_platform::ReferencedObject;
 
 use super::super::pins::{MatcherProblem, ResolveError};
@@ -8,8 +9,8 @@ use super::super::pins::{MatcherProblem, ResolveError};
 /// The result of expanding an object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expansion {
-    /// This object, which was not read yet, is needed.
-    Needs(ReferencedObject),
+    /// These objects were not read yet, and are needed.
+    Needs(Needs<ReferencedObject>),
     /// What the platform adds to machines was not read yet, and is needed.
     NeedsDefaults,
     /// The expanded object.
@@ -20,10 +21,16 @@ pub enum Expansion {
     NoRevision,
 }
 
+impl From<Needs<ReferencedObject>> for Expansion {
+    fn from(needs: Needs<ReferencedObject>) -> Self {
+        Self::Needs(needs)
+    }
+}
+
 impl From<ResolveError> for Expansion {
     fn from(open: ResolveError) -> Self {
         match open {
-            ResolveError::Needs(reference) => Self::Needs(reference),
+            ResolveError::Needs(needs) => needs.into(),
             ResolveError::Unresolved(problem) => Self::Refused(problem),
         }
     }

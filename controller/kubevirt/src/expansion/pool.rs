@@ -127,7 +127,7 @@ fn stored_revision_content(
     namespace: &str,
     found: &FetchedObjects,
 ) -> Result<Option<Value>, Expansion> {
-    let object = pins::find_read_object(&revision_at(namespace, name), found).map_err(Expansion::from)?;
+    let object = pins::find_read_object(&revision_at(namespace, name), found)?;
     Ok(object.and_then(|object| owned_revision_content(object, pool)).cloned())
 }
 

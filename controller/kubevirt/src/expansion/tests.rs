@@ -1,5 +1,7 @@
 use rstest::rstest;
 use serde_json::json;
+use vmpool_decision::decide_with;
+use vmpool_platform::ReferencedObject;
 
 use super::super::fixtures;
 use super::*;
@@ -27,18 +29,18 @@ fn spec() -> Value {
 
 /// Expands with a cluster that has these objects, by their paths.
 fn with(cluster: &[(String, Value)], expand: impl Fn(&FetchedObjects) -> Expansion) -> Expansion {
-    let mut found = FetchedObjects::new();
-    loop {
-        match expand(&found) {
-            Expansion::Needs(reference) => {
-                let path = format!("{}/{}", reference.collection, reference.name);
-                let object =
-                    cluster.iter().find(|(known, _)| *known == path).map(|(_, object)| object.clone());
-                assert!(found.insert(reference, object).is_none(), "it was read before");
-            }
-            ended => return ended,
-        }
-    }
+    decide_with(
+        |reference| object_of(cluster, reference),
+        |found| match expand(found) {
+            Expansion::Needs(needs) => Err(needs),
+            ended => Ok(ended),
+        },
+    )
+}
+
+fn object_of(cluster: &[(String, Value)], reference: &ReferencedObject) -> Option<Value> {
+    let path = format!("{}/{}", reference.collection, reference.name);
+    cluster.iter().find(|(known, _)| *known == path).map(|(_, object)| object.clone())
 }
 
 /// Expands a machine in a cluster without KubeVirt.
@@ -207,18 +209,11 @@ fn a_conflict_names_the_field() {
 
 /// The spec of a pool with the copies of its revision, in a cluster without KubeVirt that has these objects.
 fn pinned(id: &vmpool_engine::ObjectId, spec: &Value, cluster: &[(String, Value)]) -> Value {
-    let mut found = FetchedObjects::new();
-    loop {
-        match pins::resolve_pool_pins(id, NAMESPACE, spec, &vmpool_platform::Configuration::default(), &found)
-        {
-            vmpool_platform::Resolution::Needs(reference) => {
-                let path = format!("{}/{}", reference.collection, reference.name);
-                let object = cluster.iter().find(|(known, _)| *known == path);
-                found.insert(reference, object.map(|(_, object)| object.clone()));
-            }
-            vmpool_platform::Resolution::Resolved(content) => break content,
-            other => panic!("{other:?}"),
-        }
+    let configuration = vmpool_platform::Configuration::default();
+    let resolve = |found: &_| pins::resolve_pool_pins(id, NAMESPACE, spec, &configuration, found);
+    match decide_with(|reference| object_of(cluster, reference), resolve) {
+        vmpool_platform::Resolution::Resolved(content) => content,
+        other => panic!("{other:?}"),
     }
 }
 

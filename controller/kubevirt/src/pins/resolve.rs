@@ -2,13 +2,14 @@
 
 use serde_json::{Map, Value, json};
 use vmpool_api::kubevirt::{POOL_API_VERSION, clone_account, labels::POOL_UID};
+use vmpool_decision::{Needs, Step};
 use vmpool_engine::ObjectId;
 use vmpool_engine::condition::ConditionReason;
 use vmpool_instancetype::apply::ApplyError;
 use vmpool_instancetype::copy::{self, Acceptance, CopyOwner, ExpectedCopy, InstanceTypeCopy};
 use vmpool_instancetype::expand::{self, ExpandError};
 use vmpool_instancetype::fields::{CauseReason, MachineLocation, StatusCause};
-use vmpool_instancetype::inference::{self, InferenceLookup, InferenceSourceKind, InferenceStep, Inferred};
+use vmpool_instancetype::inference::{self, InferenceLookup, InferenceSourceKind, Inferred};
 use vmpool_instancetype::model::{
     GROUP, InstanceTypeAndPreference, InstanceTypeKind, InstanceTypeObject, TypeFamily, TypeMatcher, VERSION,
 };
@@ -27,8 +28,14 @@ use super::stored::{EXPANDED, FAMILIES, apply_pins, to_current_version};
 
 /// Why resolving did not end.
 pub(crate) enum ResolveError {
-    Needs(ReferencedObject),
+    Needs(Needs<ReferencedObject>),
     Unresolved(MatcherProblem),
+}
+
+impl From<Needs<ReferencedObject>> for ResolveError {
+    fn from(needs: Needs<ReferencedObject>) -> Self {
+        Self::Needs(needs)
+    }
 }
 
 /// Why the matchers of a machine cannot be resolved.
@@ -90,6 +97,21 @@ fn not_found_reason(family: TypeFamily) -> ConditionReason {
     }
 }
 
+/// What was read of the objects that a machine refers to.
+pub(crate) trait ObjectSource {
+    /// An object; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// It was not read.
+    fn find_object(&self, reference: &ReferencedObject) -> Step<Option<&Value>, ReferencedObject>;
+}
+
+impl ObjectSource for FetchedObjects {
+    fn find_object(&self, reference: &ReferencedObject) -> Step<Option<&Value>, ReferencedObject> {
+        Ok(self.find(reference)?.as_ref())
+    }
+}
+
 /// A matcher that was resolved.
 struct Part {
     family: TypeFamily,
@@ -121,7 +143,7 @@ pub(crate) struct MatcherScope<'a> {
 pub(crate) fn resolve_machine_matchers(
     machine: &Value,
     scope: MatcherScope<'_>,
-    found: &FetchedObjects,
+    found: &dyn ObjectSource,
 ) -> Result<ResolvedMachine, ResolveError> {
     let mut resolved = ResolvedMachine {
         machine: machine.clone(),
@@ -140,7 +162,7 @@ impl ResolvedMachine {
         &mut self,
         family: TypeFamily,
         scope: MatcherScope<'_>,
-        found: &FetchedObjects,
+        found: &dyn ObjectSource,
     ) -> Result<(), ResolveError> {
         let Some(pin) = infer_matcher(&mut self.machine, scope, family, found)? else { return Ok(()) };
         let matcher = TypeMatcher::of_machine(&self.machine, family)
@@ -195,7 +217,7 @@ pub(crate) fn resolve_named_object(
     matcher: &TypeMatcher,
     scope: MatcherScope<'_>,
     family: TypeFamily,
-    found: &FetchedObjects,
+    found: &dyn ObjectSource,
 ) -> Result<(InstanceTypeObject, bool), ResolveError> {
     let status = StatusRef::of_machine(machine, family)
         .map_err(|error| matcher_error(family, not_found_reason(family), error.into()))?;
@@ -237,7 +259,7 @@ pub(super) fn resolve_template_pins(
     pool: &ObjectId,
     namespace: &str,
     &TemplateToResolve { content: template, policy, configuration, pins: kept }: &TemplateToResolve<'_>,
-    found: &FetchedObjects,
+    found: &dyn ObjectSource,
 ) -> Result<(Value, Option<MatcherProblem>), ResolveError> {
     let scope = MatcherScope { namespace, location: MachineLocation::Pool };
     // The template of a pool has no status.
@@ -376,7 +398,7 @@ pub(crate) fn infer_matcher(
     machine: &mut Value,
     scope: MatcherScope<'_>,
     family: TypeFamily,
-    found: &FetchedObjects,
+    found: &dyn ObjectSource,
 ) -> Result<Option<Value>, ResolveError> {
     let matcher = TypeMatcher::of_machine(machine, family)
         .map_err(|error| matcher_error(family, not_found_reason(family), error.into()))?;
@@ -400,21 +422,14 @@ pub(crate) fn infer_matcher(
     };
     let recorded =
         recorded_inference(machine, family, &matcher).map_err(|error| failed(error.to_string()))?;
-    let step = match recorded {
-        Some(inferred) => Some(InferenceStep::Done(Ok(inferred))),
-        None => inference::infer_matcher(machine, scope.namespace, family)
-            .map_err(|error| failed(error.to_string()))?,
+    let account = clone_account(&machine["spec"]["template"]["spec"]);
+    let find = |lookup: &InferenceLookup| find_read_object(&lookup_reference(lookup, scope, account), found);
+    let inferred = match recorded {
+        Some(inferred) => Ok(Some(inferred)),
+        None => inference::infer_matcher(machine, scope.namespace, family, find)?,
     };
-    let Some(mut step) = step else { return Ok(Some(json!({}))) };
-    let account = clone_account(&machine["spec"]["template"]["spec"]).to_owned();
-    let inferred = loop {
-        match step {
-            InferenceStep::Done(result) => break result.map_err(|error| failed(error.to_string()))?,
-            InferenceStep::Lookup(inference) => {
-                let object = find_read_object(&lookup_reference(inference.lookup(), scope, &account), found)?;
-                step = inference.found(object);
-            }
-        }
+    let Some(inferred) = inferred.map_err(|error| failed(error.to_string()))? else {
+        return Ok(Some(json!({})));
     };
     let memory = |machine: &Value| machine.pointer("/spec/template/spec/domain/memory").is_some();
     let had_memory = memory(machine);
@@ -444,15 +459,9 @@ fn recorded_inference(
 /// The object that was read.
 pub(crate) fn find_read_object<'a>(
     reference: &ReferencedObject,
-    found: &'a FetchedObjects,
-) -> Result<Option<&'a Value>, ResolveError> {
-    if !is_segment(&reference.name) {
-        return Ok(None);
-    }
-    match found.get(reference) {
-        Some(object) => Ok(object.as_ref()),
-        None => Err(ResolveError::Needs(reference.clone())),
-    }
+    found: &'a dyn ObjectSource,
+) -> Step<Option<&'a Value>, ReferencedObject> {
+    if is_segment(&reference.name) { found.find_object(reference) } else { Ok(None) }
 }
 
 /// Whether a name can be the name of an object. Others do not exist, and must not become a part of a path.
@@ -461,21 +470,35 @@ fn is_segment(name: &str) -> bool {
     (1..=253).contains(&name.len()) && name.bytes().all(is_valid) && !name.starts_with(['.', '-'])
 }
 
+/// Group, version and plural name of a resource that inference reads.
+pub(crate) struct InferenceResource {
+    pub(crate) api_version: &'static str,
+    pub(crate) plural: &'static str,
+}
+
+/// The resource of the objects of a kind.
+pub(crate) fn inference_resource(source: InferenceSourceKind) -> InferenceResource {
+    let (api_version, plural) = match source {
+        InferenceSourceKind::Claim => ("v1", "persistentvolumeclaims"),
+        InferenceSourceKind::DataVolume => ("cdi.kubevirt.io/v1beta1", "datavolumes"),
+        InferenceSourceKind::DataSource => ("cdi.kubevirt.io/v1beta1", "datasources"),
+        InferenceSourceKind::Snapshot => ("snapshot.storage.k8s.io/v1", "volumesnapshots"),
+    };
+    InferenceResource { api_version, plural }
+}
+
 fn lookup_reference(lookup: &InferenceLookup, scope: MatcherScope<'_>, account: &str) -> ReferencedObject {
     let InferenceLookup { source, namespace, name } = lookup;
-    let (root, resource) = match source {
-        InferenceSourceKind::Claim => ("/api/v1", "persistentvolumeclaims"),
-        InferenceSourceKind::DataVolume => ("/apis/cdi.kubevirt.io/v1beta1", "datavolumes"),
-        InferenceSourceKind::DataSource => ("/apis/cdi.kubevirt.io/v1beta1", "datasources"),
-        InferenceSourceKind::Snapshot => ("/apis/snapshot.storage.k8s.io/v1", "volumesnapshots"),
-    };
+    let InferenceResource { api_version, plural: resource } = inference_resource(*source);
+    let group = api_version.split_once('/').map(|(group, _)| group);
+    let root = if group.is_some() { "apis" } else { "api" };
     // A namespace that cannot exist has no objects.
     let name = if is_segment(namespace) { name.clone() } else { String::new() };
-    let collection = format!("{root}/namespaces/{namespace}/{resource}");
+    let collection = format!("/{root}/{api_version}/namespaces/{namespace}/{resource}");
     let foreign = (namespace != scope.namespace).then(|| {
         Box::new(CrossNamespaceReference {
             account: (scope.namespace.to_owned(), account.to_owned()),
-            group: root.split('/').nth(2).filter(|_| root.starts_with("/apis/")).unwrap_or_default(),
+            group: group.unwrap_or_default(),
             resource,
             namespace: namespace.clone(),
             clone_target: CLONE_TARGET,
@@ -490,7 +513,7 @@ pub(crate) fn find_live_object(
     matcher: &TypeMatcher,
     scope: MatcherScope<'_>,
     family: TypeFamily,
-    found: &FetchedObjects,
+    found: &dyn ObjectSource,
 ) -> Result<InstanceTypeObject, ResolveError> {
     let failed = |field: &str, message: String| {
         matcher_error(family, not_found_reason(family), matcher_cause(scope, family, field, message))
@@ -525,7 +548,7 @@ fn find_copied_object(
     reference: &status_ref::MachinePin,
     scope: MatcherScope<'_>,
     family: TypeFamily,
-    found: &FetchedObjects,
+    found: &dyn ObjectSource,
 ) -> Result<Option<InstanceTypeObject>, ResolveError> {
     let because = |message: String| matcher_cause(scope, family, "revisionName", message);
     let failed = |message: String| matcher_error(family, ConditionReason::RevisionMismatch, because(message));

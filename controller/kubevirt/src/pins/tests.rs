@@ -1,6 +1,7 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::labels::POOL_UID;
+use vmpool_decision::decide_with;
 use vmpool_engine::ObjectId;
 use vmpool_engine::revisions::TemplateParts;
 use vmpool_platform::{DefaultInterface, RevisionObjects};
@@ -53,19 +54,16 @@ fn resolve_where(
     spec: &Value,
     cluster: &[(&str, Value)],
 ) -> (Resolution, Vec<String>) {
-    let (mut found, mut read) = (FetchedObjects::new(), Vec::new());
-    loop {
-        match resolve_pool_pins(&pool(), NAMESPACE, spec, configuration, &found) {
-            Resolution::Needs(reference) => {
-                let path = format!("{}/{}", reference.collection, reference.name);
-                let object =
-                    cluster.iter().find(|(known, _)| *known == path).map(|(_, object)| object.clone());
-                read.push(path);
-                assert!(found.insert(reference, object).is_none(), "it was read before");
-            }
-            ended => return (ended, read),
-        }
-    }
+    let mut read = Vec::new();
+    let answer = |reference: &ReferencedObject| {
+        let path = format!("{}/{}", reference.collection, reference.name);
+        let object = cluster.iter().find(|(known, _)| *known == path).map(|(_, object)| object.clone());
+        read.push(path);
+        object
+    };
+    let ended =
+        decide_with(answer, |found| resolve_pool_pins(&pool(), NAMESPACE, spec, configuration, found));
+    (ended, read)
 }
 
 fn resolved(spec: &Value, cluster: &[(&str, Value)]) -> Value {

@@ -60,29 +60,47 @@ fn inferring(field: &str, policy: &str) -> Value {
     }))
 }
 
-/// The objects of a cluster, by path. An `Err` is a read that fails.
-type Cluster = Vec<(String, Result<Value, TypeReadFailure>)>;
+/// The objects of a cluster, by path. An `Err` is a read that fails, or is not permitted if it has no text.
+type Cluster = Vec<(String, Result<Value, Option<&'static str>>)>;
 
 fn cluster(objects: impl IntoIterator<Item = (String, Value)>) -> Cluster {
     objects.into_iter().map(|(path, object)| (path, Ok(object))).collect()
 }
 
+fn path_of(ObjectLookup { api_version, plural, namespace, name, .. }: &ObjectLookup) -> String {
+    let root = if api_version.contains('/') { "apis" } else { "api" };
+    let namespace = match namespace {
+        LookupNamespace::Cluster => String::new(),
+        LookupNamespace::Reviewed => format!("namespaces/{NAMESPACE}/"),
+        LookupNamespace::Named(other) => panic!("{other} is another namespace"),
+    };
+    format!("/{root}/{api_version}/{namespace}{plural}/{}", name.as_deref().unwrap_or_default())
+}
+
 /// Reviews with the objects of a cluster. Returns the paths that were read, too.
 fn decide(
     cluster: &Cluster,
-    review: impl Fn(&TypeReviewReads) -> TypeReviewStep,
+    review: impl Fn(&AdmissionReads) -> Step<TypeReviewDecision, AdmissionRead>,
 ) -> (TypeReviewDecision, Vec<String>) {
-    let (mut reads, mut paths) = (TypeReviewReads::default(), Vec::new());
+    let (mut reads, mut paths) = (AdmissionReads::new(true), Vec::new());
     loop {
-        let NeededObject { reference, .. } = match review(&reads) {
-            TypeReviewStep::Needs(need) => need,
-            TypeReviewStep::Done(decision) => return (decision, paths),
+        let Needs(needs) = match review(&reads) {
+            Ok(decision) => return (decision, paths),
+            Err(needs) => needs,
         };
-        let path = format!("{}/{}", reference.collection, reference.name);
-        assert!(!paths.contains(&path), "{path} was read before");
-        let stored = cluster.iter().find(|(known, _)| *known == path).map(|(_, object)| object.clone());
-        reads.add(reference, stored.transpose());
-        paths.push(path);
+        for read in needs {
+            let AdmissionRead::Object(lookup) = read else { panic!("{read:?}") };
+            let path = path_of(&lookup);
+            assert!(!paths.contains(&path), "{path} was read before");
+            let stored = cluster.iter().find(|(known, _)| *known == path).map(|(_, object)| object.clone());
+            let found = match stored {
+                None => Some(LookupOutcome::Absent),
+                Some(Ok(object)) => Some(LookupOutcome::There(object)),
+                Some(Err(failure)) => failure.map(|text| LookupOutcome::Failed(text.to_owned())),
+            };
+            reads.add_object(lookup, found);
+            paths.push(path);
+        }
     }
 }
 
@@ -144,10 +162,10 @@ fn a_missing_object_gives_a_warning_with_its_kind_and_name() {
 }
 
 #[rstest]
-#[case::a_failed_read(TypeReadFailure::Error("etcd is slow".to_owned()), "etcd is slow")]
-#[case::a_read_that_is_not_permitted(TypeReadFailure::NotPermitted, "no client certificate")]
+#[case::a_failed_read(Some("etcd is slow"), "etcd is slow")]
+#[case::a_read_that_is_not_permitted(None, "no client certificate")]
 fn a_machine_whose_objects_are_not_read_is_allowed_with_a_warning(
-    #[case] failure: TypeReadFailure,
+    #[case] failure: Option<&'static str>,
     #[case] part: &str,
 ) {
     let cluster = vec![(small().0, Err(failure))];
@@ -230,10 +248,10 @@ fn an_ignored_failure_removes_the_matcher_with_a_warning() {
 fn a_failed_read_leaves_inference_undecided() {
     let failing = |failure| vec![(format!("{CLAIMS}/debian"), Err(failure))];
     let machine = inferring("preference", "Ignore");
-    let decision = completed(&machine, &failing(TypeReadFailure::Error("etcd is slow".to_owned())));
+    let decision = completed(&machine, &failing(Some("etcd is slow")));
     let TypeReviewDecision::Undecided(message) = decision else { panic!("{decision:?}") };
     assert!(message.contains("PersistentVolumeClaim debian: etcd is slow"), "{message}");
-    let decision = completed(&machine, &failing(TypeReadFailure::NotPermitted));
+    let decision = completed(&machine, &failing(None));
     assert!(warnings(&decision)[0].contains("no client certificate"), "{decision:?}");
 }
 
@@ -272,9 +290,10 @@ fn an_invalid_matcher_is_left_to_the_validation() {
 
 #[test]
 fn only_objects_of_namespaces_reveal_facts() {
-    let need = |spec| match review_machine(NAMESPACE, None, &machine(spec), &TypeReviewReads::default()) {
-        TypeReviewStep::Needs(need) => (need.subject, need.reveals),
-        TypeReviewStep::Done(decision) => panic!("{decision:?}"),
+    let need = |spec| {
+        let needs = review_machine(NAMESPACE, None, &machine(spec), &AdmissionReads::new(true)).unwrap_err();
+        let [AdmissionRead::Object(lookup)] = &needs.0[..] else { panic!("{needs:?}") };
+        (lookup.subject, lookup.reveals)
     };
     assert_eq!(need(json!({ "preference": { "name": "linux" } })), (LookupSubject::Instancetype, false));
     let namespaced = json!({ "preference": { "name": "linux", "kind": "VirtualMachinePreference" } });

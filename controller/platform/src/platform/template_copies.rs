@@ -1,17 +1,17 @@
 //! Objects outside the pool that a template refers to, and the copies of them that the controller pins.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
+use vmpool_decision::{Reads, Step};
 use vmpool_engine::model::{MachineReferences, PinReport, UnusableTemplate, UsedCopy};
 use vmpool_engine::{ObjectId, Uid};
 
 use super::{ApiObject, Configuration, ReferencedObject};
 
 /// The objects that were read; `None` for those that do not exist.
-pub type FetchedObjects = BTreeMap<ReferencedObject, Option<Value>>;
+pub type FetchedObjects = Reads<ReferencedObject, Option<Value>>;
 
 /// Why what a machine or a template refers to cannot be used, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +39,6 @@ pub enum LookupReason {
 /// The result of resolving the references of a template.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Resolution {
-    /// This object, which was not read yet, is needed.
-    Needs(ReferencedObject),
     /// The template with copies of all objects that it refers to.
     Resolved(Value),
     /// The template cannot be used now. It has copies of some of the objects.
@@ -125,14 +123,16 @@ pub trait TemplateCopies<Pool, Machine>: Send + Sync + 'static {
     /// them. Returns whether that changed anything.
     fn write_out(template: &mut Value) -> bool;
 
-    /// Resolves the references of a template, except those of which it has copies already. The controller
-    /// reads what is needed and calls the function again.
+    /// Resolves the references of a template, except those of which it has copies already.
+    ///
+    /// # Errors
+    /// Objects were not read.
     fn resolve(
         pool: &Pool,
         template: &Value,
         configuration: &Configuration,
         found: &FetchedObjects,
-    ) -> Resolution;
+    ) -> Step<Resolution, ReferencedObject>;
 
     /// The template with the copies that `stored`, the content of a stored revision with the same template,
     /// contains; `None` if that contains none.
@@ -206,8 +206,13 @@ impl<Pool, Machine> TemplateCopies<Pool, Machine> for NoTemplateCopies {
     fn write_out(_: &mut Value) -> bool {
         false
     }
-    fn resolve(_: &Pool, template: &Value, _: &Configuration, _: &FetchedObjects) -> Resolution {
-        Resolution::Resolved(template.clone())
+    fn resolve(
+        _: &Pool,
+        template: &Value,
+        _: &Configuration,
+        _: &FetchedObjects,
+    ) -> Step<Resolution, ReferencedObject> {
+        Ok(Resolution::Resolved(template.clone()))
     }
     fn inherit_copies(_: &Value, _: &Value) -> Option<Value> {
         None

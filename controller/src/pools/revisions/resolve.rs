@@ -103,22 +103,14 @@ pub(super) async fn resolve_template<P: Platform>(
     if revisions.in_backoff {
         return Err(ReadError::InBackoff);
     }
-    let mut found = FetchedObjects::new();
-    loop {
-        match P::TemplateCopies::resolve(&pool.object, &template, &context.configuration(), &found) {
-            Resolution::Needs(reference) => {
-                let object = context.get_referenced(&reference).await?;
-                found.insert(reference, object);
-            }
-            Resolution::Resolved(template) => return Ok(ResolvedTemplate::Usable(template)),
-            Resolution::Partial(template, unresolved, failure) => {
-                context.metrics.types.failed(failure);
-                return Ok(ResolvedTemplate::Unusable(Some(template), unresolved));
-            }
-            Resolution::Unresolved(unresolved, failure) => {
-                context.metrics.types.failed(failure);
-                return Ok(ResolvedTemplate::Unusable(None, unresolved));
-            }
-        }
-    }
+    let resolve = |found: &FetchedObjects| {
+        P::TemplateCopies::resolve(&pool.object, &template, &context.configuration(), found)
+    };
+    let (content, unresolved, failure) = match context.decide(resolve).await? {
+        Resolution::Resolved(template) => return Ok(ResolvedTemplate::Usable(template)),
+        Resolution::Partial(template, unresolved, failure) => (Some(template), unresolved, failure),
+        Resolution::Unresolved(unresolved, failure) => (None, unresolved, failure),
+    };
+    context.metrics.types.failed(failure);
+    Ok(ResolvedTemplate::Unusable(content, unresolved))
 }

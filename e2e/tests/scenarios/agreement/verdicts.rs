@@ -1,6 +1,7 @@
 //! The verdicts of the rules in this process, the responses of the API server, and their comparison.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 
 use anyhow::{Context, ensure};
 use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -12,7 +13,7 @@ use vmpool_engine::admission::{AdmissionDecision, LookupOutcome, PoolRequest, Pr
 use vmpool_installation::programs::{Accounts, Component};
 use vmpool_invariants::object::TestedKind;
 use vmpool_platforms::dvp::admission::{
-    self, AdmissionSettings, ClassName, DvpAdmissionFacts, DvpEvaluation, ImageId, ImageKind, MachineClass,
+    self, AdmissionSettings, ClassName, DvpAdmissionFacts, ImageId, ImageKind, MachineClass, NeededObjects,
     VirtualImageFacts,
 };
 use vmpool_test_cluster::control_plane::apply_manifests;
@@ -100,27 +101,22 @@ impl ClassesAndImages {
             },
             ..AdmissionSettings::default()
         };
-        let verdict = match admission::evaluate_request(&settings, request) {
-            DvpEvaluation::Decided(verdict) => verdict,
-            DvpEvaluation::NeedsFacts(look) => {
-                let needs = look.needs().clone();
-                let mut facts = DvpAdmissionFacts::default();
-                if let Some(ClassName::Named(name)) = &needs.class {
-                    let found = self.classes.get(name);
-                    facts.class = Some(
-                        found.map_or(LookupOutcome::Absent, |class| LookupOutcome::There(class.clone())),
-                    );
-                }
-                for id in needs.images {
-                    let ImageId { kind, name } = &id;
-                    let found = self.images.get(name).filter(|_| *kind == ImageKind::Cluster);
-                    let found =
-                        found.map_or(LookupOutcome::Absent, |image| LookupOutcome::There(image.clone()));
-                    facts.images.insert(id, found);
-                }
-                look.finish(&facts)
+        let find = |needs: &NeededObjects| {
+            let mut facts = DvpAdmissionFacts::default();
+            if let Some(ClassName::Named(name)) = &needs.class {
+                let found = self.classes.get(name);
+                facts.class =
+                    Some(found.map_or(LookupOutcome::Absent, |class| LookupOutcome::There(class.clone())));
             }
+            for id in &needs.images {
+                let ImageId { kind, name } = id;
+                let found = self.images.get(name).filter(|_| *kind == ImageKind::Cluster);
+                let found = found.map_or(LookupOutcome::Absent, |image| LookupOutcome::There(image.clone()));
+                facts.images.insert(id.clone(), found);
+            }
+            Ok::<_, Infallible>(facts)
         };
+        let Ok(verdict) = admission::evaluate_request(&settings, request, find);
         match verdict.outcome {
             AdmissionDecision::Allowed => None,
             AdmissionDecision::Refused(refusal) => Some(refusal.to_string()),

@@ -134,12 +134,7 @@ fn a_class_that_is_not_understood_warns_and_limits_nothing() {
 fn without_a_name_the_default_class_counts() {
     let pool = machine("/virtualMachineClassName", Value::Null);
     let world = World::complete();
-    let DvpEvaluation::NeedsFacts(look) =
-        evaluate_request(&world.settings, PoolRequest { user: "a", old: None, new: &pool })
-    else {
-        panic!("nothing is read");
-    };
-    assert_eq!(look.needs().class, Some(ClassName::Default));
+    assert_eq!(world.needs(None, &pool).unwrap().class, Some(ClassName::Default));
     assert_eq!(
         refused(&world.create(&with(pool.clone(), &format!("{MACHINE}/cpu/cores"), json!(6)))),
         Some(Rule::Sizing)

@@ -222,13 +222,8 @@ fn disks_of_the_revision_are_kept() {
 #[test]
 fn only_then_is_the_revision_read() {
     let world = World::complete();
-    let read = |old: &Value, new: &Value| match evaluate_request(
-        &world.settings,
-        PoolRequest { user: "a", old: Some(old), new },
-    ) {
-        DvpEvaluation::Decided(_) => Vec::new(),
-        DvpEvaluation::NeedsFacts(look) => look.needs().revisions.clone(),
-    };
+    let read =
+        |old: &Value, new: &Value| world.needs(Some(old), new).map_or_else(Vec::new, |needs| needs.revisions);
     for held in held() {
         assert_eq!(
             read(&pool(), &held),

@@ -1,7 +1,6 @@
 //! DataVolumes and claims that machines of the pool would adopt.
 
 use rstest::rstest;
-use vmpool_engine::admission::LookupResult;
 
 use super::super::existing_storage::MAX_VOLUMES;
 use super::*;
@@ -9,24 +8,14 @@ use super::*;
 /// What the webhook reads of storage for a request, and the verdict if each such object of this kind is as
 /// given.
 fn review(old: Option<&Value>, new: &Value, plural: &str, object: &Value) -> (Vec<String>, AdmissionVerdict) {
-    let rules = rules();
-    let RuleReview::NeedsFacts(mut pending) = rules.review(PoolRequest { user: "alice", old, new }) else {
-        return (Vec::new(), judge(old, new));
+    let found = |lookup: &ObjectLookup| match &lookup.name {
+        None => LookupOutcome::There(json!({ "items": [] })),
+        Some(_) if lookup.plural == plural => LookupOutcome::There(object.clone()),
+        Some(_) => LookupOutcome::Absent,
     };
-    let lookups = pending.lookups();
-    let names =
-        lookups.iter().filter(|lookup| lookup.plural == plural).filter_map(|lookup| lookup.name.clone());
-    let names = names.collect();
-    let answer = |lookup: ObjectLookup| -> LookupResult {
-        let found = match &lookup.name {
-            None => LookupOutcome::There(json!({ "items": [] })),
-            Some(_) if lookup.plural == plural => LookupOutcome::There(object.clone()),
-            Some(_) => LookupOutcome::Absent,
-        };
-        (lookup, Some(found))
-    };
-    pending.add(lookups.into_iter().map(answer).collect());
-    (names, pending.verdict())
+    let (verdict, asked) = review_with("alice", old, new, Some(&found), &DryRunResult::Accepted);
+    let names = asked.lookups.into_iter().filter(|lookup| lookup.plural == plural);
+    (names.filter_map(|lookup| lookup.name).collect(), verdict)
 }
 
 fn pool_of(replicas: u64) -> Value {

@@ -75,15 +75,9 @@ fn every_user_may_lower_the_count() {
 
 #[test]
 fn only_changed_names_and_labels_need_the_other_pools() {
+    // Those with a name are of storage.
     let lookups = |old: Option<&Value>, new: &Value| {
-        let rules = rules();
-        match rules.review(PoolRequest { user: "a", old, new }) {
-            RuleReview::Decided(_) => 0,
-            // Those with a name are of storage.
-            RuleReview::NeedsFacts(pending) => {
-                pending.lookups().iter().filter(|lookup| lookup.name.is_none()).count()
-            }
-        }
+        needs(old, new).lookups.iter().filter(|lookup| lookup.name.is_none()).count()
     };
     let old = pool();
     assert_eq!(lookups(None, &old), 1);

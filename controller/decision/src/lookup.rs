@@ -1,6 +1,4 @@
-//! The objects that rules depend on, as data: a platform returns what to read, and the webhook reads it.
-
-use serde_json::Value;
+//! The objects that rules depend on, as data: a rule returns what to read, and the webhook reads it.
 
 /// What an object is to the rules. The metrics of reads have it as a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,6 +29,17 @@ pub enum LookupSubject {
     Volume,
 }
 
+/// The namespace of an object that rules depend on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LookupNamespace {
+    /// The object is in no namespace.
+    Cluster,
+    /// That of the reviewed object.
+    Reviewed,
+    /// The one with this name.
+    Named(String),
+}
+
 /// One read. Equal lookups read the same object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectLookup {
@@ -40,8 +49,8 @@ pub struct ObjectLookup {
     pub api_version: &'static str,
     /// The plural name of the resource.
     pub plural: &'static str,
-    /// Whether the object is in the namespace of the pool.
-    pub namespaced: bool,
+    /// The namespace of the object.
+    pub namespace: LookupNamespace,
     /// The name of the object; `None` for the list of all objects of the resource.
     pub name: Option<String>,
     /// Paths of the fields that the rules use, with dots between the names. `items` selects the entries of a
@@ -74,6 +83,3 @@ impl<T> LookupOutcome<T> {
         }
     }
 }
-
-/// A lookup and its result; `None` if the webhook does not read the object for this client.
-pub type LookupResult = (ObjectLookup, Option<LookupOutcome<Value>>);
