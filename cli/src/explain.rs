@@ -4,6 +4,9 @@ use anyhow::anyhow;
 use kube::core::Status;
 use vmpool_controller::ReadError;
 
+/// What the names of the webhooks of vmpool end with.
+const OWN_WEBHOOKS: &str = ".webhook.vmpool.dev\"";
+
 /// The attempt of a request, for example `listing virtualmachines in namespace team-a`.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestAttempt {
@@ -64,8 +67,13 @@ pub(crate) fn is_missing_right(status: &Status) -> bool {
 }
 
 /// Whether a webhook has refused a request.
-pub(crate) fn is_denied_by_webhook(status: &Status) -> bool {
+fn is_denied_by_webhook(status: &Status) -> bool {
     status.message.starts_with("admission webhook ")
+}
+
+/// Whether a webhook of vmpool has refused a request. The API server writes its name only into the message.
+pub(crate) fn is_denied_by_own_webhook(status: &Status) -> bool {
+    is_denied_by_webhook(status) && status.message.contains(OWN_WEBHOOKS)
 }
 
 /// An error of a request in words, each message once.

@@ -11,8 +11,8 @@
 //! # Layers
 //!
 //! From the lowest: `connection`, `dry_run`, `jsonpath`, `age`, `visible`, `screen`, `table`, `exit`,
-//! `explain`; `format`, `client_config`; `cluster`; `resources`; `pool`, `leader`; `observation`, `candidates`,
-//! `installation`, `subresource`; `arguments`; `output`; the commands; `run`.
+//! `explain`; `format`, `client_config`; `cluster`; `resources`; `pool`, `leader`; `observation`,
+//! `candidates`, `installation`, `subresource`; `arguments`; `output`; the commands; `run`.
 
 mod age;
 mod arguments;

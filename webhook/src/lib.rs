@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A webhook is a path with a decision about a request, as `vmpool_decision` describes it; one handler serves
-//! all of them. The platforms, the engine and the crate for disk images contain all rules. The webhook decodes, reads and responds. It caches nothing
-//! and writes nothing, so all replicas give the same responses.
+//! all of them. The platforms, the engine and the crate for disk images contain all rules. The webhook
+//! decodes, reads and responds. It caches nothing and writes nothing, so all replicas give the same
+//! responses.
 //!
 //! The layers, lowest first. A module imports only from lower layers:
 //!

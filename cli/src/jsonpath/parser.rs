@@ -65,7 +65,7 @@ pub(super) fn parse_template(text: &str) -> Result<Vec<ParsedPart>> {
             parts.push(ParsedPart::Range { path: range.path, body });
         } else if let Some(path) = expression.strip_prefix("range ") {
             open.push(OpenRange { path: parse_path(path.trim())?, before: std::mem::take(&mut parts) });
-        } else if let Some(literal) = unquote(expression) {
+        } else if let Some(literal) = parse_quoted(expression) {
             parts.push(ParsedPart::Text(literal));
         } else {
             parts.push(ParsedPart::Path(parse_path(expression)?));
@@ -96,7 +96,7 @@ fn end_of_expression(text: &str, end: char) -> Option<usize> {
 }
 
 /// The content of a text in quotes, with its escapes replaced; `None` if it has no quotes.
-fn unquote(text: &str) -> Option<String> {
+fn parse_quoted(text: &str) -> Option<String> {
     let quote = text.chars().next().filter(|letter| matches!(letter, '"' | '\''))?;
     let inside = text.strip_prefix(quote)?.strip_suffix(quote)?;
     let mut content = String::with_capacity(inside.len());
@@ -166,7 +166,7 @@ fn parse_bracket(inside: &str, path: &str) -> Result<PathStep> {
     if inside == "*" {
         return Ok(PathStep::All);
     }
-    if let Some(name) = unquote(inside) {
+    if let Some(name) = parse_quoted(inside) {
         return Ok(PathStep::Field(name));
     }
     if let Some(filter) = inside.strip_prefix("?(").and_then(|rest| rest.strip_suffix(')')) {
@@ -174,7 +174,7 @@ fn parse_bracket(inside: &str, path: &str) -> Result<PathStep> {
             .split_once("==")
             .with_context(|| format!("the filter {filter:?} of the template has no =="))?;
         let literal = literal.trim();
-        let equals = unquote(literal).map(Value::String).or_else(|| serde_json::from_str(literal).ok());
+        let equals = parse_quoted(literal).map(Value::String).or_else(|| serde_json::from_str(literal).ok());
         let equals =
             equals.with_context(|| format!("{literal} in {filter:?} of the template is no value"))?;
         return Ok(PathStep::Filter { path: parse_path(path_text.trim())?, equals });

@@ -9,12 +9,12 @@
 //!     └──adds answers──  └──> Err(Needs): what to read next
 //! ```
 //!
-//! A decision that depends on several reads returns all that it knows of, so that the program can read them at
-//! once. The program has one driver for each of its clients. The driver knows how many reads a decision may
-//! need, the deadline, whether a cache may answer, and what may be read on whose behalf.
+//! A decision that depends on several reads returns all that it knows of, so that the program can read them
+//! at once. The program has one driver for each of its clients. The driver knows how many reads a decision
+//! may need, the deadline, whether a cache may answer, and what may be read on whose behalf.
 //!
-//! [`Reads`] are the answers of a decision about one kind of objects. [`AdmissionReads`] are those of a review:
-//! objects of any kind, and dry runs.
+//! [`Reads`] are the answers of a decision about one kind of objects. [`AdmissionReads`] are those of a
+//! review: objects of any kind, and dry runs.
 
 mod admission;
 mod dry_run;

@@ -87,8 +87,8 @@ status_texts!(
         /// The phase of a pool that waits for a user action, as the reason of `Ready`, `Reconciling` and
         /// `Stalled`.
         Blocked => "Blocked",
-        /// The phase of a pool whose controller repeats a failed write, or with machines that are not ready for
-        /// a cause that the platform reports.
+        /// The phase of a pool whose controller repeats a failed write, or with machines that are not ready
+        /// for a cause that the platform reports.
         Failing => "Failing",
         /// The phase of a pool in which the current template is not in effect in all machines.
         RollingOut => "RollingOut",

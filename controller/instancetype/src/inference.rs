@@ -1,7 +1,7 @@
 //! Inferring a matcher from the labels behind a volume.
 //!
-//! The labels may be several objects away, and this crate reads none. So inference is a decision: it needs one
-//! object after the other, until all of them were read.
+//! The labels may be several objects away, and this crate reads none. So inference is a decision: it needs
+//! one object after the other, until all of them were read.
 //!
 //! ```text
 //!  claim volume ──────────────────────────────────────────────> claim
@@ -40,9 +40,9 @@ pub enum Inferred {
     Removed(InferenceError),
 }
 
-/// Infers a matcher. The machine is an object with a `spec`, in the given namespace. `None` if the machine has
-/// no such matcher, or the matcher names no volume. `find` returns an object, or its absence. An inner error
-/// denies the request.
+/// Infers a matcher. The machine is an object with a `spec`, in the given namespace. `None` if the machine
+/// has no such matcher, or the matcher names no volume. `find` returns an object, or its absence. An inner
+/// error denies the request.
 ///
 /// Validate the matcher first; an unknown failure policy counts as `Reject`.
 ///

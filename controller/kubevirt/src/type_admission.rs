@@ -1,8 +1,8 @@
 //! Admission of instance types, of preferences, and of the machines that name them. In a cluster with
 //! KubeVirt's own webhooks, these do it.
 //!
-//! The rules are those of [`vmpool_instancetype`]. This module finds out which objects they need, one after the
-//! other, because each can lead to the next.
+//! The rules are those of [`vmpool_instancetype`]. This module finds out which objects they need, one after
+//! the other, because each can lead to the next.
 
 use kube::Resource as _;
 use serde_json::Value;

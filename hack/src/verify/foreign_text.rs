@@ -33,10 +33,16 @@ const FOLDERS: [&str; 15] = [
     "webhook/src",
 ];
 
-/// Files that may read foreign text, because no code or reason exists. The platform reports the answer of the
-/// server of an image only as text, and the reason `MissingSourceArtifact` needs the status code in it. If
-/// the text changes, the import fails by its time limit instead.
-const EXEMPT: [&str; 1] = ["controller/diskimage/src/failure.rs"];
+/// Files that may read foreign text, because no code or reason exists.
+///
+/// The platform reports the answer of the server of an image only as text, and the reason
+/// `MissingSourceArtifact` needs the status code in it. If the text changes, the import fails by its time
+/// limit instead.
+///
+/// The API server says only in the message which webhook has refused a request. The plugin shortens such
+/// messages for its user, and `doctor` recognizes the webhook of vmpool. If the text changes, the user reads
+/// the whole message, and `doctor` reports that it does not know.
+const EXEMPT: [&str; 2] = ["cli/src/explain.rs", "controller/diskimage/src/failure.rs"];
 
 /// Methods that compare or search text.
 const METHODS: [&str; 12] = [

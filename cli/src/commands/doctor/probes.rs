@@ -12,7 +12,7 @@ use vmpool_runtime::env::TimeoutElapsed;
 use super::finding::{CheckFinding, CheckVerdict};
 use crate::cluster::{FIELD_MANAGER, UserClusterClient, patch_params};
 use crate::dry_run::WriteMode;
-use crate::explain::{describe_kube_error, is_denied_by_webhook, is_missing_right};
+use crate::explain::{describe_kube_error, is_denied_by_own_webhook, is_missing_right};
 use crate::pool::decode_pool;
 use crate::subresource::post_to_subresource;
 
@@ -21,9 +21,6 @@ const DEADLINE: Duration = Duration::from_secs(5);
 
 /// The name of the pool and of the claim in probes.
 const NAME: &str = "vmpool-doctor";
-
-/// What the names of the webhooks of vmpool end with.
-const OWN_WEBHOOKS: &str = ".webhook.vmpool.dev\"";
 
 /// What the answer to a probe shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,11 +47,7 @@ impl ProbeOutcome {
                 match &error {
                     kube::Error::Api(status) if status.code >= 500 || status.code == 429 => Self::Failed(why),
                     kube::Error::Api(status) if is_missing_right(status) => Self::Forbidden(why),
-                    kube::Error::Api(status)
-                        if is_denied_by_webhook(status) && status.message.contains(OWN_WEBHOOKS) =>
-                    {
-                        Self::Denied
-                    }
+                    kube::Error::Api(status) if is_denied_by_own_webhook(status) => Self::Denied,
                     kube::Error::Api(_) => Self::Refused(why),
                     _ => Self::Failed(why),
                 }

@@ -144,8 +144,8 @@ pub(super) fn find_grants(
         ..lookup_in(namespace, LookupSubject::Grant, API_VERSION, "vmdiskimagegrants")
     };
     let list = find_object(&lookup, format!("the grants of namespace {namespace}"), reads)?;
-    // A grant that cannot be read permits nothing. References of existing objects are not reviewed again, so a
-    // grant that is being deleted permits nothing here.
+    // A grant that cannot be read permits nothing. References of existing objects are not reviewed again, so
+    // a grant that is being deleted permits nothing here.
     let read_grants = |list: &Value| {
         let items = list["items"].as_array().into_iter().flatten();
         let grants = items.filter_map(|item| {

@@ -1,5 +1,5 @@
-//! How a program gets the verdict of a platform about a request: [`Rules::review`] is a decision, as the crate
-//! `vmpool_decision` describes it.
+//! How a program gets the verdict of a platform about a request: [`Rules::review`] is a decision, as the
+//! crate `vmpool_decision` describes it.
 
 use std::fmt;
 

@@ -5,8 +5,8 @@ use crate::plan::action::ApplyStage;
 /// The number of values.
 const VALUES: usize = ApplyStage::ALL.len() - 1;
 
-/// A value for each stage. Creates share that of the stage before, because what a create depends on fails with
-/// it.
+/// A value for each stage. Creates share that of the stage before, because what a create depends on fails
+/// with it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PerStage<T>([T; VALUES]);
 

@@ -186,8 +186,8 @@ pub struct Machine {
     /// What the platform reports about its starts.
     pub start_health: StartHealth,
     /// Why it is not ready and does not become ready by itself, in the words of the platform: it cannot
-    /// start, it failed, it is paused, or it is stopped and the platform does not start it. `None` for a ready
-    /// machine, and for one that is starting.
+    /// start, it failed, it is paused, or it is stopped and the platform does not start it. `None` for a
+    /// ready machine, and for one that is starting.
     pub problem: Option<Arc<str>>,
     /// Whether it waits for storage that the platform creates for it, so that only this storage knows what it
     /// waits for.

@@ -100,7 +100,7 @@ pub(crate) struct MachineCondition {
     pub(crate) status: String,
     #[serde(deserialize_with = "lenient_value")]
     pub(crate) last_transition_time: Option<Timestamp>,
-    /// Only that of a condition that says why the machine is not ready: see [`explains`].
+    /// Only that of a condition that says why the machine is not ready: see [`explains_unreadiness`].
     #[serde(deserialize_with = "lenient_value")]
     pub(crate) message: String,
 }
@@ -196,7 +196,7 @@ impl From<Wire> for KubeVirtMachineObject {
         status.conditions.truncate(READ.len());
         for condition in &mut status.conditions {
             let text = std::mem::take(&mut condition.message);
-            if explains(condition) {
+            if explains_unreadiness(condition) {
                 condition.message = limits::shorten_message(text);
             }
         }
@@ -248,7 +248,7 @@ pub(crate) const PAUSED: &str = "Paused";
 pub(crate) const SCHEDULED: &str = "PodScheduled";
 
 /// Whether the message of a condition says why the machine is not ready.
-fn explains(condition: &MachineCondition) -> bool {
+fn explains_unreadiness(condition: &MachineCondition) -> bool {
     match condition.kind.as_str() {
         FAILURE | PAUSED => condition.status == "True",
         SCHEDULED => condition.status == "False",

@@ -29,8 +29,8 @@ pub trait OtherController: Send + Sync + 'static {
 /// The configuration of a platform, as far as its pools depend on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Configuration {
-    /// Whether the platform applies changed [live parts](vmpool_engine::revisions::LiveParts) of a template to
-    /// running instances.
+    /// Whether the platform applies changed [live parts](vmpool_engine::revisions::LiveParts) of a template
+    /// to running instances.
     pub updates_live: bool,
     /// Whether the platform replaces the references of machines to copies of objects by the contents of
     /// these, so that machines cannot share a copy.

@@ -9,8 +9,8 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use vmpool_demo::screen::TerminalSize;
 
-/// Runs a program whose standard output and error output are a terminal of this size. Returns everything that
-/// it wrote there.
+/// Runs a program whose standard output and error output are a terminal of this size. Returns the output
+/// of the program.
 pub(crate) fn run_on_terminal(mut command: Command, size: TerminalSize) -> (ExitStatus, String) {
     let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&controller).unwrap();
