@@ -29,7 +29,7 @@ const PROGRAMS: [&str; 7] = [
 const PAGE_TIME: &str = "--virtual-time-budget=2000";
 
 /// How long the browser may run.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_mins(1);
 
 /// A browser with a folder for its profile and its output.
 #[derive(Debug)]

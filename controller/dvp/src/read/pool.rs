@@ -21,24 +21,24 @@ use super::super::names::machine_label_selector;
 use super::super::objects::{self, DvpPoolObject, DvpPoolSpec, DvpPoolStatus};
 use super::{annotation_value, rollout};
 
+/// The policy. Without one that can be read, a scale-down deletes no machine.
+fn read_policy(value: Option<&str>, invalid_settings: &mut Vec<String>) -> ScaleDownPolicy {
+    let problem = match value {
+        Some(value) => match ScaleDownPolicy::parse(value) {
+            Some(policy) => return policy,
+            None => format!("{:?} is unknown", limits::clip_name(value)),
+        },
+        None => "is missing".to_owned(),
+    };
+    invalid_settings.push(format!("scaleDownPolicy {problem}, so a scale-down deletes no machine"));
+    ScaleDownPolicy::Explicit
+}
+
 pub(crate) fn read_pool(object: &DvpPoolObject) -> ParsedPool {
     let (mut validation_errors, mut invalid_settings) = (Vec::new(), Vec::new());
     let id = super::object_id(&object.metadata);
     let spec = &object.spec();
-    let policy = match spec.scale_down_policy.as_deref() {
-        Some(value) => ScaleDownPolicy::parse(value).unwrap_or_else(|| {
-            invalid_settings.push(format!(
-                "scaleDownPolicy {:?} is unknown, so a scale-down deletes no machine",
-                limits::clip_name(value)
-            ));
-            ScaleDownPolicy::Explicit
-        }),
-        None => {
-            invalid_settings
-                .push("scaleDownPolicy is missing, so a scale-down deletes no machine".to_owned());
-            ScaleDownPolicy::Explicit
-        }
-    };
+    let policy = read_policy(spec.scale_down_policy.as_deref(), &mut invalid_settings);
     // An unreadable count is a validation error, so the zero that replaces it deletes no machine.
     let desired = match &spec.replicas {
         Value::Null => 0,

@@ -124,7 +124,7 @@ impl fmt::Display for Refusal {
 /// All broken rules that reject one request, in the order of the rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusals {
-    first: Refusal,
+    first: Box<Refusal>,
     others: Vec<Refusal>,
 }
 
@@ -132,7 +132,7 @@ impl Refusals {
     /// The given refusals; `None` if there are none.
     pub fn new(refusals: impl IntoIterator<Item = Refusal>) -> Option<Self> {
         let mut refusals = refusals.into_iter();
-        Some(Self { first: refusals.next()?, others: refusals.collect() })
+        Some(Self { first: Box::new(refusals.next()?), others: refusals.collect() })
     }
 
     /// The first refusal. It determines the status of the response.
@@ -142,19 +142,19 @@ impl Refusals {
 
     /// All refusals.
     pub fn iter(&self) -> impl Iterator<Item = &Refusal> {
-        std::iter::once(&self.first).chain(&self.others)
+        std::iter::once(&*self.first).chain(&self.others)
     }
 }
 
 impl From<Box<Refusal>> for Refusals {
     fn from(only: Box<Refusal>) -> Self {
-        (*only).into()
+        Self { first: only, others: Vec::new() }
     }
 }
 
 impl From<Refusal> for Refusals {
-    fn from(first: Refusal) -> Self {
-        Self { first, others: Vec::new() }
+    fn from(only: Refusal) -> Self {
+        Box::new(only).into()
     }
 }
 

@@ -293,7 +293,9 @@ impl SimulatedController {
             }
             PoolAction::PruneRecord { gone, .. } => {
                 let (_, here) = api.confirm(gone);
-                here.into_iter().for_each(|seen| self.memory.machines.written(seen, api.now));
+                for seen in here {
+                    self.memory.machines.written(seen, api.now);
+                }
             }
             _ => {}
         }

@@ -48,6 +48,9 @@ fn rules() -> KubevirtRules {
     KubevirtRules { users: PrivilegedUsers { removal_handler: Some(HANDLER.to_owned()), controller: None } }
 }
 
+/// What the cluster answers to a lookup.
+type FoundObjects<'a> = dyn Fn(&ObjectLookup) -> LookupOutcome<Value> + 'a;
+
 /// What a review read: lookups, and the machine of a dry run.
 #[derive(Default)]
 struct Asked {
@@ -61,7 +64,7 @@ fn review_with(
     user: &str,
     old: Option<&Value>,
     new: &Value,
-    found: Option<&dyn Fn(&ObjectLookup) -> LookupOutcome<Value>>,
+    found: Option<&FoundObjects<'_>>,
     result: &DryRunResult,
 ) -> (AdmissionVerdict, Asked) {
     let (mut reads, mut asked) = (AdmissionReads::new(found.is_some()), Asked::default());

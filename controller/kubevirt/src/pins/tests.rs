@@ -688,7 +688,7 @@ fn the_architecture_of_the_cluster_counts_if_the_template_has_none(
         Resolution::Unresolved(unresolved, _) => {
             assert_eq!((unresolved.reason, is_met), (ConditionReason::RequirementsNotMet, false));
         }
-        other => panic!("{other:?}"),
+        other @ Resolution::Partial(..) => panic!("{other:?}"),
     }
 }
 

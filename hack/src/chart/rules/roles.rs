@@ -283,12 +283,12 @@ const METRICS_READER: &str = "vmpool-metrics-reader";
 /// The binding of a role to all users.
 const EVERY_USER_NAME: &str = "vmpool-cluster-instancetypes";
 
-/// The expected grants of the role with this kind and name.
-fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTreeSet<String>> {
+/// The parts of the role with this kind and name, each with whether the variant has it.
+fn expected_parts(variant: &Variant, kind: &str, name: &str) -> Vec<(bool, Grants)> {
     let everywhere = variant.namespace.is_none();
     let (dvp, kubevirt) = (variant.dvp, variant.kubevirt);
     let (images, standalone, own_certificates) = (variant.images, variant.standalone, !variant.cert_manager);
-    let parts: Vec<(bool, Grants)> = match (kind, name) {
+    match (kind, name) {
         ("ClusterRole", "vmpool-controller") => {
             vec![
                 (true, CONTROLLER_CLUSTER),
@@ -369,7 +369,12 @@ fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTree
         }
         ("ClusterRole", EVERY_USER_NAME) => vec![(standalone, EVERY_USER)],
         _ => Vec::new(),
-    };
+    }
+}
+
+/// The expected grants of the role with this kind and name.
+fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let parts = expected_parts(variant, kind, name);
     let mut granted: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut add = |resource: String, verbs: &str| {
         granted.entry(resource).or_default().extend(verbs.split(' ').map(str::to_owned));
@@ -381,7 +386,7 @@ fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTree
         add("/secrets".to_owned(), "create");
         add(format!("/secrets {name}"), "get update");
     }
-    if (kind, name, own_certificates) == ("ClusterRole", "vmpool-apiserver", true) {
+    if (kind, name, !variant.cert_manager) == ("ClusterRole", "vmpool-apiserver", true) {
         let names = variant.groups().join(",");
         add(format!("apiregistration.k8s.io/apiservices {names}"), "get patch");
     }
