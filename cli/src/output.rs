@@ -30,7 +30,7 @@ pub(crate) fn print_objects(
 ) -> Result<()> {
     match format {
         Format::Text | Format::Wide => print_text(text),
-        Format::Name => print_text(&names.iter().map(|name| format!("{name}\n")).collect::<String>()),
+        Format::Name => print_text(&join_lines(names)),
         Format::JsonPath(template) => {
             print_text(&template.render(&serde_json::to_value(data).context("writing JSON")?))
         }
@@ -70,4 +70,10 @@ pub(crate) fn print_note(text: &str) {
 fn write_bytes(text: &str) -> Result<()> {
     let mut out = anstream::stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("writing the output")
+}
+
+/// Each text in a line of its own.
+fn join_lines(texts: &[String]) -> String {
+    let lines: Vec<String> = texts.iter().map(|text| format!("{text}\n")).collect();
+    lines.concat()
 }

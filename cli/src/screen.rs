@@ -57,7 +57,8 @@ mod tests {
 
     #[test]
     fn a_text_does_not_scroll_the_screen() {
-        let text: String = (0..60).map(|line| format!("line {line}\n")).collect();
+        let lines: Vec<String> = (0..60).map(|line| format!("line {line}\n")).collect();
+        let text = lines.concat();
         let screen = draw_screen(&text, 10, false);
         // The cursor is below the last line.
         assert_eq!(screen.matches('\n').count(), 9);

@@ -132,16 +132,14 @@ impl RestoredObjects {
             say("revision", revision)?;
         }
         for disk in &self.disks {
-            match disk_ownership_patch::<P>(disk, object, &self.machines)? {
-                Some(patch) => cluster.merge_at_version::<DiskOf<P>>(disk, patch, mode).await?,
-                None => {
-                    print_text(&format!(
-                        "disk {}: left as it is, because the pool has no disk template for it, or no restored machine uses it\n",
-                        name_of(disk)
-                    ))?;
-                    continue;
-                }
-            }
+            let Some(patch) = disk_ownership_patch::<P>(disk, object, &self.machines)? else {
+                print_text(&format!(
+                    "disk {}: left as it is, because the pool has no disk template for it, or no restored machine uses it\n",
+                    name_of(disk)
+                ))?;
+                continue;
+            };
+            cluster.merge_at_version::<DiskOf<P>>(disk, patch, mode).await?;
             say("disk", disk)?;
         }
         for machine in &self.machines {

@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const LONG_PAUSE: Duration = Duration::from_secs(5);
 
 /// Time before the next list if the cluster does not serve the kind.
-const UNSERVED_PAUSE: Duration = Duration::from_secs(60);
+const UNSERVED_PAUSE: Duration = Duration::from_mins(1);
 
 /// A kind to watch.
 #[derive(Clone, Debug)]

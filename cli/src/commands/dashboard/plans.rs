@@ -17,7 +17,7 @@ use crate::pool::{PoolReference, StoredPool};
 const LARGEST: u32 = 10_000;
 
 /// How long a plan may take.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_mins(1);
 
 /// A pool and a number of replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub(super) struct PlanOrder {
 /// Computes plans, one at a time, until the dashboard ends.
 pub(super) async fn answer_plan_orders(cluster: &UserClusterClient, mut orders: mpsc::Receiver<PlanOrder>) {
     while let Some(PlanOrder { scale, reply }) = orders.recv().await {
-        let planned = cluster.env.timeout(DEADLINE, plan_scale(cluster, &scale)).await;
+        let planned = Box::pin(cluster.env.timeout(DEADLINE, plan_scale(cluster, &scale))).await;
         // The browser may have closed the connection.
         let _ = reply.send(planned.context("computing the plan").flatten());
     }

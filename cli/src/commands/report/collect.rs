@@ -117,7 +117,8 @@ pub(super) async fn add_findings(cluster: &UserClusterClient, system: &str, repo
     match cluster.client.apiserver_version().await {
         Ok(version) => versions.push(json!({ "program": "kube-apiserver", "version": version.git_version })),
         Err(error) => {
-            report.add_unreadable(&anyhow::Error::new(error).context("reading the version of the API server"))
+            report
+                .add_unreadable(&anyhow::Error::new(error).context("reading the version of the API server"));
         }
     }
     match find_installed_programs(cluster, system).await {

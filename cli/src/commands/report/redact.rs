@@ -99,11 +99,10 @@ fn redact_variable(variable: &Value) -> Value {
 /// A text, which can be JSON itself. A text of several lines is user data unless a program wrote it for
 /// users.
 fn redact_text(text: &str, is_message: bool) -> String {
-    if text.trim_start().starts_with(['{', '[']) {
-        match serde_json::from_str(text) {
-            Ok(inner @ (Value::Object(_) | Value::Array(_))) => return redact_value(&inner).to_string(),
-            Ok(_) | Err(_) => {}
-        }
+    if text.trim_start().starts_with(['{', '['])
+        && let Ok(inner @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str(text)
+    {
+        return redact_value(&inner).to_string();
     }
     let has_lines = text.trim_end().contains('\n');
     if contains_user_data(text) || has_lines && !is_message {

@@ -84,7 +84,7 @@ enum Wrapper {
 }
 
 impl Wrapper {
-    fn wrap(&self, inner: Value) -> Value {
+    fn wrap(&self, inner: &Value) -> Value {
         match self {
             Self::Field(name) => json!({ "name": "a", (*name): inner }),
             Self::Item => json!(["a", inner]),
@@ -134,7 +134,7 @@ proptest! {
         secret in secret_values(),
         wrappers in wrappers(),
     ) {
-        let object = wrappers.iter().fold(secret, |inner, wrapper| wrapper.wrap(inner));
+        let object = wrappers.iter().fold(secret, |inner, wrapper| wrapper.wrap(&inner));
         let redacted = redact_value(&object).to_string();
         prop_assert!(!redacted.contains(SECRET), "{object}\n{redacted}");
     }
