@@ -30,7 +30,7 @@ pub(crate) async fn report_pass<P: Platform>(
     applied: AppliedPlan,
     state: &mut PoolMemory,
 ) -> Option<Duration> {
-    publish_pool_events::<P::Wording>(&context.events, &pool.subject(), applied.events);
+    publish_pool_events::<P::Wording>(&context.leader.events, &pool.subject(), applied.events);
     let published = &pool.facts.published;
     // One definition serves all pools of a platform.
     let fields = if context.status_is_pruned.load(Ordering::Relaxed) {
@@ -52,7 +52,7 @@ pub(crate) async fn report_pass<P: Platform>(
     {
         return None;
     }
-    let uptime = context.env.uptime();
+    let uptime = context.leader.env.uptime();
     let usual = context.settings.status_interval;
     let interval =
         if state.status_conflict.is_active() { status_conflict::INTERVAL.max(usual) } else { usual };
@@ -71,7 +71,7 @@ pub(crate) async fn report_pass<P: Platform>(
             }
             let transitions =
                 P::Wording::condition_events(&published.conditions, &entry.facts.published.conditions);
-            publish_transitions::<P::Wording>(&context.events, &pool.subject(), transitions);
+            publish_transitions::<P::Wording>(&context.leader.events, &pool.subject(), transitions);
             let last = LastStatus {
                 wrote: status,
                 version: object_version(&*entry.object),
@@ -112,7 +112,7 @@ async fn patch_pool_status<P: Platform>(
     let operations = serde_json::from_value(operations).map_err(|error| WriteError::Invalid(error.into()))?;
     let path = collection_path::<P::Pool>(&pool.facts.namespace);
     let patch = Patch::<()>::Json(operations);
-    let (writer, name) = (&context.writer, &pool.facts.id.name);
+    let (writer, name) = (&context.leader.writer, &pool.facts.id.name);
     writer.patch(WriteKind::PatchStatus, path, name, Some("status"), patch).await.map(CachedPool::read)
 }
 
