@@ -52,8 +52,8 @@ struct Ban {
 }
 
 /// # Errors
-/// One error after all violations were listed.
-pub(crate) fn check_dependency_policy(workspace: &Workspace) -> Result<()> {
+/// `deny.toml` cannot be read, or cargo cannot resolve the dependencies.
+pub(super) fn find_refused_dependencies(workspace: &Workspace) -> Result<Vec<String>> {
     let text = fs::read_to_string(workspace.path("deny.toml")).context("reading deny.toml")?;
     let policy: Policy = toml::from_str(&text).context("reading deny.toml")?;
     let mut command = workspace.cargo();
@@ -66,14 +66,7 @@ pub(crate) fn check_dependency_policy(workspace: &Workspace) -> Result<()> {
         bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     let metadata = serde_json::from_slice(&output.stdout).context("reading cargo metadata")?;
-    let found = violations(&policy, &metadata);
-    if found.is_empty() {
-        return Ok(());
-    }
-    for line in &found {
-        eprintln!("  {line}");
-    }
-    bail!("{} dependencies that deny.toml does not allow", found.len())
+    Ok(violations(&policy, &metadata))
 }
 
 /// What the packages of a workspace violate.

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Result, anyhow};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use super::tokens::{Cursor, Segments, use_tree};
@@ -18,18 +17,9 @@ pub(super) struct ImportedName {
     pub(super) is_public: bool,
 }
 
-/// A module in another file.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct ModuleDeclaration {
-    pub(super) name: String,
-    /// The value of the attribute `path`.
-    pub(super) path: Option<String>,
-}
-
 /// The content of a source file, without items that exist in tests only.
 #[derive(Debug, Default)]
 pub(super) struct SourceFile {
-    pub(super) modules: Vec<ModuleDeclaration>,
     pub(super) imports: Vec<ImportedName>,
     /// Paths of at least two segments outside `use` declarations.
     pub(super) paths: Vec<Segments>,
@@ -50,19 +40,14 @@ struct Attributes {
     is_test: bool,
     is_exported: bool,
     is_public: bool,
-    path: Option<String>,
 }
 
 impl SourceFile {
-    /// Reads the text of a source file.
-    ///
-    /// # Errors
-    /// The text does not consist of Rust tokens.
-    pub(super) fn parse(text: &str) -> Result<Self> {
-        let tokens: TokenStream = text.parse().map_err(|error| anyhow!("reading Rust tokens: {error}"))?;
+    /// Reads the tokens of a source file.
+    pub(super) fn read_tokens(tokens: TokenStream) -> Self {
         let mut source = Self::default();
         source.read(tokens, 0);
-        Ok(source)
+        source
     }
 
     /// Whether this file depends on an import. A `pub use` only gives a name to other files, unless the name
@@ -115,10 +100,9 @@ impl SourceFile {
                 }));
             }),
             "mod" => {
-                let Some(name) = cursor.next_ident() else { return };
-                match cursor.next_group(Delimiter::Brace) {
-                    Some(group) => self.read(group, depth + 1),
-                    None => self.modules.push(ModuleDeclaration { name, path: attributes.path.clone() }),
+                drop(cursor.next_ident());
+                if let Some(group) = cursor.next_group(Delimiter::Brace) {
+                    self.read(group, depth + 1);
                 }
             }
             "macro_rules" if cursor.skip_punct('!') => {
@@ -149,9 +133,6 @@ impl Attributes {
         let text: String = tokens.to_string().split_whitespace().collect();
         self.is_test |= text == "cfg(test)";
         self.is_exported |= text == "macro_export";
-        if let Some(path) = text.strip_prefix("path=\"").and_then(|rest| rest.strip_suffix('"')) {
-            self.path = Some(path.to_owned());
-        }
     }
 }
 
