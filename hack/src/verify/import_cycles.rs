@@ -15,7 +15,6 @@
 mod cycles;
 mod graph;
 mod source;
-mod tokens;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::source::SourceFile;
-use super::tokens::Segments;
+use super::source::{Segments, SourceFile};
 use crate::verify::sources::{SourceTree, declared_modules};
 
 /// For each file, the files that it imports, each with a path that causes the import.
@@ -41,10 +40,10 @@ pub(super) fn crate_imports(tree: &SourceTree, root: &Path) -> Result<Imports> {
 
 impl Crate {
     fn load(&mut self, tree: &SourceTree, file: &Path, name: Name, is_root: bool) -> Result<()> {
-        let text = tree.source(file)?;
-        let source = SourceFile::read_tokens(text.tokens.clone());
+        let syntax = &tree.source(file)?.syntax;
+        let source = SourceFile::read_syntax(syntax);
         let mut children = BTreeSet::new();
-        for module in declared_modules(&text.syntax).into_iter().filter(|module| !module.is_test) {
+        for module in declared_modules(syntax).into_iter().filter(|module| !module.is_test) {
             if let Some(place) = module.locate(file, is_root) {
                 let child = [&name[..], &[module.name.clone()]].concat();
                 children.insert(module.name);

@@ -42,6 +42,9 @@ const AB: &str = "mod a;\nmod b;\n";
 #[case::in_a_macro_call("fn f() { println!(\"{}\", crate::b::B); }", "use crate::a::A;")]
 #[case::in_an_inline_module("mod inner { use super::super::b::B; }", "use crate::a::A;")]
 #[case::in_a_function("fn f() { use crate::b::B; }", "use crate::a::A;")]
+#[case::in_a_list_in_a_macro("macro_rules! m { () => { use crate::{b::B, c}; } }", "use crate::a::A;")]
+#[case::after_a_test_import("#[cfg(test)]\nuse std::fmt;\nuse crate::b::B;", "use crate::a::A;")]
+#[case::as_a_trait_of_a_type("type A = <u8 as crate::b::B>::C;", "use crate::a::A;")]
 fn files_that_import_each_other_are_a_cycle(#[case] a: &str, #[case] b: &str) {
     assert_eq!(cyclic_files(&[("lib.rs", AB), ("a.rs", a), ("b.rs", b)]), [["a.rs", "b.rs"]]);
 }
