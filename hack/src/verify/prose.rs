@@ -35,7 +35,10 @@ pub(super) fn find_refused_words(tree: &SourceTree) -> Result<Vec<String>> {
         let relative = tree.relative_path(&path);
         let Some(syntax) = Syntax::of(relative) else { continue };
         let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-        let refused = refused(&extract_prose(syntax, &text));
+        let read_tokens = || Ok(tree.source(&path)?.tokens.clone());
+        let prose = extract_prose(syntax, &text, read_tokens)
+            .with_context(|| format!("reading {}", path.display()))?;
+        let refused = refused(&prose);
         found.extend(refused.iter().map(|(line, word)| format!("{}:{line}: {word:?}", relative.display())));
     }
     Ok(found)
