@@ -8,12 +8,12 @@ mod license;
 use std::collections::BTreeSet;
 use std::fs;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::packages::json_list;
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, command_output};
 
 /// The only source of crates besides the workspace, as cargo names it.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
@@ -61,11 +61,8 @@ pub(super) fn find_refused_dependencies(workspace: &Workspace) -> Result<Vec<Str
     for target in &policy.graph.targets {
         command.args(["--filter-platform", target]);
     }
-    let output = command.output().context("starting cargo metadata")?;
-    if !output.status.success() {
-        bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    let metadata = serde_json::from_slice(&output.stdout).context("reading cargo metadata")?;
+    let metadata = command_output(&mut command, "cargo metadata")?;
+    let metadata = serde_json::from_slice(&metadata).context("reading cargo metadata")?;
     Ok(violations(&policy, &metadata))
 }
 

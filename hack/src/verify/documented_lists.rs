@@ -18,8 +18,9 @@ use serde_json::Value;
 
 use self::markdown::{arrow_list, code_spans, first_column_names, numbered_doc_items, table_rows};
 use self::source::{called_modules, enum_variants, public_traits};
-use super::sources::{SourceTree, rust_files};
+use super::sources::SourceTree;
 use super::{crate_boundaries, packages};
+use crate::workspace::rust_files;
 
 /// The page with the lists.
 const ARCHITECTURE: &str = "docs/architecture.md";

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
-use super::sources::{SourceTree, rust_files};
+use super::sources::SourceTree;
+use crate::workspace::rust_files;
 
 /// The sources of the programs that users run.
 const FOLDERS: [&str; 15] = [

@@ -13,7 +13,7 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, Expr, ExprLit, File, ItemMod, Lit, Meta};
 
 use super::packages;
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, rust_files};
 
 /// Folders of a package that hold Rust sources.
 const SOURCES: &[&str] = &["src", "tests", "examples", "benches"];
@@ -105,28 +105,6 @@ fn read_text(path: &Path) -> Result<String> {
 pub(super) fn package_files(package: &Path) -> Result<Vec<PathBuf>> {
     let files: Result<Vec<_>> = SOURCES.iter().map(|folder| rust_files(&package.join(folder))).collect();
     Ok(files?.concat())
-}
-
-/// Every Rust file below a folder, which may not exist. Nested packages are skipped: examples for external
-/// users have their own manifests.
-pub(crate) fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
-    if !folder.is_dir() {
-        return Ok(Vec::new());
-    }
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder).with_context(|| format!("listing {}", folder.display()))? {
-        let path = entry.with_context(|| format!("listing {}", folder.display()))?.path();
-        if path.join("Cargo.toml").is_file() {
-            continue;
-        }
-        if path.is_dir() {
-            files.extend(rust_files(&path)?);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
-    }
-    files.sort();
-    Ok(files)
 }
 
 /// A module in another file.

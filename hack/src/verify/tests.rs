@@ -6,7 +6,7 @@ use rstest::rstest;
 use super::crate_boundaries::{WALLS, forbidden_dependencies};
 use super::hygiene::{declared_source_files, has_tests, ignored_test_lines};
 use super::report::VerificationReport;
-use super::sources::{DeclaredModule, SourceTree, declared_modules, rust_files};
+use super::sources::{DeclaredModule, SourceTree, declared_modules};
 use super::steps::STEPS;
 
 #[test]
@@ -30,21 +30,6 @@ fn a_file_that_no_module_declares_is_found() {
 
     assert!(!found.contains(&lost), "{found:?}");
     assert_eq!(found.into_iter().collect::<Vec<_>>(), [deeper, deep, a, root, tests]);
-}
-
-#[test]
-fn nested_packages_are_skipped() {
-    let folder = tempfile::tempdir().unwrap();
-    for name in ["a/b.rs", "a/notes.md", "inner/Cargo.toml", "inner/main.rs", "c.rs"] {
-        let path = folder.path().join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, "").unwrap();
-    }
-    assert_eq!(
-        rust_files(folder.path()).unwrap(),
-        [folder.path().join("a/b.rs"), folder.path().join("c.rs")]
-    );
-    assert!(rust_files(&folder.path().join("missing")).unwrap().is_empty());
 }
 
 #[test]

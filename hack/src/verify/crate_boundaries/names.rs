@@ -9,7 +9,8 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::verify::sources::{SourceTree, rust_files};
+use crate::verify::sources::SourceTree;
+use crate::workspace::rust_files;
 
 /// The folders without names of platforms.
 const FOLDERS: [&str; 8] = [
