@@ -9,8 +9,8 @@ use crate::rollout::progress::required_transition;
 /// Maximum number of machines that [`describe_pending_updates`] names.
 const NAMED: usize = 3;
 
-/// The machines that the rollout waits for because the platform has not applied a live update to their guests
-/// for [`PROBLEM_AGE`](crate::memory::PROBLEM_AGE), with the message of the platform. `None` if there are none.
+/// The machines that the rollout waits for because their guests have lacked a live update for
+/// [`PROBLEM_AGE`](crate::memory::PROBLEM_AGE), with the message of the platform. `None` if there are none.
 pub(super) fn describe_pending_updates(observed: &ObservedPool<'_>) -> Option<String> {
     let mut waiting =
         find_stuck_machines(observed, |machine| pending_update(observed.pool, machine).is_some());

@@ -71,7 +71,7 @@ impl<'a> HotPlug<'a> {
         Self { kind: HotPlugKind::Memory, wanted, current }
     }
 
-    /// If the guest does not have the value of the spec, makes that the value of the guest, or none if that is
+    /// If the guest does not have the value of the spec, makes that the value of the guest, or none if it is
     /// unknown, and returns why.
     fn take_pending(self, conditions: &[MachineCondition]) -> Option<String> {
         let Self { kind, wanted, current } = self;

@@ -1,10 +1,11 @@
 //! The VMI controller and the node agent: an instance passes its phases.
 
+mod guest_size;
 mod hot_plug;
 mod phases;
 mod status;
 
-pub(super) use hot_plug::GuestSize;
+pub(super) use guest_size::GuestSize;
 
 use super::{
     model::{Guest, KubeVirtModel},

@@ -1,6 +1,6 @@
 //! The status of an instance.
 
-use super::hot_plug::{HOT_CPU, HOT_MEMORY};
+use super::guest_size::{HOT_CPU, HOT_MEMORY};
 use crate::{
     kubevirt::{
         launcher::LauncherPodState,
