@@ -178,7 +178,9 @@ impl PassMemory {
         self.start_failures.observe(machines.clone(), uptime);
         self.overridden.observe(machines.clone(), self.generation);
         let mut problems = BTreeMap::new();
-        let may_have_one = |machine: &&Arc<Machine>| machine.problem.is_some() || machine.waits_for_storage;
+        let may_have_one = |machine: &&Arc<Machine>| {
+            machine.problem.is_some() || machine.waits_for_storage || machine.has_pending_update()
+        };
         for machine in machines.filter(may_have_one).filter(|machine| !machine.terminating) {
             let since = self.problems.get(&machine.id.uid).copied().unwrap_or(uptime);
             problems.insert(machine.id.uid.clone(), since);
