@@ -11,7 +11,7 @@ use vmpool_platforms::kubevirt::copies::CopyPolicy;
 use vmpool_runtime::args::{ArgsError, GateArgs, InstancetypeMode, LeaseArgs, ProgramArgs, ReservationArgs};
 
 pub use self::images::{ImageArgs, ImageArgsError};
-use crate::settings::ControllerSettings;
+use crate::settings::{ControllerSettings, KubevirtConditions};
 
 /// The maximum of `--slow-write-deadline`. The client closes a connection without data after
 /// [`vmpool_runtime::client::READ_TIMEOUT`].
@@ -100,6 +100,19 @@ pub struct ControllerArgs {
     /// no other program exports these names, because dashboards would count each pool twice.
     #[arg(long, env = "VMPOOL_KUBEVIRT_METRICS")]
     pub kubevirt_metrics: bool,
+
+    /// Whether KubeVirt pools have the conditions Ready, Reconciling and Stalled. With auto, they do if the
+    /// definition of pools is that of vmpool. Clients of KubeVirt's own definition expect only its two
+    /// conditions.
+    #[arg(
+        long,
+        env = "VMPOOL_KUBEVIRT_CONDITIONS",
+        value_enum,
+        default_value_t,
+        ignore_case = true,
+        value_name = "POLICY"
+    )]
+    pub kubevirt_conditions: KubevirtConditions,
 
     /// Which program makes copies of instance types and preferences for machines that belong to no pool. With
     /// Coexist, KubeVirt does. With Standalone, the controller does. Use Standalone only in a cluster without
@@ -233,6 +246,7 @@ impl ControllerArgs {
             debounce: self.debounce,
             max_pool_series: self.max_pool_series,
             kubevirt_metrics: self.kubevirt_metrics,
+            kubevirt_conditions: self.kubevirt_conditions,
             copies: (self.instancetype_mode == InstancetypeMode::Standalone)
                 .then(|| self.instancetype_reference_policy.into()),
             collection_grace: self.disk_collection_grace,

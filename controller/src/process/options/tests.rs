@@ -95,6 +95,11 @@ fn flags_become_settings() {
     assert_eq!(settings.slow_write_deadline, Duration::from_mins(1));
     assert!(!settings.kubevirt_metrics, "another program may export these names");
     assert!(parse(&["--kubevirt-metrics"]).unwrap().settings().unwrap().kubevirt_metrics);
+    assert_eq!(settings.kubevirt_conditions, KubevirtConditions::Auto);
+    for (text, policy) in [("always", KubevirtConditions::Always), ("never", KubevirtConditions::Never)] {
+        let settings = parse(&["--kubevirt-conditions", text]).unwrap().settings().unwrap();
+        assert_eq!(settings.kubevirt_conditions, policy);
+    }
     let arguments = ["--reservation-timeout=3s", "--disk-collection-grace=2s"];
     let settings = parse(&arguments).unwrap().settings().unwrap();
     assert_eq!(settings.reservation_timeout, Duration::from_secs(3));
