@@ -1,16 +1,18 @@
 //! The command line, which is validated before anything starts.
 
 mod images;
+mod platforms;
 
 use std::time::Duration;
 
 use clap::Parser;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 pub use vmpool_platforms::PlatformName;
 use vmpool_platforms::kubevirt::copies::CopyPolicy;
 use vmpool_runtime::args::{ArgsError, GateArgs, InstancetypeMode, LeaseArgs, ProgramArgs, ReservationArgs};
 
 pub use self::images::{ImageArgs, ImageArgsError};
+pub use self::platforms::PlatformChoice;
+use self::platforms::platform_parser;
 use crate::settings::{ControllerSettings, KubevirtConditions};
 
 /// The maximum of `--slow-write-deadline`. The client closes a connection without data after
@@ -31,7 +33,8 @@ pub struct ControllerArgs {
     #[command(flatten)]
     pub gates: GateArgs,
 
-    /// Platforms whose pools to reconcile, while the cluster serves them.
+    /// Platforms whose pools to reconcile, each while the cluster has its definitions. With auto, all
+    /// platforms. The account needs the rights for each of them.
     #[arg(
         long,
         env = "VMPOOL_PLATFORMS",
@@ -40,7 +43,7 @@ pub struct ControllerArgs {
         default_value = "dvp",
         value_name = "NAMES"
     )]
-    pub platforms: Vec<PlatformName>,
+    pub platforms: Vec<PlatformChoice>,
 
     /// Remove the finalizers of vmpool, and exit: from all pools and machines of the platforms, with the
     /// platform kubevirt also from all instance types and preferences, and with the feature gate DiskImages
@@ -150,12 +153,6 @@ pub struct ControllerArgs {
     pub program: ProgramArgs,
 }
 
-/// The parser of the name of a platform. The help lists the platforms of the registry.
-fn platform_parser() -> impl TypedValueParser<Value = PlatformName> {
-    let values = PlatformName::ALL.map(|name| PossibleValue::new(name.as_str()).help(name.reconciled()));
-    PossibleValuesParser::new(values).try_map(|name| name.parse::<PlatformName>())
-}
-
 /// What happens to machines that name an instance type or a preference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 #[value(rename_all = "camelCase")]
@@ -219,6 +216,12 @@ pub enum ControllerArgsError {
 }
 
 impl ControllerArgs {
+    /// The platforms whose pools to reconcile, in the order of the registry.
+    pub fn platforms(&self) -> Vec<PlatformName> {
+        let is_chosen = |name: &PlatformName| self.platforms.iter().any(|choice| choice.includes(*name));
+        PlatformName::ALL.into_iter().filter(is_chosen).collect()
+    }
+
     /// The validated settings.
     ///
     /// # Errors
