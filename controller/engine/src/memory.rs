@@ -156,6 +156,8 @@ impl PassMemory {
             found.observed_generation.is_none_or(|known| known == pool.generation).then_some(found)
         };
         let Some(failure) = published(ConditionType::ReplicaFailure) else { return };
+        // A pool without this condition counts as one that lost its first objects: the new leader tries again
+        // with one of them.
         let is_stopped = published(ConditionType::Stalled).is_some();
         for (losses, reason, limit) in [
             (&mut self.machine_losses, FailureReason::MachineLost, pool.machine_loss_limit()),

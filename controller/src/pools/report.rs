@@ -18,6 +18,7 @@ use crate::pools::announced_problems::AnnouncedProblems;
 use crate::pools::apply::AppliedPlan;
 use crate::pools::context::{LastStatus, PoolContext, PoolMemory};
 use crate::pools::events::{EventReason, PoolEvent, publish_pool_events, publish_transitions};
+use crate::pools::kstatus_conditions::has_kstatus_conditions;
 use crate::pools::pool_entry::{CachedPool, PoolEntry};
 use crate::pools::status_conflict;
 
@@ -26,10 +27,15 @@ use crate::pools::status_conflict;
 pub(crate) async fn report_pass<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
-    status: ComputedStatus,
+    mut status: ComputedStatus,
     applied: AppliedPlan,
     state: &mut PoolMemory,
 ) -> Option<Duration> {
+    let policy = context.settings.kubevirt_conditions;
+    let with_kstatus = has_kstatus_conditions(policy, pool);
+    if !with_kstatus {
+        status.conditions.retain(|condition| !condition.is_kstatus());
+    }
     publish_pool_events::<P::Wording>(&context.leader.events, &pool.subject(), applied.events);
     let published = &pool.facts.published;
     // One definition serves all pools of a platform.
@@ -72,6 +78,8 @@ pub(crate) async fn report_pass<P: Platform>(
             let transitions =
                 P::Wording::condition_events(&published.conditions, &entry.facts.published.conditions);
             publish_transitions::<P::Wording>(&context.leader.events, &pool.subject(), transitions);
+            // Only this response shows whose definition it is, if another controller wrote the last status.
+            let lacks_conditions = !with_kstatus && has_kstatus_conditions(policy, &entry);
             let last = LastStatus {
                 wrote: status,
                 version: object_version(&*entry.object),
@@ -79,7 +87,7 @@ pub(crate) async fn report_pass<P: Platform>(
             };
             state.status_conflict.wrote(&last.became, last.version);
             state.last_status = Some(last);
-            None
+            lacks_conditions.then_some(context.settings.status_interval)
         }
         Err(error) if error.is_gone() => None,
         Err(error) => {

@@ -45,7 +45,7 @@ impl Crate {
         let mut children = BTreeSet::new();
         for module in declared_modules(syntax).into_iter().filter(|module| !module.is_test) {
             if let Some(place) = module.locate(file, is_root) {
-                let child = [&name[..], &[module.name.clone()]].concat();
+                let child = [&name[..], std::slice::from_ref(&module.name)].concat();
                 children.insert(module.name);
                 self.load(tree, &place, child, false)?;
             }
