@@ -4,8 +4,8 @@ use axum::body::Bytes;
 use http::StatusCode;
 use serde_json::Value;
 use vmpool_platforms::removal::{
-    ExpandedPools, Expansion, ExpansionApi, MatcherProblem, RevisionToExpand, StartDefaults, StatusCause,
-    expansion,
+    ExpandedPools, Expansion, ExpansionApi, ExpansionForm, MatcherProblem, RevisionToExpand, StartDefaults,
+    StatusCause, expansion,
 };
 use vmpool_platforms::{FetchedObjects, ReferencedObject};
 
@@ -60,12 +60,13 @@ pub(crate) fn parse_supplied_object(
     namespace: &str,
 ) -> Result<Value, Error> {
     let refuse = |why: String| Err(Error::BadRequest(why));
+    // These messages, and those below, begin with the words of KubeVirt.
     if body.is_empty() {
-        return refuse("the body of the request is empty; send the object as JSON".to_owned());
+        return refuse("empty request body; send the object as JSON".to_owned());
     }
     let object: Value = match serde_json::from_slice(body) {
         Ok(object) => object,
-        Err(error) => return refuse(format!("the body of the request is not JSON: {error}")),
+        Err(error) => return refuse(format!("Can not unmarshal Request body to struct, error: {error}")),
     };
     let check =
         if target == ExpansionTarget::Pool { expansion::check_pool } else { expansion::check_machine };
@@ -73,7 +74,8 @@ pub(crate) fn parse_supplied_object(
     if let Some(first) = violations.first() {
         let more = violations.len() - 1;
         let more = if more > 0 { format!(", and {more} more violations") } else { String::new() };
-        let message = format!("the object in the body is invalid: {first}{more}");
+        let kind = if target == ExpansionTarget::Pool { "VirtualMachinePool" } else { "VirtualMachine" };
+        let message = format!("Object is not a valid {kind}: {first}{more}");
         return Err(Error::NotExpanded {
             code: StatusCode::BAD_REQUEST,
             message,
@@ -83,9 +85,10 @@ pub(crate) fn parse_supplied_object(
     match object["metadata"]["namespace"].as_str() {
         None | Some("") => Ok(object),
         Some(other) if other == namespace => Ok(object),
-        Some(other) => refuse(format!(
-            "the object is in namespace {other:?} and the request in {namespace:?}; use one of them for both"
-        )),
+        Some(_) => {
+            let noun = if target == ExpansionTarget::Pool { "pool" } else { "VM" };
+            refuse(format!("{noun} namespace must be empty or {namespace}"))
+        }
     }
 }
 
@@ -115,6 +118,19 @@ pub(crate) fn parse_expansion_query(query: &str) -> Result<(RevisionToExpand, Op
     Ok((revision, index))
 }
 
+/// The form of the expansion that the parameters of a request name.
+///
+/// # Errors
+/// [`Error::BadRequest`].
+pub(crate) fn parse_expansion_form(query: &str) -> Result<ExpansionForm, Error> {
+    let named = form_urlencoded::parse(query.as_bytes()).filter(|(key, _)| key == "complete").last();
+    match named.as_ref().map(|(_, value)| &**value) {
+        None | Some("false") => Ok(ExpansionForm::KubeVirt),
+        Some("true") => Ok(ExpansionForm::Complete),
+        Some(other) => Err(Error::BadRequest(format!("complete must be true or false, and not {other:?}"))),
+    }
+}
+
 /// What reads the objects that an expansion needs, on behalf of a user.
 #[derive(Clone, Copy)]
 pub(crate) struct ExpansionReader<'a> {
@@ -130,6 +146,8 @@ pub(crate) struct ExpansionRequest<'a> {
     pub(crate) object: &'a Value,
     /// The namespace in the path of the request.
     pub(crate) namespace: &'a str,
+    /// The form of a machine, and of a pool in the request.
+    pub(crate) form: ExpansionForm,
     /// The template of a stored pool.
     pub(crate) revision: &'a RevisionToExpand,
     /// The machine of a stored pool; `None` if the request names none.
@@ -149,14 +167,14 @@ pub(crate) async fn expand_object(
     requested: ExpansionRequest<'_>,
 ) -> Result<Value, Error> {
     let ExpansionReader { cluster, authorizer, user } = reader;
-    let ExpansionRequest { target, object, namespace, revision, index } = requested;
+    let ExpansionRequest { target, object, namespace, form, revision, index } = requested;
     let mut found = FetchedObjects::default();
     let mut defaults: Option<StartDefaults> = None;
     loop {
         let start_defaults = defaults.as_ref();
         let expanded = match target {
             ExpansionTarget::StoredMachine | ExpansionTarget::Machine => {
-                expansion::expand_machine_object(object, namespace, &found, start_defaults)
+                expansion::expand_machine_object(object, namespace, form, &found, start_defaults)
             }
             ExpansionTarget::StoredPool => {
                 expansion::expand_pool(object, namespace, revision, index, &found, start_defaults)
@@ -164,7 +182,7 @@ pub(crate) async fn expand_object(
             ExpansionTarget::Pool => expansion::expand_pool(
                 object,
                 namespace,
-                &RevisionToExpand::None,
+                &RevisionToExpand::Supplied(form),
                 None,
                 &found,
                 start_defaults,
@@ -191,7 +209,7 @@ pub(crate) async fn expand_object(
             Expansion::NoRevision => {
                 let revision = match revision {
                     RevisionToExpand::Named(name) => name.clone(),
-                    RevisionToExpand::None | RevisionToExpand::Current => String::new(),
+                    RevisionToExpand::Supplied(_) | RevisionToExpand::Current => String::new(),
                 };
                 return Err(Error::RevisionNotFound { revision });
             }

@@ -62,6 +62,8 @@ impl ApiServerState {
         parts: Parts,
         body: Body,
     ) -> Result<Response<Body>, Error> {
+        let query = parts.uri.query().unwrap_or_default().to_owned();
+        let form = expansion::parse_expansion_form(&query)?;
         let (mut revision, mut index) = (RevisionToExpand::Current, None);
         let object = if target.is_supplied() {
             let body = read_request_body(&request, "update", "PUT", &parts, body).await?;
@@ -72,7 +74,7 @@ impl ApiServerState {
             }
             accepted_format(&parts.headers, false)?;
             if target == ExpansionTarget::StoredPool {
-                (revision, index) = expansion::parse_expansion_query(parts.uri.query().unwrap_or_default())?;
+                (revision, index) = expansion::parse_expansion_query(&query)?;
             }
             self.stored(api, target, &request).await?
         };
@@ -81,6 +83,7 @@ impl ApiServerState {
             target,
             object: &object,
             namespace: &request.namespace,
+            form,
             revision: &revision,
             index,
         };

@@ -11,7 +11,7 @@
 //! # Layers
 //!
 //! From the lowest: `connection`, `dry_run`, `jsonpath`, `age`, `visible`, `screen`, `table`, `exit`,
-//! `explain`; `format`, `client_config`; `cluster`; `resources`; `pool`, `leader`; `observation`,
+//! `explain`; `format`, `client_config`; `cluster`; `resources`; `pool`, `leader`; `phase`; `observation`,
 //! `candidates`, `installation`, `subresource`; `arguments`; `output`; the commands; `run`.
 
 mod age;
@@ -30,6 +30,7 @@ mod jsonpath;
 mod leader;
 mod observation;
 mod output;
+mod phase;
 mod pool;
 mod resources;
 mod run;

@@ -9,7 +9,7 @@ use vmpool_engine::ParsedPool;
 
 use crate::age::format_age;
 use crate::leader::LeaderState;
-use crate::pool::ready_condition;
+use crate::phase::read_published_phase;
 
 /// A spec that the controller has not observed: state, counters and conditions are those of an earlier one,
 /// or there are none.
@@ -32,7 +32,7 @@ impl UnobservedSpec {
             // The default of the field, before the first status.
             Some(observed) if observed < 0 => None,
             Some(observed) if observed < pool.generation => Some(observed),
-            None if ready_condition(pool).is_none() => None,
+            None if read_published_phase(pool).is_none() => None,
             Some(_) | None => return None,
         };
         Some(Self { generation: pool.generation, observed, since: spec_write_time(stored) })
@@ -101,7 +101,10 @@ mod tests {
                     { "manager": "kubectl-label", "time": "1970-01-01T00:04:00Z", "fieldsV1": { "f:metadata": {} } },
                 ],
             },
-            "spec": { "virtualMachineTemplate": { "spec": {} } },
+            "spec": {
+                "selector": { "matchLabels": { "app": "web" } },
+                "virtualMachineTemplate": { "spec": {} },
+            },
             "status": status,
         });
         UnobservedSpec::read(&stored, &decode_pool::<KubeVirt>(&stored).unwrap().1)
@@ -120,6 +123,9 @@ mod tests {
     #[case::current(json!({ "observedGeneration": 4 }))]
     #[case::a_definition_without_the_field(
         json!({ "conditions": [{ "type": "Ready", "status": "True", "reason": "Ready", "message": "" }] }),
+    )]
+    #[case::a_definition_without_the_field_and_a_pool_without_the_condition(
+        json!({ "labelSelector": "app=web", "replicas": 1 }),
     )]
     fn a_status_of_the_current_spec_is_observed(#[case] status: Value) {
         assert_eq!(read(&status), None);

@@ -3,7 +3,7 @@
 use anyhow::{Result, anyhow, bail, ensure};
 use serde_json::Value;
 use vmpool_engine::ParsedPool;
-use vmpool_engine::condition::{ConditionReason, ConditionType, StatusCondition};
+use vmpool_engine::condition::ConditionReason;
 use vmpool_platforms::{ApiObject, ClientPlatform, Platform, PlatformName, with_platform};
 
 use crate::cluster::{UserClusterClient, full_name};
@@ -104,11 +104,6 @@ fn is_pool_type<K: ApiObject>(text: &str) -> bool {
 /// The resource and the name of an object, as `kubectl get -o name` prints them.
 pub(crate) fn resource_name<K: ApiObject>(name: &str) -> String {
     format!("{}.{}/{name}", K::kind(&()).to_ascii_lowercase(), K::group(&()))
-}
-
-/// The published condition `Ready`, whose reason is the phase of the pool.
-pub(crate) fn ready_condition(pool: &ParsedPool) -> Option<&StatusCondition> {
-    pool.published.conditions.iter().find(|condition| condition.is(ConditionType::Ready))
 }
 
 /// The tone of a phase of a pool.

@@ -5,12 +5,12 @@
 //! 1. `announced_problems`, `definitions`, `pool_key`, `seen_facts`, `status_conflict`;
 //! 2. `cache`, then `cache_sink`;
 //! 3. `events`, `pool_entry`, the data of `revisions`, `sources`, `preserved`;
-//! 4. `context`: the state that all passes share;
+//! 4. `kstatus_conditions`, `context`: the state that all passes share;
 //! 5. `live` (reads from the API server), the functions of `revisions`, `watches`;
 //! 6. the steps of a pass: `observe`, then `apply`, then `report`;
 //! 7. `reconcile`: a pass; `preview`: its plan without writes;
-//! 8. `lead`, `other_controller`, `source_watches`, `preserved_watches`, `release_copies`, then `served`: a
-//!    leadership.
+//! 8. `lead`, `other_controller`, `source_watches`, `preserved_watches`, `release_copies`,
+//!    `release_conditions`, then `served`: a leadership.
 
 pub(crate) mod announced_problems;
 pub(crate) mod apply;
@@ -19,6 +19,7 @@ pub(crate) mod cache_sink;
 pub(crate) mod context;
 pub(crate) mod definitions;
 pub(crate) mod events;
+pub(crate) mod kstatus_conditions;
 pub(crate) mod lead;
 pub(crate) mod live;
 pub(crate) mod losses;
@@ -30,6 +31,7 @@ pub(crate) mod preserved;
 pub(crate) mod preserved_watches;
 pub(crate) mod preview;
 pub(crate) mod reconcile;
+pub(crate) mod release_conditions;
 pub(crate) mod release_copies;
 pub(crate) mod report;
 pub(crate) mod revisions;

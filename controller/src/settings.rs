@@ -8,6 +8,19 @@ use vmpool_engine::scale_down::removal::RESERVATION_AGE;
 use vmpool_kit::write::WriteLimits;
 use vmpool_platforms::kubevirt::copies::CopyPolicy;
 
+/// Whether KubeVirt pools have the conditions `Ready`, `Reconciling` and `Stalled`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "camelCase")]
+pub enum KubevirtConditions {
+    /// They have them if the definition of pools is that of vmpool
+    #[default]
+    Auto,
+    /// They have them
+    Always,
+    /// They do not have them
+    Never,
+}
+
 /// Settings of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControllerSettings {
@@ -34,6 +47,8 @@ pub struct ControllerSettings {
     pub max_pool_series: usize,
     /// Whether KubeVirt pools have metrics under the names of KubeVirt, too.
     pub kubevirt_metrics: bool,
+    /// Whether KubeVirt pools have the conditions in the meaning of kstatus.
+    pub kubevirt_conditions: KubevirtConditions,
     /// What happens to single machines that name an instance type or a preference; `None` if another
     /// controller decides that.
     pub copies: Option<CopyPolicy>,
@@ -76,6 +91,7 @@ impl Default for ControllerSettings {
             resync: Duration::from_mins(10),
             max_pool_series: 1000,
             kubevirt_metrics: false,
+            kubevirt_conditions: KubevirtConditions::Auto,
             copies: None,
             protects_types: true,
         }

@@ -14,14 +14,13 @@ mod tests;
 mod variants;
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use serde_yaml_ng::Value;
 
 use self::variants::{PROGRAMS, Variant};
-use crate::workspace::{Workspace, built_program_path};
+use crate::workspace::{Workspace, built_program_path, command_output, rust_files};
 
 /// Values that `values.schema.json` or a template must refuse: misspelled names, wrong types, wrong units,
 /// empty names, and values with which a program exits.
@@ -41,6 +40,8 @@ const REFUSED: &[&str] = &[
     "platforms.dvp.enabled=yes",
     "platforms.kubevirt.enabled=1",
     "platforms.kubevirt=true",
+    "platforms.auto=auto",
+    "controller.kubevirtConditions=maybe",
     "apiserver.port=443",
     "clusterFacts.sdn=perhaps",
     "certificates.mode=None",
@@ -176,33 +177,21 @@ fn render(workspace: &Workspace, values: &[String]) -> Result<Vec<Value>> {
     for value in values {
         command.args(["--set", value]);
     }
-    let output = command.output().context("starting helm")?;
-    if !output.status.success() {
-        bail!("helm template: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    objects::parse_rendered_chart(&String::from_utf8_lossy(&output.stdout))
+    let output = command_output(&mut command, "helm template")?;
+    objects::parse_rendered_chart(&String::from_utf8_lossy(&output))
 }
 
 /// The sources that may declare a metric. Tests are excluded, because they declare other metrics.
 fn sources(workspace: &Workspace) -> Result<String> {
-    fn collect(folder: &Path, text: &mut String) -> Result<()> {
-        for entry in fs::read_dir(folder).with_context(|| format!("listing {}", folder.display()))? {
-            let path = entry?.path();
-            if path.is_dir() {
-                collect(&path, text)?;
-            } else if path.extension().is_some_and(|extension| extension == "rs")
-                && !path.ends_with("tests.rs")
-            {
-                text.push_str(
-                    &fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?,
-                );
-            }
-        }
-        Ok(())
-    }
     let mut text = String::new();
     for folder in SOURCES {
-        collect(&workspace.path(folder), &mut text)?;
+        for path in rust_files(&workspace.path(folder))? {
+            if !path.ends_with("tests.rs") {
+                let source =
+                    fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+                text.push_str(&source);
+            }
+        }
     }
     Ok(text)
 }

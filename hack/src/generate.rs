@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::chart;
-use crate::workspace::{Workspace, built_program_path, run_command};
+use crate::workspace::{Workspace, built_program_path, command_output, run_command};
 
 /// The metrics page; each program prints its part of it.
 const METRICS: &str = "docs/metrics.md";
@@ -55,11 +55,7 @@ pub(crate) fn check_with_built(workspace: &Workspace) -> Result<()> {
 fn metrics(workspace: &Workspace, generators: impl IntoIterator<Item = Command>, check: bool) -> Result<()> {
     let mut page = Vec::new();
     for mut generator in generators {
-        let output = generator.output().context("starting a generator of the metrics page")?;
-        if !output.status.success() {
-            bail!("generating {METRICS}: {}", String::from_utf8_lossy(&output.stderr).trim());
-        }
-        page.extend(output.stdout);
+        page.extend(command_output(&mut generator, &format!("a generator of {METRICS}"))?);
     }
     let path = workspace.path(METRICS);
     if !check {

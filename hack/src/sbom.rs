@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, command_output};
 
 /// The programs that are shipped, each with its package.
 const PROGRAMS: &[(&str, &str)] = &[
@@ -55,12 +55,9 @@ fn bill(workspace: &Workspace, program: &str, package: &str, target: &str) -> Re
     let mut command = workspace.cargo();
     command.args(["tree", "--locked", "--edges", "normal", "--prefix", "depth", "--charset", "ascii"]);
     command.args(["--package", package, "--target", target, "--format", "|{p}|{l}|"]);
-    let output = command.output().context("starting cargo tree")?;
-    if !output.status.success() {
-        bail!("cargo tree: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
+    let tree = command_output(&mut command, "cargo tree")?;
     let lock = fs::read_to_string(workspace.path("Cargo.lock")).context("reading Cargo.lock")?;
-    compose(program, &String::from_utf8_lossy(&output.stdout), &checksums(&lock))
+    compose(program, &String::from_utf8_lossy(&tree), &checksums(&lock))
 }
 
 /// A crate with its version.

@@ -19,6 +19,7 @@ mod prose;
 mod report;
 mod runner;
 mod signatures;
+mod sources;
 mod stall;
 mod steps;
 #[cfg(test)]

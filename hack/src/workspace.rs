@@ -1,6 +1,7 @@
-//! The paths of the working tree, and running commands in it.
+//! The paths and files of the working tree, and running commands in it.
 
 use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -100,4 +101,68 @@ pub(crate) fn run_command(command: &mut Command) -> Result<()> {
         bail!("{program} ended with {status}");
     }
     Ok(())
+}
+
+/// Runs a command to its end. Returns what it wrote to standard output.
+///
+/// # Errors
+/// The command cannot be started or fails. The error contains `title` and what it wrote to standard error.
+pub(crate) fn command_output(command: &mut Command, title: &str) -> Result<Vec<u8>> {
+    let output = command.output().with_context(|| format!("starting {title}"))?;
+    if !output.status.success() {
+        bail!("{title}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(output.stdout)
+}
+
+/// Every Rust file below a folder, which may not exist. Nested packages are skipped: examples for external
+/// users have their own manifests.
+///
+/// # Errors
+/// A folder cannot be listed.
+pub(crate) fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("listing {}", folder.display()))? {
+        let path = entry.with_context(|| format!("listing {}", folder.display()))?.path();
+        if path.join("Cargo.toml").is_file() {
+            continue;
+        }
+        if path.is_dir() {
+            files.extend(rust_files(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nested_packages_are_skipped() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a/b.rs", "a/notes.md", "inner/Cargo.toml", "inner/main.rs", "c.rs"] {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        assert_eq!(
+            rust_files(folder.path()).unwrap(),
+            [folder.path().join("a/b.rs"), folder.path().join("c.rs")]
+        );
+        assert!(rust_files(&folder.path().join("missing")).unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_error_of_a_command_contains_its_title_and_its_message() {
+        let run = |script: &str| command_output(Command::new("sh").args(["-c", script]), "sh");
+        assert_eq!(run("echo a").unwrap(), b"a\n");
+        assert_eq!(run("echo why >&2; exit 1").unwrap_err().to_string(), "sh: why");
+    }
 }

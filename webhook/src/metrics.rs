@@ -10,12 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::{Family, MetricConstructor};
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use vmpool_runtime::certificates::CertificateMetrics;
 use vmpool_runtime::https::TrafficMetrics;
-use vmpool_runtime::label_set;
-use vmpool_runtime::metrics::{Description, MetricsPage, MetricsRegistry};
+use vmpool_runtime::metrics::{
+    Description, MetricsPage, MetricsRegistry, add_known_series, family_with_series, histogram_family,
+};
+use vmpool_runtime::{label_set, metric_table};
 
 pub(crate) use label_values::{Operation, Path, ReadResult, Resource, Verdict};
 
@@ -26,12 +28,25 @@ label_set!(RequestLabels { path: Path, operation: Operation, verdict: Verdict })
 label_set!(DurationLabels { path: Path });
 label_set!(ReadLabels { resource: Resource, result: ReadResult });
 
+metric_table!(
+    /// Admission reviews, and what they read.
+    #[derive(Debug)]
+    struct ReviewMetrics {
+        /// Admission reviews that the webhook answered, by reviewed resource, operation and verdict.
+        requests: Family<RequestLabels, Counter> = "vmpool_webhook_requests_total" in "requests",
+            family_with_series();
+        /// Time from the headers of a review to its response, including reads.
+        durations: Family<DurationLabels, Histogram> = "vmpool_webhook_request_duration_seconds" in "seconds",
+            add_known_series(histogram_family(|| Histogram::new(BUCKETS)));
+        /// Objects that the webhook read from the API server for a review, by result.
+        reads: Family<ReadLabels, Counter> = "vmpool_webhook_reads_total" in "reads", family_with_series();
+    }
+);
+
 /// All metrics of one webhook.
 #[derive(Debug)]
 pub struct WebhookMetrics {
-    requests: Family<RequestLabels, Counter>,
-    durations: Family<DurationLabels, Histogram>,
-    reads: Family<ReadLabels, Counter>,
+    reviews: ReviewMetrics,
     /// Metrics of the serving certificate.
     pub(crate) certificates: CertificateMetrics,
     /// Metrics of connections.
@@ -43,38 +58,8 @@ impl WebhookMetrics {
     /// All metrics at zero. Every series exists from the start, so that its first event shows as an increase.
     pub fn new() -> Arc<Self> {
         let registry = &mut MetricsRegistry::new();
-        let requests = Path::ALL.iter().flat_map(|&path| {
-            Operation::ALL.iter().flat_map(move |&operation| {
-                Verdict::ALL.iter().map(move |&verdict| RequestLabels { path, operation, verdict })
-            })
-        });
-        let reads = Resource::ALL
-            .iter()
-            .flat_map(|&resource| ReadResult::ALL.iter().map(move |&result| ReadLabels { resource, result }));
-        let durations: Family<DurationLabels, Histogram> =
-            Family::new_with_constructor((|| Histogram::new(BUCKETS)) as fn() -> Histogram);
-        for &path in Path::ALL {
-            drop(durations.get_or_create(&DurationLabels { path }));
-        }
         Arc::new(Self {
-            requests: registry.register(
-                "vmpool_webhook_requests_total",
-                "requests",
-                "Admission reviews that the webhook answered, by reviewed resource, operation and verdict",
-                family_at_zero(requests),
-            ),
-            durations: registry.register(
-                "vmpool_webhook_request_duration_seconds",
-                "seconds",
-                "Time from the headers of a review to its response, including reads",
-                durations,
-            ),
-            reads: registry.register(
-                "vmpool_webhook_reads_total",
-                "reads",
-                "Objects that the webhook read from the API server for a review, by result",
-                family_at_zero(reads),
-            ),
+            reviews: ReviewMetrics::new(registry),
             certificates: CertificateMetrics::new(registry),
             traffic: TrafficMetrics::new(registry),
             page: MetricsPage::new(std::mem::take(registry), env!("CARGO_PKG_VERSION")),
@@ -82,15 +67,15 @@ impl WebhookMetrics {
     }
 
     pub(crate) fn answered(&self, path: Path, operation: Operation, verdict: Verdict) {
-        self.requests.get_or_create(&RequestLabels { path, operation, verdict }).inc();
+        self.reviews.requests.get_or_create(&RequestLabels { path, operation, verdict }).inc();
     }
 
     pub(crate) fn took(&self, path: Path, time: Duration) {
-        self.durations.get_or_create(&DurationLabels { path }).observe(time.as_secs_f64());
+        self.reviews.durations.get_or_create(&DurationLabels { path }).observe(time.as_secs_f64());
     }
 
     pub(crate) fn read(&self, resource: Resource, result: ReadResult) {
-        self.reads.get_or_create(&ReadLabels { resource, result }).inc();
+        self.reviews.reads.get_or_create(&ReadLabels { resource, result }).inc();
     }
 
     /// The page for Prometheus, in the OpenMetrics text format.
@@ -102,18 +87,4 @@ impl WebhookMetrics {
     pub fn catalogue(&self) -> &[Description] {
         self.page.catalogue()
     }
-}
-
-/// A family with these series at zero.
-fn family_at_zero<S, M>(labels: impl IntoIterator<Item = S>) -> Family<S, M>
-where
-    S: Clone + Eq + std::hash::Hash,
-    M: Default + Clone,
-    fn() -> M: MetricConstructor<M>,
-{
-    let family = Family::default();
-    for labels in labels {
-        drop(family.get_or_create(&labels));
-    }
-    family
 }

@@ -99,18 +99,15 @@ async fn machines_and_pools_are_expanded_and_nothing_is_written() {
     let supplied = call(&world, &process, "PUT", "expand-vm-spec", &vm("m").to_string()).await;
     for answer in [&stored, &supplied] {
         assert_eq!(answer.code, 200, "{}", answer.body);
-        assert_eq!(
-            (&answer.body["kind"], memory(&answer.body)),
-            (&json!("VirtualMachine"), &json!("2048Mi"))
-        );
+        assert_eq!((&answer.body["kind"], memory(&answer.body)), (&json!("VirtualMachine"), &json!("2Gi")));
         assert_eq!(answer.body["spec"].get("instancetype"), None);
     }
     let stored = call(&world, &process, "GET", "virtualmachinepools/web/expand-spec", "").await;
     let supplied = call(&world, &process, "PUT", "expand-pool-spec", &pool().to_string()).await;
-    for answer in [&stored, &supplied] {
+    for (answer, expected) in [(&stored, "2048Mi"), (&supplied, "2Gi")] {
         assert_eq!(answer.code, 200, "{}", answer.body);
         let template = &answer.body["spec"]["virtualMachineTemplate"];
-        assert_eq!((memory(template), &answer.body["spec"]["replicas"]), (&json!("2048Mi"), &json!(2)));
+        assert_eq!((memory(template), &answer.body["spec"]["replicas"]), (&json!(expected), &json!(2)));
     }
     let machine = call(&world, &process, "GET", "virtualmachinepools/web/expand-spec?index=7", "").await;
     assert_eq!(
@@ -357,22 +354,89 @@ enum How {
     Supplied,
 }
 
-/// Expands a machine.
+/// Expands a machine in the complete form.
 async fn expand(
     world: &ApiServerWorld,
     process: &ApiServerProcess,
     how: How,
     machine: &Value,
 ) -> TestResponse {
+    expand_in_form(world, process, how, "?complete=true", machine).await
+}
+
+/// Expands a machine with these parameters.
+async fn expand_in_form(
+    world: &ApiServerWorld,
+    process: &ApiServerProcess,
+    how: How,
+    query: &str,
+    machine: &Value,
+) -> TestResponse {
     if how == How::Supplied {
-        return call(world, process, "PUT", "expand-vm-spec", &machine.to_string()).await;
+        return call(world, process, "PUT", &format!("expand-vm-spec{query}"), &machine.to_string()).await;
     }
     world.server.store(|store| {
         let resource = "virtualmachines.kubevirt.io";
         let _ = store.model().delete_now(resource, NAMESPACE, "m", Value::Null);
         store.model().create_now(resource, machine.clone()).unwrap();
     });
-    call(world, process, "GET", "virtualmachines/m/expand-spec", "").await
+    call(world, process, "GET", &format!("virtualmachines/m/expand-spec{query}"), "").await
+}
+
+/// A machine whose preference requires 64 vCPUs, and which wants an input device.
+#[rstest]
+#[case::by_default("", 200)]
+#[case::as_kubevirt("?complete=false", 200)]
+#[case::complete("?complete=true", 400)]
+#[case::no_flag("?complete=yes", 400)]
+#[tokio::test]
+async fn only_the_complete_form_checks_requirements_and_adds_input_devices(
+    #[case] query: &str,
+    #[case] code: u16,
+) {
+    let (world, how) = (world_with_types(), How::Supplied);
+    let process = world.process(1);
+    let devices = json!({ "autoattachInputDevice": true });
+    let template = json!({ "spec": { "domain": { "devices": devices } } });
+    let named = with_spec(&json!({ "preference": { "name": "large" }, "template": template }));
+    let answer = expand_in_form(&world, &process, how, query, &named).await;
+    assert_eq!(answer.code.as_u16(), code, "{}", answer.body);
+    let other = with_spec(&json!({ "template": template }));
+    let answer = expand_in_form(&world, &process, how, query, &other).await;
+    let devices = &answer.body["spec"]["template"]["spec"]["domain"]["devices"];
+    assert_eq!(devices.get("inputs").is_some(), query == "?complete=true", "{}", answer.body);
+    if answer.code == 200 {
+        let expected = if query == "?complete=true" { "2048Mi" } else { "2Gi" };
+        assert_eq!(memory(&answer.body), expected);
+        let again = expand_in_form(&world, &process, how, query, &answer.body).await;
+        assert_eq!((again.code.as_u16(), &again.body), (200, &answer.body));
+    }
+}
+
+#[rstest]
+#[case::a_machine("virtualmachines/m/expand-spec", "spec.template.spec")]
+#[case::a_pool("virtualmachinepools/web/expand-spec", "spec.virtualMachineTemplate.spec.template.spec")]
+#[tokio::test]
+async fn a_conflict_is_reported_in_the_words_of_kubevirt(#[case] path: &str, #[case] base: &str) {
+    let world = world();
+    let domain = json!({ "devices": {}, "cpu": { "cores": 2 }, "memory": { "guest": "1Gi" } });
+    let machine = with_spec(&json!({ "template": { "spec": { "domain": domain } } }));
+    let mut pool = pool();
+    pool["spec"]["virtualMachineTemplate"]["spec"] = machine["spec"].clone();
+    world.server.store(|store| {
+        for (resource, name, object) in [
+            ("virtualmachines.kubevirt.io", "m", machine),
+            ("virtualmachinepools.pool.kubevirt.io", "web", pool),
+        ] {
+            store.model().delete_now(resource, NAMESPACE, name, Value::Null).unwrap();
+            store.model().create_now(resource, object).unwrap();
+        }
+    });
+    let answer = call(&world, &world.process(1), "GET", path, "").await;
+    let message = format!(
+        "VM field(s) {base}.domain.cpu.cores, {base}.domain.memory.guest conflicts with selected instance type"
+    );
+    assert_eq!(answer.body["message"], message, "{}", answer.body);
 }
 
 fn with_spec(change: &Value) -> Value {
@@ -740,7 +804,7 @@ async fn what_does_not_fit_in_a_pool_is_reported_with_its_field(
     pool["spec"]["virtualMachineTemplate"]["spec"] = with_spec(&change)["spec"].clone();
     let process = world.process(1);
     let answer = if how == How::Supplied {
-        call(&world, &process, "PUT", "expand-pool-spec", &pool.to_string()).await
+        call(&world, &process, "PUT", "expand-pool-spec?complete=true", &pool.to_string()).await
     } else {
         world.server.store(|store| {
             let resource = "virtualmachinepools.pool.kubevirt.io";

@@ -70,6 +70,12 @@ fn expansion_path_item(api: &ExpansionApi, target: ExpansionTarget) -> Value {
             query_parameter("revision", "The name of a stored revision, whose template is expanded."),
             query_parameter("index", "A number from 0: the response is the machine with this ordinal."),
         ]);
+    } else {
+        parameters.push(query_parameter(
+            "complete",
+            "With true, the response contains all that the machine gets when it starts, and the requirements of the \
+             preference are checked. Otherwise it is that of KubeVirt.",
+        ));
     }
     json!({ method: operation, "parameters": parameters })
 }

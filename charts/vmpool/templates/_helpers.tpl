@@ -68,11 +68,26 @@ system:serviceaccount:{{ .root.Release.Namespace }}:{{ include "vmpool.name" . }
 {{- join "," $gates -}}
 {{- end }}
 
+{{/* "true" if the cluster serves the VirtualMachine of the platform now. Takes a dict of root and platform. */}}
+{{- define "vmpool.isServed" -}}
+{{- $kind := get (dict "dvp" "virtualization.deckhouse.io/v1alpha2/VirtualMachine" "kubevirt" "kubevirt.io/v1/VirtualMachine") .platform -}}
+{{- if .root.Capabilities.APIVersions.Has $kind -}}
+true
+{{- end -}}
+{{- end }}
 {{/* "true" if the platform is enabled. Takes a dict of root and platform. */}}
 {{- define "vmpool.platform" -}}
 {{- $enabled := toString (get .root.Values.platforms .platform).enabled -}}
-{{- $kind := get (dict "dvp" "virtualization.deckhouse.io/v1alpha2/VirtualMachine" "kubevirt" "kubevirt.io/v1/VirtualMachine") .platform -}}
-{{- if or (eq $enabled "true") (and (eq $enabled "auto") (.root.Capabilities.APIVersions.Has $kind)) -}}
+{{- if or .root.Values.platforms.auto (eq $enabled "true") (and (eq $enabled "auto") (include "vmpool.isServed" .)) -}}
+true
+{{- end -}}
+{{- end }}
+{{/*
+"true" if the platform's objects belong into the cluster now: its definition of pools, and its API group. With `platforms.auto`, the
+cluster may not have the platform yet, or never.
+*/}}
+{{- define "vmpool.isPresent" -}}
+{{- if and (include "vmpool.platform" .) (or (not .root.Values.platforms.auto) (include "vmpool.isServed" .)) -}}
 true
 {{- end -}}
 {{- end }}
@@ -141,6 +156,9 @@ true
 
 {{/* The enabled platforms, with commas. Fails if there is none, except that without the feature gate no platform is needed. */}}
 {{- define "vmpool.platforms" -}}
+{{- if .Values.platforms.auto -}}
+auto
+{{- else -}}
 {{- $platforms := list -}}
 {{- if include "vmpool.dvp" . }}{{ $platforms = append $platforms "dvp" }}{{ end -}}
 {{- if include "vmpool.kubevirt" . }}{{ $platforms = append $platforms "kubevirt" }}{{ end -}}
@@ -151,6 +169,7 @@ true
 {{- fail "no platform is enabled: set platforms.dvp.enabled or platforms.kubevirt.enabled to true. With auto, the cluster must serve the platform's VirtualMachine" -}}
 {{- end -}}
 {{- join "," $platforms -}}
+{{- end -}}
 {{- end }}
 
 {{/* The groups and APIServices of vmpool and of the platform. */}}
@@ -254,7 +273,7 @@ foreign
 {{- $name := include "vmpool.apiservice.platform" . -}}
 {{- if eq $holder "taken" -}}
 {{- include "vmpool.apiservice.taken" $name -}}
-{{- else if not (and .Values.featureGates.VirtualMachinePool (include "vmpool.dvp" .)) -}}
+{{- else if not (and .Values.featureGates.VirtualMachinePool (include "vmpool.isPresent" (dict "root" . "platform" "dvp"))) -}}
 {{- else if eq $wanted "false" -}}
 {{- else if eq $holder "foreign" -}}
 {{- if eq $wanted "true" -}}

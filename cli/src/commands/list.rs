@@ -16,7 +16,8 @@ use crate::format::Format;
 use crate::leader::{LeaderState, read_leader_state};
 use crate::observation::{UnobservedSpec, describe_earlier_phase};
 use crate::output::{print_note, print_objects};
-use crate::pool::{decode_pool, phase_tone, ready_condition, resource_name, unserved_pools};
+use crate::phase::read_published_phase;
+use crate::pool::{decode_pool, phase_tone, resource_name, unserved_pools};
 use crate::table::{Cell, Tone, render_table};
 use crate::visible::escape_except_lines;
 
@@ -63,7 +64,7 @@ struct PoolListEntry {
     generation: i64,
     observed_generation: Option<i64>,
     deleting: bool,
-    /// What the condition `Ready` says.
+    /// What the controller says about the phase.
     message: String,
     created: Option<Timestamp>,
 }
@@ -197,7 +198,7 @@ fn pool_list_entry<P: ClientPlatform>(
         let count = stored["status"][field].as_u64();
         count.and_then(|count| usize::try_from(count).ok())
     };
-    let ready = ready_condition(&pool);
+    let published = read_published_phase(&pool);
     let unobserved = UnobservedSpec::read(stored, &pool);
     let is_own = |machine: &&Machine| machine.belongs_to(&pool.id);
     Ok(PoolListEntry {
@@ -210,13 +211,13 @@ fn pool_list_entry<P: ClientPlatform>(
         ready: count("readyReplicas"),
         updated: count("updatedReplicas"),
         protected: protected.map(|machines| machines.iter().filter(is_own).count()),
-        phase: ready.map(|ready| ready.reason.clone()).unwrap_or_default(),
+        phase: published.as_ref().map(|published| published.phase.clone()).unwrap_or_default(),
         observed: unobserved.is_none(),
         unobserved_since: unobserved.and_then(|unobserved| unobserved.since),
         generation: pool.generation,
         observed_generation: stored["status"]["observedGeneration"].as_i64(),
         deleting: pool.deleting,
-        message: ready.map(|ready| ready.message.clone()).unwrap_or_default(),
+        message: published.map(|published| published.message).unwrap_or_default(),
         created: stored["metadata"]["creationTimestamp"].as_str().and_then(|time| time.parse().ok()),
     })
 }

@@ -210,7 +210,18 @@ pub struct StatusCondition {
     pub observed_generation: Option<i64>,
 }
 
+impl ConditionType {
+    /// The conditions in the meaning of kstatus, with which clients wait. They repeat what other conditions
+    /// and counters show, so a pool can lack them.
+    pub const KSTATUS: [Self; 3] = [Self::Ready, Self::Reconciling, Self::Stalled];
+}
+
 impl StatusCondition {
+    /// Whether it has one of the types in the meaning of kstatus.
+    pub fn is_kstatus(&self) -> bool {
+        ConditionType::KSTATUS.into_iter().any(|kind| self.is(kind))
+    }
+
     /// Whether it has this type.
     pub fn is(&self, kind: ConditionType) -> bool {
         self.kind == kind.as_str()

@@ -156,6 +156,8 @@ impl PassMemory {
             found.observed_generation.is_none_or(|known| known == pool.generation).then_some(found)
         };
         let Some(failure) = published(ConditionType::ReplicaFailure) else { return };
+        // A pool without this condition counts as one that lost its first objects: the new leader tries again
+        // with one of them.
         let is_stopped = published(ConditionType::Stalled).is_some();
         for (losses, reason, limit) in [
             (&mut self.machine_losses, FailureReason::MachineLost, pool.machine_loss_limit()),
@@ -178,7 +180,9 @@ impl PassMemory {
         self.start_failures.observe(machines.clone(), uptime);
         self.overridden.observe(machines.clone(), self.generation);
         let mut problems = BTreeMap::new();
-        let may_have_one = |machine: &&Arc<Machine>| machine.problem.is_some() || machine.waits_for_storage;
+        let may_have_one = |machine: &&Arc<Machine>| {
+            machine.problem.is_some() || machine.waits_for_storage || machine.has_pending_update()
+        };
         for machine in machines.filter(may_have_one).filter(|machine| !machine.terminating) {
             let since = self.problems.get(&machine.id.uid).copied().unwrap_or(uptime);
             problems.insert(machine.id.uid.clone(), since);

@@ -5,6 +5,7 @@ mod availability;
 mod blocked;
 mod counts;
 mod detached;
+mod live_updates;
 mod overridden;
 mod phase;
 mod pins;

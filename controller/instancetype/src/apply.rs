@@ -60,10 +60,26 @@ pub fn apply_instancetype_and_preference(
     preference: Option<&PreferenceSpec>,
     location: MachineLocation,
 ) -> Result<InstanceTemplate, ApplyError> {
+    if let Some(instancetype) = instancetype {
+        Topology::preferred(preference)?.check(instancetype.cpu.guest)?;
+    }
+    apply_with_uneven_spread(template, instancetype, preference, location)
+}
+
+/// As [`apply_instancetype_and_preference`], but a spread may be uneven: the guest then has fewer vCPUs.
+/// KubeVirt checks the spread only at admission.
+///
+/// # Errors
+/// See [`ApplyError`].
+pub(crate) fn apply_with_uneven_spread(
+    template: &InstanceTemplate,
+    instancetype: Option<&InstancetypeSpec>,
+    preference: Option<&PreferenceSpec>,
+    location: MachineLocation,
+) -> Result<InstanceTemplate, ApplyError> {
     let mut applied = template.clone();
     if let Some(instancetype) = instancetype {
         let topology = Topology::preferred(preference)?;
-        topology.check(instancetype.cpu.guest)?;
         if let Some(conflicts) = find_conflicts(instancetype, template, location)? {
             return Err(conflicts.into());
         }

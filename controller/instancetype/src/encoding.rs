@@ -16,6 +16,8 @@
 use serde_json::{Map, Value};
 use vmpool_api::Quantity;
 
+mod encoder;
+
 /// The Go type of a field, if it makes two spellings equal. A field without one is a text that is no pointer,
 /// a list, or a pointer to another type, for which the general rules suffice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub enum FieldEncoding {
     IntOrString,
     /// A pointer to a text: an empty text differs from an absent field.
     OptionalText,
+    /// A text, no pointer, that is also encoded if it is empty. An empty text equals an absent field.
+    RequiredText,
     /// A struct, no pointer: an empty one equals an absent field.
     Struct,
     /// A map of texts: an empty one equals an absent field. Its keys are free, and an empty text in it is a

@@ -138,23 +138,36 @@ pub fn expand_machine(
     settings: &InstanceSettings,
     location: MachineLocation,
 ) -> Result<Value, ExpandError> {
-    let mut expanded = machine.clone();
-    let matcher =
-        |family| TypeMatcher::of_machine(machine, family).map_err(|error| location.in_machine(error));
-    if matcher(TypeFamily::Instancetype)?.is_none() && matcher(TypeFamily::Preference)?.is_none() {
-        return Ok(expanded);
+    if !has_matcher(machine, location)? {
+        return Ok(machine.clone());
     }
-    for family in [TypeFamily::Instancetype, TypeFamily::Preference] {
-        check_matched_object(machine, family, types, location)?;
-    }
+    check_matched_objects(machine, types, location)?;
     let prepared = check_expansion(machine, types, settings, location)?;
     // Admission fills in what a machine gets from the preference that it names, and the expanded machine
     // names none.
+    let mut filled = machine.clone();
     if let Some(preference) = types.preference_spec() {
-        fill_machine_from_preference(&mut expanded, preference, location)?;
+        fill_machine_from_preference(&mut filled, preference, location)?;
     }
+    replace_template(&filled, prepared, location)
+}
+
+/// Whether a machine names an instance type or a preference.
+pub(crate) fn has_matcher(machine: &Value, location: MachineLocation) -> Result<bool, ExpandError> {
+    let matcher =
+        |family| TypeMatcher::of_machine(machine, family).map_err(|error| location.in_machine(error));
+    Ok(matcher(TypeFamily::Instancetype)?.is_some() || matcher(TypeFamily::Preference)?.is_some())
+}
+
+/// A copy of a machine with another template for its instance, and without matchers.
+pub(crate) fn replace_template(
+    machine: &Value,
+    template: InstanceTemplate,
+    location: MachineLocation,
+) -> Result<Value, ExpandError> {
+    let mut expanded = machine.clone();
     let write = |expanded: &mut Value| {
-        tree::set_value(expanded, "spec.template", prepared.into_value())?;
+        tree::set_value(expanded, "spec.template", template.into_value())?;
         for family in [TypeFamily::Instancetype, TypeFamily::Preference] {
             tree::remove_field(expanded, &format!("spec.{}", family.field()))?;
             tree::remove_field(expanded, &format!("status.{}", family.status_field()))?;
@@ -171,7 +184,17 @@ pub(crate) fn machine_instance_template(machine: &Value) -> Result<InstanceTempl
     InstanceTemplate::new(template).map_err(|error| error.below("spec.template"))
 }
 
-/// Checks that a matcher is valid and that the given object is the one that it names.
+/// Checks that both matchers are valid and that the given objects are those that they name.
+pub(crate) fn check_matched_objects(
+    machine: &Value,
+    types: &InstanceTypeAndPreference,
+    location: MachineLocation,
+) -> Result<(), ExpandError> {
+    [TypeFamily::Instancetype, TypeFamily::Preference]
+        .into_iter()
+        .try_for_each(|family| check_matched_object(machine, family, types, location))
+}
+
 fn check_matched_object(
     machine: &Value,
     family: TypeFamily,

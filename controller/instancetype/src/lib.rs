@@ -14,6 +14,7 @@
 //!
 //! ```text
 //!  machine      admission of machines           expand      a machine without matchers, which starts the same instance
+//!  kubevirt_expansion   the same with the steps of KubeVirt's own request
 //!  protection   whether an object is still needed
 //!  start        from a template to an instance: added devices, apply, defaults
 //!  requirements · validation · inference · status_ref · copy · fill
@@ -62,6 +63,7 @@ pub mod expand;
 pub mod fields;
 pub mod fill;
 pub mod inference;
+pub mod kubevirt_expansion;
 pub mod machine;
 pub mod model;
 pub mod protection;

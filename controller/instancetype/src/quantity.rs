@@ -6,8 +6,11 @@ use std::fmt;
 use serde_json::Value;
 use vmpool_api::{Quantity, QuantityError};
 
+mod canonical;
 #[cfg(test)]
 mod tests;
+
+pub use canonical::canonical_text;
 
 /// A valid amount, mostly of memory, that keeps its spelling: `2048Mi` does not become `2Gi`.
 ///
@@ -79,7 +82,7 @@ impl Amount {
     /// down.
     ///
     /// The calculation uses integers. KubeVirt uses single-precision floating point, so its result differs by
-    /// up to 2^-23 of the value.
+    /// up to 2^-23 of the value: see [`Self::lowered_in_single_precision`].
     #[must_use]
     pub fn lowered_by(&self, percent: u8) -> Self {
         let remaining = u64::from(100_u8.saturating_sub(percent));
@@ -87,6 +90,20 @@ impl Amount {
         // Hundreds and their rest separately, so that no product exceeds the range.
         let bytes = bytes / 100 * remaining + bytes % 100 * remaining / 100;
         Self { quantity: Quantity::new(format_decimal_quantity(bytes)), bytes: Some(bytes) }
+    }
+
+    /// As [`Self::lowered_by`], with the arithmetic of KubeVirt, and in the notation that the amount has.
+    #[must_use]
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "KubeVirt rounds at the same places, and the factor is between 0 and 1"
+    )]
+    pub fn lowered_in_single_precision(&self, percent: u8) -> Self {
+        let remaining = 1.0 - f32::from(percent.min(100)) / 100.0;
+        let bytes = (self.bytes.unwrap_or(0) as f32 * remaining) as u64;
+        Self { quantity: Quantity::new(canonical::units_like(self.as_str(), bytes)), bytes: Some(bytes) }
     }
 }
 

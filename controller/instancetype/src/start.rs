@@ -75,15 +75,20 @@ pub fn prepare_instance(
         types.preference_spec(),
         location,
     );
-    let mut prepared = applied.map_err(|error| match (error, &types.instancetype) {
-        (ApplyError::Conflicts(conflicts), Some(source)) => conflicts.with(&source.object).into(),
-        (error, _) => error,
-    })?;
+    let mut prepared = applied.map_err(|error| name_conflict_source(error, types))?;
     if let Some(defaults) = &settings.defaults {
         let filled = defaults.fill(prepared.spec_mut());
         filled.map_err(|error| location.in_template(error.below("spec")))?;
     }
     Ok(prepared)
+}
+
+/// The error with the name of the instance type, if it is about conflicts.
+pub(crate) fn name_conflict_source(error: ApplyError, types: &InstanceTypeAndPreference) -> ApplyError {
+    match (error, &types.instancetype) {
+        (ApplyError::Conflicts(conflicts), Some(source)) => conflicts.with(&source.object).into(),
+        (error, _) => error,
+    }
 }
 
 /// The instance that a machine starts, given the machine's `spec.template`: all steps. Name, owner and labels
@@ -112,6 +117,11 @@ fn add_missing_devices(
         apply::fill_autoattach_settings(preferred, spec)?;
     }
     add_input_device(spec)?;
+    add_default_devices(spec, settings)
+}
+
+/// Adds disks and the interface that the template does not list.
+pub(crate) fn add_default_devices(spec: &mut Value, settings: &InstanceSettings) -> Result<(), Malformed> {
     add_volume_disks(spec)?;
     settings.interface.map_or(Ok(()), |binding| add_default_interface(spec, binding))
 }

@@ -148,6 +148,9 @@ fn default_interface(installations: &[InstallationObject]) -> DefaultInterface {
 /// The CPU request for which KubeVirt writes none into a machine.
 const CPU_REQUEST: &str = "100m";
 
+/// The eviction strategy of KubeVirt if none is configured.
+const EVICTION_STRATEGY: &str = "None";
+
 /// The machine types of KubeVirt for architectures for which none is configured.
 const MACHINE_TYPES: [(&str, &str); 3] = [("amd64", "q35"), ("arm64", "virt"), ("s390x", "s390-ccw-virtio")];
 
@@ -167,7 +170,7 @@ pub fn machine_defaults(installations: &[InstallationObject]) -> InstanceDefault
         architecture: architecture.clone().unwrap_or_default(),
         machine_types: constants.into_iter().chain(machine_types.clone()).collect(),
         cpu_request: cpu_request.as_ref().filter(is_written).cloned(),
-        eviction_strategy: eviction_strategy.clone(),
+        eviction_strategy: eviction_strategy.clone().or_else(|| Some(EVICTION_STRATEGY.to_owned())),
     }
 }
 

@@ -2,6 +2,8 @@
 //! stored.
 
 mod defaults;
+mod form;
+mod message;
 mod outcome;
 mod pool;
 mod schema;
@@ -9,9 +11,7 @@ mod schema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use vmpool_api::kubevirt::{API_VERSION, POOL_API_VERSION, VirtualMachine, VirtualMachinePool};
-use vmpool_instancetype::expand::expand_machine;
 use vmpool_instancetype::fields::{CauseReason, MachineLocation, StatusCause};
-use vmpool_instancetype::model::TypeFamily;
 use vmpool_platform::FetchedObjects;
 
 use super::keys::{MACHINE_KIND, POOL_KIND};
@@ -19,6 +19,7 @@ use super::pins::{self, MatcherScope, ResolvedMachine};
 
 pub use super::pins::MatcherProblem;
 pub use defaults::StartDefaults;
+pub use form::ExpansionForm;
 pub use outcome::Expansion;
 pub use pool::{RevisionToExpand, expand_pool, has_template_of};
 
@@ -61,28 +62,30 @@ fn check_sent_object<T: DeserializeOwned>(
     metadata.map(|_| invalid("metadata", "has a field of the wrong type".to_owned())).into_iter().collect()
 }
 
-/// Expands a VirtualMachine of a namespace. A machine without matchers stays as it is.
+/// Expands a VirtualMachine of a namespace. A machine without matchers stays as it is, in the encoding of the
+/// form.
 ///
 /// `defaults` are read only if they are needed: [`Expansion::NeedsDefaults`].
 pub fn expand_machine_object(
     machine: &Value,
     namespace: &str,
+    form: ExpansionForm,
     found: &FetchedObjects,
     defaults: Option<&StartDefaults>,
 ) -> Expansion {
     let scope = MatcherScope { namespace, location: MachineLocation::VirtualMachine };
-    let has = |family: TypeFamily| machine["spec"][family.field()].is_object();
-    if ![TypeFamily::Instancetype, TypeFamily::Preference].into_iter().any(has) {
-        return Expansion::Done(machine.clone());
+    if !form::has_matchers(machine) {
+        return Expansion::Done(form.encode(machine.clone()));
     }
-    let ResolvedMachine { machine, types, .. } = match pins::resolve_machine(machine, scope, found) {
+    let ResolvedMachine { machine: resolved, types, .. } = match pins::resolve_machine(machine, scope, found)
+    {
         Ok(resolved) => resolved,
-        Err(open) => return open.into(),
+        Err(open) => return message::refuse_as_kubevirt(open.into(), machine),
     };
     let Some(StartDefaults(settings)) = defaults else { return Expansion::NeedsDefaults };
-    match expand_machine(&machine, &types, settings, scope.location) {
+    match form.expand(&resolved, &types, settings, scope.location) {
         Ok(expanded) => Expansion::Done(expanded),
-        Err(error) => Expansion::Refused(pins::expansion_problem(&error, scope.location)),
+        Err(error) => Expansion::Refused(message::expansion_problem(&error, scope.location)),
     }
 }
 

@@ -307,6 +307,7 @@ pub(super) fn read_instance(object: &InstanceObject) -> Instance {
         terminating: facts.terminating,
         revision: facts.revision.map(Into::into),
         live: facts.live,
+        pending_update: facts.pending_update,
         id: facts.id,
     }
 }

@@ -8,7 +8,7 @@
 //! `core/v1` and `meta/v1`, and `cdi.kubevirt.io/v1beta1`, in the versions of that release.
 
 use vmpool_instancetype::encoding::FieldEncoding::{
-    IntOrString, OptionalQuantity, OptionalText, Quantity, QuantityMap, Scalar, Struct, TextMap,
+    IntOrString, OptionalQuantity, OptionalText, Quantity, QuantityMap, RequiredText, Scalar, Struct, TextMap,
 };
 use vmpool_instancetype::encoding::FieldEncodings;
 
@@ -118,6 +118,7 @@ const DOMAIN: FieldEncodings = FieldEncodings {
         ("features.apic.endOfInterrupt", Scalar),
         ("features.kvm.hidden", Scalar),
         ("ioThreadsPolicy", OptionalText),
+        ("machine.type", RequiredText),
         ("memory.guest", OptionalQuantity),
         ("memory.maxGuest", OptionalQuantity),
         ("memory.reservedOverhead.addedOverhead", OptionalQuantity),

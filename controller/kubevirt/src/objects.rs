@@ -4,6 +4,7 @@
 //! would make the whole list fail. Missing fields and fields of another type get defaults here.
 //! [`super::read`] interprets them.
 
+mod hot_plug;
 mod installation;
 mod instance;
 mod machine;

@@ -152,6 +152,12 @@ impl Platform for KubeVirt {
     fn status(pool: &KubeVirtPoolObject, status: &ComputedStatus, fields: StatusFields) -> Value {
         publish::status_object(pool, status, fields)
     }
+    fn has_definition_of_vmpool(pool: &KubeVirtPoolObject) -> bool {
+        publish::has_own_fields(pool)
+    }
+    fn remove_kstatus_conditions(pool: &KubeVirtPoolObject) -> Option<Value> {
+        publish::remove_kstatus_conditions(pool)
+    }
     fn published(pool: &KubeVirtPoolObject, status: &Value) -> PublishedStatus {
         publish::published_from_status(pool, status)
     }

@@ -100,6 +100,40 @@ fn published_condition(pool: &KubeVirtPoolObject, condition: &StatusCondition) -
     })
 }
 
+/// Whether the API server stores the fields of vmpool. Its definition has a default for this one, which also
+/// a new pool has. A status that another controller wrote does not show it.
+pub(super) fn has_own_fields(pool: &KubeVirtPoolObject) -> bool {
+    pool.status.observed_generation.is_some()
+}
+
+/// The JSON patch that removes the conditions in the meaning of kstatus from the status. It tests what it
+/// removes, and leaves all other conditions as they are.
+pub(super) fn remove_kstatus_conditions(pool: &KubeVirtPoolObject) -> Option<Value> {
+    let is_removed = |kind: &str| ConditionType::KSTATUS.iter().any(|known| known.as_str() == kind);
+    let conditions = pool.status.conditions.iter().enumerate();
+    let found = conditions.filter_map(|(index, condition)| {
+        let kind = condition["type"].as_str().filter(|kind| is_removed(kind))?;
+        Some((index, kind))
+    });
+    // From the last one, so that the indexes of the others do not change.
+    let mut operations: Vec<Value> = found.flat_map(|(index, kind)| remove_condition(index, kind)).collect();
+    if operations.is_empty() {
+        return None;
+    }
+    operations.reverse();
+    operations.insert(0, json!({ "op": "test", "path": "/metadata/uid", "value": pool.metadata.uid }));
+    Some(operations.into())
+}
+
+/// The operations that remove one condition, the last one first.
+fn remove_condition(index: usize, kind: &str) -> [Value; 2] {
+    let path = format!("/status/conditions/{index}");
+    [
+        json!({ "op": "remove", "path": path }),
+        json!({ "op": "test", "path": format!("{path}/type"), "value": kind }),
+    ]
+}
+
 /// What a status object shows.
 pub(super) fn published_from_status(pool: &KubeVirtPoolObject, status: &Value) -> PublishedStatus {
     read_published_status(pool, &serde_json::from_value(status.clone()).unwrap_or_default())

@@ -7,7 +7,9 @@ pub use vmpool_platform::removal_api::{
 };
 pub use vmpool_platform::{StoredInstance, StoredMachine, StoredObjectPage, instance_addresses};
 
-pub use crate::kubevirt::expansion::{self, Expansion, MatcherProblem, RevisionToExpand, StartDefaults};
+pub use crate::kubevirt::expansion::{
+    self, Expansion, ExpansionForm, MatcherProblem, RevisionToExpand, StartDefaults,
+};
 use crate::registered_apis::{EXPANSION_APIS, REFERENCE_APIS, REMOVAL_APIS};
 
 /// The served APIs. On a cluster with the platform's own API server, a group can belong to the platform: the

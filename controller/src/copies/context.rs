@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use kube::{Client, Resource};
+use kube::Resource;
 use parking_lot::Mutex;
 use serde_json::Value;
 use vmpool_api::ObjectKey;
@@ -13,22 +13,20 @@ use vmpool_api::OwnerIdentity;
 use vmpool_decision::{Needs, Step};
 use vmpool_engine::ObjectId;
 use vmpool_kit::definitions::{Definitions, DefinitionsReceiver};
-use vmpool_kit::events::{EventSender, EventSubject};
+use vmpool_kit::events::EventSubject;
 use vmpool_kit::first_lists::FirstLists;
 use vmpool_kit::handles::LeaderHandles;
 use vmpool_kit::object::object_id;
 use vmpool_kit::pause::pause_after;
 use vmpool_kit::queue::PassQueue;
 use vmpool_kit::rejection;
-use vmpool_kit::write::Writer;
 use vmpool_platforms::kubevirt::copies::{CopyPolicy, Document, Machine, Revision};
 use vmpool_platforms::{FetchedObjects, KubeVirt, OtherController, Platform, ReferencedObject};
-use vmpool_runtime::Env;
 use vmpool_runtime::env::TimeoutElapsed;
 
 use super::blocked_types::{BlockedTypes, CHECK_DELAY, FIRST_PAUSE};
 use super::store::ObjectTable;
-use super::types::{TypeKey, TypeState, TypeTables};
+use super::types::{TypeKey, TypeTables};
 use crate::access::only_permitted;
 use crate::metrics::{ControllerMetrics, WriteKind};
 use crate::pools::definitions::served_definitions;
@@ -45,37 +43,23 @@ pub(super) type KubeVirtInstallation =
 
 /// What a leader of copies uses.
 pub(super) struct CopyContext {
-    pub(super) env: Env,
-    pub(super) client: Client,
-    pub(super) writer: Writer<WriteKind>,
-    pub(super) events: EventSender,
+    /// What every controller of the leader acts with.
+    pub(super) leader: LeaderHandles<WriteKind>,
+    pub(super) scope: CopyScope,
     /// Deadline of a request.
     pub(super) deadline: Duration,
     /// Number of workers that make copies.
     pub(super) workers: usize,
     pub(super) metrics: Arc<ControllerMetrics>,
-    /// What happens to machines that name an instance type or a preference; `None` if another controller
-    /// makes their copies.
-    pub(super) policy: Option<CopyPolicy>,
-    /// The only namespace that is watched; `None` for all.
-    pub(super) namespace: Option<String>,
     pub(super) queue: PassQueue<ObjectKey>,
     /// The objects of the four kinds that need a pass.
     pub(super) type_queue: PassQueue<TypeKey>,
     pub(super) types: TypeTables,
     pub(super) blocked_types: BlockedTypes,
-    pub(super) known: DefinitionsReceiver,
-    /// The definitions of the kinds that are watched.
-    pub(super) served: Definitions,
-    /// Whether another controller is set to reconcile pools.
-    others_pools: Arc<AtomicBool>,
     pub(super) machines: Arc<ObjectTable<Machine>>,
     pub(super) revisions: Arc<ObjectTable<Revision>>,
     /// The machines that cannot get their copies.
     blocked: Mutex<HashMap<ObjectKey, Blocked>>,
-    /// UID and generation of each type.
-    type_states: Mutex<HashMap<TypeKey, TypeState>>,
-    lists: FirstLists,
 }
 
 /// What a leader of copies watches, and what it does with it.
@@ -83,10 +67,23 @@ pub(super) struct CopyScope {
     /// What happens to machines that name an instance type or a preference; `None` if another controller
     /// makes their copies.
     pub(super) policy: Option<CopyPolicy>,
+    /// The definitions of the cluster as they are now.
+    pub(super) known: DefinitionsReceiver,
     /// The definitions of the kinds that are watched.
     pub(super) served: Definitions,
-    /// The number of watches whose first lists passes wait for.
-    pub(super) lists: usize,
+    /// Whether another controller is set to reconcile pools.
+    pub(super) others_pools: Arc<AtomicBool>,
+    /// The first lists that passes wait for.
+    pub(super) lists: FirstLists,
+}
+
+impl CopyScope {
+    /// Whether this controller makes copies for pools. Without machines, no pool gets one.
+    pub(super) fn reconciles_pools(&self) -> bool {
+        let known = self.known.borrow();
+        let is_served = known.as_ref().is_some_and(|known| served_definitions::<KubeVirt>(known).is_ok());
+        is_served && !self.others_pools.load(Ordering::Relaxed)
+    }
 }
 
 /// A machine that cannot get its copies.
@@ -131,50 +128,31 @@ pub(super) enum CopyReadError {
 
 impl CopyContext {
     pub(super) fn new(
-        handles: LeaderHandles<WriteKind>,
+        leader: LeaderHandles<WriteKind>,
         metrics: Arc<ControllerMetrics>,
         settings: ControllerSettings,
         scope: CopyScope,
-        known: DefinitionsReceiver,
-        others_pools: Arc<AtomicBool>,
     ) -> Self {
-        let LeaderHandles { env, client, writer, events, namespace } = handles;
-        let CopyScope { policy, served, lists } = scope;
+        let env = &leader.env;
         Self {
             queue: PassQueue::new(env.clone(), settings.debounce, Arc::new(metrics.queue.clone())),
             type_queue: PassQueue::new(env.clone(), settings.debounce, Arc::new(metrics.queue.clone())),
-            env,
-            client,
-            writer,
-            events,
+            leader,
+            scope,
             deadline: settings.request_deadline,
             workers: settings.workers,
             metrics,
-            policy,
-            namespace,
             types: TypeTables::default(),
             blocked_types: BlockedTypes::default(),
-            known,
-            served,
-            others_pools,
             machines: Arc::default(),
             revisions: Arc::default(),
             blocked: Mutex::default(),
-            type_states: Mutex::default(),
-            lists: FirstLists::new(lists),
         }
-    }
-
-    /// Whether this controller makes copies for pools. Without machines, no pool gets one.
-    pub(super) fn reconciles_pools(&self) -> bool {
-        let known = self.known.borrow();
-        let is_served = known.as_ref().is_some_and(|known| served_definitions::<KubeVirt>(known).is_ok());
-        is_served && !self.others_pools.load(Ordering::Relaxed)
     }
 
     /// A first list is complete. After the last one, all machines get a pass.
     pub(super) fn list_ended(&self) {
-        if self.lists.ended() {
+        if self.scope.lists.ended() {
             for key in self.machines.keys() {
                 self.queue.wake(&key);
             }
@@ -183,7 +161,7 @@ impl CopyContext {
 
     /// Whether all first lists are complete.
     pub(super) fn has_all_lists(&self) -> bool {
-        self.lists.are_complete()
+        self.scope.lists.are_complete()
     }
 
     /// Wakes a machine.
@@ -211,12 +189,7 @@ impl CopyContext {
     /// Wakes the machines that cannot get their copies because of a type, after a change of it. A change of
     /// only its metadata has no effect: a user can make any number of these.
     pub(super) fn wake_blocked_by(&self, key: &TypeKey) {
-        let now = self.types.state(key);
-        let before = match now.clone() {
-            Some(now) => self.type_states.lock().insert(key.clone(), now),
-            None => self.type_states.lock().remove(key),
-        };
-        if before != now {
+        if self.types.note_state(key) {
             self.wake_blocked_where(|_, blocked| blocked.types.contains(key));
         }
     }
@@ -327,10 +300,11 @@ impl CopyContext {
     ) -> Result<Option<Value>, CopyReadError> {
         let read = async {
             let object =
-                rejection::get_object(&self.client, reference.collection.clone(), &reference.name).await?;
-            only_permitted(&self.client, reference, object).await
+                rejection::get_object(&self.leader.client, reference.collection.clone(), &reference.name)
+                    .await?;
+            only_permitted(&self.leader.client, reference, object).await
         };
-        Ok(self.env.timeout(self.deadline, read).await??)
+        Ok(self.leader.env.timeout(self.deadline, read).await??)
     }
 
     /// A machine as the subject of events.

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use vmpool_api::ObjectKey;
 use vmpool_kit::controller::{Controller, WorkerGroup, run_controller};
 use vmpool_kit::definitions::{Definitions, DefinitionsReceiver, definition_name, while_served};
+use vmpool_kit::first_lists::FirstLists;
 use vmpool_kit::leadership::{ConditionalLeadership, lead_on_duty};
 use vmpool_kit::object::api_for_namespace;
 use vmpool_kit::object::object_key;
@@ -208,9 +209,8 @@ async fn protect_and_copy(
     let served = known.borrow().clone().unwrap_or_default();
     let types = protected_definitions().iter().filter(|name| served.uid(name).is_some()).count();
     let lists = types + policy.map_or(0, |_| COPY_WATCHES);
-    let scope = CopyScope { policy, served, lists };
-    let (handles, metrics) = (shared.handles(), shared.metrics().clone());
-    let context = CopyContext::new(handles, metrics, limits, scope, known, others_pools);
+    let scope = CopyScope { policy, known, served, others_pools, lists: FirstLists::new(lists) };
+    let context = CopyContext::new(shared.handles(), shared.metrics().clone(), limits, scope);
     let context = Arc::new(context);
     shared.metrics().types.follow({
         let context = Arc::downgrade(&context);
@@ -225,7 +225,7 @@ async fn protect_and_copy(
 
 impl Controller for CopyContext {
     fn env(&self) -> &Env {
-        &self.env
+        &self.leader.env
     }
 
     fn is_synced(&self) -> bool {
@@ -246,7 +246,7 @@ impl Controller for CopyContext {
         );
         let copies = WorkerGroup::new(
             "worker of copies",
-            self.policy.map_or(0, |_| self.workers),
+            self.scope.policy.map_or(0, |_| self.workers),
             |context: &Self| &context.queue,
             |context, key| reconcile_machine_copies(context, key).map(PassEnd::from).boxed(),
         );
@@ -256,7 +256,8 @@ impl Controller for CopyContext {
 
 /// Starts the watches of the kinds that the cluster has.
 fn start_copy_watches(context: &Arc<CopyContext>) -> Vec<Task> {
-    let (namespace, known, served) = (context.namespace.as_deref(), &context.known, &context.served);
+    let CopyScope { known, served, .. } = &context.scope;
+    let namespace = context.leader.namespace.as_deref();
     let watches = [
         watch_served_type(
             context,
@@ -289,7 +290,7 @@ fn start_copy_watches(context: &Arc<CopyContext>) -> Vec<Task> {
     ];
     let mut tasks: Vec<Task> = watches.into_iter().flatten().collect();
     tasks.push(watch_type_users::<Pool>(context, known, pool_name));
-    if context.policy.is_none() {
+    if context.scope.policy.is_none() {
         tasks.push(watch_type_users::<Machine>(context, known, machine_name));
         return tasks;
     }
@@ -323,7 +324,7 @@ fn watch_type_users<K: ApiObject>(
     shown: fn(&ObjectKey) -> String,
 ) -> Task {
     let (context, known) = (context.clone(), known.clone());
-    let env = context.env.clone();
+    let env = context.leader.env.clone();
     env.spawn("watch of changes for protection", async move {
         let watch = || watch_while_types_blocked::<K>(&context, shown);
         while_served(known, &definition_name::<K>(), watch, || {}).await;
@@ -338,8 +339,11 @@ async fn watch_while_types_blocked<K: ApiObject>(
     loop {
         context.blocked_types.until(true).await;
         let scope = WatchScope { metadata_only: true, ..WatchScope::default() };
-        let api = api_for_namespace::<PartialObjectMeta<K>>(&context.client, context.namespace.as_deref());
-        let watch = follow(api, context.env.clone(), scope, ChangeSink(context.clone(), shown));
+        let api = api_for_namespace::<PartialObjectMeta<K>>(
+            &context.leader.client,
+            context.leader.namespace.as_deref(),
+        );
+        let watch = follow(api, context.leader.env.clone(), scope, ChangeSink(context.clone(), shown));
         let all_released = context.blocked_types.until(false);
         select(std::pin::pin!(all_released), std::pin::pin!(watch)).await;
     }
@@ -389,6 +393,11 @@ fn watch_into_table<K: Document + Watched>(
         move |key: &ObjectKey, object: &K| changed(&changing, key, object),
         move || synced.list_ended(),
     );
-    let watch = follow(api_for_namespace::<K>(&context.client, namespace), context.env.clone(), scope, sink);
-    context.env.spawn("watch for copies", watch)
+    let watch = follow(
+        api_for_namespace::<K>(&context.leader.client, namespace),
+        context.leader.env.clone(),
+        scope,
+        sink,
+    );
+    context.leader.env.spawn("watch for copies", watch)
 }

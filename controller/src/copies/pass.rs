@@ -64,7 +64,7 @@ pub(super) async fn reconcile_machine_copies(context: &CopyContext, key: &Object
         }
         Err(Stopped::Waits(name)) => Requeue::After(context.note_blocked(key, Some(name), types)),
         Err(Stopped::Refused(reason, note)) => {
-            publish_plain_event(&context.events, &CopyContext::subject(&machine), reason, true, note);
+            publish_plain_event(&context.leader.events, &CopyContext::subject(&machine), reason, true, note);
             Requeue::After(context.note_blocked(key, None, types))
         }
         Err(Stopped::Failed(error)) => {
@@ -101,7 +101,7 @@ async fn plan_copies(
     key: &ObjectKey,
     machine: &Machine,
 ) -> Result<(CopyPlan, HashSet<TypeKey>), CopyReadError> {
-    let Some(policy) = context.policy else { return Ok((CopyPlan::default(), HashSet::new())) };
+    let Some(policy) = context.scope.policy else { return Ok((CopyPlan::default(), HashSet::new())) };
     plan_copies_with(context, key, machine, policy, TypeReadSource::Live).await
 }
 
@@ -112,7 +112,7 @@ pub(super) async fn plan_expected_copies(
     key: &ObjectKey,
     machine: &Machine,
 ) -> Result<CopyPlan, CopyReadError> {
-    let policy = context.policy.unwrap_or_default();
+    let policy = context.scope.policy.unwrap_or_default();
     plan_copies_with(context, key, machine, policy, TypeReadSource::Cache).await.map(|(plan, _)| plan)
 }
 
@@ -125,7 +125,8 @@ async fn plan_copies_with(
 ) -> Result<(CopyPlan, HashSet<TypeKey>), CopyReadError> {
     let owned = context.revisions.owned_by(machine);
     let owned: Vec<OwnedCopy> = owned.iter().filter_map(|copy| copies::owned_copy(copy)).collect();
-    let (document, now) = (machine.document(), context.env.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+    let (document, now) =
+        (machine.document(), context.leader.env.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
     let plan = |found: &FetchedObjects| {
         let plan = copies::plan_machine_copies(&document, &owned, found, policy, &now)?;
         let types = found.keys().filter_map(|reference| type_key(namespace, reference));
@@ -145,7 +146,7 @@ async fn apply_copy_plan(
     if let Some(patch) = plan.spec {
         let patch = Patch::Json::<()>(parse_patch_operations(patch)?);
         let (kind, path) = (WriteKind::ExpandMachine, collection_path::<Machine>(namespace));
-        match context.writer.patch::<Value, _>(kind, path.clone(), name, None, patch).await {
+        match context.leader.writer.patch::<Value, _>(kind, path.clone(), name, None, patch).await {
             Ok(_) => {}
             Err(WriteError::Refused { status, retry_after: None })
                 if is_rejection(&status) && is_unchanged(context, &path, machine).await =>
@@ -165,14 +166,14 @@ async fn apply_copy_plan(
     if let Some(patch) = plan.status {
         let patch = Patch::Json::<()>(parse_patch_operations(patch)?);
         let (kind, path) = (WriteKind::PatchMachineStatus, collection_path::<Machine>(namespace));
-        let _: Value = context.writer.patch(kind, path, name, Some("status"), patch).await?;
+        let _: Value = context.leader.writer.patch(kind, path, name, Some("status"), patch).await?;
     }
     for copy in &plan.deletes {
         stop_using_copy(context, key, machine, copy).await?;
     }
     let subject = CopyContext::subject(machine);
     for CopyEvent { reason, is_warning, message } in plan.events {
-        publish_plain_event(&context.events, &subject, reason, is_warning, message);
+        publish_plain_event(&context.leader.events, &subject, reason, is_warning, message);
     }
     Ok(())
 }
@@ -187,11 +188,11 @@ fn is_rejection(status: &Status) -> bool {
 async fn is_unchanged(context: &CopyContext, path: &str, machine: &Machine) -> bool {
     let meta = machine.meta();
     let live = rejection::get_object::<Machine>(
-        &context.client,
+        &context.leader.client,
         path.to_owned(),
         meta.name.as_deref().unwrap_or_default(),
     );
-    let live = context.env.timeout(context.deadline, live).await;
+    let live = context.leader.env.timeout(context.deadline, live).await;
     matches!(live, Ok(Ok(Some(live))) if live.meta().resource_version == meta.resource_version)
 }
 
@@ -210,7 +211,7 @@ async fn create_machine_copy(context: &CopyContext, namespace: &str, copy: Value
         return Ok(());
     }
     let path = collection_path::<Revision>(namespace);
-    match context.writer.create::<Value>(WriteKind::CreateCopy, path.clone(), copy.clone()).await {
+    match context.leader.writer.create::<Value>(WriteKind::CreateCopy, path.clone(), copy.clone()).await {
         Ok(_) => {
             context.metrics.types.copied(&copy);
             return Ok(());
@@ -233,7 +234,7 @@ async fn create_machine_copy(context: &CopyContext, namespace: &str, copy: Value
         PlannedCopyComparison::Incomplete(patch) => {
             let patch = Patch::Json::<()>(parse_patch_operations(patch)?);
             let _: Value =
-                context.writer.patch(WriteKind::PatchRevision, path, &place.name, None, patch).await?;
+                context.leader.writer.patch(WriteKind::PatchRevision, path, &place.name, None, patch).await?;
             Ok(())
         }
         PlannedCopyComparison::Terminating => Err(Stopped::Waits(place.name)),
@@ -270,11 +271,11 @@ async fn stop_using_copy(
     let result = if let Some(patch) = left {
         let patch = Patch::Json::<()>(parse_patch_operations(patch)?);
         let kind = WriteKind::PatchRevision;
-        context.writer.patch::<Value, _>(kind, path, &copy.name, None, patch).await.map(drop)
+        context.leader.writer.patch::<Value, _>(kind, path, &copy.name, None, patch).await.map(drop)
     } else {
         let object = ObjectId::new(&copy.name, &copy.uid);
         let version = known.map(|known| object_version(&*known));
-        context.writer.delete(WriteKind::DeleteRevision, path, &object, version).await.map(drop)
+        context.leader.writer.delete(WriteKind::DeleteRevision, path, &object, version).await.map(drop)
     };
     match result {
         Err(error) if error.is_gone() => Ok(()),

@@ -74,7 +74,7 @@ pub(super) async fn reconcile_type_finalizer(context: &CopyContext, key: &TypeKe
                 let note = "the object was released without the check for machines and pools that need it"
                     .to_owned();
                 publish_plain_event(
-                    &context.events,
+                    &context.leader.events,
                     &type_event_subject(key, &object),
                     "ForcedRelease",
                     false,
@@ -95,7 +95,7 @@ async fn patch_type_finalizers(context: &CopyContext, key: &TypeKey, patch: Valu
     let name = &key.object.name;
     let kind = WriteKind::PatchInstancetype;
     let _: Value =
-        context.writer.patch(kind, type_collection_path(key), name, None, Patch::Merge(patch)).await?;
+        context.leader.writer.patch(kind, type_collection_path(key), name, None, Patch::Merge(patch)).await?;
     Ok(())
 }
 
@@ -106,12 +106,18 @@ fn report_blocked_deletion(
     object: &Value,
     needed_by: &[String],
 ) -> Duration {
-    let (pause, is_new) = context.blocked_types.note(key, needed_by, context.env.uptime());
+    let (pause, is_new) = context.blocked_types.note(key, needed_by, context.leader.env.uptime());
     if is_new {
         let named = protection::abbreviate_names(needed_by);
         tracing::info!(object = ?key, needed_by = named, "machines and pools without a copy keep an object from being deleted");
         let note = protection::blocked_deletion_message(key.kind, needed_by);
-        publish_plain_event(&context.events, &type_event_subject(key, object), "DeletionBlocked", true, note);
+        publish_plain_event(
+            &context.leader.events,
+            &type_event_subject(key, object),
+            "DeletionBlocked",
+            true,
+            note,
+        );
     }
     pause
 }
@@ -133,21 +139,22 @@ fn type_event_subject(
 async fn needed_by(context: &CopyContext, key: &TypeKey, object: &Value) -> Result<Vec<String>, WatchError> {
     let TypeKey { kind, object: ObjectKey { namespace, .. } } = key;
     let Some(protected) = ProtectedType::read(object) else { return Ok(Vec::new()) };
-    let namespace = if kind.is_cluster() { context.namespace.as_deref() } else { Some(namespace.as_str()) };
+    let namespace =
+        if kind.is_cluster() { context.leader.namespace.as_deref() } else { Some(namespace.as_str()) };
     let (mut needed_by, mut open) = (Vec::new(), Vec::new());
     visit_objects_live::<Machine>(context, namespace, |machine| {
         let key = object_key(&machine);
         // Another controller does not make a lost copy again, so its machine does not use the object any
         // more.
         let exists = |revision: &str| {
-            context.policy.is_none()
+            context.scope.policy.is_none()
                 || context.revisions.get(&ObjectKey::new(&*key.namespace, revision)).is_some()
         };
         let document = machine.document();
         if protected.needed_by_machine(&document, exists) {
             match protected.may_be_inferred_by_machine(&document) {
                 // Another controller infers no name after admission.
-                true if context.policy.is_none() => {}
+                true if context.scope.policy.is_none() => {}
                 true => open.push(machine),
                 // The watch does not show copies without labels.
                 false if protection::has_copy_failure(&document) || protected.records_copy(&document) => {
@@ -174,7 +181,7 @@ async fn needed_by(context: &CopyContext, key: &TypeKey, object: &Value) -> Resu
             needed_by.push((key.namespace.clone(), machine_name(&key)));
         }
     }
-    if !context.reconciles_pools() {
+    if !context.scope.reconciles_pools() {
         // Pools get copies from the controller that reconciles them, and that is another one, or none. A pool
         // without a copy would keep the object for ever.
         return Ok(outside_deleted_namespaces(context, *kind, needed_by).await);
@@ -262,7 +269,7 @@ async fn outside_deleted_namespaces(
 /// What the installations of the platform's own controller configure.
 async fn read_kubevirt_configuration(context: &CopyContext) -> Result<Configuration, WatchError> {
     let mut installations = Vec::new();
-    let objects = Api::<KubeVirtInstallation>::all(context.client.clone());
+    let objects = Api::<KubeVirtInstallation>::all(context.leader.client.clone());
     list_defined(&objects, WatchScope::default(), |found| installations.push(found)).await?;
     Ok(<KubeVirt as Platform>::OtherController::configuration(&installations))
 }
@@ -287,5 +294,6 @@ async fn visit_objects_live<K: Document + Watched>(
     namespace: Option<&str>,
     visit: impl FnMut(K),
 ) -> Result<(), WatchError> {
-    list_defined(&api_for_namespace::<K>(&context.client, namespace), WatchScope::default(), visit).await
+    list_defined(&api_for_namespace::<K>(&context.leader.client, namespace), WatchScope::default(), visit)
+        .await
 }

@@ -1,8 +1,10 @@
 //! The known objects of the four kinds.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use kube::Resource;
+use parking_lot::Mutex;
 use serde_json::Value;
 use vmpool_api::ObjectKey;
 use vmpool_kit::object::collection_path;
@@ -21,10 +23,12 @@ pub(super) struct TypeTables {
     pub(super) cluster_instancetypes: Arc<ObjectTable<ClusterInstancetype>>,
     pub(super) preferences: Arc<ObjectTable<Preference>>,
     pub(super) cluster_preferences: Arc<ObjectTable<ClusterPreference>>,
+    /// The state of each object at its last change.
+    states: Mutex<HashMap<TypeKey, TypeState>>,
 }
 
 /// UID and generation of an object, which change with its spec.
-pub(super) type TypeState = (String, i64);
+type TypeState = (String, i64);
 
 /// Kind, namespace and name of an object. The namespace is empty for kinds of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,7 +55,7 @@ impl TypeTables {
 
 impl TypeTables {
     /// UID and generation of an object; `None` if it does not exist.
-    pub(super) fn state(&self, TypeKey { kind, object: key }: &TypeKey) -> Option<TypeState> {
+    fn state(&self, TypeKey { kind, object: key }: &TypeKey) -> Option<TypeState> {
         fn state_in_table<K: Document>(table: &ObjectTable<K>, key: &ObjectKey) -> Option<TypeState> {
             let object = table.get(key)?;
             let metadata = object.meta();
@@ -63,6 +67,16 @@ impl TypeTables {
             InstanceTypeKind::Preference => state_in_table(&self.preferences, key),
             InstanceTypeKind::ClusterPreference => state_in_table(&self.cluster_preferences, key),
         }
+    }
+
+    /// Records UID and generation of an object. Returns whether they changed.
+    pub(super) fn note_state(&self, key: &TypeKey) -> bool {
+        let now = self.state(key);
+        let before = match now.clone() {
+            Some(now) => self.states.lock().insert(key.clone(), now),
+            None => self.states.lock().remove(key),
+        };
+        before != now
     }
 
     /// The object at this place, which an object of the namespace refers to.

@@ -146,7 +146,7 @@ async fn carry_out_image_action(
             let object = ObjectId::new(name, uid);
             let Ok(version) = resource_version.parse() else { return Ok(ImageActionOutcome::Outdated) };
             let path = collection_path::<VmDiskImage>(namespace);
-            context.writer.delete(WriteKind::DeleteImage, path, &object, Some(version)).await?;
+            context.leader.writer.delete(WriteKind::DeleteImage, path, &object, Some(version)).await?;
             return Ok(ImageActionOutcome::Gone);
         }
     }

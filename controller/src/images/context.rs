@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{Timestamp, Unit};
-use kube::Client;
 use parking_lot::Mutex;
 use vmpool_api::diskimage::values::WrapperPhase;
 use vmpool_api::diskimage::{API_VERSION, VmDiskImage};
@@ -16,12 +15,10 @@ use vmpool_diskimage::read;
 use vmpool_diskimage::references::CountedReferences;
 use vmpool_diskimage::wrapper;
 use vmpool_engine::ObjectId;
-use vmpool_kit::events::{EventSender, EventSubject};
+use vmpool_kit::events::EventSubject;
 use vmpool_kit::first_lists::FirstLists;
 use vmpool_kit::handles::LeaderHandles;
 use vmpool_kit::queue::PassQueue;
-use vmpool_kit::write::Writer;
-use vmpool_runtime::Env;
 
 use super::gate::ImageGate;
 use super::settings::ImageSettings;
@@ -31,24 +28,14 @@ use crate::metrics::{ControllerMetrics, ShownImage, ShownImages, ShownWrappers, 
 
 /// What a leader of images uses.
 pub(super) struct ImageContext {
-    pub(super) env: Env,
-    pub(super) client: Client,
-    pub(super) writer: Writer<WriteKind>,
-    pub(super) events: EventSender,
-    /// The namespace to reconcile; `None` means all namespaces.
-    pub(super) namespace: Option<String>,
+    /// What every controller of the leader acts with.
+    pub(super) leader: LeaderHandles<WriteKind>,
     pub(super) settings: ImageSettings,
     /// Deadline of a request.
     pub(super) deadline: Duration,
     /// Number of workers of the queues of images and of wrappers.
     pub(super) workers: usize,
-    pub(super) queue: PassQueue<ObjectKey>,
-    /// The queue of wrappers.
-    pub(super) wrappers: PassQueue<ObjectKey>,
-    /// The queue of grants.
-    pub(super) grants: PassQueue<ObjectKey>,
-    /// The queue of permissions to clone whose images may be gone.
-    pub(super) permissions: PassQueue<ObjectKey>,
+    pub(super) queues: ImageQueues,
     pub(super) store: Mutex<ImageStore>,
     /// The queue of imports. It changes before a status is written.
     pub(super) imports: Mutex<Imports>,
@@ -61,6 +48,15 @@ pub(super) struct ImageContext {
     lists: FirstLists,
     /// The pools that wait for images.
     gate: ImageGate,
+}
+
+/// The queues, one for each kind of pass.
+pub(super) struct ImageQueues {
+    pub(super) images: PassQueue<ObjectKey>,
+    pub(super) wrappers: PassQueue<ObjectKey>,
+    pub(super) grants: PassQueue<ObjectKey>,
+    /// Permissions to clone whose images may be gone.
+    pub(super) permissions: PassQueue<ObjectKey>,
 }
 
 /// What the caches show of one image.
@@ -77,21 +73,16 @@ pub(super) struct ImageFacts {
 impl ImageContext {
     /// A context with empty caches.
     pub(super) fn new(shared: &LeadershipResources, settings: ImageSettings, serves: Served) -> Self {
-        let LeaderHandles { env, client, writer, events, namespace } = shared.handles();
+        let leader = shared.handles();
         let (limits, metrics) = (shared.settings(), shared.metrics().clone());
-        let queue = || PassQueue::new(env.clone(), limits.debounce, Arc::new(metrics.queue.clone()));
-        let watches_contents = namespace.is_none() && serves.snapshots;
+        let queue = || PassQueue::new(leader.env.clone(), limits.debounce, Arc::new(metrics.queue.clone()));
+        let watches_contents = leader.namespace.is_none() && serves.snapshots;
         let store = ImageStore::new(serves, watches_contents, settings.wrappers && serves.wrappers);
+        let queues =
+            ImageQueues { images: queue(), wrappers: queue(), grants: queue(), permissions: queue() };
         Self {
-            queue: queue(),
-            wrappers: queue(),
-            grants: queue(),
-            permissions: queue(),
-            env,
-            client,
-            writer,
-            events,
-            namespace,
+            leader,
+            queues,
             settings,
             deadline: limits.request_deadline,
             workers: limits.workers,
@@ -146,7 +137,7 @@ impl ImageContext {
 
     /// The time of a pass, in whole seconds, as the API server writes times.
     pub(super) fn now(&self) -> Timestamp {
-        let now = self.env.now();
+        let now = self.leader.env.now();
         now.round(jiff::TimestampRound::new().smallest(Unit::Second).mode(jiff::RoundMode::Trunc))
             .unwrap_or(now)
     }
@@ -180,7 +171,7 @@ impl ImageContext {
 
     /// Changes the store, and wakes the objects that this concerns.
     pub(super) fn update(&self, change: impl FnOnce(&mut ImageStore, ObservationTime) -> Changed) {
-        let now = ObservationTime { wall: self.now(), uptime: self.env.uptime() };
+        let now = ObservationTime { wall: self.now(), uptime: self.leader.env.uptime() };
         let (changed, touched) = {
             let mut store = self.store.lock();
             let mut changed = change(&mut store, now);
@@ -199,20 +190,20 @@ impl ImageContext {
         for key in images {
             // References name images that need not exist.
             if self.store.lock().images.get(key).is_some() || self.imports.lock().knows(key) {
-                self.queue.wake(key);
+                self.queues.images.wake(key);
             }
         }
     }
 
     fn wake_touched(&self, touched: &TouchedObjects) {
         for key in &touched.wrappers {
-            self.wrappers.wake(key);
+            self.queues.wrappers.wake(key);
         }
         for key in &touched.grants {
-            self.grants.wake(key);
+            self.queues.grants.wake(key);
         }
         for key in &touched.permissions {
-            self.permissions.wake(key);
+            self.queues.permissions.wake(key);
         }
     }
 
@@ -233,7 +224,7 @@ impl ImageContext {
         let object = store.images.get(key)?.clone();
         let image = read::image::read_image(&object, &self.settings.allowed_urls);
         let prefixes = &self.settings.copied_label_prefixes;
-        let uptime = self.env.uptime();
+        let uptime = self.leader.env.uptime();
         let backing = store.backing(&image, &object, prefixes, uptime);
         let counted = store.count(&image);
         let corrections = self.corrections.lock().clone();

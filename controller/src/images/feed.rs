@@ -170,7 +170,7 @@ pub(super) fn start_image_watches(context: &Arc<ImageContext>) -> Vec<Task> {
     watches.namespaced::<RoleBinding>("watch of role bindings", permissions, permissions!(bindings));
     watches.of_data(served);
     watches.of_referrers(served);
-    if context.namespace.is_none() {
+    if context.leader.namespace.is_none() {
         watches.of_cluster(served.snapshots);
     }
     watches.tasks
@@ -290,7 +290,8 @@ impl Watches<'_> {
     }
 
     fn namespaced<K: ApiObject>(&mut self, task: &'static str, scope: WatchScope, feed: Feed<K>) {
-        let api = api_for_namespace::<K>(&self.context.client, self.context.namespace.as_deref());
+        let api =
+            api_for_namespace::<K>(&self.context.leader.client, self.context.leader.namespace.as_deref());
         self.follow(task, api, scope, feed);
     }
 
@@ -331,7 +332,7 @@ impl Watches<'_> {
 
     /// The kinds without a namespace. A controller of one namespace has no right to read them.
     fn of_cluster(&mut self, snapshots: bool) {
-        let client = self.context.client.clone();
+        let client = self.context.leader.client.clone();
         let metadata = WatchScope { metadata_only: true, ..WatchScope::default() };
         self.follow(
             "watch of namespaces",
@@ -372,6 +373,8 @@ impl Watches<'_> {
         let context = self.context;
         context.list_expected();
         let sink = StoreSink { context: context.clone(), feed, listed: BTreeSet::new(), is_synced: false };
-        self.tasks.push(context.env.spawn(task, list_and_watch::<K>(api, context.env.clone(), scope, sink)));
+        self.tasks.push(
+            context.leader.env.spawn(task, list_and_watch::<K>(api, context.leader.env.clone(), scope, sink)),
+        );
     }
 }

@@ -60,7 +60,8 @@ async fn read_grant_surroundings(
     let metadata = &object.metadata;
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     // A controller of one namespace serves no references from others.
-    let mut found = GrantContext { serves_others: context.namespace.is_none(), ..GrantContext::default() };
+    let mut found =
+        GrantContext { serves_others: context.leader.namespace.is_none(), ..GrantContext::default() };
     if metadata.deletion_timestamp.is_none() || !found.serves_others {
         return Ok(found);
     }
@@ -88,7 +89,7 @@ async fn write_grant_finalizer(context: &ImageContext, object: &VmDiskImageGrant
     let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref().unwrap_or_default());
     let path = collection_path::<VmDiskImageGrant>(namespace.unwrap_or_default());
     let written: Result<VmDiskImageGrant, _> =
-        context.writer.patch(WriteKind::PatchImageGrant, path, name, None, Patch::Merge(patch)).await;
+        context.leader.writer.patch(WriteKind::PatchImageGrant, path, name, None, Patch::Merge(patch)).await;
     match written {
         // The watch shows the end of a released grant.
         Ok(stored) if protects => {

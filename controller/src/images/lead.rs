@@ -140,7 +140,7 @@ async fn reconcile_images(
 
 impl Controller for ImageContext {
     fn env(&self) -> &Env {
-        &self.env
+        &self.leader.env
     }
 
     fn is_synced(&self) -> bool {
@@ -155,20 +155,20 @@ impl Controller for ImageContext {
         let images = WorkerGroup::new(
             "worker of images",
             self.workers,
-            |context: &Self| &context.queue,
+            |context: &Self| &context.queues.images,
             |context, key: &ObjectKey| reconcile_image(context, key).map(PassEnd::from).boxed(),
         );
         // Grants are few, and change rarely.
         let grants = WorkerGroup::new(
             "worker of grants",
             1,
-            |context: &Self| &context.grants,
+            |context: &Self| &context.queues.grants,
             |context, key| grant_pass::reconcile_grant(context, key).map(PassEnd::from).boxed(),
         );
         let permissions = WorkerGroup::new(
             "worker of permissions",
             1,
-            |context: &Self| &context.permissions,
+            |context: &Self| &context.queues.permissions,
             |context, key| {
                 permission_pass::reconcile_orphan_permission(context, key).map(PassEnd::from).boxed()
             },
@@ -178,7 +178,7 @@ impl Controller for ImageContext {
             groups.push(WorkerGroup::new(
                 "worker of wrappers",
                 self.workers,
-                |context: &Self| &context.wrappers,
+                |context: &Self| &context.queues.wrappers,
                 |context, key| wrapper_pass::reconcile_wrapper(context, key).map(PassEnd::from).boxed(),
             ));
         }

@@ -62,8 +62,9 @@ impl ImageContext {
         &self,
         key: &ObjectKey,
     ) -> Result<Option<T>, ImageReadError> {
-        let read = rejection::get_object(&self.client, collection_path::<K>(&key.namespace), &key.name);
-        self.env.timeout(self.deadline, read).await?.map_err(ImageReadError::Get)
+        let read =
+            rejection::get_object(&self.leader.client, collection_path::<K>(&key.namespace), &key.name);
+        self.leader.env.timeout(self.deadline, read).await?.map_err(ImageReadError::Get)
     }
 
     /// The objects with the data of an image. What only watches show is taken from the caches.
@@ -88,9 +89,9 @@ impl ImageContext {
                 let is_missing = known.is_some_and(|known| known.content_lost);
                 if let Some(name) = content.filter(|_| is_missing) {
                     let path = kubevirt::VolumeSnapshotContent::url_path(&(), None);
-                    let read = rejection::get_object::<Value>(&self.client, path, &name);
+                    let read = rejection::get_object::<Value>(&self.leader.client, path, &name);
                     let content =
-                        self.env.timeout(self.deadline, read).await?.map_err(ImageReadError::Get)?;
+                        self.leader.env.timeout(self.deadline, read).await?.map_err(ImageReadError::Get)?;
                     owned.object.content_lost = content.is_none();
                 }
                 Some(owned)
@@ -148,13 +149,14 @@ impl ImageContext {
         self.list_sources(&mut sources).await?;
         // The namespaces after the grants: the deletion of a namespace comes before that of its grants.
         let mut grants: Vec<Grant> = Vec::new();
-        let of_namespace = Api::<VmDiskImageGrant>::namespaced(self.client.clone(), &image.key.namespace);
+        let of_namespace =
+            Api::<VmDiskImageGrant>::namespaced(self.leader.client.clone(), &image.key.namespace);
         self.pages(&of_namespace, WatchScope::default(), |grant| grants.push(read::read_grant(&grant)))
             .await?;
         let mut labels = BTreeMap::new();
         let mut terminating = None;
-        if self.namespace.is_none() && !grants.is_empty() {
-            let namespaces = Api::<PartialObjectMeta<Namespace>>::all(self.client.clone());
+        if self.leader.namespace.is_none() && !grants.is_empty() {
+            let namespaces = Api::<PartialObjectMeta<Namespace>>::all(self.leader.client.clone());
             let scope = WatchScope { metadata_only: true, ..WatchScope::default() };
             self.pages(&namespaces, scope, |namespace: PartialObjectMeta<Namespace>| {
                 let metadata = namespace.metadata;
@@ -188,8 +190,8 @@ impl ImageContext {
 
     /// A namespace. `None` if it does not exist.
     pub(super) async fn get_namespace(&self, name: &str) -> Result<Option<Namespace>, ImageReadError> {
-        let read = rejection::get_object(&self.client, Namespace::url_path(&(), None), name);
-        self.env.timeout(self.deadline, read).await?.map_err(ImageReadError::Get)
+        let read = rejection::get_object(&self.leader.client, Namespace::url_path(&(), None), name);
+        self.leader.env.timeout(self.deadline, read).await?.map_err(ImageReadError::Get)
     }
 
     /// Whether a namespace contains an image with such metadata.
@@ -198,7 +200,7 @@ impl ImageContext {
         namespace: &str,
         is_such: impl Fn(&ObjectMeta) -> bool,
     ) -> Result<bool, ImageReadError> {
-        let images = Api::<PartialObjectMeta<VmDiskImage>>::namespaced(self.client.clone(), namespace);
+        let images = Api::<PartialObjectMeta<VmDiskImage>>::namespaced(self.leader.client.clone(), namespace);
         let scope = WatchScope { metadata_only: true, ..WatchScope::default() };
         let mut found = false;
         self.pages(&images, scope, |image| found |= is_such(&image.metadata)).await?;
@@ -207,7 +209,7 @@ impl ImageContext {
 
     async fn list_all<K: ApiObject>(&self, visit: impl FnMut(K)) -> Result<(), ImageReadError> {
         self.pages(
-            &api_for_namespace::<K>(&self.client, self.namespace.as_deref()),
+            &api_for_namespace::<K>(&self.leader.client, self.leader.namespace.as_deref()),
             WatchScope::default(),
             visit,
         )
@@ -221,6 +223,6 @@ impl ImageContext {
         visit: impl FnMut(K),
     ) -> Result<(), ImageReadError> {
         let listed = list_defined(api, scope, visit);
-        self.env.timeout(self.deadline * PAGES, listed).await?.map_err(ImageReadError::List)
+        self.leader.env.timeout(self.deadline * PAGES, listed).await?.map_err(ImageReadError::List)
     }
 }

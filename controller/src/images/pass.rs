@@ -39,7 +39,7 @@ pub(super) async fn reconcile_image(context: &ImageContext, key: &ObjectKey) -> 
 fn wake_next_imports(context: &ImageContext) {
     let next = context.imports.lock().next(context.settings.limits.import_concurrency());
     for image in next {
-        context.queue.wake(&image);
+        context.queues.images.wake(&image);
     }
 }
 
@@ -326,6 +326,6 @@ fn earliest_attempt_start(context: &ImageContext, status: &DiskImageStatus) -> O
 fn publish_image_events(context: &ImageContext, facts: &ImageFacts, events: Vec<PlannedEvent>) {
     let subject = facts.subject();
     for PlannedEvent { warning, reason, message } in events {
-        publish_plain_event(&context.events, &subject, reason, warning, without_queries(&message));
+        publish_plain_event(&context.leader.events, &subject, reason, warning, without_queries(&message));
     }
 }

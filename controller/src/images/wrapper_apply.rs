@@ -87,7 +87,7 @@ async fn kick_machine_disk(
     let Some(version) = read.filter(|_| is_stuck) else { return Ok(ImageActionOutcome::Outdated) };
     let path = collection_path::<DataVolume>(&key.namespace);
     let id = ObjectId::new(&name, uid);
-    match context.writer.delete(WriteKind::DeleteWrappedDisk, path, &id, Some(version)).await {
+    match context.leader.writer.delete(WriteKind::DeleteWrappedDisk, path, &id, Some(version)).await {
         Ok(_) => Ok(ImageActionOutcome::Done),
         Err(error) if error.is_gone() => Ok(ImageActionOutcome::Outdated),
         Err(error) => Err(error),
@@ -101,7 +101,7 @@ async fn create_image(
 ) -> Result<ImageActionOutcome, WriteError> {
     let Some(image) = objects::image_object(&facts.object) else { return Ok(ImageActionOutcome::Outdated) };
     let path = collection_path::<VmDiskImage>(&facts.wrapper.image.namespace);
-    match context.writer.create(WriteKind::CreateImage, path, image).await {
+    match context.leader.writer.create(WriteKind::CreateImage, path, image).await {
         Ok(stored) => {
             context.update(|store, _| store.set_image(stored, ObjectOrigin::Written));
             Ok(ImageActionOutcome::Done)
@@ -118,15 +118,17 @@ async fn create_machine(
     let Some(image) = &facts.image else { return Ok(ImageActionOutcome::Outdated) };
     let object = objects::machine_object(&facts.object, &image.source.disk_size);
     let path = collection_path::<Machine>(&facts.wrapper.key.namespace);
-    let stored: Machine = match context.writer.create(WriteKind::CreateWrappedMachine, path, object).await {
-        Ok(stored) => stored,
-        Err(error) if error.is_already_exists() => match context.get::<Machine>(&facts.wrapper.key).await {
-            Ok(Some(found)) => found,
-            Ok(None) => return Ok(ImageActionOutcome::Outdated),
-            Err(failed) => return Ok(failed_read_outcome(&failed)),
-        },
-        Err(error) => return Err(error),
-    };
+    let stored: Machine =
+        match context.leader.writer.create(WriteKind::CreateWrappedMachine, path, object).await {
+            Ok(stored) => stored,
+            Err(error) if error.is_already_exists() => match context.get::<Machine>(&facts.wrapper.key).await
+            {
+                Ok(Some(found)) => found,
+                Ok(None) => return Ok(ImageActionOutcome::Outdated),
+                Err(failed) => return Ok(failed_read_outcome(&failed)),
+            },
+            Err(error) => return Err(error),
+        };
     let found = read_wrapper_machine(&stored.metadata, &stored.spec, &stored.status);
     let is_ours =
         matches!(StoredWrapperMachine::found(Some(&found), &facts.wrapper.uid, ""), FoundObject::Ours(_));
@@ -159,7 +161,7 @@ async fn update_machine(
     let path = collection_path::<Machine>(&key.namespace);
     let patch = Patch::Merge(patch);
     let stored: Machine =
-        context.writer.patch(WriteKind::PatchWrappedMachine, path, &key.name, None, patch).await?;
+        context.leader.writer.patch(WriteKind::PatchWrappedMachine, path, &key.name, None, patch).await?;
     context.update(|store, _| store.set_machine(&stored, ObjectOrigin::Written));
     Ok(ImageActionOutcome::Done)
 }

@@ -133,7 +133,7 @@ async fn report_wrapper_status(
                     context.metrics.wrappers.disk_recreated(&key.namespace);
                 }
                 publish_plain_event(
-                    &context.events,
+                    &context.leader.events,
                     &facts.subject(),
                     reason,
                     warning,
@@ -170,7 +170,7 @@ async fn write_status(
     let name = metadata.name.as_deref().unwrap_or_default();
     let patch = kube::api::Patch::Merge(patch);
     let stored: VirtualMachine =
-        context.writer.patch(WriteKind::PatchWrapperStatus, path, name, Some("status"), patch).await?;
+        context.leader.writer.patch(WriteKind::PatchWrapperStatus, path, name, Some("status"), patch).await?;
     context.update(|store, _| store.set_wrapper(stored, ObjectOrigin::Written));
     Ok(())
 }
@@ -198,7 +198,7 @@ fn announce_wrapper_action(context: &ImageContext, facts: &WrapperFacts, action:
             ("Kicked", true, note.to_owned())
         }
     };
-    publish_plain_event(&context.events, &facts.subject(), reason, warning, note);
+    publish_plain_event(&context.leader.events, &facts.subject(), reason, warning, note);
 }
 
 /// Measures how long a wrapper took until it was ready for the first time.

@@ -40,7 +40,10 @@ impl ImageContext {
         image: &ObjectKey,
         object: Value,
     ) -> Result<K, WriteError> {
-        self.writer.create(WriteKind::CreateImageObject, collection_path::<K>(&image.namespace), object).await
+        self.leader
+            .writer
+            .create(WriteKind::CreateImageObject, collection_path::<K>(&image.namespace), object)
+            .await
     }
 
     /// Applies a JSON patch, which tests the UID, to the object with this name.
@@ -53,7 +56,7 @@ impl ImageContext {
             serde_json::from_value(operations).map_err(|error| WriteError::Invalid(error.into()))?;
         let path = collection_path::<K>(&key.namespace);
         let patch = Patch::Json::<()>(operations);
-        self.writer.patch(WriteKind::PatchImageObject, path, &key.name, None, patch).await
+        self.leader.writer.patch(WriteKind::PatchImageObject, path, &key.name, None, patch).await
     }
 
     /// Removes the owner reference to an image from an object. The label says from then on that the object
@@ -84,7 +87,7 @@ impl ImageContext {
     ) -> Result<K, WriteError> {
         patch["metadata"]["uid"] = json!(uid);
         let path = collection_path::<K>(namespace);
-        self.writer.patch(WriteKind::PatchImageObject, path, name, None, Patch::Merge(patch)).await
+        self.leader.writer.patch(WriteKind::PatchImageObject, path, name, None, Patch::Merge(patch)).await
     }
 
     /// Deletes the object with this name and UID. An object that is gone is a success.
@@ -96,7 +99,7 @@ impl ImageContext {
     ) -> Result<(), WriteError> {
         let object = ObjectId::new(name, uid);
         let path = collection_path::<K>(namespace);
-        match self.writer.delete(WriteKind::DeleteImageObject, path, &object, None).await {
+        match self.leader.writer.delete(WriteKind::DeleteImageObject, path, &object, None).await {
             Ok(_) => Ok(()),
             Err(error) if error.is_gone() || error.is_conflict() => Ok(()),
             Err(error) => Err(error),
@@ -116,7 +119,7 @@ impl ImageContext {
         let path = collection_path::<VmDiskImage>(metadata.namespace.as_deref().unwrap_or_default());
         let name = metadata.name.as_deref().unwrap_or_default();
         let kind = if subresource.is_some() { WriteKind::PatchImageStatus } else { WriteKind::PatchImage };
-        let stored = self.writer.patch(kind, path, name, subresource, Patch::Merge(patch)).await?;
+        let stored = self.leader.writer.patch(kind, path, name, subresource, Patch::Merge(patch)).await?;
         self.update(|store, _| store.set_image(stored, ObjectOrigin::Written));
         Ok(())
     }

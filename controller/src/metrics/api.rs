@@ -16,7 +16,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use tower::{Layer, Service};
 use vmpool_platforms::{AttachmentOf, DiskOf, InstanceOf, Platform, PlatformName, with_platform};
 use vmpool_runtime::Env;
-use vmpool_runtime::metrics::MetricsRegistry;
+use vmpool_runtime::metric_table;
+use vmpool_runtime::metrics::{MetricsRegistry, histogram_family};
 
 use super::label_values::{ApiResponseCode, Resource, Verb};
 use super::labels::{DurationLabels, RequestLabels};
@@ -28,27 +29,25 @@ const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 
 #[derive(Clone, Debug)]
 pub struct ApiMetrics {
     env: Env,
-    requests: Family<RequestLabels, Counter>,
-    durations: Family<DurationLabels, Histogram>,
+    series: RequestSeries,
 }
+
+metric_table!(
+    /// Requests, and how long they took.
+    #[derive(Clone, Debug)]
+    struct RequestSeries {
+        /// Requests sent to the API server. Writes that were not sent because the lease ended too soon are
+        /// only in vmpool_writes_total.
+        requests: Family<RequestLabels, Counter> = "vmpool_api_requests_total" in "requests";
+        /// Time from a request until its response began. Requests without a response and watches are omitted.
+        durations: Family<DurationLabels, Histogram> = "vmpool_api_request_duration_seconds" in "seconds",
+            histogram_family(|| Histogram::new(BUCKETS));
+    }
+);
 
 impl ApiMetrics {
     pub(super) fn new(registry: &mut MetricsRegistry, env: &Env) -> Self {
-        Self {
-            env: env.clone(),
-            requests: registry.register(
-                "vmpool_api_requests_total",
-                "requests",
-                "Requests sent to the API server. Writes that were not sent because the lease ended too soon are only in vmpool_writes_total",
-                Family::default(),
-            ),
-            durations: registry.register(
-                "vmpool_api_request_duration_seconds",
-                "seconds",
-                "Time from a request until its response began. Requests without a response and watches are omitted",
-                Family::new_with_constructor(request_duration_histogram as fn() -> Histogram),
-            ),
-        }
+        Self { env: env.clone(), series: RequestSeries::new(registry) }
     }
 
     /// The layer that counts the requests of a client, with the resources of all platforms.
@@ -70,10 +69,6 @@ fn resource_plurals<P: Platform>() -> [(Cow<'static, str>, Resource); 5] {
         (AttachmentOf::<P>::plural(&()), Resource::Attachments),
         (InstanceOf::<P>::plural(&()), Resource::Instances),
     ]
-}
-
-fn request_duration_histogram() -> Histogram {
-    Histogram::new(BUCKETS)
 }
 
 /// Counts the requests that pass through it.
@@ -148,7 +143,7 @@ impl Exchange {
         if self.verb != Verb::Watch {
             let took = self.metrics.env.uptime().saturating_sub(self.begun);
             let labels = DurationLabels { verb: self.verb, resource: self.resource };
-            self.metrics.durations.get_or_create(&labels).observe(took.as_secs_f64());
+            self.metrics.series.durations.get_or_create(&labels).observe(took.as_secs_f64());
         }
     }
 }
@@ -156,7 +151,7 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         let labels = RequestLabels { verb: self.verb, resource: self.resource, code: self.code };
-        self.metrics.requests.get_or_create(&labels).inc();
+        self.metrics.series.requests.get_or_create(&labels).inc();
     }
 }
 

@@ -6,10 +6,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use vmpool_engine::model::Lifetime;
 use vmpool_engine::plan::DiskDeleteReason;
 use vmpool_engine::{Disk, Pool};
-use vmpool_runtime::metrics::MetricsRegistry;
+use vmpool_runtime::metric_table;
+use vmpool_runtime::metrics::family_with_series;
 
 use super::label_values::{ClaimOutcome, Collection, DiskUse};
-use super::labels::{ClaimLabels, CollectionLabels, DiskLabels, family_with_series, gauge_value};
+use super::labels::{ClaimLabels, CollectionLabels, DiskLabels, gauge_value};
 
 /// The numbers of disks of one or several pools by their usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,31 +63,18 @@ fn use_of(disk: &Disk, referred: bool) -> DiskUse {
     }
 }
 
-/// The gauges of the sums.
-#[derive(Debug)]
-pub(super) struct DiskGauges {
-    disks: Family<DiskLabels, Gauge>,
-    endless: Gauge,
-}
+metric_table!(
+    /// The gauges of the sums.
+    #[derive(Debug)]
+    pub(super) struct DiskGauges {
+        /// Retained disks of all pools, as of the last pass of each pool.
+        disks: Family<DiskLabels, Gauge> = "vmpool_disks" in "disks", family_with_series();
+        /// Free disks whose template has no ttl. Garbage collection never deletes them.
+        endless: Gauge = "vmpool_disks_without_ttl" in "disks";
+    }
+);
 
 impl DiskGauges {
-    pub(super) fn new(registry: &mut MetricsRegistry) -> Self {
-        Self {
-            disks: registry.register(
-                "vmpool_disks",
-                "disks",
-                "Retained disks of all pools, as of the last pass of each pool",
-                family_with_series(DiskUse::ALL.iter().map(|&state| DiskLabels { state })),
-            ),
-            endless: registry.register(
-                "vmpool_disks_without_ttl",
-                "disks",
-                "Free disks whose template has no ttl. Garbage collection never deletes them",
-                Gauge::default(),
-            ),
-        }
-    }
-
     pub(super) fn show(&self, counts: &DiskCounts) {
         for (&state, count) in DiskUse::ALL.iter().zip(counts.states) {
             self.disks.get_or_create(&DiskLabels { state }).set(gauge_value(count));
@@ -95,52 +83,25 @@ impl DiskGauges {
     }
 }
 
-/// Counters of writes of disks.
-#[derive(Clone, Debug)]
-pub(crate) struct DiskMetrics {
-    claims: Family<ClaimLabels, Counter>,
-    pub(crate) reused: Counter,
-    pub(crate) grown: Counter,
-    pub(crate) spared: Counter,
-    collections: Family<CollectionLabels, Counter>,
-}
+metric_table!(
+    /// Counters of writes of disks.
+    #[derive(Clone, Debug)]
+    pub(crate) struct DiskMetrics {
+        /// Attempts to allocate a free disk to a machine, by outcome.
+        claims: Family<ClaimLabels, Counter> = "vmpool_disk_claims_total" in "claims", family_with_series();
+        /// Free disks that were allocated to another machine.
+        pub(crate) reused: Counter = "vmpool_disks_reused_total" in "disks";
+        /// Disks that were expanded because their template asks for a larger size.
+        pub(crate) grown: Counter = "vmpool_disks_resized_total" in "disks";
+        /// Disks to delete that the last live read found in use.
+        pub(crate) spared: Counter = "vmpool_disks_spared_total" in "disks";
+        /// Retained disks that the controller deleted, by reason.
+        collections: Family<CollectionLabels, Counter> = "vmpool_disk_collections_total" in "disks",
+            family_with_series();
+    }
+);
 
 impl DiskMetrics {
-    pub(super) fn new(registry: &mut MetricsRegistry) -> Self {
-        Self {
-            claims: registry.register(
-                "vmpool_disk_claims_total",
-                "claims",
-                "Attempts to allocate a free disk to a machine, by outcome",
-                family_with_series(ClaimOutcome::ALL.iter().map(|&outcome| ClaimLabels { outcome })),
-            ),
-            reused: registry.register(
-                "vmpool_disks_reused_total",
-                "disks",
-                "Free disks that were allocated to another machine",
-                Counter::default(),
-            ),
-            grown: registry.register(
-                "vmpool_disks_resized_total",
-                "disks",
-                "Disks that were expanded because their template asks for a larger size",
-                Counter::default(),
-            ),
-            spared: registry.register(
-                "vmpool_disks_spared_total",
-                "disks",
-                "Disks to delete that the last live read found in use",
-                Counter::default(),
-            ),
-            collections: registry.register(
-                "vmpool_disk_collections_total",
-                "disks",
-                "Retained disks that the controller deleted, by reason",
-                family_with_series(Collection::ALL.iter().map(|&reason| CollectionLabels { reason })),
-            ),
-        }
-    }
-
     /// Counts an attempt to allocate a disk.
     pub(crate) fn claimed(&self, outcome: ClaimOutcome) {
         self.claims.get_or_create(&ClaimLabels { outcome }).inc();

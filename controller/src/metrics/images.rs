@@ -10,13 +10,13 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use vmpool_api::diskimage::values::{ImagePhase, SourceType};
 use vmpool_diskimage::failure::DiskImageReason;
-use vmpool_runtime::metrics::{MetricsRegistry, Values, Word};
-use vmpool_runtime::{label_set, words};
+use vmpool_runtime::metrics::{Values, Word, family_with_series, histogram_family};
+use vmpool_runtime::{label_set, metric_table, words};
 
 use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
 
 use super::followed::Followed;
-use super::labels::{family_with_series, gauge_value};
+use super::labels::gauge_value;
 use super::pool_series::label;
 
 /// The phase of an image or a wrapper.
@@ -133,12 +133,6 @@ label!(
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct AttemptResult(pub(crate) Option<DiskImageReason>);
 
-impl AttemptResult {
-    fn all() -> impl Iterator<Item = Self> {
-        std::iter::once(None).chain(DiskImageReason::OF_ATTEMPTS.map(Some)).map(Self)
-    }
-}
-
 impl EncodeLabelValue for AttemptResult {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
         fmt::Write::write_str(encoder, self.0.map_or("success", DiskImageReason::as_str))
@@ -148,6 +142,10 @@ impl EncodeLabelValue for AttemptResult {
 impl Word for AttemptResult {
     fn values() -> Values {
         Values::Open("`success`, or the reason of the condition `Ready` after the attempt")
+    }
+
+    fn known_values() -> Vec<Self> {
+        std::iter::once(None).chain(DiskImageReason::OF_ATTEMPTS.map(Some)).map(Self).collect()
     }
 }
 
@@ -181,113 +179,45 @@ pub(crate) struct ShownImages {
     pub(crate) transferring: usize,
 }
 
-/// The metrics of images.
-#[derive(Debug)]
-pub(crate) struct ImageMetrics {
-    shown: Followed<ShownImages>,
-    phase: Family<PhaseLabels, Gauge>,
-    references: Family<ReferenceLabels, Gauge>,
-    unreferenced: Family<ImageLabels, Gauge>,
-    blocked: Family<ImageLabels, Gauge>,
-    waiting: Gauge,
-    transferring: Gauge,
-    waited: Histogram,
-    durations: Family<AttemptLabels, Histogram>,
-    attempts: Family<AttemptLabels, Counter>,
-    heals: Family<HealLabels, Counter>,
-    expired: Family<NamespaceLabels, Counter>,
-    denied: Family<DeniedLabels, Counter>,
-}
-
-fn import_duration_histogram() -> Histogram {
-    Histogram::new(SYNC_BUCKETS)
-}
+metric_table!(
+    /// The metrics of images.
+    #[derive(Debug)]
+    pub(crate) struct ImageMetrics {
+        /// Whether the disk image is in this phase.
+        phase: Family<PhaseLabels, Gauge> = "vmpool_vmdi_phase" in "0 or 1";
+        /// Objects that refer to the disk image, as its status counts them.
+        references: Family<ReferenceLabels, Gauge> = "vmpool_vmdi_references" in "references";
+        /// Since when no object refers to the disk image, in Unix time; no series while one does.
+        unreferenced: Family<ImageLabels, Gauge> =
+            "vmpool_vmdi_unreferenced_since_timestamp_seconds" in "seconds";
+        /// Whether references block the deletion of the disk image; no series if it is not being deleted.
+        blocked: Family<ImageLabels, Gauge> = "vmpool_vmdi_deletion_blocked" in "0 or 1";
+        /// Disk images that wait for their turn to be imported.
+        waiting: Gauge = "vmpool_vmdi_queue_length" in "images";
+        /// Disk images that are imported.
+        transferring: Gauge = "vmpool_vmdi_syncs_in_progress" in "images";
+        /// Time that disk images waited for their turn, from when an attempt could begin until it began.
+        waited: Histogram = "vmpool_vmdi_queue_wait_seconds" in "seconds", Histogram::new(WAIT_BUCKETS);
+        /// Duration of the attempts to import a disk image that ended, from the turn of the image.
+        durations: Family<AttemptLabels, Histogram> = "vmpool_vmdi_sync_duration_seconds" in "seconds",
+            histogram_family(|| Histogram::new(SYNC_BUCKETS));
+        /// Attempts to import a disk image that ended.
+        // The alerts need the series before the first attempt.
+        attempts: Family<AttemptLabels, Counter> = "vmpool_vmdi_sync_attempts_total" in "attempts",
+            family_with_series();
+        /// Restorations of lost snapshots or data of disk images.
+        // The alert needs the series before the first restoration.
+        heals: Family<HealLabels, Counter> = "vmpool_vmdi_heals_total" in "restorations",
+            family_with_series();
+        /// Disk images that were deleted because their time to live was over.
+        expired: Family<NamespaceLabels, Counter> = "vmpool_vmdi_expired_total" in "images";
+        /// References from other namespaces that no VMDiskImageGrant permits, counted in each pass that finds
+        /// them.
+        denied: Family<DeniedLabels, Counter> = "vmpool_vmdi_references_denied_total" in "references";
+    } with { shown: Followed<ShownImages> }
+);
 
 impl ImageMetrics {
-    pub(super) fn new(registry: &mut MetricsRegistry) -> Self {
-        Self {
-            shown: Followed::default(),
-            phase: registry.register(
-                "vmpool_vmdi_phase",
-                "0 or 1",
-                "Whether the disk image is in this phase",
-                Family::default(),
-            ),
-            references: registry.register(
-                "vmpool_vmdi_references",
-                "references",
-                "Objects that refer to the disk image, as its status counts them",
-                Family::default(),
-            ),
-            unreferenced: registry.register(
-                "vmpool_vmdi_unreferenced_since_timestamp_seconds",
-                "seconds",
-                "Since when no object refers to the disk image, in Unix time; no series while one does",
-                Family::default(),
-            ),
-            blocked: registry.register(
-                "vmpool_vmdi_deletion_blocked",
-                "0 or 1",
-                "Whether references block the deletion of the disk image; no series if it is not being deleted",
-                Family::default(),
-            ),
-            waiting: registry.register(
-                "vmpool_vmdi_queue_length",
-                "images",
-                "Disk images that wait for their turn to be imported",
-                Gauge::default(),
-            ),
-            transferring: registry.register(
-                "vmpool_vmdi_syncs_in_progress",
-                "images",
-                "Disk images that are imported",
-                Gauge::default(),
-            ),
-            waited: registry.register(
-                "vmpool_vmdi_queue_wait_seconds",
-                "seconds",
-                "Time that disk images waited for their turn, from when an attempt could begin until it began",
-                Histogram::new(WAIT_BUCKETS),
-            ),
-            durations: registry.register(
-                "vmpool_vmdi_sync_duration_seconds",
-                "seconds",
-                "Duration of the attempts to import a disk image that ended, from the turn of the image",
-                Family::new_with_constructor(import_duration_histogram as fn() -> Histogram),
-            ),
-            attempts: registry.register(
-                "vmpool_vmdi_sync_attempts_total",
-                "attempts",
-                "Attempts to import a disk image that ended",
-                // The alerts need the series before the first attempt.
-                family_with_series(SourceLabel::ALL.iter().flat_map(|&source_type| {
-                    AttemptResult::all().map(move |result| AttemptLabels { source_type, result })
-                })),
-            ),
-            heals: registry.register(
-                "vmpool_vmdi_heals_total",
-                "restorations",
-                "Restorations of lost snapshots or data of disk images",
-                // The alert needs the series before the first restoration.
-                family_with_series(HealReason::ALL.iter().flat_map(|&reason| {
-                    HealResult::ALL.iter().map(move |&result| HealLabels { reason, result })
-                })),
-            ),
-            expired: registry.register(
-                "vmpool_vmdi_expired_total",
-                "images",
-                "Disk images that were deleted because their time to live was over",
-                Family::default(),
-            ),
-            denied: registry.register(
-                "vmpool_vmdi_references_denied_total",
-                "references",
-                "References from other namespaces that no VMDiskImageGrant permits, counted in each pass that finds them",
-                Family::default(),
-            ),
-        }
-    }
-
     /// Reads the images from `source` from now on.
     pub(crate) fn follow(&self, source: impl Fn() -> Option<ShownImages> + Send + Sync + 'static) {
         self.shown.follow(source);

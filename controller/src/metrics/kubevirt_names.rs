@@ -4,8 +4,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use vmpool_platforms::{KubeVirt, Platform};
-use vmpool_runtime::label_set;
-use vmpool_runtime::metrics::MetricsRegistry;
+use vmpool_runtime::{label_set, metric_table};
 
 use super::label_values::MachineState;
 use super::labels::gauge_value;
@@ -16,56 +15,32 @@ label_set!(KubeVirtPoolLabels { namespace: Namespace, name: Name });
 type PoolGauge = Family<KubeVirtPoolLabels, Gauge>;
 type PoolCounter = Family<KubeVirtPoolLabels, Counter>;
 
-/// The gauges and counters. They have series only if they are switched on.
-#[derive(Debug)]
-pub(super) struct KubeVirtNames {
-    info: PoolGauge,
-    desired: PoolGauge,
-    replicas: PoolGauge,
-    ready: PoolGauge,
-    paused: PoolGauge,
-    failure: PoolGauge,
-    started: PoolCounter,
-    stopped: PoolCounter,
-    healed: PoolCounter,
-}
+metric_table!(
+    /// The gauges and counters. They have series only if they are switched on.
+    #[derive(Debug)]
+    pub(super) struct KubeVirtNames {
+        /// A KubeVirt pool: 1.
+        info: PoolGauge = "kubevirt_vmpool_info" in "1";
+        /// The desired number of machines.
+        desired: PoolGauge = "kubevirt_vmpool_desired_replicas" in "machines";
+        /// Machines that exist.
+        replicas: PoolGauge = "kubevirt_vmpool_replicas" in "machines";
+        /// Machines that are ready.
+        ready: PoolGauge = "kubevirt_vmpool_ready_replicas" in "machines";
+        /// Whether the pool is paused.
+        paused: PoolGauge = "kubevirt_vmpool_paused" in "0 or 1";
+        /// Whether the condition ReplicaFailure of the pool is True.
+        failure: PoolGauge = "kubevirt_vmpool_replica_failure" in "0 or 1";
+        /// Machines that this process created since it became the leader.
+        started: PoolCounter = "kubevirt_vmpool_vms_started_total" in "machines";
+        /// Machines that this process deleted since it became the leader.
+        stopped: PoolCounter = "kubevirt_vmpool_vms_stopped_total" in "machines";
+        /// Machines that this process replaced since it became the leader, because they did not start.
+        healed: PoolCounter = "kubevirt_vmpool_auto_healing_operations_total" in "machines";
+    }
+);
 
 impl KubeVirtNames {
-    pub(super) fn new(registry: &mut MetricsRegistry) -> Self {
-        let mut gauge = |name, unit, help| registry.register(name, unit, help, Family::default());
-        let info = gauge("kubevirt_vmpool_info", "1", "A KubeVirt pool: 1");
-        let desired = gauge("kubevirt_vmpool_desired_replicas", "machines", "The desired number of machines");
-        let replicas = gauge("kubevirt_vmpool_replicas", "machines", "Machines that exist");
-        let ready = gauge("kubevirt_vmpool_ready_replicas", "machines", "Machines that are ready");
-        let paused = gauge("kubevirt_vmpool_paused", "0 or 1", "Whether the pool is paused");
-        let failure = gauge(
-            "kubevirt_vmpool_replica_failure",
-            "0 or 1",
-            "Whether the condition ReplicaFailure of the pool is True",
-        );
-        let mut counter = |name, help| registry.register(name, "machines", help, Family::default());
-        Self {
-            info,
-            desired,
-            replicas,
-            ready,
-            paused,
-            failure,
-            started: counter(
-                "kubevirt_vmpool_vms_started_total",
-                "Machines that this process created since it became the leader",
-            ),
-            stopped: counter(
-                "kubevirt_vmpool_vms_stopped_total",
-                "Machines that this process deleted since it became the leader",
-            ),
-            healed: counter(
-                "kubevirt_vmpool_auto_healing_operations_total",
-                "Machines that this process replaced since it became the leader, because they did not start",
-            ),
-        }
-    }
-
     /// Replaces all series by those of the KubeVirt pools among `pools`; by none if they are switched off.
     pub(super) fn show(&self, pools: &PoolSeries, is_enabled: bool) {
         for gauge in [&self.info, &self.desired, &self.replicas, &self.ready, &self.paused, &self.failure] {

@@ -378,6 +378,10 @@ impl EncodeLabelValue for FailureReasonLabel {
 }
 
 impl Word for FailureReasonLabel {
+    fn known_values() -> Vec<Self> {
+        Self::ALL.to_vec()
+    }
+
     fn values() -> Values {
         Values::Fixed(
             Self::ALL

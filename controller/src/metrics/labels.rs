@@ -1,8 +1,5 @@
 //! The label sets. Each label has a fixed set of values.
 
-use std::hash::Hash;
-
-use prometheus_client::metrics::family::{Family, MetricConstructor};
 use vmpool_kit::write::WriteOutcome;
 use vmpool_runtime::label_set;
 
@@ -30,20 +27,6 @@ label_set!(pub(super) CollectionLabels { reason: Collection });
 label_set!(pub(super) LedgerLabels { resource: LedgerResource });
 label_set!(pub(super) WatchLabels { resource: WatchResource });
 label_set!(pub(super) LeadershipLabels { event: LeadershipChange });
-
-/// A family that contains these series from the start.
-pub(super) fn family_with_series<S, M>(labels: impl IntoIterator<Item = S>) -> Family<S, M>
-where
-    S: Clone + Eq + Hash,
-    M: Default + Clone,
-    fn() -> M: MetricConstructor<M>,
-{
-    let family = Family::default();
-    for labels in labels {
-        drop(family.get_or_create(&labels));
-    }
-    family
-}
 
 /// A count as the value of a gauge.
 pub(super) fn gauge_value(count: usize) -> i64 {

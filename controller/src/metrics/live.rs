@@ -7,11 +7,12 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use vmpool_kit::queue::QueueState;
 use vmpool_runtime::Env;
-use vmpool_runtime::metrics::MetricsRegistry;
+use vmpool_runtime::metric_table;
+use vmpool_runtime::metrics::{MetricsRegistry, family_with_series};
 
 use super::kubevirt_names::KubeVirtNames;
 use super::label_values::WatchResource;
-use super::labels::{WatchLabels, family_with_series, gauge_value};
+use super::labels::{WatchLabels, gauge_value};
 use super::pool_series::{PoolSeries, PoolSeriesGauges, cap_pool_series};
 use super::pools::{PoolGauges, Totals};
 
@@ -66,14 +67,26 @@ type Source = Box<dyn Fn() -> Option<LeaderSnapshot> + Send + Sync>;
 pub(super) struct LiveGauges {
     /// One for each platform, with the number that identifies it.
     sources: Mutex<(u64, Vec<(u64, Source)>)>,
-    due: Gauge,
-    delayed: Gauge,
-    running: Gauge,
-    cached: Family<WatchLabels, Gauge>,
     pool_counts: PoolGauges,
     pool_series: PoolSeriesGauges,
     kubevirt_names: KubeVirtNames,
+    queue: QueueGauges,
 }
+
+metric_table!(
+    /// The gauges of queue and caches.
+    #[derive(Debug)]
+    struct QueueGauges {
+        /// Pools that are due and wait for a worker.
+        due: Gauge = "vmpool_workqueue_depth" in "pools";
+        /// Pools whose next pass is due later: all converged pools, and those in backoff.
+        delayed: Gauge = "vmpool_workqueue_delayed" in "pools";
+        /// Pools with a running pass.
+        running: Gauge = "vmpool_workqueue_running" in "pools";
+        /// Objects in the caches of the leader, including objects that do not belong to a pool.
+        cached: Family<WatchLabels, Gauge> = "vmpool_cache_objects" in "objects", family_with_series();
+    }
+);
 
 impl fmt::Debug for LiveGauges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -88,30 +101,7 @@ impl LiveGauges {
             pool_counts: PoolGauges::new(registry, env),
             pool_series: PoolSeriesGauges::new(registry),
             kubevirt_names: KubeVirtNames::new(registry),
-            due: registry.register(
-                "vmpool_workqueue_depth",
-                "pools",
-                "Pools that are due and wait for a worker",
-                Gauge::default(),
-            ),
-            delayed: registry.register(
-                "vmpool_workqueue_delayed",
-                "pools",
-                "Pools whose next pass is due later: all converged pools, and those in backoff",
-                Gauge::default(),
-            ),
-            running: registry.register(
-                "vmpool_workqueue_running",
-                "pools",
-                "Pools with a running pass",
-                Gauge::default(),
-            ),
-            cached: registry.register(
-                "vmpool_cache_objects",
-                "objects",
-                "Objects in the caches of the leader, including objects that do not belong to a pool",
-                family_with_series(WatchResource::ALL.iter().map(|&resource| WatchLabels { resource })),
-            ),
+            queue: QueueGauges::new(registry),
         }
     }
 
@@ -139,11 +129,11 @@ impl LiveGauges {
         let pools = cap_pool_series(live.pools, live.max_pool_series);
         self.kubevirt_names.show(&pools, live.has_kubevirt_names);
         self.pool_series.show(pools);
-        self.due.set(gauge_value(live.queue.due));
-        self.delayed.set(gauge_value(live.queue.delayed));
-        self.running.set(gauge_value(live.queue.running));
+        self.queue.due.set(gauge_value(live.queue.due));
+        self.queue.delayed.set(gauge_value(live.queue.delayed));
+        self.queue.running.set(gauge_value(live.queue.running));
         for (&resource, count) in WatchResource::ALL.iter().zip(live.cached) {
-            self.cached.get_or_create(&WatchLabels { resource }).set(gauge_value(count));
+            self.queue.cached.get_or_create(&WatchLabels { resource }).set(gauge_value(count));
         }
     }
 }

@@ -33,7 +33,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use vmpool_runtime::Env;
 use vmpool_runtime::lease::LeaseHealth;
-use vmpool_runtime::metrics::{Description, FloatGauge, MetricsPage, MetricsRegistry};
+use vmpool_runtime::metric_table;
+use vmpool_runtime::metrics::{Description, FloatGauge, MetricsPage, MetricsRegistry, family_with_series};
 
 pub use api::{ApiMetrics, RequestLayer};
 pub(crate) use disks::{DiskCounts, DiskMetrics};
@@ -50,7 +51,7 @@ pub(crate) use types::TypeMetrics;
 pub(crate) use wrappers::{ShownWrappers, WrapperMetrics};
 pub use writes::WriteMetrics;
 
-use labels::{LeadershipLabels, LedgerLabels, WatchLabels, family_with_series};
+use labels::{LeadershipLabels, LedgerLabels, WatchLabels};
 use live::LiveGauges;
 use platforms::PlatformGauges;
 use removals::RemovalMetrics;
@@ -76,17 +77,45 @@ pub struct ControllerMetrics {
     pub(crate) wrappers: WrapperMetrics,
     /// Instance types and preferences.
     pub(crate) types: TypeMetrics,
-    ledger_overdue: Family<LedgerLabels, Counter>,
-    leadership_changes: Family<LeadershipLabels, Counter>,
-    watch_restarts: Family<WatchLabels, Counter>,
-    watch_lists: Family<WatchLabels, Counter>,
+    leadership: LeadershipMetrics,
+    caches: CacheMetrics,
     platforms: PlatformGauges,
-    leader: Gauge,
-    lease_remaining: FloatGauge,
     live: LiveGauges,
     lease: Mutex<Option<LeaseHealth>>,
     page: MetricsPage,
 }
+
+metric_table!(
+    /// The leadership of this process.
+    #[derive(Debug)]
+    struct LeadershipMetrics {
+        /// Whether this process is the leader. The sum over all replicas should be 1.
+        leader: Gauge = "vmpool_leader" in "0 or 1";
+        /// Remaining time until this process must stop leading if no renewal succeeds; 0 on a standby.
+        lease_remaining: FloatGauge = "vmpool_lease_remaining_seconds" in "seconds";
+        /// Changes of the leadership of this process.
+        changes: Family<LeadershipLabels, Counter> = "vmpool_lease_transitions_total" in "transitions",
+            family_with_series();
+    }
+);
+
+metric_table!(
+    /// Watches, and pending writes that the caches do not show.
+    #[derive(Debug)]
+    struct CacheMetrics {
+        /// Pending writes that the cache did not show in time and that the controller resolved with a live
+        /// read.
+        ledger_overdue: Family<LedgerLabels, Counter> = "vmpool_ledger_overdue_total" in "entries",
+            family_with_series();
+        /// Watches that failed with an error. Regular restarts are not counted.
+        watch_restarts: Family<WatchLabels, Counter> = "vmpool_watch_restarts_total" in "restarts",
+            family_with_series();
+        /// Complete lists: one when this process becomes the leader, and one whenever a watch cannot continue
+        /// at its version.
+        watch_lists: Family<WatchLabels, Counter> = "vmpool_watch_lists_total" in "lists",
+            family_with_series();
+    }
+);
 
 impl ControllerMetrics {
     /// Creates all metrics with the value zero. Series with known labels exist from the start, so that the
@@ -94,24 +123,7 @@ impl ControllerMetrics {
     pub fn new(env: &Env) -> Arc<Self> {
         let registry = &mut MetricsRegistry::new();
         let metrics = Self {
-            leader: registry.register(
-                "vmpool_leader",
-                "0 or 1",
-                "Whether this process is the leader. The sum over all replicas should be 1",
-                Gauge::default(),
-            ),
-            lease_remaining: registry.register(
-                "vmpool_lease_remaining_seconds",
-                "seconds",
-                "Remaining time until this process must stop leading if no renewal succeeds; 0 on a standby",
-                FloatGauge::default(),
-            ),
-            leadership_changes: registry.register(
-                "vmpool_lease_transitions_total",
-                "transitions",
-                "Changes of the leadership of this process",
-                family_with_series(LeadershipChange::ALL.iter().map(|&event| LeadershipLabels { event })),
-            ),
+            leadership: LeadershipMetrics::new(registry),
             platforms: PlatformGauges::new(registry),
             queue: QueueMetrics::new(registry),
             passes: PassMetrics::new(registry),
@@ -122,24 +134,7 @@ impl ControllerMetrics {
             images: ImageMetrics::new(registry),
             wrappers: WrapperMetrics::new(registry),
             types: TypeMetrics::new(registry),
-            ledger_overdue: registry.register(
-                "vmpool_ledger_overdue_total",
-                "entries",
-                "Pending writes that the cache did not show in time and that the controller resolved with a live read",
-                family_with_series(LedgerResource::ALL.iter().map(|&resource| LedgerLabels { resource })),
-            ),
-            watch_restarts: registry.register(
-                "vmpool_watch_restarts_total",
-                "restarts",
-                "Watches that failed with an error. Regular restarts are not counted",
-                family_with_series(WatchResource::ALL.iter().map(|&resource| WatchLabels { resource })),
-            ),
-            watch_lists: registry.register(
-                "vmpool_watch_lists_total",
-                "lists",
-                "Complete lists: one when this process becomes the leader, and one whenever a watch cannot continue at its version",
-                family_with_series(WatchResource::ALL.iter().map(|&resource| WatchLabels { resource })),
-            ),
+            caches: CacheMetrics::new(registry),
             live: LiveGauges::new(registry, env),
             lease: Mutex::new(None),
             page: MetricsPage::new(std::mem::take(registry), env!("CARGO_PKG_VERSION")),
@@ -154,7 +149,7 @@ impl ControllerMetrics {
 
     /// Counts a change of leadership.
     pub(crate) fn leadership_changed(&self, event: LeadershipChange) {
-        self.leadership_changes.get_or_create(&LeadershipLabels { event }).inc();
+        self.leadership.changes.get_or_create(&LeadershipLabels { event }).inc();
     }
 
     /// Shows the state of a platform; `None` removes its series.
@@ -173,25 +168,25 @@ impl ControllerMetrics {
 
     /// Counts a pending write that a live read resolved.
     pub(crate) fn settled_live(&self, resource: LedgerResource) {
-        self.ledger_overdue.get_or_create(&LedgerLabels { resource }).inc();
+        self.caches.ledger_overdue.get_or_create(&LedgerLabels { resource }).inc();
     }
 
     /// Counts a failed watch.
     pub(crate) fn watch_broke_off(&self, resource: WatchResource) {
-        self.watch_restarts.get_or_create(&WatchLabels { resource }).inc();
+        self.caches.watch_restarts.get_or_create(&WatchLabels { resource }).inc();
     }
 
     /// Counts a complete list.
     pub(crate) fn list_begins(&self, resource: WatchResource) {
-        self.watch_lists.get_or_create(&WatchLabels { resource }).inc();
+        self.caches.watch_lists.get_or_create(&WatchLabels { resource }).inc();
     }
 
     /// The page for Prometheus, in the OpenMetrics text format.
     pub fn page(&self) -> String {
         self.page.encode(|| {
             let remaining = self.lease.lock().as_ref().map(LeaseHealth::remaining).unwrap_or_default();
-            self.leader.set(i64::from(!remaining.is_zero()));
-            self.lease_remaining.set(remaining.as_secs_f64());
+            self.leadership.leader.set(i64::from(!remaining.is_zero()));
+            self.leadership.lease_remaining.set(remaining.as_secs_f64());
             self.live.refresh();
             self.images.refresh();
             self.wrappers.refresh();

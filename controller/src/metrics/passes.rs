@@ -7,10 +7,11 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use vmpool_kit::queue::QueueObserver;
 use vmpool_runtime::Env;
-use vmpool_runtime::metrics::MetricsRegistry;
+use vmpool_runtime::metric_table;
+use vmpool_runtime::metrics::{MetricsRegistry, add_known_series, family_with_series, histogram_family};
 
 use super::label_values::{PassResult, PassStep, WakeOutcome};
-use super::labels::{PassLabels, StageLabels, WakeLabels, family_with_series};
+use super::labels::{PassLabels, StageLabels, WakeLabels};
 
 /// From a pass over a small converged pool to a stuck pass.
 const PASS_BUCKETS: [f64; 12] = [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0];
@@ -36,7 +37,7 @@ impl QueueMetrics {
             "vmpool_workqueue_adds_total",
             "wakeups",
             "Wakeups of pools by events. Wakeups of a pool that was already due were merged into one pass",
-            family_with_series(WakeOutcome::ALL.iter().map(|&outcome| WakeLabels { outcome })),
+            family_with_series(),
         );
         // Every watch event wakes a pool, so this avoids a lookup.
         let counter = |outcome| adds.get_or_create_owned(&WakeLabels { outcome });
@@ -73,43 +74,21 @@ impl QueueObserver for QueueMetrics {
     }
 }
 
-/// Passes by their result, and their duration.
-#[derive(Clone, Debug)]
-pub(crate) struct PassMetrics {
-    passes: Family<PassLabels, Counter>,
-    duration: Histogram,
-    stages: Family<StageLabels, Histogram>,
-}
+metric_table!(
+    /// Passes by their result, and their duration.
+    #[derive(Clone, Debug)]
+    pub(crate) struct PassMetrics {
+        /// Passes over pools by their result.
+        passes: Family<PassLabels, Counter> = "vmpool_passes_total" in "passes", family_with_series();
+        /// Duration of a pass over one pool, its requests included.
+        duration: Histogram = "vmpool_pass_duration_seconds" in "seconds", Histogram::new(PASS_BUCKETS);
+        /// Duration of the steps of a pass. Steps that a pass did not reach are omitted.
+        stages: Family<StageLabels, Histogram> = "vmpool_pass_stage_duration_seconds" in "seconds",
+            add_known_series(histogram_family(|| Histogram::new(PASS_BUCKETS)));
+    }
+);
 
 impl PassMetrics {
-    pub(super) fn new(registry: &mut MetricsRegistry) -> Self {
-        let stages: Family<StageLabels, Histogram> =
-            Family::new_with_constructor((|| Histogram::new(PASS_BUCKETS)) as fn() -> Histogram);
-        for &stage in PassStep::ALL {
-            drop(stages.get_or_create(&StageLabels { stage }));
-        }
-        Self {
-            passes: registry.register(
-                "vmpool_passes_total",
-                "passes",
-                "Passes over pools by their result",
-                family_with_series(PassResult::ALL.iter().map(|&result| PassLabels { result })),
-            ),
-            duration: registry.register(
-                "vmpool_pass_duration_seconds",
-                "seconds",
-                "Duration of a pass over one pool, its requests included",
-                Histogram::new(PASS_BUCKETS),
-            ),
-            stages: registry.register(
-                "vmpool_pass_stage_duration_seconds",
-                "seconds",
-                "Duration of the steps of a pass. Steps that a pass did not reach are omitted",
-                stages,
-            ),
-        }
-    }
-
     /// A pass ended.
     pub(crate) fn ended(&self, result: PassResult) {
         self.passes.get_or_create(&PassLabels { result }).inc();

@@ -7,8 +7,8 @@ use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use vmpool_runtime::label_set;
-use vmpool_runtime::metrics::{MetricsRegistry, Values, Word};
+use vmpool_runtime::metrics::{Values, Word};
+use vmpool_runtime::{label_set, metric_table};
 
 use super::label_values::{FailureReasonLabel, MachineState, TemplateProblem};
 use super::labels::gauge_value;
@@ -161,66 +161,33 @@ pub(super) fn other_pools_labels() -> (Namespace, Name, PlatformName) {
     (Namespace(others()), Name(others()), PlatformName(others()))
 }
 
-/// The gauges of single pools.
-#[derive(Debug)]
-pub(super) struct PoolSeriesGauges {
-    machines: Family<PoolMachineLabels, Gauge>,
-    free_disks: Family<PoolDiskLabels, Gauge>,
-    preserved_volumes: Family<PoolDiskLabels, Gauge>,
-    blocked: Family<PoolBlockedLabels, Gauge>,
-    template: Family<PoolTemplateLabels, Gauge>,
-    outdated: Family<PoolTypeLabels, Gauge>,
-    repairs: Family<PoolTypeLabels, Counter>,
-}
+metric_table!(
+    /// The gauges of single pools.
+    #[derive(Debug)]
+    pub(super) struct PoolSeriesGauges {
+        /// Machines of each pool, as of the last pass. The states overlap: ready machines are also replicas.
+        machines: Family<PoolMachineLabels, Gauge> = "vmpool_pool_machines" in "machines";
+        /// Free disks of each pool, as of the last pass.
+        free_disks: Family<PoolDiskLabels, Gauge> = "vmpool_pool_free_disks" in "disks";
+        /// Volumes and claims that machines of the pool left behind and that no machine uses; no series
+        /// without any. Those of deleted pools are in the series `(others)`.
+        preserved_volumes: Family<PoolDiskLabels, Gauge> = "vmpool_pool_preserved_volumes" in "volumes";
+        /// Whether the pool has the condition ReplicaFailure with this reason: 1, or no series.
+        blocked: Family<PoolBlockedLabels, Gauge> = "vmpool_pool_blocked" in "pools";
+        /// Whether the pool has this condition about what its template refers to: 1, or no series.
+        template: Family<PoolTemplateLabels, Gauge> = "vmpool_pool_template_condition" in "pools";
+        /// Whether the copies that machines of the pool use differ from the instance type or the preference
+        /// as it is now: condition InstancetypeOutdated. Only pools of platforms with instance types have a
+        /// series.
+        outdated: Family<PoolTypeLabels, Gauge> = "vmpool_pool_instancetype_outdated" in "0 or 1";
+        /// Copies of instance types and preferences that another client had deleted or taken from the pool,
+        /// and that this process restored since it became the leader. Only pools of platforms with instance
+        /// types have a series.
+        repairs: Family<PoolTypeLabels, Counter> = "vmpool_pool_pin_repairs_total" in "copies";
+    }
+);
 
 impl PoolSeriesGauges {
-    pub(super) fn new(registry: &mut MetricsRegistry) -> Self {
-        Self {
-            machines: registry.register(
-                "vmpool_pool_machines",
-                "machines",
-                "Machines of each pool, as of the last pass. The states overlap: ready machines are also replicas",
-                Family::default(),
-            ),
-            free_disks: registry.register(
-                "vmpool_pool_free_disks",
-                "disks",
-                "Free disks of each pool, as of the last pass",
-                Family::default(),
-            ),
-            preserved_volumes: registry.register(
-                "vmpool_pool_preserved_volumes",
-                "volumes",
-                "Volumes and claims that machines of the pool left behind and that no machine uses; no series without any. Those of deleted pools are in the series `(others)`",
-                Family::default(),
-            ),
-            blocked: registry.register(
-                "vmpool_pool_blocked",
-                "pools",
-                "Whether the pool has the condition ReplicaFailure with this reason: 1, or no series",
-                Family::default(),
-            ),
-            template: registry.register(
-                "vmpool_pool_template_condition",
-                "pools",
-                "Whether the pool has this condition about what its template refers to: 1, or no series",
-                Family::default(),
-            ),
-            outdated: registry.register(
-                "vmpool_pool_instancetype_outdated",
-                "0 or 1",
-                "Whether the copies that machines of the pool use differ from the instance type or the preference as it is now: condition InstancetypeOutdated. Only pools of platforms with instance types have a series",
-                Family::default(),
-            ),
-            repairs: registry.register(
-                "vmpool_pool_pin_repairs_total",
-                "copies",
-                "Copies of instance types and preferences that another client had deleted or taken from the pool, and that this process restored since it became the leader. Only pools of platforms with instance types have a series",
-                Family::default(),
-            ),
-        }
-    }
-
     /// Replaces all series.
     pub(super) fn show(&self, pools: PoolSeries) {
         self.machines.clear();

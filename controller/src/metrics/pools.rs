@@ -13,15 +13,14 @@ use vmpool_engine::ledger::{Ledger, LedgerFacts};
 use vmpool_engine::status::Availability;
 use vmpool_engine::{ComputedStatus, PassMemory, Pool};
 use vmpool_runtime::Env;
-use vmpool_runtime::metrics::{FloatGauge, MetricsRegistry};
+use vmpool_runtime::metric_table;
+use vmpool_runtime::metrics::{FloatGauge, MetricsRegistry, family_with_series};
 
 use super::disks::{DiskCounts, DiskGauges};
 use super::label_values::{
     FailureReasonLabel, LedgerResource, MachineState, PoolState, RemovalState, TemplateProblem,
 };
-use super::labels::{
-    LedgerLabels, MachineLabels, PoolLabels, RemovalLabels, family_with_series, gauge_value,
-};
+use super::labels::{LedgerLabels, MachineLabels, PoolLabels, RemovalLabels, gauge_value};
 use super::pool_series::{
     MachineActions, Name, Namespace, PlatformName, PoolNumbers, PoolSeries, other_pools_labels,
 };
@@ -268,67 +267,62 @@ impl Totals {
 #[derive(Debug)]
 pub(super) struct PoolGauges {
     env: Env,
-    pools: Family<PoolLabels, Gauge>,
-    machines: Family<MachineLabels, Gauge>,
-    removals: Family<RemovalLabels, Gauge>,
+    sums: SumGauges,
     disks: DiskGauges,
-    ledger: Family<LedgerLabels, Gauge>,
-    oldest: FloatGauge,
+    ledger: LedgerGauges,
 }
+
+metric_table!(
+    /// The sums over all pools.
+    #[derive(Debug)]
+    struct SumGauges {
+        /// Pools by state. Each pool counts once, in the last of these states that applies. Pools without a
+        /// pass are omitted.
+        pools: Family<PoolLabels, Gauge> = "vmpool_pools" in "pools", family_with_series();
+        /// Machines of all pools. The states overlap: ready machines are also replicas.
+        machines: Family<MachineLabels, Gauge> = "vmpool_members" in "machines", family_with_series();
+        /// Targets of targeted removals of all pools, as of the last pass of each pool.
+        removals: Family<RemovalLabels, Gauge> = "vmpool_removal_targets" in "targets", family_with_series();
+    }
+);
+
+metric_table!(
+    /// The pending writes of all pools.
+    #[derive(Debug)]
+    struct LedgerGauges {
+        /// Pending writes that the cache did not show at the end of the last pass of their pool.
+        entries: Family<LedgerLabels, Gauge> = "vmpool_ledger_entries" in "entries", family_with_series();
+        /// Age of the oldest pending write; 0 if there is none. The controller resolves writes that are 30 s
+        /// old with a live read.
+        oldest: FloatGauge = "vmpool_ledger_oldest_entry_age_seconds" in "seconds";
+    }
+);
 
 impl PoolGauges {
     pub(super) fn new(registry: &mut MetricsRegistry, env: &Env) -> Self {
         Self {
             env: env.clone(),
-            pools: registry.register(
-                "vmpool_pools",
-                "pools",
-                "Pools by state. Each pool counts once, in the last of these states that applies. Pools without a pass are omitted",
-                family_with_series(PoolState::ALL.iter().map(|&state| PoolLabels { state })),
-            ),
-            machines: registry.register(
-                "vmpool_members",
-                "machines",
-                "Machines of all pools. The states overlap: ready machines are also replicas",
-                family_with_series(MachineState::ALL.iter().map(|&state| MachineLabels { state })),
-            ),
-            removals: registry.register(
-                "vmpool_removal_targets",
-                "targets",
-                "Targets of targeted removals of all pools, as of the last pass of each pool",
-                family_with_series(RemovalState::ALL.iter().map(|&state| RemovalLabels { state })),
-            ),
+            sums: SumGauges::new(registry),
             disks: DiskGauges::new(registry),
-            ledger: registry.register(
-                "vmpool_ledger_entries",
-                "entries",
-                "Pending writes that the cache did not show at the end of the last pass of their pool",
-                family_with_series(LedgerResource::ALL.iter().map(|&resource| LedgerLabels { resource })),
-            ),
-            oldest: registry.register(
-                "vmpool_ledger_oldest_entry_age_seconds",
-                "seconds",
-                "Age of the oldest pending write; 0 if there is none. The controller resolves writes that are 30 s old with a live read",
-                FloatGauge::default(),
-            ),
+            ledger: LedgerGauges::new(registry),
         }
     }
 
     pub(super) fn show(&self, totals: &Totals) {
         for (&state, count) in PoolState::ALL.iter().zip(totals.pools) {
-            self.pools.get_or_create(&PoolLabels { state }).set(gauge_value(count));
+            self.sums.pools.get_or_create(&PoolLabels { state }).set(gauge_value(count));
         }
         for (&state, count) in MachineState::ALL.iter().zip(totals.machines) {
-            self.machines.get_or_create(&MachineLabels { state }).set(gauge_value(count));
+            self.sums.machines.get_or_create(&MachineLabels { state }).set(gauge_value(count));
         }
         for (&state, count) in RemovalState::ALL.iter().zip(totals.removals) {
-            self.removals.get_or_create(&RemovalLabels { state }).set(gauge_value(count));
+            self.sums.removals.get_or_create(&RemovalLabels { state }).set(gauge_value(count));
         }
         self.disks.show(&totals.disks);
         for (&resource, count) in LedgerResource::ALL.iter().zip(totals.ledger) {
-            self.ledger.get_or_create(&LedgerLabels { resource }).set(gauge_value(count));
+            self.ledger.entries.get_or_create(&LedgerLabels { resource }).set(gauge_value(count));
         }
         let age = totals.oldest.map(|oldest| self.env.uptime().saturating_sub(oldest));
-        self.oldest.set(age.unwrap_or_default().as_secs_f64());
+        self.ledger.oldest.set(age.unwrap_or_default().as_secs_f64());
     }
 }

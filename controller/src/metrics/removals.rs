@@ -3,36 +3,27 @@
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use vmpool_engine::plan::DeleteReason;
-use vmpool_runtime::metrics::MetricsRegistry;
+use vmpool_runtime::metric_table;
+use vmpool_runtime::metrics::family_with_series;
 
 use super::label_values::{Deletion, SettledOutcome};
-use super::labels::{DeletionLabels, SettledLabels, family_with_series};
+use super::labels::{DeletionLabels, SettledLabels};
 
-/// Counters of removals.
-#[derive(Clone, Debug)]
-pub(crate) struct RemovalMetrics {
-    deletions: Family<DeletionLabels, Counter>,
-    settled: Family<SettledLabels, Counter>,
-}
+metric_table!(
+    /// Counters of removals.
+    #[derive(Clone, Debug)]
+    pub(crate) struct RemovalMetrics {
+        /// Machines that the controller deleted, by reason. The API server for removals deletes targets as
+        /// well; the controller does not count those.
+        deletions: Family<DeletionLabels, Counter> = "vmpool_deletions_total" in "machines",
+            family_with_series();
+        /// Targets that were removed from the removal record of their pool, by reason.
+        settled: Family<SettledLabels, Counter> = "vmpool_removal_targets_settled_total" in "targets",
+            family_with_series();
+    }
+);
 
 impl RemovalMetrics {
-    pub(super) fn new(registry: &mut MetricsRegistry) -> Self {
-        Self {
-            deletions: registry.register(
-                "vmpool_deletions_total",
-                "machines",
-                "Machines that the controller deleted, by reason. The API server for removals deletes targets as well; the controller does not count those",
-                family_with_series(Deletion::ALL.iter().map(|&reason| DeletionLabels { reason })),
-            ),
-            settled: registry.register(
-                "vmpool_removal_targets_settled_total",
-                "targets",
-                "Targets that were removed from the removal record of their pool, by reason",
-                family_with_series(SettledOutcome::ALL.iter().map(|&outcome| SettledLabels { outcome })),
-            ),
-        }
-    }
-
     /// A machine is being deleted.
     pub(crate) fn deleted(&self, reason: DeleteReason) {
         let reason = match reason {

@@ -10,11 +10,10 @@ use std::sync::Arc;
 use vmpool_platforms::kubevirt::copies;
 use vmpool_platforms::kubevirt::protection::InstanceTypeKind;
 use vmpool_platforms::{LookupFailure, LookupReason};
-use vmpool_runtime::metrics::{MetricsRegistry, Values, Word};
-use vmpool_runtime::{label_set, words};
+use vmpool_runtime::metrics::{Values, Word, family_with_series};
+use vmpool_runtime::{label_set, metric_table, words};
 
 use super::followed::Followed;
-use super::labels::family_with_series;
 use super::pool_series::label;
 
 /// The most objects that have a series of their own.
@@ -33,6 +32,10 @@ impl EncodeLabelValue for TypeKind {
 impl Word for TypeKind {
     fn values() -> Values {
         Values::Open("the kind of the instance type or the preference")
+    }
+
+    fn known_values() -> Vec<Self> {
+        InstanceTypeKind::ALL.into_iter().map(Self).collect()
     }
 }
 
@@ -61,6 +64,10 @@ impl Word for FailedKind {
             "the kind of the instance type or the preference, or `unknown` if a machine or a template names a kind that does \
              not exist, or only a volume",
         )
+    }
+
+    fn known_values() -> Vec<Self> {
+        InstanceTypeKind::ALL.into_iter().map(Some).chain([None]).map(Self).collect()
     }
 }
 
@@ -111,52 +118,28 @@ label_set!(TypeLabels { kind: TypeKind, namespace: TypeNamespace, name: TypeName
 /// Kind, namespace and name of an object that is being deleted, and that machines or pools need.
 pub(crate) type BlockedType = (InstanceTypeKind, String, String);
 
-/// The metrics of instance types and preferences.
-#[derive(Debug)]
-pub(crate) struct TypeMetrics {
-    shown: Followed<Vec<BlockedType>>,
-    copies: Family<KindLabels, Counter>,
-    blocked: Family<TypeLabels, Gauge>,
-    failures: Family<LookupLabels, Counter>,
-    upgrades: Family<UpgradeLabels, Counter>,
-}
+metric_table!(
+    /// The metrics of instance types and preferences.
+    #[derive(Debug)]
+    pub(crate) struct TypeMetrics {
+        /// Copies of instance types and preferences that the controller made, for revisions of pools and for
+        /// single machines.
+        copies: Family<KindLabels, Counter> = "vmpool_instancetype_stashes_created_total" in "copies",
+            family_with_series();
+        /// Passes in which a pool or a single machine could not get its copies.
+        failures: Family<LookupLabels, Counter> = "vmpool_instancetype_lookup_failures_total" in "passes",
+            family_with_series();
+        /// Copies of pools and of single machines that the controller replaced by copies with the current
+        /// version.
+        upgrades: Family<UpgradeLabels, Counter> = "vmpool_instancetype_stash_upgrades_total" in "copies",
+            family_with_series();
+        /// Instance types and preferences that are being deleted, and that machines or pools without a copy
+        /// need. The first 100 have a series.
+        blocked: Family<TypeLabels, Gauge> = "vmpool_instancetype_deletion_blocked" in "objects";
+    } with { shown: Followed<Vec<BlockedType>> }
+);
 
 impl TypeMetrics {
-    pub(super) fn new(registry: &mut MetricsRegistry) -> Self {
-        Self {
-            shown: Followed::default(),
-            copies: registry.register(
-                "vmpool_instancetype_stashes_created_total",
-                "copies",
-                "Copies of instance types and preferences that the controller made, for revisions of pools and for single machines",
-                family_with_series(InstanceTypeKind::ALL.map(|kind| KindLabels { kind: TypeKind(kind) })),
-            ),
-            failures: registry.register(
-                "vmpool_instancetype_lookup_failures_total",
-                "passes",
-                "Passes in which a pool or a single machine could not get its copies",
-                family_with_series(FailedLookup::ALL.iter().flat_map(|&reason| {
-                    let kinds = InstanceTypeKind::ALL.into_iter().map(Some).chain([None]);
-                    kinds.map(move |kind| LookupLabels { kind: FailedKind(kind), reason })
-                })),
-            ),
-            upgrades: registry.register(
-                "vmpool_instancetype_stash_upgrades_total",
-                "copies",
-                "Copies of pools and of single machines that the controller replaced by copies with the current version",
-                family_with_series(FormerVersion::ALL.iter().flat_map(|&from_version| {
-                    UpgradeResult::ALL.iter().map(move |&result| UpgradeLabels { from_version, result })
-                })),
-            ),
-            blocked: registry.register(
-                "vmpool_instancetype_deletion_blocked",
-                "objects",
-                "Instance types and preferences that are being deleted, and that machines or pools without a copy need. The first 100 have a series",
-                Family::default(),
-            ),
-        }
-    }
-
     /// Reads the objects from `source` from now on.
     pub(crate) fn follow(&self, source: impl Fn() -> Option<Vec<BlockedType>> + Send + Sync + 'static) {
         self.shown.follow(source);
@@ -204,6 +187,8 @@ impl TypeMetrics {
 #[cfg(test)]
 mod tests {
     use vmpool_platforms::kubevirt::copies::StoredVersion;
+
+    use vmpool_runtime::metrics::MetricsRegistry;
 
     use super::*;
 

@@ -10,8 +10,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use vmpool_api::diskimage::values::WrapperPhase;
-use vmpool_runtime::metrics::{MetricsRegistry, Values, Word};
-use vmpool_runtime::{label_set, words};
+use vmpool_runtime::metrics::{Values, Word, histogram_family};
+use vmpool_runtime::{label_set, metric_table, words};
 
 use super::followed::Followed;
 use super::images::{ImageNamespace, phase};
@@ -63,65 +63,30 @@ impl ShownWrappers {
     }
 }
 
-/// The metrics of wrappers.
-#[derive(Debug)]
-pub(crate) struct WrapperMetrics {
-    shown: Followed<BTreeMap<String, ShownWrappers>>,
-    phase: Family<WrapperLabels, Gauge>,
-    waiting: Family<NamespaceLabels, Gauge>,
-    mismatch: Family<NamespaceLabels, Gauge>,
-    provisioning: Family<ProvisioningLabels, Histogram>,
-    kicks: Family<NamespaceLabels, Counter>,
-    recreated: Family<NamespaceLabels, Counter>,
-}
-
-fn provisioning_histogram() -> Histogram {
-    Histogram::new(BUCKETS)
-}
+metric_table!(
+    /// The metrics of wrappers.
+    #[derive(Debug)]
+    pub(crate) struct WrapperMetrics {
+        /// Wrappers of machines in this phase.
+        phase: Family<WrapperLabels, Gauge> = "vmpool_wrapper_phase" in "wrappers";
+        /// When the image became ready for the wrapper that has waited longest for its first machine, in Unix
+        /// time; no series without such a wrapper.
+        waiting: Family<NamespaceLabels, Gauge> =
+            "vmpool_wrapper_waiting_since_timestamp_seconds" in "seconds";
+        /// Wrappers whose template differs from the disk image that they use.
+        mismatch: Family<NamespaceLabels, Gauge> = "vmpool_wrapper_template_mismatch" in "wrappers";
+        /// Time from the creation of a wrapper until image and machine were ready for the first time.
+        provisioning: Family<ProvisioningLabels, Histogram> =
+            "vmpool_wrapper_provisioning_duration_seconds" in "seconds",
+            histogram_family(|| Histogram::new(BUCKETS));
+        /// Disks of machines that the controller deleted because their clone did not begin.
+        kicks: Family<NamespaceLabels, Counter> = "vmpool_wrapper_kicks_total" in "disks";
+        /// Disks of machines that were lost and made again from the image, without the data of the guest.
+        recreated: Family<NamespaceLabels, Counter> = "vmpool_wrapper_disk_recreated_total" in "disks";
+    } with { shown: Followed<BTreeMap<String, ShownWrappers>> }
+);
 
 impl WrapperMetrics {
-    pub(super) fn new(registry: &mut MetricsRegistry) -> Self {
-        Self {
-            shown: Followed::default(),
-            phase: registry.register(
-                "vmpool_wrapper_phase",
-                "wrappers",
-                "Wrappers of machines in this phase",
-                Family::default(),
-            ),
-            waiting: registry.register(
-                "vmpool_wrapper_waiting_since_timestamp_seconds",
-                "seconds",
-                "When the image became ready for the wrapper that has waited longest for its first machine, in Unix time; no series without such a wrapper",
-                Family::default(),
-            ),
-            mismatch: registry.register(
-                "vmpool_wrapper_template_mismatch",
-                "wrappers",
-                "Wrappers whose template differs from the disk image that they use",
-                Family::default(),
-            ),
-            provisioning: registry.register(
-                "vmpool_wrapper_provisioning_duration_seconds",
-                "seconds",
-                "Time from the creation of a wrapper until image and machine were ready for the first time",
-                Family::new_with_constructor(provisioning_histogram as fn() -> Histogram),
-            ),
-            kicks: registry.register(
-                "vmpool_wrapper_kicks_total",
-                "disks",
-                "Disks of machines that the controller deleted because their clone did not begin",
-                Family::default(),
-            ),
-            recreated: registry.register(
-                "vmpool_wrapper_disk_recreated_total",
-                "disks",
-                "Disks of machines that were lost and made again from the image, without the data of the guest",
-                Family::default(),
-            ),
-        }
-    }
-
     /// Reads the wrappers from `source` from now on.
     pub(crate) fn follow(
         &self,

@@ -5,46 +5,30 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use vmpool_engine::failure::FailureReason;
 use vmpool_kit::write::{WriteCategory, WriteObserver, WriteOutcome};
-use vmpool_runtime::metrics::MetricsRegistry;
+use vmpool_runtime::metric_table;
+use vmpool_runtime::metrics::{MetricsRegistry, family_with_series};
 
 use super::label_values::{FailureReasonLabel, WriteKind};
-use super::labels::{FailureLabels, WriteLabels, family_with_series};
+use super::labels::{FailureLabels, WriteLabels};
 
-/// Counters of writes. Clones count together.
-#[derive(Clone, Debug)]
-pub struct WriteMetrics {
-    writes: Family<WriteLabels, Counter>,
-    failures: Family<FailureLabels, Counter>,
-    slow: Gauge,
-}
+metric_table!(
+    /// Counters of writes. Clones count together.
+    #[derive(Clone, Debug)]
+    pub struct WriteMetrics {
+        /// Writes of the controller by their outcome. Creates that get `AlreadyExists` and writes with a
+        /// failed precondition count as refused.
+        writes: Family<WriteLabels, Counter> = "vmpool_writes_total" in "writes", family_with_series();
+        /// Batches of writes and reads of plans that failed, by the reason of the condition ReplicaFailure.
+        /// The controller retries with a backoff of up to one minute.
+        failures: Family<FailureLabels, Counter> = "vmpool_failures_total" in "failures",
+            family_with_series();
+        /// Writes in flight that have waited for longer than half of --request-deadline: admission or the API
+        /// server is slow.
+        slow: Gauge = "vmpool_slow_writes" in "writes";
+    }
+);
 
 impl WriteMetrics {
-    pub(super) fn new(registry: &mut MetricsRegistry) -> Self {
-        let pairs = WriteKind::ALL
-            .iter()
-            .flat_map(|&kind| WriteOutcome::ALL.iter().map(move |&outcome| WriteLabels { kind, outcome }));
-        Self {
-            writes: registry.register(
-                "vmpool_writes_total",
-                "writes",
-                "Writes of the controller by their outcome. Creates that get `AlreadyExists` and writes with a failed precondition count as refused",
-                family_with_series(pairs),
-            ),
-            failures: registry.register(
-                "vmpool_failures_total",
-                "failures",
-                "Batches of writes and reads of plans that failed, by the reason of the condition ReplicaFailure. The controller retries with a backoff of up to one minute",
-                family_with_series(FailureReasonLabel::ALL.into_iter().map(|reason| FailureLabels { reason })),
-            ),
-            slow: registry.register(
-                "vmpool_slow_writes",
-                "writes",
-                "Writes in flight that have waited for longer than half of --request-deadline: admission or the API server is slow",
-                Gauge::default(),
-            ),
-        }
-    }
-
     /// Counters that are not exported, for writers outside of a controller.
     pub fn detached() -> Self {
         Self::new(&mut MetricsRegistry::new())

@@ -117,7 +117,7 @@ async fn run_stage<P: Platform>(
     let mut disks_refused = false;
     {
         let stop = &stop;
-        let is_slow = stage == ApplyStage::Create && memory.creates_start_slowly(context.env.uptime());
+        let is_slow = stage == ApplyStage::Create && memory.creates_start_slowly(context.leader.env.uptime());
         let mut window = Window::new(context.settings.writes_in_flight, is_slow);
         let (mut waiting, mut running) = (batch.into_iter(), FuturesUnordered::new());
         loop {
@@ -125,7 +125,7 @@ async fn run_stage<P: Platform>(
             let room = open_slots(context, pool).max(usize::from(running.is_empty()));
             for action in waiting.by_ref().take(window.free(running.len()).min(room)) {
                 running.push(async move {
-                    let is_old = context.env.uptime().saturating_sub(begun) > MAX_AGE;
+                    let is_old = context.leader.env.uptime().saturating_sub(begun) > MAX_AGE;
                     if stop.load(Ordering::Relaxed) || is_old || !is_current(context, pool) {
                         return (action, ActionOutcome::outdated());
                     }
@@ -156,7 +156,7 @@ async fn run_stage<P: Platform>(
             }
         }
     }
-    let uptime = context.env.uptime();
+    let uptime = context.leader.env.uptime();
     match failure {
         // Lost leadership is not a failure of the pool.
         _ if applied.fenced => {}
@@ -185,9 +185,9 @@ async fn run_stage<P: Platform>(
 /// How many writes of the pool's machines and disks can start without waiting for each other.
 fn open_slots<P: Platform>(context: &PoolContext<P>, pool: &PoolEntry<P>) -> usize {
     let namespace = &pool.facts.namespace;
-    let machines = context.writer.available_slots(&collection_path::<P::Machine>(namespace));
+    let machines = context.leader.writer.available_slots(&collection_path::<P::Machine>(namespace));
     let disks = if P::Disks::EXIST { collection_path::<DiskOf<P>>(namespace) } else { return machines };
-    machines.min(context.writer.available_slots(&disks))
+    machines.min(context.leader.writer.available_slots(&disks))
 }
 
 /// Whether the next plan puts objects with a rejected write of this stage last. In the other stages the
@@ -209,13 +209,13 @@ fn retries_refused_last(stage: ApplyStage, naming: Naming) -> bool {
 /// A random number between 0 and 1.
 #[expect(clippy::cast_precision_loss, reason = "a random fraction needs no precision")]
 pub(crate) fn random_jitter<P: Platform>(context: &PoolContext<P>) -> f64 {
-    context.env.random() as f64 / u64::MAX as f64
+    context.leader.env.random() as f64 / u64::MAX as f64
 }
 
 /// Whether the cache shows no newer spec of the pool than the one that the plan used.
 fn is_current<P: Platform>(context: &PoolContext<P>, pool: &PoolEntry<P>) -> bool {
     let planned = &pool.facts;
-    context.pools.get(&planned.namespace, &planned.id.name).is_some_and(|cached| {
+    context.caches.pools.get(&planned.namespace, &planned.id.name).is_some_and(|cached| {
         let cached = &cached.facts.facts;
         // The cache can be behind the live read that the plan used, but not ahead of it.
         cached.id == planned.id

@@ -5,18 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use kube::Client;
 use parking_lot::Mutex;
 use vmpool_api::ObjectKey;
 use vmpool_engine::model::{Instance, PublishedStatus, UnusableTemplate};
 use vmpool_engine::plan::NamesInUse;
 use vmpool_engine::{ComputedStatus, Disk, Machine, ObjectId, PassMemory, Pool};
-use vmpool_kit::events::EventSender;
 use vmpool_kit::handles::LeaderHandles;
 use vmpool_kit::queue::PassQueue;
-use vmpool_kit::write::Writer;
 use vmpool_platforms::{Configuration, DiskAttachment, Platform};
-use vmpool_runtime::Env;
 
 use crate::images::ImageGate;
 use crate::metrics::{ControllerMetrics, PoolCounts, WriteKind};
@@ -88,24 +84,38 @@ pub(crate) struct LastStatus {
     pub(crate) version: u64,
 }
 
-/// The state that all passes of one leadership share.
-pub(crate) struct PoolContext<P: Platform> {
-    pub(crate) env: Env,
-    pub(crate) client: Client,
-    pub(crate) writer: Writer<WriteKind>,
-    pub(crate) events: EventSender,
-    /// The namespace to reconcile; `None` means all namespaces.
-    pub(crate) namespace: Option<String>,
-    pub(crate) queue: PassQueue<PoolKey>,
-    /// Namespaces and names of former pools that machines with the finalizer and without an owner name, and
-    /// that do not exist.
-    pub(crate) former_pools: PassQueue<ObjectKey>,
+/// What the watches show of the objects of a platform.
+pub(crate) struct PoolCaches<P: Platform> {
     pub(crate) pools: Arc<ObjectCache<CachedPool<P>>>,
     pub(crate) machines: Arc<ObjectCache<Machine>>,
     pub(crate) disks: Arc<ObjectCache<Disk>>,
     pub(crate) attachments: Arc<ObjectCache<DiskAttachment>>,
     pub(crate) revisions: Arc<ObjectCache<RevisionFacts>>,
     pub(crate) instances: Arc<ObjectCache<Instance>>,
+}
+
+impl<P: Platform> Default for PoolCaches<P> {
+    fn default() -> Self {
+        Self {
+            pools: Arc::default(),
+            machines: Arc::default(),
+            disks: Arc::default(),
+            attachments: Arc::default(),
+            revisions: Arc::default(),
+            instances: Arc::default(),
+        }
+    }
+}
+
+/// The state that all passes of one leadership share.
+pub(crate) struct PoolContext<P: Platform> {
+    /// What every controller of the leader acts with.
+    pub(crate) leader: LeaderHandles<WriteKind>,
+    pub(crate) caches: PoolCaches<P>,
+    pub(crate) queue: PassQueue<PoolKey>,
+    /// Namespaces and names of former pools that machines with the finalizer and without an owner name, and
+    /// that do not exist.
+    pub(crate) former_pools: PassQueue<ObjectKey>,
     pub(crate) states: Mutex<HashMap<PoolKey, PoolMemory>>,
     pub(crate) settings: ControllerSettings,
     /// Whether the API server removes the fields of vmpool from statuses.
@@ -122,28 +132,22 @@ pub(crate) struct PoolContext<P: Platform> {
 impl<P: Platform> PoolContext<P> {
     /// A context with empty caches and without memory.
     pub(crate) fn new(
-        handles: LeaderHandles<WriteKind>,
+        leader: LeaderHandles<WriteKind>,
         configuration: Arc<Mutex<Configuration>>,
         sources: Arc<Sources>,
         images: ImageGate,
         settings: ControllerSettings,
         metrics: Arc<ControllerMetrics>,
     ) -> Self {
-        let LeaderHandles { env, client, writer, events, namespace } = handles;
         Self {
-            queue: PassQueue::new(env.clone(), settings.debounce, Arc::new(metrics.queue.clone())),
-            former_pools: PassQueue::new(env.clone(), settings.debounce, Arc::new(metrics.queue.clone())),
-            env,
-            client,
-            writer,
-            events,
-            namespace,
-            pools: Arc::default(),
-            machines: Arc::default(),
-            disks: Arc::default(),
-            attachments: Arc::default(),
-            revisions: Arc::default(),
-            instances: Arc::default(),
+            queue: PassQueue::new(leader.env.clone(), settings.debounce, Arc::new(metrics.queue.clone())),
+            former_pools: PassQueue::new(
+                leader.env.clone(),
+                settings.debounce,
+                Arc::new(metrics.queue.clone()),
+            ),
+            leader,
+            caches: PoolCaches::default(),
             states: Mutex::new(HashMap::new()),
             settings,
             status_is_pruned: AtomicBool::default(),
@@ -162,7 +166,7 @@ impl<P: Platform> PoolContext<P> {
 
     /// The pool with this namespace and UID in the cache.
     pub(crate) fn pool(&self, pool: &PoolKey) -> Option<Arc<CachedPool<P>>> {
-        self.pools.by_key(&CacheKey::Pool(pool.clone())).pop()
+        self.caches.pools.by_key(&CacheKey::Pool(pool.clone())).pop()
     }
 
     /// The newest known facts of a machine.
@@ -176,7 +180,7 @@ impl<P: Platform> PoolContext<P> {
             .machines
             .get(&id.name)
             .cloned()
-            .or_else(|| self.machines.get(&pool.namespace, &id.name).map(|seen| seen.facts))?;
+            .or_else(|| self.caches.machines.get(&pool.namespace, &id.name).map(|seen| seen.facts))?;
         (known.id == *id).then_some(known)
     }
 }
@@ -189,9 +193,9 @@ pub(crate) struct CachedNames<'a, P: Platform> {
 
 impl<P: Platform> NamesInUse for CachedNames<'_, P> {
     fn has_machine(&self, name: &str) -> bool {
-        self.context.machines.get(self.namespace, name).is_some()
+        self.context.caches.machines.get(self.namespace, name).is_some()
     }
     fn has_disk(&self, name: &str) -> bool {
-        self.context.disks.get(self.namespace, name).is_some()
+        self.context.caches.disks.get(self.namespace, name).is_some()
     }
 }

@@ -60,7 +60,7 @@ pub(crate) async fn reconcile_platform<P: Platform>(
 
 impl<P: Platform> Controller for PoolContext<P> {
     fn env(&self) -> &Env {
-        &self.env
+        &self.leader.env
     }
 
     fn is_synced(&self) -> bool {
@@ -70,7 +70,7 @@ impl<P: Platform> Controller for PoolContext<P> {
     fn start_watches(self: &Arc<Self>) -> Vec<Task> {
         let mut tasks = start_pool_watches(self);
         let woken = watches::wake_for_sources(self.clone());
-        tasks.push(self.env.spawn("changes of objects that templates refer to", woken));
+        tasks.push(self.leader.env.spawn("changes of objects that templates refer to", woken));
         tasks
     }
 
@@ -98,12 +98,12 @@ impl<P: Platform> Controller for PoolContext<P> {
 
 fn live_leader_state<P: Platform>(context: &PoolContext<P>, preserved: &PreservedStorage) -> LeaderSnapshot {
     let cached = WatchResource::ALL.iter().map(|resource| match resource {
-        WatchResource::Pools => context.pools.len(),
-        WatchResource::Machines => context.machines.len(),
-        WatchResource::Disks => context.disks.len(),
-        WatchResource::Attachments => context.attachments.len(),
-        WatchResource::Revisions => context.revisions.len(),
-        WatchResource::Instances => context.instances.len(),
+        WatchResource::Pools => context.caches.pools.len(),
+        WatchResource::Machines => context.caches.machines.len(),
+        WatchResource::Disks => context.caches.disks.len(),
+        WatchResource::Attachments => context.caches.attachments.len(),
+        WatchResource::Revisions => context.caches.revisions.len(),
+        WatchResource::Instances => context.caches.instances.len(),
     });
     let series = context.pool_counts.series(P::NAME, P::TemplateCopies::LABELS.is_some(), preserved.counts());
     let totals = context.pool_counts.totals();

@@ -147,7 +147,7 @@ impl<P: Platform> PoolContext<P> {
                 body => body?,
             };
             let object = body.map(|body| decode::decode_json(body.bytes())).transpose();
-            only_permitted(&self.client, reference, object.map_err(kube::Error::SerdeError)?).await
+            only_permitted(&self.leader.client, reference, object.map_err(kube::Error::SerdeError)?).await
         };
         self.in_time(reference.kind, &reference.name, object).await
     }
@@ -160,12 +160,12 @@ impl<P: Platform> PoolContext<P> {
         let request = Request::new(collection).get(name, &GetParams::default());
         let mut request = request.map_err(kube::Error::BuildRequest)?;
         request.extensions_mut().insert("get");
-        let answer = match rejection::send_read(&self.client, request).await {
+        let answer = match rejection::send_read(&self.leader.client, request).await {
             Ok(answer) => answer,
             Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(None),
             Err(error) => return Err(error),
         };
-        let (mut answer, mut body) = (std::pin::pin!(answer), self.writer.bodies().begin());
+        let (mut answer, mut body) = (std::pin::pin!(answer), self.leader.writer.bodies().begin());
         loop {
             let chunk = answer.fill_buf().await.map_err(kube::Error::ReadEvents)?;
             if chunk.is_empty() {
@@ -226,7 +226,7 @@ impl<P: Platform> PoolContext<P> {
     ) -> Result<(), ReadError> {
         let mut wanted = wanted.limit(PAGE);
         loop {
-            let page = list::read_list_page(&self.client, request(&wanted), &mut visit);
+            let page = list::read_list_page(&self.leader.client, request(&wanted), &mut visit);
             let page = self.in_time(&K::kind(&()), ALL, page).await?;
             if page.next.is_empty() {
                 return Ok(());
@@ -243,7 +243,7 @@ impl<P: Platform> PoolContext<P> {
         read: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, ReadError> {
         let (kind, name) = (kind.to_owned(), name.to_owned());
-        match self.env.timeout(self.settings.request_deadline, read).await {
+        match self.leader.env.timeout(self.settings.request_deadline, read).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(source)) => Err(ReadError::Failed { kind, name, source: Box::new(source) }),
             Err(source) => Err(ReadError::TooLate { kind, name, source }),

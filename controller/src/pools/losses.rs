@@ -102,7 +102,7 @@ async fn find_changing_client<P: Platform, K: ApiObject>(
         LossKind::AtBirth => "an admission policy or webhook",
         LossKind::Later => "another client",
     };
-    let own = context.writer.field_manager();
+    let own = context.leader.writer.field_manager();
     let live = context.get_text::<K>(&pool.facts.namespace, name).await;
     let managed = live.ok().flatten().and_then(|body| serde_json::from_slice::<Managed>(body.bytes()).ok());
     let entries = managed.map(|managed| managed.metadata.managed_fields).unwrap_or_default();

@@ -29,18 +29,18 @@ pub(crate) fn observe_pool_snapshot<P: Platform>(
 ) -> PoolSnapshot {
     let namespace = &*pool.namespace;
     let unconfirmed = memory.machines.unconfirmed_creates();
-    memory.machines.settle(&context.machines.of(namespace));
+    memory.machines.settle(&context.caches.machines.of(namespace));
     for create in unconfirmed {
         // What the lost response would have shown.
-        if let Some(seen) = context.machines.get(namespace, &create.name) {
-            memory.machine_losses.watch(&seen.facts.id, context.env.uptime());
+        if let Some(seen) = context.caches.machines.get(namespace, &create.name) {
+            memory.machine_losses.watch(&seen.facts.id, context.leader.env.uptime());
         }
     }
-    memory.disks.settle(&context.disks.of(namespace));
-    let mut machines = context.machines.by_key(&CacheKey::Pool(PoolKey::of(pool)));
+    memory.disks.settle(&context.caches.disks.of(namespace));
+    let mut machines = context.caches.machines.by_key(&CacheKey::Pool(PoolKey::of(pool)));
     if pool.finalizer != Finalizer::Unused {
         let released = CacheKey::PoolName(pool.namespace.clone(), pool.id.name.clone());
-        machines.extend(context.machines.by_key(&released));
+        machines.extend(context.caches.machines.by_key(&released));
     }
     memory.machines.overlay(&mut machines);
     if P::Instances::EXIST {
@@ -56,17 +56,18 @@ pub(crate) fn observe_pool_snapshot<P: Platform>(
     let disks: HashMap<_, _> = named()
         .filter_map(|name| {
             let disk = memory.disks.get(name).cloned();
-            let disk = disk.or_else(|| Some(context.disks.get(namespace, name)?.facts))?;
+            let disk = disk.or_else(|| Some(context.caches.disks.get(namespace, name)?.facts))?;
             Some((name.clone(), disk))
         })
         .collect();
     let missing = named().filter(|name| P::Disks::EXIST && !disks.contains_key(*name));
-    let replaced = |name: &Arc<str>| Some((name.clone(), context.disks.replaced(&pool.namespace, name)?));
+    let replaced =
+        |name: &Arc<str>| Some((name.clone(), context.caches.disks.replaced(&pool.namespace, name)?));
     let replaced_disks = missing.filter_map(replaced).collect();
     let pool_disks = if P::Disks::EXIST { pool_disks(context, pool, memory) } else { Vec::new() };
     let mut snapshot = PoolSnapshot {
-        now: context.env.now(),
-        uptime: context.env.uptime(),
+        now: context.leader.env.now(),
+        uptime: context.leader.env.uptime(),
         machines,
         disks,
         other_users: other_users(context, pool, &pool_disks),
@@ -97,7 +98,7 @@ pub(crate) fn machine_counts(snapshot: &PoolSnapshot, pool: &Pool) -> (usize, us
 /// Adds the instances to their machines.
 fn join_instances<P: Platform>(context: &PoolContext<P>, namespace: &str, machines: &mut [Arc<Machine>]) {
     for machine in machines {
-        let instance = context.instances.get(namespace, &machine.id.name).map(|seen| seen.facts);
+        let instance = context.caches.instances.get(namespace, &machine.id.name).map(|seen| seen.facts);
         let instance = instance.filter(|instance| instance.machine.as_ref() == Some(&machine.id.uid));
         if let Some(instance) = instance {
             Arc::make_mut(machine).instance = Some(instance);
@@ -115,7 +116,7 @@ fn pool_disks<P: Platform>(context: &PoolContext<P>, pool: &Pool, memory: &PassM
                     || pool.supersedes(disk)
                     || !pool.disks.iter().any(|template| Some(&template.name) == disk.template.as_ref()))
     };
-    let mut pool_disks = context.disks.by_key_where(&CacheKey::Pool(PoolKey::of(pool)), matters);
+    let mut pool_disks = context.caches.disks.by_key_where(&CacheKey::Pool(PoolKey::of(pool)), matters);
     memory.disks.overlay(&mut pool_disks);
     pool_disks.retain(|disk| matters(disk));
     pool_disks
@@ -131,8 +132,8 @@ fn other_users<P: Platform>(
     let mut other_users = HashMap::new();
     for disk in pool_disks {
         let key = CacheKey::Disk(pool.namespace.clone(), disk.id.name.clone());
-        let machines = context.machines.by_key_where(&key, foreign);
-        let attachments = context.attachments.by_key(&key);
+        let machines = context.caches.machines.by_key_where(&key, foreign);
+        let attachments = context.caches.attachments.by_key(&key);
         let names = machines.iter().map(|machine| &machine.id.name);
         let names: Vec<_> =
             names.chain(attachments.iter().map(|attachment| &attachment.id.name)).cloned().collect();
@@ -178,7 +179,7 @@ async fn resolve_ledger_entries<P: Platform, R, K: ApiObject, T: LedgerFacts + C
     read: fn(&K) -> T,
     resource: LedgerResource,
 ) -> Result<(), ReadError> {
-    let overdue = ledger.overdue(context.env.uptime());
+    let overdue = ledger.overdue(context.leader.env.uptime());
     if overdue.len() > MOST_SETTLED {
         context.queue.wake(&PoolKey::of(&pool.facts));
     }
@@ -190,7 +191,7 @@ async fn resolve_ledger_entries<P: Platform, R, K: ApiObject, T: LedgerFacts + C
             facts: Arc::new(read(&object)),
             version: object_version(&object),
         });
-        ledger.resolve(&name, live, context.env.uptime());
+        ledger.resolve(&name, live, context.leader.env.uptime());
         context.metrics.settled_live(resource);
     }
     Ok(())

@@ -119,22 +119,28 @@ fn read_only<P: Platform>(env: &Env, client: Client) -> PoolContext<P> {
 
 /// Lists the objects of the namespace that a pass reads from the caches.
 async fn fill_caches<P: Platform>(context: &PoolContext<P>, namespace: &str) -> Result<(), ReadError> {
-    list_into_cache::<P, P::Machine, _>(context, namespace, &context.machines, P::read_machine).await?;
+    list_into_cache::<P, P::Machine, _>(context, namespace, &context.caches.machines, P::read_machine)
+        .await?;
     if P::Disks::EXIST {
-        list_into_cache::<P, DiskOf<P>, _>(context, namespace, &context.disks, P::Disks::read).await?;
+        list_into_cache::<P, DiskOf<P>, _>(context, namespace, &context.caches.disks, P::Disks::read).await?;
     }
     if P::Disks::HAS_ATTACHMENTS {
         list_into_cache::<P, AttachmentOf<P>, _>(
             context,
             namespace,
-            &context.attachments,
+            &context.caches.attachments,
             P::Disks::read_attachment,
         )
         .await?;
     }
     if P::Instances::EXIST {
-        list_into_cache::<P, InstanceOf<P>, _>(context, namespace, &context.instances, P::Instances::read)
-            .await?;
+        list_into_cache::<P, InstanceOf<P>, _>(
+            context,
+            namespace,
+            &context.caches.instances,
+            P::Instances::read,
+        )
+        .await?;
     }
     Ok(())
 }
@@ -145,7 +151,7 @@ async fn list_into_cache<P: Platform, K: ApiObject, T: Cached>(
     cache: &ObjectCache<T>,
     read: fn(&K) -> T,
 ) -> Result<(), ReadError> {
-    cache.begin_list(context.env.uptime());
+    cache.begin_list(context.leader.env.uptime());
     let visit =
         |object: K| cache.listed(Located { namespace: namespace.into(), seen: seen_facts(&object, read) });
     context.list_live(namespace, visit).await?;

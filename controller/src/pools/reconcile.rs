@@ -61,7 +61,7 @@ pub(crate) async fn reconcile_pool<P: Platform>(context: &PoolContext<P>, key: &
     );
     let mut state = context.states.lock().remove(key).unwrap_or_default();
     state.effort = Duration::ZERO;
-    let mut timer = PassTimer::start(&context.env);
+    let mut timer = PassTimer::start(&context.leader.env);
     let Ended { result, again } =
         run_pool_pass(context, pool.clone(), &mut state, &mut timer).instrument(span).await;
     let effort = state.effort;
@@ -100,14 +100,14 @@ async fn run_pool_pass<P: Platform>(
         tracing::debug!(%blocker, "blocked");
     }
     state.memory.reset_unwanted(wants);
-    state.memory.await_disks(&awaited, context.env.uptime());
+    state.memory.await_disks(&awaited, context.leader.env.uptime());
     state.memory.record_blockers(&blockers);
 
     let acted = !actions.is_empty();
     let mut applied = apply_plan(context, &pool, &snapshot, &actions, templates, &mut state.memory).await;
     applied.events.extend(events);
     if let Some(revisions) = &mut state.revisions {
-        let uptime = context.env.uptime();
+        let uptime = context.leader.env.uptime();
         applied.revisions.drain(..).for_each(|change| revisions.record(change, uptime));
     }
     let result = match &applied {
@@ -118,7 +118,7 @@ async fn run_pool_pass<P: Platform>(
         _ => PassResult::Idle,
     };
     if acted {
-        timer.record(&context.env, PassStep::Apply);
+        timer.record(&context.leader.env, PassStep::Apply);
         // The status includes the writes of this pass.
         snapshot = observe::observe_pool_snapshot(context, &pool.facts, &mut state.memory);
     }
@@ -127,8 +127,8 @@ async fn run_pool_pass<P: Platform>(
 
     add_storage_problem(context, &pool, &mut snapshot, state).await;
     let unwritten = publish_pass_result(context, &pool, &snapshot, applied, failure, state).await;
-    timer.record(&context.env, PassStep::Report);
-    let times = state.deadlines(context.env.uptime());
+    timer.record(&context.leader.env, PassStep::Report);
+    let times = state.deadlines(context.leader.env.uptime());
     Ended { result, again: times.chain(planned).chain(outdated).chain(unwritten).min() }
 }
 
@@ -145,9 +145,9 @@ async fn without_plan<P: Platform>(
         let snapshot = observe::observe_pool_snapshot(context, &pool.facts, &mut state.memory);
         let applied = AppliedPlan { events: event.into_iter().collect(), ..AppliedPlan::default() };
         unwritten = publish_pass_result(context, pool, &snapshot, applied, None, state).await;
-        timer.record(&context.env, PassStep::Report);
+        timer.record(&context.leader.env, PassStep::Report);
     }
-    let left = state.memory.reading.batch_size(context.env.uptime()).err().unwrap_or_default();
+    let left = state.memory.reading.batch_size(context.leader.env.uptime()).err().unwrap_or_default();
     Ended { result: PassResult::Unread, again: unwritten.into_iter().chain([left]).min() }
 }
 

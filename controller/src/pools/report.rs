@@ -18,6 +18,7 @@ use crate::pools::announced_problems::AnnouncedProblems;
 use crate::pools::apply::AppliedPlan;
 use crate::pools::context::{LastStatus, PoolContext, PoolMemory};
 use crate::pools::events::{EventReason, PoolEvent, publish_pool_events, publish_transitions};
+use crate::pools::kstatus_conditions::has_kstatus_conditions;
 use crate::pools::pool_entry::{CachedPool, PoolEntry};
 use crate::pools::status_conflict;
 
@@ -26,11 +27,16 @@ use crate::pools::status_conflict;
 pub(crate) async fn report_pass<P: Platform>(
     context: &PoolContext<P>,
     pool: &PoolEntry<P>,
-    status: ComputedStatus,
+    mut status: ComputedStatus,
     applied: AppliedPlan,
     state: &mut PoolMemory,
 ) -> Option<Duration> {
-    publish_pool_events::<P::Wording>(&context.events, &pool.subject(), applied.events);
+    let policy = context.settings.kubevirt_conditions;
+    let with_kstatus = has_kstatus_conditions(policy, pool);
+    if !with_kstatus {
+        status.conditions.retain(|condition| !condition.is_kstatus());
+    }
+    publish_pool_events::<P::Wording>(&context.leader.events, &pool.subject(), applied.events);
     let published = &pool.facts.published;
     // One definition serves all pools of a platform.
     let fields = if context.status_is_pruned.load(Ordering::Relaxed) {
@@ -52,7 +58,7 @@ pub(crate) async fn report_pass<P: Platform>(
     {
         return None;
     }
-    let uptime = context.env.uptime();
+    let uptime = context.leader.env.uptime();
     let usual = context.settings.status_interval;
     let interval =
         if state.status_conflict.is_active() { status_conflict::INTERVAL.max(usual) } else { usual };
@@ -71,7 +77,9 @@ pub(crate) async fn report_pass<P: Platform>(
             }
             let transitions =
                 P::Wording::condition_events(&published.conditions, &entry.facts.published.conditions);
-            publish_transitions::<P::Wording>(&context.events, &pool.subject(), transitions);
+            publish_transitions::<P::Wording>(&context.leader.events, &pool.subject(), transitions);
+            // Only this response shows whose definition it is, if another controller wrote the last status.
+            let lacks_conditions = !with_kstatus && has_kstatus_conditions(policy, &entry);
             let last = LastStatus {
                 wrote: status,
                 version: object_version(&*entry.object),
@@ -79,7 +87,7 @@ pub(crate) async fn report_pass<P: Platform>(
             };
             state.status_conflict.wrote(&last.became, last.version);
             state.last_status = Some(last);
-            None
+            lacks_conditions.then_some(context.settings.status_interval)
         }
         Err(error) if error.is_gone() => None,
         Err(error) => {
@@ -112,7 +120,7 @@ async fn patch_pool_status<P: Platform>(
     let operations = serde_json::from_value(operations).map_err(|error| WriteError::Invalid(error.into()))?;
     let path = collection_path::<P::Pool>(&pool.facts.namespace);
     let patch = Patch::<()>::Json(operations);
-    let (writer, name) = (&context.writer, &pool.facts.id.name);
+    let (writer, name) = (&context.leader.writer, &pool.facts.id.name);
     writer.patch(WriteKind::PatchStatus, path, name, Some("status"), patch).await.map(CachedPool::read)
 }
 

@@ -47,7 +47,7 @@ async fn last_in_force<P: Platform>(
             let known = |name: &String| pool.facts.disks.iter().any(|disk| *disk.name == **name);
             return Ok(P::Disks::templates(&content.value()).iter().all(known).then_some((id, content)));
         }
-        revisions.record(RevisionChange::Gone(id), context.env.uptime());
+        revisions.record(RevisionChange::Gone(id), context.leader.env.uptime());
     }
     Ok(None)
 }
@@ -58,7 +58,7 @@ pub(crate) async fn list_revisions<P: Platform>(
     pool: &CachedPool<P>,
 ) -> Result<PoolRevisions, ReadError> {
     let id = &pool.facts.id;
-    let (mut revisions, begun) = (PoolRevisions::default(), context.env.uptime());
+    let (mut revisions, begun) = (PoolRevisions::default(), context.leader.env.uptime());
     let mut wanted = ListParams::default();
     if let Some(selector) = P::Revisions::selector(&pool.object) {
         wanted = wanted.labels(&selector);
@@ -103,7 +103,7 @@ pub(crate) async fn read_unconfirmed<P: Platform>(
     pool: &CachedPool<P>,
     revisions: &mut PoolRevisions,
 ) -> Result<(), ReadError> {
-    for object in revisions.unconfirmed(&context.revisions.of(&pool.facts.namespace)) {
+    for object in revisions.unconfirmed(&context.caches.revisions.of(&pool.facts.namespace)) {
         if revisions.in_backoff {
             return Err(ReadError::InBackoff);
         }
@@ -111,7 +111,7 @@ pub(crate) async fn read_unconfirmed<P: Platform>(
         revisions.confirm(&object.name);
         if let Some(entry) = live.and_then(|live| RevisionEntry::read::<P>(&live, &pool.facts.id)) {
             tracing::info!(name = &*object.name, "a revision is stored whose create had no answer");
-            revisions.record(RevisionChange::Stored(Box::new(entry)), context.env.uptime());
+            revisions.record(RevisionChange::Stored(Box::new(entry)), context.leader.env.uptime());
         }
     }
     Ok(())
@@ -220,13 +220,13 @@ fn unused_copies<P: Platform>(
     pool: &CachedPool<P>,
     revisions: &PoolRevisions,
 ) -> Vec<ObjectId> {
-    let owned = context.revisions.by_key_where(&CacheKey::Pool(PoolKey::of(&pool.facts)), |copy| {
+    let owned = context.caches.revisions.by_key_where(&CacheKey::Pool(PoolKey::of(&pool.facts)), |copy| {
         copy.is_only_pin && copy.owner.as_ref() == Some(&pool.facts.id)
     });
     // Also machines that the pool has released. All of them are read only if a copy seems to be unused.
     let used = |unused: &HashSet<&str>| {
         let mut used = HashSet::new();
-        context.machines.for_each(&pool.facts.namespace, |machine| {
+        context.caches.machines.for_each(&pool.facts.namespace, |machine| {
             used.extend(machine.references.copies.iter().filter(|copy| unused.contains(&***copy)).cloned());
         });
         used

@@ -17,6 +17,7 @@ use crate::pools::definitions::served_definitions;
 use crate::pools::lead::reconcile_platform;
 use crate::pools::other_controller::{self, OtherControllerState};
 use crate::pools::preserved_watches;
+use crate::pools::release_conditions;
 use crate::pools::release_copies;
 use crate::pools::source_watches;
 
@@ -122,8 +123,11 @@ impl<P: Platform> ConditionalLeadership for WhileAlone<'_, P> {
             let (env, shared) = (self.shared.env(), self.shared.clone());
             let report = other_controller::report_blocked_pools::<P>(shared.clone(), self.state.clone());
             self.blocked.push(env.spawn("events of blocked pools", report));
-            let release = async move { release_copies::release_copies_until_done::<P>(&shared).await };
+            let of_copies = shared.clone();
+            let release = async move { release_copies::release_copies_until_done::<P>(&of_copies).await };
             self.blocked.push(env.spawn("release of pins", release));
+            let release = async move { release_conditions::remove_conditions_until_done::<P>(&shared).await };
+            self.blocked.push(env.spawn("removal of conditions", release));
         }
     }
 

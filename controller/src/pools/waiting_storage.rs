@@ -37,7 +37,7 @@ pub(crate) async fn add_storage_problem<P: Platform>(
         state.storage_problem = None;
         return;
     };
-    let uptime = context.env.uptime();
+    let uptime = context.leader.env.uptime();
     let is_current = |known: &StorageProblem| known.is_current(&waiting.uid, uptime);
     if !state.storage_problem.as_ref().is_some_and(is_current) {
         let message = read_problem(context, pool, &waiting.name).await;

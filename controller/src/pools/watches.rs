@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use vmpool_api::ObjectKey;
 use vmpool_engine::model::Owner;
+use vmpool_kit::handles::LeaderHandles;
 use vmpool_kit::object::api_for_namespace;
 use vmpool_kit::watch::{WatchScope, list_and_watch};
 use vmpool_platforms::{
@@ -14,23 +15,23 @@ use vmpool_runtime::env::Task;
 use crate::metrics::WatchResource;
 use crate::pools::cache::{CacheKey, Cached, Concerned, ObjectCache};
 use crate::pools::cache_sink::CacheSink;
-use crate::pools::context::PoolContext;
+use crate::pools::context::{PoolCaches, PoolContext};
 use crate::pools::pool_entry::CachedPool;
 use crate::pools::pool_key::PoolKey;
 use crate::pools::revisions::stored::{RevisionFacts, RevisionMetadata};
 
 /// Whether the first lists of all watches are complete.
 pub(crate) fn is_synced<P: Platform>(context: &PoolContext<P>) -> bool {
-    context.pools.is_synced()
-        && context.machines.is_synced()
-        && (!P::Disks::EXIST || context.disks.is_synced())
-        && (!P::Disks::HAS_ATTACHMENTS || context.attachments.is_synced())
-        && (!P::Instances::EXIST || context.instances.is_synced())
+    context.caches.pools.is_synced()
+        && context.caches.machines.is_synced()
+        && (!P::Disks::EXIST || context.caches.disks.is_synced())
+        && (!P::Disks::HAS_ATTACHMENTS || context.caches.attachments.is_synced())
+        && (!P::Instances::EXIST || context.caches.instances.is_synced())
 }
 
 /// Starts the watches.
 pub(crate) fn start_pool_watches<P: Platform>(context: &Arc<PoolContext<P>>) -> Vec<Task> {
-    let PoolContext { pools, machines, disks, attachments, revisions, instances, .. } = &**context;
+    let PoolCaches { pools, machines, disks, attachments, revisions, instances } = &context.caches;
     let mut tasks = vec![
         watch_into_cache(context, WatchResource::Pools, pools, CachedPool::<P>::read, wake_changed_pools),
         // Passes do not wait for its first list, because each pool's revisions are also read live once.
@@ -89,7 +90,7 @@ fn watch_into_cache<P: Platform, K: ApiObject, T: Cached>(
     read: fn(K) -> T,
     wake: fn(&PoolContext<P>, &Concerned),
 ) -> Task {
-    let PoolContext { env, client, namespace, metrics, .. } = &**context;
+    let LeaderHandles { env, client, namespace, .. } = &context.leader;
     let woken = context.clone();
     let scope = match resource {
         // Many other controllers store ControllerRevisions, and their contents are large.
@@ -99,7 +100,7 @@ fn watch_into_cache<P: Platform, K: ApiObject, T: Cached>(
     let sink = CacheSink {
         cache: cache.clone(),
         env: env.clone(),
-        metrics: metrics.clone(),
+        metrics: context.metrics.clone(),
         resource,
         read,
         wake: move |concerned| wake(&woken, &concerned),
@@ -126,7 +127,7 @@ fn wake_changed_pools<P: Platform>(context: &PoolContext<P>, concerned: &Concern
     for key in concerned {
         match key {
             CacheKey::Pool(pool) => context.queue.wake(pool),
-            CacheKey::PoolName(namespace, name) => match context.pools.get(namespace, name) {
+            CacheKey::PoolName(namespace, name) => match context.caches.pools.get(namespace, name) {
                 Some(pool) => context.queue.wake(&PoolKey::of(&pool.facts.facts)),
                 None => context.former_pools.wake(&ObjectKey::new(&**namespace, &**name)),
             },
@@ -151,7 +152,7 @@ fn wake_for_disks<P: Platform>(context: &PoolContext<P>, concerned: &Concerned) 
         match key {
             CacheKey::Pool(pool) => wake_pool(context, pool),
             CacheKey::Disk(namespace, _) => {
-                for machine in context.machines.by_key(key) {
+                for machine in context.caches.machines.by_key(key) {
                     wake_owner(context, namespace, machine.owner.as_deref());
                 }
             }
@@ -164,7 +165,7 @@ fn wake_for_disks<P: Platform>(context: &PoolContext<P>, concerned: &Concerned) 
 fn wake_for_uses<P: Platform>(context: &PoolContext<P>, concerned: &Concerned) {
     for key in concerned {
         let CacheKey::Disk(namespace, name) = key else { continue };
-        let Some(disk) = context.disks.get(namespace, name) else { continue };
+        let Some(disk) = context.caches.disks.get(namespace, name) else { continue };
         wake_owner(context, namespace, disk.facts.owner.as_ref());
     }
 }
@@ -173,7 +174,7 @@ fn wake_for_uses<P: Platform>(context: &PoolContext<P>, concerned: &Concerned) {
 fn wake_for_instances<P: Platform>(context: &PoolContext<P>, concerned: &Concerned) {
     for key in concerned {
         let CacheKey::Machine(namespace, name) = key else { continue };
-        let Some(machine) = context.machines.get(namespace, name) else { continue };
+        let Some(machine) = context.caches.machines.get(namespace, name) else { continue };
         wake_owner(context, namespace, machine.facts.owner.as_deref());
     }
 }
@@ -198,7 +199,7 @@ pub(crate) async fn wake_for_sources<P: Platform>(context: Arc<PoolContext<P>>) 
     let mut version = context.sources.changes();
     // The context holds the sender.
     while version.changed().await.is_ok() {
-        for (namespace, uid) in context.pools.identities() {
+        for (namespace, uid) in context.caches.pools.identities() {
             context.queue.wake(&PoolKey { namespace, uid });
         }
     }

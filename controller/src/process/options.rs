@@ -1,17 +1,19 @@
 //! The command line, which is validated before anything starts.
 
 mod images;
+mod platforms;
 
 use std::time::Duration;
 
 use clap::Parser;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 pub use vmpool_platforms::PlatformName;
 use vmpool_platforms::kubevirt::copies::CopyPolicy;
 use vmpool_runtime::args::{ArgsError, GateArgs, InstancetypeMode, LeaseArgs, ProgramArgs, ReservationArgs};
 
 pub use self::images::{ImageArgs, ImageArgsError};
-use crate::settings::ControllerSettings;
+pub use self::platforms::PlatformChoice;
+use self::platforms::platform_parser;
+use crate::settings::{ControllerSettings, KubevirtConditions};
 
 /// The maximum of `--slow-write-deadline`. The client closes a connection without data after
 /// [`vmpool_runtime::client::READ_TIMEOUT`].
@@ -31,7 +33,8 @@ pub struct ControllerArgs {
     #[command(flatten)]
     pub gates: GateArgs,
 
-    /// Platforms whose pools to reconcile, while the cluster serves them.
+    /// Platforms whose pools to reconcile, each while the cluster has its definitions. With auto, all
+    /// platforms. The account needs the rights for each of them.
     #[arg(
         long,
         env = "VMPOOL_PLATFORMS",
@@ -40,7 +43,7 @@ pub struct ControllerArgs {
         default_value = "dvp",
         value_name = "NAMES"
     )]
-    pub platforms: Vec<PlatformName>,
+    pub platforms: Vec<PlatformChoice>,
 
     /// Remove the finalizers of vmpool, and exit: from all pools and machines of the platforms, with the
     /// platform kubevirt also from all instance types and preferences, and with the feature gate DiskImages
@@ -101,6 +104,19 @@ pub struct ControllerArgs {
     #[arg(long, env = "VMPOOL_KUBEVIRT_METRICS")]
     pub kubevirt_metrics: bool,
 
+    /// Whether KubeVirt pools have the conditions Ready, Reconciling and Stalled. With auto, they do if the
+    /// definition of pools is that of vmpool. Clients of KubeVirt's own definition expect only its two
+    /// conditions.
+    #[arg(
+        long,
+        env = "VMPOOL_KUBEVIRT_CONDITIONS",
+        value_enum,
+        default_value_t,
+        ignore_case = true,
+        value_name = "POLICY"
+    )]
+    pub kubevirt_conditions: KubevirtConditions,
+
     /// Which program makes copies of instance types and preferences for machines that belong to no pool. With
     /// Coexist, KubeVirt does. With Standalone, the controller does. Use Standalone only in a cluster without
     /// a KubeVirt object.
@@ -135,12 +151,6 @@ pub struct ControllerArgs {
     /// Flags that all programs share.
     #[command(flatten)]
     pub program: ProgramArgs,
-}
-
-/// The parser of the name of a platform. The help lists the platforms of the registry.
-fn platform_parser() -> impl TypedValueParser<Value = PlatformName> {
-    let values = PlatformName::ALL.map(|name| PossibleValue::new(name.as_str()).help(name.reconciled()));
-    PossibleValuesParser::new(values).try_map(|name| name.parse::<PlatformName>())
 }
 
 /// What happens to machines that name an instance type or a preference.
@@ -206,6 +216,12 @@ pub enum ControllerArgsError {
 }
 
 impl ControllerArgs {
+    /// The platforms whose pools to reconcile, in the order of the registry.
+    pub fn platforms(&self) -> Vec<PlatformName> {
+        let is_chosen = |name: &PlatformName| self.platforms.iter().any(|choice| choice.includes(*name));
+        PlatformName::ALL.into_iter().filter(is_chosen).collect()
+    }
+
     /// The validated settings.
     ///
     /// # Errors
@@ -233,6 +249,7 @@ impl ControllerArgs {
             debounce: self.debounce,
             max_pool_series: self.max_pool_series,
             kubevirt_metrics: self.kubevirt_metrics,
+            kubevirt_conditions: self.kubevirt_conditions,
             copies: (self.instancetype_mode == InstancetypeMode::Standalone)
                 .then(|| self.instancetype_reference_policy.into()),
             collection_grace: self.disk_collection_grace,

@@ -80,7 +80,8 @@ pub async fn run_controller(
         );
     }
     // Objects have the finalizers from a time when the gate was on.
-    let platforms = if reconciles_pools || removes_finalizers { options.platforms.as_slice() } else { &[] };
+    let chosen = options.platforms();
+    let platforms = if reconciles_pools || removes_finalizers { chosen.as_slice() } else { &[] };
     if !reconciles_pools && !reconciles_images && !removes_finalizers {
         return Ok(server.run(health, &env, stop).await?);
     }

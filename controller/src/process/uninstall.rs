@@ -31,6 +31,7 @@ use crate::images::{ImageSnapshotKind, ImageSourceKind, ImageVolumeKind};
 use crate::pools::release_copies::{self, ReleasedCopy};
 use crate::process::options::PlatformName;
 
+mod conditions;
 mod preserve;
 
 /// How often the objects are listed again, because an object changed meanwhile.
@@ -69,6 +70,14 @@ pub enum UninstallError {
     /// The storage of a machine that is being deleted cannot be preserved.
     #[error("preserving the storage of a machine that is being deleted")]
     Storage(#[source] kube::Error),
+    /// The status of pools changes all the time.
+    #[error(
+        "pools still have conditions that no controller keeps up to date, because their status changes all the time"
+    )]
+    Conditions,
+    /// A status was not changed.
+    #[error("removing conditions from the status of a pool")]
+    Status(#[source] kube::Error),
     /// Copies of instance types change all the time.
     #[error(
         "pools still own copies of instance types that machines use, because the objects change all the time"
@@ -94,6 +103,16 @@ impl From<preserve::PreserveError> for UninstallError {
     }
 }
 
+impl From<conditions::RemoveConditionsError> for UninstallError {
+    fn from(failure: conditions::RemoveConditionsError) -> Self {
+        match failure {
+            conditions::RemoveConditionsError::List(error) => error.into(),
+            conditions::RemoveConditionsError::Write(error) => Self::Status(error),
+            conditions::RemoveConditionsError::Changing => Self::Conditions,
+        }
+    }
+}
+
 /// The objects that lose the finalizers of the controller.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FinalizerScope<'a> {
@@ -108,7 +127,8 @@ pub(crate) struct FinalizerScope<'a> {
 }
 
 /// Takes the lease from the leader, waits until it has stopped, and removes the finalizers of the controller
-/// from all objects of `scope`. Returns their number. Machines become the owners of the copies of instance
+/// from all objects of `scope`. Returns their number. Pools lose their conditions in the meaning of kstatus,
+/// which no controller would keep up to date. Machines become the owners of the copies of instance
 /// types that they use. No replica leads meanwhile, and for two minutes afterwards.
 ///
 /// # Errors
@@ -222,6 +242,8 @@ async fn remove_platform_finalizers<P: Platform>(
     namespace: Option<&str>,
 ) -> Result<usize, UninstallError> {
     release_copies_to_machines::<P>(client, env, namespace).await?;
+    let rounds = conditions::ListRounds { count: ROUNDS, pause: PAUSE };
+    conditions::remove_kstatus_conditions::<P>(client, env, namespace, rounds).await?;
     if P::OtherController::EXISTS && other_may_run::<P>(client).await? {
         tracing::info!(platform = P::NAME, "another controller serves the pools and needs the finalizers");
         return Ok(0);

@@ -69,6 +69,8 @@ pub struct Knobs {
     pub node_loss: Option<bool>,
     /// KubeVirt: whether the changes that need no restart are applied to running instances.
     pub live_update: Option<bool>,
+    /// KubeVirt: the guest cannot be migrated, so that it gets no CPU sockets and no memory while it runs.
+    pub hold_hot_plug: Option<bool>,
     /// CDI: a DataVolume is deleted when its copy has succeeded; the claim then belongs to the machine.
     pub collect_data_volumes: Option<bool>,
     /// CDI: the DataVolume enters this phase and stays in it.
@@ -163,6 +165,7 @@ impl Knobs {
             "missing-claim" => self.missing_claim = Some(plain(value).map_err(wrong)?),
             "node-loss" => self.node_loss = Some(plain(value).map_err(wrong)?),
             "live-update" => self.live_update = Some(plain(value).map_err(wrong)?),
+            "hold-hot-plug" => self.hold_hot_plug = Some(plain(value).map_err(wrong)?),
             "collect-datavolumes" => self.collect_data_volumes = Some(plain(value).map_err(wrong)?),
             "hold-phase" => self.hold_phase = Some(value.to_owned()),
             "import-error" => {

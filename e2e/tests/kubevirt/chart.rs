@@ -219,7 +219,7 @@ async fn expansion(world: &KubeVirtWorld<'_>) -> Result<()> {
     let named = get(&format!("virtualmachinepools/q/expand-spec?revision={revision}")).await?;
     ensure!(named["spec"] == pool["spec"], "{named}");
     let stored = get("virtualmachines/q-0/expand-spec").await?;
-    ensure!(memory(&stored) == "2048Mi" && stored["spec"].get("instancetype").is_none(), "{stored}");
+    ensure!(memory(&stored) == "2Gi" && stored["spec"].get("instancetype").is_none(), "{stored}");
 
     // A machine and a pool in the request, whose template names the live type.
     let put = async |path: &str, body: &Value| {

@@ -141,6 +141,6 @@ pub(crate) async fn expansion(place: &TestNamespace<'_>) -> Result<()> {
     let commands =
         find_documented_commands(&read_docs_page("instance-types.md")?, "## Expanding machines", "console")?;
     let said = run(place, &commands).await?;
-    ensure!(said.matches("2048Mi").count() == 2, "{said}");
+    ensure!(said.matches("\"2Gi\"").count() == 2, "{said}");
     Ok(())
 }

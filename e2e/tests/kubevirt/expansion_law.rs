@@ -310,7 +310,7 @@ async fn law(world: &KubeVirtWorld<'_>) -> Result<()> {
     let mut named = 0;
     for (name, instance) in &instances {
         let path = format!(
-            "/apis/kubevirt.subresources.vmpool.dev/v1alpha1/namespaces/{NAMESPACE}/virtualmachines/{name}/expand-spec"
+            "/apis/kubevirt.subresources.vmpool.dev/v1alpha1/namespaces/{NAMESPACE}/virtualmachines/{name}/expand-spec?complete=true"
         );
         let expanded = world.place.ask(Method::GET, &path, &Value::Null).await?;
         let template = &expanded["spec"]["template"];

@@ -16,6 +16,7 @@ mod guarded;
 mod guide;
 mod handover;
 mod healing;
+mod hot_plugs;
 mod image_attacks;
 mod image_isolation;
 mod image_platform;

@@ -10,7 +10,7 @@ use vmpool_test_cluster::control_plane::parse_yaml_documents;
 
 use crate::Unknown;
 use crate::guide::shell;
-use crate::world::{KubeVirtWorld, alone, has_finalizer, text};
+use crate::world::{KubeVirtWorld, alone, condition, has_finalizer, text};
 
 const REVISION: &str = "/metadata/labels/kubevirt.io~1vm-pool-revision-name";
 const INNER_REVISION: &str = "/spec/template/metadata/labels/kubevirt.io~1vm-pool-revision-name";
@@ -181,11 +181,17 @@ async fn migrate(world: &KubeVirtWorld<'_>) -> Result<()> {
     world.until_status("herd", 4).await?;
     world.is_settled().await?;
 
-    // When the user switches the loop on again, then the controller changes nothing anymore, and
-    // virt-controller has nothing to do.
+    // When the user switches the loop on again, then the controller removes the conditions that
+    // virt-controller does not know, and changes nothing anymore, and virt-controller has nothing to do.
     let before = world.instances().await?;
     run_printed(world, "Migrate pools back to virt-controller").await?;
     until_shows(world, "/readyz?verbose", "kubevirt is blocked").await?;
+    let are_removed = async || {
+        let pool = world.pool("herd").await?;
+        let has = |kind: &&str| condition(&pool, kind).is_some();
+        Ok((!["Ready", "Reconciling", "Stalled"].iter().any(has)).then_some(()))
+    };
+    world.until("the conditions of vmpool are removed", are_removed).await?;
     let writes = world.writes()?.len();
     hand_over(world).await?;
     world.patch("herd", &json!({ "spec": { "replicas": 1 } })).await?;

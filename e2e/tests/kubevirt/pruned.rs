@@ -174,6 +174,9 @@ fn with_the_definition_of_kubevirt_the_status_has_its_fields_and_is_not_written_
         with_pruned("kubevirt-pruned", OF_KUBEVIRT, async |world| {
             let pool = settles(&world).await?;
             ensure!(OWN.iter().all(|field| pool["status"].get(*field).is_none()), "{pool}");
+            // Clients of KubeVirt know no other conditions than its own, and the pool is not paused.
+            let conditions = pool["status"]["conditions"].as_array();
+            ensure!(conditions.is_none_or(Vec::is_empty), "{pool}");
             Ok(())
         })
         .await

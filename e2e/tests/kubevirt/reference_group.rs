@@ -113,7 +113,7 @@ async fn responses(place: &TestNamespace<'_>) -> Result<()> {
             let answer = place.send_as(VIEWER, method.clone(), &path, &body).await?;
             let expanded = answer.map_err(|status| anyhow::anyhow!("{path}: {}", status.message))?;
             ensure!(
-                expanded["spec"]["template"]["spec"]["domain"]["memory"]["guest"] == "2048Mi",
+                expanded["spec"]["template"]["spec"]["domain"]["memory"]["guest"] == "2Gi",
                 "{expanded}"
             );
             ensure!(expanded["apiVersion"] == API_VERSION && expanded["spec"].get("instancetype").is_none());
@@ -126,9 +126,9 @@ async fn responses(place: &TestNamespace<'_>) -> Result<()> {
             );
         }
     }
-    ensure!(stored.iter().all(|answer| *answer == stored[0] && answer.contains("2048Mi")), "{stored:#?}");
+    ensure!(stored.iter().all(|answer| *answer == stored[0] && answer.contains("2Gi")), "{stored:#?}");
     ensure!(
-        supplied.iter().all(|answer| *answer == supplied[0] && answer.contains("2048Mi")),
+        supplied.iter().all(|answer| *answer == supplied[0] && answer.contains("2Gi")),
         "{supplied:#?}"
     );
     documented::expansion(place).await?;

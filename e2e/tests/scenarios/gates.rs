@@ -107,8 +107,8 @@ fn registration(name: &str, port: u16) -> Value {
 }
 
 fn no_status() -> PoolPredicate {
-    PoolPredicate::new("a pool without a status", |view| {
-        view.pool().is_some_and(|pool| pool.at("/status").is_null())
+    PoolPredicate::new("a pool with no status but the default of its definition", |view| {
+        view.pool().is_some_and(|pool| *pool.at("/status") == json!({ "observedGeneration": -1 }))
     })
 }
 

@@ -98,7 +98,11 @@ fn roles_and_accounts_allow_what_they_should_and_nothing_else() {
                 (Component::Webhook.user(), vec!["virtualmachinepools: get", "virtualimages: get"]),
                 (
                     Component::Apiserver.user(),
-                    vec!["virtualmachinepools: get patch", "virtualmachines: get list patch delete"],
+                    vec![
+                        "virtualmachinepools: get patch",
+                        "virtualmachines: get list patch delete",
+                        "events: create",
+                    ],
                 ),
             ];
             for (user, expected) in expected {
@@ -115,6 +119,7 @@ fn roles_and_accounts_allow_what_they_should_and_nothing_else() {
                 "virtualmachinepools: get list watch patch",
                 "virtualdisks: get list watch create patch delete",
                 "virtualmachineblockdeviceattachments: list watch",
+                "events: create patch",
             ] {
                 ensure!(controller.contains(&right.to_owned()), "{right} is not in {controller:#?}");
             }

@@ -28,6 +28,8 @@ pub(super) struct Variant {
     pub(super) standalone: bool,
     /// Whether the feature gate MachineWrapper is on.
     pub(super) wrappers: bool,
+    /// Whether the chart leaves the choice of platforms to the controller.
+    auto: bool,
     /// Whether the chart installs the CRD.
     definition: bool,
     /// Whether each program has several replicas.
@@ -83,6 +85,7 @@ impl Variant {
             images: false,
             standalone: false,
             wrappers: false,
+            auto: false,
             definition: true,
             several: true,
             monitor: None,
@@ -139,6 +142,11 @@ impl Variant {
         Self { dvp: false, kubevirt: true, ..self.named("KubeVirt only").set(&values) }
     }
 
+    /// Both platforms, of which the rendered chart sees none in a cluster.
+    fn with_auto(self) -> Self {
+        Self { kubevirt: true, auto: true, ..self.named("auto").set(&["platforms.auto=true"]) }
+    }
+
     /// The names of the APIServices.
     pub(super) fn groups(&self) -> Vec<&'static str> {
         let [v1, v1alpha3] = REFERENCE_GROUPS.map(|name| (self.standalone, name));
@@ -191,6 +199,9 @@ impl Variant {
                 .set(&["metrics.authorization=false"]),
             Self::defaults().with_kubevirt(),
             Self::defaults().with_kubevirt().in_one_namespace(),
+            Self::defaults().with_auto(),
+            Self::defaults().with_auto().in_one_namespace(),
+            Self::defaults().with_auto().gate_off(),
             Self::defaults().with_images(),
             Self::defaults().with_images().in_one_namespace(),
             Self::defaults().with_standalone(),
@@ -273,8 +284,9 @@ impl Variant {
         add(self.gate, policy, "vmpool-doctor-dry-run");
         add(self.gate && self.policies, &["NetworkPolicy"], "vmpool-doctor");
         let definition = &["CustomResourceDefinition"];
-        add(self.definition && self.dvp, definition, "virtualmachinepools.virtualization.deckhouse.io");
-        add(self.definition && self.kubevirt, definition, "virtualmachinepools.pool.kubevirt.io");
+        let pools = self.definition && !self.auto;
+        add(pools && self.dvp, definition, "virtualmachinepools.virtualization.deckhouse.io");
+        add(pools && self.kubevirt, definition, "virtualmachinepools.pool.kubevirt.io");
         for plural in ["vmdiskimagegrants", "vmdiskimages", "wrappedvirtualmachines"] {
             add(self.definition && self.images, definition, &format!("{plural}.vmpool.dev"));
         }

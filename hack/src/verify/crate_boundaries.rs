@@ -7,18 +7,16 @@
 mod names;
 mod registry;
 
-use std::fs;
-
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use serde_json::Value;
 
 use super::packages;
-use crate::workspace::Workspace;
+use super::sources::SourceTree;
 
 /// The restrictions of one crate.
 #[derive(Debug)]
-struct CrateBoundary {
-    package: &'static str,
+pub(super) struct CrateBoundary {
+    pub(super) package: &'static str,
     /// Crates of this workspace that it may use.
     ours: &'static [&'static str],
     /// External crates that it must not use.
@@ -50,7 +48,7 @@ const KUBERNETES: &[&str] = &["k8s-openapi", "kube", "kube-client", "kube-core",
 /// Crates that a crate of pure object types must not use.
 const CLIENTS: &[&str] = &["kube-client", "kube-runtime", "tokio"];
 
-const WALLS: &[CrateBoundary] = &[
+pub(super) const WALLS: &[CrateBoundary] = &[
     CrateBoundary { package: "vmpool-api", ours: &[], barred: CLIENTS },
     CrateBoundary { package: "vmpool-feature-gates", ours: &[], barred: KUBERNETES },
     CrateBoundary { package: "vmpool-decision", ours: &[], barred: IMPURE },
@@ -144,24 +142,12 @@ const WALLS: &[CrateBoundary] = &[
 ];
 
 /// # Errors
-/// One error after all violations were listed.
-pub(super) fn check_crate_boundaries(workspace: &Workspace) -> Result<()> {
-    let metadata = packages::workspace_metadata(workspace)?;
-    let mut found = forbidden_dependencies(&metadata);
-    let table = workspace.path(registry::TABLE);
-    let table = fs::read_to_string(&table).with_context(|| format!("reading {}", table.display()))?;
-    found.extend(registry::unlisted_platforms(&metadata, &table));
-    found.extend(names::find_platform_names(workspace.root())?);
-    if found.is_empty() {
-        return Ok(());
-    }
-    for line in &found {
-        eprintln!("  {line}");
-    }
-    bail!(
-        "{} forbidden dependencies and names; hack/src/verify/crate_boundaries.rs contains the rules",
-        found.len()
-    )
+/// A source cannot be read or is not Rust.
+pub(super) fn find_crossed_boundaries(tree: &SourceTree) -> Result<Vec<String>> {
+    let mut found = forbidden_dependencies(&tree.metadata);
+    found.extend(registry::unlisted_platforms(&tree.metadata, &tree.text(registry::TABLE)?));
+    found.extend(names::find_platform_names(tree)?);
+    Ok(found)
 }
 
 /// The crates of this workspace that a crate may use; `None` if it has no rule.

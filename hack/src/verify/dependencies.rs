@@ -8,12 +8,12 @@ mod license;
 use std::collections::BTreeSet;
 use std::fs;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::packages::json_list;
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, command_output};
 
 /// The only source of crates besides the workspace, as cargo names it.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
@@ -52,8 +52,8 @@ struct Ban {
 }
 
 /// # Errors
-/// One error after all violations were listed.
-pub(crate) fn check_dependency_policy(workspace: &Workspace) -> Result<()> {
+/// `deny.toml` cannot be read, or cargo cannot resolve the dependencies.
+pub(super) fn find_refused_dependencies(workspace: &Workspace) -> Result<Vec<String>> {
     let text = fs::read_to_string(workspace.path("deny.toml")).context("reading deny.toml")?;
     let policy: Policy = toml::from_str(&text).context("reading deny.toml")?;
     let mut command = workspace.cargo();
@@ -61,19 +61,9 @@ pub(crate) fn check_dependency_policy(workspace: &Workspace) -> Result<()> {
     for target in &policy.graph.targets {
         command.args(["--filter-platform", target]);
     }
-    let output = command.output().context("starting cargo metadata")?;
-    if !output.status.success() {
-        bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    let metadata = serde_json::from_slice(&output.stdout).context("reading cargo metadata")?;
-    let found = violations(&policy, &metadata);
-    if found.is_empty() {
-        return Ok(());
-    }
-    for line in &found {
-        eprintln!("  {line}");
-    }
-    bail!("{} dependencies that deny.toml does not allow", found.len())
+    let metadata = command_output(&mut command, "cargo metadata")?;
+    let metadata = serde_json::from_slice(&metadata).context("reading cargo metadata")?;
+    Ok(violations(&policy, &metadata))
 }
 
 /// What the packages of a workspace violate.

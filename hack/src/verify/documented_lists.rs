@@ -11,18 +11,16 @@ mod source;
 mod tests;
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::Result;
 use serde_json::Value;
-use syn::File;
 
 use self::markdown::{arrow_list, code_spans, first_column_names, numbered_doc_items, table_rows};
 use self::source::{called_modules, enum_variants, public_traits};
-use super::hygiene::rust_files;
+use super::sources::SourceTree;
 use super::{crate_boundaries, packages};
-use crate::workspace::Workspace;
+use crate::workspace::rust_files;
 
 /// The page with the lists.
 const ARCHITECTURE: &str = "docs/architecture.md";
@@ -55,13 +53,13 @@ const TRAITS_WITHOUT_ROW: &[(&str, &str)] = &[
 /// Compares the lists of the documentation with the sources.
 ///
 /// # Errors
-/// One error after all differences were listed, or the error of reading a file.
-pub(super) fn check_documented_lists(workspace: &Workspace) -> Result<()> {
-    let architecture = read_text(workspace, ARCHITECTURE)?;
-    let plan = read_text(workspace, PLAN)?;
-    let called = called_modules(&parse_source(PLAN, &plan)?, PLAN_FUNCTION);
-    let stages = parse_source(STAGES, &read_text(workspace, STAGES)?)?;
-    let mut found = crate_table_differences(&architecture, &packages::workspace_metadata(workspace)?);
+/// A file cannot be read or is not Rust.
+pub(super) fn find_outdated_lists(tree: &SourceTree) -> Result<Vec<String>> {
+    let architecture = tree.text(ARCHITECTURE)?;
+    let plan = tree.source(Path::new(PLAN))?;
+    let called = called_modules(&plan.syntax, PLAN_FUNCTION);
+    let stages = tree.source(Path::new(STAGES))?;
+    let mut found = crate_table_differences(&architecture, &tree.metadata);
     found.extend(list_differences(
         &format!("the planners in {ARCHITECTURE}"),
         &first_column_names(&architecture, "Planner"),
@@ -69,43 +67,24 @@ pub(super) fn check_documented_lists(workspace: &Workspace) -> Result<()> {
     ));
     found.extend(list_differences(
         &format!("the planners in the docs of {PLAN}"),
-        &numbered_doc_items(&plan),
+        &numbered_doc_items(&plan.text),
         &called,
     ));
     found.extend(list_differences(
         &format!("the stages of apply in {ARCHITECTURE}"),
         &arrow_list(&architecture, "├── apply"),
-        &enum_variants(&stages, STAGE_ENUM),
+        &enum_variants(&stages.syntax, STAGE_ENUM),
     ));
-    found.extend(trait_table_differences(&architecture, &platform_traits(workspace)?));
-    found.extend(missing_paths(workspace.root(), &read_text(workspace, EXTENDING)?));
-    if found.is_empty() {
-        return Ok(());
-    }
-    for line in &found {
-        eprintln!("  {line}");
-    }
-    bail!(
-        "{} lists in the documentation differ from the code; correct the documentation \
-         (hack/src/verify/documented_lists.rs compares them)",
-        found.len()
-    )
-}
-
-fn read_text(workspace: &Workspace, file: &str) -> Result<String> {
-    fs::read_to_string(workspace.path(file)).with_context(|| format!("reading {file}"))
-}
-
-fn parse_source(file: &str, text: &str) -> Result<File> {
-    syn::parse_file(text).map_err(|error| anyhow!("parsing {file}: {error}"))
+    found.extend(trait_table_differences(&architecture, &platform_traits(tree)?));
+    found.extend(missing_paths(tree.root(), &tree.text(EXTENDING)?));
+    Ok(found)
 }
 
 /// The public traits of all platforms.
-fn platform_traits(workspace: &Workspace) -> Result<Vec<String>> {
+fn platform_traits(tree: &SourceTree) -> Result<Vec<String>> {
     let mut traits = Vec::new();
-    for path in rust_files(&workspace.path(TRAITS))? {
-        let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-        traits.extend(public_traits(&parse_source(&path.display().to_string(), &text)?));
+    for path in rust_files(&tree.root().join(TRAITS))? {
+        traits.extend(public_traits(&tree.source(&path)?.syntax));
     }
     Ok(traits)
 }

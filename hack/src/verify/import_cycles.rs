@@ -15,36 +15,29 @@
 mod cycles;
 mod graph;
 mod source;
-mod tokens;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use serde_json::Value;
 
 use self::graph::Imports;
 use super::packages;
-use crate::workspace::Workspace;
+use super::sources::SourceTree;
 
 /// # Errors
-/// One error after all crates with cycles were listed.
-pub(super) fn check_import_cycles(workspace: &Workspace) -> Result<()> {
+/// A source cannot be read or is not Rust.
+pub(super) fn find_import_cycles(tree: &SourceTree) -> Result<Vec<String>> {
     let mut found = Vec::new();
-    for (package, roots) in roots(&packages::workspace_metadata(workspace)?) {
+    for (package, roots) in roots(&tree.metadata) {
         let mut components = Vec::new();
         for root in roots {
-            components.extend(cyclic_imports(&root)?);
+            components.extend(cyclic_imports(tree, &root)?);
         }
-        found.extend(problem(&package, &components, workspace.root()));
+        found.extend(problem(&package, &components, tree));
     }
-    if found.is_empty() {
-        return Ok(());
-    }
-    for problem in &found {
-        eprintln!("  {problem}");
-    }
-    bail!("{} crates with import cycles; hack/src/verify/import_cycles.rs describes the check", found.len())
+    Ok(found)
 }
 
 /// The root files of the library and the programs of each package.
@@ -61,13 +54,13 @@ fn roots(metadata: &Value) -> BTreeMap<String, Vec<PathBuf>> {
 }
 
 /// The groups of files that import each other, directly or indirectly, in the crate with this root file.
-fn cyclic_imports(root: &Path) -> Result<Vec<Imports>> {
-    let imports = graph::crate_imports(root)?;
+fn cyclic_imports(tree: &SourceTree, root: &Path) -> Result<Vec<Imports>> {
+    let imports = graph::crate_imports(tree, root)?;
     Ok(cycles::cyclic_components(&imports))
 }
 
 /// The text for a package with cycles, with one cycle of each group.
-fn problem(package: &str, components: &[Imports], root: &Path) -> Option<String> {
+fn problem(package: &str, components: &[Imports], tree: &SourceTree) -> Option<String> {
     if components.is_empty() {
         return None;
     }
@@ -75,7 +68,7 @@ fn problem(package: &str, components: &[Imports], root: &Path) -> Option<String>
     let mut lines = vec![format!("{package}: {files} files are in import cycles")];
     for component in components {
         let cycle = cycles::shortest_cycle(component);
-        let name = |file: &PathBuf| file.strip_prefix(root).unwrap_or(file).display().to_string();
+        let name = |file: &PathBuf| tree.relative_path(file).display().to_string();
         lines.push(format!("    a cycle in a group of {} files:", component.len()));
         for (index, file) in cycle.iter().enumerate() {
             let next = &cycle[(index + 1) % cycle.len()];

@@ -2,25 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, command_output};
 
 /// The workspace's own packages, as `cargo metadata` describes them.
 ///
 /// # Errors
 /// Cargo cannot be started or cannot read a manifest.
 pub(super) fn workspace_metadata(workspace: &Workspace) -> Result<Value> {
-    let output = workspace
-        .cargo()
-        .args(["metadata", "--no-deps", "--format-version", "1"])
-        .output()
-        .context("starting cargo metadata")?;
-    if !output.status.success() {
-        bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    serde_json::from_slice(&output.stdout).context("reading cargo metadata")
+    let mut command = workspace.cargo();
+    command.args(["metadata", "--no-deps", "--format-version", "1"]);
+    serde_json::from_slice(&command_output(&mut command, "cargo metadata")?).context("reading cargo metadata")
 }
 
 /// The names of the tested targets of a kind, such as `test` or `bin`.

@@ -12,10 +12,10 @@ mod tests;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use self::text::{Syntax, extract_prose};
-use crate::workspace::Workspace;
+use super::sources::SourceTree;
 
 /// The refused words and phrases, in lower case. Each stands where a sentence must name a component, an
 /// object or a user.
@@ -28,23 +28,20 @@ const SKIPPED: &[&str] = &[".git", "target"];
 /// Checks the prose of all files.
 ///
 /// # Errors
-/// One error after all refused words were listed.
-pub(super) fn check_prose(workspace: &Workspace) -> Result<()> {
+/// A file cannot be read.
+pub(super) fn find_refused_words(tree: &SourceTree) -> Result<Vec<String>> {
     let mut found = Vec::new();
-    for path in files(workspace.root())? {
-        let relative = path.strip_prefix(workspace.root()).unwrap_or(&path);
+    for path in files(tree.root())? {
+        let relative = tree.relative_path(&path);
         let Some(syntax) = Syntax::of(relative) else { continue };
         let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-        let refused = refused(&extract_prose(syntax, &text));
+        let read_tokens = || Ok(tree.source(&path)?.tokens.clone());
+        let prose = extract_prose(syntax, &text, read_tokens)
+            .with_context(|| format!("reading {}", path.display()))?;
+        let refused = refused(&prose);
         found.extend(refused.iter().map(|(line, word)| format!("{}:{line}: {word:?}", relative.display())));
     }
-    if found.is_empty() {
-        return Ok(());
-    }
-    for line in &found {
-        eprintln!("  {line}");
-    }
-    bail!("{} words hide the actor: name the component, object or user instead", found.len())
+    Ok(found)
 }
 
 /// All files below a folder, in the order of their names.

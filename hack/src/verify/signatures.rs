@@ -6,15 +6,12 @@ mod rules;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::Result;
 
 use self::rules::{Finding, SourceScope, VisibleType, inspect_source};
-use super::hygiene::{SOURCES, rust_files};
-use super::packages;
-use crate::workspace::Workspace;
+use super::sources::{SourceTree, package_files};
 
 /// The top folders of packages that are not part of a product: functions of one word and errors without a
 /// source are allowed there.
@@ -34,53 +31,30 @@ const SHARED_TYPE_NAMES: &[(&str, &str)] = &[
 /// Checks all Rust sources of the workspace.
 ///
 /// # Errors
-/// One error after all findings were listed.
-pub(super) fn check_signatures(workspace: &Workspace) -> Result<()> {
+/// A source cannot be read or is not Rust.
+pub(super) fn find_unclear_signatures(tree: &SourceTree) -> Result<Vec<String>> {
+    let files: Result<Vec<_>> = tree.package_folders().map(package_files).collect();
     let mut found = Vec::new();
     let mut types: BTreeMap<String, Vec<VisibleType>> = BTreeMap::new();
-    for path in source_files(workspace)? {
-        let relative = path.strip_prefix(workspace.root()).unwrap_or(&path).to_owned();
+    for path in files?.concat() {
+        let relative = tree.relative_path(&path);
         if relative.starts_with(GENERATED) {
             continue;
         }
-        let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-        let file = syn::parse_file(&text).map_err(|error| anyhow!("{}: {error}", relative.display()))?;
-        let inspected = inspect_source(&file, &text, rule_scope(&relative));
-        found.extend(inspected.findings.iter().map(|finding| located_finding(&relative, finding)));
+        let source = tree.source(&path)?;
+        let inspected = inspect_source(&source.syntax, &source.text, rule_scope(relative));
+        found.extend(inspected.findings.iter().map(|finding| located_finding(relative, finding)));
         for visible in inspected.types {
-            let visible = VisibleType { file: relative.clone(), ..visible };
+            let visible = VisibleType { file: relative.to_owned(), ..visible };
             types.entry(visible.name.clone()).or_default().push(visible);
         }
     }
     found.extend(shared_type_names(&types));
-    if found.is_empty() {
-        return Ok(());
-    }
-    for line in &found {
-        eprintln!("  {line}");
-    }
-    bail!("{} names or signatures; hack/src/verify/signatures.rs has the rules", found.len())
+    Ok(found)
 }
 
 fn located_finding(file: &Path, finding: &Finding) -> String {
     format!("{}:{}: {}", file.display(), finding.line, finding.what)
-}
-
-/// The Rust files of all packages of the workspace.
-fn source_files(workspace: &Workspace) -> Result<Vec<PathBuf>> {
-    let metadata = packages::workspace_metadata(workspace)?;
-    let manifests = packages::json_list(&metadata, "packages")
-        .iter()
-        .filter_map(|package| package["manifest_path"].as_str());
-    let folders = manifests.filter_map(|manifest| Path::new(manifest).parent());
-    let mut files = Vec::new();
-    for folder in folders {
-        for part in SOURCES {
-            files.extend(rust_files(&folder.join(part))?);
-        }
-    }
-    files.sort();
-    Ok(files)
 }
 
 /// Which rules apply to a file.

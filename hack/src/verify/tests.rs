@@ -3,11 +3,10 @@ use std::time::Duration;
 
 use rstest::rstest;
 
-use super::crate_boundaries::forbidden_dependencies;
-use super::hygiene::{
-    ModuleLocation, declared_modules, declared_source_files, has_tests, ignored_test_lines, rust_files,
-};
+use super::crate_boundaries::{WALLS, forbidden_dependencies};
+use super::hygiene::{declared_source_files, has_tests, ignored_test_lines};
 use super::report::VerificationReport;
+use super::sources::{DeclaredModule, SourceTree, declared_modules};
 use super::steps::STEPS;
 
 #[test]
@@ -26,35 +25,29 @@ fn a_file_that_no_module_declares_is_found() {
     let tests = write("tests.rs", "");
     let lost = write("lost.rs", "");
 
-    let found = declared_source_files(std::slice::from_ref(&root)).unwrap();
+    let found =
+        declared_source_files(&SourceTree::below(folder.path()), std::slice::from_ref(&root)).unwrap();
 
     assert!(!found.contains(&lost), "{found:?}");
     assert_eq!(found.into_iter().collect::<Vec<_>>(), [deeper, deep, a, root, tests]);
 }
 
 #[test]
-fn nested_packages_are_skipped() {
-    let folder = tempfile::tempdir().unwrap();
-    for name in ["a/b.rs", "a/notes.md", "inner/Cargo.toml", "inner/main.rs", "c.rs"] {
-        let path = folder.path().join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, "").unwrap();
-    }
-    assert_eq!(
-        rust_files(folder.path()).unwrap(),
-        [folder.path().join("a/b.rs"), folder.path().join("c.rs")]
-    );
-    assert!(rust_files(&folder.path().join("missing")).unwrap().is_empty());
-}
-
-#[test]
 fn module_declarations_are_parsed() {
     let text = "mod a;\npub mod b;\npub(in crate::x) mod c;\nmod inline {\n}\n#[path = \"other/d.rs\"]\nmod d;\n#[cfg(test)]\nmod e;\n";
-    let named = |name: &str| ModuleLocation::Named(name.to_owned());
-    assert_eq!(
-        declared_modules(text),
-        [named("a"), named("b"), named("c"), ModuleLocation::At("other/d.rs".to_owned()), named("e")]
+    let module = |name: &str, path: Option<&str>, is_test: bool| DeclaredModule {
+        name: name.to_owned(),
+        path: path.map(str::to_owned),
+        is_test,
+    };
+    let (a, b, c, e) = (
+        module("a", None, false),
+        module("b", None, false),
+        module("c", None, false),
+        module("e", None, true),
     );
+    let expected = [a, b, c, module("d", Some("other/d.rs"), false), e];
+    assert_eq!(declared_modules(&syn::parse_file(text).unwrap()), expected);
 }
 
 #[test]
@@ -113,35 +106,16 @@ fn all_failures_and_unrun_steps_are_reported() {
     assert!(!report.passed(STEPS[1].name) && !report.passed(STEPS[2].name));
 }
 
-/// The metadata of a workspace of empty crates, with these dependencies of the engine as `(name, kind)`.
+/// The metadata of a workspace of the crates with rules, with these dependencies of the engine as
+/// `(name, kind)`.
 fn engine_with(dependencies: &[(&str, Option<&str>)]) -> serde_json::Value {
     let dependencies: Vec<_> =
         dependencies.iter().map(|(name, kind)| serde_json::json!({ "name": name, "kind": kind })).collect();
-    let names = [
-        "api",
-        "feature-gates",
-        "instancetype",
-        "diskimage",
-        "platform",
-        "dvp",
-        "kubevirt",
-        "platforms",
-        "runtime",
-        "simulator",
-        "test-cluster",
-        "process-stat",
-        "invariants",
-        "controller",
-        "cli",
-        "webhook",
-        "apiserver",
-    ];
-    let mut packages: Vec<_> = names
-        .iter()
-        .map(|name| serde_json::json!({ "name": format!("vmpool-{name}"), "dependencies": [] }))
-        .collect();
-    packages.push(serde_json::json!({ "name": "vmpool-engine", "dependencies": dependencies }));
-    serde_json::json!({ "packages": packages })
+    let packages = WALLS.iter().map(|wall| {
+        let own = if wall.package == "vmpool-engine" { dependencies.as_slice() } else { &[] };
+        serde_json::json!({ "name": wall.package, "dependencies": own })
+    });
+    serde_json::json!({ "packages": packages.collect::<Vec<_>>() })
 }
 
 #[rstest]
@@ -156,4 +130,19 @@ fn the_engine_must_not_depend_on_a_runtime(
     #[case] found: usize,
 ) {
     assert_eq!(forbidden_dependencies(&engine_with(&[(name, kind)])).len(), found);
+}
+
+#[test]
+fn a_rule_without_its_crate_is_found() {
+    let found = forbidden_dependencies(&serde_json::json!({ "packages": [] }));
+    assert_eq!(found.len(), WALLS.len());
+    assert!(found[0].ends_with("has a rule, but is not in the workspace"), "{found:?}");
+}
+
+#[test]
+fn a_source_that_is_not_rust_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.rs"), "fn {").unwrap();
+    let error = SourceTree::below(folder.path()).source("a.rs".as_ref()).err().unwrap();
+    assert!(format!("{error:#}").contains("a.rs: not Rust"), "{error:#}");
 }

@@ -5,17 +5,26 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
-use crate::metrics::MetricsRegistry;
-use crate::{label_set, label_values};
+use crate::metrics::family_with_series;
+use crate::{label_set, label_values, metric_table};
 
-/// Expiry, rotations and failures of the certificates of a process.
-#[derive(Debug, Clone, Default)]
-pub struct CertificateMetrics {
-    serving_expiry: Gauge,
-    authority_expiry: Gauge,
-    rotations: Family<RotationLabels, Counter>,
-    failures: Family<FailureLabels, Counter>,
-}
+metric_table!(
+    /// Expiry, rotations and failures of the certificates of a process.
+    #[derive(Debug, Clone, Default)]
+    pub struct CertificateMetrics {
+        /// When the serving certificate of this process expires, in Unix time; 0 while there is none.
+        serving_expiry: Gauge = "vmpool_tls_certificate_expiry_timestamp_seconds" in "seconds";
+        /// When the self-signed certificate authority that signs the next certificate expires, in Unix time;
+        /// 0 if there is none.
+        authority_expiry: Gauge = "vmpool_tls_ca_expiry_timestamp_seconds" in "seconds";
+        /// Certificates that this process issued or read from files.
+        rotations: Family<RotationLabels, Counter> = "vmpool_tls_rotations_total" in "certificates",
+            family_with_series();
+        /// Failures while certificates were issued, read or published. The process retries after each.
+        failures: Family<FailureLabels, Counter> = "vmpool_tls_failures_total" in "failures",
+            family_with_series();
+    }
+);
 
 label_values!(
     /// The kind of a new certificate.
@@ -47,44 +56,6 @@ label_set!(RotationLabels { certificate: Rotated });
 label_set!(FailureLabels { stage: Stage });
 
 impl CertificateMetrics {
-    /// Registers the metrics.
-    pub fn new(registry: &mut MetricsRegistry) -> Self {
-        let (rotations, failures) = (Family::default(), Family::default());
-        // Every series exists from the start, so that an alert sees its first increase.
-        for certificate in Rotated::ALL {
-            drop(rotations.get_or_create(&RotationLabels { certificate: *certificate }));
-        }
-        for stage in Stage::ALL {
-            drop(failures.get_or_create(&FailureLabels { stage: *stage }));
-        }
-        Self {
-            serving_expiry: registry.register(
-                "vmpool_tls_certificate_expiry_timestamp_seconds",
-                "seconds",
-                "When the serving certificate of this process expires, in Unix time; 0 while there is none",
-                Gauge::default(),
-            ),
-            authority_expiry: registry.register(
-                "vmpool_tls_ca_expiry_timestamp_seconds",
-                "seconds",
-                "When the self-signed certificate authority that signs the next certificate expires, in Unix time; 0 if there is none",
-                Gauge::default(),
-            ),
-            rotations: registry.register(
-                "vmpool_tls_rotations_total",
-                "certificates",
-                "Certificates that this process issued or read from files",
-                rotations,
-            ),
-            failures: registry.register(
-                "vmpool_tls_failures_total",
-                "failures",
-                "Failures while certificates were issued, read or published. The process retries after each",
-                failures,
-            ),
-        }
-    }
-
     pub(super) fn expiries(&self, serving: Option<Timestamp>, authority: Option<Timestamp>) {
         self.serving_expiry.set(serving.map_or(0, Timestamp::as_second));
         self.authority_expiry.set(authority.map_or(0, Timestamp::as_second));

@@ -4,15 +4,20 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
-use crate::metrics::MetricsRegistry;
-use crate::{label_set, label_values};
+use crate::metrics::family_with_series;
+use crate::{label_set, label_values, metric_table};
 
-/// Connections of a server, and the connections and requests that it refused.
-#[derive(Debug, Clone, Default)]
-pub struct TrafficMetrics {
-    connections: Gauge,
-    refused: Family<RefusedLabels, Counter>,
-}
+metric_table!(
+    /// Connections of a server, and the connections and requests that it refused.
+    #[derive(Debug, Clone, Default)]
+    pub struct TrafficMetrics {
+        /// Connections to the HTTPS port, including those in their handshake.
+        connections: Gauge = "vmpool_https_connections" in "connections";
+        /// Failed handshakes, and requests that the server answered without their handler.
+        refused: Family<RefusedLabels, Counter> = "vmpool_https_refusals_total" in "refusals",
+            family_with_series();
+    }
+);
 
 label_values!(
     /// Why a connection or request got no response from the router.
@@ -39,29 +44,6 @@ label_values!(
 label_set!(RefusedLabels { reason: Refusal });
 
 impl TrafficMetrics {
-    /// Registers the metrics.
-    pub fn new(registry: &mut MetricsRegistry) -> Self {
-        let refused = Family::default();
-        for &reason in Refusal::ALL {
-            // Every series exists from the start, so that an alert sees its first increase.
-            drop(refused.get_or_create(&RefusedLabels { reason }));
-        }
-        Self {
-            connections: registry.register(
-                "vmpool_https_connections",
-                "connections",
-                "Connections to the HTTPS port, including those in their handshake",
-                Gauge::default(),
-            ),
-            refused: registry.register(
-                "vmpool_https_refusals_total",
-                "refusals",
-                "Failed handshakes, and requests that the server answered without their handler",
-                refused,
-            ),
-        }
-    }
-
     pub(super) fn refused(&self, reason: Refusal) {
         self.refused.get_or_create(&RefusedLabels { reason }).inc();
     }

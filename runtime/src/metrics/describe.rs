@@ -82,12 +82,22 @@ pub enum Values {
 pub trait LabelValue: Clone + 'static {
     /// The possible values.
     fn values() -> Values;
+
+    /// The values that are known before the first event. A label without any has an open set of values.
+    fn known_values() -> Vec<Self> {
+        Vec::new()
+    }
 }
 
 /// A set of labels with a bounded number of values.
 pub trait MetricLabels: EncodeLabelSet + Clone + fmt::Debug + Eq + Hash + Send + Sync + 'static {
     /// The labels, in their order.
     fn labels() -> Vec<Label>;
+
+    /// The sets of [known values](LabelValue::known_values).
+    fn known_sets() -> Vec<Self> {
+        Vec::new()
+    }
 }
 
 /// A metric with a description.

@@ -36,6 +36,10 @@ macro_rules! label_values {
                 let values = Self::ALL.iter().map(|value| (value.as_str(), meaning(*value)));
                 $crate::metrics::Values::Fixed(values.collect())
             }
+
+            fn known_values() -> Vec<Self> {
+                Self::ALL.to_vec()
+            }
         }
     };
 }
@@ -43,6 +47,14 @@ macro_rules! label_values {
 /// Defines a set of labels. The type of each label implements [`LabelValue`](crate::metrics::LabelValue).
 #[macro_export]
 macro_rules! label_set {
+    (@each $sets:ident { $($known:ident)* } $label:ident: $value:ty, $($rest:tt)*) => {
+        for $label in <$value as $crate::metrics::LabelValue>::known_values() {
+            $crate::label_set!(@each $sets { $($known)* $label } $($rest)*);
+        }
+    };
+    (@each $sets:ident { $($known:ident)* }) => {
+        $sets.push(Self { $($known: ::std::clone::Clone::clone(&$known)),* });
+    };
     ($vis:vis $name:ident { $($label:ident: $value:ty),+ }) => {
         #[derive(Clone, Debug, PartialEq, Eq, Hash, ::prometheus_client::encoding::EncodeLabelSet)]
         $vis struct $name { $($vis $label: $value),+ }
@@ -53,6 +65,12 @@ macro_rules! label_set {
                     name: stringify!($label),
                     values: <$value as $crate::metrics::LabelValue>::values(),
                 }),+]
+            }
+
+            fn known_sets() -> Vec<Self> {
+                let mut sets = Vec::new();
+                $crate::label_set!(@each sets {} $($label: $value,)+);
+                sets
             }
         }
     };

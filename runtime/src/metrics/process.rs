@@ -1,51 +1,30 @@
 //! Metrics that the operating system reports about this process. On systems other than Linux they stay zero.
 
-use super::registry::{FloatCounter, MetricsRegistry};
 use prometheus_client::metrics::gauge::Gauge;
 
-/// Memory, processor time, open descriptors and tasks of this process.
-///
-/// The names of the first three are those of all Prometheus client libraries, so that common dashboards show
-/// them. The number of tasks is the only metric that shows a leak of tasks.
-#[derive(Clone, Debug)]
-pub struct ProcessMetrics {
-    cpu: FloatCounter,
-    resident: Gauge,
-    descriptors: Gauge,
-    tasks: Gauge,
-}
+use super::registry::FloatCounter;
+use crate::metric_table;
+
+metric_table!(
+    /// Memory, processor time, open descriptors and tasks of this process.
+    ///
+    /// The names of the first three are those of all Prometheus client libraries, so that common dashboards
+    /// show them. The number of tasks is the only metric that shows a leak of tasks.
+    #[derive(Clone, Debug)]
+    pub struct ProcessMetrics {
+        /// Processor time of this process, user and system.
+        cpu: FloatCounter = "process_cpu_seconds_total" in "seconds";
+        /// Resident memory of this process.
+        resident: Gauge = "process_resident_memory_bytes" in "bytes";
+        /// Open files, sockets and other descriptors of this process.
+        descriptors: Gauge = "process_open_fds" in "descriptors";
+        /// Asynchronous tasks of this process that have not ended. In an idle process the number does not
+        /// grow over time.
+        tasks: Gauge = "process_tasks" in "tasks";
+    }
+);
 
 impl ProcessMetrics {
-    /// Registers the metrics.
-    pub fn new(registry: &mut MetricsRegistry) -> Self {
-        Self {
-            cpu: registry.register(
-                "process_cpu_seconds_total",
-                "seconds",
-                "Processor time of this process, user and system",
-                FloatCounter::default(),
-            ),
-            resident: registry.register(
-                "process_resident_memory_bytes",
-                "bytes",
-                "Resident memory of this process",
-                Gauge::default(),
-            ),
-            descriptors: registry.register(
-                "process_open_fds",
-                "descriptors",
-                "Open files, sockets and other descriptors of this process",
-                Gauge::default(),
-            ),
-            tasks: registry.register(
-                "process_tasks",
-                "tasks",
-                "Asynchronous tasks of this process that have not ended. In an idle process the number does not grow over time",
-                Gauge::default(),
-            ),
-        }
-    }
-
     /// Reads the current values. Call it before the metrics are encoded, on the runtime whose tasks are
     /// counted.
     pub fn refresh(&self) {
@@ -91,6 +70,7 @@ fn cpu_ticks(stat: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::MetricsRegistry;
 
     #[test]
     fn a_name_with_spaces_and_parentheses_does_not_shift_the_fields() {

@@ -27,7 +27,8 @@ impl MetricsRegistry {
     /// Registers `metric` and returns it.
     ///
     /// `name` is the full name, with the suffixes of kind and unit. `unit` names what the metric counts or
-    /// measures. `help` is a sentence without its period.
+    /// measures. `help` is a sentence, or several. The period at its end is dropped, because the encoder adds
+    /// one.
     pub fn register<M: Describe>(
         &mut self,
         name: &'static str,
@@ -35,6 +36,8 @@ impl MetricsRegistry {
         help: &'static str,
         metric: M,
     ) -> M {
+        let help = help.trim_ascii();
+        let help = help.strip_suffix('.').unwrap_or(help);
         // The encoder appends the suffixes.
         let stem = name.strip_suffix(M::KIND.suffix()).unwrap_or(name);
         let handle = metric.clone();

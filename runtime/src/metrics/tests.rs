@@ -4,7 +4,11 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
-use super::{FloatGauge, InfoMetric, Label, MetricKind, MetricLabels, MetricsPage, MetricsRegistry, Values};
+use super::{
+    FloatGauge, InfoMetric, Label, LabelValue, MetricKind, MetricLabels, MetricsPage, MetricsRegistry,
+    Values, add_known_series, family_with_series, histogram_family,
+};
+use crate::{label_set, label_values, metric_table};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Color {
@@ -75,4 +79,88 @@ fn the_catalogue_describes_the_registered_metrics() {
     assert_eq!((cars.name, cars.kind, cars.unit), ("cars_total", MetricKind::Counter, "cars"));
     assert_eq!(cars.labels, Color::labels());
     assert_eq!((gap.kind, gap.labels.len(), gap.help), (MetricKind::Histogram, 0, "Gaps"));
+}
+
+label_values!(
+    /// The side of a road.
+    Side {
+        /// The left side.
+        Left => "left",
+        /// The right side.
+        Right => "right",
+    }
+);
+
+label_values!(
+    /// What moves on a road.
+    Traffic {
+        /// A car.
+        Car => "car",
+        /// A bicycle.
+        Bicycle => "bicycle",
+    }
+);
+
+// The values are not known in advance.
+impl LabelValue for u32 {
+    fn values() -> Values {
+        Values::Open("the speed")
+    }
+}
+
+label_set!(TrafficLabels { side: Side, traffic: Traffic });
+label_set!(SpeedLabels { side: Side, speed: u32 });
+
+metric_table!(
+    #[derive(Debug)]
+    struct RoadMetrics {
+        /// What passed the road. Animals are
+        /// not counted.
+        passed: Family<TrafficLabels, Counter> = "road_passed_total" in "objects", family_with_series();
+        /// Speeds on the road.
+        speeds: Family<SpeedLabels, Counter> = "road_speeds_total" in "objects", family_with_series();
+        /// Gaps.
+        gaps: Family<TrafficLabels, Histogram> = "road_gap_seconds" in "seconds",
+            add_known_series(histogram_family(|| Histogram::new([1.0])));
+        /// Free lanes.
+        free: Gauge = "road_free" in "lanes";
+    } with { note: String }
+);
+
+#[test]
+fn a_table_registers_its_rows_in_their_order() {
+    let mut registry = MetricsRegistry::new();
+    let metrics = RoadMetrics::new(&mut registry);
+    assert_eq!(metrics.note, "");
+    let rows: Vec<_> = registry.catalogue().iter().map(|row| (row.name, row.unit, row.help)).collect();
+    assert_eq!(
+        rows,
+        [
+            ("road_passed_total", "objects", "What passed the road. Animals are not counted"),
+            ("road_speeds_total", "objects", "Speeds on the road"),
+            ("road_gap_seconds", "seconds", "Gaps"),
+            ("road_free", "lanes", "Free lanes"),
+        ]
+    );
+    metrics.free.set(2);
+    metrics.passed.get_or_create(&TrafficLabels { side: Side::Left, traffic: Traffic::Car }).inc();
+    metrics.speeds.get_or_create(&SpeedLabels { side: Side::Left, speed: 50 }).inc();
+    metrics.gaps.get_or_create(&TrafficLabels { side: Side::Right, traffic: Traffic::Car }).observe(0.5);
+    assert!(registry.encode().contains("road_free 2\n"), "{}", registry.encode());
+}
+
+#[test]
+fn series_with_known_labels_exist_from_the_start() {
+    let mut registry = MetricsRegistry::new();
+    RoadMetrics::new(&mut registry);
+    let page = registry.encode();
+    for side in ["left", "right"] {
+        for traffic in ["car", "bicycle"] {
+            let labels = format!("{{side=\"{side}\",traffic=\"{traffic}\"}} 0");
+            for name in ["road_passed_total", "road_gap_seconds_count"] {
+                assert!(page.contains(&format!("{name}{labels}")), "{name}{labels} is missing in\n{page}");
+            }
+        }
+    }
+    assert!(!page.contains("road_speeds_total"), "the speeds are not known in advance:\n{page}");
 }

@@ -90,5 +90,5 @@ async fn a_user_expands_what_another_namespace_names(
     world.server.deny_where(denies);
     let answer = put(&world, &world.process(1), target, "debian").await;
     assert_eq!(answer.code, 200, "{}", answer.body);
-    assert!(answer.body.to_string().contains("2048Mi"), "{}", answer.body);
+    assert!(answer.body.to_string().contains("2Gi"), "{}", answer.body);
 }

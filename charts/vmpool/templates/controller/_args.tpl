@@ -20,6 +20,9 @@
 {{- if and $controller.kubevirtMetrics (include "vmpool.kubevirt" .) }}
 {{- $args = append $args "--kubevirt-metrics" }}
 {{- end }}
+{{- if and (ne $controller.kubevirtConditions "auto") (include "vmpool.kubevirt" .) }}
+{{- $args = append $args (printf "--kubevirt-conditions=%s" $controller.kubevirtConditions) }}
+{{- end }}
 {{- if include "vmpool.standalone" . }}
 {{- $args = append $args "--instancetype-mode=Standalone" }}
 {{- $args = append $args (printf "--instancetype-reference-policy=%s" .Values.instancetype.referencePolicy) }}

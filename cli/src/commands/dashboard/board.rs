@@ -16,7 +16,8 @@ use super::view::{
 };
 use crate::cluster::name_of;
 use crate::observation::UnobservedSpec;
-use crate::pool::{decode_pool, phase_tone, ready_condition, resource_name};
+use crate::phase::read_published_phase;
+use crate::pool::{decode_pool, phase_tone, resource_name};
 use crate::table::Tone;
 
 /// Number of events of a pool to show.
@@ -93,8 +94,9 @@ fn board_pool<P: ClientPlatform>(
     now: Timestamp,
 ) -> Result<(BoardPool, ParsedPool)> {
     let (_, pool) = decode_pool::<P>(stored)?;
-    let ready = ready_condition(&pool);
-    let phase = ready.map(|ready| ready.reason.clone()).unwrap_or_default();
+    let published = read_published_phase(&pool);
+    let (phase, message) =
+        published.map(|published| (published.phase, published.message)).unwrap_or_default();
     let outdated = UnobservedSpec::read(stored, &pool).map(|unobserved| unobserved.describe(None, now));
     let tone = if outdated.is_some() { Tone::Notice } else { phase_tone(&phase) };
     let conditions = pool.published.conditions.iter().map(|condition| BoardCondition {
@@ -114,7 +116,7 @@ fn board_pool<P: ClientPlatform>(
         outdated,
         deleting: pool.deleting,
         paused: P::is_paused(&pool),
-        message: ready.map(|ready| ready.message.clone()).unwrap_or_default(),
+        message,
         revision: current_revision(&pool).unwrap_or_default(),
         conditions: conditions.collect(),
         phase,

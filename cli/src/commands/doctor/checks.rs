@@ -14,6 +14,7 @@ use crate::cluster::{UserClusterClient, full_name};
 use crate::explain::describe_kube_error;
 use crate::installation::{PART_OF, labeled_version, list_deployments};
 use crate::leader::{LEASE, LeaderState, read_leader_state};
+use crate::phase::{PublishedPhase, read_published_phase};
 use crate::pool::decode_pool;
 
 /// The check of the lease.
@@ -144,12 +145,12 @@ fn pool_problem<P: ClientPlatform>(pool: &Value) -> Option<String> {
     let (_, facts) = decode_pool::<P>(pool).ok()?;
     let condition =
         |kind: ConditionType| facts.published.conditions.iter().find(|condition| condition.is(kind));
-    let Some(ready) = condition(ConditionType::Ready) else {
+    let Some(PublishedPhase { phase, message }) = read_published_phase(&facts) else {
         return Some(format!("{}: no controller has written its status", facts.id.name));
     };
     let stalled = condition(ConditionType::Stalled).is_some_and(|condition| condition.status == "True");
-    (stalled || ready.reason == ConditionReason::Failing.as_str())
-        .then(|| format!("{}: {}: {}", facts.id.name, ready.reason, ready.message))
+    (stalled || phase == ConditionReason::Failing.as_str())
+        .then(|| format!("{}: {phase}: {message}", facts.id.name))
 }
 
 /// Whether the webhook is registered and has a CA.

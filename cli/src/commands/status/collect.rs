@@ -24,7 +24,8 @@ use crate::cluster::{ListScope, UserClusterClient, name_of};
 use crate::explain::{RequestAttempt, explain_read_error, explain_request_error};
 use crate::leader::read_leader_state;
 use crate::observation::UnobservedSpec;
-use crate::pool::{decode_pool, ready_condition};
+use crate::phase::read_published_phase;
+use crate::pool::decode_pool;
 
 /// Number of events to show.
 const EVENTS: usize = 8;
@@ -80,7 +81,7 @@ fn pool_overview<P: ClientPlatform>(pool: &ParsedPool, stored: &Value) -> PoolOv
         restart_pending: summary.map_or(0, |summary| summary.restart_pending),
         revision: summary.map(|summary| summary.revision.to_string()).unwrap_or_default(),
         paused: P::is_paused(pool),
-        state: ready_condition(pool).map(|ready| ready.reason.clone()).unwrap_or_default(),
+        state: read_published_phase(pool).map(|published| published.phase).unwrap_or_default(),
         unobserved: UnobservedSpec::read(stored, pool),
         conditions: pool.published.conditions.iter().map(condition_status).collect(),
         activity: pool.published.activity.iter().map(activity_status).collect(),

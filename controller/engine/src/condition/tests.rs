@@ -40,3 +40,18 @@ fn clients_have_constants_with_the_texts_of_all_reasons() {
         "vmpool_api::conditions::pool::reason lists the reasons in the same order"
     );
 }
+
+#[test]
+fn three_conditions_have_the_meaning_of_kstatus() {
+    let condition = |kind: ConditionType| StatusCondition {
+        kind: kind.to_string(),
+        status: "True".to_owned(),
+        reason: String::new(),
+        message: String::new(),
+        last_transition: Timestamp::UNIX_EPOCH,
+        observed_generation: None,
+    };
+    let found: Vec<ConditionType> =
+        ConditionType::ALL.into_iter().filter(|kind| condition(*kind).is_kstatus()).collect();
+    assert_eq!(found, [ConditionType::Ready, ConditionType::Reconciling, ConditionType::Stalled]);
+}

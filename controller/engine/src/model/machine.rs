@@ -99,8 +99,10 @@ pub struct Instance {
     pub terminating: bool,
     /// The revision that it was started with, or that was recorded on it afterwards.
     pub revision: Option<RevisionId>,
-    /// What it has now of the parts that the platform can change while it runs.
+    /// What its guest has now of the parts that the platform can change while it runs.
     pub live: LiveParts,
+    /// Why its guest does not have all of its spec yet, in the words of the platform; `None` if it has.
+    pub pending_update: Option<Arc<str>>,
     /// Whether its guest runs and is ready.
     pub ready: bool,
 }
@@ -287,6 +289,11 @@ impl Machine {
     /// guest. A machine that waits for a guest of another cluster has an instance.
     pub(crate) fn is_off(&self) -> bool {
         self.activity == MachineActivity::Stopped && self.instance.is_none()
+    }
+
+    /// Whether its guest does not have all of the spec of its instance yet.
+    pub(crate) fn has_pending_update(&self) -> bool {
+        self.instance.as_ref().is_some_and(|instance| instance.pending_update.is_some())
     }
 
     /// Whether its guest runs.

@@ -256,6 +256,7 @@ impl Api {
                 terminating: false,
                 revision: machine.written.clone(),
                 live: LiveParts::default(),
+                pending_update: None,
                 ready: true,
             }));
             machine.activity = MachineActivity::Running;

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use super::counts::MachineCounts;
+use super::live_updates::describe_pending_updates;
 use super::problem::list_start_problems;
 use super::text::{join_message_parts, machine_count_text, verb_for_count};
 use crate::condition::{ComputedCondition, ConditionReason, ConditionType};
@@ -66,6 +67,8 @@ struct UnreadyCauses {
     failed: Vec<String>,
     /// Machines that are not ready, for causes that the platform reports.
     stuck: Vec<String>,
+    /// Machines whose guests do not have a live update of the rollout yet.
+    pending_updates: Option<String>,
 }
 
 impl UnreadyCauses {
@@ -81,7 +84,7 @@ impl UnreadyCauses {
         failed.retain(|message| !blocked.contains(message));
         let is_short = counts.ready < observed.pool.desired;
         let stuck = if is_short { list_start_problems(observed) } else { Vec::new() };
-        Self { blocked, failed, stuck }
+        Self { blocked, failed, stuck, pending_updates: None }
     }
 
     fn is_empty(&self) -> bool {
@@ -103,7 +106,8 @@ impl UnreadyCauses {
             PoolPhase::Paused => "the controller does not work while the pool or its rollout is paused",
             PoolPhase::Ready => "the pool is as its spec describes it",
         };
-        let causes = join_message_parts(self.failed.iter().chain(&self.stuck).cloned());
+        let causes = [&self.failed, &self.stuck].into_iter().flatten().chain(&self.pending_updates);
+        let causes = join_message_parts(causes.cloned());
         match phase {
             _ if causes.is_empty() => what.to_owned(),
             PoolPhase::Failing => format!("{what}: {causes}"),
@@ -129,7 +133,12 @@ impl UnreadyCauses {
         if phase == PoolPhase::Paused && !is_ready {
             return "the controller continues when you resume the pool or its rollout".to_owned();
         }
-        rollout.unwrap_or_else(|| "the controller needs no user action".to_owned())
+        let pending = self.pending_updates.is_some().then(|| {
+            "if the live updates last, make the machines migratable or restart them: the condition Reconciling names \
+             them and the causes"
+                .to_owned()
+        });
+        rollout.or(pending).unwrap_or_else(|| "the controller needs no user action".to_owned())
     }
 }
 
@@ -145,7 +154,10 @@ pub(super) fn phase_conditions(
     let pool = observed.pool;
     let outdated = count_outdated_machines(observed);
     // If no machine is outdated, nothing that the controller does brings the template into effect.
-    let causes = UnreadyCauses::of(observed, counts, failure, overridden.filter(|_| outdated == 0));
+    let mut causes = UnreadyCauses::of(observed, counts, failure, overridden.filter(|_| outdated == 0));
+    if outdated > 0 {
+        causes.pending_updates = describe_pending_updates(observed);
+    }
     let has_all = counts.total == pool.desired || keeps_surplus(pool) && counts.total > pool.desired;
     let is_complete = has_all && counts.ready >= pool.desired;
     let phase = match () {
@@ -161,13 +173,14 @@ pub(super) fn phase_conditions(
     let message = if is_ready {
         ready_message(pool, counts)
     } else {
-        let UnreadyCauses { blocked, failed, stuck } = &causes;
+        let UnreadyCauses { blocked, failed, stuck, pending_updates } = &causes;
         join_message_parts(
             [blocked, failed, stuck]
                 .into_iter()
                 .flatten()
                 .cloned()
                 .chain(progress_messages(observed, counts, outdated))
+                .chain(pending_updates.clone())
                 .chain(waits),
         )
     };

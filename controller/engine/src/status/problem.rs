@@ -78,7 +78,7 @@ fn machines_with_problem<'a>(observed: &ObservedPool<'a>) -> Vec<&'a Arc<Machine
 }
 
 /// The machines that `waits` holds for, and whose problem is old enough to report or already published.
-fn find_stuck_machines<'a>(
+pub(super) fn find_stuck_machines<'a>(
     observed: &ObservedPool<'a>,
     waits: impl Fn(&Machine) -> bool,
 ) -> Vec<&'a Arc<Machine>> {

@@ -11,6 +11,7 @@ use crate::testing::{PoolWorld, numbered_machine_name};
 
 mod blocked;
 mod detached;
+mod live_updates;
 mod numbers;
 mod pins;
 mod problem;

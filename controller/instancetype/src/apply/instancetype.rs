@@ -65,9 +65,7 @@ fn write_memory_fields(memory: &InstanceTypeMemory, spec: &mut Value) -> Result<
     tree::set_value(spec, "domain.memory.guest", &memory.guest)?;
     tree::set_given(spec, "domain.memory.hugepages", memory.hugepages.clone())?;
     tree::set_given(spec, "domain.memory.maxGuest", memory.max_guest.as_ref())?;
-    // Admission keeps the percentage in 0 to 100. What is outside was stored without admission, and counts as
-    // the nearest limit.
-    let percent = u8::try_from(memory.overcommit_percent.clamp(0, 100)).unwrap_or(0);
+    let percent = memory.overcommit();
     if percent > 0 {
         tree::set_value(spec, "domain.resources.requests.memory", &memory.guest.lowered_by(percent))?;
     }

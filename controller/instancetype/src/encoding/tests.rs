@@ -73,3 +73,26 @@ fn a_pointer_leads_to_a_field(
 ) {
     assert_eq!(KIND.canonical_at_pointer(root, pointer, &value), expected);
 }
+
+#[rstest]
+#[case::absent_structs_and_quantities(json!({}), json!({"plain": {}, "port": 0, "size": "0"}))]
+#[case::zero_values(
+    json!({"flag": false, "text": "", "list": [], "labels": {}, "other": null, "part": {"count": 0}}),
+    json!({"plain": {}, "port": 0, "size": "0", "part": {}})
+)]
+#[case::values_in_pointers(
+    json!({"name": "", "limit": "0", "other": {}}),
+    json!({"plain": {}, "port": 0, "size": "0", "name": "", "limit": "0", "other": {}})
+)]
+#[case::quantities(
+    json!({"size": "2048Mi", "limit": 0.5, "requests": {"cpu": "1000m"}}),
+    json!({"plain": {}, "port": 0, "size": "2Gi", "limit": "500m", "requests": {"cpu": "1"}})
+)]
+#[case::items(
+    json!({"items": [{"flag": false, "unknown": 1}]}),
+    json!({"plain": {}, "port": 0, "size": "0", "items": [{"unknown": 1}]})
+)]
+fn an_object_is_encoded_as_kubevirt_encodes_it(#[case] value: Value, #[case] encoded: Value) {
+    assert_eq!(KIND.encoded("", &value), Some(encoded.clone()));
+    assert_eq!(KIND.encoded("", &encoded), Some(encoded));
+}

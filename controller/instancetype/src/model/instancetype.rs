@@ -68,6 +68,15 @@ pub struct InstanceTypeMemory {
     pub max_guest: Option<Amount>,
 }
 
+impl InstanceTypeMemory {
+    /// The percentage, in its limits.
+    pub(crate) fn overcommit(&self) -> u8 {
+        // Admission keeps the percentage in 0 to 100. What is outside was stored without admission, and
+        // counts as the nearest limit.
+        u8::try_from(self.overcommit_percent.clamp(0, 100)).unwrap_or(0)
+    }
+}
+
 impl InstancetypeSpec {
     /// Reads a spec.
     ///

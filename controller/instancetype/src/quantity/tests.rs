@@ -45,6 +45,23 @@ fn overcommit_is_computed_in_integers(#[case] text: &str, #[case] percent: u8, #
 }
 
 #[rstest]
+#[case::half("32Gi", 50, "16Gi")]
+#[case::a_third("512Mi", 33, "359703488")]
+#[case::a_third_of_much("64Gi", 33, "44962936Ki")]
+#[case::a_third_of_an_uneven_amount("3000Mi", 33, "2107637632")]
+#[case::an_exact_share("3000Mi", 15, "2550Mi")]
+#[case::the_next_single_precision_number("512Mi", 15, "456340288")]
+#[case::decimal("1G", 50, "500M")]
+#[case::nothing_remains("64Gi", 100, "0")]
+fn kubevirt_computes_overcommit_in_single_precision(
+    #[case] text: &str,
+    #[case] percent: u8,
+    #[case] lowered: &str,
+) {
+    assert_eq!(amount(text).lowered_in_single_precision(percent).as_str(), lowered);
+}
+
+#[rstest]
 #[case::cpus("2", 2)]
 #[case::a_part("1500m", 2)]
 #[case::negative("-1", 0)]

@@ -192,9 +192,9 @@ fn default_of(field: &str, configuration: &Value, status: &Value) -> Option<Stri
 #[case::a_request_as_a_number("cpuRequest", json!({ "cpuRequest": 2 }), json!({}), Some("2"))]
 #[case::the_request_that_kubevirt_does_not_write("cpuRequest", json!({ "cpuRequest": "0.1" }), json!({}), None)]
 #[case::no_amount("cpuRequest", json!({ "cpuRequest": "much" }), json!({}), None)]
-#[case::no_strategy("evictionStrategy", json!({}), json!({}), None)]
+#[case::the_strategy_of_kubevirt("evictionStrategy", json!({}), json!({}), Some("None"))]
 #[case::a_strategy("evictionStrategy", json!({ "evictionStrategy": "LiveMigrate" }), json!({}), Some("LiveMigrate"))]
-#[case::a_strategy_of_another_type("evictionStrategy", json!({ "evictionStrategy": 3 }), json!({}), None)]
+#[case::a_strategy_of_another_type("evictionStrategy", json!({ "evictionStrategy": 3 }), json!({}), Some("None"))]
 fn general_defaults_are_those_that_the_cluster_shows(
     #[case] field: &str,
     #[case] configuration: Value,

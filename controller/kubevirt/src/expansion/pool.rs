@@ -17,6 +17,8 @@ use super::super::pins::{self, MatcherScope, PinnedTemplate, ResolvedMachine};
 use super::super::read::read_pool_settings;
 use super::super::{revision, template};
 use super::defaults::StartDefaults;
+use super::form::{self, ExpansionForm};
+use super::message;
 use super::outcome::Expansion;
 
 /// The field of the spec of a pool that contains the template of its machines.
@@ -28,17 +30,27 @@ const READ_NAMES: usize = 4;
 /// Which template of a stored pool is expanded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RevisionToExpand {
-    /// The template in the request. The pool need not be stored.
-    None,
+    /// The template in the request, in this form. The pool need not be stored.
+    Supplied(ExpansionForm),
     /// The current one, with the copies of its revision if it has any.
     Current,
     /// That of the stored revision with this name.
     Named(String),
 }
 
+impl RevisionToExpand {
+    /// The form of the result. Stored pools have the form that their machines get.
+    fn form(&self) -> ExpansionForm {
+        match self {
+            Self::Supplied(form) => *form,
+            Self::Current | Self::Named(_) => ExpansionForm::Complete,
+        }
+    }
+}
+
 /// Expands the template of a pool. With `index`, the result is the VirtualMachine with this ordinal, as the
 /// controller would create it. General defaults are KubeVirt's and not filled in, except for an interface
-/// that the preference changes.
+/// that the preference changes, and except for [`ExpansionForm::KubeVirt`].
 ///
 /// `defaults` are read only if they are needed: [`Expansion::NeedsDefaults`].
 pub fn expand_pool(
@@ -58,7 +70,7 @@ pub fn expand_pool(
     let expansion = match pins::pinned_template(&content) {
         Some(PinnedTemplate::Written(template)) => Expansion::Done(template),
         Some(PinnedTemplate::Named(template, types)) => write_out_template(&template, &types, defaults),
-        None => expand_live_template(&content[TEMPLATE], namespace, found, defaults),
+        None => expand_live_template(&content[TEMPLATE], namespace, which.form(), found, defaults),
     };
     let template = match expansion {
         Expansion::Done(template) => template,
@@ -87,7 +99,7 @@ fn select_revision_content(
         revision::revision_names(id, generation).find(|name| !taken.contains(name)).unwrap_or_default()
     };
     match which {
-        RevisionToExpand::None => Ok((free(&[]), annotated_spec(pool))),
+        RevisionToExpand::Supplied(_) => Ok((free(&[]), annotated_spec(pool))),
         RevisionToExpand::Named(name) => {
             let content =
                 stored_revision_content(name, id, namespace, found)?.ok_or(Expansion::NoRevision)?;
@@ -156,18 +168,32 @@ pub fn has_template_of(pool: &Value, revision: &Value) -> bool {
 fn expand_live_template(
     template: &Value,
     namespace: &str,
+    form: ExpansionForm,
     found: &FetchedObjects,
     defaults: Option<&StartDefaults>,
 ) -> Expansion {
     let scope = MatcherScope { namespace, location: MachineLocation::Pool };
     let machine = json!({ "metadata": template["metadata"], "spec": template["spec"] });
-    let ResolvedMachine { machine, types, .. } = match pins::resolve_machine(&machine, scope, found) {
+    if !form::has_matchers(&machine) {
+        return Expansion::Done(form.encode(template.clone()));
+    }
+    let ResolvedMachine { machine: resolved, types, .. } = match pins::resolve_machine(&machine, scope, found)
+    {
         Ok(resolved) => resolved,
-        Err(open) => return open.into(),
+        Err(open) => return message::refuse_as_kubevirt(open.into(), &machine),
     };
     let mut template = template.clone();
-    template["spec"] = machine["spec"].clone();
-    write_out_template(&template, &types, defaults)
+    template["spec"] = resolved["spec"].clone();
+    match (form, defaults) {
+        (ExpansionForm::Complete, _) => write_out_template(&template, &types, defaults),
+        (ExpansionForm::KubeVirt, None) => Expansion::NeedsDefaults,
+        (ExpansionForm::KubeVirt, Some(StartDefaults(settings))) => {
+            match form.expand(&template, &types, settings, scope.location) {
+                Ok(expanded) => Expansion::Done(expanded),
+                Err(error) => Expansion::Refused(message::expansion_problem(&error, scope.location)),
+            }
+        }
+    }
 }
 
 /// Writes objects into a template that names them.
@@ -188,6 +214,6 @@ fn write_out_template(
         MachineLocation::Pool,
     ) {
         Ok(expanded) => Expansion::Done(expanded),
-        Err(error) => Expansion::Refused(pins::expansion_problem(&error, MachineLocation::Pool)),
+        Err(error) => Expansion::Refused(message::expansion_problem(&error, MachineLocation::Pool)),
     }
 }

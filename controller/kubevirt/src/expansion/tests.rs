@@ -1,3 +1,5 @@
+mod answers;
+
 use rstest::rstest;
 use serde_json::json;
 use vmpool_decision::decide_with;
@@ -45,7 +47,7 @@ fn object_of(cluster: &[(String, Value)], reference: &ReferencedObject) -> Optio
 
 /// Expands a machine in a cluster without KubeVirt.
 fn start(vm: &Value, namespace: &str, found: &FetchedObjects) -> Expansion {
-    expand_machine_object(vm, namespace, found, Some(&StartDefaults::default()))
+    expand_machine_object(vm, namespace, ExpansionForm::Complete, found, Some(&StartDefaults::default()))
 }
 
 /// Expands a pool in a cluster without KubeVirt.
@@ -190,7 +192,8 @@ fn a_refusal_names_the_field(#[case] spec: Value, #[case] reason: &str, #[case] 
     let Expansion::Refused(problem) = with(&[], |found| start(&vm, NAMESPACE, found)) else { panic!() };
     assert_eq!((problem.reason.as_str(), &*problem.causes[0].field), (reason, field));
     let pool = json!({ "spec": { "virtualMachineTemplate": { "spec": spec } } });
-    let Expansion::Refused(problem) = with(&[], |found| of_pool(&pool, &RevisionToExpand::None, None, found))
+    let Expansion::Refused(problem) =
+        with(&[], |found| of_pool(&pool, &RevisionToExpand::Supplied(ExpansionForm::Complete), None, found))
     else {
         panic!()
     };
@@ -277,7 +280,9 @@ fn a_pool_without_copies_of_its_template_is_expanded_from_the_live_objects() {
     pool["spec"]["virtualMachineTemplate"]["spec"]["template"]["spec"]["hostname"] = json!("three");
     let new = done(with(&cluster, |found| of_pool(&pool, &RevisionToExpand::Current, None, found)));
     assert_eq!(memory(&new["spec"]["virtualMachineTemplate"]), "8Gi");
-    let supplied = done(with(&cluster, |found| of_pool(&pool, &RevisionToExpand::None, None, found)));
+    let supplied = done(with(&cluster, |found| {
+        of_pool(&pool, &RevisionToExpand::Supplied(ExpansionForm::Complete), None, found)
+    }));
     assert_eq!(supplied, new);
 }
 
@@ -368,8 +373,10 @@ fn each(spec: &Value, preference: &Value, defaults: Option<&StartDefaults>) -> [
     };
     let vm = json!({ "spec": spec });
     [
-        with(&cluster, |found| expand_machine_object(&vm, NAMESPACE, found, defaults)),
-        template(of_pool(&cluster, &RevisionToExpand::None, None)),
+        with(&cluster, |found| {
+            expand_machine_object(&vm, NAMESPACE, ExpansionForm::Complete, found, defaults)
+        }),
+        template(of_pool(&cluster, &RevisionToExpand::Supplied(ExpansionForm::Complete), None)),
         template(of_pool(&stored, &RevisionToExpand::Current, None)),
         of_pool(&stored, &RevisionToExpand::Current, Some(4)),
     ]
@@ -386,7 +393,14 @@ fn a_machine_has_the_host_name_that_the_annotation_of_its_pool_requests() {
     });
     let cluster = [(TYPES.to_owned(), instancetype("2Gi"))];
     let machine = done(with(&cluster, |found| {
-        super::expand_pool(&pool, NAMESPACE, &RevisionToExpand::None, Some(4), found, None)
+        super::expand_pool(
+            &pool,
+            NAMESPACE,
+            &RevisionToExpand::Supplied(ExpansionForm::Complete),
+            Some(4),
+            found,
+            None,
+        )
     }));
     assert_eq!(machine["spec"]["template"]["spec"]["hostname"], "herd-4");
 }

@@ -100,6 +100,7 @@ fn absent_values(encoding: FieldEncoding) -> Vec<Value> {
         Scalar => vec![json!(null), json!(false), json!(0)],
         IntOrString => vec![json!(null), json!(0)],
         OptionalText | OptionalQuantity => vec![json!(null)],
+        RequiredText => vec![json!(null), json!("")],
         Struct | TextMap | QuantityMap => vec![json!(null), json!({})],
         Quantity => vec![json!(null), json!("0"), json!("0Gi")],
     }
@@ -111,6 +112,7 @@ fn present_values(encoding: FieldEncoding) -> Vec<Value> {
         Scalar => vec![json!(true), json!(1)],
         IntOrString => vec![json!(1), json!(""), json!("http")],
         OptionalText => vec![json!(""), json!("a")],
+        RequiredText => vec![json!("a")],
         Struct => vec![json!({ "other": "a" })],
         TextMap => vec![json!({ "a": "" }), json!({ "a": "1" })],
         QuantityMap => vec![json!({ "memory": "0" }), json!({ "memory": "1Gi" })],

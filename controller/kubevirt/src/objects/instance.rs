@@ -15,6 +15,7 @@ use vmpool_platform::{intern_text, slim_metadata};
 
 use super::super::canonical_values::live_parts;
 use super::super::keys::REVISION_LABEL;
+use super::hot_plug::{HotPlug, take_pending_hot_plugs};
 use super::machine::MachineCondition;
 use super::metadata::strip_cached_metadata;
 
@@ -28,6 +29,7 @@ pub struct InstanceObject {
     pub(crate) live: LiveParts,
     pub(crate) phase: Option<InstancePhase>,
     pub(crate) ready: bool,
+    pub(crate) pending_update: Option<Arc<str>>,
 }
 
 #[derive(Deserialize)]
@@ -72,6 +74,13 @@ struct Memory {
     guest: Value,
 }
 
+/// The memory that the guest has.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct GuestMemory {
+    guest_current: Value,
+}
+
 impl Spec {
     /// The live parts, shared by the instances of one template.
     fn live_parts(&self) -> LiveParts {
@@ -88,20 +97,31 @@ struct Status {
     phase: String,
     #[serde(deserialize_with = "lenient_list")]
     conditions: Vec<MachineCondition>,
+    #[serde(rename = "currentCPUTopology", deserialize_with = "lenient_value")]
+    topology: Cpu,
+    #[serde(deserialize_with = "lenient_value")]
+    memory: GuestMemory,
 }
 
 impl From<Wire> for InstanceObject {
-    fn from(Wire { mut metadata, spec, status }: Wire) -> Self {
+    fn from(Wire { mut metadata, mut spec, status }: Wire) -> Self {
         let revision = metadata.labels.as_ref().and_then(|labels| labels.get(REVISION_LABEL));
         let revision = revision.map(|text| intern_text(limits::clip_name(text)));
         strip_cached_metadata(&mut metadata);
+        let Status { phase, conditions, topology, memory } = status;
+        let hot_plugs = [
+            HotPlug::sockets(&mut spec.domain.cpu.sockets, topology.sockets),
+            HotPlug::memory(&mut spec.domain.memory.guest, memory.guest_current),
+        ];
+        let pending = take_pending_hot_plugs(hot_plugs, &conditions);
         let is_ready = |condition: &MachineCondition| condition.kind == "Ready" && condition.status == "True";
         Self {
             metadata,
             revision,
             live: spec.live_parts(),
-            phase: status.phase.parse().ok(),
-            ready: status.conditions.iter().any(is_ready),
+            phase: phase.parse().ok(),
+            ready: conditions.iter().any(is_ready),
+            pending_update: pending.as_deref().map(intern_text),
         }
     }
 }

@@ -239,3 +239,38 @@ fn a_release_removes_the_mark_of_a_restart() {
     assert_eq!(marked.last(), Some(&expected));
     assert_eq!(released(json!({ "a": "b" })), marked[..marked.len() - 1]);
 }
+
+#[test]
+fn a_pool_of_the_definition_of_vmpool_has_the_default_of_its_status() {
+    let is_own = |status: Value| {
+        let mut pool = stored();
+        pool["status"] = status;
+        KubeVirt::has_definition_of_vmpool(&serde_json::from_value(pool).unwrap())
+    };
+    assert!(is_own(json!({ "observedGeneration": -1 })));
+    assert!(is_own(json!({ "observedGeneration": 4, "replicas": 3 })));
+    assert!(!is_own(json!({ "labelSelector": "farm=render", "replicas": 3 })));
+    assert!(!is_own(Value::Null));
+}
+
+#[test]
+fn a_patch_removes_the_conditions_for_clients_that_wait_and_no_others() {
+    let condition = |kind: &str| json!({ "type": kind, "status": "True" });
+    let kinds = ["Ready", "ReplicaPaused", "Reconciling", "Audited", "Stalled"];
+    let mut pool = stored();
+    pool["status"] = json!({ "conditions": kinds.map(condition), "replicas": 3 });
+    let removal = |pool: &Value| {
+        let object: KubeVirtPoolObject = serde_json::from_value(pool.clone()).unwrap();
+        KubeVirt::remove_kstatus_conditions(&object)
+    };
+    let patch: json_patch::Patch = serde_json::from_value(removal(&pool).unwrap()).unwrap();
+    let before = pool.clone();
+    json_patch::patch(&mut pool, &patch).unwrap();
+    let left = json!(["ReplicaPaused", "Audited"].map(condition));
+    assert_eq!(pool["status"], json!({ "conditions": left, "replicas": 3 }));
+    assert_eq!(removal(&pool), None, "nothing is left to remove");
+    // A pool whose conditions changed meanwhile stays as it is.
+    let mut changed = before;
+    changed["status"]["conditions"].as_array_mut().unwrap().remove(1);
+    assert!(json_patch::patch(&mut changed, &patch).is_err());
+}

@@ -23,8 +23,10 @@ pub struct InstanceFacts {
     pub terminating: bool,
     /// Name of the revision in its label.
     pub revision: Option<Arc<str>>,
-    /// Its parts that KubeVirt can change while it runs.
+    /// Its parts that KubeVirt can change while it runs, as its guest has them.
     pub live: LiveParts,
+    /// Why its guest does not have all of its spec yet, in the words of KubeVirt.
+    pub pending_update: Option<Arc<str>>,
     /// Its phase; `None` before the first phase, or if vmpool does not know it.
     pub phase: Option<InstancePhase>,
     /// Whether the condition `Ready` is True.
@@ -55,6 +57,7 @@ pub fn read_instance_facts(object: &InstanceObject) -> InstanceFacts {
         terminating: metadata.deletion_timestamp.is_some(),
         revision: object.revision.clone(),
         live: object.live.clone(),
+        pending_update: object.pending_update.clone(),
         phase: object.phase,
         ready: object.ready,
     }

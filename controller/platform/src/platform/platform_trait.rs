@@ -140,6 +140,18 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// The status object to publish, with these fields.
     fn status(pool: &Self::Pool, status: &ComputedStatus, fields: StatusFields) -> Value;
 
+    /// Whether a stored pool shows that its definition is that of vmpool. With another definition, the API
+    /// server removes the fields of vmpool, and clients may know only the conditions of the platform.
+    fn has_definition_of_vmpool(_: &Self::Pool) -> bool {
+        true
+    }
+
+    /// The JSON patch of the status of a pool that removes the conditions in the meaning of kstatus. `None`
+    /// if the pool has none, or if no other controller reconciles the pools of the platform later.
+    fn remove_kstatus_conditions(_: &Self::Pool) -> Option<Value> {
+        None
+    }
+
     /// What `status` shows, as [`Platform::read_pool`] reads it from a pool with this status. The controller
     /// writes a status only if this differs from what the pool shows.
     fn published(pool: &Self::Pool, status: &Value) -> PublishedStatus;

@@ -86,6 +86,7 @@ async fn counted(conduct: impl Fn() -> Conduct + Send + 'static) -> (u64, u64) {
     asking.join().await.unwrap();
     let of = |code| {
         metrics
+            .series
             .requests
             .get_or_create(&RequestLabels { verb: Verb::Get, resource: Resource::Pools, code })
             .get()

@@ -111,12 +111,13 @@ impl PlanBasis {
         }
         let suspected = memory.suspected_disks().cloned().collect();
         let comparisons = Comparisons::of(memory, snapshot);
-        let mut basis = Self { suspected, comparisons, begun: context.env.uptime(), ..Self::default() };
+        let mut basis =
+            Self { suspected, comparisons, begun: context.leader.env.uptime(), ..Self::default() };
         if !machines.is_empty() {
             for planned in snapshot.machines.iter().filter(|machine| machines.contains(&machine.id.uid)) {
                 let name = &planned.id.name;
                 let known = memory.machines.written_as(name);
-                let known = known.or_else(|| context.machines.get(&pool.namespace, name));
+                let known = known.or_else(|| context.caches.machines.get(&pool.namespace, name));
                 // Changes of other fields do not change the facts.
                 if let Some(known) = known.filter(|known| is_same_machine(&known.facts, planned)) {
                     basis.machines.insert(planned.id.uid.clone(), known.version);
@@ -128,7 +129,7 @@ impl PlanBasis {
             for planned in all.filter(|disk| disks.contains(&disk.id.uid)) {
                 let name = &planned.id.name;
                 let known = memory.disks.written_as(name);
-                let known = known.or_else(|| context.disks.get(&pool.namespace, name));
+                let known = known.or_else(|| context.caches.disks.get(&pool.namespace, name));
                 let Some(mut known) = known else { continue };
                 mark_superseded(pool, &mut known.facts);
                 if is_same(&known.facts, planned) {

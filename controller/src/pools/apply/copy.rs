@@ -40,7 +40,7 @@ pub(super) async fn store_copy<P: Platform>(
     is_lost: bool,
 ) -> Result<bool, WriteError> {
     let (facts, name) = (&pool.facts, pin["metadata"]["name"].as_str().unwrap_or_default());
-    let shown = context.revisions.get(&facts.namespace, name);
+    let shown = context.caches.revisions.get(&facts.namespace, name);
     if !is_lost && shown.is_some_and(|shown| shown.facts.is_pin_of(&facts.id)) {
         return Ok(false);
     }
@@ -70,11 +70,12 @@ pub(super) async fn store_copy<P: Platform>(
             );
             let path = collection_path::<RevisionObject>(&facts.namespace);
             let old = ObjectId::new(name, live["metadata"]["uid"].as_str().unwrap_or_default());
-            let replaced = match context.writer.delete(WriteKind::DeleteRevision, path, &old, None).await {
-                Err(error) if !error.is_gone() => Err(error),
-                // If the process exits here, the copy is lost, and is made again from the revision.
-                _ => create_copy_object(context, pool, &replacement).await,
-            };
+            let replaced =
+                match context.leader.writer.delete(WriteKind::DeleteRevision, path, &old, None).await {
+                    Err(error) if !error.is_gone() => Err(error),
+                    // If the process exits here, the copy is lost, and is made again from the revision.
+                    _ => create_copy_object(context, pool, &replacement).await,
+                };
             if let Some(version) = former_version {
                 context.metrics.types.upgraded(version, replaced.is_ok());
             }
@@ -92,13 +93,13 @@ async fn create_copy_object<P: Platform>(
     pin: &Value,
 ) -> Result<(), WriteError> {
     let path = collection_path::<RevisionObject>(&pool.facts.namespace);
-    context.writer.create::<Ignored>(WriteKind::CreateRevision, path, pin.clone()).await.map(drop)
+    context.leader.writer.create::<Ignored>(WriteKind::CreateRevision, path, pin.clone()).await.map(drop)
 }
 
 /// The machines of other owners, or of none, that refer to a pin: the pool has released them.
 fn released_users<P: Platform>(context: &PoolContext<P>, pool: &PoolEntry<P>, name: &str) -> Vec<ObjectId> {
     let mut users = Vec::new();
-    context.machines.for_each(&pool.facts.namespace, |machine| {
+    context.caches.machines.for_each(&pool.facts.namespace, |machine| {
         let refers = machine.references.copies.iter().any(|copy| **copy == *name);
         if refers && !machine.belongs_to(&pool.facts.id) {
             users.push(machine.id.clone());
@@ -138,6 +139,7 @@ pub(super) async fn transfer_copies_to_users<P: Platform>(
     let (namespace, id) = (&*pool.facts.namespace, &pool.facts.id);
     let Some(labels) = P::TemplateCopies::LABELS else { return Ok(()) };
     let shows_none = context
+        .caches
         .revisions
         .by_key_where(&CacheKey::Pool(PoolKey::of(&pool.facts)), |revision| revision.is_pin)
         .is_empty();
@@ -182,7 +184,7 @@ pub(super) async fn transfer_copies_to_users<P: Platform>(
                 let path = collection_path::<RevisionObject>(namespace);
                 let id = ObjectId::new(&name, pin.uid.as_deref().unwrap_or_default());
                 let version = pin.resource_version.as_deref().and_then(|version| version.parse().ok());
-                context.writer.delete(WriteKind::DeleteRevision, path, &id, version).await.map(drop)
+                context.leader.writer.delete(WriteKind::DeleteRevision, path, &id, version).await.map(drop)
             }
             None => Ok(()),
         };
@@ -212,12 +214,12 @@ pub(super) async fn delete_unused_copy<P: Platform>(
     pool: &PoolEntry<P>,
     pin: &ObjectId,
 ) -> ActionOutcome {
-    let shown = context.revisions.get(&pool.facts.namespace, &pin.name);
+    let shown = context.caches.revisions.get(&pool.facts.namespace, &pin.name);
     let Some(shown) = shown.filter(|shown| shown.facts.id.uid == pin.uid) else {
         return ActionOutcome::outdated();
     };
     let path = collection_path::<RevisionObject>(&pool.facts.namespace);
-    match context.writer.delete(WriteKind::DeleteRevision, path, pin, Some(shown.version)).await {
+    match context.leader.writer.delete(WriteKind::DeleteRevision, path, pin, Some(shown.version)).await {
         Ok(_) => tracing::info!(name = &*pin.name, "deleted a copy that nothing refers to"),
         Err(error) if error.is_gone() => {}
         Err(error) if error.is_conflict() => return ActionOutcome::outdated(),
@@ -256,7 +258,7 @@ async fn patch_copy<P: Platform>(
 ) -> Result<(), WriteError> {
     let operations = serde_json::from_value(operations).map_err(|error| WriteError::Invalid(error.into()))?;
     let path = collection_path::<RevisionObject>(&pool.facts.namespace);
-    let (writer, patch) = (&context.writer, Patch::<()>::Json(operations));
+    let (writer, patch) = (&context.leader.writer, Patch::<()>::Json(operations));
     writer.patch::<Ignored, _>(WriteKind::PatchRevision, path, name, None, patch).await?;
     Ok(())
 }

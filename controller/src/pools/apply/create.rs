@@ -141,7 +141,7 @@ async fn create_or_find_machine<P: Platform>(
     let path = collection_path::<P::Machine>(namespace);
     // A rejected create had no effect, so its number can be used again. Any other number is used up.
     let used = || ActionOutcome::outdated().with(Effect::NumberUsed(draft.number));
-    let created = context.writer.create::<Box<RawValue>>(WriteKind::CreateMachine, path, body).await;
+    let created = context.leader.writer.create::<Box<RawValue>>(WriteKind::CreateMachine, path, body).await;
     let created = created.and_then(|body| {
         let machine: P::Machine = read_response(&body)?;
         let sent = || P::machine(&pool.object, &basis.templates.wanted.value(), draft);
@@ -212,7 +212,8 @@ async fn dry_run_machine_create<P: Platform>(
     }
     let body = P::machine(&pool.object, &basis.templates.wanted.value(), draft);
     let path = collection_path::<P::Machine>(&pool.facts.namespace);
-    let rehearsed = context.writer.rehearse_create::<P::Machine>(WriteKind::RehearseMachine, path, body);
+    let rehearsed =
+        context.leader.writer.rehearse_create::<P::Machine>(WriteKind::RehearseMachine, path, body);
     match rehearsed.await {
         Ok(machine) => {
             let machine = P::read_machine(&machine);
@@ -279,7 +280,7 @@ pub(super) async fn create_machine_disk<P: Platform>(
         return Err(WriteError::Invalid(format!("the pool has no disk template {}", draft.template).into()));
     };
     let path = collection_path::<DiskOf<P>>(namespace);
-    match context.writer.create::<DiskOf<P>>(WriteKind::CreateDisk, path, body).await {
+    match context.leader.writer.create::<DiskOf<P>>(WriteKind::CreateDisk, path, body).await {
         Ok(disk) => {
             let disk = seen_facts(&disk, P::Disks::read);
             let wanted = drafted_disk_owner(pool, machine, draft);

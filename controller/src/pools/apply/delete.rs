@@ -42,12 +42,12 @@ pub(super) async fn delete_at_version<P: Platform>(
     // The cache already shows a change.
     let Some(version) = version else { return ActionOutcome::outdated() };
     let path = collection_path::<P::Machine>(&pool.facts.namespace);
-    let sent = context.env.uptime();
+    let sent = context.leader.env.uptime();
     match delete_machine(context, path, machine, reason, Some(version)).await {
         Ok(left) => {
             // The first deletion of an object is a write with a version of its own.
             if let Some(left) = left {
-                context.machines.wrote(left, sent);
+                context.caches.machines.wrote(left, sent);
             }
             deleted_machine_outcome(context, pool, machine, reason)
         }
@@ -66,7 +66,7 @@ async fn delete_machine<P: Platform>(
     reason: DeleteReason,
     version: Option<u64>,
 ) -> Result<Option<u64>, WriteError> {
-    let (writer, kind) = (&context.writer, WriteKind::DeleteMachine);
+    let (writer, kind) = (&context.leader.writer, WriteKind::DeleteMachine);
     match reason {
         DeleteReason::StorageChanged { preserved: false } | DeleteReason::Unhealthy => {
             writer.delete_dependents_first(kind, path, machine, version).await

@@ -188,7 +188,7 @@ pub(super) async fn delete_unused_disk<P: Platform>(
         Ok(None) => {}
     }
     let path = collection_path::<DiskOf<P>>(&pool.facts.namespace);
-    match context.writer.delete(WriteKind::DeleteDisk, path, disk, Some(planned.version)).await {
+    match context.leader.writer.delete(WriteKind::DeleteDisk, path, disk, Some(planned.version)).await {
         Ok(_) => {
             context.metrics.disks.collected(reason);
             tracing::info!(disk = &*disk.name, disk_uid = disk.uid.as_str(), ?reason, "deleted a disk");
@@ -320,8 +320,11 @@ async fn patch_at<P: Platform>(
     patch["metadata"]["resourceVersion"] = json!(version);
     let path = collection_path::<DiskOf<P>>(&pool.facts.namespace);
     let patch = Patch::Merge(patch);
-    let written =
-        context.writer.patch::<DiskOf<P>, _>(WriteKind::PatchDisk, path, &disk.name, None, patch).await?;
+    let written = context
+        .leader
+        .writer
+        .patch::<DiskOf<P>, _>(WriteKind::PatchDisk, path, &disk.name, None, patch)
+        .await?;
     Ok(seen_facts(&written, P::Disks::read))
 }
 

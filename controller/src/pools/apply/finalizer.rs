@@ -58,7 +58,11 @@ async fn write_pool<P: Platform>(
     let path = collection_path::<P::Pool>(&pool.facts.namespace);
     let result = match json_patch(operations) {
         Ok(patch) => {
-            context.writer.patch::<IgnoredAny, _>(WriteKind::PatchPool, path, &id.name, None, patch).await
+            context
+                .leader
+                .writer
+                .patch::<IgnoredAny, _>(WriteKind::PatchPool, path, &id.name, None, patch)
+                .await
         }
         Err(error) => Err(error),
     };
@@ -103,7 +107,7 @@ pub(super) async fn remove_machine_finalizer<P: Platform>(
     let patched = match json_patch(operations) {
         Ok(patch) => {
             let kind = WriteKind::PatchMachine;
-            context.writer.patch::<P::Machine, _>(kind, path, &machine.name, None, patch).await
+            context.leader.writer.patch::<P::Machine, _>(kind, path, &machine.name, None, patch).await
         }
         Err(error) => Err(error),
     };
@@ -162,7 +166,7 @@ pub(super) async fn end_deletion<P: Platform>(
     let patched = match json_patch(operations) {
         Ok(patch) => {
             let kind = WriteKind::PatchMachine;
-            context.writer.patch::<IgnoredAny, _>(kind, path, &machine.name, None, patch).await
+            context.leader.writer.patch::<IgnoredAny, _>(kind, path, &machine.name, None, patch).await
         }
         Err(error) => Err(error),
     };
@@ -239,6 +243,7 @@ async fn record_moves<P: Platform>(
     let path = collection_path::<P::Pool>(&pool.facts.namespace);
     let name = &pool.facts.id.name;
     let written = context
+        .leader
         .writer
         .patch::<IgnoredAny, _>(WriteKind::PatchPool, path, name, None, Patch::Merge(patch))
         .await;
@@ -292,7 +297,11 @@ async fn disown_storage_object<P: Platform, K: ApiObject>(
     let written = match json_patch(operations) {
         Ok(patch) => {
             let path = collection_path::<K>(namespace);
-            context.writer.patch::<IgnoredAny, _>(WriteKind::PatchStorage, path, name, None, patch).await
+            context
+                .leader
+                .writer
+                .patch::<IgnoredAny, _>(WriteKind::PatchStorage, path, name, None, patch)
+                .await
         }
         Err(error) => Err(error),
     };

@@ -216,7 +216,7 @@ async fn patch_planned_pool<P: Platform>(
     let path = collection_path::<P::Pool>(&pool.facts.namespace);
     patch["metadata"]["uid"] = json!(pool.facts.id.uid.as_str());
     patch["metadata"]["resourceVersion"] = json!(pool.object.meta().resource_version);
-    let (writer, name, patch) = (&context.writer, &pool.facts.id.name, Patch::Merge(patch));
+    let (writer, name, patch) = (&context.leader.writer, &pool.facts.id.name, Patch::Merge(patch));
     // The response can be large and is not needed.
     writer.patch::<IgnoredAny, _>(WriteKind::PatchPool, path, name, None, patch).await.map(|_| ())
 }

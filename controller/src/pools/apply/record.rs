@@ -21,7 +21,7 @@ pub(super) fn record_effects<P: Platform>(
     memory: &mut PassMemory,
     revisions: &mut Vec<RevisionChange>,
 ) {
-    let uptime = context.env.uptime();
+    let uptime = context.leader.env.uptime();
     for effect in effects {
         match effect {
             Effect::Machine(seen) => memory.machines.written(seen, uptime),

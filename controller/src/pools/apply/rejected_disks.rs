@@ -42,7 +42,8 @@ pub(super) async fn judge_disks<P: Platform>(
     let trial = Draft { disks: others.collect(), ..draft.clone() };
     let body = P::machine(&pool.object, &basis.templates.wanted.value(), &trial);
     let path = collection_path::<P::Machine>(&pool.facts.namespace);
-    let rehearsed = context.writer.rehearse_create::<P::Machine>(WriteKind::RehearseMachine, path, body);
+    let rehearsed =
+        context.leader.writer.rehearse_create::<P::Machine>(WriteKind::RehearseMachine, path, body);
     match rehearsed.await {
         Ok(_) => Effect::DisksRejected(disks),
         // A webhook with side effects supports no dry run, so other disks must be tried.

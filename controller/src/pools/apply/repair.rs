@@ -75,7 +75,7 @@ pub(super) async fn shorten_protection<P: Platform>(
         let protection = live.protection.as_ref();
         let maximum = pool.facts.max_protection;
         live.belongs_to(&pool.facts.id)
-            && protection.is_some_and(|known| known.shortened(context.env.now(), maximum).is_some())
+            && protection.is_some_and(|known| known.shortened(context.leader.env.now(), maximum).is_some())
     };
     let text = timestamp_text(until);
     let body = json!({ "metadata": { "annotations": { UNTIL: text } } });
@@ -350,6 +350,7 @@ async fn send_machine_patch<P: Platform>(
 ) -> MachineWriteResult {
     let path = collection_path::<P::Machine>(&pool.facts.namespace);
     match context
+        .leader
         .writer
         .patch::<P::Machine, _>(WriteKind::PatchMachine, path, &repair.machine.name, None, patch)
         .await

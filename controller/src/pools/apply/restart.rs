@@ -38,7 +38,7 @@ pub(super) async fn restart_instance<P: Platform>(
     };
     let facts = seen_facts(&live.0, P::read_machine);
     let is_marked = facts.facts.protection.as_ref().is_some_and(|known| known.restarting.is_some());
-    if facts.facts.is_protected(context.env.now()) && !is_marked {
+    if facts.facts.is_protected(context.leader.env.now()) && !is_marked {
         return ActionOutcome::changed(facts);
     }
     let mut outcome = ActionOutcome::default();
@@ -52,12 +52,17 @@ pub(super) async fn restart_instance<P: Platform>(
             }
             let target = ObjectId { name: name.clone(), uid: instance.clone() };
             let path = collection_path::<InstanceOf<P>>(namespace);
-            context.writer.delete(WriteKind::RestartInstance, path, &target, None).await.map(|_| ())
+            context.leader.writer.delete(WriteKind::RestartInstance, path, &target, None).await.map(|_| ())
         }
         RestartRequest::PatchMachineStatus(patch) => {
             let (path, patch) = (collection_path::<P::Machine>(namespace), Patch::Merge(patch));
             let kind = WriteKind::RestartInstance;
-            context.writer.patch::<IgnoredAny, _>(kind, path, name, Some("status"), patch).await.map(|_| ())
+            context
+                .leader
+                .writer
+                .patch::<IgnoredAny, _>(kind, path, name, Some("status"), patch)
+                .await
+                .map(|_| ())
         }
         // It uses budget until it has ended, or for the time that a restart may take.
         RestartRequest::InProgress => return ActionOutcome::done().with(Effect::Restart(instance.clone())),
@@ -102,8 +107,13 @@ async fn mark_machine_restarting<P: Platform>(
         "annotations": { RESTARTING: revision.as_str() },
     }}));
     let path = collection_path::<P::Machine>(&pool.facts.namespace);
-    let result =
-        context.writer.patch::<P::Machine, _>(WriteKind::PatchMachine, path, &machine.name, None, patch);
+    let result = context.leader.writer.patch::<P::Machine, _>(
+        WriteKind::PatchMachine,
+        path,
+        &machine.name,
+        None,
+        patch,
+    );
     match result.await {
         Ok(after) => Ok(seen_facts(&after, P::read_machine)),
         Err(error) if error.is_gone() || error.is_conflict() => Err(ActionOutcome::outdated()),
@@ -132,7 +142,7 @@ pub(super) async fn record_instance_revision<P: Platform>(
         Ok(operations) => {
             let (path, patch) = (collection_path::<InstanceOf<P>>(namespace), Patch::<()>::Json(operations));
             let kind = WriteKind::UpdateMachine;
-            context.writer.patch::<IgnoredAny, _>(kind, path, &machine.name, None, patch).await
+            context.leader.writer.patch::<IgnoredAny, _>(kind, path, &machine.name, None, patch).await
         }
         Err(error) => Err(WriteError::Invalid(error.into())),
     };

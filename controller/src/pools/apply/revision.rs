@@ -99,7 +99,7 @@ async fn store_object<P: Platform>(
         if let Some(error) = too_large(&object["data"]) {
             return failed_revision_outcome(pool, id, "storing", error);
         }
-        match context.writer.create::<RevisionObject>(WriteKind::CreateRevision, path, object).await {
+        match context.leader.writer.create::<RevisionObject>(WriteKind::CreateRevision, path, object).await {
             Ok(stored) => {
                 return stored_revision_outcome(pool, basis, id, template, &stored)
                     .unwrap_or_else(ActionOutcome::outdated);
@@ -183,7 +183,7 @@ pub(super) async fn prune_revision<P: Platform>(
 ) -> ActionOutcome {
     let Some(object) = basis.templates.stored.get(id) else { return ActionOutcome::outdated() };
     let path = collection_path::<RevisionObject>(&pool.facts.namespace);
-    match context.writer.delete(WriteKind::DeleteRevision, path, object, None).await {
+    match context.leader.writer.delete(WriteKind::DeleteRevision, path, object, None).await {
         Ok(_) => {}
         // Gone, or another object has the name.
         Err(error) if error.is_gone() || error.is_conflict() => {}

@@ -100,7 +100,7 @@ fn find_conflicts_across_pools<P: Platform>(
     let age = |object: &P::Pool| object.meta().creation_timestamp.as_ref().map(|time| time.0);
     let machines: HashSet<&Arc<str>> =
         volumes.values().flatten().map(|recipient| &recipient.machine).collect();
-    context.pools.for_each(&facts.namespace, |other| {
+    context.caches.pools.for_each(&facts.namespace, |other| {
         let PoolEntry { facts: theirs, object: their_object } = other;
         let shared = theirs
             .storage_templates
@@ -112,7 +112,7 @@ fn find_conflicts_across_pools<P: Platform>(
         for &machine in &machines {
             let Some(ordinal) = ordinal_of(&facts.id.name, machine) else { continue };
             let name = ordinal_name(&theirs.id.name, ordinal);
-            let existing = context.machines.get(&facts.namespace, &name);
+            let existing = context.caches.machines.get(&facts.namespace, &name);
             let exists = existing.is_some_and(|found| found.facts.belongs_to(&theirs.id));
             if exists || is_older && usize::try_from(ordinal).is_ok_and(|ordinal| ordinal < theirs.desired) {
                 let why = format!(

@@ -125,7 +125,9 @@ async fn write_revision_to_machine<P: Platform>(
         if disruption == Disruption::MetadataOnly && changes_spec {
             return Err(Unfit::Differs);
         }
-        if changes_spec && machine.is_protected(context.env.now()) && may_restart::<P>(live, &patch, machine)
+        if changes_spec
+            && machine.is_protected(context.leader.env.now())
+            && may_restart::<P>(live, &patch, machine)
         {
             // The plan that expected a protected machine must learn why it was not updated.
             let expected = disruption == Disruption::ForApproval;
@@ -347,7 +349,8 @@ async fn patch_live_machine<P: Platform>(
         let path = collection_path::<P::Machine>(namespace);
         let kind = WriteKind::UpdateMachine;
         let sent = Patch::Merge(&patch);
-        let after = context.writer.patch::<Box<RawValue>, _>(kind, path, &machine.name, None, sent).await;
+        let after =
+            context.leader.writer.patch::<Box<RawValue>, _>(kind, path, &machine.name, None, sent).await;
         let after = after.and_then(|body| {
             let after: P::Machine = read_response(&body)?;
             Ok((seen_facts(&after, P::read_machine), compare(&patch, &body)))

@@ -58,7 +58,7 @@ pub(super) async fn observe_and_plan<P: Platform>(
     timer: &mut PassTimer,
 ) -> Result<PassDecision<P>, NoPlan<P>> {
     if let Err(error) = resolve_overdue_writes(context, &cached, state).await {
-        timer.record(&context.env, PassStep::Observe);
+        timer.record(&context.leader.env, PassStep::Observe);
         let shown = at_shown_revision(&cached, state);
         return Err(record_failed_read(
             context,
@@ -78,37 +78,37 @@ pub(super) async fn observe_and_plan<P: Platform>(
         cached
     };
     let mut pool = observe_pool(context, cached, state).await?;
-    timer.record(&context.env, PassStep::Observe);
+    timer.record(&context.leader.env, PassStep::Observe);
 
     // Read before the snapshot, which can only be newer.
-    let proven = context.machines.proven();
+    let proven = context.caches.machines.proven();
     // Machines and disks are read before the pool. If the pass sees that a machine is gone, it also sees the
     // spec of the pool that caused this.
     let mut snapshot = observe::observe_pool_snapshot(context, &pool.facts, &mut state.memory);
     let machines = snapshot.machines.iter().filter(is_pool_machine(&pool));
-    state.memory.observe_machines(machines, context.env.uptime());
+    state.memory.observe_machines(machines, context.leader.env.uptime());
     state.memory.forget_healed(snapshot.machines.iter());
-    state.effort += timer.record(&context.env, PassStep::Observe);
+    state.effort += timer.record(&context.leader.env, PassStep::Observe);
 
     let events = observe_losses(context, &pool, &mut state.memory).await;
-    timer.record(&context.env, PassStep::Observe);
+    timer.record(&context.leader.env, PassStep::Observe);
 
     let mut is_live = is_behind;
     let mut is_counted = false;
     loop {
         let plan = plan_pool(context, &pool, &snapshot, state);
-        state.effort += timer.record(&context.env, PassStep::Plan);
+        state.effort += timer.record(&context.leader.env, PassStep::Plan);
         if plan.needs_live_pool() && !is_live {
             let live = read_live(context, &pool, state).await;
-            timer.record(&context.env, PassStep::Observe);
+            timer.record(&context.leader.env, PassStep::Observe);
             pool = observe_pool(context, live?, state).await?;
             is_live = true;
         } else if plan.deletes_surplus()
             && !is_counted
-            && must_count(&pool.facts, proven, context.env.uptime())
+            && must_count(&pool.facts, proven, context.leader.env.uptime())
         {
             let live = live_machines(context, &pool, state).await;
-            timer.record(&context.env, PassStep::Observe);
+            timer.record(&context.leader.env, PassStep::Observe);
             snapshot.count_live(&pool.facts.id, &live?);
             is_counted = true;
         } else {
@@ -149,7 +149,7 @@ fn withhold_unresolved<P: Platform>(
             message: shorten_message(unresolved.message.clone()),
         };
         let backoff = state.memory.backoff_mut(ApplyStage::Prepare);
-        backoff.failed(failure, context.env.uptime(), None, random_jitter(context));
+        backoff.failed(failure, context.leader.env.uptime(), None, random_jitter(context));
         let message = shorten_message(unresolved.message.clone());
         state.unresolved = Some(UnusableTemplate { message, ..unresolved.clone() });
     } else if plan.stores_revision() || pool.facts.revision.stored || !plan.wants.create {
@@ -186,7 +186,7 @@ async fn observe_pool<P: Platform>(
     state: &mut PoolMemory,
 ) -> Result<Arc<PoolEntry<P>>, NoPlan<P>> {
     let pool = observe_current_revision(context, pool, state).await?;
-    let uptime = context.env.uptime();
+    let uptime = context.leader.env.uptime();
     state.memory.observe(&pool.facts, uptime);
     let sources = context.sources.version();
     if state.unresolved.is_some() && state.sources_version != sources {
@@ -229,8 +229,8 @@ async fn observe_current_revision<P: Platform>(
             state.revisions = Some(revisions::list_revisions(context, &pool).await?);
         }
         let revisions = state.revisions.get_or_insert_default();
-        revisions.in_backoff = state.memory.reading.batch_size(context.env.uptime()).is_err();
-        let cache = context.revisions.of(&pool.facts.namespace);
+        revisions.in_backoff = state.memory.reading.batch_size(context.leader.env.uptime()).is_err();
+        let cache = context.caches.revisions.of(&pool.facts.namespace);
         revisions.drop_deleted(&cache);
         revisions::read_unconfirmed(context, &pool, revisions).await?;
         revisions.observe_copies(&pool.facts.id, &cache);
@@ -253,7 +253,7 @@ async fn resolve_overdue_writes<P: Platform>(
     pool: &CachedPool<P>,
     state: &mut PoolMemory,
 ) -> Result<(), ReadError> {
-    let uptime = context.env.uptime();
+    let uptime = context.leader.env.uptime();
     if state.memory.machines.overdue(uptime).is_empty() && state.memory.disks.overdue(uptime).is_empty() {
         return Ok(());
     }

@@ -23,11 +23,11 @@ pub(super) async fn observe_losses<P: Platform>(
     memory: &mut PassMemory,
 ) -> Vec<PoolEvent> {
     let facts = &pool.facts;
-    let uptime = context.env.uptime();
+    let uptime = context.leader.env.uptime();
     let machines = memory.machine_losses.observe(|name, uid| machine_fate(context, facts, name, uid), uptime);
     let disks = memory.disk_losses.observe(|name, uid| disk_fate(context, facts, name, uid), uptime);
     let mut events = Vec::new();
-    let cached = |name: &Arc<str>| Some(context.machines.get(&facts.namespace, name)?.facts);
+    let cached = |name: &Arc<str>| Some(context.caches.machines.get(&facts.namespace, name)?.facts);
     let excluded = machines.iter().find_map(|id| {
         let machine = cached(&id.name)?;
         Some((id, facts.exclusion_of(&machine)?))
@@ -39,7 +39,7 @@ pub(super) async fn observe_losses<P: Platform>(
             memory.machine_losses.lost(Loss { kind: LossKind::Later, message: message.clone() }, uptime);
         }
     }
-    let cached = |name: &Arc<str>| Some(context.disks.get(&facts.namespace, name)?.facts);
+    let cached = |name: &Arc<str>| Some(context.caches.disks.get(&facts.namespace, name)?.facts);
     if let Some(disk) = disks.iter().find_map(|id| cached(&id.name)) {
         let message = losses::disk_lost(context, pool, &disk, LossKind::Later).await;
         events.push(losses::loss_event(EventReason::DiskLost, &disk.id.name, &message));
@@ -56,8 +56,8 @@ fn machine_fate<P: Platform>(
     name: &str,
     uid: &Uid,
 ) -> CreatedObjectState {
-    match context.machines.get(&pool.namespace, name) {
-        None => absent_object_fate(context.machines.of(&pool.namespace).saw_deleted(uid)),
+    match context.caches.machines.get(&pool.namespace, name) {
+        None => absent_object_fate(context.caches.machines.of(&pool.namespace).saw_deleted(uid)),
         Some(seen) => match &*seen.facts {
             machine if machine.id.uid != *uid || machine.terminating => CreatedObjectState::Gone,
             machine if pool.includes(machine) => CreatedObjectState::Kept,
@@ -76,12 +76,12 @@ fn disk_fate<P: Platform>(
 ) -> CreatedObjectState {
     let is_machine = |disk: &Disk| {
         disk.owner.as_ref().and_then(Owner::as_machine).is_some_and(|owner| {
-            let machine = context.machines.get(&pool.namespace, &owner.name);
+            let machine = context.caches.machines.get(&pool.namespace, &owner.name);
             machine.is_none_or(|machine| machine.facts.id == *owner)
         })
     };
-    match context.disks.get(&pool.namespace, name) {
-        None => absent_object_fate(context.disks.of(&pool.namespace).saw_deleted(uid)),
+    match context.caches.disks.get(&pool.namespace, name) {
+        None => absent_object_fate(context.caches.disks.of(&pool.namespace).saw_deleted(uid)),
         Some(seen) => match &*seen.facts {
             disk if disk.id.uid != *uid || disk.terminating => CreatedObjectState::Gone,
             disk if disk.belongs_to(&pool.id) => CreatedObjectState::Kept,

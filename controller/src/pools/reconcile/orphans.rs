@@ -47,7 +47,7 @@ pub(crate) async fn release_former_machines<P: Platform>(
     former: &ObjectKey,
 ) -> Requeue {
     let ObjectKey { namespace, name } = former;
-    if let Some(pool) = context.pools.get(namespace, name) {
+    if let Some(pool) = context.caches.pools.get(namespace, name) {
         context.queue.wake(&PoolKey::of(&pool.facts.facts));
         return Requeue::Never;
     }
@@ -66,7 +66,7 @@ async fn release_orphans<P: Platform>(
     is_orphan: impl Fn(&Machine) -> bool,
 ) -> Option<Duration> {
     let mut again = None;
-    for (namespace, name) in context.machines.places_where(key, &is_orphan) {
+    for (namespace, name) in context.caches.machines.places_where(key, &is_orphan) {
         if let Err(error) = release_machine(context, &is_pool, &is_orphan, &namespace, &name).await {
             tracing::warn!(%error, machine = &*name, "releasing a machine whose pool is gone");
             again = Some(AFTER_ERROR);
@@ -97,7 +97,7 @@ async fn release_machine<P: Platform>(
     let patch = Patch::<()>::Json(serde_json::from_value(operations)?);
     let path = collection_path::<P::Machine>(namespace);
     let kind = WriteKind::PatchMachine;
-    match context.writer.patch::<IgnoredAny, _>(kind, path, name, None, patch).await {
+    match context.leader.writer.patch::<IgnoredAny, _>(kind, path, name, None, patch).await {
         Err(error) if !error.is_gone() => Err(error.into()),
         _ => Ok(()),
     }

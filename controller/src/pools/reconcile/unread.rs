@@ -35,7 +35,7 @@ pub(super) enum NoPlan<P: Platform> {
 /// # Errors
 /// [`ReadError::InBackoff`] until the backoff after a failed read has ended.
 pub(super) fn may_read<P: Platform>(context: &PoolContext<P>, state: &PoolMemory) -> Result<(), ReadError> {
-    state.memory.reading.batch_size(context.env.uptime()).map(drop).map_err(|_| ReadError::InBackoff)
+    state.memory.reading.batch_size(context.leader.env.uptime()).map(drop).map_err(|_| ReadError::InBackoff)
 }
 
 /// Records a failed read. `attempt` says what was read, and for what.
@@ -53,7 +53,12 @@ pub(super) fn record_failed_read<P: Platform>(
     tracing::warn!(error = message, "a read failed");
     context.metrics.writes.batch_failed(FailureReason::FailedRead);
     let failure = PoolFailure { reason: FailureReason::FailedRead, message: message.clone() };
-    state.memory.reading.failed(failure, context.env.uptime(), error.retry_after(), random_jitter(context));
+    state.memory.reading.failed(
+        failure,
+        context.leader.env.uptime(),
+        error.retry_after(),
+        random_jitter(context),
+    );
     let name = pool.facts.id.name.to_string();
     NoPlan::Unread { pool, event: Some(PoolEvent { reason: EventReason::FailedRead, name, note: message }) }
 }

@@ -27,7 +27,7 @@ pub(super) async fn read_revision_content<P: Platform, R>(
     let live = live.filter(|live| live.metadata.uid.as_deref() == Some(object.uid.as_str()));
     let Some(live) = live else {
         tracing::warn!(revision = id.as_str(), "a stored revision was deleted");
-        revisions.record(RevisionChange::Gone(id.clone()), context.env.uptime());
+        revisions.record(RevisionChange::Gone(id.clone()), context.leader.env.uptime());
         return Ok(None);
     };
     let content = live.data;

@@ -61,7 +61,7 @@ async fn template_with_inherited_copies<P: Platform, R>(
         {
             return Ok(inherited);
         }
-        revisions.record(RevisionChange::Gone(id), context.env.uptime());
+        revisions.record(RevisionChange::Gone(id), context.leader.env.uptime());
     }
     Ok(template)
 }

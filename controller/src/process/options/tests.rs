@@ -28,9 +28,11 @@ fn help_names_every_flag_with_its_variable_and_every_gate() {
 
 #[test]
 fn the_flag_of_platforms_accepts_and_explains_those_of_the_registry() {
-    assert_eq!(parse(&[]).unwrap().platforms, [PlatformName::Dvp]);
-    let both = parse(&["--platforms=kubevirt,dvp"]).unwrap().platforms;
-    assert_eq!(both, [PlatformName::Kubevirt, PlatformName::Dvp]);
+    assert_eq!(parse(&[]).unwrap().platforms(), [PlatformName::Dvp]);
+    for values in ["--platforms=kubevirt,dvp", "--platforms=auto", "--platforms=kubevirt,auto"] {
+        assert_eq!(parse(&[values]).unwrap().platforms(), PlatformName::ALL, "{values}");
+    }
+    assert_eq!(parse(&["--platforms=kubevirt"]).unwrap().platforms(), [PlatformName::Kubevirt]);
     assert_eq!(parse(&["--platforms=DVP"]).unwrap_err().kind(), ErrorKind::InvalidValue);
 
     let command = ControllerArgs::command();
@@ -41,6 +43,7 @@ fn the_flag_of_platforms_accepts_and_explains_those_of_the_registry() {
         [
             "Deckhouse DVP: pools of virtualization.deckhouse.io",
             "KubeVirt: pools of pool.kubevirt.io. Experimental: the pool loop of KubeVirt's own controller must be off",
+            "Each platform whose definitions the cluster has",
         ]
     );
 }
@@ -95,6 +98,11 @@ fn flags_become_settings() {
     assert_eq!(settings.slow_write_deadline, Duration::from_mins(1));
     assert!(!settings.kubevirt_metrics, "another program may export these names");
     assert!(parse(&["--kubevirt-metrics"]).unwrap().settings().unwrap().kubevirt_metrics);
+    assert_eq!(settings.kubevirt_conditions, KubevirtConditions::Auto);
+    for (text, policy) in [("always", KubevirtConditions::Always), ("never", KubevirtConditions::Never)] {
+        let settings = parse(&["--kubevirt-conditions", text]).unwrap().settings().unwrap();
+        assert_eq!(settings.kubevirt_conditions, policy);
+    }
     let arguments = ["--reservation-timeout=3s", "--disk-collection-grace=2s"];
     let settings = parse(&arguments).unwrap().settings().unwrap();
     assert_eq!(settings.reservation_timeout, Duration::from_secs(3));

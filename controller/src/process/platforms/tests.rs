@@ -195,6 +195,33 @@ async fn reconciling_begins_when_the_installation_switches_its_pool_loop_off() {
     assert!(!world.metrics.page().contains("vmpool_platform_state{"));
 }
 
+/// With `--platforms=auto`, a cluster may have either platform, and KubeVirt's own controller may serve its
+/// pools.
+#[tokio::test]
+async fn a_blocked_platform_is_idle_with_the_setting_to_change_and_the_others_go_on() {
+    let mut world = LeaderWorld::new();
+    let installation = json!({ "metadata": { "name": "kubevirt", "namespace": NAMESPACE }, "spec": {} });
+    world.server.create(INSTALLATIONS, installation);
+    world.server.create(DVP_POOLS, pool_manifest("web", 1));
+    world.server.create(KUBEVIRT_POOLS, kubevirt_pool("web", 1));
+    world.lead_all(&PlatformName::ALL);
+    world.calm().await;
+    assert_eq!((world.count(DVP_MACHINES), world.count(KUBEVIRT_MACHINES)), (1, 0));
+    assert_eq!(world.leader_health.synced(), Ok(()), "an idle platform is ready");
+    let (detail, setting) = (
+        world.leader_health.platforms(),
+        "set spec.customizeComponents.flags.controller.pool-controller-threads to \"0\"",
+    );
+    assert!(detail.contains("dvp is reconciling") && detail.contains(setting), "{detail}");
+    let page = world.metrics.page();
+    for state in ["platform=\"dvp\",state=\"reconciling\"", "platform=\"kubevirt\",state=\"blocked\""] {
+        assert!(page.contains(&format!("vmpool_platform_state{{{state}}} 1")), "{page}");
+    }
+    let events = world.server.all("events");
+    let blocked = events.iter().find(|event| event["reason"] == "OtherControllerActive").unwrap();
+    assert!(blocked["message"].as_str().unwrap().contains(setting), "{blocked:#}");
+}
+
 #[tokio::test]
 async fn each_blocked_pool_gets_one_event() {
     let mut world = LeaderWorld::new();

@@ -60,6 +60,19 @@ async fn only_the_finalizers_of_the_controller_are_removed() {
 }
 
 #[tokio::test]
+async fn pools_lose_the_conditions_that_no_controller_would_keep_up_to_date() {
+    let world = world();
+    let condition = |kind: &str| json!({ "type": kind, "status": "True" });
+    world.server.edit(POOLS, "web", |pool| {
+        let kinds = ["ReplicaPaused", "Ready", "Reconciling", "Stalled"];
+        pool["status"] = json!({ "replicas": 1, "conditions": kinds.map(condition) });
+    });
+    assert_eq!(remove(&world).await.unwrap(), 2, "conditions are no finalizers");
+    let pool = world.server.get(POOLS, "web").unwrap();
+    assert_eq!(pool["status"], json!({ "replicas": 1, "conditions": [condition("ReplicaPaused")] }));
+}
+
+#[tokio::test]
 async fn the_machines_own_the_copies_of_instance_types_that_they_use() {
     let world = LeaderWorld::new();
     let instancetype = json!({ "name": "small", "revisionName": "copy" });

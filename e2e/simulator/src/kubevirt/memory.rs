@@ -1,6 +1,6 @@
 //! State of objects that the objects do not show.
 
-use super::{machine::Rerun, objects::InstancePhase};
+use super::{instance::GuestSize, machine::Rerun, objects::InstancePhase};
 use crate::{duration::Delay, objects::NamespacedKey};
 use jiff::Timestamp;
 use std::{collections::HashMap, sync::Arc};
@@ -10,8 +10,6 @@ use std::{collections::HashMap, sync::Arc};
 pub(super) struct MachineMemory {
     /// When the machine was first seen.
     pub(super) first_seen: Option<Timestamp>,
-    /// When its present generation was first seen, and which one that is.
-    pub(super) changed: Option<(i64, Timestamp)>,
     /// What the run strategy `RerunOnFailure` does next; `None` until the machine's status was read.
     pub(super) rerun: Option<Rerun>,
     /// The value of the knob `fail-start`, and how many starts failed because of it.
@@ -42,6 +40,10 @@ pub(super) struct Guest {
     pub(super) mounted: Vec<NamespacedKey>,
     /// Claims in it that were deleted while they were open.
     pub(super) lost: Vec<NamespacedKey>,
+    /// CPU topology and memory since the guest runs.
+    pub(super) size: Option<GuestSize>,
+    /// Since when the guest lacks what the spec of its instance has.
+    pub(super) resizing: Option<Timestamp>,
     /// When the guest was told to shut down.
     pub(super) stopping: Option<Timestamp>,
     /// Whether nothing of a deleted instance runs.

@@ -5,12 +5,12 @@
 //! `VirtualMachinePool` is not refused either: vmpool serves a resource of this name in a group of its own,
 //! and a feature gate has the name.
 
-use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use crate::verify::hygiene::rust_files;
+use crate::verify::sources::SourceTree;
+use crate::workspace::rust_files;
 
 /// The folders without names of platforms.
 const FOLDERS: [&str; 8] = [
@@ -65,12 +65,12 @@ const PHASES: [&str; 12] = [
     "Stopping",
 ];
 
-/// The names of platforms in the sources below `root`.
-pub(super) fn find_platform_names(root: &Path) -> Result<Vec<String>> {
+/// The names of platforms in the sources of the tree.
+pub(super) fn find_platform_names(tree: &SourceTree) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for folder in FOLDERS {
-        for file in rust_files(&root.join(folder))? {
-            let relative = file.strip_prefix(root).unwrap_or(&file);
+        for file in rust_files(&tree.root().join(folder))? {
+            let relative = tree.relative_path(&file);
             // Disk images exist on one platform only, and are made of its importer's objects.
             if relative.starts_with(IMAGES)
                 || is_test(relative)
@@ -78,8 +78,7 @@ pub(super) fn find_platform_names(root: &Path) -> Result<Vec<String>> {
             {
                 continue;
             }
-            let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
-            for (number, name) in names(&text) {
+            for (number, name) in names(&tree.source(&file)?.text) {
                 found.push(format!(
                     "{}:{number} names {name}, which belongs to a platform",
                     relative.display()
@@ -114,6 +113,8 @@ fn names(text: &str) -> Vec<(usize, &'static str)> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use rstest::rstest;
 
     use super::*;
@@ -143,7 +144,7 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "const A: &str =\n    \"kubevirt.io\";\n").unwrap();
         }
-        let found = find_platform_names(folder.path()).unwrap();
+        let found = find_platform_names(&SourceTree::below(folder.path())).unwrap();
         assert_eq!(found, ["webhook/src/c.rs:2 names kubevirt.io, which belongs to a platform"]);
     }
 }

@@ -1,13 +1,12 @@
 //! The imports between the files of a crate.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use super::source::SourceFile;
-use super::tokens::Segments;
+use super::source::{Segments, SourceFile};
+use crate::verify::sources::{SourceTree, declared_modules};
 
 /// For each file, the files that it imports, each with a path that causes the import.
 pub(super) type Imports = BTreeMap<PathBuf, BTreeMap<PathBuf, String>>;
@@ -33,30 +32,22 @@ struct Module {
 ///
 /// # Errors
 /// A file cannot be read.
-pub(super) fn crate_imports(root: &Path) -> Result<Imports> {
+pub(super) fn crate_imports(tree: &SourceTree, root: &Path) -> Result<Imports> {
     let mut modules = Crate::default();
-    modules.load(root, Vec::new(), true)?;
+    modules.load(tree, root, Vec::new(), true)?;
     Ok(modules.imports())
 }
 
 impl Crate {
-    fn load(&mut self, file: &Path, name: Name, is_root: bool) -> Result<()> {
-        let text = fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
-        let source = SourceFile::parse(&text).with_context(|| format!("reading {}", file.display()))?;
-        let parent = file.parent().unwrap_or(Path::new(""));
-        let is_own_folder = is_root || file.file_name().is_some_and(|name| name == "mod.rs");
-        let folder = if is_own_folder { parent.to_owned() } else { file.with_extension("") };
+    fn load(&mut self, tree: &SourceTree, file: &Path, name: Name, is_root: bool) -> Result<()> {
+        let syntax = &tree.source(file)?.syntax;
+        let source = SourceFile::read_syntax(syntax);
         let mut children = BTreeSet::new();
-        for module in &source.modules {
-            let places = if let Some(path) = &module.path {
-                vec![parent.join(path)]
-            } else {
-                let name = &module.name;
-                vec![folder.join(format!("{name}.rs")), folder.join(name).join("mod.rs")]
-            };
-            if let Some(place) = places.iter().find(|place| place.is_file()) {
-                children.insert(module.name.clone());
-                self.load(place, [name.clone(), vec![module.name.clone()]].concat(), false)?;
+        for module in declared_modules(syntax).into_iter().filter(|module| !module.is_test) {
+            if let Some(place) = module.locate(file, is_root) {
+                let child = [&name[..], std::slice::from_ref(&module.name)].concat();
+                children.insert(module.name);
+                self.load(tree, &place, child, false)?;
             }
         }
         self.macros.extend(source.macros.iter().map(|exported| (exported.clone(), name.clone())));

@@ -1,11 +1,15 @@
-//! The modules, imports, paths and definitions in one source file.
+//! The imports, paths and definitions in one source file.
 
 use std::collections::BTreeSet;
 
-use anyhow::{Result, anyhow};
-use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use proc_macro2::{TokenStream, TokenTree};
+use syn::visit::{self, Visit};
+use syn::{Attribute, File, Ident, Item, ItemMod, ItemUse, Macro, Meta, Path, UseTree, Visibility};
 
-use super::tokens::{Cursor, Segments, use_tree};
+use crate::verify::sources::is_test_only;
+
+/// A path as a list of its segments.
+pub(super) type Segments = Vec<String>;
 
 /// A name that a `use` declaration brings into scope.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,51 +22,28 @@ pub(super) struct ImportedName {
     pub(super) is_public: bool,
 }
 
-/// A module in another file.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct ModuleDeclaration {
-    pub(super) name: String,
-    /// The value of the attribute `path`.
-    pub(super) path: Option<String>,
-}
-
 /// The content of a source file, without items that exist in tests only.
 #[derive(Debug, Default)]
 pub(super) struct SourceFile {
-    pub(super) modules: Vec<ModuleDeclaration>,
     pub(super) imports: Vec<ImportedName>,
     /// Paths of at least two segments outside `use` declarations.
     pub(super) paths: Vec<Segments>,
     /// All identifiers outside `use` declarations.
-    pub(super) mentioned: BTreeSet<String>,
+    mentioned: BTreeSet<String>,
     /// The names of items.
     pub(super) items: BTreeSet<String>,
     /// The names of macros with `#[macro_export]`.
     pub(super) macros: BTreeSet<String>,
-}
-
-/// Keywords before the name of an item, apart from `mod` and `macro_rules`.
-const ITEMS: &[&str] = &["const", "enum", "fn", "static", "struct", "trait", "type", "union"];
-
-/// The attributes of the next item.
-#[derive(Default)]
-struct Attributes {
-    is_test: bool,
-    is_exported: bool,
-    is_public: bool,
-    path: Option<String>,
+    /// The number of inline modules around the current item.
+    depth: usize,
 }
 
 impl SourceFile {
-    /// Reads the text of a source file.
-    ///
-    /// # Errors
-    /// The text does not consist of Rust tokens.
-    pub(super) fn parse(text: &str) -> Result<Self> {
-        let tokens: TokenStream = text.parse().map_err(|error| anyhow!("reading Rust tokens: {error}"))?;
+    /// Reads a source file.
+    pub(super) fn read_syntax(file: &File) -> Self {
         let mut source = Self::default();
-        source.read(tokens, 0);
-        Ok(source)
+        source.visit_file(file);
+        source
     }
 
     /// Whether this file depends on an import. A `pub use` only gives a name to other files, unless the name
@@ -71,87 +52,149 @@ impl SourceFile {
         !import.is_public || self.mentioned.contains(&import.name)
     }
 
-    /// Reads tokens within this number of inline modules.
-    fn read(&mut self, tokens: TokenStream, depth: usize) {
-        let mut cursor = Cursor::new(tokens);
-        let mut attributes = Attributes::default();
-        while let Some(token) = cursor.next() {
-            match token {
-                TokenTree::Punct(punct) if punct.as_char() == '#' => {
-                    cursor.skip_punct('!');
-                    if let Some(group) = cursor.next_group(Delimiter::Bracket) {
-                        attributes.add(&group);
-                        self.read(group, depth);
-                    }
-                    continue;
-                }
-                TokenTree::Ident(ident) if ident == "pub" => {
-                    drop(cursor.next_group(Delimiter::Parenthesis));
-                    attributes.is_public = true;
-                    continue;
-                }
-                TokenTree::Ident(ident) if attributes.is_test => cursor.skip_item(&ident.to_string()),
-                TokenTree::Group(_) if attributes.is_test => {}
-                TokenTree::Ident(ident) => self.ident(ident.to_string(), &mut cursor, &attributes, depth),
-                TokenTree::Group(group) => self.read(group.stream(), depth),
-                // A path after `::` is absolute or continues a type. It does not begin in this file.
-                TokenTree::Punct(punct) if punct.as_char() == ':' && cursor.skip_punct(':') => {
-                    drop(cursor.next_path());
-                }
-                TokenTree::Punct(_) | TokenTree::Literal(_) => {}
-            }
-            attributes = Attributes::default();
+    fn add_path(&mut self, path: Segments) {
+        if path.len() > 1 {
+            self.paths.extend(path_outside_module(path, self.depth));
         }
     }
 
-    fn ident(&mut self, ident: String, cursor: &mut Cursor, attributes: &Attributes, depth: usize) {
-        match ident.as_str() {
-            "use" => use_tree(&mut cursor.until(';'), &[], &mut |path, name| {
-                let is_public = attributes.is_public;
-                self.imports.extend(path_outside_module(path, depth).map(|path| ImportedName {
-                    path,
-                    name,
-                    is_public,
-                }));
-            }),
-            "mod" => {
-                let Some(name) = cursor.next_ident() else { return };
-                match cursor.next_group(Delimiter::Brace) {
-                    Some(group) => self.read(group, depth + 1),
-                    None => self.modules.push(ModuleDeclaration { name, path: attributes.path.clone() }),
+    /// Adds the paths in the tokens of a macro or an attribute, which syn does not parse. In braces after
+    /// `prefix::`, each path begins with the prefix.
+    fn add_token_paths(&mut self, tokens: TokenStream, prefix: &[String]) {
+        let (mut path, mut colons) = (Segments::new(), 0);
+        for token in tokens {
+            if let TokenTree::Punct(punct) = &token
+                && punct.as_char() == ':'
+            {
+                colons += 1;
+                continue;
+            }
+            let continues = colons == 2;
+            colons = 0;
+            if !continues {
+                self.add_path(std::mem::take(&mut path));
+            }
+            match token {
+                TokenTree::Ident(name) => {
+                    self.mentioned.insert(name.to_string());
+                    match (continues, path.is_empty()) {
+                        // An absolute path does not begin in this file.
+                        (true, true) => path.push(String::new()),
+                        (false, _) => path.extend_from_slice(prefix),
+                        (true, false) => {}
+                    }
+                    path.push(name.to_string());
                 }
+                TokenTree::Group(group) => self.add_token_paths(group.stream(), &std::mem::take(&mut path)),
+                TokenTree::Punct(_) | TokenTree::Literal(_) => self.add_path(std::mem::take(&mut path)),
             }
-            "macro_rules" if cursor.skip_punct('!') => {
-                let Some(name) = cursor.next_ident() else { return };
-                let names = if attributes.is_exported { &mut self.macros } else { &mut self.items };
-                names.insert(name);
+        }
+        self.add_path(path);
+    }
+
+    fn add_import(&mut self, tree: &UseTree, mut path: Segments, is_public: bool) {
+        let (segment, alias) = match tree {
+            UseTree::Group(group) => {
+                return group.items.iter().for_each(|item| self.add_import(item, path.clone(), is_public));
             }
-            keyword if ITEMS.contains(&keyword) => {
-                let name = cursor.peek_ident().filter(|name| !ITEMS.contains(&name.as_str()));
-                self.items.extend(name);
+            UseTree::Path(tree) => {
+                path.push(tree.ident.to_string());
+                return self.add_import(&tree.tree, path, is_public);
             }
-            _ => {
-                self.mentioned.insert(ident.clone());
-                let mut path = vec![ident];
-                if cursor.skip_colons() {
-                    path.extend(cursor.next_path());
-                }
-                if path.len() > 1 {
-                    self.paths.extend(path_outside_module(path, depth));
-                }
+            UseTree::Name(tree) => (tree.ident.to_string(), None),
+            UseTree::Rename(tree) => (tree.ident.to_string(), Some(tree.rename.to_string())),
+            UseTree::Glob(_) => ("*".to_owned(), None),
+        };
+        if path.is_empty() || segment != "self" {
+            path.push(segment);
+        }
+        let name = alias.or_else(|| path.last().cloned()).unwrap_or_default();
+        let path = path_outside_module(path, self.depth);
+        self.imports.extend(path.map(|path| ImportedName { path, name, is_public }));
+    }
+}
+
+/// Visits these nodes unless they exist in tests only.
+macro_rules! skip_test_nodes {
+    ($($visit:ident: $node:ident),* $(,)?) => { $(
+        fn $visit(&mut self, node: &'ast syn::$node) {
+            if !is_test_only(&node.attrs) {
+                visit::$visit(self, node);
             }
+        }
+    )* };
+}
+
+impl<'ast> Visit<'ast> for SourceFile {
+    skip_test_nodes! {
+        visit_arm: Arm, visit_field: Field, visit_field_value: FieldValue, visit_local: Local,
+        visit_stmt_macro: StmtMacro, visit_variant: Variant, visit_impl_item_const: ImplItemConst,
+        visit_impl_item_fn: ImplItemFn, visit_trait_item_fn: TraitItemFn, visit_expr_block: ExprBlock,
+        visit_expr_call: ExprCall, visit_expr_method_call: ExprMethodCall,
+    }
+
+    fn visit_item(&mut self, item: &'ast Item) {
+        let (attributes, name) = item_head(item);
+        if is_test_only(attributes) {
+            return;
+        }
+        let is_exported = attributes.iter().any(|attribute| attribute.path().is_ident("macro_export"));
+        let names = if is_exported { &mut self.macros } else { &mut self.items };
+        names.extend(name.map(Ident::to_string));
+        visit::visit_item(self, item);
+    }
+
+    fn visit_item_mod(&mut self, item: &'ast ItemMod) {
+        self.depth += 1;
+        item.content.iter().flat_map(|(_, items)| items).for_each(|item| self.visit_item(item));
+        self.depth -= 1;
+    }
+
+    fn visit_item_use(&mut self, item: &'ast ItemUse) {
+        let is_public = !matches!(item.vis, Visibility::Inherited);
+        self.add_import(&item.tree, Vec::new(), is_public);
+    }
+
+    fn visit_path(&mut self, path: &'ast Path) {
+        if path.leading_colon.is_none() {
+            self.add_path(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
+        }
+        visit::visit_path(self, path);
+    }
+
+    fn visit_ident(&mut self, name: &'ast Ident) {
+        self.mentioned.insert(name.to_string());
+    }
+
+    fn visit_macro(&mut self, call: &'ast Macro) {
+        visit::visit_macro(self, call);
+        self.add_token_paths(call.tokens.clone(), &[]);
+    }
+
+    fn visit_attribute(&mut self, attribute: &'ast Attribute) {
+        visit::visit_attribute(self, attribute);
+        if let Meta::List(list) = &attribute.meta {
+            self.add_token_paths(list.tokens.clone(), &[]);
         }
     }
 }
 
-impl Attributes {
-    fn add(&mut self, tokens: &TokenStream) {
-        let text: String = tokens.to_string().split_whitespace().collect();
-        self.is_test |= text == "cfg(test)";
-        self.is_exported |= text == "macro_export";
-        if let Some(path) = text.strip_prefix("path=\"").and_then(|rest| rest.strip_suffix('"')) {
-            self.path = Some(path.to_owned());
-        }
+/// The attributes of an item, and the name that it defines in its file.
+fn item_head(item: &Item) -> (&[Attribute], Option<&Ident>) {
+    match item {
+        Item::Const(item) => (&item.attrs, Some(&item.ident)),
+        Item::Enum(item) => (&item.attrs, Some(&item.ident)),
+        Item::Fn(item) => (&item.attrs, Some(&item.sig.ident)),
+        Item::Impl(item) => (&item.attrs, None),
+        Item::Macro(item) => (&item.attrs, item.ident.as_ref()),
+        Item::Mod(item) => (&item.attrs, None),
+        Item::Static(item) => (&item.attrs, Some(&item.ident)),
+        Item::Struct(item) => (&item.attrs, Some(&item.ident)),
+        Item::Trait(item) => (&item.attrs, Some(&item.ident)),
+        Item::Type(item) => (&item.attrs, Some(&item.ident)),
+        Item::Union(item) => (&item.attrs, Some(&item.ident)),
+        Item::Use(item) => (&item.attrs, None),
+        _ => (&[], None),
     }
 }
 

@@ -3,6 +3,7 @@ use std::path::{Path, PathBuf};
 
 use rstest::rstest;
 
+use super::super::sources::SourceTree;
 use super::graph::Imports;
 use super::{cycles, cyclic_imports, problem, roots};
 
@@ -14,7 +15,7 @@ fn components(files: &[(&str, &str)]) -> (tempfile::TempDir, Vec<Imports>) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
-    let found = cyclic_imports(&folder.path().join("lib.rs")).unwrap();
+    let found = cyclic_imports(&SourceTree::below(folder.path()), &folder.path().join("lib.rs")).unwrap();
     (folder, found)
 }
 
@@ -41,6 +42,9 @@ const AB: &str = "mod a;\nmod b;\n";
 #[case::in_a_macro_call("fn f() { println!(\"{}\", crate::b::B); }", "use crate::a::A;")]
 #[case::in_an_inline_module("mod inner { use super::super::b::B; }", "use crate::a::A;")]
 #[case::in_a_function("fn f() { use crate::b::B; }", "use crate::a::A;")]
+#[case::in_a_list_in_a_macro("macro_rules! m { () => { use crate::{b::B, c}; } }", "use crate::a::A;")]
+#[case::after_a_test_import("#[cfg(test)]\nuse std::fmt;\nuse crate::b::B;", "use crate::a::A;")]
+#[case::as_a_trait_of_a_type("type A = <u8 as crate::b::B>::C;", "use crate::a::A;")]
 fn files_that_import_each_other_are_a_cycle(#[case] a: &str, #[case] b: &str) {
     assert_eq!(cyclic_files(&[("lib.rs", AB), ("a.rs", a), ("b.rs", b)]), [["a.rs", "b.rs"]]);
 }
@@ -145,7 +149,7 @@ fn the_shortest_cycle_of_a_group_is_named() {
     ];
     let (folder, found) = components(&files);
     assert_eq!(names(folder.path(), cycles::shortest_cycle(&found[0])), ["c.rs", "d.rs"]);
-    let text = problem("p", &found, folder.path()).unwrap();
+    let text = problem("p", &found, &SourceTree::below(folder.path())).unwrap();
     assert!(text.starts_with("p: 4 files are in import cycles"), "{text}");
     assert!(
         text.contains("c.rs imports d.rs (crate::d::D)\n      d.rs imports c.rs (crate::c::C)"),
@@ -157,7 +161,7 @@ fn the_shortest_cycle_of_a_group_is_named() {
 fn a_package_without_cycles_has_no_problem() {
     let (folder, found) =
         components(&[("lib.rs", "mod a;\nmod b;"), ("a.rs", "use crate::b::B;"), ("b.rs", "pub struct B;")]);
-    assert_eq!(problem("p", &found, folder.path()), None);
+    assert_eq!(problem("p", &found, &SourceTree::below(folder.path())), None);
 }
 
 #[test]

@@ -7,7 +7,10 @@ use super::{REFUSED, refused};
 
 fn lines(name: &str, text: &str) -> Vec<usize> {
     let syntax = Syntax::of(Path::new(name)).unwrap();
-    refused(&extract_prose(syntax, text)).into_iter().map(|(line, _)| line).collect()
+    refused(&extract_prose(syntax, text, || Ok(text.parse().unwrap())).unwrap())
+        .into_iter()
+        .map(|(line, _)| line)
+        .collect()
 }
 
 #[rstest]

@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+use anyhow::{Context, Result};
+use proc_macro2::{TokenStream, TokenTree};
+
 /// How prose and code are distinguished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Syntax {
@@ -28,16 +31,23 @@ impl Syntax {
     }
 }
 
-/// The prose of a text.
-pub(super) fn extract_prose(syntax: Syntax, text: &str) -> String {
-    match syntax {
+/// The prose of a text. `read_tokens` returns its tokens if it is Rust.
+///
+/// # Errors
+/// The text is not of this syntax.
+pub(super) fn extract_prose(
+    syntax: Syntax,
+    text: &str,
+    read_tokens: impl FnOnce() -> Result<TokenStream>,
+) -> Result<String> {
+    Ok(match syntax {
         Syntax::Markdown => without_code(text),
-        Syntax::Rust => without_code(&comments(text)),
+        Syntax::Rust => without_code(&comments(text, read_tokens()?)?),
         Syntax::Plain => {
             let lines: Vec<String> = text.lines().map(|line| without_spans(line, &mut false)).collect();
             lines.join("\n")
         }
-    }
+    })
 }
 
 /// A text in Markdown without its code. A fence with the language `text` contains prose, for example a
@@ -71,71 +81,34 @@ fn without_spans(line: &str, in_span: &mut bool) -> String {
     line.chars().map(hide).collect()
 }
 
-/// The comments of a Rust source, without their markers.
-fn comments(text: &str) -> String {
-    let mut comments = String::with_capacity(text.len());
-    let mut rest = text;
-    while !rest.is_empty() {
-        let (length, is_comment) = token(rest);
-        let (token, after) = rest.split_at(length);
-        let keep = |letter: char| match letter {
-            '\n' => '\n',
-            _ if !is_comment => ' ',
-            '/' | '!' | '*' => ' ',
-            _ => letter,
-        };
-        comments.extend(token.chars().map(keep));
-        rest = after;
-    }
-    comments
+/// The comments of a Rust source, without their markers: what remains without its tokens.
+///
+/// # Errors
+/// A token ends within a letter.
+fn comments(text: &str, tokens: TokenStream) -> Result<String> {
+    let mut comments = text.as_bytes().to_vec();
+    hide_tokens(tokens, text, &mut comments);
+    let comments = String::from_utf8(comments).context("a token ends within a letter")?;
+    Ok(comments.replace(['/', '!', '*'], " "))
 }
 
-/// The length in bytes of the first token of a Rust source, and whether it is a comment. Tokens that cannot
-/// contain the start of a comment may be shorter than those of Rust.
-fn token(text: &str) -> (usize, bool) {
-    let until =
-        |end: &str, from: usize| text[from..].find(end).map_or(text.len(), |at| from + at + end.len());
-    if text.starts_with("//") {
-        return (text.find('\n').unwrap_or(text.len()), true);
-    }
-    if text.starts_with("/*") {
-        return (until("*/", 2), true);
-    }
-    let mut letters = text.chars();
-    match letters.next() {
-        Some('"') => (string(text), false),
-        Some('\'') => {
-            // A character, or else the quote of a lifetime.
-            let length = match letters.next() {
-                Some('\\') => until("'", 3.min(text.len())),
-                Some(letter) if letters.next() == Some('\'') => 2 + letter.len_utf8(),
-                _ => 1,
-            };
-            (length, false)
+/// Replaces tokens by spaces, apart from comments of documentation, which are tokens, too.
+fn hide_tokens(tokens: TokenStream, text: &str, bytes: &mut [u8]) {
+    for token in tokens {
+        let range = token.span().byte_range();
+        if ["//", "/*"].iter().any(|mark| text[range.clone()].starts_with(mark)) {
+            continue;
         }
-        Some(letter) if letter.is_alphabetic() || letter == '_' => {
-            let name =
-                text.find(|letter: char| !letter.is_alphanumeric() && letter != '_').unwrap_or(text.len());
-            let hashes = text[name..].chars().take_while(|letter| *letter == '#').count();
-            let is_raw = matches!(&text[..name], "r" | "br" | "cr") && text[name + hashes..].starts_with('"');
-            let end = format!("\"{}", "#".repeat(hashes));
-            (if is_raw { until(&end, name + hashes + 1) } else { name }, false)
+        if let TokenTree::Group(group) = token {
+            hide_bytes(&mut bytes[group.span_open().byte_range()]);
+            hide_bytes(&mut bytes[group.span_close().byte_range()]);
+            hide_tokens(group.stream(), text, bytes);
+        } else {
+            hide_bytes(&mut bytes[range]);
         }
-        Some(letter) => (letter.len_utf8(), false),
-        None => (0, false),
     }
 }
 
-/// The length in bytes of the string literal with which the text begins.
-fn string(text: &str) -> usize {
-    let mut is_escaped = false;
-    for (at, letter) in text.char_indices().skip(1) {
-        match letter {
-            _ if is_escaped => is_escaped = false,
-            '\\' => is_escaped = true,
-            '"' => return at + 1,
-            _ => {}
-        }
-    }
-    text.len()
+fn hide_bytes(bytes: &mut [u8]) {
+    bytes.iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
 }

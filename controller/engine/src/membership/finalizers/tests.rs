@@ -206,6 +206,7 @@ fn a_deletion_that_only_the_garbage_collector_holds_ends(
                 terminating: true,
                 revision: None,
                 live: LiveParts::default(),
+                pending_update: None,
                 ready: false,
             })
         });

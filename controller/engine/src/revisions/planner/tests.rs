@@ -27,7 +27,15 @@ fn started_with(revision: &str) -> Arc<Instance> {
     let id = ObjectId::new("web-0", "instance");
     let revision = Some(revision.into());
     let live = LiveParts::default();
-    Arc::new(Instance { id, machine: None, terminating: false, revision, live, ready: true })
+    Arc::new(Instance {
+        id,
+        machine: None,
+        terminating: false,
+        revision,
+        live,
+        pending_update: None,
+        ready: true,
+    })
 }
 
 fn pruned(world: &PoolWorld) -> Vec<String> {

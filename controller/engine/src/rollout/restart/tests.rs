@@ -52,6 +52,7 @@ fn instance(machine: &ObjectId, revision: &str, ready: bool) -> Arc<Instance> {
         terminating: false,
         revision: Some(RevisionId::from(revision)),
         live: LiveParts::default(),
+        pending_update: None,
         ready,
     })
 }

@@ -146,6 +146,7 @@ fn an_opportunistic_scale_down_deletes_only_stopped_machines(
                 terminating: false,
                 revision: None,
                 live: parts,
+                pending_update: None,
                 ready: false,
             }));
         });

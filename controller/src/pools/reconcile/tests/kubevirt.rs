@@ -1,6 +1,7 @@
 //! KubeVirt pools: their ordinals, and the restarts of their instances.
 
 mod between;
+mod conditions;
 
 use serde_json::Value;
 use vmpool_api::kubevirt::annotations::{REMOVED_MACHINES, SCALE_IN_TARGETS};

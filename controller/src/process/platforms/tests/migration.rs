@@ -2,6 +2,7 @@
 //! objects have the shape in which virt-controller stores them.
 
 use super::*;
+use crate::settings::KubevirtConditions;
 use crate::testing::Call;
 
 const REVISION: &str = "kubevirt.io/vm-pool-revision-name";
@@ -137,9 +138,19 @@ fn writes(world: &LeaderWorld) -> Vec<Call> {
     world.take_writes().into_iter().filter(|call| call.resource != "leases").collect()
 }
 
+/// The conditions of the pool for clients that wait.
+fn kstatus_conditions(world: &LeaderWorld) -> Vec<String> {
+    let pool = world.server.get(KUBEVIRT_POOLS, "herd").unwrap();
+    let conditions = pool["status"]["conditions"].as_array().into_iter().flatten();
+    let kinds = conditions.filter_map(|condition| condition["type"].as_str());
+    kinds.filter(|kind| ["Ready", "Reconciling", "Stalled"].contains(kind)).map(str::to_owned).collect()
+}
+
 #[tokio::test]
 async fn taking_over_restarts_no_guest_and_writes_each_object_at_most_once() {
     let mut world = left_behind();
+    // As with the definition of KubeVirt: the API server in memory keeps the fields of vmpool.
+    world.settings.kubevirt_conditions = KubevirtConditions::Never;
     world.lead_all(KUBEVIRT);
     world.advance(60 * SECOND).await;
     assert_eq!(world.leader_health.platforms(), "kubevirt is reconciling");
@@ -159,6 +170,7 @@ async fn after_handing_back_virt_controller_finds_what_it_would_have_stored() {
     let mut world = left_behind();
     world.lead_all(KUBEVIRT);
     world.advance(10 * SECOND).await;
+    assert_eq!(kstatus_conditions(&world), ["Ready", "Reconciling", "Stalled"]);
     // Given a machine that vmpool created.
     world.server.edit(KUBEVIRT_POOLS, "herd", |pool| pool["spec"]["replicas"] = json!(4));
     world.advance(10 * SECOND).await;
@@ -174,6 +186,7 @@ async fn after_handing_back_virt_controller_finds_what_it_would_have_stored() {
     assert!(world.leader_health.platforms().starts_with("kubevirt is blocked"));
     let writes = writes(&world);
     assert!(writes.is_empty(), "{writes:#?}");
+    assert_eq!(kstatus_conditions(&world), [""; 0], "no controller would keep them up to date");
     // and each machine names a revision of the pool, in both of its labels, and has the finalizer and the
     // owner.
     let revisions = world.server.all(REVISIONS);

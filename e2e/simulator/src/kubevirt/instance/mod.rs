@@ -1,7 +1,11 @@
 //! The VMI controller and the node agent: an instance passes its phases.
 
+mod guest_size;
+mod hot_plug;
 mod phases;
 mod status;
+
+pub(super) use guest_size::GuestSize;
 
 use super::{
     model::{Guest, KubeVirtModel},
@@ -42,6 +46,7 @@ impl KubeVirtModel {
             None => self.restore_guest(key, &instance, now),
         };
         self.advance(key, &instance, &mut guest, now);
+        self.advance_hot_plugs(key, &instance, &mut guest, now);
         self.publish_instance(key, &instance, &guest, now);
         if let Some(slot) = self.instances.slot(key) {
             slot.memory.guest = Some(guest);
@@ -64,6 +69,7 @@ impl KubeVirtModel {
                 .or(pod.as_ref().map(|(_, node)| node.clone()))
                 .unwrap_or_default(),
             pod: pod.map(|(key, _)| key),
+            size: GuestSize::of_status(&instance.status),
             ..Guest::default()
         };
         if phase.has_volumes_open() {

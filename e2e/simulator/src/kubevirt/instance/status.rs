@@ -1,5 +1,6 @@
 //! The status of an instance.
 
+use super::guest_size::{HOT_CPU, HOT_MEMORY};
 use crate::{
     kubevirt::{
         launcher::LauncherPodState,
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Conditions that the VMI controller owns. It keeps all others.
-const OWNED: [&str; 3] = ["Ready", "PodScheduled", "Synchronized"];
+const OWNED: [&str; 5] = ["Ready", "PodScheduled", "Synchronized", HOT_CPU, HOT_MEMORY];
 
 impl KubeVirtModel {
     /// The status that follows from a run.
@@ -38,7 +39,8 @@ impl KubeVirtModel {
                 self.scheduled_condition(key, instance, guest, now),
                 self.synchronized_condition(key, instance, guest, now),
             ];
-            for (place, next) in desired.into_iter().flatten().enumerate() {
+            let hot_plugs = self.hot_plug_conditions(key, instance, guest, now);
+            for (place, next) in desired.into_iter().flatten().chain(hot_plugs).enumerate() {
                 let known = find_condition(&observed.conditions, &next.type_);
                 let same = known.filter(|known| known.status == next.status && known.reason == next.reason);
                 conditions.insert(place, same.cloned().unwrap_or(next));
@@ -56,6 +58,8 @@ impl KubeVirtModel {
                 None => observed.active_pods.clone(),
             },
             interfaces: self.interfaces(key, instance, guest),
+            current_cpu_topology: guest.size.as_ref().map_or(Value::Null, |size| size.topology.clone()),
+            memory: guest.size.as_ref().map_or(Value::Null, |size| size.memory.clone()),
             migration_state: observed.migration_state.clone(),
         }
     }
@@ -154,7 +158,7 @@ impl KubeVirtModel {
     }
 }
 
-fn new_condition(
+pub(super) fn new_condition(
     type_: &str,
     status: &str,
     reason: &str,

@@ -28,13 +28,10 @@ use serde_json::json;
 use std::sync::Arc;
 
 impl KubeVirtModel {
-    /// Dates a machine's present generation.
+    /// Dates the first sight of a machine.
     pub(super) fn date_machine(&mut self, key: &NamespacedKey, now: Timestamp) {
-        let Some(slot) = self.machines.slot(key) else { return };
-        let Some(generation) = slot.view.as_ref().map(|view| view.meta.generation) else { return };
-        slot.memory.first_seen.get_or_insert(now);
-        if slot.memory.changed.is_none_or(|(known, _)| known != generation) {
-            slot.memory.changed = Some((generation, now));
+        if let Some(slot) = self.machines.slot(key) {
+            slot.memory.first_seen.get_or_insert(now);
         }
     }
 
@@ -167,7 +164,7 @@ impl KubeVirtModel {
         }
     }
 
-    /// Carries changes that need no restart over to the running instance.
+    /// Carries changes that need no restart over to the running instance, at once. Its guest gets them later.
     fn update_live(&mut self, key: &NamespacedKey, facts: &MachinePassFacts, now: Timestamp) {
         let Some(instance) = facts.instance.own() else { return };
         let runs = instance.status.phase == InstancePhase::Running && !instance.meta.deleting();
@@ -175,22 +172,10 @@ impl KubeVirtModel {
             return;
         }
         let Ok(template) = &facts.template else { return };
-        let Some(change) =
-            merge_patch(&instance.spec, &status::comparable_template(&template.spec, &instance.spec))
-        else {
-            return;
-        };
-        let changed = self.machines.memory(key).and_then(|memory| memory.changed).map_or(now, |(_, at)| at);
-        match delay_end(changed, self.settings.hot_plug_delay) {
-            Some(at) if at <= now => {
-                self.patch(
-                    &KubeVirtObjectId::new(KubeVirtObjectKind::Instance, key),
-                    json!({ "spec": change }),
-                    now,
-                );
-            }
-            Some(at) => self.agenda.wake(KubeVirtObjectId::new(KubeVirtObjectKind::Machine, key), at),
-            None => {}
+        let comparable = status::comparable_template(&template.spec, &instance.spec);
+        if let Some(change) = merge_patch(&instance.spec, &comparable) {
+            let id = KubeVirtObjectId::new(KubeVirtObjectKind::Instance, key);
+            self.patch(&id, json!({ "spec": change }), now);
         }
     }
 }

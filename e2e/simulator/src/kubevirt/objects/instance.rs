@@ -94,6 +94,12 @@ pub struct InstanceStatus {
     /// Interfaces of the guest while it runs, with their addresses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub interfaces: Vec<Value>,
+    /// Sockets, cores and threads of the guest since its start.
+    #[serde(rename = "currentCPUTopology", skip_serializing_if = "Value::is_null")]
+    pub current_cpu_topology: Value,
+    /// Memory of the guest since its start.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub memory: Value,
     /// A migration to a different node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub migration_state: Option<Value>,

@@ -158,6 +158,26 @@ fn without_live_update_every_change_needs_a_restart() {
 }
 
 #[test]
+fn a_guest_that_cannot_be_migrated_gets_no_hot_plug() {
+    let mut stage = running(&[]);
+    stage.annotate(KubeVirtObjectKind::Machine, "a", "hold-hot-plug", Some("true"));
+    let sockets = serde_json::json!({"spec": {"template": {"spec": {"domain": {"cpu": {"sockets": 4}}}}}});
+    stage.edit(KubeVirtObjectKind::Machine, "a", &sockets);
+    stage.settle();
+    assert_eq!(stage.get(KubeVirtObjectKind::Instance, "a")["spec"]["domain"]["cpu"]["sockets"], 4);
+    let has = |stage: &KubeVirtTestbed| {
+        stage.get(KubeVirtObjectKind::Instance, "a")["status"]["currentCPUTopology"]["sockets"].clone()
+    };
+    assert_eq!(has(&stage), 1);
+    assert_eq!(stage.condition(KubeVirtObjectKind::Instance, "a", "HotVCPUChange"), "True/NotMigratable");
+    assert_eq!(stage.condition(KubeVirtObjectKind::Machine, "a", "RestartRequired"), "absent");
+    stage.annotate(KubeVirtObjectKind::Machine, "a", "hold-hot-plug", None);
+    stage.settle();
+    assert_eq!(has(&stage), 4);
+    assert_eq!(stage.condition(KubeVirtObjectKind::Instance, "a", "HotVCPUChange"), "absent");
+}
+
+#[test]
 fn a_namespace_fails_the_next_n_copies() {
     let mut stage = KubeVirtTestbed::new();
     stage.knobs(&[("fail-provisioning", "1")]);

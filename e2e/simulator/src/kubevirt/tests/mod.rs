@@ -1,6 +1,7 @@
 //! The model against an API server in memory, under a virtual clock.
 
 mod claims;
+mod hot_plug;
 mod images;
 mod instances;
 mod knobs;
