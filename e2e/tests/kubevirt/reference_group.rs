@@ -112,10 +112,7 @@ async fn responses(place: &TestNamespace<'_>) -> Result<()> {
         ] {
             let answer = place.send_as(VIEWER, method.clone(), &path, &body).await?;
             let expanded = answer.map_err(|status| anyhow::anyhow!("{path}: {}", status.message))?;
-            ensure!(
-                expanded["spec"]["template"]["spec"]["domain"]["memory"]["guest"] == "2Gi",
-                "{expanded}"
-            );
+            ensure!(expanded["spec"]["template"]["spec"]["domain"]["memory"]["guest"] == "2Gi", "{expanded}");
             ensure!(expanded["apiVersion"] == API_VERSION && expanded["spec"].get("instancetype").is_none());
             let refused = place.send_as(STRANGER, method, &path, &body).await?;
             let refused = refused.err().with_context(|| format!("{path} needs no right"))?;
@@ -127,10 +124,7 @@ async fn responses(place: &TestNamespace<'_>) -> Result<()> {
         }
     }
     ensure!(stored.iter().all(|answer| *answer == stored[0] && answer.contains("2Gi")), "{stored:#?}");
-    ensure!(
-        supplied.iter().all(|answer| *answer == supplied[0] && answer.contains("2Gi")),
-        "{supplied:#?}"
-    );
+    ensure!(supplied.iter().all(|answer| *answer == supplied[0] && answer.contains("2Gi")), "{supplied:#?}");
     documented::expansion(place).await?;
     // The right in one group is no right in another.
     for (api, wanted) in APIS.into_iter().zip([403, 200, 200]) {
