@@ -4,7 +4,7 @@ use std::time::Duration;
 use rstest::rstest;
 
 use super::crate_boundaries::{WALLS, forbidden_dependencies};
-use super::hygiene::{declared_source_files, has_tests, ignored_test_lines};
+use super::hygiene::{declared_source_files, find_unused_sources, has_tests, ignored_test_lines};
 use super::report::VerificationReport;
 use super::sources::{DeclaredModule, SourceTree, declared_modules};
 use super::steps::STEPS;
@@ -30,6 +30,36 @@ fn a_file_that_no_module_declares_is_found() {
 
     assert!(!found.contains(&lost), "{found:?}");
     assert_eq!(found.into_iter().collect::<Vec<_>>(), [deeper, deep, a, root, tests]);
+}
+
+#[test]
+fn every_kind_of_unused_source_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir_all(path("p/src")).unwrap();
+    fs::create_dir_all(path("p/tests")).unwrap();
+    fs::write(path(".dockerignore"), "*\n!q\n").unwrap();
+    fs::write(path("p/src/main.rs"), "#[test]\nfn a() {}\n").unwrap();
+    fs::write(path("p/src/lost.rs"), "").unwrap();
+    fs::write(path("p/tests/own.rs"), "#[test]\n#[ignore]\nfn b() {}\nfn main() {}\n").unwrap();
+    let target = |kind: &str, file: &str| serde_json::json!({ "kind": [kind], "src_path": path(file), "test": kind != "bin" });
+    let mut tree = SourceTree::below(folder.path());
+    tree.metadata = serde_json::json!({ "packages": [{
+        "manifest_path": path("p/Cargo.toml"),
+        "targets": [target("bin", "p/src/main.rs"), target("test", "p/tests/own.rs")],
+    }]});
+    let found = find_unused_sources(&tree).unwrap();
+    let expected = [
+        "p: .dockerignore excludes this package",
+        "own.rs: tests of a target that does not run them",
+        "main.rs: tests of a target that does not run them",
+        "lost.rs: no module declares this file",
+        "own.rs:2: an ignored test",
+    ];
+    for expected in expected {
+        assert!(found.iter().any(|line| line.contains(expected)), "{expected}: {found:?}");
+    }
+    assert_eq!(found.len(), expected.len(), "{found:?}");
 }
 
 #[test]
