@@ -74,7 +74,8 @@ pub(crate) fn parse_supplied_object(
     if let Some(first) = violations.first() {
         let more = violations.len() - 1;
         let more = if more > 0 { format!(", and {more} more violations") } else { String::new() };
-        let kind = if target == ExpansionTarget::Pool { "VirtualMachinePool" } else { "VirtualMachine" };
+        let kind =
+            if target == ExpansionTarget::Pool { expansion::POOL_KIND } else { expansion::MACHINE_KIND };
         let message = format!("Object is not a valid {kind}: {first}{more}");
         return Err(Error::NotExpanded {
             code: StatusCode::BAD_REQUEST,

@@ -14,9 +14,9 @@ use vmpool_api::kubevirt::{API_VERSION, POOL_API_VERSION, VirtualMachine, Virtua
 use vmpool_instancetype::fields::{CauseReason, MachineLocation, StatusCause};
 use vmpool_platform::FetchedObjects;
 
-use super::keys::{MACHINE_KIND, POOL_KIND};
 use super::pins::{self, MatcherScope, ResolvedMachine};
 
+pub use super::keys::{MACHINE_KIND, POOL_KIND};
 pub use super::pins::MatcherProblem;
 pub use defaults::StartDefaults;
 pub use form::ExpansionForm;

@@ -4,9 +4,9 @@
 
 /// Defines a struct of metrics and its constructor `new`, which registers them in the order of the rows.
 ///
-/// Each row has the help text, the field with its type, the name of the metric, and what it counts or measures.
-/// If a metric does not start as the default of its type, an expression with its first state follows. The
-/// fields in `with` are not metrics. They start with the default of their type.
+/// Each row has the help text, the field with its type, the name of the metric, and what it counts or
+/// measures. If a metric does not start as the default of its type, an expression with its first state
+/// follows. The fields in `with` are not metrics. They start with the default of their type.
 #[macro_export]
 macro_rules! metric_table {
     (@first $metric:ty) => { <$metric as ::std::default::Default>::default() };
