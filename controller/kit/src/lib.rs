@@ -24,7 +24,7 @@
 //! 1. [`announced`], [`decode`], [`first_lists`], [`health`], [`leadership`], [`object`], [`pause`],
 //!    [`queue`], [`response_body`];
 //! 2. [`passes`], [`rejection`], [`sink`];
-//! 3. [`list`], [`write`], [`controller`];
+//! 3. [`list`], [`write`](mod@write), [`controller`];
 //! 4. [`events`], [`watch`];
 //! 5. [`definitions`], [`handles`].
 

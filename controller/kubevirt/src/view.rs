@@ -45,7 +45,7 @@ impl ClientPlatform for KubeVirt {
     }
 
     fn smallest_pool(name: &str) -> Value {
-        let labels = json!({ "vmpool.dev/probe": name });
+        let labels = json!({ "app.kubernetes.io/name": name });
         json!({
             "apiVersion": "pool.kubevirt.io/v1beta1",
             "kind": "VirtualMachinePool",

@@ -42,14 +42,20 @@ pub(crate) fn run_garbage_collection_step(
             if let Some(finalizers) = new["metadata"]["finalizers"].as_array_mut() {
                 finalizers.retain(|other| other != finalizer);
             }
-            commit_write(store, PreparedWrite { key: key.clone(), old: Some(object), new });
+            commit_write(
+                store,
+                PreparedWrite { key: key.clone(), old: Some(object), new, status_is_default: false },
+            );
         }
         Action::RemoveOwners(owners) => {
             let mut new = (*object).clone();
             if let Some(references) = new["metadata"]["ownerReferences"].as_array_mut() {
                 references.retain(|reference| !owners.contains(text(&reference["uid"])));
             }
-            commit_write(store, PreparedWrite { key: key.clone(), old: Some(object), new });
+            commit_write(
+                store,
+                PreparedWrite { key: key.clone(), old: Some(object), new, status_is_default: false },
+            );
         }
     }
     Some(key)

@@ -1,6 +1,6 @@
 //! Stored objects and the history of their changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -67,6 +67,8 @@ pub(crate) struct ApiObjectStore {
     /// Watches cannot start at or before this version.
     compacted: u64,
     uids: u64,
+    /// Objects that are stored without the default of their status, so that any write changes them.
+    unstored_status: BTreeSet<ApiObjectKey>,
 }
 
 impl ApiObjectStore {
@@ -134,6 +136,7 @@ impl ApiObjectStore {
     /// Stores an object with the next resource version.
     pub(crate) fn put(&mut self, key: ApiObjectKey, mut object: Value) -> Arc<Value> {
         self.version += 1;
+        self.unstored_status.remove(&key);
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let object = Arc::new(object);
         let before = self.objects.insert(key.clone(), object.clone());
@@ -142,9 +145,20 @@ impl ApiObjectStore {
         object
     }
 
+    /// Notes that an object is stored without its status until the next write.
+    pub(crate) fn note_unstored_status(&mut self, key: ApiObjectKey) {
+        self.unstored_status.insert(key);
+    }
+
+    /// Whether an object is stored without its status, which is the default of its schema.
+    pub(crate) fn lacks_stored_status(&self, key: &ApiObjectKey) -> bool {
+        self.unstored_status.contains(key)
+    }
+
     /// Removes an object. Watches receive `last`, or the stored object if `last` is `None`.
     pub(crate) fn remove(&mut self, key: &ApiObjectKey, last: Option<Value>) -> Option<Arc<Value>> {
         let before = self.objects.remove(key)?;
+        self.unstored_status.remove(key);
         self.version += 1;
         let mut object = last.unwrap_or_else(|| (*before).clone());
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());

@@ -26,6 +26,9 @@ pub(crate) struct PreparedWrite {
     pub(crate) key: ApiObjectKey,
     pub(crate) old: Option<Arc<Value>>,
     pub(crate) new: Value,
+    /// Whether the status of the new object is the default of its schema. The API server stores a new object
+    /// without its status, and fills in the default when it reads the object.
+    pub(crate) status_is_default: bool,
 }
 
 /// Computes the object that a write requests.
@@ -102,7 +105,8 @@ fn prepare_create(
         remove_field(&mut object, "status");
     }
     resource.fill(&mut object);
-    Ok(PreparedWrite { key, old: None, new: object })
+    let status_is_default = resource.status && object.get("status").is_some();
+    Ok(PreparedWrite { key, old: None, new: object, status_is_default })
 }
 
 /// Computes the object that an update or a patch requests.
@@ -152,15 +156,22 @@ pub(crate) fn prepare_change(
         let generation = old["metadata"]["generation"].as_i64().unwrap_or_default();
         new["metadata"]["generation"] = json!(generation + 1);
     }
-    Ok(PreparedWrite { key, old: Some(old), new })
+    Ok(PreparedWrite { key, old: Some(old), new, status_is_default: false })
 }
 
-/// Stores the object if it differs from the stored one. A terminating object without finalizers is removed.
+/// Stores the object if it differs from the stored one, which can lack the default of its status. A
+/// terminating object without finalizers is removed.
 pub(crate) fn commit_write(store: &mut ApiObjectStore, prepared: PreparedWrite) -> Arc<Value> {
-    let PreparedWrite { key, old, mut new } = prepared;
+    let PreparedWrite { key, old, mut new, status_is_default } = prepared;
     drop_empty_metadata(&mut new);
-    let Some(old) = old else { return store.put(key, new) };
-    if new == *old {
+    let Some(old) = old else {
+        let created = store.put(key.clone(), new);
+        if status_is_default {
+            store.note_unstored_status(key);
+        }
+        return created;
+    };
+    if new == *old && !store.lacks_stored_status(&key) {
         return old;
     }
     let terminating = !new["metadata"]["deletionTimestamp"].is_null();

@@ -120,15 +120,13 @@ fn families<'a>(expression: &'a str, sources: &str) -> impl Iterator<Item = Stri
         })
 }
 
-/// The names under which the programs register metrics.
+/// The names under which the programs register metrics: in calls of `register`, and in the rows of
+/// `metric_table!`.
 fn exported(sources: &str) -> BTreeSet<String> {
-    sources
-        .split(".register(")
-        .skip(1)
-        .filter_map(|call| call.trim_start().strip_prefix('"')?.split('"').next())
-        .filter(|name| name.starts_with("vmpool_"))
-        .map(str::to_owned)
-        .collect()
+    let calls = sources.split(".register(").skip(1).filter_map(|call| call.trim_start().strip_prefix('"'));
+    let called = calls.filter_map(|call| call.split('"').next());
+    let rows = sources.split(" in \"").filter_map(|before| before.strip_suffix('"')?.rsplit('"').next());
+    called.chain(rows).filter(|name| name.starts_with("vmpool_")).map(str::to_owned).collect()
 }
 
 #[cfg(test)]

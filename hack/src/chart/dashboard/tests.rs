@@ -7,9 +7,12 @@ use super::{dashboard_violations, rendered_dashboard_violations};
 const SOURCES: &str = r#"
     struct Labels { state: State }
     registry.register("vmpool_pools", "pools", "Pools", all);
-    let time = registry.register(
-        "vmpool_pass_duration_seconds",
-        "seconds",
+    metric_table!(
+        struct PassMetrics {
+            /// Time of a pass.
+            time: Histogram =
+                "vmpool_pass_duration_seconds" in "seconds", histogram();
+        }
     );
     health.register("caches");
 "#;
