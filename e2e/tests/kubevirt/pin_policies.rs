@@ -60,6 +60,13 @@ fn refresh(value: &str) -> Value {
     } } } })
 }
 
+/// A pool of two machines that keeps no earlier revision, because earlier revisions use their copies.
+fn spec_without_history() -> Value {
+    let mut spec = spec(2);
+    spec["revisionHistoryLimit"] = json!(0);
+    spec
+}
+
 #[test]
 fn with_the_policy_expand_machines_contain_their_instance_type() {
     with_world("kubevirt-expand", async |world| {
@@ -110,7 +117,7 @@ fn with_the_policy_expand_machines_contain_their_instance_type() {
 fn a_pool_reports_outdated_copies_and_changed_machines_and_deletes_unused_copies() {
     with_world("kubevirt-outdated", async |world| {
         types(&world).await?;
-        world.create("p", &spec(2)).await?;
+        world.create("p", &spec_without_history()).await?;
         let machines = world.until_ready(&["p-0", "p-1"]).await?;
         let pinned = machines["p-0"]["spec"]["instancetype"].clone();
         let before = copies(&world).await?;
@@ -236,7 +243,7 @@ fn pins_cost_two_writes_for_each_revision_and_none_for_a_machine() {
 fn where_kubevirt_expands_references_the_controller_does_it_once_for_each_revision() {
     alone("kubevirt-expands", async |world| {
         types(&world).await?;
-        world.create("p", &spec(2)).await?;
+        world.create("p", &spec_without_history()).await?;
         world.until_ready(&["p-0", "p-1"]).await?;
         let before = world.instances().await?;
         // When a KubeVirt with the reference policy expandAll is installed, and its pool loop is off,
