@@ -9,8 +9,8 @@
 //! 5. `live` (reads from the API server), the functions of `revisions`, `watches`;
 //! 6. the steps of a pass: `observe`, then `apply`, then `report`;
 //! 7. `reconcile`: a pass; `preview`: its plan without writes;
-//! 8. `lead`, `other_controller`, `source_watches`, `preserved_watches`, `release_copies`,
-//!    `release_conditions`, then `served`: a leadership.
+//! 8. `lead`, `other_controller`, `source_watches`, `preserved_watches`, `release`,
+//!    then `release_copies` and `release_conditions`, then `served`: a leadership.
 
 pub(crate) mod announced_problems;
 pub(crate) mod apply;
@@ -31,6 +31,7 @@ pub(crate) mod preserved;
 pub(crate) mod preserved_watches;
 pub(crate) mod preview;
 pub(crate) mod reconcile;
+pub(crate) mod release;
 pub(crate) mod release_conditions;
 pub(crate) mod release_copies;
 pub(crate) mod report;

@@ -17,8 +17,9 @@ use crate::pools::definitions::served_definitions;
 use crate::pools::lead::reconcile_platform;
 use crate::pools::other_controller::{self, OtherControllerState};
 use crate::pools::preserved_watches;
-use crate::pools::release_conditions;
-use crate::pools::release_copies;
+use crate::pools::release::release_until_done;
+use crate::pools::release_conditions::KstatusConditions;
+use crate::pools::release_copies::UsedCopies;
 use crate::pools::source_watches;
 
 /// Reconciles the pools of a platform while the cluster has its definitions. If one of them disappears, or is
@@ -124,9 +125,9 @@ impl<P: Platform> ConditionalLeadership for WhileAlone<'_, P> {
             let report = other_controller::report_blocked_pools::<P>(shared.clone(), self.state.clone());
             self.blocked.push(env.spawn("events of blocked pools", report));
             let of_copies = shared.clone();
-            let release = async move { release_copies::release_copies_until_done::<P>(&of_copies).await };
+            let release = async move { release_until_done::<UsedCopies<P>>(&of_copies).await };
             self.blocked.push(env.spawn("release of pins", release));
-            let release = async move { release_conditions::remove_conditions_until_done::<P>(&shared).await };
+            let release = async move { release_until_done::<KstatusConditions<P>>(&shared).await };
             self.blocked.push(env.spawn("removal of conditions", release));
         }
     }

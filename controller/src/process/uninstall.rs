@@ -28,7 +28,8 @@ use vmpool_runtime::Env;
 use vmpool_runtime::lease::LeaseConfig;
 
 use crate::images::{ImageSnapshotKind, ImageSourceKind, ImageVolumeKind};
-use crate::pools::release_copies::{self, ReleasedCopy};
+use crate::pools::release::{ReleasePatch, release_once};
+use crate::pools::release_copies::UsedCopies;
 use crate::process::options::PlatformName;
 
 mod conditions;
@@ -279,7 +280,7 @@ async fn release_copies_to_machines<P: Platform>(
     env: &Env,
     namespace: Option<&str>,
 ) -> Result<(), UninstallError> {
-    let send = |ReleasedCopy { namespace, name, patch }: ReleasedCopy| async move {
+    let send = |ReleasePatch { namespace, name, patch }: ReleasePatch| async move {
         let revisions: Api<ControllerRevision> = Api::namespaced(client.clone(), &namespace);
         match revisions.patch_metadata(&name, &PatchParams::default(), &Patch::<()>::Json(patch)).await {
             Ok(_) => Ok(()),
@@ -288,7 +289,7 @@ async fn release_copies_to_machines<P: Platform>(
         }
     };
     for _ in 0..ROUNDS {
-        if release_copies::release_copies_once::<P, UninstallError, _>(client, namespace, send).await? == 0 {
+        if release_once::<UsedCopies<P>, UninstallError, _>(client, namespace, send).await? == 0 {
             return Ok(());
         }
         env.sleep(PAUSE).await;

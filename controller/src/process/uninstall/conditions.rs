@@ -9,7 +9,8 @@ use vmpool_kit::watch::WatchError;
 use vmpool_platforms::Platform;
 use vmpool_runtime::Env;
 
-use crate::pools::release_conditions::{ReleasedStatus, remove_conditions_once};
+use crate::pools::release::{ReleasePatch, release_once};
+use crate::pools::release_conditions::KstatusConditions;
 
 /// Why conditions remain.
 pub(super) enum RemoveConditionsError {
@@ -43,7 +44,8 @@ pub(super) async fn remove_kstatus_conditions<P: Platform>(
 ) -> Result<(), RemoveConditionsError> {
     let send = |status| patch_status::<P>(client, status);
     for _ in 0..rounds.count {
-        if remove_conditions_once::<P, RemoveConditionsError, _>(client, namespace, send).await? == 0 {
+        if release_once::<KstatusConditions<P>, RemoveConditionsError, _>(client, namespace, send).await? == 0
+        {
             return Ok(());
         }
         env.sleep(rounds.pause).await;
@@ -53,7 +55,7 @@ pub(super) async fn remove_kstatus_conditions<P: Platform>(
 
 async fn patch_status<P: Platform>(
     client: &Client,
-    ReleasedStatus { namespace, name, patch }: ReleasedStatus,
+    ReleasePatch { namespace, name, patch }: ReleasePatch,
 ) -> Result<(), RemoveConditionsError> {
     let pools = api_for_namespace::<P::Pool>(client, Some(&namespace));
     match pools.patch_status(&name, &PatchParams::default(), &Patch::<()>::Json(patch)).await {
